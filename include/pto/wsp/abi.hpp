@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// The seam of PTO-WSP: everything that crosses between the compiler, kernel libraries and the engine.
+///
+/// Kernel translation units include this file and nothing else, so it stays C++17 and free of C++ standard
+/// headers. Python mirrors of the enumerations below are checked against them by tests/python/test_seam.py.
+/// Changing anything here changes `kAbiVersion`; a library of another version is refused when it is loaded.
+#pragma once
+
+#include <stdint.h>
+
+namespace pto::wsp {
+
+inline constexpr uint32_t kAbiVersion = 1;
+
+/// Highest rank of a kernel's tensor view, and of a tensor bound to a workload.
+inline constexpr int kMaxViewRank = 4;
+inline constexpr int kMaxTensorRank = 8;
+
+/// Tile scratch and worker arenas are aligned to this many bytes.
+inline constexpr int kScratchAlign = 64;
+
+/// Element types. Values are part of the bytecode format.
+enum class DType : uint8_t {
+  f32 = 0, f16 = 1, bf16 = 2, f64 = 3,
+  i8 = 4, i16 = 5, i32 = 6, i64 = 7,
+  u8 = 8, u16 = 9, u32 = 10, u64 = 11,
+  b1 = 12,  ///< one byte per element, 0 or 1 (numpy bool)
+};
+inline constexpr int kNumDTypes = 13;
+
+/// Bytes per element, or 0 for a value that names no element type.
+constexpr int64_t dtype_bytes(DType dtype) {
+  switch (dtype) {
+    case DType::i8: case DType::u8: case DType::b1: return 1;
+    case DType::f16: case DType::bf16: case DType::i16: case DType::u16: return 2;
+    case DType::f32: case DType::i32: case DType::u32: return 4;
+    case DType::f64: case DType::i64: case DType::u64: return 8;
+  }
+  return 0;
+}
+
+/// How a kernel uses a tensor parameter.
+enum class Role : uint8_t { in = 0, out = 1, inout = 2 };
+
+/// The kind of core a kernel wants. Only `any` is scheduled today; engines refuse the others by name.
+enum class Unit : uint8_t { any = 0, vector = 1, cube = 2, control = 3 };
+
+/// A kernel's view of one tensor argument.
+///
+/// `shape` holds the *valid* extents of this task: a kernel reads and writes elements inside them and no
+/// others. Element (i, j, ...) lies at `data + (row(i) * stride[0] + j * stride[1] + ...) * dtype_bytes`,
+/// where row(i) is `rows[i]` if `rows` is set and i otherwise. Strides count elements; the innermost stride
+/// is 1. Entries at and beyond the parameter's rank are 1 (shape) and 0 (stride).
+struct View {
+  void* data;
+  int64_t shape[kMaxViewRank];
+  int64_t stride[kMaxViewRank];
+  const int64_t* rows;  ///< row-index list of a row set, or null
+};
+
+/// One scalar argument: eight bytes read through the member that the parameter's dtype selects
+/// (floats as `f32` or `f64`, every integer and bool as `i64`).
+union Scalar {
+  int64_t i64;
+  double f64;
+  float f32;
+};
+
+/// What a running task may know about its surroundings.
+struct TaskContext {
+  void* scratch;       ///< KernelInfo::scratch_bytes bytes, kScratchAlign-aligned, contents undefined
+  uint64_t task;       ///< number of the task in program order, from 0
+  uint32_t block_idx;  ///< 0 .. block_num - 1
+  uint32_t block_num;  ///< 1 unless the kernel is an SPMD kernel
+};
+
+/// A kernel. Returns 0, or the number (> 0) of the run-time check in its body that failed; the compiler
+/// keeps the table from that number to a source location and a message.
+using KernelFn = int32_t (*)(const View* views, const Scalar* scalars, const TaskContext* context);
+
+/// Declared parameter of a kernel. Extents are inclusive bounds of View::shape, per dimension: a tile
+/// parameter has [0, capacity], a fixed dimension [n, n], a run-time dimension [0, INT64_MAX].
+struct ParamInfo {
+  Role role;
+  DType dtype;
+  uint8_t rank;
+  uint8_t reserved;
+  int64_t min_shape[kMaxViewRank];
+  int64_t max_shape[kMaxViewRank];
+};
+
+/// One entry point of a kernel library.
+struct KernelInfo {
+  const char* name;         ///< unique in its library
+  KernelFn fn;
+  const ParamInfo* params;  ///< num_views entries, in the order of the `views` argument
+  uint16_t num_views;
+  uint16_t num_scalars;
+  uint32_t scratch_bytes;
+  Unit unit;
+  uint8_t reserved[7];      ///< zero; an engine refuses a kernel with another value
+};
+
+/// The table a kernel library exports through `pto_wsp_kernel_library`.
+struct KernelLibrary {
+  uint32_t abi_version;  ///< kAbiVersion
+  uint32_t num_kernels;
+  uint64_t table_hash;   ///< what the compiler computed over names and parameters; bytecode carries the same
+  const KernelInfo* kernels;
+};
+
+using KernelLibraryFn = const KernelLibrary* (*)();
+
+static_assert(sizeof(View) == 80 && sizeof(Scalar) == 8 && sizeof(TaskContext) == 24);
+static_assert(sizeof(ParamInfo) == 72 && sizeof(KernelInfo) == 40 && sizeof(KernelLibrary) == 24);
+
+}  // namespace pto::wsp
+
+/// The one symbol that a kernel library exports.
+extern "C" const pto::wsp::KernelLibrary* pto_wsp_kernel_library();

@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// The PTOW bytecode: what a lowered workload looks like in memory. The prose is docs/bytecode.md.
+///
+/// Layout: Header, then the sections it counts, each starting at a multiple of 8 bytes, in this order:
+/// Instruction[num_instructions], AxisDescriptor[num_axes], KernelDescriptor[num_kernels],
+/// TensorDescriptor[num_tensors], SymbolDescriptor[num_symbols], int64_t constants[num_constants].
+/// All integers are little endian.
+#pragma once
+
+#include <stdint.h>
+
+#include "pto/wsp/abi.hpp"
+
+namespace pto::wsp::bytecode {
+
+inline constexpr uint32_t kMagic = 0x50544F57;  // "PTOW"
+inline constexpr uint32_t kVersion = 1;
+
+inline constexpr uint32_t kMaxLoopDepth = 16;   ///< nesting of loops
+inline constexpr uint32_t kMaxExprStack = 32;   ///< operands alive while an expression is evaluated
+inline constexpr uint32_t kMaxTaskIo = 64;      ///< tensor arguments of one task
+
+/// Opcodes. 0x00-0x4F are seed 002's; what it leaves free is extended from 0x18, 0x25 and 0x50.
+enum class Op : uint8_t {
+  HALT = 0x00,  ///< end of the program
+  NOP = 0x01,
+
+  // Structure. operand1 = axis, operand2 = index of the matching END_LOOP.
+  PARALLEL_FOR = 0x10,  ///< P: iterations are stated to be independent
+  FOR_EACH = 0x11,      ///< P.seq: iteration i is complete before i + 1 begins
+  RANGE_FOR = 0x18,     ///< P.range: program order, ordered by data alone
+  END_LOOP = 0x19,      ///< operand1 = axis, operand2 = index of its loop instruction
+
+  // Tasks: TASK, then num_scalars PARAM_*, then num_io times (IO_*, then one DIM_* per tensor dimension).
+  TASK = 0x20,           ///< operand1 = kernel, operand2 = num_io << 16 | num_scalars
+  PARAM_CONST = 0x21,    ///< operand2 = constant holding the Scalar's bits
+  PARAM_LOOPVAR = 0x22,  ///< operand2 = register
+  IO_INPUT = 0x23,       ///< operand1 = tensor
+  IO_OUTPUT = 0x24,      ///< operand1 = tensor
+  IO_INOUT = 0x25,       ///< operand1 = tensor
+  PARAM_SYMBOL = 0x26,   ///< operand2 = symbol: its 8 bytes are passed as they are
+  PARAM_EXPR = 0x27,     ///< operand2 = expression
+  DIM_INDEX = 0x28,      ///< operand2 = expression: one index; the dimension is dropped from the view
+  DIM_RANGE = 0x29,      ///< operand2 = expression for the start; the extent follows as DIM_EXTENT
+  DIM_EXTENT = 0x2A,     ///< operand2 = expression for the extent of the DIM_RANGE before it
+  DIM_TILE = 0x2B,       ///< operand1 = TILES axis of an enclosing loop: its current clipped range
+  DIM_FULL = 0x2C,       ///< the whole dimension
+
+  // Expressions: postfix over i64, after HALT, each ended by EXPR_END. Named by their first instruction.
+  EXPR_END = 0x50,
+  EXPR_CONST = 0x51,     ///< operand2 = constant
+  EXPR_REG = 0x52,       ///< operand2 = register
+  EXPR_SYMBOL = 0x53,    ///< operand2 = symbol (i64)
+  EXPR_ADD = 0x58, EXPR_SUB = 0x59, EXPR_MUL = 0x5A,
+  EXPR_FLOORDIV = 0x5B, EXPR_MOD = 0x5C,  ///< as in Python; division by zero is an error
+  EXPR_MIN = 0x5D, EXPR_MAX = 0x5E, EXPR_NEG = 0x5F,
+  EXPR_LT = 0x60, EXPR_LE = 0x61, EXPR_EQ = 0x62, EXPR_NE = 0x63,  ///< give 0 or 1
+  EXPR_AND = 0x64, EXPR_OR = 0x65, EXPR_NOT = 0x66,                ///< of truth values (nonzero is true)
+  EXPR_SELECT = 0x67,    ///< pops else, then, condition; both arms have been evaluated
+};
+
+struct Instruction {
+  Op op;
+  uint8_t flags;      ///< 0
+  uint16_t operand1;
+  uint32_t operand2;
+};
+
+/// Seed 002's header, then what this version adds.
+struct Header {
+  uint32_t magic;
+  uint32_t version;
+  uint32_t num_instructions;
+  uint32_t num_axes;
+  uint32_t num_kernels;
+  uint32_t num_tensors;
+  uint32_t num_symbols;
+  uint32_t num_constants;
+  uint32_t num_registers;
+  uint32_t total_bytes;  ///< header and all sections
+  uint64_t kernel_table_hash;
+};
+
+enum class AxisKind : uint8_t {
+  DENSE = 0,  ///< variable i in [0, extent)
+  TILES = 1,  ///< i in [0, ceil(extent / tile)); start = i * tile, length = min(tile, extent - start)
+};
+
+/// What a loop runs over. A DENSE axis owns register `reg` = i; a TILES axis also owns `reg` + 1 = start and
+/// `reg` + 2 = length. Extents below 0 and tiles below 1 are errors.
+struct AxisDescriptor {
+  AxisKind kind;
+  uint8_t reserved0;
+  uint16_t reg;
+  uint32_t extent_expr;
+  uint32_t tile_expr;  ///< TILES only, else 0
+  uint32_t reserved1;
+};
+
+struct KernelDescriptor {
+  uint64_t name_hash;  ///< FNV-1a 64 of the kernel's name
+  uint16_t index;      ///< in the library's table
+  uint16_t num_io;
+  uint16_t num_scalars;
+  uint16_t reserved;
+};
+
+/// A tensor that the run binds. dims[d] >= 0 is a fixed size; dims[d] = -1 - s is the value of symbol s,
+/// taken from the first tensor that has it and checked for the others.
+struct TensorDescriptor {
+  DType dtype;
+  uint8_t rank;
+  uint8_t written;   ///< 1 if some task writes it: a read-only array is then refused
+  uint8_t reserved[5];
+  int64_t dims[kMaxTensorRank];
+};
+
+enum class SymbolKind : uint8_t {
+  SIZE = 0,    ///< extent of tensor dimensions, inferred from them, or given
+  SCALAR = 1,  ///< given; passed to kernels as it is; as EXPR_SYMBOL only if its dtype is an integer
+};
+
+struct SymbolDescriptor {
+  SymbolKind kind;
+  DType dtype;  ///< i64 for SIZE
+  uint8_t reserved[6];
+};
+
+static_assert(sizeof(Instruction) == 8 && sizeof(Header) == 48 && sizeof(AxisDescriptor) == 16);
+static_assert(sizeof(KernelDescriptor) == 16 && sizeof(TensorDescriptor) == 72 && sizeof(SymbolDescriptor) == 8);
+
+}  // namespace pto::wsp::bytecode

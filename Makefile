@@ -1,0 +1,94 @@
+# The two commands of a fresh machine are `make demo` and `make test`; `make help` lists the rest.
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DELETE_ON_ERROR:
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-print-directory
+
+PYTHON ?= python3
+JOBS ?= 2
+VENV := .venv
+PY := $(VENV)/bin/python
+export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+export CMAKE_GENERATOR := Ninja
+
+APT_LINE := apt-get install -y g++ make python3-dev python3-venv
+BUILD_REQUIRES := 'scikit-build-core>=0.11' 'nanobind>=2.4' 'cmake>=3.26' 'ninja>=1.11'
+
+# The package is installed in place: Python edits need nothing, these files need a new installation.
+NATIVE_SOURCES := pyproject.toml CMakeLists.txt $(wildcard cmake/*.cmake) \
+                  $(shell find cpp include -name '*.cpp' -o -name '*.hpp')
+CPP_FILES = $(shell git ls-files -co --exclude-standard '*.cpp' '*.hpp')
+
+.PHONY: help tools demo test test-python test-cpp check format docs bench clean
+
+help: ## list these commands
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | while IFS=$$'\t' read -r name text; \
+	  do printf '  make %-14s %s\n' "$$name" "$$text"; done
+
+demo: build/installed.run ## install, then run the first program on a million rows, checked, with a timeline
+	@$(PY) examples/01_scale_rows/scale_rows.py
+
+test: test-python test-cpp ## all tests: Python, C++ and the engine under the sanitizers
+
+test-python: build/installed.dev ## only the Python tests
+	@$(PY) -m pytest -n $(JOBS) -q --durations=5
+
+test-cpp: build/installed.dev ## only the C++ tests: plain, address+undefined, thread
+	@for sanitize in '' 'address;undefined' thread; do \
+	  tree="build/cpp-tests-$${sanitize/;/-}"; \
+	  cmake -S . -B "$$tree" -DPTO_WSP_PYTHON=OFF -DPTO_WSP_TESTS=ON -DPTO_WSP_SANITIZE="$$sanitize" >"$$tree.log" 2>&1 \
+	    && cmake --build "$$tree" -j $(JOBS) >>"$$tree.log" 2>&1 || { cat "$$tree.log"; exit 1; }; \
+	  echo "C++ tests, sanitizers: $${sanitize:-none}"; \
+	  $$([ "$$sanitize" = thread ] && echo setarch -R) ctest --test-dir "$$tree" -j $(JOBS) --output-on-failure --no-tests=error \
+	    | grep -vE '^(Internal ctest|Test project)' ; \
+	done
+
+check: build/installed.dev ## format, lint, types, layers, Python 3.10 syntax, generated documents
+	@ruff format --check --quiet . || { echo 'run `make format`'; exit 1; }
+	@ruff check --quiet .
+	@clang-format --dry-run -Werror $(CPP_FILES)
+	@pyright
+	@$(PY) -m pytest -q tests/python/test_layers.py
+	@$(PY) -m docs.build --check
+	@echo 'check: passed'
+
+format: build/installed.dev ## rewrite the sources in the project's format
+	@ruff format --quiet .
+	@ruff check --quiet --fix --select I .
+	@clang-format -i $(CPP_FILES)
+
+docs: build/installed.dev ## write the generated pages under docs/
+	@$(PY) -m docs.build
+
+bench: build/installed.dev ## run one benchmark: make bench CASE=spine [ARGS=--quick]
+	@test -n '$(CASE)' || { $(PY) -m benchmarks --help; exit 2; }
+	@$(PY) -m benchmarks $(CASE) $(ARGS)
+
+clean: ## remove what was built; the environment stays
+	@rm -rf build dist .pytest_cache .ruff_cache .hypothesis
+
+build/installed.run: $(NATIVE_SOURCES) | $(PY)
+	@$(PY) -m pip install -q $(BUILD_REQUIRES)
+	@$(PY) -m pip install -q --no-build-isolation -e .
+	@mkdir -p build && touch $@
+
+build/installed.dev: $(NATIVE_SOURCES) | $(PY)
+	@$(PY) -m pip install -q $(BUILD_REQUIRES)
+	@$(PY) -m pip install -q --no-build-isolation -e '.[dev]'
+	@mkdir -p build && touch build/installed.run $@
+
+$(PY): | tools
+	@$(PYTHON) -m venv $(VENV)
+
+tools:
+	@missing=; \
+	compiler=; for name in "$${CXX:-}" g++ clang++ c++; do \
+	  [ -n "$$name" ] && command -v $${name%% *} >/dev/null && compiler=$$name && break; done; \
+	[ -n "$$compiler" ] || missing+=' C++-compiler'; \
+	command -v $(PYTHON) >/dev/null || missing+=' python3'; \
+	$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || missing+=' python3-venv'; \
+	$(PYTHON) -c 'import os, sysconfig; open(os.path.join(sysconfig.get_path("include"), "Python.h"))' 2>/dev/null \
+	  || missing+=' python3-dev'; \
+	[ -z "$$missing" ] || { echo "missing:$$missing. On Debian or Ubuntu, as root:"; echo "  $(APT_LINE)"; exit 1; } >&2

@@ -1,0 +1,174 @@
+"""Imports inside the package go one way, and importing it stays light."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).parents[2] / "python" / "pto_wsp"
+
+# From the bottom up; a line may import the lines above it. Names on one line may import each other as long as
+# no cycle arises. "" is the package's own __init__.
+ORDER = (
+    ("support", "_native"),
+    ("errors", "location"),
+    ("types",),
+    ("isa",),
+    ("ir",),
+    ("analysis", "interp"),
+    ("lang", "schedule", "passes", "planner"),
+    ("targets",),
+    ("runtime",),
+    ("ops",),
+    ("",),
+    ("tools", "__main__"),
+)
+RANK = {layer: rank for rank, line in enumerate(ORDER) for layer in line}
+NATIVE_USERS = {"planner", "runtime"}
+
+# Imports inside functions, as (importer, imported): only where a registry loads what it was asked for.
+DEFERRED: set[tuple[str, str]] = set()
+
+HEAVY = (
+    "torch",
+    "scipy",
+    "pandas",
+    "matplotlib",
+    "ml_dtypes",
+    "rich",
+    "jax",
+    "IPython",
+    "pytest",
+    "hypothesis",
+)
+
+
+@dataclass(frozen=True)
+class Import:
+    importer: str  # dotted, without the package: "ir.module", "" for the package itself
+    imported: str
+    line: int
+    deferred: bool
+
+    def __str__(self) -> str:
+        return f"{self.importer or '__init__'}:{self.line} imports {self.imported or 'the package itself'}"
+
+
+def module_name(path: Path) -> str:
+    parts = path.relative_to(PACKAGE).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def layer_of(module: str) -> str:
+    return module.split(".")[0]
+
+
+MODULES = {module_name(path): path for path in sorted(PACKAGE.rglob("*.py"))}
+LOADABLE = {*MODULES, "_native"}
+
+
+def is_type_checking(test: ast.expr) -> bool:
+    return "TYPE_CHECKING" in {getattr(test, "id", None), getattr(test, "attr", None)}
+
+
+def run_time_imports(node: ast.AST, inside_function: bool = False) -> Iterator[tuple[ast.stmt, bool]]:
+    """Every import statement that is executed, with whether a function body defers it."""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.Import | ast.ImportFrom):
+            yield child, inside_function
+        elif isinstance(child, ast.If) and is_type_checking(child.test):
+            for statement in child.orelse:
+                yield from run_time_imports(ast.Module([statement], []), inside_function)
+        else:
+            is_function = isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+            yield from run_time_imports(child, inside_function or is_function)
+
+
+def own_targets(statement: ast.stmt) -> Iterator[str]:
+    """The modules of the package that one import statement loads by name."""
+    if isinstance(statement, ast.Import):
+        names = [alias.name for alias in statement.names]
+    else:
+        assert isinstance(statement, ast.ImportFrom)
+        assert statement.level == 0, f"relative import in line {statement.lineno}"
+        base = statement.module or ""
+        submodules = [f"{base}.{alias.name}" for alias in statement.names]
+        names = [name if name.removeprefix("pto_wsp.") in LOADABLE else base for name in submodules]
+    for name in sorted(set(names)):
+        if name == "pto_wsp" or name.startswith("pto_wsp."):
+            yield name.removeprefix("pto_wsp").removeprefix(".")
+
+
+def imports_of(module: str) -> list[Import]:
+    tree = ast.parse(MODULES[module].read_text(encoding="utf-8"))
+    return [
+        Import(module, target, statement.lineno, deferred)
+        for statement, deferred in run_time_imports(tree)
+        for target in own_targets(statement)
+    ]
+
+
+IMPORTS = [found for module in MODULES for found in imports_of(module)]
+
+
+def report(found: list[Import]) -> str:
+    return "\n".join(map(str, found))
+
+
+def test_every_module_has_a_layer() -> None:
+    unknown = [module for module in MODULES if layer_of(module) not in RANK]
+    assert not unknown, f"not in the layer order: {unknown}"
+
+
+def test_imports_go_down() -> None:
+    upward = [i for i in IMPORTS if RANK[layer_of(i.imported)] > RANK[layer_of(i.importer)]]
+    assert not upward, report(upward)
+
+
+def test_only_planner_and_runtime_use_the_native_module() -> None:
+    users = [
+        i for i in IMPORTS if layer_of(i.imported) == "_native" and layer_of(i.importer) not in NATIVE_USERS
+    ]
+    assert not users, report(users)
+
+
+@pytest.mark.parametrize("level", ["layers", "modules"])
+def test_no_import_cycles(level: str) -> None:
+    graph: dict[str, set[str]] = {}
+    for i in IMPORTS:
+        pair = (
+            (i.importer, i.imported) if level == "modules" else (layer_of(i.importer), layer_of(i.imported))
+        )
+        if pair[0] != pair[1]:
+            graph.setdefault(pair[0], set()).add(pair[1])
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        pytest.fail(f"import cycle: {' -> '.join(error.args[1])}")
+
+
+def test_imports_inside_functions_are_listed() -> None:
+    hidden = [i for i in IMPORTS if i.deferred and (i.importer, i.imported) not in DEFERRED]
+    assert not hidden, report(hidden)
+    unused = DEFERRED - {(i.importer, i.imported) for i in IMPORTS if i.deferred}
+    assert not unused, f"listed but gone: {unused}"
+
+
+def test_importing_the_package_stays_light() -> None:
+    code = f"import sys, pto_wsp; print([name for name in {HEAVY!r} if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == "[]"
+
+
+def test_sources_are_python_3_10() -> None:
+    for root in ("python", "tests", "examples", "benchmarks", "docs"):
+        for path in sorted((PACKAGE.parents[1] / root).rglob("*.py")):
+            ast.parse(path.read_text(encoding="utf-8"), filename=str(path), feature_version=(3, 10))

@@ -1,0 +1,497 @@
+"""The error catalogue: one class per mistake.
+
+A class gives its stable `code`, what the mistake is (`template`), what was expected and found at the caret
+(`label`) and how to mend it (`hint`); the texts are filled from the keyword arguments of the constructor.
+`docs/errors.md` is generated from this file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+from typing import ClassVar
+
+from pto_wsp.location import Location
+
+
+class PtoError(Exception):
+    """Base of every error that a user's program can cause.
+
+    Args:
+        loc: where the mistake was written, if known.
+        notes: further places that have a part in it, each with a sentence.
+        hint: replaces the class's hint.
+        fields: what the class's texts mention.
+
+    Attributes:
+        fields: the keyword arguments, for programs that handle the error.
+    """
+
+    code: ClassVar[str] = "error"
+    template: ClassVar[str] = "{message}"
+    label: ClassVar[str] = ""
+    hint: ClassVar[str] = ""
+
+    def __init__(
+        self,
+        *,
+        loc: Location | None = None,
+        notes: Iterable[tuple[str, Location | None]] = (),
+        hint: str | None = None,
+        **fields: object,
+    ) -> None:
+        self.loc = loc
+        self.notes = tuple(notes)
+        self.fields = fields
+        self.message = self.template.format(**fields)
+        self.caret_text = self.label.format(**fields)
+        self.help = self.hint.format(**fields) if hint is None else hint
+        super().__init__(self.message)
+
+    def __str__(self) -> str:
+        """Render the message with its source line, caret, notes and hint."""
+        lines = [f"error[{self.code}]: {self.message}"]
+        lines += self._excerpt()
+        lines += [f"note: {text}" + (f" --> {loc}" if loc else "") for text, loc in self.notes]
+        if self.help:
+            lines.append(f"help: {self.help}")
+        return "\n".join(lines)
+
+    def _excerpt(self) -> list[str]:
+        if self.loc is None:
+            return [f"  = {self.caret_text}"] if self.caret_text else []
+        lines = [f"  --> {self.loc}"]
+        source = self.loc.source_line()
+        if source is None:
+            return lines + ([f"  = {self.caret_text}"] if self.caret_text else [])
+        number = str(self.loc.line)
+        margin = " " * len(number)
+        start = self.loc.col or len(source) - len(source.lstrip()) + 1
+        width = max(1, self.loc.end_col - start) if self.loc.col else len(source.strip())
+        caret = "".join("\t" if c == "\t" else " " for c in source[: start - 1]) + "^" * width
+        return [
+            *lines,
+            f"{margin} |",
+            f"{number} | {source}",
+            f"{margin} | {caret} {self.caret_text}".rstrip(),
+        ]
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """Return a hint that names the closest of `known`, or lists them."""
+    candidates = sorted(known)
+    close = get_close_matches(name, candidates, n=1)
+    if close:
+        return f"did you mean `{close[0]}`?"
+    return "known: " + ", ".join(f"`{c}`" for c in candidates) if candidates else ""
+
+
+class FrontendError(PtoError):
+    """A kernel or workload that cannot be read."""
+
+
+class VerifyError(PtoError):
+    """An IR module that breaks a rule."""
+
+
+class CompileError(PtoError):
+    """A program that cannot be compiled."""
+
+
+class BindError(PtoError):
+    """Arguments that do not fit the program they are given to; nothing has run."""
+
+
+class RunError(PtoError):
+    """A run that failed."""
+
+
+# --- reading kernels and workloads ---------------------------------------------------------------------------
+
+
+class UnsupportedSyntax(FrontendError):
+    """Python that has no meaning inside a kernel or workload."""
+
+    code = "unsupported-syntax"
+    template = "{construct} is not supported in a {where}"
+    label = "{detail}"
+    hint = "{advice}"
+
+
+class NoSource(FrontendError):
+    """A kernel whose source text cannot be found."""
+
+    code = "no-source"
+    template = "the source of kernel `{name}` is not available"
+    hint = "kernels are read from their source text: define them in a file or a notebook cell, not through exec()"
+
+
+class BadAnnotation(FrontendError):
+    """A parameter whose annotation is missing or is not one of ours."""
+
+    code = "bad-annotation"
+    template = "parameter `{param}` of `{function}` is not annotated with a type it can have"
+    label = "expected {expected}, found {found}"
+    hint = "kernels take In/Out/InOut[Tile[...] or Tensor[...]], Scalar[dtype] and Constexpr[type]"
+
+
+class UnknownName(FrontendError):
+    """A name that is not defined where it is used."""
+
+    code = "unknown-name"
+    template = "`{name}` is not defined in {where}"
+    label = "not defined"
+    hint = "{advice}"
+
+
+class UnknownInstruction(FrontendError):
+    """A call of a `pto.` function that does not exist."""
+
+    code = "unknown-instruction"
+    template = "`pto.{name}` is not an instruction"
+    label = "unknown instruction"
+    hint = "{advice}"
+
+
+class RunTimeCondition(FrontendError):
+    """Python control flow on a value that exists only at run time."""
+
+    code = "run-time-condition"
+    template = "a run-time value has no truth value while the workload is built"
+    label = "`{expr}` is known only when the program runs"
+    hint = "use `with P.when(condition):` instead of `if`, `and`, `or`, `not`, `in`"
+
+
+class NoneKernelBody(FrontendError):
+    """A kernel declaration without a body that is asked to run."""
+
+    code = "kernel-without-body"
+    template = "kernel `{name}` is only declared: its body is `...`"
+    label = "declared here"
+    hint = "give it a body, or do not call it in a program that runs"
+
+
+class ShapeMismatch(FrontendError):
+    """Tiles whose shapes do not fit an instruction."""
+
+    code = "shape-mismatch"
+    template = "shapes do not fit `{op}`"
+    label = "expected {expected}, found {found}"
+
+
+class DTypeMismatch(FrontendError):
+    """Operands whose element types do not fit an instruction."""
+
+    code = "dtype-mismatch"
+    template = "element types do not fit `{op}`"
+    label = "expected {expected}, found {found}"
+    hint = "convert explicitly with `pto.cast(x, dtype)`"
+
+
+class OutNotStored(FrontendError):
+    """An Out parameter that some path through the kernel never stores."""
+
+    code = "out-not-stored"
+    template = "kernel `{kernel}` does not store its output `{param}` on every path"
+    label = "declared as an output here"
+    hint = "store it with `pto.store({param}, ...)` on every path, or declare it InOut"
+
+
+class CarriedValue(FrontendError):
+    """A variable that would have two types, or none, after a branch or loop."""
+
+    code = "carried-value"
+    template = "`{name}` {problem}"
+    label = "expected {expected}, found {found}"
+    hint = "a variable keeps one tile type; give it a value before the loop or branch"
+
+
+class UnknownArgument(FrontendError):
+    """A task call with an argument that its kernel does not have, or without one that it has."""
+
+    code = "unknown-argument"
+    template = "kernel `{kernel}` {problem}"
+    label = "{detail}"
+    hint = "{advice}"
+
+
+class NameClash(FrontendError):
+    """Two different things of one name in one program."""
+
+    code = "name-clash"
+    template = "two different {kind} are called `{name}`"
+    label = "second one used here"
+    hint = "rename one of them"
+
+
+class UnknownAxis(FrontendError):
+    """An axis or size name that no tensor or parameter of the workload declares."""
+
+    code = "unknown-axis"
+    template = "`{name}` is not an axis of workload `{workload}`"
+    label = "unknown axis"
+    hint = "{advice}"
+
+
+class BadIndex(FrontendError):
+    """An index expression that a tensor cannot take."""
+
+    code = "bad-index"
+    template = "`{tensor}` cannot be indexed like this"
+    label = "expected {expected}, found {found}"
+
+
+class RankMismatch(FrontendError):
+    """A view whose number of dimensions is not the kernel parameter's."""
+
+    code = "rank-mismatch"
+    template = "argument `{param}` of kernel `{kernel}` has the wrong number of dimensions"
+    label = "expected {expected}, found {found}"
+
+
+class ArgumentShape(FrontendError):
+    """A view that can never fit its kernel parameter."""
+
+    code = "argument-shape"
+    template = "argument `{param}` of kernel `{kernel}` does not fit its tile"
+    label = "expected {expected}, found {found}"
+
+
+class ArgumentDType(FrontendError):
+    """A view whose element type is not the kernel parameter's."""
+
+    code = "argument-dtype"
+    template = "argument `{param}` of kernel `{kernel}` has the wrong element type"
+    label = "expected {expected}, found {found}"
+
+
+class OutsideWorkload(FrontendError):
+    """A construct of workloads or kernels that is used outside of one."""
+
+    code = "outside-workload"
+    template = "`{what}` has a meaning only inside a {where}"
+    label = "used outside of one"
+
+
+class ConstantIndexOutside(FrontendError):
+    """An index that lies outside its tensor whatever the sizes are."""
+
+    code = "index-outside"
+    template = "`{tensor}` is indexed outside dimension {dim}"
+    label = "expected an index in [0, {size}), found {found}"
+
+
+class NotYetSupported(PtoError):
+    """A planned feature that this version does not have."""
+
+    code = "not-supported"
+    template = "{feature} is not supported by this version"
+    label = "{detail}"
+    hint = "{advice}"
+
+
+# --- verifying ------------------------------------------------------------------------------------------------
+
+
+class InvalidIR(VerifyError):
+    """A module that no front end should have built."""
+
+    code = "invalid-ir"
+    template = "{message}"
+
+
+# --- compiling ------------------------------------------------------------------------------------------------
+
+
+class UnknownTarget(CompileError):
+    """A target name that is not registered."""
+
+    code = "unknown-target"
+    template = "there is no target `{name}`"
+    hint = "{advice}"
+
+
+class UnsupportedByTarget(CompileError):
+    """An instruction or directive that a target refuses."""
+
+    code = "unsupported-by-target"
+    template = "target `{target}` does not support {what}"
+    label = "{reason}"
+
+
+class NoCompiler(CompileError):
+    """No C++17 compiler on this machine."""
+
+    code = "no-compiler"
+    template = "no C++17 compiler was found"
+    label = "looked for {tried}"
+    hint = "install g++ or clang++, set CXX, or `pip install pto-wsp[compiler]`"
+
+
+class CompilerFailed(CompileError):
+    """The C++ compiler refused generated code."""
+
+    code = "compiler-failed"
+    template = "the C++ compiler failed on the generated code:\n{output}"
+    label = "command: {command}"
+    hint = "the source is kept in {source}"
+
+
+class BadCache(CompileError):
+    """A cache directory that cannot be trusted."""
+
+    code = "bad-cache"
+    template = "the cache directory {path} cannot be used"
+    label = "{reason}"
+    hint = "set PTO_WSP_CACHE to a directory that only you can write"
+
+
+class BadLibrary(CompileError):
+    """A kernel library that is not what the program was compiled for."""
+
+    code = "bad-library"
+    template = "the kernel library {path} cannot be loaded"
+    label = "{reason}"
+
+
+# --- binding and running --------------------------------------------------------------------------------------
+
+
+class UnboundTensor(BindError):
+    """A tensor or size without a value in a call of a program."""
+
+    code = "unbound"
+    template = "{kind} `{name}` has no value in this call"
+    hint = "{advice}"
+
+
+class UnknownParameter(BindError):
+    """A keyword that is no parameter of the program."""
+
+    code = "unknown-parameter"
+    template = "program `{program}` has no parameter `{name}`"
+    hint = "{advice}"
+
+
+class WrongValue(BindError):
+    """A value that a parameter of the program cannot take."""
+
+    code = "wrong-value"
+    template = "`{name}` cannot take this value"
+    label = "expected {expected}, found {found}"
+
+
+class WrongDType(BindError):
+    """An array whose element type is not the tensor's."""
+
+    code = "wrong-dtype"
+    template = "array `{name}` has the wrong element type"
+    label = "expected {expected}, found {found}"
+
+
+class WrongRank(BindError):
+    """An array whose number of dimensions is not the tensor's."""
+
+    code = "wrong-rank"
+    template = "array `{name}` has the wrong number of dimensions"
+    label = "expected {expected}, found {found}"
+
+
+class WrongShape(BindError):
+    """An array whose size disagrees with the declaration or with another array."""
+
+    code = "wrong-shape"
+    template = "dimension {dim} of array `{name}` has the wrong size"
+    label = "expected {expected}, found {found}"
+
+
+class UnusableArray(BindError):
+    """An array that the engine cannot work on in place."""
+
+    code = "unusable-array"
+    template = "array `{name}` cannot be used as it is"
+    label = "{reason}"
+    hint = "pass a C-contiguous, aligned, writable array of this machine's byte order, or a slice of one"
+
+
+class ReadOnlyArray(BindError):
+    """A read-only array for a tensor that the program writes."""
+
+    code = "read-only-array"
+    template = "array `{name}` is read-only, and the program writes it"
+    hint = "pass a writable array"
+
+
+class OverlappingArrays(BindError):
+    """Two arguments that share memory without being the same view, one of them written."""
+
+    code = "overlapping-arrays"
+    template = "arrays `{first}` and `{second}` share memory, and the program writes {written}"
+    label = "{detail}"
+    hint = "pass the identical array, or arrays that do not overlap"
+
+
+class RegionOutside(RunError):
+    """A view that reaches outside its tensor."""
+
+    code = "region-outside"
+    template = "`{tensor}` is indexed outside dimension {dim}"
+    label = "expected a range inside [0, {size}), found [{start}, {stop}){where}"
+    hint = "only ranges made by `P.tiles` are clipped, and only to their own axis"
+
+
+class ViewShape(RunError):
+    """A view whose run-time shape does not fit its kernel parameter."""
+
+    code = "view-shape"
+    template = "argument `{param}` of kernel `{kernel}` has a shape that it cannot take"
+    label = "expected {expected} in dimension {dim}, found {found}{where}"
+
+
+class BadExpression(RunError):
+    """A scalar expression without a value."""
+
+    code = "bad-expression"
+    template = "an expression has no value: {reason}"
+
+
+class KernelFailed(RunError):
+    """A check inside a kernel that failed."""
+
+    code = "kernel-failed"
+    template = "kernel `{kernel}` failed: {reason}"
+    label = "{detail}"
+
+
+class NestedRun(RunError):
+    """A program that is run from inside a run."""
+
+    code = "nested-run"
+    template = "a program cannot be run from inside a run"
+
+
+class RunInterrupted(RunError):
+    """A run that could not be finished."""
+
+    code = "run-interrupted"
+    template = "the run could not be finished: {reason}"
+
+
+class EngineFault(RunError):
+    """A defect of the engine or of lowering, not of the user's program."""
+
+    code = "engine-fault"
+    template = "internal error `{engine_code}`: {details}"
+    hint = "please report this with the program that caused it"
+
+
+def catalogue() -> list[type[PtoError]]:
+    """Return every error class with a code of its own, in the order of this file."""
+    found: list[type[PtoError]] = []
+    pending = list(PtoError.__subclasses__())
+    while pending:
+        cls = pending.pop(0)
+        if "code" in cls.__dict__:
+            found.append(cls)
+        pending = cls.__subclasses__() + pending
+    return found

@@ -1,0 +1,1 @@
+"""The one intermediate representation: kernels, workloads, scalar expressions, modules."""

@@ -1,0 +1,56 @@
+"""Regions, functions and modules: what kernels and workloads are made of.
+
+Every node is a frozen dataclass with the place it comes from (`loc`, not part of equality); a pass returns
+new nodes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from pto_wsp.ir.scalar import Expr
+from pto_wsp.location import Location
+
+
+@dataclass(frozen=True, slots=True)
+class Index:
+    """One index of a dimension, which the view then does not have."""
+
+    at: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """A range [start, start + extent) of a dimension."""
+
+    start: Expr
+    extent: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class TileRange:
+    """The current range of an enclosing tiles loop of a workload, clipped to its axis."""
+
+    loop: str
+
+
+@dataclass(frozen=True, slots=True)
+class Full:
+    """A whole dimension."""
+
+
+DimSelect = Index | Range | TileRange | Full
+
+
+@dataclass(frozen=True, slots=True)
+class Region:
+    """A strided box of a tensor (in a workload) or of a view (in a kernel): one entry per dimension."""
+
+    tensor: str
+    dims: tuple[DimSelect, ...]
+    loc: Location | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def kept(self) -> tuple[int, ...]:
+        """Dimensions of the tensor that the region keeps, in order."""
+        return tuple(i for i, d in enumerate(self.dims) if not isinstance(d, Index))

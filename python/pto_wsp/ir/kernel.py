@@ -1,0 +1,160 @@
+"""Kernel functions: arithmetic on tiles, on one core.
+
+A body works on named tiles and scalars that may be written more than once, as in `.pto` text; there is no
+implicit copy. The valid shape of a tile is that of what was last written to it: elementwise results have the
+valid shape of their operands, which must agree (checked at run time where it is not known before).
+Source: seed 004 sections 1 to 3; ARCHITECTURE 4.2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from pto_wsp.ir.core import Region
+from pto_wsp.ir.scalar import Expr
+from pto_wsp.location import Location
+from pto_wsp.types.tile import ScalarType, TileType, ViewType
+
+IN, OUT, INOUT = "in", "out", "inout"
+
+
+@dataclass(frozen=True, slots=True)
+class Param:
+    """A parameter. `role` is `in`, `out` or `inout`; scalars are `in`.
+
+    A parameter of TileType is a view of at most that shape, loaded and stored as a whole.
+    """
+
+    name: str
+    role: str
+    type: TileType | ViewType | ScalarType
+    loc: Location | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """`tile` = the elements of `region`, whose kept extents become the tile's valid shape."""
+
+    tile: str
+    region: Region
+    loc: Location | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    """Elements of `region` = the valid part of `tile`, whose valid shape must be the region's."""
+
+    region: Region
+    tile: str
+    loc: Location | None = field(default=None, compare=False, repr=False)
+
+
+AttrValue = str | int | bool | Expr
+
+
+@dataclass(frozen=True, slots=True)
+class Instr:
+    """`dst` = the table row `op` of tile operands and scalar operands.
+
+    Attributes that rows use: `mode` (compare), `trans_a`, `trans_b` (matmul), `rows`, `cols` (valid extents
+    of what fill and expand instructions make; the tile's own where absent).
+    """
+
+    op: str
+    dst: str
+    tiles: tuple[str, ...] = ()
+    scalars: tuple[Expr, ...] = ()
+    attrs: tuple[tuple[str, AttrValue], ...] = ()
+    loc: Location | None = field(default=None, compare=False, repr=False)
+
+    def attr(self, name: str) -> AttrValue | None:
+        """Return the value of an attribute, or None."""
+        return next((value for key, value in self.attrs if key == name), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Assign:
+    """Scalar variable `name` = `value`."""
+
+    name: str
+    value: Expr
+    loc: Location | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class For:
+    """`for var in range(start, stop, step)`; the bounds are evaluated once; `step` is positive."""
+
+    var: str
+    start: Expr
+    stop: Expr
+    step: int
+    body: tuple[Stmt, ...]
+    loc: Location | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class If:
+    """Two-way choice by a bool expression."""
+
+    condition: Expr
+    then: tuple[Stmt, ...]
+    other: tuple[Stmt, ...] = ()
+    loc: Location | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class While:
+    """Repeat `body` while `condition`, a bool expression, holds."""
+
+    condition: Expr
+    body: tuple[Stmt, ...]
+    loc: Location | None = field(default=None, compare=False, repr=False)
+
+
+Stmt = Load | Store | Instr | Assign | For | If | While
+
+
+@dataclass(frozen=True, slots=True)
+class KernelFunction:
+    """An InCore function.
+
+    Attributes:
+        tiles: every tile the body names, with its type, in order of declaration.
+        scalars: every scalar variable the body assigns, with its type (loop variables are not listed).
+        body: None for a declaration without a body.
+    """
+
+    name: str
+    params: tuple[Param, ...]
+    tiles: tuple[tuple[str, TileType], ...] = ()
+    scalars: tuple[tuple[str, ScalarType], ...] = ()
+    body: tuple[Stmt, ...] | None = None
+    loc: Location | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def views(self) -> tuple[Param, ...]:
+        """Parameters that are tiles or tensor views, in order."""
+        return tuple(p for p in self.params if not isinstance(p.type, ScalarType))
+
+    @property
+    def scalar_params(self) -> tuple[Param, ...]:
+        """Parameters that are scalars, in order."""
+        return tuple(p for p in self.params if isinstance(p.type, ScalarType))
+
+    def param(self, name: str) -> Param:
+        """Return the parameter called `name`."""
+        return next(p for p in self.params if p.name == name)
+
+
+def walk_statements(body: tuple[Stmt, ...]) -> Iterator[Stmt]:
+    """Yield every statement of `body` and of the bodies inside it, in program order."""
+    for stmt in body:
+        yield stmt
+        match stmt:
+            case For(body=inner) | While(body=inner):
+                yield from walk_statements(inner)
+            case If(then=then, other=other):
+                yield from walk_statements(then)
+                yield from walk_statements(other)

@@ -1,0 +1,306 @@
+"""Scalar expressions: the one expression type of bounds, offsets, predicates and scalar arguments.
+
+Values are i64 with floor division and modulo as in Python, bool (b1), or a float in a kernel's scalar
+arithmetic. Overflow and division by zero are errors wherever an expression is evaluated.
+Source: ARCHITECTURE 4.4; seed 003 section 3.1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from pto_wsp.errors import BadExpression
+from pto_wsp.location import Location
+from pto_wsp.types.dtype import DType, b1, f32, i64
+
+Value = int | float | bool
+
+
+@dataclass(frozen=True, slots=True)
+class Const:
+    """A literal."""
+
+    value: Value
+    dtype: DType = i64
+    loc: Location | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Var:
+    """A named value: a loop variable, a size, a symbol or a scalar parameter, told apart by its scope."""
+
+    name: str
+    dtype: DType = i64
+    loc: Location | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """In a kernel: the valid extent of dimension `dim` of the view or tile called `name`."""
+
+    name: str
+    dim: int
+    loc: Location | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def dtype(self) -> DType:
+        """Extents are i64."""
+        return i64
+
+
+@dataclass(frozen=True, slots=True)
+class Unary:
+    """`neg`, `not` or a conversion (`i64`, `f32`) of one operand."""
+
+    op: str
+    a: Expr
+    loc: Location | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def dtype(self) -> DType:
+        """Type of the result."""
+        return {"not": b1, "i64": i64, "f32": f32}.get(self.op, self.a.dtype)
+
+
+@dataclass(frozen=True, slots=True)
+class Binary:
+    """An operation of `BINARY_OPS` on two operands of one type."""
+
+    op: str
+    a: Expr
+    b: Expr
+    loc: Location | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def dtype(self) -> DType:
+        """Type of the result: bool for comparisons and logic, else the operands'."""
+        return b1 if self.op in COMPARISONS or self.op in LOGIC else self.a.dtype
+
+
+@dataclass(frozen=True, slots=True)
+class Select:
+    """`then` where `condition` holds, else `other`. Only the chosen operand need have a value."""
+
+    condition: Expr
+    then: Expr
+    other: Expr
+    loc: Location | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def dtype(self) -> DType:
+        """Type of the arms."""
+        return self.then.dtype
+
+
+Expr = Const | Var | Extent | Unary | Binary | Select
+
+ARITHMETIC: dict[str, str] = {
+    "add": "+",
+    "sub": "-",
+    "mul": "*",
+    "div": "/",
+    "floordiv": "//",
+    "mod": "%",
+    "min": "min",
+    "max": "max",
+}
+COMPARISONS: dict[str, str] = {"lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "!="}
+LOGIC: dict[str, str] = {"and": "and", "or": "or"}
+BINARY_OPS: dict[str, str] = {**ARITHMETIC, **COMPARISONS, **LOGIC}
+
+I64_MIN, I64_MAX = -(2**63), 2**63 - 1
+
+_PYTHON: dict[str, Callable[[Value, Value], Value]] = {
+    "add": lambda a, b: a + b,
+    "sub": lambda a, b: a - b,
+    "mul": lambda a, b: a * b,
+    "div": lambda a, b: a / b,
+    "floordiv": lambda a, b: a // b,
+    "mod": lambda a, b: a % b,
+    "min": lambda a, b: min(a, b),
+    "max": lambda a, b: max(a, b),
+    "lt": lambda a, b: a < b,
+    "le": lambda a, b: a <= b,
+    "gt": lambda a, b: a > b,
+    "ge": lambda a, b: a >= b,
+    "eq": lambda a, b: a == b,
+    "ne": lambda a, b: a != b,
+    "and": lambda a, b: bool(a) and bool(b),
+    "or": lambda a, b: bool(a) or bool(b),
+}
+
+
+def const(value: Value, loc: Location | None = None) -> Const:
+    """Return a literal whose type follows from the Python type of `value`."""
+    if isinstance(value, (bool, np.bool_)):
+        return Const(bool(value), b1, loc)
+    if isinstance(value, (float, np.floating)):
+        return Const(float(value), f32, loc)
+    return Const(int(value), i64, loc)
+
+
+def binary(op: str, a: Expr, b: Expr, loc: Location | None = None) -> Expr:
+    """Return `a op b`, folded where both are integer literals or an operand is neutral."""
+    if isinstance(a, Const) and isinstance(b, Const) and a.dtype is not f32 and b.dtype is not f32:
+        try:
+            return const(apply_binary(op, a.value, b.value), loc)
+        except BadExpression:
+            return Binary(op, a, b, loc)
+    if a.dtype is i64:
+        neutral = _NEUTRAL.get(op)
+        if neutral is not None and isinstance(b, Const) and b.value == neutral:
+            return a
+        if op in ("add", "mul") and isinstance(a, Const) and a.value == neutral:
+            return b
+        if op == "mul" and (b == Const(0) or a == Const(0)):
+            return Const(0)
+    return Binary(op, a, b, loc)
+
+
+_NEUTRAL = {"add": 0, "sub": 0, "mul": 1, "floordiv": 1}
+
+
+def add(a: Expr, b: Expr) -> Expr:
+    """Return `a + b`."""
+    return binary("add", a, b)
+
+
+def mul(a: Expr, b: Expr) -> Expr:
+    """Return `a * b`."""
+    return binary("mul", a, b)
+
+
+def ceildiv(a: Expr, tile: int) -> Expr:
+    """Return `a / tile` rounded up, for a >= 0."""
+    return binary("floordiv", add(a, Const(tile - 1)), Const(tile))
+
+
+def apply_binary(op: str, a: Value, b: Value, loc: Location | None = None) -> Value:
+    """Evaluate one operation on values; integers outside i64 and division by zero raise BadExpression."""
+    if op in ("div", "floordiv", "mod") and b == 0:
+        if op == "div":
+            return float(np.float32(a) / np.float32(b))
+        raise BadExpression(reason=f"division by zero in `{a} {BINARY_OPS[op]} {b}`", loc=loc)
+    result = _PYTHON[op](a, b)
+    if isinstance(result, float):
+        return float(np.float32(result))
+    return _checked(result, f"{a} {BINARY_OPS[op]} {b}", loc)
+
+
+def _checked(value: Value, text: str, loc: Location | None) -> Value:
+    if not I64_MIN <= value <= I64_MAX:
+        raise BadExpression(reason=f"`{text}` overflows 64 bits", loc=loc)
+    return value
+
+
+Scope = Mapping[str, Value]
+
+
+def evaluate(
+    expr: Expr, scope: Scope, extent: Callable[[str, int], int] | None = None
+) -> Value:
+    """Return the value of `expr`.
+
+    Args:
+        expr: what to evaluate.
+        scope: values of its variables by name.
+        extent: gives the valid extents that a kernel's expression mentions.
+
+    Raises:
+        BadExpression: overflow of i64, or division by zero.
+    """
+    match expr:
+        case Const(value=value):
+            return value
+        case Var(name=name):
+            return scope[name]
+        case Extent(name=name, dim=dim):
+            assert extent is not None, "extents occur in kernels only"
+            return extent(name, dim)
+        case Unary():
+            return _apply_unary(expr, evaluate(expr.a, scope, extent))
+        case Binary(op=op, a=a, b=b, loc=loc):
+            return apply_binary(op, evaluate(a, scope, extent), evaluate(b, scope, extent), loc)
+        case Select(condition=condition, then=then, other=other):
+            return evaluate(then if evaluate(condition, scope, extent) else other, scope, extent)
+
+
+def _apply_unary(expr: Unary, a: Value) -> Value:
+    match expr.op:
+        case "neg":
+            return -a if isinstance(a, float) else _checked(-a, f"-{a}", expr.loc)
+        case "not":
+            return not a
+        case "f32":
+            return float(np.float32(a))
+        case _:
+            return _checked(int(a), f"i64({a})", expr.loc)
+
+
+def children(expr: Expr) -> tuple[Expr, ...]:
+    """Return the operands of `expr`."""
+    match expr:
+        case Unary(a=a):
+            return (a,)
+        case Binary(a=a, b=b):
+            return (a, b)
+        case Select(condition=c, then=t, other=o):
+            return (c, t, o)
+        case _:
+            return ()
+
+
+def walk(expr: Expr) -> Iterator[Expr]:
+    """Yield `expr` and everything below it."""
+    yield expr
+    for child in children(expr):
+        yield from walk(child)
+
+
+def substitute(expr: Expr, replace: Callable[[Expr], Expr | None]) -> Expr:
+    """Return `expr` with every node for which `replace` gives another one exchanged, outermost first."""
+    replaced = replace(expr)
+    if replaced is not None:
+        return replaced
+    match expr:
+        case Unary(op=op, a=a, loc=loc):
+            return Unary(op, substitute(a, replace), loc)
+        case Binary(op=op, a=a, b=b, loc=loc):
+            return binary(op, substitute(a, replace), substitute(b, replace), loc)
+        case Select(condition=c, then=t, other=o, loc=loc):
+            return Select(substitute(c, replace), substitute(t, replace), substitute(o, replace), loc)
+        case _:
+            return expr
+
+
+_PRECEDENCE = {"or": 1, "and": 2, **dict.fromkeys(COMPARISONS, 3), "add": 4, "sub": 4}
+
+
+def format_expr(expr: Expr, prefix: str = "") -> str:
+    """Return `expr` as text, each name with `prefix` before it (`%` in `.pto` text)."""
+    return _format(expr, prefix, 0)
+
+
+def _format(expr: Expr, prefix: str, outer: int) -> str:
+    match expr:
+        case Const(value=value):
+            return repr(value).lower() if isinstance(value, bool) else repr(value)
+        case Var(name=name):
+            return prefix + name
+        case Extent(name=name, dim=dim):
+            return f"dim({prefix}{name}, {dim})"
+        case Unary(op="neg", a=a):
+            return "-" + _format(a, prefix, 9)
+        case Unary(op=op, a=a):
+            return f"{op}({_format(a, prefix, 0)})"
+        case Select(condition=c, then=t, other=o):
+            return f"select({_format(c, prefix, 0)}, {_format(t, prefix, 0)}, {_format(o, prefix, 0)})"
+        case Binary(op="min" | "max" as op, a=a, b=b):
+            return f"{op}({_format(a, prefix, 0)}, {_format(b, prefix, 0)})"
+        case Binary(op=op, a=a, b=b):
+            level = _PRECEDENCE.get(op, 5)
+            text = f"{_format(a, prefix, level)} {BINARY_OPS[op]} {_format(b, prefix, level + 1)}"
+            return f"({text})" if level < outer else text

@@ -1,0 +1,128 @@
+"""Workload functions: programs that generate tasks.
+
+A workload denotes tasks in program order; its reference meaning is to run them one after another.
+Source: seed 003 sections 2 and 3; ARCHITECTURE 4.3 and 4.5.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from pto_wsp.ir.core import Region
+from pto_wsp.ir.scalar import Expr
+from pto_wsp.location import Location
+from pto_wsp.types.tile import ScalarType, TensorType
+
+PARALLEL, SEQUENTIAL, RANGE = "parallel", "seq", "range"
+
+
+@dataclass(frozen=True, slots=True)
+class TensorParam:
+    """A tensor that a run binds to an array."""
+
+    name: str
+    type: TensorType
+    loc: Location | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class SizeParam:
+    """A size or axis extent: taken from the arrays that use its name, or given in the call (i64, >= 0)."""
+
+    name: str
+    default: int | None = None
+    loc: Location | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class ScalarParam:
+    """A scalar that a run passes on to kernels."""
+
+    name: str
+    type: ScalarType
+    loc: Location | None = field(default=None, compare=False, repr=False)
+
+
+WorkloadParam = TensorParam | SizeParam | ScalarParam
+
+
+@dataclass(frozen=True, slots=True)
+class Loop:
+    """A loop over [0, extent), or over tiles of `tile` elements of it.
+
+    Attributes:
+        kind: `parallel` (P), `seq` (P.seq: iteration i is complete before i + 1 begins) or `range`
+            (P.range: program order, ordered by data alone).
+        var: unique in its function. In a tiles loop it counts tiles; `var + ".start"` and `var + ".len"`
+            name the current range, clipped to the extent.
+        extent: of the axis, in elements.
+        tile: elements per tile, or None for a plain loop.
+    """
+
+    kind: str
+    var: str
+    extent: Expr
+    tile: int | None
+    body: tuple[Node, ...]
+    loc: Location | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def start(self) -> str:
+        """Name of the first element of the current range of a tiles loop."""
+        return self.var + ".start"
+
+    @property
+    def length(self) -> str:
+        """Name of the number of elements of the current range of a tiles loop."""
+        return self.var + ".len"
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """One task: a kernel applied to regions and scalars.
+
+    Attributes:
+        args: per kernel parameter, in the kernel's order, a Region or a scalar expression.
+        keys: the coordinates the task was called with, for reports and traces.
+    """
+
+    kernel: str
+    args: tuple[Region | Expr, ...]
+    keys: tuple[Expr, ...] = ()
+    loc: Location | None = field(default=None, compare=False, repr=False)
+
+
+Node = Loop | Task
+
+
+@dataclass(frozen=True, slots=True)
+class WorkloadFunction:
+    """An Orchestration function."""
+
+    name: str
+    params: tuple[WorkloadParam, ...]
+    body: tuple[Node, ...]
+    loc: Location | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def tensors(self) -> tuple[TensorParam, ...]:
+        """Tensor parameters, in order."""
+        return tuple(p for p in self.params if isinstance(p, TensorParam))
+
+    def tensor(self, name: str) -> TensorParam:
+        """Return the tensor called `name`."""
+        return next(t for t in self.tensors if t.name == name)
+
+
+def walk_nodes(body: tuple[Node, ...]) -> Iterator[Node]:
+    """Yield every node of `body` and of the loops inside it, in program order."""
+    for node in body:
+        yield node
+        if isinstance(node, Loop):
+            yield from walk_nodes(node.body)
+
+
+def tasks(body: tuple[Node, ...]) -> Iterator[Task]:
+    """Yield every task of `body`, in program order of the text."""
+    return (node for node in walk_nodes(body) if isinstance(node, Task))

@@ -1,0 +1,19 @@
+"""The PTO instruction set."""
+
+from pto_wsp.isa.forms import ELEMENTWISE, Form, FormError, result_type, result_valid, valid_pairs_that_agree
+from pto_wsp.isa.table import BY_FUNCTION, BY_MNEMONIC, TABLE, Bound, Cycles, Instruction
+
+__all__ = [
+    "BY_FUNCTION",
+    "BY_MNEMONIC",
+    "ELEMENTWISE",
+    "TABLE",
+    "Bound",
+    "Cycles",
+    "Form",
+    "FormError",
+    "Instruction",
+    "result_type",
+    "result_valid",
+    "valid_pairs_that_agree",
+]

@@ -1,0 +1,275 @@
+"""The instruction table: one row per instruction, the single source for everything said about it.
+
+From a row follow the builder method and the `pto.` function, the `.pto` text, the type and shape rules (by
+its form), the numpy meaning, the error bound, the cycle cost, and, through each target's template table,
+legality and emission. tests/python/isa walks the table: every row has every part.
+Source: seed 004 sections 1.1 and 2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from pto_wsp.isa import meaning as np_meaning
+from pto_wsp.isa.forms import Form
+from pto_wsp.types.dtype import DType, b1, bf16, f16, f32, i32
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """How far a result may be from the meaning computed in f64.
+
+    `exact`: not at all. `ulp`: `amount` units in the last place of the result type, beside results smaller
+    than the smallest normal number. `sum`: (n / 8 + 4) * eps * sum |terms| over the n terms added.
+    """
+
+    kind: str
+    amount: float = 0.0
+
+
+EXACT = Bound("exact")
+SUM = Bound("sum")
+
+
+def ulp(amount: float) -> Bound:
+    """Return a bound of `amount` units in the last place."""
+    return Bound("ulp", amount)
+
+
+@dataclass(frozen=True, slots=True)
+class Cycles:
+    """Cost on the simulated core: `startup` cycles and `per_repeat` for each 256 bytes of the operand.
+
+    For the matmul forms a repeat is one 16 x 16 x 16 product. The figures are those of the A2/A3 core model:
+    10 for elementwise work, 15 for transcendental functions, 20 for reductions, 50 for a product, 80 for a
+    transfer.
+    """
+
+    startup: int
+    per_repeat: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Instruction:
+    """A row of the table.
+
+    Attributes:
+        name: the builder's method, and the key of target templates.
+        function: name under `pto.`; None for what operators and annotations stand for.
+        mnemonic: in `.pto` text.
+        form: operands and shape rule.
+        dtypes: element types of the tile operands that it is defined for.
+        numpy: meaning, called with the operand arrays, then the scalars, then the attributes (a dict); None
+            for load and store, which move data.
+        bound: error bound against `numpy` computed in f64.
+        doc: one sentence for the reference page.
+    """
+
+    name: str
+    function: str | None
+    mnemonic: str
+    form: Form
+    dtypes: frozenset[DType]
+    numpy: Callable[..., np.ndarray] | None
+    bound: Bound
+    cycles: Cycles
+    doc: str
+
+
+FLOATS = frozenset({f32, f16, bf16})
+NUMBERS = FLOATS | {i32}
+ANY = NUMBERS | {b1}
+
+_MOVE, _SIMPLE, _MATH, _REDUCE, _CUBE = Cycles(80), Cycles(10), Cycles(15), Cycles(20, 2), Cycles(50)
+
+TABLE: dict[str, Instruction] = {}
+
+
+def _row(
+    name: str,
+    function: str | None,
+    form: Form,
+    dtypes: frozenset[DType],
+    numpy: Callable[..., np.ndarray] | None,
+    bound: Bound,
+    cycles: Cycles,
+    doc: str,
+    mnemonic: str = "",
+) -> None:
+    TABLE[name] = Instruction(
+        name, function, mnemonic or f"t{name}", form, dtypes, numpy, bound, cycles, doc
+    )
+
+
+def _elementwise(function: Callable[..., np.ndarray]) -> Callable[..., np.ndarray]:
+    """Drop the attributes, which plain elementwise rows do not have."""
+    return lambda *operands: function(*operands[:-1])
+
+
+# memory
+_row("load", "load", Form.LOAD, ANY, None, EXACT, _MOVE, "Read the valid part of a tile from a view.")
+_row("store", "store", Form.STORE, ANY, None, EXACT, _MOVE, "Write the valid part of a tile to a view.")
+
+# tile with tile
+for _name, _function, _dtypes, _meaning, _doc in (
+    ("add", "add", NUMBERS, np.add, "Sum, element by element; i32 wraps."),
+    ("sub", "sub", NUMBERS, np.subtract, "Difference, element by element; i32 wraps."),
+    ("mul", "mul", NUMBERS, np.multiply, "Product, element by element; i32 wraps."),
+    ("div", "div", NUMBERS, np_meaning.divide, "Quotient; i32 truncates, x / 0 is 0 and MIN / -1 wraps."),
+    ("rem", "rem", NUMBERS, np_meaning.remainder, "Remainder with the sign of the dividend; i32: x rem 0 is 0."),
+    ("max", "maximum", NUMBERS, np.maximum, "Larger element; NaN if either is NaN."),
+    ("min", "minimum", NUMBERS, np.minimum, "Smaller element; NaN if either is NaN."),
+):
+    _row(_name, _function, Form.BINARY, _dtypes, _elementwise(_meaning), EXACT, _SIMPLE, _doc)
+    _row(
+        _name + "s",
+        None,
+        Form.TILE_SCALAR,
+        _dtypes,
+        _elementwise(_meaning),
+        EXACT,
+        _SIMPLE,
+        _doc.replace(";", " with a scalar;", 1) if ";" in _doc else _doc,
+    )
+
+# tile alone
+for _name, _dtypes, _meaning, _bound, _cycles, _doc in (
+    ("mov", ANY, np.copy, EXACT, _SIMPLE, "Copy of a tile."),
+    ("abs", NUMBERS, np.abs, EXACT, _SIMPLE, "Absolute value; the smallest i32 stays."),
+    ("neg", NUMBERS, np.negative, EXACT, _SIMPLE, "Negation; the smallest i32 stays."),
+    ("relu", NUMBERS, lambda a: np.maximum(a, 0), EXACT, _SIMPLE, "max(x, 0); NaN stays."),
+    ("recip", FLOATS, lambda a: 1 / a, EXACT, _MATH, "1 / x."),
+    ("sqrt", FLOATS, np.sqrt, EXACT, _MATH, "Square root; NaN below 0."),
+    ("rsqrt", FLOATS, lambda a: 1 / np.sqrt(a), ulp(2), _MATH, "1 / sqrt(x)."),
+    ("exp", FLOATS, np.exp, ulp(2), _MATH, "e to the x."),
+    ("log", FLOATS, np.log, ulp(2), _MATH, "Natural logarithm; -inf at 0, NaN below."),
+    ("tanh", FLOATS, np.tanh, ulp(2), _MATH, "Hyperbolic tangent."),
+    ("erf", FLOATS, np_meaning.erf, ulp(2), _MATH, "Error function."),
+    ("sigmoid", FLOATS, np_meaning.sigmoid, ulp(3), _MATH, "1 / (1 + exp(-x))."),
+):
+    _function = None if _name == "mov" else _name
+    _row(_name, _function, Form.UNARY, _dtypes, _elementwise(_meaning), _bound, _cycles, _doc)
+
+# reductions
+for _name, _ufunc, _identity, _bound, _doc in (
+    ("sum", np.add, "zero", SUM, "Sum of each {line}; i32 wraps; 0 when empty."),
+    ("max", np.maximum, "lowest", EXACT, "Largest element of each {line}; -inf (i32: lowest) when empty."),
+    ("min", np.minimum, "highest", EXACT, "Smallest element of each {line}; inf (i32: highest) when empty."),
+):
+    for _prefix, _form, _axis, _line in (
+        ("row", Form.ROW_REDUCE, 1, "row"),
+        ("col", Form.COL_REDUCE, 0, "column"),
+    ):
+        _row(
+            _prefix + _name,
+            _prefix + _name,
+            _form,
+            NUMBERS,
+            np_meaning.reduce(_ufunc, _axis, _identity),
+            _bound,
+            _REDUCE,
+            _doc.format(line=_line),
+        )
+
+# broadcasts
+for _name, _meaning, _doc in (
+    ("sub", np.subtract, "a[i, j] - row[i, 0]."),
+    ("mul", np.multiply, "a[i, j] * row[i, 0]."),
+    ("div", np_meaning.divide, "a[i, j] / row[i, 0]."),
+):
+    _row(
+        "rowexpand" + _name,
+        None,
+        Form.ROW_BROADCAST,
+        NUMBERS,
+        _elementwise(_meaning),
+        EXACT,
+        _SIMPLE,
+        _doc,
+    )
+_row("rowexpand", "rowexpand", Form.ROW_EXPAND, ANY, np_meaning.expand, EXACT, _SIMPLE, "dst[i, j] = a[i, 0].")
+_row("colexpand", "colexpand", Form.COL_EXPAND, ANY, np_meaning.expand, EXACT, _SIMPLE, "dst[i, j] = a[0, j].")
+_row(
+    "expands",
+    "full",
+    Form.FILL,
+    ANY,
+    lambda value, attrs: np.full(attrs["valid_shape"], value),
+    EXACT,
+    _SIMPLE,
+    "A tile with one value everywhere.",
+)
+
+# matrices
+_row(
+    "matmul",
+    "matmul",
+    Form.MATMUL,
+    FLOATS,
+    np_meaning.matmul,
+    SUM,
+    _CUBE,
+    "Matrix product, accumulated in f32; operands may be transposed.",
+)
+_row(
+    "matmul_acc",
+    "matmul_acc",
+    Form.MATMUL_ACC,
+    FLOATS,
+    lambda acc, a, b, attrs: acc + np_meaning.matmul(a, b, attrs),
+    SUM,
+    _CUBE,
+    "acc + a @ b, accumulated in f32; operands may be transposed.",
+    mnemonic="tmatmul.acc",
+)
+_row(
+    "transpose",
+    "transpose",
+    Form.TRANSPOSE,
+    ANY,
+    lambda a, attrs: a.T,
+    EXACT,
+    _SIMPLE,
+    "dst[i, j] = a[j, i].",
+    mnemonic="ttrans",
+)
+
+# compare, select, convert
+_row("cmp", "compare", Form.COMPARE, NUMBERS, np_meaning.compare, EXACT, _SIMPLE, "Mask of a `mode` b.")
+_row("cmps", None, Form.COMPARE_SCALAR, NUMBERS, np_meaning.compare, EXACT, _SIMPLE, "Mask of a `mode` scalar.")
+_row(
+    "sel",
+    "where",
+    Form.SELECT,
+    ANY,
+    lambda mask, a, b, attrs: np.where(mask, a, b),
+    EXACT,
+    _SIMPLE,
+    "a where the mask holds, else b.",
+)
+_row(
+    "sels",
+    None,
+    Form.SELECT_SCALAR,
+    ANY,
+    lambda mask, a, value, attrs: np.where(mask, a, np.asarray(value, a.dtype)),
+    EXACT,
+    _SIMPLE,
+    "a where the mask holds, else the scalar.",
+)
+_row(
+    "cvt",
+    "cast",
+    Form.CONVERT,
+    ANY,
+    np_meaning.convert,
+    EXACT,
+    _SIMPLE,
+    "Conversion; to a float to nearest even; float to integer toward zero, saturating, NaN to 0.",
+)
+
+BY_FUNCTION: dict[str, Instruction] = {i.function: i for i in TABLE.values() if i.function}
+BY_MNEMONIC: dict[str, Instruction] = {i.mnemonic: i for i in TABLE.values()}

@@ -1,0 +1,56 @@
+"""Source locations: where in a user's file something was written."""
+
+from __future__ import annotations
+
+import linecache
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+
+_PACKAGE_DIR = str(Path(__file__).resolve().parent)
+
+
+@dataclass(frozen=True, slots=True)
+class Location:
+    """A span on one source line. Lines and columns count from 1; `end_col` is one past the last column.
+
+    Column 0 means that only the line is known.
+    """
+
+    file: str
+    line: int
+    col: int = 0
+    end_col: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}:{self.col}" if self.col else f"{self.file}:{self.line}"
+
+    def source_line(self) -> str | None:
+        """Return the text of the line without its newline, or None if the source is not to be had."""
+        text = linecache.getline(self.file, self.line)
+        return text.rstrip("\n") if text else None
+
+
+def caller_location(skip: int = 1) -> Location | None:
+    """Return the location of the innermost call made from outside this package.
+
+    Args:
+        skip: frames nearest to this function that are never considered.
+    """
+    frame: FrameType | None = sys._getframe(skip)
+    while frame is not None and frame.f_code.co_filename.startswith(_PACKAGE_DIR):
+        frame = frame.f_back
+    return frame_location(frame) if frame is not None else None
+
+
+def frame_location(frame: FrameType) -> Location:
+    """Return the place that `frame` is executing, to the column where Python (3.11 on) records it."""
+    code = frame.f_code
+    positions = getattr(code, "co_positions", None)
+    if positions is not None:
+        for index, (line, end_line, col, end_col) in enumerate(positions()):
+            if index == frame.f_lasti // 2 and line is not None and col is not None:
+                last = end_col + 1 if end_col is not None and end_line == line else col + 2
+                return Location(code.co_filename, line, col + 1, last)
+    return Location(code.co_filename, frame.f_lineno)

@@ -1,0 +1,1 @@
+"""Small generic pieces. Imports nothing of ours."""

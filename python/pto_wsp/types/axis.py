@@ -1,0 +1,28 @@
+"""Axes: what loops of a workload run over."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+class _DenseMeta(type):
+    def __getitem__(cls, extent: int) -> Dense:
+        return Dense(extent)
+
+
+@dataclass(frozen=True, slots=True)
+class Dense(metaclass=_DenseMeta):
+    """An axis whose extent is known when the workload is built: `Dense[8]`."""
+
+    extent: int
+
+
+@dataclass(frozen=True, slots=True)
+class DenseDyn:
+    """An axis whose extent is bound when the program runs.
+
+    As an annotation of a workload parameter the class itself stands for an extent taken from the arrays or
+    given by name in the call; an instance fixes a value for every call that gives no other.
+    """
+
+    extent: int | None = None

@@ -1,0 +1,74 @@
+"""Types of kernel parameters and tiles, and of workload tensors."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from pto_wsp.types.dtype import DType
+
+
+class _Dyn:
+    """The type of `DYN`."""
+
+    def __repr__(self) -> str:
+        return "DYN"
+
+
+DYN: Final = _Dyn()
+"""A dimension of a kernel's tensor view whose extent is known only at run time."""
+
+
+@dataclass(frozen=True, slots=True)
+class TileType:
+    """A tile: static shape [rows, cols] (its capacity); the valid part is known at run time."""
+
+    rows: int
+    cols: int
+    dtype: DType
+
+    def __str__(self) -> str:
+        return f"tile<{self.rows}x{self.cols}x{self.dtype}>"
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Static rows and columns."""
+        return (self.rows, self.cols)
+
+
+@dataclass(frozen=True, slots=True)
+class ViewType:
+    """A kernel's strided view of a tensor. A dimension is an int, or None when known only at run time.
+
+    `dims` is None for a bare `Tensor`: the kernel is specialised per element type and rank when it is used;
+    `dtype` is then None too.
+    """
+
+    dtype: DType | None
+    dims: tuple[int | None, ...] | None
+
+    def __str__(self) -> str:
+        if self.dims is None:
+            return "view<...>"
+        return "view<" + "x".join("?" if d is None else str(d) for d in self.dims) + f"x{self.dtype}>"
+
+
+@dataclass(frozen=True, slots=True)
+class ScalarType:
+    """A scalar parameter of a kernel or workload."""
+
+    dtype: DType
+
+    def __str__(self) -> str:
+        return str(self.dtype)
+
+
+@dataclass(frozen=True, slots=True)
+class TensorType:
+    """A tensor of a workload. A dimension is an int, or the name of a size shared by all that use it."""
+
+    dtype: DType
+    dims: tuple[int | str, ...]
+
+    def __str__(self) -> str:
+        return "tensor<" + "x".join(str(d) for d in self.dims) + f"x{self.dtype}>"

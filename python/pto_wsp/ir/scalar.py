@@ -199,9 +199,7 @@ def _checked(value: Value, text: str, loc: Location | None) -> Value:
 Scope = Mapping[str, Value]
 
 
-def evaluate(
-    expr: Expr, scope: Scope, extent: Callable[[str, int], int] | None = None
-) -> Value:
+def evaluate(expr: Expr, scope: Scope, extent: Callable[[str, int], int] | None = None) -> Value:
     """Return the value of `expr`.
 
     Args:

@@ -99,9 +99,7 @@ def _row(
     doc: str,
     mnemonic: str = "",
 ) -> None:
-    TABLE[name] = Instruction(
-        name, function, mnemonic or f"t{name}", form, dtypes, numpy, bound, cycles, doc
-    )
+    TABLE[name] = Instruction(name, function, mnemonic or f"t{name}", form, dtypes, numpy, bound, cycles, doc)
 
 
 def _elementwise(function: Callable[..., np.ndarray]) -> Callable[..., np.ndarray]:
@@ -119,7 +117,13 @@ for _name, _function, _dtypes, _meaning, _doc in (
     ("sub", "sub", NUMBERS, np.subtract, "Difference, element by element; i32 wraps."),
     ("mul", "mul", NUMBERS, np.multiply, "Product, element by element; i32 wraps."),
     ("div", "div", NUMBERS, np_meaning.divide, "Quotient; i32 truncates, x / 0 is 0 and MIN / -1 wraps."),
-    ("rem", "rem", NUMBERS, np_meaning.remainder, "Remainder with the sign of the dividend; i32: x rem 0 is 0."),
+    (
+        "rem",
+        "rem",
+        NUMBERS,
+        np_meaning.remainder,
+        "Remainder with the sign of the dividend; i32: x rem 0 is 0.",
+    ),
     ("max", "maximum", NUMBERS, np.maximum, "Larger element; NaN if either is NaN."),
     ("min", "minimum", NUMBERS, np.minimum, "Smaller element; NaN if either is NaN."),
 ):
@@ -190,8 +194,12 @@ for _name, _meaning, _doc in (
         _SIMPLE,
         _doc,
     )
-_row("rowexpand", "rowexpand", Form.ROW_EXPAND, ANY, np_meaning.expand, EXACT, _SIMPLE, "dst[i, j] = a[i, 0].")
-_row("colexpand", "colexpand", Form.COL_EXPAND, ANY, np_meaning.expand, EXACT, _SIMPLE, "dst[i, j] = a[0, j].")
+_row(
+    "rowexpand", "rowexpand", Form.ROW_EXPAND, ANY, np_meaning.expand, EXACT, _SIMPLE, "dst[i, j] = a[i, 0]."
+)
+_row(
+    "colexpand", "colexpand", Form.COL_EXPAND, ANY, np_meaning.expand, EXACT, _SIMPLE, "dst[i, j] = a[0, j]."
+)
 _row(
     "expands",
     "full",
@@ -239,7 +247,9 @@ _row(
 
 # compare, select, convert
 _row("cmp", "compare", Form.COMPARE, NUMBERS, np_meaning.compare, EXACT, _SIMPLE, "Mask of a `mode` b.")
-_row("cmps", None, Form.COMPARE_SCALAR, NUMBERS, np_meaning.compare, EXACT, _SIMPLE, "Mask of a `mode` scalar.")
+_row(
+    "cmps", None, Form.COMPARE_SCALAR, NUMBERS, np_meaning.compare, EXACT, _SIMPLE, "Mask of a `mode` scalar."
+)
 _row(
     "sel",
     "where",

@@ -1,0 +1,206 @@
+"""Kernels in numpy: the kernel oracle of ARCHITECTURE 4.6.
+
+Exact rows compute in the type that targets compute in (f32 for f16 and bf16), inexact rows in f64; every
+result is rounded to its tile's type. Reads and writes are checked as on every target.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from pto_wsp.errors import BadExpression, KernelFailed, NoneKernelBody
+from pto_wsp.ir import kernel as k
+from pto_wsp.ir.core import Full, Index, Range, Region
+from pto_wsp.ir.scalar import Expr, Value, evaluate
+from pto_wsp.isa.forms import Form, result_valid, valid_pairs_that_agree
+from pto_wsp.isa.table import TABLE, Instruction
+from pto_wsp.location import Location
+from pto_wsp.types.dtype import DType, f32
+from pto_wsp.types.tile import ScalarType, TileType
+
+Array = np.ndarray
+
+
+def run_kernel(kernel: k.KernelFunction, args: Sequence[Array | Value]) -> None:
+    """Run `kernel` on numpy views and scalars, one per parameter in order; outputs are written in place.
+
+    Raises:
+        KernelFailed: a check of the kernel failed; what it had stored before stays stored.
+        NoneKernelBody: the kernel is only declared.
+    """
+    if kernel.body is None:
+        raise NoneKernelBody(name=kernel.name, loc=kernel.loc)
+    _Frame(kernel, args).statements(kernel.body)
+
+
+@dataclass(slots=True)
+class _Tile:
+    """The valid part of a tile, in its own type."""
+
+    data: Array
+
+    @property
+    def valid(self) -> tuple[int, int]:
+        return (self.data.shape[0], self.data.shape[1])
+
+
+class _Frame:
+    def __init__(self, kernel: k.KernelFunction, args: Sequence[Array | Value]) -> None:
+        self.kernel = kernel
+        self.types = dict(kernel.tiles)
+        self.tiles: dict[str, _Tile] = {}
+        self.views: dict[str, Array] = {}
+        self.scalars: dict[str, Value] = {}
+        for param, arg in zip(kernel.params, args, strict=True):
+            if isinstance(arg, np.ndarray):
+                self.views[param.name] = arg
+            else:
+                assert isinstance(param.type, ScalarType)
+                self.scalars[param.name] = _scalar(arg, param.type.dtype)
+
+    def statements(self, body: Sequence[k.Stmt]) -> None:
+        for stmt in body:
+            match stmt:
+                case k.Load():
+                    self.load(stmt)
+                case k.Store():
+                    self.store(stmt)
+                case k.Instr():
+                    self.instruction(stmt)
+                case k.Assign(name=name, value=value):
+                    self.scalars[name] = self.value(value, stmt.loc)
+                case k.For(var=var, step=step):
+                    start, stop = self.integer(stmt.start, stmt.loc), self.integer(stmt.stop, stmt.loc)
+                    for i in range(start, stop, step):
+                        self.scalars[var] = i
+                        self.statements(stmt.body)
+                case k.If(condition=condition, then=then, other=other):
+                    self.statements(then if self.value(condition, stmt.loc) else other)
+                case k.While(condition=condition):
+                    while self.value(condition, stmt.loc):
+                        self.statements(stmt.body)
+
+    def load(self, stmt: k.Load) -> None:
+        source = self.select(stmt.region, stmt.loc)
+        capacity = self.types[stmt.tile].shape
+        if source.shape[0] > capacity[0] or source.shape[1] > capacity[1]:
+            self.fail(f"a tile of {capacity} cannot hold {source.shape}", stmt.loc)
+        self.tiles[stmt.tile] = _Tile(source.copy())
+
+    def store(self, stmt: k.Store) -> None:
+        target = self.select(stmt.region, stmt.loc)
+        tile = self.tiles[stmt.tile]
+        if tile.valid != target.shape:
+            self.fail(
+                f"a tile with valid shape {tile.valid} is stored to a region of {target.shape}", stmt.loc
+            )
+        target[...] = tile.data
+
+    def select(self, region: Region, loc: Location | None) -> Array:
+        """Return the numpy view that `region` means, or fail where it reaches outside."""
+        view = self.views[region.tensor]
+        index: list[int | slice] = []
+        for dim, (select, size) in enumerate(zip(region.dims, view.shape, strict=True)):
+            match select:
+                case Full():
+                    index.append(slice(None))
+                case Index(at=at):
+                    start = self.integer(at, loc)
+                    self.inside(region.tensor, dim, start, start + 1, size, loc)
+                    index.append(start)
+                case Range(start=first, extent=extent):
+                    start, count = self.integer(first, loc), self.integer(extent, loc)
+                    self.inside(region.tensor, dim, start, start + max(count, 0), size, loc)
+                    index.append(slice(start, start + max(count, 0)))
+                case _:
+                    raise AssertionError("tile ranges occur in workloads only")
+        return view[tuple(index)]
+
+    def inside(self, view: str, dim: int, start: int, stop: int, size: int, loc: Location | None) -> None:
+        if start < 0 or stop > size:
+            self.fail(f"`{view}` is indexed outside dimension {dim}: [{start}, {stop}) of {size}", loc)
+
+    def instruction(self, instr: k.Instr) -> None:
+        row = TABLE[instr.op]
+        assert row.numpy is not None
+        dst = self.types[instr.dst]
+        operands = [self.tiles[t] for t in instr.tiles]
+        attrs = dict(instr.attrs)
+        valid = [t.valid for t in operands]
+        for a, b in valid_pairs_that_agree(row.form, valid, attrs):
+            if a != b:
+                self.fail(
+                    f"operands of `{instr.op}` have valid shapes " + " and ".join(map(str, valid)), instr.loc
+                )
+        attrs["valid"] = self.asked_valid(instr, dst)
+        attrs["valid_shape"] = result_valid(row.form, valid, attrs)
+        attrs["numpy_dtype"] = dst.dtype.to_numpy()
+        scalars = [self.scalar_operand(s, row, instr, dst) for s in instr.scalars]
+        arrays = [
+            _compute_type(row, self.types[t].dtype, tile.data) for t, tile in zip(instr.tiles, operands)
+        ]
+        with np.errstate(all="ignore"):
+            result = np.asarray(row.numpy(*arrays, *scalars, attrs))
+            self.tiles[instr.dst] = _Tile(result.astype(dst.dtype.to_numpy()))
+
+    def scalar_operand(self, expr: Expr, row: Instruction, instr: k.Instr, dst: TileType) -> object:
+        """Return a scalar rounded to the tile's type, then widened to what the row computes in."""
+        dtype = self.types[instr.tiles[-1]].dtype if instr.tiles else dst.dtype
+        value = np.asarray(self.value(expr, instr.loc)).astype(dtype.to_numpy())
+        return _compute_type(row, dtype, value)
+
+    def asked_valid(self, instr: k.Instr, dst: TileType) -> tuple[int, int]:
+        """Return the valid extents that fill and expand instructions are asked to make."""
+        asked = []
+        for key, capacity in (("rows", dst.rows), ("cols", dst.cols)):
+            expr = instr.attr(key)
+            if expr is None:
+                asked.append(capacity)
+                continue
+            assert not isinstance(expr, (str, int))
+            count = self.integer(expr, instr.loc)
+            if not 0 <= count <= capacity:
+                self.fail(f"a tile with {capacity} {key} cannot have {count} valid ones", instr.loc)
+            asked.append(count)
+        return asked[0], asked[1]
+
+    def value(self, expr: Expr, loc: Location | None) -> Value:
+        try:
+            return evaluate(expr, self.scalars, self.extent)
+        except BadExpression as error:
+            self.fail(str(error.fields["reason"]), loc)
+            raise AssertionError from error
+
+    def integer(self, expr: Expr, loc: Location | None) -> int:
+        return int(self.value(expr, loc))
+
+    def extent(self, name: str, dim: int) -> int:
+        array = self.views[name] if name in self.views else self.tiles[name].data
+        return array.shape[dim]
+
+    def fail(self, reason: str, loc: Location | None) -> None:
+        raise KernelFailed(kernel=self.kernel.name, reason=reason, detail="", loc=loc)
+
+
+def _scalar(value: Value, dtype: DType) -> Value:
+    return float(np.float32(value)) if dtype is f32 else value
+
+
+def _compute_type(row: Instruction, dtype: DType, array: Array) -> Array:
+    """Widen to what the row computes in: f64 where inexact, f32 for the small floats, else the type itself."""
+    if not dtype.is_float:
+        return array
+    exact = row.bound.kind == "exact"
+    if exact and row.form in (Form.UNARY, Form.SELECT, Form.SELECT_SCALAR) and row.name in ("mov", "sel"):
+        return array
+    return array.astype(np.float32 if exact else np.float64)
+
+
+def run_with(
+    kernels: Mapping[str, k.KernelFunction],
+) -> dict[str, object]:
+    """Return a table of callables, name to `call(args)`, that run the kernels in numpy."""
+    return {name: (lambda args, kernel=kernel: run_kernel(kernel, args)) for name, kernel in kernels.items()}

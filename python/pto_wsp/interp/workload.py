@@ -1,0 +1,143 @@
+"""The reference meaning of a workload: its tasks, one after another, in program order.
+
+Used as the workload oracle (ARCHITECTURE 4.6) with compiled kernels, and as the target `interp` with numpy
+kernels. It loops over tasks in Python and is meant for checking and debugging.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from pto_wsp.errors import BadExpression, RegionOutside, ViewShape
+from pto_wsp.ir import workload as w
+from pto_wsp.ir.core import Full, Index, Range, Region, TileRange
+from pto_wsp.ir.kernel import KernelFunction, Param
+from pto_wsp.ir.module import Module
+from pto_wsp.ir.scalar import Value, evaluate
+from pto_wsp.location import Location
+from pto_wsp.types.tile import TileType, ViewType
+
+Scope = dict[str, Value]
+CallKernel = Callable[[str, Sequence[np.ndarray | Value]], None]
+
+
+@dataclass(frozen=True, slots=True)
+class BoundTask:
+    """One task of a run: its node, and the values of every variable in scope."""
+
+    node: w.Task
+    scope: Mapping[str, Value]
+
+
+def expand(workload: w.WorkloadFunction, sizes: Mapping[str, Value]) -> Iterator[BoundTask]:
+    """Yield the tasks of `workload` in program order.
+
+    Args:
+        workload: what to expand.
+        sizes: values of its sizes and scalars.
+    """
+    scope: Scope = dict(sizes)
+    yield from _nodes(workload.body, scope)
+
+
+def _nodes(body: Sequence[w.Node], scope: Scope) -> Iterator[BoundTask]:
+    for node in body:
+        if isinstance(node, w.Task):
+            yield BoundTask(node, dict(scope))
+            continue
+        extent = int(evaluate(node.extent, scope))
+        if extent < 0:
+            raise BadExpression(reason=f"axis of `{node.var}` has extent {extent}", loc=node.loc)
+        for i in range(extent if node.tile is None else -(-extent // node.tile)):
+            scope[node.var] = i
+            if node.tile is not None:
+                scope[node.start] = i * node.tile
+                scope[node.length] = min(node.tile, extent - i * node.tile)
+            yield from _nodes(node.body, scope)
+
+
+def run_workload(
+    module: Module, arrays: Mapping[str, np.ndarray], sizes: Mapping[str, Value], call: CallKernel
+) -> int:
+    """Run the entry workload of `module` in program order and return the number of tasks.
+
+    Args:
+        module: a verified module.
+        arrays: an array per tensor of the entry, written in place.
+        sizes: values of its sizes and scalars.
+        call: runs the kernel of a name on views and scalars.
+
+    Raises:
+        RegionOutside, ViewShape, BadExpression: before the first task, as on every target.
+    """
+    planned = [_arguments(module, task, arrays) for task in expand(module.entry_workload, sizes)]
+    for kernel, args in planned:
+        call(kernel, args)
+    return len(planned)
+
+
+def _arguments(
+    module: Module, task: BoundTask, arrays: Mapping[str, np.ndarray]
+) -> tuple[str, list[np.ndarray | Value]]:
+    kernel = module.kernel(task.node.kernel)
+    args: list[np.ndarray | Value] = []
+    for param, arg in zip(kernel.params, task.node.args, strict=True):
+        if isinstance(arg, Region):
+            view = select(arg, arrays[arg.tensor], task.scope, task.node.loc)
+            _check_view(kernel, param, view, task.node.loc)
+            args.append(view)
+        else:
+            args.append(evaluate(arg, task.scope))
+    return kernel.name, args
+
+
+def select(region: Region, array: np.ndarray, scope: Mapping[str, Value], loc: Location | None) -> np.ndarray:
+    """Return the view of `array` that `region` means for the variables in `scope`."""
+    index: list[int | slice] = []
+    for dim, (entry, size) in enumerate(zip(region.dims, array.shape, strict=True)):
+        match entry:
+            case Full():
+                index.append(slice(None))
+                continue
+            case Index(at=at):
+                start = int(evaluate(at, scope))
+                stop = start + 1
+                index.append(start)
+            case TileRange(loop=loop):
+                start = int(scope[loop + ".start"])
+                stop = start + int(scope[loop + ".len"])
+                index.append(slice(start, stop))
+            case Range(start=first, extent=extent):
+                start = int(evaluate(first, scope))
+                stop = start + int(evaluate(extent, scope))
+                index.append(slice(start, stop))
+        if start < 0 or stop > size or stop < start:
+            raise RegionOutside(
+                tensor=region.tensor, dim=dim, size=size, start=start, stop=stop, where="", loc=loc
+            )
+    return array[tuple(index)]
+
+
+def _check_view(kernel: KernelFunction, param: Param, view: np.ndarray, loc: Location | None) -> None:
+    match param.type:
+        case TileType(rows=rows, cols=cols):
+            bounds: Sequence[tuple[int, int | None]] = [(0, rows), (0, cols)]
+        case ViewType(dims=dims) if dims is not None:
+            bounds = [(0, None) if d is None else (d, d) for d in dims]
+        case _:
+            raise AssertionError("verified modules have specialised kernels")
+    for dim, (size, (low, high)) in enumerate(zip(view.shape, bounds, strict=True)):
+        if size < low or (high is not None and size > high):
+            expected = f"{low}" if low == high else f"at most {high}"
+            raise ViewShape(
+                param=param.name,
+                kernel=kernel.name,
+                dim=dim,
+                expected=expected,
+                found=size,
+                where="",
+                loc=loc,
+            )

@@ -1,0 +1,210 @@
+"""`.pto` text of IR: the dump.
+
+The syntax is seed 004's (section 3), extended where our IR says more: regions are `start :+ extent`, `:` for
+a whole dimension and `at(i)` for an index that drops its dimension; parameters carry their role; workload
+loops carry their kind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pto_wsp.ir import kernel as k
+from pto_wsp.ir import workload as w
+from pto_wsp.ir.core import DimSelect, Full, Index, Range, Region, TileRange
+from pto_wsp.ir.scalar import Const, Expr, Var, format_expr
+from pto_wsp.isa.forms import Form
+from pto_wsp.isa.table import TABLE
+from pto_wsp.support.text import TextWriter
+from pto_wsp.types.tile import ScalarType, TensorType, TileType, ViewType
+
+
+def print_module(
+    name: str,
+    entry: str,
+    kernels: Sequence[k.KernelFunction],
+    workloads: Sequence[w.WorkloadFunction],
+) -> str:
+    """Return a module as `.pto` text: the same text for equal modules."""
+    out = TextWriter()
+    out.line(f"// PTO Module: {name}")
+    out.line("// Functions: " + ", ".join(f.name for f in (*kernels, *workloads)))
+    if entry:
+        out.line(f"// Entry: @{entry}")
+    for function in kernels:
+        out.line()
+        _kernel(function, out)
+    for workload in workloads:
+        out.line()
+        _workload(workload, out)
+    return str(out)
+
+
+def print_kernel(function: k.KernelFunction) -> str:
+    """Return one kernel as `.pto` text."""
+    out = TextWriter()
+    _kernel(function, out)
+    return str(out)
+
+
+def _kernel(function: k.KernelFunction, out: TextWriter) -> None:
+    out.line("// Function Type: InCore (tile-level computation)")
+    params = ", ".join(_kernel_param(p) for p in function.params)
+    if function.body is None:
+        out.line(f"func @{function.name}({params})")
+        return
+    out.line(f"func @{function.name}({params}) {{")
+    types = dict(function.tiles)
+    with out.indented():
+        if function.tiles:
+            out.line("// Tile Declarations")
+        for name, tile in function.tiles:
+            out.line(f"%{name} = alloc_tile : !pto.{tile}")
+        if function.scalars:
+            out.line("// Scalar Declarations")
+        for name, scalar in function.scalars:
+            out.line(f"%{name} = alloc_scalar : {scalar}")
+        out.line("// Instructions")
+        _statements(function.body, types, out)
+        out.line("return")
+    out.line("}")
+
+
+def _kernel_param(param: k.Param) -> str:
+    match param.type:
+        case ScalarType(dtype=dtype):
+            return f"%{param.name}: {dtype}"
+        case TileType(rows=rows, cols=cols, dtype=dtype):
+            return f"%{param.name}: !pto.memref<gm,{rows}x{cols},{dtype}> {{{param.role}, tile}}"
+        case ViewType(dims=None):
+            return f"%{param.name}: !pto.memref<gm,...> {{{param.role}}}"
+        case ViewType(dtype=dtype, dims=dims):
+            shape = "x".join("?" if d is None else str(d) for d in dims or ())
+            return f"%{param.name}: !pto.memref<gm,{shape},{dtype}> {{{param.role}}}"
+
+
+def _statements(body: Sequence[k.Stmt], types: dict[str, TileType], out: TextWriter) -> None:
+    for stmt in body:
+        match stmt:
+            case k.Load(tile=tile, region=region):
+                out.line(f"%{tile} = tload {_region(region)} : !pto.{types[tile]}")
+            case k.Store(region=region, tile=tile):
+                out.line(f"tstore %{tile}, {_region(region)}")
+            case k.Instr():
+                out.line(_instruction(stmt, types))
+            case k.Assign(name=name, value=value):
+                out.line(f"%{name} = {_expr(value)} : {value.dtype}")
+            case k.For(var=var, start=start, stop=stop, step=step):
+                out.line(f"FOR %{var}:idx, {_expr(start)}:idx, {_expr(stop)}:idx, {step}:idx")
+                _block(stmt.body, types, out)
+                out.line("ENDFOR")
+            case k.While(condition=condition):
+                out.line("WHILE")
+                out.line("DO " + _expr(condition))
+                _block(stmt.body, types, out)
+                out.line("ENDWHILE")
+            case k.If(condition=condition, then=then, other=other):
+                out.line(f"IF {_expr(condition)}:u1")
+                _block(then, types, out)
+                if other:
+                    out.line("ELSE")
+                    _block(other, types, out)
+                out.line("ENDIF")
+
+
+def _block(body: Sequence[k.Stmt], types: dict[str, TileType], out: TextWriter) -> None:
+    with out.indented():
+        _statements(body, types, out)
+
+
+def _instruction(instr: k.Instr, types: dict[str, TileType]) -> str:
+    row = TABLE[instr.op]
+    operands = [f"%{t}" for t in instr.tiles] + [_scalar(s) for s in instr.scalars]
+    attrs = ", ".join(f"{key} = {_attr(value)}" for key, value in instr.attrs)
+    text = f"%{instr.dst} = {row.mnemonic} " + ", ".join(operands)
+    return text + (f" {{{attrs}}}" if attrs else "") + " : " + _signature(row.form, instr, types)
+
+
+def _signature(form: Form, instr: k.Instr, types: dict[str, TileType]) -> str:
+    tiles = [f"!pto.{types[t]}" for t in instr.tiles]
+    scalars = [str(s.dtype) for s in instr.scalars]
+    result = f"!pto.{types[instr.dst]}"
+    match form:
+        case Form.BINARY | Form.UNARY:
+            return result
+        case Form.TILE_SCALAR | Form.FILL:
+            return ", ".join(tiles + scalars + ([result] if form is Form.FILL else []))
+        case Form.MATMUL | Form.MATMUL_ACC:
+            return f"({', '.join(tiles)}) -> {result}"
+        case _:
+            return f"{', '.join(tiles + scalars)} -> {result}"
+
+
+def _scalar(expr: Expr) -> str:
+    match expr:
+        case Const() | Var():
+            return "%" + format_expr(expr)
+        case _:
+            return f"({_expr(expr)})"
+
+
+def _attr(value: k.AttrValue) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return value if isinstance(value, str) else str(value) if isinstance(value, int) else _expr(value)
+
+
+def _expr(expr: Expr) -> str:
+    return format_expr(expr, "%")
+
+
+def _region(region: Region) -> str:
+    return f"%{region.tensor}[" + ", ".join(_dim(d) for d in region.dims) + "]"
+
+
+def _dim(dim: DimSelect) -> str:
+    match dim:
+        case Full():
+            return ":"
+        case Index(at=at):
+            return f"at({_expr(at)})"
+        case TileRange(loop=loop):
+            return f"%{loop}"
+        case Range(start=start, extent=extent):
+            return f"{_expr(start)} :+ {_expr(extent)}"
+
+
+def _workload(function: w.WorkloadFunction, out: TextWriter) -> None:
+    out.line("// Function Type: Orchestration (control flow only)")
+    out.line(f"func @{function.name}({', '.join(_workload_param(p) for p in function.params)}) {{")
+    with out.indented():
+        _nodes(function.body, out)
+        out.line("return")
+    out.line("}")
+
+
+def _workload_param(param: w.WorkloadParam) -> str:
+    match param:
+        case w.TensorParam(name=name, type=TensorType(dtype=dtype, dims=dims)):
+            shape = "x".join(f'"{d}"' if isinstance(d, str) else str(d) for d in dims)
+            return f"%{name}: !pto.memref<gm,{shape},{dtype}>"
+        case w.SizeParam(name=name, default=default):
+            return f"%{name}: index" + ("" if default is None else f" = {default}")
+        case w.ScalarParam(name=name, type=dtype):
+            return f"%{name}: {dtype}"
+
+
+def _nodes(body: Sequence[w.Node], out: TextWriter) -> None:
+    for node in body:
+        match node:
+            case w.Loop(kind=kind, var=var, extent=extent, tile=tile):
+                step = "1" if tile is None else str(tile)
+                shape = "" if tile is None else ", tiles"
+                out.line(f"FOR %{var}:idx, 0:idx, {_expr(extent)}:idx, {step}:idx {{{kind}{shape}}}")
+                with out.indented():
+                    _nodes(node.body, out)
+                out.line("ENDFOR")
+            case w.Task(kernel=kernel, args=args, keys=keys):
+                coordinates = f"[{', '.join(_expr(key) for key in keys)}]" if keys else ""
+                values = ", ".join(_region(a) if isinstance(a, Region) else _expr(a) for a in args)
+                out.line(f"CALL @{kernel}{coordinates}({values})")

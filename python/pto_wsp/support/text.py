@@ -1,0 +1,29 @@
+"""A writer of indented text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+
+class TextWriter:
+    """Collects lines; `indented()` nests them."""
+
+    def __init__(self, indent: str = "  ") -> None:
+        self._indent = indent
+        self._level = 0
+        self._lines: list[str] = []
+
+    def line(self, text: str = "") -> None:
+        """Add one line at the current depth; an empty one stays empty."""
+        self._lines.append(self._indent * self._level + text if text else "")
+
+    @contextmanager
+    def indented(self) -> Iterator[None]:
+        """Nest the lines written inside one level deeper."""
+        self._level += 1
+        yield
+        self._level -= 1
+
+    def __str__(self) -> str:
+        return "\n".join(self._lines) + "\n"

@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: MIT
+// What this machine can do right now: multiply-add peak and memory read rate, on a number of threads.
+// Compiled for the machine it runs on, when a benchmark starts.
+#include <sys/mman.h>
+
+#include <atomic>
+#include <chrono>
+#include <thread>
+#include <vector>
+
+#if defined(__AVX512BF16__)
+#include <immintrin.h>
+#endif
+
+namespace {
+
+#if defined(__AVX512F__)
+constexpr int kVectorBytes = 64;
+#elif defined(__AVX__)
+constexpr int kVectorBytes = 32;
+#else
+constexpr int kVectorBytes = 16;
+#endif
+typedef float FloatVector __attribute__((vector_size(kVectorBytes)));
+
+constexpr int kChains = 12;  // independent accumulators: covers latency x ports, and fits 16 registers
+constexpr int kSteps = 4096;
+
+double now_s() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+// Keeps the compiler from dropping a value that nothing reads.
+template <typename T>
+void keep(T& value) {
+  asm volatile("" : "+m"(value) : : "memory");
+}
+
+// Runs `work(thread)` on every thread at once and returns the seconds from the common start to the last end.
+template <typename Work>
+double timed_on(int num_threads, Work work) {
+  std::atomic<int> waiting{num_threads};
+  std::vector<double> began(num_threads), ended(num_threads);
+  auto body = [&](int thread) {
+    waiting.fetch_sub(1);
+    while (waiting.load() > 0) {
+    }
+    began[thread] = now_s();
+    work(thread);
+    ended[thread] = now_s();
+  };
+  std::vector<std::thread> threads;
+  for (int t = 1; t < num_threads; ++t) threads.emplace_back(body, t);
+  body(0);
+  for (std::thread& thread : threads) thread.join();
+  double first = began[0], last = ended[0];
+  for (int t = 1; t < num_threads; ++t) {
+    if (began[t] < first) first = began[t];
+    if (ended[t] > last) last = ended[t];
+  }
+  return last - first;
+}
+
+// One burst of multiply-adds; returns its floating-point operations.
+double fma_burst() {
+  FloatVector sums[kChains] = {}, a = {}, b = {};
+  keep(a), keep(b);
+  for (int step = 0; step < kSteps; ++step) {
+#pragma GCC unroll 12
+    for (int c = 0; c < kChains; ++c) sums[c] = a * b + sums[c];
+  }
+  for (FloatVector& sum : sums) keep(sum);
+  return 2.0 * kSteps * kChains * (kVectorBytes / sizeof(float));
+}
+
+double bf16_burst() {
+#if defined(__AVX512BF16__)
+  __m512 sums[kChains] = {};
+  __m512bh a = {}, b = {};
+  keep(a), keep(b);
+  for (int step = 0; step < kSteps; ++step) {
+#pragma GCC unroll 12
+    for (int c = 0; c < kChains; ++c) sums[c] = _mm512_dpbf16_ps(sums[c], a, b);
+  }
+  for (__m512& sum : sums) keep(sum);
+  return 4.0 * kSteps * kChains * 16;
+#else
+  return 0.0;
+#endif
+}
+
+template <typename Burst>
+double gflops(int num_threads, double seconds, Burst burst) {
+  std::vector<double> flops(num_threads);
+  const double elapsed = timed_on(num_threads, [&](int thread) {
+    const double end = now_s() + seconds;
+    double done = 0.0;
+    while (now_s() < end) done += burst();
+    flops[thread] = done;
+  });
+  double total = 0.0;
+  for (double done : flops) total += done;
+  return total / elapsed * 1e-9;
+}
+
+}  // namespace
+
+extern "C" {
+
+double pto_fma_gflops(int num_threads, double seconds) { return gflops(num_threads, seconds, fma_burst); }
+
+// 0 where the processor has no bf16 dot product.
+double pto_bf16_gflops(int num_threads, double seconds) {
+#if defined(__AVX512BF16__)
+  return gflops(num_threads, seconds, bf16_burst);
+#else
+  (void)num_threads, (void)seconds;
+  return 0.0;
+#endif
+}
+
+// Maps and touches `bytes` of memory, on huge pages where the system gives them; null if it cannot.
+void* pto_map(long long bytes) {
+  void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) return nullptr;
+#if defined(MADV_HUGEPAGE)
+  madvise(memory, bytes, MADV_HUGEPAGE);
+#endif
+  for (long long i = 0; i < bytes; i += 4096) static_cast<char*>(memory)[i] = 1;
+  return memory;
+}
+
+void pto_unmap(void* memory, long long bytes) { munmap(memory, bytes); }
+
+// Reads the memory once, in equal parts; `bytes` is a multiple of 1024 x num_threads.
+double pto_read_gbs(int num_threads, const void* memory, long long bytes) {
+  const long long part = bytes / num_threads / static_cast<long long>(sizeof(FloatVector));
+  const double elapsed = timed_on(num_threads, [&](int thread) {
+    const FloatVector* p = static_cast<const FloatVector*>(memory) + thread * part;
+    FloatVector sums[8] = {};
+    for (long long i = 0; i < part; i += 8) {
+#pragma GCC unroll 8
+      for (int c = 0; c < 8; ++c) sums[c] += p[i + c];
+    }
+    for (FloatVector& sum : sums) keep(sum);
+  });
+  return static_cast<double>(bytes) / elapsed * 1e-9;
+}
+}

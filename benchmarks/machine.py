@@ -1,0 +1,48 @@
+"""Which machine and which state of the project a result belongs to."""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+from pathlib import Path
+
+from benchmarks.calibrate import compiler
+from benchmarks.harness import available_cores
+
+ROOT = Path(__file__).parents[1]
+
+
+def describe() -> dict[str, str | int]:
+    """Return processor, cores, memory, system, compiler and Python."""
+    pages, page_bytes = os.sysconf("SC_PHYS_PAGES"), os.sysconf("SC_PAGE_SIZE")
+    return {
+        "cpu": _cpu_model(),
+        "cores": available_cores(),
+        "memory_gib": round(pages * page_bytes / 2**30),
+        "system": f"{platform.system()} {platform.machine()}",
+        "compiler": _first_line([*compiler(), "--version"]),
+        "python": platform.python_version(),
+    }
+
+
+def commit() -> str:
+    """Return the commit that is checked out, marked when tracked files differ from it."""
+    name = _first_line(["git", "-C", str(ROOT), "rev-parse", "--short=12", "HEAD"])
+    changed = _first_line(["git", "-C", str(ROOT), "status", "--porcelain", "--untracked-files=no"])
+    return (name or "unknown") + ("+changes" if changed else "")
+
+
+def _cpu_model() -> str:
+    cpuinfo = Path("/proc/cpuinfo")
+    lines = cpuinfo.read_text().splitlines() if cpuinfo.exists() else []
+    named = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
+    return named[0] if named else platform.processor()
+
+
+def _first_line(command: list[str]) -> str:
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+    except OSError:
+        return ""
+    return done.stdout.splitlines()[0] if done.returncode == 0 and done.stdout else ""

@@ -1,0 +1,68 @@
+"""A result as a table on the terminal, and docs/performance.md from the results that are kept."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+RESULTS = Path(__file__).parent / "results"
+
+INTRODUCTION = """\
+# Performance
+
+Generated from `benchmarks/results/` by `make docs`; run a case with `make bench CASE=name`. Every value is
+the median of interleaved repetitions between two calibrations of the machine; repetitions whose calibrations
+differ by more than 5 % are dropped. Times of different machines cannot be compared; ratios to a peer or to
+the calibrated peak can."""
+
+HEADER = ("row", "value", "unit", "peer", "ratio", "goal", "")
+
+
+def table(rows: Iterable[dict[str, Any]]) -> str:
+    """Return the rows as aligned text."""
+    lines = [HEADER, *map(_cells, rows)]
+    widths = [max(len(line[column]) for line in lines) for column in range(len(HEADER))]
+    return "\n".join("  " + _aligned(line, widths).rstrip() for line in lines)
+
+
+def performance_page() -> str:
+    """Return docs/performance.md: the last full run of every case."""
+    parts = [INTRODUCTION]
+    results = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(RESULTS.glob("*.json"))]
+    parts += [_chapter(result) for result in results] or ["No full run has been kept yet."]
+    return "\n\n".join(parts) + "\n"
+
+
+def _chapter(result: dict[str, Any]) -> str:
+    machine = result["machine"]
+    where = f"{machine['cpu']}, {machine['cores']} cores, {machine['memory_gib']} GiB, {machine['compiler']}"
+    lines = [HEADER, ("---", "---:", "---", "---", "---:", "---", "---"), *map(_cells, result["rows"])]
+    rows = "\n".join("| " + " | ".join(line) + " |" for line in lines)
+    return f"## {result['case']}\n\nCommit {result['commit']}; {where}.\n\n{rows}"
+
+
+def _cells(row: dict[str, Any]) -> tuple[str, ...]:
+    peer = "" if row["peer"] is None else f"{row['peer']} {_number(row['peer_value'])}".strip()
+    ratio = "" if row["ratio"] is None else f"{row['ratio']:.2f}x"
+    verdict = {None: "", True: "ok", False: "MISSED"}[row["ok"]]
+    marks = " ".join(filter(None, [verdict, "noisy" if row.get("noisy") else ""]))
+    return (row["name"], _number(row["value"]), row["unit"], peer, ratio, row["goal"] or "", marks)
+
+
+def _number(value: float | None) -> str:
+    if value is None:
+        return "skipped"
+    if abs(value) >= 1000:
+        return f"{value:,.0f}"
+    return f"{value:.3g}" if abs(value) < 10 else f"{value:.1f}"
+
+
+def _aligned(line: tuple[str, ...], widths: list[int]) -> str:
+    right = {1, 4}
+    cells = [
+        cell.rjust(width) if column in right else cell.ljust(width)
+        for column, (cell, width) in enumerate(zip(line, widths, strict=True))
+    ]
+    return "  ".join(cells)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from benchmarks.report import performance_page
 from pto_wsp.errors import PtoError, catalogue
+from pto_wsp.isa import TABLE, Bound, Form, Instruction
 
 DOCS = Path(__file__).parent
 ERROR_PAGES = DOCS.parent / "tests" / "errors"
@@ -20,6 +21,51 @@ Every mistake has a code, a class in `pto_wsp.errors` and a test: the programs a
 and compared, letter by letter, by `tests/errors`. Where a message depends on the machine, `[...]` stands for
 it. Handle an error by its class: all are subclasses of `PtoError`, and `error.fields` holds what the text
 mentions."""
+
+INSTRUCTIONS_INTRODUCTION = """\
+# Instructions
+
+Generated from the instruction table (`pto_wsp.isa.TABLE`). `pto.` is the name inside a kernel; an
+instruction without one is what an operator or a scalar operand stands for (`x * 2.0` is `muls`). *Error*
+bounds the result against the meaning computed in f64: `exact`, a number of units in the last place (ulp), or
+`sum`: (n / 8 + 4) eps sum |terms| over the n terms added. *Cycles* is the cost on the simulated core:
+start-up, then per 256 bytes of the operand (matrix products: per 16 x 16 x 16 product). f16 and bf16 compute
+in f32 and round per instruction. Only the valid part of a tile is read and written."""
+
+INSTRUCTIONS_HEADER = [
+    "| instruction | `pto.` | text | element types | error | cycles | meaning |",
+    "|---|---|---|---|---|---|---|",
+]
+
+
+def instructions_page() -> str:
+    """Return the reference of the instruction table, grouped by operands and shape rule."""
+    parts = [INSTRUCTIONS_INTRODUCTION]
+    for form in Form:
+        rows = [instruction_line(row) for row in TABLE.values() if row.form is form]
+        parts.append(f"## {form.value[0]}\n\n{operands_of(form)}\n\n" + "\n".join(INSTRUCTIONS_HEADER + rows))
+    return "\n\n".join(parts) + "\n"
+
+
+def operands_of(form: Form) -> str:
+    """Return the operand counts of a form as a sentence."""
+    counts = [(form.num_tiles, "tile"), (form.num_scalars, "scalar")]
+    named = [f"{count} {kind}{'s' if count > 1 else ''}" for count, kind in counts if count]
+    return f"Operands: {' and '.join(named) or 'a view'}."
+
+
+def instruction_line(row: Instruction) -> str:
+    """Return one line of an instruction table."""
+    dtypes = " ".join(sorted(map(str, row.dtypes)))
+    function = f"`{row.function}`" if row.function else ""
+    cycles = f"{row.cycles.startup} + {row.cycles.per_repeat}"
+    cells = (row.name, function, f"`{row.mnemonic}`", dtypes, bound_text(row.bound), cycles, row.doc)
+    return f"| {' | '.join(cells)} |"
+
+
+def bound_text(bound: Bound) -> str:
+    """Return an error bound as the page writes it."""
+    return f"{bound.amount:g} ulp" if bound.kind == "ulp" else bound.kind
 
 
 def errors_page() -> str:
@@ -48,6 +94,7 @@ def error_chapter(cls: type[PtoError]) -> str:
 
 PAGES: dict[str, Callable[[], str]] = {
     "errors.md": errors_page,
+    "instructions.md": instructions_page,
     "performance.md": performance_page,
 }
 

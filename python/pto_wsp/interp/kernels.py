@@ -6,7 +6,7 @@ result is rounded to its tile's type. Reads and writes are checked as on every t
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,7 +15,7 @@ from pto_wsp.errors import BadExpression, KernelFailed, NoneKernelBody
 from pto_wsp.ir import kernel as k
 from pto_wsp.ir.core import Full, Index, Range, Region
 from pto_wsp.ir.scalar import Expr, Value, evaluate
-from pto_wsp.isa.forms import Form, result_valid, valid_pairs_that_agree
+from pto_wsp.isa.forms import result_valid, valid_pairs_that_agree
 from pto_wsp.isa.table import TABLE, Instruction
 from pto_wsp.location import Location
 from pto_wsp.types.dtype import DType, f32
@@ -193,14 +193,4 @@ def _compute_type(row: Instruction, dtype: DType, array: Array) -> Array:
     """Widen to what the row computes in: f64 where inexact, f32 for the small floats, else the type itself."""
     if not dtype.is_float:
         return array
-    exact = row.bound.kind == "exact"
-    if exact and row.form in (Form.UNARY, Form.SELECT, Form.SELECT_SCALAR) and row.name in ("mov", "sel"):
-        return array
-    return array.astype(np.float32 if exact else np.float64)
-
-
-def run_with(
-    kernels: Mapping[str, k.KernelFunction],
-) -> dict[str, object]:
-    """Return a table of callables, name to `call(args)`, that run the kernels in numpy."""
-    return {name: (lambda args, kernel=kernel: run_kernel(kernel, args)) for name, kernel in kernels.items()}
+    return array.astype(np.float32 if row.bound.kind == "exact" else np.float64)

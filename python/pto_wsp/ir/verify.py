@@ -53,7 +53,8 @@ class _KernelVerifier:
         self.views = {p.name: p for p in kernel.views}
 
     def run(self) -> None:
-        names = [*self.tiles, *self.scalars, *self.views]
+        declared = (*self.kernel.tiles, *self.kernel.scalars)
+        names = [name for name, _ in declared] + [p.name for p in self.kernel.params]
         for name in names:
             _require(names.count(name) == 1, f"`{name}` is declared twice", self.kernel.loc)
             _require(name.isidentifier(), f"`{name}` is not an identifier", self.kernel.loc)

@@ -111,33 +111,27 @@ def _elementwise(function: Callable[..., np.ndarray]) -> Callable[..., np.ndarra
 _row("load", "load", Form.LOAD, ANY, None, EXACT, _MOVE, "Read the valid part of a tile from a view.")
 _row("store", "store", Form.STORE, ANY, None, EXACT, _MOVE, "Write the valid part of a tile to a view.")
 
-# tile with tile
-for _name, _function, _dtypes, _meaning, _doc in (
-    ("add", "add", NUMBERS, np.add, "Sum, element by element; i32 wraps."),
-    ("sub", "sub", NUMBERS, np.subtract, "Difference, element by element; i32 wraps."),
-    ("mul", "mul", NUMBERS, np.multiply, "Product, element by element; i32 wraps."),
-    ("div", "div", NUMBERS, np_meaning.divide, "Quotient; i32 truncates, x / 0 is 0 and MIN / -1 wraps."),
-    (
-        "rem",
-        "rem",
-        NUMBERS,
-        np_meaning.remainder,
-        "Remainder with the sign of the dividend; i32: x rem 0 is 0.",
-    ),
-    ("max", "maximum", NUMBERS, np.maximum, "Larger element; NaN if either is NaN."),
-    ("min", "minimum", NUMBERS, np.minimum, "Smaller element; NaN if either is NaN."),
+# tile with tile, and with a scalar
+for _name, _function, _meaning, _doc, _note in (
+    ("add", "add", np.add, "Sum", "i32 wraps"),
+    ("sub", "sub", np.subtract, "Difference", "i32 wraps"),
+    ("mul", "mul", np.multiply, "Product", "i32 wraps"),
+    ("div", "div", np_meaning.divide, "Quotient", "i32 truncates, x / 0 is 0 and MIN / -1 wraps"),
+    ("rem", "rem", np_meaning.remainder, "Remainder with the sign of the dividend", "i32: x rem 0 is 0"),
+    ("max", "maximum", np.maximum, "Larger element", "NaN if either is NaN"),
+    ("min", "minimum", np.minimum, "Smaller element", "NaN if either is NaN"),
 ):
-    _row(_name, _function, Form.BINARY, _dtypes, _elementwise(_meaning), EXACT, _SIMPLE, _doc)
-    _row(
-        _name + "s",
-        None,
-        Form.TILE_SCALAR,
-        _dtypes,
-        _elementwise(_meaning),
-        EXACT,
-        _SIMPLE,
-        _doc.replace(";", " with a scalar;", 1) if ";" in _doc else _doc,
-    )
+    for _suffix, _form, _other in (("", Form.BINARY, "a tile"), ("s", Form.TILE_SCALAR, "a scalar")):
+        _row(
+            _name + _suffix,
+            None if _suffix else _function,
+            _form,
+            NUMBERS,
+            _elementwise(_meaning),
+            EXACT,
+            _SIMPLE,
+            f"{_doc}, with {_other}; {_note}.",
+        )
 
 # tile alone
 for _name, _dtypes, _meaning, _bound, _cycles, _doc in (

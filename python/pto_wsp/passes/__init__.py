@@ -1,0 +1,1 @@
+"""Passes over IR, and the lowering to bytecode."""

@@ -1,0 +1,85 @@
+"""The bytecode format, mirrored from include/pto/wsp/bytecode/format.hpp (a test compares the two)."""
+
+from __future__ import annotations
+
+import enum
+import struct
+
+MAGIC = 0x50544F57
+VERSION = 1
+MAX_TENSOR_RANK = 8
+MAX_LOOP_DEPTH = 16
+
+HEADER = struct.Struct("<10IQ")
+INSTRUCTION = struct.Struct("<BBHI")
+AXIS = struct.Struct("<BBHIII")
+KERNEL = struct.Struct("<QHHHH")
+TENSOR = struct.Struct("<BBB5x8q")
+SYMBOL = struct.Struct("<BB6x")
+CONSTANT = struct.Struct("<q")
+
+
+class Op(enum.IntEnum):
+    """Opcodes; docs/bytecode.md says what each means."""
+
+    HALT = 0x00
+    NOP = 0x01
+    PARALLEL_FOR = 0x10
+    FOR_EACH = 0x11
+    RANGE_FOR = 0x18
+    END_LOOP = 0x19
+    TASK = 0x20
+    PARAM_CONST = 0x21
+    PARAM_LOOPVAR = 0x22
+    IO_INPUT = 0x23
+    IO_OUTPUT = 0x24
+    IO_INOUT = 0x25
+    PARAM_SYMBOL = 0x26
+    PARAM_EXPR = 0x27
+    DIM_INDEX = 0x28
+    DIM_RANGE = 0x29
+    DIM_EXTENT = 0x2A
+    DIM_TILE = 0x2B
+    DIM_FULL = 0x2C
+    EXPR_END = 0x50
+    EXPR_CONST = 0x51
+    EXPR_REG = 0x52
+    EXPR_SYMBOL = 0x53
+    EXPR_ADD = 0x58
+    EXPR_SUB = 0x59
+    EXPR_MUL = 0x5A
+    EXPR_FLOORDIV = 0x5B
+    EXPR_MOD = 0x5C
+    EXPR_MIN = 0x5D
+    EXPR_MAX = 0x5E
+    EXPR_NEG = 0x5F
+    EXPR_LT = 0x60
+    EXPR_LE = 0x61
+    EXPR_EQ = 0x62
+    EXPR_NE = 0x63
+    EXPR_AND = 0x64
+    EXPR_OR = 0x65
+    EXPR_NOT = 0x66
+    EXPR_SELECT = 0x67
+
+
+class AxisKind(enum.IntEnum):
+    """What a loop runs over."""
+
+    DENSE = 0
+    TILES = 1
+
+
+class SymbolKind(enum.IntEnum):
+    """Where a symbol's value comes from."""
+
+    SIZE = 0
+    SCALAR = 1
+
+
+def fnv1a(name: str) -> int:
+    """Return the FNV-1a 64-bit hash of a name."""
+    value = 0xCBF29CE484222325
+    for byte in name.encode():
+        value = ((value ^ byte) * 0x100000001B3) & 0xFFFFFFFFFFFFFFFF
+    return value

@@ -1,0 +1,1 @@
+"""Programs: compiled workloads that run on arrays."""

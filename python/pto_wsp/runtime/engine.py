@@ -1,0 +1,54 @@
+"""The runner of compiled targets: a kernel library, bytecode, and the C++ engine."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from pto_wsp import _native
+from pto_wsp.ir import workload as w
+from pto_wsp.ir.kernel import IN, KernelFunction
+from pto_wsp.ir.module import Module
+from pto_wsp.ir.scalar import Value
+from pto_wsp.passes.lower_workload_to_bytecode import lower_workload_to_bytecode
+from pto_wsp.runtime.cache import ArtifactCache
+from pto_wsp.runtime.explain import explain
+from pto_wsp.runtime.interpreted import InterpretedRunner
+from pto_wsp.runtime.outcome import Outcome, Runner
+from pto_wsp.runtime.trace import Trace
+from pto_wsp.targets.base import Target
+
+
+def make_runner(module: Module, target: Target) -> Runner:
+    """Return what runs `module` on `target`."""
+    return EngineRunner(module, target) if target.builds_library else InterpretedRunner(module)
+
+
+class EngineRunner:
+    """Runs a module's tasks on the engine's worker pool."""
+
+    def __init__(self, module: Module, target: Target) -> None:
+        self.module = module
+        self.artifact = target.build(module.kernels, ArtifactCache())
+        self.compiles = self.artifact.compiles
+        self.compile_ms = self.artifact.compile_ms
+        self.library = _native.KernelLibrary(str(self.artifact.path))
+        self.lowered = lower_workload_to_bytecode(module, self.artifact.kernels, self.artifact.table_hash)
+        self._executable = _native.Executable(self.lowered.code, self.library)
+
+    def run(
+        self,
+        arrays: Sequence[np.ndarray],
+        scalars: Sequence[Value | None],
+        workers: int,
+        trace: bool,
+        jitter: int = 0,
+    ) -> Outcome:
+        """Run on `workers` threads (0: all cores). `jitter` seeds random delays before tasks, for tests."""
+        try:
+            result = self._executable.run(tuple(arrays), tuple(scalars), workers, trace, jitter)
+        except _native.EngineError as error:
+            raise explain(error, self.module, self.lowered, self.artifact) from None
+        record = self._trace(result) if trace else None
+        return Outcome(result.tasks, result.workers, result.run_ns, dict(result.counters), record)

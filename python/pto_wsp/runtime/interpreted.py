@@ -1,0 +1,144 @@
+"""The runner of the target `interp`: numpy kernels, one task after another."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+import numpy as np
+
+from pto_wsp.errors import (
+    OverlappingArrays,
+    ReadOnlyArray,
+    UnboundTensor,
+    UnusableArray,
+    WrongDType,
+    WrongRank,
+    WrongShape,
+)
+from pto_wsp.interp.kernels import run_kernel
+from pto_wsp.interp.workload import CallKernel, run_workload
+from pto_wsp.ir import workload as w
+from pto_wsp.ir.module import Module
+from pto_wsp.ir.scalar import Value
+from pto_wsp.passes.lower_workload_to_bytecode import written_tensors
+from pto_wsp.runtime.outcome import Outcome
+
+_OVERLAP_WORK_LIMIT = 1_000_000
+
+
+class InterpretedRunner:
+    """Runs a module by walking it. Raises the same errors for the same mistakes as the engine."""
+
+    compiles = 0
+    compile_ms = 0.0
+
+    def __init__(self, module: Module) -> None:
+        self._module = module
+        self._kernels = {kernel.name: kernel for kernel in module.kernels}
+
+    def run(
+        self, arrays: Sequence[np.ndarray], scalars: Sequence[Value | None], workers: int, trace: bool
+    ) -> Outcome:
+        """Run every task in program order on this thread; `workers` and `trace` have nothing to act on."""
+        return self.run_calling(
+            arrays, scalars, lambda name, args: run_kernel(self._kernels[name], args)
+        )
+
+    def run_calling(
+        self, arrays: Sequence[np.ndarray], scalars: Sequence[Value | None], call: CallKernel
+    ) -> Outcome:
+        """Run every task in program order, with `call` running the kernels."""
+        bound, sizes = bind(self._module, arrays, scalars)
+        start = time.perf_counter_ns()
+        tasks = run_workload(self._module, bound, sizes, call)
+        return Outcome(tasks, 1, time.perf_counter_ns() - start, {}, None)
+
+
+def bind(
+    module: Module, arrays: Sequence[np.ndarray], scalars: Sequence[Value | None]
+) -> tuple[dict[str, np.ndarray], dict[str, Value]]:
+    """Check arrays against the entry's tensors and take sizes from them.
+
+    Args:
+        module: the module.
+        arrays: one per tensor of the entry, in order.
+        scalars: one per size and scalar of the entry, in order; None where arrays decide.
+
+    Raises:
+        WrongDType, WrongRank, WrongShape, UnusableArray, ReadOnlyArray, OverlappingArrays, UnboundTensor.
+    """
+    workload = module.entry_workload
+    written = written_tensors(module)
+    names = [p.name for p in workload.params if not isinstance(p, w.TensorParam)]
+    sizes = {name: value for name, value in zip(names, scalars, strict=True) if value is not None}
+    bound: dict[str, np.ndarray] = {}
+    for tensor, array in zip(workload.tensors, arrays, strict=True):
+        _check_array(tensor, array, tensor.name in written)
+        _take_sizes(tensor, array, sizes)
+        bound[tensor.name] = array
+    for name in names:
+        if name not in sizes:
+            raise UnboundTensor(kind="size", name=name, advice=f"call the program with {name}=number")
+    _check_overlaps(bound, written)
+    return bound, sizes
+
+
+def _check_array(tensor: w.TensorParam, array: np.ndarray, is_written: bool) -> None:
+    wanted = tensor.type.dtype.to_numpy()
+    if array.dtype.newbyteorder("=") != wanted:
+        raise WrongDType(name=tensor.name, expected=tensor.type.dtype, found=array.dtype, loc=tensor.loc)
+    if not array.dtype.isnative:
+        raise UnusableArray(name=tensor.name, reason="its byte order is not this machine's", loc=tensor.loc)
+    if array.ndim != len(tensor.type.dims):
+        raise WrongRank(name=tensor.name, expected=len(tensor.type.dims), found=array.ndim, loc=tensor.loc)
+    if is_written and not array.flags.writeable:
+        raise ReadOnlyArray(name=tensor.name, loc=tensor.loc)
+    reason = _layout_problem(array, is_written)
+    if reason:
+        raise UnusableArray(name=tensor.name, reason=reason, loc=tensor.loc)
+
+
+def _layout_problem(array: np.ndarray, is_written: bool) -> str:
+    if not array.flags.aligned:
+        return "it is not aligned to its element size"
+    if array.size == 0:
+        return ""
+    for size, stride in zip(array.shape, array.strides, strict=True):
+        if size > 1 and stride < 0:
+            return "it has a negative stride"
+        if size > 1 and stride == 0 and is_written:
+            return "it has a zero stride, and the program writes it"
+        if stride % array.itemsize:
+            return "a stride is not a whole number of elements"
+    if array.shape[-1] > 1 and array.strides[-1] != array.itemsize:
+        return "its innermost stride is not 1"
+    return ""
+
+
+def _take_sizes(tensor: w.TensorParam, array: np.ndarray, sizes: dict[str, Value]) -> None:
+    for dim, (declared, size) in enumerate(zip(tensor.type.dims, array.shape, strict=True)):
+        expected = declared if isinstance(declared, int) else sizes.setdefault(declared, size)
+        if expected != size:
+            text = str(expected) if isinstance(declared, int) else f"{declared} = {expected}"
+            raise WrongShape(name=tensor.name, dim=dim, expected=text, found=size, loc=tensor.loc)
+
+
+def _check_overlaps(arrays: dict[str, np.ndarray], written: set[str]) -> None:
+    names = list(arrays)
+    for i, first in enumerate(names):
+        for second in names[i + 1 :]:
+            if not {first, second} & written or _same_view(arrays[first], arrays[second]):
+                continue
+            try:
+                shared = np.shares_memory(arrays[first], arrays[second], max_work=_OVERLAP_WORK_LIMIT)
+                detail = "they overlap in part"
+            except np.exceptions.TooHardError:
+                shared, detail = True, "whether they overlap could not be decided"
+            if shared:
+                named = f"`{first}`" if first in written else f"`{second}`"
+                raise OverlappingArrays(first=first, second=second, written=named, detail=detail)
+
+
+def _same_view(a: np.ndarray, b: np.ndarray) -> bool:
+    return a.ctypes.data == b.ctypes.data and a.shape == b.shape and a.strides == b.strides

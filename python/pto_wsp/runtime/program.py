@@ -1,0 +1,190 @@
+"""Programs: what `Workload.compile` returns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NoReturn
+
+import numpy as np
+
+from pto_wsp.errors import (
+    NameClash,
+    NotYetSupported,
+    UnboundTensor,
+    UnknownParameter,
+    WrongValue,
+    did_you_mean,
+)
+from pto_wsp.ir import workload as w
+from pto_wsp.ir.module import Module
+from pto_wsp.ir.scalar import I64_MAX, I64_MIN
+from pto_wsp.ir.verify import verify
+from pto_wsp.lang.workload import Traced
+from pto_wsp.runtime.engine import make_runner
+from pto_wsp.runtime.stats import RunStats
+from pto_wsp.runtime.trace import Trace
+from pto_wsp.targets import registry
+from pto_wsp.types.dtype import DType
+
+RUN_OPTIONS = ("workers", "trace", "check")
+
+
+def compile_program(traced: Traced, target: str = "cpu") -> Program:
+    """Compile a traced workload.
+
+    Args:
+        traced: its module and the values that its tensors and sizes have unless a call gives others.
+        target: name of a registered target.
+
+    Raises:
+        UnknownTarget, UnsupportedByTarget: the target does not exist, or refuses something in the module.
+        NoCompiler, CompilerFailed, BadCache: the kernels could not be built.
+    """
+    for param in traced.module.entry_workload.params:
+        if param.name in RUN_OPTIONS:
+            raise NameClash(kind="run options and parameters", name=param.name, loc=param.loc)
+    return Program(verify(traced.module), traced.defaults, target)
+
+
+class Program:
+    """A compiled workload. Calling it binds arrays, checks them and runs; it is safe to share by threads.
+
+    Arrays are used in place: numpy arrays whose element type, rank and sizes are those of the workload's
+    tensors. Sizes are taken from them. Nothing is compiled again for other sizes.
+
+    Attributes:
+        module: the IR.
+        stats: figures of the last run, or None before the first.
+        trace: the record of the last run with `trace=True`, or None.
+    """
+
+    def __init__(self, module: Module, defaults: Mapping[str, object], target: str) -> None:
+        self.module = module
+        self.stats: RunStats | None = None
+        self.trace: Trace | None = None
+        self._defaults = dict(defaults)
+        workload = module.entry_workload
+        self._name = workload.name
+        self._params = {p.name: p for p in workload.params}
+        self._tensors = tuple(t.name for t in workload.tensors)
+        self._scalars = tuple(p for p in workload.params if not isinstance(p, w.TensorParam))
+        self._runner = make_runner(module, registry.get(target))
+        self._unreported = (self._runner.compiles, self._runner.compile_ms)
+
+    def __repr__(self) -> str:
+        return f"<Program {self._name}({', '.join(self._params)})>"
+
+    def __call__(self, **values: object) -> None:
+        """Run with the given arrays, sizes and scalars: the same as `run(...)`."""
+        self.run(**values)
+
+    def run(
+        self, *, workers: int | None = None, trace: bool = False, check: str | None = None, **values: object
+    ) -> None:
+        """Bind, check and run; return when every task is done.
+
+        Args:
+            workers: threads to use; all cores by default. Results do not depend on it.
+            trace: record every task's start, end and worker in `self.trace`.
+            check: not supported yet.
+            values: an array per tensor, a number per scalar and per size that no array decides.
+
+        Raises:
+            UnboundTensor, UnknownParameter, WrongValue, WrongDType, WrongRank, WrongShape, UnusableArray,
+            ReadOnlyArray, OverlappingArrays: the values do not fit; nothing has run.
+            RegionOutside, ViewShape, BadExpression: a region or size is wrong; nothing has run.
+            KernelFailed: a check inside a kernel failed; earlier tasks have run.
+        """
+        if check is not None:
+            raise NotYetSupported(feature="check=", detail="", advice="hazards are tracked in every run")
+        arrays, scalars = self._bind(values)
+        compiles, compile_ms = self._unreported
+        outcome = self._runner.run(arrays, scalars, _worker_count(workers), trace)
+        self._unreported = (0, 0.0)
+        self.stats = RunStats(
+            outcome.tasks, outcome.workers, outcome.run_ns / 1e6, compiles, compile_ms, outcome.counters
+        )
+        self.trace = outcome.trace
+
+    def _bind(self, values: Mapping[str, object]) -> tuple[tuple[object, ...], tuple[object, ...]]:
+        if not values.keys() <= self._params.keys():
+            name = next(iter(values.keys() - self._params.keys()))
+            raise UnknownParameter(program=self._name, name=name, advice=did_you_mean(name, self._params))
+        arrays = tuple(self._array(name, values) for name in self._tensors)
+        return arrays, tuple(self._scalar(param, values) for param in self._scalars)
+
+    def _array(self, name: str, values: Mapping[str, object]) -> np.ndarray:
+        value = values.get(name)
+        if value is None:
+            value = self._defaults.get(name)
+        if isinstance(value, np.ndarray):
+            return value
+        if value is None:
+            raise UnboundTensor(kind="tensor", name=name, advice=f"call the program with {name}=array")
+        if hasattr(value, "__dlpack__"):
+            raise NotYetSupported(
+                feature=f"an array of type {type(value).__name__}", detail="", advice="pass a numpy array"
+            )
+        raise WrongValue(name=name, expected="a numpy array", found=type(value).__name__)
+
+    def _scalar(self, param: w.WorkloadParam, values: Mapping[str, object]) -> int | float | None:
+        value = values.get(param.name, self._defaults.get(param.name))
+        if isinstance(param, w.SizeParam):
+            value = param.default if value is None else value
+            return None if value is None else _integer(param.name, value, 0, I64_MAX)
+        assert isinstance(param, w.ScalarParam)
+        if value is None:
+            raise UnboundTensor(
+                kind="scalar", name=param.name, advice=f"call the program with {param.name}=number"
+            )
+        return _number(param.name, value, param.type.dtype)
+
+    def dump(self) -> str:
+        """Return the IR as `.pto` text."""
+        return str(self.module)
+
+    def reschedule(self, *_: object, **__: object) -> NoReturn:
+        """Refused: schedules are not supported yet."""
+        raise _later("reschedule")
+
+    def save(self, *_: object, **__: object) -> NoReturn:
+        """Refused: saving programs is not supported yet."""
+        raise _later("save")
+
+    @classmethod
+    def load(cls, *_: object, **__: object) -> NoReturn:
+        """Refused: loading programs is not supported yet."""
+        raise _later("load")
+
+    def __getattr__(self, name: str) -> NoReturn:
+        if name.startswith("set_symbol_"):
+            raise _later(name)
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+
+def _later(name: str) -> NotYetSupported:
+    return NotYetSupported(feature=f"Program.{name}", detail="", advice="")
+
+
+def _worker_count(workers: int | None) -> int:
+    return 0 if workers is None else _integer("workers", workers, 1, 1024)
+
+
+def _integer(name: str, value: object, low: int, high: int) -> int:
+    if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, np.integer)):
+        raise WrongValue(name=name, expected="an integer", found=type(value).__name__)
+    if not low <= value <= high:
+        raise WrongValue(name=name, expected=f"an integer in [{low}, {high}]", found=value)
+    return int(value)
+
+
+def _number(name: str, value: object, dtype: DType) -> int | float:
+    if not dtype.is_float:
+        bits = dtype.itemsize * 8
+        low, high = (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1) if dtype.kind == "i" else (0, 2**bits - 1)
+        if dtype.kind == "b":
+            return int(bool(value))
+        return _integer(name, value, max(low, I64_MIN), min(high, I64_MAX))
+    if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, float, np.integer, np.floating)):
+        raise WrongValue(name=name, expected="a number", found=type(value).__name__)
+    return float(value)

@@ -1,0 +1,32 @@
+"""What a run did, in numbers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class RunStats:
+    """Figures of one run.
+
+    Attributes:
+        tasks: tasks that ran.
+        workers: threads that may have run them.
+        run_ms: from entering the engine to the last task's end, in milliseconds.
+        compiles: compiler calls since the run before, those of `compile()` for the first run.
+        compile_ms: time spent in them, in milliseconds.
+        counters: figures of the engine, by name.
+    """
+
+    tasks: int
+    workers: int
+    run_ms: float
+    compiles: int
+    compile_ms: float
+    counters: dict[str, int] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        return (
+            f"{self.tasks:,} tasks on {self.workers} workers in {self.run_ms:.3f} ms; "
+            f"{self.compiles} compiles in {self.compile_ms:.1f} ms"
+        )

@@ -1,0 +1,75 @@
+"""Every row of the table has every part."""
+
+import numpy as np
+import pytest
+
+from pto_wsp.isa import BY_FUNCTION, BY_MNEMONIC, TABLE, Form, Instruction, result_type, result_valid
+from pto_wsp.isa.meaning import COMPARE_MODES, divide, remainder
+from pto_wsp.types import TileType, b1, bf16, f32, i32
+
+ROWS = [row for row in TABLE.values() if row.form not in (Form.LOAD, Form.STORE)]
+
+
+def operands(row: Instruction) -> tuple[list[TileType], dict[str, object]]:
+    """Return operand types that fit the row's form, and attributes for its result."""
+    dtype = f32 if f32 in row.dtypes else next(iter(row.dtypes))
+    square, column, line = TileType(8, 8, dtype), TileType(8, 1, dtype), TileType(1, 8, dtype)
+    mask = TileType(8, 8, b1)
+    attrs = {"shape": (8, 8), "dtype": dtype, "valid": (8, 8), "mode": "lt", "valid_shape": (8, 8)}
+    attrs["numpy_dtype"] = dtype.to_numpy()
+    types = {
+        Form.ROW_BROADCAST: [square, column],
+        Form.ROW_EXPAND: [column],
+        Form.COL_EXPAND: [line],
+        Form.SELECT: [mask, square, square],
+        Form.SELECT_SCALAR: [mask, square],
+    }
+    return types.get(row.form, [square] * row.form.num_tiles), attrs
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
+def test_a_row_is_complete_and_consistent(row: Instruction) -> None:
+    types, attrs = operands(row)
+    result = result_type(row.form, types, attrs)
+    rng = np.random.default_rng(0)
+    arrays = [
+        rng.integers(0, 2, t.shape).astype(bool) if t.dtype is b1 else rng.uniform(0.5, 2, t.shape) for t in types
+    ]
+    assert row.numpy is not None
+    value = np.asarray(row.numpy(*arrays, *[1.5] * row.form.num_scalars, attrs))
+    assert value.shape == result.shape == result_valid(row.form, [a.shape for a in arrays], attrs)
+    assert row.dtypes and row.doc.endswith(".") and row.cycles.startup > 0
+    assert row.bound.kind in ("exact", "ulp", "sum")
+    assert (row.bound.amount > 0) == (row.bound.kind == "ulp")
+
+
+def test_names_are_unique() -> None:
+    assert len(BY_MNEMONIC) == len(TABLE)
+    assert len(BY_FUNCTION) == sum(row.function is not None for row in TABLE.values())
+    assert all(name == row.name and row.mnemonic.startswith("t") for name, row in TABLE.items())
+
+
+def test_integer_division_is_defined_everywhere() -> None:
+    low = np.iinfo(np.int32).min
+    a = np.array([7, -7, 7, -7, 5, low, low], np.int32)
+    b = np.array([2, 2, -2, -2, 0, -1, 0], np.int32)
+    assert divide(a, b).tolist() == [3, -3, -3, 3, 0, low, 0]
+    assert remainder(a, b).tolist() == [1, -1, 1, -1, 0, 0, 0]
+
+
+def test_compare_modes() -> None:
+    a, b = np.array([1.0, 2.0, np.nan]), np.array([2.0, 2.0, 2.0])
+    meaning = TABLE["cmp"].numpy
+    assert meaning is not None
+    truth = {mode: meaning(a, b, {"mode": mode}).tolist() for mode in COMPARE_MODES}
+    assert truth["lt"] == [True, False, False] and truth["ge"] == [False, True, False]
+    assert truth["ne"] == [True, False, True] and truth["eq"] == [False, True, False]
+
+
+def test_conversions_saturate() -> None:
+    meaning = TABLE["cvt"].numpy
+    assert meaning is not None
+    x = np.array([1.9, -1.9, np.nan, np.inf, -1e20])
+    found = meaning(x, {"numpy_dtype": i32.to_numpy()})
+    assert found.tolist() == [1, -1, 0, 2**31 - 1, -(2**31)]
+    assert meaning(np.array([1.0]), {"numpy_dtype": bf16.to_numpy()}).dtype == bf16.to_numpy()

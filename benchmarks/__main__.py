@@ -36,7 +36,7 @@ def main() -> int:
         (HERE.parent / "docs" / "performance.md").write_text(performance_page(), encoding="utf-8")
         return 0
     began = time.perf_counter()
-    bench = run_case(options.case, options.quick)
+    bench = run_case(options.case, options.quick, options.seed)
     result = to_json(options.case, bench)
     print_result(result, bench, time.perf_counter() - began)
     path: Path = options.json or (HERE.parent / "out" if options.quick else RESULTS) / f"{options.case}.json"
@@ -46,9 +46,9 @@ def main() -> int:
     return 1 if any(row["ok"] is False for row in result["rows"]) else 0
 
 
-def run_case(name: str, quick: bool) -> Bench:
+def run_case(name: str, quick: bool, seed: int) -> Bench:
     """Run one case and return its rows, with the calibrations of the run behind them."""
-    bench = Bench(Calibrator(max_threads=min(2, available_cores())), quick)
+    bench = Bench(Calibrator(max_threads=min(2, available_cores())), quick, seed)
     bench.calibrator.measure_all(repeats=3)
     try:
         importlib.import_module(f"benchmarks.{name}.case").run(bench)

@@ -91,6 +91,7 @@ class Bench:
 
     Attributes:
         quick: fewer repetitions, to end within 50 s on two cores.
+        seed: of the random inputs with which a case verifies its results.
         rows: the result so far, in the order of the table.
         dropped: repetitions that the quiet gate dropped so far.
         skipped: peers that did not take part, with the reason.
@@ -98,6 +99,7 @@ class Bench:
 
     calibrator: Calibrator
     quick: bool = False
+    seed: int = 0
     rows: list[Row] = field(default_factory=list)
     dropped: int = 0
     skipped: dict[str, str] = field(default_factory=dict)

@@ -1,0 +1,1 @@
+"""What the system costs around the arithmetic: tasks, compilation, start-up."""

@@ -448,6 +448,15 @@ class ViewShape(RunError):
     label = "expected {expected} in dimension {dim}, found {found}{where}"
 
 
+class StridedView(RunError):
+    """A view whose innermost dimension does not lie contiguously in memory."""
+
+    code = "strided-view"
+    template = "argument `{param}` of kernel `{kernel}` is a view of `{tensor}` with an innermost stride above 1"
+    label = "dimension {dim} of `{tensor}` is innermost in the view"
+    hint = "keep the tensor's last dimension in the view, or lay the tensor out the other way"
+
+
 class BadExpression(RunError):
     """A scalar expression without a value."""
 

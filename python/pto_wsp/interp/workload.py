@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pto_wsp.errors import BadExpression, RegionOutside, ViewShape
+from pto_wsp.errors import BadExpression, RegionOutside, StridedView, ViewShape
 from pto_wsp.ir import workload as w
 from pto_wsp.ir.core import Full, Index, Range, Region, TileRange
 from pto_wsp.ir.kernel import KernelFunction, Param
@@ -26,10 +26,11 @@ CallKernel = Callable[[str, Sequence[np.ndarray | Value]], None]
 
 @dataclass(frozen=True, slots=True)
 class BoundTask:
-    """One task of a run: its node, and the values of every variable in scope."""
+    """One task of a run: its node, the values of every variable, and the loops around it, outermost first."""
 
     node: w.Task
     scope: Mapping[str, Value]
+    loops: tuple[str, ...]
 
 
 def expand(workload: w.WorkloadFunction, sizes: Mapping[str, Value]) -> Iterator[BoundTask]:
@@ -40,23 +41,23 @@ def expand(workload: w.WorkloadFunction, sizes: Mapping[str, Value]) -> Iterator
         sizes: values of its sizes and scalars.
     """
     scope: Scope = dict(sizes)
-    yield from _nodes(workload.body, scope)
+    yield from _nodes(workload.body, scope, ())
 
 
-def _nodes(body: Sequence[w.Node], scope: Scope) -> Iterator[BoundTask]:
+def _nodes(body: Sequence[w.Node], scope: Scope, loops: tuple[str, ...]) -> Iterator[BoundTask]:
     for node in body:
         if isinstance(node, w.Task):
-            yield BoundTask(node, dict(scope))
+            yield BoundTask(node, dict(scope), loops)
             continue
         extent = int(evaluate(node.extent, scope))
         if extent < 0:
-            raise BadExpression(reason=f"axis of `{node.var}` has extent {extent}", loc=node.loc)
+            raise BadExpression(reason=f"the axis of `{node.var}` has extent {extent}", loc=node.loc)
         for i in range(extent if node.tile is None else -(-extent // node.tile)):
             scope[node.var] = i
             if node.tile is not None:
                 scope[node.start] = i * node.tile
                 scope[node.length] = min(node.tile, extent - i * node.tile)
-            yield from _nodes(node.body, scope)
+            yield from _nodes(node.body, scope, (*loops, node.var))
 
 
 def run_workload(
@@ -86,17 +87,19 @@ def _arguments(
     args: list[np.ndarray | Value] = []
     for param, arg in zip(kernel.params, task.node.args, strict=True):
         if isinstance(arg, Region):
-            view = select(arg, arrays[arg.tensor], task.scope, task.node.loc)
-            _check_view(kernel, param, view, task.node.loc)
+            loc = arg.loc or task.node.loc
+            view = select(arg, arrays[arg.tensor], task, loc)
+            _check_view(kernel, param, arg, view, task, loc)
             args.append(view)
         else:
             args.append(evaluate(arg, task.scope))
     return kernel.name, args
 
 
-def select(region: Region, array: np.ndarray, scope: Mapping[str, Value], loc: Location | None) -> np.ndarray:
-    """Return the view of `array` that `region` means for the variables in `scope`."""
+def select(region: Region, array: np.ndarray, task: BoundTask, loc: Location | None) -> np.ndarray:
+    """Return the view of `array` that `region` means for the variables of `task`."""
     index: list[int | slice] = []
+    scope = task.scope
     for dim, (entry, size) in enumerate(zip(region.dims, array.shape, strict=True)):
         match entry:
             case Full():
@@ -115,13 +118,27 @@ def select(region: Region, array: np.ndarray, scope: Mapping[str, Value], loc: L
                 stop = start + int(evaluate(extent, scope))
                 index.append(slice(start, stop))
         if start < 0 or stop > size or stop < start:
+            where = scope_text(scope, task.loops)
             raise RegionOutside(
-                tensor=region.tensor, dim=dim, size=size, start=start, stop=stop, where="", loc=loc
+                tensor=region.tensor, dim=dim, size=size, start=start, stop=stop, where=where, loc=loc
             )
     return array[tuple(index)]
 
 
-def _check_view(kernel: KernelFunction, param: Param, view: np.ndarray, loc: Location | None) -> None:
+def scope_text(scope: Mapping[str, Value], loops: Sequence[str]) -> str:
+    """Return ` when b = 3, i = 0` for the loop variables around a task, or nothing without loops."""
+    values = ", ".join(f"{name} = {scope[name]}" for name in loops if name in scope)
+    return f" when {values}" if values else ""
+
+
+def _check_view(
+    kernel: KernelFunction,
+    param: Param,
+    region: Region,
+    view: np.ndarray,
+    task: BoundTask,
+    loc: Location | None,
+) -> None:
     match param.type:
         case TileType(rows=rows, cols=cols):
             bounds: Sequence[tuple[int, int | None]] = [(0, rows), (0, cols)]
@@ -129,15 +146,11 @@ def _check_view(kernel: KernelFunction, param: Param, view: np.ndarray, loc: Loc
             bounds = [(0, None) if d is None else (d, d) for d in dims]
         case _:
             raise AssertionError("verified modules have specialised kernels")
-    for dim, (size, (low, high)) in enumerate(zip(view.shape, bounds, strict=True)):
+    names = {"param": param.name, "kernel": kernel.name}
+    for dim, size, (low, high) in zip(region.kept, view.shape, bounds, strict=True):
         if size < low or (high is not None and size > high):
             expected = f"{low}" if low == high else f"at most {high}"
-            raise ViewShape(
-                param=param.name,
-                kernel=kernel.name,
-                dim=dim,
-                expected=expected,
-                found=size,
-                where="",
-                loc=loc,
-            )
+            where = scope_text(task.scope, task.loops)
+            raise ViewShape(**names, dim=dim, expected=expected, found=size, where=where, loc=loc)
+    if view.ndim and view.shape[-1] > 1 and view.strides[-1] != view.itemsize:
+        raise StridedView(**names, tensor=region.tensor, dim=region.kept[-1], loc=loc)

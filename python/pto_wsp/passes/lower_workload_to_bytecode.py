@@ -32,14 +32,20 @@ class Lowered:
         tensors: names of the tensor table's entries.
         symbols: names of the symbol table's entries.
         sites: the loop or task that starts at an instruction.
+        enclosing: loop variables around the loop or task that starts at an instruction, outermost first.
+        places: source location of an instruction of an expression.
         registers: register of each loop variable.
+        written: names of the tensors that some task writes.
     """
 
     code: bytes
     tensors: tuple[str, ...]
     symbols: tuple[str, ...]
     sites: Mapping[int, w.Node]
+    enclosing: Mapping[int, tuple[str, ...]]
+    places: Mapping[int, Location | None]
     registers: Mapping[str, int]
+    written: frozenset[str]
 
 
 def lower_workload_to_bytecode(
@@ -102,14 +108,18 @@ class _Lowering:
     constants: dict[bytes, int] = field(default_factory=dict)
     expressions: dict[Expr, int] = field(default_factory=dict)
     sites: dict[int, w.Node] = field(default_factory=dict)
+    enclosing: dict[int, tuple[str, ...]] = field(default_factory=dict)
+    places: dict[int, Location | None] = field(default_factory=dict)
     registers: dict[str, int] = field(default_factory=dict)
     open_axes: dict[str, int] = field(default_factory=dict)
     num_registers: int = 0
     tensors: dict[str, int] = field(init=False)
     symbols: dict[str, int] = field(init=False)
+    written: set[str] = field(init=False)
 
     def __post_init__(self) -> None:
         params = self.workload.params
+        self.written = written_tensors(self.module)
         self.tensors = {t.name: i for i, t in enumerate(self.workload.tensors)}
         self.symbols = {
             p.name: i for i, p in enumerate(p for p in params if not isinstance(p, w.TensorParam))
@@ -129,7 +139,10 @@ class _Lowering:
             tuple(self.tensors),
             tuple(self.symbols),
             self.sites,
+            self.enclosing,
+            self.places,
             self.registers,
+            frozenset(self.written),
         )
 
     # --- structure ---
@@ -141,6 +154,7 @@ class _Lowering:
     def nodes(self, body: Sequence[w.Node]) -> None:
         for node in body:
             self.sites[len(self.code)] = node
+            self.enclosing[len(self.code)] = tuple(self.open_axes)
             if isinstance(node, w.Loop):
                 self.loop(node)
             else:
@@ -238,6 +252,10 @@ class _Lowering:
                 instruction.operand2 = self.expressions[instruction.expr]
 
     def expression(self, expr: Expr) -> None:
+        self.operation(expr)
+        self.places[len(self.code) - 1] = expr.loc
+
+    def operation(self, expr: Expr) -> None:
         match expr:
             case Const(value=value):
                 self.emit(Op.EXPR_CONST, operand2=self.constant(struct.pack("<q", int(value))))
@@ -295,7 +313,7 @@ class _Lowering:
     def pack_tensor(self, tensor: w.TensorParam) -> bytes:
         dims = [d if isinstance(d, int) else -1 - self.symbols[d] for d in tensor.type.dims]
         padded = dims + [0] * (bc.MAX_TENSOR_RANK - len(dims))
-        written = tensor.name in written_tensors(self.module)
+        written = tensor.name in self.written
         return bc.TENSOR.pack(tensor.type.dtype.code, len(dims), written, *padded)
 
     def pack_symbol(self, param: w.WorkloadParam) -> bytes:

@@ -7,8 +7,6 @@ from collections.abc import Sequence
 import numpy as np
 
 from pto_wsp import _native
-from pto_wsp.ir import workload as w
-from pto_wsp.ir.kernel import IN, KernelFunction
 from pto_wsp.ir.module import Module
 from pto_wsp.ir.scalar import Value
 from pto_wsp.passes.lower_workload_to_bytecode import lower_workload_to_bytecode
@@ -18,6 +16,8 @@ from pto_wsp.runtime.interpreted import InterpretedRunner
 from pto_wsp.runtime.outcome import Outcome, Runner
 from pto_wsp.runtime.trace import Trace
 from pto_wsp.targets.base import Target
+
+TRACE_COLUMNS = ("task", "site", "worker", "start_ns", "end_ns", "registers")
 
 
 def make_runner(module: Module, target: Target) -> Runner:
@@ -50,5 +50,15 @@ class EngineRunner:
             result = self._executable.run(tuple(arrays), tuple(scalars), workers, trace, jitter)
         except _native.EngineError as error:
             raise explain(error, self.module, self.lowered, self.artifact) from None
-        record = self._trace(result) if trace else None
+        record = self._trace(result, arrays, scalars) if trace else None
         return Outcome(result.tasks, result.workers, result.run_ns, dict(result.counters), record)
+
+    def _trace(
+        self, result: _native.RunResult, arrays: Sequence[np.ndarray], scalars: Sequence[Value | None]
+    ) -> Trace:
+        columns = {name: getattr(result, name) for name in TRACE_COLUMNS}
+        sizes = {name: value for name, value in zip(self.lowered.symbols, scalars, strict=True) if value is not None}
+        for tensor, array in zip(self.module.entry_workload.tensors, arrays, strict=True):
+            pairs = zip(tensor.type.dims, array.shape, strict=True)
+            sizes |= {dim: size for dim, size in pairs if isinstance(dim, str)}
+        return Trace(self.lowered.sites, self.lowered.registers, columns, sizes)

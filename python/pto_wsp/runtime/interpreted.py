@@ -41,9 +41,7 @@ class InterpretedRunner:
         self, arrays: Sequence[np.ndarray], scalars: Sequence[Value | None], workers: int, trace: bool
     ) -> Outcome:
         """Run every task in program order on this thread; `workers` and `trace` have nothing to act on."""
-        return self.run_calling(
-            arrays, scalars, lambda name, args: run_kernel(self._kernels[name], args)
-        )
+        return self.run_calling(arrays, scalars, lambda name, args: run_kernel(self._kernels[name], args))
 
     def run_calling(
         self, arrays: Sequence[np.ndarray], scalars: Sequence[Value | None], call: CallKernel

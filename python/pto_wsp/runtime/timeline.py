@@ -93,7 +93,9 @@ def _time_axis(out: TextWriter, y: float, span: int) -> None:
 def _legend(out: TextWriter, y: float, kernels: Sequence[str]) -> None:
     x = float(_LEFT)
     for index, name in enumerate(kernels):
-        out.line(f'<rect x="{x:g}" y="{y - 11}" width="12" height="12" fill="{_COLOURS[index % len(_COLOURS)]}"/>')
+        out.line(
+            f'<rect x="{x:g}" y="{y - 11}" width="12" height="12" fill="{_COLOURS[index % len(_COLOURS)]}"/>'
+        )
         out.line(f'<text x="{x + 18:g}" y="{y}">{escape(name)}</text>')
         x += 40 + 8 * len(name)
 

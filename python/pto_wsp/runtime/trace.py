@@ -93,7 +93,13 @@ class Trace:
     def save(self, path: str | Path) -> None:
         """Write the run as Chrome trace JSON, which Perfetto (ui.perfetto.dev) opens. Times are in us."""
         events: list[dict[str, object]] = [
-            {"ph": "M", "pid": 0, "tid": int(worker), "name": "thread_name", "args": {"name": f"worker {worker}"}}
+            {
+                "ph": "M",
+                "pid": 0,
+                "tid": int(worker),
+                "name": "thread_name",
+                "args": {"name": f"worker {worker}"},
+            }
             for worker in np.unique(self.worker)
         ]
         events += (

@@ -12,7 +12,9 @@ from tests.python.samples import scale_module
 
 
 def test_module() -> None:
-    assert str(scale_module()) == """\
+    assert (
+        str(scale_module())
+        == """\
 // PTO Module: scale_rows
 // Functions: scale, scale_rows
 // Entry: @scale_rows
@@ -37,6 +39,7 @@ func @scale_rows(%n: index, %X: !pto.memref<gm,"n"x128,f32>, %Y: !pto.memref<gm,
   return
 }
 """
+    )
 
 
 def test_control_flow_and_regions() -> None:

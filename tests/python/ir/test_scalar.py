@@ -30,17 +30,13 @@ COMPARE_OPS = ("lt", "le", "gt", "ge", "eq", "ne")
 
 
 def integers() -> st.SearchStrategy[Expr]:
-    leaf = st.one_of(
-        st.builds(Const, st.integers(-100, 100)), st.builds(Var, st.sampled_from(sorted(SCOPE)))
-    )
+    leaf = st.one_of(st.builds(Const, st.integers(-100, 100)), st.builds(Var, st.sampled_from(sorted(SCOPE))))
     return st.recursive(
         leaf,
         lambda inner: st.one_of(
             st.builds(Binary, st.sampled_from(INTEGER_OPS), inner, inner),
             st.builds(Unary, st.just("neg"), inner),
-            st.builds(
-                Select, st.builds(Binary, st.sampled_from(COMPARE_OPS), inner, inner), inner, inner
-            ),
+            st.builds(Select, st.builds(Binary, st.sampled_from(COMPARE_OPS), inner, inner), inner, inner),
         ),
         max_leaves=12,
     )
@@ -100,7 +96,8 @@ def test_folding_keeps_the_value(expr: Expr) -> None:
 
 
 @pytest.mark.parametrize(
-    ("op", "a", "b"), [("add", I64_MAX, 1), ("sub", I64_MIN, 1), ("mul", 2**32, 2**31), ("floordiv", I64_MIN, -1)]
+    ("op", "a", "b"),
+    [("add", I64_MAX, 1), ("sub", I64_MIN, 1), ("mul", 2**32, 2**31), ("floordiv", I64_MIN, -1)],
 )
 def test_overflow_is_an_error(op: str, a: int, b: int) -> None:
     with pytest.raises(BadExpression, match="overflows 64 bits"):

@@ -43,7 +43,10 @@ KERNEL_MISTAKES: dict[str, tuple[Change, str]] = {
         lambda kernel: replace(kernel, tiles=(("x0", TileType(64, 128, f32)), ("t0", TileType(8, 128, f32)))),
         "makes tile<64x128xf32>",
     ),
-    "unknown scalar": (with_body(Instr("muls", "t0", ("x0",), (Var("gamma", f32),))), "`gamma` is not declared"),
+    "unknown scalar": (
+        with_body(Instr("muls", "t0", ("x0",), (Var("gamma", f32),))),
+        "`gamma` is not declared",
+    ),
     "unknown extent": (with_body(Instr("expands", "t0", (), (Extent("q", 0),))), "`q` has no extents"),
     "declared twice": (lambda kernel: replace(kernel, tiles=(*kernel.tiles, ("x0", TILE))), "declared twice"),
     "not specialised": (

@@ -33,7 +33,8 @@ def test_a_row_is_complete_and_consistent(row: Instruction) -> None:
     result = result_type(row.form, types, attrs)
     rng = np.random.default_rng(0)
     arrays = [
-        rng.integers(0, 2, t.shape).astype(bool) if t.dtype is b1 else rng.uniform(0.5, 2, t.shape) for t in types
+        rng.integers(0, 2, t.shape).astype(bool) if t.dtype is b1 else rng.uniform(0.5, 2, t.shape)
+        for t in types
     ]
     assert row.numpy is not None
     value = np.asarray(row.numpy(*arrays, *[1.5] * row.form.num_scalars, attrs))

@@ -1,0 +1,223 @@
+"""Turn engine errors, which speak in numbers, into errors of the catalogue with names and places."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from pto_wsp import errors
+from pto_wsp._native import EngineError
+from pto_wsp.interp.workload import scope_text
+from pto_wsp.ir import workload as w
+from pto_wsp.ir.kernel import KernelFunction, Param
+from pto_wsp.ir.module import Module
+from pto_wsp.location import Location
+from pto_wsp.passes.lower_workload_to_bytecode import Lowered
+from pto_wsp.targets.base import KernelArtifact
+from pto_wsp.types.dtype import DTYPES
+
+
+def explain(
+    error: EngineError, module: Module, lowered: Lowered, artifact: KernelArtifact
+) -> errors.PtoError:
+    """Return the catalogue's error for an engine error of a run of `lowered`."""
+    describe = _DESCRIBE.get(error.code)
+    context = _Context(error, module, lowered, artifact)
+    return describe(context) if describe else context.fault()
+
+
+class _Context:
+    """The details of one error, with what their numbers stand for."""
+
+    def __init__(
+        self, error: EngineError, module: Module, lowered: Lowered, artifact: KernelArtifact
+    ) -> None:
+        self.code = error.code
+        self.details = error.details
+        self.message = str(error)
+        self.module = module
+        self.lowered = lowered
+        self.artifact = artifact
+
+    def number(self, key: str) -> int:
+        value = self.details[key]
+        assert isinstance(value, int)
+        return value
+
+    def tensor(self, key: str = "tensor") -> w.TensorParam:
+        return self.module.entry_workload.tensors[self.number(key)]
+
+    @property
+    def task(self) -> w.Task:
+        node = self.lowered.sites[self.number("pc")]
+        assert isinstance(node, w.Task)
+        return node
+
+    @property
+    def kernel(self) -> KernelFunction:
+        return self.module.kernel(self.task.kernel)
+
+    @property
+    def param(self) -> Param:
+        return self.kernel.views[self.number("io")]
+
+    @property
+    def arg_loc(self) -> Location | None:
+        """Place of the task's argument for the view that the error is about."""
+        index = self.kernel.params.index(self.param)
+        return self.task.args[index].loc or self.task.loc
+
+    @property
+    def variables(self) -> Mapping[str, int]:
+        registers = self.details.get("registers", [])
+        assert isinstance(registers, Sequence)
+        return {name: registers[reg] for name, reg in self.lowered.registers.items() if reg < len(registers)}
+
+    def where(self, loops: Sequence[str]) -> str:
+        return scope_text(self.variables, loops)
+
+    @property
+    def enclosing(self) -> Sequence[str]:
+        return self.lowered.enclosing[self.number("pc")]
+
+    def fault(self) -> errors.PtoError:
+        return errors.EngineFault(engine_code=self.code, details=f"{self.message} {dict(self.details)}")
+
+
+def _wrong_dtype(c: _Context) -> errors.PtoError:
+    found = next(t.name for t in DTYPES.values() if t.code == c.number("found"))
+    tensor = c.tensor()
+    return errors.WrongDType(name=tensor.name, expected=tensor.type.dtype, found=found, loc=tensor.loc)
+
+
+def _wrong_rank(c: _Context) -> errors.PtoError:
+    tensor = c.tensor()
+    return errors.WrongRank(
+        name=tensor.name, expected=c.number("expected"), found=c.number("found"), loc=tensor.loc
+    )
+
+
+def _size_mismatch(c: _Context) -> errors.PtoError:
+    tensor, dim = c.tensor(), c.number("dim")
+    declared, expected = tensor.type.dims[dim], c.number("expected")
+    text = f"{declared} = {expected}" if isinstance(declared, str) else str(expected)
+    notes = []
+    if c.number("other_tensor") >= 0:
+        other = c.tensor("other_tensor")
+        notes.append((f"`{declared}` was taken from `{other.name}`", other.loc))
+    return errors.WrongShape(
+        name=tensor.name, dim=dim, expected=text, found=c.number("found"), loc=tensor.loc, notes=notes
+    )
+
+
+def _unusable(reason: str) -> Callable[[_Context], errors.PtoError]:
+    def describe(c: _Context) -> errors.PtoError:
+        tensor = c.tensor()
+        return errors.UnusableArray(name=tensor.name, reason=reason, loc=tensor.loc)
+
+    return describe
+
+
+def _inner_stride(c: _Context) -> errors.PtoError:
+    if "pc" not in c.details:
+        return _unusable("its innermost stride is not 1")(c)
+    return errors.StridedView(
+        param=c.param.name, kernel=c.kernel.name, tensor=c.tensor().name, dim=c.number("dim"), loc=c.arg_loc
+    )
+
+
+def _read_only(c: _Context) -> errors.PtoError:
+    tensor = c.tensor()
+    return errors.ReadOnlyArray(name=tensor.name, loc=tensor.loc)
+
+
+def _overlapping(c: _Context) -> errors.PtoError:
+    first, second = c.tensor("other_tensor"), c.tensor()
+    undecided = bool(c.number("undecided"))
+    return errors.OverlappingArrays(
+        first=first.name,
+        second=second.name,
+        written=f"`{first.name if first.name in c.lowered.written else second.name}`",
+        detail="whether they overlap could not be decided" if undecided else "they overlap in part",
+    )
+
+
+def _unbound(c: _Context) -> errors.PtoError:
+    name = c.lowered.symbols[c.number("symbol")]
+    return errors.UnboundTensor(kind="size", name=name, advice=f"call the program with {name}=number")
+
+
+def _region_outside(c: _Context) -> errors.PtoError:
+    tensor, start = c.tensor(), c.number("start")
+    return errors.RegionOutside(
+        tensor=tensor.name,
+        dim=c.number("dim"),
+        size=c.number("size"),
+        start=start,
+        stop=start + c.number("extent"),
+        where=c.where(c.enclosing),
+        loc=c.arg_loc,
+        notes=[(f"`{tensor.name}` is declared here", tensor.loc)],
+    )
+
+
+def _view_shape(c: _Context) -> errors.PtoError:
+    low, high = c.number("min"), c.number("max")
+    return errors.ViewShape(
+        param=c.param.name,
+        kernel=c.kernel.name,
+        dim=c.number("dim"),
+        expected=str(low) if low == high else f"at most {high}",
+        found=c.number("extent"),
+        where=c.where(c.enclosing),
+        loc=c.arg_loc,
+        notes=[(f"`{c.param.name}` is declared here", c.param.loc)],
+    )
+
+
+def _expression(c: _Context) -> errors.PtoError:
+    loc = c.lowered.places.get(c.number("pc"))
+    reason = "division by zero" if c.code == "division-by-zero" else "it overflows 64 bits"
+    return errors.BadExpression(reason=reason, loc=loc)
+
+
+def _negative_extent(c: _Context) -> errors.PtoError:
+    loop = c.lowered.sites[c.number("pc")]
+    assert isinstance(loop, w.Loop)
+    return errors.BadExpression(
+        reason=f"the axis of `{loop.var}` has extent {c.number('value')}", loc=loop.loc
+    )
+
+
+def _kernel_failed(c: _Context) -> errors.PtoError:
+    kernel = c.kernel
+    checks = c.artifact.checks[kernel.name]
+    check = checks[c.number("check") - 1]
+    return errors.KernelFailed(
+        kernel=kernel.name,
+        reason=check.message,
+        detail=f"in task {c.number('task')}{c.where(c.enclosing)}",
+        loc=check.loc,
+        notes=[("the task was made here", c.task.loc)],
+    )
+
+
+_DESCRIBE: dict[str, Callable[[_Context], errors.PtoError]] = {
+    "wrong-dtype": _wrong_dtype,
+    "wrong-rank": _wrong_rank,
+    "size-mismatch": _size_mismatch,
+    "negative-stride": _unusable("it has a negative stride"),
+    "zero-stride": _unusable("it has a zero stride, and the program writes it"),
+    "misaligned-array": _unusable("it is not aligned to its element size"),
+    "foreign-byte-order": _unusable("its byte order is not this machine's"),
+    "inner-stride": _inner_stride,
+    "read-only-array": _read_only,
+    "overlapping-arrays": _overlapping,
+    "unbound-symbol": _unbound,
+    "region-outside": _region_outside,
+    "view-shape": _view_shape,
+    "division-by-zero": _expression,
+    "expression-overflow": _expression,
+    "negative-extent": _negative_extent,
+    "kernel-failed": _kernel_failed,
+    "nested-run": lambda c: errors.NestedRun(),
+}

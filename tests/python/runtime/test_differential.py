@@ -1,0 +1,50 @@
+"""The workload oracle: any number of workers, under random delays, gives program order's result, bit for bit."""
+
+import numpy as np
+from hypothesis import HealthCheck, given, note, settings
+from hypothesis import strategies as st
+
+from pto_wsp.interp.kernels import run_kernel
+from pto_wsp.interp.workload import run_workload
+from pto_wsp.ir.verify import verify
+from pto_wsp.runtime.engine import EngineRunner
+from pto_wsp.targets import registry
+from tests.python.runtime.random_workloads import KERNELS, Sample, samples
+
+BY_NAME = {kernel.name: kernel for kernel in KERNELS}
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@given(samples(), st.integers(1, 2**31))
+def test_results_do_not_depend_on_workers_or_timing(sample: Sample, seed: int) -> None:
+    note(str(sample.module))
+    runner = EngineRunner(verify(sample.module), registry.get("cpu"))
+    scalars = [sample.sizes["n"]]
+    expected = sample.arrays()
+    compiled = {name: index for index, name in enumerate(runner.artifact.kernels)}
+
+    def call(name: str, args: list[object]) -> None:
+        views = tuple(a for a in args if isinstance(a, np.ndarray))
+        numbers = tuple(a for a in args if not isinstance(a, np.ndarray))
+        codes = tuple(p.type.dtype.code for p in BY_NAME[name].scalar_params)
+        assert runner.library.call(compiled[name], views, numbers, codes) == 0
+
+    tasks = run_workload(sample.module, expected, sample.sizes, call)
+    for workers in (1, 2, 3):
+        found = sample.arrays()
+        outcome = runner.run(list(found.values()), scalars, workers, False, jitter=seed if tasks < 400 else 0)
+        assert outcome.tasks == tasks
+        for name in expected:
+            assert found[name].tobytes() == expected[name].tobytes(), (name, workers)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@given(samples())
+def test_compiled_kernels_agree_with_numpy(sample: Sample) -> None:
+    note(str(sample.module))
+    runner = EngineRunner(verify(sample.module), registry.get("cpu"))
+    expected, found = sample.arrays(), sample.arrays()
+    run_workload(sample.module, expected, sample.sizes, lambda name, args: run_kernel(BY_NAME[name], args))
+    runner.run(list(found.values()), [sample.sizes["n"]], 2, False)
+    for name in expected:
+        np.testing.assert_allclose(found[name], expected[name], rtol=1e-4, atol=1e-4)

@@ -82,12 +82,20 @@ def _bars(
 
 
 def _time_axis(out: TextWriter, y: float, span: int) -> None:
-    for tick in range(6):
-        x = _LEFT + _WIDTH * tick / 5
-        anchor = "start" if tick == 0 else "end" if tick == 5 else "middle"
-        out.line(f'<line x1="{x:g}" y1="{y - 8}" x2="{x:g}" y2="{y - 3}" stroke="#888"/>')
-        label = _duration(span * tick // 5)
-        out.line(f'<text x="{x:g}" y="{y + 12}" text-anchor="{anchor}" fill="#555">{label}</text>')
+    step = _round_step(span / 8)
+    for time in range(0, span + 1, step):
+        x = _LEFT + _WIDTH * time / span
+        out.line(f'<line x1="{x:.1f}" y1="{y - 8}" x2="{x:.1f}" y2="{y - 3}" stroke="#888"/>')
+        anchor = "middle" if time else "start"
+        out.line(f'<text x="{x:.1f}" y="{y + 12}" text-anchor="{anchor}" fill="#555">{_duration(time)}</text>')
+
+
+def _round_step(at_least: float) -> int:
+    """Return the smallest 1, 2 or 5 times a power of ten that is not below `at_least`."""
+    power = 1
+    while power * 10 <= at_least:
+        power *= 10
+    return next(power * factor for factor in (1, 2, 5, 10) if power * factor >= at_least)
 
 
 def _legend(out: TextWriter, y: float, kernels: Sequence[str]) -> None:
@@ -101,6 +109,7 @@ def _legend(out: TextWriter, y: float, kernels: Sequence[str]) -> None:
 
 
 def _duration(ns: int) -> str:
-    if ns >= 10_000_000:
-        return f"{ns / 1e6:.1f} ms"
-    return f"{ns / 1e3:.1f} us" if ns >= 1000 else f"{ns} ns"
+    for unit, size in (("s", 10**9), ("ms", 10**6), ("us", 10**3)):
+        if ns >= size:
+            return f"{ns / size:.3g} {unit}"
+    return f"{ns} ns"

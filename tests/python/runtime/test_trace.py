@@ -1,0 +1,75 @@
+"""Traces: the record as data, as Perfetto JSON and as a picture."""
+
+import json
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+import numpy as np
+
+from pto_wsp.ir.scalar import Var, mul
+from pto_wsp.ir.workload import Loop, Task
+from pto_wsp.runtime.timeline import timeline_svg
+from pto_wsp.runtime.trace import Trace
+
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def sample_trace() -> Trace:
+    sites = {
+        0: Loop("parallel", "i", Var("n"), None, ()),
+        1: Task("scale", (), (Var("i"), mul(Var("i"), Var("n")))),
+        5: Task("sum", (), ()),
+    }
+    columns = {
+        "task": np.array([0, 1, 2]),
+        "site": np.array([1, 5, 1]),
+        "worker": np.array([0, 1, 0]),
+        "start_ns": np.array([100, 150, 2100]),
+        "end_ns": np.array([2000, 950, 3100]),
+        "registers": np.array([[0], [0], [7]]),
+    }
+    return Trace(sites, {"i": 0}, columns, {"n": 10})
+
+
+def test_events_name_kernels_and_coordinates() -> None:
+    events = list(sample_trace())
+    assert [e.label for e in events] == ["scale[0, 0]", "sum", "scale[7, 70]"]
+    assert [(e.worker, e.start_ns, e.end_ns) for e in events] == [
+        (0, 100, 2000),
+        (1, 150, 950),
+        (0, 2100, 3100),
+    ]
+
+
+def test_perfetto_json(tmp_path: Path) -> None:
+    path = tmp_path / "run.json"
+    sample_trace().save(path)
+    events = json.loads(path.read_text())["traceEvents"]
+    assert [e["args"]["name"] for e in events if e["ph"] == "M"] == ["worker 0", "worker 1"]
+    spans = [e for e in events if e["ph"] == "X"]
+    assert [(e["name"], e["tid"], e["ts"], e["dur"]) for e in spans] == [
+        ("scale[0, 0]", 0, 0.1, 1.9),
+        ("sum", 1, 0.15, 0.8),
+        ("scale[7, 70]", 0, 2.1, 1.0),
+    ]
+
+
+def test_picture_is_well_formed_and_shows_every_lane() -> None:
+    root = ET.fromstring(sample_trace().to_svg())
+    texts = [t.text for t in root.iter(f"{SVG}text")]
+    assert {"worker 0", "worker 1", "scale", "sum", "3 tasks on 2 workers in 3 us"} <= set(texts)
+
+
+def test_picture_does_not_grow_with_the_number_of_tasks() -> None:
+    n = 200_000
+    start = np.arange(n) * 100
+    svg = timeline_svg(["k"], np.zeros(n, int), np.arange(n) % 2, start, start + 90)
+    assert len(svg) < 50_000
+    assert "100,000 tasks" in svg
+
+
+def test_picture_of_nothing_and_of_odd_names() -> None:
+    empty = np.array([], int)
+    assert ET.fromstring(timeline_svg([], empty, empty, empty, empty)) is not None
+    one = np.array([0])
+    assert "&lt;b&gt;" in timeline_svg(["<b>"], one, one, one, one + 5)

@@ -1,0 +1,84 @@
+"""The harness around measurements: goals, the quiet gate, tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import pytest
+
+from benchmarks.harness import Bench, Row
+from benchmarks.report import table
+
+
+class FakeCalibrator:
+    """Plays back calibrations instead of measuring."""
+
+    def __init__(self, rates: Iterable[float]) -> None:
+        self.rates = iter(rates)
+
+    def settle(self, limit_s: float) -> bool:
+        return True
+
+    def peak_gflops(self, threads: int) -> float:
+        return next(self.rates)
+
+    dram_read_gbs = peak_gflops
+
+
+def bench_with(rates: Iterable[float]) -> Bench:
+    return Bench(FakeCalibrator(rates))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("goal", "value", "ratio", "ok"),
+    [
+        (None, 1.0, None, None),
+        (">= 1e6", 2e6, None, True),
+        (">= 1e6", 5e5, None, False),
+        ("<= 200", 200.0, None, True),
+        ("<= 200", None, None, None),
+        ("ratio >= 2", 0.1, 2.5, True),
+        ("ratio >= 2", 9.9, 1.5, False),
+        ("ratio >= 2", 9.9, None, None),
+    ],
+)
+def test_goals(goal: str | None, value: float | None, ratio: float | None, ok: bool | None) -> None:
+    row = Row("name", value, "unit", ratio=ratio, goal=goal)
+    assert row.ok is ok
+    assert list(row.to_json()) == ["name", "value", "unit", "peer", "peer_value", "ratio", "goal", "ok"]
+
+
+def test_gate_drops_disturbed_repetitions() -> None:
+    values = iter([1.0, 99.0, 3.0])
+    bench = bench_with([100, 100, 100, 90, 98, 100])
+    measured = bench.measure({"f": lambda: next(values)}, rounds=3)["f"]
+    assert (measured.values, measured.dropped, measured.noisy) == ([1.0, 3.0], 1, False)
+    assert measured.calibrations == [100, 99]
+    assert bench.dropped == 1
+
+
+def test_gate_keeps_the_best_agreeing_repetition_when_none_is_quiet() -> None:
+    values = iter([1.0, 2.0])
+    bench = bench_with([100, 50, 100, 90])
+    measured = bench.measure({"f": lambda: next(values)}, rounds=2)["f"]
+    assert (measured.values, measured.dropped, measured.noisy) == ([2.0], 1, True)
+    bench.add("row", measured, "ms")
+    assert bench.rows[0].to_json()["noisy"] is True
+
+
+def test_functions_are_interleaved() -> None:
+    order: list[str] = []
+
+    def named(name: str) -> float:
+        order.append(name)
+        return 0.0
+
+    bench = bench_with([100] * 8)
+    bench.measure({"a": lambda: named("a"), "b": lambda: named("b")}, rounds=2, memory_bound=True)
+    assert order == ["a", "b", "a", "b"]
+
+
+def test_table_shows_missed_goals_and_skipped_values() -> None:
+    rows = [Row("slow", 5.0, "ms", goal="<= 1"), Row("absent", None, "ms", "peer", None)]
+    text = table(row.to_json() for row in rows)
+    assert "MISSED" in text and "skipped" in text

@@ -106,7 +106,7 @@ class RunError(PtoError):
     """A run that failed."""
 
 
-# --- reading kernels and workloads ---------------------------------------------------------------------------
+# --- reading kernels and workloads ---------------------------------------------------
 
 
 class UnsupportedSyntax(FrontendError):
@@ -123,7 +123,7 @@ class NoSource(FrontendError):
 
     code = "no-source"
     template = "the source of kernel `{name}` is not available"
-    hint = "kernels are read from their source text: define them in a file or a notebook cell, not through exec()"
+    hint = "kernels are read from their source: define them in a file or notebook cell, not through exec()"
 
 
 class BadAnnotation(FrontendError):
@@ -290,7 +290,7 @@ class NotYetSupported(PtoError):
     hint = "{advice}"
 
 
-# --- verifying ------------------------------------------------------------------------------------------------
+# --- verifying -----------------------------------------------------------------------
 
 
 class InvalidIR(VerifyError):
@@ -300,7 +300,7 @@ class InvalidIR(VerifyError):
     template = "{message}"
 
 
-# --- compiling ------------------------------------------------------------------------------------------------
+# --- compiling -----------------------------------------------------------------------
 
 
 class UnknownTarget(CompileError):
@@ -354,7 +354,7 @@ class BadLibrary(CompileError):
     label = "{reason}"
 
 
-# --- binding and running --------------------------------------------------------------------------------------
+# --- binding and running -------------------------------------------------------------
 
 
 class UnboundTensor(BindError):
@@ -452,7 +452,7 @@ class StridedView(RunError):
     """A view whose innermost dimension does not lie contiguously in memory."""
 
     code = "strided-view"
-    template = "argument `{param}` of kernel `{kernel}` is a view of `{tensor}` with an innermost stride above 1"
+    template = "argument `{param}` of kernel `{kernel}` views `{tensor}` with an innermost stride above 1"
     label = "dimension {dim} of `{tensor}` is innermost in the view"
     hint = "keep the tensor's last dimension in the view, or lay the tensor out the other way"
 

@@ -72,16 +72,19 @@ class _Frame:
                     self.instruction(stmt)
                 case k.Assign(name=name, value=value):
                     self.scalars[name] = self.value(value, stmt.loc)
-                case k.For(var=var, step=step):
-                    start, stop = self.integer(stmt.start, stmt.loc), self.integer(stmt.stop, stmt.loc)
-                    for i in range(start, stop, step):
-                        self.scalars[var] = i
-                        self.statements(stmt.body)
+                case k.For():
+                    self.loop(stmt)
                 case k.If(condition=condition, then=then, other=other):
                     self.statements(then if self.value(condition, stmt.loc) else other)
                 case k.While(condition=condition):
                     while self.value(condition, stmt.loc):
                         self.statements(stmt.body)
+
+    def loop(self, stmt: k.For) -> None:
+        start, stop = self.integer(stmt.start, stmt.loc), self.integer(stmt.stop, stmt.loc)
+        for i in range(start, stop, stmt.step):
+            self.scalars[stmt.var] = i
+            self.statements(stmt.body)
 
     def load(self, stmt: k.Load) -> None:
         source = self.select(stmt.region, stmt.loc)
@@ -140,7 +143,8 @@ class _Frame:
         attrs["numpy_dtype"] = dst.dtype.to_numpy()
         scalars = [self.scalar_operand(s, row, instr, dst) for s in instr.scalars]
         arrays = [
-            _compute_type(row, self.types[t].dtype, tile.data) for t, tile in zip(instr.tiles, operands)
+            _compute_type(row, self.types[t].dtype, tile.data)
+            for t, tile in zip(instr.tiles, operands, strict=True)
         ]
         with np.errstate(all="ignore"):
             result = np.asarray(row.numpy(*arrays, *scalars, attrs))
@@ -190,7 +194,7 @@ def _scalar(value: Value, dtype: DType) -> Value:
 
 
 def _compute_type(row: Instruction, dtype: DType, array: Array) -> Array:
-    """Widen to what the row computes in: f64 where inexact, f32 for the small floats, else the type itself."""
+    """Widen to what the row computes in: f64 where inexact, f32 for small floats, else the type itself."""
     if not dtype.is_float:
         return array
     return array.astype(np.float32 if row.bound.kind == "exact" else np.float64)

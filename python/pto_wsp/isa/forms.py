@@ -90,8 +90,7 @@ def result_type(form: Form, tiles: Sequence[TileType], attrs: Mapping[str, objec
     """
     match form:
         case Form.FILL:
-            rows, cols = _pair(attrs["shape"])
-            return TileType(rows, cols, _dtype(attrs["dtype"]))
+            return TileType(*_pair(attrs["shape"]), _dtype(attrs["dtype"]))
         case Form.ROW_EXPAND | Form.COL_EXPAND:
             return _expanded(form, tiles[0], _pair(attrs["shape"]))
         case Form.MATMUL | Form.MATMUL_ACC:
@@ -104,14 +103,17 @@ def result_type(form: Form, tiles: Sequence[TileType], attrs: Mapping[str, objec
             return TileType(tiles[0].cols, tiles[0].rows, tiles[0].dtype)
         case Form.CONVERT:
             return TileType(tiles[0].rows, tiles[0].cols, _dtype(attrs["dtype"]))
+        case _:
+            return _elementwise_type(form, tiles)
+
+
+def _elementwise_type(form: Form, tiles: Sequence[TileType]) -> TileType:
+    match form:
         case Form.ROW_BROADCAST:
             a, row = tiles
             _require_shape((a.rows, 1), row)
             _require_dtype(a.dtype, row)
             return a
-        case Form.COMPARE | Form.COMPARE_SCALAR:
-            _require_same(tiles)
-            return TileType(tiles[0].rows, tiles[0].cols, b1)
         case Form.SELECT | Form.SELECT_SCALAR:
             mask, *arms = tiles
             _require_dtype(b1, mask)
@@ -120,7 +122,8 @@ def result_type(form: Form, tiles: Sequence[TileType], attrs: Mapping[str, objec
             return arms[0]
         case _:
             _require_same(tiles)
-            return tiles[0]
+            is_mask = form in (Form.COMPARE, Form.COMPARE_SCALAR)
+            return TileType(*tiles[0].shape, b1) if is_mask else tiles[0]
 
 
 def result_valid(

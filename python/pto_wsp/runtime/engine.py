@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+from pto_wsp.runtime.cache import ArtifactCache
+from pto_wsp.targets.base import Target
 
 from pto_wsp import _native
 from pto_wsp.ir.module import Module
 from pto_wsp.ir.scalar import Value
 from pto_wsp.passes.lower_workload_to_bytecode import lower_workload_to_bytecode
-from pto_wsp.runtime.cache import ArtifactCache
 from pto_wsp.runtime.explain import explain
 from pto_wsp.runtime.interpreted import InterpretedRunner
 from pto_wsp.runtime.outcome import Outcome, Runner
 from pto_wsp.runtime.trace import Trace
-from pto_wsp.targets.base import Target
 
 TRACE_COLUMNS = ("task", "site", "worker", "start_ns", "end_ns", "registers")
 
@@ -57,7 +57,8 @@ class EngineRunner:
         self, result: _native.RunResult, arrays: Sequence[np.ndarray], scalars: Sequence[Value | None]
     ) -> Trace:
         columns = {name: getattr(result, name) for name in TRACE_COLUMNS}
-        sizes = {name: value for name, value in zip(self.lowered.symbols, scalars, strict=True) if value is not None}
+        given = zip(self.lowered.symbols, scalars, strict=True)
+        sizes = {name: value for name, value in given if value is not None}
         for tensor, array in zip(self.module.entry_workload.tensors, arrays, strict=True):
             pairs = zip(tensor.type.dims, array.shape, strict=True)
             sizes |= {dim: size for dim, size in pairs if isinstance(dim, str)}

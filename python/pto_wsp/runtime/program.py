@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
+from pto_wsp.lang.workload import Traced
 
 from pto_wsp.errors import (
     NameClash,
@@ -17,9 +18,8 @@ from pto_wsp.errors import (
 )
 from pto_wsp.ir import workload as w
 from pto_wsp.ir.module import Module
-from pto_wsp.ir.scalar import I64_MAX, I64_MIN
+from pto_wsp.ir.scalar import I64_MAX, I64_MIN, Value
 from pto_wsp.ir.verify import verify
-from pto_wsp.lang.workload import Traced
 from pto_wsp.runtime.engine import make_runner
 from pto_wsp.runtime.stats import RunStats
 from pto_wsp.runtime.trace import Trace
@@ -74,12 +74,12 @@ class Program:
     def __repr__(self) -> str:
         return f"<Program {self._name}({', '.join(self._params)})>"
 
-    def __call__(self, **values: object) -> None:
+    def __call__(self, **values: Any) -> None:
         """Run with the given arrays, sizes and scalars: the same as `run(...)`."""
         self.run(**values)
 
     def run(
-        self, *, workers: int | None = None, trace: bool = False, check: str | None = None, **values: object
+        self, *, workers: int | None = None, trace: bool = False, check: str | None = None, **values: Any
     ) -> None:
         """Bind, check and run; return when every task is done.
 
@@ -106,14 +106,14 @@ class Program:
         )
         self.trace = outcome.trace
 
-    def _bind(self, values: Mapping[str, object]) -> tuple[tuple[object, ...], tuple[object, ...]]:
+    def _bind(self, values: Mapping[str, Any]) -> tuple[list[np.ndarray], list[Value | None]]:
         if not values.keys() <= self._params.keys():
             name = next(iter(values.keys() - self._params.keys()))
             raise UnknownParameter(program=self._name, name=name, advice=did_you_mean(name, self._params))
-        arrays = tuple(self._array(name, values) for name in self._tensors)
-        return arrays, tuple(self._scalar(param, values) for param in self._scalars)
+        arrays = [self._array(name, values) for name in self._tensors]
+        return arrays, [self._scalar(param, values) for param in self._scalars]
 
-    def _array(self, name: str, values: Mapping[str, object]) -> np.ndarray:
+    def _array(self, name: str, values: Mapping[str, Any]) -> np.ndarray:
         value = values.get(name)
         if value is None:
             value = self._defaults.get(name)
@@ -127,7 +127,7 @@ class Program:
             )
         raise WrongValue(name=name, expected="a numpy array", found=type(value).__name__)
 
-    def _scalar(self, param: w.WorkloadParam, values: Mapping[str, object]) -> int | float | None:
+    def _scalar(self, param: w.WorkloadParam, values: Mapping[str, Any]) -> int | float | None:
         value = values.get(param.name, self._defaults.get(param.name))
         if isinstance(param, w.SizeParam):
             value = param.default if value is None else value

@@ -74,10 +74,8 @@ def _bars(
         for group, count in zip(first, counts, strict=True):
             x0, x1 = start[group] / span * _WIDTH, end[group + count - 1] / span * _WIDTH
             what = f"{count:,} tasks" if count > 1 else _duration(int(end[group] - start[group]))
-            out.line(
-                f'<rect x="{_LEFT + x0:.1f}" y="{y + 3}" width="{max(x1 - x0, 0.6):.1f}" height="{_LANE - 6}">'
-                f"<title>{escape(name)}: {what}</title></rect>"
-            )
+            box = f'x="{_LEFT + x0:.1f}" y="{y + 3}" width="{max(x1 - x0, 0.6):.1f}" height="{_LANE - 6}"'
+            out.line(f"<rect {box}><title>{escape(name)}: {what}</title></rect>")
     out.line("</g>")
 
 
@@ -87,7 +85,8 @@ def _time_axis(out: TextWriter, y: float, span: int) -> None:
         x = _LEFT + _WIDTH * time / span
         out.line(f'<line x1="{x:.1f}" y1="{y - 8}" x2="{x:.1f}" y2="{y - 3}" stroke="#888"/>')
         anchor = "middle" if time else "start"
-        out.line(f'<text x="{x:.1f}" y="{y + 12}" text-anchor="{anchor}" fill="#555">{_duration(time)}</text>')
+        place = f'x="{x:.1f}" y="{y + 12}" text-anchor="{anchor}"'
+        out.line(f'<text {place} fill="#555">{_duration(time)}</text>')
 
 
 def _round_step(at_least: float) -> int:

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from pto_wsp.ir import workload as w
-from pto_wsp.ir.scalar import evaluate
+from pto_wsp.ir.scalar import Value, evaluate
 from pto_wsp.runtime.timeline import timeline_svg
 
 
@@ -54,7 +54,7 @@ class Trace:
         sites: Mapping[int, w.Node],
         registers: Mapping[str, int],
         columns: Mapping[str, np.ndarray],
-        sizes: Mapping[str, int],
+        sizes: Mapping[str, Value],
     ) -> None:
         self._sites = sites
         self._register_names = registers

@@ -40,12 +40,8 @@ def test_order_is_that_of_the_text() -> None:
         (task.node.kernel, task.scope["i"], task.scope.get("j") if task.node.kernel == "b" else None)
         for task in expand(WorkloadFunction("w", (), body), {})
     ]
-    assert found == [("a", 0, None), ("b", 0, 0), ("a", 1, None), ("b", 1, 0), ("b", 1, 1)] + [
-        ("a", 2, None),
-        ("b", 2, 0),
-        ("b", 2, 1),
-        ("b", 2, 2),
-    ]
+    pairs = [("a", 0, None), ("b", 0, 0), ("a", 1, None), ("b", 1, 0), ("b", 1, 1), ("a", 2, None)]
+    assert found == [*pairs, ("b", 2, 0), ("b", 2, 1), ("b", 2, 2)]
 
 
 def shifted(extent: int) -> Module:

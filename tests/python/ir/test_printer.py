@@ -1,3 +1,4 @@
+# ruff: noqa: E501 - text is compared line by line
 """The dump is `.pto` text."""
 
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""The workload oracle: any number of workers, under random delays, gives program order's result, bit for bit."""
+"""The workload oracle: any number of workers, under random delays, gives the result of program order."""
 
 import numpy as np
 from hypothesis import HealthCheck, given, note, settings

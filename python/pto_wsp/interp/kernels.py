@@ -131,7 +131,7 @@ class _Frame:
         assert row.numpy is not None
         dst = self.types[instr.dst]
         operands = [self.tiles[t] for t in instr.tiles]
-        attrs = dict(instr.attrs)
+        attrs: dict[str, object] = dict(instr.attrs)
         valid = [t.valid for t in operands]
         for a, b in valid_pairs_that_agree(row.form, valid, attrs):
             if a != b:

@@ -146,11 +146,20 @@ def _check_view(
             bounds = [(0, None) if d is None else (d, d) for d in dims]
         case _:
             raise AssertionError("verified modules have specialised kernels")
-    names = {"param": param.name, "kernel": kernel.name}
     for dim, size, (low, high) in zip(region.kept, view.shape, bounds, strict=True):
         if size < low or (high is not None and size > high):
             expected = f"{low}" if low == high else f"at most {high}"
             where = scope_text(task.scope, task.loops)
-            raise ViewShape(**names, dim=dim, expected=expected, found=size, where=where, loc=loc)
+            raise ViewShape(
+                param=param.name,
+                kernel=kernel.name,
+                dim=dim,
+                expected=expected,
+                found=size,
+                where=where,
+                loc=loc,
+            )
     if view.ndim and view.shape[-1] > 1 and view.strides[-1] != view.itemsize:
-        raise StridedView(**names, tensor=region.tensor, dim=region.kept[-1], loc=loc)
+        raise StridedView(
+            param=param.name, kernel=kernel.name, tensor=region.tensor, dim=region.kept[-1], loc=loc
+        )

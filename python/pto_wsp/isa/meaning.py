@@ -7,7 +7,7 @@ they compute in (f32 for f16 and bf16). The caller rounds the result to the dest
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import numpy as np
 
@@ -53,7 +53,7 @@ def sigmoid(x: Array) -> Array:
     return np.where(x >= 0, 1 / (1 + np.exp(-np.abs(x))), np.exp(-np.abs(x)) / (1 + np.exp(-np.abs(x))))
 
 
-def reduce(function: np.ufunc, axis: int, identity: str) -> object:
+def reduce(function: np.ufunc, axis: int, identity: str) -> Callable[[Array, Attrs], Array]:
     """Return the meaning of a reduction along `axis`; nothing reduced gives `zero`, `lowest` or `highest`."""
 
     def meaning(a: Array, attrs: Attrs) -> Array:

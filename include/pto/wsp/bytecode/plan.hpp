@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// A plan: a program quickened for one set of sizes, strides and symbol values.
+#pragma once
+
+#include <vector>
+
+#include "pto/wsp/bytecode/affine.hpp"
+
+namespace pto::wsp::bytecode {
+
+inline constexpr uint32_t kNoPostfix = 0xFFFFFFFFu;
+
+/// An i64 that depends on registers: `c0 + sum(terms)`, or postfix code where it is not affine.
+struct Value {
+  int64_t c0 = 0;
+  uint32_t first_term = 0;
+  uint32_t num_terms = 0;
+  uint32_t postfix = kNoPostfix;
+
+  bool is_constant() const { return num_terms == 0 && postfix == kNoPostfix; }
+};
+
+/// How a tensor is bound: extents and strides in elements. Tensors of one group are one memory.
+struct TensorLayout {
+  int64_t shape[kMaxTensorRank];
+  int64_t stride[kMaxTensorRank];
+  uint32_t group;
+};
+
+struct QuickLoop {
+  AxisKind kind;
+  uint16_t reg;
+  uint16_t depth;
+  Op op;
+  /// What the scheduler wants to know of this loop (see sched/strands.hpp).
+  enum class Mark : uint8_t {
+    kNone,
+    kUnitIterations,  ///< each iteration is one unit of work
+    kUnitWhole,       ///< the whole loop is one unit of work
+    kBarrier,         ///< an iteration may start only when the one before is complete
+  } mark = Mark::kNone;
+  bool may_fail = false;    ///< its extent or tile could be an error
+  Value extent;
+  Value tile;
+  Range trips{0, 0};
+  uint32_t begin_step;
+  uint32_t end_step;
+};
+
+/// One dimension of a region.
+struct QuickDim {
+  Value start;
+  Value extent;
+  Abstract start_form;
+  Abstract extent_form;
+  Op op;
+  int64_t tile = 0;      ///< DIM_TILE: the tile if it is one number, else 0
+  int64_t tile_end = 0;  ///< DIM_TILE: the largest end of the axis
+  bool is_proven = false;
+  bool may_fail = false;
+};
+
+struct QuickIo {
+  uint16_t tensor;
+  Role role;
+  uint8_t rank;
+  uint8_t view_rank = 0;
+  bool is_proven = true;  ///< its region and its view are inside their bounds whatever the registers hold
+  uint32_t first_dim;
+};
+
+/// Fills in what a view template leaves open: its data pointer or an extent.
+struct Patch {
+  enum Kind : uint8_t { kSetData, kAddData, kExtent } kind;
+  uint8_t slot;   ///< kExtent: dimension of the view
+  uint16_t view;  ///< within the site
+  Value value;
+  int64_t scale;  ///< kAddData: bytes per unit
+};
+
+struct QuickScalar {
+  int64_t bits;  ///< if `value` is constant
+  Value value;
+  bool is_fixed;
+  bool may_fail;
+};
+
+struct QuickSite {
+  KernelFn fn;
+  const KernelInfo* kernel;
+  uint32_t pc;
+  bool is_unit = false;  ///< each task is one unit of work
+  bool is_proven = true;
+  uint32_t first_io, num_io;
+  uint32_t first_patch, num_patches;
+  uint32_t first_scalar, num_scalars;
+  uint32_t first_register, num_registers;  ///< the registers a task of this site needs to run
+};
+
+struct Plan {
+  Bindings bindings;
+  std::vector<TensorLayout> layouts;
+  std::vector<Term> terms;
+  std::vector<QuickLoop> loops;
+  std::vector<QuickSite> sites;
+  std::vector<QuickIo> ios;
+  std::vector<QuickDim> dims;
+  std::vector<View> views;  ///< templates, one per io
+  std::vector<Patch> patches;
+  std::vector<QuickScalar> scalars;
+  std::vector<uint32_t> registers;
+  uint32_t max_scalars = 0;
+  uint32_t max_scratch_bytes = 0;
+  bool is_proven = true;  ///< no dry expansion is needed
+
+  const Program& program() const { return *bindings.program; }
+
+  int64_t evaluate(const Value& value, const int64_t* regs) const {
+    if (value.postfix != kNoPostfix) return evaluate_postfix(bindings, value.postfix, regs);
+    // Wrap-around is harmless: the quickener proved that the sum itself fits.
+    uint64_t sum = uint64_t(value.c0);
+    const Term* term = terms.data() + value.first_term;
+    for (uint32_t i = 0; i < value.num_terms; ++i) sum += uint64_t(term[i].coef) * uint64_t(regs[term[i].reg]);
+    return int64_t(sum);
+  }
+};
+
+}  // namespace pto::wsp::bytecode

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// A decoded workload: the sections of the bytecode, and the structure the validator found in them.
+#pragma once
+
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "pto/wsp/bytecode/format.hpp"
+#include "pto/wsp/error.hpp"
+
+namespace pto::wsp::bytecode {
+
+/// A loop, in the order of the loop instructions. `parent` is a loop or -1.
+struct LoopForm {
+  Op op;
+  uint16_t axis;
+  uint16_t depth;
+  int32_t parent;
+  uint32_t begin_pc;
+  uint32_t end_pc;
+  uint32_t begin_step;
+  uint32_t end_step;
+};
+
+struct DimForm {
+  Op op;            ///< DIM_INDEX, DIM_RANGE, DIM_TILE or DIM_FULL
+  uint16_t axis;    ///< DIM_TILE
+  int32_t loop;     ///< DIM_TILE: the enclosing loop over `axis`
+  uint32_t start;   ///< DIM_INDEX, DIM_RANGE: expression
+  uint32_t extent;  ///< DIM_RANGE: expression
+};
+
+struct IoForm {
+  Role role;
+  uint16_t tensor;
+  uint32_t first_dim;  ///< rank of the tensor many
+};
+
+struct ParamForm {
+  Op op;
+  uint32_t operand;
+};
+
+/// A TASK instruction: the place in the program that makes tasks of one kernel.
+struct SiteForm {
+  uint32_t pc;
+  uint16_t kernel;  ///< index in the library
+  int32_t loop;     ///< innermost enclosing loop or -1
+  uint32_t first_io;
+  uint32_t num_io;
+  uint32_t first_param;
+  uint32_t num_params;
+};
+
+/// What the expander walks: one step per loop instruction, END_LOOP and TASK, then one HALT.
+struct Step {
+  enum Kind : uint8_t { kLoop, kEnd, kTask, kHalt } kind;
+  uint32_t index;  ///< loop or site
+};
+
+struct Program {
+  Header header;
+  std::vector<Instruction> instructions;
+  std::vector<AxisDescriptor> axes;
+  std::vector<KernelDescriptor> kernels;
+  std::vector<TensorDescriptor> tensors;
+  std::vector<SymbolDescriptor> symbols;
+  std::vector<int64_t> constants;
+
+  std::vector<Step> steps;
+  std::vector<LoopForm> loops;
+  std::vector<SiteForm> sites;
+  std::vector<IoForm> ios;
+  std::vector<DimForm> dims;
+  std::vector<ParamForm> params;
+};
+
+[[noreturn]] inline void fail_at(const char* reason, const char* unit, int64_t position) {
+  throw EngineError("bad-bytecode", std::string("malformed bytecode: ") + reason)
+      .with("reason", std::string(reason))
+      .with_int(unit, position);
+}
+
+namespace detail {
+
+class SectionReader {
+ public:
+  SectionReader(const uint8_t* bytes, size_t size) : bytes_(bytes), size_(size) {}
+
+  template <class T>
+  void read(std::vector<T>& out, uint64_t count) {
+    static_assert(sizeof(T) % 8 == 0, "sections stay multiples of 8 bytes");
+    if (count > (size_ - offset_) / sizeof(T)) fail_at("a section ends after the bytecode", "offset", int64_t(offset_));
+    out.resize(count);
+    if (count > 0) std::memcpy(out.data(), bytes_ + offset_, count * sizeof(T));
+    offset_ += count * sizeof(T);
+  }
+  size_t offset() const { return offset_; }
+
+ private:
+  const uint8_t* bytes_;
+  size_t size_;
+  size_t offset_ = sizeof(Header);
+};
+
+}  // namespace detail
+
+/// Splits bytecode into its sections. Throws `bad-bytecode` or `bytecode-version`.
+inline Program read_sections(const uint8_t* bytes, size_t size) {
+  Program program{};
+  if (size < sizeof(Header)) fail_at("shorter than a header", "offset", int64_t(size));
+  std::memcpy(&program.header, bytes, sizeof(Header));
+  const Header& header = program.header;
+  if (header.magic != kMagic) fail_at("wrong magic", "offset", 0);
+  if (header.version != kVersion) {
+    throw EngineError("bytecode-version", "the bytecode has another version than the engine")
+        .with_int("expected", kVersion)
+        .with_int("found", header.version);
+  }
+  if (header.total_bytes != size) fail_at("total_bytes is not the size of the bytecode", "offset", 36);
+  detail::SectionReader reader(bytes, size);
+  reader.read(program.instructions, header.num_instructions);
+  reader.read(program.axes, header.num_axes);
+  reader.read(program.kernels, header.num_kernels);
+  reader.read(program.tensors, header.num_tensors);
+  reader.read(program.symbols, header.num_symbols);
+  reader.read(program.constants, header.num_constants);
+  if (reader.offset() != size) fail_at("bytes after the last section", "offset", int64_t(reader.offset()));
+  return program;
+}
+
+}  // namespace pto::wsp::bytecode

@@ -1,0 +1,291 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// The validator: bytes to a Program whose every operand is known to be sound, or an EngineError.
+#pragma once
+
+#include <vector>
+
+#include "pto/wsp/bytecode/program.hpp"
+#include "pto/wsp/bytecode/validate_expression.hpp"
+#include "pto/wsp/library.hpp"
+
+namespace pto::wsp::bytecode {
+
+namespace detail {
+
+class Validator {
+ public:
+  Validator(Program& program, const KernelLibrary& library) : program_(program), library_(library) {}
+
+  void run() {
+    check_header();
+    check_descriptors();
+    find_end();
+    expressions_.build(program_, halt_ + 1);
+    for (const AxisDescriptor& axis : program_.axes) check_axis_expressions(axis);
+    while (pc_ < halt_) check_statement();
+    if (!open_.empty()) fail_at("a loop is not closed", "pc", program_.loops[size_t(open_.back())].begin_pc);
+    program_.steps.push_back({Step::kHalt, 0});
+  }
+
+ private:
+  void check_header() const {
+    const Header& header = program_.header;
+    if (header.num_registers > (1u << 16)) fail_at("too many registers", "offset", 32);
+    if (header.kernel_table_hash != library_.table_hash) {
+      throw EngineError("kernel-table-mismatch", "the bytecode was compiled against another kernel library");
+    }
+  }
+
+  void check_descriptors() const {
+    for (size_t i = 0; i < program_.axes.size(); ++i) check_axis(program_.axes[i], int64_t(i));
+    for (size_t i = 0; i < program_.kernels.size(); ++i) check_kernel_descriptor(program_.kernels[i], int64_t(i));
+    for (size_t i = 0; i < program_.symbols.size(); ++i) check_symbol(program_.symbols[i], int64_t(i));
+    for (size_t i = 0; i < program_.tensors.size(); ++i) check_tensor(program_.tensors[i], int64_t(i));
+  }
+
+  void check_axis(const AxisDescriptor& axis, int64_t i) const {
+    if (axis.kind != AxisKind::DENSE && axis.kind != AxisKind::TILES) fail_at("unknown kind of axis", "axis", i);
+    if (axis.reserved0 != 0 || axis.reserved1 != 0) fail_at("a reserved field is set", "axis", i);
+    if (axis.kind == AxisKind::DENSE && axis.tile_expr != 0) fail_at("a reserved field is set", "axis", i);
+    const uint32_t owned = axis.kind == AxisKind::TILES ? 3 : 1;
+    if (axis.reg + owned > program_.header.num_registers) fail_at("an axis owns no such register", "axis", i);
+  }
+
+  void check_axis_expressions(const AxisDescriptor& axis) const {
+    const int64_t i = &axis - program_.axes.data();
+    if (!expressions_.starts_at(axis.extent_expr)) fail_at("an axis extent is no expression", "axis", i);
+    if (axis.kind == AxisKind::TILES && !expressions_.starts_at(axis.tile_expr)) {
+      fail_at("an axis tile is no expression", "axis", i);
+    }
+  }
+
+  void check_kernel_descriptor(const KernelDescriptor& kernel, int64_t i) const {
+    if (kernel.index >= library_.num_kernels) fail_at("no such kernel in the library", "kernel", i);
+    const KernelInfo& info = library_.kernels[kernel.index];
+    const bool same = kernel.name_hash == name_hash(info.name) && kernel.num_io == info.num_views &&
+                      kernel.num_scalars == info.num_scalars;
+    if (!same) fail_at("a kernel differs from the library's", "kernel", i);
+    if (kernel.reserved != 0) fail_at("a reserved field is set", "kernel", i);
+  }
+
+  void check_symbol(const SymbolDescriptor& symbol, int64_t i) const {
+    if (symbol.kind != SymbolKind::SIZE && symbol.kind != SymbolKind::SCALAR) fail_at("unknown kind of symbol", "symbol", i);
+    if (dtype_bytes(symbol.dtype) == 0) fail_at("unknown dtype", "symbol", i);
+    if (symbol.kind == SymbolKind::SIZE && symbol.dtype != DType::i64) fail_at("a size is not i64", "symbol", i);
+    for (uint8_t byte : symbol.reserved) {
+      if (byte != 0) fail_at("a reserved field is set", "symbol", i);
+    }
+  }
+
+  void check_tensor(const TensorDescriptor& tensor, int64_t i) const {
+    if (dtype_bytes(tensor.dtype) == 0) fail_at("unknown dtype", "tensor", i);
+    if (tensor.rank > kMaxTensorRank) fail_at("a rank above the limit", "tensor", i);
+    if (tensor.written > 1) fail_at("a flag is not 0 or 1", "tensor", i);
+    for (uint8_t byte : tensor.reserved) {
+      if (byte != 0) fail_at("a reserved field is set", "tensor", i);
+    }
+    for (int d = 0; d < kMaxTensorRank; ++d) {
+      const int64_t dim = tensor.dims[d];
+      if (d >= tensor.rank && dim != 0) fail_at("a reserved field is set", "tensor", i);
+      if (dim >= 0) continue;
+      const uint64_t symbol = uint64_t(-1) - uint64_t(dim);
+      if (symbol >= program_.symbols.size()) fail_at("no such symbol", "tensor", i);
+      if (program_.symbols[symbol].kind != SymbolKind::SIZE) fail_at("a dimension is not a size", "tensor", i);
+    }
+  }
+
+  void find_end() {
+    const auto& code = program_.instructions;
+    while (halt_ < code.size() && code[halt_].op != Op::HALT) ++halt_;
+    if (halt_ == code.size()) fail_at("no HALT", "pc", int64_t(halt_));
+    if (code[halt_].flags != 0 || code[halt_].operand1 != 0 || code[halt_].operand2 != 0) {
+      fail_at("a reserved field is set", "pc", halt_);
+    }
+  }
+
+  void check_statement() {
+    const Instruction in = take();
+    switch (in.op) {
+      case Op::NOP:
+        if (in.operand1 != 0 || in.operand2 != 0) fail("a reserved field is set");
+        return;
+      case Op::PARALLEL_FOR: case Op::FOR_EACH: case Op::RANGE_FOR: return open_loop(in);
+      case Op::END_LOOP: return close_loop(in);
+      case Op::TASK: return check_task(in);
+      default: fail("not a statement");
+    }
+  }
+
+  /// The next instruction before HALT; `fail` speaks about it.
+  Instruction take() {
+    if (pc_ >= halt_) fail_at("the program ends inside a task", "pc", pc_);
+    const Instruction in = program_.instructions[pc_++];
+    if (in.flags != 0) fail("a reserved field is set");
+    return in;
+  }
+
+  [[noreturn]] void fail(const char* reason) const { fail_at(reason, "pc", int64_t(pc_) - 1); }
+
+  void open_loop(Instruction in) {
+    const uint32_t here = pc_ - 1;
+    if (in.operand1 >= program_.axes.size()) fail("no such axis");
+    if (open_.size() >= kMaxLoopDepth) fail("loops are nested too deeply");
+    const AxisDescriptor& axis = program_.axes[in.operand1];
+    require_registers(axis.extent_expr);
+    if (axis.kind == AxisKind::TILES) require_registers(axis.tile_expr);
+    for (int32_t loop : open_) {
+      if (registers_meet(axis, program_.axes[program_.loops[size_t(loop)].axis])) fail("a loop reuses a live register");
+    }
+    const bool closes = in.operand2 > here && in.operand2 < halt_ &&
+                        program_.instructions[in.operand2].op == Op::END_LOOP &&
+                        program_.instructions[in.operand2].operand2 == here;
+    if (!closes) fail("a loop and its end do not match");
+    const auto index = int32_t(program_.loops.size());
+    const auto step = uint32_t(program_.steps.size());
+    program_.loops.push_back({in.op, in.operand1, uint16_t(open_.size()), innermost(), here, in.operand2, step, 0});
+    program_.steps.push_back({Step::kLoop, uint32_t(index)});
+    open_.push_back(index);
+  }
+
+  void close_loop(Instruction in) {
+    if (open_.empty()) fail("an end without a loop");
+    LoopForm& loop = program_.loops[size_t(open_.back())];
+    if (loop.begin_pc != in.operand2 || loop.end_pc != pc_ - 1 || loop.axis != in.operand1) {
+      fail("a loop and its end do not match");
+    }
+    loop.end_step = uint32_t(program_.steps.size());
+    program_.steps.push_back({Step::kEnd, uint32_t(open_.back())});
+    open_.pop_back();
+  }
+
+  int32_t innermost() const { return open_.empty() ? -1 : open_.back(); }
+
+  static bool registers_meet(const AxisDescriptor& a, const AxisDescriptor& b) {
+    const int a_end = a.reg + (a.kind == AxisKind::TILES ? 3 : 1);
+    const int b_end = b.reg + (b.kind == AxisKind::TILES ? 3 : 1);
+    return a.reg < b_end && b.reg < a_end;
+  }
+
+  bool is_owned(uint32_t reg) const {
+    for (int32_t loop : open_) {
+      const AxisDescriptor& axis = program_.axes[program_.loops[size_t(loop)].axis];
+      if (reg >= axis.reg && reg < axis.reg + (axis.kind == AxisKind::TILES ? 3u : 1u)) return true;
+    }
+    return false;
+  }
+
+  /// Checks an expression used at this place: it exists, and enclosing loops own the registers it reads.
+  void require_registers(uint32_t expression) const {
+    if (!expressions_.starts_at(expression)) fail("no such expression");
+    for (uint32_t reg : expressions_.registers(expression)) {
+      if (!is_owned(reg)) fail("an expression reads a register that no enclosing loop owns");
+    }
+  }
+
+  void check_task(Instruction in) {
+    if (in.operand1 >= program_.kernels.size()) fail("no such kernel");
+    const KernelDescriptor& kernel = program_.kernels[in.operand1];
+    SiteForm site{};
+    site.pc = pc_ - 1;
+    site.kernel = kernel.index;
+    site.loop = innermost();
+    site.num_io = in.operand2 >> 16;
+    site.num_params = in.operand2 & 0xFFFF;
+    if (site.num_io > kMaxTaskIo) fail("too many tensor arguments");
+    if (site.num_io != kernel.num_io || site.num_params != kernel.num_scalars) fail("wrong number of arguments");
+    site.first_param = uint32_t(program_.params.size());
+    site.first_io = uint32_t(program_.ios.size());
+    for (uint32_t i = 0; i < site.num_params; ++i) check_param();
+    for (uint32_t i = 0; i < site.num_io; ++i) check_io(library_.kernels[kernel.index].params[i]);
+    program_.steps.push_back({Step::kTask, uint32_t(program_.sites.size())});
+    program_.sites.push_back(site);
+  }
+
+  void check_param() {
+    const Instruction in = take();
+    if (in.operand1 != 0) fail("a reserved field is set");
+    switch (in.op) {
+      case Op::PARAM_CONST:
+        if (in.operand2 >= program_.constants.size()) fail("no such constant");
+        break;
+      case Op::PARAM_LOOPVAR:
+        if (!is_owned(in.operand2)) fail("a scalar reads a register that no enclosing loop owns");
+        break;
+      case Op::PARAM_SYMBOL:
+        if (in.operand2 >= program_.symbols.size()) fail("no such symbol");
+        break;
+      case Op::PARAM_EXPR: require_registers(in.operand2); break;
+      default: fail("expected a scalar argument");
+    }
+    program_.params.push_back({in.op, in.operand2});
+  }
+
+  void check_io(const ParamInfo& param) {
+    const Instruction in = take();
+    if (in.operand2 != 0) fail("a reserved field is set");
+    if (in.op != Op::IO_INPUT && in.op != Op::IO_OUTPUT && in.op != Op::IO_INOUT) fail("expected a tensor argument");
+    if (in.operand1 >= program_.tensors.size()) fail("no such tensor");
+    const Role role = in.op == Op::IO_INPUT ? Role::in : in.op == Op::IO_OUTPUT ? Role::out : Role::inout;
+    const TensorDescriptor& tensor = program_.tensors[in.operand1];
+    if (role != param.role) fail("a tensor argument has another role than the kernel's parameter");
+    if (tensor.dtype != param.dtype) fail("a tensor argument has another dtype than the kernel's parameter");
+    if (role != Role::in && tensor.written == 0) fail("a task writes a tensor that is not marked as written");
+    program_.ios.push_back({role, in.operand1, uint32_t(program_.dims.size())});
+    int view_rank = 0;
+    for (int d = 0; d < tensor.rank; ++d) view_rank += check_dim();
+    if (view_rank != param.rank) fail("a tensor argument has another rank than the kernel's parameter");
+  }
+
+  /// Reads one dimension; returns how many dimensions of the view it makes.
+  int check_dim() {
+    const Instruction in = take();
+    DimForm dim{in.op, in.operand1, -1, in.operand2, 0};
+    if (in.op != Op::DIM_TILE && in.operand1 != 0) fail("a reserved field is set");
+    switch (in.op) {
+      case Op::DIM_INDEX: require_registers(in.operand2); break;
+      case Op::DIM_RANGE: {
+        require_registers(in.operand2);
+        const Instruction extent = take();
+        if (extent.op != Op::DIM_EXTENT || extent.operand1 != 0) fail("expected the extent of a range");
+        require_registers(extent.operand2);
+        dim.extent = extent.operand2;
+        break;
+      }
+      case Op::DIM_TILE: dim.loop = enclosing_tiles_loop(in); break;
+      case Op::DIM_FULL:
+        if (in.operand2 != 0) fail("a reserved field is set");
+        break;
+      default: fail("expected a dimension");
+    }
+    program_.dims.push_back(dim);
+    return in.op == Op::DIM_INDEX ? 0 : 1;
+  }
+
+  int32_t enclosing_tiles_loop(Instruction in) const {
+    if (in.operand2 != 0) fail("a reserved field is set");
+    for (int32_t loop : open_) {
+      const uint16_t axis = program_.loops[size_t(loop)].axis;
+      if (axis == in.operand1 && program_.axes[axis].kind == AxisKind::TILES) return loop;
+    }
+    fail("no enclosing loop runs over the tiles of this axis");
+  }
+
+  Program& program_;
+  const KernelLibrary& library_;
+  ExpressionTable expressions_;
+  std::vector<int32_t> open_;
+  uint32_t halt_ = 0;
+  uint32_t pc_ = 0;
+};
+
+}  // namespace detail
+
+/// Decodes and validates bytecode against the library whose kernels it calls.
+inline Program load_program(const uint8_t* bytes, size_t size, const KernelLibrary& library) {
+  Program program = read_sections(bytes, size);
+  detail::Validator(program, library).run();
+  return program;
+}
+
+}  // namespace pto::wsp::bytecode

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Finds, per tensor, the coarsest grid of which every access is a union of cells.
+#pragma once
+
+#include <algorithm>
+#include <numeric>
+#include <vector>
+
+#include "pto/wsp/bytecode/plan.hpp"
+
+namespace pto::wsp::graph {
+
+using bytecode::Plan;
+using bytecode::QuickDim;
+using bytecode::QuickIo;
+
+/// Cells of `step` elements per dimension. `wide` says that some access covers more than kWideCells of them.
+struct Grid {
+  int rank = 0;
+  int64_t size[kMaxTensorRank];
+  int64_t step[kMaxTensorRank];
+  int64_t cells[kMaxTensorRank];
+  int64_t cell_stride[kMaxTensorRank];
+  int64_t num_cells = 1;
+  bool is_wide = false;
+};
+
+inline constexpr int64_t kWideCells = 32;
+inline constexpr int64_t kMaxRuns = 64;
+inline constexpr int64_t kMaxCells = int64_t{1} << 23;
+
+namespace detail {
+
+inline void fold_gcd(int64_t& g, int64_t x) { g = std::gcd(g, x); }
+
+/// Folds an access' cuts of one dimension into the step. False if they are not affine.
+inline bool fold_dim(int64_t& step, const QuickDim& dim, int64_t size) {
+  if (dim.op == bytecode::Op::DIM_FULL) return true;
+  if (!dim.start_form.affine) return false;
+  fold_gcd(step, dim.start_form.c0);
+  for (const bytecode::Term& term : dim.start_form.terms) fold_gcd(step, term.coef);
+  if (dim.op == bytecode::Op::DIM_TILE) {
+    if (dim.tile == 0) return false;
+    fold_gcd(step, dim.tile);
+    // The last tile is cut where its axis ends; a ragged end is rounded up to a whole cell, which only adds order.
+    if (dim.tile_end != size && !dim.extent_form.is_constant()) fold_gcd(step, dim.tile_end);
+    return true;
+  }
+  if (!dim.extent_form.affine) return false;
+  const bool ends_with_tensor = dim.start_form.is_constant() && dim.extent_form.is_constant() &&
+                                dim.start_form.c0 + dim.extent_form.c0 == size;
+  if (ends_with_tensor) return true;
+  fold_gcd(step, dim.extent_form.c0);
+  for (const bytecode::Term& term : dim.extent_form.terms) fold_gcd(step, term.coef);
+  return true;
+}
+
+/// The most cells an access can cover in one dimension.
+inline int64_t max_cells(const QuickDim& dim, int64_t size, int64_t step, int64_t cells) {
+  const int64_t extent = std::min(dim.extent_form.range.hi, size);
+  return std::min(cells, extent <= 0 ? 1 : (extent - 1) / step + 1);
+}
+
+/// Notes how an access looks on the grid. False if it would be too many runs of cells.
+inline bool fits_grid(Grid& grid, const Plan& plan, const QuickIo& io) {
+  int64_t runs = 1, run_cells = 1;
+  bool is_contiguous = true;  // all dimensions after this one are covered whole
+  for (int d = grid.rank; d-- > 0;) {
+    const int64_t n = max_cells(plan.dims[io.first_dim + uint32_t(d)], grid.size[d], grid.step[d], grid.cells[d]);
+    (is_contiguous ? run_cells : runs) *= n;
+    if (n > kMaxCells || runs > kMaxCells) return false;
+    is_contiguous = is_contiguous && n == grid.cells[d];
+  }
+  grid.is_wide = grid.is_wide || run_cells > kWideCells;
+  return runs <= kMaxRuns;
+}
+
+}  // namespace detail
+
+/// The grid of the accesses `ios` (indices into plan.ios) to one memory; false if there is no useful one.
+inline bool find_grid(const Plan& plan, const std::vector<uint32_t>& ios, Grid& grid) {
+  const QuickIo& first = plan.ios[ios.front()];
+  grid.rank = first.rank;
+  for (int d = grid.rank; d-- > 0;) {
+    grid.size[d] = plan.layouts[first.tensor].shape[d];
+    int64_t step = 0;
+    for (uint32_t io : ios) {
+      if (!detail::fold_dim(step, plan.dims[plan.ios[io].first_dim + uint32_t(d)], grid.size[d])) return false;
+    }
+    grid.step[d] = step == 0 ? std::max<int64_t>(grid.size[d], 1) : step;
+    grid.cells[d] = std::max<int64_t>((grid.size[d] - 1) / grid.step[d] + 1, 1);
+    grid.cell_stride[d] = grid.num_cells;
+    if (grid.cells[d] > kMaxCells / grid.num_cells) return false;
+    grid.num_cells *= grid.cells[d];
+  }
+  for (uint32_t io : ios) {
+    if (!detail::fits_grid(grid, plan, plan.ios[io])) return false;
+  }
+  return true;
+}
+
+}  // namespace pto::wsp::graph

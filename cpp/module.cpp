@@ -8,7 +8,10 @@
 
 namespace nb = nanobind;
 
+void bind_planner(nb::module_& module);
+
 NB_MODULE(_native, module) {
   module.attr("ABI_VERSION") = pto::wsp::kAbiVersion;
   module.attr("BYTECODE_VERSION") = pto::wsp::bytecode::kVersion;
+  bind_planner(module);
 }

@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// The planner with tiers that are known at run time. Results are codes and counts: python/pto_wsp/planner
+/// turns them into errors.
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
+
+#include <system_error>
+#include <thread>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "pto/runtime/runtime.hpp"
+
+namespace nb = nanobind;
+using namespace pto::runtime;
+
+namespace {
+
+using LengthArray = nb::ndarray<nb::ro, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+
+/// Lengths as the planner takes them. 64-bit lengths are narrowed; one that does not fit becomes -1, which
+/// every planner call finds invalid.
+class LengthView {
+ public:
+  /// \param copy whether the lengths may change behind our back, and must not.
+  LengthView(const LengthArray& lengths, bool copy) : count_(static_cast<int>(lengths.size())) {
+    if (lengths.size() > static_cast<size_t>(INT_MAX)) throw nb::value_error("more than 2^31 - 1 lengths");
+    if (lengths.dtype() == nb::dtype<int32_t>()) {
+      data_ = static_cast<const int32_t*>(lengths.data());
+      if (!copy) return;
+      own_.assign(data_, data_ + count_);
+    } else if (lengths.dtype() == nb::dtype<int64_t>()) {
+      const auto* wide = static_cast<const int64_t*>(lengths.data());
+      own_.resize(lengths.size());
+      for (size_t i = 0; i < own_.size(); ++i) {
+        own_[i] = wide[i] >= 0 && wide[i] <= INT_MAX ? static_cast<int>(wide[i]) : -1;
+      }
+    } else {
+      throw nb::type_error("lengths are int32 or int64");
+    }
+    data_ = own_.data();
+  }
+  LengthView(const LengthView&) = delete;
+  LengthView& operator=(const LengthView&) = delete;
+
+  const int* data() const { return data_; }
+  int count() const { return count_; }
+
+ private:
+  std::vector<int> own_;
+  const int* data_ = nullptr;
+  int count_;
+};
+
+/// Tiers in order: id, smallest size, largest size.
+class TierTable {
+ public:
+  using Row = std::tuple<int, int, int>;
+
+  explicit TierTable(std::vector<Row> rows) : rows_(std::move(rows)) {}
+
+  int select_tier(int size) const {
+    for (const auto& [id, min_size, max_size] : rows_) {
+      if (min_size <= size && size <= max_size) return id;
+    }
+    return -1;
+  }
+
+  bool covers(int low, int high) const {
+    int64_t uncovered = low;
+    for (bool moved = true; moved && uncovered <= high;) {
+      moved = false;
+      for (const auto& [id, min_size, max_size] : rows_) {
+        if (min_size > uncovered || uncovered > max_size) continue;
+        uncovered = static_cast<int64_t>(max_size) + 1;
+        moved = true;
+      }
+    }
+    return uncovered > high;
+  }
+
+ private:
+  std::vector<Row> rows_;
+};
+
+/// A reference to a `TierTable`, as cheap to copy as the tiers of a `TierConfig`.
+struct TierView {
+  const TierTable* table;
+  int select_tier(int size) const { return table->select_tier(size); }
+  bool covers(int low, int high) const { return table->covers(low, high); }
+};
+
+using Job = detail::PlanJob<TierView>;
+
+/// Memory of a Python object that is written to; released with the scope.
+class OutputBuffer {
+ public:
+  explicit OutputBuffer(nb::handle object) {
+    if (PyObject_GetBuffer(object.ptr(), &view_, PyBUF_WRITABLE) != 0) throw nb::python_error();
+  }
+  ~OutputBuffer() { PyBuffer_Release(&view_); }
+  OutputBuffer(const OutputBuffer&) = delete;
+  OutputBuffer& operator=(const OutputBuffer&) = delete;
+
+  WorkDescriptor* data() const { return static_cast<WorkDescriptor*>(view_.buf); }
+  bool is_aligned() const { return reinterpret_cast<uintptr_t>(view_.buf) % alignof(WorkDescriptor) == 0; }
+  int64_t capacity() const { return view_.len / static_cast<int64_t>(sizeof(WorkDescriptor)); }
+
+ private:
+  Py_buffer view_;
+};
+
+void write_plan(const Job& job, WorkDescriptor* plan, int num_threads) {
+  const auto write_share = [&](int thread_id) {
+    job.write<params::Attention>(AttentionPlanner::thread_share(job.total(), thread_id, num_threads), plan);
+  };
+  std::vector<std::thread> pool;
+  for (int t = 1; t < num_threads; ++t) {
+    try {
+      pool.emplace_back(write_share, t);
+    } catch (const std::system_error&) {  // no more threads to be had
+      write_share(t);
+    }
+  }
+  write_share(0);
+  for (std::thread& thread : pool) thread.join();
+}
+
+int plan_chunk_size(const LengthArray& lengths, int num_heads, int chunk_min, int chunk_max,
+                    int max_work_units, bool empty_item) {
+  const LengthView view(lengths, false);
+  const AttentionPlanner planner(PlanConfig{chunk_min, chunk_max, max_work_units, true},
+                                 empty_item ? ZeroLength::empty_item : ZeroLength::reject);
+  return planner.plan_chunk_size(view.data(), view.count(), num_heads);
+}
+
+int64_t total_work(const LengthArray& lengths, int num_heads, int chunk_size, bool empty_item) {
+  const LengthView view(lengths, false);
+  const AttentionPlanner planner({}, empty_item ? ZeroLength::empty_item : ZeroLength::reject);
+  return planner.get_total_work_64(view.data(), view.count(), num_heads, chunk_size);
+}
+
+/// The code and the number of descriptors of a plan; writes it if `out` is not None.
+std::tuple<int, int64_t> run(const LengthArray& lengths, int num_heads, int chunk_size, bool balance_chunks,
+                             bool empty_item, const TierTable& tiers, nb::handle out, int num_threads) {
+  const LengthView view(lengths, true);
+  const detail::PlanInputs inputs{view.data(),    view.count(),
+                                  num_heads,      chunk_size,
+                                  balance_chunks, empty_item ? ZeroLength::empty_item : ZeroLength::reject};
+  if (!inputs.are_valid()) return {static_cast<int>(PlanResult::INVALID_PARAMS), 0};
+  const Job job(inputs, TierView{&tiers});
+  if (job.result() != PlanResult::OK) return {static_cast<int>(job.result()), 0};
+  if (out.is_none()) return {static_cast<int>(PlanResult::OK), job.total()};
+  const OutputBuffer buffer(out);
+  if (!buffer.is_aligned()) throw nb::value_error("descriptors are aligned to 8 bytes");
+  if (job.total() > buffer.capacity()) return {static_cast<int>(PlanResult::BUFFER_OVERFLOW), job.total()};
+  const nb::gil_scoped_release release;
+  write_plan(job, buffer.data(), num_threads);
+  return {static_cast<int>(PlanResult::OK), job.total()};
+}
+
+std::tuple<int, int64_t> check_plan(const LengthArray& lengths, int num_heads, int chunk_size,
+                                    bool balance_chunks, bool empty_item, const TierTable& tiers) {
+  return run(lengths, num_heads, chunk_size, balance_chunks, empty_item, tiers, nb::none(), 1);
+}
+
+std::tuple<int, int64_t> generate(const LengthArray& lengths, int num_heads, int chunk_size,
+                                  bool balance_chunks, bool empty_item, const TierTable& tiers,
+                                  nb::object out, int num_threads) {
+  return run(lengths, num_heads, chunk_size, balance_chunks, empty_item, tiers, out, num_threads);
+}
+
+}  // namespace
+
+void bind_planner(nb::module_& module) {
+  nb::module_ planner = module.def_submodule("planner");
+  nb::class_<TierTable>(planner, "TierTable")
+      .def(nb::init<std::vector<TierTable::Row>>())
+      .def("select_tier", &TierTable::select_tier);
+  planner.def("plan_chunk_size", &plan_chunk_size);
+  planner.def("total_work", &total_work);
+  planner.def("check_plan", &check_plan);
+  planner.def("generate", &generate);
+  planner.attr("DESCRIPTOR_BYTES") = sizeof(WorkDescriptor);
+}

@@ -21,22 +21,26 @@ inline constexpr int kMaxTensorRank = 8;
 inline constexpr int kScratchAlign = 64;
 
 /// Element types. Values are part of the bytecode format.
+// clang-format off
 enum class DType : uint8_t {
   f32 = 0, f16 = 1, bf16 = 2, f64 = 3,
   i8 = 4, i16 = 5, i32 = 6, i64 = 7,
   u8 = 8, u16 = 9, u32 = 10, u64 = 11,
   b1 = 12,  ///< one byte per element, 0 or 1 (numpy bool)
 };
+// clang-format on
 inline constexpr int kNumDTypes = 13;
 
 /// Bytes per element, or 0 for a value that names no element type.
 constexpr int64_t dtype_bytes(DType dtype) {
+  // clang-format off
   switch (dtype) {
     case DType::i8: case DType::u8: case DType::b1: return 1;
     case DType::f16: case DType::bf16: case DType::i16: case DType::u16: return 2;
     case DType::f32: case DType::i32: case DType::u32: return 4;
     case DType::f64: case DType::i64: case DType::u64: return 8;
   }
+  // clang-format on
   return 0;
 }
 
@@ -92,21 +96,21 @@ struct ParamInfo {
 
 /// One entry point of a kernel library.
 struct KernelInfo {
-  const char* name;         ///< unique in its library
+  const char* name;  ///< unique in its library
   KernelFn fn;
   const ParamInfo* params;  ///< num_views entries, in the order of the `views` argument
   uint16_t num_views;
   uint16_t num_scalars;
   uint32_t scratch_bytes;
   Unit unit;
-  uint8_t reserved[7];      ///< zero; an engine refuses a kernel with another value
+  uint8_t reserved[7];  ///< zero; an engine refuses a kernel with another value
 };
 
 /// The table a kernel library exports through `pto_wsp_kernel_library`.
 struct KernelLibrary {
   uint32_t abi_version;  ///< kAbiVersion
   uint32_t num_kernels;
-  uint64_t table_hash;   ///< what the compiler computed over names and parameters; bytecode carries the same
+  uint64_t table_hash;  ///< what the compiler computed over names and parameters; bytecode carries the same
   const KernelInfo* kernels;
 };
 

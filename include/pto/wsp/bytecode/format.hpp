@@ -17,11 +17,12 @@ namespace pto::wsp::bytecode {
 inline constexpr uint32_t kMagic = 0x50544F57;  // "PTOW"
 inline constexpr uint32_t kVersion = 1;
 
-inline constexpr uint32_t kMaxLoopDepth = 16;   ///< nesting of loops
-inline constexpr uint32_t kMaxExprStack = 32;   ///< operands alive while an expression is evaluated
-inline constexpr uint32_t kMaxTaskIo = 64;      ///< tensor arguments of one task
+inline constexpr uint32_t kMaxLoopDepth = 16;  ///< nesting of loops
+inline constexpr uint32_t kMaxExprStack = 32;  ///< operands alive while an expression is evaluated
+inline constexpr uint32_t kMaxTaskIo = 64;     ///< tensor arguments of one task
 
 /// Opcodes. 0x00-0x4F are seed 002's; what it leaves free is extended from 0x18, 0x25 and 0x50.
+// clang-format off
 enum class Op : uint8_t {
   HALT = 0x00,  ///< end of the program
   NOP = 0x01,
@@ -59,10 +60,11 @@ enum class Op : uint8_t {
   EXPR_AND = 0x64, EXPR_OR = 0x65, EXPR_NOT = 0x66,                ///< of truth values (nonzero is true)
   EXPR_SELECT = 0x67,    ///< pops else, then, condition; both arms have been evaluated
 };
+// clang-format on
 
 struct Instruction {
   Op op;
-  uint8_t flags;      ///< 0
+  uint8_t flags;  ///< 0
   uint16_t operand1;
   uint32_t operand2;
 };
@@ -111,7 +113,7 @@ struct KernelDescriptor {
 struct TensorDescriptor {
   DType dtype;
   uint8_t rank;
-  uint8_t written;   ///< 1 if some task writes it: a read-only array is then refused
+  uint8_t written;  ///< 1 if some task writes it: a read-only array is then refused
   uint8_t reserved[5];
   int64_t dims[kMaxTensorRank];
 };
@@ -128,6 +130,7 @@ struct SymbolDescriptor {
 };
 
 static_assert(sizeof(Instruction) == 8 && sizeof(Header) == 48 && sizeof(AxisDescriptor) == 16);
-static_assert(sizeof(KernelDescriptor) == 16 && sizeof(TensorDescriptor) == 72 && sizeof(SymbolDescriptor) == 8);
+static_assert(sizeof(KernelDescriptor) == 16 && sizeof(TensorDescriptor) == 72 &&
+              sizeof(SymbolDescriptor) == 8);
 
 }  // namespace pto::wsp::bytecode

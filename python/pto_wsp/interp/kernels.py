@@ -14,7 +14,7 @@ import numpy as np
 from pto_wsp.errors import BadExpression, KernelFailed, NoneKernelBody
 from pto_wsp.ir import kernel as k
 from pto_wsp.ir.core import Full, Index, Range, Region
-from pto_wsp.ir.scalar import Expr, Value, evaluate
+from pto_wsp.ir.scalar import Expr, Value, evaluate, read_element
 from pto_wsp.isa.forms import result_valid, valid_pairs_that_agree
 from pto_wsp.isa.table import TABLE, Instruction
 from pto_wsp.location import Location
@@ -173,7 +173,7 @@ class _Frame:
 
     def value(self, expr: Expr, loc: Location | None) -> Value:
         try:
-            return evaluate(expr, self.scalars, self.extent)
+            return evaluate(expr, self.scalars, self)
         except BadExpression as error:
             self.fail(str(error.fields["reason"]), loc)
             raise AssertionError from error
@@ -184,6 +184,9 @@ class _Frame:
     def extent(self, name: str, dim: int) -> int:
         array = self.views[name] if name in self.views else self.tiles[name].data
         return array.shape[dim]
+
+    def element(self, name: str, indices: tuple[int, ...]) -> int:
+        return read_element(name, self.views[name], indices)
 
     def fail(self, reason: str, loc: Location | None) -> None:
         raise KernelFailed(kernel=self.kernel.name, reason=reason, detail="", loc=loc)

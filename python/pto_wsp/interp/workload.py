@@ -16,12 +16,27 @@ from pto_wsp.ir import workload as w
 from pto_wsp.ir.core import Full, Index, Range, Region, TileRange
 from pto_wsp.ir.kernel import KernelFunction, Param
 from pto_wsp.ir.module import Module
-from pto_wsp.ir.scalar import Value, evaluate
+from pto_wsp.ir.scalar import Reader, Value, evaluate, read_element
 from pto_wsp.location import Location
 from pto_wsp.types.tile import TileType, ViewType
 
 Scope = dict[str, Value]
 CallKernel = Callable[[str, Sequence[np.ndarray | Value]], None]
+
+
+@dataclass(frozen=True, slots=True)
+class TensorReader:
+    """Answers expressions of a workload from the run's arrays."""
+
+    arrays: Mapping[str, np.ndarray]
+
+    def extent(self, name: str, dim: int) -> int:
+        """Return the size of a dimension."""
+        return self.arrays[name].shape[dim]
+
+    def element(self, name: str, indices: tuple[int, ...]) -> int:
+        """Return an element of an integer tensor."""
+        return read_element(name, self.arrays[name], indices)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,23 +48,28 @@ class BoundTask:
     loops: tuple[str, ...]
 
 
-def expand(workload: w.WorkloadFunction, sizes: Mapping[str, Value]) -> Iterator[BoundTask]:
+def expand(
+    workload: w.WorkloadFunction, sizes: Mapping[str, Value], reader: Reader | None = None
+) -> Iterator[BoundTask]:
     """Yield the tasks of `workload` in program order.
 
     Args:
         workload: what to expand.
         sizes: values of its sizes and scalars.
+        reader: answers for the elements that its expressions mention.
     """
     scope: Scope = dict(sizes)
-    yield from _nodes(workload.body, scope, ())
+    yield from _nodes(workload.body, scope, (), reader)
 
 
-def _nodes(body: Sequence[w.Node], scope: Scope, loops: tuple[str, ...]) -> Iterator[BoundTask]:
+def _nodes(
+    body: Sequence[w.Node], scope: Scope, loops: tuple[str, ...], reader: Reader | None
+) -> Iterator[BoundTask]:
     for node in body:
         if isinstance(node, w.Task):
             yield BoundTask(node, dict(scope), loops)
             continue
-        extent = int(evaluate(node.extent, scope))
+        extent = int(evaluate(node.extent, scope, reader))
         if extent < 0:
             raise BadExpression(reason=f"the axis of `{node.var}` has extent {extent}", loc=node.loc)
         for i in range(extent if node.tile is None else -(-extent // node.tile)):
@@ -57,7 +77,7 @@ def _nodes(body: Sequence[w.Node], scope: Scope, loops: tuple[str, ...]) -> Iter
             if node.tile is not None:
                 scope[node.start] = i * node.tile
                 scope[node.length] = min(node.tile, extent - i * node.tile)
-            yield from _nodes(node.body, scope, (*loops, node.var))
+            yield from _nodes(node.body, scope, (*loops, node.var), reader)
 
 
 def run_workload(
@@ -74,29 +94,33 @@ def run_workload(
     Raises:
         RegionOutside, ViewShape, BadExpression: before the first task, as on every target.
     """
-    planned = [_arguments(module, task, arrays) for task in expand(module.entry_workload, sizes)]
+    reader = TensorReader(arrays)
+    tasks = expand(module.entry_workload, sizes, reader)
+    planned = [_arguments(module, task, arrays, reader) for task in tasks]
     for kernel, args in planned:
         call(kernel, args)
     return len(planned)
 
 
 def _arguments(
-    module: Module, task: BoundTask, arrays: Mapping[str, np.ndarray]
+    module: Module, task: BoundTask, arrays: Mapping[str, np.ndarray], reader: Reader
 ) -> tuple[str, list[np.ndarray | Value]]:
     kernel = module.kernel(task.node.kernel)
     args: list[np.ndarray | Value] = []
     for param, arg in zip(kernel.params, task.node.args, strict=True):
         if isinstance(arg, Region):
             loc = arg.loc or task.node.loc
-            view = select(arg, arrays[arg.tensor], task, loc)
+            view = select(arg, arrays[arg.tensor], task, reader, loc)
             _check_view(kernel, param, arg, view, task, loc)
             args.append(view)
         else:
-            args.append(evaluate(arg, task.scope))
+            args.append(evaluate(arg, task.scope, reader))
     return kernel.name, args
 
 
-def select(region: Region, array: np.ndarray, task: BoundTask, loc: Location | None) -> np.ndarray:
+def select(
+    region: Region, array: np.ndarray, task: BoundTask, reader: Reader | None, loc: Location | None
+) -> np.ndarray:
     """Return the view of `array` that `region` means for the variables of `task`."""
     index: list[int | slice] = []
     scope = task.scope
@@ -106,7 +130,7 @@ def select(region: Region, array: np.ndarray, task: BoundTask, loc: Location | N
                 index.append(slice(None))
                 continue
             case Index(at=at):
-                start = int(evaluate(at, scope))
+                start = int(evaluate(at, scope, reader))
                 stop = start + 1
                 index.append(start)
             case TileRange(loop=loop):
@@ -114,8 +138,8 @@ def select(region: Region, array: np.ndarray, task: BoundTask, loc: Location | N
                 stop = start + int(scope[loop + ".len"])
                 index.append(slice(start, stop))
             case Range(start=first, extent=extent):
-                start = int(evaluate(first, scope))
-                stop = start + int(evaluate(extent, scope))
+                start = int(evaluate(first, scope, reader))
+                stop = start + int(evaluate(extent, scope, reader))
                 index.append(slice(start, stop))
         if start < 0 or stop > size or stop < start:
             where = scope_text(scope, task.loops)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Protocol
 
 import numpy as np
 
@@ -48,6 +49,20 @@ class Extent:
     @property
     def dtype(self) -> DType:
         """Extents are i64."""
+        return i64
+
+
+@dataclass(frozen=True, slots=True)
+class Element:
+    """One element of an integer tensor (in a workload) or view (in a kernel). Outside of it is an error."""
+
+    name: str
+    indices: tuple[Expr, ...]
+    loc: Location | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def dtype(self) -> DType:
+        """Elements are read as i64."""
         return i64
 
 
@@ -95,7 +110,7 @@ class Select:
         return self.then.dtype
 
 
-Expr = Const | Var | Extent | Unary | Binary | Select
+Expr = Const | Var | Extent | Element | Unary | Binary | Select
 
 ARITHMETIC: dict[str, str] = {
     "add": "+",
@@ -199,13 +214,25 @@ def _checked(value: Value, text: str, loc: Location | None) -> Value:
 Scope = Mapping[str, Value]
 
 
-def evaluate(expr: Expr, scope: Scope, extent: Callable[[str, int], int] | None = None) -> Value:
+class Reader(Protocol):
+    """What an expression may ask of the views and tensors around it."""
+
+    def extent(self, name: str, dim: int) -> int:
+        """Return the valid extent of dimension `dim` of a kernel's view or tile."""
+        ...
+
+    def element(self, name: str, indices: tuple[int, ...]) -> int:
+        """Return an element of an integer tensor or view; raise BadExpression outside of it."""
+        ...
+
+
+def evaluate(expr: Expr, scope: Scope, reader: Reader | None = None) -> Value:
     """Return the value of `expr`.
 
     Args:
         expr: what to evaluate.
         scope: values of its variables by name.
-        extent: gives the valid extents that a kernel's expression mentions.
+        reader: answers for the extents and elements that it mentions.
 
     Raises:
         BadExpression: overflow of i64, or division by zero.
@@ -216,14 +243,25 @@ def evaluate(expr: Expr, scope: Scope, extent: Callable[[str, int], int] | None 
         case Var(name=name):
             return scope[name]
         case Extent(name=name, dim=dim):
-            assert extent is not None, "extents occur in kernels only"
-            return extent(name, dim)
+            assert reader is not None
+            return reader.extent(name, dim)
+        case Element(name=name, indices=indices):
+            assert reader is not None
+            return reader.element(name, tuple(int(evaluate(i, scope, reader)) for i in indices))
         case Unary():
-            return _apply_unary(expr, evaluate(expr.a, scope, extent))
+            return _apply_unary(expr, evaluate(expr.a, scope, reader))
         case Binary(op=op, a=a, b=b, loc=loc):
-            return apply_binary(op, evaluate(a, scope, extent), evaluate(b, scope, extent), loc)
+            return apply_binary(op, evaluate(a, scope, reader), evaluate(b, scope, reader), loc)
         case Select(condition=condition, then=then, other=other):
-            return evaluate(then if evaluate(condition, scope, extent) else other, scope, extent)
+            return evaluate(then if evaluate(condition, scope, reader) else other, scope, reader)
+
+
+def read_element(name: str, array: np.ndarray, indices: tuple[int, ...]) -> int:
+    """Return `array[indices]` as an integer; outside of the array is an error, as are negative indices."""
+    if any(not 0 <= i < size for i, size in zip(indices, array.shape, strict=True)):
+        place = ", ".join(map(str, indices))
+        raise BadExpression(reason=f"`{name}[{place}]` lies outside its shape {list(array.shape)}")
+    return int(array[indices])
 
 
 def _apply_unary(expr: Unary, a: Value) -> Value:
@@ -241,6 +279,8 @@ def _apply_unary(expr: Unary, a: Value) -> Value:
 def children(expr: Expr) -> tuple[Expr, ...]:
     """Return the operands of `expr`."""
     match expr:
+        case Element(indices=indices):
+            return indices
         case Unary(a=a):
             return (a,)
         case Binary(a=a, b=b):
@@ -264,6 +304,8 @@ def substitute(expr: Expr, replace: Callable[[Expr], Expr | None]) -> Expr:
     if replaced is not None:
         return replaced
     match expr:
+        case Element(name=name, indices=indices, loc=loc):
+            return Element(name, tuple(substitute(i, replace) for i in indices), loc)
         case Unary(op=op, a=a, loc=loc):
             return Unary(op, substitute(a, replace), loc)
         case Binary(op=op, a=a, b=b, loc=loc):
@@ -290,6 +332,8 @@ def _format(expr: Expr, prefix: str, outer: int) -> str:
             return prefix + name
         case Extent(name=name, dim=dim):
             return f"dim({prefix}{name}, {dim})"
+        case Element(name=name, indices=indices):
+            return f"{prefix}{name}[{', '.join(_format(i, prefix, 0) for i in indices)}]"
         case Unary(op="neg", a=a):
             return "-" + _format(a, prefix, 9)
         case Unary(op=op, a=a):

@@ -13,10 +13,11 @@ from pto_wsp.ir import kernel as k
 from pto_wsp.ir import workload as w
 from pto_wsp.ir.core import Index, Range, Region, TileRange
 from pto_wsp.ir.module import Module
-from pto_wsp.ir.scalar import Expr, Extent, Var, walk
+from pto_wsp.ir.scalar import Element, Expr, Extent, Var, walk
 from pto_wsp.isa.forms import Form, FormError, result_type
 from pto_wsp.isa.table import TABLE
 from pto_wsp.location import Location
+from pto_wsp.types.dtype import DType
 from pto_wsp.types.tile import ScalarType, TileType, ViewType
 
 
@@ -121,14 +122,27 @@ class _KernelVerifier:
                 instr.loc,
             )
 
+    def element(self, node: Element, loc: Location | None) -> None:
+        param = self.views.get(node.name)
+        _require(param is not None and param.role == k.IN, f"`{node.name}` is no input", loc)
+        assert param is not None
+        _require_element(node, *view_rank_and_dtype(param), loc)
+
     def expressions(self, exprs: Iterable[Expr], loc: Location | None) -> None:
         for expr in exprs:
             for node in walk(expr):
                 if isinstance(node, Var):
                     _require(node.name in self.scalars, f"scalar `{node.name}` is not declared", loc)
+                elif isinstance(node, Element):
+                    self.element(node, loc)
                 elif isinstance(node, Extent):
                     known = node.name in self.tiles or node.name in self.views
                     _require(known, f"`{node.name}` has no extents", loc)
+
+
+def _require_element(node: Element, rank: int, dtype: DType, loc: Location | None) -> None:
+    _require(len(node.indices) == rank, f"`{node.name}` has {rank} dimensions", loc)
+    _require(dtype.is_integer, f"elements of `{node.name}` are no integers", loc)
 
 
 class _WorkloadVerifier:
@@ -197,6 +211,11 @@ class _WorkloadVerifier:
     def expression(self, expr: Expr, loc: Location | None) -> None:
         for node in walk(expr):
             _require(not isinstance(node, Extent), "extents of views occur in kernels only", loc)
+            if isinstance(node, Element):
+                tensor = self.tensors.get(node.name)
+                _require(tensor is not None, f"tensor `{node.name}` is not declared", loc)
+                assert tensor is not None
+                _require_element(node, len(tensor.type.dims), tensor.type.dtype, loc)
             if isinstance(node, Var):
                 _require(node.name in self.names, f"`{node.name}` is not declared", loc)
 
@@ -214,12 +233,12 @@ def _region_expressions(region: Region) -> list[Expr]:
     return found
 
 
-def view_rank_and_dtype(param: k.Param) -> tuple[int, object]:
+def view_rank_and_dtype(param: k.Param) -> tuple[int, DType]:
     """Return the rank and element type of a specialised tensor parameter."""
     match param.type:
         case TileType(dtype=dtype):
             return 2, dtype
-        case ViewType(dtype=dtype, dims=dims) if dims is not None:
+        case ViewType(dtype=dtype, dims=dims) if dims is not None and dtype is not None:
             return len(dims), dtype
         case _:
             raise InvalidIR(message=f"parameter `{param.name}` is not specialised", loc=param.loc)

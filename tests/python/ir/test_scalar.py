@@ -1,5 +1,6 @@
 """Scalar expressions mean what Python means, or are errors."""
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,6 +12,7 @@ from pto_wsp.ir.scalar import (
     I64_MIN,
     Binary,
     Const,
+    Element,
     Expr,
     Select,
     Unary,
@@ -19,6 +21,7 @@ from pto_wsp.ir.scalar import (
     ceildiv,
     evaluate,
     format_expr,
+    read_element,
     substitute,
     walk,
 )
@@ -136,3 +139,19 @@ def test_text() -> None:
     expr = binary("mul", binary("add", Var("i"), Const(1)), binary("min", Var("n"), Const(4)))
     assert format_expr(expr, "%") == "(%i + 1) * min(%n, 4)"
     assert format_expr(binary("sub", Var("a"), binary("sub", Var("b"), Var("c")))) == "a - (b - c)"
+
+
+def test_elements_of_tensors() -> None:
+    class Arrays:
+        def extent(self, name, dim):
+            raise AssertionError
+
+        def element(self, name, indices):
+            return read_element(name, np.array([[1, 2], [3, 4]], np.int32), indices)
+
+    last = Element("t", (Var("i"), Const(1)))
+    assert evaluate(binary("add", last, Const(10)), {"i": 1}, Arrays()) == 14
+    assert format_expr(last, "%") == "%t[%i, 1]"
+    for outside in (2, -1):
+        with pytest.raises(BadExpression, match="lies outside its shape"):
+            evaluate(last, {"i": outside}, Arrays())

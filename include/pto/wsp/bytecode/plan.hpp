@@ -26,6 +26,11 @@ struct TensorLayout {
   int64_t shape[kMaxTensorRank];
   int64_t stride[kMaxTensorRank];
   uint32_t group;
+
+  bool operator==(const TensorLayout& other) const {
+    return std::equal(shape, shape + kMaxTensorRank, other.shape) &&
+           std::equal(stride, stride + kMaxTensorRank, other.stride) && group == other.group;
+  }
 };
 
 struct QuickLoop {

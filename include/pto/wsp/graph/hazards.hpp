@@ -14,7 +14,9 @@ namespace pto::wsp::graph {
 /// One map per memory that some task of the plan writes. Memory that is only read is not tracked at all.
 class Hazards {
  public:
-  explicit Hazards(const Plan& plan) : plan_(plan), accesses_(plan.ios.size()) {
+  /// `tracks` false makes an empty one, for runs in program order.
+  Hazards(const Plan& plan, bool tracks) : plan_(plan), tracks_(tracks), accesses_(plan.ios.size()) {
+    if (!tracks) return;
     std::vector<std::vector<uint32_t>> groups(plan.layouts.size());
     std::vector<bool> is_written(plan.layouts.size(), false);
     for (uint32_t i = 0; i < plan.ios.size(); ++i) {
@@ -27,6 +29,8 @@ class Hazards {
     }
     for (const bytecode::QuickSite& site : plan.sites) list_tracked(site);
   }
+
+  bool is_tracking() const { return tracks_; }
 
   /// Adds what a task of `site` must wait for, and makes later tasks wait for it.
   void access(uint32_t site, const int64_t* registers, const sched::Stamp& stamp, sched::WaitList& waits) {
@@ -158,6 +162,7 @@ class Hazards {
   }
 
   const Plan& plan_;
+  const bool tracks_;
   std::vector<Access> accesses_;
   std::vector<bytecode::Term> terms_;
   std::vector<Span> spans_;

@@ -1,0 +1,336 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Python face of the engine: KernelLibrary, Executable, RunResult, EngineError and the numbers of the seam.
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/shared_ptr.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstdlib>
+#include <mutex>
+#include <thread>
+
+#include "arrays.hpp"
+#include "pto/wsp/engine.hpp"
+
+namespace nb = nanobind;
+using namespace pto::wsp;
+
+namespace {
+
+using Column = nb::ndarray<nb::numpy, int64_t, nb::c_contig>;
+
+/// A numpy array [n] or [n, width] of int64 that owns its data.
+template <class T>
+nb::object make_column(const std::vector<T>& values, size_t width = 0) {
+  auto data = std::make_unique<int64_t[]>(values.size());
+  std::copy(values.begin(), values.end(), data.get());
+  const size_t shape[] = {width == 0 ? values.size() : values.size() / std::max<size_t>(width, 1), width};
+  int64_t* raw = data.release();
+  nb::capsule owner(raw, [](void* memory) noexcept { delete[] static_cast<int64_t*>(memory); });
+  return nb::cast(Column(raw, width == 0 ? 1 : 2, shape, owner));
+}
+
+nb::object to_python(const Detail& detail) {
+  switch (detail.kind) {
+    case Detail::kText: return nb::cast(detail.text);
+    case Detail::kList: return nb::cast(detail.list);
+    default: return nb::cast(detail.number);
+  }
+}
+
+/// Holds the Python exception class; lives as long as the process.
+PyObject* engine_error_class = nullptr;
+
+void raise_engine_error(const EngineError& error) {
+  nb::dict details;
+  for (const auto& [key, value] : error.details()) details[key.c_str()] = to_python(value);
+  nb::object instance = nb::borrow(engine_error_class)(error.what());
+  instance.attr("code") = error.code();
+  instance.attr("details") = details;
+  PyErr_SetObject(engine_error_class, instance.ptr());
+}
+
+/// Counts the calls that are inside the engine without the GIL, so that interpreter exit can wait for them.
+class ActiveCalls {
+ public:
+  void enter(Executable* executable) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (is_closed_) throw EngineError("interpreter-exit", "the interpreter is exiting");
+    executables_.push_back(executable);
+  }
+  void leave(Executable* executable) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    executables_.erase(std::find(executables_.begin(), executables_.end(), executable));
+  }
+  /// Cancels every run, and those that begin before their thread notices, until all calls have returned.
+  void close() {
+    for (;;) {
+      {
+        const std::lock_guard<std::mutex> lock(mutex_);
+        is_closed_ = true;
+        if (executables_.empty()) return;
+        for (Executable* executable : executables_) executable->cancel();
+      }
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+  }
+  /// In a forked child: forgets calls of threads that do not exist here.
+  void forget() {
+    new (&mutex_) std::mutex;
+    executables_.clear();
+  }
+
+ private:
+  std::mutex mutex_;
+  std::vector<Executable*> executables_;
+  bool is_closed_ = false;
+};
+
+ActiveCalls& active_calls() {
+  static auto* calls = new ActiveCalls();
+  return *calls;
+}
+
+class PythonLibrary {
+ public:
+  explicit PythonLibrary(const std::string& path) : library_(std::make_shared<LoadedLibrary>(path)) {}
+
+  std::shared_ptr<const KernelLibrary> table() const { return {library_, &library_->table()}; }
+  uint64_t table_hash() const { return library_->table().table_hash; }
+
+  std::vector<std::string> names() const {
+    std::vector<std::string> names;
+    for (uint32_t i = 0; i < library_->table().num_kernels; ++i) names.emplace_back(library_->table().kernels[i].name);
+    return names;
+  }
+
+  int32_t call(uint32_t index, nb::tuple arrays, nb::tuple scalars, nb::tuple scalar_dtypes, uint64_t task) const {
+    if (index >= library_->table().num_kernels) {
+      throw EngineError("no-such-kernel", "the library has no such kernel").with_int("kernel", index);
+    }
+    const KernelInfo& kernel = library_->table().kernels[index];
+    if (arrays.size() != kernel.num_views || scalars.size() != kernel.num_scalars ||
+        scalar_dtypes.size() != scalars.size()) {
+      throw EngineError("wrong-argument-count", "a kernel call has the wrong number of arguments")
+          .with_int("expected_arrays", kernel.num_views)
+          .with_int("expected_scalars", kernel.num_scalars);
+    }
+    const python::BoundArrays bound(arrays);
+    std::vector<View> views;
+    for (size_t i = 0; i < kernel.num_views; ++i) views.push_back(to_view(bound.refs()[i], kernel.params[i], i));
+    std::vector<Scalar> values(scalars.size());
+    for (size_t i = 0; i < scalars.size(); ++i) {
+      const auto dtype = DType(nb::cast<uint8_t>(scalar_dtypes[i]));
+      values[i].i64 = python::scalar_bits(scalars[i], dtype, i);
+    }
+    const size_t bytes = (kernel.scratch_bytes / kScratchAlign + 1) * kScratchAlign;
+    const std::unique_ptr<void, decltype(&std::free)> scratch(std::aligned_alloc(kScratchAlign, bytes), &std::free);
+    if (scratch == nullptr) throw std::bad_alloc();
+    const TaskContext context{scratch.get(), task, 0, 1};
+    return kernel.fn(views.data(), values.data(), &context);
+  }
+
+ private:
+  static View to_view(const bind::ArrayRef& array, const ParamInfo& param, size_t index) {
+    bytecode::TensorDescriptor tensor{};
+    tensor.dtype = param.dtype;
+    tensor.rank = param.rank;
+    tensor.written = param.role != Role::in;
+    bind::detail::check_array(array, tensor, index);
+    View view{array.data, {1, 1, 1, 1}, {0, 0, 0, 0}, nullptr};
+    const bytecode::TensorLayout layout = bind::detail::make_layout(array);
+    for (int d = 0; d < array.rank; ++d) {
+      view.shape[d] = layout.shape[d];
+      view.stride[d] = layout.stride[d];
+      if (array.shape[d] < param.min_shape[d] || array.shape[d] > param.max_shape[d]) {
+        throw EngineError("view-shape", "a kernel does not take an array of this extent")
+            .with_int("tensor", int64_t(index))
+            .with_int("dim", d)
+            .with_int("extent", array.shape[d])
+            .with_int("min", param.min_shape[d])
+            .with_int("max", param.max_shape[d]);
+      }
+    }
+    return view;
+  }
+
+  std::shared_ptr<LoadedLibrary> library_;
+};
+
+/// A run's figures; the columns are None unless the run was traced.
+struct PythonResult {
+  RunResult result;
+  nb::object task, site, worker, start_ns, end_ns, registers;
+
+  nb::dict counters() const {
+    nb::dict counters;
+    counters["slices"] = result.slices;
+    counters["waits"] = result.waits;
+    counters["max_queued"] = result.max_queued;
+    counters["max_waiting"] = result.max_waiting;
+    counters["worker_tasks"] = result.worker_tasks;
+    return counters;
+  }
+};
+
+class PythonExecutable {
+ public:
+  PythonExecutable(nb::bytes bytecode, const PythonLibrary& library)
+      : executable_(reinterpret_cast<const uint8_t*>(bytecode.c_str()), bytecode.size(), library.table()) {}
+
+  PythonResult run(nb::tuple arrays, nb::tuple scalars, uint32_t workers, bool trace, uint64_t jitter) {
+    const python::BoundArrays bound(arrays);
+    const std::vector<std::optional<int64_t>> symbols = to_symbols(scalars);
+    PythonResult out;
+    out.result = run_without_gil(bound.refs(), symbols, {workers, trace, jitter});
+    if (trace) add_columns(out);
+    return out;
+  }
+
+  /// The pc and the registers of a task of the last run.
+  std::pair<uint32_t, std::vector<int64_t>> locate(uint64_t task) const {
+    const bytecode::TaskPlace place = executable_.locate(task);
+    return {executable_.site_pc(place.site), place.registers};
+  }
+
+  void cancel() { executable_.cancel(); }
+
+ private:
+  RunResult run_without_gil(const std::vector<bind::ArrayRef>& arrays, const std::vector<std::optional<int64_t>>& symbols,
+                            const sched::RunOptions& options) {
+    active_calls().enter(&executable_);
+    // Left with the GIL held again: then interpreter exit, which waits for it, cannot find this thread half-way.
+    struct Leave {
+      Executable* executable;
+      ~Leave() { active_calls().leave(executable); }
+    } leave{&executable_};
+    const nb::gil_scoped_release released;
+    return executable_.run(arrays, symbols, options);
+  }
+
+  std::vector<std::optional<int64_t>> to_symbols(nb::tuple scalars) const {
+    const auto& descriptors = executable_.program().symbols;
+    std::vector<std::optional<int64_t>> symbols;
+    for (size_t i = 0; i < scalars.size(); ++i) {
+      if (nb::handle(scalars[i]).is_none() || i >= descriptors.size()) {
+        symbols.emplace_back();
+      } else {
+        symbols.emplace_back(python::scalar_bits(scalars[i], descriptors[i].dtype, i));
+      }
+    }
+    return symbols;
+  }
+
+  void add_columns(PythonResult& out) const {
+    const size_t tasks = out.result.tasks;
+    const size_t width = executable_.program().header.num_registers;
+    std::vector<int64_t> number(tasks), site(tasks), registers(tasks * width);
+    executable_.locate_all(tasks, [&](uint64_t task, uint32_t pc, const int64_t* values) {
+      number[task] = int64_t(task);
+      site[task] = pc;
+      std::copy(values, values + width, registers.begin() + std::ptrdiff_t(task * width));
+    });
+    out.task = make_column(number);
+    out.site = make_column(site);
+    out.worker = make_column(out.result.trace.worker);
+    out.start_ns = make_column(out.result.trace.start_ns);
+    out.end_ns = make_column(out.result.trace.end_ns);
+    out.registers = width == 0 ? nb::module_::import_("numpy").attr("zeros")(nb::make_tuple(tasks, 0), "int64")
+                               : make_column(registers, width);
+  }
+
+  Executable executable_;
+};
+
+nb::dict opcodes() {
+  using bytecode::Op;
+  nb::dict codes;
+#define PTO_OP(name) codes[#name] = int(Op::name)
+  PTO_OP(HALT); PTO_OP(NOP);
+  PTO_OP(PARALLEL_FOR); PTO_OP(FOR_EACH); PTO_OP(RANGE_FOR); PTO_OP(END_LOOP);
+  PTO_OP(TASK); PTO_OP(PARAM_CONST); PTO_OP(PARAM_LOOPVAR); PTO_OP(PARAM_SYMBOL); PTO_OP(PARAM_EXPR);
+  PTO_OP(IO_INPUT); PTO_OP(IO_OUTPUT); PTO_OP(IO_INOUT);
+  PTO_OP(DIM_INDEX); PTO_OP(DIM_RANGE); PTO_OP(DIM_EXTENT); PTO_OP(DIM_TILE); PTO_OP(DIM_FULL);
+  PTO_OP(EXPR_END); PTO_OP(EXPR_CONST); PTO_OP(EXPR_REG); PTO_OP(EXPR_SYMBOL);
+  PTO_OP(EXPR_ADD); PTO_OP(EXPR_SUB); PTO_OP(EXPR_MUL); PTO_OP(EXPR_FLOORDIV); PTO_OP(EXPR_MOD);
+  PTO_OP(EXPR_MIN); PTO_OP(EXPR_MAX); PTO_OP(EXPR_NEG);
+  PTO_OP(EXPR_LT); PTO_OP(EXPR_LE); PTO_OP(EXPR_EQ); PTO_OP(EXPR_NE);
+  PTO_OP(EXPR_AND); PTO_OP(EXPR_OR); PTO_OP(EXPR_NOT); PTO_OP(EXPR_SELECT);
+#undef PTO_OP
+  return codes;
+}
+
+void add_constants(nb::module_& module) {
+  module.attr("ABI_VERSION") = kAbiVersion;
+  module.attr("BYTECODE_VERSION") = bytecode::kVersion;
+  nb::dict dtypes, roles, axis_kinds, symbol_kinds;
+  const char* names[kNumDTypes] = {"f32", "f16", "bf16", "f64", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64", "b1"};
+  for (int i = 0; i < kNumDTypes; ++i) dtypes[names[i]] = i;
+  roles["in"] = int(Role::in);
+  roles["out"] = int(Role::out);
+  roles["inout"] = int(Role::inout);
+  axis_kinds["DENSE"] = int(bytecode::AxisKind::DENSE);
+  axis_kinds["TILES"] = int(bytecode::AxisKind::TILES);
+  symbol_kinds["SIZE"] = int(bytecode::SymbolKind::SIZE);
+  symbol_kinds["SCALAR"] = int(bytecode::SymbolKind::SCALAR);
+  module.attr("DTYPES") = dtypes;
+  module.attr("ROLES") = roles;
+  module.attr("AXIS_KINDS") = axis_kinds;
+  module.attr("SYMBOL_KINDS") = symbol_kinds;
+  module.attr("OPCODES") = opcodes();
+}
+
+void add_error(nb::module_& module) {
+  engine_error_class = PyErr_NewExceptionWithDoc("pto_wsp._native.EngineError",
+                                                 "An error of the engine: `code` names it, `details` holds its facts.",
+                                                 PyExc_Exception, nullptr);
+  module.attr("EngineError") = nb::borrow(engine_error_class);
+  nb::register_exception_translator([](const std::exception_ptr& pointer, void*) {
+    try {
+      std::rethrow_exception(pointer);
+    } catch (const EngineError& error) {
+      raise_engine_error(error);
+    }
+  });
+}
+
+}  // namespace
+
+void bind_engine(nb::module_& module) {
+  add_constants(module);
+  add_error(module);
+  nb::class_<PythonLibrary>(module, "KernelLibrary")
+      .def(nb::init<const std::string&>(), nb::arg("path"))
+      .def_prop_ro("names", &PythonLibrary::names)
+      .def_prop_ro("table_hash", &PythonLibrary::table_hash)
+      .def("call", &PythonLibrary::call, nb::arg("index"), nb::arg("arrays"), nb::arg("scalars"), 
+           nb::arg("scalar_dtypes") = nb::tuple(), nb::arg("task") = 0);
+  nb::class_<PythonResult>(module, "RunResult")
+      .def_prop_ro("tasks", [](const PythonResult& r) { return r.result.tasks; })
+      .def_prop_ro("run_ns", [](const PythonResult& r) { return r.result.run_ns; })
+      .def_prop_ro("workers", [](const PythonResult& r) { return r.result.workers; })
+      .def_prop_ro("counters", &PythonResult::counters)
+      .def_ro("task", &PythonResult::task)
+      .def_ro("site", &PythonResult::site)
+      .def_ro("worker", &PythonResult::worker)
+      .def_ro("start_ns", &PythonResult::start_ns)
+      .def_ro("end_ns", &PythonResult::end_ns)
+      .def_ro("registers", &PythonResult::registers);
+  nb::class_<PythonExecutable>(module, "Executable")
+      .def(nb::init<nb::bytes, const PythonLibrary&>(), nb::arg("bytecode"), nb::arg("library"))
+      .def("run", &PythonExecutable::run, nb::arg("arrays"), nb::arg("scalars"), nb::arg("workers") = 0,
+           nb::arg("trace") = false, nb::arg("jitter") = 0)
+      .def("locate", &PythonExecutable::locate, nb::arg("task"))
+      .def("cancel", &PythonExecutable::cancel);
+  pthread_atfork(nullptr, nullptr, [] { active_calls().forget(); });
+  const nb::object close = nb::cpp_function([] {
+    const nb::gil_scoped_release released;
+    active_calls().close();
+  });
+  nb::module_::import_("atexit").attr("register")(close);
+}

@@ -1,0 +1,261 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// The engine: an Executable is a validated program that can be run again and again.
+#pragma once
+
+#include <memory>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "pto/wsp/bind/arguments.hpp"
+#include "pto/wsp/bytecode/quicken.hpp"
+#include "pto/wsp/bytecode/regions.hpp"
+#include "pto/wsp/bytecode/validate.hpp"
+#include "pto/wsp/sched/dispatcher.hpp"
+#include "pto/wsp/sched/strands.hpp"
+
+namespace pto::wsp {
+
+/// What a run did.
+struct RunResult {
+  uint64_t tasks = 0;
+  int64_t run_ns = 0;
+  uint32_t workers = 0;
+  uint64_t slices = 0;       ///< stretches of tasks that were scheduled as one
+  uint64_t waits = 0;        ///< times a worker put a slice aside because a task had to wait
+  uint64_t max_queued = 0;   ///< most slices that waited for a worker
+  uint64_t max_waiting = 0;  ///< most slices that waited for a task
+  std::vector<uint64_t> worker_tasks;
+  trace::Trace trace;  ///< empty unless asked for
+};
+
+namespace detail {
+
+/// Lets one run of an Executable at a time through, and keeps those of a forked child out of their parent's.
+class RunGate {
+ public:
+  void enter() {
+    if (sched::is_inside_run()) {
+      throw EngineError("nested-run", "a run was started from inside a run on the same thread");
+    }
+    sched::Pool& pool = sched::Pool::instance();
+    std::unique_lock<std::mutex> lock(pool.gate_mutex);
+    if (is_running_ && generation_ != sched::Pool::generation()) {
+      throw EngineError("run-in-flight-at-fork", "the process was forked while this program was running");
+    }
+    pool.gate_open.wait(lock, [this] { return !is_running_; });
+    is_running_ = true;
+    generation_ = sched::Pool::generation();
+    sched::is_inside_run() = true;
+  }
+
+  void leave() {
+    sched::is_inside_run() = false;
+    sched::Pool& pool = sched::Pool::instance();
+    {
+      const std::lock_guard<std::mutex> lock(pool.gate_mutex);
+      is_running_ = false;
+    }
+    pool.gate_open.notify_all();
+  }
+
+ private:
+  bool is_running_ = false;
+  uint64_t generation_ = 0;
+};
+
+}  // namespace detail
+
+class Executable {
+ public:
+  /// Validates `bytecode` against the library. Throws `bad-bytecode`, `bytecode-version` or `kernel-table-mismatch`.
+  Executable(const uint8_t* bytecode, size_t size, std::shared_ptr<const KernelLibrary> library)
+      : code_(std::make_shared<Code>(Code{std::move(library), {}})) {
+    code_->program = bytecode::load_program(bytecode, size, *code_->library);
+  }
+
+  const bytecode::Program& program() const { return code_->program; }
+
+  /// Binds, checks and runs. Blocks until every task is complete, or until none runs any more after an error.
+  /// Throws what bind_arguments and check_regions throw (nothing has run then), `kernel-failed`, `run-cancelled`,
+  /// `nested-run` or `run-in-flight-at-fork`. A second thread waits for the first.
+  RunResult run(const std::vector<bind::ArrayRef>& arrays, const std::vector<std::optional<int64_t>>& symbols,
+                sched::RunOptions options) {
+    gate_.enter();
+    struct Leave {
+      detail::RunGate& gate;
+      ~Leave() { gate.leave(); }
+    } leave{gate_};
+    if (options.workers == 0) options.workers = std::max(1u, std::thread::hardware_concurrency());
+    if (options.workers > kMaxWorkers) {
+      throw EngineError("too-many-workers", "more workers than the engine supports")
+          .with_int("workers", options.workers)
+          .with_int("max", kMaxWorkers);
+    }
+    bind::Arguments arguments = bind::bind_arguments(code_->program, arrays, symbols);
+    prepare(arguments, options.workers);
+    return execute(std::move(arguments.bases), options);
+  }
+
+  /// The place of a task of the last run that got past its checks. Throws `no-such-task`.
+  bytecode::TaskPlace locate(uint64_t task) const {
+    if (prepared_ == nullptr) throw EngineError("no-such-task", "nothing has run yet").with_int("task", int64_t(task));
+    return bytecode::locate(prepared_->plan, task);
+  }
+
+  /// Calls `visit(task, site pc, registers)` for the first `count` tasks of that run.
+  template <class Visit>
+  void locate_all(uint64_t count, Visit visit) const {
+    if (prepared_ == nullptr) return;
+    const bytecode::Plan& plan = prepared_->plan;
+    bytecode::locate_all(plan, count, [&](uint64_t task, uint32_t site, const int64_t* registers) {
+      visit(task, plan.sites[site].pc, registers);
+    });
+  }
+
+  uint32_t site_pc(uint32_t site) const { return code_->program.sites[site].pc; }
+
+  /// Stops the run that is under way, if there is one; it then throws `run-cancelled`. Any thread may call it.
+  void cancel() {
+    const std::lock_guard<std::mutex> lock(cancel_mutex_);
+    if (running_ != nullptr) running_->stop();
+  }
+
+  static constexpr uint32_t kMaxWorkers = 1024;
+
+ private:
+  struct Code {
+    std::shared_ptr<const KernelLibrary> library;
+    bytecode::Program program;
+  };
+
+  /// Engine state that outlives a run: warm memory, and hazard maps full of names that have passed.
+  struct Arena {
+    std::shared_ptr<sched::Run> run;
+    std::shared_ptr<sched::Prepared> prepared;
+    std::unique_ptr<graph::Hazards> hazards;
+  };
+
+  /// Makes `prepared_` fit the arguments, keeping it when nothing that shapes a plan has changed.
+  void prepare(const bind::Arguments& arguments, uint32_t workers) {
+    if (prepared_ == nullptr || !is_same_call(arguments)) {
+      auto plan = bytecode::make_plan({&code_->program, arguments.symbols}, arguments.layouts, *code_->library);
+      bytecode::check_regions(plan);
+      const size_t num_sites = plan.sites.size();
+      prepared_.reset(new sched::Prepared{code_, std::move(plan), sched::SiteCosts(num_sites)});
+      marked_for_ = 0;
+    }
+    if (marked_for_ != workers) {
+      // Threads that still leave an earlier run never read the marks.
+      sched::mark_units(prepared_->plan, workers);
+      marked_for_ = workers;
+    }
+  }
+
+  bool is_same_call(const bind::Arguments& arguments) const {
+    const bytecode::Plan& plan = prepared_->plan;
+    return plan.bindings.symbols == arguments.symbols && plan.layouts == arguments.layouts;
+  }
+
+  RunResult execute(std::vector<char*> bases, const sched::RunOptions& options) {
+    Arena arena = take_arena(options.workers > 1);
+    sched::Run& run = *arena.run;
+    const int64_t start = trace::now_ns();
+    run.begin(prepared_, std::move(bases), options);
+    const uint64_t slices_before = run.num_slices();
+    uint64_t tasks = 0;
+    set_running(&run);
+    try {
+      sched::Dispatcher dispatcher(run, *arena.hazards, options.jitter);
+      dispatcher.run();
+      tasks = dispatcher.num_tasks();
+    } catch (...) {
+      run.stop();
+      set_running(nullptr);
+      run.end();
+      throw;
+    }
+    set_running(nullptr);
+    run.end();
+    // After an error the state names moments that will never come: it is dropped, and the next run starts afresh.
+    if (run.failure()) throw kernel_error(*run.failure());
+    if (run.is_stopped()) throw EngineError("run-cancelled", "the run was cancelled");
+    RunResult result = summarize(run, tasks, run.num_slices() - slices_before);
+    result.run_ns = trace::now_ns() - start;
+    if (options.trace) collect_trace(run, start, result);
+    arenas_.push_back(std::move(arena));
+    return result;
+  }
+
+  /// A state no thread is inside, with hazard maps for the plan. One worker needs no maps.
+  Arena take_arena(bool tracked) {
+    Arena arena;
+    for (size_t i = 0; i < arenas_.size(); ++i) {
+      if (!arenas_[i].run->is_idle()) continue;
+      arena = std::move(arenas_[i]);
+      arenas_.erase(arenas_.begin() + std::ptrdiff_t(i));
+      break;
+    }
+    if (arena.run == nullptr || arena.run->is_worn()) arena = {std::make_shared<sched::Run>(), nullptr, nullptr};
+    if (arena.prepared != prepared_) arena.hazards.reset();
+    arena.prepared = prepared_;
+    if (arena.hazards == nullptr) arena.hazards = std::make_unique<graph::Hazards>(prepared_->plan, tracked);
+    if (tracked && !arena.hazards->is_tracking()) arena.hazards = std::make_unique<graph::Hazards>(prepared_->plan, true);
+    return arena;
+  }
+
+  void set_running(sched::Run* run) {
+    const std::lock_guard<std::mutex> lock(cancel_mutex_);
+    running_ = run;
+  }
+
+  EngineError kernel_error(const sched::KernelFailure& failure) const {
+    const bytecode::TaskPlace place = bytecode::locate(prepared_->plan, failure.task);
+    const bytecode::QuickSite& site = prepared_->plan.sites[place.site];
+    return EngineError("kernel-failed", std::string("a run-time check in kernel ") + site.kernel->name + " failed")
+        .with("kernel", std::string(site.kernel->name))
+        .with_int("check", failure.check)
+        .with_int("task", int64_t(failure.task))
+        .with_int("pc", site.pc)
+        .with("registers", place.registers);
+  }
+
+  static RunResult summarize(sched::Run& run, uint64_t tasks, uint64_t slices) {
+    RunResult result;
+    result.tasks = tasks;
+    result.workers = run.num_workers();
+    result.slices = slices;
+    result.max_queued = run.max_queued;
+    result.max_waiting = run.max_waiting.load(std::memory_order_relaxed);
+    for (uint32_t i = 0; i < run.num_workers(); ++i) {
+      const sched::Worker& worker = run.worker(i);
+      result.worker_tasks.push_back(worker.num_tasks);
+      result.waits += worker.num_suspended;
+    }
+    return result;
+  }
+
+  static void collect_trace(sched::Run& run, int64_t origin, RunResult& result) {
+    result.trace.start_ns.resize(result.tasks);
+    result.trace.end_ns.resize(result.tasks);
+    result.trace.worker.resize(result.tasks);
+    for (uint32_t i = 0; i < run.num_workers(); ++i) {
+      for (const trace::TaskEvent& event : run.worker(i).events) {
+        result.trace.start_ns[event.task] = event.start_ns - origin;
+        result.trace.end_ns[event.task] = event.end_ns - origin;
+        result.trace.worker[event.task] = i;
+      }
+    }
+  }
+
+  std::shared_ptr<Code> code_;
+  detail::RunGate gate_;
+  std::shared_ptr<sched::Prepared> prepared_;
+  uint32_t marked_for_ = 0;
+  std::vector<Arena> arenas_;
+  std::mutex cancel_mutex_;
+  sched::Run* running_ = nullptr;
+};
+
+}  // namespace pto::wsp

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Which tasks form one unit of work: a stretch of program order that one worker runs.
+#pragma once
+
+#include <vector>
+
+#include "pto/wsp/bytecode/plan.hpp"
+
+namespace pto::wsp::sched {
+
+namespace detail {
+
+using bytecode::Op;
+using bytecode::QuickLoop;
+
+/// Marks loops from the outside in.
+///
+/// Units are the iterations of a P or range loop that has no P inside and makes two or more tasks, and whole P.seq
+/// loops whose body is straight-line (their iterations could not overlap anyway). A loop that would leave too few
+/// units is looked into instead. Every other P.seq loop orders its iterations by a barrier; tasks outside all units
+/// are units of their own.
+class UnitMarker {
+ public:
+  UnitMarker(bytecode::Plan& plan, uint64_t min_units)
+      : plan_(plan), program_(plan.program()), min_units_(min_units), sums_(program_.loops.size()) {}
+
+  void run() {
+    summarize();
+    std::vector<bool> is_inside(program_.loops.size(), false);
+    for (size_t i = 0; i < program_.loops.size(); ++i) {
+      const int32_t parent = program_.loops[i].parent;
+      const bool in_unit = parent >= 0 && is_inside[size_t(parent)];
+      plan_.loops[i].mark = in_unit ? QuickLoop::Mark::kNone : mark_of(i);
+      is_inside[i] = in_unit || plan_.loops[i].mark == QuickLoop::Mark::kUnitIterations ||
+                     plan_.loops[i].mark == QuickLoop::Mark::kUnitWhole;
+    }
+    for (size_t s = 0; s < program_.sites.size(); ++s) {
+      const int32_t loop = program_.sites[s].loop;
+      plan_.sites[s].is_unit = loop < 0 || !is_inside[size_t(loop)];
+    }
+  }
+
+ private:
+  struct Summary {
+    bool has_parallel_inside = false;
+    bool has_range_inside = false;
+    bool has_loop_inside = false;
+    int sites = 0;
+  };
+
+  /// Loops come before the loops inside them, so children are seen first from the back.
+  void summarize() {
+    for (const bytecode::SiteForm& site : program_.sites) {
+      if (site.loop >= 0) ++sums_[size_t(site.loop)].sites;
+    }
+    for (size_t i = program_.loops.size(); i-- > 0;) {
+      const int32_t parent = program_.loops[i].parent;
+      if (parent < 0) continue;
+      const Op op = program_.loops[i].op;
+      Summary& up = sums_[size_t(parent)];
+      up.has_parallel_inside = up.has_parallel_inside || op == Op::PARALLEL_FOR || sums_[i].has_parallel_inside;
+      up.has_range_inside = up.has_range_inside || op == Op::RANGE_FOR || sums_[i].has_range_inside;
+      up.has_loop_inside = true;
+      up.sites += sums_[i].sites;
+    }
+  }
+
+  QuickLoop::Mark mark_of(size_t i) const {
+    const Summary& sum = sums_[i];
+    const bool is_sequential = program_.loops[i].op == Op::FOR_EACH;
+    if (is_sequential) {
+      const bool is_straight = !sum.has_parallel_inside && !sum.has_range_inside;
+      return is_straight ? QuickLoop::Mark::kUnitWhole : QuickLoop::Mark::kBarrier;
+    }
+    const bool makes_several = sum.sites > 1 || (sum.sites == 1 && sum.has_loop_inside);
+    const bool is_unit = !sum.has_parallel_inside && makes_several && num_units(i) >= min_units_;
+    return is_unit ? QuickLoop::Mark::kUnitIterations : QuickLoop::Mark::kNone;
+  }
+
+  /// How many iterations of loop `i` can be alive at once, at most.
+  uint64_t num_units(size_t i) const {
+    uint64_t units = 1;
+    for (auto loop = int32_t(i); loop >= 0; loop = program_.loops[size_t(loop)].parent) {
+      if (program_.loops[size_t(loop)].op == Op::FOR_EACH) continue;
+      const auto trips = uint64_t(plan_.loops[size_t(loop)].trips.hi);
+      if (__builtin_mul_overflow(units, trips, &units)) return UINT64_MAX;
+    }
+    return units;
+  }
+
+  bytecode::Plan& plan_;
+  const bytecode::Program& program_;
+  uint64_t min_units_;
+  std::vector<Summary> sums_;
+};
+
+}  // namespace detail
+
+/// Marks the units of a plan for so many workers. One worker needs none: program order is its schedule.
+inline void mark_units(bytecode::Plan& plan, uint32_t workers) {
+  if (workers > 1) detail::UnitMarker(plan, 4 * uint64_t(workers)).run();
+}
+
+}  // namespace pto::wsp::sched

@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// A worker: what one thread needs to run the bodies of tasks.
+#pragma once
+
+#include <cstdlib>
+#include <memory>
+#include <new>
+#include <vector>
+
+#include "pto/wsp/bytecode/plan.hpp"
+#include "pto/wsp/sched/counters.hpp"
+#include "pto/wsp/sched/slice.hpp"
+#include "pto/wsp/trace/trace.hpp"
+
+namespace pto::wsp::sched {
+
+/// Estimated run time of a task, per site; 0 while unknown. Read by the dispatcher, written by workers.
+class SiteCosts {
+ public:
+  explicit SiteCosts(size_t num_sites) : costs_(num_sites) {}
+  uint32_t operator[](size_t site) const { return costs_[site].load(std::memory_order_relaxed); }
+
+  /// Folds in a sample. Small changes are not published: the line is shared with the dispatcher.
+  void record(size_t site, int64_t ns) {
+    const int64_t sample = ns < 1 ? 1 : ns > 1000000000 ? 1000000000 : ns;
+    const int64_t old = (*this)[site];
+    const int64_t mean = old == 0 ? sample : old + (sample - old) / 4;
+    if (old == 0 || mean * 4 > old * 5 || mean * 5 < old * 4) {
+      costs_[site].store(uint32_t(mean), std::memory_order_relaxed);
+    }
+  }
+
+ private:
+  std::vector<std::atomic<uint32_t>> costs_;
+};
+
+/// xorshift64*: delays for tests.
+class Random {
+ public:
+  explicit Random(uint64_t seed = 1) : state_(seed * 0x9E3779B97F4A7C15ull | 1) {}
+  uint32_t next() {
+    state_ ^= state_ >> 12;
+    state_ ^= state_ << 25;
+    state_ ^= state_ >> 27;
+    return uint32_t((state_ * 0x2545F4914F6CDD1Dull) >> 32);
+  }
+
+ private:
+  uint64_t state_;
+};
+
+/// How a run behaves besides its result.
+struct RunOptions {
+  uint32_t workers = 0;  ///< 0 = one per core
+  bool trace = false;
+  uint64_t jitter = 0;   ///< not 0: seed of random delays before bodies and of random slice sizes (for tests)
+};
+
+class alignas(kLineBytes) Worker {
+ public:
+  /// Forgets the run before. \pre no thread uses the worker
+  void reset() {
+    is_ready = false;
+    events.clear();
+    num_tasks = num_suspended = 0;
+  }
+
+  /// Makes the worker ready for a run. Called by the thread that is the worker.
+  void begin(const bytecode::Plan& plan, const std::vector<char*>& bases, SiteCosts& costs, const RunOptions& options,
+             uint32_t slot) {
+    plan_ = &plan;
+    costs_ = &costs;
+    options_ = options;
+    random_ = Random(options.jitter + slot * 7919);
+    views_ = plan.views;
+    bases_.clear();
+    for (const bytecode::QuickIo& io : plan.ios) bases_.push_back(bases[io.tensor]);
+    scalars_.resize(plan.scalars.size());
+    for (size_t i = 0; i < plan.scalars.size(); ++i) scalars_[i].i64 = plan.scalars[i].bits;
+    registers_.resize(plan.program().header.num_registers);
+    countdown_.assign(plan.sites.size(), 0);
+    reserve_scratch(plan.max_scratch_bytes);
+  }
+
+  int64_t* registers() { return registers_.data(); }
+
+  /// Runs the body of a task; returns what the kernel returned.
+  int32_t run(uint32_t site_index, const int64_t* registers, uint64_t task) {
+    const bytecode::QuickSite& site = plan_->sites[site_index];
+    fill_arguments(site, registers);
+    const TaskContext context{scratch_.get(), task, 0, 1};
+    const View* views = views_.data() + site.first_io;
+    const Scalar* scalars = scalars_.data() + site.first_scalar;
+    ++num_tasks;
+    if (options_.jitter != 0) delay();
+    if (options_.trace) return run_traced(site, views, scalars, context);
+    if (countdown_[site_index]-- > 0) return site.fn(views, scalars, &context);
+    countdown_[site_index] = kSampleEvery;
+    const int64_t start = trace::now_ns();
+    const int32_t status = site.fn(views, scalars, &context);
+    costs_->record(site_index, trace::now_ns() - start);
+    return status;
+  }
+
+  bool is_ready = false;  ///< `begin` was called for this run
+  std::vector<trace::TaskEvent> events;
+  uint64_t num_tasks = 0;
+  uint64_t num_suspended = 0;
+  /// True while the worker may be running a body. The end of a stopped run waits for it.
+  std::atomic<bool> is_active{false};
+
+ private:
+  static constexpr int32_t kSampleEvery = 63;
+
+  struct Free {
+    void operator()(void* memory) const { std::free(memory); }
+  };
+
+  void reserve_scratch(size_t bytes) {
+    if (bytes <= scratch_bytes_) return;
+    const size_t rounded = (bytes + kScratchAlign - 1) / kScratchAlign * kScratchAlign;
+    scratch_.reset(std::aligned_alloc(kScratchAlign, rounded));
+    if (scratch_ == nullptr) throw std::bad_alloc();
+    scratch_bytes_ = rounded;
+  }
+
+  void fill_arguments(const bytecode::QuickSite& site, const int64_t* registers) {
+    const bytecode::Patch* patch = plan_->patches.data() + site.first_patch;
+    for (const bytecode::Patch* end = patch + site.num_patches; patch != end; ++patch) {
+      const size_t io = site.first_io + patch->view;
+      const int64_t value = plan_->evaluate(patch->value, registers);
+      switch (patch->kind) {
+        case bytecode::Patch::kSetData: views_[io].data = bases_[io] + value; break;
+        case bytecode::Patch::kAddData: views_[io].data = static_cast<char*>(views_[io].data) + value * patch->scale; break;
+        case bytecode::Patch::kExtent: views_[io].shape[patch->slot] = value; break;
+      }
+    }
+    for (uint32_t i = site.first_scalar; i < site.first_scalar + site.num_scalars; ++i) {
+      if (!plan_->scalars[i].is_fixed) scalars_[i].i64 = plan_->evaluate(plan_->scalars[i].value, registers);
+    }
+  }
+
+  int32_t run_traced(const bytecode::QuickSite& site, const View* views, const Scalar* scalars, const TaskContext& context) {
+    const int64_t start = trace::now_ns();
+    const int32_t status = site.fn(views, scalars, &context);
+    const int64_t end = trace::now_ns();
+    events.push_back({context.task, start, end});
+    costs_->record(size_t(&site - plan_->sites.data()), end - start);
+    return status;
+  }
+
+  void delay() {
+    const uint32_t dice = random_.next();
+    if (dice % 4 == 0) {
+      for (uint32_t i = 0; i < (dice >> 8) % 512; ++i) relax();
+    }
+    if (dice % 32 == 1) std::this_thread::yield();
+  }
+
+  const bytecode::Plan* plan_ = nullptr;
+  SiteCosts* costs_ = nullptr;
+  RunOptions options_;
+  Random random_;
+  std::vector<View> views_;      ///< one per io, filled in anew for each task
+  std::vector<char*> bases_;     ///< per io
+  std::vector<Scalar> scalars_;  ///< one per scalar argument
+  std::vector<int64_t> registers_;
+  std::vector<int32_t> countdown_;  ///< tasks until the next one is timed, per site
+  std::unique_ptr<void, Free> scratch_;
+  size_t scratch_bytes_ = 0;
+};
+
+}  // namespace pto::wsp::sched

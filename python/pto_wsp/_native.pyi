@@ -1,0 +1,111 @@
+"""The compiled module: the engine (and the planner)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+ABI_VERSION: int
+BYTECODE_VERSION: int
+DTYPES: dict[str, int]
+ROLES: dict[str, int]
+OPCODES: dict[str, int]
+AXIS_KINDS: dict[str, int]
+SYMBOL_KINDS: dict[str, int]
+
+class EngineError(Exception):
+    """An error of the engine: `code` names it (kebab-case), `details` holds its facts."""
+
+    code: str
+    details: dict[str, int | str | list[int]]
+
+class KernelLibrary:
+    """A loaded kernel library.
+
+    Raises:
+        EngineError: `library-load-failed`, `bad-kernel-library`, `kernel-abi-mismatch`, `unsupported-unit`.
+    """
+
+    def __init__(self, path: str) -> None: ...
+    @property
+    def names(self) -> list[str]: ...
+    @property
+    def table_hash(self) -> int: ...
+    def call(
+        self,
+        index: int,
+        arrays: tuple[object, ...],
+        scalars: tuple[object, ...],
+        scalar_dtypes: tuple[int, ...] = ...,
+        task: int = 0,
+    ) -> int:
+        """Run one kernel on views; return 0 or the number of the run-time check that failed.
+
+        Args:
+            index: position in `names`.
+            arrays: one array per view, of the parameter's dtype and rank.
+            scalars: one number per scalar parameter.
+            scalar_dtypes: the scalar parameters' dtypes, values of `DTYPES`.
+            task: what the kernel sees as the task's number.
+        """
+
+class RunResult:
+    """What a run did. The arrays (int64, one row per task in program order) are None unless it was traced."""
+
+    @property
+    def tasks(self) -> int: ...
+    @property
+    def run_ns(self) -> int: ...
+    @property
+    def workers(self) -> int: ...
+    @property
+    def counters(self) -> Mapping[str, int | list[int]]:
+        """`slices`, `waits`, `max_queued`, `max_waiting`, and `worker_tasks` (tasks per worker)."""
+
+    task: NDArray[np.int64]
+    site: NDArray[np.int64]
+    """Index of the task's TASK instruction."""
+    worker: NDArray[np.int64]
+    start_ns: NDArray[np.int64]
+    """Nanoseconds since the run began."""
+    end_ns: NDArray[np.int64]
+    registers: NDArray[np.int64]
+    """[tasks, registers]; registers that no loop around the task owns are meaningless."""
+
+class Executable:
+    """A validated program.
+
+    Raises:
+        EngineError: `bad-bytecode`, `bytecode-version`, `kernel-table-mismatch`.
+    """
+
+    def __init__(self, bytecode: bytes, library: KernelLibrary) -> None: ...
+    def run(
+        self,
+        arrays: tuple[object, ...],
+        scalars: tuple[int | float | bool | None, ...],
+        workers: int = 0,
+        trace: bool = False,
+        jitter: int = 0,
+    ) -> RunResult:
+        """Bind, check and run; the GIL is released meanwhile.
+
+        Args:
+            arrays: one per tensor of the program; anything with a buffer, or a bfloat16 array of ml_dtypes.
+            scalars: one value per symbol; None infers a size from the arrays.
+            workers: threads, the calling one included; 0 means one per core.
+            trace: record when and where each task ran.
+            jitter: if not 0, the seed of random delays before tasks (for tests).
+
+        Raises:
+            EngineError: a mistake in the arguments or regions, before anything has run; `kernel-failed`
+                after some tasks have; `nested-run`, `run-in-flight-at-fork`, `run-cancelled`.
+        """
+
+    def locate(self, task: int) -> tuple[int, list[int]]:
+        """Return the pc of the TASK instruction and the registers of a task of the last run."""
+
+    def cancel(self) -> None:
+        """Stop the run under way in another thread, if there is one; it raises `run-cancelled`."""

@@ -5,12 +5,10 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/tuple.h>
-#include <nanobind/stl/vector.h>
 
 #include <system_error>
 #include <thread>
 #include <tuple>
-#include <utility>
 #include <vector>
 
 #include "pto/runtime/runtime.hpp"
@@ -56,16 +54,18 @@ class LengthView {
   int count_;
 };
 
-/// Tiers in order: id, smallest size, largest size.
+/// Rows of tier id, smallest size, largest size.
+using TierArray = nb::ndarray<const int32_t, nb::shape<-1, 3>, nb::c_contig, nb::device::cpu>;
+
+/// Tiers in order, in memory that someone else keeps.
 class TierTable {
  public:
-  using Row = std::tuple<int, int, int>;
-
-  explicit TierTable(std::vector<Row> rows) : rows_(std::move(rows)) {}
+  explicit TierTable(const TierArray& rows)
+      : rows_(reinterpret_cast<const Row*>(rows.data())), count_(rows.shape(0)) {}
 
   int select_tier(int size) const {
-    for (const auto& [id, min_size, max_size] : rows_) {
-      if (min_size <= size && size <= max_size) return id;
+    for (size_t i = 0; i < count_; ++i) {
+      if (rows_[i].min_size <= size && size <= rows_[i].max_size) return rows_[i].id;
     }
     return -1;
   }
@@ -74,9 +74,9 @@ class TierTable {
     int64_t uncovered = low;
     for (bool moved = true; moved && uncovered <= high;) {
       moved = false;
-      for (const auto& [id, min_size, max_size] : rows_) {
-        if (min_size > uncovered || uncovered > max_size) continue;
-        uncovered = static_cast<int64_t>(max_size) + 1;
+      for (size_t i = 0; i < count_; ++i) {
+        if (rows_[i].min_size > uncovered || uncovered > rows_[i].max_size) continue;
+        uncovered = static_cast<int64_t>(rows_[i].max_size) + 1;
         moved = true;
       }
     }
@@ -84,17 +84,16 @@ class TierTable {
   }
 
  private:
-  std::vector<Row> rows_;
+  struct Row {
+    int32_t id;
+    int32_t min_size;
+    int32_t max_size;
+  };
+  const Row* rows_;
+  size_t count_;
 };
 
-/// A reference to a `TierTable`, as cheap to copy as the tiers of a `TierConfig`.
-struct TierView {
-  const TierTable* table;
-  int select_tier(int size) const { return table->select_tier(size); }
-  bool covers(int low, int high) const { return table->covers(low, high); }
-};
-
-using Job = detail::PlanJob<TierView>;
+using Job = detail::PlanJob<TierTable>;
 
 /// Memory of a Python object that is written to; released with the scope.
 class OutputBuffer {
@@ -146,13 +145,13 @@ int64_t total_work(const LengthArray& lengths, int num_heads, int chunk_size, bo
 
 /// The code and the number of descriptors of a plan; writes it if `out` is not None.
 std::tuple<int, int64_t> run(const LengthArray& lengths, int num_heads, int chunk_size, bool balance_chunks,
-                             bool empty_item, const TierTable& tiers, nb::handle out, int num_threads) {
+                             bool empty_item, const TierArray& tiers, nb::handle out, int num_threads) {
   const LengthView view(lengths, true);
   const detail::PlanInputs inputs{view.data(),    view.count(),
                                   num_heads,      chunk_size,
                                   balance_chunks, empty_item ? ZeroLength::empty_item : ZeroLength::reject};
   if (!inputs.are_valid()) return {static_cast<int>(PlanResult::INVALID_PARAMS), 0};
-  const Job job(inputs, TierView{&tiers});
+  const Job job(inputs, TierTable(tiers));
   if (job.result() != PlanResult::OK) return {static_cast<int>(job.result()), 0};
   if (out.is_none()) return {static_cast<int>(PlanResult::OK), job.total()};
   const OutputBuffer buffer(out);
@@ -164,12 +163,12 @@ std::tuple<int, int64_t> run(const LengthArray& lengths, int num_heads, int chun
 }
 
 std::tuple<int, int64_t> check_plan(const LengthArray& lengths, int num_heads, int chunk_size,
-                                    bool balance_chunks, bool empty_item, const TierTable& tiers) {
+                                    bool balance_chunks, bool empty_item, const TierArray& tiers) {
   return run(lengths, num_heads, chunk_size, balance_chunks, empty_item, tiers, nb::none(), 1);
 }
 
 std::tuple<int, int64_t> generate(const LengthArray& lengths, int num_heads, int chunk_size,
-                                  bool balance_chunks, bool empty_item, const TierTable& tiers,
+                                  bool balance_chunks, bool empty_item, const TierArray& tiers,
                                   nb::object out, int num_threads) {
   return run(lengths, num_heads, chunk_size, balance_chunks, empty_item, tiers, out, num_threads);
 }
@@ -177,13 +176,8 @@ std::tuple<int, int64_t> generate(const LengthArray& lengths, int num_heads, int
 }  // namespace
 
 void bind_planner(nb::module_& module) {
-  nb::module_ planner = module.def_submodule("planner");
-  nb::class_<TierTable>(planner, "TierTable")
-      .def(nb::init<std::vector<TierTable::Row>>())
-      .def("select_tier", &TierTable::select_tier);
-  planner.def("plan_chunk_size", &plan_chunk_size);
-  planner.def("total_work", &total_work);
-  planner.def("check_plan", &check_plan);
-  planner.def("generate", &generate);
-  planner.attr("DESCRIPTOR_BYTES") = sizeof(WorkDescriptor);
+  module.def("plan_chunk_size", &plan_chunk_size);
+  module.def("plan_total_work", &total_work);
+  module.def("plan_check", &check_plan);
+  module.def("plan_generate", &generate);
 }

@@ -1,0 +1,121 @@
+"""The planner's headers alone: every compiler, standard and macro; what must not compile; what they include."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+INCLUDE = ROOT / "include"
+RUNTIME = INCLUDE / "pto" / "runtime"
+CPP_TESTS = ROOT / "tests" / "cpp" / "planner"
+MUST_NOT_COMPILE = CPP_TESTS / "must_not_compile.cpp"
+
+NAMED_BY_THE_SPECIFICATION = (
+    "runtime.hpp",
+    "dim.hpp",
+    "iteration_space.hpp",
+    "work_descriptor.hpp",
+    "tier_config.hpp",
+    "work_planner.hpp",
+    "kernel_dispatch.hpp",
+)
+STRICT = ("-Wall", "-Wextra", "-Wpedantic", "-Wshadow", "-Wconversion", "-Werror")
+COMPILERS = [
+    name for name in ("g++", "clang++", "clang++-14", "clang++-16", "clang++-19") if shutil.which(name)
+]
+STANDARDS = ("c++17", "c++20")
+SIMULATION = ([], ["-D__CPU_SIM"])
+NOT_ON_DEVICES = ("string", "vector", "functional")
+
+
+def compiler() -> str:
+    assert COMPILERS, "the tests need g++ or clang++"
+    return COMPILERS[0]
+
+
+def run(*command: str | Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([*map(str, command)], capture_output=True, text=True, check=False)
+
+
+def syntax(source: Path, *flags: str, cxx: str | None = None) -> subprocess.CompletedProcess[str]:
+    return run(cxx or compiler(), "-fsyntax-only", f"-I{INCLUDE}", *flags, source)
+
+
+def test_the_named_headers_exist() -> None:
+    assert {path.name for path in RUNTIME.glob("*.hpp")} >= set(NAMED_BY_THE_SPECIFICATION)
+
+
+@pytest.mark.parametrize("simulation", SIMULATION, ids=["device", "cpu_sim"])
+@pytest.mark.parametrize("standard", STANDARDS)
+@pytest.mark.parametrize("cxx", COMPILERS)
+def test_headers_compile_without_a_warning(cxx: str, standard: str, simulation: list[str]) -> None:
+    done = syntax(
+        CPP_TESTS / "test_planner_spec.cpp", f"-std={standard}", *STRICT[:3], "-Werror", *simulation, cxx=cxx
+    )
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("standard", STANDARDS)
+def test_every_header_compiles_alone(standard: str, tmp_path: Path) -> None:
+    for header in sorted(RUNTIME.rglob("*.hpp")):
+        source = tmp_path / "alone.cpp"
+        name = header.relative_to(INCLUDE).as_posix()
+        source.write_text(f"#include <{name}>\n#include <{name}>\nint main() {{}}\n")
+        done = syntax(source, f"-std={standard}", *STRICT)
+        assert done.returncode == 0, done.stderr
+
+
+def test_headers_include_nothing_that_a_device_lacks(tmp_path: Path) -> None:
+    source = tmp_path / "all.cpp"
+    source.write_text("#include <pto/runtime/runtime.hpp>\n")
+    for standard in STANDARDS:
+        done = run(compiler(), "-M", f"-std={standard}", f"-I{INCLUDE}", source)
+        included = {Path(word).name for word in done.stdout.replace("\\\n", " ").split()}
+        assert done.returncode == 0 and "runtime.hpp" in included
+        assert included.isdisjoint(NOT_ON_DEVICES), included & set(NOT_ON_DEVICES)
+
+
+def cases() -> list[tuple[int, str]]:
+    found = re.findall(r"// CASE (\d+): (.*)", MUST_NOT_COMPILE.read_text(encoding="utf-8"))
+    return [(int(number), text.strip()) for number, text in found]
+
+
+def test_the_control_compiles() -> None:
+    done = syntax(MUST_NOT_COMPILE, "-std=c++17", "-DCASE=0", "-Wall", "-Wextra", "-Werror")
+    assert done.returncode == 0, done.stderr
+    assert [number for number, _ in cases()] == list(range(1, len(cases()) + 1))
+
+
+@pytest.mark.parametrize(("number", "text"), cases())
+def test_must_not_compile(number: int, text: str) -> None:
+    done = syntax(MUST_NOT_COMPILE, "-std=c++17", f"-DCASE={number}")
+    assert done.returncode != 0
+    assert any(text in line for line in done.stderr.splitlines() if "error" in line), done.stderr
+
+
+def test_find_package(tmp_path: Path) -> None:
+    """A project elsewhere finds the headers, builds and runs; a version that does not exist is refused."""
+    (tmp_path / "main.cpp").write_text(
+        "#include <pto/runtime/runtime.hpp>\n"
+        "const int length = 5;\n"
+        "int main() { return pto::runtime::AttentionPlanner().get_total_work(&length, 1, 1, 5) - 1; }\n"
+    )
+    project = (
+        "cmake_minimum_required(VERSION 3.18)\nproject(user LANGUAGES CXX)\n"
+        "find_package(pto {version} CONFIG REQUIRED)\nadd_executable(user main.cpp)\n"
+        "target_link_libraries(user PRIVATE pto::runtime)\n"
+    )
+    cmake = ("cmake", "-S", tmp_path, "-B", tmp_path / "build", f"-Dpto_DIR={ROOT / 'cmake'}")
+    (tmp_path / "CMakeLists.txt").write_text(project.format(version="9.0"))
+    assert "9.0" in run(*cmake).stderr
+    (tmp_path / "CMakeLists.txt").write_text(project.format(version="0.1"))
+    configured = run(*cmake)
+    assert configured.returncode == 0, configured.stderr
+    built = run("cmake", "--build", tmp_path / "build")
+    assert built.returncode == 0, built.stdout + built.stderr
+    assert run(tmp_path / "build" / "user").returncode == 0

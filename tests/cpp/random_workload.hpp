@@ -1,0 +1,320 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Random workloads over the mixing kernels, with an independent sequential meaning and a pairwise order checker.
+#pragma once
+
+#include <random>
+#include <vector>
+
+#include "assembler.hpp"
+#include "check.hpp"
+#include "mix_kernels.hpp"
+
+namespace random_workload {
+
+using namespace assembler;
+
+struct Tensor {
+  std::vector<int64_t> shape;
+  std::vector<int64_t> stride;
+  std::vector<uint64_t> data;
+};
+
+struct Dim {
+  Op op;
+  Expr start, extent;
+  uint32_t reg;  ///< DIM_TILE: the index register of its loop
+};
+
+struct Io {
+  Role role;
+  uint16_t tensor;
+  std::vector<Dim> dims;
+};
+
+struct Node {
+  bool is_task;
+  // Loops
+  Op op;
+  bool is_tiled;
+  Expr extent;
+  int64_t tile;
+  uint32_t reg;
+  std::vector<Node> body;
+  // Tasks
+  uint16_t kernel;
+  std::vector<Io> ios;
+};
+
+/// A task as the test understands it.
+struct Task {
+  struct Access {
+    uint16_t tensor;
+    bool writes;
+    std::vector<int64_t> lo, hi;
+  };
+  uint16_t kernel;
+  std::vector<Access> accesses;
+  std::vector<View> views;
+  std::vector<std::pair<int, int64_t>> sequences;  ///< enclosing P.seq loops: instance, iteration
+};
+
+class Workload {
+ public:
+  Workload(uint64_t seed, size_t max_tasks) : random_(seed), program_(mix::library().table()), max_tasks_(max_tasks) {
+    const int num_tensors = pick(1, 3);
+    for (int i = 0; i < num_tensors; ++i) add_tensor();
+    std::vector<Node*> around;
+    for (int i = pick(1, 3); i > 0; --i) add_statement(body_, around, 1);
+    expand(body_);
+  }
+
+  std::vector<uint8_t> bytes() const { return program_.bytes(); }
+  const std::vector<Tensor>& tensors() const { return tensors_; }
+  const std::vector<Task>& tasks() const { return tasks_; }
+
+  /// Runs every task in program order on `data`.
+  void run_in_order(std::vector<Tensor>& data) const {
+    for (size_t i = 0; i < tasks_.size(); ++i) {
+      std::vector<View> views = tasks_[i].views;
+      for (size_t k = 0; k < views.size(); ++k) {
+        views[k].data = data[tasks_[i].accesses[k].tensor].data.data() + reinterpret_cast<intptr_t>(views[k].data);
+      }
+      mix::apply(views.data(), mix::patterns()[tasks_[i].kernel / 3u], i);
+    }
+  }
+
+  /// Compares the stamps of a run with every pair that must be ordered.
+  void check_order(const mix::Stamps& stamps) const {
+    for (size_t j = 0; j < tasks_.size(); ++j) {
+      CHECK(stamps.start[j] != 0 && stamps.end[j] != 0);
+      for (size_t i = 0; i < j; ++i) {
+        if (must_be_ordered(tasks_[i], tasks_[j])) CHECK(stamps.end[i] < stamps.start[j]);
+      }
+    }
+  }
+
+ private:
+  int pick(int lo, int hi) { return std::uniform_int_distribution<int>(lo, hi)(random_); }
+
+  void add_tensor() {
+    Tensor tensor;
+    const int rank = pick(1, 3);
+    const int64_t sizes[] = {1, 7, 12, 17, 24, 40};
+    for (int d = 0; d < rank; ++d) tensor.shape.push_back(sizes[pick(rank == 1 ? 2 : 0, rank == 3 ? 3 : 5)]);
+    tensor.stride.assign(size_t(rank), 1);
+    int64_t stride = 1;
+    for (size_t d = size_t(rank); d-- > 0;) {
+      tensor.stride[d] = stride;
+      stride *= tensor.shape[d] + (d + 1 == size_t(rank) ? pick(0, 1) : 0);
+    }
+    tensor.data.resize(size_t(stride) + 64);
+    for (size_t i = 0; i < tensor.data.size(); ++i) tensor.data[i] = mix::scramble(i + 1);
+    tensors_.push_back(tensor);
+    program_.tensor(DType::u64, tensor.shape);
+  }
+
+  void add_statement(std::vector<Node>& body, std::vector<Node*>& around, size_t tasks) {
+    if (around.size() < 3 && pick(0, 3) != 0 && tasks * 2 <= max_tasks_) {
+      add_loop(body, around, tasks);
+    } else {
+      add_task(body, around);
+    }
+  }
+
+  void add_loop(std::vector<Node>& body, std::vector<Node*>& around, size_t tasks) {
+    const Op ops[] = {Op::PARALLEL_FOR, Op::FOR_EACH, Op::RANGE_FOR};
+    Node node{};
+    node.op = ops[pick(0, 2)];
+    node.is_tiled = pick(0, 1) != 0;
+    const int limit = int(std::min<size_t>(max_tasks_ / tasks, 40));
+    int64_t trips = pick(1, std::max(limit, 1));
+    node.tile = pick(1, 6);
+    node.extent = program_.constant(node.is_tiled ? std::max<int64_t>(trips * node.tile - pick(0, int(node.tile) - 1), 0) : trips);
+    if (!around.empty() && pick(0, 3) == 0) {
+      node.is_tiled = false;
+      node.extent = program_.apply(Op::EXPR_MIN, {program_.constant(trips), program_.reg(around.back()->reg)});
+    }
+    node.reg = node.is_tiled ? program_.tiles(node.op, node.extent, program_.constant(node.tile)) : program_.loop(node.op, node.extent);
+    node.kernel = program_.last_axis();
+    around.push_back(&node);
+    for (int i = pick(1, 2); i > 0; --i) add_statement(node.body, around, tasks * size_t(trips));
+    around.pop_back();
+    program_.end();
+    body.push_back(node);
+  }
+
+  void add_task(std::vector<Node>& body, const std::vector<Node*>& around) {
+    Node node{};
+    node.is_task = true;
+    const int rank = pick(1, 3);
+    node.kernel = uint16_t(pick(0, int(mix::patterns().size()) - 1) * 3 + rank - 1);
+    // Each view needs a tensor of its rank at least.
+    for (const Tensor& tensor : tensors_) {
+      if (int(tensor.shape.size()) < rank) node.kernel = uint16_t(node.kernel / 3 * 3);
+    }
+    program_.task(node.kernel);
+    for (Role role : mix::patterns()[node.kernel / 3u]) {
+      node.ios.push_back(make_io(role, node.kernel % 3 + 1, around));
+      emit(node.ios.back());
+    }
+    body.push_back(node);
+  }
+
+  Io make_io(Role role, int view_rank, const std::vector<Node*>& around) {
+    Io io{role, uint16_t(pick(0, int(tensors_.size()) - 1)), {}};
+    const Tensor& tensor = tensors_[io.tensor];
+    int to_drop = int(tensor.shape.size()) - view_rank;
+    for (size_t d = 0; d < tensor.shape.size(); ++d) {
+      const int left = int(tensor.shape.size() - d);
+      const bool drops = to_drop > 0 && d + 1 < tensor.shape.size() && (to_drop >= left - 1 || pick(0, 1) != 0);
+      to_drop -= drops;
+      io.dims.push_back(drops ? Dim{Op::DIM_INDEX, wrapped(around, tensor.shape[d]), {}, 0} : make_dim(around, tensor.shape[d]));
+    }
+    return io;
+  }
+
+  Dim make_dim(const std::vector<Node*>& around, int64_t size) {
+    for (const Node* loop : around) {
+      if (loop->is_tiled && max_extent(*loop) <= size && pick(0, 1) == 0) {
+        return {Op::DIM_TILE, {}, {}, loop->reg};
+      }
+    }
+    if (pick(0, 5) == 0) return {Op::DIM_FULL, {}, {}, 0};
+    const int64_t extent = pick(1, int(std::min<int64_t>(size, 6)));
+    for (const Node* loop : around) {
+      if (!loop->is_tiled && loop->extent.size() == 1 && max_extent(*loop) * extent <= size && pick(0, 1) == 0) {
+        return {Op::DIM_RANGE, program_.mul(program_.reg(loop->reg), program_.constant(extent)), program_.constant(extent), 0};
+      }
+    }
+    if (pick(0, 3) == 0 && !around.empty()) {
+      const Expr short_one = program_.apply(Op::EXPR_MIN, {program_.constant(extent), program_.reg(around.back()->reg)});
+      return {Op::DIM_RANGE, wrapped(around, size - extent + 1), short_one, 0};
+    }
+    return {Op::DIM_RANGE, wrapped(around, size - extent + 1), program_.constant(extent), 0};
+  }
+
+  int64_t max_extent(const Node& loop) { return evaluate(loop.extent, std::vector<int64_t>(64, 1 << 20)); }
+
+  /// An affine expression of the loop variables, modulo `size`.
+  Expr wrapped(const std::vector<Node*>& around, int64_t size) {
+    Expr sum = program_.constant(pick(0, 5));
+    for (const Node* loop : around) sum = program_.add(sum, program_.mul(program_.reg(loop->reg), program_.constant(pick(0, 3))));
+    return program_.apply(Op::EXPR_MOD, {sum, program_.constant(size)});
+  }
+
+  void emit(const Io& io) {
+    program_.io(io.role, io.tensor);
+    for (const Dim& dim : io.dims) {
+      if (dim.op == Op::DIM_FULL) program_.full();
+      if (dim.op == Op::DIM_INDEX) program_.index(dim.start);
+      if (dim.op == Op::DIM_RANGE) program_.range(dim.start, dim.extent);
+      if (dim.op == Op::DIM_TILE) program_.tile(program_.axis_of(dim.reg));
+    }
+  }
+
+  // The meaning, written without the engine.
+
+  int64_t evaluate(const Expr& expr, const std::vector<int64_t>& regs) const {
+    std::vector<int64_t> stack;
+    for (const Instruction& in : expr) {
+      if (in.op == Op::EXPR_CONST) {
+        stack.push_back(program_.constant_at(in.operand2));
+      } else if (in.op == Op::EXPR_REG) {
+        stack.push_back(regs[in.operand2]);
+      } else {
+        const int64_t b = stack.back();
+        stack.pop_back();
+        int64_t& a = stack.back();
+        if (in.op == Op::EXPR_ADD) a += b;
+        if (in.op == Op::EXPR_MUL) a *= b;
+        if (in.op == Op::EXPR_MOD) a %= b;
+        if (in.op == Op::EXPR_MIN) a = std::min(a, b);
+      }
+    }
+    return stack.back();
+  }
+
+  void expand(const std::vector<Node>& body) {
+    for (const Node& node : body) {
+      if (node.is_task) {
+        add_instance(node);
+        continue;
+      }
+      const int64_t extent = evaluate(node.extent, regs_);
+      const int64_t trips = node.is_tiled ? (extent + node.tile - 1) / node.tile : extent;
+      const int instance = num_instances_++;
+      for (int64_t i = 0; i < trips; ++i) {
+        regs_[node.reg] = i;
+        if (node.is_tiled) {
+          regs_[node.reg + 1] = i * node.tile;
+          regs_[node.reg + 2] = std::min(node.tile, extent - i * node.tile);
+        }
+        if (node.op == Op::FOR_EACH) sequences_.push_back({instance, i});
+        expand(node.body);
+        if (node.op == Op::FOR_EACH) sequences_.pop_back();
+      }
+    }
+  }
+
+  void add_instance(const Node& node) {
+    Task task{node.kernel, {}, {}, sequences_};
+    for (const Io& io : node.ios) {
+      Task::Access access{io.tensor, io.role != Role::in, {}, {}};
+      View view{nullptr, {1, 1, 1, 1}, {0, 0, 0, 0}, nullptr};
+      int64_t offset = 0;
+      int slot = 0;
+      for (size_t d = 0; d < io.dims.size(); ++d) {
+        const Dim& dim = io.dims[d];
+        const Tensor& tensor = tensors_[io.tensor];
+        int64_t start = 0, extent = tensor.shape[d];
+        if (dim.op == Op::DIM_TILE) start = regs_[dim.reg + 1], extent = regs_[dim.reg + 2];
+        if (dim.op == Op::DIM_INDEX) start = evaluate(dim.start, regs_), extent = 1;
+        if (dim.op == Op::DIM_RANGE) start = evaluate(dim.start, regs_), extent = evaluate(dim.extent, regs_);
+        access.lo.push_back(start);
+        access.hi.push_back(start + extent);
+        offset += start * tensor.stride[d];
+        if (dim.op == Op::DIM_INDEX) continue;
+        view.shape[slot] = extent;
+        view.stride[slot++] = tensor.stride[d];
+      }
+      view.data = reinterpret_cast<void*>(offset);
+      task.accesses.push_back(access);
+      task.views.push_back(view);
+    }
+    tasks_.push_back(task);
+  }
+
+  static bool overlap(const Task::Access& a, const Task::Access& b) {
+    if (a.tensor != b.tensor || (!a.writes && !b.writes)) return false;
+    for (size_t d = 0; d < a.lo.size(); ++d) {
+      if (std::max(a.lo[d], b.lo[d]) >= std::min(a.hi[d], b.hi[d])) return false;
+    }
+    return true;
+  }
+
+  static bool must_be_ordered(const Task& a, const Task& b) {
+    for (size_t i = 0; i < a.sequences.size() && i < b.sequences.size(); ++i) {
+      if (a.sequences[i].first != b.sequences[i].first) break;
+      if (a.sequences[i].second != b.sequences[i].second) return true;
+    }
+    for (const Task::Access& x : a.accesses) {
+      for (const Task::Access& y : b.accesses) {
+        if (overlap(x, y)) return true;
+      }
+    }
+    return false;
+  }
+
+  std::mt19937_64 random_;
+  Assembler program_;
+  size_t max_tasks_;
+  std::vector<Tensor> tensors_;
+  std::vector<Node> body_;
+  std::vector<Task> tasks_;
+  std::vector<int64_t> regs_ = std::vector<int64_t>(256, 0);
+  std::vector<std::pair<int, int64_t>> sequences_;
+  int num_instances_ = 0;
+};
+
+}  // namespace random_workload

@@ -1,4 +1,4 @@
-"""The planner's headers alone: every compiler, standard and macro; what must not compile; what they include."""
+"""The headers alone: every compiler, standard and macro; what must not compile; what they include."""
 
 from __future__ import annotations
 

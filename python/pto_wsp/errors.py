@@ -162,6 +162,15 @@ class RunTimeCondition(FrontendError):
     hint = "use `with P.when(condition):` instead of `if`, `and`, `or`, `not`, `in`"
 
 
+class RunTimeNumber(FrontendError):
+    """Python code that needs a number where there is a value that exists only at run time."""
+
+    code = "run-time-number"
+    template = "a run-time value is not a number while the workload is built"
+    label = "`{expr}` is known only when the program runs"
+    hint = "loop over it with `P(n)` or `P.range(n)`, and compute with `//`, `%`, `.min()` and `.max()`"
+
+
 class NoneKernelBody(FrontendError):
     """A kernel declaration without a body that is asked to run."""
 
@@ -188,6 +197,14 @@ class DTypeMismatch(FrontendError):
     hint = "convert explicitly with `pto.cast(x, dtype)`"
 
 
+class BadOperand(FrontendError):
+    """An operand or argument that an operation cannot take."""
+
+    code = "bad-operand"
+    template = "`{op}` cannot take this"
+    label = "expected {expected}, found {found}"
+
+
 class OutNotStored(FrontendError):
     """An Out parameter that some path through the kernel never stores."""
 
@@ -195,6 +212,15 @@ class OutNotStored(FrontendError):
     template = "kernel `{kernel}` does not store its output `{param}` on every path"
     label = "declared as an output here"
     hint = "store it with `pto.store({param}, ...)` on every path, or declare it InOut"
+
+
+class OutRead(FrontendError):
+    """An Out parameter that is read before every path has stored it."""
+
+    code = "out-read"
+    template = "kernel `{kernel}` reads its output `{param}` before it is stored"
+    label = "read here"
+    hint = "declare it InOut, or store it first"
 
 
 class CarriedValue(FrontendError):
@@ -241,6 +267,15 @@ class BadIndex(FrontendError):
     label = "expected {expected}, found {found}"
 
 
+class WrongTensor(FrontendError):
+    """A tensor that is declared without what it needs, or with arguments that disagree."""
+
+    code = "wrong-tensor"
+    template = "a tensor cannot be declared like this"
+    label = "expected {expected}, found {found}"
+    hint = "`Tensor(data=array)`, or `Tensor(shape=(4, \"n\"), dtype=f32)` without data"
+
+
 class RankMismatch(FrontendError):
     """A view whose number of dimensions is not the kernel parameter's."""
 
@@ -269,7 +304,7 @@ class OutsideWorkload(FrontendError):
     """A construct of workloads or kernels that is used outside of one."""
 
     code = "outside-workload"
-    template = "`{what}` has a meaning only inside a {where}"
+    template = "{what} has a meaning only inside a {where}"
     label = "used outside of one"
 
 

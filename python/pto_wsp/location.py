@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 
-_PACKAGE_DIR = str(Path(__file__).resolve().parent)
+PACKAGE_DIR = str(Path(__file__).resolve().parent)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ def caller_location(skip: int = 1) -> Location | None:
         skip: frames nearest to this function that are never considered.
     """
     frame: FrameType | None = sys._getframe(skip)
-    while frame is not None and frame.f_code.co_filename.startswith(_PACKAGE_DIR):
+    while frame is not None and frame.f_code.co_filename.startswith(PACKAGE_DIR):
         frame = frame.f_back
     return frame_location(frame) if frame is not None else None
 

@@ -1,0 +1,39 @@
+"""PTO-WSP: dynamic LLM operators in three parts: kernels, workloads and schedules."""
+
+from pto_wsp.errors import PtoError
+from pto_wsp.lang import pto
+from pto_wsp.lang.axes import P
+from pto_wsp.lang.kernel import kernel
+from pto_wsp.lang.scalar import Scalar
+from pto_wsp.lang.surface import Constexpr, In, InOut, Out, Tile
+from pto_wsp.lang.tensor import Tensor
+from pto_wsp.lang.workload import set_compile_hook, workload
+from pto_wsp.runtime.program import Program, compile_program
+from pto_wsp.types import DYN, Dense, DenseDyn, b1, bf16, f16, f32, i32, i64
+
+__all__ = [
+    "DYN",
+    "Constexpr",
+    "Dense",
+    "DenseDyn",
+    "In",
+    "InOut",
+    "Out",
+    "P",
+    "Program",
+    "PtoError",
+    "Scalar",
+    "Tensor",
+    "Tile",
+    "b1",
+    "bf16",
+    "f16",
+    "f32",
+    "i32",
+    "i64",
+    "kernel",
+    "pto",
+    "workload",
+]
+
+set_compile_hook(compile_program)

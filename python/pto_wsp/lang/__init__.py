@@ -1,0 +1,1 @@
+"""What a user writes: tensors, axes, `@kernel`, `pto.*`, `@workload` and `P`."""

@@ -1,0 +1,339 @@
+"""From what was recorded of a workload to a module: types decided, kernels specialised, arguments checked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from pto_wsp.errors import (
+    ArgumentDType,
+    ArgumentShape,
+    ConstantIndexOutside,
+    NameClash,
+    NotYetSupported,
+    PtoError,
+    RankMismatch,
+    UnknownArgument,
+)
+from pto_wsp.ir import workload as w
+from pto_wsp.ir.core import DimSelect, Full, Index, Range, Region, TileRange
+from pto_wsp.ir.kernel import KernelFunction
+from pto_wsp.ir.module import Module
+from pto_wsp.ir.scalar import Expr, Var
+from pto_wsp.lang import arithmetic
+from pto_wsp.lang.scalar import expression, integer_constant
+from pto_wsp.lang.signature import ConstexprType, KernelParam
+from pto_wsp.lang.tensor import Tensor, View, constant_bounds
+from pto_wsp.lang.trace import SCALAR, TENSOR, OpenLoop, OpenTask, Trace, Untyped
+from pto_wsp.types.axis import DenseDyn
+from pto_wsp.types.dtype import DType
+from pto_wsp.types.tile import ScalarType, TensorType, TileType, ViewType
+
+
+def assemble(trace: Trace) -> Module:
+    """Return the module of a finished trace.
+
+    Raises:
+        FrontendError: a task whose arguments do not fit its kernel, at the task.
+    """
+    return _Assembler(trace).module()
+
+
+@dataclass(frozen=True)
+class _Argument:
+    """A tensor argument: what it is a view of, and the indices of its first dimensions."""
+
+    base: Tensor | Untyped
+    entries: tuple[DimSelect, ...]
+
+    @property
+    def dropped(self) -> int:
+        return sum(isinstance(e, Index) for e in self.entries)
+
+
+class _Assembler:
+    def __init__(self, trace: Trace) -> None:
+        self.trace = trace
+        self.kernels: dict[str, KernelFunction] = {}
+        self.dims: dict[str, tuple[int | str, ...]] = {}
+        self.tiles: dict[str, int] = {}
+
+    def module(self) -> Module:
+        for task in _tasks(self.trace.body):
+            for param in task.kernel.params:
+                self.decide(task, param, task.args[param.name])
+        for param in self.trace.params.values():
+            if isinstance(param, Untyped):
+                self.require_decided(param)
+        body = self.nodes(self.trace.body)
+        workload = w.WorkloadFunction(self.trace.name, self.params(), body, self.trace.loc)
+        if workload.name in self.kernels:
+            raise NameClash(kind="functions", name=workload.name, loc=self.trace.loc)
+        return Module(workload.name, tuple(self.kernels.values()), (workload,), workload.name)
+
+    # --- parameters ---
+
+    def decide(self, task: OpenTask, param: KernelParam, value: object) -> None:
+        """Let a use of an untyped parameter decide what it is."""
+        base = value.base if isinstance(value, View) else value
+        if not isinstance(base, Untyped):
+            return
+        match param.type:
+            case ScalarType(dtype=dtype) if base is value:
+                if base.kind is None:
+                    base.use(SCALAR)
+                    base.dtype = dtype
+            case TileType(dtype=dtype) | ViewType(dtype=DType() as dtype):
+                base.use(TENSOR)
+                argument = _argument(value)
+                assert argument is not None
+                if base.rank is None:
+                    base.dtype = dtype
+                    base.rank = argument.dropped + _rank(param.type)
+            case ViewType():
+                base.use(TENSOR)
+            case _:
+                pass
+
+    def require_decided(self, param: Untyped) -> None:
+        if param.kind is None:
+            raise param.undecided("a use that says what it is", "none")
+        if param.kind == TENSOR and param.rank is None:
+            raise param.undecided("an element type and rank", "kernels that take any")
+
+    def params(self) -> tuple[w.WorkloadParam, ...]:
+        found: dict[str, w.WorkloadParam] = {}
+        for name, param in (*self.trace.params.items(), *self.trace.captured.items()):
+            found[name] = self.param(name, param)
+        for name, size in self.trace.sizes.items():
+            found.setdefault(name, size)
+        return tuple(found.values())
+
+    def param(
+        self, name: str, param: Tensor | Untyped | w.ScalarParam | w.SizeParam | DenseDyn
+    ) -> w.WorkloadParam:
+        match param:
+            case Tensor():
+                return w.TensorParam(name, TensorType(param.dtype, self.tensor_dims(param)), self.trace.loc)
+            case Untyped(kind="an axis"):
+                return self.trace.sizes.get(name) or w.SizeParam(name, loc=param.loc)
+            case Untyped(kind="a scalar", dtype=DType() as dtype):
+                return w.ScalarParam(name, ScalarType(dtype), param.loc)
+            case Untyped(dtype=DType() as dtype):
+                return w.TensorParam(name, TensorType(dtype, self.tensor_dims(param)), param.loc)
+            case w.ScalarParam() | w.SizeParam():
+                return param
+            case _:
+                return self.trace.sizes[name]
+
+    def tensor_dims(self, tensor: Tensor | Untyped) -> tuple[int | str, ...]:
+        if isinstance(tensor, Tensor):
+            return tensor.dims
+        if tensor.name not in self.dims:
+            assert tensor.rank is not None
+            dims = tuple(self.trace.unique(f"{tensor.name}_{i}") for i in range(tensor.rank))
+            self.trace.sizes.update({d: w.SizeParam(d, loc=tensor.loc) for d in dims})
+            self.dims[tensor.name] = dims
+        return self.dims[tensor.name]
+
+    # --- body ---
+
+    def nodes(self, body: Sequence[OpenLoop | OpenTask]) -> tuple[w.Node, ...]:
+        found: list[w.Node] = []
+        for node in body:
+            if isinstance(node, OpenTask):
+                found.append(self.task(node))
+                continue
+            if node.tile is not None:
+                self.tiles[node.var] = node.tile
+            inner = self.nodes(node.body)
+            found.append(w.Loop(node.kind, node.var, node.extent, node.tile, inner, node.loc))
+        return tuple(found)
+
+    def task(self, task: OpenTask) -> w.Task:
+        views: dict[str, ViewType] = {}
+        constants: dict[str, object] = {}
+        args: list[Region | Expr] = []
+        for param in task.kernel.params:
+            value = task.args[param.name]
+            if isinstance(param.type, ConstexprType):
+                constants[param.name] = self.constant(task, param, param.type, value)
+            elif isinstance(param.type, ScalarType):
+                args.append(self.scalar(task, param, param.type, value))
+            else:
+                region, dtype = self.region(task, param, param.type, value)
+                args.append(region)
+                if param.is_generic:
+                    rank = len(region.kept)
+                    views[param.name] = ViewType(dtype, (None,) * rank)
+        kernel = task.kernel.specialise(views, constants)
+        self.add_kernel(kernel, task)
+        return w.Task(kernel.name, tuple(args), task.keys, task.loc)
+
+    def add_kernel(self, kernel: KernelFunction, task: OpenTask) -> None:
+        other = self.kernels.setdefault(kernel.name, kernel)
+        if other != kernel:
+            notes = [("the first one", other.loc), ("the second one", kernel.loc)]
+            raise NameClash(kind="kernels", name=kernel.name, loc=task.loc, notes=notes)
+
+    # --- arguments ---
+
+    def constant(self, task: OpenTask, param: KernelParam, kind: ConstexprType, value: object) -> object:
+        is_plain = type(value) is kind.type or (kind.type is float and type(value) is int)
+        if not is_plain:
+            raise self.wrong_kind(task, param, f"a constant {kind.type.__name__}", value)
+        return kind.type(value)
+
+    def scalar(self, task: OpenTask, param: KernelParam, kind: ScalarType, value: object) -> Expr:
+        if isinstance(value, Untyped) and value.kind == SCALAR:
+            expr: Expr | None = Var(value.name, value.dtype or kind.dtype)
+        else:
+            expr = expression(value)
+        if expr is None:
+            if isinstance(value, View):
+                raise NotYetSupported(
+                    feature="an element of a tensor as a scalar",
+                    detail=f"`{param.name}` is a scalar",
+                    advice="take a tensor in the kernel",
+                    loc=value.loc,
+                )
+            raise self.wrong_kind(task, param, "a scalar", value)
+        try:
+            return arithmetic.convert(expr, kind.dtype, param.name, task.loc)
+        except PtoError:
+            raise ArgumentDType(
+                param=param.name,
+                kernel=task.kernel.name,
+                expected=str(kind.dtype),
+                found=str(expr.dtype),
+                loc=task.loc,
+            ) from None
+
+    def region(
+        self, task: OpenTask, param: KernelParam, kind: TileType | ViewType, value: object
+    ) -> tuple[Region, DType]:
+        argument = _argument(value)
+        if argument is None:
+            raise self.wrong_kind(task, param, "a tensor or a view of one", value)
+        base = argument.base
+        name = base.name if isinstance(base, Untyped) else self.trace.tensor_name(base)
+        dims, dtype = self.tensor_dims(base), base.dtype
+        assert dtype is not None
+        self.require_rank(task, param, kind, len(dims) - argument.dropped)
+        if len(argument.entries) > len(dims):
+            raise RankMismatch(
+                param=param.name,
+                kernel=task.kernel.name,
+                expected=f"at most {len(dims)} indices",
+                found=str(len(argument.entries)),
+                loc=task.loc,
+            )
+        if kind.dtype not in (None, dtype):
+            raise ArgumentDType(
+                param=param.name,
+                kernel=task.kernel.name,
+                expected=str(kind.dtype),
+                found=str(dtype),
+                loc=task.loc,
+            )
+        loc = value.loc if isinstance(value, View) else task.loc
+        entries = argument.entries + (Full(),) * (len(dims) - len(argument.entries))
+        region = Region(name, entries, loc)
+        _require_inside(region, dims)
+        self.require_fit(task, param, kind, region, dims)
+        return region, dtype
+
+    def require_rank(self, task: OpenTask, param: KernelParam, kind: TileType | ViewType, rank: int) -> None:
+        expected = _rank(kind) if isinstance(kind, TileType) or kind.dims is not None else rank
+        if rank != expected:
+            raise RankMismatch(
+                param=param.name,
+                kernel=task.kernel.name,
+                expected=f"{expected} dimensions",
+                found=f"a view with {rank}",
+                loc=task.loc,
+            )
+
+    def require_fit(
+        self,
+        task: OpenTask,
+        param: KernelParam,
+        kind: TileType | ViewType,
+        region: Region,
+        dims: Sequence[int | str],
+    ) -> None:
+        """Refuse a view whose known extents its kernel parameter can never take."""
+        wanted = kind.shape if isinstance(kind, TileType) else kind.dims or ()
+        for number, (dim, size) in enumerate(zip(region.kept, wanted, strict=False)):
+            extent = self.known_extent(region.dims[dim], dims[dim])
+            if extent is None or size is None:
+                continue
+            if extent > size or (extent != size and isinstance(kind, ViewType)):
+                raise ArgumentShape(
+                    param=param.name,
+                    kernel=task.kernel.name,
+                    expected=f"at most {size}" if isinstance(kind, TileType) else str(size),
+                    found=f"{extent} elements in dimension {number}",
+                    loc=region.loc,
+                )
+
+    def known_extent(self, entry: DimSelect, dim: int | str) -> int | None:
+        match entry:
+            case Full():
+                return dim if isinstance(dim, int) else None
+            case TileRange(loop=loop):
+                return self.tiles[loop]
+            case Range(extent=extent):
+                return integer_constant(extent)
+            case _:
+                return None
+
+    def wrong_kind(self, task: OpenTask, param: KernelParam, expected: str, value: object) -> UnknownArgument:
+        return UnknownArgument(
+            kernel=task.kernel.name,
+            problem=f"takes {expected} for `{param.name}`",
+            detail=f"found {_text(value)}",
+            advice="",
+            loc=task.loc,
+        )
+
+
+def _tasks(body: Sequence[OpenLoop | OpenTask]) -> Iterator[OpenTask]:
+    for node in body:
+        if isinstance(node, OpenTask):
+            yield node
+        else:
+            yield from _tasks(node.body)
+
+
+def _argument(value: object) -> _Argument | None:
+    if isinstance(value, View):
+        assert isinstance(value.base, (Tensor, Untyped))
+        return _Argument(value.base, value.entries)
+    if isinstance(value, Tensor) or (isinstance(value, Untyped) and value.kind == TENSOR):
+        return _Argument(value, ())
+    return None
+
+
+def _rank(kind: TileType | ViewType) -> int:
+    return 2 if isinstance(kind, TileType) else len(kind.dims or ())
+
+
+def _require_inside(region: Region, dims: Sequence[int | str]) -> None:
+    """Refuse constant indices that lie outside of the tensor whatever its sizes are."""
+    for dim, (entry, size) in enumerate(zip(region.dims, dims, strict=True)):
+        bounds = constant_bounds(entry)
+        if bounds is None:
+            continue
+        if bounds[0] < 0 or bounds[1] < bounds[0] or (isinstance(size, int) and bounds[1] > size):
+            raise ConstantIndexOutside(
+                tensor=region.tensor,
+                dim=dim,
+                size=size,
+                found=bounds[0] if bounds[0] < 0 else bounds[1] - 1,
+                loc=region.loc,
+            )
+
+
+def _text(value: object) -> str:
+    return "a tensor" if isinstance(value, Tensor) else f"{value!r}"

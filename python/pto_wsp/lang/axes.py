@@ -1,0 +1,134 @@
+"""`P`: the loops of a workload."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar, Union, overload
+
+from pto_wsp.errors import BadIndex, NotYetSupported, UnknownName, did_you_mean
+from pto_wsp.ir import workload as w
+from pto_wsp.lang import context
+from pto_wsp.lang.scalar import Scalar
+from pto_wsp.lang.source import loop_targets
+from pto_wsp.lang.tensor import Span
+from pto_wsp.location import Location, caller_location
+from pto_wsp.types.axis import Dense, DenseDyn
+
+if TYPE_CHECKING:
+    from pto_wsp.lang.trace import OpenLoop
+
+Axis = Union[int, str, Scalar, Dense, DenseDyn]
+"""What a loop runs over: an extent, the name of a size, or an axis."""
+
+Item = TypeVar("Item")
+
+
+class Loop(Generic[Item]):
+    """What `for` takes in a workload; each iteration of the body is described once."""
+
+    def __init__(self, kind: str, axes: tuple[Axis, ...], tile: int | None = None) -> None:
+        self._kind = kind
+        self._axes = axes
+        self._tile = tile
+
+    def __iter__(self) -> Iterator[Item]:
+        loc = caller_location()
+        names, loc = loop_targets(loc) if loc is not None else ((), None)
+        if len(names) != len(self._axes):
+            names = tuple("ijklmnop"[n % 8] for n in range(len(self._axes)))
+        return _Iteration(self._kind, tuple(zip(names, self._axes)), self._tile, loc)
+
+
+class _Iteration(Iterator[Any]):
+    """Opens the loops at the first `next`, closes them at the second, which ends the `for`."""
+
+    def __init__(
+        self, kind: str, axes: tuple[tuple[str, Axis], ...], tile: int | None, loc: Location | None
+    ) -> None:
+        self._kind = kind
+        self._axes = axes
+        self._tile = tile
+        self._loc = loc
+        self._open: list[OpenLoop] = []
+        self._done = False
+
+    def __next__(self) -> Any:
+        current = context.current("a loop over `P`")
+        if self._done:
+            raise StopIteration
+        if self._open:
+            for loop in reversed(self._open):
+                current.close_loop(loop)
+            self._done = True
+            raise StopIteration
+        for name, axis in self._axes:
+            extent = current.extent_of(axis, self._loc)
+            self._open.append(current.open_loop(self._kind, name, extent, self._tile, self._loc))
+        values = [Span(o.var) if self._tile is not None else Scalar(o.index) for o in self._open]
+        return values[0] if len(values) == 1 else tuple(values)
+
+
+class Loops:
+    """Loops of a workload; `P` is the only one.
+
+    `P(a, b, ...)` states that iterations are independent. An axis is an extent, the name of a size, or an
+    axis object. Hazards between tasks are tracked all the same.
+    """
+
+    @overload
+    def __call__(self, a: Axis, /) -> Loop[Scalar]: ...
+    @overload
+    def __call__(self, a: Axis, b: Axis, /) -> Loop[tuple[Scalar, Scalar]]: ...
+    @overload
+    def __call__(self, a: Axis, b: Axis, c: Axis, /) -> Loop[tuple[Scalar, Scalar, Scalar]]: ...
+    @overload
+    def __call__(self, *axes: Axis) -> Loop[tuple[Scalar, ...]]: ...
+    def __call__(self, *axes: Axis) -> Loop[Any]:
+        return _loop(w.PARALLEL, axes)
+
+    def grid(self, *axes: Axis) -> Loop[tuple[Scalar, ...]]:
+        """Iterate over several extents at once: the same as `P(...)` of them."""
+        return _loop(w.PARALLEL, axes)
+
+    def tiles(self, axis: Axis, tile: int) -> Loop[Span]:
+        """Iterate over ceil(extent / tile) independent ranges; the last one is clipped to the axis."""
+        context.current("`P.tiles`")
+        if not isinstance(tile, int) or isinstance(tile, bool) or tile <= 0:
+            raise BadIndex(
+                tensor="an axis",
+                expected="a positive number of elements per tile",
+                found=repr(tile),
+                loc=caller_location(),
+            )
+        return Loop(w.PARALLEL, (axis,), tile)
+
+    def range(self, n: Axis) -> Loop[Scalar]:
+        """Iterate over [0, n) in program order, ordered by data alone."""
+        return _loop(w.RANGE, (n,))
+
+    def seq(self, axis: Axis) -> Loop[Scalar]:
+        """Iterate so that iteration i is complete before iteration i + 1 begins."""
+        return _loop(w.SEQUENTIAL, (axis,))
+
+    def __getattr__(self, name: str) -> NoReturn:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        if name in _LATER:
+            raise NotYetSupported(feature=f"P.{name}", detail="", advice="", loc=caller_location())
+        known = [n for n in vars(Loops) if not n.startswith("_")]
+        raise UnknownName(
+            name=f"P.{name}", where="workloads", advice=did_you_mean(name, known), loc=caller_location()
+        )
+
+
+_LATER = frozenset({"when", "otherwise", "sel", "pipe"})
+
+
+def _loop(kind: str, axes: tuple[Axis, ...]) -> Loop[Any]:
+    context.current("a loop over `P`")
+    if not axes:
+        raise BadIndex(tensor="P", expected="at least one axis", found="none", loc=caller_location())
+    return Loop(kind, axes)
+
+
+P = Loops()

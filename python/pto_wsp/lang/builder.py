@@ -1,0 +1,250 @@
+"""Growing the body of a kernel: names, statements, and instructions with their checks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+
+from pto_wsp.errors import BadIndex, DTypeMismatch, FrontendError, ShapeMismatch
+from pto_wsp.ir import kernel as k
+from pto_wsp.ir.core import Region
+from pto_wsp.ir.scalar import Const, Expr, Extent, Var, walk
+from pto_wsp.isa import TABLE, Form, FormError, result_type, result_valid, valid_pairs_that_agree
+from pto_wsp.lang.values import TileValue, Valid, ViewValue, known
+from pto_wsp.location import Location
+from pto_wsp.types.dtype import DType
+from pto_wsp.types.tile import ScalarType, TileType
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """Where an operation is written, what messages call it, and the name that its result should have."""
+
+    loc: Location
+    label: str
+    hint: str = ""
+
+    def called(self, label: str) -> Site:
+        """Return the same place under another label."""
+        return replace(self, label=label)
+
+    @property
+    def inner(self) -> Site:
+        """The same place for an intermediate result."""
+        return replace(self, hint="")
+
+
+class Builder:
+    """Appends statements to the innermost open block; every name it gives is new."""
+
+    def __init__(self, params: Sequence[k.Param]) -> None:
+        self.tiles: dict[str, TileType] = {}
+        self.scalars: dict[str, ScalarType] = {}
+        self.body: list[k.Stmt] = []
+        self._block = self.body
+        self._views = {p.name for p in params}
+        self._used = set(self._views)
+        self._param_tiles: dict[str, TileValue] = {}
+        self._prologue: list[k.Stmt] = []
+        self._slots: set[str] = set()
+
+    def statements(self) -> tuple[k.Stmt, ...]:
+        """Return the body: the loads that parameters imply, then what was appended."""
+        return (*self._prologue, *self.body)
+
+    def fresh(self, hint: str) -> str:
+        """Return an unused name like `hint`."""
+        name, number = hint or "t", 0
+        while name in self._used:
+            number += 1
+            name = f"{hint or 't'}_{number}"
+        self._used.add(name)
+        return name
+
+    def emit(self, stmt: k.Stmt) -> None:
+        """Append a statement."""
+        self._block.append(stmt)
+
+    @contextmanager
+    def nested(self) -> Iterator[list[k.Stmt]]:
+        """Append to a new block, which the caller puts into a statement."""
+        outer, self._block = self._block, []
+        yield self._block
+        self._block = outer
+
+    @contextmanager
+    def inside(self, block: list[k.Stmt]) -> Iterator[None]:
+        """Append to a block that was read before."""
+        outer, self._block = self._block, block
+        yield
+        self._block = outer
+
+    def tile(self, hint: str, type: TileType) -> TileValue:
+        """Declare a tile that nothing is known of."""
+        name = self.fresh(hint)
+        self.tiles[name] = type
+        return TileValue(name, type, (Extent(name, 0), Extent(name, 1)))
+
+    def scalar(self, hint: str, type: ScalarType) -> Var:
+        """Declare a scalar variable."""
+        name = self.fresh(hint)
+        self.scalars[name] = type
+        return Var(name, type.dtype)
+
+    def assign(self, expr: Expr, hint: str, loc: Location) -> Var:
+        """Store a scalar in a new variable and return it."""
+        variable = self.scalar(hint, ScalarType(expr.dtype))
+        self.emit(k.Assign(variable.name, expr, loc))
+        return variable
+
+    def slot(self, name: str) -> None:
+        """Note that a tile or scalar is written more than once."""
+        self._slots.add(name)
+
+    def frozen(self, expr: Expr, hint: str, loc: Location) -> Expr:
+        """Return an expression that keeps the value that `expr` has now, whatever is written later."""
+        return expr if self._is_lasting(expr) else self.assign(expr, hint, loc)
+
+    def _is_lasting(self, expr: Expr) -> bool:
+        leaves = [e for e in walk(expr) if isinstance(e, (Var, Extent))]
+        return not any(leaf.name in self._slots for leaf in leaves)
+
+    def param_tile(self, view: ViewValue) -> TileValue:
+        """Return the tile that an `In[Tile[...]]` parameter is loaded into at the start of the kernel."""
+        param = view.param
+        assert isinstance(param.type, TileType) and param.loc is not None
+        if param.name not in self._param_tiles:
+            name = self.fresh(param.name)
+            self.tiles[name] = param.type
+            self._prologue.append(k.Load(name, Region(param.name, view.dims, param.loc), param.loc))
+            self._param_tiles[param.name] = TileValue(name, param.type, (view.extents[0], view.extents[1]))
+        return self._param_tiles[param.name]
+
+    def load(self, view: ViewValue, site: Site) -> TileValue:
+        """Append the load of a view, which must have two dimensions of bounded extent."""
+        rows, cols = self.capacity(view, site.loc)
+        tile = self.tile(site.hint or view.param.name, TileType(rows, cols, view.dtype))
+        self.emit(k.Load(tile.name, Region(view.param.name, view.dims, site.loc), site.loc))
+        return replace(tile, valid=self._lasting(tile, (view.extents[0], view.extents[1])))
+
+    def capacity(self, view: ViewValue, loc: Location) -> tuple[int, int]:
+        """Return the static shape of the tile that holds a view.
+
+        Raises:
+            BadIndex: it has another rank than 2, or a dimension without a bound.
+        """
+        sizes = view.capacities
+        if len(sizes) != 2:
+            raise BadIndex(
+                tensor=view.param.name,
+                expected="two dimensions that make a tile",
+                found=str(len(sizes)),
+                loc=loc,
+            )
+        if sizes[0] is None or sizes[1] is None:
+            dim = view.kept[0 if sizes[0] is None else 1]
+            raise BadIndex(
+                tensor=view.param.name,
+                expected=f"a range of `pto.tiles` in dimension {dim}",
+                found="an extent that only a run knows",
+                loc=loc,
+            )
+        return sizes[0], sizes[1]
+
+    def instruction(
+        self,
+        op: str,
+        tiles: Sequence[TileValue],
+        scalars: Sequence[Expr],
+        site: Site,
+        *,
+        flags: Sequence[tuple[str, k.AttrValue]] = (),
+        shape: tuple[int, int] | None = None,
+        valid: Valid | None = None,
+        dtype: DType | None = None,
+    ) -> TileValue:
+        """Append an instruction and return its result.
+
+        Args:
+            op: its row.
+            tiles: tile operands.
+            scalars: scalar operands, of the type that the tiles ask for.
+            site: where it is written.
+            flags: attributes other than extents.
+            shape: static shape of what fill and expand instructions make.
+            valid: its valid extents.
+            dtype: element type of what fill and convert instructions make.
+
+        Raises:
+            ShapeMismatch, DTypeMismatch: the operands do not fit.
+        """
+        row = TABLE[op]
+        attrs: dict[str, object] = {**dict(flags), "shape": shape, "dtype": dtype, "valid": valid}
+        operands = tiles[1:] if row.form in (Form.SELECT, Form.SELECT_SCALAR) else tiles
+        for found in [t.type.dtype for t in operands] + ([dtype] if dtype is not None else []):
+            if found not in row.dtypes:
+                expected = "one of " + ", ".join(sorted(str(d) for d in row.dtypes))
+                raise DTypeMismatch(op=site.label, expected=expected, found=str(found), loc=site.loc)
+        try:
+            result = result_type(row.form, [t.type for t in tiles], attrs)
+        except FormError as error:
+            raise _mismatch(error, site) from None
+        valids = [t.valid for t in tiles]
+        _require_equal(valid_pairs_that_agree(row.form, valids, attrs), site)
+        dst = self.tile(site.hint, result)
+        extents = () if shape is None or valid is None else _extent_attrs(row.form, shape, valid)
+        names = tuple(t.name for t in tiles)
+        self.emit(k.Instr(op, dst.name, names, tuple(scalars), (*flags, *extents), site.loc))
+        return replace(dst, valid=self._lasting(dst, result_valid(row.form, valids, attrs)))
+
+    def store(self, view: ViewValue, tile: TileValue, site: Site) -> None:
+        """Append the store of a tile, whose type must be the view's.
+
+        Raises:
+            BadIndex, ShapeMismatch, DTypeMismatch: the tile does not fit.
+        """
+        if tile.type.dtype is not view.dtype:
+            raise DTypeMismatch(
+                op=site.label, expected=str(view.dtype), found=str(tile.type.dtype), loc=site.loc
+            )
+        sizes = view.capacities
+        if len(sizes) != 2 or any(c not in (None, s) for c, s in zip(sizes, tile.type.shape, strict=True)):
+            expected = "[" + ", ".join("?" if c is None else str(c) for c in sizes) + "]"
+            found = f"[{tile.type.rows}, {tile.type.cols}]"
+            raise ShapeMismatch(op=site.label, expected=expected, found=found, loc=site.loc)
+        self.emit(k.Store(Region(view.param.name, view.dims, site.loc), tile.name, site.loc))
+
+    def _lasting(self, tile: TileValue, valid: tuple[object, object]) -> Valid:
+        """Keep the extents that no later statement can change; the others are read from the tile."""
+        rows, cols = (
+            e if isinstance(e, Const) or (isinstance(e, Extent) and e.name in self._views) else own
+            for e, own in zip(valid, tile.valid, strict=True)
+        )
+        return rows, cols
+
+
+def _extent_attrs(form: Form, shape: tuple[int, int], valid: Valid) -> list[tuple[str, k.AttrValue]]:
+    """Return the attributes of extents that an instruction makes and that are not its tile's own."""
+    made = {"rows": (shape[0], valid[0]), "cols": (shape[1], valid[1])}
+    if form is Form.ROW_EXPAND:
+        del made["rows"]
+    if form is Form.COL_EXPAND:
+        del made["cols"]
+    return [(key, extent) for key, (size, extent) in made.items() if known(extent) != size]
+
+
+def _require_equal(pairs: Sequence[tuple[object, object]], site: Site) -> None:
+    for a, b in pairs:
+        if isinstance(a, Const) and isinstance(b, Const) and a.value != b.value:
+            raise ShapeMismatch(
+                op=site.label,
+                expected=f"valid extents of {a.value}",
+                found=str(b.value),
+                loc=site.loc,
+            )
+
+
+def _mismatch(error: FormError, site: Site) -> FrontendError:
+    kind = ShapeMismatch if error.kind == "shape" else DTypeMismatch
+    return kind(op=site.label, expected=error.expected, found=error.found, loc=site.loc)

@@ -1,0 +1,7 @@
+"""Removing copies."""
+
+from pto_wsp.ir.kernel import KernelFunction
+
+
+def remove_copies(kernel: KernelFunction) -> KernelFunction:
+    return kernel

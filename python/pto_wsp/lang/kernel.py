@@ -1,0 +1,166 @@
+"""`@kernel`: a function on tiles, read from its source."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Callable, Mapping
+from types import FunctionType
+from typing import Any, overload
+
+from pto_wsp.errors import NoSource, UnsupportedSyntax
+from pto_wsp.ir.kernel import KernelFunction
+from pto_wsp.ir.scalar import Var
+from pto_wsp.lang import context
+from pto_wsp.lang.builder import Builder
+from pto_wsp.lang.copies import remove_copies
+from pto_wsp.lang.outputs import check_outputs
+from pto_wsp.lang.signature import KernelParam, read_signature, specialised_params
+from pto_wsp.lang.source import FunctionSource, read_function
+from pto_wsp.lang.statements import StatementReader
+from pto_wsp.lang.values import Constant, ScalarValue, Value
+from pto_wsp.lang.view_index import whole_view
+from pto_wsp.location import Location, caller_location
+from pto_wsp.types.tile import ScalarType, ViewType
+
+
+class Kernel:
+    """A kernel: arithmetic on tiles, on one core.
+
+    In a workload `k[coordinates](param=view_or_scalar, ...)` makes a task of it.
+
+    Attributes:
+        name: the function's name.
+        params: its parameters.
+    """
+
+    def __init__(self, source: FunctionSource) -> None:
+        if source.node is None:
+            raise NoSource(name=source.function.__name__, loc=source.loc)
+        self._source = source
+        self.name = source.node.name
+        self.params: tuple[KernelParam, ...] = read_signature(source)
+        self._functions: dict[object, KernelFunction] = {}
+        self.__doc__ = source.function.__doc__
+        self.__name__ = self.name
+        if not self.is_generic:
+            self.specialise({}, {})
+
+    def __repr__(self) -> str:
+        return f"<kernel {self.name}({', '.join(p.name for p in self.params)})>"
+
+    @property
+    def is_generic(self) -> bool:
+        """Whether the kernel is compiled per element type, rank or constant that it is used with."""
+        return any(p.is_generic for p in self.params)
+
+    @property
+    def loc(self) -> Location:
+        """Where the kernel is defined."""
+        return self._source.loc
+
+    def specialise(self, views: Mapping[str, ViewType], constants: Mapping[str, object]) -> KernelFunction:
+        """Return the IR of the kernel.
+
+        Args:
+            views: the type of every bare `Tensor` parameter.
+            constants: the value of every `Constexpr` parameter.
+
+        Raises:
+            FrontendError: something in the body has no meaning in a kernel.
+        """
+        key = (tuple(views.items()), tuple((n, type(v), v) for n, v in constants.items()))
+        if key not in self._functions:
+            self._functions[key] = self._read(views, constants)
+        return self._functions[key]
+
+    def _read(self, views: Mapping[str, ViewType], constants: Mapping[str, object]) -> KernelFunction:
+        node = self._source.node
+        assert node is not None
+        params = specialised_params(self.params, views)
+        name = _specialised_name(self.name, views, constants)
+        if _is_declaration(node):
+            return KernelFunction(name, params, loc=self.loc)
+        env: dict[str, Value] = {n: Constant(v) for n, v in constants.items()}
+        for param in params:
+            is_scalar = isinstance(param.type, ScalarType)
+            env[param.name] = (
+                ScalarValue(Var(param.name, param.type.dtype)) if is_scalar else whole_view(param)
+            )
+        builder = Builder(params)
+        StatementReader(self._source, builder, env).statements(node.body)
+        function = KernelFunction(
+            name,
+            params,
+            tuple(builder.tiles.items()),
+            tuple(builder.scalars.items()),
+            builder.statements(),
+            self.loc,
+        )
+        check_outputs(function)
+        return remove_copies(function)
+
+    def __getitem__(self, keys: object) -> TaskCall:
+        """Give the coordinates of a task, which reports and traces name it by."""
+        context.current(f"kernel `{self.name}`")
+        return TaskCall(self, keys if isinstance(keys, tuple) else (keys,))
+
+    def __call__(self, *args: object, **kwargs: object) -> None:
+        """Make a task without coordinates."""
+        TaskCall(self, ())(*args, **kwargs)
+
+
+class TaskCall:
+    """A kernel with the coordinates of a task."""
+
+    def __init__(self, kernel: Kernel, keys: tuple[object, ...]) -> None:
+        self._kernel = kernel
+        self._keys = keys
+
+    def __call__(self, *args: object, **kwargs: object) -> None:
+        """Make the task: every parameter of the kernel is given a view, a scalar or a constant."""
+        current = context.current(f"kernel `{self._kernel.name}`")
+        current.add_task(self._kernel, self._keys, args, kwargs, caller_location())
+
+
+@overload
+def kernel(function: Callable[..., None], /) -> Kernel: ...
+@overload
+def kernel() -> Callable[[Callable[..., None]], Kernel]: ...
+def kernel(function: Callable[..., None] | None = None, /) -> Any:
+    """Make a kernel of a function, whose body is read from its source text.
+
+    Raises:
+        NoSource: the source text is not available.
+        FrontendError: the function has parameters or statements that have no meaning in a kernel.
+    """
+    frame = sys._getframe(1)
+    if function is None:
+        return lambda inner: Kernel(read_function(_plain(inner), frame))
+    return Kernel(read_function(_plain(function), frame))
+
+
+def _plain(function: object) -> FunctionType:
+    if not isinstance(function, FunctionType):
+        raise UnsupportedSyntax(
+            construct=f"`@kernel` of a {type(function).__name__}",
+            where="program",
+            detail="expected a function",
+            advice="decorate a function with `@kernel`",
+            loc=caller_location(),
+        )
+    return function
+
+
+def _is_declaration(node: ast.FunctionDef) -> bool:
+    body = [s.value for s in node.body if isinstance(s, ast.Expr)]
+    constants = [e.value for e in body if isinstance(e, ast.Constant)]
+    has_doc = constants[:1] != [] and isinstance(constants[0], str)
+    return len(body) == len(node.body) == len(constants) and constants[has_doc:] == [...]
+
+
+def _specialised_name(name: str, views: Mapping[str, ViewType], constants: Mapping[str, object]) -> str:
+    parts = [name]
+    parts += [f"{v.dtype}x{len(v.dims or ())}" for v in views.values()]
+    parts += ["".join(c if c.isalnum() else "_" for c in str(v)) for v in constants.values()]
+    return "_".join(parts)

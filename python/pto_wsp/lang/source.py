@@ -1,0 +1,206 @@
+"""The source text of a user's function: its syntax tree with true places, and the values that its names have."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import linecache
+from collections import ChainMap
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import lru_cache
+from types import CodeType, FrameType, FunctionType
+
+from pto_wsp.errors import UnknownName, did_you_mean
+from pto_wsp.location import Location
+
+
+@dataclass(frozen=True)
+class FunctionSource:
+    """A function and where it was written.
+
+    Attributes:
+        function: the function.
+        file: name of its file, notebook cell or doctest, as `linecache` knows it.
+        node: its syntax tree with line numbers of the file, or None where there is no source text.
+        names: values of the names that it uses from the scopes around it, as they were when it was read.
+    """
+
+    function: FunctionType
+    file: str
+    node: ast.FunctionDef | None
+    names: Mapping[str, object]
+
+    @property
+    def loc(self) -> Location:
+        """The place of the function's name."""
+        if self.node is None:
+            return Location(self.file, self.function.__code__.co_firstlineno)
+        start = self.at(self.node)
+        col = start.col + len("def ")
+        return Location(start.file, start.line, col, col + len(self.node.name))
+
+    def at(self, node: ast.AST) -> Location:
+        """Return the place of a node of the tree."""
+        return node_location(self.file, node)
+
+    def annotation(self, arg: ast.arg) -> object:
+        """Return the value of a parameter's annotation, or None without one.
+
+        It is evaluated here and not by Python, so that names of enclosing functions are found even where
+        annotations are deferred.
+        """
+        node = arg.annotation
+        if node is None:
+            return None
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            node = quoted_annotation(node)
+        return self.evaluate(node, "an annotation")
+
+    def evaluate(self, node: ast.expr, where: str) -> object:
+        """Return the value that an expression has in the scope around the function."""
+        for name in (n for n in ast.walk(node) if isinstance(n, ast.Name)):
+            if name.id not in self.names:
+                raise UnknownName(
+                    name=name.id, where=where, advice=did_you_mean(name.id, self.names), loc=self.at(name)
+                )
+        code = compile(ast.Expression(node), self.file, "eval")
+        return eval(code, {"__builtins__": {}}, dict(self.names))
+
+
+def read_function(function: FunctionType, frame: FrameType | None) -> FunctionSource:
+    """Find the source of `function`, which is being decorated in `frame`."""
+    code = function.__code__
+    node = _find_definition(code.co_filename, function)
+    if node is not None and not _is_text_of(_text(code.co_filename), function):
+        node = None
+    scope = _scope(function, frame)
+    names = {name: scope[name] for name in _names_used(node, code) if name in scope}
+    return FunctionSource(function, code.co_filename, node, names)
+
+
+def quoted_annotation(node: ast.Constant) -> ast.expr:
+    """Return the expression inside an annotation that is written as a string."""
+    inner = ast.parse(str(node.value).strip(), mode="eval").body
+    for part in ast.walk(inner):
+        ast.copy_location(part, node)
+    return inner
+
+
+def node_location(file: str, node: ast.AST) -> Location:
+    """Return the place of a syntax node: what is left of its first line, if it has several."""
+    line, col, end_line, end_col = _span(node)
+    text = linecache.getline(file, line).rstrip("\n")
+    raw = text.encode()
+    start = len(raw[:col].decode(errors="replace"))
+    stop = len(raw[:end_col].decode(errors="replace")) if end_line == line else len(text)
+    return Location(file, line, start + 1, max(stop, start + 1) + 1)
+
+
+def loop_targets(loc: Location) -> tuple[tuple[str, ...], Location]:
+    """Return the names that the loop executing at `loc` binds, or (), and the place of what it runs over.
+
+    Depending on its version, Python places the start of a loop at the statement or at its iterable.
+    """
+    tree = parse_file(loc.file)
+    for node in ast.walk(tree) if tree is not None else ():
+        if not isinstance(node, (ast.For, ast.comprehension)):
+            continue
+        starts = [node.iter, node] if isinstance(node, ast.For) else [node.iter]
+        if any(_starts_at(loc, start) for start in starts):
+            targets = node.target.elts if isinstance(node.target, (ast.Tuple, ast.List)) else [node.target]
+            names = tuple(t.id for t in targets if isinstance(t, ast.Name))
+            return (names if len(names) == len(targets) else ()), node_location(loc.file, node.iter)
+    return (), loc
+
+
+def _starts_at(loc: Location, node: ast.AST) -> bool:
+    start = node_location(loc.file, node)
+    return start.line == loc.line and loc.col in (0, start.col)
+
+
+def parse_file(file: str) -> ast.Module | None:
+    """Return the syntax tree of a file, or None if there is no text or it is not Python."""
+    return _parse(_text(file))
+
+
+def _text(file: str) -> str:
+    return "".join(linecache.getlines(file))
+
+
+@lru_cache(maxsize=32)
+def _parse(text: str) -> ast.Module | None:
+    try:
+        return ast.parse(text) if text else None
+    except (SyntaxError, ValueError):
+        return None
+
+
+def _span(node: ast.AST) -> tuple[int, int, int, int]:
+    line: int = getattr(node, "lineno", 1)
+    col: int = getattr(node, "col_offset", 0)
+    return line, col, getattr(node, "end_lineno", line) or line, getattr(node, "end_col_offset", col) or col
+
+
+def _find_definition(file: str, function: FunctionType) -> ast.FunctionDef | None:
+    tree = parse_file(file)
+    first = function.__code__.co_firstlineno
+    for node in ast.walk(tree) if tree is not None else ():
+        if isinstance(node, ast.FunctionDef) and node.name == function.__name__:
+            if min([node.lineno, *(d.lineno for d in node.decorator_list)]) == first:
+                return node
+    return None
+
+
+def _is_text_of(text: str, function: FunctionType) -> bool:
+    """Whether compiling the text gives the function's code: false when the file was edited since."""
+    wanted = function.__code__
+    pending = [_compile(text)]
+    while pending:
+        code = pending.pop()
+        if (code.co_name, code.co_firstlineno) == (wanted.co_name, wanted.co_firstlineno):
+            return _fingerprint(code) == _fingerprint(wanted)
+        pending += [c for c in code.co_consts if isinstance(c, CodeType)]
+    return False
+
+
+@lru_cache(maxsize=32)
+def _compile(text: str) -> CodeType:
+    return compile(text, "<source>", "exec", dont_inherit=True)
+
+
+def _fingerprint(code: CodeType) -> tuple[object, ...]:
+    constants = [repr(c) for c in code.co_consts if not isinstance(c, CodeType)]
+    return code.co_code, code.co_names, code.co_varnames, constants
+
+
+def _names_used(node: ast.FunctionDef | None, code: CodeType) -> set[str]:
+    if node is None:
+        return {*code.co_names, *code.co_freevars}
+    used = {n.id for n in ast.walk(node) if isinstance(n, ast.Name)}
+    args = node.args
+    for arg in (*args.posonlyargs, *args.args, *args.kwonlyargs):
+        if isinstance(arg.annotation, ast.Constant) and isinstance(arg.annotation.value, str):
+            used |= {n.id for n in ast.walk(quoted_annotation(arg.annotation)) if isinstance(n, ast.Name)}
+    return used
+
+
+def _scope(function: FunctionType, frame: FrameType | None) -> ChainMap[str, object]:
+    """Return what names mean inside `function`: its closure, the functions around it, globals, builtins."""
+    maps: list[dict[str, object]] = [_closure(function)]
+    code = function.__code__
+    while frame is not None:
+        if any(c is code for c in frame.f_code.co_consts):
+            maps.append(dict(frame.f_locals))
+            code = frame.f_code
+        frame = frame.f_back
+    return ChainMap(*maps, function.__globals__, vars(builtins))
+
+
+def _closure(function: FunctionType) -> dict[str, object]:
+    values: dict[str, object] = {}
+    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
+        with suppress(ValueError):  # an empty cell: the variable is assigned later
+            values[name] = cell.cell_contents
+    return values

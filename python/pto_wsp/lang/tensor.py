@@ -1,0 +1,285 @@
+"""Tensors of a workload, their views, and the ranges that tiles loops make."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Union
+
+import numpy as np
+
+from pto_wsp.errors import BadIndex, ConstantIndexOutside, WrongTensor
+from pto_wsp.ir import scalar as ir
+from pto_wsp.ir.core import DimSelect, Full, Index, Range, TileRange
+from pto_wsp.ir.scalar import Const, Expr, Var
+from pto_wsp.lang import context
+from pto_wsp.lang.scalar import Number, Scalar, expression, integer_constant
+from pto_wsp.lang.surface import Operators, TensorAnnotation, as_tuple
+from pto_wsp.location import Location, caller_location
+from pto_wsp.types.dtype import DType, dtype_of_numpy, i64
+from pto_wsp.types.tile import DYN
+
+
+class Span:
+    """A range made by `P.tiles` (in a kernel: `pto.tiles`), clipped to its axis.
+
+    It indexes a dimension of a tensor or view; `start`, `stop` and `extent` are its scalars.
+    """
+
+    __slots__ = ("loop",)
+
+    def __init__(self, loop: str) -> None:
+        self.loop = loop
+
+    def __repr__(self) -> str:
+        return f"<range {self.loop}>"
+
+    @property
+    def start(self) -> Scalar:
+        """First element."""
+        return Scalar(Var(self.loop + ".start"))
+
+    @property
+    def extent(self) -> Scalar:
+        """Number of elements: less than the tile's in the last range of an axis that it does not divide."""
+        return Scalar(Var(self.loop + ".len"))
+
+    @property
+    def stop(self) -> Scalar:
+        """One past the last element."""
+        return self.start + self.extent
+
+
+Subscript = Union[Number, Span, slice]
+"""One index of a tensor."""
+
+
+class Tensor(Operators):
+    """A tensor of a workload, bound to an array when the program runs.
+
+    `Tensor[f32, "n", 128]` annotates a parameter of a workload: names in quotes are sizes, shared by all
+    that use them. In kernels `In[Tensor[f32, DYN, 128]]` is a strided view, and a bare `In[Tensor]` takes
+    any element type and rank.
+
+    An instance outside a workload is a tensor that workloads find by its variable's name.
+
+    Args:
+        data: an array that programs use unless a call gives another one.
+        shape: sizes, each an int or a name; by default those of `data`.
+        dtype: element type; by default that of `data`.
+
+    Raises:
+        WrongTensor: neither data nor shape and dtype, or ones that disagree.
+    """
+
+    def __init__(
+        self,
+        data: np.ndarray | None = None,
+        *,
+        shape: Sequence[int | str] | None = None,
+        dtype: DType | None = None,
+    ) -> None:
+        if data is not None and not isinstance(data, np.ndarray):
+            raise _wrong("a numpy array", type(data).__name__)
+        if data is not None:
+            own = dtype_of_numpy(data.dtype)
+            if own is None or dtype not in (None, own):
+                raise _wrong(f"an array of {dtype or 'a known element type'}", str(data.dtype))
+            dtype = own
+            shape = data.shape if shape is None else shape
+        if shape is None or not isinstance(dtype, DType):
+            raise _wrong("`data`, or `shape` and `dtype`", "neither")
+        self._dims = tuple(_checked_dim(d) for d in shape)
+        if not self._dims or (data is not None and not _fits(self._dims, data.shape)):
+            raise _wrong(f"an array of shape {self._dims}", str(() if data is None else data.shape))
+        self._dtype = dtype
+        self._data = data
+        self.label = "a tensor"
+
+    def __class_getitem__(cls, item: object) -> Any:
+        return TensorAnnotation(as_tuple(item))
+
+    def called(self, label: str) -> Tensor:
+        """Note the name that messages use, and return the tensor."""
+        self.label = label
+        return self
+
+    def __repr__(self) -> str:
+        return f"<tensor {'x'.join(map(str, self._dims))} {self._dtype}>"
+
+    @property
+    def dtype(self) -> DType:
+        """Element type."""
+        return self._dtype
+
+    @property
+    def dims(self) -> tuple[int | str, ...]:
+        """Sizes: numbers, and names of sizes."""
+        return self._dims
+
+    @property
+    def data(self) -> np.ndarray | None:
+        """The array that programs use by default."""
+        return self._data
+
+    @property
+    def shape(self) -> tuple[Scalar, ...]:
+        """Sizes as scalars of the workload or kernel."""
+        return tuple(Scalar(dim_expr(d)) for d in self._dims)
+
+    def __getitem__(self, index: Subscript | tuple[Subscript, ...]) -> Tensor:
+        """A view: integers drop their dimension; ranges and slices keep it."""
+        return View(self, self.label).narrowed(index)
+
+    if TYPE_CHECKING:
+
+        @property
+        def T(self) -> Tensor:
+            """The transposed view, in kernels; free of cost as an operand of `pto.matmul`."""
+            ...
+
+
+class View(Tensor):
+    """A tensor with indices of its first dimensions; the others are whole.
+
+    `base` is a Tensor, or a workload parameter whose rank is not known yet.
+    """
+
+    def __init__(
+        self, base: object, label: str, entries: tuple[DimSelect, ...] = (), loc: Location | None = None
+    ) -> None:
+        self.base = base
+        self.label = label
+        self.entries = entries
+        self.loc = loc
+
+    def __repr__(self) -> str:
+        return f"<view of {self.label}>"
+
+    @property
+    def shape(self) -> tuple[Scalar, ...]:
+        """Refused: the sizes of a view follow from what it was made with."""
+        raise self._refused("`.shape` of a whole tensor", "`.shape` of a view", caller_location())
+
+    def __getitem__(self, index: Subscript | tuple[Subscript, ...]) -> Tensor:
+        return self.narrowed(index)
+
+    def narrowed(self, index: object) -> View:
+        """Return the view with further indices.
+
+        Raises:
+            BadIndex, ConstantIndexOutside: indices that the tensor cannot take.
+            OutsideWorkload: no workload is being built.
+        """
+        context.current(f"indexing {self.label}")
+        loc = caller_location()
+        items = list(as_tuple(index))
+        entries: list[DimSelect] = []
+        for dim, entry in enumerate(self.entries):
+            keeps = not isinstance(entry, Index)
+            entries.append(self._narrow(entry, items.pop(0), dim, loc) if keeps and items else entry)
+        for item in items:
+            entries.append(self._select(item, len(entries), loc))
+        if isinstance(self.base, Tensor) and len(entries) > len(self.base.dims):
+            raise self._refused(f"at most {len(self.base.dims)} indices", str(len(entries)), loc)
+        return View(self.base, self.label, tuple(entries), loc)
+
+    def _narrow(self, outer: DimSelect, item: object, dim: int, loc: Location | None) -> DimSelect:
+        """Return what `item` selects of a dimension that `outer` narrows already."""
+        inner = self._select(item, dim, loc)
+        if isinstance(outer, Full):
+            return inner
+        if isinstance(inner, Full):
+            return outer
+        inner_bounds, bounds = constant_bounds(inner), constant_bounds(outer)
+        if inner_bounds is None or bounds is None:
+            raise self._refused("constant indices into a range", "an index known only at run time", loc)
+        size = bounds[1] - bounds[0]
+        if inner_bounds[0] < 0 or inner_bounds[1] > size:
+            raise ConstantIndexOutside(
+                tensor=self.label, dim=dim, size=size, found=_outside(inner_bounds), loc=loc
+            )
+        start = Const(bounds[0] + inner_bounds[0])
+        return (
+            Index(start)
+            if isinstance(inner, Index)
+            else Range(start, Const(inner_bounds[1] - inner_bounds[0]))
+        )
+
+    def _select(self, item: object, dim: int, loc: Location | None) -> DimSelect:
+        if isinstance(item, Span):
+            return TileRange(item.loop)
+        if isinstance(item, slice):
+            return self._slice(item, dim, loc)
+        at = expression(item)
+        if at is None or at.dtype is not i64:
+            raise self._refused("integers, slices and ranges of `P.tiles`", _kind(item, at), loc)
+        return Index(at)
+
+    def _slice(self, item: slice, dim: int, loc: Location | None) -> DimSelect:
+        if item.step is not None:
+            raise self._refused("a slice without a step", "a step", loc)
+        if item.start is None and item.stop is None:
+            return Full()
+        start = Const(0) if item.start is None else expression(item.start)
+        stop = self._extent(dim, loc) if item.stop is None else expression(item.stop)
+        if start is None or stop is None or start.dtype is not i64 or stop.dtype is not i64:
+            raise self._refused("a slice of integers", "other bounds", loc)
+        return Range(start, ir.binary("sub", stop, start, loc))
+
+    def _extent(self, dim: int, loc: Location | None) -> Expr:
+        if isinstance(self.base, Tensor) and dim < len(self.base.dims):
+            return dim_expr(self.base.dims[dim])
+        raise self._refused("a slice with an end", "none", loc)
+
+    def _refused(self, expected: str, found: str, loc: Location | None) -> BadIndex:
+        return BadIndex(tensor=self.label, expected=expected, found=found, loc=loc)
+
+
+def _kind(item: object, at: Expr | None) -> str:
+    return f"{at.dtype}" if at is not None else type(item).__name__
+
+
+def _outside(bounds: tuple[int, int]) -> int:
+    return bounds[0] if bounds[0] < 0 else bounds[1] - 1
+
+
+def dim_expr(dim: int | str) -> Expr:
+    """Return a size as an expression."""
+    return Const(dim) if isinstance(dim, int) else Var(dim)
+
+
+def constant_bounds(select: DimSelect) -> tuple[int, int] | None:
+    """Return [start, stop) of an index or range that is known when the workload is built, else None."""
+    match select:
+        case Index(at=at):
+            start, extent = integer_constant(at), 1
+        case Range(start=first, extent=count):
+            start, extent = integer_constant(first), integer_constant(count)
+        case _:
+            return None
+    return None if start is None or extent is None else (start, start + extent)
+
+
+def parse_dim(dim: object) -> int | str | None:
+    """Return a size of a workload's tensor, or None if `dim` is not one; `DYN` gives an unnamed size `""`."""
+    if dim is DYN:
+        return ""
+    if isinstance(dim, str):
+        return dim if dim.isidentifier() else None
+    is_int = isinstance(dim, (int, np.integer)) and not isinstance(dim, bool)
+    return int(dim) if is_int and int(dim) >= 0 else None
+
+
+def _checked_dim(dim: object) -> int | str:
+    parsed = parse_dim(dim)
+    if parsed is None or parsed == "":
+        raise _wrong("sizes that are numbers or names", repr(dim))
+    return parsed
+
+
+def _fits(dims: tuple[int | str, ...], shape: tuple[int, ...]) -> bool:
+    return len(dims) == len(shape) and all(isinstance(d, str) or d == s for d, s in zip(dims, shape))
+
+
+def _wrong(expected: str, found: str) -> WrongTensor:
+    return WrongTensor(expected=expected, found=found, loc=caller_location())

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// The matrix product of tiles, accumulated in f32.
+///
+/// Element (i, j) is one chain of fused multiply-adds over k in ascending order, whatever block of rows and
+/// columns it is computed in: a row has the same bits however many rows and columns are valid.
+#pragma once
+
+#include "pto/wsp/tile/math.hpp"
+#include "pto/wsp/tile/move.hpp"
+
+namespace pto::wsp::tile {
+
+#if PTO_LANES == 16 || defined(__aarch64__)
+inline constexpr int kBlockRows = 8;
+#else
+inline constexpr int kBlockRows = 6;
+#endif
+
+/// Elements (row, k) of an operand lie at `data + row * row_step + k * k_step`.
+template <class T>
+struct Strided {
+  const T* data;
+  int64_t row_step;
+  int64_t k_step;
+};
+
+/// c[kRows][kVectors * kLanes] (+)= a @ b over `k` terms; whole vectors of `b` and `c` are accessed.
+template <int kRows, int kVectors, class A, class B>
+PTO_INLINE inline void matmul_block(float* c, int64_t c_stride, Strided<A> a, const B* b, int64_t b_stride,
+                                    int64_t k, bool accumulate) {
+  F sum[kRows][kVectors];
+#pragma GCC unroll 8
+  for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 2
+    for (int v = 0; v < kVectors; ++v) {
+      sum[r][v] = accumulate ? load(c + r * c_stride + v * kLanes, Full{}) : F{};
+    }
+  }
+  for (int64_t t = 0; t < k; ++t) {
+    F right[kVectors];
+#pragma GCC unroll 2
+    for (int v = 0; v < kVectors; ++v) right[v] = load(b + v * kLanes, Full{});
+#pragma GCC unroll 8
+    for (int r = 0; r < kRows; ++r) {
+      const F left = load_splat(a.data + r * a.row_step);
+#pragma GCC unroll 2
+      for (int v = 0; v < kVectors; ++v) sum[r][v] = fma(left, right[v], sum[r][v]);
+    }
+    a.data += a.k_step;
+    b += b_stride;
+  }
+#pragma GCC unroll 8
+  for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 2
+    for (int v = 0; v < kVectors; ++v) store(c + r * c_stride + v * kLanes, sum[r][v], Full{});
+  }
+}
+
+template <int kVectors, int kMaxRows, class A, class B>
+[[gnu::noinline]] void matmul_rows(int64_t rows, float* c, int64_t c_stride, Strided<A> a, const B* b,
+                                   int64_t b_stride, int64_t k, bool accumulate) {
+  switch (rows) {
+#define PTO_CASE(n)                                                                              \
+  case n:                                                                                        \
+    if constexpr (n <= kMaxRows && n <= kBlockRows) {                                            \
+      matmul_block<n, kVectors>(c, c_stride, a, b, b_stride, k, accumulate);                     \
+    }                                                                                            \
+    break;
+    PTO_CASE(8) PTO_CASE(7) PTO_CASE(6) PTO_CASE(5) PTO_CASE(4) PTO_CASE(3) PTO_CASE(2) PTO_CASE(1)
+#undef PTO_CASE
+  }
+}
+
+/// c (+)= a @ b, where a is m x k and b is k x n.
+///
+/// \tparam kVectors 1 where n never exceeds one vector, else 2
+/// \tparam kMaxRows the largest m there can be, or more
+/// \param c only its valid part is written
+/// \param b_padding elements that may be read beyond the last row's valid part
+/// \param panel k * kVectors * kLanes elements, used where `b_padding` does not cover the last columns
+template <int kVectors, int kMaxRows, class A, class B>
+[[gnu::noinline]] void matmul(const Tile<float> c, Strided<A> a, const Tile<B> b, bool accumulate,
+                              int64_t b_padding, B* panel) {
+  constexpr int64_t kWidth = kVectors * kLanes;
+  constexpr int64_t kDepth = 256;
+  const int64_t groups = (c.rows + kBlockRows - 1) / kBlockRows;
+  float edge[kBlockRows * kWidth];
+  for (int64_t k0 = 0; k0 == 0 || k0 < b.rows; k0 += kDepth) {
+    const int64_t depth = b.rows - k0 < kDepth ? b.rows - k0 : kDepth;
+    const bool add = accumulate || k0 > 0;
+    for (int64_t j = 0; j < c.cols; j += kWidth) {
+      const int64_t width = c.cols - j < kWidth ? c.cols - j : kWidth;
+      const B* right = b.row(k0) + j;
+      int64_t right_stride = b.stride;
+      if (width + b_padding < kWidth) {
+        copy(Tile<B>{const_cast<B*>(right), b.stride, depth, width}, panel, kWidth);
+        right = panel;
+        right_stride = kWidth;
+      }
+      for (int64_t g = 0, i = 0; g < groups; ++g) {
+        const int64_t rows = c.rows / groups + (g < c.rows % groups);
+        const Strided<A> left{a.data + i * a.row_step + k0 * a.k_step, a.row_step, a.k_step};
+        float* target = c.row(i) + j;
+        if (width == kWidth) {
+          matmul_rows<kVectors, kMaxRows>(rows, target, c.stride, left, right, right_stride, depth, add);
+        } else {
+          const Tile<float> part{target, c.stride, rows, width};
+          if (add) copy(part, edge, kWidth);
+          matmul_rows<kVectors, kMaxRows>(rows, edge, kWidth, left, right, right_stride, depth, add);
+          write(Window<float>{target, c.stride, 1, nullptr, rows, width}, {edge, kWidth, rows, width});
+        }
+        i += rows;
+      }
+    }
+  }
+}
+
+}  // namespace pto::wsp::tile

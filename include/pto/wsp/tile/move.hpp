@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Tiles in memory, and moving them between views and the worker's scratch.
+///
+/// A tile's valid part is rows x cols elements at `data + i * stride + j`. In scratch, rows are padded to
+/// whole vectors (a tile of one column is packed instead: stride 1), so that whole vectors may be read and
+/// written; what lies beyond the valid part is garbage. A tile *in place* is a window of user memory, of
+/// which nothing beyond the valid part may be touched.
+#pragma once
+
+#include "pto/wsp/tile/vec.hpp"
+
+namespace pto::wsp::tile {
+
+template <class T>
+struct Tile {
+  T* data;
+  int64_t stride;
+  int64_t rows;
+  int64_t cols;
+
+  T* row(int64_t i) const { return data + i * stride; }
+};
+
+/// The elements of a view that a region selects: (i, j) lies at `data + row(i) * stride + j * step`.
+template <class T>
+struct Window {
+  T* data;
+  int64_t stride;
+  int64_t step;
+  const int64_t* index;  ///< row numbers, or null where row(i) is i
+  int64_t rows;
+  int64_t cols;
+
+  T* row(int64_t i) const { return data + (index ? index[i] : i) * stride; }
+};
+
+/// Memory of the worker, `offset` bytes into its scratch.
+template <class T>
+inline T* at(const TaskContext* context, int64_t offset) {
+  return reinterpret_cast<T*>(static_cast<char*>(context->scratch) + offset);
+}
+
+/// Whether [start, start + extent) lies inside a dimension of `size` elements.
+inline bool inside(int64_t start, int64_t extent, int64_t size) {
+  return start >= 0 && start <= size && extent <= size - start;
+}
+
+/// Copy a window to `buffer`, whose rows are `stride` elements apart.
+template <class T>
+[[gnu::noinline]] Tile<T> copy(const Window<T> from, T* buffer, int64_t stride) {
+  for (int64_t i = 0; i < from.rows; ++i) {
+    const T* source = from.row(i);
+    T* target = buffer + i * stride;
+    if (from.step == 1 && from.cols > 1) {
+      __builtin_memcpy(target, source, static_cast<uint64_t>(from.cols) * sizeof(T));
+    } else {
+      for (int64_t j = 0; j < from.cols; ++j) target[j] = source[j * from.step];
+    }
+  }
+  return {buffer, stride, from.rows, from.cols};
+}
+
+/// The window itself as a tile, or a copy where its rows are not evenly spaced.
+template <class T>
+inline Tile<T> borrow(const Window<T>& from, T* buffer, int64_t stride) {
+  if (from.index) return copy(from, buffer, stride);
+  return {from.data, from.stride, from.rows, from.cols};
+}
+
+/// A copy of a tile that was borrowed.
+template <class T>
+inline Tile<T> copy(const Tile<T>& from, T* buffer, int64_t stride) {
+  return copy(Window<T>{from.data, from.stride, 1, nullptr, from.rows, from.cols}, buffer, stride);
+}
+
+/// Copy the valid part of a tile to a window of the same shape.
+template <class T>
+[[gnu::noinline]] void write(const Window<T> to, const Tile<T> tile) {
+  for (int64_t i = 0; i < to.rows; ++i) {
+    const T* source = tile.row(i);
+    T* target = to.row(i);
+    if (to.step == 1 && to.cols > 1) {
+      __builtin_memcpy(target, source, static_cast<uint64_t>(to.cols) * sizeof(T));
+    } else {
+      for (int64_t j = 0; j < to.cols; ++j) target[j * to.step] = source[j];
+    }
+  }
+}
+
+/// Bytes that a tile or window touches, row by row.
+struct Footprint {
+  int64_t base;
+  int64_t stride;
+  int64_t rows;
+  int64_t cols;
+  bool even;  ///< rows are evenly spaced
+
+  /// Whether element (i, j) of both is the same, for windows of one shape.
+  bool same(const Footprint& other) const {
+    return base == other.base && stride == other.stride && cols == other.cols && even && other.even;
+  }
+};
+
+template <class T>
+inline Footprint footprint(const Tile<T>& t) {
+  constexpr int64_t kBytes = sizeof(T);
+  return {reinterpret_cast<int64_t>(t.data), t.stride * kBytes, t.rows, t.cols * kBytes, true};
+}
+
+template <class T>
+inline Footprint footprint(const Window<T>& w) {
+  constexpr int64_t kBytes = sizeof(T);
+  return {reinterpret_cast<int64_t>(w.data), w.stride * kBytes, w.rows, w.cols * kBytes,
+          w.index == nullptr && w.step == 1};
+}
+
+/// Whether no byte belongs to both; false where that is not clear at once.
+inline bool apart(const Footprint& a, const Footprint& b) {
+  if (a.rows <= 0 || b.rows <= 0 || a.cols <= 0 || b.cols <= 0) return true;
+  if (!a.even || !b.even) return false;
+  const int64_t a_end = a.base + (a.rows - 1) * a.stride + a.cols;
+  const int64_t b_end = b.base + (b.rows - 1) * b.stride + b.cols;
+  if (a_end <= b.base || b_end <= a.base) return true;
+  if (a.stride != b.stride || a.stride <= 0) return false;
+  // Equal strides: two bands of columns, seen modulo the stride.
+  const int64_t rest = (b.base - a.base) % a.stride;
+  const int64_t shift = rest < 0 ? rest + a.stride : rest;
+  return shift >= a.cols && shift + b.cols <= a.stride;
+}
+
+/// target[j][i] = source[i][j].
+template <class T>
+[[gnu::noinline]] void transpose(T* target, int64_t target_stride, const Tile<T> source) {
+  constexpr int64_t kBlock = 16;
+  for (int64_t i0 = 0; i0 < source.rows; i0 += kBlock) {
+    const int64_t rows = source.rows - i0 < kBlock ? source.rows - i0 : kBlock;
+    for (int64_t j = 0; j < source.cols; ++j) {
+      const T* from = source.row(i0) + j;
+      T* to = target + j * target_stride + i0;
+      for (int64_t i = 0; i < rows; ++i) to[i] = from[i * source.stride];
+    }
+  }
+}
+
+}  // namespace pto::wsp::tile

@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Vectors of one width, as kernels compute on them.
+///
+/// PTO_LANES (4, 8 or 16) is defined by the compiler of kernels. Every vector has that many 32-bit lanes:
+/// floats of all widths compute as `F`, i32 as `I`, bools as lane masks (0 or -1) in `I`. Elements in memory
+/// are `float`, `int32_t`, `Bf16`, `F16` and `Bool`; loading widens and storing rounds to nearest even.
+/// An access is `Full` (all lanes), or a `Tail` that touches the first n elements of memory and no others.
+#pragma once
+
+#include "pto/wsp/abi.hpp"
+
+#ifndef PTO_LANES
+#error "PTO_LANES must be 4, 8 or 16"
+#endif
+#define PTO_INLINE __attribute__((always_inline))
+
+namespace pto::wsp::tile {
+
+inline constexpr int64_t kLanes = PTO_LANES;
+
+typedef float F __attribute__((vector_size(4 * PTO_LANES)));
+typedef int32_t I __attribute__((vector_size(4 * PTO_LANES)));
+typedef uint32_t U __attribute__((vector_size(4 * PTO_LANES)));
+typedef uint16_t H __attribute__((vector_size(2 * PTO_LANES)));
+typedef uint8_t B __attribute__((vector_size(PTO_LANES)));
+
+struct Bf16 { uint16_t bits; };
+struct F16 { uint16_t bits; };
+struct Bool { uint8_t bits; };
+
+struct Full {};
+struct Tail { int64_t n; };
+
+/// The lanes 0, 1, 2, ...
+inline I lane_numbers() {
+#if PTO_LANES == 16
+  return I{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+#elif PTO_LANES == 8
+  return I{0, 1, 2, 3, 4, 5, 6, 7};
+#else
+  return I{0, 1, 2, 3};
+#endif
+}
+
+// x - 0 and not 0 + x: the sign of zero must survive.
+PTO_INLINE inline F splat(float x) { return x - F{}; }
+PTO_INLINE inline I splat(int32_t x) { return x + I{}; }
+PTO_INLINE inline I splat(bool x) { return I{} - static_cast<int32_t>(x); }
+
+// --- rounding to the small floats -------------------------------------------------------------------------
+
+/// Nearest bf16 to each lane, ties to even, as a float.
+PTO_INLINE inline F round_bf16(F x) {
+  const U u = (U)x;
+  const U rounded = (u + 0x7fffu + ((u >> 16) & 1u)) & 0xffff0000u;
+  const U quiet = (u & 0xffff0000u) | 0x400000u;
+  return (F)(x != x ? quiet : rounded);
+}
+
+PTO_INLINE inline U f16_bits(F x) {
+  const U sign = ((U)x >> 16) & 0x8000u;
+  const U u = (U)x & 0x7fffffffu;
+  const U normal = (u + 0xfffu + ((u >> 13) & 1u) - (112u << 23)) >> 13;
+  // Adding 1/2 leaves the multiple of 2^-24 in the low bits, rounded by the adder.
+  const U small = (U)((F)u + 0.5f) - 0x3f000000u;
+  U bits = u < 0x38800000u ? small : normal;
+  bits = u >= 0x477ff000u ? U{} + 0x7c00u : bits;
+  bits = u > 0x7f800000u ? U{} + 0x7e00u : bits;
+  return bits | sign;
+}
+
+PTO_INLINE inline F f16_value(U h) {
+  const U shifted = (h & 0x7fffu) << 13;
+  const U finite = (U)((F)shifted * 0x1p112f);
+  const U bits = (h & 0x7c00u) == 0x7c00u ? shifted | 0x7f800000u : finite;
+  return (F)(bits | ((h & 0x8000u) << 16));
+}
+
+/// Nearest f16 to each lane, ties to even, as a float.
+PTO_INLINE inline F round_f16(F x) { return f16_value(f16_bits(x)); }
+
+// --- loading and storing ----------------------------------------------------------------------------------
+
+template <class V, class T>
+PTO_INLINE inline V get(const T* p, Full) {
+  static_assert(sizeof(V) == sizeof(T) * kLanes);
+  V v;
+  __builtin_memcpy(&v, p, sizeof v);
+  return v;
+}
+
+template <class V, class T>
+PTO_INLINE inline void put(T* p, V v, Full) {
+  __builtin_memcpy(p, &v, sizeof v);
+}
+
+#if defined(__AVX512F__) && PTO_LANES == 16
+PTO_INLINE inline uint16_t tail_mask(Tail n) { return static_cast<uint16_t>((1u << n.n) - 1u); }
+#endif
+
+template <class V, class T>
+PTO_INLINE inline V get(const T* p, Tail n) {
+#if defined(__AVX512F__) && PTO_LANES == 16
+  if constexpr (sizeof(T) == 4) {
+    return (V)__builtin_ia32_loadups512_mask(reinterpret_cast<const float*>(p), F{}, tail_mask(n));
+  }
+#endif
+  V v{};
+  __builtin_memcpy(&v, p, static_cast<uint64_t>(n.n) * sizeof(T));
+  return v;
+}
+
+template <class V, class T>
+PTO_INLINE inline void put(T* p, V v, Tail n) {
+#if defined(__AVX512F__) && PTO_LANES == 16
+  if constexpr (sizeof(T) == 4) {
+    __builtin_ia32_storeups512_mask(reinterpret_cast<float*>(p), (F)v, tail_mask(n));
+    return;
+  }
+#endif
+  __builtin_memcpy(p, &v, static_cast<uint64_t>(n.n) * sizeof(T));
+}
+
+template <class N> PTO_INLINE inline F load(const float* p, N n) { return get<F>(p, n); }
+template <class N> PTO_INLINE inline I load(const int32_t* p, N n) { return get<I>(p, n); }
+template <class N> PTO_INLINE inline F load(const Bf16* p, N n) {
+  return (F)(__builtin_convertvector(get<H>(p, n), U) << 16);
+}
+template <class N> PTO_INLINE inline F load(const F16* p, N n) {
+  return f16_value(__builtin_convertvector(get<H>(p, n), U));
+}
+// In two steps: g++ 12 turns a direct widening of bytes into scalar code.
+template <class N> PTO_INLINE inline I load(const Bool* p, N n) {
+  return __builtin_convertvector(__builtin_convertvector(get<B>(p, n), H), I) != 0;
+}
+
+template <class N> PTO_INLINE inline void store(float* p, F v, N n) { put(p, v, n); }
+template <class N> PTO_INLINE inline void store(int32_t* p, I v, N n) { put(p, v, n); }
+template <class N> PTO_INLINE inline void store(Bf16* p, F v, N n) {
+  put(p, __builtin_convertvector((U)round_bf16(v) >> 16, H), n);
+}
+template <class N> PTO_INLINE inline void store(F16* p, F v, N n) {
+  put(p, __builtin_convertvector(f16_bits(v), H), n);
+}
+template <class N> PTO_INLINE inline void store(Bool* p, I v, N n) {
+  put(p, __builtin_convertvector(v & 1, B), n);
+}
+
+/// One element of memory in every lane.
+PTO_INLINE inline F load_splat(const float* p) { return splat(*p); }
+PTO_INLINE inline I load_splat(const int32_t* p) { return splat(*p); }
+PTO_INLINE inline F load_splat(const Bf16* p) { return (F)(U{} + (static_cast<uint32_t>(p->bits) << 16)); }
+PTO_INLINE inline F load_splat(const F16* p) { return f16_value(U{} + static_cast<uint32_t>(p->bits)); }
+PTO_INLINE inline I load_splat(const Bool* p) { return splat(p->bits != 0); }
+
+/// Lanes beyond a tail replaced by `identity`.
+template <class V> PTO_INLINE inline V keep(V v, Full, V) { return v; }
+template <class V> PTO_INLINE inline V keep(V v, Tail n, V identity) {
+  return lane_numbers() < static_cast<int32_t>(n.n) ? v : identity;
+}
+
+/// Call `body(j, access)` for every vector of a row of `n` elements of user memory.
+template <class Body>
+PTO_INLINE inline void columns(int64_t n, const Body& body) {
+  int64_t j = 0;
+  for (; j + kLanes <= n; j += kLanes) body(j, Full{});
+  if (j < n) body(j, Tail{n - j});
+}
+
+/// The same for rows whose memory is padded to whole vectors.
+template <class Body>
+PTO_INLINE inline void padded_columns(int64_t n, const Body& body) {
+  for (int64_t j = 0; j < n; j += kLanes) body(j, Full{});
+}
+
+// --- folding the lanes of a vector, always in the same order ----------------------------------------------
+
+#if PTO_LANES == 16
+#define PTO_ROTATE_8(v) __builtin_shufflevector(v, v, 8, 9, 10, 11, 12, 13, 14, 15, 0, 1, 2, 3, 4, 5, 6, 7)
+#define PTO_ROTATE_4(v) __builtin_shufflevector(v, v, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 0, 1, 2, 3)
+#define PTO_ROTATE_2(v) __builtin_shufflevector(v, v, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 0, 1)
+#define PTO_ROTATE_1(v) __builtin_shufflevector(v, v, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 0)
+#elif PTO_LANES == 8
+#define PTO_ROTATE_4(v) __builtin_shufflevector(v, v, 4, 5, 6, 7, 0, 1, 2, 3)
+#define PTO_ROTATE_2(v) __builtin_shufflevector(v, v, 2, 3, 4, 5, 6, 7, 0, 1)
+#define PTO_ROTATE_1(v) __builtin_shufflevector(v, v, 1, 2, 3, 4, 5, 6, 7, 0)
+#else
+#define PTO_ROTATE_2(v) __builtin_shufflevector(v, v, 2, 3, 0, 1)
+#define PTO_ROTATE_1(v) __builtin_shufflevector(v, v, 1, 2, 3, 0)
+#endif
+
+/// The fold of all lanes of `v` by `op`, in every lane.
+template <class V, class Op>
+PTO_INLINE inline V fold(V v, const Op& op) {
+#if PTO_LANES >= 16
+  v = op(v, (V)PTO_ROTATE_8(v));
+#endif
+#if PTO_LANES >= 8
+  v = op(v, (V)PTO_ROTATE_4(v));
+#endif
+  v = op(v, (V)PTO_ROTATE_2(v));
+  return op(v, (V)PTO_ROTATE_1(v));
+}
+
+}  // namespace pto::wsp::tile

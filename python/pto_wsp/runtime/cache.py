@@ -1,0 +1,135 @@
+"""The artifact cache: built libraries, kept between processes.
+
+One file per library, named by its key, ends with the SHA-256 of what comes before; a file that does not
+match is built again. Files are written aside and renamed, so that processes need no locks.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+from collections.abc import Callable
+from pathlib import Path
+
+from pto_wsp.errors import BadCache
+
+VARIABLE = "PTO_WSP_CACHE"
+LIMIT_BYTES = 2**30
+_MAGIC = b"pto-wsp-sha256:"
+_TRAILER = len(_MAGIC) + 32
+
+
+def default_directory() -> Path:
+    """Return `$PTO_WSP_CACHE`, or `pto-wsp` in the user's cache directory."""
+    chosen = os.environ.get(VARIABLE)
+    if chosen:
+        return Path(chosen)
+    base = os.environ.get("XDG_CACHE_HOME", "")
+    return (Path(base) if os.path.isabs(base) else Path.home() / ".cache") / "pto-wsp"
+
+
+class ArtifactCache:
+    """A cache directory that only this user can write.
+
+    Args:
+        directory: where; the user's own cache by default. Made with mode 0700 where missing.
+        limit_bytes: libraries used least recently go when they take more than this together.
+
+    Raises:
+        BadCache: it cannot be made or used, is not ours, or is writable by others.
+    """
+
+    def __init__(self, directory: Path | None = None, limit_bytes: int = LIMIT_BYTES) -> None:
+        self.directory = default_directory() if directory is None else directory
+        self._limit_bytes = limit_bytes
+        for folder in (self.directory, *(self.directory / name for name in ("libraries", "notes", "failed"))):
+            _make_private(folder)
+
+    def library(self, key: str, make: Callable[[Path], None]) -> tuple[Path, bool]:
+        """Return the path of the library `key`, and whether `make(path)` was called to write it.
+
+        The file is verified before it is returned.
+        """
+        path = self.directory / "libraries" / f"{key}.so"
+        if _is_whole(path):
+            os.utime(path)
+            return path, False
+        aside = _aside(path)
+        try:
+            make(aside)
+            content = aside.read_bytes()
+            with aside.open("ab") as file:
+                file.write(_MAGIC + hashlib.sha256(content).digest())
+            aside.rename(path)
+        finally:
+            aside.unlink(missing_ok=True)
+        self._evict(keep=path)
+        return path, True
+
+    def keep_source(self, key: str, source: str) -> Path:
+        """Keep generated code that the compiler refused; return its path."""
+        path = self.directory / "failed" / f"{key}.cpp"
+        _write(path, source)
+        return path
+
+    def read_note(self, name: str) -> str | None:
+        """Return the text stored as `name`, or None."""
+        try:
+            return (self.directory / "notes" / name).read_text(encoding="utf-8")
+        except OSError:
+            return None
+
+    def write_note(self, name: str, text: str) -> None:
+        """Store a small text as `name`."""
+        _write(self.directory / "notes" / name, text)
+
+    def _evict(self, keep: Path) -> None:
+        """Remove the libraries used least recently until the rest are within the limit."""
+        found = []
+        for path in (self.directory / "libraries").iterdir():
+            try:
+                status = path.stat()
+            except FileNotFoundError:
+                continue
+            found.append((status.st_mtime_ns, status.st_size, path))
+        total = sum(size for _, size, _ in found)
+        for _, size, path in sorted(found):
+            if total <= self._limit_bytes:
+                break
+            if path != keep:
+                path.unlink(missing_ok=True)
+                total -= size
+
+
+def _make_private(folder: Path) -> None:
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        status = folder.stat()
+    except OSError as error:
+        raise BadCache(path=folder, reason=error.strerror or str(error)) from None
+    if status.st_uid != os.geteuid():
+        raise BadCache(path=folder, reason="it belongs to another user")
+    if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        raise BadCache(path=folder, reason="others can write to it")
+
+
+def _is_whole(path: Path) -> bool:
+    """Return whether a library ends with the hash of what comes before."""
+    try:
+        content = path.read_bytes()
+    except OSError:
+        return False
+    body, trailer = content[:-_TRAILER], content[-_TRAILER:]
+    return len(content) > _TRAILER and trailer == _MAGIC + hashlib.sha256(body).digest()
+
+
+def _aside(path: Path) -> Path:
+    """Return an unused path beside `path`."""
+    return path.with_name(f".{path.name}.{os.getpid()}.{os.urandom(6).hex()}")
+
+
+def _write(path: Path, text: str) -> None:
+    aside = _aside(path)
+    aside.write_text(text, encoding="utf-8")
+    aside.rename(path)

@@ -1,0 +1,1 @@
+"""Targets: what turns kernels into something that runs."""

@@ -1,0 +1,1 @@
+"""The machine that the program runs on: kernels as C++ with vector extensions."""

@@ -1,0 +1,97 @@
+"""Scalar expressions and names in C++."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from pto_wsp.ir.scalar import COMPARISONS, I64_MIN, Binary, Const, Expr, Extent, Select, Unary, Value, Var
+from pto_wsp.types.dtype import DType
+
+FIELDS = ("rows", "cols")
+
+
+def mangle(prefix: str, name: str) -> str:
+    """Return a C++ name for a Python identifier: different ones for different prefixes and names."""
+    return f"{prefix}_{name}" if name.isascii() else f"{prefix}u_{name.encode().hex()}"
+
+
+def tile_name(name: str) -> str:
+    """Return the C++ variable of a tile."""
+    return mangle("t", name)
+
+
+def view_name(name: str) -> str:
+    """Return the C++ variable of a tensor parameter."""
+    return mangle("p", name)
+
+
+def scalar_name(name: str) -> str:
+    """Return the C++ variable of a scalar."""
+    return mangle("s", name)
+
+
+def scalar_type(dtype: DType) -> str:
+    """Return the C++ type of a scalar."""
+    return "float" if dtype.is_float else "bool" if dtype.kind == "b" else "int64_t"
+
+
+def literal(value: Value, dtype: DType) -> str:
+    """Return a literal of the C++ type of a scalar."""
+    if dtype.kind == "b":
+        return "true" if value else "false"
+    if not dtype.is_float:
+        number = int(value)
+        return "INT64_MIN" if number == I64_MIN else f"int64_t{{{number}}}"
+    rounded = float(np.float32(value))
+    if math.isnan(rounded):
+        return '__builtin_nanf("")'
+    if math.isinf(rounded):
+        return "-__builtin_inff()" if rounded < 0 else "__builtin_inff()"
+    return rounded.hex() + "f"
+
+
+class ExpressionWriter:
+    """Writes expressions; operations that can fail set the variable called `failed`."""
+
+    def __init__(self, views: frozenset[str]) -> None:
+        self._views = views
+
+    def text(self, expr: Expr, failed: str) -> str:
+        """Return `expr` in C++."""
+        match expr:
+            case Const(value=value, dtype=dtype):
+                return literal(value, dtype)
+            case Var(name=name):
+                return scalar_name(name)
+            case Extent(name=name, dim=dim):
+                if name in self._views:
+                    return f"{view_name(name)}.shape[{dim}]"
+                return f"{tile_name(name)}.{FIELDS[dim]}"
+            case Unary(op=op, a=a):
+                return self._unary(op, a, failed)
+            case Select(condition=c, then=t, other=o):
+                return f"({self.text(c, failed)} ? {self.text(t, failed)} : {self.text(o, failed)})"
+            case Binary(op=op, a=a, b=b):
+                return self._binary(op, self.text(a, failed), self.text(b, failed), failed)
+
+    def _unary(self, op: str, a: Expr, failed: str) -> str:
+        text = self.text(a, failed)
+        if op == "not":
+            return f"!{text}"
+        if op == "f32":
+            return f"static_cast<float>({text})"
+        if op == "i64" and not a.dtype.is_float:
+            return f"static_cast<int64_t>({text})"
+        return f"scalar::{'to_i64' if op == 'i64' else op}({text}, {failed})"
+
+    def _binary(self, op: str, a: str, b: str, failed: str) -> str:
+        if op in COMPARISONS:
+            return f"({a} {COMPARISONS[op]} {b})"
+        if op in ("min", "max"):
+            return f"scalar::{op}({a}, {b})"
+        if op in ("and", "or"):
+            # Both operands are evaluated, and may fail, as everywhere.
+            return f"({a} {'&' if op == 'and' else '|'} {b})"
+        return f"scalar::{op}({a}, {b}, {failed})"

@@ -1,0 +1,268 @@
+"""The loop nest of a group: every element goes through all its steps in vector registers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from pto_wsp.ir.kernel import Instr, Store
+from pto_wsp.isa.forms import Form
+from pto_wsp.isa.table import TABLE
+from pto_wsp.support.text import TextWriter
+from pto_wsp.targets.cpu.expressions import mangle, tile_name
+from pto_wsp.targets.cpu.memory import Memory, is_inner_fold
+from pto_wsp.targets.cpu.plan import Group, Step, tile_written, tiles_read
+from pto_wsp.targets.cpu.templates import CONVERSIONS, ROUNDING, STORAGE, TEMPLATES, Fold, Vector
+from pto_wsp.types.dtype import DType
+from pto_wsp.types.tile import TileType
+
+ELEMENT, ROW, COLUMN = "element", "row", "column"
+"""Where an operand is read: at [i, j], at [i, 0] of one column, at [0, j] of one row."""
+
+
+@dataclass(slots=True)
+class GroupScope:
+    """What the loop of a group needs to know.
+
+    Attributes:
+        scalars: per step number, the C++ vectors of its scalar operands.
+        windows: per step number, the C++ window that a store writes.
+        folds: per step number, the C++ pointer to the partial results of a reduction over rows.
+        has_extents: whether the extents `rows` and `cols` of the loop are declared.
+    """
+
+    group: Group
+    types: dict[str, TileType]
+    memory: Memory
+    lanes: int
+    scalars: dict[int, list[str]] = field(default_factory=dict)
+    windows: dict[int, str] = field(default_factory=dict)
+    folds: dict[int, str] = field(default_factory=dict)
+    has_extents: bool = False
+
+
+def vector_type(dtype: DType) -> str:
+    """Return the C++ type of a vector of elements."""
+    return "F" if dtype.is_float else "I"
+
+
+def identity(fold: Fold, dtype: DType) -> str:
+    """Return the vector that a reduction starts from."""
+    if dtype.is_float:
+        return f"splat({fold.float_identity})"
+    return f"splat(int32_t{{{fold.int_identity}}})"
+
+
+def operand_places(instr: Instr, is_column: bool) -> list[str]:
+    """Return where each tile operand of an instruction is read."""
+    if is_column:
+        # Its loop runs along the rows, so that the two kinds of broadcast change places.
+        return [ROW if TABLE[instr.op].form is Form.COL_EXPAND else ELEMENT] * len(instr.tiles)
+    match TABLE[instr.op].form:
+        case Form.ROW_BROADCAST:
+            return [ELEMENT, ROW]
+        case Form.ROW_EXPAND:
+            return [ROW]
+        case Form.COL_EXPAND:
+            return [COLUMN]
+        case _:
+            return [ELEMENT] * len(instr.tiles)
+
+
+@dataclass(slots=True)
+class _Lines:
+    """Code at the three depths of the nest."""
+
+    before: list[str] = field(default_factory=list)
+    row: list[str] = field(default_factory=list)
+    loads: list[str] = field(default_factory=list)
+    body: list[str] = field(default_factory=list)
+    row_end: list[str] = field(default_factory=list)
+    after: list[str] = field(default_factory=list)
+
+
+class GroupWriter:
+    """Writes one group's loop nest."""
+
+    def __init__(self, scope: GroupScope) -> None:
+        self.scope = scope
+        self.lines = _Lines()
+        self.values: dict[tuple[str, str], str] = {}
+        self.pointers: set[str] = set()
+        self.versions = 0
+        self.touches_users_memory = False
+
+    def write(self, writer: TextWriter) -> None:
+        """Write the loops."""
+        for number, step in enumerate(self.scope.group.steps):
+            match step.stmt:
+                case Store():
+                    self.store(number, step.stmt)
+                case Instr() if isinstance(TEMPLATES[step.stmt.op], Fold):
+                    self.fold(number, step.stmt)
+                case Instr():
+                    self.instruction(number, step.stmt)
+                case _:
+                    pass
+        self.keep_live_tiles()
+        self._assemble(writer)
+
+    def instruction(self, number: int, instr: Instr) -> None:
+        template = TEMPLATES[instr.op]
+        assert isinstance(template, Vector)
+        dst = self.scope.types[instr.dst].dtype
+        places = operand_places(instr, self.scope.group.is_column)
+        operands = [self.operand(t, p) for t, p in zip(instr.tiles, places, strict=True)]
+        operands += self.scope.scalars.get(number, [])
+        text = template.text
+        if instr.op == "cvt":
+            text = CONVERSIONS[self.scope.types[instr.tiles[0]].dtype.kind, dst.kind]
+        text = text.format(*operands, mode=instr.attr("mode"))
+        if not template.selects and dst.name in ROUNDING:
+            text = ROUNDING[dst.name].format(text)
+        self.lines.body.append(f"const {vector_type(dst)} {self.define(instr.dst)} = {text};")
+
+    def define(self, tile: str) -> str:
+        """Return a new variable for the value of a tile."""
+        name = f"{mangle('v', tile)}_{self.versions}"
+        self.versions += 1
+        self.values = {key: value for key, value in self.values.items() if key[0] != tile}
+        self.values[tile, ELEMENT] = name
+        return name
+
+    def operand(self, tile: str, place: str) -> str:
+        """Return the variable that holds an operand, loading it where it is not in a register yet."""
+        if (tile, place) in self.values:
+            return self.values[tile, place]
+        dtype = self.scope.types[tile].dtype
+        name = f"{mangle('v', tile)}_{self.versions}"
+        self.versions += 1
+        variable = tile_name(tile)
+        declared = f"const {vector_type(dtype)} {name} = "
+        if place == ROW:
+            self.lines.row.append(f"{declared}load_splat({variable}.data + i);")
+        else:
+            access = self.access(tile)
+            base = f"{variable}.data" if place == COLUMN else self.pointer(tile)
+            self.lines.loads.append(f"{declared}load({base} + j, {access});")
+        self.values[tile, place] = name
+        return name
+
+    def pointer(self, tile: str) -> str:
+        """Return the variable that points to the current row of a tile."""
+        name = mangle("r", tile)
+        if name not in self.pointers:
+            self.pointers.add(name)
+            storage = STORAGE[self.scope.types[tile].dtype.name]
+            self.lines.row.append(f"{storage}* const {name} = {tile_name(tile)}.row(i);")
+        return name
+
+    def access(self, tile: str) -> str:
+        """Return how a tile's memory may be touched: whole vectors in scratch, else to the valid end only."""
+        if tile not in self.scope.memory.in_place:
+            return "Full{}"
+        self.touches_users_memory = True
+        return "n"
+
+    def store(self, number: int, stmt: Store) -> None:
+        value = self.operand(stmt.tile, ELEMENT)
+        self.touches_users_memory = True
+        window = self.scope.windows[number]
+        storage = STORAGE[self.scope.types[stmt.tile].dtype.name]
+        self.lines.row.append(f"{storage}* const {window}_row = {window}.row(i);")
+        self.lines.body.append(f"store({window}_row + j, {value}, n);")
+
+    def fold(self, number: int, instr: Instr) -> None:
+        template = TEMPLATES[instr.op]
+        assert isinstance(template, Fold)
+        value = self.operand(instr.tiles[0], ELEMENT)
+        if is_inner_fold(instr, self.scope.group):
+            self.inner_fold(number, instr, template, value)
+        else:
+            self.outer_fold(number, instr, template, value)
+
+    def inner_fold(self, number: int, instr: Instr, template: Fold, value: str) -> None:
+        dtype = self.scope.types[instr.dst].dtype
+        start, total = identity(template, dtype), f"fold{number}"
+        vector = vector_type(dtype)
+        self.touches_users_memory = True
+        self.lines.row.append(f"{vector} {total} = {start};")
+        self.lines.body.append(f"{total} = {template.function}({total}, keep({value}, n, {start}));")
+        combine = f"[]({vector} a, {vector} b) {{ return {template.function}(a, b); }}"
+        self.lines.row_end.append(
+            f"store({tile_name(instr.dst)}.data + i, fold({total}, {combine}), Tail{{1}});"
+        )
+
+    def outer_fold(self, number: int, instr: Instr, template: Fold, value: str) -> None:
+        dtype = self.scope.types[instr.dst].dtype
+        start, partial = identity(template, dtype), self.scope.folds[number]
+        source = self.scope.types[instr.tiles[0]]
+        width = source.rows if self.scope.group.is_column else source.cols
+        stride = -(-width // self.scope.lanes) * self.scope.lanes
+        self.lines.before.append(
+            f"for (int64_t j = 0; j < {template.partials * stride}; j += kLanes) "
+            f"store({partial} + j, {start}, Full{{}});"
+        )
+        at = (
+            f"{partial} + j"
+            if template.partials == 1
+            else f"{partial} + (i % {template.partials}) * {stride} + j"
+        )
+        self.lines.body.append(f"store({at}, {template.function}(load({at}, Full{{}}), {value}), Full{{}});")
+        parts = [f"load({partial} + {k * stride} + j, Full{{}})" for k in range(template.partials)]
+        while len(parts) > 1:
+            parts = [f"{template.function}({a}, {b})" for a, b in zip(parts[::2], parts[1::2], strict=True)]
+        self.lines.after.append(
+            f"for (int64_t j = 0; j < cols; j += kLanes) "
+            f"store({tile_name(instr.dst)}.data + j, {parts[0]}, Full{{}});"
+        )
+
+    def keep_live_tiles(self) -> None:
+        """Store the tiles that are read after the group to their memory."""
+        steps = self.scope.group.steps
+        for tile in dict.fromkeys(t for s in steps if (t := self._made(s)) is not None):
+            if tile in steps[-1].live:
+                value = self.values[tile, ELEMENT]
+                self.lines.body.append(f"store({self.pointer(tile)} + j, {value}, Full{{}});")
+
+    def _made(self, step: Step) -> str | None:
+        if isinstance(step.stmt, Instr) and isinstance(TEMPLATES[step.stmt.op], Vector):
+            return tile_written(step.stmt)
+        return None
+
+    def _assemble(self, writer: TextWriter) -> None:
+        for line in self.lines.before:
+            writer.line(line)
+        writer.line("for (int64_t i = 0; i < rows; ++i) {")
+        with writer.indented():
+            for line in self.lines.row:
+                writer.line(line)
+            if self.touches_users_memory:
+                writer.line("columns(cols, [&](int64_t j, auto n) PTO_INLINE {")
+            else:
+                writer.line("padded_columns(cols, [&](int64_t j, Full) PTO_INLINE {")
+            with writer.indented():
+                # All loads come first: a store may be to the very elements that a tile is read from in place.
+                for line in self.lines.loads + self.lines.body:
+                    writer.line(line)
+            writer.line("});")
+            for line in self.lines.row_end:
+                writer.line(line)
+        writer.line("}")
+        for line in self.lines.after:
+            writer.line(line)
+
+
+def reads_in_place(group: Group, memory: Memory) -> list[tuple[str, bool]]:
+    """Return the tiles that a group reads in place, and whether each is read at [i, j] alone."""
+    found: dict[str, bool] = {}
+    for step in group.steps:
+        if isinstance(step.stmt, Store):
+            places = [ELEMENT]
+        elif isinstance(step.stmt, Instr):
+            places = operand_places(step.stmt, group.is_column)
+        else:
+            continue
+        for tile, place in zip(tiles_read(step.stmt), places, strict=True):
+            if tile in memory.in_place:
+                found[tile] = found.get(tile, True) and place == ELEMENT
+    return list(found.items())

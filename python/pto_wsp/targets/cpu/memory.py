@@ -1,0 +1,287 @@
+"""Where tiles live: in registers only, in the worker's scratch, or in place in the user's memory.
+
+Buffers of tiles whose lifetimes do not meet share scratch. A lifetime is an interval of plan nodes; a loop
+whose head a tile is live at belongs to it as a whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from pto_wsp.ir.kernel import Instr, KernelFunction, Load, Store
+from pto_wsp.isa.forms import Form
+from pto_wsp.isa.table import TABLE
+from pto_wsp.targets.cpu.plan import (
+    REDUCTIONS,
+    Alone,
+    Branch,
+    Group,
+    Loop,
+    Node,
+    Step,
+    is_row_major,
+    steps_of,
+    tile_written,
+    tiles_read,
+    walk_nodes,
+)
+from pto_wsp.targets.cpu.templates import TEMPLATES, Fold
+from pto_wsp.types.tile import TileType
+
+ALIGN = 64
+MATMUL_DEPTH = 256
+"""Terms of a matrix product that are done per pass: `kDepth` of tile/matmul.hpp."""
+
+SMALL_MATMUL_ROWS = 16
+"""Below this many rows a right operand is read too seldom to be worth copying."""
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """Places of tiles.
+
+    Attributes:
+        offsets: bytes from the start of scratch, for every tile that needs memory.
+        in_place: loaded tiles that are read where they are.
+        extra: (node index in walk order, purpose) to the offset of memory that one node alone uses.
+        total_bytes: scratch that the kernel needs.
+    """
+
+    offsets: Mapping[str, int]
+    in_place: frozenset[str]
+    extra: Mapping[tuple[int, str], int]
+    total_bytes: int
+
+
+def row_stride(tile: TileType, lanes: int) -> int:
+    """Return the elements between rows of a tile in scratch: whole vectors, or 1 for a single column."""
+    return 1 if tile.cols == 1 else _round_up(tile.cols, lanes)
+
+
+def tile_bytes(tile: TileType, lanes: int) -> int:
+    """Return the bytes of a tile in scratch."""
+    elements = tile.rows * row_stride(tile, lanes)
+    return _round_up(elements, lanes) * tile.dtype.itemsize
+
+
+def assign_memory(kernel: KernelFunction, nodes: Sequence[Node], lanes: int) -> Memory:
+    """Return the places of a planned kernel's tiles."""
+    types = dict(kernel.tiles)
+    lifetimes = _Lifetimes()
+    lifetimes.visit(nodes)
+    blocks: list[_Block] = []
+    for name in sorted(tiles_in_memory(nodes), key=lambda t: lifetimes.spans[t]):
+        first, last = lifetimes.spans[name]
+        blocks.append(_Block(name, tile_bytes(types[name], lanes), first, last))
+    for index, node in enumerate(walk_nodes(nodes)):
+        for purpose, size in extra_bytes(node, types, lanes).items():
+            first, last = lifetimes.nodes[id(node)]
+            blocks.append(_Block((index, purpose), size, first, last))
+    total = _pack(blocks)
+    offsets = {b.key: b.offset for b in blocks if isinstance(b.key, str)}
+    extra = {b.key: b.offset for b in blocks if isinstance(b.key, tuple)}
+    # Whole vectors may be read beyond the last row of a right operand.
+    slack = 2 * lanes * 4 if total else 0
+    return Memory(offsets, in_place_tiles(nodes, types), extra, total + slack)
+
+
+def tiles_in_memory(nodes: Sequence[Node]) -> set[str]:
+    """Return the tiles that need a buffer: all but those that live and die inside one group."""
+    found: set[str] = set()
+    for node in walk_nodes(nodes):
+        steps = steps_of(node)
+        for step in steps:
+            tile = tile_written(step.stmt)
+            if tile is None:
+                continue
+            is_fold = isinstance(step.stmt, Instr) and TABLE[step.stmt.op].form in REDUCTIONS
+            if isinstance(node, Alone) or isinstance(step.stmt, Load) or is_fold or tile in steps[-1].live:
+                found.add(tile)
+        found |= {s.stmt.tile for s in stores_of(node)[1:]}
+    return found
+
+
+def stores_of(node: Node) -> list[Step]:
+    """Return the steps of a group that store."""
+    return [s for s in steps_of(node) if isinstance(s.stmt, Store)] if isinstance(node, Group) else []
+
+
+def is_inner_fold(instr: Instr, group: Group) -> bool:
+    """Return whether a reduction runs along the vectors of its group's rows."""
+    return (TABLE[instr.op].form is Form.ROW_REDUCE) != group.is_column
+
+
+def extra_bytes(node: Node, types: Mapping[str, TileType], lanes: int) -> dict[str, int]:
+    """Return the memory that a node needs beside its tiles, by purpose."""
+    needs: dict[str, int] = {}
+    if isinstance(node, Group):
+        for number, step in enumerate(node.steps):
+            template = TEMPLATES[step.stmt.op] if isinstance(step.stmt, Instr) else None
+            if isinstance(template, Fold):
+                assert isinstance(step.stmt, Instr)
+                if not is_inner_fold(step.stmt, node):
+                    source = types[step.stmt.tiles[0]]
+                    width = source.rows if node.is_column else source.cols
+                    needs[f"fold{number}"] = template.partials * _round_up(width, lanes) * 4
+    elif isinstance(node, Alone) and isinstance(node.step.stmt, Instr):
+        needs = _whole_tile_bytes(node.step.stmt, types, lanes)
+    return needs
+
+
+def _whole_tile_bytes(instr: Instr, types: Mapping[str, TileType], lanes: int) -> dict[str, int]:
+    needs: dict[str, int] = {}
+    dst = types[instr.dst]
+    form = TABLE[instr.op].form
+    if instr.dst in (instr.tiles if form is Form.TRANSPOSE else instr.tiles[-2:]):
+        needs["result"] = tile_bytes(dst, lanes)
+    if form is Form.TRANSPOSE:
+        return needs
+    right = types[instr.tiles[-1]]
+    if instr.attr("trans_b"):
+        needs["right"] = tile_bytes(TileType(right.cols, right.rows, right.dtype), lanes)
+    depth = min(right.rows, MATMUL_DEPTH)
+    needs["panel"] = depth * matmul_vectors(dst, lanes) * lanes * right.dtype.itemsize
+    return needs
+
+
+def matmul_vectors(dst: TileType, lanes: int) -> int:
+    """Return the vectors of columns that a block of a product has."""
+    return 1 if dst.cols <= lanes else 2
+
+
+# --- reading in place -------------------------------------------------------------------------------------
+
+
+def in_place_tiles(nodes: Sequence[Node], types: Mapping[str, TileType]) -> frozenset[str]:
+    """Return the loaded tiles that can be read where they are.
+
+    Such a tile is written by its load alone, and nothing is stored between the load and its last use, other
+    than by the group of the last use itself (which copies the tile if the store overlaps it).
+    """
+    writers: dict[str, int] = {}
+    for node in walk_nodes(nodes):
+        for step in steps_of(node):
+            tile = tile_written(step.stmt)
+            if tile is not None:
+                writers[tile] = writers.get(tile, 0) + 1
+    copied = _worth_copying(nodes, types)
+    found: set[str] = set()
+    for body in _bodies(nodes):
+        for position, node in enumerate(body):
+            for step in steps_of(node):
+                stmt = step.stmt
+                if not isinstance(stmt, Load) or writers[stmt.tile] > 1 or stmt.tile in copied:
+                    continue
+                if types[stmt.tile].cols > 1 and is_row_major(stmt.region):
+                    uses = sum(_uses(n, stmt.tile) for n in walk_nodes(nodes))
+                    if _stays_unchanged(stmt.tile, body[position:], uses):
+                        found.add(stmt.tile)
+    return frozenset(found)
+
+
+def _stays_unchanged(tile: str, following: Sequence[Node], uses: int) -> bool:
+    for node in following:
+        inside = list(walk_nodes([node]))
+        uses -= sum(_uses(n, tile) for n in inside)
+        stores = any(isinstance(s.stmt, Store) for n in inside for s in steps_of(n))
+        if uses == 0:
+            return not stores or isinstance(node, Group)
+        if stores:
+            return False
+    return False
+
+
+def _uses(node: Node, tile: str) -> int:
+    return sum(tiles_read(step.stmt).count(tile) for step in steps_of(node))
+
+
+def _worth_copying(nodes: Sequence[Node], types: Mapping[str, TileType]) -> set[str]:
+    """Return right operands of products that read them often: their rows then lie close together."""
+    found: set[str] = set()
+    for node in walk_nodes(nodes):
+        for step in steps_of(node):
+            stmt = step.stmt
+            if isinstance(stmt, Instr) and TABLE[stmt.op].form in (Form.MATMUL, Form.MATMUL_ACC):
+                if not stmt.attr("trans_b") and types[stmt.dst].rows >= SMALL_MATMUL_ROWS:
+                    found.add(stmt.tiles[-1])
+    return found
+
+
+def _bodies(nodes: Sequence[Node]) -> list[Sequence[Node]]:
+    bodies: list[Sequence[Node]] = [nodes]
+    for node in walk_nodes(nodes):
+        match node:
+            case Loop(body=body):
+                bodies.append(body)
+            case Branch(then=then, other=other):
+                bodies += [then, other]
+            case _:
+                pass
+    return bodies
+
+
+# --- sharing scratch --------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class _Block:
+    key: str | tuple[int, str]
+    size: int
+    first: int
+    last: int
+    offset: int = 0
+
+
+@dataclass(slots=True)
+class _Lifetimes:
+    """The first and last moment at which each tile, and each node, is in use."""
+
+    clock: int = 0
+    spans: dict[str, tuple[int, int]] = field(default_factory=dict)
+    nodes: dict[int, tuple[int, int]] = field(default_factory=dict)
+
+    def visit(self, nodes: Sequence[Node]) -> None:
+        for node in nodes:
+            start = self.clock
+            self.clock += 1
+            match node:
+                case Loop(body=body, live=live):
+                    self.visit(body)
+                    for tile in live & self.spans.keys():
+                        if self.spans[tile][1] >= start:
+                            self.touch(tile, start)
+                            self.touch(tile, self.clock)
+                case Branch(then=then, other=other):
+                    self.visit(then)
+                    self.visit(other)
+                case _:
+                    for step in steps_of(node):
+                        for tile in {*tiles_read(step.stmt), tile_written(step.stmt)} - {None}:
+                            assert tile is not None
+                            self.touch(tile, start)
+            self.nodes[id(node)] = (start, self.clock)
+            self.clock += 1
+
+    def touch(self, tile: str, moment: int) -> None:
+        first, last = self.spans.get(tile, (moment, moment))
+        self.spans[tile] = (min(first, moment), max(last, moment))
+
+
+def _pack(blocks: list[_Block]) -> int:
+    """Give every block the lowest offset that no block in use at the same time covers; return the size."""
+    placed: list[_Block] = []
+    for block in sorted(blocks, key=lambda b: (-b.size, b.first, str(b.key))):
+        taken = sorted(
+            (b.offset, b.offset + b.size) for b in placed if b.first <= block.last and block.first <= b.last
+        )
+        for start, end in taken:
+            if block.offset + block.size <= start:
+                break
+            block.offset = max(block.offset, _round_up(end, ALIGN))
+        placed.append(block)
+    return _round_up(max((b.offset + b.size for b in blocks), default=0), ALIGN)
+
+
+def _round_up(value: int, unit: int) -> int:
+    return -(-value // unit) * unit

@@ -1,0 +1,98 @@
+"""The target `cpu`: kernels as a shared library for this machine."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from pto_wsp.errors import UnsupportedByTarget
+from pto_wsp.ir.kernel import Instr, KernelFunction, walk_statements
+from pto_wsp.location import Location
+from pto_wsp.targets.base import KernelArtifact, LibraryCache, Target, table_hash
+from pto_wsp.targets.cpu import toolchain
+from pto_wsp.targets.cpu.emit import MAX_RANK, Library, emit_library
+from pto_wsp.targets.cpu.features import resolve_features
+from pto_wsp.targets.cpu.templates import STORAGE, TEMPLATES, Unsupported
+from pto_wsp.types.dtype import f32
+from pto_wsp.types.tile import ScalarType, ViewType
+
+_COMMENT = re.compile(r"^ *//.*\n", re.MULTILINE)
+
+
+class CpuTarget(Target):
+    """Kernels run on the CPU of this machine, with the widest vectors that it has."""
+
+    name = "cpu"
+    builds_library = True
+
+    def unsupported(self, kernel: KernelFunction) -> None:
+        """Raise UnsupportedByTarget for the first thing in `kernel` that this target refuses."""
+        for param in kernel.params:
+            dtype = param.type.dtype
+            if isinstance(param.type, ScalarType):
+                if dtype is not None and dtype.is_float and dtype is not f32:
+                    raise _refused(f"scalars of type {dtype}", "scalar arithmetic is done in f32", param.loc)
+            elif dtype is not None and dtype.name not in STORAGE:
+                raise _refused(f"tensors of type {dtype}", _known_types(), param.loc)
+            if isinstance(param.type, ViewType) and len(param.type.dims or ()) > MAX_RANK:
+                raise _refused(f"views of more than {MAX_RANK} dimensions", "", param.loc)
+        for name, tile in kernel.tiles:
+            if tile.dtype.name not in STORAGE:
+                raise _refused(f"the tile `{name}` of type {tile.dtype}", _known_types(), kernel.loc)
+        for stmt in walk_statements(kernel.body or ()):
+            if isinstance(stmt, Instr):
+                template = TEMPLATES[stmt.op]
+                if isinstance(template, Unsupported):
+                    raise _refused(f"`{stmt.op}`", template.reason, stmt.loc)
+
+    def emit(self, kernels: Sequence[KernelFunction]) -> str:
+        """Return the C++ of `kernels` for this machine."""
+        return self._library(kernels, resolve_features().lanes).source
+
+    def build(self, kernels: Sequence[KernelFunction], cache: LibraryCache) -> KernelArtifact:
+        """Return a library of `kernels`, from `cache` or newly compiled."""
+        start = time.perf_counter()
+        features = resolve_features()
+        library = self._library(kernels, features.lanes)
+        compiler = toolchain.find_compiler(cache)
+        flags = features.flags
+        key = cache_key(library.source, (*toolchain.FLAGS, *flags), compiler.identity, features.machine)
+
+        def make(path: Path) -> None:
+            toolchain.compile_library(compiler, flags, library.source, path, key, cache)
+
+        path, was_made = cache.library(key, make)
+        return KernelArtifact(
+            path=path,
+            table_hash=table_hash(kernels),
+            kernels=tuple(k.name for k in kernels),
+            checks=library.checks,
+            compiles=int(was_made),
+            compile_ms=(time.perf_counter() - start) * 1e3,
+            source=library.source,
+        )
+
+    def _library(self, kernels: Sequence[KernelFunction], lanes: int) -> Library:
+        for kernel in kernels:
+            self.unsupported(kernel)
+        return emit_library(kernels, lanes)
+
+
+def cache_key(source: str, flags: Sequence[str], identity: str, machine: str) -> str:
+    """Return the name of a build in the cache. Comments, which hold places in users' files, do not count."""
+    parts = (_COMMENT.sub("", source), " ".join(flags), identity, machine, toolchain.header_hash())
+    digest = hashlib.sha256()
+    for part in parts:
+        digest.update(part.encode() + b"\0")
+    return digest.hexdigest()
+
+
+def _known_types() -> str:
+    return f"tiles hold {', '.join(STORAGE)}"
+
+
+def _refused(what: str, reason: str, loc: Location | None) -> UnsupportedByTarget:
+    return UnsupportedByTarget(target=CpuTarget.name, what=what, reason=reason, loc=loc)

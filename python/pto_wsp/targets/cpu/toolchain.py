@@ -1,0 +1,158 @@
+"""The C++ compiler: found, identified and run."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import os
+import shlex
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from pto_wsp.errors import CompilerFailed, NoCompiler
+from pto_wsp.targets.base import LibraryCache
+
+FLAGS = (
+    "-std=c++17",
+    "-O2",
+    "-fno-math-errno",
+    "-ffp-contract=off",
+    "-fno-exceptions",
+    "-fno-rtti",
+    "-fvisibility=hidden",
+    "-fPIC",
+    "-shared",
+    "-nostdlib",
+    "-pipe",
+    "-Wno-psabi",
+)
+"""Options of every build. Generated code needs no library but what every process has."""
+
+_FALLBACKS = ("g++", "clang++", "c++")
+_ELF = b"\x7fELF"
+
+
+@dataclass(frozen=True, slots=True)
+class Compiler:
+    """A compiler that works: the command's first words, and what tells its versions apart."""
+
+    command: tuple[str, ...]
+    identity: str
+
+
+def include_directory() -> Path:
+    """Return the folder of the shipped headers: beside the package, or of the source tree."""
+    package = Path(__file__).resolve().parents[2]
+    shipped = package / "include"
+    return shipped if shipped.is_dir() else package.parents[1] / "include"
+
+
+def header_hash() -> str:
+    """Return a hash of every shipped header that generated code can include."""
+    root = include_directory() / "pto" / "wsp"
+    digest = hashlib.sha256()
+    for path in (root / "abi.hpp", *sorted((root / "tile").glob("*.hpp"))):
+        digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
+    return digest.hexdigest()
+
+
+def find_compiler(cache: LibraryCache) -> Compiler:
+    """Return the compiler to use: `CXX`, g++, clang++, c++ or the ziglang wheel, the first that works.
+
+    Raises:
+        NoCompiler: none does.
+    """
+    tried = []
+    for name, command in _candidates():
+        tried.append(name)
+        identity = _identity(command, cache) if command else None
+        if identity is not None:
+            return Compiler(command, identity)
+    raise NoCompiler(tried=", ".join(tried))
+
+
+def _candidates() -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Yield what is looked for, and its command: empty where there is no such program."""
+    wanted = os.environ.get("CXX")
+    if wanted:
+        words = (wanted,) if _which(wanted) else tuple(shlex.split(wanted))
+        yield f"CXX={wanted}", _located(words)
+    for name in _FALLBACKS:
+        yield name, _located((name,))
+    has_zig = importlib.util.find_spec("ziglang") is not None
+    yield "ziglang", (sys.executable, "-m", "ziglang", "c++") if has_zig else ()
+
+
+def _located(words: tuple[str, ...]) -> tuple[str, ...]:
+    path = _which(words[0]) if words else None
+    return (path, *words[1:]) if path else ()
+
+
+def _which(name: str) -> str | None:
+    """Return the path of a program, as a shell finds it."""
+    folders = [""] if os.sep in name else os.environ.get("PATH", os.defpath).split(os.pathsep)
+    for folder in folders:
+        path = os.path.join(folder, name)
+        if os.path.isfile(path) and os.access(path, os.X_OK):
+            return path
+    return None
+
+
+def _identity(command: tuple[str, ...], cache: LibraryCache) -> str | None:
+    """Return the version text of a compiler, or None if it does not run.
+
+    Asking costs a process. The answer is kept where the file itself is the compiler (and not a script or a
+    wrapper with arguments, behind which the compiler can change unseen).
+    """
+    note = _note_name(command)
+    known = cache.read_note(note) if note else None
+    if known:
+        return known
+    status, text = _run([*command, "--version"], b"")
+    if status != 0 or not text.strip():
+        return None
+    identity = " ".join(text.split())
+    if note:
+        cache.write_note(note, identity)
+    return identity
+
+
+def _note_name(command: tuple[str, ...]) -> str | None:
+    path = os.path.realpath(command[0])
+    with open(path, "rb") as file:
+        if len(command) > 1 or file.read(4) != _ELF:
+            return None
+    status = os.stat(path)
+    stamp = f"{path}\0{status.st_mtime_ns}\0{status.st_size}\0{status.st_ino}"
+    return "compiler-" + hashlib.sha256(stamp.encode()).hexdigest()[:32]
+
+
+def compile_library(
+    compiler: Compiler, flags: Sequence[str], source: str, output: Path, key: str, cache: LibraryCache
+) -> None:
+    """Compile generated code to the shared library `output`.
+
+    Raises:
+        CompilerFailed: with the compiler's text; the source is kept.
+    """
+    options = [*FLAGS, *flags, f"-I{include_directory()}"]
+    command = [*compiler.command, *options, "-x", "c++", "-", "-o", str(output)]
+    status, text = _run(command, source.encode())
+    if status != 0:
+        kept = cache.keep_source(key, source)
+        raise CompilerFailed(output=text.strip(), command=shlex.join(command), source=kept)
+
+
+def _run(command: Sequence[str], text: bytes) -> tuple[int, str]:
+    """Run a program on `text`; return its status (-1 if it cannot be started) and all that it wrote."""
+    import subprocess  # here: it costs 10 ms of every start, and most starts compile nothing
+
+    try:
+        done = subprocess.run(
+            command, input=text, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False
+        )
+    except OSError as error:
+        return -1, str(error)
+    return done.returncode, done.stdout.decode(errors="replace")

@@ -1,0 +1,66 @@
+"""Instructions on whole tiles: matrix products and transposes."""
+
+from __future__ import annotations
+
+from pto_wsp.ir.kernel import Instr
+from pto_wsp.targets.cpu.code import KernelCode
+from pto_wsp.targets.cpu.expressions import FIELDS, tile_name
+from pto_wsp.targets.cpu.memory import matmul_vectors, row_stride
+from pto_wsp.targets.cpu.plan import Alone
+from pto_wsp.types.tile import TileType
+
+MOST_BLOCK_ROWS = 8
+"""Rows of the largest block of a product: tiles with more of them share its code."""
+
+
+def write_transpose(code: KernelCode, node: Alone, instr: Instr) -> None:
+    """Write a transpose; onto itself it goes through memory of its own."""
+    dst, source = tile_name(instr.dst), tile_name(instr.tiles[0])
+    storage, stride = code.storage(instr.dst), row_stride(code.types[instr.dst], code.lanes)
+    turned = code.extra(node, "result", storage)
+    if turned is None:
+        code.result(node.step, instr)
+        code.out.line(f"transpose({dst}.data, {stride}, {source});")
+        return
+    code.out.line(f"transpose({turned}, {stride}, {source});")
+    whole = f"Tile<{storage}>{{{turned}, {stride}, {source}.cols, {source}.rows}}"
+    code.out.line(f"{dst} = copy({whole}, {code.buffer(instr.dst)});")
+
+
+def write_matmul(code: KernelCode, node: Alone, instr: Instr) -> None:
+    """Write a product; onto an operand it goes through memory of its own."""
+    a, b = instr.tiles[-2:]
+    left, right, dst = tile_name(a), tile_name(b), code.types[instr.dst]
+    trans_a, trans_b = bool(instr.attr("trans_a")), bool(instr.attr("trans_b"))
+    accumulates = len(instr.tiles) == 3
+    rows, cols = f"{left}.{FIELDS[trans_a]}", f"{right}.{FIELDS[not trans_b]}"
+    steps = f"1, {left}.stride" if trans_a else f"{left}.stride, 1"
+    own = code.extra(node, "result", "float")
+    place = code.buffer(instr.dst) if own is None else f"{own}, {row_stride(dst, code.lanes)}"
+    padding = 0 if b in code.memory.in_place and not trans_b else 2 * code.lanes
+    code.out.line("{")
+    with code.out.indented():
+        code.out.line(f"const Tile<float> sum{{{place}, {rows}, {cols}}};")
+        if accumulates and (instr.tiles[0] != instr.dst or own is not None):
+            code.out.line(f"copy({tile_name(instr.tiles[0])}, sum.data, sum.stride);")
+        if trans_b:
+            right = _write_turned(code, node, b)
+        code.out.line(
+            f"matmul<{matmul_vectors(dst, code.lanes)}, {min(dst.rows, MOST_BLOCK_ROWS)}>(sum, "
+            f"Strided<{code.storage(a)}>{{{left}.data, {steps}}}, {right}, {str(accumulates).lower()}, "
+            f"{padding}, {code.extra(node, 'panel', code.storage(b))});"
+        )
+        copied = f"copy(sum, {code.buffer(instr.dst)})"
+        code.out.line(f"{tile_name(instr.dst)} = {'sum' if own is None else copied};")
+    code.out.line("}")
+
+
+def _write_turned(code: KernelCode, node: Alone, tile: str) -> str:
+    """Write the transpose of a right operand; return its name."""
+    storage, kind = code.storage(tile), code.types[tile]
+    stride = row_stride(TileType(kind.cols, kind.rows, kind.dtype), code.lanes)
+    source = tile_name(tile)
+    place = code.extra(node, "right", storage)
+    code.out.line(f"const Tile<{storage}> turned{{{place}, {stride}, {source}.cols, {source}.rows}};")
+    code.out.line(f"transpose(turned.data, turned.stride, {source});")
+    return "turned"

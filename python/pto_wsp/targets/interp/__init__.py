@@ -1,0 +1,1 @@
+"""The interpreter as a target: kernels run in numpy."""

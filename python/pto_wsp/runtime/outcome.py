@@ -19,7 +19,7 @@ class Outcome:
     tasks: int
     workers: int
     run_ns: int
-    counters: dict[str, int]
+    counters: dict[str, int | list[int]]
     trace: Trace | None
 
 

@@ -23,7 +23,7 @@ class RunStats:
     run_ms: float
     compiles: int
     compile_ms: float
-    counters: dict[str, int] = field(default_factory=dict)
+    counters: dict[str, int | list[int]] = field(default_factory=dict)
 
     def __str__(self) -> str:
         return (

@@ -42,7 +42,7 @@ test-cpp: build/installed.dev ## only the C++ tests: plain, address+undefined, t
 	    && cmake --build "$$tree" -j $(JOBS) >>"$$tree.log" 2>&1 || { cat "$$tree.log"; exit 1; }; \
 	  echo "C++ tests, sanitizers: $${sanitize:-none}"; \
 	  $$([ "$$sanitize" = thread ] && setarch -R true 2>/dev/null && echo setarch -R) ctest --test-dir "$$tree" -j $(JOBS) --output-on-failure --no-tests=error \
-	    | grep -vE '^(Internal ctest|Test project)' ; \
+	    | grep -vE '^(Internal ctest|Test project| +Start|$$)' ; \
 	done
 
 check: build/installed.dev ## format, lint, types, layers, Python 3.10 syntax, generated documents

@@ -1,0 +1,1 @@
+"""The case `planner`: chunk size search and descriptor generation."""

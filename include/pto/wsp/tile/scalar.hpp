@@ -6,7 +6,7 @@
 
 #include "pto/wsp/tile/ops.hpp"
 
-namespace pto::wsp::tile::scalar {
+namespace pto::wsp::tile {
 
 inline int64_t at_least_zero(int64_t a) { return a < 0 ? 0 : a; }
 
@@ -21,6 +21,10 @@ struct Counter {
     if (__builtin_add_overflow(value, step, &value)) value = stop;
   }
 };
+
+}  // namespace pto::wsp::tile
+
+namespace pto::wsp::tile::scalar {
 
 inline int64_t add(int64_t a, int64_t b, bool& failed) {
   int64_t r;

@@ -109,3 +109,38 @@ class Executable:
 
     def cancel(self) -> None:
         """Stop the run under way in another thread, if there is one; it raises `run-cancelled`."""
+
+def plan_chunk_size(
+    lengths: NDArray[np.integer],
+    num_heads: int,
+    chunk_min: int,
+    chunk_max: int,
+    max_work_units: int,
+    empty_item: bool,
+) -> int:
+    """Return the chunk size for int32 or int64 lengths `[batch]`; 0 if a parameter is invalid."""
+
+def plan_total_work(lengths: NDArray[np.integer], num_heads: int, chunk_size: int, empty_item: bool) -> int:
+    """Return the number of descriptors of a plan; -1 if a parameter is invalid."""
+
+def plan_check(
+    lengths: NDArray[np.integer],
+    num_heads: int,
+    chunk_size: int,
+    balance_chunks: bool,
+    empty_item: bool,
+    tiers: NDArray[np.int32],
+) -> tuple[int, int]:
+    """Return the `PlanResult` and the number of descriptors; `tiers` has rows (id, min, max)."""
+
+def plan_generate(
+    lengths: NDArray[np.integer],
+    num_heads: int,
+    chunk_size: int,
+    balance_chunks: bool,
+    empty_item: bool,
+    tiers: NDArray[np.int32],
+    out: NDArray[np.void],
+    num_threads: int,
+) -> tuple[int, int]:
+    """Write the plan to `out`, an array of 24-byte records; return what `plan_check` returns."""

@@ -106,6 +106,10 @@ class RunError(PtoError):
     """A run that failed."""
 
 
+class PlanError(PtoError):
+    """A plan that cannot be made; nothing has been written."""
+
+
 # --- reading kernels and workloads ---------------------------------------------------
 
 
@@ -273,7 +277,7 @@ class WrongTensor(FrontendError):
     code = "wrong-tensor"
     template = "a tensor cannot be declared like this"
     label = "expected {expected}, found {found}"
-    hint = "`Tensor(data=array)`, or `Tensor(shape=(4, \"n\"), dtype=f32)` without data"
+    hint = '`Tensor(data=array)`, or `Tensor(shape=(4, "n"), dtype=f32)` without data'
 
 
 class RankMismatch(FrontendError):
@@ -527,6 +531,60 @@ class EngineFault(RunError):
     code = "engine-fault"
     template = "internal error `{engine_code}`: {details}"
     hint = "please report this with the program that caused it"
+
+
+# --- planning ------------------------------------------------------------------------
+
+
+class BadPlanConfig(PlanError):
+    """A planner or tier configuration outside its range."""
+
+    code = "bad-plan-config"
+    template = "{what} is out of range"
+    label = "expected {expected}, found {found}"
+
+
+class InvalidPlanParams(PlanError):
+    """Lengths, sizes or counts that no plan can have (`PlanResult::INVALID_PARAMS`)."""
+
+    code = "invalid-plan-params"
+    template = "{what} cannot be planned"
+    label = "expected {expected}, found {found}"
+
+
+class UnsupportedSize(PlanError):
+    """A length that no tier covers (`PlanResult::UNSUPPORTED_SIZE`)."""
+
+    code = "unsupported-size"
+    template = "no tier covers length {length} of request {request}"
+    label = "tiers cover {covered}"
+    hint = "extend the TierConfig; zero_length='empty_item' plans requests of length 0"
+
+
+class PlanBufferOverflow(PlanError):
+    """A buffer with too little room (`PlanResult::BUFFER_OVERFLOW`).
+
+    Attributes:
+        required: descriptors that the plan has.
+    """
+
+    code = "plan-buffer-overflow"
+    template = "the buffer has room for {capacity} descriptors, the plan has {required}"
+    hint = "allocate get_total_work(...) descriptors, or leave out= away"
+
+    @property
+    def required(self) -> int:
+        """The number of descriptors that the plan has."""
+        return self.fields["required"]  # type: ignore[return-value]
+
+
+class BadPlanBuffer(PlanError):
+    """A buffer that descriptors cannot be written to."""
+
+    code = "bad-plan-buffer"
+    template = "the buffer cannot hold descriptors"
+    label = "expected {expected}, found {found}"
+    hint = "np.empty(count, pto_wsp.planner.WORK_DESCRIPTOR) makes one"
 
 
 def catalogue() -> list[type[PtoError]]:

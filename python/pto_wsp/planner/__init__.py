@@ -6,6 +6,14 @@ bytes that the C++ headers `pto/runtime/` read. See docs/planner.md.
 
 from __future__ import annotations
 
+from pto_wsp.errors import (
+    BadPlanBuffer,
+    BadPlanConfig,
+    InvalidPlanParams,
+    PlanBufferOverflow,
+    PlanError,
+    UnsupportedSize,
+)
 from pto_wsp.planner.config import DECODE_ATTENTION_TIERS, PlanConfig, Tier, TierConfig
 from pto_wsp.planner.descriptor import (
     ATTENTION_DESCRIPTOR,
@@ -14,14 +22,6 @@ from pto_wsp.planner.descriptor import (
     FLAG_LAST,
     MOE_DESCRIPTOR,
     WORK_DESCRIPTOR,
-)
-from pto_wsp.planner.errors import (
-    BadPlanBuffer,
-    BadPlanConfig,
-    InvalidPlanParams,
-    PlanBufferOverflow,
-    PlanError,
-    UnsupportedSize,
 )
 from pto_wsp.planner.planner import (
     AttentionPlanner,

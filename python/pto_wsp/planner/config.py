@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from pto_wsp.planner.errors import BadPlanConfig
+from pto_wsp.errors import BadPlanConfig
 
 INT_MAX: Final = 2**31 - 1
 

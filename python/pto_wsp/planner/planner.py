@@ -9,9 +9,7 @@ from typing import ClassVar, Literal, TypeAlias
 import numpy as np
 
 from pto_wsp import _native
-from pto_wsp.planner.config import DECODE_ATTENTION_TIERS, INT_MAX, PlanConfig, TierConfig
-from pto_wsp.planner.descriptor import ATTENTION_DESCRIPTOR, DESCRIPTOR_TYPES, MOE_DESCRIPTOR, WORK_DESCRIPTOR
-from pto_wsp.planner.errors import (
+from pto_wsp.errors import (
     BadPlanBuffer,
     BadPlanConfig,
     InvalidPlanParams,
@@ -19,6 +17,8 @@ from pto_wsp.planner.errors import (
     PlanError,
     UnsupportedSize,
 )
+from pto_wsp.planner.config import DECODE_ATTENTION_TIERS, INT_MAX, PlanConfig, TierConfig
+from pto_wsp.planner.descriptor import ATTENTION_DESCRIPTOR, DESCRIPTOR_TYPES, MOE_DESCRIPTOR, WORK_DESCRIPTOR
 
 Lengths: TypeAlias = np.ndarray | Sequence[int]
 ZeroLength: TypeAlias = Literal["reject", "empty_item"]

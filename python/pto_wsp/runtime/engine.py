@@ -6,9 +6,10 @@ from collections.abc import Sequence
 
 import numpy as np
 from pto_wsp.runtime.cache import ArtifactCache
-from pto_wsp.targets.base import Target
+from pto_wsp.targets.base import KernelArtifact, Target
 
 from pto_wsp import _native
+from pto_wsp.errors import BadLibrary, PtoError
 from pto_wsp.ir.module import Module
 from pto_wsp.ir.scalar import Value
 from pto_wsp.passes.lower_workload_to_bytecode import lower_workload_to_bytecode
@@ -25,6 +26,13 @@ def make_runner(module: Module, target: Target) -> Runner:
     return EngineRunner(module, target) if target.builds_library else InterpretedRunner(module)
 
 
+def _load(artifact: KernelArtifact) -> _native.KernelLibrary:
+    try:
+        return _native.KernelLibrary(str(artifact.path))
+    except _native.EngineError as error:
+        raise BadLibrary(path=artifact.path, reason=str(error)) from None
+
+
 class EngineRunner:
     """Runs a module's tasks on the engine's worker pool."""
 
@@ -33,9 +41,12 @@ class EngineRunner:
         self.artifact = target.build(module.kernels, ArtifactCache())
         self.compiles = self.artifact.compiles
         self.compile_ms = self.artifact.compile_ms
-        self.library = _native.KernelLibrary(str(self.artifact.path))
+        self.library = _load(self.artifact)
         self.lowered = lower_workload_to_bytecode(module, self.artifact.kernels, self.artifact.table_hash)
-        self._executable = _native.Executable(self.lowered.code, self.library)
+        try:
+            self._executable = _native.Executable(self.lowered.code, self.library)
+        except _native.EngineError as error:
+            raise self._explained(error) from None
 
     def run(
         self,
@@ -49,9 +60,12 @@ class EngineRunner:
         try:
             result = self._executable.run(tuple(arrays), tuple(scalars), workers, trace, jitter)
         except _native.EngineError as error:
-            raise explain(error, self.module, self.lowered, self.artifact) from None
+            raise self._explained(error) from None
         record = self._trace(result, arrays, scalars) if trace else None
         return Outcome(result.tasks, result.workers, result.run_ns, dict(result.counters), record)
+
+    def _explained(self, error: _native.EngineError) -> PtoError:
+        return explain(error, self.module, self.lowered, self.artifact)
 
     def _trace(
         self, result: _native.RunResult, arrays: Sequence[np.ndarray], scalars: Sequence[Value | None]

@@ -221,4 +221,8 @@ _DESCRIBE: dict[str, Callable[[_Context], errors.PtoError]] = {
     "negative-extent": _negative_extent,
     "kernel-failed": _kernel_failed,
     "nested-run": lambda c: errors.NestedRun(),
+    "run-in-flight-at-fork": lambda c: errors.RunInterrupted(
+        reason="it was in flight when the process forked"
+    ),
+    "run-cancelled": lambda c: errors.RunInterrupted(reason="it was cancelled"),
 }

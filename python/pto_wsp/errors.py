@@ -19,7 +19,7 @@ class PtoError(Exception):
 
     Args:
         loc: where the mistake was written, if known.
-        notes: further places that have a part in it, each with a sentence.
+        notes: further places that have a part in it, each with a sentence; unknown places are left out.
         hint: replaces the class's hint.
         fields: what the class's texts mention.
 
@@ -41,7 +41,7 @@ class PtoError(Exception):
         **fields: object,
     ) -> None:
         self.loc = loc
-        self.notes = tuple(notes)
+        self.notes = tuple((text, place) for text, place in notes if place is not None)
         self.fields = fields
         self.message = self.template.format(**fields)
         self.caret_text = self.label.format(**fields)
@@ -52,7 +52,7 @@ class PtoError(Exception):
         """Render the message with its source line, caret, notes and hint."""
         lines = [f"error[{self.code}]: {self.message}"]
         lines += self._excerpt()
-        lines += [f"note: {text}" + (f" --> {loc}" if loc else "") for text, loc in self.notes]
+        lines += [f"note: {text} --> {place}" for text, place in self.notes]
         if self.help:
             lines.append(f"help: {self.help}")
         return "\n".join(lines)

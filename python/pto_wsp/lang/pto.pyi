@@ -1,0 +1,89 @@
+"""Signatures of the functions of a kernel, for type checkers; tests/python/lang compares them with the table."""
+
+from collections.abc import Iterable
+
+from pto_wsp.lang.scalar import Scalar
+from pto_wsp.lang.surface import Operand, Tile
+from pto_wsp.lang.tensor import Span, Tensor
+from pto_wsp.types.dtype import DType
+
+Value = Tile | Tensor
+"""A tile, or a view that is loaded."""
+
+Extent = int | Scalar
+"""A number, or an extent such as `x.rows` whose largest value is known."""
+
+def load(view: Value) -> Tile:
+    """Read a view into a tile."""
+
+def store(view: Value, tile: Operand) -> None:
+    """Write a tile, or a scalar everywhere, to an output."""
+
+def full(shape: tuple[Extent, Extent], value: float | Scalar, dtype: DType = ...) -> Tile:
+    """A tile [rows, cols] with one value everywhere; f32 by default."""
+
+def zeros(shape: tuple[Extent, Extent], dtype: DType = ...) -> Tile:
+    """A tile [rows, cols] of zeros; f32 by default."""
+
+def tiles(extent: Extent, tile: int) -> Iterable[Span]:
+    """Loop over ranges of `tile` elements; the last one is clipped to the extent."""
+
+def add(a: Operand, b: Operand) -> Tile: ...
+def sub(a: Operand, b: Operand) -> Tile: ...
+def mul(a: Operand, b: Operand) -> Tile: ...
+def div(a: Operand, b: Operand) -> Tile: ...
+def rem(a: Operand, b: Operand) -> Tile:
+    """Remainder with the sign of `a`."""
+
+def maximum(a: Operand, b: Operand) -> Tile: ...
+def minimum(a: Operand, b: Operand) -> Tile: ...
+def abs(x: Value) -> Tile: ...
+def neg(x: Value) -> Tile: ...
+def relu(x: Value) -> Tile: ...
+def recip(x: Value) -> Tile: ...
+def sqrt(x: Value) -> Tile: ...
+def rsqrt(x: Value) -> Tile: ...
+def exp(x: Value) -> Tile: ...
+def log(x: Value) -> Tile: ...
+def tanh(x: Value) -> Tile: ...
+def erf(x: Value) -> Tile: ...
+def sigmoid(x: Value) -> Tile: ...
+def rowsum(x: Value) -> Tile:
+    """[R, C] to [R, 1]."""
+
+def rowmax(x: Value) -> Tile:
+    """[R, C] to [R, 1]."""
+
+def rowmin(x: Value) -> Tile:
+    """[R, C] to [R, 1]."""
+
+def colsum(x: Value) -> Tile:
+    """[R, C] to [1, C]."""
+
+def colmax(x: Value) -> Tile:
+    """[R, C] to [1, C]."""
+
+def colmin(x: Value) -> Tile:
+    """[R, C] to [1, C]."""
+
+def rowexpand(x: Value, cols: Extent) -> Tile:
+    """[R, 1] to [R, cols]."""
+
+def colexpand(x: Value, rows: Extent) -> Tile:
+    """[1, C] to [rows, C]."""
+
+def matmul(a: Value, b: Value, acc: Value | None = ...) -> Tile:
+    """a @ b in f32, added to `acc` if given; `a.T` and `b.T` cost nothing."""
+
+def matmul_acc(acc: Value, a: Value, b: Value) -> Tile:
+    """acc + a @ b in f32."""
+
+def transpose(x: Value) -> Tile: ...
+def compare(a: Operand, b: Operand, mode: str) -> Tile:
+    """Mask of a `mode` b; modes are eq, ne, lt, le, gt, ge."""
+
+def where(mask: Value, a: Operand, b: Operand) -> Tile:
+    """a where the mask holds, else b."""
+
+def cast(x: Value, dtype: DType) -> Tile:
+    """Convert; float to integer rounds toward zero and saturates."""

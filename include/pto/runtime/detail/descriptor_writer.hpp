@@ -23,6 +23,7 @@ class ChunkStarts {
 
   /// By division. \return where chunk `k <= num_chunks` starts; the length for `k == num_chunks`.
   uint32_t start(uint32_t k) const {
+    if (k == 0) return 0;
     if (k == num_chunks_) return len_;
     const uint64_t k64 = k;
     return static_cast<uint32_t>(balance_ ? k64 * len_ / num_chunks_ : k64 * chunk_size_);
@@ -180,17 +181,21 @@ class WordWriter {
   }
 
   void write_run(const RequestItems& r, uint32_t head, uint32_t chunk_begin, uint32_t chunk_end) const {
-    Pair pair = id_and_request(r, head, chunk_begin);
-    char* out = address(r, head, chunk_begin);
-    r.starts.for_each(chunk_begin, chunk_end, [&](uint32_t, uint32_t start, uint32_t end) {
-      put(out, pair, start | static_cast<uint64_t>(end - start) << 32);
-      out += sizeof(WorkDescriptor);
-      pair += Pair{1, 0};
+    const Pair first = id_and_request(r, head, 0);
+    const uint64_t id_word = first[0];
+    const uint64_t request_word = first[1];
+    char* const out = address(r, head, 0);
+    r.starts.for_each(chunk_begin, chunk_end, [=](uint32_t k, uint32_t start, uint32_t end) {
+      put(out + sizeof(WorkDescriptor) * k, Pair{id_word + k, request_word},
+          start | static_cast<uint64_t>(end - start) << 32);
     });
-    const Pair first = id_and_request(r, head, chunk_begin) + Pair{flag_bits(r, chunk_begin), 0};
-    std::memcpy(address(r, head, chunk_begin), &first, 16);
-    const Pair last = id_and_request(r, head, chunk_end - 1) + Pair{flag_bits(r, chunk_end - 1), 0};
-    std::memcpy(address(r, head, chunk_end - 1), &last, 16);
+    add_flags(r, head, chunk_begin);
+    if (chunk_end - 1 != chunk_begin) add_flags(r, head, chunk_end - 1);
+  }
+
+  void add_flags(const RequestItems& r, uint32_t head, uint32_t chunk) const {
+    const uint64_t id_word = id_and_request(r, head, chunk)[0] + flag_bits(r, chunk);
+    std::memcpy(address(r, head, chunk), &id_word, sizeof(id_word));
   }
 
   /// Copies all chunks of `head_begin` to the heads after it.

@@ -28,8 +28,12 @@ def main() -> int:
     parser.add_argument(
         "--quick", action="store_true", help="fewer repetitions: ends within 50 s on two cores"
     )
+    parser.add_argument("--seed", type=int, default=0, help="of the inputs that verify the order of tasks")
     parser.add_argument(
-        "--json", type=Path, metavar="FILE", help="default: results/CASE.json, for a full run"
+        "--json",
+        type=Path,
+        metavar="FILE",
+        help="default: benchmarks/results/CASE.json; --quick: out/CASE.json",
     )
     options = parser.parse_args()
     if options.case == "report":

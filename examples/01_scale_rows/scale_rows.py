@@ -44,9 +44,7 @@ def main() -> None:
     program = scale_rows.compile(target="cpu")
     compile_ms = (time.perf_counter() - began) * 1e3
     print("Y[n, 128] = X[n, 128] * factor: one kernel on tiles of 64 rows, any number of rows\n")
-    print(
-        f"  compile() took {compile_ms:.0f} ms, before any size was known; the next time it finds its kernel\n"
-    )
+    print(f"  compile() took {compile_ms:.0f} ms, before any size was known; compiled kernels are kept\n")
 
     x = np.random.default_rng(0).random((options.rows, COLS), dtype=np.float32)
     y, expected = np.ones_like(x), np.ones_like(x)

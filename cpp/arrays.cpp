@@ -3,6 +3,7 @@
 
 #include <cstring>
 #include <string>
+#include <string_view>
 
 #include "pto/wsp/abi.hpp"
 
@@ -19,12 +20,13 @@ EngineError array_error(const char* code, const std::string& message, size_t ind
 /// True for an array of ml_dtypes.bfloat16, which has no buffer format.
 bool is_bfloat16(nb::handle array) {
   if (!nb::hasattr(array, "dtype") || !nb::hasattr(array, "view")) return false;
-  return nb::cast<std::string>(nb::str(array.attr("dtype"))) == "bfloat16";
+  const nb::object dtype = array.attr("dtype");
+  return std::string_view(nb::str(dtype).c_str()) == "bfloat16";
 }
 
 /// Why `array` has no buffer: it lives elsewhere, or it is no array at all.
 [[noreturn]] void refuse(nb::handle array, size_t index) {
-  const std::string type = nb::cast<std::string>(nb::str(array.type().attr("__name__")));
+  const std::string type = nb::inst_name(array).c_str();
   if (nb::hasattr(array, "__dlpack_device__")) {
     const auto device = nb::cast<nb::tuple>(array.attr("__dlpack_device__")());
     constexpr int64_t kCpu = 1;

@@ -19,7 +19,7 @@ import numpy as np
 
 from benchmarks.calibrate import compiler
 from benchmarks.harness import Bench, Row
-from pto_wsp.planner import AttentionPlanner
+from pto_wsp.planner import AttentionPlanner, PlanConfig
 
 HERE = Path(__file__).parent
 INCLUDE = HERE.parents[1] / "include"
@@ -95,16 +95,16 @@ class Plan:
     kind: str
     batch: int
     heads: int
-    chunk: int
+    max_work_units: int
     goal: str | None
     limit_goal: str | None = None
 
 
 PLANS = (
-    Plan("24kb", "uniform", 4, 8, 2048, "<= 0.5"),
-    Plan("1500kb", "uniform", 64, 8, 0, "<= 0.5", "<= 2.5"),
-    Plan("short_runs", "lognormal", 1000, 32, 0, None),
-    Plan("150mb", "lognormal", 10_000, 32, 256, "<= 1.0"),
+    Plan("24kb", "uniform", 1, 32, 1_024, "<= 0.5"),
+    Plan("1500kb", "uniform", 64, 8, 65_536, "<= 0.5", "<= 2.5"),
+    Plan("short_runs", "lognormal", 1000, 32, 65_536, None),
+    Plan("150mb", "lognormal", 10_000, 32, 6_250_000, "<= 1.0"),
 )
 
 
@@ -112,14 +112,14 @@ def generation(bench: Bench, native: ctypes.CDLL) -> None:
     """Write plans of three sizes, and one of many sequences with few chunks each."""
     for plan in PLANS:
         lens = lengths(plan.kind, plan.batch, bench.seed)
-        planner = AttentionPlanner()
-        chunk = plan.chunk or planner.plan_chunk_size(lens, plan.heads)
+        planner = AttentionPlanner(PlanConfig(1, MAX_LENGTH, plan.max_work_units))
+        chunk = planner.plan_chunk_size(lens, plan.heads)
         total = planner.get_total_work(lens, plan.heads, chunk)
         memory = np.zeros(total * 24 + 64, np.uint8)
         out = memory[-memory.ctypes.data % 64 :][: total * 24]
-        call = (lens, len(lens), plan.heads, chunk, out.ctypes.data)
+        call = (lens, len(lens), plan.heads, chunk, total, out.ctypes.data)
         functions: dict[str, Callable[[], float]] = {
-            "ours": partial(native.generate_us, *call, total),
+            "ours": partial(native.generate_us, *call),
             "literal": partial(native.literal_generate_us, *call),
             "limit": partial(native.store_us, out.ctypes.data, out.nbytes),
         }
@@ -168,8 +168,8 @@ def _typical(function: Callable[[], float], repeats: int = 21, scale: float = 1.
 def _declare(native: ctypes.CDLL) -> ctypes.CDLL:
     for name in ("plan_chunk_size_us", "literal_chunk_size_us"):
         getattr(native, name).argtypes = [INTS, INT, INT, ctypes.POINTER(INT)]
-    native.generate_us.argtypes = [INTS, INT, INT, INT, ctypes.c_void_p, INT]
-    native.literal_generate_us.argtypes = [INTS, INT, INT, INT, ctypes.c_void_p]
+    for name in ("generate_us", "literal_generate_us"):
+        getattr(native, name).argtypes = [INTS, INT, INT, INT, INT, ctypes.c_void_p]
     native.store_us.argtypes = [ctypes.c_void_p, ctypes.c_int64]
     functions = (
         "plan_chunk_size_us",

@@ -13,12 +13,17 @@ using namespace pto::runtime;
 
 namespace {
 
+/// Mean over `repeats` calls in a row: one call on a small buffer is shorter than what surrounds it disturbs.
 template <typename Call>
-double time_us(const Call& call) {
+double time_us(int repeats, const Call& call) {
   const auto begin = std::chrono::steady_clock::now();
-  call();
-  return std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - begin).count();
+  for (int i = 0; i < repeats; ++i) call();
+  return std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - begin).count() /
+         repeats;
 }
+
+int repeats_for(int64_t bytes) { return static_cast<int>(std::max<int64_t>(1, (1 << 20) / bytes)); }
+int64_t plan_bytes(int capacity) { return int64_t{capacity} * static_cast<int64_t>(sizeof(WorkDescriptor)); }
 
 int64_t literal_count(const int* lens, int batch, int heads, int chunk) {
   int64_t total = 0;
@@ -75,35 +80,36 @@ extern "C" {
 
 double plan_chunk_size_us(const int* lens, int batch, int heads, int* chunk) {
   const AttentionPlanner planner;
-  return time_us([&] { *chunk = planner.plan_chunk_size(lens, batch, heads); });
+  return time_us(1, [&] { *chunk = planner.plan_chunk_size(lens, batch, heads); });
 }
 
 double literal_chunk_size_us(const int* lens, int batch, int heads, int* chunk) {
-  return time_us([&] { *chunk = literal_chunk_size(PlanConfig{}, lens, batch, heads); });
+  return time_us(1, [&] { *chunk = literal_chunk_size(PlanConfig{}, lens, batch, heads); });
 }
 
 /// \return a negative time if the planner reports an error.
-double generate_us(const int* lens, int batch, int heads, int chunk, void* out, int capacity) {
+double generate_us(const int* lens, int batch, int heads, int chunk, int capacity, void* out) {
   const AttentionPlanner planner;
   int count = 0;
   PlanResult result = PlanResult::OK;
-  const double us = time_us([&] {
+  const double us = time_us(repeats_for(plan_bytes(capacity)), [&] {
     result = planner.generate(lens, batch, heads, chunk, static_cast<WorkDescriptor*>(out), capacity, &count);
   });
   return result == PlanResult::OK && count == capacity ? us : -1;
 }
 
-double literal_generate_us(const int* lens, int batch, int heads, int chunk, void* out) {
-  return time_us([&] { literal_generate(lens, batch, heads, chunk, static_cast<WorkDescriptor*>(out)); });
+double literal_generate_us(const int* lens, int batch, int heads, int chunk, int capacity, void* out) {
+  return time_us(repeats_for(plan_bytes(capacity)),
+                 [&] { literal_generate(lens, batch, heads, chunk, static_cast<WorkDescriptor*>(out)); });
 }
 
 /// The faster of the C library's and the widest stores that the CPU has, 64-byte aligned.
 double store_us(void* out, int64_t bytes) {
   const size_t count = static_cast<size_t>(bytes);
-  double us = time_us([&] { std::memset(out, 1, count); });
+  double us = time_us(repeats_for(bytes), [&] { std::memset(out, 1, count); });
 #if defined(__x86_64__)
   if (__builtin_cpu_supports("avx512f")) {
-    us = std::min(us, time_us([&] { wide_stores(static_cast<char*>(out), count); }));
+    us = std::min(us, time_us(repeats_for(bytes), [&] { wide_stores(static_cast<char*>(out), count); }));
   }
 #endif
   return us;

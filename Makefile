@@ -70,11 +70,13 @@ clean: ## remove what was built; the environment stays
 	@rm -rf build dist .pytest_cache .ruff_cache .hypothesis
 
 build/installed.run: $(NATIVE_SOURCES) | $(PY)
+	@echo 'building and installing into $(VENV) ...'
 	@$(PY) -m pip install -q $(BUILD_REQUIRES)
 	@$(PY) -m pip install -q --no-build-isolation -e .
 	@mkdir -p build && touch $@
 
 build/installed.dev: $(NATIVE_SOURCES) | $(PY)
+	@echo 'building and installing into $(VENV), with the tools of development ...'
 	@$(PY) -m pip install -q $(BUILD_REQUIRES)
 	@$(PY) -m pip install -q --no-build-isolation -e '.[dev]'
 	@mkdir -p build && touch build/installed.run $@

@@ -1,8 +1,9 @@
 """One Markdown page per error code: prose, a program with the mistake, and the error as it is printed.
 
 A page `<code>.md` starts with `# <code>` and holds one or more pairs of a `python` block and the `text`
-block that it must produce. Each program runs from a file `example.py` of its own. In a `text` block `[...]`
-stands for text that depends on the machine. The pages are also the chapters of docs/errors.md.
+block that it must produce. Each program runs from a file `example.py` in a folder of its own, which is also
+its working directory. In a `text` block `[...]` stands for text that depends on the machine. The pages are
+also the chapters of docs/errors.md.
 """
 
 from __future__ import annotations
@@ -53,6 +54,7 @@ CASES = [case for page in sorted(PAGES.glob("*.md")) for case in cases_of(page)]
 def run_program(program: str, folder: Path) -> PtoError:
     path = folder / "example.py"
     path.write_text(program, encoding="utf-8")
+    os.chdir(folder)
     with pytest.raises(PtoError) as caught:
         runpy.run_path(str(path))
     return caught.value

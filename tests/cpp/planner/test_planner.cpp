@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// What the planner computes, against the specification written out literally.
+#include <algorithm>
 #include <climits>
 #include <cstdint>
 #include <cstring>
@@ -376,6 +377,53 @@ void test_order_of_errors() {
   check_plan(gap, around, 2, 8, literal_plan<Gap>(around, 2, 8, true));
 }
 
+/// The result that the specification gives, and the count that goes with it.
+PlanResult literal_result(const Lengths& lens, int heads, int chunk, int capacity, int* count) {
+  *count = 0;
+  if (heads <= 0 || chunk <= 0 || capacity < 0) return PlanResult::INVALID_PARAMS;
+  bool is_supported = true;
+  int64_t chunks = 0;
+  for (const int len : lens) {
+    if (len < 0) return PlanResult::INVALID_PARAMS;
+    is_supported = is_supported && DecodeAttentionTiers::select_tier(len) >= 0;
+    chunks += (static_cast<int64_t>(len) + chunk - 1) / chunk;
+  }
+  if (chunks > INT_MAX / heads) return PlanResult::INVALID_PARAMS;
+  if (!is_supported) return PlanResult::UNSUPPORTED_SIZE;
+  *count = static_cast<int>(chunks) * heads;
+  return *count > capacity ? PlanResult::BUFFER_OVERFLOW : PlanResult::OK;
+}
+
+void test_fuzzed_calls() {
+  Random random(7);
+  const auto wild = [&](int usual) {
+    const int odd[] = {0, -1, 1, INT_MIN, INT_MAX, INT_MAX - 1, random.in(INT_MIN, INT_MAX)};
+    return random.in(0, 9) == 0 ? odd[random.in(0, 6)] : usual;
+  };
+  int seen[4] = {};
+  for (int round = 0; round < 20000; ++round) {
+    Lengths lens(static_cast<size_t>(random.in(1, 40)));
+    const int top = random.in(1, 140000);
+    for (int& len : lens) len = random.in(0, 60) == 0 ? wild(0) : random.in(1, top);
+    const int heads = wild(random.in(1, 6));
+    const int chunk = wild(random.in(1, 9000));
+    int expected_count = 0;
+    (void)literal_result(lens, heads, chunk, INT_MAX, &expected_count);
+    const int capacity = std::min(expected_count + random.in(-1, 1), 20000);
+    const PlanResult expected = literal_result(lens, heads, chunk, capacity, &expected_count);
+    GuardedBuffer buffer(static_cast<size_t>(std::max(capacity, 0)));
+    int count = -1;
+    const AttentionPlanner p;
+    CHECK(p.generate(lens.data(), size_of(lens), heads, chunk, buffer.data(), capacity, &count) == expected);
+    CHECK(count == expected_count && buffer.guards_hold());
+    if (expected == PlanResult::OK)
+      CHECK(buffer.is_untouched(static_cast<size_t>(count), static_cast<size_t>(capacity)));
+    if (expected != PlanResult::OK) CHECK(buffer.is_untouched(0, static_cast<size_t>(std::max(capacity, 0))));
+    ++seen[static_cast<int>(expected)];
+  }
+  for (const int times : seen) CHECK(times > 100);
+}
+
 void test_static_space() {
   const WorkPlanner<AttentionSpace<3, 4, 2>, DecodeAttentionTiers, params::Attention> p;
   const Lengths lens = {500, 7, 300};
@@ -484,6 +532,7 @@ int main() {
   test_zero_length();
   test_invalid_params();
   test_order_of_errors();
+  test_fuzzed_calls();
   test_static_space();
   test_parallel();
   test_shares();

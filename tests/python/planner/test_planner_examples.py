@@ -22,3 +22,11 @@ def test_example(name: str, tmp_path: Path) -> None:
     assert built.returncode == 0, built.stderr
     done = subprocess.run([tmp_path / name], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_page_says_what_it_prints(capsys: pytest.CaptureFixture[str]) -> None:
+    page = (ROOT / "docs" / "planner.md").read_text(encoding="utf-8")
+    program = page.split("```python\n")[1].split("```")[0]
+    exec(program, {})
+    said = [line.split("# ")[1] for line in program.splitlines() if line.startswith("print(")]
+    assert capsys.readouterr().out.splitlines() == said

@@ -470,6 +470,15 @@ class OverlappingArrays(BindError):
     hint = "pass the identical array, or arrays that do not overlap"
 
 
+class BadRagged(BindError):
+    """Lengths or an index pointer that describe no rows."""
+
+    code = "bad-ragged"
+    template = "{what} do not describe rows of a ragged axis"
+    label = "expected {expected}, found {found} at {place}"
+    hint = "`Ragged.lengths([3, 0, 2])` and `Ragged.indptr([0, 3, 3, 5])` are the same rows"
+
+
 class RegionOutside(RunError):
     """A view that reaches outside its tensor."""
 

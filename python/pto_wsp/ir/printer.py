@@ -190,6 +190,8 @@ def _workload_param(param: w.WorkloadParam) -> str:
             return f"%{name}: !pto.memref<gm,{shape},{dtype}>"
         case w.SizeParam(name=name, default=default):
             return f"%{name}: index" + ("" if default is None else f" = {default}")
+        case w.RaggedParam(name=name, outer=outer):
+            return f"%{name}: ragged<%{outer}>"
         case w.ScalarParam(name=name, type=dtype):
             return f"%{name}: {dtype}"
 

@@ -150,7 +150,7 @@ class _WorkloadVerifier:
         self.kernels = {kernel.name: kernel for kernel in module.kernels}
         self.workload = workload
         self.tensors = {t.name: t for t in workload.tensors}
-        self.names = {p.name for p in workload.params if not isinstance(p, w.TensorParam)}
+        self.names = {p.name for p in workload.params if isinstance(p, (w.SizeParam, w.ScalarParam))}
         self.loops: dict[str, w.Loop] = {}
 
     def run(self) -> None:
@@ -161,6 +161,14 @@ class _WorkloadVerifier:
         for tensor in self.workload.tensors:
             for dim in tensor.type.dims:
                 _require(isinstance(dim, int) or dim in sizes, f"size `{dim}` is not declared", tensor.loc)
+        for ragged in self.workload.raggeds:
+            offsets = self.tensors.get(ragged.offsets)
+            _require(
+                offsets is not None and offsets.type.dims == (ragged.count,),
+                "offsets of a ragged axis",
+                ragged.loc,
+            )
+            _require(ragged.outer in sizes, f"size `{ragged.outer}` is not declared", ragged.loc)
         self.nodes(self.workload.body)
 
     def nodes(self, body: Sequence[w.Node]) -> None:

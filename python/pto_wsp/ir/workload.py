@@ -44,7 +44,29 @@ class ScalarParam:
     loc: Location | None = field(default=None, compare=False, repr=False)
 
 
-WorkloadParam = TensorParam | SizeParam | ScalarParam
+@dataclass(frozen=True, slots=True)
+class RaggedParam:
+    """A ragged axis with a row for each element of the size `outer`.
+
+    Its offsets are a tensor [outer + 1] of the function, called `offsets`, whose size is called `count`.
+    """
+
+    name: str
+    outer: str
+    loc: Location | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def offsets(self) -> str:
+        """Name of the tensor that holds where each row begins and the last one ends."""
+        return self.name + ".offsets"
+
+    @property
+    def count(self) -> str:
+        """Name of the size of that tensor."""
+        return self.name + ".count"
+
+
+WorkloadParam = TensorParam | SizeParam | ScalarParam | RaggedParam
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +131,16 @@ class WorkloadFunction:
     def tensors(self) -> tuple[TensorParam, ...]:
         """Tensor parameters, in order."""
         return tuple(p for p in self.params if isinstance(p, TensorParam))
+
+    @property
+    def raggeds(self) -> tuple[RaggedParam, ...]:
+        """Ragged axes, in order."""
+        return tuple(p for p in self.params if isinstance(p, RaggedParam))
+
+    @property
+    def symbols(self) -> tuple[SizeParam | ScalarParam, ...]:
+        """Sizes and scalars, in order."""
+        return tuple(p for p in self.params if isinstance(p, (SizeParam, ScalarParam)))
 
     def tensor(self, name: str) -> TensorParam:
         """Return the tensor called `name`."""

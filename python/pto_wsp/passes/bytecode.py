@@ -45,6 +45,7 @@ class Op(enum.IntEnum):
     EXPR_CONST = 0x51
     EXPR_REG = 0x52
     EXPR_SYMBOL = 0x53
+    EXPR_ELEMENT = 0x54
     EXPR_ADD = 0x58
     EXPR_SUB = 0x59
     EXPR_MUL = 0x5A

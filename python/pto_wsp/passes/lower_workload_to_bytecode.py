@@ -15,7 +15,7 @@ from pto_wsp.ir import workload as w
 from pto_wsp.ir.core import Full, Index, Range, Region, TileRange
 from pto_wsp.ir.kernel import KernelFunction
 from pto_wsp.ir.module import Module
-from pto_wsp.ir.scalar import Binary, Const, Expr, Select, Unary, Var
+from pto_wsp.ir.scalar import Binary, Const, Element, Expr, Select, Unary, Var
 from pto_wsp.location import Location
 from pto_wsp.passes import bytecode as bc
 from pto_wsp.passes.bytecode import Op
@@ -118,12 +118,9 @@ class _Lowering:
     written: set[str] = field(init=False)
 
     def __post_init__(self) -> None:
-        params = self.workload.params
         self.written = written_tensors(self.module)
         self.tensors = {t.name: i for i, t in enumerate(self.workload.tensors)}
-        self.symbols = {
-            p.name: i for i, p in enumerate(p for p in params if not isinstance(p, w.TensorParam))
-        }
+        self.symbols = {p.name: i for i, p in enumerate(self.workload.symbols)}
 
     @property
     def workload(self) -> w.WorkloadFunction:
@@ -257,12 +254,8 @@ class _Lowering:
 
     def operation(self, expr: Expr) -> None:
         match expr:
-            case Const(value=value):
-                self.emit(Op.EXPR_CONST, operand2=self.constant(struct.pack("<q", int(value))))
-            case Var(name=name) if name in self.registers:
-                self.emit(Op.EXPR_REG, operand2=self.registers[name])
-            case Var(name=name):
-                self.emit(Op.EXPR_SYMBOL, operand2=self.symbols[name])
+            case Const() | Var() | Element():
+                self.leaf(expr)
             case Unary(op="neg" | "not" as op, a=a):
                 self.expression(a)
                 self.emit(Op.EXPR_NEG if op == "neg" else Op.EXPR_NOT)
@@ -283,6 +276,26 @@ class _Lowering:
                     feature="this expression in a workload", detail="", advice="", loc=expr.loc
                 )
 
+    def leaf(self, expr: Const | Var | Element) -> None:
+        match expr:
+            case Const(value=value):
+                self.emit(Op.EXPR_CONST, operand2=self.constant(struct.pack("<q", int(value))))
+            case Var(name=name) if name in self.registers:
+                self.emit(Op.EXPR_REG, operand2=self.registers[name])
+            case Var(name=name):
+                self.emit(Op.EXPR_SYMBOL, operand2=self.symbols[name])
+            case Element(name=name, indices=indices):
+                if name in self.written:
+                    raise NotYetSupported(
+                        feature=f"deciding by `{name}`, which a task of the same run writes,",
+                        detail="read here",
+                        advice="fill it in an earlier run",
+                        loc=expr.loc,
+                    )
+                for index in indices:
+                    self.expression(index)
+                self.emit(Op.EXPR_ELEMENT, self.tensors[name], len(indices))
+
     # --- packing ---
 
     def pack(self, axis_exprs: Sequence[tuple[Expr, Expr | None]], kernel_table_hash: int) -> bytes:
@@ -291,7 +304,7 @@ class _Lowering:
             [self.pack_axis(axis, *exprs) for axis, exprs in zip(self.axes, axis_exprs, strict=True)],
             [self.pack_kernel(self.module.kernel(name)) for name in self.kernels],
             [self.pack_tensor(tensor) for tensor in self.workload.tensors],
-            [self.pack_symbol(p) for p in self.workload.params if not isinstance(p, w.TensorParam)],
+            [self.pack_symbol(p) for p in self.workload.symbols],
             list(self.constants),
         ]
         body = b"".join(entry for section in sections for entry in section)
@@ -316,7 +329,7 @@ class _Lowering:
         written = tensor.name in self.written
         return bc.TENSOR.pack(tensor.type.dtype.code, len(dims), written, *padded)
 
-    def pack_symbol(self, param: w.WorkloadParam) -> bytes:
+    def pack_symbol(self, param: w.SizeParam | w.ScalarParam) -> bytes:
         if isinstance(param, w.ScalarParam):
             return bc.SYMBOL.pack(bc.SymbolKind.SCALAR, param.type.dtype.code)
         return bc.SYMBOL.pack(bc.SymbolKind.SIZE, i64.code)

@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from pto_wsp.runtime.cache import ArtifactCache
-from pto_wsp.targets.base import KernelArtifact, Target
 
 from pto_wsp import _native
 from pto_wsp.errors import BadLibrary, PtoError
 from pto_wsp.ir.module import Module
 from pto_wsp.ir.scalar import Value
 from pto_wsp.passes.lower_workload_to_bytecode import lower_workload_to_bytecode
+from pto_wsp.runtime.cache import ArtifactCache
 from pto_wsp.runtime.explain import explain
 from pto_wsp.runtime.interpreted import InterpretedRunner
 from pto_wsp.runtime.outcome import Outcome, Runner
 from pto_wsp.runtime.trace import Trace
+from pto_wsp.targets.base import KernelArtifact, Target
 
 TRACE_COLUMNS = ("task", "site", "worker", "start_ns", "end_ns", "registers")
 

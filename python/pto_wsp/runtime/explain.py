@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from pto_wsp._native import EngineError
-from pto_wsp.targets.base import KernelArtifact
-
 from pto_wsp import errors
+from pto_wsp._native import EngineError
 from pto_wsp.interp.workload import scope_text
 from pto_wsp.ir import workload as w
 from pto_wsp.ir.kernel import KernelFunction, Param
 from pto_wsp.ir.module import Module
 from pto_wsp.location import Location
 from pto_wsp.passes.lower_workload_to_bytecode import Lowered
+from pto_wsp.targets.base import KernelArtifact
 from pto_wsp.types.dtype import DTYPES
 
 
@@ -70,7 +69,7 @@ class _Context:
     @property
     def variables(self) -> Mapping[str, int]:
         registers = self.details.get("registers", [])
-        assert isinstance(registers, Sequence)
+        assert isinstance(registers, list)
         return {name: registers[reg] for name, reg in self.lowered.registers.items() if reg < len(registers)}
 
     def where(self, loops: Sequence[str]) -> str:

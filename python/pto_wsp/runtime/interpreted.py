@@ -66,7 +66,7 @@ def bind(
     """
     workload = module.entry_workload
     written = written_tensors(module)
-    names = [p.name for p in workload.params if not isinstance(p, w.TensorParam)]
+    names = [p.name for p in workload.symbols]
     sizes = {name: value for name, value in zip(names, scalars, strict=True) if value is not None}
     bound: dict[str, np.ndarray] = {}
     for tensor, array in zip(workload.tensors, arrays, strict=True):

@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from typing import Any, NoReturn
 
 import numpy as np
-from pto_wsp.lang.workload import Traced
 
 from pto_wsp.errors import (
     NameClash,
     NotYetSupported,
     UnboundTensor,
     UnknownParameter,
+    WrongShape,
     WrongValue,
     did_you_mean,
 )
@@ -20,10 +20,12 @@ from pto_wsp.ir import workload as w
 from pto_wsp.ir.module import Module
 from pto_wsp.ir.scalar import I64_MAX, I64_MIN, Value
 from pto_wsp.ir.verify import verify
+from pto_wsp.lang.workload import Traced
 from pto_wsp.runtime.engine import make_runner
 from pto_wsp.runtime.stats import RunStats
 from pto_wsp.runtime.trace import Trace
 from pto_wsp.targets import registry
+from pto_wsp.types.axis import Ragged
 from pto_wsp.types.dtype import DType
 
 RUN_OPTIONS = ("workers", "trace", "check")
@@ -65,9 +67,11 @@ class Program:
         self._defaults = dict(defaults)
         workload = module.entry_workload
         self._name = workload.name
-        self._params = {p.name: p for p in workload.params}
         self._tensors = tuple(t.name for t in workload.tensors)
-        self._scalars = tuple(p for p in workload.params if not isinstance(p, w.TensorParam))
+        self._raggeds = workload.raggeds
+        hidden = {name for ragged in self._raggeds for name in (ragged.offsets, ragged.count)}
+        self._params = {p.name: p for p in workload.params if p.name not in hidden}
+        self._symbols = workload.symbols
         self._runner = make_runner(module, registry.get(target))
         self._unreported = (self._runner.compiles, self._runner.compile_ms)
 
@@ -110,8 +114,29 @@ class Program:
         if not values.keys() <= self._params.keys():
             name = next(iter(values.keys() - self._params.keys()))
             raise UnknownParameter(program=self._name, name=name, advice=did_you_mean(name, self._params))
+        if self._raggeds:
+            values = {**values, **self._ragged_values(values)}
         arrays = [self._array(name, values) for name in self._tensors]
-        return arrays, [self._scalar(param, values) for param in self._scalars]
+        return arrays, [self._scalar(param, values) for param in self._symbols]
+
+    def _ragged_values(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the offsets of every ragged axis, and the sizes that follow from their numbers of rows."""
+        found: dict[str, Any] = {}
+        for ragged in self._raggeds:
+            value = values.get(ragged.name, self._defaults.get(ragged.name))
+            if value is None:
+                advice = f"call the program with {ragged.name}=Ragged.lengths(array)"
+                raise UnboundTensor(kind="ragged axis", name=ragged.name, advice=advice)
+            if not isinstance(value, Ragged):
+                expected = "Ragged.lengths(array) or Ragged.indptr(array)"
+                raise WrongValue(name=ragged.name, expected=expected, found=type(value).__name__)
+            rows = len(value.offsets) - 1
+            known = found.get(ragged.outer, values.get(ragged.outer))
+            if known is not None and known != rows:
+                expected = f"{ragged.outer} = {known}"
+                raise WrongShape(name=ragged.name, dim=0, expected=expected, found=rows, loc=ragged.loc)
+            found |= {ragged.outer: rows, ragged.offsets: value.offsets}
+        return found
 
     def _array(self, name: str, values: Mapping[str, Any]) -> np.ndarray:
         value = values.get(name)
@@ -127,12 +152,11 @@ class Program:
             )
         raise WrongValue(name=name, expected="a numpy array", found=type(value).__name__)
 
-    def _scalar(self, param: w.WorkloadParam, values: Mapping[str, Any]) -> int | float | None:
+    def _scalar(self, param: w.SizeParam | w.ScalarParam, values: Mapping[str, Any]) -> int | float | None:
         value = values.get(param.name, self._defaults.get(param.name))
         if isinstance(param, w.SizeParam):
             value = param.default if value is None else value
             return None if value is None else _integer(param.name, value, 0, I64_MAX)
-        assert isinstance(param, w.ScalarParam)
         if value is None:
             raise UnboundTensor(
                 kind="scalar", name=param.name, advice=f"call the program with {param.name}=number"

@@ -31,10 +31,12 @@ bool is_bfloat16(nb::handle array) {
     const auto device = nb::cast<nb::tuple>(array.attr("__dlpack_device__")());
     constexpr int64_t kCpu = 1;
     if (nb::cast<int64_t>(device[0]) != kCpu) {
-      throw array_error("wrong-device", "an array is not in the memory of this machine", index).with("type", type);
+      throw array_error("wrong-device", "an array is not in the memory of this machine", index)
+          .with("type", type);
     }
   }
-  throw array_error("unsupported-array", "an argument is no array with a buffer: " + type, index).with("type", type);
+  throw array_error("unsupported-array", "an argument is no array with a buffer: " + type, index)
+      .with("type", type);
 }
 
 DType dtype_of(char code, Py_ssize_t bytes) {
@@ -43,10 +45,16 @@ DType dtype_of(char code, Py_ssize_t bytes) {
     case 'e': return DType::f16;
     case 'f': return DType::f32;
     case 'd': return DType::f64;
-    case 'b': case 'h': case 'i': case 'l': case 'q':
-      return bytes == 1 ? DType::i8 : bytes == 2 ? DType::i16 : bytes == 4 ? DType::i32 : DType::i64;
-    case 'B': case 'H': case 'I': case 'L': case 'Q':
-      return bytes == 1 ? DType::u8 : bytes == 2 ? DType::u16 : bytes == 4 ? DType::u32 : DType::u64;
+    case 'b':
+    case 'h':
+    case 'i':
+    case 'l':
+    case 'q': return bytes == 1 ? DType::i8 : bytes == 2 ? DType::i16 : bytes == 4 ? DType::i32 : DType::i64;
+    case 'B':
+    case 'H':
+    case 'I':
+    case 'L':
+    case 'Q': return bytes == 1 ? DType::u8 : bytes == 2 ? DType::u16 : bytes == 4 ? DType::u32 : DType::u64;
     default: return DType(kNumDTypes);
   }
 }
@@ -139,7 +147,8 @@ int64_t scalar_bits(nb::handle value, DType dtype, size_t index) {
   }
   if (PyErr_Occurred() != nullptr) {
     PyErr_Clear();
-    throw EngineError("wrong-scalar", is_float ? "a scalar is no number" : "a scalar is no integer of 64 bits")
+    throw EngineError("wrong-scalar",
+                      is_float ? "a scalar is no number" : "a scalar is no integer of 64 bits")
         .with_int("index", int64_t(index))
         .with_int("dtype", int64_t(dtype));
   }

@@ -15,7 +15,8 @@ namespace pto::wsp::python {
 /// Holds the buffers of a call's arrays until it returns. Use with the GIL held.
 class BoundArrays {
  public:
-  /// Throws `too-many-dimensions`, `wrong-device`, `unsupported-array`, `foreign-byte-order` or `unknown-dtype`.
+  /// Throws `too-many-dimensions`, `wrong-device`, `unsupported-array`, `foreign-byte-order` or
+  /// `unknown-dtype`.
   explicit BoundArrays(nanobind::tuple arrays);
   ~BoundArrays();
   BoundArrays(const BoundArrays&) = delete;

@@ -105,11 +105,13 @@ class PythonLibrary {
 
   std::vector<std::string> names() const {
     std::vector<std::string> names;
-    for (uint32_t i = 0; i < library_->table().num_kernels; ++i) names.emplace_back(library_->table().kernels[i].name);
+    for (uint32_t i = 0; i < library_->table().num_kernels; ++i)
+      names.emplace_back(library_->table().kernels[i].name);
     return names;
   }
 
-  int32_t call(uint32_t index, nb::tuple arrays, nb::tuple scalars, nb::tuple scalar_dtypes, uint64_t task) const {
+  int32_t call(uint32_t index, nb::tuple arrays, nb::tuple scalars, nb::tuple scalar_dtypes,
+               uint64_t task) const {
     if (index >= library_->table().num_kernels) {
       throw EngineError("no-such-kernel", "the library has no such kernel").with_int("kernel", index);
     }
@@ -122,14 +124,16 @@ class PythonLibrary {
     }
     const python::BoundArrays bound(arrays);
     std::vector<View> views;
-    for (size_t i = 0; i < kernel.num_views; ++i) views.push_back(to_view(bound.refs()[i], kernel.params[i], i));
+    for (size_t i = 0; i < kernel.num_views; ++i)
+      views.push_back(to_view(bound.refs()[i], kernel.params[i], i));
     std::vector<Scalar> values(scalars.size());
     for (size_t i = 0; i < scalars.size(); ++i) {
       const auto dtype = DType(nb::cast<uint8_t>(scalar_dtypes[i]));
       values[i].i64 = python::scalar_bits(scalars[i], dtype, i);
     }
     const size_t bytes = (kernel.scratch_bytes / kScratchAlign + 1) * kScratchAlign;
-    const std::unique_ptr<void, decltype(&std::free)> scratch(std::aligned_alloc(kScratchAlign, bytes), &std::free);
+    const std::unique_ptr<void, decltype(&std::free)> scratch(std::aligned_alloc(kScratchAlign, bytes),
+                                                              &std::free);
     if (scratch == nullptr) throw std::bad_alloc();
     const TaskContext context{scratch.get(), task, 0, 1};
     return kernel.fn(views.data(), values.data(), &context);
@@ -201,10 +205,12 @@ class PythonExecutable {
   void cancel() { executable_.cancel(); }
 
  private:
-  RunResult run_without_gil(const std::vector<bind::ArrayRef>& arrays, const std::vector<std::optional<int64_t>>& symbols,
+  RunResult run_without_gil(const std::vector<bind::ArrayRef>& arrays,
+                            const std::vector<std::optional<int64_t>>& symbols,
                             const sched::RunOptions& options) {
     active_calls().enter(&executable_);
-    // Left with the GIL held again: then interpreter exit, which waits for it, cannot find this thread half-way.
+    // Left with the GIL held again: then interpreter exit, which waits for it, cannot find this thread
+    // half-way.
     struct Leave {
       Executable* executable;
       ~Leave() { active_calls().leave(executable); }
@@ -240,8 +246,9 @@ class PythonExecutable {
     out.worker = make_column(out.result.trace.worker);
     out.start_ns = make_column(out.result.trace.start_ns);
     out.end_ns = make_column(out.result.trace.end_ns);
-    out.registers = width == 0 ? nb::module_::import_("numpy").attr("zeros")(nb::make_tuple(tasks, 0), "int64")
-                               : make_column(registers, width);
+    out.registers = width == 0
+                        ? nb::module_::import_("numpy").attr("zeros")(nb::make_tuple(tasks, 0), "int64")
+                        : make_column(registers, width);
   }
 
   Executable executable_;
@@ -251,16 +258,45 @@ nb::dict opcodes() {
   using bytecode::Op;
   nb::dict codes;
 #define PTO_OP(name) codes[#name] = int(Op::name)
-  PTO_OP(HALT); PTO_OP(NOP);
-  PTO_OP(PARALLEL_FOR); PTO_OP(FOR_EACH); PTO_OP(RANGE_FOR); PTO_OP(END_LOOP);
-  PTO_OP(TASK); PTO_OP(PARAM_CONST); PTO_OP(PARAM_LOOPVAR); PTO_OP(PARAM_SYMBOL); PTO_OP(PARAM_EXPR);
-  PTO_OP(IO_INPUT); PTO_OP(IO_OUTPUT); PTO_OP(IO_INOUT);
-  PTO_OP(DIM_INDEX); PTO_OP(DIM_RANGE); PTO_OP(DIM_EXTENT); PTO_OP(DIM_TILE); PTO_OP(DIM_FULL);
-  PTO_OP(EXPR_END); PTO_OP(EXPR_CONST); PTO_OP(EXPR_REG); PTO_OP(EXPR_SYMBOL);
-  PTO_OP(EXPR_ADD); PTO_OP(EXPR_SUB); PTO_OP(EXPR_MUL); PTO_OP(EXPR_FLOORDIV); PTO_OP(EXPR_MOD);
-  PTO_OP(EXPR_MIN); PTO_OP(EXPR_MAX); PTO_OP(EXPR_NEG);
-  PTO_OP(EXPR_LT); PTO_OP(EXPR_LE); PTO_OP(EXPR_EQ); PTO_OP(EXPR_NE);
-  PTO_OP(EXPR_AND); PTO_OP(EXPR_OR); PTO_OP(EXPR_NOT); PTO_OP(EXPR_SELECT);
+  PTO_OP(HALT);
+  PTO_OP(NOP);
+  PTO_OP(PARALLEL_FOR);
+  PTO_OP(FOR_EACH);
+  PTO_OP(RANGE_FOR);
+  PTO_OP(END_LOOP);
+  PTO_OP(TASK);
+  PTO_OP(PARAM_CONST);
+  PTO_OP(PARAM_LOOPVAR);
+  PTO_OP(PARAM_SYMBOL);
+  PTO_OP(PARAM_EXPR);
+  PTO_OP(IO_INPUT);
+  PTO_OP(IO_OUTPUT);
+  PTO_OP(IO_INOUT);
+  PTO_OP(DIM_INDEX);
+  PTO_OP(DIM_RANGE);
+  PTO_OP(DIM_EXTENT);
+  PTO_OP(DIM_TILE);
+  PTO_OP(DIM_FULL);
+  PTO_OP(EXPR_END);
+  PTO_OP(EXPR_CONST);
+  PTO_OP(EXPR_REG);
+  PTO_OP(EXPR_SYMBOL);
+  PTO_OP(EXPR_ADD);
+  PTO_OP(EXPR_SUB);
+  PTO_OP(EXPR_MUL);
+  PTO_OP(EXPR_FLOORDIV);
+  PTO_OP(EXPR_MOD);
+  PTO_OP(EXPR_MIN);
+  PTO_OP(EXPR_MAX);
+  PTO_OP(EXPR_NEG);
+  PTO_OP(EXPR_LT);
+  PTO_OP(EXPR_LE);
+  PTO_OP(EXPR_EQ);
+  PTO_OP(EXPR_NE);
+  PTO_OP(EXPR_AND);
+  PTO_OP(EXPR_OR);
+  PTO_OP(EXPR_NOT);
+  PTO_OP(EXPR_SELECT);
 #undef PTO_OP
   return codes;
 }
@@ -269,7 +305,8 @@ void add_constants(nb::module_& module) {
   module.attr("ABI_VERSION") = kAbiVersion;
   module.attr("BYTECODE_VERSION") = bytecode::kVersion;
   nb::dict dtypes, roles, axis_kinds, symbol_kinds;
-  const char* names[kNumDTypes] = {"f32", "f16", "bf16", "f64", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64", "b1"};
+  const char* names[kNumDTypes] = {"f32", "f16", "bf16", "f64", "i8",  "i16", "i32",
+                                   "i64", "u8",  "u16",  "u32", "u64", "b1"};
   for (int i = 0; i < kNumDTypes; ++i) dtypes[names[i]] = i;
   roles["in"] = int(Role::in);
   roles["out"] = int(Role::out);
@@ -286,9 +323,9 @@ void add_constants(nb::module_& module) {
 }
 
 void add_error(nb::module_& module) {
-  engine_error_class = PyErr_NewExceptionWithDoc("pto_wsp._native.EngineError",
-                                                 "An error of the engine: `code` names it, `details` holds its facts.",
-                                                 PyExc_Exception, nullptr);
+  engine_error_class = PyErr_NewExceptionWithDoc(
+      "pto_wsp._native.EngineError", "An error of the engine: `code` names it, `details` holds its facts.",
+      PyExc_Exception, nullptr);
   module.attr("EngineError") = nb::borrow(engine_error_class);
   nb::register_exception_translator([](const std::exception_ptr& pointer, void*) {
     try {
@@ -308,7 +345,7 @@ void bind_engine(nb::module_& module) {
       .def(nb::init<const std::string&>(), nb::arg("path"))
       .def_prop_ro("names", &PythonLibrary::names)
       .def_prop_ro("table_hash", &PythonLibrary::table_hash)
-      .def("call", &PythonLibrary::call, nb::arg("index"), nb::arg("arrays"), nb::arg("scalars"), 
+      .def("call", &PythonLibrary::call, nb::arg("index"), nb::arg("arrays"), nb::arg("scalars"),
            nb::arg("scalar_dtypes") = nb::tuple(), nb::arg("task") = 0);
   nb::class_<PythonResult>(module, "RunResult")
       .def_prop_ro("tasks", [](const PythonResult& r) { return r.result.tasks; })

@@ -62,7 +62,9 @@ class Assembler {
   /// Opens a loop over [0, extent); returns its register.
   uint32_t loop(Op op, const Expr& extent) { return open(op, AxisKind::DENSE, extent, {}); }
   /// Opens a loop over tiles; returns the index register, followed by those of start and length.
-  uint32_t tiles(Op op, const Expr& extent, const Expr& tile) { return open(op, AxisKind::TILES, extent, tile); }
+  uint32_t tiles(Op op, const Expr& extent, const Expr& tile) {
+    return open(op, AxisKind::TILES, extent, tile);
+  }
   int64_t constant_at(uint32_t index) const { return constants_[index]; }
   /// The axis that owns register `reg` as its index.
   uint16_t axis_of(uint32_t reg) const {
@@ -142,7 +144,8 @@ class Assembler {
     return reg;
   }
 
-  std::vector<uint8_t> assemble(const std::vector<Instruction>& code, const std::vector<AxisDescriptor>& axes) const {
+  std::vector<uint8_t> assemble(const std::vector<Instruction>& code,
+                                const std::vector<AxisDescriptor>& axes) const {
     std::vector<uint8_t> out(sizeof(Header));
     const auto append = [&out](const auto& section) {
       if (section.empty()) return;
@@ -155,9 +158,17 @@ class Assembler {
     append(tensors_);
     append(symbols_);
     append(constants_);
-    const Header header{kMagic, kVersion, uint32_t(code.size()), uint32_t(axes.size()), uint32_t(kernels_.size()),
-                        uint32_t(tensors_.size()), uint32_t(symbols_.size()), uint32_t(constants_.size()),
-                        num_registers_, uint32_t(out.size()), library_.table_hash};
+    const Header header{kMagic,
+                        kVersion,
+                        uint32_t(code.size()),
+                        uint32_t(axes.size()),
+                        uint32_t(kernels_.size()),
+                        uint32_t(tensors_.size()),
+                        uint32_t(symbols_.size()),
+                        uint32_t(constants_.size()),
+                        num_registers_,
+                        uint32_t(out.size()),
+                        library_.table_hash};
     std::memcpy(out.data(), &header, sizeof(header));
     return out;
   }

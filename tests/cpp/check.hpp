@@ -46,22 +46,24 @@ inline std::string code_of(const std::function<void()>& body) {
 
 #define CHECK(condition) \
   if (!(condition)) check::fail(__FILE__, __LINE__, #condition)
-#define CHECK_EQ(a, b)                                                                          \
-  do {                                                                                          \
-    const auto check_a = (a);                                                                   \
-    const auto check_b = (b);                                                                   \
-    if (!(check_a == check_b)) {                                                                \
-      check::fail(__FILE__, __LINE__, std::string(#a " == " #b ", found ") + std::to_string(check_a) + " and " + \
-                                          std::to_string(check_b));                             \
-    }                                                                                           \
+#define CHECK_EQ(a, b)                                                                       \
+  do {                                                                                       \
+    const auto check_a = (a);                                                                \
+    const auto check_b = (b);                                                                \
+    if (!(check_a == check_b)) {                                                             \
+      check::fail(__FILE__, __LINE__,                                                        \
+                  std::string(#a " == " #b ", found ") + std::to_string(check_a) + " and " + \
+                      std::to_string(check_b));                                              \
+    }                                                                                        \
   } while (0)
-#define CHECK_CODE(expected, ...)                                                                   \
-  do {                                                                                              \
-    const std::string found = check::code_of([&] { __VA_ARGS__; });                                 \
-    if (found != (expected)) check::fail(__FILE__, __LINE__, std::string("expected error ") + (expected) + ", found " + found); \
+#define CHECK_CODE(expected, ...)                                                                        \
+  do {                                                                                                   \
+    const std::string found = check::code_of([&] { __VA_ARGS__; });                                      \
+    if (found != (expected))                                                                             \
+      check::fail(__FILE__, __LINE__, std::string("expected error ") + (expected) + ", found " + found); \
   } while (0)
-#define TEST(name)                                          \
-  static void name();                                       \
+#define TEST(name)                                           \
+  static void name();                                        \
   static const check::Register register_##name(#name, name); \
   static void name()
 

@@ -61,7 +61,9 @@ struct Task {
 
 class Workload {
  public:
-  Workload(uint64_t seed, size_t max_tasks) : random_(seed), program_(mix::library().table()), max_tasks_(max_tasks) {
+  /// Odd seeds use regions on grids only (dense maps, whole-tensor reads), even ones regions of every kind.
+  Workload(uint64_t seed, size_t max_tasks)
+      : random_(seed), program_(mix::library().table()), max_tasks_(max_tasks), is_gridded_(seed % 2 == 1) {
     const int num_tensors = pick(1, 3);
     for (int i = 0; i < num_tensors; ++i) add_tensor();
     std::vector<Node*> around;
@@ -94,14 +96,24 @@ class Workload {
     }
   }
 
+  /// Whether tasks a and b touch a common element that one of them writes.
+  static bool conflict(const Task& a, const Task& b) {
+    for (const Task::Access& x : a.accesses) {
+      for (const Task::Access& y : b.accesses) {
+        if (overlap(x, y)) return true;
+      }
+    }
+    return false;
+  }
+
  private:
   int pick(int lo, int hi) { return std::uniform_int_distribution<int>(lo, hi)(random_); }
 
   void add_tensor() {
     Tensor tensor;
     const int rank = pick(1, 3);
-    const int64_t sizes[] = {1, 7, 12, 17, 24, 40};
-    for (int d = 0; d < rank; ++d) tensor.shape.push_back(sizes[pick(rank == 1 ? 2 : 0, rank == 3 ? 3 : 5)]);
+    const int64_t sizes[] = {1, 7, 12, 17, 24, 40, 96, 290};
+    for (int d = 0; d < rank; ++d) tensor.shape.push_back(sizes[pick(rank == 1 ? 2 : 0, rank == 3 ? 3 : rank == 2 ? 5 : 7)]);
     tensor.stride.assign(size_t(rank), 1);
     int64_t stride = 1;
     for (size_t d = size_t(rank); d-- > 0;) {
@@ -180,12 +192,19 @@ class Workload {
         return {Op::DIM_TILE, {}, {}, loop->reg};
       }
     }
-    if (pick(0, 5) == 0) return {Op::DIM_FULL, {}, {}, 0};
+    if (pick(0, is_gridded_ ? 2 : 5) == 0) return {Op::DIM_FULL, {}, {}, 0};
     const int64_t extent = pick(1, int(std::min<int64_t>(size, 6)));
     for (const Node* loop : around) {
       if (!loop->is_tiled && loop->extent.size() == 1 && max_extent(*loop) * extent <= size && pick(0, 1) == 0) {
-        return {Op::DIM_RANGE, program_.mul(program_.reg(loop->reg), program_.constant(extent)), program_.constant(extent), 0};
+        const int64_t part = pick(1, int(extent));
+        return {Op::DIM_RANGE, program_.mul(program_.reg(loop->reg), program_.constant(extent)), program_.constant(part), 0};
       }
+    }
+    if (is_gridded_) {
+      const int64_t step = size % 4 == 0 ? 4 : 1;
+      int64_t start = pick(0, int(size / step) - 1) * step;
+      if (size > 200 && pick(0, 1) == 0) start = start / 16 * 16;  // where the nodes of a range tree begin
+      return {Op::DIM_RANGE, program_.constant(start), program_.constant(pick(1, int((size - start) / step)) * step), 0};
     }
     if (pick(0, 3) == 0 && !around.empty()) {
       const Expr short_one = program_.apply(Op::EXPR_MIN, {program_.constant(extent), program_.reg(around.back()->reg)});
@@ -198,6 +217,7 @@ class Workload {
 
   /// An affine expression of the loop variables, modulo `size`.
   Expr wrapped(const std::vector<Node*>& around, int64_t size) {
+    if (is_gridded_) return program_.constant(pick(0, int(size) - 1));
     Expr sum = program_.constant(pick(0, 5));
     for (const Node* loop : around) sum = program_.add(sum, program_.mul(program_.reg(loop->reg), program_.constant(pick(0, 3))));
     return program_.apply(Op::EXPR_MOD, {sum, program_.constant(size)});
@@ -298,17 +318,13 @@ class Workload {
       if (a.sequences[i].first != b.sequences[i].first) break;
       if (a.sequences[i].second != b.sequences[i].second) return true;
     }
-    for (const Task::Access& x : a.accesses) {
-      for (const Task::Access& y : b.accesses) {
-        if (overlap(x, y)) return true;
-      }
-    }
-    return false;
+    return conflict(a, b);
   }
 
   std::mt19937_64 random_;
   Assembler program_;
   size_t max_tasks_;
+  bool is_gridded_;
   std::vector<Tensor> tensors_;
   std::vector<Node> body_;
   std::vector<Task> tasks_;

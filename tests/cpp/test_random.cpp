@@ -55,7 +55,7 @@ TEST(random_workloads_keep_every_order) {
   const uint64_t first = seed;
   do {
     if (chosen != nullptr) std::printf("seed %llu\n", static_cast<unsigned long long>(seed));
-    check_workload(seed, seed % 5 == 0 ? 2000 : 200);
+    check_workload(seed, seed % 8 == 0 ? 800 : 150);
     ++seed;
   } while (chosen == nullptr && std::chrono::steady_clock::now() - start < std::chrono::seconds(8));
   std::printf("  %llu workloads\n", static_cast<unsigned long long>(seed - first));

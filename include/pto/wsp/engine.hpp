@@ -69,7 +69,8 @@ class RunGate {
 
 class Executable {
  public:
-  /// Validates `bytecode` against the library. Throws `bad-bytecode`, `bytecode-version` or `kernel-table-mismatch`.
+  /// Validates `bytecode` against the library. Throws `bad-bytecode`, `bytecode-version` or
+  /// `kernel-table-mismatch`.
   Executable(const uint8_t* bytecode, size_t size, std::shared_ptr<const KernelLibrary> library)
       : code_(std::make_shared<Code>(Code{std::move(library), {}})) {
     code_->program = bytecode::load_program(bytecode, size, *code_->library);
@@ -78,8 +79,8 @@ class Executable {
   const bytecode::Program& program() const { return code_->program; }
 
   /// Binds, checks and runs. Blocks until every task is complete, or until none runs any more after an error.
-  /// Throws what bind_arguments and check_regions throw (nothing has run then), `kernel-failed`, `run-cancelled`,
-  /// `nested-run` or `run-in-flight-at-fork`. A second thread waits for the first.
+  /// Throws what bind_arguments and check_regions throw (nothing has run then), `kernel-failed`,
+  /// `run-cancelled`, `nested-run` or `run-in-flight-at-fork`. A second thread waits for the first.
   RunResult run(const std::vector<bind::ArrayRef>& arrays, const std::vector<std::optional<int64_t>>& symbols,
                 sched::RunOptions options) {
     gate_.enter();
@@ -100,7 +101,8 @@ class Executable {
 
   /// The place of a task of the last run that got past its checks. Throws `no-such-task`.
   bytecode::TaskPlace locate(uint64_t task) const {
-    if (prepared_ == nullptr) throw EngineError("no-such-task", "nothing has run yet").with_int("task", int64_t(task));
+    if (prepared_ == nullptr)
+      throw EngineError("no-such-task", "nothing has run yet").with_int("task", int64_t(task));
     return bytecode::locate(prepared_->plan, task);
   }
 
@@ -116,7 +118,8 @@ class Executable {
 
   uint32_t site_pc(uint32_t site) const { return code_->program.sites[site].pc; }
 
-  /// Stops the run that is under way, if there is one; it then throws `run-cancelled`. Any thread may call it.
+  /// Stops the run that is under way, if there is one; it then throws `run-cancelled`. Any thread may call
+  /// it.
   void cancel() {
     const std::lock_guard<std::mutex> lock(cancel_mutex_);
     if (running_ != nullptr) running_->stop();
@@ -140,7 +143,8 @@ class Executable {
   /// Makes `prepared_` fit the arguments, keeping it when nothing that shapes a plan has changed.
   void prepare(const bind::Arguments& arguments, uint32_t workers) {
     if (prepared_ == nullptr || !is_same_call(arguments)) {
-      auto plan = bytecode::make_plan({&code_->program, arguments.symbols}, arguments.layouts, *code_->library);
+      auto plan =
+          bytecode::make_plan({&code_->program, arguments.symbols}, arguments.layouts, *code_->library);
       bytecode::check_regions(plan);
       const size_t num_sites = plan.sites.size();
       prepared_.reset(new sched::Prepared{code_, std::move(plan), sched::SiteCosts(num_sites)});
@@ -178,7 +182,8 @@ class Executable {
     }
     set_running(nullptr);
     run.end();
-    // After an error the state names moments that will never come: it is dropped, and the next run starts afresh.
+    // After an error the state names moments that will never come: it is dropped, and the next run starts
+    // afresh.
     if (run.failure()) throw kernel_error(*run.failure());
     if (run.is_stopped()) throw EngineError("run-cancelled", "the run was cancelled");
     RunResult result = summarize(run, tasks, run.num_slices() - slices_before);
@@ -197,11 +202,13 @@ class Executable {
       arenas_.erase(arenas_.begin() + std::ptrdiff_t(i));
       break;
     }
-    if (arena.run == nullptr || arena.run->is_worn()) arena = {std::make_shared<sched::Run>(), nullptr, nullptr};
+    if (arena.run == nullptr || arena.run->is_worn())
+      arena = {std::make_shared<sched::Run>(), nullptr, nullptr};
     if (arena.prepared != prepared_) arena.hazards.reset();
     arena.prepared = prepared_;
     if (arena.hazards == nullptr) arena.hazards = std::make_unique<graph::Hazards>(prepared_->plan, tracked);
-    if (tracked && !arena.hazards->is_tracking()) arena.hazards = std::make_unique<graph::Hazards>(prepared_->plan, true);
+    if (tracked && !arena.hazards->is_tracking())
+      arena.hazards = std::make_unique<graph::Hazards>(prepared_->plan, true);
     return arena;
   }
 
@@ -213,7 +220,8 @@ class Executable {
   EngineError kernel_error(const sched::KernelFailure& failure) const {
     const bytecode::TaskPlace place = bytecode::locate(prepared_->plan, failure.task);
     const bytecode::QuickSite& site = prepared_->plan.sites[place.site];
-    return EngineError("kernel-failed", std::string("a run-time check in kernel ") + site.kernel->name + " failed")
+    return EngineError("kernel-failed",
+                       std::string("a run-time check in kernel ") + site.kernel->name + " failed")
         .with("kernel", std::string(site.kernel->name))
         .with_int("check", failure.check)
         .with_int("task", int64_t(failure.task))

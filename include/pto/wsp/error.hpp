@@ -22,7 +22,8 @@ struct Detail {
 /// A named engine error: a kebab-case code, a sentence, and the facts behind it.
 class EngineError : public std::runtime_error {
  public:
-  EngineError(std::string code, const std::string& message) : std::runtime_error(message), code_(std::move(code)) {}
+  EngineError(std::string code, const std::string& message)
+      : std::runtime_error(message), code_(std::move(code)) {}
 
   EngineError&& with(std::string key, std::string text) && {
     return std::move(*this).add(std::move(key), {Detail::kText, 0, std::move(text), {}});

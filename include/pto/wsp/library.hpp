@@ -24,7 +24,8 @@ namespace detail {
 inline void check_param(const ParamInfo& param, const std::string& kernel) {
   const bool known = static_cast<int>(param.role) <= 2 && static_cast<int>(param.dtype) < kNumDTypes;
   if (!known || param.rank > kMaxViewRank || param.reserved != 0) {
-    throw EngineError("bad-kernel-library", "kernel " + kernel + " has a malformed parameter").with("kernel", kernel);
+    throw EngineError("bad-kernel-library", "kernel " + kernel + " has a malformed parameter")
+        .with("kernel", kernel);
   }
 }
 
@@ -34,11 +35,13 @@ inline void check_kernel(const KernelInfo& kernel) {
   }
   const std::string name = kernel.name;
   if (kernel.unit != Unit::any) {
-    throw EngineError("unsupported-unit", "kernel " + name + " wants a unit other than `any`").with("kernel", name);
+    throw EngineError("unsupported-unit", "kernel " + name + " wants a unit other than `any`")
+        .with("kernel", name);
   }
   for (uint8_t byte : kernel.reserved) {
     if (byte != 0) {
-      throw EngineError("bad-kernel-library", "kernel " + name + " sets a reserved field").with("kernel", name);
+      throw EngineError("bad-kernel-library", "kernel " + name + " sets a reserved field")
+          .with("kernel", name);
     }
   }
   for (int i = 0; i < kernel.num_views; ++i) check_param(kernel.params[i], name);
@@ -46,7 +49,8 @@ inline void check_kernel(const KernelInfo& kernel) {
 
 }  // namespace detail
 
-/// Throws `kernel-abi-mismatch`, `bad-kernel-library` or `unsupported-unit` unless the engine can run `table`.
+/// Throws `kernel-abi-mismatch`, `bad-kernel-library` or `unsupported-unit` unless the engine can run
+/// `table`.
 inline void check_kernel_library(const KernelLibrary* table) {
   if (table == nullptr) throw EngineError("bad-kernel-library", "the library returned no table");
   if (table->abi_version != kAbiVersion) {
@@ -68,7 +72,8 @@ class LoadedLibrary {
     try {
       const auto entry = reinterpret_cast<KernelLibraryFn>(dlsym(handle_, "pto_wsp_kernel_library"));
       if (entry == nullptr) {
-        throw EngineError("bad-kernel-library", "the library exports no pto_wsp_kernel_library").with("path", path);
+        throw EngineError("bad-kernel-library", "the library exports no pto_wsp_kernel_library")
+            .with("path", path);
       }
       table_ = entry();
       check_kernel_library(table_);

@@ -20,7 +20,9 @@ struct ArrayRef {
   int64_t shape[kMaxTensorRank] = {};
   int64_t stride_bytes[kMaxTensorRank] = {};
 
-  bool is_empty() const { return std::any_of(shape, shape + rank, [](int64_t n) { return n == 0; }); }
+  bool is_empty() const {
+    return std::any_of(shape, shape + rank, [](int64_t n) { return n == 0; });
+  }
 };
 
 enum class Overlap { kNone, kSome, kUndecided };
@@ -36,7 +38,8 @@ struct Summand {
 /// Decides whether a sum of summands (coefficients descending, positive) can be `target`.
 class SumSearch {
  public:
-  explicit SumSearch(std::vector<Summand> summands, int64_t budget) : summands_(std::move(summands)), budget_(budget) {
+  explicit SumSearch(std::vector<Summand> summands, int64_t budget)
+      : summands_(std::move(summands)), budget_(budget) {
     rest_max_.assign(summands_.size() + 1, 0);
     rest_gcd_.assign(summands_.size() + 1, 0);
     for (size_t i = summands_.size(); i-- > 0;) {
@@ -100,7 +103,8 @@ inline std::vector<Summand> merged(std::vector<Summand> summands) {
 
 inline bool is_same_view(const ArrayRef& a, const ArrayRef& b) {
   if (a.data != b.data || a.dtype != b.dtype || a.rank != b.rank) return false;
-  return std::equal(a.shape, a.shape + a.rank, b.shape) && std::equal(a.stride_bytes, a.stride_bytes + a.rank, b.stride_bytes);
+  return std::equal(a.shape, a.shape + a.rank, b.shape) &&
+         std::equal(a.stride_bytes, a.stride_bytes + a.rank, b.stride_bytes);
 }
 
 /// Whether two arrays share a byte; exact within `budget` steps. \pre strides are not negative
@@ -108,7 +112,8 @@ inline Overlap find_overlap(const ArrayRef& a, const ArrayRef& b, int64_t budget
   if (a.is_empty() || b.is_empty()) return Overlap::kNone;
   const auto a0 = reinterpret_cast<intptr_t>(a.data), b0 = reinterpret_cast<intptr_t>(b.data);
   if (a0 + detail::span_bytes(a) <= b0 || b0 + detail::span_bytes(b) <= a0) return Overlap::kNone;
-  // a0 + sum(sa * i) + u == b0 + sum(sb * j) + v, with j and v counted from their ends so that all signs are plus.
+  // a0 + sum(sa * i) + u == b0 + sum(sb * j) + v, with j and v counted from their ends so that all signs are
+  // plus.
   std::vector<detail::Summand> summands;
   detail::add_summands(a, summands);
   detail::add_summands(b, summands);

@@ -77,7 +77,8 @@ inline void add_term(std::vector<Term>& terms, Term term) {
 }
 
 inline void drop_register(std::vector<Term>& terms, uint32_t reg) {
-  terms.erase(std::remove_if(terms.begin(), terms.end(), [reg](Term t) { return t.reg == reg; }), terms.end());
+  terms.erase(std::remove_if(terms.begin(), terms.end(), [reg](Term t) { return t.reg == reg; }),
+              terms.end());
 }
 
 /// Coefficients stay below this, so that sums of coefficient times register never leave 128 bits.
@@ -94,7 +95,8 @@ inline WideRange binary_range(Op op, Range a, Range b) {
     }
     case Op::EXPR_FLOORDIV:
       if (bl < 1) return {-(__int128(1) << 63), __int128(1) << 63};
-      return {std::min(floor_div(a.lo, b.lo), floor_div(a.lo, b.hi)), std::max(floor_div(a.hi, b.lo), floor_div(a.hi, b.hi))};
+      return {std::min(floor_div(a.lo, b.lo), floor_div(a.lo, b.hi)),
+              std::max(floor_div(a.hi, b.lo), floor_div(a.hi, b.hi))};
     case Op::EXPR_MOD:
       if (bl >= 1 && al >= 0) return {0, std::min(ah, bh - 1)};
       return {std::min<__int128>(bl + 1, 0), std::max<__int128>(bh - 1, 0)};
@@ -119,10 +121,14 @@ class AbstractEvaluator {
       const Instruction in = bindings_.program->instructions[pc];
       switch (in.op) {
         case Op::EXPR_END: return stack.back();
-        case Op::EXPR_CONST: stack.push_back(constant_value(bindings_.program->constants[in.operand2])); break;
+        case Op::EXPR_CONST:
+          stack.push_back(constant_value(bindings_.program->constants[in.operand2]));
+          break;
         case Op::EXPR_REG: stack.push_back(register_value(in.operand2)); break;
         case Op::EXPR_SYMBOL: stack.push_back(constant_value(bindings_.symbols[in.operand2])); break;
-        case Op::EXPR_NEG: stack.back() = binary(Op::EXPR_SUB, constant_value(0), stack.back(), may_fail); break;
+        case Op::EXPR_NEG:
+          stack.back() = binary(Op::EXPR_SUB, constant_value(0), stack.back(), may_fail);
+          break;
         case Op::EXPR_NOT: stack.back() = logical_not(stack.back()); break;
         case Op::EXPR_SELECT: select(stack); break;
         default: {
@@ -165,7 +171,8 @@ class AbstractEvaluator {
     } else if (condition.is_constant()) {
       stack.back() = otherwise;
     } else {
-      stack.back() = unknown({std::min(then.range.lo, otherwise.range.lo), std::max(then.range.hi, otherwise.range.hi)});
+      stack.back() =
+          unknown({std::min(then.range.lo, otherwise.range.lo), std::max(then.range.hi, otherwise.range.hi)});
     }
   }
 
@@ -243,7 +250,8 @@ class AbstractEvaluator {
       if (facts.kind != RegisterFacts::kLength || facts.tile == 0) continue;
       for (const Term& index : form.terms) {
         int64_t scaled = 0;
-        if (index.reg != facts.index_reg || __builtin_mul_overflow(length.coef, facts.tile, &scaled)) continue;
+        if (index.reg != facts.index_reg || __builtin_mul_overflow(length.coef, facts.tile, &scaled))
+          continue;
         if (scaled != index.coef) continue;
         add(detail::scaled(facts.end, length.coef));
         detail::drop_register(terms, length.reg);

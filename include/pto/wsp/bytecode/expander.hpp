@@ -2,7 +2,8 @@
 /// \file
 /// The expander: walks a plan and yields its tasks in program order, one at a time.
 ///
-/// A state machine without recursion: a copy of an Expander is a place in the program to which one can return.
+/// A state machine without recursion: a copy of an Expander is a place in the program to which one can
+/// return.
 #pragma once
 
 #include <vector>
@@ -27,7 +28,9 @@ struct Event {
 class Expander {
  public:
   explicit Expander(const Plan& plan)
-      : plan_(&plan), steps_(plan.program().steps.data()), registers_(plan.program().header.num_registers, 0) {}
+      : plan_(&plan),
+        steps_(plan.program().steps.data()),
+        registers_(plan.program().header.num_registers, 0) {}
 
   /// Values of all registers; those that no enclosing loop owns are stale.
   const int64_t* registers() const { return registers_.data(); }
@@ -122,7 +125,8 @@ class Expander {
     }
   }
 
-  [[noreturn]] void fail_loop(const char* code, const char* message, const QuickLoop& loop, int64_t value) const {
+  [[noreturn]] void fail_loop(const char* code, const char* message, const QuickLoop& loop,
+                              int64_t value) const {
     const LoopForm& form = plan_->program().loops[size_t(&loop - plan_->loops.data())];
     throw EngineError(code, message)
         .with_int("pc", form.begin_pc)

@@ -22,8 +22,12 @@ struct Bindings {
       .with_int("pc", pc);
 }
 
-inline int64_t floor_div(int64_t a, int64_t b) { return a / b - ((a % b != 0 && (a < 0) != (b < 0)) ? 1 : 0); }
-inline int64_t floor_mod(int64_t a, int64_t b) { return a % b + ((a % b != 0 && (a < 0) != (b < 0)) ? b : 0); }
+inline int64_t floor_div(int64_t a, int64_t b) {
+  return a / b - ((a % b != 0 && (a < 0) != (b < 0)) ? 1 : 0);
+}
+inline int64_t floor_mod(int64_t a, int64_t b) {
+  return a % b + ((a % b != 0 && (a < 0) != (b < 0)) ? b : 0);
+}
 
 /// `a op b`; throws `expression-overflow` or `division-by-zero` with the instruction's index.
 inline int64_t apply_binary(Op op, int64_t a, int64_t b, uint32_t pc) {
@@ -76,14 +80,13 @@ inline int64_t evaluate_postfix(const Bindings& bindings, uint32_t pc, const int
       case Op::EXPR_CONST: stack[depth++] = program.constants[in.operand2]; break;
       case Op::EXPR_REG: stack[depth++] = registers[in.operand2]; break;
       case Op::EXPR_SYMBOL: stack[depth++] = bindings.symbols[in.operand2]; break;
-      case Op::EXPR_NEG: case Op::EXPR_NOT: stack[depth - 1] = apply_unary(in.op, stack[depth - 1], pc); break;
+      case Op::EXPR_NEG:
+      case Op::EXPR_NOT: stack[depth - 1] = apply_unary(in.op, stack[depth - 1], pc); break;
       case Op::EXPR_SELECT:
         depth -= 2;
         stack[depth - 1] = stack[depth - 1] != 0 ? stack[depth] : stack[depth + 1];
         break;
-      default:
-        --depth;
-        stack[depth - 1] = apply_binary(in.op, stack[depth - 1], stack[depth], pc);
+      default: --depth; stack[depth - 1] = apply_binary(in.op, stack[depth - 1], stack[depth], pc);
     }
   }
 }

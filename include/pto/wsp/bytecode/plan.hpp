@@ -45,7 +45,7 @@ struct QuickLoop {
     kUnitWhole,       ///< the whole loop is one unit of work
     kBarrier,         ///< an iteration may start only when the one before is complete
   } mark = Mark::kNone;
-  bool may_fail = false;    ///< its extent or tile could be an error
+  bool may_fail = false;  ///< its extent or tile could be an error
   Value extent;
   Value tile;
   Range trips{0, 0};
@@ -126,7 +126,8 @@ struct Plan {
     // Wrap-around is harmless: the quickener proved that the sum itself fits.
     uint64_t sum = uint64_t(value.c0);
     const Term* term = terms.data() + value.first_term;
-    for (uint32_t i = 0; i < value.num_terms; ++i) sum += uint64_t(term[i].coef) * uint64_t(regs[term[i].reg]);
+    for (uint32_t i = 0; i < value.num_terms; ++i)
+      sum += uint64_t(term[i].coef) * uint64_t(regs[term[i].reg]);
     return int64_t(sum);
   }
 };

@@ -92,7 +92,8 @@ class SectionReader {
   template <class T>
   void read(std::vector<T>& out, uint64_t count) {
     static_assert(sizeof(T) % 8 == 0, "sections stay multiples of 8 bytes");
-    if (count > (size_ - offset_) / sizeof(T)) fail_at("a section ends after the bytecode", "offset", int64_t(offset_));
+    if (count > (size_ - offset_) / sizeof(T))
+      fail_at("a section ends after the bytecode", "offset", int64_t(offset_));
     out.resize(count);
     if (count > 0) std::memcpy(out.data(), bytes_ + offset_, count * sizeof(T));
     offset_ += count * sizeof(T);

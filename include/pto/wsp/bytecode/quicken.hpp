@@ -3,7 +3,8 @@
 /// The load step: a program and the bindings of one run become a plan.
 ///
 /// What interval analysis can decide about regions is decided here (`is_proven`); the rest is left to an
-/// exact dry expansion (regions.hpp). Nothing here is an error of the program: code that never runs may be wrong.
+/// exact dry expansion (regions.hpp). Nothing here is an error of the program: code that never runs may be
+/// wrong.
 #pragma once
 
 #include <utility>
@@ -70,7 +71,8 @@ class Quickener {
     const Range range{std::max<int64_t>(extent.form.range.lo, 0), std::max<int64_t>(extent.form.range.hi, 0)};
     if (axis.kind == AxisKind::DENSE) {
       loop.trips = range;
-      registers_[axis.reg] = {RegisterFacts::kIndex, {0, std::max<int64_t>(range.hi - 1, 0)}, axis.reg, 0, {0, 0}};
+      registers_[axis.reg] = {
+          RegisterFacts::kIndex, {0, std::max<int64_t>(range.hi - 1, 0)}, axis.reg, 0, {0, 0}};
     } else {
       quicken_tiles(loop, axis, range);
     }
@@ -88,11 +90,15 @@ class Quickener {
     const int64_t one_tile = sizes.is_constant() ? sizes.lo : 0;
     const int64_t start_hi = std::max<int64_t>(extent.hi - 1, 0);
     registers_[axis.reg] = {RegisterFacts::kIndex, {0, last}, axis.reg, 0, {0, 0}};
-    registers_[axis.reg + 1] = {RegisterFacts::kStart, {0, one_tile != 0 ? last * one_tile : start_hi}, axis.reg, one_tile,
-                                {0, 0}};
+    registers_[axis.reg + 1] = {
+        RegisterFacts::kStart, {0, one_tile != 0 ? last * one_tile : start_hi}, axis.reg, one_tile, {0, 0}};
     const Range length{shortest_tile(extent, sizes), std::max<int64_t>(std::min(sizes.hi, extent.hi), 1)};
-    registers_[axis.reg + 2] = {RegisterFacts::kLength, length, axis.reg, one_tile,
-                                {std::max<int64_t>(std::min(sizes.lo, extent.lo), 1), std::max<int64_t>(extent.hi, 1)}};
+    registers_[axis.reg + 2] = {
+        RegisterFacts::kLength,
+        length,
+        axis.reg,
+        one_tile,
+        {std::max<int64_t>(std::min(sizes.lo, extent.lo), 1), std::max<int64_t>(extent.hi, 1)}};
   }
 
   static int64_t shortest_tile(Range extent, Range tile) {
@@ -112,7 +118,8 @@ class Quickener {
     site.first_patch = uint32_t(plan_.patches.size());
     site.first_scalar = uint32_t(plan_.scalars.size());
     site.num_scalars = form.num_params;
-    for (uint32_t i = 0; i < form.num_params; ++i) quicken_scalar(program_.params[form.first_param + i], site);
+    for (uint32_t i = 0; i < form.num_params; ++i)
+      quicken_scalar(program_.params[form.first_param + i], site);
     for (uint32_t i = 0; i < form.num_io; ++i) quicken_io(program_.ios[form.first_io + i], i, site);
     site.num_patches = uint32_t(plan_.patches.size()) - site.first_patch;
     collect_registers(site);
@@ -221,7 +228,8 @@ class Quickener {
     for (const Term& term : dim.start_form.terms) offset.terms.push_back({multiply(term.coef), term.reg});
   }
 
-  void set_extent(View& templ, const QuickDim& dim, const ParamInfo& param, uint8_t slot, uint32_t view, QuickIo& io) {
+  void set_extent(View& templ, const QuickDim& dim, const ParamInfo& param, uint8_t slot, uint32_t view,
+                  QuickIo& io) {
     const Range extent = dim.extent_form.range;
     if (extent.lo < param.min_shape[slot] || extent.hi > param.max_shape[slot]) io.is_proven = false;
     if (dim.extent.is_constant()) {
@@ -245,7 +253,8 @@ class Quickener {
     for (uint32_t i = 0; i < value.num_terms; ++i) add_register(plan_.terms[value.first_term + i].reg, site);
     if (value.postfix == kNoPostfix) return;
     for (uint32_t pc = value.postfix; program_.instructions[pc].op != Op::EXPR_END; ++pc) {
-      if (program_.instructions[pc].op == Op::EXPR_REG) add_register(program_.instructions[pc].operand2, site);
+      if (program_.instructions[pc].op == Op::EXPR_REG)
+        add_register(program_.instructions[pc].operand2, site);
     }
   }
 

@@ -49,28 +49,32 @@ class RegionChecker {
       const int64_t extent = plan_.evaluate(dim.extent, expander_.registers());
       const int64_t size = plan_.layouts[io.tensor].shape[d];
       if (start < 0 || extent < 0 || start > size || extent > size - start) {
-        throw describe(EngineError("region-outside", "a task's region lies outside its tensor"), site, io, index, d)
+        throw describe(EngineError("region-outside", "a task's region lies outside its tensor"), site, io,
+                       index, d)
             .with_int("start", start)
             .with_int("extent", extent)
             .with_int("size", size);
       }
       if (dim.op == Op::DIM_INDEX) continue;
       if (extent < param.min_shape[slot] || extent > param.max_shape[slot]) {
-        throw describe(EngineError("view-shape", "a task's view has an extent its kernel does not take"), site, io, index, d)
+        throw describe(EngineError("view-shape", "a task's view has an extent its kernel does not take"),
+                       site, io, index, d)
             .with_int("extent", extent)
             .with_int("min", param.min_shape[slot])
             .with_int("max", param.max_shape[slot]);
       }
       const bool is_innermost = slot + 1 == io.view_rank;
       if (is_innermost && extent > 1 && plan_.layouts[io.tensor].stride[d] != 1) {
-        throw describe(EngineError("inner-stride", "the innermost dimension of a view is not contiguous"), site, io, index, d)
+        throw describe(EngineError("inner-stride", "the innermost dimension of a view is not contiguous"),
+                       site, io, index, d)
             .with_int("stride", plan_.layouts[io.tensor].stride[d]);
       }
       ++slot;
     }
   }
 
-  EngineError describe(EngineError error, const QuickSite& site, const QuickIo& io, uint32_t index, int dim) const {
+  EngineError describe(EngineError error, const QuickSite& site, const QuickIo& io, uint32_t index,
+                       int dim) const {
     return std::move(error)
         .with_int("pc", site.pc)
         .with_int("task", int64_t(expander_.num_tasks()) - 1)

@@ -39,13 +39,15 @@ class Validator {
 
   void check_descriptors() const {
     for (size_t i = 0; i < program_.axes.size(); ++i) check_axis(program_.axes[i], int64_t(i));
-    for (size_t i = 0; i < program_.kernels.size(); ++i) check_kernel_descriptor(program_.kernels[i], int64_t(i));
+    for (size_t i = 0; i < program_.kernels.size(); ++i)
+      check_kernel_descriptor(program_.kernels[i], int64_t(i));
     for (size_t i = 0; i < program_.symbols.size(); ++i) check_symbol(program_.symbols[i], int64_t(i));
     for (size_t i = 0; i < program_.tensors.size(); ++i) check_tensor(program_.tensors[i], int64_t(i));
   }
 
   void check_axis(const AxisDescriptor& axis, int64_t i) const {
-    if (axis.kind != AxisKind::DENSE && axis.kind != AxisKind::TILES) fail_at("unknown kind of axis", "axis", i);
+    if (axis.kind != AxisKind::DENSE && axis.kind != AxisKind::TILES)
+      fail_at("unknown kind of axis", "axis", i);
     if (axis.reserved0 != 0 || axis.reserved1 != 0) fail_at("a reserved field is set", "axis", i);
     if (axis.kind == AxisKind::DENSE && axis.tile_expr != 0) fail_at("a reserved field is set", "axis", i);
     const uint32_t owned = axis.kind == AxisKind::TILES ? 3 : 1;
@@ -70,9 +72,11 @@ class Validator {
   }
 
   void check_symbol(const SymbolDescriptor& symbol, int64_t i) const {
-    if (symbol.kind != SymbolKind::SIZE && symbol.kind != SymbolKind::SCALAR) fail_at("unknown kind of symbol", "symbol", i);
+    if (symbol.kind != SymbolKind::SIZE && symbol.kind != SymbolKind::SCALAR)
+      fail_at("unknown kind of symbol", "symbol", i);
     if (dtype_bytes(symbol.dtype) == 0) fail_at("unknown dtype", "symbol", i);
-    if (symbol.kind == SymbolKind::SIZE && symbol.dtype != DType::i64) fail_at("a size is not i64", "symbol", i);
+    if (symbol.kind == SymbolKind::SIZE && symbol.dtype != DType::i64)
+      fail_at("a size is not i64", "symbol", i);
     for (uint8_t byte : symbol.reserved) {
       if (byte != 0) fail_at("a reserved field is set", "symbol", i);
     }
@@ -91,7 +95,8 @@ class Validator {
       if (dim >= 0) continue;
       const uint64_t symbol = uint64_t(-1) - uint64_t(dim);
       if (symbol >= program_.symbols.size()) fail_at("no such symbol", "tensor", i);
-      if (program_.symbols[symbol].kind != SymbolKind::SIZE) fail_at("a dimension is not a size", "tensor", i);
+      if (program_.symbols[symbol].kind != SymbolKind::SIZE)
+        fail_at("a dimension is not a size", "tensor", i);
     }
   }
 
@@ -110,7 +115,9 @@ class Validator {
       case Op::NOP:
         if (in.operand1 != 0 || in.operand2 != 0) fail("a reserved field is set");
         return;
-      case Op::PARALLEL_FOR: case Op::FOR_EACH: case Op::RANGE_FOR: return open_loop(in);
+      case Op::PARALLEL_FOR:
+      case Op::FOR_EACH:
+      case Op::RANGE_FOR: return open_loop(in);
       case Op::END_LOOP: return close_loop(in);
       case Op::TASK: return check_task(in);
       default: fail("not a statement");
@@ -135,7 +142,8 @@ class Validator {
     require_registers(axis.extent_expr);
     if (axis.kind == AxisKind::TILES) require_registers(axis.tile_expr);
     for (int32_t loop : open_) {
-      if (registers_meet(axis, program_.axes[program_.loops[size_t(loop)].axis])) fail("a loop reuses a live register");
+      if (registers_meet(axis, program_.axes[program_.loops[size_t(loop)].axis]))
+        fail("a loop reuses a live register");
     }
     const bool closes = in.operand2 > here && in.operand2 < halt_ &&
                         program_.instructions[in.operand2].op == Op::END_LOOP &&
@@ -143,7 +151,8 @@ class Validator {
     if (!closes) fail("a loop and its end do not match");
     const auto index = int32_t(program_.loops.size());
     const auto step = uint32_t(program_.steps.size());
-    program_.loops.push_back({in.op, in.operand1, uint16_t(open_.size()), innermost(), here, in.operand2, step, 0});
+    program_.loops.push_back(
+        {in.op, in.operand1, uint16_t(open_.size()), innermost(), here, in.operand2, step, 0});
     program_.steps.push_back({Step::kLoop, uint32_t(index)});
     open_.push_back(index);
   }
@@ -193,7 +202,8 @@ class Validator {
     site.num_io = in.operand2 >> 16;
     site.num_params = in.operand2 & 0xFFFF;
     if (site.num_io > kMaxTaskIo) fail("too many tensor arguments");
-    if (site.num_io != kernel.num_io || site.num_params != kernel.num_scalars) fail("wrong number of arguments");
+    if (site.num_io != kernel.num_io || site.num_params != kernel.num_scalars)
+      fail("wrong number of arguments");
     site.first_param = uint32_t(program_.params.size());
     site.first_io = uint32_t(program_.ios.size());
     for (uint32_t i = 0; i < site.num_params; ++i) check_param();
@@ -224,7 +234,8 @@ class Validator {
   void check_io(const ParamInfo& param) {
     const Instruction in = take();
     if (in.operand2 != 0) fail("a reserved field is set");
-    if (in.op != Op::IO_INPUT && in.op != Op::IO_OUTPUT && in.op != Op::IO_INOUT) fail("expected a tensor argument");
+    if (in.op != Op::IO_INPUT && in.op != Op::IO_OUTPUT && in.op != Op::IO_INOUT)
+      fail("expected a tensor argument");
     if (in.operand1 >= program_.tensors.size()) fail("no such tensor");
     const Role role = in.op == Op::IO_INPUT ? Role::in : in.op == Op::IO_OUTPUT ? Role::out : Role::inout;
     const TensorDescriptor& tensor = program_.tensors[in.operand1];

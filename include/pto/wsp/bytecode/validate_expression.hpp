@@ -13,10 +13,21 @@ namespace pto::wsp::bytecode {
 /// How many operands `op` takes from the stack, or -1 if it is no operator on operands.
 constexpr int operand_count(Op op) {
   switch (op) {
-    case Op::EXPR_NEG: case Op::EXPR_NOT: return 1;
-    case Op::EXPR_ADD: case Op::EXPR_SUB: case Op::EXPR_MUL: case Op::EXPR_FLOORDIV: case Op::EXPR_MOD:
-    case Op::EXPR_MIN: case Op::EXPR_MAX: case Op::EXPR_LT: case Op::EXPR_LE: case Op::EXPR_EQ: case Op::EXPR_NE:
-    case Op::EXPR_AND: case Op::EXPR_OR: return 2;
+    case Op::EXPR_NEG:
+    case Op::EXPR_NOT: return 1;
+    case Op::EXPR_ADD:
+    case Op::EXPR_SUB:
+    case Op::EXPR_MUL:
+    case Op::EXPR_FLOORDIV:
+    case Op::EXPR_MOD:
+    case Op::EXPR_MIN:
+    case Op::EXPR_MAX:
+    case Op::EXPR_LT:
+    case Op::EXPR_LE:
+    case Op::EXPR_EQ:
+    case Op::EXPR_NE:
+    case Op::EXPR_AND:
+    case Op::EXPR_OR: return 2;
     case Op::EXPR_SELECT: return 3;
     default: return -1;
   }
@@ -71,7 +82,8 @@ class ExpressionTable {
         return depth + 1;
       case Op::EXPR_SYMBOL:
         if (in.operand2 >= program.symbols.size()) fail_at("no such symbol", "pc", pc);
-        if (!is_integer(program.symbols[in.operand2].dtype)) fail_at("an expression reads a float symbol", "pc", pc);
+        if (!is_integer(program.symbols[in.operand2].dtype))
+          fail_at("an expression reads a float symbol", "pc", pc);
         return depth + 1;
       default: {
         const int operands = operand_count(in.op);

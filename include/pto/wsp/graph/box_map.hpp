@@ -17,8 +17,8 @@ struct Box {
   int64_t hi[kMaxTensorRank];
 };
 
-/// Keeps the live accesses in lists, one list per coarse cell they meet. An entry leaves when its task is complete
-/// or a later access covers it, so lists stay as short as the number of live tasks around the cell.
+/// Keeps the live accesses in lists, one list per coarse cell they meet. An entry leaves when its task is
+/// complete or a later access covers it, so lists stay as short as the number of live tasks around the cell.
 class BoxMap {
  public:
   /// `typical[d]` is the usual extent of an access in dimension d: the size of the coarse cells.
@@ -115,8 +115,10 @@ class BoxMap {
     }
     if (!intersects(other.box, self.box)) return;
     if (self.writes || other.writes) waits.add(other.name);
-    // A covering write orders everything after it behind `other`; a covering read does so for reads of its strand.
-    const bool replaces = self.writes || (!other.writes && sched::counter_of(other.name) == sched::counter_of(self.name));
+    // A covering write orders everything after it behind `other`; a covering read does so for reads of its
+    // strand.
+    const bool replaces =
+        self.writes || (!other.writes && sched::counter_of(other.name) == sched::counter_of(self.name));
     other.is_dead = replaces && covers(self.box, other.box);
   }
 

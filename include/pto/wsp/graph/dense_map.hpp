@@ -36,8 +36,8 @@ class DenseMap {
   }
 
  private:
-  /// Names of the last writer and of the readers since. A second live reader from another strand turns `reader`
-  /// into a watermark that stands for all of them.
+  /// Names of the last writer and of the readers since. A second live reader from another strand turns
+  /// `reader` into a watermark that stands for all of them.
   struct Entry {
     sched::Name writer;
     sched::Name reader;
@@ -47,7 +47,8 @@ class DenseMap {
     void operator()(Entry* entries) const { std::free(entries); }
   };
 
-  void for_runs(const CellBox& box, int dim, int64_t cell, bool writes, const sched::Stamp& stamp, sched::WaitList& waits) {
+  void for_runs(const CellBox& box, int dim, int64_t cell, bool writes, const sched::Stamp& stamp,
+                sched::WaitList& waits) {
     if (dim + 1 == box.num_dims && box.stride[dim] == 1) {
       return touch_run(cell, cell + box.extent[dim], writes, stamp, waits);
     }
@@ -60,7 +61,8 @@ class DenseMap {
     }
   }
 
-  void touch_run(int64_t first, int64_t last, bool writes, const sched::Stamp& stamp, sched::WaitList& waits) {
+  void touch_run(int64_t first, int64_t last, bool writes, const sched::Stamp& stamp,
+                 sched::WaitList& waits) {
     if (first >= last) return;
     if (last - first > kWideCells) {
       const auto leaf = [&](int64_t cell) { touch_entry(entries_.get()[cell], writes, stamp, waits); };

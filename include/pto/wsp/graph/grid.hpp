@@ -32,7 +32,8 @@ inline constexpr int64_t kMaxCells = int64_t{1} << 23;
 
 namespace detail {
 
-inline void fold_gcd(int64_t& g, int64_t x) { g = std::gcd(g, x); }
+/// The smallest i64 has no absolute value; any step divides into cells of one element.
+inline void fold_gcd(int64_t& g, int64_t x) { g = x == bytecode::kI64Min ? 1 : std::gcd(g, x); }
 
 /// Folds an access' cuts of one dimension into the step. False if they are not affine.
 inline bool fold_dim(int64_t& step, const QuickDim& dim, int64_t size) {
@@ -42,9 +43,9 @@ inline bool fold_dim(int64_t& step, const QuickDim& dim, int64_t size) {
   for (const bytecode::Term& term : dim.start_form.terms) fold_gcd(step, term.coef);
   if (dim.op == bytecode::Op::DIM_TILE) {
     if (dim.tile == 0) return false;
-    fold_gcd(step, dim.tile);
     // The last tile is cut where its axis ends; a ragged end is rounded up to a whole cell, which only adds order.
-    if (dim.tile_end != size && !dim.extent_form.is_constant()) fold_gcd(step, dim.tile_end);
+    fold_gcd(step, dim.extent_form.is_constant() ? dim.extent_form.c0 : dim.tile);
+    if (dim.tile_end != size) fold_gcd(step, dim.tile_end);
     return true;
   }
   if (!dim.extent_form.affine) return false;

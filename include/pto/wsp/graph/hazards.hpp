@@ -107,9 +107,12 @@ class Hazards {
     for (int d = 0; d < grid.rank; ++d) {
       const QuickDim& dim = plan_.dims[io.first_dim + uint32_t(d)];
       // Code that is never reached may be far outside; wrapping keeps that defined.
-      const auto to_cells = [&](int64_t x) { return int64_t(uint64_t(x / grid.step[d]) * uint64_t(grid.cell_stride[d])); };
+      const auto to_cells = [&](int64_t x) {
+        return int64_t(uint64_t(x / grid.step[d]) * uint64_t(grid.cell_stride[d]));
+      };
       access.first_cell = int64_t(uint64_t(access.first_cell) + uint64_t(to_cells(dim.start_form.c0)));
-      for (const bytecode::Term& term : dim.start_form.terms) terms_.push_back({to_cells(term.coef), term.reg});
+      for (const bytecode::Term& term : dim.start_form.terms)
+        terms_.push_back({to_cells(term.coef), term.reg});
       const bytecode::Range extent = dim.extent_form.range;
       if (extent.lo >= 1 && extent.hi <= grid.step[d]) continue;
       spans_.push_back({dim.extent, grid.step[d], grid.cell_stride[d], grid.cells[d]});
@@ -166,7 +169,7 @@ class Hazards {
   std::vector<Access> accesses_;
   std::vector<bytecode::Term> terms_;
   std::vector<Span> spans_;
-  std::vector<uint32_t> tracked_;        ///< per site: its tracked ios, then kStop
+  std::vector<uint32_t> tracked_;  ///< per site: its tracked ios, then kStop
   std::vector<uint32_t> first_tracked_;
   std::vector<std::unique_ptr<DenseMap>> dense_;
   std::vector<std::unique_ptr<BoxMap>> boxes_;

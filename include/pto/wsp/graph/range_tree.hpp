@@ -11,8 +11,9 @@
 
 namespace pto::wsp::graph {
 
-/// A 16-ary tree over the cells [0, n) whose leaves are the cells themselves. Nodes keep watermarks, not names:
-/// an access through the tree orders against everything before it in program order, which is more than it must.
+/// A 16-ary tree over the cells [0, n) whose leaves are the cells themselves. Nodes keep watermarks, not
+/// names: an access through the tree orders against everything before it in program order, which is more than
+/// it must.
 class RangeTree {
  public:
   explicit RangeTree(int64_t num_cells) {
@@ -34,7 +35,8 @@ class RangeTree {
 
   /// An access to the cells [first, last): `leaf(cell)` handles the single cells at its ends.
   template <class Leaf>
-  void touch_range(int64_t first, int64_t last, bool writes, const sched::Stamp& stamp, sched::WaitList& waits, Leaf leaf) {
+  void touch_range(int64_t first, int64_t last, bool writes, const sched::Stamp& stamp,
+                   sched::WaitList& waits, Leaf leaf) {
     // All questions come before all marks: a node may be both inside the range and above one of its ends.
     for_ends(first, last, [&](Node& node) { wait_for_covers(node, writes, waits); });
     for_inside(first, last, leaf, [&](Node& node) {
@@ -42,10 +44,12 @@ class RangeTree {
       if (writes) waits.add_watermark(node.any_read);
     });
     for_ends(first, last, [&](Node& node) { (writes ? node.any_write : node.any_read) = stamp.watermark; });
-    for_inside(first, last, [](int64_t) {}, [&](Node& node) {
-      (writes ? node.any_write : node.any_read) = stamp.watermark;
-      (writes ? node.cover_write : node.cover_read) = stamp.watermark;
-    });
+    for_inside(
+        first, last, [](int64_t) {},
+        [&](Node& node) {
+          (writes ? node.any_write : node.any_read) = stamp.watermark;
+          (writes ? node.cover_write : node.cover_read) = stamp.watermark;
+        });
   }
 
  private:

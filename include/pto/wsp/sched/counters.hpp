@@ -34,7 +34,9 @@ class Counters {
  public:
   Counters() { allocate(); }
 
-  std::atomic<uint64_t>& operator[](uint32_t counter) { return chunks_[counter / kChunk][counter % kChunk].value; }
+  std::atomic<uint64_t>& operator[](uint32_t counter) {
+    return chunks_[counter / kChunk][counter % kChunk].value;
+  }
   const std::atomic<uint64_t>& operator[](uint32_t counter) const {
     return chunks_[counter / kChunk][counter % kChunk].value;
   }
@@ -61,7 +63,8 @@ class Counters {
   static constexpr uint32_t kMaxChunks = 1024;
 
   void grow() {
-    if (num_chunks_ == kMaxChunks) throw EngineError("too-many-strands", "more strands are alive than the engine can name");
+    if (num_chunks_ == kMaxChunks)
+      throw EngineError("too-many-strands", "more strands are alive than the engine can name");
     chunks_[num_chunks_] = std::make_unique<Line[]>(kChunk);
     for (uint32_t i = kChunk; i-- > 0;) free_.push_back(num_chunks_ * kChunk + i);
     ++num_chunks_;
@@ -80,8 +83,8 @@ class WaitList {
 
   explicit WaitList(const Counters& counters) : counters_(counters) {}
 
-  /// Starts a task of strand `own`; a watermark wait is clamped to `clamp`, the first task of its slice, because
-  /// the tasks of its slice before it run before it anyway.
+  /// Starts a task of strand `own`; a watermark wait is clamped to `clamp`, the first task of its slice,
+  /// because the tasks of its slice before it run before it anyway.
   void begin(uint32_t own, uint64_t clamp) {
     own_ = own;
     clamp_ = clamp;

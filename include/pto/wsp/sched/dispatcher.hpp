@@ -14,8 +14,9 @@ namespace pto::wsp::sched {
 
 /// Runs on the calling thread, which is worker 0.
 ///
-/// Tasks are gathered into slices at the boundaries of units. While the other workers have enough to do, a slice
-/// is run as it is expanded, without records; from the first task that must wait on, the rest of it is recorded.
+/// Tasks are gathered into slices at the boundaries of units. While the other workers have enough to do, a
+/// slice is run as it is expanded, without records; from the first task that must wait on, the rest of it is
+/// recorded.
 class Dispatcher {
  public:
   Dispatcher(Run& run, graph::Hazards& hazards, uint64_t jitter)
@@ -103,7 +104,8 @@ class Dispatcher {
     if (open_ == nullptr && !open()) return;
     const bool is_first = open_->num_tasks == 0;
     waits_.begin(open_->counter, open_->first_task);
-    const Stamp stamp{make_name(open_->counter, open_->base + open_->num_tasks + 1), open_->first_task + open_->num_tasks + 1};
+    const Stamp stamp{make_name(open_->counter, open_->base + open_->num_tasks + 1),
+                      open_->first_task + open_->num_tasks + 1};
     hazards_.access(site, expander_.registers(), stamp, waits_);
     waits_.finish();
     if (is_first) add_slice_waits();
@@ -149,7 +151,8 @@ class Dispatcher {
     words.insert(words.end(), slice_waits_, slice_waits_ + num_slice_waits);
     for (int i = 0; i < waits_.size(); ++i) words.push_back(waits_[i]);
     const uint32_t* index = run_.plan().registers.data() + site.first_register;
-    for (uint32_t i = 0; i < site.num_registers; ++i) words.push_back(uint64_t(expander_.registers()[index[i]]));
+    for (uint32_t i = 0; i < site.num_registers; ++i)
+      words.push_back(uint64_t(expander_.registers()[index[i]]));
     ++open_->num_tasks;
     num_slice_waits_ = 0;
   }

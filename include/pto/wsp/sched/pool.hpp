@@ -41,7 +41,8 @@ class Job {
 
 class Pool {
  public:
-  /// The process' pool. Never destroyed: its threads may outlive static destruction. A forked child gets a new one.
+  /// The process' pool. Never destroyed: its threads may outlive static destruction. A forked child gets a
+  /// new one.
   static Pool& instance() {
     static const int hook = pthread_atfork(nullptr, nullptr, &Pool::forget_after_fork);
     (void)hook;
@@ -65,13 +66,16 @@ class Pool {
   /// After this no thread joins the job; threads inside leave on their own.
   void remove(const Job* job) {
     const std::lock_guard<std::mutex> lock(mutex_);
-    jobs_.erase(std::remove_if(jobs_.begin(), jobs_.end(), [job](const auto& j) { return j.get() == job; }), jobs_.end());
+    jobs_.erase(std::remove_if(jobs_.begin(), jobs_.end(), [job](const auto& j) { return j.get() == job; }),
+                jobs_.end());
   }
 
   /// Wakes a parked thread, if there is one. Call after publishing work with a sequentially consistent store.
   void wake() {
     if (num_parked_.load(std::memory_order_seq_cst) == 0) return;
-    { const std::lock_guard<std::mutex> lock(mutex_); }
+    {
+      const std::lock_guard<std::mutex> lock(mutex_);
+    }
     wake_.notify_one();
   }
 
@@ -144,7 +148,8 @@ class Pool {
   /// middle of another one, which wakes nobody.
   void park(std::unique_lock<std::mutex>& lock) {
     num_parked_.fetch_add(1, std::memory_order_seq_cst);
-    const bool is_needed = std::any_of(jobs_.begin(), jobs_.end(), [](const auto& job) { return job->wants_help(); });
+    const bool is_needed =
+        std::any_of(jobs_.begin(), jobs_.end(), [](const auto& job) { return job->wants_help(); });
     if (jobs_.empty()) {
       wake_.wait(lock);
     } else {

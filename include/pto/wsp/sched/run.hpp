@@ -2,9 +2,9 @@
 /// \file
 /// What the threads of one run share: progress counters, slices on their way, and the state of the run.
 ///
-/// Why it ends: every wait is for a moment made of tasks earlier in program order. Slices are taken oldest first,
-/// or when older than every waiting slice; so the oldest unfinished slice is always being run, or waiting with its
-/// moment passed, or at the front of the queue and allowed to be taken.
+/// Why it ends: every wait is for a moment made of tasks earlier in program order. Slices are taken oldest
+/// first, or when older than every waiting slice; so the oldest unfinished slice is always being run, or
+/// waiting with its moment passed, or at the front of the queue and allowed to be taken.
 #pragma once
 
 #include <deque>
@@ -24,7 +24,8 @@ struct KernelFailure {
   int32_t check;
 };
 
-/// A plan and all that it refers to; shared, since a thread that is about to leave a run may still look at it.
+/// A plan and all that it refers to; shared, since a thread that is about to leave a run may still look at
+/// it.
 struct Prepared {
   std::shared_ptr<const void> owner;  ///< of the program and the kernel library
   bytecode::Plan plan;
@@ -130,7 +131,8 @@ class Run final : public Job, public std::enable_shared_from_this<Run> {
     complete(slice);
   }
 
-  /// Runs one body; false (and the run stops) if the kernel failed. `task` counts over all runs of this state.
+  /// Runs one body; false (and the run stops) if the kernel failed. `task` counts over all runs of this
+  /// state.
   bool run_task(Worker& worker, uint32_t site, const int64_t* registers, uint64_t task) {
     const int32_t status = worker.run(site, registers, task - task_base_);
     if (status == 0) return true;
@@ -270,7 +272,8 @@ class Run final : public Job, public std::enable_shared_from_this<Run> {
     uint64_t oldest = UINT64_MAX;
     const size_t num_waiting = waiting_.size();
     if (num_waiting > 0) {
-      if (num_waiting > max_waiting.load(std::memory_order_relaxed)) max_waiting.store(num_waiting, std::memory_order_relaxed);
+      if (num_waiting > max_waiting.load(std::memory_order_relaxed))
+        max_waiting.store(num_waiting, std::memory_order_relaxed);
       advance_watermark();
       if (Slice* slice = waiting_.pop_ready(counters_, oldest)) return slice;
     }
@@ -293,7 +296,7 @@ class Run final : public Job, public std::enable_shared_from_this<Run> {
   std::vector<Slice> slices_;
   std::vector<std::unique_ptr<Worker>> workers_;
   uint32_t num_workers_ = 0;
-  bool is_in_pool_ = false;  ///< set when the first slice is published: small runs need no pool
+  bool is_in_pool_ = false;      ///< set when the first slice is published: small runs need no pool
   std::vector<int> free_slots_;  ///< guarded by the pool's lock
   size_t max_waiting_ = 0;
   SliceQueue queue_;

@@ -40,7 +40,8 @@ class SpinLock {
   std::atomic<bool> locked_{false};
 };
 
-/// A run of tasks, consecutive in program order and of one strand, that one worker at a time executes in order.
+/// A run of tasks, consecutive in program order and of one strand, that one worker at a time executes in
+/// order.
 ///
 /// Task i of the slice is complete when `counter` reaches base + i + 1. Each record in `words` is a header
 /// (site | number of waits << 32), the waits, and the registers its site needs.

@@ -16,10 +16,10 @@ using bytecode::QuickLoop;
 
 /// Marks loops from the outside in.
 ///
-/// Units are the iterations of a P or range loop that has no P inside and makes two or more tasks, and whole P.seq
-/// loops whose body is straight-line (their iterations could not overlap anyway). A loop that would leave too few
-/// units is looked into instead. Every other P.seq loop orders its iterations by a barrier; tasks outside all units
-/// are units of their own.
+/// Units are the iterations of a P or range loop that has no P inside and makes two or more tasks, and whole
+/// P.seq loops whose body is straight-line (their iterations could not overlap anyway). A loop that would
+/// leave too few units is looked into instead. Every other P.seq loop orders its iterations by a barrier;
+/// tasks outside all units are units of their own.
 class UnitMarker {
  public:
   UnitMarker(bytecode::Plan& plan, uint64_t min_units)
@@ -59,7 +59,8 @@ class UnitMarker {
       if (parent < 0) continue;
       const Op op = program_.loops[i].op;
       Summary& up = sums_[size_t(parent)];
-      up.has_parallel_inside = up.has_parallel_inside || op == Op::PARALLEL_FOR || sums_[i].has_parallel_inside;
+      up.has_parallel_inside =
+          up.has_parallel_inside || op == Op::PARALLEL_FOR || sums_[i].has_parallel_inside;
       up.has_range_inside = up.has_range_inside || op == Op::RANGE_FOR || sums_[i].has_range_inside;
       up.has_loop_inside = true;
       up.sites += sums_[i].sites;

@@ -54,7 +54,7 @@ class Random {
 struct RunOptions {
   uint32_t workers = 0;  ///< 0 = one per core
   bool trace = false;
-  uint64_t jitter = 0;   ///< not 0: seed of random delays before bodies and of random slice sizes (for tests)
+  uint64_t jitter = 0;  ///< not 0: seed of random delays before bodies and of random slice sizes (for tests)
 };
 
 class alignas(kLineBytes) Worker {
@@ -67,8 +67,8 @@ class alignas(kLineBytes) Worker {
   }
 
   /// Makes the worker ready for a run. Called by the thread that is the worker.
-  void begin(const bytecode::Plan& plan, const std::vector<char*>& bases, SiteCosts& costs, const RunOptions& options,
-             uint32_t slot) {
+  void begin(const bytecode::Plan& plan, const std::vector<char*>& bases, SiteCosts& costs,
+             const RunOptions& options, uint32_t slot) {
     plan_ = &plan;
     costs_ = &costs;
     options_ = options;
@@ -132,7 +132,9 @@ class alignas(kLineBytes) Worker {
       const int64_t value = plan_->evaluate(patch->value, registers);
       switch (patch->kind) {
         case bytecode::Patch::kSetData: views_[io].data = bases_[io] + value; break;
-        case bytecode::Patch::kAddData: views_[io].data = static_cast<char*>(views_[io].data) + value * patch->scale; break;
+        case bytecode::Patch::kAddData:
+          views_[io].data = static_cast<char*>(views_[io].data) + value * patch->scale;
+          break;
         case bytecode::Patch::kExtent: views_[io].shape[patch->slot] = value; break;
       }
     }
@@ -141,7 +143,8 @@ class alignas(kLineBytes) Worker {
     }
   }
 
-  int32_t run_traced(const bytecode::QuickSite& site, const View* views, const Scalar* scalars, const TaskContext& context) {
+  int32_t run_traced(const bytecode::QuickSite& site, const View* views, const Scalar* scalars,
+                     const TaskContext& context) {
     const int64_t start = trace::now_ns();
     const int32_t status = site.fn(views, scalars, &context);
     const int64_t end = trace::now_ns();

@@ -82,8 +82,8 @@ PTO_INLINE inline F log(F x) {
 PTO_INLINE inline F tanh(F x) {
   const F a = abs(x);
   const F u = a * a;
-  const F near = fma(a * u, poly(u, -0x1.555532p-2f, 0x1.11072p-3f, -0x1.b83b8cp-5f, 0x1.52212p-6f,
-                                 -0x1.75c848p-8f), a);
+  const F near =
+      fma(a * u, poly(u, -0x1.555532p-2f, 0x1.11072p-3f, -0x1.b83b8cp-5f, 0x1.52212p-6f, -0x1.75c848p-8f), a);
   const F far = 1.0f - 2.0f / (exp(a + a) + 1.0f);
   const F r = a < 0.625f ? near : far;
   return (F)((U)r | ((U)x & 0x80000000u));
@@ -92,8 +92,10 @@ PTO_INLINE inline F tanh(F x) {
 PTO_INLINE inline F erf(F x) {
   const F a = abs(x);
   const F u = a * a;
-  const F near = fma(a, poly(u, 0x1.06eba8p-3f, -0x1.81273ep-2f, 0x1.ce2cf8p-4f, -0x1.b7f90cp-6f,
-                             0x1.5405b2p-8f, -0x1.a3f7p-11f, 0x1.496a3p-14f), a);
+  const F near = fma(a,
+                     poly(u, 0x1.06eba8p-3f, -0x1.81273ep-2f, 0x1.ce2cf8p-4f, -0x1.b7f90cp-6f, 0x1.5405b2p-8f,
+                          -0x1.a3f7p-11f, 0x1.496a3p-14f),
+                     a);
   // erfc(a) = exp(-q(a)) up to 4, where erf rounds to 1.
   const F b = a > 4.0f ? splat(4.0f) : a;
   const F q = poly(b, -0x1.6e5654p-13f, 0x1.2127e4p0f, 0x1.44460cp-1f, 0x1.bb83e2p-4f, -0x1.9b8e78p-6f,

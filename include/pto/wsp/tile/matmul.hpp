@@ -25,16 +25,21 @@ struct Strided {
   int64_t k_step;
 };
 
-/// c[kRows][kVectors * kLanes] (+)= a @ b over `k` terms; whole vectors of `b` and `c` are accessed.
+/// c[rows][kVectors * kLanes] (+)= a @ b over `k` terms, for 0 < rows <= kRows; whole vectors of `b` and `c`
+/// are accessed. Rows beyond the last are computed from it again and not written.
 template <int kRows, int kVectors, class A, class B>
-PTO_INLINE inline void matmul_block(float* c, int64_t c_stride, Strided<A> a, const B* b, int64_t b_stride,
-                                    int64_t k, bool accumulate) {
-  F sum[kRows][kVectors];
+PTO_INLINE inline void matmul_block(int64_t rows, float* c, int64_t c_stride, Strided<A> a, const B* b,
+                                    int64_t b_stride, int64_t k, bool accumulate) {
+  F sum[kRows][kVectors] = {};
+  int64_t left_row[kRows];
 #pragma GCC unroll 8
-  for (int r = 0; r < kRows; ++r) {
+  for (int r = 0; r < kRows; ++r) left_row[r] = (r < rows ? r : rows - 1) * a.row_step;
+  if (accumulate) {
+#pragma GCC unroll 8
+    for (int r = 0; r < kRows; ++r) {
+      const float* from = c + (r < rows ? r : rows - 1) * c_stride;
 #pragma GCC unroll 2
-    for (int v = 0; v < kVectors; ++v) {
-      sum[r][v] = accumulate ? load(c + r * c_stride + v * kLanes, Full{}) : F{};
+      for (int v = 0; v < kVectors; ++v) sum[r][v] = load(from + v * kLanes, Full{});
     }
   }
   for (int64_t t = 0; t < k; ++t) {
@@ -43,7 +48,7 @@ PTO_INLINE inline void matmul_block(float* c, int64_t c_stride, Strided<A> a, co
     for (int v = 0; v < kVectors; ++v) right[v] = load(b + v * kLanes, Full{});
 #pragma GCC unroll 8
     for (int r = 0; r < kRows; ++r) {
-      const F left = load_splat(a.data + r * a.row_step);
+      const F left = load_splat(a.data + left_row[r]);
 #pragma GCC unroll 2
       for (int v = 0; v < kVectors; ++v) sum[r][v] = fma(left, right[v], sum[r][v]);
     }
@@ -52,6 +57,7 @@ PTO_INLINE inline void matmul_block(float* c, int64_t c_stride, Strided<A> a, co
   }
 #pragma GCC unroll 8
   for (int r = 0; r < kRows; ++r) {
+    if (r >= rows) break;
 #pragma GCC unroll 2
     for (int v = 0; v < kVectors; ++v) store(c + r * c_stride + v * kLanes, sum[r][v], Full{});
   }
@@ -60,16 +66,18 @@ PTO_INLINE inline void matmul_block(float* c, int64_t c_stride, Strided<A> a, co
 template <int kVectors, int kMaxRows, class A, class B>
 [[gnu::noinline]] void matmul_rows(int64_t rows, float* c, int64_t c_stride, Strided<A> a, const B* b,
                                    int64_t b_stride, int64_t k, bool accumulate) {
-  switch (rows) {
-#define PTO_CASE(n)                                                                              \
-  case n:                                                                                        \
-    if constexpr (n <= kMaxRows && n <= kBlockRows) {                                            \
-      matmul_block<n, kVectors>(c, c_stride, a, b, b_stride, k, accumulate);                     \
-    }                                                                                            \
-    break;
-    PTO_CASE(8) PTO_CASE(7) PTO_CASE(6) PTO_CASE(5) PTO_CASE(4) PTO_CASE(3) PTO_CASE(2) PTO_CASE(1)
-#undef PTO_CASE
+  static_assert(kBlockRows <= 8);
+#define PTO_BLOCK(least, most)                                                                             \
+  if constexpr (least <= kMaxRows && least <= kBlockRows) {                                                \
+    if (rows >= least) {                                                                                   \
+      return matmul_block<most, kVectors>(rows, c, c_stride, a, b, b_stride, k, accumulate);               \
+    }                                                                                                      \
   }
+  PTO_BLOCK(7, 8)
+  PTO_BLOCK(5, 6)
+  PTO_BLOCK(2, 4)
+  PTO_BLOCK(1, 1)
+#undef PTO_BLOCK
 }
 
 /// c (+)= a @ b, where a is m x k and b is k x n.

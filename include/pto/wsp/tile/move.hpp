@@ -63,7 +63,7 @@ template <class T>
 
 /// The window itself as a tile, or a copy where its rows are not evenly spaced.
 template <class T>
-inline Tile<T> borrow(const Window<T>& from, T* buffer, int64_t stride) {
+[[gnu::noinline]] Tile<T> borrow(const Window<T>& from, T* buffer, int64_t stride) {
   if (from.index) return copy(from, buffer, stride);
   return {from.data, from.stride, from.rows, from.cols};
 }
@@ -116,7 +116,7 @@ inline Footprint footprint(const Window<T>& w) {
 }
 
 /// Whether no byte belongs to both; false where that is not clear at once.
-inline bool apart(const Footprint& a, const Footprint& b) {
+[[gnu::noinline]] inline bool apart(const Footprint& a, const Footprint& b) {
   if (a.rows <= 0 || b.rows <= 0 || a.cols <= 0 || b.cols <= 0) return true;
   if (!a.even || !b.even) return false;
   const int64_t a_end = a.base + (a.rows - 1) * a.stride + a.cols;
@@ -127,6 +127,21 @@ inline bool apart(const Footprint& a, const Footprint& b) {
   const int64_t rest = (b.base - a.base) % a.stride;
   const int64_t shift = rest < 0 ? rest + a.stride : rest;
   return shift >= a.cols && shift + b.cols <= a.stride;
+}
+
+/// Whether both are apart, or elements (i, j) of both are the same.
+[[gnu::noinline]] inline bool apart_or_same(const Footprint& a, const Footprint& b) {
+  return a.same(b) || apart(a, b);
+}
+
+/// A tile that is read while `target` is written: itself where they are apart, else a copy.
+/// \param elementwise element (i, j) is read before (i, j) is written, and at no other time
+template <class T, class W>
+[[gnu::noinline]] Tile<T> shield(const Tile<T>& tile, const Window<W>& target, bool elementwise, T* buffer,
+                                 int64_t stride) {
+  const Footprint read = footprint(tile), written = footprint(target);
+  if ((elementwise && read.same(written)) || apart(read, written)) return tile;
+  return copy(tile, buffer, stride);
 }
 
 /// target[j][i] = source[i][j].

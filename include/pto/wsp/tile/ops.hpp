@@ -98,7 +98,10 @@ PTO_INLINE inline I le(I a, I b) { return a <= b; }
 PTO_INLINE inline I gt(I a, I b) { return a > b; }
 PTO_INLINE inline I ge(I a, I b) { return a >= b; }
 
-template <class V> PTO_INLINE inline V select(I mask, V a, V b) { return mask ? a : b; }
+template <class V>
+PTO_INLINE inline V select(I mask, V a, V b) {
+  return mask ? a : b;
+}
 
 /// Toward zero, saturating; NaN gives 0.
 PTO_INLINE inline I to_int(F a) {

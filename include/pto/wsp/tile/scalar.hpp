@@ -64,6 +64,23 @@ inline int64_t to_i64(float a, bool& failed) {
   return 0;
 }
 
+/// The element of an integer view at the given indices; outside of the view, or of i64, is a failure.
+template <class T, class... Indices>
+inline int64_t element(const View& view, bool& failed, Indices... indices) {
+  const int64_t at[] = {indices...};
+  int64_t offset = 0;
+  for (int d = 0; d < static_cast<int>(sizeof...(indices)); ++d) {
+    if (at[d] < 0 || at[d] >= view.shape[d]) {
+      failed = true;
+      return 0;
+    }
+    offset += (d == 0 && view.rows ? view.rows[at[0]] : at[d]) * view.stride[d];
+  }
+  const T value = static_cast<const T*>(view.data)[offset];
+  failed |= sizeof(T) == 8 && T(-1) > T(0) && static_cast<int64_t>(value) < 0;
+  return static_cast<int64_t>(value);
+}
+
 inline float add(float a, float b, bool&) { return a + b; }
 inline float sub(float a, float b, bool&) { return a - b; }
 inline float mul(float a, float b, bool&) { return a * b; }
@@ -86,7 +103,13 @@ inline float floordiv(float a, float b, bool& failed) {
 }
 
 /// Python's min and max: the first operand where they compare equal.
-template <class T> inline T min(T a, T b) { return b < a ? b : a; }
-template <class T> inline T max(T a, T b) { return b > a ? b : a; }
+template <class T>
+inline T min(T a, T b) {
+  return b < a ? b : a;
+}
+template <class T>
+inline T max(T a, T b) {
+  return b > a ? b : a;
+}
 
 }  // namespace pto::wsp::tile::scalar

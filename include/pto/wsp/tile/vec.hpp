@@ -25,12 +25,20 @@ typedef uint32_t U __attribute__((vector_size(4 * PTO_LANES)));
 typedef uint16_t H __attribute__((vector_size(2 * PTO_LANES)));
 typedef uint8_t B __attribute__((vector_size(PTO_LANES)));
 
-struct Bf16 { uint16_t bits; };
-struct F16 { uint16_t bits; };
-struct Bool { uint8_t bits; };
+struct Bf16 {
+  uint16_t bits;
+};
+struct F16 {
+  uint16_t bits;
+};
+struct Bool {
+  uint8_t bits;
+};
 
 struct Full {};
-struct Tail { int64_t n; };
+struct Tail {
+  int64_t n;
+};
 
 /// The lanes 0, 1, 2, ...
 inline I lane_numbers() {
@@ -122,28 +130,46 @@ PTO_INLINE inline void put(T* p, V v, Tail n) {
   __builtin_memcpy(p, &v, static_cast<uint64_t>(n.n) * sizeof(T));
 }
 
-template <class N> PTO_INLINE inline F load(const float* p, N n) { return get<F>(p, n); }
-template <class N> PTO_INLINE inline I load(const int32_t* p, N n) { return get<I>(p, n); }
-template <class N> PTO_INLINE inline F load(const Bf16* p, N n) {
+template <class N>
+PTO_INLINE inline F load(const float* p, N n) {
+  return get<F>(p, n);
+}
+template <class N>
+PTO_INLINE inline I load(const int32_t* p, N n) {
+  return get<I>(p, n);
+}
+template <class N>
+PTO_INLINE inline F load(const Bf16* p, N n) {
   return (F)(__builtin_convertvector(get<H>(p, n), U) << 16);
 }
-template <class N> PTO_INLINE inline F load(const F16* p, N n) {
+template <class N>
+PTO_INLINE inline F load(const F16* p, N n) {
   return f16_value(__builtin_convertvector(get<H>(p, n), U));
 }
 // In two steps: g++ 12 turns a direct widening of bytes into scalar code.
-template <class N> PTO_INLINE inline I load(const Bool* p, N n) {
+template <class N>
+PTO_INLINE inline I load(const Bool* p, N n) {
   return __builtin_convertvector(__builtin_convertvector(get<B>(p, n), H), I) != 0;
 }
 
-template <class N> PTO_INLINE inline void store(float* p, F v, N n) { put(p, v, n); }
-template <class N> PTO_INLINE inline void store(int32_t* p, I v, N n) { put(p, v, n); }
-template <class N> PTO_INLINE inline void store(Bf16* p, F v, N n) {
+template <class N>
+PTO_INLINE inline void store(float* p, F v, N n) {
+  put(p, v, n);
+}
+template <class N>
+PTO_INLINE inline void store(int32_t* p, I v, N n) {
+  put(p, v, n);
+}
+template <class N>
+PTO_INLINE inline void store(Bf16* p, F v, N n) {
   put(p, __builtin_convertvector((U)round_bf16(v) >> 16, H), n);
 }
-template <class N> PTO_INLINE inline void store(F16* p, F v, N n) {
+template <class N>
+PTO_INLINE inline void store(F16* p, F v, N n) {
   put(p, __builtin_convertvector(f16_bits(v), H), n);
 }
-template <class N> PTO_INLINE inline void store(Bool* p, I v, N n) {
+template <class N>
+PTO_INLINE inline void store(Bool* p, I v, N n) {
   put(p, __builtin_convertvector(v & 1, B), n);
 }
 
@@ -155,8 +181,12 @@ PTO_INLINE inline F load_splat(const F16* p) { return f16_value(U{} + static_cas
 PTO_INLINE inline I load_splat(const Bool* p) { return splat(p->bits != 0); }
 
 /// Lanes beyond a tail replaced by `identity`.
-template <class V> PTO_INLINE inline V keep(V v, Full, V) { return v; }
-template <class V> PTO_INLINE inline V keep(V v, Tail n, V identity) {
+template <class V>
+PTO_INLINE inline V keep(V v, Full, V) {
+  return v;
+}
+template <class V>
+PTO_INLINE inline V keep(V v, Tail n, V identity) {
   return lane_numbers() < static_cast<int32_t>(n.n) ? v : identity;
 }
 

@@ -11,7 +11,9 @@ namespace pto::wsp::trace {
 
 /// Nanoseconds of a clock that never goes back.
 inline int64_t now_ns() {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch()).count();
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(
+             std::chrono::steady_clock::now().time_since_epoch())
+      .count();
 }
 
 struct TaskEvent {

@@ -65,10 +65,5 @@ class KernelMaker:
 
     def done(self) -> k.KernelFunction:
         """Return the kernel."""
-        return k.KernelFunction(
-            self.name,
-            tuple(self.params),
-            tuple(self.tiles.items()),
-            tuple(self.scalars.items()),
-            tuple(self.body),
-        )
+        tiles, scalars = tuple(self.tiles.items()), tuple(self.scalars.items())
+        return k.KernelFunction(self.name, tuple(self.params), tiles, scalars, tuple(self.body))

@@ -6,7 +6,7 @@ from pathlib import PurePath
 
 from pto_wsp.ir.core import Full, Index, Range, Region
 from pto_wsp.ir.kernel import Instr, KernelFunction, Load, Store
-from pto_wsp.ir.scalar import Expr
+from pto_wsp.ir.scalar import Element, Expr, walk
 from pto_wsp.location import Location
 from pto_wsp.support.text import TextWriter
 from pto_wsp.targets.base import Check
@@ -35,7 +35,7 @@ class KernelCode:
         self.memory = assign_memory(kernel, self.nodes, lanes)
         self.checks: list[Check] = []
         self._node_numbers = {id(node): i for i, node in enumerate(walk_nodes(self.nodes))}
-        self._expressions = ExpressionWriter(frozenset(p.name for p in kernel.views))
+        self._expressions = ExpressionWriter({p.name: p.type.dtype for p in kernel.views})
         self._extents = ExtentTable(kernel)
         self._names = 0
         self._marked = ""
@@ -65,7 +65,9 @@ class KernelCode:
         self.out.line(f"bool {name}_failed = false;")
         text = self._expressions.text(expr, f"{name}_failed")
         self.out.line(f"const {scalar_type(expr.dtype)} {name} = {text};")
-        self.check(f"{name}_failed", "an expression overflows 64 bits or divides by zero", loc)
+        reads = any(isinstance(node, Element) for node in walk(expr))
+        message = "an expression overflows 64 bits or divides by zero"
+        self.check(f"{name}_failed", message + ", or reads outside of a view" * reads, loc)
         return name
 
     # --- memory -----------------------------------------------------------------------------------------
@@ -98,9 +100,7 @@ class KernelCode:
             if bound is None or bound > capacity
         ]
         if too_large:
-            message = (
-                f"a tile of {tile.rows} x {tile.cols} cannot hold what is loaded from `{stmt.region.tensor}`"
-            )
+            message = f"a tile of {tile.rows} x {tile.cols} cannot hold this part of `{stmt.region.tensor}`"
             self.check(" || ".join(too_large), message, stmt.loc)
         how = "borrow" if stmt.tile in self.memory.in_place else "copy"
         self.out.line(f"{tile_name(stmt.tile)} = {how}({window}, {self.buffer(stmt.tile)});")
@@ -111,7 +111,7 @@ class KernelCode:
         window = self.window(stmt.region, stmt.loc)
         wrong = [f"{tile}.{FIELDS[a.dim]} != {window}.{FIELDS[a.dim]}" for a, _ in step.unequal]
         if wrong:
-            message = f"the valid shape of the tile is not that of the part of `{stmt.region.tensor}` it is stored to"
+            message = f"the valid shape of the tile is not that of this part of `{stmt.region.tensor}`"
             self.check(" || ".join(wrong), message, stmt.loc)
         return window
 
@@ -150,9 +150,8 @@ class KernelCode:
         storage = STORAGE[dtype.name]
         data = " + ".join([f"static_cast<{storage}*>({view}.data)", *offsets])
         name = self.name("w")
-        self.out.line(
-            f"const Window<{storage}> {name}{{{data}, {stride}, {step}, {index}, {shape[0]}, {shape[1]}}};"
-        )
+        fields = f"{data}, {stride}, {step}, {index}, {shape[0]}, {shape[1]}"
+        self.out.line(f"const Window<{storage}> {name}{{{fields}}};")
         return name
 
     def _select(self, tensor: str, dim: int, entry: object, loc: Location | None) -> tuple[str, str | None]:

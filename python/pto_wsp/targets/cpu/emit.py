@@ -112,11 +112,6 @@ def _bounds(param: Param) -> list[tuple[int, int | None]]:
 
 
 def _string(name: str) -> str:
-    """Return a string literal; everything but letters, digits and underscores of ASCII as octal bytes."""
-    return (
-        '"'
-        + "".join(
-            chr(b) if b < 128 and (chr(b).isalnum() or b == 95) else f"\\{b:03o}" for b in name.encode()
-        )
-        + '"'
-    )
+    """Return a string literal; all but letters, digits and underscores of ASCII as octal bytes."""
+    plain = (chr(b) if b < 128 and (chr(b).isalnum() or b == 95) else f"\\{b:03o}" for b in name.encode())
+    return '"' + "".join(plain) + '"'

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 
 import numpy as np
 
-from pto_wsp.ir.scalar import COMPARISONS, I64_MIN, Binary, Const, Expr, Extent, Select, Unary, Value, Var
+from pto_wsp.ir.scalar import COMPARISONS, I64_MIN, Binary, Const, Element, Expr, Extent, Select, Unary, Value, Var
 from pto_wsp.types.dtype import DType
 
 FIELDS = ("rows", "cols")
+
+INTEGERS: dict[str, str] = {
+    f"{sign}{bits}": f"{'u' * (sign == 'u')}int{bits}_t" for sign in "iu" for bits in (8, 16, 32, 64)
+}
+"""C++ types of integer elements."""
 
 
 def mangle(prefix: str, name: str) -> str:
@@ -53,9 +59,13 @@ def literal(value: Value, dtype: DType) -> str:
 
 
 class ExpressionWriter:
-    """Writes expressions; operations that can fail set the variable called `failed`."""
+    """Writes expressions; operations that can fail set the variable called `failed`.
 
-    def __init__(self, views: frozenset[str]) -> None:
+    Args:
+        views: element types of the kernel's tensor parameters.
+    """
+
+    def __init__(self, views: Mapping[str, DType | None]) -> None:
         self._views = views
 
     def text(self, expr: Expr, failed: str) -> str:
@@ -71,10 +81,15 @@ class ExpressionWriter:
                 return f"{tile_name(name)}.{FIELDS[dim]}"
             case Unary(op=op, a=a):
                 return self._unary(op, a, failed)
-            case Select(condition=c, then=t, other=o):
-                return f"({self.text(c, failed)} ? {self.text(t, failed)} : {self.text(o, failed)})"
             case Binary(op=op, a=a, b=b):
                 return self._binary(op, self.text(a, failed), self.text(b, failed), failed)
+            case Select(condition=c, then=t, other=o):
+                return f"({self.text(c, failed)} ? {self.text(t, failed)} : {self.text(o, failed)})"
+            case Element(name=name, indices=indices):
+                dtype = self._views[name]
+                assert dtype is not None
+                places = "".join(f", {self.text(i, failed)}" for i in indices)
+                return f"scalar::element<{INTEGERS[dtype.name]}>({view_name(name)}, {failed}{places})"
 
     def _unary(self, op: str, a: Expr, failed: str) -> str:
         text = self.text(a, failed)

@@ -10,7 +10,7 @@ import itertools
 from collections.abc import Iterable
 
 from pto_wsp.ir.kernel import KernelFunction
-from pto_wsp.ir.scalar import Binary, Const, Expr, Extent, Var, format_expr, substitute
+from pto_wsp.ir.scalar import Binary, Const, Element, Expr, Extent, Var, format_expr, substitute, walk
 from pto_wsp.types.dtype import i64
 from pto_wsp.types.tile import TileType, ViewType
 
@@ -32,11 +32,8 @@ class ExtentTable:
         """Return a table that can change without changing this one; new strings stay unique over both."""
         other = ExtentTable.__new__(ExtentTable)
         other._views, other._fresh = self._views, self._fresh
-        other._tiles, other._versions, other._equal = (
-            dict(self._tiles),
-            dict(self._versions),
-            dict(self._equal),
-        )
+        other._tiles, other._versions = dict(self._tiles), dict(self._versions)
+        other._equal = dict(self._equal)
         return other
 
     def tile(self, name: str) -> Pair:
@@ -98,6 +95,8 @@ class ExtentTable:
 
     def value(self, expr: Expr) -> Symbol:
         """Return the symbol of a range's extent (negative extents count as 0)."""
+        if any(isinstance(node, Element) for node in walk(expr)):
+            return self.unknown()  # memory may have changed since the same text was last evaluated
 
         def known(node: Expr) -> Expr | None:
             match node:

@@ -54,9 +54,8 @@ def resolve_features() -> Features:
     names = {name.strip() for name in wanted.split(",")} - {""}
     for name in sorted(names):
         if name not in present or name not in known:
-            reason = (
-                "this CPU does not have it" if name in known else f"known are {', '.join(known) or 'none'}"
-            )
+            names_known = ", ".join(known) or "none"
+            reason = "this CPU does not have it" if name in known else f"known are {names_known}"
             raise UnsupportedByTarget(target="cpu", what=f"the CPU feature `{name}`", reason=reason)
     return _features(machine, names)
 

@@ -107,6 +107,7 @@ class GroupWriter:
         self._assemble(writer)
 
     def instruction(self, number: int, instr: Instr) -> None:
+        """Compute an elementwise instruction in registers."""
         template = TEMPLATES[instr.op]
         assert isinstance(template, Vector)
         dst = self.scope.types[instr.dst].dtype
@@ -164,6 +165,7 @@ class GroupWriter:
         return "n"
 
     def store(self, number: int, stmt: Store) -> None:
+        """Write a value to user memory."""
         value = self.operand(stmt.tile, ELEMENT)
         self.touches_users_memory = True
         window = self.scope.windows[number]
@@ -172,6 +174,7 @@ class GroupWriter:
         self.lines.body.append(f"store({window}_row + j, {value}, n);")
 
     def fold(self, number: int, instr: Instr) -> None:
+        """Reduce a value along the vectors of a row, or over the rows."""
         template = TEMPLATES[instr.op]
         assert isinstance(template, Fold)
         value = self.operand(instr.tiles[0], ELEMENT)
@@ -181,6 +184,7 @@ class GroupWriter:
             self.outer_fold(number, instr, template, value)
 
     def inner_fold(self, number: int, instr: Instr, template: Fold, value: str) -> None:
+        """Reduce along a row: lane by lane, then over the lanes in a fixed order."""
         dtype = self.scope.types[instr.dst].dtype
         start, total = identity(template, dtype), f"fold{number}"
         vector = vector_type(dtype)
@@ -193,6 +197,7 @@ class GroupWriter:
         )
 
     def outer_fold(self, number: int, instr: Instr, template: Fold, value: str) -> None:
+        """Reduce over the rows, in partial results that are combined after the loop."""
         dtype = self.scope.types[instr.dst].dtype
         start, partial = identity(template, dtype), self.scope.folds[number]
         source = self.scope.types[instr.tiles[0]]
@@ -202,11 +207,8 @@ class GroupWriter:
             f"for (int64_t j = 0; j < {template.partials * stride}; j += kLanes) "
             f"store({partial} + j, {start}, Full{{}});"
         )
-        at = (
-            f"{partial} + j"
-            if template.partials == 1
-            else f"{partial} + (i % {template.partials}) * {stride} + j"
-        )
+        row = "" if template.partials == 1 else f" + (i % {template.partials}) * {stride}"
+        at = f"{partial}{row} + j"
         self.lines.body.append(f"store({at}, {template.function}(load({at}, Full{{}}), {value}), Full{{}});")
         parts = [f"load({partial} + {k * stride} + j, Full{{}})" for k in range(template.partials)]
         while len(parts) > 1:

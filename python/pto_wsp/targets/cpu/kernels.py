@@ -84,9 +84,8 @@ def _write_loop(code: KernelCode, node: Loop) -> None:
     else:
         start, stop = code.value(stmt.start, stmt.loc), code.value(stmt.stop, stmt.loc)
         counter = code.name("i")
-        code.out.line(
-            f"for (Counter {counter}{{{start}, {stop}, {stmt.step}}}; {counter}.more(); {counter}.advance()) {{"
-        )
+        made = f"Counter {counter}{{{start}, {stop}, {stmt.step}}}"
+        code.out.line(f"for ({made}; {counter}.more(); {counter}.advance()) {{")
         with code.out.indented():
             code.out.line(f"[[maybe_unused]] int64_t {scalar_name(stmt.var)} = {counter}.value;")
             _write_body(code, node.body)
@@ -196,10 +195,8 @@ def _write_copies(code: KernelCode, scope: GroupScope) -> None:
     for tile, is_elementwise in reads_in_place(scope.group, code.memory):
         variable = tile_name(tile)
         for window in scope.windows.values():
-            harmless = f"apart(footprint({variable}), footprint({window}))"
-            if is_elementwise:
-                harmless += f" || footprint({variable}).same(footprint({window}))"
-            code.out.line(f"if (!({harmless})) {variable} = copy({variable}, {code.buffer(tile)});")
+            how = f"{window}, {str(is_elementwise).lower()}, {code.buffer(tile)}"
+            code.out.line(f"{variable} = shield({variable}, {how});")
 
 
 def _redirect_stores(code: KernelCode, scope: GroupScope) -> list[str]:
@@ -210,10 +207,7 @@ def _redirect_stores(code: KernelCode, scope: GroupScope) -> list[str]:
         stmt = scope.group.steps[number].stmt
         assert isinstance(stmt, Store)
         if earlier:
-            clear = " && ".join(
-                f"(apart(footprint({window}), footprint({e})) || footprint({window}).same(footprint({e})))"
-                for e in earlier
-            )
+            clear = " && ".join(f"apart_or_same(footprint({window}), footprint({e}))" for e in earlier)
             direct, target = f"{window}_direct", f"{window}_target"
             place, stride = code.buffer(stmt.tile).rsplit(", ", 1)
             kind = f"Window<{code.storage(stmt.tile)}>"

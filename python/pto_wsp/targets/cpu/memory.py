@@ -19,7 +19,6 @@ from pto_wsp.targets.cpu.plan import (
     Group,
     Loop,
     Node,
-    Step,
     is_row_major,
     steps_of,
     tile_written,
@@ -98,13 +97,13 @@ def tiles_in_memory(nodes: Sequence[Node]) -> set[str]:
             is_fold = isinstance(step.stmt, Instr) and TABLE[step.stmt.op].form in REDUCTIONS
             if isinstance(node, Alone) or isinstance(step.stmt, Load) or is_fold or tile in steps[-1].live:
                 found.add(tile)
-        found |= {s.stmt.tile for s in stores_of(node)[1:]}
+        found |= {stmt.tile for stmt in stores_of(node)[1:]}
     return found
 
 
-def stores_of(node: Node) -> list[Step]:
-    """Return the steps of a group that store."""
-    return [s for s in steps_of(node) if isinstance(s.stmt, Store)] if isinstance(node, Group) else []
+def stores_of(node: Node) -> list[Store]:
+    """Return the stores of a group."""
+    return [s.stmt for s in steps_of(node) if isinstance(s.stmt, Store)] if isinstance(node, Group) else []
 
 
 def is_inner_fold(instr: Instr, group: Group) -> bool:

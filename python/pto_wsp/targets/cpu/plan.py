@@ -24,7 +24,7 @@ from pto_wsp.ir.kernel import (
     While,
     walk_statements,
 )
-from pto_wsp.ir.scalar import Binary, Const, Expr, Extent, Select, Unary, Var, walk
+from pto_wsp.ir.scalar import Binary, Const, Element, Expr, Extent, Select, Unary, Var, walk
 from pto_wsp.isa.forms import ELEMENTWISE, Form, result_valid, valid_pairs_that_agree
 from pto_wsp.isa.table import TABLE
 from pto_wsp.targets.cpu.extents import ExtentTable, Pair, Symbol
@@ -186,7 +186,7 @@ def is_row_major(region: Region) -> bool:
 
 
 def can_fail(expr: Expr) -> bool:
-    """Return whether evaluating `expr` can overflow or divide by zero."""
+    """Return whether evaluating `expr` can overflow, divide by zero or read outside of a view."""
     return any(_node_can_fail(node) for node in walk(expr))
 
 
@@ -197,7 +197,9 @@ def _node_can_fail(node: Expr) -> bool:
             return is_integer or op in ("floordiv", "mod")
         case Unary(op=op, a=a):
             return (op == "neg" and a.dtype.is_integer) or (op == "i64" and a.dtype.is_float)
-        case Const() | Var() | Extent() | Select():
+        case Element():
+            return True
+        case _:
             return False
 
 
@@ -338,7 +340,7 @@ class _Planner:
         return step.stmt.tile not in touched
 
     def conflicts(self, step: Step, group: Group) -> bool:
-        """Return whether a step needs what the group's loop has only partly made, or overwrites what it reads."""
+        """Return whether a step needs what the loop has only partly made, or overwrites what it reads."""
         made, folded, broadcast = set(), set(), set()
         for other in group.steps:
             if not isinstance(other.stmt, Instr):
@@ -416,5 +418,5 @@ def _written(body: Sequence[Stmt]) -> tuple[set[str], set[str]]:
 
 
 def _expr(value: object) -> Expr:
-    assert isinstance(value, Const | Var | Extent | Unary | Binary | Select)
+    assert isinstance(value, Expr)
     return value

@@ -9,11 +9,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from pto_wsp.errors import UnsupportedByTarget
-from pto_wsp.ir.kernel import Instr, KernelFunction, walk_statements
+from pto_wsp.ir.kernel import Instr, KernelFunction, Param, walk_statements
 from pto_wsp.location import Location
 from pto_wsp.targets.base import KernelArtifact, LibraryCache, Target, table_hash
 from pto_wsp.targets.cpu import toolchain
 from pto_wsp.targets.cpu.emit import MAX_RANK, Library, emit_library
+from pto_wsp.targets.cpu.expressions import INTEGERS
 from pto_wsp.targets.cpu.features import resolve_features
 from pto_wsp.targets.cpu.templates import STORAGE, TEMPLATES, Unsupported
 from pto_wsp.types.dtype import f32
@@ -31,14 +32,7 @@ class CpuTarget(Target):
     def unsupported(self, kernel: KernelFunction) -> None:
         """Raise UnsupportedByTarget for the first thing in `kernel` that this target refuses."""
         for param in kernel.params:
-            dtype = param.type.dtype
-            if isinstance(param.type, ScalarType):
-                if dtype is not None and dtype.is_float and dtype is not f32:
-                    raise _refused(f"scalars of type {dtype}", "scalar arithmetic is done in f32", param.loc)
-            elif dtype is not None and dtype.name not in STORAGE:
-                raise _refused(f"tensors of type {dtype}", _known_types(), param.loc)
-            if isinstance(param.type, ViewType) and len(param.type.dims or ()) > MAX_RANK:
-                raise _refused(f"views of more than {MAX_RANK} dimensions", "", param.loc)
+            self._check_param(param)
         for name, tile in kernel.tiles:
             if tile.dtype.name not in STORAGE:
                 raise _refused(f"the tile `{name}` of type {tile.dtype}", _known_types(), kernel.loc)
@@ -47,6 +41,19 @@ class CpuTarget(Target):
                 template = TEMPLATES[stmt.op]
                 if isinstance(template, Unsupported):
                     raise _refused(f"`{stmt.op}`", template.reason, stmt.loc)
+
+    def _check_param(self, param: Param) -> None:
+        dtype = param.type.dtype
+        if isinstance(param.type, ScalarType):
+            if param.type.dtype.is_float and dtype is not f32:
+                raise _refused(f"scalars of type {dtype}", "scalar arithmetic is done in f32", param.loc)
+            return
+        if dtype is None or (isinstance(param.type, ViewType) and param.type.dims is None):
+            raise _refused(f"the parameter `{param.name}`", "its type is not decided", param.loc)
+        if dtype.name not in STORAGE and dtype.name not in INTEGERS:
+            raise _refused(f"tensors of type {dtype}", _known_types(), param.loc)
+        if isinstance(param.type, ViewType) and len(param.type.dims or ()) > MAX_RANK:
+            raise _refused(f"views of more than {MAX_RANK} dimensions", "", param.loc)
 
     def emit(self, kernels: Sequence[KernelFunction]) -> str:
         """Return the C++ of `kernels` for this machine."""

@@ -23,8 +23,10 @@ class Vector:
 
 @dataclass(frozen=True, slots=True)
 class Fold:
-    """A reduction: a function of two vectors, its identity for floats and integers, and how many partial
-    results are kept along columns so that the error stays within the bound of sums.
+    """A reduction: a function of two vectors, and its identity for floats and for integers.
+
+    `partials` results are kept per column, row i going to number i mod `partials`: the error of a sum of n
+    terms then stays within its bound.
     """
 
     function: str

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable
+from typing import TypeGuard
 
 import numpy as np
 
@@ -49,7 +50,7 @@ FOLD: dict[str, Callable[..., object]] = {
 """Python's own operators, for operands known when the program is read."""
 
 
-def is_number(value: object) -> bool:
+def is_number(value: object) -> TypeGuard[int | float]:
     """Whether a Python value can become a scalar expression."""
     return isinstance(value, (bool, int, float, np.bool_, np.integer, np.floating))
 

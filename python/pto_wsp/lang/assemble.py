@@ -62,10 +62,14 @@ class _Assembler:
         for task in _tasks(self.trace.body):
             for param in task.kernel.params:
                 self.decide(task, param, task.args[param.name])
-        for param in self.trace.params.values():
-            if isinstance(param, Untyped):
-                self.require_decided(param)
+        untyped = [p for p in self.trace.params.values() if isinstance(p, Untyped)]
+        for param in untyped:
+            if param.kind == TENSOR and param.rank is None:
+                raise param.undecided("an element type and rank", "kernels that take any")
         body = self.nodes(self.trace.body)
+        for param in untyped:
+            if param.kind is None:
+                raise param.undecided("a use that says what it is", "none")
         workload = w.WorkloadFunction(self.trace.name, self.params(), body, self.trace.loc)
         if workload.name in self.kernels:
             raise NameClash(kind="functions", name=workload.name, loc=self.trace.loc)
@@ -94,12 +98,6 @@ class _Assembler:
                 base.use(TENSOR)
             case _:
                 pass
-
-    def require_decided(self, param: Untyped) -> None:
-        if param.kind is None:
-            raise param.undecided("a use that says what it is", "none")
-        if param.kind == TENSOR and param.rank is None:
-            raise param.undecided("an element type and rank", "kernels that take any")
 
     def params(self) -> tuple[w.WorkloadParam, ...]:
         found: dict[str, w.WorkloadParam] = {}
@@ -179,10 +177,11 @@ class _Assembler:
     # --- arguments ---
 
     def constant(self, task: OpenTask, param: KernelParam, kind: ConstexprType, value: object) -> object:
-        is_plain = type(value) is kind.type or (kind.type is float and type(value) is int)
-        if not is_plain:
+        if kind.type is float and type(value) is int:
+            value = float(value)
+        if type(value) is not kind.type:
             raise self.wrong_kind(task, param, f"a constant {kind.type.__name__}", value)
-        return kind.type(value)
+        return value
 
     def scalar(self, task: OpenTask, param: KernelParam, kind: ScalarType, value: object) -> Expr:
         if isinstance(value, Untyped) and value.kind == SCALAR:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar, Union, overload
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar, overload
 
 from pto_wsp.errors import BadIndex, NotYetSupported, UnknownName, did_you_mean
 from pto_wsp.ir import workload as w
@@ -17,7 +17,7 @@ from pto_wsp.types.axis import Dense, DenseDyn
 if TYPE_CHECKING:
     from pto_wsp.lang.trace import OpenLoop
 
-Axis = Union[int, str, Scalar, Dense, DenseDyn]
+Axis = int | str | Scalar | Dense | DenseDyn
 """What a loop runs over: an extent, the name of a size, or an axis."""
 
 Item = TypeVar("Item")
@@ -36,7 +36,7 @@ class Loop(Generic[Item]):
         names, loc = loop_targets(loc) if loc is not None else ((), None)
         if len(names) != len(self._axes):
             names = tuple("ijklmnop"[n % 8] for n in range(len(self._axes)))
-        return _Iteration(self._kind, tuple(zip(names, self._axes)), self._tile, loc)
+        return _Iteration(self._kind, tuple(zip(names, self._axes, strict=True)), self._tile, loc)
 
 
 class _Iteration(Iterator[Any]):
@@ -82,13 +82,12 @@ class Loops:
     @overload
     def __call__(self, a: Axis, b: Axis, c: Axis, /) -> Loop[tuple[Scalar, Scalar, Scalar]]: ...
     @overload
-    def __call__(self, *axes: Axis) -> Loop[tuple[Scalar, ...]]: ...
+    def __call__(self, a: Axis, b: Axis, c: Axis, d: Axis, /, *more: Axis) -> Loop[tuple[Scalar, ...]]: ...
     def __call__(self, *axes: Axis) -> Loop[Any]:
+        """Iterate over every combination of coordinates of the axes; the last one varies fastest."""
         return _loop(w.PARALLEL, axes)
 
-    def grid(self, *axes: Axis) -> Loop[tuple[Scalar, ...]]:
-        """Iterate over several extents at once: the same as `P(...)` of them."""
-        return _loop(w.PARALLEL, axes)
+    grid = __call__
 
     def tiles(self, axis: Axis, tile: int) -> Loop[Span]:
         """Iterate over ceil(extent / tile) independent ranges; the last one is clipped to the axis."""

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 from pto_wsp.errors import BadOperand, did_you_mean
 from pto_wsp.ir.scalar import Const, Expr
-from pto_wsp.isa import BY_FUNCTION, Form
+from pto_wsp.isa import BY_FUNCTION, Form, Instruction
 from pto_wsp.isa.meaning import COMPARE_MODES
 from pto_wsp.lang.builder import Site
-from pto_wsp.lang.pto import PtoFunction
+from pto_wsp.lang.functions import PtoFunction
 from pto_wsp.lang.values import Constant, TupleValue, Value, ViewValue, constant_of
 from pto_wsp.types.dtype import DType, f32
 
@@ -44,14 +44,21 @@ class _Call:
         if name == "zeros":
             return self.fill(Constant(0))
         row = BY_FUNCTION[name]
-        emit, site = self.reader.builder.instruction, self.site
         match row.form:
             case Form.LOAD:
-                return self.reader.builder.load(self.view("view"), site)
+                return self.reader.builder.load(self.view("view"), self.site)
             case Form.STORE:
                 return self.store()
-            case Form.UNARY | Form.ROW_REDUCE | Form.COL_REDUCE | Form.TRANSPOSE:
-                return emit(row.name, [self.ops.tile(self.value("x"), site.inner)], (), site)
+            case Form.FILL:
+                return self.fill(self.value("value"))
+            case Form.ROW_EXPAND | Form.COL_EXPAND:
+                return self.expand(row.name, row.form)
+            case _:
+                return self.compute(row)
+
+    def compute(self, row: Instruction) -> Value:
+        emit, site = self.reader.builder.instruction, self.site
+        match row.form:
             case Form.BINARY:
                 return self.ops.binary(row.name, self.value("a"), self.value("b"), site)
             case Form.COMPARE:
@@ -64,10 +71,8 @@ class _Call:
             case Form.CONVERT:
                 source = self.ops.tile(self.value("x"), site.inner)
                 return emit(row.name, [source], (), site, dtype=self.dtype())
-            case Form.FILL:
-                return self.fill(self.value("value"))
             case _:
-                return self.expand(row.name, row.form)
+                return emit(row.name, [self.ops.tile(self.value("x"), site.inner)], (), site)
 
     # --- arguments ---
 

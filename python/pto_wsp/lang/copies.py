@@ -42,17 +42,17 @@ def _written(body: Sequence[k.Stmt]) -> set[str]:
     return found
 
 
-# --- what nothing reads -----------------------------------------------------------------------------------------
+# --- what nothing reads ---
 
 
 def _without_dead(body: tuple[k.Stmt, ...]) -> tuple[k.Stmt, ...]:
     """Remove loads and copies whose result is never read, until there are none."""
-    while True:
-        read = names_read(body)
-        smaller = _rebuilt(body, lambda stmt: None if _is_dead(stmt, read) else stmt)
-        if smaller == body:
-            return body
-        body = smaller
+    smaller = _without_unread(body, names_read(body))
+    return body if smaller == body else _without_dead(smaller)
+
+
+def _without_unread(body: tuple[k.Stmt, ...], read: set[str]) -> tuple[k.Stmt, ...]:
+    return _rebuilt(body, lambda stmt: None if _is_dead(stmt, read) else stmt)
 
 
 def _is_dead(stmt: k.Stmt, read: set[str]) -> bool:
@@ -65,7 +65,7 @@ def _is_dead(stmt: k.Stmt, read: set[str]) -> bool:
             return False
 
 
-# --- lifetimes --------------------------------------------------------------------------------------------------
+# --- lifetimes ---
 
 
 class _Interference:
@@ -132,12 +132,10 @@ def _coalesce(body: Sequence[k.Stmt], tiles: dict[str, object]) -> dict[str, str
     return name_of
 
 
-# --- rewriting --------------------------------------------------------------------------------------------------
+# --- rewriting ---
 
 
-def _rebuilt(
-    body: Sequence[k.Stmt], change: Callable[[k.Stmt], k.Stmt | None]
-) -> tuple[k.Stmt, ...]:
+def _rebuilt(body: Sequence[k.Stmt], change: Callable[[k.Stmt], k.Stmt | None]) -> tuple[k.Stmt, ...]:
     """Return `body` with every statement changed, innermost first; None removes it."""
     found = []
     for stmt in body:
@@ -157,24 +155,20 @@ def _rebuilt(
 def _renamed(body: Sequence[k.Stmt], names: dict[str, str]) -> tuple[k.Stmt, ...]:
     """Return `body` with tiles renamed; copies of a tile to itself go away."""
 
-    def expr(e: Expr) -> Expr:
-        return substitute(e, lambda n: Extent(names[n.name], n.dim, n.loc) if _is_tile_extent(n) else None)
+    def replacement(e: Expr) -> Expr | None:
+        return Extent(names[e.name], e.dim, e.loc) if isinstance(e, Extent) and e.name in names else None
 
-    def _is_tile_extent(n: Expr) -> bool:
-        return isinstance(n, Extent) and n.name in names
+    def expr(e: Expr) -> Expr:
+        return substitute(e, replacement)
 
     def change(stmt: k.Stmt) -> k.Stmt | None:
         match stmt:
-            case k.Load(tile=tile, region=region):
+            case k.Load(tile=tile, region=region) | k.Store(tile=tile, region=region):
                 return replace(stmt, tile=names[tile], region=_region(region, expr))
-            case k.Store(tile=tile, region=region):
-                return replace(stmt, tile=names[tile], region=_region(region, expr))
-            case k.Instr(dst=dst, tiles=tiles, scalars=scalars, attrs=attrs):
-                new = tuple(names[t] for t in tiles)
-                if stmt.op == "mov" and new == (names[dst],):
-                    return None
-                changed = tuple((key, v if isinstance(v, (str, int)) else expr(v)) for key, v in attrs)
-                return replace(stmt, dst=names[dst], tiles=new, scalars=tuple(map(expr, scalars)), attrs=changed)
+            case k.Instr():
+                renamed = _renamed_instruction(stmt, names, expr)
+                is_idle = renamed.op == "mov" and renamed.tiles == (renamed.dst,)
+                return None if is_idle else renamed
             case k.Assign(value=value):
                 return replace(stmt, value=expr(value))
             case k.For(start=start, stop=stop):
@@ -183,6 +177,16 @@ def _renamed(body: Sequence[k.Stmt], names: dict[str, str]) -> tuple[k.Stmt, ...
                 return replace(stmt, condition=expr(condition))
 
     return _rebuilt(body, change)
+
+
+def _renamed_instruction(instr: k.Instr, names: dict[str, str], expr: Callable[[Expr], Expr]) -> k.Instr:
+    return replace(
+        instr,
+        dst=names[instr.dst],
+        tiles=tuple(names[t] for t in instr.tiles),
+        scalars=tuple(map(expr, instr.scalars)),
+        attrs=tuple((key, v if isinstance(v, (str, int)) else expr(v)) for key, v in instr.attrs),
+    )
 
 
 def _region(region: Region, expr: Callable[[Expr], Expr]) -> Region:

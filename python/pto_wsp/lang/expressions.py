@@ -25,6 +25,7 @@ from pto_wsp.lang import arithmetic, pto
 from pto_wsp.lang.arithmetic import FOLD
 from pto_wsp.lang.builder import Builder, Site
 from pto_wsp.lang.calls import call_function
+from pto_wsp.lang.functions import FUNCTIONS, PtoFunction
 from pto_wsp.lang.source import FunctionSource
 from pto_wsp.lang.tile_ops import TileOps
 from pto_wsp.lang.values import (
@@ -80,7 +81,7 @@ FOLDABLE = frozenset(
     {f for f in vars(math).values() if callable(f)}
     | {abs, bool, divmod, float, int, len, max, min, pow, round, sum}
 )
-"""Functions without side effects that are called while a kernel is read, when their arguments are constants."""
+"""Functions without side effects, called while a kernel is read where their arguments are constants."""
 
 
 class ExpressionReader:
@@ -108,8 +109,19 @@ class ExpressionReader:
                 return self._name(node)
             case ast.Tuple(elts=elts) | ast.List(elts=elts):
                 return TupleValue(tuple(self.read(e) for e in elts))
+            case ast.Attribute():
+                return self._attribute(node)
+            case ast.Subscript():
+                return self._subscript(node)
+            case ast.Call():
+                return self._call(node, hint)
+            case _:
+                return self._operation(node, hint)
+
+    def _operation(self, node: ast.expr, hint: str) -> Value:
+        match node:
             case ast.BinOp(left=left, op=op, right=right):
-                return self._binary(op, self.read(left), self.read(right), node, hint)
+                return self.binary(op, self.read(left), self.read(right), node, hint)
             case ast.UnaryOp(op=op, operand=operand):
                 return self._unary(op, self.read(operand), node, hint)
             case ast.Compare():
@@ -118,12 +130,6 @@ class ExpressionReader:
                 return self._logic(node)
             case ast.IfExp():
                 return self._choice(node)
-            case ast.Attribute():
-                return self._attribute(node)
-            case ast.Subscript():
-                return self._subscript(node)
-            case ast.Call():
-                return self._call(node, hint)
             case _:
                 self.refuse(node, f"`{type(node).__name__}`", "")
 
@@ -192,7 +198,8 @@ class ExpressionReader:
 
     # --- operators ---
 
-    def _binary(self, op: ast.operator, a: Value, b: Value, node: ast.expr, hint: str) -> Value:
+    def binary(self, op: ast.operator, a: Value, b: Value, node: ast.AST, hint: str) -> Value:
+        """Return `a op b`, which is written at `node`."""
         name, sign = OPERATORS[type(op)]
         left, right = constant_of(a), constant_of(b)
         if left is not None and right is not None:
@@ -212,10 +219,6 @@ class ExpressionReader:
         if name == "div" and not result.type.dtype.is_float:
             self.refuse(node, f"`/` of {result.type.dtype} tiles", "`pto.div(a, b)` truncates; `/` would not")
         return result
-
-    def binary(self, op: ast.operator, a: Value, b: Value, node: ast.expr, hint: str) -> Value:
-        """Return `a op b`."""
-        return self._binary(op, a, b, node, hint)
 
     def _unary(self, op: ast.unaryop, a: Value, node: ast.expr, hint: str) -> Value:
         name, sign = OPERATORS[type(op)]
@@ -238,7 +241,7 @@ class ExpressionReader:
             return tile if name == "pos" else self.builder.instruction("neg", [tile], (), site)
         self.refuse(node, f"`{sign}` of {a}", "")
 
-    def fold(self, name: str, operands: tuple[object, ...], node: ast.expr) -> Constant:
+    def fold(self, name: str, operands: tuple[object, ...], node: ast.AST) -> Constant:
         """Return the result of Python's own operator on constants."""
         try:
             return Constant(FOLD[name](*operands))
@@ -348,8 +351,8 @@ class ExpressionReader:
         return tuple(Constant(e.value) if isinstance(e, Const) else ScalarValue(e, size) for e, size in pairs)
 
     def _constant_attribute(self, value: object, node: ast.Attribute) -> Constant:
-        if value is pto and node.attr not in pto.FUNCTIONS:
-            advice = did_you_mean(node.attr, pto.FUNCTIONS)
+        if value is pto and node.attr not in FUNCTIONS:
+            advice = did_you_mean(node.attr, FUNCTIONS)
             raise UnknownInstruction(name=node.attr, advice=advice, loc=self.at(node))
         try:
             return Constant(getattr(value, node.attr))
@@ -396,7 +399,7 @@ class ExpressionReader:
         for arg in node.args:
             if isinstance(arg, ast.Starred):
                 self.refuse(arg, "`*`", "")
-        if isinstance(target, pto.PtoFunction):
+        if isinstance(target, PtoFunction):
             return call_function(self, target, node, hint)
         args = [self.read(arg) for arg in node.args]
         constants = [constant_of(a) for a in args]
@@ -434,9 +437,7 @@ class ExpressionReader:
                 return ScalarValue(expr if expr.dtype is dtype else ir.Unary(str(dtype), expr, loc))
         name = ast.unparse(node.func)
         advice = (
-            f"inside a kernel it is `pto.{name.split('.')[-1]}`"
-            if name.split(".")[-1] in pto.FUNCTIONS
-            else ""
+            f"inside a kernel it is `pto.{name.split('.')[-1]}`" if name.split(".")[-1] in FUNCTIONS else ""
         )
         self.refuse(
             node, f"a call of `{name}`", advice or "call functions of `pto`, or of `math` with constants"

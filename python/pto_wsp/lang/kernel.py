@@ -83,10 +83,10 @@ class Kernel:
             return KernelFunction(name, params, loc=self.loc)
         env: dict[str, Value] = {n: Constant(v) for n, v in constants.items()}
         for param in params:
-            is_scalar = isinstance(param.type, ScalarType)
-            env[param.name] = (
-                ScalarValue(Var(param.name, param.type.dtype)) if is_scalar else whole_view(param)
-            )
+            if isinstance(param.type, ScalarType):
+                env[param.name] = ScalarValue(Var(param.name, param.type.dtype))
+            else:
+                env[param.name] = whole_view(param)
         builder = Builder(params)
         StatementReader(self._source, builder, env).statements(node.body)
         function = KernelFunction(

@@ -1,4 +1,4 @@
-"""Signatures of the functions of a kernel, for type checkers; tests/python/lang compares them with the table."""
+"""Signatures of the functions of a kernel, for type checkers; a test compares them with the table."""
 
 from collections.abc import Iterable
 
@@ -73,17 +73,17 @@ def colexpand(x: Value, rows: Extent) -> Tile:
     """[1, C] to [rows, C]."""
 
 def matmul(a: Value, b: Value, acc: Value | None = ...) -> Tile:
-    """a @ b in f32, added to `acc` if given; `a.T` and `b.T` cost nothing."""
+    """A @ b in f32, added to `acc` if given; `a.T` and `b.T` cost nothing."""
 
 def matmul_acc(acc: Value, a: Value, b: Value) -> Tile:
-    """acc + a @ b in f32."""
+    """Acc + a @ b in f32."""
 
 def transpose(x: Value) -> Tile: ...
 def compare(a: Operand, b: Operand, mode: str) -> Tile:
     """Mask of a `mode` b; modes are eq, ne, lt, le, gt, ge."""
 
 def where(mask: Value, a: Operand, b: Operand) -> Tile:
-    """a where the mask holds, else b."""
+    """A where the mask holds, else b."""
 
 def cast(x: Value, dtype: DType) -> Tile:
     """Convert; float to integer rounds toward zero and saturates."""

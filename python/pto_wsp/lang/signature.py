@@ -153,7 +153,7 @@ class _Reader:
 
 
 def _is_size(value: object) -> bool:
-    return isinstance(value, (int, np.integer)) and not isinstance(value, bool) and value > 0
+    return isinstance(value, (int, np.integer)) and not isinstance(value, bool) and bool(value > 0)
 
 
 def _int(value: object) -> int:

@@ -1,4 +1,4 @@
-"""The source text of a user's function: its syntax tree with true places, and the values that its names have."""
+"""The source of a user's function: its syntax tree with true places, and what its names stand for."""
 
 from __future__ import annotations
 
@@ -105,14 +105,23 @@ def loop_targets(loc: Location) -> tuple[tuple[str, ...], Location]:
     """
     tree = parse_file(loc.file)
     for node in ast.walk(tree) if tree is not None else ():
-        if not isinstance(node, (ast.For, ast.comprehension)):
-            continue
-        starts = [node.iter, node] if isinstance(node, ast.For) else [node.iter]
-        if any(_starts_at(loc, start) for start in starts):
-            targets = node.target.elts if isinstance(node.target, (ast.Tuple, ast.List)) else [node.target]
-            names = tuple(t.id for t in targets if isinstance(t, ast.Name))
-            return (names if len(names) == len(targets) else ()), node_location(loc.file, node.iter)
+        for target, iterable in _loops_of(node):
+            if _starts_at(loc, iterable) or _starts_at(loc, node):
+                targets = target.elts if isinstance(target, (ast.Tuple, ast.List)) else [target]
+                names = tuple(t.id for t in targets if isinstance(t, ast.Name))
+                return (names if len(names) == len(targets) else ()), node_location(loc.file, iterable)
     return (), loc
+
+
+def _loops_of(node: ast.AST) -> list[tuple[ast.expr, ast.expr]]:
+    """Return the targets and iterables of a loop statement or comprehension."""
+    match node:
+        case ast.For(target=target, iter=iterable):
+            return [(target, iterable)]
+        case ast.ListComp() | ast.SetComp() | ast.DictComp() | ast.GeneratorExp():
+            return [(g.target, g.iter) for g in node.generators]
+        case _:
+            return []
 
 
 def _starts_at(loc: Location, node: ast.AST) -> bool:
@@ -186,7 +195,7 @@ def _names_used(node: ast.FunctionDef | None, code: CodeType) -> set[str]:
     return used
 
 
-def _scope(function: FunctionType, frame: FrameType | None) -> ChainMap[str, object]:
+def _scope(function: FunctionType, frame: FrameType | None) -> Mapping[str, object]:
     """Return what names mean inside `function`: its closure, the functions around it, globals, builtins."""
     maps: list[dict[str, object]] = [_closure(function)]
     code = function.__code__
@@ -195,7 +204,7 @@ def _scope(function: FunctionType, frame: FrameType | None) -> ChainMap[str, obj
             maps.append(dict(frame.f_locals))
             code = frame.f_code
         frame = frame.f_back
-    return ChainMap(*maps, function.__globals__, vars(builtins))
+    return ChainMap(*maps, function.__globals__, dict(vars(builtins)))
 
 
 def _closure(function: FunctionType) -> dict[str, object]:

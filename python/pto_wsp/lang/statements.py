@@ -15,9 +15,10 @@ from pto_wsp.errors import CarriedValue
 from pto_wsp.ir import kernel as k
 from pto_wsp.ir import scalar as ir
 from pto_wsp.ir.scalar import Const, Expr, Var
-from pto_wsp.lang import arithmetic, pto
+from pto_wsp.lang import arithmetic
 from pto_wsp.lang.builder import Builder, Site
 from pto_wsp.lang.expressions import ExpressionReader
+from pto_wsp.lang.functions import FUNCTIONS
 from pto_wsp.lang.reads import names_read
 from pto_wsp.lang.source import FunctionSource
 from pto_wsp.lang.values import (
@@ -369,7 +370,7 @@ class StatementReader:
             target = function.value if isinstance(function, Constant) else None
             if target is range and not node.keywords and 1 <= len(node.args) <= 3:
                 return "range", list(node.args)
-            if target is pto.FUNCTIONS["tiles"]:
+            if target is FUNCTIONS["tiles"]:
                 given = {kw.arg: kw.value for kw in node.keywords}
                 args = [
                     *node.args,

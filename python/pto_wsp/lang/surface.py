@@ -7,7 +7,7 @@ else they are errors.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TypeVar, Union
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TypeAlias, TypeVar
 
 from pto_wsp.errors import OutsideWorkload
 from pto_wsp.location import caller_location
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from pto_wsp.lang.scalar import Scalar
     from pto_wsp.lang.tensor import Tensor
 
-Operand = Union["Tile", "Tensor", "Scalar", float]
-"""What the operators of tiles and the functions of `pto` take."""
+    Operand: TypeAlias = "Tile | Tensor | Scalar | float"
+    """What the operators of tiles and the functions of `pto` take."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +178,7 @@ class Tile(Operators):
     `In[Tile[...]]` that the body computes with is loaded once, at the start.
     """
 
-    def __new__(cls) -> NoReturn:
+    def __init__(self) -> None:
         _only_in_kernels("making a tile")
 
     def __class_getitem__(cls, item: object) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Union
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -49,7 +49,7 @@ class Span:
         return self.start + self.extent
 
 
-Subscript = Union[Number, Span, slice]
+Subscript = Number | Span | slice
 """One index of a tensor."""
 
 
@@ -266,8 +266,9 @@ def parse_dim(dim: object) -> int | str | None:
         return ""
     if isinstance(dim, str):
         return dim if dim.isidentifier() else None
-    is_int = isinstance(dim, (int, np.integer)) and not isinstance(dim, bool)
-    return int(dim) if is_int and int(dim) >= 0 else None
+    if not isinstance(dim, (int, np.integer)) or isinstance(dim, bool) or dim < 0:
+        return None
+    return int(dim)
 
 
 def _checked_dim(dim: object) -> int | str:
@@ -278,7 +279,9 @@ def _checked_dim(dim: object) -> int | str:
 
 
 def _fits(dims: tuple[int | str, ...], shape: tuple[int, ...]) -> bool:
-    return len(dims) == len(shape) and all(isinstance(d, str) or d == s for d, s in zip(dims, shape))
+    return len(dims) == len(shape) and all(
+        isinstance(d, str) or d == s for d, s in zip(dims, shape, strict=True)
+    )
 
 
 def _wrong(expected: str, found: str) -> WrongTensor:

@@ -25,7 +25,9 @@ NUMBERS = itertools.count()
 def execute(text: str, scope: Mapping[str, object] | None = None) -> dict[str, object]:
     """Run a program from a file of its own and return its names."""
     name = f"<program-{next(NUMBERS)}>"
-    source = IMPORTS + dedent(text)
+    text = dedent(text)
+    future, text = text.split("\n", 1) if text.startswith("from __future__") else ("", text)
+    source = f"{future}\n{IMPORTS}{text}"
     linecache.cache[name] = (len(source), None, source.splitlines(keepends=True), name)
     names = dict(scope or {})
     exec(compile(source, name, "exec", dont_inherit=True), names)
@@ -36,7 +38,9 @@ def ir_of(kernel: object) -> KernelFunction:
     """Return the verified IR of a kernel; bare tensors are f32 with two dimensions, constants 16."""
     assert isinstance(kernel, Kernel)
     views = {
-        p.name: ViewType(f32, (None, None)) for p in kernel.params if p.is_generic and isinstance(p.type, ViewType)
+        p.name: ViewType(f32, (None, None))
+        for p in kernel.params
+        if p.is_generic and isinstance(p.type, ViewType)
     }
     constants = {p.name: 16 for p in kernel.params if p.is_generic and p.name not in views}
     function = kernel.specialise(views, constants)
@@ -72,5 +76,3 @@ def marked(error: PtoError) -> str:
     line = error.loc.source_line()
     assert line is not None and error.loc.col > 0
     return line[error.loc.col - 1 : error.loc.end_col - 1]
-
-

@@ -20,7 +20,6 @@ X = np.arange(32, dtype=np.float32).reshape(4, 8)
 Y = np.linspace(-3, 2, 32, dtype=np.float32).reshape(4, 8)
 
 
-
 class Value(np.ndarray):
     """An array whose augmented assignments make new arrays, as those of tiles do."""
 
@@ -111,11 +110,17 @@ def blocks(draw: st.DrawFn, depth: int = 3) -> str:
 
 @st.composite
 def statements(draw: st.DrawFn, depth: int) -> str:
-    kind = draw(st.sampled_from(["assign", "swap", "scalar", "augment", "for", "if", "while"] if depth else ["assign", "swap"]))
+    kind = draw(
+        st.sampled_from(
+            ["assign", "swap", "scalar", "augment", "for", "if", "while"] if depth else ["assign", "swap"]
+        )
+    )
     a, b, c = draw(NAMES), draw(NAMES), draw(OPERANDS)
     match kind:
         case "assign":
-            op = draw(st.sampled_from(["{0} + {1}", "{0} - {1}", "{1} * {0}", "pto.maximum({0}, {1})", "{0}"]))
+            op = draw(
+                st.sampled_from(["{0} + {1}", "{0} - {1}", "{1} * {0}", "pto.maximum({0}, {1})", "{0}"])
+            )
             return f"{a} = {op.format(b, c)}"
         case "swap":
             return f"{a}, {b} = {b}, {a}" if a != b else f"{a} = {b}"

@@ -1,6 +1,22 @@
 """More of the surface: nothing here may be an error for a type checker."""
 
-from pto_wsp import DYN, Constexpr, DenseDyn, In, InOut, Out, P, Scalar, Tensor, Tile, f32, i64, kernel, pto, workload
+from pto_wsp import (
+    DYN,
+    Constexpr,
+    DenseDyn,
+    In,
+    InOut,
+    Out,
+    P,
+    Scalar,
+    Tensor,
+    Tile,
+    f32,
+    i64,
+    kernel,
+    pto,
+    workload,
+)
 
 
 @kernel
@@ -25,7 +41,9 @@ def mix(
 
 
 @workload
-def program(batch: DenseDyn, X: Tensor[f32, "batch", "n", 64], Y: Tensor[f32, "batch", 16, 64], Z, s: Scalar[f32]):
+def program(
+    batch: DenseDyn, X: Tensor[f32, "batch", "n", 64], Y: Tensor[f32, "batch", 16, 64], Z, s: Scalar[f32]
+):
     for b, h in P(batch, 4):
         for i in P.seq("n"):
             mix[b, h](x=X[b, i : i + 2], y=Y[b], z=Z[b], n=b // 2 + i, factor=s * 2)

@@ -1,4 +1,5 @@
 import numpy as np
+
 from pto_wsp import In, Out, P, Scalar, Tensor, Tile, f32, kernel, pto, workload
 
 

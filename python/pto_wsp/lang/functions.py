@@ -1,0 +1,62 @@
+"""The functions of a kernel: one per row of the instruction table that has a name, `zeros` and `tiles`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NoReturn
+
+from pto_wsp.errors import OutsideWorkload
+from pto_wsp.isa import BY_FUNCTION, Form
+from pto_wsp.location import caller_location
+
+OTHER_FUNCTIONS = {"zeros": ("shape", "dtype"), "tiles": ("extent", "tile")}
+"""Functions that are no instruction by themselves, with their parameters."""
+
+PARAMETERS: dict[Form, tuple[str, ...]] = {
+    Form.LOAD: ("view",),
+    Form.STORE: ("view", "tile"),
+    Form.UNARY: ("x",),
+    Form.BINARY: ("a", "b"),
+    Form.FILL: ("shape", "value", "dtype"),
+    Form.ROW_REDUCE: ("x",),
+    Form.COL_REDUCE: ("x",),
+    Form.ROW_EXPAND: ("x", "cols"),
+    Form.COL_EXPAND: ("x", "rows"),
+    Form.MATMUL: ("a", "b", "acc"),
+    Form.MATMUL_ACC: ("acc", "a", "b"),
+    Form.TRANSPOSE: ("x",),
+    Form.COMPARE: ("a", "b", "mode"),
+    Form.SELECT: ("mask", "a", "b"),
+    Form.CONVERT: ("x", "dtype"),
+}
+"""Parameters of the functions of a form."""
+
+OPTIONAL = frozenset({(Form.FILL, "dtype"), (Form.MATMUL, "acc")})
+"""Parameters of forms that may be left out; so may the dtype of `zeros`."""
+
+
+@dataclass(frozen=True, slots=True)
+class PtoFunction:
+    """A function of a kernel; calling it outside of one is an error."""
+
+    name: str
+
+    def __call__(self, *_: object, **__: object) -> NoReturn:
+        """Refuse: kernels are read, not executed."""
+        raise OutsideWorkload(what=f"`pto.{self.name}`", where="kernel", loc=caller_location())
+
+    @property
+    def parameters(self) -> tuple[str, ...]:
+        """Names of the parameters."""
+        return OTHER_FUNCTIONS.get(self.name) or PARAMETERS[BY_FUNCTION[self.name].form]
+
+    @property
+    def required(self) -> tuple[str, ...]:
+        """Names of the parameters that have no default."""
+        if self.name == "zeros":
+            return ("shape",)
+        row = BY_FUNCTION.get(self.name)
+        return tuple(p for p in self.parameters if row is None or (row.form, p) not in OPTIONAL)
+
+
+FUNCTIONS: dict[str, PtoFunction] = {name: PtoFunction(name) for name in (*BY_FUNCTION, *OTHER_FUNCTIONS)}

@@ -163,7 +163,7 @@ class RunTimeCondition(FrontendError):
     code = "run-time-condition"
     template = "a run-time value has no truth value while the workload is built"
     label = "`{expr}` is known only when the program runs"
-    hint = "use `with P.when(condition):` instead of `if`, `and`, `or`, `not`, `in`"
+    hint = "choose with `condition.where(a, b)`, or by values known while the workload is built"
 
 
 class RunTimeNumber(FrontendError):

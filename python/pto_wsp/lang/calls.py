@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
-from pto_wsp.errors import BadOperand, did_you_mean
+from pto_wsp.errors import BadOperand
 from pto_wsp.ir.scalar import Const, Expr
 from pto_wsp.isa import BY_FUNCTION, Form, Instruction
 from pto_wsp.isa.meaning import COMPARE_MODES
@@ -85,7 +85,7 @@ class _Call:
         for keyword in self.node.keywords:
             assert keyword.arg is not None
             if keyword.arg not in names:
-                raise self.bad(did_you_mean(keyword.arg, names), f"`{keyword.arg}`", keyword)
+                raise self.bad("one of " + ", ".join(f"`{n}`" for n in names), f"`{keyword.arg}`", keyword)
             if keyword.arg in found:
                 raise self.bad("each argument once", f"`{keyword.arg}` twice", keyword)
             found[keyword.arg] = keyword.value

@@ -192,9 +192,9 @@ class ExpressionReader:
             return value
         if name not in self.local_names and name in self.source.names:
             return Constant(self.source.names[name])
-        known_names = {*self.env, *self.source.names}
         where = f"kernel `{self.source.function.__name__}`"
-        raise UnknownName(name=name, where=where, advice=did_you_mean(name, known_names), loc=self.at(node))
+        advice = self.source.suggestion(name, self.env)
+        raise UnknownName(name=name, where=where, advice=advice, loc=self.at(node))
 
     # --- operators ---
 

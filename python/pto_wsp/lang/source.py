@@ -6,9 +6,10 @@ import ast
 import builtins
 import linecache
 from collections import ChainMap
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from difflib import get_close_matches
 from functools import lru_cache
 from types import CodeType, FrameType, FunctionType
 
@@ -25,12 +26,20 @@ class FunctionSource:
         file: name of its file, notebook cell or doctest, as `linecache` knows it.
         node: its syntax tree with line numbers of the file, or None where there is no source text.
         names: values of the names that it uses from the scopes around it, as they were when it was read.
+        visible: every name of those scopes.
     """
 
     function: FunctionType
     file: str
     node: ast.FunctionDef | None
     names: Mapping[str, object]
+    visible: frozenset[str]
+
+    def suggestion(self, name: str, local_names: Iterable[str] = ()) -> str:
+        """Return a hint for a name that is not defined: the closest one, or else the local ones."""
+        local = set(local_names)
+        known = local | self.visible
+        return did_you_mean(name, known if get_close_matches(name, known) else local)
 
     @property
     def loc(self) -> Location:
@@ -63,7 +72,7 @@ class FunctionSource:
         for name in (n for n in ast.walk(node) if isinstance(n, ast.Name)):
             if name.id not in self.names:
                 raise UnknownName(
-                    name=name.id, where=where, advice=did_you_mean(name.id, self.names), loc=self.at(name)
+                    name=name.id, where=where, advice=self.suggestion(name.id), loc=self.at(name)
                 )
         code = compile(ast.Expression(node), self.file, "eval")
         return eval(code, {"__builtins__": {}}, dict(self.names))
@@ -77,7 +86,7 @@ def read_function(function: FunctionType, frame: FrameType | None) -> FunctionSo
         node = None
     scope = _scope(function, frame)
     names = {name: scope[name] for name in _names_used(node, code) if name in scope}
-    return FunctionSource(function, code.co_filename, node, names)
+    return FunctionSource(function, code.co_filename, node, names, frozenset(scope))
 
 
 def quoted_annotation(node: ast.Constant) -> ast.expr:

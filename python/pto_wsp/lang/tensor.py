@@ -87,7 +87,7 @@ class Tensor(Operators):
             dtype = own
             shape = data.shape if shape is None else shape
         if shape is None or not isinstance(dtype, DType):
-            raise _wrong("`data`, or `shape` and `dtype`", "neither")
+            raise _wrong("`data`, or `shape` and `dtype`", "no shape" if shape is None else "no element type")
         self._dims = tuple(_checked_dim(d) for d in shape)
         if not self._dims or (data is not None and not _fits(self._dims, data.shape)):
             raise _wrong(f"an array of shape {self._dims}", str(() if data is None else data.shape))

@@ -92,7 +92,7 @@ class Hazards {
       bool any = false;
       for (uint32_t io : ios) {
         const int64_t extent = plan_.dims[plan_.ios[io].first_dim + uint32_t(d)].extent_form.range.hi;
-        if (extent * 2 > size[d]) continue;
+        if (extent > size[d] / 2) continue;
         typical[d] = std::max(typical[d], extent);
         any = true;
       }

@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Hazards without threads: over random workloads, random strands and random progress, the waits that are found
+/// order every conflicting pair, and those that name a task name one that conflicts.
+#include "pto/wsp/bytecode/quicken.hpp"
+#include "pto/wsp/bytecode/validate.hpp"
+#include "pto/wsp/engine.hpp"
+#include "random_workload.hpp"
+
+using namespace pto::wsp;
+using random_workload::Tensor;
+using random_workload::Workload;
+
+namespace {
+
+/// Plays dispatcher and workers for one workload.
+class Simulation {
+ public:
+  Simulation(const Workload& workload, uint64_t seed)
+      : workload_(workload), random_(seed), bytes_(workload.bytes()), program_(load()), plan_(quicken()), hazards_(plan_, true),
+        waits_(counters_), is_done_(workload.tasks().size()), behind_(workload.tasks().size()) {}
+
+  void run() {
+    bytecode::Expander expander(plan_);
+    for (size_t task = 0; task < workload_.tasks().size(); ++task) {
+      const int64_t site = expander.next_task();
+      CHECK(site >= 0);
+      choose_strand(task);
+      waits_.begin(strand_, slice_start_);
+      const uint64_t position = strands_[strand_].size() + 1;
+      hazards_.access(uint32_t(site), expander.registers(), {sched::make_name(strand_, position), task + 1}, waits_);
+      waits_.finish();
+      note_order(task);
+      strands_[strand_].push_back(task);
+      check_order(task);
+      make_progress();
+    }
+    CHECK(expander.next_task() < 0);
+  }
+
+ private:
+  bytecode::Program load() const { return bytecode::load_program(bytes_.data(), bytes_.size(), mix::library().table()); }
+
+  bytecode::Plan quicken() const {
+    std::vector<bytecode::TensorLayout> layouts;
+    for (const Tensor& tensor : workload_.tensors()) {
+      bytecode::TensorLayout layout{};
+      std::copy(tensor.shape.begin(), tensor.shape.end(), layout.shape);
+      std::copy(tensor.stride.begin(), tensor.stride.end(), layout.stride);
+      layout.group = uint32_t(layouts.size());
+      layouts.push_back(layout);
+    }
+    return bytecode::make_plan({&program_, {}}, layouts, mix::library().table());
+  }
+
+  void choose_strand(size_t task) {
+    if (task > 0 && random_() % 3 != 0) return;  // the same slice goes on
+    slice_start_ = task;
+    strand_ = counters_.allocate();
+    strands_.resize(std::max<size_t>(strands_.size(), strand_ + 1));
+    CHECK(strands_[strand_].empty());
+  }
+
+  void put_behind(size_t task, size_t other) {
+    behind_[task].resize(workload_.tasks().size());
+    behind_[task][other] = true;
+    for (size_t i = 0; i < other; ++i) {
+      if (!behind_[other].empty() && behind_[other][i]) behind_[task][i] = true;
+    }
+  }
+
+  /// Collects what is ordered before `task`: its strand, its waits, what was complete, and all that is before those.
+  void note_order(size_t task) {
+    behind_[task].assign(workload_.tasks().size(), false);
+    for (size_t i = 0; i < task; ++i) {
+      if (is_done_[i]) behind_[task][i] = true;
+    }
+    if (!strands_[strand_].empty()) put_behind(task, strands_[strand_].back());
+    std::vector<sched::Name> names;
+    for (int i = 0; i < waits_.size(); ++i) {
+      const sched::Name name = waits_[i];
+      if (sched::counter_of(name) == sched::kWatermark) {
+        CHECK(sched::value_of(name) <= slice_start_);
+        for (size_t other = 0; other < sched::value_of(name); ++other) put_behind(task, other);
+      } else {
+        const size_t other = strands_[sched::counter_of(name)][sched::value_of(name) - 1];
+        put_behind(task, other);
+        CHECK(Workload::conflict(workload_.tasks()[other], workload_.tasks()[task]));
+      }
+      names.push_back(name);
+    }
+    waits_of_.push_back(names);
+  }
+
+  void check_order(size_t task) const {
+    for (size_t i = 0; i < task; ++i) {
+      if (Workload::conflict(workload_.tasks()[i], workload_.tasks()[task])) CHECK(behind_[task][i]);
+    }
+  }
+
+  /// Completes some tasks whose turn it is.
+  void make_progress() {
+    for (uint32_t strand = 1; strand < strands_.size(); ++strand) {
+      const uint64_t done = counters_[strand];
+      if (done == strands_[strand].size() || random_() % 8 != 0) continue;
+      const size_t task = strands_[strand][done];
+      bool ready = true;
+      for (sched::Name name : waits_of_[task]) ready = ready && counters_.has_passed(name);
+      if (!ready) continue;
+      is_done_[task] = true;
+      counters_[strand] = done + 1;
+    }
+    while (watermark_ < waits_of_.size() && is_done_[watermark_]) ++watermark_;
+    counters_[sched::kWatermark] = watermark_;
+  }
+
+  const Workload& workload_;
+  std::mt19937_64 random_;
+  std::vector<uint8_t> bytes_;
+  bytecode::Program program_;
+  bytecode::Plan plan_;
+  graph::Hazards hazards_;
+  sched::Counters counters_;
+  sched::WaitList waits_;
+  std::vector<bool> is_done_;
+  std::vector<std::vector<bool>> behind_;
+  std::vector<std::vector<size_t>> strands_;
+  std::vector<std::vector<sched::Name>> waits_of_;
+  uint32_t strand_ = 0;
+  size_t slice_start_ = 0;
+  size_t watermark_ = 0;
+};
+
+/// One slow task on [first_lo, first_hi), then others: whoever conflicts must start after its end.
+void check_pair(uint16_t first_kernel, int64_t first_extent, uint16_t second_kernel, int64_t second_tile) {
+  assembler::Assembler program(mix::library().table());
+  program.tensor(DType::u64, {64});
+  program.tensor(DType::u64, {64});
+  program.task(first_kernel);
+  const auto io = [&](uint16_t kernel, const std::function<void()>& dim) {
+    for (Role role : mix::patterns()[kernel / 3u]) {
+      const bool uses_shared = mix::patterns()[kernel / 3u].size() == 1 || role == Role::in;
+      program.io(role, uses_shared ? 0 : 1);
+      dim();
+    }
+  };
+  io(first_kernel, [&] { program.range(program.constant(5), program.constant(first_extent)); });
+  const uint32_t reg = program.tiles(bytecode::Op::PARALLEL_FOR, program.constant(64), program.constant(second_tile));
+  program.task(second_kernel);
+  io(second_kernel, [&] { program.tile(program.axis_of(reg)); });
+  program.end();
+  const std::vector<uint8_t> bytes = program.bytes();
+  Executable executable(bytes.data(), bytes.size(), mix::library().shared());
+  std::vector<uint64_t> a(64), b(64);
+  std::vector<bind::ArrayRef> arrays(2);
+  for (size_t i = 0; i < 2; ++i) {
+    arrays[i].data = i == 0 ? a.data() : b.data();
+    arrays[i].dtype = DType::u64;
+    arrays[i].rank = 1;
+    arrays[i].shape[0] = 64;
+    arrays[i].stride_bytes[0] = 8;
+  }
+  const auto tiles = size_t((64 + second_tile - 1) / second_tile);
+  for (uint32_t workers = 1; workers <= 4; ++workers) {
+    mix::stamps().reset(1 + tiles);
+    mix::stamps().slow_task = 0;
+    executable.run(arrays, {}, {workers, false, 0});
+    for (size_t i = 0; i < tiles; ++i) {
+      const int64_t lo = int64_t(i) * second_tile, hi = std::min<int64_t>(lo + second_tile, 64);
+      if (lo < 5 + first_extent && hi > 5) CHECK(mix::stamps().start[1 + i] > mix::stamps().end[0]);
+    }
+  }
+}
+
+constexpr uint16_t kWrite = 0, kReadWriteOther = 6;  // see mix_kernels.hpp: {out} and {in, out} of rank 1
+
+}  // namespace
+
+TEST(waits_order_every_conflict) {
+  for (uint64_t seed = 1; seed <= 1000; ++seed) {
+    const Workload workload(seed, 60);
+    if (workload.tasks().size() > 400) continue;
+    Simulation(workload, seed).run();
+  }
+}
+
+TEST(read_after_write_waits) {
+  check_pair(kWrite, 20, kReadWriteOther, 8);
+  check_pair(kWrite, 3, kReadWriteOther, 7);
+}
+
+TEST(write_after_read_waits) {
+  check_pair(kReadWriteOther, 20, kWrite, 8);
+  check_pair(kReadWriteOther, 1, kWrite, 64);
+}
+
+TEST(write_after_write_waits) {
+  check_pair(kWrite, 20, kWrite, 8);
+  check_pair(kWrite, 59, kWrite, 5);
+}

@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// The validator: named mistakes are found, and mutated or random bytes are an error or a program that runs.
+#include <random>
+
+#include "pto/wsp/engine.hpp"
+#include "random_workload.hpp"
+
+using namespace pto::wsp;
+using namespace pto::wsp::bytecode;
+using assembler::Assembler;
+using random_workload::Tensor;
+using random_workload::Workload;
+
+namespace {
+
+const KernelLibrary& library() { return mix::library().table(); }
+
+std::vector<uint8_t> small_program() {
+  Assembler program(library());
+  program.tensor(DType::u64, {-1, 8});
+  program.size_symbol();
+  const uint32_t reg = program.tiles(Op::PARALLEL_FOR, program.symbol(0), program.constant(4));
+  program.task(4);  // {inout}, rank 2
+  program.io(Role::inout, 0);
+  program.tile(program.axis_of(reg));
+  program.full();
+  program.end();
+  return program.bytes();
+}
+
+std::string load(const std::vector<uint8_t>& bytes) {
+  return check::code_of([&] { load_program(bytes.data(), bytes.size(), library()); });
+}
+
+/// Changes one field of the small program.
+template <class T>
+std::vector<uint8_t> with(size_t offset, T value) {
+  std::vector<uint8_t> bytes = small_program();
+  std::memcpy(bytes.data() + offset, &value, sizeof(T));
+  return bytes;
+}
+
+constexpr size_t kCode = sizeof(Header);
+constexpr size_t code_at(size_t pc) { return kCode + pc * sizeof(Instruction); }
+
+/// Loads, and if that works binds and runs with small arrays of the sizes that the program names.
+void try_to_run(const std::vector<uint8_t>& bytes) {
+  try {
+    const Executable executable(bytes.data(), bytes.size(), mix::library().shared());
+    const Program& program = executable.program();
+    const Bindings bindings{&program, std::vector<int64_t>(program.symbols.size(), 12)};
+    std::vector<TensorLayout> layouts;
+    for (const TensorDescriptor& tensor : program.tensors) {
+      TensorLayout layout{};
+      for (int d = 0; d < tensor.rank; ++d) {
+        layout.shape[d] = tensor.dims[d] < 0 ? 12 : tensor.dims[d] % 1000;
+        layout.stride[d] = 1;
+      }
+      layout.group = uint32_t(layouts.size());
+      layouts.push_back(layout);
+    }
+    Plan plan = make_plan(bindings, layouts, library());
+    sched::mark_units(plan, 2);
+    graph::Hazards hazards(plan, true);
+    sched::Counters counters;
+    sched::WaitList waits(counters);
+    Expander expander(plan);
+    for (int i = 0; i < 2000; ++i) {
+      if (expander.next().kind == Event::kEnd) break;
+    }
+  } catch (const EngineError&) {
+  }
+}
+
+}  // namespace
+
+TEST(a_sound_program_loads) { CHECK_EQ(load(small_program()) == "none", true); }
+
+TEST(every_truncation_is_an_error) {
+  const std::vector<uint8_t> bytes = small_program();
+  for (size_t n = 0; n < bytes.size(); ++n) {
+    CHECK(load(std::vector<uint8_t>(bytes.begin(), bytes.begin() + std::ptrdiff_t(n))) == "bad-bytecode");
+  }
+  std::vector<uint8_t> longer = bytes;
+  longer.resize(longer.size() + 8);
+  CHECK(load(longer) == "bad-bytecode");
+}
+
+TEST(named_mistakes_are_found) {
+  CHECK(load(with<uint32_t>(0, 1)) == "bad-bytecode");
+  CHECK(load(with<uint32_t>(4, 2)) == "bytecode-version");
+  CHECK(load(with<uint64_t>(40, 7)) == "kernel-table-mismatch");
+  for (size_t section = 8; section < 32; section += 4) CHECK(load(with<uint32_t>(section, 0x10000000)) == "bad-bytecode");
+  CHECK(load(with<uint8_t>(code_at(0) + 1, 1)) == "bad-bytecode");    // flags
+  CHECK(load(with<uint32_t>(code_at(0) + 4, 0)) == "bad-bytecode");   // jump target
+  CHECK(load(with<uint32_t>(code_at(0) + 4, 9)) == "bad-bytecode");
+  CHECK(load(with<uint16_t>(code_at(0) + 2, 5)) == "bad-bytecode");   // axis
+  CHECK(load(with<uint16_t>(code_at(1) + 2, 99)) == "bad-bytecode");  // kernel
+  CHECK(load(with<uint32_t>(code_at(1) + 4, 0)) == "bad-bytecode");   // arity
+  CHECK(load(with<uint8_t>(code_at(2), uint8_t(Op::IO_INPUT))) == "bad-bytecode");  // role
+  CHECK(load(with<uint16_t>(code_at(2) + 2, 1)) == "bad-bytecode");                 // tensor
+  CHECK(load(with<uint16_t>(code_at(3) + 2, 1)) == "bad-bytecode");                 // tile of which axis
+  CHECK(load(with<uint8_t>(code_at(4), uint8_t(Op::DIM_INDEX))) == "bad-bytecode");
+  CHECK(load(with<uint8_t>(code_at(5), uint8_t(Op::NOP))) == "bad-bytecode");  // loop not closed
+}
+
+TEST(expressions_are_checked) {
+  const auto with_extent = [](const assembler::Expr& expr) {
+    Assembler program(library());
+    program.tensor(DType::u64, {8});
+    program.constant(1);
+    program.scalar_symbol(DType::f32);
+    program.loop(Op::RANGE_FOR, expr);
+    program.end();
+    return load(program.bytes());
+  };
+  using assembler::Expr;
+  CHECK(with_extent({}) == "bad-bytecode");
+  CHECK(with_extent({{Op::EXPR_CONST, 0, 0, 0}}) == "none");
+  CHECK(with_extent({{Op::EXPR_CONST, 0, 0, 1}}) == "bad-bytecode");
+  CHECK(with_extent({{Op::EXPR_CONST, 0, 0, 0}, {Op::EXPR_ADD, 0, 0, 0}}) == "bad-bytecode");
+  CHECK(with_extent({{Op::EXPR_CONST, 0, 0, 0}, {Op::EXPR_CONST, 0, 0, 0}}) == "bad-bytecode");
+  CHECK(with_extent({{Op::EXPR_REG, 0, 0, 0}}) == "bad-bytecode");     // the loop's own register
+  CHECK(with_extent({{Op::EXPR_SYMBOL, 0, 0, 0}}) == "bad-bytecode");  // a float
+  CHECK(with_extent({{Op::TASK, 0, 0, 0}}) == "bad-bytecode");
+  for (uint32_t n : {kMaxExprStack, kMaxExprStack + 1}) {
+    Expr deep(n, {Op::EXPR_CONST, 0, 0, 0});
+    deep.resize(n + n - 1, {Op::EXPR_ADD, 0, 0, 0});
+    CHECK(with_extent(deep) == (n == kMaxExprStack ? "none" : "bad-bytecode"));
+  }
+}
+
+TEST(nesting_is_bounded) {
+  for (uint32_t depth : {kMaxLoopDepth, kMaxLoopDepth + 1}) {
+    Assembler program(library());
+    for (uint32_t i = 0; i < depth; ++i) program.loop(Op::RANGE_FOR, program.constant(1));
+    for (uint32_t i = 0; i < depth; ++i) program.end();
+    CHECK(load(program.bytes()) == (depth == kMaxLoopDepth ? "none" : "bad-bytecode"));
+  }
+}
+
+TEST(mutated_programs_fail_or_run) {
+  std::mt19937_64 random(1);
+  for (uint64_t seed = 1; seed <= 60; ++seed) {
+    const std::vector<uint8_t> bytes = Workload(seed, 50).bytes();
+    for (int round = 0; round < 300; ++round) {
+      std::vector<uint8_t> mutant = bytes;
+      for (int i = int(random() % 3); i >= 0; --i) {
+        const size_t at = random() % mutant.size();
+        mutant[at] = random() % 3 == 0 ? uint8_t(random()) : uint8_t(mutant[at] ^ (1u << random() % 8));
+      }
+      try_to_run(mutant);
+    }
+  }
+}
+
+TEST(random_bytes_behind_a_header_fail_or_run) {
+  std::mt19937_64 random(2);
+  for (int round = 0; round < 3000; ++round) {
+    std::vector<uint8_t> bytes = small_program();
+    for (size_t i = kCode; i < bytes.size(); ++i) {
+      if (random() % 4 == 0) bytes[i] = uint8_t(random() % 4 == 0 ? random() : random() % 0x30);
+    }
+    try_to_run(bytes);
+  }
+}

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: MIT
+#include "pto/wsp/abi.hpp"
+
+using namespace pto::wsp;
+
+namespace {
+
+constexpr int64_t kAny = 1ll << 40;
+
+/// X += amount; fails with check 7 when the amount is negative and the tile is not the first.
+int32_t add(const View* views, const Scalar* scalars, const TaskContext* context) {
+  if (scalars[0].f32 < 0 && context->task > 0) return 7;
+  auto* data = static_cast<float*>(views[0].data);
+  for (int64_t i = 0; i < views[0].shape[0]; ++i) data[i] += scalars[0].f32;
+  return 0;
+}
+
+int32_t copy(const View* views, const Scalar*, const TaskContext*) {
+  const auto* from = static_cast<const float*>(views[0].data);
+  auto* to = static_cast<float*>(views[1].data);
+  for (int64_t i = 0; i < views[0].shape[0]; ++i) {
+    for (int64_t j = 0; j < views[0].shape[1]; ++j) {
+      to[i * views[1].stride[0] + j] = from[i * views[0].stride[0] + j];
+    }
+  }
+  return 0;
+}
+
+using Callback = void (*)();
+Callback callback = nullptr;
+
+int32_t call_back(const View*, const Scalar*, const TaskContext*) {
+  if (callback != nullptr) callback();
+  return 0;
+}
+
+int32_t fill_bf16(const View* views, const Scalar*, const TaskContext*) {
+  auto* data = static_cast<uint16_t*>(views[0].data);
+  for (int64_t i = 0; i < views[0].shape[0]; ++i) data[i] = 0x3F80;  // 1.0
+  return 0;
+}
+
+const ParamInfo kInout[] = {{Role::inout, DType::f32, 1, 0, {0, 0, 0, 0}, {kAny, 0, 0, 0}}};
+const ParamInfo kCopy[] = {{Role::in, DType::f32, 2, 0, {0, 0, 0, 0}, {kAny, kAny, 0, 0}},
+                           {Role::out, DType::f32, 2, 0, {0, 0, 0, 0}, {kAny, kAny, 0, 0}}};
+const ParamInfo kBf16[] = {{Role::out, DType::bf16, 1, 0, {0, 0, 0, 0}, {kAny, 0, 0, 0}}};
+const KernelInfo kKernels[] = {{"add", add, kInout, 1, 1, 0, Unit::any, {}},
+                               {"copy", copy, kCopy, 2, 0, 64, Unit::any, {}},
+                               {"call_back", call_back, kInout, 1, 0, 0, Unit::any, {}},
+                               {"fill_bf16", fill_bf16, kBf16, 1, 0, 0, Unit::any, {}}};
+const KernelLibrary kTable = {kAbiVersion, 4, 42, kKernels};
+
+}  // namespace
+
+extern "C" const KernelLibrary* pto_wsp_kernel_library() { return &kTable; }
+extern "C" void set_callback(Callback value) { callback = value; }

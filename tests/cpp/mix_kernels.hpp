@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Kernels for tests: each mixes every element it reads, and the task's number, into every element it writes, so
-/// that running two conflicting tasks in the wrong order changes the result. They also stamp when they ran.
+/// Kernels for tests: each mixes every element it reads, and the task's number, into every element it writes,
+/// so that running two conflicting tasks in the wrong order changes the result. They also stamp when they
+/// ran.
 #pragma once
 
 #include <atomic>
@@ -69,9 +70,13 @@ inline void apply(const View* views, const std::vector<Role>& roles, uint64_t ta
 }
 
 inline const std::vector<std::vector<Role>>& patterns() {
-  static const std::vector<std::vector<Role>> all = {
-      {Role::out}, {Role::inout}, {Role::in, Role::out}, {Role::in, Role::inout}, {Role::in, Role::in, Role::out},
-      {Role::out, Role::in}, {Role::inout, Role::out}};
+  static const std::vector<std::vector<Role>> all = {{Role::out},
+                                                     {Role::inout},
+                                                     {Role::in, Role::out},
+                                                     {Role::in, Role::inout},
+                                                     {Role::in, Role::in, Role::out},
+                                                     {Role::out, Role::in},
+                                                     {Role::inout, Role::out}};
   return all;
 }
 
@@ -90,7 +95,8 @@ int32_t kernel(const View* views, const Scalar*, const TaskContext* context) {
 class Library {
  public:
   Library() {
-    const KernelFn functions[] = {kernel<0>, kernel<1>, kernel<2>, kernel<3>, kernel<4>, kernel<5>, kernel<6>};
+    const KernelFn functions[] = {kernel<0>, kernel<1>, kernel<2>, kernel<3>,
+                                  kernel<4>, kernel<5>, kernel<6>};
     for (size_t p = 0; p < patterns().size(); ++p) {
       for (uint8_t rank = 1; rank <= 3; ++rank) add(functions[p], patterns()[p], rank);
     }
@@ -108,7 +114,8 @@ class Library {
       params->push_back(param);
     }
     names_.push_back(std::make_unique<std::string>("mix" + std::to_string(kernels_.size())));
-    kernels_.push_back({names_.back()->c_str(), fn, params->data(), uint16_t(roles.size()), 0, 0, Unit::any, {}});
+    kernels_.push_back(
+        {names_.back()->c_str(), fn, params->data(), uint16_t(roles.size()), 0, 0, Unit::any, {}});
     params_.push_back(std::move(params));
   }
 

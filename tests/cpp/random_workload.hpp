@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Random workloads over the mixing kernels, with an independent sequential meaning and a pairwise order checker.
+/// Random workloads over the mixing kernels, with an independent sequential meaning and a pairwise order
+/// checker.
 #pragma once
 
 #include <random>
@@ -80,7 +81,8 @@ class Workload {
     for (size_t i = 0; i < tasks_.size(); ++i) {
       std::vector<View> views = tasks_[i].views;
       for (size_t k = 0; k < views.size(); ++k) {
-        views[k].data = data[tasks_[i].accesses[k].tensor].data.data() + reinterpret_cast<intptr_t>(views[k].data);
+        views[k].data =
+            data[tasks_[i].accesses[k].tensor].data.data() + reinterpret_cast<intptr_t>(views[k].data);
       }
       mix::apply(views.data(), mix::patterns()[tasks_[i].kernel / 3u], i);
     }
@@ -113,7 +115,8 @@ class Workload {
     Tensor tensor;
     const int rank = pick(1, 3);
     const int64_t sizes[] = {1, 7, 12, 17, 24, 40, 96, 290};
-    for (int d = 0; d < rank; ++d) tensor.shape.push_back(sizes[pick(rank == 1 ? 2 : 0, rank == 3 ? 3 : rank == 2 ? 5 : 7)]);
+    for (int d = 0; d < rank; ++d)
+      tensor.shape.push_back(sizes[pick(rank == 1 ? 2 : 0, rank == 3 ? 3 : rank == 2 ? 5 : 7)]);
     tensor.stride.assign(size_t(rank), 1);
     int64_t stride = 1;
     for (size_t d = size_t(rank); d-- > 0;) {
@@ -142,12 +145,15 @@ class Workload {
     const int limit = int(std::min<size_t>(max_tasks_ / tasks, 40));
     int64_t trips = pick(1, std::max(limit, 1));
     node.tile = pick(1, 6);
-    node.extent = program_.constant(node.is_tiled ? std::max<int64_t>(trips * node.tile - pick(0, int(node.tile) - 1), 0) : trips);
+    node.extent = program_.constant(
+        node.is_tiled ? std::max<int64_t>(trips * node.tile - pick(0, int(node.tile) - 1), 0) : trips);
     if (!around.empty() && pick(0, 3) == 0) {
       node.is_tiled = false;
-      node.extent = program_.apply(Op::EXPR_MIN, {program_.constant(trips), program_.reg(around.back()->reg)});
+      node.extent =
+          program_.apply(Op::EXPR_MIN, {program_.constant(trips), program_.reg(around.back()->reg)});
     }
-    node.reg = node.is_tiled ? program_.tiles(node.op, node.extent, program_.constant(node.tile)) : program_.loop(node.op, node.extent);
+    node.reg = node.is_tiled ? program_.tiles(node.op, node.extent, program_.constant(node.tile))
+                             : program_.loop(node.op, node.extent);
     node.kernel = program_.last_axis();
     around.push_back(&node);
     for (int i = pick(1, 2); i > 0; --i) add_statement(node.body, around, tasks * size_t(trips));
@@ -179,9 +185,11 @@ class Workload {
     int to_drop = int(tensor.shape.size()) - view_rank;
     for (size_t d = 0; d < tensor.shape.size(); ++d) {
       const int left = int(tensor.shape.size() - d);
-      const bool drops = to_drop > 0 && d + 1 < tensor.shape.size() && (to_drop >= left - 1 || pick(0, 1) != 0);
+      const bool drops =
+          to_drop > 0 && d + 1 < tensor.shape.size() && (to_drop >= left - 1 || pick(0, 1) != 0);
       to_drop -= drops;
-      io.dims.push_back(drops ? Dim{Op::DIM_INDEX, wrapped(around, tensor.shape[d]), {}, 0} : make_dim(around, tensor.shape[d]));
+      io.dims.push_back(drops ? Dim{Op::DIM_INDEX, wrapped(around, tensor.shape[d]), {}, 0}
+                              : make_dim(around, tensor.shape[d]));
     }
     return io;
   }
@@ -195,19 +203,23 @@ class Workload {
     if (pick(0, is_gridded_ ? 2 : 5) == 0) return {Op::DIM_FULL, {}, {}, 0};
     const int64_t extent = pick(1, int(std::min<int64_t>(size, 6)));
     for (const Node* loop : around) {
-      if (!loop->is_tiled && loop->extent.size() == 1 && max_extent(*loop) * extent <= size && pick(0, 1) == 0) {
+      if (!loop->is_tiled && loop->extent.size() == 1 && max_extent(*loop) * extent <= size &&
+          pick(0, 1) == 0) {
         const int64_t part = pick(1, int(extent));
-        return {Op::DIM_RANGE, program_.mul(program_.reg(loop->reg), program_.constant(extent)), program_.constant(part), 0};
+        return {Op::DIM_RANGE, program_.mul(program_.reg(loop->reg), program_.constant(extent)),
+                program_.constant(part), 0};
       }
     }
     if (is_gridded_) {
       const int64_t step = size % 4 == 0 ? 4 : 1;
       int64_t start = pick(0, int(size / step) - 1) * step;
       if (size > 200 && pick(0, 1) == 0) start = start / 16 * 16;  // where the nodes of a range tree begin
-      return {Op::DIM_RANGE, program_.constant(start), program_.constant(pick(1, int((size - start) / step)) * step), 0};
+      return {Op::DIM_RANGE, program_.constant(start),
+              program_.constant(pick(1, int((size - start) / step)) * step), 0};
     }
     if (pick(0, 3) == 0 && !around.empty()) {
-      const Expr short_one = program_.apply(Op::EXPR_MIN, {program_.constant(extent), program_.reg(around.back()->reg)});
+      const Expr short_one =
+          program_.apply(Op::EXPR_MIN, {program_.constant(extent), program_.reg(around.back()->reg)});
       return {Op::DIM_RANGE, wrapped(around, size - extent + 1), short_one, 0};
     }
     return {Op::DIM_RANGE, wrapped(around, size - extent + 1), program_.constant(extent), 0};
@@ -219,7 +231,8 @@ class Workload {
   Expr wrapped(const std::vector<Node*>& around, int64_t size) {
     if (is_gridded_) return program_.constant(pick(0, int(size) - 1));
     Expr sum = program_.constant(pick(0, 5));
-    for (const Node* loop : around) sum = program_.add(sum, program_.mul(program_.reg(loop->reg), program_.constant(pick(0, 3))));
+    for (const Node* loop : around)
+      sum = program_.add(sum, program_.mul(program_.reg(loop->reg), program_.constant(pick(0, 3))));
     return program_.apply(Op::EXPR_MOD, {sum, program_.constant(size)});
   }
 

@@ -16,7 +16,9 @@ using bytecode::Op;
 
 namespace {
 
-std::shared_ptr<const KernelLibrary> share(const KernelLibrary& table) { return {std::shared_ptr<void>(), &table}; }
+std::shared_ptr<const KernelLibrary> share(const KernelLibrary& table) {
+  return {std::shared_ptr<void>(), &table};
+}
 
 std::atomic<int64_t> fail_at{-1};
 Executable* nested = nullptr;
@@ -70,7 +72,8 @@ std::string run_ranges(int64_t n, int64_t step, int64_t extent, bool triangular 
   program.task(0);
   program.param(program.constant(1));
   program.io(Role::inout, 0);
-  const auto start = triangular ? program.apply(Op::EXPR_SUB, {program.reg(i), program.reg(reg)}) : program.reg(i);
+  const auto start =
+      triangular ? program.apply(Op::EXPR_SUB, {program.reg(i), program.reg(reg)}) : program.reg(i);
   program.range(program.mul(start, program.constant(step)), program.constant(extent));
   if (triangular) program.end();
   program.end();
@@ -88,7 +91,8 @@ TEST(tails_are_clipped) {
   Executable executable = tiles_program(7);
   for (size_t n : {0u, 1u, 6u, 7u, 8u, 700u, 703u}) {
     std::vector<float> data(n, 1.0f);
-    for (uint32_t workers : {1u, 2u, 5u, 40u}) executable.run({vector_ref(data)}, {std::nullopt}, {workers, false, 0});
+    for (uint32_t workers : {1u, 2u, 5u, 40u})
+      executable.run({vector_ref(data)}, {std::nullopt}, {workers, false, 0});
     for (float x : data) CHECK(x == 5.0f);
   }
 }

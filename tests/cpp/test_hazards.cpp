@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Hazards without threads: over random workloads, random strands and random progress, the waits that are found
-/// order every conflicting pair, and those that name a task name one that conflicts.
+/// Hazards without threads: over random workloads, random strands and random progress, the waits that are
+/// found order every conflicting pair, and those that name a task name one that conflicts.
 #include "pto/wsp/bytecode/quicken.hpp"
 #include "pto/wsp/bytecode/validate.hpp"
 #include "pto/wsp/engine.hpp"
@@ -17,8 +17,15 @@ namespace {
 class Simulation {
  public:
   Simulation(const Workload& workload, uint64_t seed)
-      : workload_(workload), random_(seed), bytes_(workload.bytes()), program_(load()), plan_(quicken()), hazards_(plan_, true),
-        waits_(counters_), is_done_(workload.tasks().size()), behind_(workload.tasks().size()) {}
+      : workload_(workload),
+        random_(seed),
+        bytes_(workload.bytes()),
+        program_(load()),
+        plan_(quicken()),
+        hazards_(plan_, true),
+        waits_(counters_),
+        is_done_(workload.tasks().size()),
+        behind_(workload.tasks().size()) {}
 
   void run() {
     bytecode::Expander expander(plan_);
@@ -28,7 +35,8 @@ class Simulation {
       choose_strand(task);
       waits_.begin(strand_, slice_start_);
       const uint64_t position = strands_[strand_].size() + 1;
-      hazards_.access(uint32_t(site), expander.registers(), {sched::make_name(strand_, position), task + 1}, waits_);
+      hazards_.access(uint32_t(site), expander.registers(), {sched::make_name(strand_, position), task + 1},
+                      waits_);
       waits_.finish();
       note_order(task);
       strands_[strand_].push_back(task);
@@ -39,7 +47,9 @@ class Simulation {
   }
 
  private:
-  bytecode::Program load() const { return bytecode::load_program(bytes_.data(), bytes_.size(), mix::library().table()); }
+  bytecode::Program load() const {
+    return bytecode::load_program(bytes_.data(), bytes_.size(), mix::library().table());
+  }
 
   bytecode::Plan quicken() const {
     std::vector<bytecode::TensorLayout> layouts;
@@ -69,7 +79,8 @@ class Simulation {
     }
   }
 
-  /// Collects what is ordered before `task`: its strand, its waits, what was complete, and all that is before those.
+  /// Collects what is ordered before `task`: its strand, its waits, what was complete, and all that is before
+  /// those.
   void note_order(size_t task) {
     behind_[task].assign(workload_.tasks().size(), false);
     for (size_t i = 0; i < task; ++i) {
@@ -145,7 +156,8 @@ void check_pair(uint16_t first_kernel, int64_t first_extent, uint16_t second_ker
     }
   };
   io(first_kernel, [&] { program.range(program.constant(5), program.constant(first_extent)); });
-  const uint32_t reg = program.tiles(bytecode::Op::PARALLEL_FOR, program.constant(64), program.constant(second_tile));
+  const uint32_t reg =
+      program.tiles(bytecode::Op::PARALLEL_FOR, program.constant(64), program.constant(second_tile));
   program.task(second_kernel);
   io(second_kernel, [&] { program.tile(program.axis_of(reg)); });
   program.end();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Random workloads: any number of workers, with and without delays, gives program order's result bit for bit, and
-/// a brute-force checker finds every conflicting pair in order.
+/// Random workloads: any number of workers, with and without delays, gives program order's result bit for
+/// bit, and a brute-force checker finds every conflicting pair in order.
 #include <chrono>
 
 #include "pto/wsp/engine.hpp"
@@ -39,7 +39,8 @@ void check_workload(uint64_t seed, size_t max_tasks) {
     const uint32_t workers = round == 0 ? 1 : uint32_t(1 + (seed + round * 3) % 8);
     std::vector<Tensor> found = workload.tensors();
     mix::stamps().reset(workload.tasks().size());
-    const RunResult result = executable.run(to_arrays(found), {}, {workers, false, round % 2 == 1 ? seed * 8 + round : 0});
+    const RunResult result =
+        executable.run(to_arrays(found), {}, {workers, false, round % 2 == 1 ? seed * 8 + round : 0});
     CHECK_EQ(result.tasks, workload.tasks().size());
     for (size_t i = 0; i < found.size(); ++i) CHECK(found[i].data == expected[i].data);
     workload.check_order(mix::stamps());

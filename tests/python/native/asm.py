@@ -85,7 +85,7 @@ class Assembler:
                 self._emit("PARAM_EXPR", 0, self._expression(scalar))
 
     def io(self, role: str, tensor: int, *dims: object) -> None:
-        """A tensor argument. A dimension: ":", ("tile", register), ("index", e) or ("range", start, extent)."""
+        """A tensor argument; a dimension is ":", ("tile", register), ("index", e) or ("range", start, extent)."""
         self._emit(f"IO_{role}", tensor)
         for dim in dims:
             if dim == ":":
@@ -108,9 +108,7 @@ class Assembler:
             starts.append(len(code))
             code += [*expression, [OP["EXPR_END"], 0, 0]]
         named = {OP[n] for n in ("PARAM_EXPR", "DIM_INDEX", "DIM_RANGE", "DIM_EXTENT")}
-        body = b"".join(
-            struct.pack("<BBHI", op, 0, a, starts[b] if op in named else b) for op, a, b in code
-        )
+        body = b"".join(struct.pack("<BBHI", op, 0, a, starts[b] if op in named else b) for op, a, b in code)
         for kind, reg, extent, tile in self.axes:
             body += struct.pack("<BBHIII", kind, 0, reg, starts[extent], 0 if tile < 0 else starts[tile], 0)
         for i, (name, views, scalars) in enumerate(self.kernels):

@@ -15,7 +15,12 @@ from tests.python.native.asm import Assembler
 
 SOURCE = Path(__file__).with_name("kernels.cpp")
 INCLUDE = Path(__file__).parents[3] / "include"
-KERNELS: Sequence[tuple[str, int, int]] = (("add", 1, 1), ("copy", 2, 0), ("call_back", 1, 0), ("fill_bf16", 1, 0))
+KERNELS: Sequence[tuple[str, int, int]] = (
+    ("add", 1, 1),
+    ("copy", 2, 0),
+    ("call_back", 1, 0),
+    ("fill_bf16", 1, 0),
+)
 TABLE_HASH = 42
 
 

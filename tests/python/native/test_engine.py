@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import cast
 
 import ml_dtypes
 import numpy as np
@@ -39,7 +40,9 @@ def test_runs_and_counts(library: Library) -> None:
         x = np.zeros(n, np.float32)
         for workers in (1, 2, 5):
             result = program.run((x,), (None, 2.0), workers)
-            assert result.tasks == -(-n // 8) == sum(result.counters["worker_tasks"])
+            per_worker = result.counters["worker_tasks"]
+            assert isinstance(per_worker, list)
+            assert result.tasks == -(-n // 8) == sum(per_worker)
             assert result.workers == workers
         assert (x == 6).all()
 
@@ -78,7 +81,7 @@ def test_arrays_are_checked(library: Library) -> None:
         assert code_of(lambda array=array: run((array,), (None, 1.0))) == code
     assert code_of(lambda: run((), (None, 1.0))) == "wrong-argument-count"
     assert code_of(lambda: run((good,), (None, None))) == "unbound-symbol"
-    assert code_of(lambda: run((good,), (None, "x"))) == "wrong-scalar"
+    assert code_of(lambda: run((good,), (None, cast(float, "x")))) == "wrong-scalar"
     assert code_of(lambda: run((good,), (65, 1.0))) == "size-mismatch"
     run((good,), (64, 1.0))
 
@@ -134,7 +137,8 @@ def test_a_kernel_error_is_located(library: Library) -> None:
             program.run((x,), (None, -1.0), workers)
         assert caught.value.code == "kernel-failed"
         assert caught.value.details["check"] == 7 and caught.value.details["pc"] == 2
-        assert caught.value.details["registers"][1] == caught.value.details["task"]
+        registers = caught.value.details["registers"]
+        assert isinstance(registers, list) and registers[1] == caught.value.details["task"]
     program.run((x,), (None, 1.0), 3)
 
 
@@ -146,7 +150,9 @@ def test_a_nested_run_is_an_error(library: Library) -> None:
     def nested() -> None:
         codes.append(code_of(lambda: program.run((np.zeros(1, np.float32),), (None, 1.0))))
 
-    path = next(line.split()[-1] for line in Path("/proc/self/maps").read_text().splitlines() if "kernels.so" in line)
+    path = next(
+        line.split()[-1] for line in Path("/proc/self/maps").read_text().splitlines() if "kernels.so" in line
+    )
     set_callback = ctypes.CDLL(path).set_callback
     set_callback(nested)
     program.run((np.zeros(64, np.float32),), (None, 1.0), 2)
@@ -173,7 +179,10 @@ def test_threads_and_programs_share_the_pool(library: Library) -> None:
 def test_a_run_releases_the_gil_and_can_be_cancelled(library: Library) -> None:
     program = _native.Executable(tiles_program(1, repeat=10**7), library)
     codes = []
-    run = lambda: codes.append(code_of(lambda: program.run((np.zeros(100, np.float32),), (None, 1.0), 2)))
+
+    def run() -> None:
+        codes.append(code_of(lambda: program.run((np.zeros(100, np.float32),), (None, 1.0), 2)))
+
     thread = threading.Thread(target=run)
     thread.start()
     while thread.is_alive():

@@ -43,7 +43,8 @@ inline bool fold_dim(int64_t& step, const QuickDim& dim, int64_t size) {
   for (const bytecode::Term& term : dim.start_form.terms) fold_gcd(step, term.coef);
   if (dim.op == bytecode::Op::DIM_TILE) {
     if (dim.tile == 0) return false;
-    // The last tile is cut where its axis ends; a ragged end is rounded up to a whole cell, which only adds order.
+    // The last tile is cut where its axis ends; a ragged end is rounded up to a whole cell, which only adds
+    // order.
     fold_gcd(step, dim.extent_form.is_constant() ? dim.extent_form.c0 : dim.tile);
     if (dim.tile_end != size) fold_gcd(step, dim.tile_end);
     return true;
@@ -68,7 +69,8 @@ inline bool fits_grid(Grid& grid, const Plan& plan, const QuickIo& io) {
   int64_t runs = 1, run_cells = 1;
   bool is_contiguous = true;  // all dimensions after this one are covered whole
   for (int d = grid.rank; d-- > 0;) {
-    const int64_t n = max_cells(plan.dims[io.first_dim + uint32_t(d)], grid.size[d], grid.step[d], grid.cells[d]);
+    const int64_t n =
+        max_cells(plan.dims[io.first_dim + uint32_t(d)], grid.size[d], grid.step[d], grid.cells[d]);
     (is_contiguous ? run_cells : runs) *= n;
     if (n > kMaxCells || runs > kMaxCells) return false;
     is_contiguous = is_contiguous && n == grid.cells[d];
@@ -87,7 +89,8 @@ inline bool find_grid(const Plan& plan, const std::vector<uint32_t>& ios, Grid& 
     grid.size[d] = plan.layouts[first.tensor].shape[d];
     int64_t step = 0;
     for (uint32_t io : ios) {
-      if (!detail::fold_dim(step, plan.dims[plan.ios[io].first_dim + uint32_t(d)], grid.size[d])) return false;
+      if (!detail::fold_dim(step, plan.dims[plan.ios[io].first_dim + uint32_t(d)], grid.size[d]))
+        return false;
     }
     grid.step[d] = step == 0 ? std::max<int64_t>(grid.size[d], 1) : step;
     grid.cells[d] = std::max<int64_t>((grid.size[d] - 1) / grid.step[d] + 1, 1);

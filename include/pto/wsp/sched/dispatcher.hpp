@@ -63,7 +63,8 @@ class Dispatcher {
   /// With one worker, program order satisfies every hazard and every barrier.
   void run_in_order() {
     const uint64_t base = run_.task_base();
-    for (int64_t site = expander_.next_task(); site >= 0 && !run_.is_stopped(); site = expander_.next_task()) {
+    for (int64_t site = expander_.next_task(); site >= 0 && !run_.is_stopped();
+         site = expander_.next_task()) {
       const uint64_t task = base + expander_.num_tasks() - 1;
       if (!run_.run_task(worker_, uint32_t(site), expander_.registers(), task)) return;
     }

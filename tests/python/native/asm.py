@@ -85,7 +85,7 @@ class Assembler:
                 self._emit("PARAM_EXPR", 0, self._expression(scalar))
 
     def io(self, role: str, tensor: int, *dims: object) -> None:
-        """A tensor argument; a dimension is ":", ("tile", register), ("index", e) or ("range", start, extent)."""
+        """A tensor argument; dimensions: ":", ("tile", register), ("index", e), ("range", start, extent)."""
         self._emit(f"IO_{role}", tensor)
         for dim in dims:
             if dim == ":":

@@ -3,6 +3,7 @@
 /// The engine: an Executable is a validated program that can be run again and again.
 #pragma once
 
+#include <algorithm>
 #include <memory>
 #include <thread>
 #include <utility>
@@ -145,6 +146,7 @@ class Executable {
     if (prepared_ == nullptr || !is_same_call(arguments)) {
       auto plan =
           bytecode::make_plan({&code_->program, arguments.symbols}, arguments.layouts, *code_->library);
+      bytecode::bind_elements(plan, arguments.bases);
       bytecode::check_regions(plan);
       const size_t num_sites = plan.sites.size();
       prepared_.reset(new sched::Prepared{code_, std::move(plan), sched::SiteCosts(num_sites)});
@@ -159,6 +161,9 @@ class Executable {
 
   bool is_same_call(const bind::Arguments& arguments) const {
     const bytecode::Plan& plan = prepared_->plan;
+    const auto& decides = code_->program.decides;
+    // Elements that decide what runs may differ even between calls with the same arrays.
+    if (std::find(decides.begin(), decides.end(), true) != decides.end()) return false;
     return plan.bindings.symbols == arguments.symbols && plan.layouts == arguments.layouts;
   }
 

@@ -183,7 +183,7 @@ def _check_view(
                 where=where,
                 loc=loc,
             )
-    if view.ndim and view.shape[-1] > 1 and view.strides[-1] != view.itemsize:
+    if view.size and view.shape[-1] > 1 and view.strides[-1] != view.itemsize:
         raise StridedView(
             param=param.name, kernel=kernel.name, tensor=region.tensor, dim=region.kept[-1], loc=loc
         )

@@ -258,9 +258,9 @@ def evaluate(expr: Expr, scope: Scope, reader: Reader | None = None) -> Value:
 
 def read_element(name: str, array: np.ndarray, indices: tuple[int, ...]) -> int:
     """Return `array[indices]` as an integer; outside of the array is an error, as are negative indices."""
-    if any(not 0 <= i < size for i, size in zip(indices, array.shape, strict=True)):
-        place = ", ".join(map(str, indices))
-        raise BadExpression(reason=f"`{name}[{place}]` lies outside its shape {list(array.shape)}")
+    for dim, (index, size) in enumerate(zip(indices, array.shape, strict=True)):
+        if not 0 <= index < size:
+            raise BadExpression(reason=f"`{name}` is read at {index}, outside its dimension {dim}")
     return int(array[indices])
 
 

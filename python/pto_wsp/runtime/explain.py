@@ -180,6 +180,20 @@ def _expression(c: _Context) -> errors.PtoError:
     return errors.BadExpression(reason=reason, loc=loc)
 
 
+def _element_outside(c: _Context) -> errors.PtoError:
+    tensor = c.tensor()
+    reason = f"`{tensor.name}` is read at {c.number('index')}, outside its dimension {c.number('dim')}"
+    return errors.BadExpression(reason=reason, loc=c.lowered.places.get(c.number("pc")))
+
+
+def _deciding_array(c: _Context) -> errors.PtoError:
+    first, second = c.tensor("other_tensor"), c.tensor()
+    written = second.name if second.name in c.lowered.written else first.name
+    return errors.OverlappingArrays(
+        first=first.name, second=second.name, written=f"`{written}`", detail="the other decides what runs"
+    )
+
+
 def _negative_extent(c: _Context) -> errors.PtoError:
     loop = c.lowered.sites[c.number("pc")]
     assert isinstance(loop, w.Loop)
@@ -215,6 +229,8 @@ _DESCRIBE: dict[str, Callable[[_Context], errors.PtoError]] = {
     "unbound-symbol": _unbound,
     "region-outside": _region_outside,
     "view-shape": _view_shape,
+    "element-outside": _element_outside,
+    "deciding-array-written": _deciding_array,
     "division-by-zero": _expression,
     "expression-overflow": _expression,
     "negative-extent": _negative_extent,

@@ -125,6 +125,11 @@ inline void find_groups(const bytecode::Program& program, const std::vector<Arra
     layouts[i].group = uint32_t(i);
     for (size_t j = 0; j < i; ++j) {
       if (is_same_view(arrays[i], arrays[j])) {
+        if (program.decides[i] || program.decides[j]) {
+          throw array_error("deciding-array-written", "an array that decides what runs is written by a task",
+                            i)
+              .with_int("other_tensor", int64_t(j));
+        }
         layouts[i].group = layouts[j].group;
         continue;
       }

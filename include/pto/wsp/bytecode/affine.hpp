@@ -126,6 +126,11 @@ class AbstractEvaluator {
           break;
         case Op::EXPR_REG: stack.push_back(register_value(in.operand2)); break;
         case Op::EXPR_SYMBOL: stack.push_back(constant_value(bindings_.symbols[in.operand2])); break;
+        case Op::EXPR_ELEMENT:
+          stack.resize(stack.size() - in.operand2);
+          stack.push_back(element(in.operand1));
+          may_fail = true;
+          break;
         case Op::EXPR_NEG:
           stack.back() = binary(Op::EXPR_SUB, constant_value(0), stack.back(), may_fail);
           break;
@@ -154,6 +159,15 @@ class AbstractEvaluator {
 
  private:
   static Abstract unknown(Range range) { return {range.is_constant(), range.lo, {}, range}; }
+
+  /// An element may have any value of its type: arrays differ between runs with one plan.
+  Abstract element(uint32_t tensor) const {
+    const DType dtype = bindings_.program->tensors[tensor].dtype;
+    const int64_t bits = 8 * dtype_bytes(dtype);
+    const bool is_signed = dtype >= DType::i8 && dtype <= DType::i64;
+    const int64_t hi = bits == 64 ? kI64Max : (int64_t{1} << (is_signed ? bits - 1 : bits)) - 1;
+    return {false, 0, {}, {is_signed ? -hi - 1 : 0, hi}};
+  }
 
   static Abstract logical_not(const Abstract& a) {
     if (a.range.is_constant()) return constant_value(a.range.lo == 0);
@@ -194,12 +208,10 @@ class AbstractEvaluator {
   }
 
   static Abstract fold(Op op, int64_t a, int64_t b, bool& may_fail) {
-    try {
-      return constant_value(apply_binary(op, a, b, 0));
-    } catch (const EngineError&) {
-      may_fail = true;
-      return {false, 0, {}, {kI64Min, kI64Max}};
-    }
+    int64_t result = 0;
+    if (apply_binary(op, a, b, result) == Fault::kNone) return constant_value(result);
+    may_fail = true;
+    return {false, 0, {}, {kI64Min, kI64Max}};
   }
 
   static bool is_linear(Op op, const Abstract& a, const Abstract& b) {

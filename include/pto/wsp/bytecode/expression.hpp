@@ -10,16 +10,44 @@
 
 namespace pto::wsp::bytecode {
 
+/// Where the elements of a tensor lie that expressions read.
+struct ElementSource {
+  const char* base = nullptr;
+  const int64_t* shape = nullptr;   ///< per dimension
+  const int64_t* stride = nullptr;  ///< per dimension, in elements
+};
+
 /// A program with the values its symbols have in one run.
 struct Bindings {
   const Program* program;
-  std::vector<int64_t> symbols;  ///< the 8 bytes of each symbol
+  std::vector<int64_t> symbols;           ///< the 8 bytes of each symbol
+  std::vector<ElementSource> elements{};  ///< per tensor; set for those that expressions read
 };
 
-[[noreturn]] inline void fail_expression(const char* code, uint32_t pc) {
-  throw EngineError(code, code == std::string("division-by-zero") ? "an expression divides by zero"
-                                                                  : "an expression leaves the range of i64")
-      .with_int("pc", pc);
+/// Why an expression has no value.
+enum class Fault : uint8_t { kNone, kOverflow, kDivision, kOutside };
+
+/// A value, or the fault that keeps an expression from having one. Faults travel with values, so that the arm
+/// of a select that is not chosen may have one.
+struct Outcome {
+  int64_t value;  ///< kOutside: the index
+  Fault fault;
+  uint8_t dim;  ///< kOutside: its dimension
+  uint32_t pc;  ///< the instruction at fault
+};
+
+[[noreturn]] inline void throw_fault(const Program& program, const Outcome& outcome) {
+  if (outcome.fault == Fault::kOutside) {
+    throw EngineError("element-outside", "an expression reads an element outside its tensor")
+        .with_int("pc", outcome.pc)
+        .with_int("tensor", program.instructions[outcome.pc].operand1)
+        .with_int("dim", outcome.dim)
+        .with_int("index", outcome.value);
+  }
+  const bool divides = outcome.fault == Fault::kDivision;
+  throw EngineError(divides ? "division-by-zero" : "expression-overflow",
+                    divides ? "an expression divides by zero" : "an expression leaves the range of i64")
+      .with_int("pc", outcome.pc);
 }
 
 inline int64_t floor_div(int64_t a, int64_t b) {
@@ -29,9 +57,8 @@ inline int64_t floor_mod(int64_t a, int64_t b) {
   return a % b + ((a % b != 0 && (a < 0) != (b < 0)) ? b : 0);
 }
 
-/// `a op b`; throws `expression-overflow` or `division-by-zero` with the instruction's index.
-inline int64_t apply_binary(Op op, int64_t a, int64_t b, uint32_t pc) {
-  int64_t result = 0;
+/// `result` = `a op b`, unless there is a fault.
+inline Fault apply_binary(Op op, int64_t a, int64_t b, int64_t& result) {
   bool overflow = false;
   switch (op) {
     case Op::EXPR_ADD: overflow = __builtin_add_overflow(a, b, &result); break;
@@ -39,11 +66,11 @@ inline int64_t apply_binary(Op op, int64_t a, int64_t b, uint32_t pc) {
     case Op::EXPR_MUL: overflow = __builtin_mul_overflow(a, b, &result); break;
     case Op::EXPR_FLOORDIV:
     case Op::EXPR_MOD:
-      if (b == 0) fail_expression("division-by-zero", pc);
+      if (b == 0) return Fault::kDivision;
       // The one quotient that does not fit; its remainder does, but the machine's division traps on both.
       if (b == -1) {
-        if (op == Op::EXPR_MOD) return 0;
-        overflow = __builtin_sub_overflow(int64_t{0}, a, &result);
+        result = 0;
+        if (op == Op::EXPR_FLOORDIV) overflow = __builtin_sub_overflow(int64_t{0}, a, &result);
         break;
       }
       result = op == Op::EXPR_MOD ? floor_mod(a, b) : floor_div(a, b);
@@ -58,35 +85,90 @@ inline int64_t apply_binary(Op op, int64_t a, int64_t b, uint32_t pc) {
     case Op::EXPR_OR: result = a != 0 || b != 0; break;
     default: break;
   }
-  if (overflow) fail_expression("expression-overflow", pc);
+  return overflow ? Fault::kOverflow : Fault::kNone;
+}
+
+namespace detail {
+
+inline int64_t read_integer(const char* at, DType dtype) {
+  const auto read = [at](auto value) {
+    __builtin_memcpy(&value, at, sizeof value);
+    return int64_t(value);
+  };
+  switch (dtype) {
+    case DType::i8: return read(int8_t{});
+    case DType::i16: return read(int16_t{});
+    case DType::i32: return read(int32_t{});
+    case DType::u8:
+    case DType::b1: return read(uint8_t{});
+    case DType::u16: return read(uint16_t{});
+    case DType::u32: return read(uint32_t{});
+    default: return read(int64_t{});
+  }
+}
+
+/// The element of a tensor at `indices`, or the fault of the first index that is at fault or outside.
+inline Outcome read_element(const Bindings& bindings, Instruction in, uint32_t pc, const Outcome* indices) {
+  const TensorDescriptor& tensor = bindings.program->tensors[in.operand1];
+  const ElementSource& source = bindings.elements[in.operand1];
+  int64_t offset = 0;
+  for (uint32_t d = 0; d < in.operand2; ++d) {
+    if (indices[d].fault != Fault::kNone) return indices[d];
+    const int64_t index = indices[d].value;
+    if (index < 0 || index >= source.shape[d]) return {index, Fault::kOutside, uint8_t(d), pc};
+    offset += index * source.stride[d];
+  }
+  const int64_t value = read_integer(source.base + offset * dtype_bytes(tensor.dtype), tensor.dtype);
+  // The one integer type that reaches beyond i64.
+  if (tensor.dtype == DType::u64 && value < 0) return {0, Fault::kOverflow, 0, pc};
+  return {value, Fault::kNone, 0, pc};
+}
+
+inline Outcome apply(Op op, const Outcome& a, const Outcome& b, uint32_t pc) {
+  if (a.fault != Fault::kNone) return a;
+  if (b.fault != Fault::kNone) return b;
+  Outcome result{0, Fault::kNone, 0, pc};
+  result.fault = apply_binary(op, a.value, b.value, result.value);
   return result;
 }
 
-inline int64_t apply_unary(Op op, int64_t a, uint32_t pc) {
-  if (op == Op::EXPR_NOT) return a == 0;
-  if (a == std::numeric_limits<int64_t>::min()) fail_expression("expression-overflow", pc);
-  return -a;
+inline Outcome apply_unary(Op op, const Outcome& a, uint32_t pc) {
+  if (op == Op::EXPR_NEG) return apply(Op::EXPR_SUB, {0, Fault::kNone, 0, pc}, a, pc);
+  return {a.value == 0, a.fault, a.dim, a.pc};
 }
 
-/// Evaluates the expression that starts at `pc`.
+}  // namespace detail
+
+/// Evaluates the expression that starts at `pc`. Throws `expression-overflow`, `division-by-zero` or
+/// `element-outside` with the instruction's index.
 inline int64_t evaluate_postfix(const Bindings& bindings, uint32_t pc, const int64_t* registers) {
   const Program& program = *bindings.program;
-  int64_t stack[kMaxExprStack];
+  Outcome stack[kMaxExprStack];
   int depth = 0;
+  const auto push = [&](int64_t value) { stack[depth++] = {value, Fault::kNone, 0, pc}; };
   for (;; ++pc) {
     const Instruction in = program.instructions[pc];
     switch (in.op) {
-      case Op::EXPR_END: return stack[0];
-      case Op::EXPR_CONST: stack[depth++] = program.constants[in.operand2]; break;
-      case Op::EXPR_REG: stack[depth++] = registers[in.operand2]; break;
-      case Op::EXPR_SYMBOL: stack[depth++] = bindings.symbols[in.operand2]; break;
+      case Op::EXPR_END:
+        if (stack[0].fault != Fault::kNone) throw_fault(program, stack[0]);
+        return stack[0].value;
+      case Op::EXPR_CONST: push(program.constants[in.operand2]); break;
+      case Op::EXPR_REG: push(registers[in.operand2]); break;
+      case Op::EXPR_SYMBOL: push(bindings.symbols[in.operand2]); break;
+      case Op::EXPR_ELEMENT:
+        depth -= int(in.operand2);
+        stack[depth] = detail::read_element(bindings, in, pc, stack + depth);
+        ++depth;
+        break;
       case Op::EXPR_NEG:
-      case Op::EXPR_NOT: stack[depth - 1] = apply_unary(in.op, stack[depth - 1], pc); break;
+      case Op::EXPR_NOT: stack[depth - 1] = detail::apply_unary(in.op, stack[depth - 1], pc); break;
       case Op::EXPR_SELECT:
         depth -= 2;
-        stack[depth - 1] = stack[depth - 1] != 0 ? stack[depth] : stack[depth + 1];
+        if (stack[depth - 1].fault == Fault::kNone) {
+          stack[depth - 1] = stack[depth - 1].value != 0 ? stack[depth] : stack[depth + 1];
+        }
         break;
-      default: --depth; stack[depth - 1] = apply_binary(in.op, stack[depth - 1], stack[depth], pc);
+      default: --depth; stack[depth - 1] = detail::apply(in.op, stack[depth - 1], stack[depth], pc);
     }
   }
 }

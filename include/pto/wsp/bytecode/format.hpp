@@ -53,6 +53,7 @@ enum class Op : uint8_t {
   EXPR_CONST = 0x51,     ///< operand2 = constant
   EXPR_REG = 0x52,       ///< operand2 = register
   EXPR_SYMBOL = 0x53,    ///< operand2 = symbol (i64)
+  EXPR_ELEMENT = 0x54,   ///< operand1 = integer tensor, operand2 = its rank: pops the indices, last on top
   EXPR_ADD = 0x58, EXPR_SUB = 0x59, EXPR_MUL = 0x5A,
   EXPR_FLOORDIV = 0x5B, EXPR_MOD = 0x5C,  ///< as in Python; division by zero is an error
   EXPR_MIN = 0x5D, EXPR_MAX = 0x5E, EXPR_NEG = 0x5F,

@@ -132,4 +132,12 @@ struct Plan {
   }
 };
 
+/// Says where the elements lie that expressions of the plan read: `bases` holds the data of every tensor.
+inline void bind_elements(Plan& plan, const std::vector<char*>& bases) {
+  plan.bindings.elements.resize(bases.size());
+  for (size_t i = 0; i < bases.size(); ++i) {
+    plan.bindings.elements[i] = {bases[i], plan.layouts[i].shape, plan.layouts[i].stride};
+  }
+}
+
 }  // namespace pto::wsp::bytecode

@@ -75,6 +75,7 @@ struct Program {
   std::vector<IoForm> ios;
   std::vector<DimForm> dims;
   std::vector<ParamForm> params;
+  std::vector<bool> decides;  ///< per tensor: whether some expression reads an element of it
 };
 
 [[noreturn]] inline void fail_at(const char* reason, const char* unit, int64_t position) {

@@ -40,7 +40,8 @@ constexpr bool is_integer(DType dtype) { return dtype >= DType::i8 && dtype <= D
 class ExpressionTable {
  public:
   /// Checks everything from `first` to the end of the program.
-  void build(const Program& program, uint32_t first) {
+  void build(Program& program, uint32_t first) {
+    program.decides.assign(program.tensors.size(), false);
     index_.assign(program.instructions.size(), -1);
     for (uint32_t pc = first; pc < program.instructions.size();) pc = check_one(program, pc);
   }
@@ -49,12 +50,14 @@ class ExpressionTable {
   const std::vector<uint32_t>& registers(uint32_t pc) const { return registers_[size_t(index_[pc])]; }
 
  private:
-  uint32_t check_one(const Program& program, uint32_t start) {
+  uint32_t check_one(Program& program, uint32_t start) {
     std::vector<uint32_t> registers;
     uint32_t depth = 0;
     for (uint32_t pc = start; pc < program.instructions.size(); ++pc) {
       const Instruction in = program.instructions[pc];
-      if (in.flags != 0 || in.operand1 != 0) fail_at("a reserved field is set", "pc", pc);
+      if (in.flags != 0 || (in.operand1 != 0 && in.op != Op::EXPR_ELEMENT)) {
+        fail_at("a reserved field is set", "pc", pc);
+      }
       if (in.op == Op::EXPR_END) {
         if (in.operand2 != 0) fail_at("a reserved field is set", "pc", pc);
         if (depth != 1) fail_at("an expression does not leave one value", "pc", pc);
@@ -68,7 +71,7 @@ class ExpressionTable {
     fail_at("an expression has no end", "pc", start);
   }
 
-  static uint32_t check_instruction(const Program& program, Instruction in, uint32_t pc, uint32_t depth,
+  static uint32_t check_instruction(Program& program, Instruction in, uint32_t pc, uint32_t depth,
                                     std::vector<uint32_t>& registers) {
     switch (in.op) {
       case Op::EXPR_CONST:
@@ -85,6 +88,7 @@ class ExpressionTable {
         if (!is_integer(program.symbols[in.operand2].dtype))
           fail_at("an expression reads a float symbol", "pc", pc);
         return depth + 1;
+      case Op::EXPR_ELEMENT: return check_element(program, in, pc, depth);
       default: {
         const int operands = operand_count(in.op);
         if (operands < 0) fail_at("an instruction that belongs in no expression", "pc", pc);
@@ -93,6 +97,17 @@ class ExpressionTable {
         return depth - uint32_t(operands) + 1;
       }
     }
+  }
+
+  static uint32_t check_element(Program& program, Instruction in, uint32_t pc, uint32_t depth) {
+    if (in.operand1 >= program.tensors.size()) fail_at("no such tensor", "pc", pc);
+    const TensorDescriptor& tensor = program.tensors[in.operand1];
+    if (!is_integer(tensor.dtype)) fail_at("an expression reads a float tensor", "pc", pc);
+    if (in.operand2 != tensor.rank || tensor.rank == 0) fail_at("wrong number of indices", "pc", pc);
+    if (tensor.written != 0) fail_at("an expression reads a tensor that tasks write", "pc", pc);
+    if (depth < in.operand2) fail_at("an expression takes more operands than there are", "pc", pc);
+    program.decides[in.operand1] = true;
+    return depth - in.operand2 + 1;
   }
 
   std::vector<int32_t> index_;

@@ -10,15 +10,15 @@ from pto_wsp.ir import workload as w
 from pto_wsp.lang import context
 from pto_wsp.lang.scalar import Scalar
 from pto_wsp.lang.source import loop_targets
-from pto_wsp.lang.tensor import Span
+from pto_wsp.lang.tensor import Span, Stretch
 from pto_wsp.location import Location, caller_location
 from pto_wsp.types.axis import Dense, DenseDyn
 
 if TYPE_CHECKING:
     from pto_wsp.lang.trace import OpenLoop
 
-Axis = int | str | Scalar | Dense | DenseDyn
-"""What a loop runs over: an extent, the name of a size, or an axis."""
+Axis = int | str | Scalar | Dense | DenseDyn | Stretch
+"""What a loop runs over: an extent, the name of a size, an axis, or a row of a ragged axis."""
 
 Item = TypeVar("Item")
 

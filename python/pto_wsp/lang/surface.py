@@ -50,6 +50,13 @@ class ScalarAnnotation:
 
 
 @dataclass(frozen=True, slots=True)
+class RaggedAnnotation:
+    """`Ragged["size"]`, as written."""
+
+    outer: object
+
+
+@dataclass(frozen=True, slots=True)
 class ConstexprAnnotation:
     """`Constexpr[type]`, as written."""
 

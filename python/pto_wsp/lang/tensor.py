@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
-from pto_wsp.errors import BadIndex, ConstantIndexOutside, WrongTensor
+from pto_wsp.errors import BadIndex, BadOperand, ConstantIndexOutside, WrongTensor
 from pto_wsp.ir import scalar as ir
 from pto_wsp.ir.core import DimSelect, Full, Index, Range, TileRange
 from pto_wsp.ir.scalar import Const, Expr, Var
@@ -49,7 +49,41 @@ class Span:
         return self.start + self.extent
 
 
-Subscript = Number | Span | slice
+class Stretch:
+    """A range [start, start + extent) of a dimension that only a run knows."""
+
+    __slots__ = ("extent_expr", "start_expr")
+
+    def __init__(self, start: Expr, extent: Expr) -> None:
+        self.start_expr = start
+        self.extent_expr = extent
+
+    @property
+    def start(self) -> Scalar:
+        """First element."""
+        return Scalar(self.start_expr)
+
+    @property
+    def extent(self) -> Scalar:
+        """Number of elements."""
+        return Scalar(self.extent_expr)
+
+    @property
+    def stop(self) -> Scalar:
+        """One past the last element."""
+        return self.start + self.extent
+
+
+def _no_arithmetic(self: Span, *_: object) -> NoReturn:
+    expected = "arithmetic with its `.start`, `.stop` or `.extent`"
+    raise BadOperand(op="a range", expected=expected, found="the range itself", loc=caller_location())
+
+
+if not TYPE_CHECKING:
+    for _name in ("add", "radd", "sub", "rsub", "mul", "rmul", "floordiv", "mod", "lt", "le", "gt", "ge"):
+        setattr(Span, f"__{_name}__", _no_arithmetic)
+
+Subscript = Number | Span | Stretch | slice
 """One index of a tensor."""
 
 
@@ -130,6 +164,10 @@ class Tensor(Operators):
         """A view: integers drop their dimension; ranges and slices keep it."""
         return View(self, self.label).narrowed(index)
 
+    def __iter__(self) -> NoReturn:
+        expected = "a loop over `P`, such as `for i in P(n):`"
+        raise BadIndex(tensor=self.label, expected=expected, found="a loop over it", loc=caller_location())
+
     if TYPE_CHECKING:
 
         @property
@@ -208,6 +246,8 @@ class View(Tensor):
     def _select(self, item: object, dim: int, loc: Location | None) -> DimSelect:
         if isinstance(item, Span):
             return TileRange(item.loop)
+        if isinstance(item, Stretch):
+            return Range(item.start_expr, item.extent_expr)
         if isinstance(item, slice):
             return self._slice(item, dim, loc)
         at = expression(item)

@@ -20,12 +20,12 @@ from pto_wsp.ir import workload as w
 from pto_wsp.ir.module import Module
 from pto_wsp.ir.scalar import I64_MAX, I64_MIN, Value
 from pto_wsp.ir.verify import verify
+from pto_wsp.lang.ragged import Ragged
 from pto_wsp.lang.workload import Traced
 from pto_wsp.runtime.engine import make_runner
 from pto_wsp.runtime.stats import RunStats
 from pto_wsp.runtime.trace import Trace
 from pto_wsp.targets import registry
-from pto_wsp.types.axis import Ragged
 from pto_wsp.types.dtype import DType
 
 RUN_OPTIONS = ("workers", "trace", "check")

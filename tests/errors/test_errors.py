@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import re
 import runpy
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -67,12 +68,16 @@ def matches(expected: str, printed: str) -> bool:
 
 @pytest.fixture
 def environment() -> Iterator[None]:
-    """Undoes what a program does to the environment variables and the working directory."""
+    """Undoes what a program does to environment variables, the working directory and our modules."""
     variables, folder = dict(os.environ), Path.cwd()
+    modules = [vars(module) for name, module in sys.modules.items() if name.split(".")[0] == "pto_wsp"]
+    names = [dict(module) for module in modules]
     yield
     os.chdir(folder)
     os.environ.clear()
     os.environ.update(variables)
+    for module, before in zip(modules, names, strict=True):
+        module.update(before)
 
 
 @pytest.mark.usefixtures("environment")

@@ -105,6 +105,8 @@ class Kernel:
         context.current(f"kernel `{self.name}`")
         return TaskCall(self, keys if isinstance(keys, tuple) else (keys,))
 
+    __iter__ = None
+
     def __call__(self, *args: object, **kwargs: object) -> None:
         """Make a task without coordinates."""
         TaskCall(self, ())(*args, **kwargs)

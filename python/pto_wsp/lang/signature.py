@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import ast
-import inspect
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
-from pto_wsp.errors import BadAnnotation, UnsupportedSyntax
+from pto_wsp.errors import BadAnnotation
 from pto_wsp.ir.kernel import IN, Param
 from pto_wsp.lang.arithmetic import SCALAR_DTYPES
-from pto_wsp.lang.source import FunctionSource
+from pto_wsp.lang.source import MISSING, FunctionSource
 from pto_wsp.lang.surface import (
     ConstexprAnnotation,
     RoleAnnotation,
@@ -29,6 +28,10 @@ MAX_TILE_BYTES = 1 << 24
 """A tile larger than this is a mistake: it would not fit the scratch memory of any core."""
 
 
+CONSTANT_TYPES = (int, float, bool, str, DType)
+"""What `Constexpr[...]` can hold."""
+
+
 @dataclass(frozen=True, slots=True)
 class ConstexprType:
     """The type of a parameter that is a constant when the kernel is compiled."""
@@ -38,7 +41,7 @@ class ConstexprType:
 
 @dataclass(frozen=True, slots=True)
 class KernelParam:
-    """A parameter as written; `default` is `inspect.Parameter.empty` without one."""
+    """A parameter as written; `default` is `MISSING` without one."""
 
     name: str
     role: str
@@ -60,21 +63,8 @@ def read_signature(source: FunctionSource) -> tuple[KernelParam, ...]:
     Raises:
         BadAnnotation, UnsupportedSyntax, UnknownName: at the parameter that cannot be.
     """
-    assert source.node is not None
-    args = source.node.args
-    for extra in (args.vararg, args.kwarg, *args.posonlyargs):
-        if extra is not None:
-            raise UnsupportedSyntax(
-                construct=f"parameter `{extra.arg}`",
-                where="kernel",
-                detail="expected parameters that can be given by name",
-                advice="name each parameter",
-                loc=source.at(extra),
-            )
-    parameters = inspect.signature(source.function).parameters
-    return tuple(
-        _Reader(source, arg).param(parameters[arg.arg].default) for arg in (*args.args, *args.kwonlyargs)
-    )
+    defaults = source.parameters("kernel")
+    return tuple(_Reader(source, arg).param(defaults[name]) for name, arg in source.args.items())
 
 
 def specialised_params(params: tuple[KernelParam, ...], views: Mapping[str, ViewType]) -> tuple[Param, ...]:
@@ -96,7 +86,7 @@ class _Reader:
         annotation = self.source.annotation(self.arg)
         role, kind = self.role_and_type(annotation)
         is_value = isinstance(kind, (ScalarType, ConstexprType))
-        if default is not inspect.Parameter.empty and not is_value:
+        if default is not MISSING and not is_value:
             raise self.bad("no default value", "one")
         name = self.arg.arg
         return KernelParam(
@@ -119,6 +109,9 @@ class _Reader:
                 assert isinstance(dtype, DType)
                 return IN, ScalarType(dtype)
             case ConstexprAnnotation(type=type() as constant):
+                if constant not in CONSTANT_TYPES:
+                    names = ", ".join(t.__name__ for t in CONSTANT_TYPES)
+                    raise self.bad(f"Constexpr of one of {names}", constant.__name__)
                 return IN, ConstexprType(constant)
             case TileAnnotation() | TensorAnnotation():
                 raise self.bad("In[...], Out[...] or InOut[...]", "a type without a role")

@@ -11,10 +11,15 @@ from contextlib import suppress
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import lru_cache
+from inspect import CO_VARARGS, CO_VARKEYWORDS
 from types import CodeType, FrameType, FunctionType
+from typing import Final
 
-from pto_wsp.errors import UnknownName, did_you_mean
+from pto_wsp.errors import UnknownName, UnsupportedSyntax, did_you_mean
 from pto_wsp.location import Location
+
+MISSING: Final = object()
+"""Stands for a default that a parameter does not have."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +54,36 @@ class FunctionSource:
         start = self.at(self.node)
         col = start.col + len("def ")
         return Location(start.file, start.line, col, col + len(self.node.name))
+
+    def parameters(self, where: str) -> dict[str, object]:
+        """Return the default of every parameter, MISSING where there is none.
+
+        Raises:
+            UnsupportedSyntax: a parameter that cannot be given by name; `where` says in what.
+        """
+        code = self.function.__code__
+        if code.co_flags & (CO_VARARGS | CO_VARKEYWORDS) or code.co_posonlyargcount:
+            raise UnsupportedSyntax(
+                construct="a parameter without a name of its own",
+                where=where,
+                detail="`*`, `**` or `/` among its parameters",
+                advice="name each parameter",
+                loc=self.loc,
+            )
+        names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+        defaults = self.function.__defaults__ or ()
+        first = code.co_argcount - len(defaults)
+        found: dict[str, object] = dict.fromkeys(names, MISSING)
+        found.update(zip(names[first : code.co_argcount], defaults, strict=True))
+        found.update(self.function.__kwdefaults__ or {})
+        return found
+
+    @property
+    def args(self) -> dict[str, ast.arg]:
+        """The syntax of the parameters, as far as there is source text."""
+        if self.node is None:
+            return {}
+        return {arg.arg: arg for arg in (*self.node.args.args, *self.node.args.kwonlyargs)}
 
     def at(self, node: ast.AST) -> Location:
         """Return the place of a node of the tree."""

@@ -152,6 +152,7 @@ class StatementReader:
             ast.Break: "put the condition into `while`, or guard the rest of the body with `if`",
             ast.Continue: "guard the rest of the body with `if`",
             ast.AnnAssign: "assign without an annotation",
+            ast.AugAssign: "`pto.store(view, value)` writes to memory",
         }.get(type(node), "kernels have assignments, `for`, `while`, `if` and calls of `pto`")
         self.reader.refuse(node, f"`{_keyword(node)}`", advice)
 

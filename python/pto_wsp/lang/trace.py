@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,9 +17,10 @@ from pto_wsp.errors import (
     did_you_mean,
 )
 from pto_wsp.ir import workload as w
-from pto_wsp.ir.scalar import Expr, Var
+from pto_wsp.ir.scalar import Const, Expr, Var
 from pto_wsp.lang.kernel import Kernel
 from pto_wsp.lang.scalar import Scalar, expression, integer_constant
+from pto_wsp.lang.source import MISSING
 from pto_wsp.lang.tensor import Span, Subscript, Tensor, View
 from pto_wsp.location import PACKAGE_DIR, Location
 from pto_wsp.types.axis import Dense, DenseDyn
@@ -119,6 +119,7 @@ class Trace:
         params: parameters of its function, by name: Tensor, Untyped, ScalarParam, SizeParam.
         captured: tensors and axes found in the scopes around it, by the name of their variable.
         sizes: every size that is known so far.
+        fixed: extents of parameters that are axes of fixed extent.
     """
 
     def __init__(self, name: str, loc: Location | None, scope: Mapping[str, object]) -> None:
@@ -128,6 +129,7 @@ class Trace:
         self.params: dict[str, Tensor | Untyped | w.ScalarParam | w.SizeParam] = {}
         self.captured: dict[str, Tensor | DenseDyn] = {}
         self.sizes: dict[str, w.SizeParam] = {}
+        self.fixed: dict[str, int] = {}
         self._scope = scope
         self._open: list[OpenLoop] = []
         self._used: set[str] = set()
@@ -136,6 +138,8 @@ class Trace:
 
     def declare(self, name: str, param: Tensor | Untyped | w.ScalarParam | w.SizeParam) -> None:
         """Add a parameter of the function."""
+        if name in self.sizes:
+            raise NameClash(kind="parameters and sizes", name=name, loc=self.loc)
         self.params[name] = param
         self._used.add(name)
         if isinstance(param, w.SizeParam):
@@ -198,7 +202,7 @@ class Trace:
             BadOperand: nothing that can be looped over.
         """
         if isinstance(axis, str):
-            return Var(self._size_named(axis, loc))
+            return Const(self.fixed[axis]) if axis in self.fixed else Var(self._size_named(axis, loc))
         if isinstance(axis, Dense):
             axis = axis.extent
         if isinstance(axis, DenseDyn):
@@ -337,7 +341,7 @@ def _bind(
         values[name] = value
     for param in kernel.params:
         if param.name not in values:
-            if param.default is inspect.Parameter.empty:
+            if param.default is MISSING:
                 raise wrong(f"needs an argument `{param.name}`", "missing argument")
             values[param.name] = param.default
     return {name: values[name] for name in names}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import inspect
 import sys
 from collections.abc import Callable, Mapping
@@ -27,7 +26,7 @@ from pto_wsp.lang import context
 from pto_wsp.lang.arithmetic import SCALAR_DTYPES
 from pto_wsp.lang.assemble import assemble
 from pto_wsp.lang.scalar import Scalar
-from pto_wsp.lang.source import FunctionSource, read_function
+from pto_wsp.lang.source import MISSING, FunctionSource, read_function
 from pto_wsp.lang.surface import ScalarAnnotation, TensorAnnotation
 from pto_wsp.lang.tensor import Tensor, parse_dim
 from pto_wsp.lang.trace import Trace, Untyped
@@ -81,7 +80,7 @@ class Workload:
             raise self._refused("`yield` or `async`", "write a plain function", source.loc)
 
     def __repr__(self) -> str:
-        return f"<workload {self.name}{inspect.signature(self._source.function)}>"
+        return f"<workload {self.name}({', '.join(self._source.parameters('workload'))})>"
 
     def __call__(self, *args: object, **kwargs: object) -> Workload:
         """Return the workload with values bound to its parameters.
@@ -97,7 +96,7 @@ class Workload:
                 advice="call a plain Python function instead",
                 loc=caller_location(),
             )
-        names = list(inspect.signature(self._source.function).parameters)
+        names = list(self._source.parameters("workload"))
         given = dict(zip(names, args, strict=False)) | kwargs
         unknown = [n for n in kwargs if n not in names] or ["one more"] * (len(args) > len(names))
         if unknown:
@@ -107,9 +106,7 @@ class Workload:
                 advice=did_you_mean(unknown[0], names),
                 loc=caller_location(),
             )
-        bound = Workload(self._source, {**self._bound, **given})
-        bound.trace()
-        return bound
+        return Workload(self._source, {**self._bound, **given})
 
     def trace(self) -> Traced:
         """Return the workload as IR; the function runs once, at the first call.
@@ -207,49 +204,34 @@ class _Tracing:
 
     def arguments(self) -> dict[str, object]:
         """Return a stand-in for every parameter; axes first, since tensors may name them."""
-        parameters = inspect.signature(self.source.function).parameters
-        nodes = self.nodes()
+        defaults = self.source.parameters("workload")
+        annotations = {name: self.annotation(name) for name in defaults}
+        ordered = sorted(defaults, key=lambda n: isinstance(annotations[n], TensorAnnotation))
         found: dict[str, object] = {}
-        for name, parameter in parameters.items():
-            if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
-                raise UnsupportedSyntax(
-                    construct=f"parameter `{name}`",
-                    where="workload",
-                    detail="expected parameters that can be given by name",
-                    advice="name each parameter",
-                    loc=self.source.loc,
-                )
-        annotations = {name: self.annotation(name, nodes) for name in parameters}
-        ordered = sorted(parameters, key=lambda n: isinstance(annotations[n], TensorAnnotation))
         for name in ordered:
-            default = parameters[name].default
-            value = self.bound.get(name, None if default is inspect.Parameter.empty else default)
-            found[name] = _Parameter(self, name, annotations[name], nodes.get(name)).stand_in(value)
-        self.trace.params = {n: self.trace.params[n] for n in parameters if n in self.trace.params}
+            value = self.bound.get(name, defaults[name])
+            found[name] = _Parameter(self, name, annotations[name]).stand_in(
+                None if value is MISSING else value
+            )
+        self.trace.params = {n: self.trace.params[n] for n in defaults if n in self.trace.params}
         return found
 
-    def nodes(self) -> dict[str, ast.arg]:
-        if self.source.node is None:
-            return {}
-        args = self.source.node.args
-        return {arg.arg: arg for arg in (*args.args, *args.kwonlyargs)}
-
-    def annotation(self, name: str, nodes: Mapping[str, ast.arg]) -> object:
-        if name in nodes:
-            return self.source.annotation(nodes[name])
+    def annotation(self, name: str) -> object:
+        if name in self.source.args:
+            return self.source.annotation(self.source.args[name])
         return inspect.get_annotations(self.source.function, eval_str=True).get(name)
 
 
 class _Parameter:
     """One parameter of a workload's function."""
 
-    def __init__(self, tracing: _Tracing, name: str, annotation: object, node: ast.arg | None) -> None:
+    def __init__(self, tracing: _Tracing, name: str, annotation: object) -> None:
         self.tracing = tracing
         self.trace = tracing.trace
         self.name = name
         self.annotation = annotation
         source = tracing.source
-        self.loc = source.loc if node is None else source.at(node)
+        self.loc = source.at(source.args[name]) if name in source.args else source.loc
 
     def stand_in(self, value: object) -> object:
         """Declare the parameter, with its default if there is one, and return what the function gets."""
@@ -261,6 +243,7 @@ class _Parameter:
             case Dense(extent=extent):
                 if value not in (None, extent, self.annotation):
                     raise self.wrong_value(f"the extent {extent}", value)
+                self.trace.fixed[self.name] = extent
                 return extent
             case DenseDyn(extent=extent):
                 return self.axis(extent if value is None else value)
@@ -310,7 +293,10 @@ class _Parameter:
             if not isinstance(data, np.ndarray):
                 raise self.wrong_value("an array", value)
             self.tracing.defaults[self.name] = data
-        named = tuple(self.trace.unique(f"{self.name}_{i}") if d == "" else d for i, d in enumerate(dims))
+        named = tuple(
+            self.trace.unique(f"{self.name}_{i}") if d == "" else self.trace.fixed.get(str(d), d)
+            for i, d in enumerate(dims)
+        )
         tensor = Tensor(shape=named, dtype=dtype).called(self.name)
         self.trace.declare(self.name, tensor)
         self.trace.declare_sizes(named, self.loc)

@@ -225,6 +225,23 @@ def test_bound_values() -> None:
     assert w.trace() is not result
 
 
+def test_axes_of_fixed_extent_are_sizes() -> None:
+    module = traced(
+        """
+        @workload
+        def w(X: Tensor[f32, "n", "H", 8], Y: Tensor[f32, "n", "H", 8], H: Dense[4]):
+            for i in P("n"):
+                for h in P("H"):
+                    pass
+                add1[i](x=X[i], y=Y[i])
+        """
+    ).module
+    assert head_of(module) == (
+        'func @w(%X: !pto.memref<gm,"n"x4x8,f32>, %Y: !pto.memref<gm,"n"x4x8,f32>, %n: index) {'
+    )
+    assert "FOR %h:idx, 0:idx, 4:idx, 1:idx {parallel}" in body_of(module)
+
+
 def test_captured_axes_and_sizes() -> None:
     module = traced(
         """
@@ -490,6 +507,8 @@ def test_equal_kernels_of_one_name_are_one() -> None:
         ("@workload\ndef w(*x): pass\nw.trace()", "unsupported-syntax"),
         ("@workload\ndef w(x):\n    yield", "unsupported-syntax"),
         ("@workload\ndef w(n: DenseDyn): pass\nw(-1).trace()", "wrong-value"),
+        ("@workload\ndef w(X: Tensor[f32, 'Y'], Y: Tensor[f32, 4]): pass\nw.trace()", "name-clash"),
+        ("@kernel\ndef k(x: Constexpr[list]): ...", "bad-annotation"),
         ("@workload\ndef w(n: DenseDyn): pass\nw(m=1)", "unknown-parameter"),
         ("@workload\ndef w(n: DenseDyn): pass\nw(1, 2)", "unknown-parameter"),
         ("@workload\ndef w(n: DenseDyn): pass\nw.dispatch(1)", "not-supported"),

@@ -7,7 +7,19 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from pto_wsp.ir.scalar import COMPARISONS, I64_MIN, Binary, Const, Element, Expr, Extent, Select, Unary, Value, Var
+from pto_wsp.ir.scalar import (
+    COMPARISONS,
+    I64_MIN,
+    Binary,
+    Const,
+    Element,
+    Expr,
+    Extent,
+    Select,
+    Unary,
+    Value,
+    Var,
+)
 from pto_wsp.types.dtype import DType
 
 FIELDS = ("rows", "cols")

@@ -24,7 +24,7 @@ from pto_wsp.ir.kernel import (
     While,
     walk_statements,
 )
-from pto_wsp.ir.scalar import Binary, Const, Element, Expr, Extent, Select, Unary, Var, walk
+from pto_wsp.ir.scalar import Binary, Element, Expr, Unary, walk
 from pto_wsp.isa.forms import ELEMENTWISE, Form, result_valid, valid_pairs_that_agree
 from pto_wsp.isa.table import TABLE
 from pto_wsp.targets.cpu.extents import ExtentTable, Pair, Symbol

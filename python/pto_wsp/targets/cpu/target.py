@@ -50,7 +50,8 @@ class CpuTarget(Target):
             return
         if dtype is None or (isinstance(param.type, ViewType) and param.type.dims is None):
             raise _refused(f"the parameter `{param.name}`", "its type is not decided", param.loc)
-        if dtype.name not in STORAGE and dtype.name not in INTEGERS:
+        is_read_by_element = isinstance(param.type, ViewType) and dtype.name in INTEGERS
+        if dtype.name not in STORAGE and not is_read_by_element:
             raise _refused(f"tensors of type {dtype}", _known_types(), param.loc)
         if isinstance(param.type, ViewType) and len(param.type.dims or ()) > MAX_RANK:
             raise _refused(f"views of more than {MAX_RANK} dimensions", "", param.loc)

@@ -1,0 +1,187 @@
+"""Random kernels whose every result is exact, so that a target and the interpreter agree to the bit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from hypothesis import strategies as st
+
+from pto_wsp.ir import kernel as k
+from pto_wsp.ir.core import Full, Range, Region
+from pto_wsp.ir.scalar import Binary, Const, Expr, Extent, Var, binary
+from pto_wsp.types.dtype import DType, b1, bf16, f32, i32, i64
+from pto_wsp.types.tile import ScalarType, TileType, ViewType
+
+ROWS, COLS = 5, 19
+VIEWS = {"a": k.IN, "b": k.IN, "y": k.INOUT, "z": k.INOUT}
+BINARY = ("add", "sub", "mul", "div", "max", "min")
+UNARY = ("mov", "abs", "neg", "relu")
+NAMES = {"t": 4, "c": 2, "r": 2, "u": 2, "m": 2}
+
+
+def tile_types(dtype: DType) -> dict[str, TileType]:
+    """The tiles of every kernel: t whole, c a column, r a row, u transposed, m masks."""
+    kinds = {
+        "t": TileType(ROWS, COLS, dtype),
+        "c": TileType(ROWS, 1, dtype),
+        "r": TileType(1, COLS, dtype),
+        "u": TileType(COLS, ROWS, dtype),
+        "m": TileType(ROWS, COLS, b1),
+    }
+    return {f"{kind}{i}": kinds[kind] for kind, count in NAMES.items() for i in range(count)}
+
+
+class _Body:
+    """Draws statements. `defined` are the tiles that have a value on every path."""
+
+    def __init__(self, draw: st.DrawFn, dtype: DType) -> None:
+        self.draw = draw
+        self.dtype = dtype
+        self.loops = 0
+
+    def pick(self, items: object) -> object:
+        return self.draw(st.sampled_from(list(items)))
+
+    def known(self, kind: str, defined: set[str]) -> str:
+        return self.pick(sorted(t for t in defined if t[0] == kind))
+
+    def new(self, kind: str) -> str:
+        return f"{kind}{self.draw(st.integers(0, NAMES[kind] - 1))}"
+
+    def region(self, view: str, loops: list[str]) -> Region:
+        if loops and self.draw(st.booleans()):
+            start = Binary("mul", Var(loops[-1]), Const(ROWS))
+            left = Binary("sub", Extent(view, 0), start)
+            return Region(view, (Range(start, Binary("min", Const(ROWS), left)), Full()))
+        first, count = self.draw(st.integers(0, 2)), self.draw(st.integers(0, ROWS + 1))
+        extent = self.pick([Const(count), binary("min", Const(ROWS), Extent(view, 0)), Extent("t0", 0)])
+        return self.pick(
+            [
+                Region(view, (Full(), Full())),
+                Region(view, (Range(Const(0), binary("min", Const(ROWS), Extent(view, 0))), Full())),
+                Region(view, (Range(Const(first), extent), Full())),
+            ]
+        )
+
+    def scalar(self) -> Expr:
+        if self.dtype is i32:
+            return self.pick([Const(3), Const(-2), Var("n")])
+        return self.pick([Const(1.5, f32), Const(-0.3, f32), Var("s", f32)])
+
+    def statements(self, count: int, defined: set[str], loops: list[str]) -> tuple[k.Stmt, ...]:
+        found: list[k.Stmt] = []
+        for _ in range(count):
+            found += self.statement(defined, loops)
+        return tuple(found)
+
+    def statement(self, defined: set[str], loops: list[str]) -> list[k.Stmt]:
+        makers: list[Callable[[set[str], list[str]], list[k.Stmt]]] = [self.load]
+        if any(t[0] == "t" for t in defined):
+            makers += [self.elementwise] * 4 + [self.store] * 2 + [self.fold, self.mask, self.turn]
+        if {t[0] for t in defined} >= {"t", "c"}:
+            makers += [self.broadcast, self.column]
+        if any(t[0] == "r" for t in defined):
+            makers += [self.expand_row]
+        if {t[0] for t in defined} >= {"t", "m"}:
+            makers += [self.select]
+        if len(loops) < 2:
+            makers += [self.loop, self.branch]
+        makers += [self.assign]
+        return self.draw(st.sampled_from(makers))(defined, loops)
+
+    def load(self, defined: set[str], loops: list[str]) -> list[k.Stmt]:
+        tile = self.new("t")
+        region = self.region(str(self.pick(VIEWS)), loops)
+        if (
+            any(isinstance(d, Range) and d.extent == Extent("t0", 0) for d in region.dims)
+            and "t0" not in defined
+        ):
+            region = Region(region.tensor, (Full(), Full()))
+        defined.add(tile)
+        return [k.Load(tile, region)]
+
+    def store(self, defined: set[str], loops: list[str]) -> list[k.Stmt]:
+        tile = self.known("t", defined)
+        view = str(self.pick(["y", "z"]))
+        fits = Region(view, (Range(Const(0), Extent(tile, 0)), Range(Const(0), Extent(tile, 1))))
+        return [k.Store(self.pick([fits, fits, Region(view, (Full(), Full()))]), tile)]
+
+    def instr(self, op: str, dst: str, *tiles: str, defined: set[str], **rest: object) -> list[k.Stmt]:
+        defined.add(dst)
+        scalars = rest.pop("scalars", ())
+        return [k.Instr(op, dst, tiles, scalars, tuple(rest.items()))]
+
+    def elementwise(self, defined: set[str], loops: list[str]) -> list[k.Stmt]:
+        a, b, dst = self.known("t", defined), self.known("t", defined), self.new("t")
+        form = self.draw(st.integers(0, 2))
+        if form == 0:
+            return self.instr(str(self.pick(BINARY)), dst, a, b, defined=defined)
+        if form == 1:
+            return self.instr(str(self.pick(UNARY)), dst, a, defined=defined)
+        return self.instr(f"{self.pick(BINARY)}s", dst, a, scalars=(self.scalar(),), defined=defined)
+
+    def fold(self, defined: set[str], loops: list[str]) -> list[k.Stmt]:
+        kind, op = self.pick([("c", "rowmax"), ("c", "rowmin"), ("r", "colmax"), ("r", "colmin")])
+        return self.instr(op, self.new(kind), self.known("t", defined), defined=defined)
+
+    def column(self, defined: set[str], loops: list[str]) -> list[k.Stmt]:
+        a, b = self.known("c", defined), self.known("c", defined)
+        return self.instr(str(self.pick(BINARY)), self.new("c"), a, b, defined=defined)
+
+    def broadcast(self, defined: set[str], loops: list[str]) -> list[k.Stmt]:
+        op = str(self.pick(["rowexpandsub", "rowexpandmul", "rowexpanddiv", "rowexpand"]))
+        column, dst = self.known("c", defined), self.new("t")
+        if op == "rowexpand":
+            extent = self.pick([Const(COLS), Extent("a", 1)])
+            return self.instr(op, dst, column, cols=extent, defined=defined)
+        return self.instr(op, dst, self.known("t", defined), column, defined=defined)
+
+    def expand_row(self, defined: set[str], loops: list[str]) -> list[k.Stmt]:
+        extent = self.pick([Const(ROWS), Const(2), binary("min", Const(ROWS), Extent("a", 0))])
+        return self.instr("colexpand", self.new("t"), self.known("r", defined), rows=extent, defined=defined)
+
+    def mask(self, defined: set[str], loops: list[str]) -> list[k.Stmt]:
+        mode = self.pick(["eq", "ne", "lt", "le", "gt", "ge"])
+        a, b = self.known("t", defined), self.known("t", defined)
+        return self.instr("cmp", self.new("m"), a, b, mode=mode, defined=defined)
+
+    def select(self, defined: set[str], loops: list[str]) -> list[k.Stmt]:
+        a, b = self.known("t", defined), self.known("t", defined)
+        return self.instr("sel", self.new("t"), self.known("m", defined), a, b, defined=defined)
+
+    def turn(self, defined: set[str], loops: list[str]) -> list[k.Stmt]:
+        if any(t[0] == "u" for t in defined) and self.draw(st.booleans()):
+            return self.instr("transpose", self.new("t"), self.known("u", defined), defined=defined)
+        return self.instr("transpose", self.new("u"), self.known("t", defined), defined=defined)
+
+    def assign(self, defined: set[str], loops: list[str]) -> list[k.Stmt]:
+        value = self.pick([Const(2), binary("add", Var("n"), Const(1)), Extent("a", 0)])
+        return [k.Assign("n", value)]
+
+    def loop(self, defined: set[str], loops: list[str]) -> list[k.Stmt]:
+        self.loops += 1
+        var = f"i{self.loops}"
+        stop = self.pick([Const(2), Const(3), Const(0), Extent("b", 0)])
+        body = self.statements(self.draw(st.integers(1, 4)), set(defined), [*loops, var])
+        return [k.For(var, Const(0), stop, self.draw(st.integers(1, 3)), body)]
+
+    def branch(self, defined: set[str], loops: list[str]) -> list[k.Stmt]:
+        condition = Binary("lt", Var("n"), Const(4))
+        then_defined, other_defined = set(defined), set(defined)
+        then = self.statements(self.draw(st.integers(1, 3)), then_defined, loops)
+        other = self.statements(self.draw(st.integers(0, 2)), other_defined, loops)
+        defined |= then_defined & other_defined
+        return [k.If(condition, then, other)]
+
+
+@st.composite
+def kernels(draw: st.DrawFn, name: str) -> k.KernelFunction:
+    """Draw a kernel over the views a, b, y, z and the scalars s (f32) and n (i64)."""
+    dtype = draw(st.sampled_from([f32, f32, bf16, i32]))
+    body = _Body(draw, dtype)
+    defined: set[str] = set()
+    statements = body.statements(draw(st.integers(3, 14)), defined, [])
+    view = ViewType(dtype, (None, None))
+    params = [k.Param(v, role, view) for v, role in VIEWS.items()]
+    params += [k.Param("s", k.IN, ScalarType(f32)), k.Param("n", k.IN, ScalarType(i64))]
+    return k.KernelFunction(name, tuple(params), tuple(tile_types(dtype).items()), (), statements)

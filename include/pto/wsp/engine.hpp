@@ -89,7 +89,7 @@ class Executable {
       detail::RunGate& gate;
       ~Leave() { gate.leave(); }
     } leave{gate_};
-    if (options.workers == 0) options.workers = std::max(1u, std::thread::hardware_concurrency());
+    if (options.workers == 0) options.workers = num_cores();
     if (options.workers > kMaxWorkers) {
       throw EngineError("too-many-workers", "more workers than the engine supports")
           .with_int("workers", options.workers)
@@ -140,6 +140,12 @@ class Executable {
     std::shared_ptr<sched::Prepared> prepared;
     std::unique_ptr<graph::Hazards> hazards;
   };
+
+  /// Asking the system takes longer than a small run.
+  static uint32_t num_cores() {
+    static const uint32_t cores = std::max(1u, std::thread::hardware_concurrency());
+    return cores;
+  }
 
   /// Makes `prepared_` fit the arguments, keeping it when nothing that shapes a plan has changed.
   void prepare(const bind::Arguments& arguments, uint32_t workers) {

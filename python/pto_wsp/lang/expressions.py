@@ -269,7 +269,7 @@ class ExpressionReader:
         result: Expr = Const(True, b1)
         for number, (mode, a, b) in enumerate(pairs):
             term = arithmetic.combine(mode, a, b, loc)
-            result = term if number == 0 else arithmetic.combine("and", result, term, loc)
+            result = term if number == 0 else arithmetic.choose("and", result, term, loc)
         return ScalarValue(result)
 
     def _fold_comparison(self, node: ast.Compare, constants: list[object]) -> Constant:
@@ -303,7 +303,7 @@ class ExpressionReader:
             result = (
                 expr
                 if result is None
-                else arithmetic.combine("and" if is_and else "or", result, expr, self.at(node))
+                else arithmetic.choose("and" if is_and else "or", result, expr, self.at(node))
             )
         return Constant(is_and) if result is None else ScalarValue(result)
 

@@ -75,7 +75,7 @@ class FunctionSource:
         first = code.co_argcount - len(defaults)
         found: dict[str, object] = dict.fromkeys(names, MISSING)
         found.update(zip(names[first : code.co_argcount], defaults, strict=True))
-        found.update(self.function.__kwdefaults__ or {})
+        found.update(getattr(self.function, "__kwdefaults__", None) or {})
         return found
 
     @property
@@ -147,7 +147,12 @@ def loop_targets(loc: Location) -> tuple[tuple[str, ...], Location]:
 
     Depending on its version, Python places the start of a loop at the statement or at its iterable.
     """
-    tree = parse_file(loc.file)
+    return _loop_targets(_text(loc.file), loc)
+
+
+@lru_cache(maxsize=1024)
+def _loop_targets(text: str, loc: Location) -> tuple[tuple[str, ...], Location]:
+    tree = _parse(text)
     for node in ast.walk(tree) if tree is not None else ():
         for target, iterable in _loops_of(node):
             if _starts_at(loc, iterable) or _starts_at(loc, node):

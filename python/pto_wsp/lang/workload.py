@@ -293,10 +293,8 @@ class _Parameter:
             if not isinstance(data, np.ndarray):
                 raise self.wrong_value("an array", value)
             self.tracing.defaults[self.name] = data
-        named = tuple(
-            self.trace.unique(f"{self.name}_{i}") if d == "" else self.trace.fixed.get(str(d), d)
-            for i, d in enumerate(dims)
-        )
+        fixed = [self.trace.fixed.get(str(d), d) for d in dims]
+        named = tuple(self.trace.unique(f"{self.name}_{i}") if d == "" else d for i, d in enumerate(fixed))
         tensor = Tensor(shape=named, dtype=dtype).called(self.name)
         self.trace.declare(self.name, tensor)
         self.trace.declare_sizes(named, self.loc)

@@ -79,6 +79,8 @@ END = "pto.store(out, a)\npto.store(count, b)"
         "a, b = x, y\ns = 1.0\nfor i in range(n):\n    s = s * 0.5\n    a = a * s\nb = b * s",
         "a, b = x, y\ns = 0 if n > 2 else n\nb = b + s + max(n, 2) - min(n, 1, 0) + abs(1 - n) + float(n) / 2",
         "a, b = x, y\nif n % 2 == 0 or 1 < n < 4:\n    a = -a\nif 0:\n    a = undefined",
+        "a, b = x, y\nif n > 0 and 6 // n > 1 or n == 0 or 9 // (n - 1) > 2:\n    a = a + 1",
+        "a, b = x, y\nif 0 < n < 7 // max(n, 1):\n    a = a * 3",
         "a, b = x, y\nkeep = a\nfor i in range(n):\n    a = a + 1\nb = keep + a",
     ],
 )

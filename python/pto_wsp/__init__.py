@@ -4,6 +4,7 @@ from pto_wsp.errors import PtoError
 from pto_wsp.lang import pto
 from pto_wsp.lang.axes import P
 from pto_wsp.lang.kernel import kernel
+from pto_wsp.lang.ragged import Ragged
 from pto_wsp.lang.scalar import Scalar
 from pto_wsp.lang.surface import Constexpr, In, InOut, Out, Tile
 from pto_wsp.lang.tensor import Tensor
@@ -22,6 +23,7 @@ __all__ = [
     "P",
     "Program",
     "PtoError",
+    "Ragged",
     "Scalar",
     "Tensor",
     "Tile",

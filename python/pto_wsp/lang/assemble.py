@@ -21,12 +21,13 @@ from pto_wsp.ir.kernel import KernelFunction
 from pto_wsp.ir.module import Module
 from pto_wsp.ir.scalar import Expr, Var
 from pto_wsp.lang import arithmetic
+from pto_wsp.lang.ragged import RaggedAxis
 from pto_wsp.lang.scalar import expression, integer_constant
 from pto_wsp.lang.signature import ConstexprType, KernelParam
 from pto_wsp.lang.tensor import Tensor, View, constant_bounds
-from pto_wsp.lang.trace import SCALAR, TENSOR, OpenLoop, OpenTask, Trace, Untyped
+from pto_wsp.lang.trace import SCALAR, TENSOR, OpenLoop, OpenTask, Param, Trace, Untyped
 from pto_wsp.types.axis import DenseDyn
-from pto_wsp.types.dtype import DType
+from pto_wsp.types.dtype import DType, i64
 from pto_wsp.types.tile import ScalarType, TensorType, TileType, ViewType
 
 
@@ -105,14 +106,18 @@ class _Assembler:
             found[name] = self.param(name, param)
         for name, size in self.trace.sizes.items():
             found.setdefault(name, size)
+        for param in [p for p in found.values() if isinstance(p, w.RaggedParam)]:
+            found[param.count] = w.SizeParam(param.count, loc=param.loc)
+            found[param.offsets] = w.TensorParam(param.offsets, TensorType(i64, (param.count,)), param.loc)
         return tuple(found.values())
 
-    def param(
-        self, name: str, param: Tensor | Untyped | w.ScalarParam | w.SizeParam | DenseDyn
-    ) -> w.WorkloadParam:
+    def param(self, name: str, param: Param | DenseDyn) -> w.WorkloadParam:
         match param:
             case Tensor():
-                return w.TensorParam(name, TensorType(param.dtype, self.tensor_dims(param)), self.trace.loc)
+                place = self.trace.places.get(name, self.trace.loc)
+                return w.TensorParam(name, TensorType(param.dtype, self.tensor_dims(param)), place)
+            case RaggedAxis():
+                return param.param
             case Untyped(kind="an axis"):
                 return self.trace.sizes.get(name) or w.SizeParam(name, loc=param.loc)
             case Untyped(kind="a scalar", dtype=DType() as dtype):

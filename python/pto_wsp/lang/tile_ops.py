@@ -15,12 +15,12 @@ from pto_wsp.lang import arithmetic
 from pto_wsp.lang.builder import Builder, Site
 from pto_wsp.lang.values import Constant, ScalarValue, TileValue, Transposed, Valid, Value, ViewValue
 from pto_wsp.location import Location
-from pto_wsp.types.dtype import DType, b1, f16, f32, i32
+from pto_wsp.types.dtype import DType, b1, bf16, f16, f32, i32
 
 COMMUTATIVE = frozenset({"add", "mul", "max", "min"})
 ROW_BROADCAST = {"sub": "rowexpandsub", "mul": "rowexpandmul", "div": "rowexpanddiv"}
 SWAPPED = {"lt": "gt", "gt": "lt", "le": "ge", "ge": "le", "eq": "eq", "ne": "ne"}
-LARGEST = {f16: 65504.0, i32: 2**31 - 1}
+LARGEST = {f16: 65504.0, bf16: 3.3895313892515355e38, i32: 2**31 - 1}
 
 
 class TileOps:
@@ -66,18 +66,19 @@ class TileOps:
         Raises:
             DTypeMismatch: it is of another kind, or a literal that the type cannot hold.
         """
-        if isinstance(expr, Const) and expr.dtype is not b1 and dtype is not b1:
+        if dtype is b1 or expr.dtype is b1:
+            return arithmetic.convert(expr, dtype, site.label, site.loc)
+        if isinstance(expr, Const):
             return self._literal(expr, dtype, site)
-        kind = b1 if dtype is b1 else f32 if dtype.is_float else expr.dtype
-        if dtype is i32 and expr.dtype not in (arithmetic.i64,):
+        if dtype.is_integer and expr.dtype.is_float:
             raise DTypeMismatch(op=site.label, expected=str(dtype), found=str(expr.dtype), loc=site.loc)
-        return arithmetic.convert(expr, kind, site.label, site.loc)
+        return arithmetic.convert(expr, f32, site.label, site.loc) if dtype.is_float else expr
 
     def _literal(self, literal: Const, dtype: DType, site: Site) -> Const:
         value = literal.value
         largest = LARGEST.get(dtype, math.inf)
         fits = not math.isfinite(value) or -largest - (dtype is i32) <= value <= largest
-        if not fits or (not dtype.is_float and literal.dtype is not arithmetic.i64):
+        if not fits or (dtype.is_integer and literal.dtype.is_float):
             raise DTypeMismatch(
                 op=site.label, expected=f"a number that {dtype} can hold", found=repr(value), loc=site.loc
             )

@@ -19,9 +19,10 @@ from pto_wsp.errors import (
 from pto_wsp.ir import workload as w
 from pto_wsp.ir.scalar import Const, Expr, Var
 from pto_wsp.lang.kernel import Kernel
+from pto_wsp.lang.ragged import RaggedAxis
 from pto_wsp.lang.scalar import Scalar, expression, integer_constant
 from pto_wsp.lang.source import MISSING
-from pto_wsp.lang.tensor import Span, Subscript, Tensor, View
+from pto_wsp.lang.tensor import Span, Stretch, Subscript, Tensor, View
 from pto_wsp.location import PACKAGE_DIR, Location
 from pto_wsp.types.axis import Dense, DenseDyn
 from pto_wsp.types.dtype import DType, i64
@@ -111,12 +112,16 @@ class Untyped(Scalar):
         )
 
 
+Param = Tensor | Untyped | RaggedAxis | w.ScalarParam | w.SizeParam
+
+
 class Trace:
     """What has been recorded of a workload.
 
     Attributes:
         body: its loops and tasks.
-        params: parameters of its function, by name: Tensor, Untyped, ScalarParam, SizeParam.
+        params: parameters of its function, by name.
+        places: where they are declared.
         captured: tensors and axes found in the scopes around it, by the name of their variable.
         sizes: every size that is known so far.
         fixed: extents of parameters that are axes of fixed extent.
@@ -126,7 +131,8 @@ class Trace:
         self.name = name
         self.loc = loc
         self.body: list[OpenLoop | OpenTask] = []
-        self.params: dict[str, Tensor | Untyped | w.ScalarParam | w.SizeParam] = {}
+        self.params: dict[str, Param] = {}
+        self.places: dict[str, Location | None] = {}
         self.captured: dict[str, Tensor | DenseDyn] = {}
         self.sizes: dict[str, w.SizeParam] = {}
         self.fixed: dict[str, int] = {}
@@ -136,8 +142,9 @@ class Trace:
 
     # --- names ---
 
-    def declare(self, name: str, param: Tensor | Untyped | w.ScalarParam | w.SizeParam) -> None:
-        """Add a parameter of the function."""
+    def declare(self, name: str, param: Param, loc: Location | None) -> None:
+        """Add a parameter of the function, declared at `loc`."""
+        self.places[name] = loc
         if name in self.sizes:
             raise NameClash(kind="parameters and sizes", name=name, loc=self.loc)
         self.params[name] = param
@@ -207,6 +214,8 @@ class Trace:
             axis = axis.extent
         if isinstance(axis, DenseDyn):
             return Var(self._axis_name(axis))
+        if isinstance(axis, Stretch):
+            return axis.extent_expr
         expr = expression(axis)
         size = None if expr is None else integer_constant(expr)
         if expr is None or expr.dtype is not i64 or (size is not None and size < 0):

@@ -25,9 +25,10 @@ from pto_wsp.ir.scalar import Var
 from pto_wsp.lang import context
 from pto_wsp.lang.arithmetic import SCALAR_DTYPES
 from pto_wsp.lang.assemble import assemble
+from pto_wsp.lang.ragged import Ragged, RaggedAxis
 from pto_wsp.lang.scalar import Scalar
 from pto_wsp.lang.source import MISSING, FunctionSource, read_function
-from pto_wsp.lang.surface import ScalarAnnotation, TensorAnnotation
+from pto_wsp.lang.surface import RaggedAnnotation, ScalarAnnotation, TensorAnnotation
 from pto_wsp.lang.tensor import Tensor, parse_dim
 from pto_wsp.lang.trace import Trace, Untyped
 from pto_wsp.location import Location, caller_location
@@ -49,7 +50,7 @@ class Traced:
     """
 
     module: Module
-    defaults: Mapping[str, np.ndarray | int | float]
+    defaults: Mapping[str, np.ndarray | Ragged | int | float]
 
 
 CompileHook = Callable[[Traced, str], Any]
@@ -178,7 +179,7 @@ class _Tracing:
         self.source = source
         self.bound = bound
         self.trace = Trace(source.function.__name__, source.loc, source.names)
-        self.defaults: dict[str, np.ndarray | int | float] = {}
+        self.defaults: dict[str, np.ndarray | Ragged | int | float] = {}
 
     def run(self) -> Traced:
         arguments = self.arguments()
@@ -206,7 +207,9 @@ class _Tracing:
         """Return a stand-in for every parameter; axes first, since tensors may name them."""
         defaults = self.source.parameters("workload")
         annotations = {name: self.annotation(name) for name in defaults}
-        ordered = sorted(defaults, key=lambda n: isinstance(annotations[n], TensorAnnotation))
+        ordered = sorted(
+            defaults, key=lambda n: isinstance(annotations[n], (TensorAnnotation, RaggedAnnotation))
+        )
         found: dict[str, object] = {}
         for name in ordered:
             value = self.bound.get(name, defaults[name])
@@ -240,6 +243,8 @@ class _Parameter:
                 return self.tensor(self.dtype_and_dims(args), value)
             case ScalarAnnotation(arg=dtype):
                 return self.scalar(dtype, value)
+            case RaggedAnnotation(outer=outer):
+                return self.ragged(outer, value)
             case Dense(extent=extent):
                 if value not in (None, extent, self.annotation):
                     raise self.wrong_value(f"the extent {extent}", value)
@@ -265,7 +270,7 @@ class _Parameter:
             self.tracing.defaults[self.name] = value
         elif value is not None:
             raise self.wrong_value("an axis, an array, a Tensor or a number", value)
-        self.trace.declare(self.name, param)
+        self.trace.declare(self.name, param, self.loc)
         return param
 
     def axis(self, value: object) -> Scalar:
@@ -273,8 +278,20 @@ class _Parameter:
         if extent is not None and (not isinstance(extent, (int, np.integer)) or extent < 0):
             raise self.wrong_value("an extent >= 0", value)
         default = None if extent is None else int(extent)
-        self.trace.declare(self.name, w.SizeParam(self.name, default, self.loc))
+        self.trace.declare(self.name, w.SizeParam(self.name, default, self.loc), self.loc)
         return Scalar(Var(self.name))
+
+    def ragged(self, outer: object, value: object) -> RaggedAxis:
+        if not isinstance(outer, str) or not outer.isidentifier():
+            raise self.bad('Ragged["size"]', f"Ragged[{outer!r}]")
+        if value is not None:
+            if not isinstance(value, Ragged):
+                raise self.wrong_value("Ragged.lengths(array) or Ragged.indptr(array)", value)
+            self.tracing.defaults[self.name] = value
+        axis = RaggedAxis(w.RaggedParam(self.name, outer, self.loc))
+        self.trace.declare(self.name, axis, self.loc)
+        self.trace.declare_sizes((outer,), self.loc)
+        return axis
 
     def scalar(self, dtype: object, value: object) -> Scalar:
         if not isinstance(dtype, DType) or dtype not in SCALAR_DTYPES:
@@ -283,7 +300,7 @@ class _Parameter:
             if not isinstance(value, (int, float)):
                 raise self.wrong_value("a number", value)
             self.tracing.defaults[self.name] = value
-        self.trace.declare(self.name, w.ScalarParam(self.name, ScalarType(dtype), self.loc))
+        self.trace.declare(self.name, w.ScalarParam(self.name, ScalarType(dtype), self.loc), self.loc)
         return Scalar(Var(self.name, dtype))
 
     def tensor(self, kind: tuple[DType, tuple[int | str, ...]], value: object) -> Tensor:
@@ -296,7 +313,7 @@ class _Parameter:
         fixed = [self.trace.fixed.get(str(d), d) for d in dims]
         named = tuple(self.trace.unique(f"{self.name}_{i}") if d == "" else d for i, d in enumerate(fixed))
         tensor = Tensor(shape=named, dtype=dtype).called(self.name)
-        self.trace.declare(self.name, tensor)
+        self.trace.declare(self.name, tensor, self.loc)
         self.trace.declare_sizes(named, self.loc)
         return tensor
 
@@ -314,7 +331,7 @@ class _Parameter:
             expected=expected,
             found=found,
             loc=self.loc,
-            hint="workloads take `Tensor[dtype, dims...]`, `Scalar[dtype]`, `DenseDyn` and `Dense[n]`",
+            hint="workloads take `Tensor[...]`, `Scalar[dtype]`, `DenseDyn`, `Dense[n]` and `Ragged[size]`",
         )
 
     def wrong_value(self, expected: str, value: object) -> WrongValue:

@@ -68,7 +68,8 @@ END = "pto.store(out, a)\npto.store(count, b)"
         "a, b, c = x, y, x + y\nfor i in range(n):\n    a, b, c = c, a, b",
         "a = b = x\nfor i in range(n):\n    a = a + y",
         "a, b = x, y\nfor i in range(n):\n    old = a\n    a = a + b\n    b = old",
-        "a, b = x, y\nfor i in range(n):\n    for j in range(i):\n        a = a + b\n        b = a - y\n    b = b * 0.5",
+        "a, b = x, y\nfor i in range(n):\n"
+        "    for j in range(i):\n        a = a + b\n        b = a - y\n    b = b * 0.5",
         "a, b = x, y\nfor i in range(n):\n    if i > 1:\n        a = b\n    else:\n        b = a + 1",
         "a, b = x, y\nif n > 1:\n    a, b = b, a\nelif n == 1:\n    a = a * 2",
         "a, b = x, y\ni = 0\nwhile i < n:\n    j = i\n    i = i + 1\n    a = a + j\n    b = b + i",
@@ -77,7 +78,8 @@ END = "pto.store(out, a)\npto.store(count, b)"
         "a, b = x, y\nfor i in range(n):\n    i = i * 2\n    a = a + i",
         "a, b = x, y\nfor i in range(n):\n    t = a\n    for j in range(2):\n        t = t + b\n    a = t",
         "a, b = x, y\ns = 1.0\nfor i in range(n):\n    s = s * 0.5\n    a = a * s\nb = b * s",
-        "a, b = x, y\ns = 0 if n > 2 else n\nb = b + s + max(n, 2) - min(n, 1, 0) + abs(1 - n) + float(n) / 2",
+        "a, b = x, y\ns = 0 if n > 2 else n\n"
+        "b = b + s + max(n, 2) - min(n, 1, 0) + abs(1 - n) + float(n) / 2",
         "a, b = x, y\nif n % 2 == 0 or 1 < n < 4:\n    a = -a\nif 0:\n    a = undefined",
         "a, b = x, y\nif n > 0 and 6 // n > 1 or n == 0 or 9 // (n - 1) > 2:\n    a = a + 1",
         "a, b = x, y\nif 0 < n < 7 // max(n, 1):\n    a = a * 3",

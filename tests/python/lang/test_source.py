@@ -55,7 +55,8 @@ def test_functions_without_source_are_refused() -> None:
 
 def test_a_file_edited_since_it_was_imported_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "edited.py"
-    text = "from pto_wsp import *\n@kernel\ndef k(x: In[Tile[4, 8, f32]], y: Out[Tile[4, 8, f32]]):\n    pto.store(y, x * 2)\n"
+    head = "from pto_wsp import *\n@kernel\ndef k(x: In[Tile[4, 8, f32]], y: Out[Tile[4, 8, f32]]):\n"
+    text = head + "    pto.store(y, x * 2)\n"
     code = compile(text, str(path), "exec", dont_inherit=True)
     path.write_text(text.replace("x * 2", "x * 3"))
     with pytest.raises(NoSource):
@@ -67,7 +68,8 @@ def test_a_file_edited_since_it_was_imported_is_refused(tmp_path: Path) -> None:
 
 def test_workloads_need_no_source() -> None:
     scope = execute("@kernel\ndef k(x: In[Tile[4, 8, f32]], y: Out[Tile[4, 8, f32]]):\n    pto.store(y, x)")
-    text = "@workload\ndef w(X: Tensor[f32, 'n', 8], Y):\n    for rows in P.tiles('n', 4):\n        k[rows](x=X[rows], y=Y[rows])"
+    loop = "    for rows in P.tiles('n', 4):\n        k[rows](x=X[rows], y=Y[rows])"
+    text = "@workload\ndef w(X: Tensor[f32, 'n', 8], Y):\n" + loop
     exec(compile(text, "<string>", "exec", dont_inherit=True), scope)
     module = scope["w"].trace().module  # type: ignore[attr-defined]
     assert "CALL @k[%i](%X[%i, :], %Y[%i, :])" in str(module)

@@ -187,7 +187,8 @@ def test_untyped_parameters() -> None:
         """
     ).module
     assert head_of(module) == (
-        'func @w(%X: !pto.memref<gm,"X_0"x"X_1"x"X_2"x"X_3",f32>, %Y: !pto.memref<gm,"Y_0"x"Y_1"x"Y_2"x"Y_3",f32>, '
+        'func @w(%X: !pto.memref<gm,"X_0"x"X_1"x"X_2"x"X_3",f32>, '
+        '%Y: !pto.memref<gm,"Y_0"x"Y_1"x"Y_2"x"Y_3",f32>, '
         "%batch: index, %factor: f32, %n: index, %X_0: index, %X_1: index, %X_2: index, %X_3: index, "
         "%Y_0: index, %Y_1: index, %Y_2: index, %Y_3: index) {"
     )
@@ -255,7 +256,8 @@ def test_captured_axes_and_sizes() -> None:
         """
     ).module
     assert head_of(module) == (
-        'func @w(%batch: index = 6, %X: !pto.memref<gm,"m"x4x8,f32>, %Y: !pto.memref<gm,"m"x4x8,f32>, %m: index) {'
+        'func @w(%batch: index = 6, %X: !pto.memref<gm,"m"x4x8,f32>, '
+        '%Y: !pto.memref<gm,"m"x4x8,f32>, %m: index) {'
     )
 
 

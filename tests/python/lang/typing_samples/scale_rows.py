@@ -14,7 +14,7 @@ def scale_rows(X: Tensor[f32, "n", 128], Y: Tensor[f32, "n", 128], factor: Scala
         scale[rows](x=X[rows], y=Y[rows], factor=factor)
 
 
-program = scale_rows.compile(target="interp")  # no data, no sizes yet
+program = scale_rows.compile(target="cpu")  # no data, no sizes yet
 x = np.random.rand(1000, 128).astype(np.float32)
 y = np.empty_like(x)
 program(X=x, Y=y, factor=2.0)  # n = 1000, taken from the arrays

@@ -219,9 +219,9 @@ p = program()
 p.run((x,), (None, 1.0), 3)
 pid = os.fork()
 p.run((x,), (None, 1.0), 3)
-print(int(x.sum()), flush=True)
 if pid:
-    os._exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+print(int(x.sum()), flush=True)
 os._exit(0)
 """)
     assert (done.returncode, done.stdout) == (0, "2000\n2000\n"), done.stderr

@@ -52,8 +52,7 @@ class ArtifactCache:
         The file is verified before it is returned.
         """
         path = self.directory / "libraries" / f"{key}.so"
-        if _is_whole(path):
-            os.utime(path)
+        if _is_whole(path) and _was_used(path):
             return path, False
         aside = _aside(path)
         try:
@@ -122,6 +121,15 @@ def _is_whole(path: Path) -> bool:
         return False
     body, trailer = content[:-_TRAILER], content[-_TRAILER:]
     return len(content) > _TRAILER and trailer == _MAGIC + hashlib.sha256(body).digest()
+
+
+def _was_used(path: Path) -> bool:
+    """Mark a library as used now; return whether it is still there, for other processes remove old ones."""
+    try:
+        os.utime(path)
+    except FileNotFoundError:
+        return False
+    return True
 
 
 def _aside(path: Path) -> Path:

@@ -81,11 +81,6 @@ inline int64_t element(const View& view, bool& failed, Indices... indices) {
   return static_cast<int64_t>(value);
 }
 
-inline float add(float a, float b, bool&) { return a + b; }
-inline float sub(float a, float b, bool&) { return a - b; }
-inline float mul(float a, float b, bool&) { return a * b; }
-inline float div(float a, float b, bool&) { return a / b; }
-inline float neg(float a, bool&) { return -a; }
 inline float mod(float a, float b, bool& failed) {
   failed |= b == 0.0f;
   const double r = remainder(a, b);

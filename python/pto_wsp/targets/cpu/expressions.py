@@ -7,7 +7,9 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from pto_wsp.errors import UnsupportedByTarget
 from pto_wsp.ir.scalar import (
+    ARITHMETIC,
     COMPARISONS,
     I64_MIN,
     Binary,
@@ -93,8 +95,8 @@ class ExpressionWriter:
                 return f"{tile_name(name)}.{FIELDS[dim]}"
             case Unary(op=op, a=a):
                 return self._unary(op, a, failed)
-            case Binary(op=op, a=a, b=b):
-                return self._binary(op, self.text(a, failed), self.text(b, failed), failed)
+            case Binary():
+                return self._binary(expr, failed)
             case Select(condition=c, then=t, other=o):
                 return f"({self.text(c, failed)} ? {self.text(t, failed)} : {self.text(o, failed)})"
             case Element(name=name, indices=indices):
@@ -105,20 +107,29 @@ class ExpressionWriter:
 
     def _unary(self, op: str, a: Expr, failed: str) -> str:
         text = self.text(a, failed)
-        if op == "not":
-            return f"!{text}"
-        if op == "f32":
-            return f"static_cast<float>({text})"
-        if op == "i64" and not a.dtype.is_float:
-            return f"static_cast<int64_t>({text})"
-        return f"scalar::{'to_i64' if op == 'i64' else op}({text}, {failed})"
+        match op:
+            case "not":
+                return f"!{text}"
+            case "f32":
+                return f"static_cast<float>({text})"
+            case "i64" if not a.dtype.is_float:
+                return f"static_cast<int64_t>({text})"
+            case "neg" if a.dtype.is_float:
+                return f"-({text})"
+            case _:
+                return f"scalar::{'to_i64' if op == 'i64' else op}({text}, {failed})"
 
-    def _binary(self, op: str, a: str, b: str, failed: str) -> str:
+    def _binary(self, expr: Binary, failed: str) -> str:
+        op, a, b = expr.op, self.text(expr.a, failed), self.text(expr.b, failed)
         if op in COMPARISONS:
             return f"({a} {COMPARISONS[op]} {b})"
-        if op in ("min", "max"):
-            return f"scalar::{op}({a}, {b})"
         if op in ("and", "or"):
             # Both operands are evaluated, and may fail, as everywhere.
             return f"({a} {'&' if op == 'and' else '|'} {b})"
+        if op in ("min", "max"):
+            return f"scalar::{op}({a}, {b})"
+        if op == "div" and not expr.dtype.is_float:
+            raise UnsupportedByTarget(target="cpu", what="`/` of integers", reason="use `//`", loc=expr.loc)
+        if expr.dtype.is_float and op in ("add", "sub", "mul", "div"):
+            return f"({a} {ARITHMETIC[op]} {b})"
         return f"scalar::{op}({a}, {b}, {failed})"

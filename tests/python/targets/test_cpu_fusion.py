@@ -1,0 +1,97 @@
+"""Fusing changes no bit: a kernel equals its instructions run one by one as kernels of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+
+from pto_wsp.ir.kernel import Instr, KernelFunction
+from pto_wsp.runtime.cache import ArtifactCache
+from pto_wsp.targets import registry
+from pto_wsp.targets.cpu.features import VARIABLE
+from pto_wsp.types.dtype import DType, bf16, f16, f32
+from tests.python.targets import ctypes_abi
+from tests.python.targets.build_kernels import KernelMaker
+
+ROWS, COLS = 33, 75
+
+
+def softmax(dtype: DType) -> KernelFunction:
+    maker = KernelMaker(f"softmax_{dtype}")
+    x = maker.input("x", ROWS, COLS, dtype)
+    shifted = maker.op("rowexpandsub", x, maker.op("rowmax", x))
+    weights = maker.op("exp", shifted)
+    maker.store(maker.op("rowexpanddiv", weights, maker.op("rowsum", weights)), "y")
+    return maker.done()
+
+
+def gated(dtype: DType) -> KernelFunction:
+    maker = KernelMaker(f"gated_{dtype}")
+    x = maker.input("x", ROWS, COLS, dtype)
+    gate = maker.op("mul", x, maker.op("sigmoid", x))
+    bent = maker.op("tanh", maker.op("adds", maker.op("erf", gate), scalars=[0.3]))
+    root = maker.op("rsqrt", maker.op("adds", maker.op("mul", bent, bent), scalars=[1e-3]))
+    maker.store(maker.op("add", maker.op("mul", gate, root), x), "y")
+    return maker.done()
+
+
+def normalised(dtype: DType) -> KernelFunction:
+    maker = KernelMaker(f"normalised_{dtype}")
+    x = maker.input("x", ROWS, COLS, dtype)
+    squares = maker.op("rowsum", maker.op("mul", x, x))
+    scale = maker.op("rsqrt", maker.op("adds", maker.op("muls", squares, scalars=[1 / COLS]), scalars=[1e-5]))
+    column = maker.op("colsum", maker.op("rowexpandmul", x, scale))
+    wide = maker.op("colexpand", column, shape=(ROWS, COLS))
+    maker.store(maker.op("sub", wide, maker.op("log", maker.op("abs", x))), "y")
+    return maker.done()
+
+
+def pieces(kernel: KernelFunction) -> list[KernelFunction]:
+    """One kernel per instruction."""
+    types = dict(kernel.tiles)
+    found = []
+    for number, instr in enumerate(s for s in kernel.body or () if isinstance(s, Instr)):
+        maker = KernelMaker(f"{kernel.name}_{number}")
+        tiles = [maker.input(f"i{i}", *types[t].shape, types[t].dtype) for i, t in enumerate(instr.tiles)]
+        shape = types[instr.dst].shape if instr.op == "colexpand" else None
+        maker.store(maker.op(instr.op, *tiles, scalars=instr.scalars, shape=shape), "o")
+        found.append(maker.done())
+    return found
+
+
+KERNELS = [make(t) for make in (softmax, gated, normalised) for t in (f32, bf16, f16)]
+
+
+@pytest.fixture(scope="module", params=[None, ""], ids=["16 lanes", "4 lanes"])
+def library(request: pytest.FixtureRequest, cache: ArtifactCache) -> ctypes_abi.Library:
+    with pytest.MonkeyPatch.context() as patch:
+        if request.param is not None:
+            patch.setenv(VARIABLE, request.param)
+        every = [*KERNELS, *(piece for kernel in KERNELS for piece in pieces(kernel))]
+        return ctypes_abi.load(registry.get("cpu").build(every, cache))
+
+
+def run_pieces(library: ctypes_abi.Library, kernel: KernelFunction, x: np.ndarray) -> np.ndarray:
+    """Run a kernel's instructions one by one; every tile but a column or row has the shape of `x`."""
+    types, values = dict(kernel.tiles), {"tx": x}
+    instructions: Sequence[Instr] = [s for s in kernel.body or () if isinstance(s, Instr)]
+    for piece, instr in zip(pieces(kernel), instructions, strict=True):
+        rows, cols = types[instr.dst].shape
+        shape = (1 if rows == 1 else x.shape[0], 1 if cols == 1 else x.shape[1])
+        values[instr.dst] = np.zeros(shape, x.dtype)
+        assert library.call(piece, [*(values[t] for t in instr.tiles), values[instr.dst]]) == 0
+    return values[instructions[-1].dst]
+
+
+@pytest.mark.parametrize("kernel", KERNELS, ids=lambda kernel: kernel.name)
+def test_fusion_changes_no_bit(library: ctypes_abi.Library, kernel: KernelFunction) -> None:
+    rng = np.random.default_rng(5)
+    whole_rows = [ROWS] if kernel.name.startswith("normalised") else [ROWS, 1, 8]
+    for rows in whole_rows:
+        for cols in (COLS, 64, 17) if rows != ROWS or len(whole_rows) > 1 else (COLS,):
+            x = (rng.standard_normal((rows, cols)) * 3).astype(kernel.params[0].type.dtype.to_numpy())
+            fused = np.zeros_like(x)
+            assert library.call(kernel, [x, fused]) == 0
+            assert fused.tobytes() == run_pieces(library, kernel, x).tobytes()

@@ -20,6 +20,8 @@ from pto_wsp.errors import (
     did_you_mean,
 )
 from pto_wsp.ir import scalar as ir
+from pto_wsp.ir.core import Index
+from pto_wsp.ir.kernel import IN
 from pto_wsp.ir.scalar import Const, Expr
 from pto_wsp.lang import arithmetic, pto
 from pto_wsp.lang.arithmetic import FOLD
@@ -375,7 +377,20 @@ class ExpressionReader:
             raise BadIndex(
                 tensor=ast.unparse(node.value), expected=expected, found=str(base), loc=self.at(node)
             )
-        return index_view(self, base, items, self.at(node))
+        view = index_view(self, base, items, self.at(node))
+        return view if view.kept else self._element(view, node)
+
+    def _element(self, view: ViewValue, node: ast.Subscript) -> Value:
+        """Return one element of an integer input as a scalar."""
+        if not view.dtype.is_integer or view.param.role != IN:
+            raise BadIndex(
+                tensor=view.param.name,
+                expected="an integer input, or an index that keeps two dimensions",
+                found=f"an element of {view.dtype} of an {view.param.role} parameter",
+                loc=self.at(node),
+            )
+        indices = tuple(d.at for d in view.dims if isinstance(d, Index))
+        return ScalarValue(ir.Element(view.param.name, indices, self.at(node)))
 
     def _constant_subscript(self, base: Constant | TupleValue, node: ast.Subscript) -> Value:
         index = constant_of(self.read(node.slice)) if not isinstance(node.slice, ast.Slice) else None

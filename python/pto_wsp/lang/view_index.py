@@ -106,13 +106,28 @@ class _Indexer:
     def slice(self, node: ast.Slice, loc: Location) -> Part:
         if node.lower is None and node.upper is None and node.step is None:
             return Full(), self.capacity, Const(0)
-        start = 0 if node.lower is None else self.bound(node.lower)
-        stop = self.end(loc) if node.upper is None else self.bound(node.upper)
         if node.step is not None:
             raise _bad(self.view, "a slice without a step", ast.unparse(node), loc)
+        moving = self.moving_slice(node, loc)
+        if moving is not None:
+            return moving
+        start = 0 if node.lower is None else self.bound(node.lower)
+        stop = self.end(loc) if node.upper is None else self.bound(node.upper)
         if stop <= start:
             raise _bad(self.view, "a slice with elements", ast.unparse(node), loc)
         return Range(Const(start), Const(stop - start)), stop - start, Const(stop - start)
+
+    def moving_slice(self, node: ast.Slice, loc: Location) -> Part | None:
+        """Return `[i : i + n]` for an `i` that only a run knows and a constant `n`; None for other slices."""
+        if node.lower is None or node.upper is None:
+            return None
+        start, stop = (self.reader.ops.scalar(self.reader.read(n), loc) for n in (node.lower, node.upper))
+        if start is None or stop is None or known(start) is not None:
+            return None
+        length = known(_difference(stop, start))
+        if start.dtype is not i64 or length is None or length <= 0:
+            raise _bad(self.view, "a slice of constant length, such as `[i : i + 4]`", ast.unparse(node), loc)
+        return Range(self.reader.builder.frozen(start, "i", loc), Const(length)), length, Const(length)
 
     def bound(self, node: ast.expr) -> int:
         value = constant_of(self.reader.read(node))
@@ -148,6 +163,25 @@ class _Indexer:
                 found=found,
                 loc=loc,
             )
+
+
+def _difference(a: Expr, b: Expr) -> Expr:
+    """Return `a - b`, as a constant where both are one expression plus constants."""
+    (base, offset), (other, start) = _split(a), _split(b)
+    return Const(offset - start) if base == other else ir.binary("sub", a, b)
+
+
+def _split(expr: Expr) -> tuple[Expr, int]:
+    """Return an expression as another one plus a constant."""
+    match expr:
+        case ir.Binary(op="add", a=a, b=Const(value=int(value))):
+            return a, value
+        case ir.Binary(op="add", a=Const(value=int(value)), b=b):
+            return b, value
+        case ir.Binary(op="sub", a=a, b=Const(value=int(value))):
+            return a, -value
+        case _:
+            return expr, 0
 
 
 def _bad(view: ViewValue, expected: str, found: str, loc: Location) -> BadIndex:

@@ -54,3 +54,17 @@ class Region:
     def kept(self) -> tuple[int, ...]:
         """Dimensions of the tensor that the region keeps, in order."""
         return tuple(i for i, d in enumerate(self.dims) if not isinstance(d, Index))
+
+    @property
+    def expressions(self) -> tuple[Expr, ...]:
+        """Expressions of its indices and ranges, in order."""
+        found: list[Expr] = []
+        for dim in self.dims:
+            match dim:
+                case Index(at=at):
+                    found.append(at)
+                case Range(start=start, extent=extent):
+                    found += (start, extent)
+                case _:
+                    pass
+        return tuple(found)

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from pto_wsp.errors import InvalidIR
 from pto_wsp.ir import kernel as k
 from pto_wsp.ir import workload as w
-from pto_wsp.ir.core import Index, Range, Region, TileRange
+from pto_wsp.ir.core import Region, TileRange
 from pto_wsp.ir.module import Module
 from pto_wsp.ir.scalar import Element, Expr, Extent, Var, walk
 from pto_wsp.isa.forms import Form, FormError, result_type
@@ -96,7 +96,7 @@ class _KernelVerifier:
         _require(len(region.dims) == rank, f"`{param.name}` has {rank} dimensions", loc)
         _require(region_rank(region) == 2, "a tile is loaded and stored through two dimensions", loc)
         _require(self.tiles[tile].dtype is dtype, f"`{tile}` and `{param.name}` differ in dtype", loc)
-        self.expressions(_region_expressions(region), loc)
+        self.expressions(region.expressions, loc)
 
     def instruction(self, instr: k.Instr) -> None:
         row = TABLE.get(instr.op)
@@ -213,7 +213,7 @@ class _WorkloadVerifier:
             if isinstance(dim, TileRange):
                 loop = self.loops.get(dim.loop)
                 _require(loop is not None and loop.tile is not None, f"`{dim.loop}` is no tiles loop", loc)
-        for expr in _region_expressions(region):
+        for expr in region.expressions:
             self.expression(expr, loc)
 
     def expression(self, expr: Expr, loc: Location | None) -> None:
@@ -226,19 +226,6 @@ class _WorkloadVerifier:
                 _require_element(node, len(tensor.type.dims), tensor.type.dtype, loc)
             if isinstance(node, Var):
                 _require(node.name in self.names, f"`{node.name}` is not declared", loc)
-
-
-def _region_expressions(region: Region) -> list[Expr]:
-    found: list[Expr] = []
-    for dim in region.dims:
-        match dim:
-            case Index(at=at):
-                found.append(at)
-            case Range(start=start, extent=extent):
-                found += [start, extent]
-            case _:
-                pass
-    return found
 
 
 def view_rank_and_dtype(param: k.Param) -> tuple[int, DType]:

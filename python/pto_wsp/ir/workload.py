@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from pto_wsp.ir.core import Region
-from pto_wsp.ir.scalar import Expr
+from pto_wsp.ir.scalar import Element, Expr, walk
 from pto_wsp.location import Location
 from pto_wsp.types.tile import ScalarType, TensorType
 
@@ -153,6 +153,19 @@ def walk_nodes(body: tuple[Node, ...]) -> Iterator[Node]:
         yield node
         if isinstance(node, Loop):
             yield from walk_nodes(node.body)
+
+
+def deciding_tensors(body: tuple[Node, ...]) -> set[str]:
+    """Return the names of the tensors whose elements expressions of `body` read."""
+    exprs: list[Expr] = []
+    for node in walk_nodes(body):
+        if isinstance(node, Loop):
+            exprs.append(node.extent)
+            continue
+        exprs += node.keys
+        for arg in node.args:
+            exprs += arg.expressions if isinstance(arg, Region) else (arg,)
+    return {e.name for expr in exprs for e in walk(expr) if isinstance(e, Element)}
 
 
 def tasks(body: tuple[Node, ...]) -> Iterator[Task]:

@@ -76,7 +76,7 @@ def bind(
     for name in names:
         if name not in sizes:
             raise UnboundTensor(kind="size", name=name, advice=f"call the program with {name}=number")
-    _check_overlaps(bound, written)
+    _check_overlaps(bound, written, w.deciding_tensors(workload.body))
     return bound, sizes
 
 
@@ -120,17 +120,20 @@ def _take_sizes(tensor: w.TensorParam, array: np.ndarray, sizes: dict[str, Value
             raise WrongShape(name=tensor.name, dim=dim, expected=text, found=size, loc=tensor.loc)
 
 
-def _check_overlaps(arrays: dict[str, np.ndarray], written: set[str]) -> None:
+def _check_overlaps(arrays: dict[str, np.ndarray], written: set[str], deciding: set[str]) -> None:
     names = list(arrays)
     for i, first in enumerate(names):
         for second in names[i + 1 :]:
-            if not {first, second} & written or _same_view(arrays[first], arrays[second]):
+            pair = {first, second}
+            if not pair & written:
                 continue
-            if np.shares_memory(arrays[first], arrays[second]):
+            if _same_view(arrays[first], arrays[second]):
+                detail = "the other decides what runs" if pair & deciding else ""
+            else:
+                detail = "they overlap in part" if np.shares_memory(arrays[first], arrays[second]) else ""
+            if detail:
                 named = f"`{first}`" if first in written else f"`{second}`"
-                raise OverlappingArrays(
-                    first=first, second=second, written=named, detail="they overlap in part"
-                )
+                raise OverlappingArrays(first=first, second=second, written=named, detail=detail)
 
 
 def _same_view(a: np.ndarray, b: np.ndarray) -> bool:

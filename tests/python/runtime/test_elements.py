@@ -117,13 +117,17 @@ def copying(target_tensor: str) -> Module:
     return Module("m", (kernel,), (WorkloadFunction("w", tensors, (task,)),), "w")
 
 
-def test_arrays_that_decide_may_not_be_written() -> None:
+@pytest.mark.parametrize("target", ["cpu", "interp"])
+def test_arrays_that_decide_may_not_be_written(target: str) -> None:
     a, b = np.full((4, 4), 2, np.int32), np.zeros((4, 4), np.int32)
-    program = Program(copying("B"), {}, "cpu")
+    program = Program(copying("B"), {}, target)
     program(A=a, B=b)
     assert b.sum() == 16
     with pytest.raises(errors.OverlappingArrays, match="decides what runs"):
         program(A=a, B=a)
+
+
+def test_deciding_by_what_a_task_writes_is_refused_by_name() -> None:
     with pytest.raises(errors.NotYetSupported, match="deciding by `A`") as caught:
         Program(copying("A"), {}, "cpu")
     assert caught.value.loc == PLACE

@@ -41,23 +41,25 @@ def timeline_svg(
     out.line('     font-family="sans-serif" font-size="13" fill="#222">')
     with out.indented():
         out.line('<rect width="100%" height="100%" fill="white"/>')
-        busy = int((end_ns - start_ns).sum())
-        title = f"{len(kernel):,} tasks on {len(lanes)} workers in {_duration(span)}"
-        out.line(f'<text x="{_LEFT}" y="24" font-size="16" font-weight="bold">{title}</text>')
-        share = busy / (span * max(1, len(lanes)))
-        out.line(f'<text x="{_LEFT}" y="44" fill="#555">workers busy {share:.0%} of the time</text>')
+        _title(out, len(kernel), len(lanes), span, int((end_ns - start_ns).sum()))
         for row, lane in enumerate(lanes):
-            mine = worker == lane
             y = _TOP + row * (_LANE + _GAP)
             out.line(f'<text x="12" y="{y + _LANE / 2 + 5:g}">worker {lane}</text>')
             out.line(f'<rect x="{_LEFT}" y="{y}" width="{_WIDTH}" height="{_LANE}" fill="#f0f1f4"/>')
             for index, name in enumerate(kernels):
-                chosen = mine & (kernel == index)
+                chosen = (worker == lane) & (kernel == index)
                 _bars(out, name, index, y, span, start_ns[chosen] - begin, end_ns[chosen] - begin)
         _time_axis(out, height - _BOTTOM + 4, span)
         _legend(out, height - 14, kernels)
     out.line("</svg>")
     return str(out)
+
+
+def _title(out: TextWriter, tasks: int, workers: int, span: int, busy: int) -> None:
+    title = f"{tasks:,} tasks on {workers} workers in {_duration(span)}"
+    out.line(f'<text x="{_LEFT}" y="24" font-size="16" font-weight="bold">{title}</text>')
+    share = busy / (span * max(1, workers))
+    out.line(f'<text x="{_LEFT}" y="44" fill="#555">workers busy {share:.0%} of the time</text>')
 
 
 def _bars(

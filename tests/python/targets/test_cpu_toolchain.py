@@ -51,6 +51,12 @@ def test_paths_with_spaces(tmp_path: Path, own_cache: ArtifactCache, monkeypatch
     ctypes_abi.load(registry.get("cpu").build([copy_kernel()], own_cache))
 
 
+def test_zig_builds_for_the_baseline(own_cache: ArtifactCache, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(toolchain, "_run", lambda *_: (0, "clang version 20"))
+    monkeypatch.setenv("CXX", f"{sys.executable} -m ziglang c++")
+    assert toolchain.find_compiler(own_cache).command[-2:] == ("c++", "-mcpu=baseline")
+
+
 def test_a_compiler_that_does_not_run_is_passed_over(
     own_cache: ArtifactCache, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -76,7 +76,7 @@ PTO_INLINE inline F log(F x) {
   F r = fma(e, splat(0x1.63p-1f), fma(square, splat(-0.5f), low) + f);
   r = x == __builtin_inff() ? x : r;
   r = x == 0.0f ? splat(-__builtin_inff()) : r;
-  return (x < 0.0f) | (x != x) ? splat(__builtin_nanf("")) : r;
+  return ((x < 0.0f) | (x != x)) ? splat(__builtin_nanf("")) : r;
 }
 
 PTO_INLINE inline F tanh(F x) {

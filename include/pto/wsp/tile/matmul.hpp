@@ -84,40 +84,25 @@ template <int kVectors, int kMaxRows, class A, class B>
 ///
 /// \tparam kVectors 1 where n never exceeds one vector, else 2
 /// \tparam kMaxRows the largest m there can be, or more
-/// \param c only its valid part is written
+/// \param c its rows are padded to whole blocks of columns, which are written
 /// \param b_padding elements that may be read beyond the last row's valid part
 /// \param panel k * kVectors * kLanes elements, used where `b_padding` does not cover the last columns
 template <int kVectors, int kMaxRows, class A, class B>
-[[gnu::noinline]] void matmul(const Tile<float> c, Strided<A> a, const Tile<B> b, bool accumulate,
+[[gnu::noinline]] void matmul(const Tile<float>& c, const Strided<A>& a, const Tile<B>& b, bool accumulate,
                               int64_t b_padding, B* panel) {
   constexpr int64_t kWidth = kVectors * kLanes;
   constexpr int64_t kDepth = 256;
   const int64_t groups = (c.rows + kBlockRows - 1) / kBlockRows;
-  float edge[kBlockRows * kWidth];
   for (int64_t k0 = 0; k0 == 0 || k0 < b.rows; k0 += kDepth) {
     const int64_t depth = b.rows - k0 < kDepth ? b.rows - k0 : kDepth;
-    const bool add = accumulate || k0 > 0;
     for (int64_t j = 0; j < c.cols; j += kWidth) {
-      const int64_t width = c.cols - j < kWidth ? c.cols - j : kWidth;
-      const B* right = b.row(k0) + j;
-      int64_t right_stride = b.stride;
-      if (width + b_padding < kWidth) {
-        copy(Tile<B>{const_cast<B*>(right), b.stride, depth, width}, panel, kWidth);
-        right = panel;
-        right_stride = kWidth;
-      }
+      Tile<B> right{b.row(k0) + j, b.stride, depth, c.cols - j};
+      if (right.cols + b_padding < kWidth) right = copy(right, panel, kWidth);
       for (int64_t g = 0, i = 0; g < groups; ++g) {
         const int64_t rows = c.rows / groups + (g < c.rows % groups);
         const Strided<A> left{a.data + i * a.row_step + k0 * a.k_step, a.row_step, a.k_step};
-        float* target = c.row(i) + j;
-        if (width == kWidth) {
-          matmul_rows<kVectors, kMaxRows>(rows, target, c.stride, left, right, right_stride, depth, add);
-        } else {
-          const Tile<float> part{target, c.stride, rows, width};
-          if (add) copy(part, edge, kWidth);
-          matmul_rows<kVectors, kMaxRows>(rows, edge, kWidth, left, right, right_stride, depth, add);
-          write(Window<float>{target, c.stride, 1, nullptr, rows, width}, {edge, kWidth, rows, width});
-        }
+        matmul_rows<kVectors, kMaxRows>(rows, c.row(i) + j, c.stride, left, right.data, right.stride, depth,
+                                        accumulate || k0 > 0);
         i += rows;
       }
     }

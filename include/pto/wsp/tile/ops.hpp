@@ -21,8 +21,8 @@ PTO_INLINE inline F neg(F a) { return -a; }
 PTO_INLINE inline I abs(I a) { return a < 0 ? neg(a) : a; }
 PTO_INLINE inline F abs(F a) { return (F)((U)a & 0x7fffffffu); }
 
-PTO_INLINE inline F max(F a, F b) { return (a > b) | (a != a) ? a : b; }
-PTO_INLINE inline F min(F a, F b) { return (a < b) | (a != a) ? a : b; }
+PTO_INLINE inline F max(F a, F b) { return ((a > b) | (a != a)) ? a : b; }
+PTO_INLINE inline F min(F a, F b) { return ((a < b) | (a != a)) ? a : b; }
 PTO_INLINE inline I max(I a, I b) { return a > b ? a : b; }
 PTO_INLINE inline I min(I a, I b) { return a < b ? a : b; }
 
@@ -37,7 +37,7 @@ PTO_INLINE inline F sqrt(F a) {
 
 /// Quotient toward zero; x / 0 is 0 and the minimum by -1 wraps.
 inline I div(I a, I b) {
-  const I plain = (b == 0) | (b == -1) ? I{} + 1 : b;
+  const I plain = ((b == 0) | (b == -1)) ? I{} + 1 : b;
   I q;
   for (int l = 0; l < kLanes; ++l) q[l] = a[l] / plain[l];
   q = b == -1 ? neg(a) : q;

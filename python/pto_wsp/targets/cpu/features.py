@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import platform
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -45,7 +44,7 @@ def resolve_features() -> Features:
     Raises:
         UnsupportedByTarget: PTO_WSP_CPU_FEATURES names a feature that code cannot use or the CPU lacks.
     """
-    machine = {"AMD64": "x86_64", "arm64": "aarch64"}.get(platform.machine(), platform.machine())
+    machine = os.uname().machine
     known = KNOWN.get(machine, ())
     present = _cpu_flags() if known else frozenset()
     wanted = os.environ.get(VARIABLE)

@@ -54,8 +54,18 @@ class Memory:
 
 
 def row_stride(tile: TileType, lanes: int) -> int:
-    """Return the elements between rows of a tile in scratch: whole vectors, or 1 for a single column."""
-    return 1 if tile.cols == 1 else _round_up(tile.cols, lanes)
+    """Return the elements between rows of a tile in scratch.
+
+    Whole blocks of columns of a matrix product (one vector, or pairs of them), or 1 for a single column.
+    """
+    if tile.cols == 1:
+        return 1
+    return _round_up(tile.cols, lanes * matmul_vectors(tile, lanes))
+
+
+def product_stride(dst: TileType, lanes: int) -> int:
+    """Return the elements between rows of what a matrix product writes, which is whole blocks of columns."""
+    return max(row_stride(dst, lanes), lanes)
 
 
 def tile_bytes(tile: TileType, lanes: int) -> int:
@@ -132,10 +142,10 @@ def _whole_tile_bytes(instr: Instr, types: Mapping[str, TileType], lanes: int) -
     needs: dict[str, int] = {}
     dst = types[instr.dst]
     form = TABLE[instr.op].form
-    if instr.dst in (instr.tiles if form is Form.TRANSPOSE else instr.tiles[-2:]):
-        needs["result"] = tile_bytes(dst, lanes)
     if form is Form.TRANSPOSE:
-        return needs
+        return {"result": tile_bytes(dst, lanes)} if instr.dst in instr.tiles else {}
+    if instr.dst in instr.tiles[-2:] or dst.cols == 1:
+        needs["result"] = dst.rows * product_stride(dst, lanes) * dst.dtype.itemsize
     right = types[instr.tiles[-1]]
     if instr.attr("trans_b"):
         needs["right"] = tile_bytes(TileType(right.cols, right.rows, right.dtype), lanes)

@@ -78,11 +78,17 @@ def _candidates() -> Iterator[tuple[str, tuple[str, ...]]]:
     wanted = os.environ.get("CXX")
     if wanted:
         words = (wanted,) if _which(wanted) else tuple(shlex.split(wanted))
-        yield f"CXX={wanted}", _located(words)
+        yield f"CXX={wanted}", _for_any_cpu(_located(words))
     for name in _FALLBACKS:
         yield name, _located((name,))
     has_zig = importlib.util.find_spec("ziglang") is not None
-    yield "ziglang", (sys.executable, "-m", "ziglang", "c++") if has_zig else ()
+    yield "ziglang", _for_any_cpu((sys.executable, "-m", "ziglang", "c++")) if has_zig else ()
+
+
+def _for_any_cpu(command: tuple[str, ...]) -> tuple[str, ...]:
+    """Return a command that builds for the baseline CPU: zig alone takes the building machine's otherwise."""
+    is_zig = any(os.path.basename(word) in ("zig", "ziglang") for word in command)
+    return (*command, "-mcpu=baseline") if is_zig else command
 
 
 def _located(words: tuple[str, ...]) -> tuple[str, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pto_wsp.ir.kernel import Instr
 from pto_wsp.targets.cpu.code import KernelCode
 from pto_wsp.targets.cpu.expressions import FIELDS, tile_name
-from pto_wsp.targets.cpu.memory import matmul_vectors, row_stride
+from pto_wsp.targets.cpu.memory import matmul_vectors, product_stride, row_stride
 from pto_wsp.targets.cpu.plan import Alone
 from pto_wsp.types.tile import TileType
 
@@ -28,7 +28,7 @@ def write_transpose(code: KernelCode, node: Alone, instr: Instr) -> None:
 
 
 def write_matmul(code: KernelCode, node: Alone, instr: Instr) -> None:
-    """Write a product; onto an operand it goes through memory of its own."""
+    """Write a product; onto an operand, or into one column, it goes through memory of its own."""
     a, b = instr.tiles[-2:]
     left, right, dst = tile_name(a), tile_name(b), code.types[instr.dst]
     trans_a, trans_b = bool(instr.attr("trans_a")), bool(instr.attr("trans_b"))
@@ -36,7 +36,7 @@ def write_matmul(code: KernelCode, node: Alone, instr: Instr) -> None:
     rows, cols = f"{left}.{FIELDS[trans_a]}", f"{right}.{FIELDS[not trans_b]}"
     steps = f"1, {left}.stride" if trans_a else f"{left}.stride, 1"
     own = code.extra(node, "result", "float")
-    place = code.buffer(instr.dst) if own is None else f"{own}, {row_stride(dst, code.lanes)}"
+    place = code.buffer(instr.dst) if own is None else f"{own}, {product_stride(dst, code.lanes)}"
     padding = 0 if b in code.memory.in_place and not trans_b else 2 * code.lanes
     code.out.line("{")
     with code.out.indented():

@@ -34,7 +34,10 @@ RANK = {layer: rank for rank, line in enumerate(ORDER) for layer in line}
 NATIVE_USERS = {"planner", "runtime"}
 
 # Imports inside functions, as (importer, imported): only where a registry loads what it was asked for.
-DEFERRED: set[tuple[str, str]] = set()
+DEFERRED = {
+    ("targets.registry", "targets.cpu.target"),
+    ("targets.registry", "targets.interp.target"),
+}
 
 HEAVY = (
     "torch",

@@ -1,21 +1,36 @@
-"""Every target by name."""
+"""Every target by name. A target is loaded when it is first asked for."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import cache
+
 from pto_wsp.errors import UnknownTarget, did_you_mean
 from pto_wsp.targets.base import Target
-from pto_wsp.targets.cpu.target import CpuTarget
-from pto_wsp.targets.interp.target import InterpTarget
-
-TARGETS: dict[str, Target] = {target.name: target for target in (CpuTarget(), InterpTarget())}
 
 
+def _cpu() -> Target:
+    from pto_wsp.targets.cpu.target import CpuTarget
+
+    return CpuTarget()
+
+
+def _interp() -> Target:
+    from pto_wsp.targets.interp.target import InterpTarget
+
+    return InterpTarget()
+
+
+TARGETS: dict[str, Callable[[], Target]] = {"cpu": _cpu, "interp": _interp}
+
+
+@cache
 def get(name: str) -> Target:
-    """Return the target called `name`.
+    """Return the target called `name`, the same object every time.
 
     Raises:
         UnknownTarget: there is none.
     """
     if name not in TARGETS:
         raise UnknownTarget(name=name, advice=did_you_mean(name, TARGETS))
-    return TARGETS[name]
+    return TARGETS[name]()

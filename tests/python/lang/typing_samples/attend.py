@@ -1,6 +1,6 @@
 from math import inf, sqrt
 
-from pto_wsp import DYN, In, Out, Tensor, Tile, bf16, f32, kernel, pto
+from pto_wsp import DYN, Dense, DenseDyn, In, Out, P, Ragged, Tensor, Tile, bf16, f32, kernel, pto, workload
 
 
 @kernel
@@ -21,3 +21,17 @@ def attend(
         m = m_new
     pto.store(o, pto.where(l > 0, acc / l, 0.0))  # an empty row gives 0 and -inf, not NaN
     pto.store(lse, m + pto.log(l))
+
+
+@workload
+def decode(
+    batch: DenseDyn,
+    kv: Ragged["batch"],
+    Q: Tensor[f32, "batch", 8, 4, 128],
+    K: Tensor[bf16, "tokens", 8, 128],
+    V: Tensor[bf16, "tokens", 8, 128],
+    O: Tensor[f32, "batch", 8, 4, 128],  # noqa: E741
+    LSE: Tensor[f32, "batch", 8, 4, 1],
+):
+    for b, h in P(batch, Dense[8]):
+        attend[b, h](q=Q[b, h], k=K[kv[b], h], v=V[kv[b], h], o=O[b, h], lse=LSE[b, h])

@@ -150,6 +150,13 @@ def test_what_is_refused() -> None:
         refused(body=None)
 
 
+def test_too_large_tiles_are_refused() -> None:
+    maker = KernelMaker("large")
+    maker.store(maker.op("transpose", maker.input("x", 2**14, 2**14, f32)), "y")
+    with pytest.raises(UnsupportedByTarget, match="bytes of tiles in kernel `large`"):
+        registry.get("cpu").emit([maker.done()])
+
+
 def test_elementwise_chains_share_a_loop() -> None:
     source = emit_library([arithmetic()], 16).source
     assert source.count("for (int64_t i = 0") == 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from pto_wsp.errors import UnsupportedByTarget
 from pto_wsp.ir.kernel import Instr, KernelFunction, Param, walk_statements
 from pto_wsp.support.text import TextWriter
 from pto_wsp.targets.base import Check, table_hash
@@ -13,6 +14,7 @@ from pto_wsp.targets.cpu.templates import MATH, TEMPLATES, Whole
 from pto_wsp.types.tile import ScalarType, TileType, ViewType
 
 MAX_RANK = 4
+MAX_SCRATCH_BYTES = 2**30
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +27,12 @@ class Library:
 
 
 def emit_library(kernels: Sequence[KernelFunction], lanes: int) -> Library:
-    """Return the code of `kernels` for vectors of `lanes` 32-bit lanes."""
+    """Return the code of `kernels` for vectors of `lanes` 32-bit lanes.
+
+    Raises:
+        NoneKernelBody: a kernel is only declared.
+        UnsupportedByTarget: a kernel's tiles take more memory than a worker has for them.
+    """
     out = TextWriter()
     names = ", ".join(k.name for k in kernels)
     hash_text = f"0x{table_hash(kernels):016x}"
@@ -43,6 +50,10 @@ def emit_library(kernels: Sequence[KernelFunction], lanes: int) -> Library:
         code = write_kernel(kernel, lanes, out)
         checks[kernel.name] = tuple(code.checks)
         scratch[kernel.name] = code.memory.total_bytes
+        if scratch[kernel.name] > MAX_SCRATCH_BYTES:
+            what = f"{scratch[kernel.name]} bytes of tiles in kernel `{kernel.name}`"
+            reason = f"at most {MAX_SCRATCH_BYTES} fit a worker's scratch"
+            raise UnsupportedByTarget(target="cpu", what=what, reason=reason, loc=kernel.loc)
     _write_table(out, kernels, scratch, hash_text)
     return Library(str(out), checks, headers)
 

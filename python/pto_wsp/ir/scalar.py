@@ -201,7 +201,7 @@ def apply_binary(op: str, a: Value, b: Value, loc: Location | None = None) -> Va
         raise BadExpression(reason=f"division by zero in `{a} {BINARY_OPS[op]} {b}`", loc=loc)
     result = _PYTHON[op](a, b)
     if isinstance(result, float):
-        return float(np.float32(result))
+        return round_f32(result)
     return _checked(result, f"{a} {BINARY_OPS[op]} {b}", loc)
 
 
@@ -238,8 +238,8 @@ def evaluate(expr: Expr, scope: Scope, reader: Reader | None = None) -> Value:
         BadExpression: overflow of i64, or division by zero.
     """
     match expr:
-        case Const(value=value):
-            return value
+        case Const(value=value, dtype=dtype):
+            return round_f32(value) if dtype is f32 else value
         case Var(name=name):
             return scope[name]
         case Extent(name=name, dim=dim):
@@ -254,6 +254,12 @@ def evaluate(expr: Expr, scope: Scope, reader: Reader | None = None) -> Value:
             return apply_binary(op, evaluate(a, scope, reader), evaluate(b, scope, reader), loc)
         case Select(condition=condition, then=then, other=other):
             return evaluate(then if evaluate(condition, scope, reader) else other, scope, reader)
+
+
+def round_f32(value: Value) -> float:
+    """Return the f32 nearest to a number, as a Python float."""
+    with np.errstate(over="ignore"):
+        return float(np.float32(value))
 
 
 def read_element(name: str, array: np.ndarray, indices: tuple[int, ...]) -> int:
@@ -271,7 +277,7 @@ def _apply_unary(expr: Unary, a: Value) -> Value:
         case "not":
             return not a
         case "f32":
-            return float(np.float32(a))
+            return round_f32(a)
         case _:
             return _checked(int(a), f"i64({a})", expr.loc)
 

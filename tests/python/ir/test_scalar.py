@@ -25,7 +25,7 @@ from pto_wsp.ir.scalar import (
     substitute,
     walk,
 )
-from pto_wsp.types.dtype import b1
+from pto_wsp.types.dtype import b1, f32
 
 SCOPE = {"i": 3, "j": -5, "n": 1000}
 INTEGER_OPS = ("add", "sub", "mul", "floordiv", "mod", "min", "max")
@@ -155,3 +155,8 @@ def test_elements_of_tensors() -> None:
     for outside in (2, -1):
         with pytest.raises(BadExpression, match="outside its dimension 0"):
             evaluate(last, {"i": outside}, Arrays())
+
+
+def test_float_literals_are_f32() -> None:
+    assert evaluate(Const(0.1, f32), {}) == float(np.float32(0.1)) != 0.1
+    assert evaluate(Const(1e300, f32), {}) == float("inf")

@@ -67,11 +67,11 @@ template <int kVectors, int kMaxRows, class A, class B>
 [[gnu::noinline]] void matmul_rows(int64_t rows, float* c, int64_t c_stride, Strided<A> a, const B* b,
                                    int64_t b_stride, int64_t k, bool accumulate) {
   static_assert(kBlockRows <= 8);
-#define PTO_BLOCK(least, most)                                                                             \
-  if constexpr (least <= kMaxRows && least <= kBlockRows) {                                                \
-    if (rows >= least) {                                                                                   \
-      return matmul_block<most, kVectors>(rows, c, c_stride, a, b, b_stride, k, accumulate);               \
-    }                                                                                                      \
+#define PTO_BLOCK(least, most)                                                               \
+  if constexpr (least <= kMaxRows && least <= kBlockRows) {                                  \
+    if (rows >= least) {                                                                     \
+      return matmul_block<most, kVectors>(rows, c, c_stride, a, b, b_stride, k, accumulate); \
+    }                                                                                        \
   }
   PTO_BLOCK(7, 8)
   PTO_BLOCK(5, 6)

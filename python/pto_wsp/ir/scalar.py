@@ -267,7 +267,7 @@ def read_element(name: str, array: np.ndarray, indices: tuple[int, ...]) -> int:
     for dim, (index, size) in enumerate(zip(indices, array.shape, strict=True)):
         if not 0 <= index < size:
             raise BadExpression(reason=f"`{name}` is read at {index}, outside its dimension {dim}")
-    return int(array[indices])
+    return int(_checked(int(array[indices]), f"{name}[{', '.join(map(str, indices))}]", None))
 
 
 def _apply_unary(expr: Unary, a: Value) -> Value:

@@ -13,7 +13,7 @@ from pto_wsp.ir.scalar import Binary, Const, Element, Select, Var, add
 from pto_wsp.ir.workload import Loop, SizeParam, Task, TensorParam, WorkloadFunction
 from pto_wsp.location import Location
 from pto_wsp.runtime.program import Program
-from pto_wsp.types import DType, TensorType, TileType, f32, i8, i16, i32, i64, u8, u16, u32
+from pto_wsp.types import DType, TensorType, TileType, f32, i8, i16, i32, i64, u8, u16, u32, u64
 from tests.python.runtime.random_workloads import KERNELS
 from tests.python.samples import WHOLE, scale_module
 
@@ -56,7 +56,7 @@ def arguments(dtype: DType, lengths: list[int]) -> dict[str, np.ndarray]:
     }
 
 
-@pytest.mark.parametrize("dtype", [i8, i16, i32, i64, u8, u16, u32], ids=str)
+@pytest.mark.parametrize("dtype", [i8, i16, i32, i64, u8, u16, u32, u64], ids=str)
 def test_every_integer_type_decides(dtype: DType) -> None:
     module = gather(dtype)
     engine, reference = Program(module, {}, "cpu"), Program(module, {}, "interp")
@@ -99,6 +99,9 @@ def test_bad_elements_are_errors_before_the_first_task(target: str) -> None:
     wrong_row = error(index=np.full((4, 2), 20, np.int32))
     assert isinstance(wrong_row, errors.RegionOutside) and wrong_row.loc == PLACE
     assert isinstance(error(index=np.full((4, 2), -1, np.int32)), errors.RegionOutside)
+    huge = Program(gather(u64), {}, target)
+    with pytest.raises(errors.BadExpression, match="overflows 64 bits"):
+        huge(**arguments(u64, [3, 1]) | {"lengths": np.array([2**63, 1], np.uint64)})
     strided = np.zeros((8, 4), np.int32)[::2, :2]
     program(**arguments(i32, [3, 1]) | {"index": strided})
 

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import linecache
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
+
+from pto_wsp.support.record import record
 
 PACKAGE_DIR = str(Path(__file__).resolve().parent)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Location:
     """A span on one source line. Lines and columns count from 1; `end_col` is one past the last column.
 

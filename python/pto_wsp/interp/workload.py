@@ -7,7 +7,6 @@ kernels. It loops over tasks in Python and is meant for checking and debugging.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -18,13 +17,14 @@ from pto_wsp.ir.kernel import KernelFunction, Param
 from pto_wsp.ir.module import Module
 from pto_wsp.ir.scalar import Reader, Value, evaluate, read_element
 from pto_wsp.location import Location
+from pto_wsp.support.record import record
 from pto_wsp.types.tile import TileType, ViewType
 
 Scope = dict[str, Value]
 CallKernel = Callable[[str, Sequence[np.ndarray | Value]], None]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class TensorReader:
     """Answers expressions of a workload from the run's arrays."""
 
@@ -39,7 +39,7 @@ class TensorReader:
         return read_element(name, self.arrays[name], indices)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class BoundTask:
     """One task of a run: its node, the values of every variable, and the loops around it, outermost first."""
 

@@ -6,20 +6,19 @@ new nodes.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
 from pto_wsp.ir.scalar import Expr
 from pto_wsp.location import Location
+from pto_wsp.support.record import record
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Index:
     """One index of a dimension, which the view then does not have."""
 
     at: Expr
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Range:
     """A range [start, start + extent) of a dimension."""
 
@@ -27,14 +26,14 @@ class Range:
     extent: Expr
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class TileRange:
     """The current range of an enclosing tiles loop of a workload, clipped to its axis."""
 
     loop: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Full:
     """A whole dimension."""
 
@@ -42,13 +41,13 @@ class Full:
 DimSelect = Index | Range | TileRange | Full
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Region:
     """A strided box of a tensor (in a workload) or of a view (in a kernel): one entry per dimension."""
 
     tensor: str
     dims: tuple[DimSelect, ...]
-    loc: Location | None = field(default=None, compare=False, repr=False)
+    loc: Location | None = None
 
     @property
     def kept(self) -> tuple[int, ...]:

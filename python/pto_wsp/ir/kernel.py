@@ -9,17 +9,17 @@ Source: seed 004 sections 1 to 3; ARCHITECTURE 4.2.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 
 from pto_wsp.ir.core import Region
 from pto_wsp.ir.scalar import Expr
 from pto_wsp.location import Location
+from pto_wsp.support.record import record
 from pto_wsp.types.tile import ScalarType, TileType, ViewType
 
 IN, OUT, INOUT = "in", "out", "inout"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Param:
     """A parameter. `role` is `in`, `out` or `inout`; scalars are `in`.
 
@@ -29,31 +29,31 @@ class Param:
     name: str
     role: str
     type: TileType | ViewType | ScalarType
-    loc: Location | None = field(default=None, compare=False, repr=False)
+    loc: Location | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Load:
     """`tile` = the elements of `region`, whose kept extents become the tile's valid shape."""
 
     tile: str
     region: Region
-    loc: Location | None = field(default=None, compare=False, repr=False)
+    loc: Location | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Store:
     """Elements of `region` = the valid part of `tile`, whose valid shape must be the region's."""
 
     region: Region
     tile: str
-    loc: Location | None = field(default=None, compare=False, repr=False)
+    loc: Location | None = None
 
 
 AttrValue = str | int | bool | Expr
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Instr:
     """`dst` = the table row `op` of tile operands and scalar operands.
 
@@ -66,23 +66,23 @@ class Instr:
     tiles: tuple[str, ...] = ()
     scalars: tuple[Expr, ...] = ()
     attrs: tuple[tuple[str, AttrValue], ...] = ()
-    loc: Location | None = field(default=None, compare=False, repr=False)
+    loc: Location | None = None
 
     def attr(self, name: str) -> AttrValue | None:
         """Return the value of an attribute, or None."""
         return next((value for key, value in self.attrs if key == name), None)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Assign:
     """Scalar variable `name` = `value`."""
 
     name: str
     value: Expr
-    loc: Location | None = field(default=None, compare=False, repr=False)
+    loc: Location | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class For:
     """`for var in range(start, stop, step)`; the bounds are evaluated once; `step` is positive."""
 
@@ -91,32 +91,32 @@ class For:
     stop: Expr
     step: int
     body: tuple[Stmt, ...]
-    loc: Location | None = field(default=None, compare=False, repr=False)
+    loc: Location | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class If:
     """Two-way choice by a bool expression."""
 
     condition: Expr
     then: tuple[Stmt, ...]
     other: tuple[Stmt, ...] = ()
-    loc: Location | None = field(default=None, compare=False, repr=False)
+    loc: Location | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class While:
     """Repeat `body` while `condition`, a bool expression, holds."""
 
     condition: Expr
     body: tuple[Stmt, ...]
-    loc: Location | None = field(default=None, compare=False, repr=False)
+    loc: Location | None = None
 
 
 Stmt = Load | Store | Instr | Assign | For | If | While
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class KernelFunction:
     """An InCore function.
 
@@ -131,7 +131,7 @@ class KernelFunction:
     tiles: tuple[tuple[str, TileType], ...] = ()
     scalars: tuple[tuple[str, ScalarType], ...] = ()
     body: tuple[Stmt, ...] | None = None
-    loc: Location | None = field(default=None, compare=False, repr=False)
+    loc: Location | None = None
 
     @property
     def views(self) -> tuple[Param, ...]:

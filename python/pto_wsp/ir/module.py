@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
 
 from pto_wsp.ir.kernel import KernelFunction
 from pto_wsp.ir.printer import print_module
 from pto_wsp.ir.workload import WorkloadFunction
+from pto_wsp.support.record import record, replace
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Module:
     """Functions, of which one workload (or kernel) is the entry. Names are unique."""
 

@@ -8,43 +8,43 @@ Source: ARCHITECTURE 4.4; seed 003 section 3.1.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
 
 from pto_wsp.errors import BadExpression
 from pto_wsp.location import Location
+from pto_wsp.support.record import record
 from pto_wsp.types.dtype import DType, b1, f32, i64
 
 Value = int | float | bool
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Const:
     """A literal."""
 
     value: Value
     dtype: DType = i64
-    loc: Location | None = field(default=None, compare=False, repr=False)
+    loc: Location | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Var:
     """A named value: a loop variable, a size, a symbol or a scalar parameter, told apart by its scope."""
 
     name: str
     dtype: DType = i64
-    loc: Location | None = field(default=None, compare=False, repr=False)
+    loc: Location | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Extent:
     """In a kernel: the valid extent of dimension `dim` of the view or tile called `name`."""
 
     name: str
     dim: int
-    loc: Location | None = field(default=None, compare=False, repr=False)
+    loc: Location | None = None
 
     @property
     def dtype(self) -> DType:
@@ -52,13 +52,13 @@ class Extent:
         return i64
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Element:
     """One element of an integer tensor (in a workload) or view (in a kernel). Outside of it is an error."""
 
     name: str
     indices: tuple[Expr, ...]
-    loc: Location | None = field(default=None, compare=False, repr=False)
+    loc: Location | None = None
 
     @property
     def dtype(self) -> DType:
@@ -66,13 +66,13 @@ class Element:
         return i64
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Unary:
     """`neg`, `not` or a conversion (`i64`, `f32`) of one operand."""
 
     op: str
     a: Expr
-    loc: Location | None = field(default=None, compare=False, repr=False)
+    loc: Location | None = None
 
     @property
     def dtype(self) -> DType:
@@ -80,14 +80,14 @@ class Unary:
         return {"not": b1, "i64": i64, "f32": f32}.get(self.op, self.a.dtype)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Binary:
     """An operation of `BINARY_OPS` on two operands of one type."""
 
     op: str
     a: Expr
     b: Expr
-    loc: Location | None = field(default=None, compare=False, repr=False)
+    loc: Location | None = None
 
     @property
     def dtype(self) -> DType:
@@ -95,14 +95,14 @@ class Binary:
         return b1 if self.op in COMPARISONS or self.op in LOGIC else self.a.dtype
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Select:
     """`then` where `condition` holds, else `other`. Only the chosen operand need have a value."""
 
     condition: Expr
     then: Expr
     other: Expr
-    loc: Location | None = field(default=None, compare=False, repr=False)
+    loc: Location | None = None
 
     @property
     def dtype(self) -> DType:

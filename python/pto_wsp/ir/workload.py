@@ -7,44 +7,44 @@ Source: seed 003 sections 2 and 3; ARCHITECTURE 4.3 and 4.5.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 
 from pto_wsp.ir.core import Region
 from pto_wsp.ir.scalar import Element, Expr, walk
 from pto_wsp.location import Location
+from pto_wsp.support.record import record
 from pto_wsp.types.tile import ScalarType, TensorType
 
 PARALLEL, SEQUENTIAL, RANGE = "parallel", "seq", "range"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class TensorParam:
     """A tensor that a run binds to an array."""
 
     name: str
     type: TensorType
-    loc: Location | None = field(default=None, compare=False, repr=False)
+    loc: Location | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class SizeParam:
     """A size or axis extent: taken from the arrays that use its name, or given in the call (i64, >= 0)."""
 
     name: str
     default: int | None = None
-    loc: Location | None = field(default=None, compare=False, repr=False)
+    loc: Location | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ScalarParam:
     """A scalar that a run passes on to kernels."""
 
     name: str
     type: ScalarType
-    loc: Location | None = field(default=None, compare=False, repr=False)
+    loc: Location | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class RaggedParam:
     """A ragged axis with a row for each element of the size `outer`.
 
@@ -53,7 +53,7 @@ class RaggedParam:
 
     name: str
     outer: str
-    loc: Location | None = field(default=None, compare=False, repr=False)
+    loc: Location | None = None
 
     @property
     def offsets(self) -> str:
@@ -69,7 +69,7 @@ class RaggedParam:
 WorkloadParam = TensorParam | SizeParam | ScalarParam | RaggedParam
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Loop:
     """A loop over [0, extent), or over tiles of `tile` elements of it.
 
@@ -87,7 +87,7 @@ class Loop:
     extent: Expr
     tile: int | None
     body: tuple[Node, ...]
-    loc: Location | None = field(default=None, compare=False, repr=False)
+    loc: Location | None = None
 
     @property
     def start(self) -> str:
@@ -100,7 +100,7 @@ class Loop:
         return self.var + ".len"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Task:
     """One task: a kernel applied to regions and scalars.
 
@@ -112,20 +112,20 @@ class Task:
     kernel: str
     args: tuple[Region | Expr, ...]
     keys: tuple[Expr, ...] = ()
-    loc: Location | None = field(default=None, compare=False, repr=False)
+    loc: Location | None = None
 
 
 Node = Loop | Task
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class WorkloadFunction:
     """An Orchestration function."""
 
     name: str
     params: tuple[WorkloadParam, ...]
     body: tuple[Node, ...]
-    loc: Location | None = field(default=None, compare=False, repr=False)
+    loc: Location | None = None
 
     @property
     def tensors(self) -> tuple[TensorParam, ...]:

@@ -9,16 +9,16 @@ Source: seed 004 sections 1.1 and 2.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 
 from pto_wsp.isa import meaning as np_meaning
 from pto_wsp.isa.forms import Form
+from pto_wsp.support.record import record
 from pto_wsp.types.dtype import DType, b1, bf16, f16, f32, i32
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Bound:
     """How far a result may be from the meaning computed in f64.
 
@@ -39,7 +39,7 @@ def ulp(amount: float) -> Bound:
     return Bound("ulp", amount)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Cycles:
     """Cost on the simulated core: `startup` cycles and `per_repeat` for each 256 bytes of the operand.
 
@@ -52,7 +52,7 @@ class Cycles:
     per_repeat: int = 1
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Instruction:
     """A row of the table.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from pto_wsp.errors import (
     ArgumentDType,
@@ -26,6 +25,7 @@ from pto_wsp.lang.scalar import expression, integer_constant
 from pto_wsp.lang.signature import ConstexprType, KernelParam
 from pto_wsp.lang.tensor import Tensor, View, constant_bounds
 from pto_wsp.lang.trace import SCALAR, TENSOR, OpenLoop, OpenTask, Param, Trace, Untyped
+from pto_wsp.support.record import record
 from pto_wsp.types.axis import DenseDyn
 from pto_wsp.types.dtype import DType, i64
 from pto_wsp.types.tile import ScalarType, TensorType, TileType, ViewType
@@ -40,7 +40,7 @@ def assemble(trace: Trace) -> Module:
     return _Assembler(trace).module()
 
 
-@dataclass(frozen=True)
+@record
 class _Argument:
     """A tensor argument: what it is a view of, and the indices of its first dimensions."""
 

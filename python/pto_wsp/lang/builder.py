@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
 
 from pto_wsp.errors import BadIndex, DTypeMismatch, FrontendError, ShapeMismatch
 from pto_wsp.ir import kernel as k
@@ -13,11 +12,12 @@ from pto_wsp.ir.scalar import Const, Expr, Extent, Var, walk
 from pto_wsp.isa import TABLE, Form, FormError, result_type, result_valid, valid_pairs_that_agree
 from pto_wsp.lang.values import TileValue, Valid, ViewValue, known
 from pto_wsp.location import Location
+from pto_wsp.support.record import record, replace
 from pto_wsp.types.dtype import DType
 from pto_wsp.types.tile import ScalarType, TileType
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Site:
     """Where an operation is written, what messages call it, and the name that its result should have."""
 

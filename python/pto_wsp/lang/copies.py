@@ -8,13 +8,13 @@ copy that nothing reads goes away as well.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
 
 from pto_wsp.ir import kernel as k
 from pto_wsp.ir.core import Index, Range, Region
 from pto_wsp.ir.scalar import Expr, Extent, children, substitute
 from pto_wsp.isa import ELEMENTWISE, TABLE, Form
 from pto_wsp.lang.reads import names_read, reads
+from pto_wsp.support.record import replace
 
 
 def remove_copies(kernel: k.KernelFunction) -> k.KernelFunction:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NoReturn
 
 from pto_wsp.errors import OutsideWorkload
 from pto_wsp.isa import BY_FUNCTION, Form
 from pto_wsp.location import caller_location
+from pto_wsp.support.record import record
 
 OTHER_FUNCTIONS = {"zeros": ("shape", "dtype"), "tiles": ("extent", "tile")}
 """Functions that are no instruction by themselves, with their parameters."""
@@ -35,7 +35,7 @@ OPTIONAL = frozenset({(Form.FILL, "dtype"), (Form.MATMUL, "acc")})
 """Parameters of forms that may be left out; so may the dtype of `zeros`."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class PtoFunction:
     """A function of a kernel; calling it outside of one is an error."""
 

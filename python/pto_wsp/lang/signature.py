@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -21,6 +20,7 @@ from pto_wsp.lang.surface import (
 )
 from pto_wsp.lang.tensor import Tensor
 from pto_wsp.location import Location
+from pto_wsp.support.record import record
 from pto_wsp.types.dtype import DType
 from pto_wsp.types.tile import DYN, ScalarType, TileType, ViewType
 
@@ -32,14 +32,14 @@ CONSTANT_TYPES = (int, float, bool, str, DType)
 """What `Constexpr[...]` can hold."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ConstexprType:
     """The type of a parameter that is a constant when the kernel is compiled."""
 
     type: type
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class KernelParam:
     """A parameter as written; `default` is `MISSING` without one."""
 
@@ -76,7 +76,7 @@ def specialised_params(params: tuple[KernelParam, ...], views: Mapping[str, View
     return tuple(found)
 
 
-@dataclass(frozen=True)
+@record
 class _Reader:
     source: FunctionSource
     arg: ast.arg

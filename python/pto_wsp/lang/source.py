@@ -8,7 +8,6 @@ import linecache
 from collections import ChainMap
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import lru_cache
 from inspect import CO_VARARGS, CO_VARKEYWORDS
@@ -17,12 +16,13 @@ from typing import Final
 
 from pto_wsp.errors import UnknownName, UnsupportedSyntax, did_you_mean
 from pto_wsp.location import Location
+from pto_wsp.support.record import record
 
 MISSING: Final = object()
 """Stands for a default that a parameter does not have."""
 
 
-@dataclass(frozen=True)
+@record
 class FunctionSource:
     """A function and where it was written.
 

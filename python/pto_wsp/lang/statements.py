@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 from pto_wsp.errors import CarriedValue
 from pto_wsp.ir import kernel as k
@@ -33,6 +32,7 @@ from pto_wsp.lang.values import (
     known,
 )
 from pto_wsp.location import Location
+from pto_wsp.support.record import record
 from pto_wsp.types.dtype import f32, i64
 from pto_wsp.types.tile import ScalarType, TileType
 
@@ -40,7 +40,7 @@ Slot = TileValue | Var
 """What both ways through a loop or branch write."""
 
 
-@dataclass(frozen=True)
+@record
 class _Carried:
     """A name that a loop assigns, with its slot; None where its value before the loop can have none."""
 

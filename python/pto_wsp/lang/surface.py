@@ -6,11 +6,11 @@ else they are errors.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TypeAlias, TypeVar
 
 from pto_wsp.errors import OutsideWorkload
 from pto_wsp.location import caller_location
+from pto_wsp.support.record import record
 
 if TYPE_CHECKING:
     from pto_wsp.lang.scalar import Scalar
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     """What the operators of tiles and the functions of `pto` take."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class RoleAnnotation:
     """`In[...]`, `Out[...]` or `InOut[...]`."""
 
@@ -28,35 +28,35 @@ class RoleAnnotation:
     inner: object
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class TileAnnotation:
     """`Tile[rows, cols, dtype]`, as written."""
 
     args: tuple[object, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class TensorAnnotation:
     """`Tensor[dtype, dims...]`, as written."""
 
     args: tuple[object, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ScalarAnnotation:
     """`Scalar[dtype]`, as written."""
 
     arg: object
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class RaggedAnnotation:
     """`Ragged["size"]`, as written."""
 
     outer: object
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ConstexprAnnotation:
     """`Constexpr[type]`, as written."""
 

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
 from pto_wsp.ir.core import DimSelect, Index
 from pto_wsp.ir.kernel import IN, Param
 from pto_wsp.ir.scalar import Const, Expr
 from pto_wsp.location import Location
+from pto_wsp.support.record import record
 from pto_wsp.types.dtype import DType
 from pto_wsp.types.tile import TileType
 
 Valid = tuple[Expr, Expr]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Constant:
     """A Python value known while the kernel is read."""
 
@@ -24,7 +23,7 @@ class Constant:
         return f"`{self.value!r}`"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ScalarValue:
     """A scalar known at run time. `capacity` bounds one that is the extent of something of static shape."""
 
@@ -35,7 +34,7 @@ class ScalarValue:
         return f"a scalar {self.expr.dtype}"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class TileValue:
     """A tile of the IR with what is known of its valid extents."""
 
@@ -47,7 +46,7 @@ class TileValue:
         return f"a tile [{self.type.rows}, {self.type.cols}] of {self.type.dtype}"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ViewValue:
     """A place: a view parameter with one entry per dimension of it.
 
@@ -77,7 +76,7 @@ class ViewValue:
         return self.is_whole and self.param.role == IN and isinstance(self.param.type, TileType)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Transposed:
     """`.T` of a tile or view, not yet carried out."""
 
@@ -87,7 +86,7 @@ class Transposed:
         return f"the transpose of {self.operand}"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class SpanValue:
     """A range of `pto.tiles`: at most `capacity` elements from `start` on."""
 
@@ -99,7 +98,7 @@ class SpanValue:
         return "a range of `pto.tiles`"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class TupleValue:
     """A tuple of values."""
 
@@ -109,14 +108,14 @@ class TupleValue:
         return f"a tuple of {len(self.items)}"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Undefined:
     """A name that has no single value here, and why."""
 
     problem: str
     expected: str
     found: str
-    loc: Location | None = field(default=None, compare=False)
+    loc: Location | None = None
 
     def __str__(self) -> str:
         return "no value"

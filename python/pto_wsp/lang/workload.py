@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, overload
 
@@ -32,6 +31,7 @@ from pto_wsp.lang.surface import RaggedAnnotation, ScalarAnnotation, TensorAnnot
 from pto_wsp.lang.tensor import Tensor, parse_dim
 from pto_wsp.lang.trace import Trace, Untyped
 from pto_wsp.location import Location, caller_location
+from pto_wsp.support.record import record
 from pto_wsp.types.axis import Dense, DenseDyn
 from pto_wsp.types.dtype import DType, dtype_of_numpy
 from pto_wsp.types.tile import ScalarType
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from pto_wsp.runtime.program import Program
 
 
-@dataclass(frozen=True)
+@record
 class Traced:
     """A workload as IR.
 

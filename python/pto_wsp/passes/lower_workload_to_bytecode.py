@@ -19,11 +19,12 @@ from pto_wsp.ir.scalar import Binary, Const, Element, Expr, Select, Unary, Var
 from pto_wsp.location import Location
 from pto_wsp.passes import bytecode as bc
 from pto_wsp.passes.bytecode import Op
+from pto_wsp.support.record import record
 from pto_wsp.types.dtype import DType, b1, i64
 from pto_wsp.types.tile import ScalarType
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Lowered:
     """Bytecode and what its numbers stand for.
 

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 
 from pto_wsp.ir.scalar import Value
 from pto_wsp.runtime.trace import Trace
+from pto_wsp.support.record import record
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Outcome:
     """Tasks run, threads used, nanoseconds, the engine's counters, and the record if one was asked for."""
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from pto_wsp.support.record import record
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class RunStats:
     """Figures of one run.
 
@@ -23,7 +23,7 @@ class RunStats:
     run_ms: float
     compiles: int
     compile_ms: float
-    counters: dict[str, int | list[int]] = field(default_factory=dict)
+    counters: dict[str, int | list[int]]
 
     def __str__(self) -> str:
         return (

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -12,9 +11,10 @@ import numpy as np
 from pto_wsp.ir import workload as w
 from pto_wsp.ir.scalar import Value, evaluate
 from pto_wsp.runtime.timeline import timeline_svg
+from pto_wsp.support.record import record
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class TaskEvent:
     """One task of a traced run.
 

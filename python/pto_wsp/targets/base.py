@@ -5,15 +5,15 @@ from __future__ import annotations
 import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Protocol
 
 from pto_wsp.ir.kernel import KernelFunction
 from pto_wsp.location import Location
+from pto_wsp.support.record import record
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Check:
     """A run-time check of a kernel: where it stands, and what is wrong when it fails."""
 
@@ -21,7 +21,7 @@ class Check:
     message: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class KernelArtifact:
     """A kernel library on disk.
 

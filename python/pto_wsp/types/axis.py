@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from pto_wsp.support.record import record
 
 
 class _DenseMeta(type):
@@ -10,14 +10,14 @@ class _DenseMeta(type):
         return Dense(extent)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Dense(metaclass=_DenseMeta):
     """An axis whose extent is known when the workload is built: `Dense[8]`."""
 
     extent: int
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class DenseDyn:
     """An axis whose extent is bound when the program runs.
 

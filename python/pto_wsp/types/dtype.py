@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import importlib
-from dataclasses import dataclass
 
 import numpy as np
 
+from pto_wsp.support.record import record
 
-@dataclass(frozen=True, slots=True, repr=False)
+
+@record
 class DType:
     """An element type.
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
+from pto_wsp.support.record import record
 from pto_wsp.types.dtype import DType
 
 
@@ -19,7 +19,7 @@ DYN: Final = _Dyn()
 """A dimension of a kernel's tensor view whose extent is known only at run time."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class TileType:
     """A tile: static shape [rows, cols] (its capacity); the valid part is known at run time."""
 
@@ -36,7 +36,7 @@ class TileType:
         return (self.rows, self.cols)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ViewType:
     """A kernel's strided view of a tensor. A dimension is an int, or None when known only at run time.
 
@@ -53,7 +53,7 @@ class ViewType:
         return "view<" + "x".join("?" if d is None else str(d) for d in self.dims) + f"x{self.dtype}>"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ScalarType:
     """A scalar parameter of a kernel or workload."""
 
@@ -63,7 +63,7 @@ class ScalarType:
         return str(self.dtype)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class TensorType:
     """A tensor of a workload. A dimension is an int, or the name of a size shared by all that use it."""
 

@@ -1,7 +1,5 @@
 """The reference walk over a workload's tasks."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
@@ -12,6 +10,7 @@ from pto_wsp.ir.core import Full, Range, Region
 from pto_wsp.ir.module import Module
 from pto_wsp.ir.scalar import Binary, Const, Var, binary
 from pto_wsp.ir.workload import Loop, Task, WorkloadFunction
+from pto_wsp.support.record import replace
 from pto_wsp.types import f32
 from tests.python.samples import scale_kernel, scale_module
 

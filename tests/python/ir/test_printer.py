@@ -1,13 +1,12 @@
 # ruff: noqa: E501 - text is compared line by line
 """The dump is `.pto` text."""
 
-from dataclasses import replace
-
 from pto_wsp.ir.core import Full, Index, Range, Region
 from pto_wsp.ir.kernel import For, If, Instr, KernelFunction, Load, Param, Store, While
 from pto_wsp.ir.printer import print_kernel
 from pto_wsp.ir.scalar import Binary, Const, Extent, Var, ceildiv
 from pto_wsp.location import Location
+from pto_wsp.support.record import replace
 from pto_wsp.types import TileType, ViewType, bf16, f32
 from tests.python.samples import scale_module
 

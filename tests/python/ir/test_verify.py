@@ -1,7 +1,6 @@
 """The verifier refuses what no front end should build."""
 
 from collections.abc import Callable
-from dataclasses import replace
 
 import pytest
 
@@ -12,6 +11,7 @@ from pto_wsp.ir.module import Module
 from pto_wsp.ir.scalar import Const, Extent, Var
 from pto_wsp.ir.verify import verify
 from pto_wsp.ir.workload import Loop, Task, WorkloadFunction
+from pto_wsp.support.record import replace
 from pto_wsp.types import TileType, ViewType, f32, i32
 from tests.python.samples import TILE, WHOLE, scale_kernel, scale_module
 

@@ -1,7 +1,5 @@
 """Lowering: what the bytes hold."""
 
-from dataclasses import replace
-
 import pytest
 
 from pto_wsp.errors import NotYetSupported
@@ -12,6 +10,7 @@ from pto_wsp.ir.workload import Loop, Node, Task, WorkloadFunction
 from pto_wsp.passes import bytecode as bc
 from pto_wsp.passes.bytecode import Op
 from pto_wsp.passes.lower_workload_to_bytecode import Lowered, lower_workload_to_bytecode, written_tensors
+from pto_wsp.support.record import replace
 from pto_wsp.types import f32
 from tests.python.samples import scale_module
 

@@ -1,7 +1,5 @@
 """Elements of integer tensors decide bounds and offsets; what is read may change between runs."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
@@ -13,6 +11,7 @@ from pto_wsp.ir.scalar import Binary, Const, Element, Select, Var, add
 from pto_wsp.ir.workload import Loop, SizeParam, Task, TensorParam, WorkloadFunction
 from pto_wsp.location import Location
 from pto_wsp.runtime.program import Program
+from pto_wsp.support.record import replace
 from pto_wsp.types import DType, TensorType, TileType, f32, i8, i16, i32, i64, u8, u16, u32, u64
 from tests.python.runtime.random_workloads import KERNELS
 from tests.python.samples import WHOLE, scale_module

@@ -1,7 +1,6 @@
 """Programs: binding, checks, statistics; the same on the engine and the interpreter."""
 
 import threading
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,6 +12,7 @@ from pto_wsp.ir.scalar import Binary, Const, Var, binary, mul
 from pto_wsp.ir.workload import Loop, ScalarParam, SizeParam, Task, TensorParam, WorkloadFunction
 from pto_wsp.location import Location
 from pto_wsp.runtime.program import Program
+from pto_wsp.support.record import replace
 from pto_wsp.types import ScalarType, TensorType, f32, i32
 from tests.python.samples import scale_kernel, scale_module
 

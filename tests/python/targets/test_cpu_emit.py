@@ -6,7 +6,6 @@ import re
 import shutil
 import subprocess
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,6 +17,7 @@ from pto_wsp.ir.kernel import KernelFunction
 from pto_wsp.ir.scalar import Const
 from pto_wsp.location import Location
 from pto_wsp.runtime.cache import ArtifactCache
+from pto_wsp.support.record import replace
 from pto_wsp.targets import registry
 from pto_wsp.targets.base import table_hash
 from pto_wsp.targets.cpu import toolchain

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from pto_wsp.errors import UnsupportedByTarget
 from pto_wsp.ir.kernel import Instr, KernelFunction, Param, walk_statements
+from pto_wsp.support.record import record
 from pto_wsp.support.text import TextWriter
 from pto_wsp.targets.base import Check, table_hash
 from pto_wsp.targets.cpu.kernels import function_name, write_kernel
@@ -17,7 +17,7 @@ MAX_RANK = 4
 MAX_SCRATCH_BYTES = 2**30
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Library:
     """Generated code, what its checks mean, and the headers that it includes."""
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 
 from pto_wsp.errors import UnsupportedByTarget
+from pto_wsp.support.record import record
 
 VARIABLE = "PTO_WSP_CPU_FEATURES"
 """Environment variable with the features to use, separated by commas, instead of all that are known."""
@@ -18,7 +18,7 @@ KNOWN = {"x86_64": _AVX512, "aarch64": ()}
 """Features that generated code can use, per machine; those of the machine's baseline are not listed."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Features:
     """What code is generated for.
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pto_wsp.ir.kernel import Instr, KernelFunction, Load, Store
 from pto_wsp.isa.forms import Form
 from pto_wsp.isa.table import TABLE
+from pto_wsp.support.record import record
 from pto_wsp.targets.cpu.plan import (
     REDUCTIONS,
     Alone,
@@ -36,7 +37,7 @@ SMALL_MATMUL_ROWS = 16
 """Below this many rows a right operand is read too seldom to be worth copying."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Memory:
     """Places of tiles.
 

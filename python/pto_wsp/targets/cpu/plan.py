@@ -27,13 +27,14 @@ from pto_wsp.ir.kernel import (
 from pto_wsp.ir.scalar import Binary, Element, Expr, Unary, walk
 from pto_wsp.isa.forms import ELEMENTWISE, Form, result_valid, valid_pairs_that_agree
 from pto_wsp.isa.table import TABLE
+from pto_wsp.support.record import record
 from pto_wsp.targets.cpu.extents import ExtentTable, Pair, Symbol
 from pto_wsp.types.tile import TileType
 
 REDUCTIONS = frozenset({Form.ROW_REDUCE, Form.COL_REDUCE})
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ValidOf:
     """The valid extent `dim` of the tile `name`, when the statement starts."""
 
@@ -41,7 +42,7 @@ class ValidOf:
     dim: int
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Asked:
     """The valid extent `dim` that a fill or expand instruction is asked to make."""
 

@@ -6,10 +6,10 @@ Functions named here are those of include/pto/wsp/tile/. Values are vectors: `F`
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from pto_wsp.support.record import record
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Vector:
     """An elementwise row: an expression over operand vectors `{0}`, `{1}`, ...
 
@@ -21,7 +21,7 @@ class Vector:
     selects: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Fold:
     """A reduction: a function of two vectors, and its identity for floats and for integers.
 
@@ -35,14 +35,14 @@ class Fold:
     partials: int = 1
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Whole:
     """A row that works on whole tiles; the emitter has a method of this name."""
 
     method: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Unsupported:
     """A row that this target refuses, and why."""
 

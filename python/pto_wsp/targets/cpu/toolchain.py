@@ -8,10 +8,10 @@ import os
 import shlex
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from pto_wsp.errors import CompilerFailed, NoCompiler
+from pto_wsp.support.record import record
 from pto_wsp.targets.base import LibraryCache
 
 FLAGS = (
@@ -34,7 +34,7 @@ _FALLBACKS = ("g++", "clang++", "c++")
 _ELF = b"\x7fELF"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Compiler:
     """A compiler that works: the command's first words, and what tells its versions apart."""
 

@@ -6,6 +6,7 @@ They are set up as their own documentation advises. A missing package raises Imp
 from __future__ import annotations
 
 import tempfile
+import warnings
 from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
@@ -26,6 +27,7 @@ ONNX_BATCH = 4
 def sentence_transformers(lines: list[str], threads: int) -> Peer:
     """`SentenceTransformer.encode`, which sorts by length and pads batches of 32."""
     library = import_module("sentence_transformers")
+    _transformers()
     import_module("torch").set_num_threads(threads)
     model = library.SentenceTransformer(str(model_folder()), device="cpu")
     model.max_seq_length = 256
@@ -35,7 +37,8 @@ def sentence_transformers(lines: list[str], threads: int) -> Peer:
 def onnxruntime(lines: list[str], threads: int) -> Peer:
     """The model exported by PyTorch, run on batches of similar length, padded to their longest."""
     ort = import_module("onnxruntime")
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the exporter's notes on its own translation
         path = Path(folder) / "minilm.onnx"
         _export(path)
         options = ort.SessionOptions()
@@ -57,10 +60,18 @@ def onnxruntime(lines: list[str], threads: int) -> Peer:
     return encode
 
 
+def _transformers() -> Any:
+    """Return the library without its bars and notes about weights that embeddings do not need."""
+    library = import_module("transformers")
+    library.logging.set_verbosity_error()
+    library.logging.disable_progress_bar()
+    return library
+
+
 def _export(path: Path) -> None:
     import_module("onnx")  # the exporter needs it, and says so only when it is half done
-    torch, transformers = import_module("torch"), import_module("transformers")
-    bert = transformers.BertModel.from_pretrained(model_folder(), add_pooling_layer=False).eval()
+    torch = import_module("torch")
+    bert = _transformers().BertModel.from_pretrained(model_folder(), add_pooling_layer=False).eval()
 
     class Hidden(torch.nn.Module):
         def __init__(self) -> None:

@@ -63,6 +63,14 @@ def test_agrees_with_pytorch(embeddings: np.ndarray) -> None:
 
 
 @needs_model
+def test_agrees_with_the_meaning_of_its_program(encoder: Encoder, ids: list[np.ndarray]) -> None:
+    assert FOLDER is not None
+    shortest = sorted(ids, key=len)[:3]
+    meant = Encoder(model.load_weights(FOLDER), target="interp")(shortest)
+    assert np.abs(encoder(shortest) - meant).max() <= 2e-6
+
+
+@needs_model
 def test_a_sentence_has_the_same_bits_alone_and_in_any_batch(
     encoder: Encoder, ids: list[np.ndarray], embeddings: np.ndarray
 ) -> None:

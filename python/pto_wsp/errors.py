@@ -8,7 +8,6 @@ A class gives its stable `code`, what the mistake is (`template`), what was expe
 from __future__ import annotations
 
 from collections.abc import Iterable
-from difflib import get_close_matches
 from typing import ClassVar
 
 from pto_wsp.location import Location
@@ -77,12 +76,19 @@ class PtoError(Exception):
         ]
 
 
+def closest(name: str, known: Iterable[str]) -> str | None:
+    """Return the one of `known` that `name` may be a misspelling of, or None."""
+    from difflib import get_close_matches  # here: programs without mistakes start without it
+
+    return next(iter(get_close_matches(name, sorted(known), n=1)), None)
+
+
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """Return a hint that names the closest of `known`, or lists them."""
     candidates = sorted(known)
-    close = get_close_matches(name, candidates, n=1)
-    if close:
-        return f"did you mean `{close[0]}`?"
+    close = closest(name, candidates)
+    if close is not None:
+        return f"did you mean `{close}`?"
     return "known: " + ", ".join(f"`{c}`" for c in candidates) if candidates else ""
 
 

@@ -7,7 +7,6 @@ result is rounded to its tile's type. Reads and writes are checked as on every t
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -18,6 +17,7 @@ from pto_wsp.ir.scalar import Expr, Value, evaluate, read_element
 from pto_wsp.isa.forms import result_valid, valid_pairs_that_agree
 from pto_wsp.isa.table import TABLE, Instruction
 from pto_wsp.location import Location
+from pto_wsp.support.record import record
 from pto_wsp.types.dtype import DType, f32
 from pto_wsp.types.tile import ScalarType, TileType
 
@@ -36,7 +36,7 @@ def run_kernel(kernel: k.KernelFunction, args: Sequence[Array | Value]) -> None:
     _Frame(kernel, args).statements(kernel.body)
 
 
-@dataclass(slots=True)
+@record
 class _Tile:
     """The valid part of a tile, in its own type."""
 

@@ -8,13 +8,12 @@ import linecache
 from collections import ChainMap
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from difflib import get_close_matches
 from functools import lru_cache
 from inspect import CO_VARARGS, CO_VARKEYWORDS
 from types import CodeType, FrameType, FunctionType
 from typing import Final
 
-from pto_wsp.errors import UnknownName, UnsupportedSyntax, did_you_mean
+from pto_wsp.errors import UnknownName, UnsupportedSyntax, closest, did_you_mean
 from pto_wsp.location import Location
 from pto_wsp.support.record import record
 
@@ -44,7 +43,7 @@ class FunctionSource:
         """Return a hint for a name that is not defined: the closest one, or else the local ones."""
         local = set(local_names)
         known = local | self.visible
-        return did_you_mean(name, known if get_close_matches(name, known) else local)
+        return did_you_mean(name, known if closest(name, known) else local)
 
     @property
     def loc(self) -> Location:
@@ -178,17 +177,13 @@ def _starts_at(loc: Location, node: ast.AST) -> bool:
     return start.line == loc.line and loc.col in (0, start.col)
 
 
-def parse_file(file: str) -> ast.Module | None:
-    """Return the syntax tree of a file, or None if there is no text or it is not Python."""
-    return _parse(_text(file))
-
-
 def _text(file: str) -> str:
     return "".join(linecache.getlines(file))
 
 
 @lru_cache(maxsize=32)
 def _parse(text: str) -> ast.Module | None:
+    """Return the syntax tree of a file, or None if there is no text or it is not Python."""
     try:
         return ast.parse(text) if text else None
     except (SyntaxError, ValueError):
@@ -202,13 +197,19 @@ def _span(node: ast.AST) -> tuple[int, int, int, int]:
 
 
 def _find_definition(file: str, function: FunctionType) -> ast.FunctionDef | None:
-    tree = parse_file(file)
-    first = function.__code__.co_firstlineno
+    return _definitions(_text(file)).get((function.__name__, function.__code__.co_firstlineno))
+
+
+@lru_cache(maxsize=32)
+def _definitions(text: str) -> dict[tuple[str, int], ast.FunctionDef]:
+    """Return every function definition of a file by name and first line, that of decorators included."""
+    found: dict[tuple[str, int], ast.FunctionDef] = {}
+    tree = _parse(text)
     for node in ast.walk(tree) if tree is not None else ():
-        if isinstance(node, ast.FunctionDef) and node.name == function.__name__:
-            if min([node.lineno, *(d.lineno for d in node.decorator_list)]) == first:
-                return node
-    return None
+        if isinstance(node, ast.FunctionDef):
+            first = min([node.lineno, *(d.lineno for d in node.decorator_list)])
+            found.setdefault((node.name, first), node)
+    return found
 
 
 def _is_text_of(text: str, function: FunctionType) -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 
 from pto_wsp.errors import (
     BadAnnotation,
@@ -24,11 +23,12 @@ from pto_wsp.lang.scalar import Scalar, expression, integer_constant
 from pto_wsp.lang.source import MISSING
 from pto_wsp.lang.tensor import Span, Stretch, Subscript, Tensor, View
 from pto_wsp.location import PACKAGE_DIR, Location
+from pto_wsp.support.record import record
 from pto_wsp.types.axis import Dense, DenseDyn
 from pto_wsp.types.dtype import DType, i64
 
 
-@dataclass
+@record
 class OpenTask:
     """A task with its arguments as they were given, by parameter of its kernel."""
 
@@ -38,7 +38,7 @@ class OpenTask:
     loc: Location | None
 
 
-@dataclass
+@record
 class OpenLoop:
     """A loop whose body is being recorded, or has been."""
 
@@ -47,7 +47,7 @@ class OpenLoop:
     extent: Expr
     tile: int | None
     loc: Location | None
-    body: list[OpenLoop | OpenTask] = field(default_factory=list)
+    body: list[OpenLoop | OpenTask]
 
     @property
     def index(self) -> Var:
@@ -246,7 +246,7 @@ class Trace:
         self, kind: str, name: str, extent: Expr, tile: int | None, loc: Location | None
     ) -> OpenLoop:
         """Begin a loop: what is recorded next is its body."""
-        loop = OpenLoop(kind, self.unique(name), extent, tile, loc)
+        loop = OpenLoop(kind, self.unique(name), extent, tile, loc, [])
         self._block().append(loop)
         self._open.append(loop)
         return loop

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 
 from pto_wsp.errors import NotYetSupported
 from pto_wsp.ir import workload as w
@@ -19,7 +18,7 @@ from pto_wsp.ir.scalar import Binary, Const, Element, Expr, Select, Unary, Var
 from pto_wsp.location import Location
 from pto_wsp.passes import bytecode as bc
 from pto_wsp.passes.bytecode import Op
-from pto_wsp.support.record import record
+from pto_wsp.support.record import record, replace
 from pto_wsp.types.dtype import DType, b1, i64
 from pto_wsp.types.tile import ScalarType
 
@@ -65,7 +64,7 @@ def lower_workload_to_bytecode(
     return _Lowering(module, kernel_order).run(kernel_table_hash)
 
 
-@dataclass(slots=True)
+@record
 class _Instruction:
     op: Op
     operand1: int = 0
@@ -93,39 +92,31 @@ _BINARY_OPS = {
 _SWAPPED = {"gt": "lt", "ge": "le"}
 
 
-@dataclass(slots=True)
+@record
 class _Axis:
     reg: int
     loop: w.Loop
 
 
-@dataclass(slots=True)
 class _Lowering:
-    module: Module
-    kernel_order: Sequence[str]
-    code: list[_Instruction] = field(default_factory=list)
-    axes: list[_Axis] = field(default_factory=list)
-    kernels: list[str] = field(default_factory=list)
-    constants: dict[bytes, int] = field(default_factory=dict)
-    expressions: dict[Expr, int] = field(default_factory=dict)
-    sites: dict[int, w.Node] = field(default_factory=dict)
-    enclosing: dict[int, tuple[str, ...]] = field(default_factory=dict)
-    places: dict[int, Location | None] = field(default_factory=dict)
-    registers: dict[str, int] = field(default_factory=dict)
-    open_axes: dict[str, int] = field(default_factory=dict)
-    num_registers: int = 0
-    tensors: dict[str, int] = field(init=False)
-    symbols: dict[str, int] = field(init=False)
-    written: set[str] = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.written = written_tensors(self.module)
+    def __init__(self, module: Module, kernel_order: Sequence[str]) -> None:
+        self.module = module
+        self.workload = module.entry_workload
+        self.kernel_order = kernel_order
         self.tensors = {t.name: i for i, t in enumerate(self.workload.tensors)}
         self.symbols = {p.name: i for i, p in enumerate(self.workload.symbols)}
-
-    @property
-    def workload(self) -> w.WorkloadFunction:
-        return self.module.entry_workload
+        self.written = written_tensors(module)
+        self.code: list[_Instruction] = []
+        self.axes: list[_Axis] = []
+        self.kernels: list[str] = []
+        self.constants: dict[bytes, int] = {}
+        self.expressions: dict[Expr, int] = {}
+        self.sites: dict[int, w.Node] = {}
+        self.enclosing: dict[int, tuple[str, ...]] = {}
+        self.places: dict[int, Location | None] = {}
+        self.registers: dict[str, int] = {}
+        self.open_axes: dict[str, int] = {}
+        self.num_registers = 0
 
     def run(self, kernel_table_hash: int) -> Lowered:
         self.nodes(self.workload.body)
@@ -176,7 +167,7 @@ class _Lowering:
         self.open_axes[loop.var] = axis
         begin = self.emit(_LOOP_OPS[loop.kind], axis)
         self.nodes(loop.body)
-        self.code[begin].operand2 = self.emit(Op.END_LOOP, axis, begin)
+        self.code[begin] = replace(self.code[begin], operand2=self.emit(Op.END_LOOP, axis, begin))
         del self.open_axes[loop.var]
 
     def task(self, task: w.Task) -> None:
@@ -245,9 +236,9 @@ class _Lowering:
                 self.expressions[expr] = len(self.code)
                 self.expression(expr)
                 self.emit(Op.EXPR_END)
-        for instruction in self.code:
+        for at, instruction in enumerate(self.code):
             if instruction.expr is not None:
-                instruction.operand2 = self.expressions[instruction.expr]
+                self.code[at] = replace(instruction, operand2=self.expressions[instruction.expr])
 
     def expression(self, expr: Expr) -> None:
         self.operation(expr)

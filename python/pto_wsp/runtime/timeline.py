@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from html import escape
 
 import numpy as np
 
@@ -32,6 +31,9 @@ def timeline_svg(
     The picture's size does not grow with the number of tasks: tasks closer than half a pixel to each other
     on one lane are drawn as one bar.
     """
+    from html import escape  # here: few programs draw a timeline, and all of them start
+
+    names = [escape(name) for name in kernels]
     lanes = [int(w) for w in np.unique(worker)]
     begin = int(start_ns.min()) if len(start_ns) else 0
     span = max(1, (int(end_ns.max()) if len(end_ns) else 1) - begin)
@@ -46,11 +48,11 @@ def timeline_svg(
             y = _TOP + row * (_LANE + _GAP)
             out.line(f'<text x="12" y="{y + _LANE / 2 + 5:g}">worker {lane}</text>')
             out.line(f'<rect x="{_LEFT}" y="{y}" width="{_WIDTH}" height="{_LANE}" fill="#f0f1f4"/>')
-            for index, name in enumerate(kernels):
+            for index, name in enumerate(names):
                 chosen = (worker == lane) & (kernel == index)
                 _bars(out, name, index, y, span, start_ns[chosen] - begin, end_ns[chosen] - begin)
         _time_axis(out, height - _BOTTOM + 4, span)
-        _legend(out, height - 14, kernels)
+        _legend(out, height - 14, names)
     out.line("</svg>")
     return str(out)
 
@@ -77,7 +79,7 @@ def _bars(
             x0, x1 = start[group] / span * _WIDTH, end[group + count - 1] / span * _WIDTH
             what = f"{count:,} tasks" if count > 1 else _duration(int(end[group] - start[group]))
             box = f'x="{_LEFT + x0:.1f}" y="{y + 3}" width="{max(x1 - x0, 0.6):.1f}" height="{_LANE - 6}"'
-            out.line(f"<rect {box}><title>{escape(name)}: {what}</title></rect>")
+            out.line(f"<rect {box}><title>{name}: {what}</title></rect>")
     out.line("</g>")
 
 
@@ -105,7 +107,7 @@ def _legend(out: TextWriter, y: float, kernels: Sequence[str]) -> None:
         out.line(
             f'<rect x="{x:g}" y="{y - 11}" width="12" height="12" fill="{_COLOURS[index % len(_COLOURS)]}"/>'
         )
-        out.line(f'<text x="{x + 18:g}" y="{y}">{escape(name)}</text>')
+        out.line(f'<text x="{x + 18:g}" y="{y}">{name}</text>')
         x += 40 + 8 * len(name)
 
 

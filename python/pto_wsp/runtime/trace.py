@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -92,6 +91,8 @@ class Trace:
 
     def save(self, path: str | Path) -> None:
         """Write the run as Chrome trace JSON, which Perfetto (ui.perfetto.dev) opens. Times are in us."""
+        import json  # here: few programs save a trace, and all of them start
+
         events: list[dict[str, object]] = [
             {
                 "ph": "M",

@@ -70,7 +70,7 @@ class Step:
     live: frozenset[str] = frozenset()
 
 
-@dataclass(slots=True)
+@record
 class Group:
     """Steps that share one loop nest. A group of one-column tiles runs over their rows as vectors."""
 
@@ -78,14 +78,14 @@ class Group:
     is_column: bool
 
 
-@dataclass(slots=True)
+@record
 class Alone:
     """A step with code of its own."""
 
     step: Step
 
 
-@dataclass(slots=True)
+@record
 class Loop:
     """A loop and its planned body; `live` are the tiles whose value may be read at its head."""
 
@@ -94,7 +94,7 @@ class Loop:
     live: frozenset[str]
 
 
-@dataclass(slots=True)
+@record
 class Branch:
     """A choice and its planned arms."""
 

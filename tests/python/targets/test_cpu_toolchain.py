@@ -57,13 +57,13 @@ def test_zig_builds_for_the_baseline(own_cache: ArtifactCache, monkeypatch: pyte
     assert toolchain.find_compiler(own_cache).command[-2:] == ("c++", "-mcpu=baseline")
 
 
-def test_a_compiler_that_does_not_run_is_passed_over(
-    own_cache: ArtifactCache, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("wanted", ["/no/such/compiler", "false", "no-such-compiler -O1"])
+def test_a_wanted_compiler_that_does_not_run_is_an_error(
+    own_cache: ArtifactCache, monkeypatch: pytest.MonkeyPatch, wanted: str
 ) -> None:
-    monkeypatch.setenv("CXX", "/no/such/compiler")
-    assert toolchain.find_compiler(own_cache).command[0].endswith("g++")
-    monkeypatch.setenv("CXX", "false")
-    assert toolchain.find_compiler(own_cache).command[0].endswith("g++")
+    monkeypatch.setenv("CXX", wanted)
+    with pytest.raises(NoCompiler, match=f"CXX={wanted}"):
+        toolchain.find_compiler(own_cache)
 
 
 def test_no_compiler(own_cache: ArtifactCache, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

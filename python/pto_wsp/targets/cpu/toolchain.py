@@ -59,10 +59,10 @@ def header_hash() -> str:
 
 
 def find_compiler(cache: LibraryCache) -> Compiler:
-    """Return the compiler to use: `CXX`, g++, clang++, c++ or the ziglang wheel, the first that works.
+    """Return the compiler to use: `CXX` if it is set, else g++, clang++, c++ or the ziglang wheel.
 
     Raises:
-        NoCompiler: none does.
+        NoCompiler: none works, or the one that `CXX` names does not.
     """
     tried = []
     for name, command in _candidates():
@@ -79,6 +79,7 @@ def _candidates() -> Iterator[tuple[str, tuple[str, ...]]]:
     if wanted:
         words = (wanted,) if _which(wanted) else tuple(shlex.split(wanted))
         yield f"CXX={wanted}", _for_any_cpu(_located(words))
+        return
     for name in _FALLBACKS:
         yield name, _located((name,))
     has_zig = importlib.util.find_spec("ziglang") is not None

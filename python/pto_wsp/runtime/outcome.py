@@ -33,7 +33,7 @@ class Runner(Protocol):
 
     @property
     def compile_ms(self) -> float:
-        """Milliseconds spent in them."""
+        """Milliseconds that getting its kernels took, from the compiler or from the cache."""
         ...
 
     def run(

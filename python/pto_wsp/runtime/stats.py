@@ -14,7 +14,7 @@ class RunStats:
         workers: threads that may have run them.
         run_ms: from entering the engine to the last task's end, in milliseconds.
         compiles: compiler calls since the run before, those of `compile()` for the first run.
-        compile_ms: time spent in them, in milliseconds.
+        compile_ms: time that getting the kernels took, from the compiler or from the cache, in milliseconds.
         counters: figures of the engine, by name.
     """
 

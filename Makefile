@@ -23,17 +23,15 @@ NATIVE_SOURCES := pyproject.toml CMakeLists.txt $(wildcard cmake/*.cmake) \
                   $(shell find cpp include -name '*.cpp' -o -name '*.hpp')
 CPP_FILES = $(shell git ls-files -co --exclude-standard '*.cpp' '*.hpp')
 
-.PHONY: help tools demo first test test-python test-cpp check format docs bench clean
+.PHONY: help tools demo test test-python test-cpp check format docs bench clean
 
 help: ## list these commands
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | while IFS=$$'\t' read -r name text; \
 	  do printf '  make %-14s %s\n' "$$name" "$$text"; done
 
-demo: build/installed.run ## embed sentences with MiniLM, checked and timed; QUERY="..." searches them
+demo: build/installed.run ## a first program, then sentence embeddings with MiniLM: checked and timed; QUERY="..." searches
+	@$(if $(QUERY),,$(PY) examples/01_scale_rows/scale_rows.py && echo)
 	@$(PY) -m examples.minilm $(if $(QUERY),--query "$$QUERY")
-
-first: build/installed.run ## run the first program on a million rows, checked, with a timeline
-	@$(PY) examples/01_scale_rows/scale_rows.py
 
 test: test-python test-cpp ## all tests: Python, C++ and the engine under the sanitizers
 

@@ -11,87 +11,17 @@
 #include <tuple>
 #include <vector>
 
+#include "planner_arrays.hpp"
 #include "pto/runtime/runtime.hpp"
 
 namespace nb = nanobind;
 using namespace pto::runtime;
+using pto::python::LengthArray;
+using pto::python::LengthView;
+using pto::python::TierArray;
+using pto::python::TierTable;
 
 namespace {
-
-using LengthArray = nb::ndarray<nb::ro, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
-
-/// Lengths as the planner takes them. 64-bit lengths are narrowed; one that does not fit becomes -1, which
-/// every planner call finds invalid.
-class LengthView {
- public:
-  /// \param copy whether the lengths may change behind our back, and must not.
-  LengthView(const LengthArray& lengths, bool copy) : count_(static_cast<int>(lengths.size())) {
-    if (lengths.size() > static_cast<size_t>(INT_MAX)) throw nb::value_error("more than 2^31 - 1 lengths");
-    if (lengths.dtype() == nb::dtype<int32_t>()) {
-      data_ = static_cast<const int32_t*>(lengths.data());
-      if (!copy) return;
-      own_.assign(data_, data_ + count_);
-    } else if (lengths.dtype() == nb::dtype<int64_t>()) {
-      const auto* wide = static_cast<const int64_t*>(lengths.data());
-      own_.resize(lengths.size());
-      for (size_t i = 0; i < own_.size(); ++i) {
-        own_[i] = wide[i] >= 0 && wide[i] <= INT_MAX ? static_cast<int>(wide[i]) : -1;
-      }
-    } else {
-      throw nb::type_error("lengths are int32 or int64");
-    }
-    data_ = own_.data();
-  }
-  LengthView(const LengthView&) = delete;
-  LengthView& operator=(const LengthView&) = delete;
-
-  const int* data() const { return data_; }
-  int count() const { return count_; }
-
- private:
-  std::vector<int> own_;
-  const int* data_ = nullptr;
-  int count_;
-};
-
-/// Rows of tier id, smallest size, largest size.
-using TierArray = nb::ndarray<const int32_t, nb::shape<-1, 3>, nb::c_contig, nb::device::cpu>;
-
-/// Tiers in order, in memory that someone else keeps.
-class TierTable {
- public:
-  explicit TierTable(const TierArray& rows)
-      : rows_(reinterpret_cast<const Row*>(rows.data())), count_(rows.shape(0)) {}
-
-  int select_tier(int size) const {
-    for (size_t i = 0; i < count_; ++i) {
-      if (rows_[i].min_size <= size && size <= rows_[i].max_size) return rows_[i].id;
-    }
-    return -1;
-  }
-
-  bool covers(int low, int high) const {
-    int64_t uncovered = low;
-    for (bool moved = true; moved && uncovered <= high;) {
-      moved = false;
-      for (size_t i = 0; i < count_; ++i) {
-        if (rows_[i].min_size > uncovered || uncovered > rows_[i].max_size) continue;
-        uncovered = static_cast<int64_t>(rows_[i].max_size) + 1;
-        moved = true;
-      }
-    }
-    return uncovered > high;
-  }
-
- private:
-  struct Row {
-    int32_t id;
-    int32_t min_size;
-    int32_t max_size;
-  };
-  const Row* rows_;
-  size_t count_;
-};
 
 using Job = detail::PlanJob<TierTable>;
 
@@ -131,14 +61,16 @@ void write_plan(const Job& job, WorkDescriptor* plan, int num_threads) {
 
 int plan_chunk_size(const LengthArray& lengths, int num_heads, int chunk_min, int chunk_max,
                     int max_work_units, bool empty_item) {
-  const LengthView view(lengths, false);
+  std::vector<int> scratch;
+  const LengthView view(lengths, false, &scratch);
   const AttentionPlanner planner(PlanConfig{chunk_min, chunk_max, max_work_units, true},
                                  empty_item ? ZeroLength::empty_item : ZeroLength::reject);
   return planner.plan_chunk_size(view.data(), view.count(), num_heads);
 }
 
 int64_t total_work(const LengthArray& lengths, int num_heads, int chunk_size, bool empty_item) {
-  const LengthView view(lengths, false);
+  std::vector<int> scratch;
+  const LengthView view(lengths, false, &scratch);
   const AttentionPlanner planner({}, empty_item ? ZeroLength::empty_item : ZeroLength::reject);
   return planner.get_total_work_64(view.data(), view.count(), num_heads, chunk_size);
 }
@@ -146,7 +78,8 @@ int64_t total_work(const LengthArray& lengths, int num_heads, int chunk_size, bo
 /// The code and the number of descriptors of a plan; writes it if `out` is not None.
 std::tuple<int, int64_t> run(const LengthArray& lengths, int num_heads, int chunk_size, bool balance_chunks,
                              bool empty_item, const TierArray& tiers, nb::handle out, int num_threads) {
-  const LengthView view(lengths, true);
+  std::vector<int> scratch;
+  const LengthView view(lengths, true, &scratch);
   const detail::PlanInputs inputs{view.data(),    view.count(),
                                   num_heads,      chunk_size,
                                   balance_chunks, empty_item ? ZeroLength::empty_item : ZeroLength::reject};

@@ -5,10 +5,12 @@
 
 namespace nb = nanobind;
 
+void bind_balanced_planner(nb::module_& module);
 void bind_engine(nb::module_& module);
 void bind_planner(nb::module_& module);
 
 NB_MODULE(_native, module) {
   bind_engine(module);
   bind_planner(module);
+  bind_balanced_planner(module);
 }

@@ -144,3 +144,44 @@ def plan_generate(
     num_threads: int,
 ) -> tuple[int, int]:
     """Write the plan to `out`, an array of 24-byte records; return what `plan_check` returns."""
+
+class BalancedConfig:
+    """A checked or unchecked configuration of the balanced planner."""
+
+    @property
+    def is_valid(self) -> bool: ...
+    @property
+    def grain(self) -> int:
+        """Rows are cut at multiples of this; 0 if there is no usable one."""
+
+def balanced_config(
+    num_workers: int,
+    num_heads: int,
+    group_size: int,
+    q_tile: int,
+    kv_tile: int,
+    page_size: int,
+    item_cost: int,
+    q_rows_per_cost: int,
+    window_left: int,
+    causal: bool,
+    batch_invariant: bool,
+    reject_zero_length: bool,
+) -> BalancedConfig: ...
+
+class BalancedPlanner:
+    """Plans into memory that it is given; `max_query_total` of 0 means one query per request."""
+
+    def __init__(
+        self, config: BalancedConfig, max_batch: int, max_query_total: int, tiers: NDArray[np.int32]
+    ) -> None: ...
+    @property
+    def layout(self) -> tuple[int, int, int, int, int]:
+        """Item capacity, offsets of merge_indptr, merge_rows and items, bytes; all 0 for bad limits."""
+
+    def attach(self, memory: NDArray[np.uint8]) -> None: ...
+    def max_partials(self, kv_total: int) -> int: ...
+    def plan(
+        self, kv_lens: NDArray[np.integer], qo_lens: NDArray[np.integer] | None = None
+    ) -> tuple[int, int, int, int, int, int]:
+        """Return the `PlanResult`, items, rows to merge, slots, total cost and makespan."""

@@ -3,6 +3,7 @@
 /// The runtime extension: iteration spaces, work descriptors, tiers, planner, dispatch. Include this one.
 #pragma once
 
+#include "balanced_planner.hpp"
 #include "descriptor_buffer.hpp"
 #include "dim.hpp"
 #include "iteration_space.hpp"

@@ -14,12 +14,22 @@ from pto_wsp.errors import (
     PlanError,
     UnsupportedSize,
 )
+from pto_wsp.planner.balanced import (
+    ANY_LENGTH_TIERS,
+    CANONICAL_BLOCK,
+    WRITE_THROUGH,
+    BalancedConfig,
+    BalancedPlan,
+    BalancedPlanner,
+)
 from pto_wsp.planner.config import DECODE_ATTENTION_TIERS, PlanConfig, Tier, TierConfig
 from pto_wsp.planner.descriptor import (
     ATTENTION_DESCRIPTOR,
+    BALANCED_ITEM,
     FLAG_FIRST,
     FLAG_INIT,
     FLAG_LAST,
+    MERGE_ROW,
     MOE_DESCRIPTOR,
     WORK_DESCRIPTOR,
 )
@@ -33,16 +43,24 @@ from pto_wsp.planner.planner import (
 )
 
 __all__ = [
+    "ANY_LENGTH_TIERS",
     "ATTENTION_DESCRIPTOR",
+    "BALANCED_ITEM",
+    "CANONICAL_BLOCK",
     "DECODE_ATTENTION_TIERS",
     "FLAG_FIRST",
     "FLAG_INIT",
     "FLAG_LAST",
+    "MERGE_ROW",
     "MOE_DESCRIPTOR",
     "WORK_DESCRIPTOR",
+    "WRITE_THROUGH",
     "AttentionPlanner",
     "BadPlanBuffer",
     "BadPlanConfig",
+    "BalancedConfig",
+    "BalancedPlan",
+    "BalancedPlanner",
     "InvalidPlanParams",
     "MoEPlanner",
     "PlanBufferOverflow",

@@ -14,7 +14,8 @@ from pto_wsp.errors import BadPlanConfig
 INT_MAX: Final = 2**31 - 1
 
 
-def _check(what: str, value: int, low: int, high: int = INT_MAX) -> None:
+def check_range(what: str, value: int, low: int, high: int = INT_MAX) -> None:
+    """Raise `BadPlanConfig` unless `value` is an integer in `low..high`."""
     expected = f"an integer in {low}..{high}"
     try:
         index = operator.index(value)
@@ -48,9 +49,9 @@ class PlanConfig:
 
     def __post_init__(self) -> None:
         """Check the ranges."""
-        _check("chunk_min", self.chunk_min, 1)
-        _check("chunk_max", self.chunk_max, self.chunk_min)
-        _check("max_work_units", self.max_work_units, 1)
+        check_range("chunk_min", self.chunk_min, 1)
+        check_range("chunk_max", self.chunk_max, self.chunk_min)
+        check_range("max_work_units", self.max_work_units, 1)
         if not isinstance(self.balance_chunks, bool):
             raise BadPlanConfig(
                 what="balance_chunks", expected="True or False", found=repr(self.balance_chunks)
@@ -79,9 +80,9 @@ class TierConfig:
     def __init__(self, tiers: Iterable[tuple[int, int, int]]) -> None:
         self.tiers: tuple[Tier, ...] = tuple(Tier(*tier) for tier in tiers)
         for tier in self.tiers:
-            _check(f"the id of {tier}", tier.id, 0, 255)
-            _check(f"min_size of {tier}", tier.min_size, 1)
-            _check(f"max_size of {tier}", tier.max_size, tier.min_size)
+            check_range(f"the id of {tier}", tier.id, 0, 255)
+            check_range(f"min_size of {tier}", tier.min_size, 1)
+            check_range(f"max_size of {tier}", tier.max_size, tier.min_size)
         ids = [tier.id for tier in self.tiers]
         if len(set(ids)) != len(ids):
             raise BadPlanConfig(what="the list of tier ids", expected="different ids", found=str(ids))

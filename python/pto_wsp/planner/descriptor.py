@@ -1,6 +1,8 @@
-"""The 24 bytes of a work descriptor as numpy structured types.
+"""The bytes of descriptors, items and rows to merge as numpy structured types.
 
-The three types lay the same bytes out under different names: `plan.view(ATTENTION_DESCRIPTOR)` costs nothing.
+The three types of 24 bytes lay the same bytes out under different names: `plan.view(ATTENTION_DESCRIPTOR)`
+costs nothing. An item of a balanced plan is a descriptor and two more words; as a plain array it is
+`items.view(np.int32).reshape(-1, 8)`.
 """
 
 from __future__ import annotations
@@ -20,4 +22,6 @@ ATTENTION_DESCRIPTOR = np.dtype(
 MOE_DESCRIPTOR = np.dtype(
     [*_HEAD, ("batch_idx", "<u4"), ("expert_idx", "<u4"), ("token_start", "<u4"), ("token_count", "<u4")]
 )
+BALANCED_ITEM = np.dtype([*ATTENTION_DESCRIPTOR.descr, ("q_start", "<u4"), ("partial", "<i4")])
+MERGE_ROW = np.dtype([(name, "<u4") for name in ("request_idx", "head_idx", "q_start", "first_item")])
 DESCRIPTOR_TYPES = (WORK_DESCRIPTOR, ATTENTION_DESCRIPTOR, MOE_DESCRIPTOR)

@@ -68,22 +68,22 @@ class WorkPlanner:
 
         It lies in `chunk_min .. chunk_max`, and is `chunk_max` if none is small enough: `fits` tells.
         """
-        lengths, heads = _as_lengths(seq_lens), _as_count("num_heads", num_heads)
+        lengths, heads = as_lengths(seq_lens), _as_count("num_heads", num_heads)
         config = self.config
         chunk = _native.plan_chunk_size(
             lengths, heads, config.chunk_min, config.chunk_max, config.max_work_units, self._empty_item
         )
         if chunk == 0:
-            raise _invalid_lengths(lengths)
+            raise invalid_lengths(lengths)
         return chunk
 
     def get_total_work(self, seq_lens: Lengths, num_heads: int, chunk_size: int) -> int:
         """Return the number of descriptors of a plan, whatever the tiers; counts above 2**63 - 1 as that."""
-        lengths, heads = _as_lengths(seq_lens), _as_count("num_heads", num_heads)
+        lengths, heads = as_lengths(seq_lens), _as_count("num_heads", num_heads)
         chunk = _as_count("chunk_size", chunk_size)
         total = _native.plan_total_work(lengths, heads, chunk, self._empty_item)
         if total < 0:
-            raise _invalid_lengths(lengths)
+            raise invalid_lengths(lengths)
         return total
 
     def fits(self, seq_lens: Lengths, num_heads: int, chunk_size: int) -> bool:
@@ -114,7 +114,7 @@ class WorkPlanner:
             PlanBufferOverflow: `out` is too small; `required` says how many descriptors there are.
             BadPlanBuffer: `out` cannot hold descriptors.
         """
-        lengths, heads = _as_lengths(seq_lens), _as_count("num_heads", num_heads)
+        lengths, heads = as_lengths(seq_lens), _as_count("num_heads", num_heads)
         chunk, threads = (
             _as_count("chunk_size", chunk_size),
             _as_count("num_threads", num_threads, _MAX_THREADS),
@@ -144,7 +144,7 @@ class WorkPlanner:
             return InvalidPlanParams(
                 what="a plan of this size", expected=f"at most {INT_MAX} descriptors", found=str(total)
             )
-        return _invalid_lengths(lengths)
+        return invalid_lengths(lengths)
 
     def _tier_of(self, length: int) -> int:
         return self.tiers.select_tier(1 if length == 0 and self._empty_item else length)
@@ -188,7 +188,8 @@ def generate(
     return AttentionPlanner(config).generate(seq_lens, num_heads, chunk_size, out)
 
 
-def _as_lengths(seq_lens: Lengths) -> np.ndarray:
+def as_lengths(seq_lens: Lengths) -> np.ndarray:
+    """Return lengths as a contiguous array `[batch]` of int32 or int64, without a copy if they are one."""
     try:
         lengths = np.asarray(seq_lens)
     except (ValueError, TypeError, OverflowError):  # rows of different lengths, a tensor on a device
@@ -217,10 +218,11 @@ def _as_count(what: str, value: int, most: int = INT_MAX) -> int:
     return count
 
 
-def _invalid_lengths(lengths: np.ndarray) -> InvalidPlanParams:
+def invalid_lengths(lengths: np.ndarray, name: str = "length") -> InvalidPlanParams:
+    """Return the error for the first of `lengths` that is out of range; `name` says what they are."""
     request = int(np.flatnonzero((lengths < 0) | (lengths > INT_MAX))[0])
     return InvalidPlanParams(
-        what=f"the length of request {request}", expected=f"0..{INT_MAX}", found=str(int(lengths[request]))
+        what=f"the {name} of request {request}", expected=f"0..{INT_MAX}", found=str(int(lengths[request]))
     )
 
 

@@ -6,7 +6,7 @@ import ast
 import builtins
 import linecache
 from collections import ChainMap
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import lru_cache
 from inspect import CO_VARARGS, CO_VARKEYWORDS
@@ -151,8 +151,7 @@ def loop_targets(loc: Location) -> tuple[tuple[str, ...], Location]:
 
 @lru_cache(maxsize=1024)
 def _loop_targets(text: str, loc: Location) -> tuple[tuple[str, ...], Location]:
-    tree = _parse(text)
-    for node in ast.walk(tree) if tree is not None else ():
+    for node in _nodes_at(_parse(text), loc.line):
         for target, iterable in _loops_of(node):
             if _starts_at(loc, iterable) or _starts_at(loc, node):
                 targets = target.elts if isinstance(target, (ast.Tuple, ast.List)) else [target]
@@ -197,19 +196,27 @@ def _span(node: ast.AST) -> tuple[int, int, int, int]:
 
 
 def _find_definition(file: str, function: FunctionType) -> ast.FunctionDef | None:
-    return _definitions(_text(file)).get((function.__name__, function.__code__.co_firstlineno))
+    first = function.__code__.co_firstlineno
+    for node in _nodes_at(_parse(_text(file)), first):
+        if isinstance(node, ast.FunctionDef) and node.name == function.__name__:
+            if _first_line(node, first) == first:
+                return node
+    return None
 
 
-@lru_cache(maxsize=32)
-def _definitions(text: str) -> dict[tuple[str, int], ast.FunctionDef]:
-    """Return every function definition of a file by name and first line, that of decorators included."""
-    found: dict[tuple[str, int], ast.FunctionDef] = {}
-    tree = _parse(text)
-    for node in ast.walk(tree) if tree is not None else ():
-        if isinstance(node, ast.FunctionDef):
-            first = min([node.lineno, *(d.lineno for d in node.decorator_list)])
-            found.setdefault((node.name, first), node)
-    return found
+def _nodes_at(tree: ast.AST | None, line: int) -> Iterator[ast.AST]:
+    """Yield the nodes of a tree whose text, decorators included, has the line; outer nodes first."""
+    pending = [tree] if tree is not None else []
+    while pending:
+        node = pending.pop()
+        if _first_line(node, line) <= line <= (getattr(node, "end_lineno", None) or line):
+            yield node
+            pending += reversed([*ast.iter_child_nodes(node)])
+
+
+def _first_line(node: ast.AST, default: int) -> int:
+    parts = (node, *getattr(node, "decorator_list", ()))
+    return min(getattr(part, "lineno", default) for part in parts)
 
 
 def _is_text_of(text: str, function: FunctionType) -> bool:

@@ -96,6 +96,13 @@ ActiveCalls& active_calls() {
   return *calls;
 }
 
+/// Lets Python handle the signals that arrived, on its main thread; true if a handler raised an exception,
+/// which is then set.
+bool is_signalled() {
+  const nb::gil_scoped_acquire acquired;
+  return PyErr_CheckSignals() != 0;
+}
+
 class PythonLibrary {
  public:
   explicit PythonLibrary(const std::string& path) : library_(std::make_shared<LoadedLibrary>(path)) {}
@@ -191,7 +198,12 @@ class PythonExecutable {
     const python::BoundArrays bound(arrays);
     const std::vector<std::optional<int64_t>> symbols = to_symbols(scalars);
     PythonResult out;
-    out.result = run_without_gil(bound.refs(), symbols, {workers, trace, jitter});
+    try {
+      out.result = run_without_gil(bound.refs(), symbols, {workers, trace, jitter, &is_signalled});
+    } catch (const EngineError&) {
+      if (PyErr_Occurred() != nullptr) throw nb::python_error();
+      throw;
+    }
     if (trace) add_columns(out);
     return out;
   }

@@ -4,6 +4,8 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <memory>
 #include <thread>
 #include <utility>
@@ -36,7 +38,8 @@ namespace detail {
 /// Lets one run of an Executable at a time through, and keeps those of a forked child out of their parent's.
 class RunGate {
  public:
-  void enter() {
+  /// Throws `run-cancelled` where `is_interrupted`, which may be null, says so while this waits.
+  void enter(bool (*is_interrupted)()) {
     if (sched::is_inside_run()) {
       throw EngineError("nested-run", "a run was started from inside a run on the same thread");
     }
@@ -45,7 +48,12 @@ class RunGate {
     if (is_running_ && generation_ != sched::Pool::generation()) {
       throw EngineError("run-in-flight-at-fork", "the process was forked while this program was running");
     }
-    pool.gate_open.wait(lock, [this] { return !is_running_; });
+    while (!pool.gate_open.wait_for(lock, kPatience, [this] { return !is_running_; })) {
+      if (is_interrupted == nullptr) continue;
+      lock.unlock();
+      if (is_interrupted()) throw EngineError("run-cancelled", "the run was cancelled");
+      lock.lock();
+    }
     is_running_ = true;
     generation_ = sched::Pool::generation();
     sched::is_inside_run() = true;
@@ -62,6 +70,8 @@ class RunGate {
   }
 
  private:
+  static constexpr std::chrono::milliseconds kPatience{50};
+
   bool is_running_ = false;
   uint64_t generation_ = 0;
 };
@@ -84,7 +94,7 @@ class Executable {
   /// `run-cancelled`, `nested-run` or `run-in-flight-at-fork`. A second thread waits for the first.
   RunResult run(const std::vector<bind::ArrayRef>& arrays, const std::vector<std::optional<int64_t>>& symbols,
                 sched::RunOptions options) {
-    gate_.enter();
+    gate_.enter(options.is_interrupted);
     struct Leave {
       detail::RunGate& gate;
       ~Leave() { gate.leave(); }
@@ -96,7 +106,8 @@ class Executable {
           .with_int("max", kMaxWorkers);
     }
     bind::Arguments arguments = bind::bind_arguments(code_->program, arrays, symbols);
-    prepare(arguments, options.workers);
+    is_cancelled_.store(false, std::memory_order_relaxed);
+    prepare(arguments, options);
     return execute(std::move(arguments.bases), options);
   }
 
@@ -122,6 +133,7 @@ class Executable {
   /// Stops the run that is under way, if there is one; it then throws `run-cancelled`. Any thread may call
   /// it.
   void cancel() {
+    is_cancelled_.store(true, std::memory_order_relaxed);
     const std::lock_guard<std::mutex> lock(cancel_mutex_);
     if (running_ != nullptr) running_->stop();
   }
@@ -148,22 +160,30 @@ class Executable {
   }
 
   /// Makes `prepared_` fit the arguments, keeping it when nothing that shapes a plan has changed.
-  void prepare(const bind::Arguments& arguments, uint32_t workers) {
+  void prepare(const bind::Arguments& arguments, const sched::RunOptions& options) {
     if (prepared_ == nullptr || !is_same_call(arguments)) {
       auto plan =
           bytecode::make_plan({&code_->program, arguments.symbols}, arguments.layouts, *code_->library);
       bytecode::bind_elements(plan, arguments.bases);
-      bytecode::check_regions(plan);
+      check_regions(plan, options);
       const size_t num_sites = plan.sites.size();
       prepared_.reset(new sched::Prepared{code_, std::move(plan), sched::SiteCosts(num_sites)});
       marked_for_ = 0;
     }
-    if (marked_for_ != workers) {
+    if (marked_for_ != options.workers) {
       // Threads that still leave an earlier run never read the marks.
-      sched::mark_units(prepared_->plan, workers);
-      marked_for_ = workers;
+      sched::mark_units(prepared_->plan, options.workers);
+      marked_for_ = options.workers;
     }
   }
+
+  void check_regions(const bytecode::Plan& plan, const sched::RunOptions& options) {
+    sched::Lookout lookout(options.is_interrupted);
+    const auto is_stopped = [&] { return lookout.poll() || is_cancelled_.load(std::memory_order_relaxed); };
+    if (!bytecode::check_regions(plan, is_stopped)) throw cancelled();
+  }
+
+  static EngineError cancelled() { return EngineError("run-cancelled", "the run was cancelled"); }
 
   bool is_same_call(const bind::Arguments& arguments) const {
     const bytecode::Plan& plan = prepared_->plan;
@@ -182,7 +202,7 @@ class Executable {
     uint64_t tasks = 0;
     set_running(&run);
     try {
-      sched::Dispatcher dispatcher(run, *arena.hazards, options.jitter);
+      sched::Dispatcher dispatcher(run, *arena.hazards, options);
       dispatcher.run();
       tasks = dispatcher.num_tasks();
     } catch (...) {
@@ -196,7 +216,7 @@ class Executable {
     // After an error the state names moments that will never come: it is dropped, and the next run starts
     // afresh.
     if (run.failure()) throw kernel_error(*run.failure());
-    if (run.is_stopped()) throw EngineError("run-cancelled", "the run was cancelled");
+    if (run.is_stopped()) throw cancelled();
     RunResult result = summarize(run, tasks, run.num_slices() - slices_before);
     result.run_ns = trace::now_ns() - start;
     if (options.trace) collect_trace(run, start, result);
@@ -273,6 +293,7 @@ class Executable {
   std::shared_ptr<sched::Prepared> prepared_;
   uint32_t marked_for_ = 0;
   std::vector<Arena> arenas_;
+  std::atomic<bool> is_cancelled_{false};  ///< while the checks before a run are made
   std::mutex cancel_mutex_;
   sched::Run* running_ = nullptr;
 };

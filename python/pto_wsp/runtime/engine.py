@@ -14,7 +14,7 @@ from pto_wsp.passes.lower_workload_to_bytecode import lower_workload_to_bytecode
 from pto_wsp.runtime.cache import ArtifactCache
 from pto_wsp.runtime.explain import explain
 from pto_wsp.runtime.interpreted import InterpretedRunner
-from pto_wsp.runtime.outcome import Outcome, Runner
+from pto_wsp.runtime.outcome import Figures, Runner
 from pto_wsp.runtime.trace import Trace
 from pto_wsp.targets.base import KernelArtifact, Target
 
@@ -55,17 +55,16 @@ class EngineRunner:
         workers: int,
         trace: bool,
         jitter: int = 0,
-    ) -> Outcome:
+    ) -> tuple[Figures, Trace | None]:
         """Run on `workers` threads (0: all cores). `jitter` seeds random delays before tasks, for tests."""
         try:
             result = self._executable.run(tuple(arrays), tuple(scalars), workers, trace, jitter)
         except _native.EngineError as error:
-            raise self._explained(error) from None
-        record = self._trace(result, arrays, scalars) if trace else None
-        return Outcome(result.tasks, result.workers, result.run_ns, dict(result.counters), record)
+            raise self._explained(error, arrays) from None
+        return result, self._trace(result, arrays, scalars) if trace else None
 
-    def _explained(self, error: _native.EngineError) -> PtoError:
-        return explain(error, self.module, self.lowered, self.artifact)
+    def _explained(self, error: _native.EngineError, arrays: Sequence[np.ndarray] = ()) -> PtoError:
+        return explain(error, self.module, self.lowered, self.artifact, arrays)
 
     def _trace(
         self, result: _native.RunResult, arrays: Sequence[np.ndarray], scalars: Sequence[Value | None]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
+import numpy as np
+
 from pto_wsp import errors
 from pto_wsp._native import EngineError
 from pto_wsp.interp.workload import scope_text
@@ -17,11 +19,15 @@ from pto_wsp.types.dtype import DTYPES
 
 
 def explain(
-    error: EngineError, module: Module, lowered: Lowered, artifact: KernelArtifact
+    error: EngineError,
+    module: Module,
+    lowered: Lowered,
+    artifact: KernelArtifact,
+    arrays: Sequence[np.ndarray],
 ) -> errors.PtoError:
-    """Return the catalogue's error for an engine error of a run of `lowered`."""
+    """Return the catalogue's error for an engine error of a run of `lowered` on `arrays`."""
     describe = _DESCRIBE.get(error.code)
-    context = _Context(error, module, lowered, artifact)
+    context = _Context(error, module, lowered, artifact, arrays)
     return describe(context) if describe else context.fault()
 
 
@@ -29,7 +35,12 @@ class _Context:
     """The details of one error, with what their numbers stand for."""
 
     def __init__(
-        self, error: EngineError, module: Module, lowered: Lowered, artifact: KernelArtifact
+        self,
+        error: EngineError,
+        module: Module,
+        lowered: Lowered,
+        artifact: KernelArtifact,
+        arrays: Sequence[np.ndarray],
     ) -> None:
         self.code = error.code
         self.details = error.details
@@ -37,6 +48,7 @@ class _Context:
         self.module = module
         self.lowered = lowered
         self.artifact = artifact
+        self.arrays = arrays
 
     def number(self, key: str) -> int:
         value = self.details[key]
@@ -87,6 +99,16 @@ def _wrong_dtype(c: _Context) -> errors.PtoError:
     found = next(t.name for t in DTYPES.values() if t.code == c.number("found"))
     tensor = c.tensor()
     return errors.WrongDType(name=tensor.name, expected=tensor.type.dtype, found=found, loc=tensor.loc)
+
+
+def _unknown_dtype(c: _Context) -> errors.PtoError:
+    tensor, found = c.tensor(), c.arrays[c.number("tensor")].dtype
+    return errors.WrongDType(name=tensor.name, expected=tensor.type.dtype, found=found, loc=tensor.loc)
+
+
+def _too_many_dimensions(c: _Context) -> errors.PtoError:
+    tensor, found = c.tensor(), c.number("found")
+    return errors.WrongRank(name=tensor.name, expected=len(tensor.type.dims), found=found, loc=tensor.loc)
 
 
 def _wrong_rank(c: _Context) -> errors.PtoError:
@@ -217,10 +239,14 @@ def _kernel_failed(c: _Context) -> errors.PtoError:
 
 _DESCRIBE: dict[str, Callable[[_Context], errors.PtoError]] = {
     "wrong-dtype": _wrong_dtype,
+    "unknown-dtype": _unknown_dtype,
+    "unsupported-array": _unknown_dtype,
+    "too-many-dimensions": _too_many_dimensions,
     "wrong-rank": _wrong_rank,
     "size-mismatch": _size_mismatch,
     "negative-stride": _unusable("it has a negative stride"),
     "zero-stride": _unusable("it has a zero stride, and the program writes it"),
+    "self-overlap": _unusable("its elements share memory, and the program writes it"),
     "misaligned-array": _unusable("it is not aligned to its element size"),
     "foreign-byte-order": _unusable("its byte order is not this machine's"),
     "inner-stride": _inner_stride,

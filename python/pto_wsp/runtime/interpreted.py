@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 import numpy as np
 
@@ -22,7 +23,18 @@ from pto_wsp.ir import workload as w
 from pto_wsp.ir.module import Module
 from pto_wsp.ir.scalar import Value
 from pto_wsp.passes.lower_workload_to_bytecode import written_tensors
-from pto_wsp.runtime.outcome import Outcome
+from pto_wsp.runtime.trace import Trace
+from pto_wsp.support.record import record
+
+
+@record
+class InterpretedFigures:
+    """Figures of one run: no engine has counted anything."""
+
+    tasks: int
+    run_ns: int
+    workers: int = 1
+    counters: Mapping[str, int | list[int]] = MappingProxyType({})
 
 
 class InterpretedRunner:
@@ -37,18 +49,18 @@ class InterpretedRunner:
 
     def run(
         self, arrays: Sequence[np.ndarray], scalars: Sequence[Value | None], workers: int, trace: bool
-    ) -> Outcome:
+    ) -> tuple[InterpretedFigures, Trace | None]:
         """Run every task in program order on this thread; `workers` and `trace` have nothing to act on."""
         return self.run_calling(arrays, scalars, lambda name, args: run_kernel(self._kernels[name], args))
 
     def run_calling(
         self, arrays: Sequence[np.ndarray], scalars: Sequence[Value | None], call: CallKernel
-    ) -> Outcome:
+    ) -> tuple[InterpretedFigures, None]:
         """Run every task in program order, with `call` running the kernels."""
         bound, sizes = bind(self._module, arrays, scalars)
         start = time.perf_counter_ns()
         tasks = run_workload(self._module, bound, sizes, call)
-        return Outcome(tasks, 1, time.perf_counter_ns() - start, {}, None)
+        return InterpretedFigures(tasks, time.perf_counter_ns() - start), None
 
 
 def bind(
@@ -105,11 +117,24 @@ def _layout_problem(array: np.ndarray, is_written: bool) -> str:
             return "it has a negative stride"
         if size > 1 and stride == 0 and is_written:
             return "it has a zero stride, and the program writes it"
-        if stride % array.itemsize:
+        if size > 1 and stride % array.itemsize:
             return "a stride is not a whole number of elements"
     if array.shape[-1] > 1 and array.strides[-1] != array.itemsize:
         return "its innermost stride is not 1"
+    if is_written and _may_overlap_itself(array):
+        return "its elements share memory, and the program writes it"
     return ""
+
+
+def _may_overlap_itself(array: np.ndarray) -> bool:
+    """Whether a dimension steps over less than the dimensions inside it span."""
+    span = array.itemsize
+    for stride, size in sorted(zip(array.strides, array.shape, strict=True)):
+        if size > 1:
+            if stride < span:
+                return True
+            span += (size - 1) * stride
+    return False
 
 
 def _take_sizes(tensor: w.TensorParam, array: np.ndarray, sizes: dict[str, Value]) -> None:

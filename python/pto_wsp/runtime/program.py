@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any, NoReturn
 
@@ -12,6 +13,7 @@ from pto_wsp.errors import (
     NotYetSupported,
     UnboundTensor,
     UnknownParameter,
+    UnusableArray,
     WrongShape,
     WrongValue,
     did_you_mean,
@@ -23,10 +25,14 @@ from pto_wsp.ir.verify import verify
 from pto_wsp.lang.ragged import Ragged
 from pto_wsp.lang.workload import Traced
 from pto_wsp.runtime.engine import make_runner
+from pto_wsp.runtime.outcome import Figures
 from pto_wsp.runtime.stats import RunStats
 from pto_wsp.runtime.trace import Trace
 from pto_wsp.targets import registry
 from pto_wsp.types.dtype import DType
+
+F32_END = 2.0**128 - 2.0**103
+"""The smallest number that f32 rounds to infinity."""
 
 RUN_OPTIONS = ("workers", "trace", "check")
 
@@ -56,13 +62,11 @@ class Program:
 
     Attributes:
         module: the IR.
-        stats: figures of the last run, or None before the first.
         trace: the record of the last run with `trace=True`, or None.
     """
 
     def __init__(self, module: Module, defaults: Mapping[str, object], target: str) -> None:
         self.module = module
-        self.stats: RunStats | None = None
         self.trace: Trace | None = None
         self._defaults = dict(defaults)
         workload = module.entry_workload
@@ -74,13 +78,19 @@ class Program:
         self._symbols = workload.symbols
         self._runner = make_runner(module, registry.get(target))
         self._unreported = (self._runner.compiles, self._runner.compile_ms)
+        self._last: tuple[Figures, int, float] | None = None
 
     def __repr__(self) -> str:
         return f"<Program {self._name}({', '.join(self._params)})>"
 
-    def __call__(self, **values: Any) -> None:
-        """Run with the given arrays, sizes and scalars: the same as `run(...)`."""
-        self.run(**values)
+    @property
+    def stats(self) -> RunStats | None:
+        """Figures of the last run, or None before the first."""
+        if self._last is None:
+            return None
+        figures, compiles, compile_ms = self._last
+        counters = dict(figures.counters)
+        return RunStats(figures.tasks, figures.workers, figures.run_ns / 1e6, compiles, compile_ms, counters)
 
     def run(
         self, *, workers: int | None = None, trace: bool = False, check: str | None = None, **values: Any
@@ -102,13 +112,14 @@ class Program:
         if check is not None:
             raise NotYetSupported(feature="check=", detail="", advice="hazards are tracked in every run")
         arrays, scalars = self._bind(values)
+        if not isinstance(trace, (bool, np.bool_)):
+            raise WrongValue(name="trace", expected="True or False", found=repr(trace))
         compiles, compile_ms = self._unreported
-        outcome = self._runner.run(arrays, scalars, _worker_count(workers), trace)
+        figures, self.trace = self._runner.run(arrays, scalars, _worker_count(workers), bool(trace))
         self._unreported = (0, 0.0)
-        self.stats = RunStats(
-            outcome.tasks, outcome.workers, outcome.run_ns / 1e6, compiles, compile_ms, outcome.counters
-        )
-        self.trace = outcome.trace
+        self._last = (figures, compiles, compile_ms)
+
+    __call__ = run
 
     def _bind(self, values: Mapping[str, Any]) -> tuple[list[np.ndarray], list[Value | None]]:
         if not values.keys() <= self._params.keys():
@@ -142,7 +153,12 @@ class Program:
         value = values.get(name)
         if value is None:
             value = self._defaults.get(name)
+        if type(value) is np.ndarray:  # first: numpy loads `np.ma` when it is asked for it, in 15 ms
+            return value
         if isinstance(value, np.ndarray):
+            if isinstance(value, np.ma.MaskedArray):
+                reason = "it is a masked array, and tasks would not see its mask"
+                raise UnusableArray(name=name, reason=reason, loc=self._params[name].loc)
             return value
         if value is None:
             raise UnboundTensor(kind="tensor", name=name, advice=f"call the program with {name}=array")
@@ -198,8 +214,14 @@ def _integer(name: str, value: object, low: int, high: int) -> int:
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, np.integer)):
         raise WrongValue(name=name, expected="an integer", found=type(value).__name__)
     if not low <= value <= high:
-        raise WrongValue(name=name, expected=f"an integer in [{low}, {high}]", found=value)
+        raise WrongValue(name=name, expected=f"an integer in [{low}, {high}]", found=_shown(value))
     return int(value)
+
+
+def _shown(value: float | np.number) -> str:
+    if isinstance(value, int) and value.bit_length() > 128:
+        return f"an integer of {value.bit_length()} bits"
+    return str(value)
 
 
 def _number(name: str, value: object, dtype: DType) -> int | float:
@@ -211,4 +233,10 @@ def _number(name: str, value: object, dtype: DType) -> int | float:
         return _integer(name, value, max(low, I64_MIN), min(high, I64_MAX))
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, float, np.integer, np.floating)):
         raise WrongValue(name=name, expected="a number", found=type(value).__name__)
-    return float(value)
+    try:
+        number = float(value)
+    except OverflowError:
+        number = math.inf
+    if F32_END <= abs(number) and not (isinstance(value, (float, np.floating)) and math.isinf(value)):
+        raise WrongValue(name=name, expected="a number that f32 can hold", found=_shown(value))
+    return number

@@ -38,6 +38,21 @@ inline void check_stride(const ArrayRef& array, int d, bool is_written, size_t t
     fail("inner-stride", "the innermost dimension of an array is not contiguous");
 }
 
+/// Whether two elements of an array may be one memory: a dimension steps over less than those with smaller
+/// steps span.
+inline bool may_overlap_itself(const ArrayRef& array) {
+  for (int d = 0; d < array.rank; ++d) {
+    int64_t span = dtype_bytes(array.dtype);
+    for (int other = 0; other < array.rank; ++other) {
+      const bool is_inside = array.stride_bytes[other] < array.stride_bytes[d] ||
+                             (array.stride_bytes[other] == array.stride_bytes[d] && other > d);
+      if (is_inside && array.shape[other] > 1) span += (array.shape[other] - 1) * array.stride_bytes[other];
+    }
+    if (array.shape[d] > 1 && array.stride_bytes[d] < span) return true;
+  }
+  return false;
+}
+
 inline void check_array(const ArrayRef& array, const bytecode::TensorDescriptor& tensor, size_t i) {
   if (array.rank != tensor.rank) {
     throw array_error("wrong-rank", "an array has another rank than its tensor", i)
@@ -54,6 +69,9 @@ inline void check_array(const ArrayRef& array, const bytecode::TensorDescriptor&
   }
   if (array.is_empty()) return;
   for (int d = 0; d < array.rank; ++d) check_stride(array, d, tensor.written != 0, i);
+  if (tensor.written != 0 && may_overlap_itself(array)) {
+    throw array_error("self-overlap", "elements of an array that is written share memory", i);
+  }
   if (reinterpret_cast<uintptr_t>(array.data) % uintptr_t(dtype_bytes(array.dtype)) != 0) {
     throw array_error("misaligned-array", "an array's data is not aligned to its element size", i);
   }
@@ -147,7 +165,8 @@ inline void find_groups(const bytecode::Program& program, const std::vector<Arra
 
 /// Checks `arrays` (one per tensor) and `given` (one per symbol; empty = infer) against the program.
 /// Throws `wrong-rank`, `wrong-dtype`, `read-only-array`, `negative-stride`, `zero-stride`, `inner-stride`,
-/// `misaligned-array`, `size-mismatch`, `unbound-symbol`, `negative-size` or `overlapping-arrays`.
+/// `self-overlap`, `misaligned-array`, `size-mismatch`, `unbound-symbol`, `negative-size` or
+/// `overlapping-arrays`.
 inline Arguments bind_arguments(const bytecode::Program& program, const std::vector<ArrayRef>& arrays,
                                 const std::vector<std::optional<int64_t>>& given) {
   if (arrays.size() != program.tensors.size() || given.size() != program.symbols.size()) {

@@ -20,6 +20,7 @@ struct Event {
     kEnter,      ///< a barrier loop begins; index = loop
     kIteration,  ///< the next iteration of a barrier loop begins
     kLeave,      ///< a barrier loop ended
+    kNothing,    ///< many iterations made no task; the walk goes on with the next call
     kEnd,
   } kind;
   uint32_t index;
@@ -41,7 +42,7 @@ class Expander {
 
   /// Goes on to the next event. Throws `negative-extent`, `bad-tile` or an expression's error.
   Event next() {
-    for (;;) {
+    for (uint32_t steps = 0; steps < kMaxSilentSteps; ++steps) {
       const Step step = steps_[step_];
       switch (step.kind) {
         case Step::kTask:
@@ -57,6 +58,7 @@ class Expander {
         case Step::kHalt: return {Event::kEnd, 0};
       }
     }
+    return {Event::kNothing, 0};
   }
 
   /// Goes on to the next task; returns its site, or -1 at the end.
@@ -69,6 +71,8 @@ class Expander {
   }
 
  private:
+  static constexpr uint32_t kMaxSilentSteps = 1 << 16;
+
   struct LoopState {
     int64_t index;
     int64_t trips;

@@ -13,9 +13,10 @@ class RegionChecker {
  public:
   explicit RegionChecker(const Plan& plan) : plan_(plan), expander_(plan) {}
 
-  void run() {
+  template <class IsStopped>
+  bool run(IsStopped is_stopped) {
     try {
-      check_all();
+      return check_all(is_stopped);
     } catch (EngineError& error) {
       if (error.has("registers")) throw;
       throw std::move(error).with("registers", registers());
@@ -23,10 +24,14 @@ class RegionChecker {
   }
 
  private:
-  void check_all() {
-    for (int64_t site = expander_.next_task(); site >= 0; site = expander_.next_task()) {
-      if (!plan_.sites[size_t(site)].is_proven) check_task(plan_.sites[size_t(site)]);
+  template <class IsStopped>
+  bool check_all(IsStopped is_stopped) {
+    for (Event event = expander_.next(); event.kind != Event::kEnd; event = expander_.next()) {
+      if (is_stopped()) return false;
+      if (event.kind == Event::kTask && !plan_.sites[event.index].is_proven)
+        check_task(plan_.sites[event.index]);
     }
+    return true;
   }
 
   void check_task(const QuickSite& site) const {
@@ -94,10 +99,12 @@ class RegionChecker {
 
 }  // namespace detail
 
-/// Throws `region-outside`, `view-shape` or an expression's error if any task would be wrong.
+/// Throws `region-outside`, `view-shape` or an expression's error if any task would be wrong. False if
+/// `is_stopped`, which is asked between tasks, put an end to it.
 /// \complexity nothing if interval analysis proved the plan, else linear in the number of tasks
-inline void check_regions(const Plan& plan) {
-  if (!plan.is_proven) detail::RegionChecker(plan).run();
+template <class IsStopped>
+bool check_regions(const Plan& plan, IsStopped is_stopped) {
+  return plan.is_proven || detail::RegionChecker(plan).run(is_stopped);
 }
 
 }  // namespace pto::wsp::bytecode

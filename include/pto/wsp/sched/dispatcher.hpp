@@ -8,6 +8,7 @@
 
 #include "pto/wsp/bytecode/expander.hpp"
 #include "pto/wsp/graph/hazards.hpp"
+#include "pto/wsp/sched/lookout.hpp"
 #include "pto/wsp/sched/run.hpp"
 
 namespace pto::wsp::sched {
@@ -19,7 +20,7 @@ namespace pto::wsp::sched {
 /// recorded.
 class Dispatcher {
  public:
-  Dispatcher(Run& run, graph::Hazards& hazards, uint64_t jitter)
+  Dispatcher(Run& run, graph::Hazards& hazards, const RunOptions& options)
       : run_(run),
         hazards_(hazards),
         costs_(run.costs()),
@@ -28,13 +29,14 @@ class Dispatcher {
         waits_(run.counters()),
         is_alone_(run.num_workers() == 1),
         enough_queued_(2 * size_t(run.num_workers())),
-        jitter_(jitter),
-        random_(jitter) {}
+        jitter_(options.jitter),
+        random_(options.jitter),
+        lookout_(options.is_interrupted) {}
 
   /// Expands and runs everything, or returns early when the run was stopped.
   void run() {
     if (is_alone_) return run_in_order();
-    for (bool more = true; more && !run_.is_stopped();) more = handle(expander_.next());
+    for (bool more = true; more && !is_stopped();) more = handle(expander_.next());
     if (run_.is_stopped()) return;
     if (open_ != nullptr) finish_last();
     finish();
@@ -63,11 +65,18 @@ class Dispatcher {
   /// With one worker, program order satisfies every hazard and every barrier.
   void run_in_order() {
     const uint64_t base = run_.task_base();
-    for (int64_t site = expander_.next_task(); site >= 0 && !run_.is_stopped();
-         site = expander_.next_task()) {
+    for (bytecode::Event event = expander_.next(); event.kind != bytecode::Event::kEnd && !is_stopped();
+         event = expander_.next()) {
+      if (event.kind != bytecode::Event::kTask) continue;
       const uint64_t task = base + expander_.num_tasks() - 1;
-      if (!run_.run_task(worker_, uint32_t(site), expander_.registers(), task)) return;
+      if (!run_.run_task(worker_, event.index, expander_.registers(), task)) return;
     }
+  }
+
+  /// Whether the run was stopped; stops it where the caller was interrupted.
+  bool is_stopped() {
+    if (lookout_.poll()) run_.stop();
+    return run_.is_stopped();
   }
 
   /// False at the end of the program.
@@ -90,6 +99,7 @@ class Dispatcher {
         retire(groups_.back().counter);
         groups_.pop_back();
         return true;
+      case bytecode::Event::kNothing: return true;
       case bytecode::Event::kEnd: break;
     }
     return false;
@@ -162,7 +172,7 @@ class Dispatcher {
   bool open() {
     release_retired();
     Slice* slice = run_.open_slice();
-    for (int round = 0; slice == nullptr && !run_.is_stopped(); slice = run_.open_slice()) help(round);
+    for (int round = 0; slice == nullptr && !is_stopped(); slice = run_.open_slice()) help(round);
     if (slice == nullptr) return false;
     slice->first_task = run_.task_base() + expander_.num_tasks() - 1;
     if (slice->first_task - run_.task_base() > kMaxTasks) {
@@ -196,7 +206,7 @@ class Dispatcher {
     } else {
       run_.publish(slice);
     }
-    for (int round = 0; run_.num_queued() > 4 * enough_queued_ && !run_.is_stopped();) {
+    for (int round = 0; run_.num_queued() > 4 * enough_queued_ && !is_stopped();) {
       if (!run_.work_once(worker_)) {
         Run::pause(round++);
         if (round > kPatience) break;
@@ -250,7 +260,7 @@ class Dispatcher {
 
   /// Works until every slice is complete.
   void finish() {
-    for (int round = 0; !run_.is_stopped() && !run_.is_all_retired();) help(round);
+    for (int round = 0; !is_stopped() && !run_.is_all_retired();) help(round);
     release_retired();
   }
 
@@ -266,6 +276,7 @@ class Dispatcher {
   const size_t enough_queued_;  ///< queued slices from which this thread rather runs than feeds
   const uint64_t jitter_;
   Random random_;
+  Lookout lookout_;
 
   Slice* open_ = nullptr;
   uint64_t weight_ = 0;

@@ -69,6 +69,8 @@ struct RunOptions {
   uint32_t workers = 0;  ///< 0 = one per core
   bool trace = false;
   uint64_t jitter = 0;  ///< not 0: seed of random delays before bodies and of random slice sizes (for tests)
+  /// Asked now and then by the calling thread, between tasks; true cancels the run. Null: nobody asks.
+  bool (*is_interrupted)() = nullptr;
 };
 
 class alignas(kLineBytes) Worker {

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// How the calling thread of a run learns that it was interrupted.
+#pragma once
+
+#include <cstdint>
+
+#include "pto/wsp/trace/trace.hpp"
+
+namespace pto::wsp::sched {
+
+/// Asks a question about every 50 ms, however often it is polled.
+///
+/// Reading the clock takes longer than a small task: while polls come quickly, only some of them read it.
+class Lookout {
+ public:
+  /// `question` may be null: the answer is no then.
+  explicit Lookout(bool (*question)())
+      : question_(question), asked_ns_(trace::now_ns()), seen_ns_(asked_ns_) {}
+
+  bool poll() {
+    if (question_ == nullptr || --countdown_ > 0) return false;
+    const int64_t now = trace::now_ns();
+    const int64_t since = now - seen_ns_;
+    stride_ = since > kPeriodNs / 8                            ? 1
+              : since < kPeriodNs / 64 && stride_ < kMaxStride ? 2 * stride_
+                                                               : stride_;
+    countdown_ = stride_;
+    seen_ns_ = now;
+    if (now - asked_ns_ < kPeriodNs) return false;
+    asked_ns_ = now;
+    return question_();
+  }
+
+ private:
+  static constexpr int64_t kPeriodNs = 50000000;
+  static constexpr int32_t kMaxStride = 64;
+
+  bool (*question_)();
+  int64_t asked_ns_;
+  int64_t seen_ns_;
+  int32_t stride_ = 1;
+  int32_t countdown_ = 1;
+};
+
+}  // namespace pto::wsp::sched

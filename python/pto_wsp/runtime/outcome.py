@@ -2,25 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 import numpy as np
 
 from pto_wsp.ir.scalar import Value
 from pto_wsp.runtime.trace import Trace
-from pto_wsp.support.record import record
 
 
-@record
-class Outcome:
-    """Tasks run, threads used, nanoseconds, the engine's counters, and the record if one was asked for."""
+class Figures(Protocol):
+    """What a run did, in numbers."""
 
-    tasks: int
-    workers: int
-    run_ns: int
-    counters: dict[str, int | list[int]]
-    trace: Trace | None
+    @property
+    def tasks(self) -> int:
+        """Tasks that ran."""
+        ...
+
+    @property
+    def workers(self) -> int:
+        """Threads that may have run them."""
+        ...
+
+    @property
+    def run_ns(self) -> int:
+        """Nanoseconds until the last task's end."""
+        ...
+
+    @property
+    def counters(self) -> Mapping[str, int | list[int]]:
+        """Figures of the engine, by name."""
+        ...
 
 
 class Runner(Protocol):
@@ -33,11 +45,14 @@ class Runner(Protocol):
 
     @property
     def compile_ms(self) -> float:
-        """Milliseconds that getting its kernels took, from the compiler or from the cache."""
+        """Milliseconds spent in them."""
         ...
 
     def run(
         self, arrays: Sequence[np.ndarray], scalars: Sequence[Value | None], workers: int, trace: bool
-    ) -> Outcome:
-        """Check the arguments, run every task and return when all are done; `workers` 0 means all cores."""
+    ) -> tuple[Figures, Trace | None]:
+        """Check the arguments, run every task and return when all are done; `workers` 0 means all cores.
+
+        The second part of the result is the record of the run, if one was asked for.
+        """
         ...

@@ -61,6 +61,8 @@ class ArtifactCache:
             with aside.open("ab") as file:
                 file.write(_MAGIC + hashlib.sha256(content).digest())
             aside.rename(path)
+        except OSError as error:
+            raise BadCache(path=self.directory, reason=error.strerror or str(error)) from None
         finally:
             aside.unlink(missing_ok=True)
         self._evict(keep=path)
@@ -139,5 +141,10 @@ def _aside(path: Path) -> Path:
 
 def _write(path: Path, text: str) -> None:
     aside = _aside(path)
-    aside.write_text(text, encoding="utf-8")
-    aside.rename(path)
+    try:
+        aside.write_text(text, encoding="utf-8")
+        aside.rename(path)
+    except OSError as error:
+        raise BadCache(path=path.parent, reason=error.strerror or str(error)) from None
+    finally:
+        aside.unlink(missing_ok=True)

@@ -91,6 +91,23 @@ def test_a_failed_build_leaves_nothing(tmp_path: Path) -> None:
     assert list((cache.directory / "libraries").iterdir()) == []
 
 
+def test_a_full_disk_is_an_error_and_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cache = ArtifactCache(tmp_path / "c")
+
+    def rename(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "rename", rename)
+    for write in (
+        lambda: cache.library("key", writer(b"code", [])),
+        lambda: cache.write_note("note", "text"),
+        lambda: cache.keep_source("key", "text"),
+    ):
+        with pytest.raises(BadCache, match="No space left"):
+            write()
+    assert not [path for path in cache.directory.rglob("*") if path.is_file()]
+
+
 def test_what_was_used_least_recently_goes(tmp_path: Path) -> None:
     cache, calls = ArtifactCache(tmp_path / "c", limit_bytes=3500), []
     for age, key in enumerate("abc"):

@@ -57,7 +57,7 @@ def test_zig_builds_for_the_baseline(own_cache: ArtifactCache, monkeypatch: pyte
     assert toolchain.find_compiler(own_cache).command[-2:] == ("c++", "-mcpu=baseline")
 
 
-@pytest.mark.parametrize("wanted", ["/no/such/compiler", "false", "no-such-compiler -O1"])
+@pytest.mark.parametrize("wanted", ["/no/such/compiler", "false", "no-such-compiler -O1", "g++ '"])
 def test_a_wanted_compiler_that_does_not_run_is_an_error(
     own_cache: ArtifactCache, monkeypatch: pytest.MonkeyPatch, wanted: str
 ) -> None:
@@ -85,6 +85,18 @@ def test_a_failing_compiler_shows_its_text_and_keeps_the_source(
         registry.get("cpu").build([copy_kernel()], own_cache)
     source = Path(str(caught.value.fields["source"])).read_text()
     assert source == registry.get("cpu").emit([copy_kernel()])
+
+
+@pytest.mark.parametrize(("end", "said"), [("exit 0", "it wrote no library"), ("kill -9 $$", "status -9")])
+def test_a_compiler_that_says_nothing(
+    end: str, said: str, tmp_path: Path, own_cache: ArtifactCache, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script = tmp_path / "compiler"
+    script.write_text(f'#!/bin/sh\n[ "$1" = --version ] && echo 1.0 && exit\n{end}\n')
+    script.chmod(0o755)
+    monkeypatch.setenv("CXX", str(script))
+    with pytest.raises(CompilerFailed, match=said):
+        registry.get("cpu").build([copy_kernel()], own_cache)
 
 
 def test_identity_of_a_binary_is_asked_for_once(

@@ -77,13 +77,22 @@ def _candidates() -> Iterator[tuple[str, tuple[str, ...]]]:
     """Yield what is looked for, and its command: empty where there is no such program."""
     wanted = os.environ.get("CXX")
     if wanted:
-        words = (wanted,) if _which(wanted) else tuple(shlex.split(wanted))
-        yield f"CXX={wanted}", _for_any_cpu(_located(words))
+        yield f"CXX={wanted}", _for_any_cpu(_located(_words(wanted)))
         return
     for name in _FALLBACKS:
         yield name, _located((name,))
     has_zig = importlib.util.find_spec("ziglang") is not None
     yield "ziglang", _for_any_cpu((sys.executable, "-m", "ziglang", "c++")) if has_zig else ()
+
+
+def _words(wanted: str) -> tuple[str, ...]:
+    """Return the words of `CXX`: one path, or a command as a shell reads it; none where it cannot."""
+    if _which(wanted):
+        return (wanted,)
+    try:
+        return tuple(shlex.split(wanted))
+    except ValueError:
+        return ()
 
 
 def _for_any_cpu(command: tuple[str, ...]) -> tuple[str, ...]:
@@ -147,9 +156,11 @@ def compile_library(
     options = [*FLAGS, *flags, f"-I{include_directory()}"]
     command = [*compiler.command, *options, "-x", "c++", "-", "-o", str(output)]
     status, text = _run(command, source.encode())
-    if status != 0:
-        kept = cache.keep_source(key, source)
-        raise CompilerFailed(output=text.strip(), command=shlex.join(command), source=kept)
+    if status == 0 and output.is_file():
+        return
+    said = text.strip() or ("it wrote no library" if status == 0 else f"it ended with status {status}")
+    kept = cache.keep_source(key, source)
+    raise CompilerFailed(output=said, command=shlex.join(command), source=kept)
 
 
 def _run(command: Sequence[str], text: bytes) -> tuple[int, str]:

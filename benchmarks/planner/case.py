@@ -1,4 +1,4 @@
-"""The case `planner`: how long it takes to choose a chunk size and to write the descriptors.
+"""The case `planner`: choosing a chunk size, writing the descriptors, dealing rows to workers.
 
 Lengths are uniform in 1..128K, lognormal (median 2048, sigma 1.3) or Zipf (alpha 1.1), clipped to 128K. The
 peer is the specification written out literally in scalar C++; the limit is a buffer filled with constants.
@@ -19,6 +19,7 @@ import numpy as np
 
 from benchmarks.calibrate import compiler
 from benchmarks.harness import Bench, Row
+from benchmarks.planner import balanced
 from pto_wsp.planner import AttentionPlanner, PlanConfig
 
 HERE = Path(__file__).parent
@@ -38,6 +39,7 @@ def run(bench: Bench) -> None:
         native = _declare(ctypes.CDLL(str(library)))
         chunk_size(bench, native)
         generation(bench, native)
+        balanced.run(bench, Path(folder))
 
 
 def lengths(kind: str, batch: int, seed: int) -> np.ndarray:

@@ -26,7 +26,7 @@ def test_example(name: str, tmp_path: Path) -> None:
 
 def test_page_says_what_it_prints(capsys: pytest.CaptureFixture[str]) -> None:
     page = (ROOT / "docs" / "planner.md").read_text(encoding="utf-8")
-    program = page.split("```python\n")[1].split("```")[0]
+    program = "".join(part.split("```")[0] for part in page.split("```python\n")[1:])
     exec(program, {})
     said = [line.split("# ")[1] for line in program.splitlines() if line.startswith("print(")]
     assert capsys.readouterr().out.splitlines() == said

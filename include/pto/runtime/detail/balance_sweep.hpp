@@ -61,15 +61,13 @@ class BalanceSweep {
       position_ += all;
       return;
     }
-    while (true) {
-      const int64_t fit = (limit_ - position_) / cost;
-      const int whole_end = fit < head_end - head ? head + static_cast<int>(fit) : head_end;
-      write_whole(owner, span, head, whole_end);
-      position_ += cost * (whole_end - head);
-      if (whole_end == head_end) return;
-      cut_row(owner, span, whole_end);
+    for (; head < head_end; ++head) {
+      if (position_ + cost <= limit_) {
+        write_whole(owner, span, head, head + 1);
+      } else {
+        cut_row(owner, span, head);
+      }
       position_ += cost;
-      head = whole_end + 1;
     }
   }
 

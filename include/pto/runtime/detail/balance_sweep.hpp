@@ -84,12 +84,11 @@ class BalanceSweep {
  private:
   /// The end of the current worker's share; the last one takes whatever comes.
   void set_limit() {
-    share_end_ += share_;
+    // Without a branch: whether the rests carry is as good as random.
     share_end_rest_ += share_rest_;
-    if (share_end_rest_ >= num_workers_) {
-      share_end_rest_ -= num_workers_;
-      ++share_end_;
-    }
+    const int64_t carry = share_end_rest_ >= num_workers_;
+    share_end_rest_ -= num_workers_ & -carry;
+    share_end_ += share_ + carry;
     limit_ = worker_ + 1 < num_workers_ ? share_end_ + reach_ : INT64_MAX;
   }
 

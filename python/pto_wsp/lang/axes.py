@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar, overload
 
-from pto_wsp.errors import BadIndex, NotYetSupported, UnknownName, did_you_mean
+from pto_wsp.errors import BadIndex, BadOperand, NotYetSupported, UnknownName, did_you_mean
 from pto_wsp.ir import workload as w
 from pto_wsp.lang import context
 from pto_wsp.lang.scalar import Scalar
@@ -93,8 +93,8 @@ class Loops:
         """Iterate over ceil(extent / tile) independent ranges; the last one is clipped to the axis."""
         context.current("`P.tiles`")
         if not isinstance(tile, int) or isinstance(tile, bool) or tile <= 0:
-            raise BadIndex(
-                tensor="an axis",
+            raise BadOperand(
+                op="P.tiles",
                 expected="a positive number of elements per tile",
                 found=repr(tile),
                 loc=caller_location(),

@@ -79,6 +79,22 @@ TILE_ADVICE = {
     "pow": "multiply: `x * x`, or use `pto.exp` and `pto.log`",
 }
 
+_EXPRESSIONS: dict[type[ast.AST], str] = {
+    ast.ListComp: "a comprehension",
+    ast.SetComp: "a comprehension",
+    ast.DictComp: "a comprehension",
+    ast.GeneratorExp: "a comprehension",
+    ast.Lambda: "`lambda`",
+    ast.JoinedStr: "a formatted string",
+    ast.NamedExpr: "`:=`",
+    ast.Starred: "`*`",
+    ast.Await: "`await`",
+    ast.Dict: "a dictionary",
+    ast.Set: "a set",
+    ast.Slice: "a slice that indexes nothing",
+}
+"""What expressions that kernels do not have are called."""
+
 FOLDABLE = frozenset(
     {f for f in vars(math).values() if callable(f)}
     | {abs, bool, divmod, float, int, len, max, min, pow, round, sum}
@@ -133,7 +149,7 @@ class ExpressionReader:
             case ast.IfExp():
                 return self._choice(node)
             case _:
-                self.refuse(node, f"`{type(node).__name__}`", "")
+                self.refuse(node, _EXPRESSIONS.get(type(node), f"`{type(node).__name__}`"), "")
 
     def condition(self, node: ast.expr) -> Expr:
         """Return an expression as a truth value.

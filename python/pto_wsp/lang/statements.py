@@ -190,6 +190,8 @@ class StatementReader:
         carried = self._open(node.body)
         with self.builder.nested() as block:
             condition = self.reader.condition(node.test)
+            if isinstance(condition, Const) and condition.value:
+                self.reader.refuse(node.test, "a condition that always holds", "kernels have no `break`")
             if block:
                 self.reader.refuse(node.test, "a condition that computes tiles", "compute it in the body")
             self._body(node.body, carried, block)

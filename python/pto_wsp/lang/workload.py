@@ -131,7 +131,7 @@ class Workload:
     def __getattr__(self, name: str) -> Any:
         if name in _LATER:
             raise NotYetSupported(feature=f"`.{name}`", detail="", advice="", loc=caller_location())
-        raise AttributeError(f"a workload has no attribute {name!r}")
+        raise AttributeError(f"a workload has no attribute {name!r}; `.compile()` returns a program to run")
 
     def _refused(self, construct: str, advice: str, loc: Location | None) -> UnsupportedSyntax:
         return UnsupportedSyntax(

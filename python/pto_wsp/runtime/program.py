@@ -93,11 +93,17 @@ class Program:
         return RunStats(figures.tasks, figures.workers, figures.run_ns / 1e6, compiles, compile_ms, counters)
 
     def run(
-        self, *, workers: int | None = None, trace: bool = False, check: str | None = None, **values: Any
+        self,
+        *unnamed: object,
+        workers: int | None = None,
+        trace: bool = False,
+        check: str | None = None,
+        **values: Any,
     ) -> None:
         """Bind, check and run; return when every task is done.
 
         Args:
+            unnamed: refused: values have names.
             workers: threads to use; all cores by default. Results do not depend on it.
             trace: record every task's start, end and worker in `self.trace`.
             check: not supported yet.
@@ -109,6 +115,9 @@ class Program:
             RegionOutside, ViewShape, BadExpression: a region or size is wrong; nothing has run.
             KernelFailed: a check inside a kernel failed; earlier tasks have run.
         """
+        if unnamed:
+            expected = "values by name: " + ", ".join(f"{name}=..." for name in self._params)
+            raise WrongValue(name="argument 1", expected=expected, found="a value without a name")
         if check is not None:
             raise NotYetSupported(feature="check=", detail="", advice="hazards are tracked in every run")
         arrays, scalars = self._bind(values)

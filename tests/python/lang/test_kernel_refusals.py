@@ -38,6 +38,8 @@ def refused(body: str, signature: str = SIGNATURE) -> tuple[str, str, str]:
         ("b = lambda: 1", "lambda: 1"),
         ("b = [j for j in range(3)]", "[j for j in range(3)]"),
         ("b = f'{n}'", "f'{n}'"),
+        ("while True:\n    pass", "True"),
+        ("while 1:\n    pass", "1"),
         ("b = (c := a)", "c := a"),
         ("b = {1: 2}", "{1: 2}"),
         ("y[0] = a", "y[0]"),

@@ -102,3 +102,8 @@ def test_numbers_that_f32_holds(program: Program, factor: float) -> None:
 )
 def test_options_and_sizes_are_checked(program: Program, options: dict[str, object]) -> None:
     assert isinstance(error_of(program, **options), WrongValue)
+
+
+def test_values_have_names(program: Program) -> None:
+    with pytest.raises(WrongValue, match=r"by name: X=\.\.\., factor=\.\.\."):
+        program(ones(), 2.0)

@@ -60,5 +60,9 @@ int main() {
   static_assert(covers_tiers<DecodeAttentionTiers>(two_tiers_dispatch), "covers_tiers");
 #elif CASE == 20  // CASE 20: assign
   WorkDescriptor::FLAG_FIRST = 2;
+#elif CASE == 21  // CASE 21: BalancedPlanner: TierCfg is a TierConfig<> specialization
+  BalancedPlanner<Tier<0, 1, 2>> planner(BalancedConfig{});
+#elif CASE == 22  // CASE 22: conver
+  BalancedPlanner<> planner = BalancedConfig{};
 #endif
 }

@@ -29,6 +29,13 @@ class ChunkStarts {
     return static_cast<uint32_t>(balance_ ? k64 * len_ / num_chunks_ : k64 * chunk_size_);
   }
 
+  /// `start(k)` of `N` chunks, `N == num_chunks`: division by a constant.
+  template <uint32_t N>
+  uint32_t start_of(uint32_t k) const {
+    if (k == N) return len_;
+    return balance_ ? static_cast<uint32_t>(uint64_t{k} * len_ / N) : k * chunk_size_;
+  }
+
   /// Calls `visit(k, start, end)` for chunks `[begin, end)` in ascending order, mostly without division.
   ///
   /// Positions are advanced in units of 2^-32 by a step rounded up, afresh after `kMaxSteps` chunks: a
@@ -167,8 +174,8 @@ class WordWriter {
   void write_few(const RequestItems& r, uint32_t head_begin, uint32_t head_end) const {
     uint64_t spans[N];
     for (uint32_t k = 0; k < N; ++k) {
-      const uint32_t start = r.starts.start(k);
-      spans[k] = start | static_cast<uint64_t>(r.starts.start(k + 1) - start) << 32;
+      const uint32_t start = r.starts.start_of<N>(k);
+      spans[k] = start | static_cast<uint64_t>(r.starts.start_of<N>(k + 1) - start) << 32;
     }
     Pair pair = id_and_request(r, head_begin, 0);
     char* out = address(r, head_begin, 0);

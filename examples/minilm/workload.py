@@ -8,6 +8,7 @@ from examples.minilm.kernels import (
     HEAD,
     HEADS,
     HIDDEN,
+    INNER,
     LAYERS,
     PLACES,
     QKV,
@@ -19,7 +20,7 @@ from examples.minilm.kernels import (
     pool,
     project,
 )
-from pto_wsp import Dense, P, Ragged, Tensor, f32, i32, workload
+from pto_wsp import Dense, MemLayout, P, Ragged, Tensor, f32, i32, workload
 
 
 @workload
@@ -30,10 +31,10 @@ def encode(
     Words: Tensor[f32, VOCABULARY, HIDDEN],
     Places: Tensor[f32, PLACES, HIDDEN],
     Norm: Tensor[f32, 2, HIDDEN],
-    ProjectWeight: Tensor[f32, LAYERS, HEADS, HIDDEN, QKV],
+    ProjectWeight: Tensor[f32, LAYERS, HIDDEN, HEADS * QKV, MemLayout.panels(QKV)],
     ProjectBias: Tensor[f32, LAYERS, HEADS, 1, QKV],
     OutWeight: Tensor[f32, LAYERS, HIDDEN, HIDDEN],
-    UpWeight: Tensor[f32, LAYERS, BLOCKS, HIDDEN, BLOCK],
+    UpWeight: Tensor[f32, LAYERS, HIDDEN, INNER, MemLayout.panels(BLOCK)],
     UpBias: Tensor[f32, LAYERS, BLOCKS, 1, BLOCK],
     DownWeight: Tensor[f32, LAYERS, BLOCKS, BLOCK, HIDDEN],
     Rest: Tensor[f32, LAYERS, 6, HIDDEN],
@@ -53,7 +54,7 @@ def encode(
     for layer in P.range(LAYERS):
         for r in P.tiles("tokens", ROWS):
             project[layer, r](
-                h=Hidden[r], weight=ProjectWeight[layer], bias=ProjectBias[layer], qkv=Qkv[:, r]
+                h=Hidden[r], weight=ProjectWeight[layer].panels, bias=ProjectBias[layer], qkv=Qkv[:, r]
             )
         for b, head in P("batch", Dense[HEADS]):
             column = HEAD * head
@@ -64,7 +65,7 @@ def encode(
             finish[layer, r](
                 attended=Attended[r],
                 out_weight=OutWeight[layer],
-                up_weight=UpWeight[layer],
+                up_weight=UpWeight[layer].panels,
                 up_bias=UpBias[layer],
                 down_weight=DownWeight[layer],
                 rest=Rest[layer],

@@ -10,7 +10,7 @@ from pto_wsp.lang.surface import Constexpr, In, InOut, Out, Tile
 from pto_wsp.lang.tensor import Tensor
 from pto_wsp.lang.workload import set_compile_hook, workload
 from pto_wsp.runtime.program import Program, compile_program
-from pto_wsp.types import DYN, Dense, DenseDyn, b1, bf16, f16, f32, i32, i64
+from pto_wsp.types import DYN, Dense, DenseDyn, MemLayout, b1, bf16, f16, f32, i32, i64
 
 __all__ = [
     "DYN",
@@ -19,6 +19,7 @@ __all__ = [
     "DenseDyn",
     "In",
     "InOut",
+    "MemLayout",
     "Out",
     "P",
     "Program",

@@ -20,6 +20,7 @@ from pto_wsp.ir.kernel import KernelFunction
 from pto_wsp.ir.module import Module
 from pto_wsp.ir.scalar import Expr, Var
 from pto_wsp.lang import arithmetic
+from pto_wsp.lang.panels import TileLoop, in_panels
 from pto_wsp.lang.ragged import RaggedAxis
 from pto_wsp.lang.scalar import expression, integer_constant
 from pto_wsp.lang.signature import ConstexprType, KernelParam
@@ -57,7 +58,7 @@ class _Assembler:
         self.trace = trace
         self.kernels: dict[str, KernelFunction] = {}
         self.dims: dict[str, tuple[int | str, ...]] = {}
-        self.tiles: dict[str, int] = {}
+        self.tiles: dict[str, TileLoop] = {}
 
     def module(self) -> Module:
         for task in _tasks(self.trace.body):
@@ -115,7 +116,7 @@ class _Assembler:
         match param:
             case Tensor():
                 place = self.trace.places.get(name, self.trace.loc)
-                return w.TensorParam(name, TensorType(param.dtype, self.tensor_dims(param)), place)
+                return w.TensorParam(name, TensorType(param.dtype, param.stored.dims), place)
             case RaggedAxis():
                 return param.param
             case Untyped(kind="an axis"):
@@ -148,7 +149,7 @@ class _Assembler:
                 found.append(self.task(node))
                 continue
             if node.tile is not None:
-                self.tiles[node.var] = node.tile
+                self.tiles[node.var] = (node.extent, node.tile)
             inner = self.nodes(node.body)
             found.append(w.Loop(node.kind, node.var, node.extent, node.tile, inner, node.loc))
         return tuple(found)
@@ -220,7 +221,7 @@ class _Assembler:
         if argument is None:
             raise self.wrong_kind(task, param, "a tensor or a view of one", value)
         base = argument.base
-        name = base.name if isinstance(base, Untyped) else self.trace.tensor_name(base)
+        name = base.name if isinstance(base, Untyped) else self.trace.tensor_name(base.logical)
         dims, dtype = self.tensor_dims(base), base.dtype
         assert dtype is not None
         self.require_rank(task, param, kind, len(dims) - argument.dropped)
@@ -245,6 +246,8 @@ class _Assembler:
         region = Region(name, entries, loc)
         _require_inside(region, dims)
         self.require_fit(task, param, kind, region, dims)
+        if isinstance(base, Tensor) and base.stored is not base:
+            region = in_panels(region, base, self.tiles)
         return region, dtype
 
     def require_rank(self, task: OpenTask, param: KernelParam, kind: TileType | ViewType, rank: int) -> None:
@@ -286,7 +289,7 @@ class _Assembler:
             case Full():
                 return dim if isinstance(dim, int) else None
             case TileRange(loop=loop):
-                return self.tiles[loop]
+                return self.tiles[loop][1]
             case Range(extent=extent):
                 return integer_constant(extent)
             case _:

@@ -16,6 +16,7 @@ from pto_wsp.lang.scalar import Number, Scalar, expression, integer_constant
 from pto_wsp.lang.surface import Operators, TensorAnnotation, as_tuple
 from pto_wsp.location import Location, caller_location
 from pto_wsp.types.dtype import DType, dtype_of_numpy, i64
+from pto_wsp.types.layout import ROW_MAJOR, MemLayout
 from pto_wsp.types.tile import DYN
 
 
@@ -91,8 +92,9 @@ class Tensor(Operators):
     """A tensor of a workload, bound to an array when the program runs.
 
     `Tensor[f32, "n", 128]` annotates a parameter of a workload: names in quotes are sizes, shared by all
-    that use them. In kernels `In[Tensor[f32, DYN, 128]]` is a strided view, and a bare `In[Tensor]` takes
-    any element type and rank.
+    that use them. `Tensor[f32, 384, 1536, MemLayout.panels(128)]` lies in panels: the program binds the
+    packed array, indices stay those of the tensor. In kernels `In[Tensor[f32, DYN, 128]]` is a strided view,
+    and a bare `In[Tensor]` takes any element type and rank.
 
     An instance outside a workload is a tensor that workloads find by its variable's name.
 
@@ -100,6 +102,11 @@ class Tensor(Operators):
         data: an array that programs use unless a call gives another one.
         shape: sizes, each an int or a name; by default those of `data`.
         dtype: element type; by default that of `data`.
+        layout: how `data` lies in memory; one with panels needs `shape`, the sizes before packing.
+
+    Attributes:
+        stored: the tensor as it lies in memory, in row-major order: itself unless `layout` has panels.
+        logical: the tensor that this one stores: itself unless it is the `stored` of another.
 
     Raises:
         WrongTensor: neither data nor shape and dtype, or ones that disagree.
@@ -111,6 +118,7 @@ class Tensor(Operators):
         *,
         shape: Sequence[int | str] | None = None,
         dtype: DType | None = None,
+        layout: MemLayout = ROW_MAJOR,
     ) -> None:
         if data is not None and not isinstance(data, np.ndarray):
             raise _wrong("a numpy array", type(data).__name__)
@@ -119,15 +127,25 @@ class Tensor(Operators):
             if own is None or dtype not in (None, own):
                 raise _wrong(f"an array of {dtype or 'a known element type'}", str(data.dtype))
             dtype = own
-            shape = data.shape if shape is None else shape
+            shape = data.shape if shape is None and layout.cols is None else shape
+        if shape is None and layout.cols is not None:
+            raise _wrong(f"`shape`, the sizes before `{layout}.pack`", "no shape")
         if shape is None or not isinstance(dtype, DType):
             raise _wrong("`data`, or `shape` and `dtype`", "no shape" if shape is None else "no element type")
         self._dims = tuple(_checked_dim(d) for d in shape)
-        if not self._dims or (data is not None and not _fits(self._dims, data.shape)):
-            raise _wrong(f"an array of shape {self._dims}", str(() if data is None else data.shape))
+        if not layout.accepts(self._dims):
+            raise _wrong(f"two or more sizes, the last a number, for {layout}", repr(self._dims))
+        physical = layout.physical_dims(self._dims)
+        if not physical or (data is not None and not _fits(physical, data.shape)):
+            raise _wrong(f"an array of shape {physical}", str(() if data is None else data.shape))
         self._dtype = dtype
         self._data = data
+        self.layout = layout
         self.label = "a tensor"
+        self.logical = self.stored = self
+        if layout.cols is not None:
+            self.stored = Tensor(data, shape=physical, dtype=dtype)
+            self.stored.logical = self
 
     def __class_getitem__(cls, item: object) -> Any:
         return TensorAnnotation(as_tuple(item))
@@ -159,6 +177,15 @@ class Tensor(Operators):
     def shape(self) -> tuple[Scalar, ...]:
         """Sizes as scalars of the workload or kernel."""
         return tuple(Scalar(dim_expr(d)) for d in self._dims)
+
+    @property
+    def panels(self) -> Tensor:
+        """The tensor as it lies in memory, [..., panels, K, cols], for kernels that loop over panels.
+
+        Raises:
+            BadIndex: it has no panels, or its last two dimensions are not whole.
+        """
+        return View(self, self.label).panels
 
     def __getitem__(self, index: Subscript | tuple[Subscript, ...]) -> Tensor:
         """A view: integers drop their dimension; ranges and slices keep it."""
@@ -197,6 +224,18 @@ class View(Tensor):
     def shape(self) -> tuple[Scalar, ...]:
         """Refused: the sizes of a view follow from what it was made with."""
         raise self._refused("`.shape` of a whole tensor", "`.shape` of a view", caller_location())
+
+    @property
+    def panels(self) -> Tensor:
+        """The view as it lies in memory."""
+        context.current(f"`.panels` of {self.label}")
+        loc = caller_location()
+        if not isinstance(self.base, Tensor) or self.base.layout.cols is None:
+            raise self._refused("a tensor with `MemLayout.panels`", "one in row-major order", loc)
+        whole = len(self.base.dims) - 2
+        if not all(isinstance(entry, Full) for entry in self.entries[whole:]):
+            raise self._refused("`.panels` of its last two dimensions whole", "a part of them", loc)
+        return View(self.base.stored, self.label, self.entries[:whole], loc)
 
     def __getitem__(self, index: Subscript | tuple[Subscript, ...]) -> Tensor:
         return self.narrowed(index)

@@ -34,6 +34,7 @@ from pto_wsp.location import Location, caller_location
 from pto_wsp.support.record import record
 from pto_wsp.types.axis import Dense, DenseDyn
 from pto_wsp.types.dtype import DType, dtype_of_numpy
+from pto_wsp.types.layout import ROW_MAJOR, MemLayout
 from pto_wsp.types.tile import ScalarType
 
 if TYPE_CHECKING:
@@ -47,10 +48,12 @@ class Traced:
     Attributes:
         module: its module, whose entry it is.
         defaults: arrays and scalars that a program uses unless a call gives others, by parameter.
+        packed: the tensors that do not lie in row-major order, by parameter.
     """
 
     module: Module
     defaults: Mapping[str, np.ndarray | Ragged | int | float]
+    packed: Mapping[str, Tensor]
 
 
 CompileHook = Callable[[Traced, str], Any]
@@ -201,7 +204,9 @@ class _Tracing:
         for name, tensor in self.trace.captured.items():
             if isinstance(tensor, Tensor) and tensor.data is not None:
                 self.defaults[name] = tensor.data
-        return Traced(module, self.defaults)
+        named = {**self.trace.params, **self.trace.captured}
+        packed = {n: t for n, t in named.items() if isinstance(t, Tensor) and t.stored is not t}
+        return Traced(module, self.defaults, packed)
 
     def arguments(self) -> dict[str, object]:
         """Return a stand-in for every parameter; axes first, since tensors may name them."""
@@ -240,7 +245,7 @@ class _Parameter:
         """Declare the parameter, with its default if there is one, and return what the function gets."""
         match self.annotation:
             case TensorAnnotation(args=args):
-                return self.tensor(self.dtype_and_dims(args), value)
+                return self.tensor(*self.tensor_type(args), value)
             case ScalarAnnotation(arg=dtype):
                 return self.scalar(dtype, value)
             case RaggedAnnotation(outer=outer):
@@ -262,9 +267,9 @@ class _Parameter:
         if isinstance(value, (Dense, DenseDyn)):
             return self.axis(value)
         if isinstance(value, Tensor):
-            return self.tensor((value.dtype, value.dims), value)
+            return self.tensor(value.dtype, value.dims, value.layout, value)
         if isinstance(value, np.ndarray) and (dtype := dtype_of_numpy(value.dtype)) is not None:
-            return self.tensor((dtype, tuple("" for _ in value.shape)), value)
+            return self.tensor(dtype, tuple("" for _ in value.shape), ROW_MAJOR, value)
         param = Untyped(self.name, self.trace.name, self.loc)
         if isinstance(value, (int, float)) and not isinstance(value, bool):
             self.tracing.defaults[self.name] = value
@@ -303,8 +308,7 @@ class _Parameter:
         self.trace.declare(self.name, w.ScalarParam(self.name, ScalarType(dtype), self.loc), self.loc)
         return Scalar(Var(self.name, dtype))
 
-    def tensor(self, kind: tuple[DType, tuple[int | str, ...]], value: object) -> Tensor:
-        dtype, dims = kind
+    def tensor(self, dtype: DType, dims: tuple[int | str, ...], layout: MemLayout, value: object) -> Tensor:
         data = value.data if isinstance(value, Tensor) else value
         if data is not None:
             if not isinstance(data, np.ndarray):
@@ -312,17 +316,24 @@ class _Parameter:
             self.tracing.defaults[self.name] = data
         fixed = [self.trace.fixed.get(str(d), d) for d in dims]
         named = tuple(self.trace.unique(f"{self.name}_{i}") if d == "" else d for i, d in enumerate(fixed))
-        tensor = Tensor(shape=named, dtype=dtype).called(self.name)
+        if not layout.accepts(named):
+            raise self.bad(f"two or more dimensions, the last a number, for {layout}", f"{dims}")
+        tensor = Tensor(shape=named, dtype=dtype, layout=layout).called(self.name)
         self.trace.declare(self.name, tensor, self.loc)
         self.trace.declare_sizes(named, self.loc)
         return tensor
 
-    def dtype_and_dims(self, args: tuple[object, ...]) -> tuple[DType, tuple[int | str, ...]]:
-        dims = tuple(parse_dim(d) for d in args[1:])
+    def tensor_type(self, args: tuple[object, ...]) -> tuple[DType, tuple[int | str, ...], MemLayout]:
+        last = args[-1] if args else None
+        layout = last if isinstance(last, MemLayout) else ROW_MAJOR
+        sizes = args[1:-1] if layout is last else args[1:]
+        dims = tuple(parse_dim(d) for d in sizes)
         if not args or not isinstance(args[0], DType) or not dims or None in dims:
             shown = ", ".join(map(_text, args))
-            raise self.bad("Tensor[dtype, dims...] with numbers and names", f"Tensor[{shown}]")
-        return args[0], tuple(d for d in dims if d is not None)
+            raise self.bad(
+                "Tensor[dtype, dims...] with numbers and names, then a layout or none", f"Tensor[{shown}]"
+            )
+        return args[0], tuple(d for d in dims if d is not None), layout
 
     def bad(self, expected: str, found: str) -> BadAnnotation:
         return BadAnnotation(

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NoReturn
 
 import numpy as np
@@ -14,6 +15,7 @@ from pto_wsp.errors import (
     UnboundTensor,
     UnknownParameter,
     UnusableArray,
+    WrongRank,
     WrongShape,
     WrongValue,
     did_you_mean,
@@ -23,6 +25,7 @@ from pto_wsp.ir.module import Module
 from pto_wsp.ir.scalar import I64_MAX, I64_MIN, Value
 from pto_wsp.ir.verify import verify
 from pto_wsp.lang.ragged import Ragged
+from pto_wsp.lang.tensor import Tensor
 from pto_wsp.lang.workload import Traced
 from pto_wsp.runtime.engine import make_runner
 from pto_wsp.runtime.outcome import Figures
@@ -51,24 +54,32 @@ def compile_program(traced: Traced, target: str = "cpu") -> Program:
     for param in traced.module.entry_workload.params:
         if param.name in RUN_OPTIONS:
             raise NameClash(kind="run options and parameters", name=param.name, loc=param.loc)
-    return Program(verify(traced.module), traced.defaults, target)
+    return Program(verify(traced.module), traced.defaults, target, traced.packed)
 
 
 class Program:
     """A compiled workload. Calling it binds arrays, checks them and runs; it is safe to share by threads.
 
     Arrays are used in place: numpy arrays whose element type, rank and sizes are those of the workload's
-    tensors. Sizes are taken from them. Nothing is compiled again for other sizes.
+    tensors, packed if a tensor's layout says so. Sizes are taken from them. Nothing is compiled again for
+    other sizes.
 
     Attributes:
         module: the IR.
         trace: the record of the last run with `trace=True`, or None.
     """
 
-    def __init__(self, module: Module, defaults: Mapping[str, object], target: str) -> None:
+    def __init__(
+        self,
+        module: Module,
+        defaults: Mapping[str, object],
+        target: str,
+        packed: Mapping[str, Tensor] = MappingProxyType({}),
+    ) -> None:
         self.module = module
         self.trace: Trace | None = None
         self._defaults = dict(defaults)
+        self._packed = packed
         workload = module.entry_workload
         self._name = workload.name
         self._tensors = tuple(t.name for t in workload.tensors)
@@ -162,6 +173,8 @@ class Program:
         value = values.get(name)
         if value is None:
             value = self._defaults.get(name)
+        if name in self._packed and isinstance(value, np.ndarray):
+            _require_packed(self._params[name], self._packed[name], value)
         if type(value) is np.ndarray:  # first: numpy loads `np.ma` when it is asked for it, in 15 ms
             return value
         if isinstance(value, np.ndarray):
@@ -209,6 +222,27 @@ class Program:
         if name.startswith("set_symbol_"):
             raise _later(name)
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+
+def _require_packed(param: w.WorkloadParam, tensor: Tensor, array: np.ndarray) -> None:
+    """Refuse an array of another shape than that which stores `tensor`, with how to pack it."""
+    wanted = tensor.stored.dims
+    pairs = enumerate(zip(wanted, array.shape, strict=False))
+    wrong = [dim for dim, (size, found) in pairs if isinstance(size, int) and size != found]
+    if array.ndim == len(wanted) and not wrong:
+        return
+    of = f"({tensor.layout} stores {_dims(tensor.dims)} as {_dims(wanted)})"
+    hint = f"pack it once, before the first run: `{tensor.layout}.pack(array)`"
+    if array.ndim != len(wanted):
+        expected = f"{len(wanted)} {of}"
+        raise WrongRank(name=param.name, expected=expected, found=array.ndim, loc=param.loc, hint=hint)
+    dim = wrong[0]
+    expected, found = f"{wanted[dim]} {of}", array.shape[dim]
+    raise WrongShape(name=param.name, dim=dim, expected=expected, found=found, loc=param.loc, hint=hint)
+
+
+def _dims(dims: Sequence[int | str]) -> str:
+    return f"[{', '.join(map(str, dims))}]"
 
 
 def _later(name: str) -> NotYetSupported:

@@ -2,6 +2,7 @@
 
 from pto_wsp.types.axis import Dense, DenseDyn
 from pto_wsp.types.dtype import DTYPES, DType, b1, bf16, f16, f32, f64, i8, i16, i32, i64, u8, u16, u32, u64
+from pto_wsp.types.layout import MemLayout
 from pto_wsp.types.tile import DYN, ScalarType, TensorType, TileType, ViewType
 
 __all__ = [
@@ -10,6 +11,7 @@ __all__ = [
     "DType",
     "Dense",
     "DenseDyn",
+    "MemLayout",
     "ScalarType",
     "TensorType",
     "TileType",

@@ -6,6 +6,7 @@ from pto_wsp import (
     DenseDyn,
     In,
     InOut,
+    MemLayout,
     Out,
     P,
     Scalar,
@@ -49,3 +50,19 @@ def program(
             mix[b, h](x=X[b, i : i + 2], y=Y[b], z=Z[b], n=b // 2 + i, factor=s * 2)
     for rows in P.tiles("n", 16):
         mix[rows](x=X[0, rows], y=Y[3], z=Z, n=rows.start, factor=1.0, BLOCK=8)
+
+
+@kernel
+def whole(x: In[Tile[16, 64, f32]], w: In[Tensor[f32, 4, 64, 32]], y: Out[Tile[16, 128, f32]]):
+    for i in range(4):
+        pto.store(y[:, i * 32 : i * 32 + 32], pto.matmul(x, w[i]))
+
+
+@workload
+def packed(
+    X: Tensor[f32, "m", 64], W: Tensor[f32, 6, 64, 128, MemLayout.panels(32)], Y: Tensor[f32, "m", 128]
+):
+    for rows in P.tiles("m", 16):
+        for columns in P.tiles(128, 32):
+            mix[rows, columns](x=X[rows], y=W[0, :, columns], z=Y, n=rows.start, factor=1.0)
+        whole[rows](x=X[rows], w=W[1].panels, y=Y[rows])

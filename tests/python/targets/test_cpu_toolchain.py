@@ -38,6 +38,16 @@ def test_a_second_build_compiles_nothing(own_cache: ArtifactCache) -> None:
     )
 
 
+def test_options_of_the_compiler_are_in_the_key(
+    own_cache: ArtifactCache, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    paths = set()
+    for wanted in ("g++", "g++ -O1", "g++ -fwrapv", "g++ -O1"):
+        monkeypatch.setenv("CXX", wanted)
+        paths.add(registry.get("cpu").build([copy_kernel()], own_cache).path)
+    assert len(paths) == 3
+
+
 def test_paths_with_spaces(tmp_path: Path, own_cache: ArtifactCache, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = tmp_path / "my compilers"
     folder.mkdir()

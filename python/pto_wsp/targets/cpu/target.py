@@ -67,7 +67,7 @@ class CpuTarget(Target):
         library = self._library(kernels, features.lanes)
         compiler = toolchain.find_compiler(cache)
         flags = features.flags
-        key = cache_key(library.source, (*toolchain.FLAGS, *flags), compiler.identity, features.machine)
+        key = cache_key(library.source, (*toolchain.FLAGS, *flags), compiler.text, features.machine)
 
         def make(path: Path) -> None:
             toolchain.compile_library(compiler, flags, library.source, path, key, cache)

@@ -41,6 +41,11 @@ class Compiler:
     command: tuple[str, ...]
     identity: str
 
+    @property
+    def text(self) -> str:
+        """What two compilers that may build different code differ in: options in `CXX` count."""
+        return f"{shlex.join(self.command)} {self.identity}"
+
 
 def include_directory() -> Path:
     """Return the folder of the shipped headers: beside the package, or of the source tree."""

@@ -52,7 +52,7 @@ def require_equal(found: dict[str, object], wanted: dict[str, object]) -> None:
 
 @pytest.mark.parametrize("number", range(NUM_POOLS))
 @settings(
-    max_examples=8,
+    max_examples=6,
     deadline=None,
     suppress_health_check=list(HealthCheck),
     phases=(Phase.explicit, Phase.reuse, Phase.generate),

@@ -153,7 +153,8 @@ class _Frame:
     def scalar_operand(self, expr: Expr, row: Instruction, instr: k.Instr, dst: TileType) -> object:
         """Return a scalar rounded to the tile's type, then widened to what the row computes in."""
         dtype = self.types[instr.tiles[-1]].dtype if instr.tiles else dst.dtype
-        value = np.asarray(self.value(expr, instr.loc)).astype(dtype.to_numpy())
+        with np.errstate(over="ignore"):
+            value = np.asarray(self.value(expr, instr.loc)).astype(dtype.to_numpy())
         return _compute_type(row, dtype, value)
 
     def asked_valid(self, instr: k.Instr, dst: TileType) -> tuple[int, int]:

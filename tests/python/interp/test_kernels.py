@@ -10,6 +10,7 @@ from pto_wsp.ir.kernel import Assign, For, If, Instr, KernelFunction, Load, Para
 from pto_wsp.ir.scalar import Binary, Const, Extent, Var, binary, ceildiv
 from pto_wsp.location import Location
 from pto_wsp.types import ScalarType, TileType, ViewType, b1, bf16, f32, i32, i64
+from tests.python.lang.programs import result_of
 from tests.python.samples import scale_kernel
 
 RNG = np.random.default_rng(1)
@@ -172,3 +173,9 @@ def test_compare_and_select() -> None:
 def test_a_declaration_does_not_run() -> None:
     with pytest.raises(NoneKernelBody):
         run_kernel(KernelFunction("f", ()), [])
+
+
+def test_scalars_beyond_a_small_type_become_infinite_without_a_warning() -> None:
+    result = result_of("x: In[Tile[1, 2, f16]], s: Scalar[f32], y: Out[Tile[1, 2, f16]]", "pto.store(y, x + s)",
+                       np.ones((1, 2), np.float16), 1e6, out=(1, 2), dtype=np.float16)  # fmt: skip
+    assert np.isinf(result).all()

@@ -176,6 +176,7 @@ def test_a_declaration_does_not_run() -> None:
 
 
 def test_scalars_beyond_a_small_type_become_infinite_without_a_warning() -> None:
-    result = result_of("x: In[Tile[1, 2, f16]], s: Scalar[f32], y: Out[Tile[1, 2, f16]]", "pto.store(y, x + s)",
-                       np.ones((1, 2), np.float16), 1e6, out=(1, 2), dtype=np.float16)  # fmt: skip
+    signature = "x: In[Tile[1, 2, f16]], s: Scalar[f32], y: Out[Tile[1, 2, f16]]"
+    ones = np.ones((1, 2), np.float16)
+    result = result_of(signature, "pto.store(y, x + s)", ones, 1e6, out=(1, 2), dtype=np.float16)
     assert np.isinf(result).all()

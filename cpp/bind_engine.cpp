@@ -142,7 +142,7 @@ class PythonLibrary {
     const std::unique_ptr<void, decltype(&std::free)> scratch(std::aligned_alloc(kScratchAlign, bytes),
                                                               &std::free);
     if (scratch == nullptr) throw std::bad_alloc();
-    const TaskContext context{scratch.get(), task, 0, 1};
+    const TaskContext context{scratch.get(), nullptr, 0, task, 0, 1};
     return kernel.fn(views.data(), values.data(), &context);
   }
 
@@ -275,7 +275,12 @@ nb::dict opcodes() {
   PTO_OP(PARALLEL_FOR);
   PTO_OP(FOR_EACH);
   PTO_OP(RANGE_FOR);
+  PTO_OP(COND);
   PTO_OP(END_LOOP);
+  PTO_OP(ELSE);
+  PTO_OP(END_COND);
+  PTO_OP(SET);
+  PTO_OP(FAIL);
   PTO_OP(TASK);
   PTO_OP(PARAM_CONST);
   PTO_OP(PARAM_LOOPVAR);
@@ -289,6 +294,11 @@ nb::dict opcodes() {
   PTO_OP(DIM_EXTENT);
   PTO_OP(DIM_TILE);
   PTO_OP(DIM_FULL);
+  PTO_OP(DIM_ROWS);
+  PTO_OP(DIM_MERGED);
+  PTO_OP(AFTER);
+  PTO_OP(WORKSPACE);
+  PTO_OP(COST);
   PTO_OP(EXPR_END);
   PTO_OP(EXPR_CONST);
   PTO_OP(EXPR_REG);
@@ -310,6 +320,14 @@ nb::dict opcodes() {
   PTO_OP(EXPR_OR);
   PTO_OP(EXPR_NOT);
   PTO_OP(EXPR_SELECT);
+  PTO_OP(EXPR_BITAND);
+  PTO_OP(EXPR_BITOR);
+  PTO_OP(EXPR_XOR);
+  PTO_OP(EXPR_INVERT);
+  PTO_OP(EXPR_SHL);
+  PTO_OP(EXPR_SHR);
+  PTO_OP(EXPR_BOOL);
+  PTO_OP(EXPR_U64);
 #undef PTO_OP
   return codes;
 }

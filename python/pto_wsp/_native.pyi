@@ -25,7 +25,7 @@ class KernelLibrary:
     """A loaded kernel library.
 
     Raises:
-        EngineError: `library-load-failed`, `bad-kernel-library`, `kernel-abi-mismatch`, `unsupported-unit`.
+        EngineError: `library-load-failed`, `bad-kernel-library`, `kernel-abi-mismatch`.
     """
 
     def __init__(self, path: str) -> None: ...

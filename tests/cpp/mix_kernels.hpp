@@ -115,7 +115,7 @@ class Library {
     }
     names_.push_back(std::make_unique<std::string>("mix" + std::to_string(kernels_.size())));
     kernels_.push_back(
-        {names_.back()->c_str(), fn, params->data(), uint16_t(roles.size()), 0, 0, Unit::any, {}});
+        {names_.back()->c_str(), fn, params->data(), uint16_t(roles.size()), 0, 0, 1, Unit::any, {}});
     params_.push_back(std::move(params));
   }
 

@@ -33,7 +33,7 @@ int32_t touch(const View* views, const Scalar* scalars, const TaskContext* conte
   return 0;
 }
 const ParamInfo kTouchParams[] = {{Role::inout, DType::f32, 1, 0, {0, 0, 0, 0}, {64, 0, 0, 0}}};
-const KernelInfo kTouch[] = {{"touch", touch, kTouchParams, 1, 1, 128, Unit::any, {}}};
+const KernelInfo kTouch[] = {{"touch", touch, kTouchParams, 1, 1, 128, 1, Unit::any, {}}};
 const KernelLibrary kTable{kAbiVersion, 1, 42, kTouch};
 
 bind::ArrayRef vector_ref(std::vector<float>& data) {

@@ -11,7 +11,7 @@
 
 namespace pto::wsp {
 
-inline constexpr uint32_t kAbiVersion = 1;
+inline constexpr uint32_t kAbiVersion = 2;
 
 /// Highest rank of a kernel's tensor view, and of a tensor bound to a workload.
 inline constexpr int kMaxViewRank = 4;
@@ -47,8 +47,8 @@ constexpr int64_t dtype_bytes(DType dtype) {
 /// How a kernel uses a tensor parameter.
 enum class Role : uint8_t { in = 0, out = 1, inout = 2 };
 
-/// The kind of core a kernel wants. Only `any` is scheduled today; engines refuse the others by name.
-enum class Unit : uint8_t { any = 0, vector = 1, cube = 2, control = 3 };
+/// The kind of core a kernel wants. Each core of a CPU is of every kind.
+enum class Unit : uint8_t { any = 0, vector = 1, cube = 2, control = 3, mixed = 4 };
 
 /// A kernel's view of one tensor argument.
 ///
@@ -60,7 +60,7 @@ struct View {
   void* data;
   int64_t shape[kMaxViewRank];
   int64_t stride[kMaxViewRank];
-  const int64_t* rows;  ///< row-index list of a row set, or null
+  const int32_t* rows;  ///< row-index list of a row set, shape[0] long, or null
 };
 
 /// One scalar argument: eight bytes read through the member that the parameter's dtype selects
@@ -73,10 +73,12 @@ union Scalar {
 
 /// What a running task may know about its surroundings.
 struct TaskContext {
-  void* scratch;       ///< KernelInfo::scratch_bytes bytes, kScratchAlign-aligned, contents undefined
-  uint64_t task;       ///< number of the task in program order, from 0
-  uint32_t block_idx;  ///< 0 .. block_num - 1
-  uint32_t block_num;  ///< 1 unless the kernel is an SPMD kernel
+  void* scratch;             ///< KernelInfo::scratch_bytes bytes, kScratchAlign-aligned, contents undefined
+  void* workspace;           ///< what the task asked for, kScratchAlign-aligned, contents undefined; or null
+  uint64_t workspace_bytes;  ///< its size
+  uint64_t task;             ///< number of the task in program order, from 0
+  uint32_t block_idx;        ///< 0 .. block_num - 1
+  uint32_t block_num;        ///< KernelInfo::block_dim
 };
 
 /// A kernel. Returns 0, or the number (> 0) of the run-time check in its body that failed; the compiler
@@ -102,8 +104,9 @@ struct KernelInfo {
   uint16_t num_views;
   uint16_t num_scalars;
   uint32_t scratch_bytes;
+  uint32_t block_dim;  ///< >= 1: a task of an SPMD kernel is so many calls, which may run at once
   Unit unit;
-  uint8_t reserved[7];  ///< zero; an engine refuses a kernel with another value
+  uint8_t reserved[3];  ///< zero; an engine refuses a kernel with another value
 };
 
 /// The table a kernel library exports through `pto_wsp_kernel_library`.
@@ -116,7 +119,7 @@ struct KernelLibrary {
 
 using KernelLibraryFn = const KernelLibrary* (*)();
 
-static_assert(sizeof(View) == 80 && sizeof(Scalar) == 8 && sizeof(TaskContext) == 24);
+static_assert(sizeof(View) == 80 && sizeof(Scalar) == 8 && sizeof(TaskContext) == 40);
 static_assert(sizeof(ParamInfo) == 72 && sizeof(KernelInfo) == 40 && sizeof(KernelLibrary) == 24);
 
 }  // namespace pto::wsp

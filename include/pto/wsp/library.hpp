@@ -34,8 +34,8 @@ inline void check_kernel(const KernelInfo& kernel) {
     throw EngineError("bad-kernel-library", "a kernel has no name, no function or no parameters");
   }
   const std::string name = kernel.name;
-  if (kernel.unit != Unit::any) {
-    throw EngineError("unsupported-unit", "kernel " + name + " wants a unit other than `any`")
+  if (kernel.unit > Unit::mixed || kernel.block_dim < 1) {
+    throw EngineError("bad-kernel-library", "kernel " + name + " has an unknown unit or no blocks")
         .with("kernel", name);
   }
   for (uint8_t byte : kernel.reserved) {
@@ -49,8 +49,7 @@ inline void check_kernel(const KernelInfo& kernel) {
 
 }  // namespace detail
 
-/// Throws `kernel-abi-mismatch`, `bad-kernel-library` or `unsupported-unit` unless the engine can run
-/// `table`.
+/// Throws `kernel-abi-mismatch` or `bad-kernel-library` unless the engine can run `table`.
 inline void check_kernel_library(const KernelLibrary* table) {
   if (table == nullptr) throw EngineError("bad-kernel-library", "the library returned no table");
   if (table->abi_version != kAbiVersion) {

@@ -38,12 +38,33 @@ class Full:
     """A whole dimension."""
 
 
-DimSelect = Index | Range | TileRange | Full
+@record
+class Rows:
+    """The rows that elements [start, start + extent) of the index tensor `indices` ([n, 1] i32) name.
+
+    A row set stands in the first dimension of a region and gives one dimension of the view. A row of it
+    counts over this dimension and the `Merged` ones behind it together, the last one fastest.
+    """
+
+    indices: str
+    start: Expr
+    extent: Expr
+
+
+@record
+class Merged:
+    """A dimension that the row set before it indexes together with its own; the view does not have it."""
+
+
+DimSelect = Index | Range | TileRange | Full | Rows | Merged
 
 
 @record
 class Region:
-    """A strided box of a tensor (in a workload) or of a view (in a kernel): one entry per dimension."""
+    """A strided box or a row set of a tensor (in a workload), or a box of a view (in a kernel).
+
+    One entry per dimension.
+    """
 
     tensor: str
     dims: tuple[DimSelect, ...]
@@ -52,7 +73,7 @@ class Region:
     @property
     def kept(self) -> tuple[int, ...]:
         """Dimensions of the tensor that the region keeps, in order."""
-        return tuple(i for i, d in enumerate(self.dims) if not isinstance(d, Index))
+        return tuple(i for i, d in enumerate(self.dims) if not isinstance(d, (Index, Merged)))
 
     @property
     def expressions(self) -> tuple[Expr, ...]:
@@ -62,7 +83,7 @@ class Region:
             match dim:
                 case Index(at=at):
                     found.append(at)
-                case Range(start=start, extent=extent):
+                case Range(start=start, extent=extent) | Rows(start=start, extent=extent):
                     found += (start, extent)
                 case _:
                     pass

@@ -19,20 +19,32 @@ PARALLEL, SEQUENTIAL, RANGE = "parallel", "seq", "range"
 
 @record
 class TensorParam:
-    """A tensor that a run binds to an array."""
+    """A tensor of a run.
+
+    Attributes:
+        is_local: made by the program for the run, contents undefined; else the call binds an array to it.
+        is_distinct: its elements differ from each other by construction (indices made by `group_by`).
+    """
 
     name: str
     type: TensorType
     loc: Location | None = None
+    is_local: bool = False
+    is_distinct: bool = False
 
 
 @record
 class SizeParam:
-    """A size or axis extent: taken from the arrays that use its name, or given in the call (i64, >= 0)."""
+    """A size or axis extent (i64, >= 0).
+
+    It is taken from the arrays that use its name, or given in the call, or, where `value` is set, computed
+    from other sizes before the run.
+    """
 
     name: str
     default: int | None = None
     loc: Location | None = None
+    value: Expr | None = None
 
 
 @record
@@ -66,7 +78,40 @@ class RaggedParam:
         return self.name + ".count"
 
 
-WorkloadParam = TensorParam | SizeParam | ScalarParam | RaggedParam
+@record
+class SparseParam:
+    """A sparse axis in CSR form with a row for each element of the size `outer`.
+
+    Its offsets are a tensor [outer + 1] i64 of the function, whose size is called `count`; its indices are a
+    tensor [entries, 1] i32, of which row b has those from offsets[b] to offsets[b + 1].
+    """
+
+    name: str
+    outer: str
+    loc: Location | None = None
+
+    @property
+    def offsets(self) -> str:
+        """Name of the tensor that holds where each row begins and the last one ends."""
+        return self.name + ".offsets"
+
+    @property
+    def count(self) -> str:
+        """Name of the size of `offsets`."""
+        return self.name + ".count"
+
+    @property
+    def indices(self) -> str:
+        """Name of the tensor that holds the indices of all rows, one behind the other."""
+        return self.name + ".indices"
+
+    @property
+    def entries(self) -> str:
+        """Name of the number of indices."""
+        return self.name + ".entries"
+
+
+WorkloadParam = TensorParam | SizeParam | ScalarParam | RaggedParam | SparseParam
 
 
 @record
@@ -107,15 +152,60 @@ class Task:
     Attributes:
         args: per kernel parameter, in the kernel's order, a Region or a scalar expression.
         keys: the coordinates the task was called with, for reports and traces.
+        label: name that `after` of later tasks uses, unique in its function; empty where none does.
+        after: labels of tasks that come before in the same or an enclosing block: the latest task that each
+            made is complete before this one begins.
+        workspace: bytes of workspace that the kernel asks for (>= 0), or None.
+        cost: estimated run time in ns (>= 0), or None.
     """
 
     kernel: str
     args: tuple[Region | Expr, ...]
     keys: tuple[Expr, ...] = ()
     loc: Location | None = None
+    label: str = ""
+    after: tuple[str, ...] = ()
+    workspace: Expr | None = None
+    cost: Expr | None = None
 
 
-Node = Loop | Task
+@record
+class Cond:
+    """`then` where `condition`, a bool expression, holds when the walk comes to it, else `other`.
+
+    An else-if is a Cond alone in `other`.
+    """
+
+    condition: Expr
+    then: tuple[Node, ...]
+    other: tuple[Node, ...] = ()
+    loc: Location | None = None
+
+
+@record
+class Set:
+    """Variable `name` = `value`, at this place of the program order.
+
+    Variables are i64, 0 when a run begins, and known in the whole function. Slots are the variables
+    `slot.0` to `slot.255`.
+    """
+
+    name: str
+    value: Expr
+    loc: Location | None = None
+
+
+@record
+class Refuse:
+    """The run ends here with an error: no tier of `tier` takes `size`. `bounds` are those of its tiers."""
+
+    tier: str
+    bounds: tuple[int, ...]
+    size: Expr
+    loc: Location | None = None
+
+
+Node = Loop | Task | Cond | Set | Refuse
 
 
 @record
@@ -138,6 +228,16 @@ class WorkloadFunction:
         return tuple(p for p in self.params if isinstance(p, RaggedParam))
 
     @property
+    def sparses(self) -> tuple[SparseParam, ...]:
+        """Sparse axes that a call binds, in order."""
+        return tuple(p for p in self.params if isinstance(p, SparseParam))
+
+    @property
+    def variables(self) -> tuple[str, ...]:
+        """Names that some Set of the function assigns, each once."""
+        return tuple(dict.fromkeys(n.name for n in walk_nodes(self.body) if isinstance(n, Set)))
+
+    @property
     def symbols(self) -> tuple[SizeParam | ScalarParam, ...]:
         """Sizes and scalars, in order."""
         return tuple(p for p in self.params if isinstance(p, (SizeParam, ScalarParam)))
@@ -148,23 +248,40 @@ class WorkloadFunction:
 
 
 def walk_nodes(body: tuple[Node, ...]) -> Iterator[Node]:
-    """Yield every node of `body` and of the loops inside it, in program order."""
+    """Yield every node of `body` and of the blocks inside it, in program order of the text."""
     for node in body:
         yield node
-        if isinstance(node, Loop):
-            yield from walk_nodes(node.body)
+        match node:
+            case Loop():
+                yield from walk_nodes(node.body)
+            case Cond():
+                yield from walk_nodes(node.then)
+                yield from walk_nodes(node.other)
+            case _:
+                pass
+
+
+def node_expressions(node: Node) -> tuple[Expr, ...]:
+    """Return the expressions of a node itself, without those of the nodes inside it."""
+    match node:
+        case Loop(extent=extent):
+            return (extent,)
+        case Cond(condition=condition):
+            return (condition,)
+        case Set(value=value):
+            return (value,)
+        case Refuse(size=size):
+            return (size,)
+        case Task():
+            found = list(node.keys)
+            for arg in node.args:
+                found += arg.expressions if isinstance(arg, Region) else (arg,)
+            return (*found, *(e for e in (node.workspace, node.cost) if e is not None))
 
 
 def deciding_tensors(body: tuple[Node, ...]) -> set[str]:
     """Return the names of the tensors whose elements expressions of `body` read."""
-    exprs: list[Expr] = []
-    for node in walk_nodes(body):
-        if isinstance(node, Loop):
-            exprs.append(node.extent)
-            continue
-        exprs += node.keys
-        for arg in node.args:
-            exprs += arg.expressions if isinstance(arg, Region) else (arg,)
+    exprs = [e for node in walk_nodes(body) for e in node_expressions(node)]
     return {e.name for expr in exprs for e in walk(expr) if isinstance(e, Element)}
 
 

@@ -6,7 +6,7 @@ import enum
 import struct
 
 MAGIC = 0x50544F57
-VERSION = 1
+VERSION = 2
 MAX_TENSOR_RANK = 8
 MAX_LOOP_DEPTH = 16
 
@@ -14,7 +14,7 @@ HEADER = struct.Struct("<10IQ")
 INSTRUCTION = struct.Struct("<BBHI")
 AXIS = struct.Struct("<BBHIII")
 KERNEL = struct.Struct("<QHHHH")
-TENSOR = struct.Struct("<BBB5x8q")
+TENSOR = struct.Struct("<BBBB4x8q")
 SYMBOL = struct.Struct("<BB6x")
 CONSTANT = struct.Struct("<q")
 
@@ -26,8 +26,13 @@ class Op(enum.IntEnum):
     NOP = 0x01
     PARALLEL_FOR = 0x10
     FOR_EACH = 0x11
+    COND = 0x13
     RANGE_FOR = 0x18
     END_LOOP = 0x19
+    ELSE = 0x1A
+    END_COND = 0x1B
+    SET = 0x1C
+    FAIL = 0x1D
     TASK = 0x20
     PARAM_CONST = 0x21
     PARAM_LOOPVAR = 0x22
@@ -41,6 +46,11 @@ class Op(enum.IntEnum):
     DIM_EXTENT = 0x2A
     DIM_TILE = 0x2B
     DIM_FULL = 0x2C
+    DIM_ROWS = 0x2D
+    DIM_MERGED = 0x2E
+    AFTER = 0x2F
+    WORKSPACE = 0x35
+    COST = 0x36
     EXPR_END = 0x50
     EXPR_CONST = 0x51
     EXPR_REG = 0x52
@@ -62,6 +72,14 @@ class Op(enum.IntEnum):
     EXPR_OR = 0x65
     EXPR_NOT = 0x66
     EXPR_SELECT = 0x67
+    EXPR_BITAND = 0x68
+    EXPR_BITOR = 0x69
+    EXPR_XOR = 0x6A
+    EXPR_INVERT = 0x6B
+    EXPR_SHL = 0x6C
+    EXPR_SHR = 0x6D
+    EXPR_BOOL = 0x6E
+    EXPR_U64 = 0x6F
 
 
 class AxisKind(enum.IntEnum):

@@ -319,7 +319,7 @@ class _Lowering:
         dims = [d if isinstance(d, int) else -1 - self.symbols[d] for d in tensor.type.dims]
         padded = dims + [0] * (bc.MAX_TENSOR_RANK - len(dims))
         written = tensor.name in self.written
-        return bc.TENSOR.pack(tensor.type.dtype.code, len(dims), written, *padded)
+        return bc.TENSOR.pack(tensor.type.dtype.code, len(dims), written, tensor.is_distinct, *padded)
 
     def pack_symbol(self, param: w.SizeParam | w.ScalarParam) -> bytes:
         if isinstance(param, w.ScalarParam):

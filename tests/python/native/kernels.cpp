@@ -44,10 +44,10 @@ const ParamInfo kInout[] = {{Role::inout, DType::f32, 1, 0, {0, 0, 0, 0}, {kAny,
 const ParamInfo kCopy[] = {{Role::in, DType::f32, 2, 0, {0, 0, 0, 0}, {kAny, kAny, 0, 0}},
                            {Role::out, DType::f32, 2, 0, {0, 0, 0, 0}, {kAny, kAny, 0, 0}}};
 const ParamInfo kBf16[] = {{Role::out, DType::bf16, 1, 0, {0, 0, 0, 0}, {kAny, 0, 0, 0}}};
-const KernelInfo kKernels[] = {{"add", add, kInout, 1, 1, 0, Unit::any, {}},
-                               {"copy", copy, kCopy, 2, 0, 64, Unit::any, {}},
-                               {"call_back", call_back, kInout, 1, 0, 0, Unit::any, {}},
-                               {"fill_bf16", fill_bf16, kBf16, 1, 0, 0, Unit::any, {}}};
+const KernelInfo kKernels[] = {{"add", add, kInout, 1, 1, 0, 1, Unit::any, {}},
+                               {"copy", copy, kCopy, 2, 0, 64, 1, Unit::any, {}},
+                               {"call_back", call_back, kInout, 1, 0, 0, 1, Unit::any, {}},
+                               {"fill_bf16", fill_bf16, kBf16, 1, 0, 0, 1, Unit::any, {}}};
 const KernelLibrary kTable = {kAbiVersion, 4, 42, kKernels};
 
 }  // namespace

@@ -31,6 +31,8 @@ class Scalar(ctypes.Union):
 class TaskContext(ctypes.Structure):
     _fields_ = (
         ("scratch", ctypes.c_void_p),
+        ("workspace", ctypes.c_void_p),
+        ("workspace_bytes", ctypes.c_uint64),
         ("task", ctypes.c_uint64),
         ("block_idx", ctypes.c_uint32),
         ("block_num", ctypes.c_uint32),
@@ -61,8 +63,9 @@ class KernelInfo(ctypes.Structure):
         ("num_views", ctypes.c_uint16),
         ("num_scalars", ctypes.c_uint16),
         ("scratch_bytes", ctypes.c_uint32),
+        ("block_dim", ctypes.c_uint32),
         ("unit", ctypes.c_uint8),
-        ("reserved", ctypes.c_uint8 * 7),
+        ("reserved", ctypes.c_uint8 * 3),
     )
 
 
@@ -112,7 +115,7 @@ class Library:
         start = -(-memory.ctypes.data // 64) * 64
         guard = memory[start - memory.ctypes.data + info.scratch_bytes :]
         guard[:] = 0xA5
-        context = TaskContext(start, 0, 0, 1)
+        context = TaskContext(start, None, 0, 0, 0, 1)
         status = info.fn(views, scalars, ctypes.byref(context))
         assert (guard == 0xA5).all(), "scratch was overrun"
         return status

@@ -121,9 +121,9 @@ def test_row_lists_gather_and_scatter(library: ctypes_abi.Library) -> None:
     rng = np.random.default_rng(1)
     for kernel in COPIES[:1]:
         source = rng.standard_normal((50, 33)).astype(np.float32)
-        picked = np.array([7, 0, 49, 3], np.int64)
+        picked = np.array([7, 0, 49, 3], np.int32)
         target, turned = np.zeros((30, 33), np.float32), np.zeros((33, 4), np.float32)
-        places = np.array([2, 29, 0, 11], np.int64)
+        places = np.array([2, 29, 0, 11], np.int32)
         assert library.call(kernel, [source, target, turned], rows={"x": picked, "y": places}) == 0
         expected = np.zeros_like(target)
         expected[places] = source[picked]
@@ -158,6 +158,6 @@ def test_dimensions_of_higher_ranks_are_dropped(cache: ArtifactCache) -> None:
     expected = np.zeros_like(y)
     expected[:, 1:10, 3] = x[3, :, 20:29]
     assert np.array_equal(y, expected)
-    rows = np.array([2, 0], np.int64)
+    rows = np.array([2, 0], np.int32)
     assert library.call(kernel, [x, y, 1, 0], rows={"x": rows}) == 0
     assert np.array_equal(y[:, 1:10, 1], x[0, :, 0:9])

@@ -15,13 +15,13 @@
 namespace pto::wsp::bytecode {
 
 inline constexpr uint32_t kMagic = 0x50544F57;  // "PTOW"
-inline constexpr uint32_t kVersion = 1;
+inline constexpr uint32_t kVersion = 2;
 
 inline constexpr uint32_t kMaxLoopDepth = 16;  ///< nesting of loops
 inline constexpr uint32_t kMaxExprStack = 32;  ///< operands alive while an expression is evaluated
 inline constexpr uint32_t kMaxTaskIo = 64;     ///< tensor arguments of one task
 
-/// Opcodes. 0x00-0x4F are seed 002's; what it leaves free is extended from 0x18, 0x25 and 0x50.
+/// Opcodes. 0x00-0x4F are seed 002's; what it leaves free is extended from 0x18, 0x25, 0x35 and 0x50.
 // clang-format off
 enum class Op : uint8_t {
   HALT = 0x00,  ///< end of the program
@@ -30,10 +30,16 @@ enum class Op : uint8_t {
   // Structure. operand1 = axis, operand2 = index of the matching END_LOOP.
   PARALLEL_FOR = 0x10,  ///< P: iterations are stated to be independent
   FOR_EACH = 0x11,      ///< P.seq: iteration i is complete before i + 1 begins
+  COND = 0x13,          ///< operand2 = expression: what follows is skipped unless it is nonzero
   RANGE_FOR = 0x18,     ///< P.range: program order, ordered by data alone
   END_LOOP = 0x19,      ///< operand1 = axis, operand2 = index of its loop instruction
+  ELSE = 0x1A,          ///< operand2 = index of its COND; at most one, and nothing of a loop in between
+  END_COND = 0x1B,      ///< operand2 = index of its COND
+  SET = 0x1C,           ///< operand1 = a register that no axis owns, operand2 = expression
+  FAIL = 0x1D,          ///< operand1 = the compiler's number of the reason, operand2 = expression to report
 
-  // Tasks: TASK, then num_scalars PARAM_*, then num_io times (IO_*, then one DIM_* per tensor dimension).
+  // Tasks: TASK, then num_scalars PARAM_*, then num_io times (IO_*, then one DIM_* per tensor dimension), then
+  // at most one WORKSPACE, at most one COST, and any number of AFTER, in this order.
   TASK = 0x20,           ///< operand1 = kernel, operand2 = num_io << 16 | num_scalars
   PARAM_CONST = 0x21,    ///< operand2 = constant holding the Scalar's bits
   PARAM_LOOPVAR = 0x22,  ///< operand2 = register
@@ -47,19 +53,31 @@ enum class Op : uint8_t {
   DIM_EXTENT = 0x2A,     ///< operand2 = expression for the extent of the DIM_RANGE before it
   DIM_TILE = 0x2B,       ///< operand1 = TILES axis of an enclosing loop: its current clipped range
   DIM_FULL = 0x2C,       ///< the whole dimension
+  DIM_ROWS = 0x2D,       ///< first dimension only; operand1 = index tensor ([n, 1] i32), operand2 = expression for
+                         ///< the first index; how many follows as DIM_EXTENT, then the DIM_MERGED dimensions
+  DIM_MERGED = 0x2E,     ///< indexed together with the DIM_ROWS before it; the view does not have it
+  AFTER = 0x2F,          ///< operand2 = index of an earlier TASK: its latest task is complete before this one begins
+  WORKSPACE = 0x35,      ///< operand2 = expression: bytes
+  COST = 0x36,           ///< operand2 = expression: estimated nanoseconds
 
   // Expressions: postfix over i64, after HALT, each ended by EXPR_END. Named by their first instruction.
   EXPR_END = 0x50,
   EXPR_CONST = 0x51,     ///< operand2 = constant
   EXPR_REG = 0x52,       ///< operand2 = register
   EXPR_SYMBOL = 0x53,    ///< operand2 = symbol (i64)
-  EXPR_ELEMENT = 0x54,   ///< operand1 = integer tensor, operand2 = its rank: pops the indices, last on top
+  /// operand1 = integer tensor, operand2 = its rank: pops the indices, last on top. Of a tensor that a task
+  /// writes only in the expression of a SET, which waits for the tasks that write the element.
+  EXPR_ELEMENT = 0x54,
   EXPR_ADD = 0x58, EXPR_SUB = 0x59, EXPR_MUL = 0x5A,
   EXPR_FLOORDIV = 0x5B, EXPR_MOD = 0x5C,  ///< as in Python; division by zero is an error
   EXPR_MIN = 0x5D, EXPR_MAX = 0x5E, EXPR_NEG = 0x5F,
   EXPR_LT = 0x60, EXPR_LE = 0x61, EXPR_EQ = 0x62, EXPR_NE = 0x63,  ///< give 0 or 1
   EXPR_AND = 0x64, EXPR_OR = 0x65, EXPR_NOT = 0x66,                ///< of truth values (nonzero is true)
   EXPR_SELECT = 0x67,    ///< pops else, then, condition; both arms have been evaluated
+  EXPR_BITAND = 0x68, EXPR_BITOR = 0x69, EXPR_XOR = 0x6A, EXPR_INVERT = 0x6B,
+  EXPR_SHL = 0x6C, EXPR_SHR = 0x6D,  ///< shifts outside 0..63 and bits lost by SHL are errors; SHR keeps the sign
+  EXPR_BOOL = 0x6E,                  ///< 1 if nonzero, else 0
+  EXPR_U64 = 0x6F,                   ///< the operand; below 0 is an error
 };
 // clang-format on
 
@@ -114,8 +132,9 @@ struct KernelDescriptor {
 struct TensorDescriptor {
   DType dtype;
   uint8_t rank;
-  uint8_t written;  ///< 1 if some task writes it: a read-only array is then refused
-  uint8_t reserved[5];
+  uint8_t written;   ///< 1 if some task writes it: a read-only array is then refused
+  uint8_t distinct;  ///< 1 if its elements differ from each other by construction
+  uint8_t reserved[4];
   int64_t dims[kMaxTensorRank];
 };
 

@@ -105,7 +105,7 @@ class alignas(kLineBytes) Worker {
   int32_t run(uint32_t site_index, const int64_t* registers, uint64_t task) {
     const bytecode::QuickSite& site = plan_->sites[site_index];
     fill_arguments(site, registers);
-    const TaskContext context{scratch_.get(), task, 0, 1};
+    const TaskContext context{scratch_.get(), nullptr, 0, task, 0, 1};
     const View* views = views_.data() + site.first_io;
     const Scalar* scalars = scalars_.data() + site.first_scalar;
     ++num_tasks;

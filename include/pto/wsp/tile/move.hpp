@@ -28,7 +28,7 @@ struct Window {
   T* data;
   int64_t stride;
   int64_t step;
-  const int64_t* index;  ///< row numbers, or null where row(i) is i
+  const int32_t* index;  ///< row numbers, or null where row(i) is i
   int64_t rows;
   int64_t cols;
 

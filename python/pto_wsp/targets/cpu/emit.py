@@ -86,7 +86,7 @@ def _write_table(
             function = function_name(kernel)
             params = f"{function}_params" if kernel.views else "nullptr"
             counts = f"{len(kernel.views)}, {len(kernel.scalar_params)}, {scratch[kernel.name]}"
-            out.line(f"{{{_string(kernel.name)}, {function}, {params}, {counts}, Unit::any, {{}}}},")
+            out.line(f"{{{_string(kernel.name)}, {function}, {params}, {counts}, 1, Unit::any, {{}}}},")
     out.line("};")
     out.line(f"const KernelLibrary library = {{kAbiVersion, {len(kernels)}, {hash_text}u, kernels}};")
     out.line()

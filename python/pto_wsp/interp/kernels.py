@@ -151,11 +151,19 @@ class _Frame:
             self.tiles[instr.dst] = _Tile(result.astype(dst.dtype.to_numpy()))
 
     def scalar_operand(self, expr: Expr, row: Instruction, instr: k.Instr, dst: TileType) -> object:
-        """Return a scalar rounded to the tile's type, then widened to what the row computes in."""
+        """Return a scalar as an element of the tile, widened to what the row computes in.
+
+        It is rounded to a float tile's type, and must lie in the range of an integer one's.
+        """
         dtype = self.types[instr.tiles[-1]].dtype if instr.tiles else dst.dtype
+        value = self.value(expr, instr.loc)
+        if dtype.is_integer:
+            low, high = dtype.integer_range
+            if not low <= value <= high:
+                self.fail(f"the scalar {value} is beyond the range of {dtype}", instr.loc)
         with np.errstate(over="ignore"):
-            value = np.asarray(self.value(expr, instr.loc)).astype(dtype.to_numpy())
-        return _compute_type(row, dtype, value)
+            element = np.asarray(value).astype(dtype.to_numpy())
+        return _compute_type(row, dtype, element)
 
     def asked_valid(self, instr: k.Instr, dst: TileType) -> tuple[int, int]:
         """Return the valid extents that fill and expand instructions are asked to make."""

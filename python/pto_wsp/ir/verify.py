@@ -107,6 +107,13 @@ class _KernelVerifier:
         counts = (len(instr.tiles), len(instr.scalars))
         _require(counts == (row.form.num_tiles, row.form.num_scalars), f"operands of `{instr.op}`", instr.loc)
         self.expressions(instr.scalars, instr.loc)
+        element = self.tiles[instr.tiles[-1] if instr.tiles else instr.dst].dtype
+        for scalar in instr.scalars:
+            fits = (scalar.dtype.is_float, scalar.dtype.kind == "b") == (
+                element.is_float,
+                element.kind == "b",
+            )
+            _require(fits, f"`{instr.op}` takes scalars that are {element}", instr.loc)
         self.expressions([v for _, v in instr.attrs if not isinstance(v, (str, int))], instr.loc)
         dst = self.tiles[instr.dst]
         attrs = dict(instr.attrs) | {"shape": dst.shape, "dtype": dst.dtype}

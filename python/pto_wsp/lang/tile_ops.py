@@ -15,12 +15,12 @@ from pto_wsp.lang import arithmetic
 from pto_wsp.lang.builder import Builder, Site
 from pto_wsp.lang.values import Constant, ScalarValue, TileValue, Transposed, Valid, Value, ViewValue
 from pto_wsp.location import Location
-from pto_wsp.types.dtype import DType, b1, bf16, f16, f32, i32
+from pto_wsp.types.dtype import DType, b1, bf16, f16, f32
 
 COMMUTATIVE = frozenset({"add", "mul", "max", "min"})
 ROW_BROADCAST = {"sub": "rowexpandsub", "mul": "rowexpandmul", "div": "rowexpanddiv"}
 SWAPPED = {"lt": "gt", "gt": "lt", "le": "ge", "ge": "le", "eq": "eq", "ne": "ne"}
-LARGEST = {f16: 65504.0, bf16: 3.3895313892515355e38, i32: 2**31 - 1}
+LARGEST_FLOAT = {f16: 65504.0, bf16: 3.3895313892515355e38}
 
 
 class TileOps:
@@ -76,8 +76,9 @@ class TileOps:
 
     def _literal(self, literal: Const, dtype: DType, site: Site) -> Const:
         value = literal.value
-        largest = LARGEST.get(dtype, math.inf)
-        fits = not math.isfinite(value) or -largest - (dtype is i32) <= value <= largest
+        largest = LARGEST_FLOAT.get(dtype, math.inf)
+        low, high = dtype.integer_range if dtype.is_integer else (-largest, largest)
+        fits = not math.isfinite(value) or low <= value <= high
         if not fits or (dtype.is_integer and literal.dtype.is_float):
             raise DTypeMismatch(
                 op=site.label, expected=f"a number that {dtype} can hold", found=repr(value), loc=site.loc

@@ -39,6 +39,12 @@ class DType:
         return self.kind in "iu"
 
     @property
+    def integer_range(self) -> tuple[int, int]:
+        """The least and the greatest value of an integer type."""
+        bits = 8 * self.itemsize
+        return (-(1 << bits - 1), (1 << bits - 1) - 1) if self.kind == "i" else (0, (1 << bits) - 1)
+
+    @property
     def eps(self) -> float:
         """Distance from 1 to the next larger value of a floating-point type."""
         return {"f64": 2.0**-52, "f32": 2.0**-23, "f16": 2.0**-10, "bf16": 2.0**-7}[self.name]

@@ -11,11 +11,22 @@ from pto_wsp.isa.forms import Form
 from pto_wsp.isa.table import TABLE
 from pto_wsp.support.text import TextWriter
 from pto_wsp.targets.cpu.code import KernelCode
-from pto_wsp.targets.cpu.expressions import mangle, scalar_name, scalar_type, tile_name, view_name
+from pto_wsp.targets.cpu.expressions import literal, mangle, scalar_name, scalar_type, tile_name, view_name
 from pto_wsp.targets.cpu.groups import GroupScope, GroupWriter, reads_in_place, vector_type
-from pto_wsp.targets.cpu.plan import REDUCTIONS, Alone, Branch, Group, Loop, Node, Step
+from pto_wsp.targets.cpu.plan import (
+    REDUCTIONS,
+    Alone,
+    Branch,
+    Group,
+    Loop,
+    Node,
+    Step,
+    may_be_beyond,
+    scalar_tile,
+)
 from pto_wsp.targets.cpu.templates import ROUNDING
 from pto_wsp.targets.cpu.whole import write_matmul, write_transpose
+from pto_wsp.types.dtype import i64
 
 
 def function_name(kernel: KernelFunction) -> str:
@@ -171,16 +182,22 @@ def _write_group_step(code: KernelCode, scope: GroupScope, number: int, step: St
 
 
 def _scalar_operand(code: KernelCode, expr: Expr, instr: Instr) -> str:
-    """Write a scalar operand, rounded to the tile's type, as a vector; return its name."""
-    dtype = code.types[instr.tiles[-1] if instr.tiles else instr.dst].dtype
+    """Write a scalar operand as a vector of the tile's type; return its name.
+
+    It is rounded to a float type, and checked to lie in the range of an integer one.
+    """
+    dtype = code.types[scalar_tile(instr)].dtype
     text = code.value(expr, instr.loc)
     if dtype.is_float:
         vector = ROUNDING.get(dtype.name, "{0}").format(f"splat(static_cast<float>({text}))")
     elif dtype.kind == "b":
         vector = f"splat({text} != 0)" if scalar_type(expr.dtype) != "bool" else f"splat({text})"
-    elif expr.dtype.is_float:
-        vector = f"to_int(splat({text}))"
     else:
+        if may_be_beyond(expr, dtype):
+            low, high = (literal(limit, i64) for limit in dtype.integer_range)
+            code.check(
+                f"{text} < {low} || {text} > {high}", f"a scalar is beyond the range of {dtype}", instr.loc
+            )
         vector = f"splat(static_cast<int32_t>({text}))"
     name = code.name("c")
     code.out.line(f"const {vector_type(dtype)} {name} = {vector};")

@@ -24,11 +24,12 @@ from pto_wsp.ir.kernel import (
     While,
     walk_statements,
 )
-from pto_wsp.ir.scalar import Binary, Element, Expr, Unary, walk
+from pto_wsp.ir.scalar import Binary, Const, Element, Expr, Unary, walk
 from pto_wsp.isa.forms import ELEMENTWISE, Form, result_valid, valid_pairs_that_agree
 from pto_wsp.isa.table import TABLE
 from pto_wsp.support.record import record
 from pto_wsp.targets.cpu.extents import ExtentTable, Pair, Symbol
+from pto_wsp.types.dtype import DType, i64
 from pto_wsp.types.tile import TileType
 
 REDUCTIONS = frozenset({Form.ROW_REDUCE, Form.COL_REDUCE})
@@ -204,6 +205,14 @@ def _node_can_fail(node: Expr) -> bool:
             return False
 
 
+def may_be_beyond(expr: Expr, dtype: DType) -> bool:
+    """Return whether a scalar operand can have a value that a tile of `dtype` cannot hold."""
+    if not dtype.is_integer:
+        return False
+    low, high = dtype.integer_range
+    return not (isinstance(expr, Const) and low <= expr.value <= high) and dtype is not i64
+
+
 class _Planner:
     def __init__(self, kernel: KernelFunction) -> None:
         self.types: dict[str, TileType] = dict(kernel.tiles)
@@ -372,6 +381,11 @@ def broadcast_operands(instr: Instr) -> tuple[str, ...]:
             return ()
 
 
+def scalar_tile(instr: Instr) -> str:
+    """Return the tile whose type the scalar operands of an instruction take."""
+    return instr.tiles[-1] if instr.tiles else instr.dst
+
+
 def may_fail(step: Step, types: dict[str, TileType]) -> bool:
     """Return whether a step has a check of its own."""
     stmt = step.stmt
@@ -382,7 +396,9 @@ def may_fail(step: Step, types: dict[str, TileType]) -> bool:
             return can_fail(value)
         case Instr(scalars=scalars):
             asked = [stmt.attr(key) for key in ("rows", "cols")]
-            return any(a is not None for a in asked) or any(map(can_fail, scalars))
+            dtype = types[scalar_tile(stmt)].dtype
+            bad = any(can_fail(s) or may_be_beyond(s, dtype) for s in scalars)
+            return bad or any(a is not None for a in asked)
         case Load(region=region) | Store(region=region):
             return any(not isinstance(dim, Full) for dim in region.dims) or isinstance(stmt, Load)
 

@@ -1,0 +1,88 @@
+"""Scalars that meet tiles: inside the range of an integer tile they are exact, outside they end it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from pto_wsp.errors import KernelFailed
+from pto_wsp.interp.kernels import run_kernel
+from pto_wsp.ir.kernel import KernelFunction
+from pto_wsp.isa.table import TABLE
+from pto_wsp.runtime.cache import ArtifactCache
+from pto_wsp.targets import registry
+from pto_wsp.types.dtype import DTYPES, DType, i64
+from tests.python.lang.programs import kernel_of
+from tests.python.targets import ctypes_abi
+
+FORMS = {
+    "right": "pto.store(y, x + n)",
+    "left": "pto.store(y, n - x)",
+    "multiple": "pto.store(y, x * n)",
+    "largest": "pto.store(y, pto.maximum(x, n))",
+    "remainder": "pto.store(y, pto.rem(x, n))",
+    "compare": "pto.store(y, pto.where(x < n, x, x))",
+    "compare_left": "pto.store(y, pto.where(n <= x, x, x))",
+    "select": "pto.store(y, pto.where(x < 1, x, n))",
+    "select_left": "pto.store(y, pto.where(x < 1, n, x))",
+    "fill": "pto.store(y, pto.full((2, 3), n, {dtype}) + x)",
+    "store": "pto.store(y, n)",
+    "second_store": "pto.store(y, x)\npto.store(y, x + n)",
+    "computed": "pto.store(y, x + (n * 2 - n))",
+}
+INTEGERS = [t for t in DTYPES.values() if t.is_integer and t in TABLE["adds"].dtypes]
+
+
+def make(dtype: DType, form: str) -> KernelFunction:
+    body = FORMS[form].format(dtype=dtype)
+    tile = f"Tile[2, 3, {dtype}]"
+    return kernel_of(f"x: In[{tile}], n: Scalar[i64], y: Out[{tile}]", body)
+
+
+@pytest.mark.parametrize("dtype", INTEGERS, ids=str)
+@pytest.mark.parametrize("form", FORMS)
+def test_scalars_of_integer_tiles(form: str, dtype: DType, cache: ArtifactCache) -> None:
+    kernel = make(dtype, form)
+    artifact = registry.get("cpu").build([kernel], cache)
+    library = ctypes_abi.load(artifact)
+    low, high = dtype.integer_range
+    x = np.array([[1, -7, 3], [low, high, 0]], dtype.to_numpy())
+    outside = (
+        [] if dtype is i64 else [low - 1, high + 1, 2**40 + 5, -(2**40), 2**62, -(2**63), 2**32, -(2**32)]
+    )
+    for n in [low if form != "computed" else low // 2, high // 2, 0, -1, high if form != "computed" else 1]:
+        found, wanted = np.zeros_like(x), np.zeros_like(x)
+        assert library.call(kernel, [x, n, found]) == 0
+        run_kernel(kernel, [x, n, wanted])
+        assert np.array_equal(found, wanted), n
+    for n in outside:
+        if form == "computed" and abs(n) > 2**61:
+            continue
+        found, wanted = np.zeros_like(x), np.zeros_like(x)
+        status = library.call(kernel, [x, n, found])
+        check = artifact.checks["k"][status - 1]
+        assert status > 0 and "beyond the range" in check.message
+        with pytest.raises(KernelFailed, match=f"the scalar {n} is beyond the range of {dtype}") as caught:
+            run_kernel(kernel, [x, n, wanted])
+        assert caught.value.loc == check.loc is not None
+        assert np.array_equal(found, wanted)
+
+
+@pytest.mark.parametrize("dtype", ["f16", "bf16", "f32"])
+def test_scalars_of_float_tiles_round(dtype: str, cache: ArtifactCache) -> None:
+    kernel = kernel_of(
+        f"x: In[Tile[1, 2, {dtype}]], n: Scalar[i64], s: Scalar[f32], y: Out[Tile[1, 2, {dtype}]]",
+        "pto.store(y, x + n + s)",
+    )
+    library = ctypes_abi.load(registry.get("cpu").build([kernel], cache))
+    kind = DTYPES[dtype].to_numpy()
+    for n, s in ((2**40 + 5, 0.1), (2049, 1e6), (65519, 0.0), (65520, 0.0), (3, 3e38), (2**62, 3e38)):
+        x, found, wanted = np.ones((1, 2), kind), np.zeros((1, 2), kind), np.zeros((1, 2), kind)
+        assert library.call(kernel, [x, n, s, found]) == 0
+        run_kernel(kernel, [x, n, s, wanted])
+        assert found.tobytes() == wanted.tobytes()
+        with np.errstate(over="ignore"):
+            total = (np.float32(1) + np.float32(n).astype(kind).astype(np.float32)).astype(kind)
+            assert wanted[0, 0] == (np.float32(total) + np.float32(s).astype(kind).astype(np.float32)).astype(
+                kind
+            )

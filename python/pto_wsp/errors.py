@@ -169,7 +169,7 @@ class RunTimeCondition(FrontendError):
     code = "run-time-condition"
     template = "a run-time value has no truth value while the workload is built"
     label = "`{expr}` is known only when the program runs"
-    hint = "choose with `condition.where(a, b)`, or by values known while the workload is built"
+    hint = "branch with `with P.when(condition):`, or choose a value with `condition.where(a, b)`"
 
 
 class RunTimeNumber(FrontendError):
@@ -249,6 +249,24 @@ class UnknownArgument(FrontendError):
     template = "kernel `{kernel}` {problem}"
     label = "{detail}"
     hint = "{advice}"
+
+
+class BadHandle(FrontendError):
+    """A handle that `after`, `combine` or `sequential` cannot take."""
+
+    code = "bad-handle"
+    template = "`{what}` cannot take this"
+    label = "{problem}"
+    hint = "a handle is what a task call returns; it holds in the block of the call and in those inside it"
+
+
+class DetachedOtherwise(FrontendError):
+    """A `P.otherwise` that continues no conditional."""
+
+    code = "detached-otherwise"
+    template = "`P.otherwise` does not directly follow a `P.when`"
+    label = "{problem}"
+    hint = "put it right behind the body of the `P.when` or `P.otherwise` that it belongs to"
 
 
 class NameClash(FrontendError):

@@ -7,9 +7,7 @@ from collections.abc import Iterator, Sequence
 from pto_wsp.errors import (
     ArgumentDType,
     ArgumentShape,
-    ConstantIndexOutside,
     NameClash,
-    NotYetSupported,
     PtoError,
     RankMismatch,
     UnknownArgument,
@@ -20,12 +18,14 @@ from pto_wsp.ir.kernel import KernelFunction
 from pto_wsp.ir.module import Module
 from pto_wsp.ir.scalar import Expr, Var
 from pto_wsp.lang import arithmetic
+from pto_wsp.lang.blocks import OpenCond, OpenLoop, OpenNode, OpenTask
 from pto_wsp.lang.panels import TileLoop, in_panels
 from pto_wsp.lang.ragged import RaggedAxis
 from pto_wsp.lang.scalar import expression, integer_constant
 from pto_wsp.lang.signature import ConstexprType, KernelParam
-from pto_wsp.lang.tensor import Tensor, View, constant_bounds
-from pto_wsp.lang.trace import SCALAR, TENSOR, OpenLoop, OpenTask, Param, Trace, Untyped
+from pto_wsp.lang.tensor import Tensor, View, require_inside
+from pto_wsp.lang.trace import Param, Trace, not_a_scalar
+from pto_wsp.lang.untyped import SCALAR, TENSOR, Untyped
 from pto_wsp.support.record import record
 from pto_wsp.types.axis import DenseDyn
 from pto_wsp.types.dtype import DType, i64
@@ -59,16 +59,21 @@ class _Assembler:
         self.kernels: dict[str, KernelFunction] = {}
         self.dims: dict[str, tuple[int | str, ...]] = {}
         self.tiles: dict[str, TileLoop] = {}
+        self.labels = _labels(trace)
 
     def module(self) -> Module:
-        for task in _tasks(self.trace.body):
+        for task in _tasks(self.trace.blocks.body):
             for param in task.kernel.params:
                 self.decide(task, param, task.args[param.name])
         untyped = [p for p in self.trace.params.values() if isinstance(p, Untyped)]
         for param in untyped:
-            if param.kind == TENSOR and param.rank is None:
+            if param.kind == TENSOR and (param.rank is None or param.dtype is None):
                 raise param.undecided("an element type and rank", "kernels that take any")
-        body = self.nodes(self.trace.body)
+        for entry in self.trace.untyped_elements:
+            assert isinstance(entry.base, Untyped) and entry.base.dtype is not None
+            if not entry.base.dtype.is_integer:
+                raise not_a_scalar(entry, str(entry.base.dtype))
+        body = self.nodes(self.trace.blocks.body)
         for param in untyped:
             if param.kind is None:
                 raise param.undecided("a use that says what it is", "none")
@@ -94,8 +99,8 @@ class _Assembler:
                 argument = _argument(value)
                 assert argument is not None
                 if base.rank is None:
-                    base.dtype = dtype
                     base.rank = argument.dropped + _rank(param.type)
+                base.dtype = base.dtype or dtype
             case ViewType():
                 base.use(TENSOR)
             case _:
@@ -142,17 +147,23 @@ class _Assembler:
 
     # --- body ---
 
-    def nodes(self, body: Sequence[OpenLoop | OpenTask]) -> tuple[w.Node, ...]:
-        found: list[w.Node] = []
-        for node in body:
-            if isinstance(node, OpenTask):
-                found.append(self.task(node))
-                continue
-            if node.tile is not None:
-                self.tiles[node.var] = (node.extent, node.tile)
-            inner = self.nodes(node.body)
-            found.append(w.Loop(node.kind, node.var, node.extent, node.tile, inner, node.loc))
-        return tuple(found)
+    def nodes(self, body: Sequence[OpenNode]) -> tuple[w.Node, ...]:
+        return tuple(self.node(node) for node in body)
+
+    def node(self, node: OpenNode) -> w.Node:
+        match node:
+            case OpenTask():
+                return self.task(node)
+            case OpenLoop():
+                if node.tile is not None:
+                    self.tiles[node.var] = (node.extent, node.tile)
+                inner = self.nodes(node.body)
+                return w.Loop(node.kind, node.var, node.extent, node.tile, inner, node.loc)
+            case OpenCond():
+                then, other = self.nodes(node.then), self.nodes(node.other)
+                return w.Cond(node.condition, then, other, node.loc)
+            case _:
+                return node
 
     def task(self, task: OpenTask) -> w.Task:
         views: dict[str, ViewType] = {}
@@ -172,7 +183,9 @@ class _Assembler:
                     views[param.name] = ViewType(dtype, (None,) * rank)
         kernel = task.kernel.specialise(views, constants)
         self.add_kernel(kernel, task)
-        return w.Task(kernel.name, tuple(args), task.keys, task.loc)
+        label = self.labels.get(id(task), "")
+        after = tuple(dict.fromkeys(self.labels[id(t)] for t in task.after))
+        return w.Task(kernel.name, tuple(args), task.keys, task.loc, label, after)
 
     def add_kernel(self, kernel: KernelFunction, task: OpenTask) -> None:
         other = self.kernels.setdefault(kernel.name, kernel)
@@ -195,13 +208,6 @@ class _Assembler:
         else:
             expr = expression(value)
         if expr is None:
-            if isinstance(value, View):
-                raise NotYetSupported(
-                    feature="an element of a tensor as a scalar",
-                    detail=f"`{param.name}` is a scalar",
-                    advice="take a tensor in the kernel",
-                    loc=value.loc,
-                )
             raise self.wrong_kind(task, param, "a scalar", value)
         try:
             return arithmetic.convert(expr, kind.dtype, param.name, task.loc)
@@ -244,7 +250,7 @@ class _Assembler:
         loc = value.loc if isinstance(value, View) else task.loc
         entries = argument.entries + (Full(),) * (len(dims) - len(argument.entries))
         region = Region(name, entries, loc)
-        _require_inside(region, dims)
+        require_inside(dims, entries, region.tensor, loc)
         self.require_fit(task, param, kind, region, dims)
         if isinstance(base, Tensor) and base.stored is not base:
             region = in_panels(region, base, self.tiles)
@@ -305,12 +311,24 @@ class _Assembler:
         )
 
 
-def _tasks(body: Sequence[OpenLoop | OpenTask]) -> Iterator[OpenTask]:
+def _tasks(body: Sequence[OpenNode]) -> Iterator[OpenTask]:
     for node in body:
-        if isinstance(node, OpenTask):
-            yield node
-        else:
-            yield from _tasks(node.body)
+        match node:
+            case OpenTask():
+                yield node
+            case OpenLoop():
+                yield from _tasks(node.body)
+            case OpenCond():
+                yield from _tasks(node.then)
+                yield from _tasks(node.other)
+            case _:
+                pass
+
+
+def _labels(trace: Trace) -> dict[int, str]:
+    """Return a label, by identity, for every task that another one waits for explicitly."""
+    waited = {id(earlier): earlier for task in _tasks(trace.blocks.body) for earlier in task.after}
+    return {number: trace.unique(f"{task.kernel.name}.task") for number, task in waited.items()}
 
 
 def _argument(value: object) -> _Argument | None:
@@ -324,22 +342,6 @@ def _argument(value: object) -> _Argument | None:
 
 def _rank(kind: TileType | ViewType) -> int:
     return 2 if isinstance(kind, TileType) else len(kind.dims or ())
-
-
-def _require_inside(region: Region, dims: Sequence[int | str]) -> None:
-    """Refuse constant indices that lie outside of the tensor whatever its sizes are."""
-    for dim, (entry, size) in enumerate(zip(region.dims, dims, strict=True)):
-        bounds = constant_bounds(entry)
-        if bounds is None:
-            continue
-        if bounds[0] < 0 or bounds[1] < bounds[0] or (isinstance(size, int) and bounds[1] > size):
-            raise ConstantIndexOutside(
-                tensor=region.tensor,
-                dim=dim,
-                size=size,
-                found=bounds[0] if bounds[0] < 0 else bounds[1] - 1,
-                loc=region.loc,
-            )
 
 
 def _text(value: object) -> str:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar, overload
 
 from pto_wsp.errors import BadIndex, BadOperand, NotYetSupported, UnknownName, did_you_mean
 from pto_wsp.ir import workload as w
-from pto_wsp.lang import context
+from pto_wsp.lang import context, control
 from pto_wsp.lang.scalar import Scalar
 from pto_wsp.lang.source import loop_targets
 from pto_wsp.lang.tensor import Span, Stretch
@@ -15,7 +15,7 @@ from pto_wsp.location import Location, caller_location
 from pto_wsp.types.axis import Dense, DenseDyn
 
 if TYPE_CHECKING:
-    from pto_wsp.lang.trace import OpenLoop
+    from pto_wsp.lang.blocks import Block
 
 Axis = int | str | Scalar | Dense | DenseDyn | Stretch
 """What a loop runs over: an extent, the name of a size, an axis, or a row of a ragged axis."""
@@ -49,7 +49,7 @@ class _Iteration(Iterator[Any]):
         self._axes = axes
         self._tile = tile
         self._loc = loc
-        self._open: list[OpenLoop] = []
+        self._open: list[Block] = []
         self._done = False
 
     def __next__(self) -> Any:
@@ -57,14 +57,16 @@ class _Iteration(Iterator[Any]):
         if self._done:
             raise StopIteration
         if self._open:
-            for loop in reversed(self._open):
-                current.close_loop(loop)
+            for block in reversed(self._open):
+                current.blocks.leave(block)
             self._done = True
             raise StopIteration
+        values: list[Span | Scalar] = []
         for name, axis in self._axes:
             extent = current.extent_of(axis, self._loc)
-            self._open.append(current.open_loop(self._kind, name, extent, self._tile, self._loc))
-        values = [Span(o.var) if self._tile is not None else Scalar(o.index) for o in self._open]
+            loop, block = current.open_loop(self._kind, name, extent, self._tile, self._loc)
+            self._open.append(block)
+            values.append(Span(loop.var) if self._tile is not None else Scalar(loop.index))
         return values[0] if len(values) == 1 else tuple(values)
 
 
@@ -109,6 +111,9 @@ class Loops:
         """Iterate so that iteration i is complete before iteration i + 1 begins."""
         return _loop(w.SEQUENTIAL, (axis,))
 
+    when = staticmethod(control.when)
+    otherwise = staticmethod(control.otherwise)
+
     def __getattr__(self, name: str) -> NoReturn:
         if name.startswith("_"):
             raise AttributeError(name)
@@ -120,7 +125,7 @@ class Loops:
         )
 
 
-_LATER = frozenset({"when", "otherwise", "sel", "pipe"})
+_LATER = frozenset({"sel", "pipe"})
 
 
 def _loop(kind: str, axes: tuple[Axis, ...]) -> Loop[Any]:

@@ -18,6 +18,7 @@ from pto_wsp.lang.outputs import check_outputs
 from pto_wsp.lang.signature import KernelParam, read_signature, specialised_params
 from pto_wsp.lang.source import FunctionSource, read_function
 from pto_wsp.lang.statements import StatementReader
+from pto_wsp.lang.tasks import Handle, add_task
 from pto_wsp.lang.values import Constant, ScalarValue, Value
 from pto_wsp.lang.view_index import whole_view
 from pto_wsp.location import Location, caller_location
@@ -107,9 +108,9 @@ class Kernel:
 
     __iter__ = None
 
-    def __call__(self, *args: object, **kwargs: object) -> None:
+    def __call__(self, *args: object, **kwargs: object) -> Handle:
         """Make a task without coordinates."""
-        TaskCall(self, ())(*args, **kwargs)
+        return TaskCall(self, ())(*args, **kwargs)
 
 
 class TaskCall:
@@ -119,10 +120,12 @@ class TaskCall:
         self._kernel = kernel
         self._keys = keys
 
-    def __call__(self, *args: object, **kwargs: object) -> None:
-        """Make the task: every parameter of the kernel is given a view, a scalar or a constant."""
-        current = context.current(f"kernel `{self._kernel.name}`")
-        current.add_task(self._kernel, self._keys, args, kwargs, caller_location())
+    def __call__(self, *args: object, **kwargs: object) -> Handle:
+        """Make the task: every parameter of the kernel is given a view, a scalar or a constant.
+
+        `after=[handle, ...]` names earlier tasks that it waits for, besides those its data depends on.
+        """
+        return add_task(self._kernel, self._keys, args, kwargs, caller_location())
 
 
 @overload

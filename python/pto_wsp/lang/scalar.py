@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from pto_wsp.errors import RunTimeCondition, RunTimeNumber
 from pto_wsp.ir.scalar import Const, Expr, format_expr
 from pto_wsp.lang import arithmetic
-from pto_wsp.lang.surface import ScalarAnnotation
+from pto_wsp.lang.surface import Operators, ScalarAnnotation
 from pto_wsp.location import caller_location
 from pto_wsp.types.dtype import b1
 
@@ -153,8 +153,11 @@ class Scalar:
         raise RunTimeNumber(expr=format_expr(self.expr), loc=caller_location())
 
 
-Number = Scalar | float
-"""What arithmetic of scalars takes: a scalar or a Python number."""
+if TYPE_CHECKING:
+    Number = Scalar | float | Operators
+    """What arithmetic of scalars takes: a scalar, a Python number, or an element of a tensor."""
+else:
+    Number = Scalar | float
 
 
 def expression(value: object) -> Expr | None:

@@ -171,6 +171,35 @@ def _loops_of(node: ast.AST) -> list[tuple[ast.expr, ast.expr]]:
             return []
 
 
+def with_statement(loc: Location) -> ast.With | None:
+    """Return the `with` statement that one of its context expressions, executing at `loc`, opens."""
+    for node in _nodes_at(_parse(_text(loc.file)), loc.line):
+        if isinstance(node, ast.With) and any(_starts_at(loc, i.context_expr) for i in node.items):
+            return node
+    return None
+
+
+_LEAVING = {ast.Return: "return", ast.Yield: "yield", ast.YieldFrom: "yield", ast.Await: "await"}
+_LEAVING_LOOPS = {ast.Break: "break", ast.Continue: "continue"}
+
+
+def leaving_statements(file: str, statement: ast.With) -> Iterator[tuple[str, Location]]:
+    """Yield what leaves, or may leave, the body of a `with` statement before its end: keyword and place."""
+    pending = [(node, False) for node in reversed(statement.body)]
+    while pending:
+        node, in_loop = pending.pop()
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)):
+            continue
+        keyword = _LEAVING.get(type(node)) or (None if in_loop else _LEAVING_LOOPS.get(type(node)))
+        if keyword is not None:
+            yield keyword, node_location(file, node)
+        if isinstance(node, (ast.For, ast.While, ast.AsyncFor)):
+            pending += [(child, in_loop) for child in reversed(node.orelse)]
+            pending += [(child, True) for child in reversed(node.body)]
+        else:
+            pending += [(child, in_loop) for child in reversed([*ast.iter_child_nodes(node)])]
+
+
 def _starts_at(loc: Location, node: ast.AST) -> bool:
     start = node_location(loc.file, node)
     return start.line == loc.line and loc.col in (0, start.col)

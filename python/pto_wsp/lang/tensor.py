@@ -258,7 +258,12 @@ class View(Tensor):
             entries.append(self._select(item, len(entries), loc))
         if isinstance(self.base, Tensor) and len(entries) > len(self.base.dims):
             raise self._refused(f"at most {len(self.base.dims)} indices", str(len(entries)), loc)
-        return View(self.base, self.label, tuple(entries), loc)
+        kind = Entry if self._is_entry(entries) else View
+        return kind(self.base, self.label, tuple(entries), loc)
+
+    def _is_entry(self, entries: Sequence[DimSelect]) -> bool:
+        whole = len(self.base.dims) if isinstance(self.base, Tensor) else len(entries)
+        return len(entries) == whole and all(isinstance(entry, Index) for entry in entries)
 
     def _narrow(self, outer: DimSelect, item: object, dim: int, loc: Location | None) -> DimSelect:
         """Return what `item` selects of a dimension that `outer` narrows already."""
@@ -314,6 +319,30 @@ class View(Tensor):
         return BadIndex(tensor=self.label, expected=expected, found=found, loc=loc)
 
 
+class Entry(Scalar, View):
+    """A view that all dimensions of a tensor are indexed in: of an integer or bool tensor it is a scalar.
+
+    Where the rank of its tensor is not known yet, its use as a scalar decides it.
+    """
+
+    def __init__(
+        self, base: object, label: str, entries: tuple[DimSelect, ...], loc: Location | None
+    ) -> None:
+        View.__init__(self, base, label, entries, loc)
+
+    def __repr__(self) -> str:
+        return f"<element of {self.label}>"
+
+    @property
+    def expr(self) -> Expr:
+        """The element as an expression.
+
+        Raises:
+            BadOperand: the tensor has no integers or truth values.
+        """
+        return context.current(f"an element of {self.label}").element(self)
+
+
 def _kind(item: object, at: Expr | None) -> str:
     return f"{at.dtype}" if at is not None else type(item).__name__
 
@@ -337,6 +366,23 @@ def constant_bounds(select: DimSelect) -> tuple[int, int] | None:
         case _:
             return None
     return None if start is None or extent is None else (start, start + extent)
+
+
+def require_inside(
+    dims: Sequence[int | str], entries: Sequence[DimSelect], tensor: str, loc: Location | None
+) -> None:
+    """Refuse constant indices that lie outside of a tensor whatever its sizes are.
+
+    Raises:
+        ConstantIndexOutside: one that does.
+    """
+    for dim, (entry, size) in enumerate(zip(entries, dims, strict=True)):
+        bounds = constant_bounds(entry)
+        if bounds is None:
+            continue
+        if bounds[0] < 0 or bounds[1] < bounds[0] or (isinstance(size, int) and bounds[1] > size):
+            found = bounds[0] if bounds[0] < 0 else bounds[1] - 1
+            raise ConstantIndexOutside(tensor=tensor, dim=dim, size=size, found=found, loc=loc)
 
 
 def parse_dim(dim: object) -> int | str | None:

@@ -6,111 +6,24 @@ import sys
 from collections.abc import Mapping, Sequence
 
 from pto_wsp.errors import (
-    BadAnnotation,
     BadOperand,
     NameClash,
-    NotYetSupported,
     UnknownArgument,
     UnknownAxis,
-    UnsupportedSyntax,
     did_you_mean,
 )
 from pto_wsp.ir import workload as w
-from pto_wsp.ir.scalar import Const, Expr, Var
-from pto_wsp.lang.kernel import Kernel
+from pto_wsp.ir.core import Index
+from pto_wsp.ir.scalar import Binary, Const, Element, Expr, Var
+from pto_wsp.lang.blocks import Block, Blocks, OpenLoop
 from pto_wsp.lang.ragged import RaggedAxis
-from pto_wsp.lang.scalar import Scalar, expression, integer_constant
-from pto_wsp.lang.source import MISSING
-from pto_wsp.lang.tensor import Span, Stretch, Subscript, Tensor, View
+from pto_wsp.lang.scalar import expression, integer_constant
+from pto_wsp.lang.tasks import kind_of
+from pto_wsp.lang.tensor import Entry, Stretch, Tensor, View, require_inside
+from pto_wsp.lang.untyped import AXIS, TENSOR, Untyped
 from pto_wsp.location import PACKAGE_DIR, Location
-from pto_wsp.support.record import record
 from pto_wsp.types.axis import Dense, DenseDyn
-from pto_wsp.types.dtype import DType, i64
-
-
-@record
-class OpenTask:
-    """A task with its arguments as they were given, by parameter of its kernel."""
-
-    kernel: Kernel
-    args: dict[str, object]
-    keys: tuple[Expr, ...]
-    loc: Location | None
-
-
-@record
-class OpenLoop:
-    """A loop whose body is being recorded, or has been."""
-
-    kind: str
-    var: str
-    extent: Expr
-    tile: int | None
-    loc: Location | None
-    body: list[OpenLoop | OpenTask]
-
-    @property
-    def index(self) -> Var:
-        """Its variable."""
-        return Var(self.var)
-
-
-AXIS, SCALAR, TENSOR = "an axis", "a scalar", "a tensor"
-
-
-class Untyped(Scalar):
-    """A workload parameter without an annotation: an axis, a scalar or a tensor, as its uses decide.
-
-    Attributes:
-        kind: AXIS, SCALAR or TENSOR, or None as long as nothing uses it.
-        dtype: element type of a scalar or tensor, None while unknown.
-        rank: dimensions of a tensor, None while unknown.
-    """
-
-    __slots__ = ("dtype", "kind", "loc", "name", "rank", "workload")
-
-    def __init__(self, name: str, workload: str, loc: Location | None) -> None:
-        self.name = name
-        self.workload = workload
-        self.loc = loc
-        self.kind: str | None = None
-        self.dtype: DType | None = None
-        self.rank: int | None = None
-
-    def __repr__(self) -> str:
-        return f"<parameter {self.name}>"
-
-    @property
-    def expr(self) -> Expr:
-        """The parameter as a number: an axis unless it is a scalar already."""
-        self.use(SCALAR if self.kind == SCALAR else AXIS)
-        return Var(self.name, self.dtype or i64)
-
-    def __getitem__(self, index: Subscript | tuple[Subscript, ...]) -> Tensor:
-        self.use(TENSOR)
-        return View(self, self.name).narrowed(index)
-
-    def use(self, kind: str) -> None:
-        """Note a use.
-
-        Raises:
-            BadAnnotation: an earlier use was of another kind.
-        """
-        if self.kind not in (None, kind):
-            raise self.undecided("one kind of use", f"{self.kind} and {kind}")
-        self.kind = kind
-
-    def undecided(self, expected: str, found: str) -> BadAnnotation:
-        """Return the error that this parameter needs an annotation."""
-        return BadAnnotation(
-            param=self.name,
-            function=self.workload,
-            expected=expected,
-            found=found,
-            loc=self.loc,
-            hint="annotate it: `Tensor[dtype, dims...]`, `Scalar[dtype]` or `DenseDyn`",
-        )
-
+from pto_wsp.types.dtype import b1, i64
 
 Param = Tensor | Untyped | RaggedAxis | w.ScalarParam | w.SizeParam
 
@@ -119,25 +32,26 @@ class Trace:
     """What has been recorded of a workload.
 
     Attributes:
-        body: its loops and tasks.
+        blocks: its loops, conditionals and tasks.
         params: parameters of its function, by name.
         places: where they are declared.
         captured: tensors and axes found in the scopes around it, by the name of their variable.
         sizes: every size that is known so far.
         fixed: extents of parameters that are axes of fixed extent.
+        untyped_elements: scalars that are elements of tensors whose element type is not known yet.
     """
 
     def __init__(self, name: str, loc: Location | None, scope: Mapping[str, object]) -> None:
         self.name = name
         self.loc = loc
-        self.body: list[OpenLoop | OpenTask] = []
+        self.blocks = Blocks()
         self.params: dict[str, Param] = {}
         self.places: dict[str, Location | None] = {}
         self.captured: dict[str, Tensor | DenseDyn] = {}
         self.sizes: dict[str, w.SizeParam] = {}
         self.fixed: dict[str, int] = {}
+        self.untyped_elements: list[Entry] = []
         self._scope = scope
-        self._open: list[OpenLoop] = []
         self._used: set[str] = set()
 
     # --- names ---
@@ -199,6 +113,28 @@ class Trace:
         self.captured[name] = value
         return name
 
+    def element(self, entry: Entry) -> Expr:
+        """Return an element of a tensor as an expression.
+
+        Raises:
+            BadOperand: the tensor has no integers or truth values.
+            BadAnnotation: a parameter without a type, of which only other uses can tell what it holds.
+        """
+        base = entry.base
+        at = tuple(i.at for i in entry.entries if isinstance(i, Index))
+        if isinstance(base, Untyped):
+            base.use(TENSOR)
+            base.decide_rank(len(at))
+            self.untyped_elements.append(entry)
+            return Element(base.name, at, entry.loc)
+        assert isinstance(base, Tensor)
+        if not (base.dtype.is_integer or base.dtype is b1) or base.stored is not base:
+            found = str(base.dtype) if base.stored is base else f"one with {base.layout}"
+            raise not_a_scalar(entry, found)
+        require_inside(base.dims, entry.entries, entry.label, entry.loc)
+        element = Element(self.tensor_name(base), at, entry.loc)
+        return Binary("ne", element, Const(0), entry.loc) if base.dtype is b1 else element
+
     # --- loops ---
 
     def extent_of(self, axis: object, loc: Location | None) -> Expr:
@@ -220,7 +156,7 @@ class Trace:
         size = None if expr is None else integer_constant(expr)
         if expr is None or expr.dtype is not i64 or (size is not None and size < 0):
             expected = "an extent, the name of a size, or an axis"
-            raise BadOperand(op="P", expected=expected, found=_kind_of(axis), loc=loc)
+            raise BadOperand(op="P", expected=expected, found=kind_of(axis), loc=loc)
         return expr
 
     def _size_named(self, name: str, loc: Location | None) -> str:
@@ -244,116 +180,17 @@ class Trace:
 
     def open_loop(
         self, kind: str, name: str, extent: Expr, tile: int | None, loc: Location | None
-    ) -> OpenLoop:
-        """Begin a loop: what is recorded next is its body."""
+    ) -> tuple[OpenLoop, Block]:
+        """Begin a loop: what is recorded next is its body, up to the end of the block."""
         loop = OpenLoop(kind, self.unique(name), extent, tile, loc, [])
-        self._block().append(loop)
-        self._open.append(loop)
-        return loop
-
-    def close_loop(self, loop: OpenLoop) -> None:
-        """End a loop.
-
-        Raises:
-            UnsupportedSyntax: a loop inside it was left by `break` or `return`.
-        """
-        if self._open.pop() is not loop:
-            raise self._left_early()
-
-    def finish(self) -> None:
-        """End the recording.
-
-        Raises:
-            UnsupportedSyntax: a loop was left by `break` or `return`.
-        """
-        if self._open:
-            self._open.append(self._open[-1])
-            raise self._left_early()
-
-    def _left_early(self) -> UnsupportedSyntax:
-        inner = self._last_loop()
-        return UnsupportedSyntax(
-            construct="leaving a loop with `break` or `return`",
-            where="workload",
-            detail="the body of this loop did not reach its end",
-            advice="a loop describes all its iterations: make it shorter with `P(n)` of a smaller extent",
-            loc=inner.loc,
-        )
-
-    def _last_loop(self) -> OpenLoop:
-        block = self.body
-        found = None
-        while loops := [node for node in block if isinstance(node, OpenLoop)]:
-            found = loops[-1]
-            block = found.body
-        assert found is not None
-        return found
-
-    def _block(self) -> list[OpenLoop | OpenTask]:
-        return self._open[-1].body if self._open else self.body
-
-    # --- tasks ---
-
-    def add_task(
-        self,
-        kernel: Kernel,
-        keys: Sequence[object],
-        args: Sequence[object],
-        kwargs: Mapping[str, object],
-        loc: Location | None,
-    ) -> None:
-        """Record a task.
-
-        Raises:
-            UnknownArgument: an argument too many or too few.
-            BadOperand: coordinates that are no integers.
-        """
-        coordinates = tuple(self._key(kernel, key, loc) for key in keys)
-        values = _bind(kernel, args, kwargs, loc)
-        self._block().append(OpenTask(kernel, values, coordinates, loc))
-
-    def _key(self, kernel: Kernel, key: object, loc: Location | None) -> Expr:
-        if isinstance(key, Span):
-            return Var(key.loop)
-        expr = expression(key)
-        if expr is None or expr.dtype is not i64:
-            raise BadOperand(
-                op=f"{kernel.name}[...]",
-                expected="coordinates: loop variables, ranges or integers",
-                found=_kind_of(key),
-                loc=loc,
-            )
-        return expr
+        self.blocks.add(loop)
+        return loop, self.blocks.enter(loop.body, "a loop", loc)
 
 
-def _bind(
-    kernel: Kernel, args: Sequence[object], kwargs: Mapping[str, object], loc: Location | None
-) -> dict[str, object]:
-    """Return the arguments of a task by parameter, in the kernel's order."""
-    names = [p.name for p in kernel.params]
-
-    def wrong(problem: str, detail: str, advice: str = "") -> UnknownArgument:
-        return UnknownArgument(kernel=kernel.name, problem=problem, detail=detail, advice=advice, loc=loc)
-
-    if len(args) > len(names):
-        raise wrong(f"takes {len(names)} arguments", f"found {len(args)}")
-    values = dict(zip(names, args, strict=False))
-    for name, value in kwargs.items():
-        if name == "after" and name not in names:
-            raise NotYetSupported(
-                feature="after=", detail="", advice="tasks are ordered by their data", loc=loc
-            )
-        if name not in names:
-            raise wrong(f"has no parameter `{name}`", "unknown argument", did_you_mean(name, names))
-        if name in values:
-            raise wrong(f"gets `{name}` twice", "given by position and by name")
-        values[name] = value
-    for param in kernel.params:
-        if param.name not in values:
-            if param.default is MISSING:
-                raise wrong(f"needs an argument `{param.name}`", "missing argument")
-            values[param.name] = param.default
-    return {name: values[name] for name in names}
+def not_a_scalar(entry: Entry, found: str) -> BadOperand:
+    """Return the error that an element cannot be used as a scalar."""
+    expected = "a tensor of integers or truth values"
+    return BadOperand(op=f"an element of {entry.label}", expected=expected, found=found, loc=entry.loc)
 
 
 def _variable_of(value: object, scope: Mapping[str, object]) -> str | None:
@@ -365,9 +202,3 @@ def _variable_of(value: object, scope: Mapping[str, object]) -> str | None:
             maps += [frame.f_locals, frame.f_globals]
         frame = frame.f_back
     return next((name for names in maps for name, found in names.items() if found is value), None)
-
-
-def _kind_of(value: object) -> str:
-    if isinstance(value, (int, float, str)):
-        return repr(value)
-    return "a truth value or float" if isinstance(value, Scalar) else type(value).__name__

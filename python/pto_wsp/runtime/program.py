@@ -26,7 +26,7 @@ from pto_wsp.ir.scalar import I64_MAX, I64_MIN, Value
 from pto_wsp.ir.verify import verify
 from pto_wsp.lang.ragged import Ragged
 from pto_wsp.lang.tensor import Tensor
-from pto_wsp.lang.workload import Traced
+from pto_wsp.lang.tracing import Traced
 from pto_wsp.runtime.engine import make_runner
 from pto_wsp.runtime.outcome import Figures
 from pto_wsp.runtime.stats import RunStats

@@ -12,7 +12,8 @@ from pto_wsp.interp.kernels import run_kernel
 from pto_wsp.interp.workload import run_workload
 from pto_wsp.ir.module import Module
 from pto_wsp.ir.verify import verify
-from pto_wsp.lang.workload import Traced, Workload
+from pto_wsp.lang.tracing import Traced
+from pto_wsp.lang.workload import Workload
 from tests.python.lang.programs import execute, marked
 
 KERNELS = """
@@ -315,7 +316,7 @@ def w(X: Tensor[f32, "n", 8], Y: Tensor[f32, "n", 8], Z: Tensor[i32, 4, 8], V: T
         ("add1(x=s, y=Y)", "unknown-argument", "add1(x=s, y=Y)", "takes a tensor or a view of one for `x`"),
         ("add1(x=1, y=Y)", "unknown-argument", None, "found 1"),
         ("scale(x=X, y=Y, factor=X)", "unknown-argument", None, "takes a scalar for `factor`"),
-        ("scale(x=X, y=Y, factor=X[0, 1])", "not-supported", "X[0, 1]", "an element of a tensor as a scalar"),
+        ("scale(x=X, y=Y, factor=X[0, 1])", "bad-operand", "X[0, 1]", "a tensor of integers or truth values"),
         ("row(x=X, y=Y, n=s)", "argument-dtype", "row(x=X, y=Y, n=s)", "expected i64, found f32"),
         ("row(x=X, y=Y, n=1.5)", "argument-dtype", None, "expected i64, found f32"),
         ("add1(x=Z, y=Y)", "argument-dtype", "add1(x=Z, y=Y)", "expected f32, found i32"),
@@ -370,10 +371,9 @@ def w(X: Tensor[f32, "n", 8], Y: Tensor[f32, "n", 8], Z: Tensor[i32, 4, 8], V: T
         ("P()", "bad-index", "P()", "expected at least one axis"),
         ("P.tiles('n', 0)", "bad-operand", "P.tiles('n', 0)", "expected a positive number"),
         ("P.tiles('n', m)", "bad-operand", "P.tiles('n', m)", "expected a positive number"),
-        ("P.when(m > 3)", "not-supported", "P.when", "P.when is not supported by this version"),
+        ("P.when(m > 3)", "unsupported-syntax", "P.when(m > 3)", "write `with P.when(...):`"),
         ("P.tile('n', 3)", "unknown-name", "P.tile", "did you mean `tiles`?"),
         ("add1[X](x=X, y=Y)", "bad-operand", "add1[X](x=X, y=Y)", "expected coordinates"),
-        ("add1(x=X, y=Y, after=[])", "not-supported", "add1(x=X, y=Y, after=[])", "after= is not supported"),
         ("for i in P(3): break", "unsupported-syntax", "P(3)", "leaving a loop with `break`"),
         ("for i in P(3): return", "unsupported-syntax", "P(3)", "leaving a loop with `break` or `return`"),
         ("return 3", "unsupported-syntax", "w", "returning a value"),

@@ -144,16 +144,68 @@ template <class T, class W>
   return copy(tile, buffer, stride);
 }
 
+template <uint64_t kBytes>
+struct VectorOf;
+template <>
+struct VectorOf<4> {
+  typedef U Type;
+};
+template <>
+struct VectorOf<2> {
+  typedef H Type;
+};
+template <>
+struct VectorOf<1> {
+  typedef B Type;
+};
+
+/// Transpose one block of `rows` <= kLanes rows, of which `n` columns are valid.
+///
+/// Each round interleaves row i with row i + kLanes / 2; after log2(kLanes) rounds rows have become columns.
+template <class T, class N>
+PTO_INLINE inline void transpose_block(T* target, int64_t target_stride, const T* source, int64_t stride,
+                                       int64_t rows, int64_t cols, N n) {
+  typedef typename VectorOf<sizeof(T)>::Type V;
+  constexpr int64_t kHalf = kLanes / 2;
+  V block[kLanes], next[kLanes];
+#pragma GCC unroll 16
+  for (int64_t i = 0; i < kLanes; ++i) block[i] = i < rows ? get<V>(source + i * stride, n) : V{};
+#pragma GCC unroll 4
+  for (int64_t step = 1; step < kLanes; step *= 2) {
+#pragma GCC unroll 8
+    for (int64_t i = 0; i < kHalf; ++i) {
+      next[2 * i] = PTO_ZIP_LOW(block[i], block[i + kHalf]);
+      next[2 * i + 1] = PTO_ZIP_HIGH(block[i], block[i + kHalf]);
+    }
+#pragma GCC unroll 16
+    for (int64_t i = 0; i < kLanes; ++i) block[i] = next[i];
+  }
+#pragma GCC unroll 16
+  for (int64_t j = 0; j < kLanes; ++j) {
+    if (j >= cols) break;
+    T* to = target + j * target_stride;
+    if (rows == kLanes) {
+      put(to, block[j], Full{});
+    } else {
+      put(to, block[j], Tail{rows});
+    }
+  }
+}
+
 /// target[j][i] = source[i][j].
 template <class T>
 [[gnu::noinline]] void transpose(T* target, int64_t target_stride, const Tile<T> source) {
-  constexpr int64_t kBlock = 16;
-  for (int64_t i0 = 0; i0 < source.rows; i0 += kBlock) {
-    const int64_t rows = source.rows - i0 < kBlock ? source.rows - i0 : kBlock;
-    for (int64_t j = 0; j < source.cols; ++j) {
-      const T* from = source.row(i0) + j;
-      T* to = target + j * target_stride + i0;
-      for (int64_t i = 0; i < rows; ++i) to[i] = from[i * source.stride];
+  for (int64_t i = 0; i < source.rows; i += kLanes) {
+    const int64_t rows = source.rows - i < kLanes ? source.rows - i : kLanes;
+    for (int64_t j = 0; j < source.cols; j += kLanes) {
+      const T* from = source.row(i) + j;
+      T* to = target + j * target_stride + i;
+      if (source.cols - j >= kLanes) {
+        transpose_block(to, target_stride, from, source.stride, rows, kLanes, Full{});
+      } else {
+        const int64_t cols = source.cols - j;
+        transpose_block(to, target_stride, from, source.stride, rows, cols, Tail{cols});
+      }
     }
   }
 }

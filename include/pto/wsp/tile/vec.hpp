@@ -204,6 +204,21 @@ PTO_INLINE inline void padded_columns(int64_t n, const Body& body) {
   for (int64_t j = 0; j < n; j += kLanes) body(j, Full{});
 }
 
+// --- interleaving two vectors ----------------------------------------------------------------------------
+
+#if PTO_LANES == 16
+#define PTO_ZIP_LOW(a, b) \
+  __builtin_shufflevector(a, b, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23)
+#define PTO_ZIP_HIGH(a, b) \
+  __builtin_shufflevector(a, b, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31)
+#elif PTO_LANES == 8
+#define PTO_ZIP_LOW(a, b) __builtin_shufflevector(a, b, 0, 8, 1, 9, 2, 10, 3, 11)
+#define PTO_ZIP_HIGH(a, b) __builtin_shufflevector(a, b, 4, 12, 5, 13, 6, 14, 7, 15)
+#else
+#define PTO_ZIP_LOW(a, b) __builtin_shufflevector(a, b, 0, 4, 1, 5)
+#define PTO_ZIP_HIGH(a, b) __builtin_shufflevector(a, b, 2, 6, 3, 7)
+#endif
+
 // --- folding the lanes of a vector, always in the same order ----------------------------------------------
 
 #if PTO_LANES == 16

@@ -6,6 +6,7 @@ from pto_wsp.lang.axes import P
 from pto_wsp.lang.kernel import kernel
 from pto_wsp.lang.ragged import Ragged
 from pto_wsp.lang.scalar import Scalar
+from pto_wsp.lang.sparse import Sparse
 from pto_wsp.lang.surface import Constexpr, In, InOut, Out, Tile
 from pto_wsp.lang.tensor import Tensor
 from pto_wsp.lang.workload import set_compile_hook, workload
@@ -26,6 +27,7 @@ __all__ = [
     "PtoError",
     "Ragged",
     "Scalar",
+    "Sparse",
     "Tensor",
     "Tile",
     "b1",

@@ -503,6 +503,14 @@ class BadRagged(BindError):
     hint = "`Ragged.lengths([3, 0, 2])` and `Ragged.indptr([0, 3, 3, 5])` are the same rows"
 
 
+class BadSparse(BadRagged):
+    """CSR arrays that describe no rows of indices."""
+
+    code = "bad-sparse"
+    template = "{what} do not describe rows of a sparse axis"
+    hint = "`Sparse.csr([0, 2, 2, 3], [5, 1, 0])` and `Sparse.lists([[5, 1], [], [0]])` are the same rows"
+
+
 class RegionOutside(RunError):
     """A view that reaches outside its tensor."""
 

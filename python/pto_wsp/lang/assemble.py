@@ -13,7 +13,7 @@ from pto_wsp.errors import (
     UnknownArgument,
 )
 from pto_wsp.ir import workload as w
-from pto_wsp.ir.core import DimSelect, Full, Index, Range, Region, TileRange
+from pto_wsp.ir.core import DimSelect, Full, Index, Merged, Range, Region, Rows, TileRange
 from pto_wsp.ir.kernel import KernelFunction
 from pto_wsp.ir.module import Module
 from pto_wsp.ir.scalar import Expr, Var
@@ -21,6 +21,7 @@ from pto_wsp.lang import arithmetic
 from pto_wsp.lang.blocks import OpenCond, OpenLoop, OpenNode, OpenTask
 from pto_wsp.lang.panels import TileLoop, in_panels
 from pto_wsp.lang.ragged import RaggedAxis
+from pto_wsp.lang.ranges import RowSet
 from pto_wsp.lang.scalar import expression, integer_constant
 from pto_wsp.lang.signature import ConstexprType, KernelParam
 from pto_wsp.lang.tensor import Tensor, View, require_inside
@@ -28,7 +29,7 @@ from pto_wsp.lang.trace import Param, Trace, not_a_scalar
 from pto_wsp.lang.untyped import SCALAR, TENSOR, Untyped
 from pto_wsp.support.record import record
 from pto_wsp.types.axis import DenseDyn
-from pto_wsp.types.dtype import DType, i64
+from pto_wsp.types.dtype import DType
 from pto_wsp.types.tile import ScalarType, TensorType, TileType, ViewType
 
 
@@ -50,7 +51,7 @@ class _Argument:
 
     @property
     def dropped(self) -> int:
-        return sum(isinstance(e, Index) for e in self.entries)
+        return sum(isinstance(e, (Index, Merged)) for e in self.entries)
 
 
 class _Assembler:
@@ -59,6 +60,7 @@ class _Assembler:
         self.kernels: dict[str, KernelFunction] = {}
         self.dims: dict[str, tuple[int | str, ...]] = {}
         self.tiles: dict[str, TileLoop] = {}
+        self.lengths: dict[str, int] = {}
         self.labels = _labels(trace)
 
     def module(self) -> Module:
@@ -112,9 +114,8 @@ class _Assembler:
             found[name] = self.param(name, param)
         for name, size in self.trace.sizes.items():
             found.setdefault(name, size)
-        for param in [p for p in found.values() if isinstance(p, w.RaggedParam)]:
-            found[param.count] = w.SizeParam(param.count, loc=param.loc)
-            found[param.offsets] = w.TensorParam(param.offsets, TensorType(i64, (param.count,)), param.loc)
+        for axis in self.trace.axes:
+            found.update({param.name: param for param in axis.hidden()})
         return tuple(found.values())
 
     def param(self, name: str, param: Param | DenseDyn) -> w.WorkloadParam:
@@ -157,6 +158,7 @@ class _Assembler:
             case OpenLoop():
                 if node.tile is not None:
                     self.tiles[node.var] = (node.extent, node.tile)
+                    self.lengths[node.var + ".len"] = node.tile
                 inner = self.nodes(node.body)
                 return w.Loop(node.kind, node.var, node.extent, node.tile, inner, node.loc)
             case OpenCond():
@@ -291,12 +293,15 @@ class _Assembler:
                 )
 
     def known_extent(self, entry: DimSelect, dim: int | str) -> int | None:
+        """Return the extent of a selection, or its bound where the last tile of an axis may have less."""
         match entry:
             case Full():
                 return dim if isinstance(dim, int) else None
             case TileRange(loop=loop):
                 return self.tiles[loop][1]
-            case Range(extent=extent):
+            case Range(extent=Var(name=name)) | Rows(extent=Var(name=name)) if name in self.lengths:
+                return self.lengths[name]
+            case Range(extent=extent) | Rows(extent=extent):
                 return integer_constant(extent)
             case _:
                 return None
@@ -335,6 +340,8 @@ def _argument(value: object) -> _Argument | None:
     if isinstance(value, View):
         assert isinstance(value.base, (Tensor, Untyped))
         return _Argument(value.base, value.entries)
+    if isinstance(value, RowSet):
+        return _Argument(value.indices, (value.range.selection(),))
     if isinstance(value, Tensor) or (isinstance(value, Untyped) and value.kind == TENSOR):
         return _Argument(value, ())
     return None

@@ -8,16 +8,18 @@ from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar, overload
 from pto_wsp.errors import BadIndex, BadOperand, NotYetSupported, UnknownName, did_you_mean
 from pto_wsp.ir import workload as w
 from pto_wsp.lang import context, control
+from pto_wsp.lang.ragged import Ragged, RaggedAxis
+from pto_wsp.lang.ranges import Span, Stretch
 from pto_wsp.lang.scalar import Scalar
 from pto_wsp.lang.source import loop_targets
-from pto_wsp.lang.tensor import Span, Stretch
+from pto_wsp.lang.sparse import Sparse, SparseRow, selection
 from pto_wsp.location import Location, caller_location
 from pto_wsp.types.axis import Dense, DenseDyn
 
 if TYPE_CHECKING:
-    from pto_wsp.lang.blocks import Block
+    from pto_wsp.lang.blocks import Block, OpenLoop
 
-Axis = int | str | Scalar | Dense | DenseDyn | Stretch
+Axis = int | str | Scalar | Dense | DenseDyn | Stretch | Ragged | Sparse
 """What a loop runs over: an extent, the name of a size, an axis, or a row of a ragged axis."""
 
 Item = TypeVar("Item")
@@ -61,13 +63,21 @@ class _Iteration(Iterator[Any]):
                 current.blocks.leave(block)
             self._done = True
             raise StopIteration
-        values: list[Span | Scalar] = []
-        for name, axis in self._axes:
+        values: list[Scalar | Span] = []
+        for name, given in self._axes:
+            axis = given.packed if isinstance(given, RaggedAxis) else given
             extent = current.extent_of(axis, self._loc)
             loop, block = current.open_loop(self._kind, name, extent, self._tile, self._loc)
             self._open.append(block)
-            values.append(Span(loop.var) if self._tile is not None else Scalar(loop.index))
+            values.append(_yielded(axis, loop))
         return values[0] if len(values) == 1 else tuple(values)
+
+
+def _yielded(axis: object, loop: OpenLoop) -> Scalar | Span:
+    """Return what an iteration of `loop` over `axis` gives to the program."""
+    if isinstance(axis, Stretch):
+        return axis.item(loop.index) if loop.tile is None else axis.part(loop.var)
+    return Scalar(loop.index) if loop.tile is None else Span(loop.var)
 
 
 class Loops:
@@ -103,6 +113,10 @@ class Loops:
             )
         return Loop(w.PARALLEL, (axis,), tile)
 
+    def sel(self, axis: Sparse | SparseRow) -> Loop[Scalar]:
+        """Iterate over the indices of a sparse axis, or of a row of one; iterations are independent."""
+        return _loop(w.PARALLEL, (selection(axis),))
+
     def range(self, n: Axis) -> Loop[Scalar]:
         """Iterate over [0, n) in program order, ordered by data alone."""
         return _loop(w.RANGE, (n,))
@@ -125,7 +139,7 @@ class Loops:
         )
 
 
-_LATER = frozenset({"sel", "pipe"})
+_LATER = frozenset({"pipe"})
 
 
 def _loop(kind: str, axes: tuple[Axis, ...]) -> Loop[Any]:

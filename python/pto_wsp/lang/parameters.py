@@ -6,12 +6,13 @@ import numpy as np
 
 from pto_wsp.errors import BadAnnotation, WrongValue
 from pto_wsp.ir import workload as w
-from pto_wsp.ir.scalar import Var
+from pto_wsp.ir.scalar import Const, Var
 from pto_wsp.lang.arithmetic import SCALAR_DTYPES
 from pto_wsp.lang.ragged import Ragged, RaggedAxis
 from pto_wsp.lang.scalar import Scalar
 from pto_wsp.lang.source import FunctionSource
-from pto_wsp.lang.surface import RaggedAnnotation, ScalarAnnotation, TensorAnnotation
+from pto_wsp.lang.sparse import Sparse, SparseAxis
+from pto_wsp.lang.surface import RaggedAnnotation, ScalarAnnotation, SparseAnnotation, TensorAnnotation
 from pto_wsp.lang.tensor import Tensor, parse_dim
 from pto_wsp.lang.trace import Trace
 from pto_wsp.lang.untyped import Untyped
@@ -30,7 +31,7 @@ class Parameter:
         source: FunctionSource,
         name: str,
         annotation: object,
-        defaults: dict[str, np.ndarray | Ragged | int | float],
+        defaults: dict[str, np.ndarray | Ragged | Sparse | int | float],
     ) -> None:
         self.trace = trace
         self.name = name
@@ -47,6 +48,8 @@ class Parameter:
                 return self._scalar(dtype, value)
             case RaggedAnnotation(outer=outer):
                 return self._ragged(outer, value)
+            case SparseAnnotation(outer=outer):
+                return self._sparse(outer, value)
             case Dense(extent=extent):
                 if value not in (None, extent, self.annotation):
                     raise self._wrong_value(f"the extent {extent}", value)
@@ -84,15 +87,31 @@ class Parameter:
         return Scalar(Var(self.name))
 
     def _ragged(self, outer: object, value: object) -> RaggedAxis:
+        if value is not None and not isinstance(value, Ragged):
+            raise self._wrong_value("Ragged.lengths(array) or Ragged.indptr(array)", value)
+        size = self._size_of_rows("Ragged", outer)
+        return self._axis_of_rows(RaggedAxis(w.RaggedParam(self.name, size, self.loc)), value)
+
+    def _sparse(self, outer: object, value: object) -> RaggedAxis:
+        if value is not None and not isinstance(value, Sparse):
+            raise self._wrong_value("Sparse.csr(indptr, indices) or Sparse.lists(rows)", value)
+        size = self._size_of_rows("Sparse", outer)
+        return self._axis_of_rows(SparseAxis(w.SparseParam(self.name, size, self.loc)), value)
+
+    def _size_of_rows(self, kind: str, outer: object) -> str:
+        """Return the size that an axis has a row for each element of."""
         if not isinstance(outer, str) or not outer.isidentifier():
-            raise self._bad('Ragged["size"]', f"Ragged[{outer!r}]")
+            raise self._bad(f'{kind}["size"]', f"{kind}[{outer!r}]")
+        if outer in self.trace.fixed and outer not in self.trace.sizes:
+            extent = Const(self.trace.fixed[outer])
+            self.trace.sizes[outer] = w.SizeParam(outer, loc=self.loc, value=extent)
+        return outer
+
+    def _axis_of_rows(self, axis: RaggedAxis, value: Ragged | Sparse | None) -> RaggedAxis:
         if value is not None:
-            if not isinstance(value, Ragged):
-                raise self._wrong_value("Ragged.lengths(array) or Ragged.indptr(array)", value)
             self.defaults[self.name] = value
-        axis = RaggedAxis(w.RaggedParam(self.name, outer, self.loc))
         self.trace.declare(self.name, axis, self.loc)
-        self.trace.declare_sizes((outer,), self.loc)
+        self.trace.declare_sizes((axis.param.outer,), self.loc)
         return axis
 
     def _scalar(self, dtype: object, value: object) -> Scalar:
@@ -139,7 +158,8 @@ class Parameter:
             expected=expected,
             found=found,
             loc=self.loc,
-            hint="workloads take `Tensor[...]`, `Scalar[dtype]`, `DenseDyn`, `Dense[n]` and `Ragged[size]`",
+            hint="workloads take `Tensor[...]`, `Scalar[dtype]`, `DenseDyn`, `Dense[n]`, `Ragged[size]` and "
+            "`Sparse[size]`",
         )
 
     def _wrong_value(self, expected: str, value: object) -> WrongValue:

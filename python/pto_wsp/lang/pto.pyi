@@ -2,9 +2,10 @@
 
 from collections.abc import Iterable
 
+from pto_wsp.lang.ranges import Span
 from pto_wsp.lang.scalar import Scalar
 from pto_wsp.lang.surface import Operand, Tile
-from pto_wsp.lang.tensor import Span, Tensor
+from pto_wsp.lang.tensor import Tensor
 from pto_wsp.types.dtype import DType
 
 Value = Tile | Tensor

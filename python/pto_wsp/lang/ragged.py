@@ -7,14 +7,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pto_wsp.errors import BadOperand, BadRagged
-from pto_wsp.ir.scalar import Const as IrConst
-from pto_wsp.ir.scalar import Element, Expr, add, binary
-from pto_wsp.ir.workload import RaggedParam
+from pto_wsp.ir import workload as w
+from pto_wsp.ir.scalar import Const, Element, Expr, Var, add, binary
+from pto_wsp.lang.ranges import Packed, Span, Stretch
 from pto_wsp.lang.scalar import Number, Scalar, expression
 from pto_wsp.lang.surface import RaggedAnnotation
-from pto_wsp.lang.tensor import Span, Stretch
 from pto_wsp.location import Location, caller_location
 from pto_wsp.types.dtype import i64
+from pto_wsp.types.tile import TensorType
+
+if TYPE_CHECKING:
+    from pto_wsp.lang.tensor import Tensor
 
 
 class Ragged:
@@ -23,10 +26,12 @@ class Ragged:
     `kv: Ragged["batch"]` annotates a workload parameter. In the workload `kv[b]` is row b as a range of the
     packed dimension (`K[kv[b]]`), and an axis that counts from 0 (`P(kv[b])`, `P.tiles(kv[b], 64)`);
     `kv[b][i]` is element i of row b, `kv[b][rows]` a part of it, and `kv.local(b)` the range [0, length) for
-    tensors that give every row a place of its own.
+    tensors that give every row a place of its own. `P(kv)` and `P.tiles(kv, 64)` run over the elements of all
+    rows, and yield places in the packed dimension.
 
     A call of the program takes `Ragged.lengths(array)` or `Ragged.indptr(array)`: by name, never guessed.
-    The last offset may be smaller than the packed dimension of a tensor, which is then a pool.
+    The last offset may be smaller than the packed dimension of a tensor, which is then a pool. The value is
+    a copy: arrays that change later do not change it.
 
     Attributes:
         offsets: [rows + 1] i64; row b covers the elements offsets[b] .. offsets[b + 1].
@@ -50,15 +55,7 @@ class Ragged:
         Raises:
             BadRagged: not a flat sequence of integers, or a negative one.
         """
-        array = _integers(lengths, "lengths")
-        negative = np.flatnonzero(array < 0)
-        if len(negative):
-            raise _bad("lengths", ">= 0", array[negative[0]], int(negative[0]))
-        offsets = np.zeros(len(array) + 1, np.int64)
-        np.cumsum(array, out=offsets[1:])
-        if (offsets < 0).any():
-            raise _bad("lengths", "a sum below 2^63", "more", int(np.flatnonzero(offsets < 0)[0]) - 1)
-        return cls(offsets)
+        return cls(offsets_of_lengths(lengths, BadRagged))
 
     @classmethod
     def indptr(cls, indptr: object) -> Ragged:
@@ -67,14 +64,7 @@ class Ragged:
         Raises:
             BadRagged: not a flat, non-empty sequence of integers, or one that falls.
         """
-        array = _integers(indptr, "indptr")
-        if not len(array):
-            raise _bad("indptr", "at least one element", "none", 0)
-        falls = np.flatnonzero(np.diff(array, prepend=0) < 0)
-        if len(falls):
-            before = array[falls[0] - 1] if falls[0] else 0
-            raise _bad("indptr", f">= {before}", array[falls[0]], int(falls[0]))
-        return cls(array)
+        return cls(checked_offsets(indptr, BadRagged))
 
     if TYPE_CHECKING:
 
@@ -86,27 +76,64 @@ class Ragged:
             """The range [0, length of row b)."""
             ...
 
+        @property
+        def extent(self) -> Scalar:
+            """Number of elements of all rows."""
+            ...
 
-def _integers(values: object, what: str) -> np.ndarray:
-    array = np.asarray(values)
+
+def offsets_of_lengths(lengths: object, error: type[BadRagged]) -> np.ndarray:
+    """Return [rows + 1] i64 offsets of rows of these lengths; the error names the first bad one."""
+    array = flat_integers(lengths, "lengths", error)
+    negative = np.flatnonzero(array < 0)
+    if len(negative):
+        place = int(negative[0])
+        raise error(what="lengths", expected=">= 0", found=array[place], place=place)
+    offsets = np.zeros(len(array) + 1, np.int64)
+    np.cumsum(array, out=offsets[1:])
+    if (offsets < 0).any():
+        place = int(np.flatnonzero(offsets < 0)[0]) - 1
+        raise error(what="lengths", expected="a sum below 2^63", found="more", place=place)
+    return offsets
+
+
+def checked_offsets(indptr: object, error: type[BadRagged]) -> np.ndarray:
+    """Return an index pointer as [rows + 1] i64; the error names the first element that falls."""
+    array = flat_integers(indptr, "indptr", error)
+    if not len(array):
+        raise error(what="indptr", expected="at least one element", found="none", place=0)
+    falls = np.flatnonzero(array < np.concatenate(([0], array[:-1])))
+    if len(falls):
+        place = int(falls[0])
+        before = array[place - 1] if place else 0
+        raise error(what="indptr", expected=f">= {before}", found=array[place], place=place)
+    return array
+
+
+def flat_integers(values: object, what: str, error: type[BadRagged]) -> np.ndarray:
+    """Return a copy of a flat sequence of integers as i64."""
+    try:
+        array = np.asarray(values)
+    except ValueError:  # nested sequences of different lengths
+        array = np.empty((0, 0), object)
     if array.ndim != 1 or (array.dtype.kind not in "iu" and array.size):
-        raise _bad(what, "a flat sequence of integers", f"{array.dtype} of rank {array.ndim}", 0)
+        found = f"{array.dtype} of rank {array.ndim}"
+        raise error(what=what, expected="a flat sequence of integers", found=found, place=0)
     if array.dtype == np.uint64 and array.size and int(array.max()) > np.iinfo(np.int64).max:
-        raise _bad(what, "64-bit signed integers", array.max(), int(array.argmax()))
+        place = int(array.argmax())
+        raise error(what=what, expected="64-bit signed integers", found=array[place], place=place)
     return array.astype(np.int64)
-
-
-def _bad(what: str, expected: str, found: object, place: int) -> BadRagged:
-    return BadRagged(what=what, expected=expected, found=found, place=place)
 
 
 class RaggedRow(Stretch):
     """Row b of a ragged axis: a range of the packed dimension, and an axis that counts from 0."""
 
+    __slots__ = ()
+
     def __getitem__(self, item: Number | Span) -> Any:
         """Element `item` of the row, or the part that a range made by `P.tiles` covers."""
         if isinstance(item, Span):
-            return Stretch(add(self.start_expr, item.start.expr), item.extent.expr)
+            return Stretch(add(self.start_expr, item.start_expr), item.extent_expr)
         at = expression(item)
         if at is None or at.dtype is not i64:
             raise _not_an_index("an integer or a range made by `P.tiles`", item)
@@ -116,7 +143,10 @@ class RaggedRow(Stretch):
 class RaggedAxis:
     """What a workload's function gets for a parameter `Ragged[...]`."""
 
-    def __init__(self, param: RaggedParam) -> None:
+    tensors: tuple[Tensor, ...] = ()
+    """The tensors it holds that tasks can take as arguments."""
+
+    def __init__(self, param: w.RaggedParam | w.SparseParam) -> None:
         self.param = param
 
     def __repr__(self) -> str:
@@ -124,19 +154,39 @@ class RaggedAxis:
 
     def __getitem__(self, b: Number) -> RaggedRow:
         """Row b."""
+        return RaggedRow(*self._row(b, caller_location()))
+
+    @property
+    def packed(self) -> Packed:
+        """All rows: the elements that loops over the axis itself run over."""
         loc = caller_location()
-        first, last = self._offset(b, 0, loc), self._offset(b, 1, loc)
-        return RaggedRow(first, binary("sub", last, first, loc))
+        first, last = self._offset(Const(0), loc), self._offset(Var(self.param.outer), loc)
+        return Packed(first, binary("sub", last, first, loc))
+
+    @property
+    def extent(self) -> Scalar:
+        """Number of elements of all rows."""
+        return self.packed.extent
 
     def local(self, b: Number) -> Stretch:
         """The range [0, length of row b)."""
-        return Stretch(IrConst(0), self[b].extent_expr)
+        return Stretch(Const(0), self[b].extent_expr)
 
-    def _offset(self, b: Number, ahead: int, loc: Location | None) -> Expr:
+    def hidden(self) -> tuple[w.WorkloadParam, ...]:
+        """Return the parameters that hold its rows."""
+        name, loc = self.param.offsets, self.param.loc
+        count = w.SizeParam(self.param.count, loc=loc)
+        return count, w.TensorParam(name, TensorType(i64, (count.name,)), loc)
+
+    def _row(self, b: Number, loc: Location | None) -> tuple[Expr, Expr]:
         at = expression(b)
         if at is None or at.dtype is not i64:
             raise _not_an_index("an integer", b)
-        return Element(self.param.offsets, (add(at, IrConst(ahead)),), loc)
+        first, last = self._offset(at, loc), self._offset(add(at, Const(1)), loc)
+        return first, binary("sub", last, first, loc)
+
+    def _offset(self, at: Expr, loc: Location | None) -> Expr:
+        return Element(self.param.offsets, (at,), loc)
 
 
 def _not_an_index(expected: str, found: object) -> BadOperand:

@@ -57,6 +57,13 @@ class RaggedAnnotation:
 
 
 @record
+class SparseAnnotation:
+    """`Sparse["size"]`, as written."""
+
+    outer: object
+
+
+@record
 class ConstexprAnnotation:
     """`Constexpr[type]`, as written."""
 

@@ -9,9 +9,9 @@ from pto_wsp.errors import BadHandle, BadOperand, UnknownArgument, did_you_mean
 from pto_wsp.ir.scalar import Expr, Var
 from pto_wsp.lang import context
 from pto_wsp.lang.blocks import Block, OpenNode, OpenTask
+from pto_wsp.lang.ranges import Span
 from pto_wsp.lang.scalar import Scalar, expression
 from pto_wsp.lang.source import MISSING
-from pto_wsp.lang.tensor import Span
 from pto_wsp.location import Location
 from pto_wsp.types.dtype import i64
 

@@ -1,4 +1,4 @@
-"""Tensors of a workload, their views, and the ranges that tiles loops make."""
+"""Tensors of a workload and their views."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
-from pto_wsp.errors import BadIndex, BadOperand, ConstantIndexOutside, WrongTensor
+from pto_wsp.errors import BadIndex, ConstantIndexOutside, WrongTensor
 from pto_wsp.ir import scalar as ir
-from pto_wsp.ir.core import DimSelect, Full, Index, Range, TileRange
+from pto_wsp.ir.core import DimSelect, Full, Index, Merged, Range
 from pto_wsp.ir.scalar import Const, Expr, Var
 from pto_wsp.lang import context
+from pto_wsp.lang.ranges import RowSet, Stretch
 from pto_wsp.lang.scalar import Number, Scalar, expression, integer_constant
 from pto_wsp.lang.surface import Operators, TensorAnnotation, as_tuple
 from pto_wsp.location import Location, caller_location
@@ -19,72 +20,7 @@ from pto_wsp.types.dtype import DType, dtype_of_numpy, i64
 from pto_wsp.types.layout import ROW_MAJOR, MemLayout
 from pto_wsp.types.tile import DYN
 
-
-class Span:
-    """A range made by `P.tiles` (in a kernel: `pto.tiles`), clipped to its axis.
-
-    It indexes a dimension of a tensor or view; `start`, `stop` and `extent` are its scalars.
-    """
-
-    __slots__ = ("loop",)
-
-    def __init__(self, loop: str) -> None:
-        self.loop = loop
-
-    def __repr__(self) -> str:
-        return f"<range {self.loop}>"
-
-    @property
-    def start(self) -> Scalar:
-        """First element."""
-        return Scalar(Var(self.loop + ".start"))
-
-    @property
-    def extent(self) -> Scalar:
-        """Number of elements: less than the tile's in the last range of an axis that it does not divide."""
-        return Scalar(Var(self.loop + ".len"))
-
-    @property
-    def stop(self) -> Scalar:
-        """One past the last element."""
-        return self.start + self.extent
-
-
-class Stretch:
-    """A range [start, start + extent) of a dimension that only a run knows."""
-
-    __slots__ = ("extent_expr", "start_expr")
-
-    def __init__(self, start: Expr, extent: Expr) -> None:
-        self.start_expr = start
-        self.extent_expr = extent
-
-    @property
-    def start(self) -> Scalar:
-        """First element."""
-        return Scalar(self.start_expr)
-
-    @property
-    def extent(self) -> Scalar:
-        """Number of elements."""
-        return Scalar(self.extent_expr)
-
-    @property
-    def stop(self) -> Scalar:
-        """One past the last element."""
-        return self.start + self.extent
-
-
-def _no_arithmetic(self: Span, *_: object) -> NoReturn:
-    expected = "arithmetic with its `.start`, `.stop` or `.extent`"
-    raise BadOperand(op="a range", expected=expected, found="the range itself", loc=caller_location())
-
-
-if not TYPE_CHECKING:
-    for _name in ("add", "radd", "sub", "rsub", "mul", "rmul", "floordiv", "mod", "lt", "le", "gt", "ge"):
-        setattr(Span, f"__{_name}__", _no_arithmetic)
-
-Subscript = Number | Span | Stretch | slice
+Subscript = Number | Stretch | RowSet | slice
 """One index of a tensor."""
 
 
@@ -252,10 +188,13 @@ class View(Tensor):
         items = list(as_tuple(index))
         entries: list[DimSelect] = []
         for dim, entry in enumerate(self.entries):
-            keeps = not isinstance(entry, Index)
+            keeps = not isinstance(entry, (Index, Merged))
             entries.append(self._narrow(entry, items.pop(0), dim, loc) if keeps and items else entry)
         for item in items:
-            entries.append(self._select(item, len(entries), loc))
+            if isinstance(item, RowSet) and not entries:
+                entries += [item.selection(), *[Merged()] * (item.merged - 1)]
+            else:
+                entries.append(self._select(item, len(entries), loc))
         if isinstance(self.base, Tensor) and len(entries) > len(self.base.dims):
             raise self._refused(f"at most {len(self.base.dims)} indices", str(len(entries)), loc)
         kind = Entry if self._is_entry(entries) else View
@@ -288,12 +227,12 @@ class View(Tensor):
         )
 
     def _select(self, item: object, dim: int, loc: Location | None) -> DimSelect:
-        if isinstance(item, Span):
-            return TileRange(item.loop)
         if isinstance(item, Stretch):
-            return Range(item.start_expr, item.extent_expr)
+            return item.selection()
         if isinstance(item, slice):
             return self._slice(item, dim, loc)
+        if isinstance(item, RowSet):
+            raise self._refused("a row set as the first index of a whole tensor", "one behind others", loc)
         at = expression(item)
         if at is None or at.dtype is not i64:
             raise self._refused("integers, slices and ranges of `P.tiles`", _kind(item, at), loc)

@@ -17,9 +17,10 @@ from pto_wsp.ir.core import Index
 from pto_wsp.ir.scalar import Binary, Const, Element, Expr, Var
 from pto_wsp.lang.blocks import Block, Blocks, OpenLoop
 from pto_wsp.lang.ragged import RaggedAxis
+from pto_wsp.lang.ranges import Stretch
 from pto_wsp.lang.scalar import expression, integer_constant
 from pto_wsp.lang.tasks import kind_of
-from pto_wsp.lang.tensor import Entry, Stretch, Tensor, View, require_inside
+from pto_wsp.lang.tensor import Entry, Tensor, View, require_inside
 from pto_wsp.lang.untyped import AXIS, TENSOR, Untyped
 from pto_wsp.location import PACKAGE_DIR, Location
 from pto_wsp.types.axis import Dense, DenseDyn
@@ -38,6 +39,7 @@ class Trace:
         captured: tensors and axes found in the scopes around it, by the name of their variable.
         sizes: every size that is known so far.
         fixed: extents of parameters that are axes of fixed extent.
+        axes: ragged and sparse axes, whose rows lie in parameters of their own.
         untyped_elements: scalars that are elements of tensors whose element type is not known yet.
     """
 
@@ -50,6 +52,7 @@ class Trace:
         self.captured: dict[str, Tensor | DenseDyn] = {}
         self.sizes: dict[str, w.SizeParam] = {}
         self.fixed: dict[str, int] = {}
+        self.axes: list[RaggedAxis] = []
         self.untyped_elements: list[Entry] = []
         self._scope = scope
         self._used: set[str] = set()
@@ -65,6 +68,8 @@ class Trace:
         self._used.add(name)
         if isinstance(param, w.SizeParam):
             self.sizes[name] = param
+        if isinstance(param, RaggedAxis):
+            self.axes.append(param)
 
     def declare_sizes(self, dims: Sequence[int | str], loc: Location | None) -> None:
         """Add the sizes that the dimensions of a tensor name; a parameter of that name is the size."""
@@ -92,6 +97,8 @@ class Trace:
         for name, param in (*self.params.items(), *self.captured.items()):
             if param is tensor:
                 return name
+        if any(tensor is held for axis in self.axes for held in axis.tensors):
+            return tensor.label
         name = self._capture(tensor)
         self.declare_sizes(tensor.dims, self.loc)
         tensor.called(name)

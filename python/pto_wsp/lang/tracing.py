@@ -14,7 +14,8 @@ from pto_wsp.lang.assemble import assemble
 from pto_wsp.lang.parameters import Parameter
 from pto_wsp.lang.ragged import Ragged
 from pto_wsp.lang.source import MISSING, FunctionSource
-from pto_wsp.lang.surface import RaggedAnnotation, TensorAnnotation
+from pto_wsp.lang.sparse import Sparse
+from pto_wsp.lang.surface import RaggedAnnotation, SparseAnnotation, TensorAnnotation
 from pto_wsp.lang.tensor import Tensor
 from pto_wsp.lang.trace import Trace
 from pto_wsp.support.record import record
@@ -31,7 +32,7 @@ class Traced:
     """
 
     module: Module
-    defaults: Mapping[str, np.ndarray | Ragged | int | float]
+    defaults: Mapping[str, np.ndarray | Ragged | Sparse | int | float]
     packed: Mapping[str, Tensor]
 
 
@@ -49,7 +50,7 @@ class Tracing:
         self.source = source
         self.bound = bound
         self.trace = Trace(source.function.__name__, source.loc, source.names)
-        self.defaults: dict[str, np.ndarray | Ragged | int | float] = {}
+        self.defaults: dict[str, np.ndarray | Ragged | Sparse | int | float] = {}
 
     def run(self) -> Traced:
         """Run the function and return what it describes.
@@ -84,9 +85,8 @@ class Tracing:
         """Return a stand-in for every parameter; axes first, since tensors may name them."""
         defaults = self.source.parameters("workload")
         annotations = {name: self.annotation(name) for name in defaults}
-        ordered = sorted(
-            defaults, key=lambda n: isinstance(annotations[n], (TensorAnnotation, RaggedAnnotation))
-        )
+        late = (TensorAnnotation, RaggedAnnotation, SparseAnnotation)
+        ordered = sorted(defaults, key=lambda n: isinstance(annotations[n], late))
         found: dict[str, object] = {}
         for name in ordered:
             value = self.bound.get(name, defaults[name])

@@ -178,7 +178,7 @@ def test_wrong_uses_in_a_workload_are_named():
 
     assert isinstance(trace(lambda rows, X: rows["b"]), errors.BadOperand)
     assert isinstance(trace(lambda rows, X: rows[0]["i"]), errors.BadOperand)
-    assert isinstance(trace(lambda rows, X: list(P(rows))), errors.BadOperand)
+    assert isinstance(trace(lambda rows, X: list(P(X))), errors.BadOperand)
     assert isinstance(trace(lambda rows, X: X[rows]), errors.BadIndex)
 
     @workload

@@ -6,9 +6,22 @@ from pto_wsp.lang.axes import P
 from pto_wsp.lang.kernel import kernel
 from pto_wsp.lang.ragged import Ragged
 from pto_wsp.lang.scalar import Scalar
+from pto_wsp.lang.slots import (
+    slot_bool,
+    slot_i64,
+    slot_load_bool,
+    slot_load_i64,
+    slot_load_u64,
+    slot_set_bool,
+    slot_set_i64,
+    slot_set_u64,
+    slot_u64,
+)
 from pto_wsp.lang.sparse import Sparse
 from pto_wsp.lang.surface import Constexpr, In, InOut, Out, Tile
+from pto_wsp.lang.symbols import symbol_f32, symbol_i64, symbol_u64
 from pto_wsp.lang.tensor import Tensor
+from pto_wsp.lang.tiers import tier
 from pto_wsp.lang.workload import set_compile_hook, workload
 from pto_wsp.runtime.program import Program, compile_program
 from pto_wsp.types import DYN, Dense, DenseDyn, MemLayout, b1, bf16, f16, f32, i32, i64
@@ -38,6 +51,19 @@ __all__ = [
     "i64",
     "kernel",
     "pto",
+    "slot_bool",
+    "slot_i64",
+    "slot_load_bool",
+    "slot_load_i64",
+    "slot_load_u64",
+    "slot_set_bool",
+    "slot_set_i64",
+    "slot_set_u64",
+    "slot_u64",
+    "symbol_f32",
+    "symbol_i64",
+    "symbol_u64",
+    "tier",
     "workload",
 ]
 

@@ -269,6 +269,24 @@ class DetachedOtherwise(FrontendError):
     hint = "put it right behind the body of the `P.when` or `P.otherwise` that it belongs to"
 
 
+class UnsetSlot(FrontendError):
+    """A slot that is read in a workload that never sets it."""
+
+    code = "unset-slot"
+    template = "slot {slot} is read and never set"
+    label = "read here"
+    hint = "set it before in the workload, with `slot_set_u64` or `slot_load_u64`"
+
+
+class BadTiers(FrontendError):
+    """A tier whose kernels or bounds do not fit together."""
+
+    code = "bad-tiers"
+    template = "tier `{tier}` cannot be made like this"
+    label = "{problem}"
+    hint = 'write `tier("name", (kernel, bound), ...)`, bounds ascending; the last may be None'
+
+
 class NameClash(FrontendError):
     """Two different things of one name in one program."""
 

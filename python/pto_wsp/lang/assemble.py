@@ -11,12 +11,13 @@ from pto_wsp.errors import (
     PtoError,
     RankMismatch,
     UnknownArgument,
+    UnsetSlot,
 )
 from pto_wsp.ir import workload as w
 from pto_wsp.ir.core import DimSelect, Full, Index, Merged, Range, Region, Rows, TileRange
 from pto_wsp.ir.kernel import KernelFunction
 from pto_wsp.ir.module import Module
-from pto_wsp.ir.scalar import Expr, Var
+from pto_wsp.ir.scalar import Expr, Var, walk
 from pto_wsp.lang import arithmetic
 from pto_wsp.lang.blocks import OpenCond, OpenLoop, OpenNode, OpenTask
 from pto_wsp.lang.panels import TileLoop, in_panels
@@ -80,6 +81,7 @@ class _Assembler:
             if param.kind is None:
                 raise param.undecided("a use that says what it is", "none")
         workload = w.WorkloadFunction(self.trace.name, self.params(), body, self.trace.loc)
+        _require_set_slots(workload)
         if workload.name in self.kernels:
             raise NameClash(kind="functions", name=workload.name, loc=self.trace.loc)
         return Module(workload.name, tuple(self.kernels.values()), (workload,), workload.name)
@@ -328,6 +330,16 @@ def _tasks(body: Sequence[OpenNode]) -> Iterator[OpenTask]:
                 yield from _tasks(node.other)
             case _:
                 pass
+
+
+def _require_set_slots(workload: w.WorkloadFunction) -> None:
+    """Refuse slots that are read and that nothing sets."""
+    known = workload.variables
+    for node in w.walk_nodes(workload.body):
+        for expr in w.node_expressions(node):
+            for part in walk(expr):
+                if isinstance(part, Var) and part.name.startswith("slot.") and part.name not in known:
+                    raise UnsetSlot(slot=part.name.removeprefix("slot."), loc=part.loc)
 
 
 def _labels(trace: Trace) -> dict[int, str]:

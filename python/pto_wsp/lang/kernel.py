@@ -18,7 +18,7 @@ from pto_wsp.lang.outputs import check_outputs
 from pto_wsp.lang.signature import KernelParam, read_signature, specialised_params
 from pto_wsp.lang.source import FunctionSource, read_function
 from pto_wsp.lang.statements import StatementReader
-from pto_wsp.lang.tasks import Handle, add_task
+from pto_wsp.lang.tasks import Handle, TaskArguments
 from pto_wsp.lang.values import Constant, ScalarValue, Value
 from pto_wsp.lang.view_index import whole_view
 from pto_wsp.location import Location, caller_location
@@ -125,7 +125,7 @@ class TaskCall:
 
         `after=[handle, ...]` names earlier tasks that it waits for, besides those its data depends on.
         """
-        return add_task(self._kernel, self._keys, args, kwargs, caller_location())
+        return TaskArguments(self._keys, args, kwargs, caller_location()).record(self._kernel)
 
 
 @overload

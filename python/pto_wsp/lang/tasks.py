@@ -44,28 +44,37 @@ class Handle:
         return self.block in self.trace.blocks and all(any(n is m for m in nodes) for n in self.nodes)
 
 
-def add_task(
-    kernel: Kernel,
-    keys: Sequence[object],
-    args: Sequence[object],
-    kwargs: Mapping[str, object],
-    loc: Location | None,
-) -> Handle:
-    """Record a task.
+class TaskArguments:
+    """What a task is called with: its coordinates, arguments, and the place of the call."""
 
-    Raises:
-        UnknownArgument: an argument too many or too few.
-        BadOperand: coordinates that are no integers.
-        BadHandle: `after` names what this task cannot wait for.
-    """
-    trace = context.current(f"kernel `{kernel.name}`")
-    coordinates = tuple(_key(kernel, key, loc) for key in keys)
-    given = dict(kwargs)
-    has_after = any(p.name == "after" for p in kernel.params)
-    after = [] if has_after else _earlier(trace, given.pop("after", ()), loc)
-    task = OpenTask(kernel, _bind(kernel, args, given, loc), coordinates, loc, after)
-    trace.blocks.add(task)
-    return Handle(trace, [task], [task], loc)
+    def __init__(
+        self,
+        keys: Sequence[object],
+        args: Sequence[object],
+        kwargs: Mapping[str, object],
+        loc: Location | None,
+    ) -> None:
+        self._keys = keys
+        self._args = args
+        self._kwargs = kwargs
+        self._loc = loc
+
+    def record(self, kernel: Kernel) -> Handle:
+        """Record a task of a kernel.
+
+        Raises:
+            UnknownArgument: an argument too many or too few.
+            BadOperand: coordinates that are no integers.
+            BadHandle: `after` names what this task cannot wait for.
+        """
+        trace, loc = context.current(f"kernel `{kernel.name}`"), self._loc
+        keys = tuple(_key(kernel, key, loc) for key in self._keys)
+        given = dict(self._kwargs)
+        has_after = any(p.name == "after" for p in kernel.params)
+        after = [] if has_after else _earlier(trace, given.pop("after", ()), loc)
+        task = OpenTask(kernel, _bind(kernel, self._args, given, loc), keys, loc, after)
+        trace.blocks.add(task)
+        return Handle(trace, [task], [task], loc)
 
 
 def _earlier(trace: Trace, handles: object, loc: Location | None) -> list[OpenTask]:

@@ -9,7 +9,7 @@ import numpy as np
 
 from pto_wsp.errors import BadIndex, ConstantIndexOutside, WrongTensor
 from pto_wsp.ir import scalar as ir
-from pto_wsp.ir.core import DimSelect, Full, Index, Merged, Range
+from pto_wsp.ir.core import DimSelect, Full, Index, Merged, Range, Rows, TileRange
 from pto_wsp.ir.scalar import Const, Expr, Var
 from pto_wsp.lang import context
 from pto_wsp.lang.ranges import RowSet, Stretch
@@ -105,6 +105,11 @@ class Tensor(Operators):
         return self._dims
 
     @property
+    def rank(self) -> int:
+        """Number of dimensions."""
+        return len(self._dims)
+
+    @property
     def data(self) -> np.ndarray | None:
         """The array that programs use by default."""
         return self._data
@@ -157,9 +162,33 @@ class View(Tensor):
         return f"<view of {self.label}>"
 
     @property
+    def dtype(self) -> DType:
+        """Element type of its tensor."""
+        return self._tensor.dtype
+
+    @property
+    def rank(self) -> int:
+        """Number of dimensions that are left."""
+        return len(self.extents)
+
+    @property
     def shape(self) -> tuple[Scalar, ...]:
-        """Refused: the sizes of a view follow from what it was made with."""
-        raise self._refused("`.shape` of a whole tensor", "`.shape` of a view", caller_location())
+        """Sizes of the dimensions that are left."""
+        return tuple(Scalar(extent) for extent in self.extents)
+
+    @property
+    def extents(self) -> tuple[Expr, ...]:
+        """Sizes of the dimensions that are left, as expressions."""
+        dims = self._tensor.dims
+        entries = self.entries + (Full(),) * (len(dims) - len(self.entries))
+        found = (_extent_of(entry, dim) for entry, dim in zip(entries, dims, strict=True))
+        return tuple(extent for extent in found if extent is not None)
+
+    @property
+    def _tensor(self) -> Tensor:
+        if isinstance(self.base, Tensor):
+            return self.base
+        raise self._refused("a tensor of known rank", "a parameter without annotation", self.loc)
 
     @property
     def panels(self) -> Tensor:
@@ -284,6 +313,19 @@ class Entry(Scalar, View):
 
 def _kind(item: object, at: Expr | None) -> str:
     return f"{at.dtype}" if at is not None else type(item).__name__
+
+
+def _extent_of(entry: DimSelect, dim: int | str) -> Expr | None:
+    """Return the extent of a dimension of a view, or None if the view does not have it."""
+    match entry:
+        case Full():
+            return dim_expr(dim)
+        case TileRange(loop=loop):
+            return Var(loop + ".len")
+        case Range(extent=extent) | Rows(extent=extent):
+            return extent
+        case _:
+            return None
 
 
 def _outside(bounds: tuple[int, int]) -> int:

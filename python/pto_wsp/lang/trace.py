@@ -24,7 +24,8 @@ from pto_wsp.lang.tensor import Entry, Tensor, View, require_inside
 from pto_wsp.lang.untyped import AXIS, TENSOR, Untyped
 from pto_wsp.location import PACKAGE_DIR, Location
 from pto_wsp.types.axis import Dense, DenseDyn
-from pto_wsp.types.dtype import b1, i64
+from pto_wsp.types.dtype import DType, b1, i64
+from pto_wsp.types.tile import ScalarType
 
 Param = Tensor | Untyped | RaggedAxis | w.ScalarParam | w.SizeParam
 
@@ -56,6 +57,7 @@ class Trace:
         self.untyped_elements: list[Entry] = []
         self._scope = scope
         self._used: set[str] = set()
+        self._symbols: dict[str, w.ScalarParam] = {}
 
     # --- names ---
 
@@ -70,6 +72,21 @@ class Trace:
             self.sizes[name] = param
         if isinstance(param, RaggedAxis):
             self.axes.append(param)
+
+    def declare_symbol(self, name: str, dtype: DType, loc: Location | None) -> None:
+        """Add a scalar parameter that the body names; naming it again is the same one.
+
+        Raises:
+            NameClash: something else, or a symbol of another type, has this name.
+        """
+        param = w.ScalarParam(name, ScalarType(dtype), loc)
+        if self._symbols.get(name) == param:
+            return
+        if name in self._used:
+            notes = [("the first one", self.places.get(name))]
+            raise NameClash(kind="parameters", name=name, loc=loc, notes=notes)
+        self._symbols[name] = param
+        self.declare(name, param, loc)
 
     def declare_sizes(self, dims: Sequence[int | str], loc: Location | None) -> None:
         """Add the sizes that the dimensions of a tensor name; a parameter of that name is the size."""

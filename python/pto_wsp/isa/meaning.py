@@ -29,18 +29,19 @@ def divide(a: Array, b: Array) -> Array:
     """Divide; integers toward zero, x / 0 = 0 (numpy's result), the minimum by -1 wraps."""
     if a.dtype.kind == "f":
         return a / b
-    wide_a, wide_b = a.astype(np.int64), np.asarray(b).astype(np.int64)
-    safe = np.where(wide_b == 0, 1, wide_b)
-    quotient = np.sign(wide_a) * np.sign(safe) * (np.abs(wide_a) // np.abs(safe))
-    return np.where(wide_b == 0, 0, quotient).astype(a.dtype)
+    b = np.asarray(b, a.dtype)
+    plain = np.where((b == 0) | (b == -1), a.dtype.type(1), b)
+    quotient = (a - np.fmod(a, plain)) // plain
+    return np.where(b == 0, a.dtype.type(0), np.where(b == -1, np.negative(a), quotient))
 
 
 def remainder(a: Array, b: Array) -> Array:
     """Remainder of the truncated quotient, with the sign of `a`; integers: x rem 0 = 0."""
     if a.dtype.kind == "f":
         return np.fmod(a, b)
-    wide_a, wide_b = a.astype(np.int64), np.asarray(b).astype(np.int64)
-    return np.where(wide_b == 0, 0, np.fmod(wide_a, np.where(wide_b == 0, 1, wide_b))).astype(a.dtype)
+    b = np.asarray(b, a.dtype)
+    plain = np.where((b == 0) | (b == -1), a.dtype.type(1), b)
+    return np.fmod(a, plain)
 
 
 def erf(x: Array) -> Array:
@@ -85,13 +86,15 @@ def matmul(a: Array, b: Array, attrs: Attrs) -> Array:
 
 
 def convert(a: Array, attrs: Attrs) -> Array:
-    """Convert; float to integer rounds toward zero and saturates, and NaN becomes 0."""
+    """Convert; float to integer rounds toward zero and saturates, NaN becomes 0; integers keep low bits."""
     target = attrs["numpy_dtype"]
     assert isinstance(target, np.dtype)
     if a.dtype.kind == "f" and target.kind in "iu":
         info = np.iinfo(target)
-        wide = np.nan_to_num(a.astype(np.float64), nan=0.0, posinf=info.max, neginf=info.min)
-        return np.clip(np.trunc(wide), info.min, info.max).astype(target)
+        whole = np.trunc(np.nan_to_num(a.astype(np.float64), nan=0.0))
+        high, low = whole >= float(info.max), whole <= float(info.min)
+        inside = np.where(high | low, 0.0, whole).astype(target)
+        return np.where(high, target.type(info.max), np.where(low, target.type(info.min), inside))
     return a.astype(target)
 
 

@@ -15,7 +15,7 @@ import numpy as np
 from pto_wsp.isa import meaning as np_meaning
 from pto_wsp.isa.forms import Form
 from pto_wsp.support.record import record
-from pto_wsp.types.dtype import DType, b1, bf16, f16, f32, i32
+from pto_wsp.types.dtype import DType, b1, bf16, f16, f32, i8, i16, i32, i64, u8, u16, u32
 
 
 @record
@@ -80,8 +80,8 @@ class Instruction:
 
 
 FLOATS = frozenset({f32, f16, bf16})
-NUMBERS = FLOATS | {i32}
-ANY = NUMBERS | {b1}
+NUMBERS = FLOATS | {i32, i64}
+ANY = NUMBERS | {b1, i8, i16, u8, u16, u32}
 
 _MOVE, _SIMPLE, _MATH, _REDUCE, _CUBE = Cycles(80), Cycles(10), Cycles(15), Cycles(20, 2), Cycles(50)
 
@@ -113,11 +113,11 @@ _row("store", "store", Form.STORE, ANY, None, EXACT, _MOVE, "Write the valid par
 
 # tile with tile, and with a scalar
 for _name, _function, _meaning, _doc, _note in (
-    ("add", "add", np.add, "Sum", "i32 wraps"),
-    ("sub", "sub", np.subtract, "Difference", "i32 wraps"),
-    ("mul", "mul", np.multiply, "Product", "i32 wraps"),
-    ("div", "div", np_meaning.divide, "Quotient", "i32 truncates, x / 0 is 0 and MIN / -1 wraps"),
-    ("rem", "rem", np_meaning.remainder, "Remainder with the sign of the dividend", "i32: x rem 0 is 0"),
+    ("add", "add", np.add, "Sum", "integers wrap"),
+    ("sub", "sub", np.subtract, "Difference", "integers wrap"),
+    ("mul", "mul", np.multiply, "Product", "integers wrap"),
+    ("div", "div", np_meaning.divide, "Quotient", "integers truncate, x / 0 is 0 and MIN / -1 wraps"),
+    ("rem", "rem", np_meaning.remainder, "Remainder with the sign of the dividend", "integers: x rem 0 is 0"),
     ("max", "maximum", np.maximum, "Larger element", "NaN if either is NaN"),
     ("min", "minimum", np.minimum, "Smaller element", "NaN if either is NaN"),
 ):
@@ -136,8 +136,8 @@ for _name, _function, _meaning, _doc, _note in (
 # tile alone
 for _name, _dtypes, _meaning, _bound, _cycles, _doc in (
     ("mov", ANY, np.copy, EXACT, _SIMPLE, "Copy of a tile."),
-    ("abs", NUMBERS, np.abs, EXACT, _SIMPLE, "Absolute value; the smallest i32 stays."),
-    ("neg", NUMBERS, np.negative, EXACT, _SIMPLE, "Negation; the smallest i32 stays."),
+    ("abs", NUMBERS, np.abs, EXACT, _SIMPLE, "Absolute value; the smallest integer stays."),
+    ("neg", NUMBERS, np.negative, EXACT, _SIMPLE, "Negation; the smallest integer stays."),
     ("relu", NUMBERS, lambda a: np.maximum(a, 0), EXACT, _SIMPLE, "max(x, 0); NaN stays."),
     ("recip", FLOATS, lambda a: 1 / a, EXACT, _MATH, "1 / x."),
     ("sqrt", FLOATS, np.sqrt, EXACT, _MATH, "Square root; NaN below 0."),
@@ -153,9 +153,21 @@ for _name, _dtypes, _meaning, _bound, _cycles, _doc in (
 
 # reductions
 for _name, _ufunc, _identity, _bound, _doc in (
-    ("sum", np.add, "zero", SUM, "Sum of each {line}; i32 wraps; 0 when empty."),
-    ("max", np.maximum, "lowest", EXACT, "Largest element of each {line}; -inf (i32: lowest) when empty."),
-    ("min", np.minimum, "highest", EXACT, "Smallest element of each {line}; inf (i32: highest) when empty."),
+    ("sum", np.add, "zero", SUM, "Sum of each {line}; integers wrap; 0 when empty."),
+    (
+        "max",
+        np.maximum,
+        "lowest",
+        EXACT,
+        "Largest element of each {line}; -inf (integers: lowest) when empty.",
+    ),
+    (
+        "min",
+        np.minimum,
+        "highest",
+        EXACT,
+        "Smallest element of each {line}; inf (integers: highest) when empty.",
+    ),
 ):
     for _prefix, _form, _axis, _line in (
         ("row", Form.ROW_REDUCE, 1, "row"),
@@ -272,7 +284,8 @@ _row(
     np_meaning.convert,
     EXACT,
     _SIMPLE,
-    "Conversion; to a float to nearest even; float to integer toward zero, saturating, NaN to 0.",
+    "Conversion; to a float to nearest even; float to integer toward zero, saturating, NaN to 0; "
+    "integers keep their low bits.",
 )
 
 BY_FUNCTION: dict[str, Instruction] = {i.function: i for i in TABLE.values() if i.function}

@@ -64,7 +64,7 @@ class _Body:
         )
 
     def scalar(self) -> Expr:
-        if self.dtype is i32:
+        if self.dtype.is_integer:
             return self.pick([Const(3), Const(-2), Var("n")])
         return self.pick([Const(1.5, f32), Const(-0.3, f32), Var("s", f32)])
 
@@ -177,7 +177,7 @@ class _Body:
 @st.composite
 def kernels(draw: st.DrawFn, name: str) -> k.KernelFunction:
     """Draw a kernel over the views a, b, y, z and the scalars s (f32) and n (i64)."""
-    dtype = draw(st.sampled_from([f32, f32, bf16, i32]))
+    dtype = draw(st.sampled_from([f32, f32, bf16, i32, i64]))
     body = _Body(draw, dtype)
     defined: set[str] = set()
     statements = body.statements(draw(st.integers(3, 14)), defined, [])

@@ -23,7 +23,7 @@ from pto_wsp.targets.base import table_hash
 from pto_wsp.targets.cpu import toolchain
 from pto_wsp.targets.cpu.emit import emit_library
 from pto_wsp.targets.cpu.features import VARIABLE, resolve_features
-from pto_wsp.types.dtype import f32, f64, i8
+from pto_wsp.types.dtype import f32, f64, u64
 from pto_wsp.types.tile import ScalarType, TileType, ViewType
 from tests.python.targets import ctypes_abi
 from tests.python.targets.build_kernels import KernelMaker, whole
@@ -140,8 +140,8 @@ def test_what_is_refused() -> None:
         refused(params=(*product().params, k.Param("s", k.IN, ScalarType(f64), loc)))
     with pytest.raises(UnsupportedByTarget, match=r"tensors of type f64"):
         refused(params=(k.Param("s", k.IN, TileType(3, 3, f64), loc),))
-    with pytest.raises(UnsupportedByTarget, match=r"tile `t` of type i8"):
-        refused(tiles=(("t", TileType(3, 3, i8)),))
+    with pytest.raises(UnsupportedByTarget, match=r"tile `t` of type u64"):
+        refused(tiles=(("t", TileType(3, 3, u64)),))
     with pytest.raises(UnsupportedByTarget, match=r"its type is not decided"):
         refused(params=(k.Param("s", k.IN, ViewType(None, None), loc),))
     with pytest.raises(UnsupportedByTarget, match=r"more than 4 dimensions"):

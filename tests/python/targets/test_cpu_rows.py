@@ -14,14 +14,14 @@ from pto_wsp.isa.table import TABLE, Instruction
 from pto_wsp.runtime.cache import ArtifactCache
 from pto_wsp.targets import registry
 from pto_wsp.targets.cpu.features import VARIABLE
-from pto_wsp.targets.cpu.templates import TEMPLATES, Unsupported, Whole
-from pto_wsp.types.dtype import DType, b1, bf16, f16, f32, i32
+from pto_wsp.targets.cpu.templates import STORAGE, TEMPLATES, Unsupported, Whole
+from pto_wsp.types.dtype import DTYPES, DType, b1, f16, f32, i32, i64
 from tests.python.targets import ctypes_abi
 from tests.python.targets.build_kernels import KernelMaker
 
 CAPACITY = (40, 70)
 SHAPES = ((40, 70), (1, 1), (7, 64), (33, 17), (40, 1), (5, 69), (0, 5), (3, 0))
-STORED = (f32, f16, bf16, i32, b1)
+STORED = tuple(DTYPES[name] for name in STORAGE)
 
 
 def test_templates_are_total() -> None:
@@ -79,7 +79,7 @@ def operand_types(row: Instruction, dtype: DType) -> list[DType]:
 
 
 def scalar_value(dtype: DType) -> int | float | bool:
-    return {"f": 1.3, "i": -3, "b": True}[dtype.kind]
+    return {"f": 1.3, "i": -3, "u": 3, "b": True}[dtype.kind]
 
 
 def make(row: Instruction, dtype: DType, attrs: dict[str, object], number: int) -> KernelFunction:
@@ -115,7 +115,7 @@ CASES = [
     if dtype in row.dtypes
     for number, attrs in enumerate(variants(row, dtype))
 ]
-NARROW_CASES = [case for case in CASES if case[1] in (f32, i32)]
+NARROW_CASES = [case for case in CASES if case[1] in (f32, i32, i64)]
 """What is built for narrow vectors too: the small floats differ in code that does not know the width."""
 
 
@@ -136,8 +136,8 @@ def narrow(request: pytest.FixtureRequest, cache: ArtifactCache) -> ctypes_abi.L
 
 
 def special_values(dtype: DType) -> list[float]:
-    if dtype is i32:
-        return [0, 1, -1, 2**31 - 1, -(2**31), 7, -7]
+    if dtype.is_integer:
+        return [0, 1, 7, *dtype.integer_range, *([-1, -7] if dtype.kind == "i" else [])]
     if dtype is b1:
         return [True, False]
     return [
@@ -164,10 +164,11 @@ def random_array(rng: np.random.Generator, shape: tuple[int, int], dtype: DType,
     kind = dtype.to_numpy()
     if dtype is b1:
         return rng.integers(0, 2, shape).astype(bool)
-    if dtype is i32:
-        array = rng.integers(-40, 40, shape).astype(np.int32)
-        wide = rng.integers(-(2**31), 2**31, shape).astype(np.int32)
-        array = np.where(rng.random(shape) < 0.3, wide, array).astype(np.int32)
+    if dtype.is_integer:
+        low, high = dtype.integer_range
+        array = rng.integers(max(low, -40), 40, shape).astype(kind)
+        wide = rng.integers(low, high, shape, endpoint=True).astype(kind)
+        array = np.where(rng.random(shape) < 0.3, wide, array).astype(kind)
     else:
         array = (rng.standard_normal(shape) * rng.choice([0.1, 1.0, 10.0])).astype(np.float32)
     if special:

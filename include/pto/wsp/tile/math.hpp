@@ -67,7 +67,7 @@ PTO_INLINE inline F log(F x) {
   const F scaled = tiny ? x * 0x1p23f : x;
   // The mantissa is taken in [sqrt(1/2), sqrt(2)).
   const I offset = (I)((U)scaled - 0x3f3504f3u);
-  const F e = to_float((offset >> 23) - (tiny & 23));
+  const F e = __builtin_convertvector((offset >> 23) - (tiny & 23), F);
   const F f = (F)((offset & 0x7fffff) + 0x3f3504f3) - 1.0f;
   const F p = poly(f, 0x1.555548p-2f, -0x1.000006p-2f, 0x1.99a4bcp-3f, -0x1.555c5ap-3f, 0x1.2336e2p-3f,
                    -0x1.fc1f6cp-4f, 0x1.e6f604p-4f, -0x1.de4fa2p-4f, 0x1.146318p-4f);

@@ -16,6 +16,12 @@ PTO_INLINE inline I add(I a, I b) { return (I)((U)a + (U)b); }
 PTO_INLINE inline I sub(I a, I b) { return (I)((U)a - (U)b); }
 PTO_INLINE inline I mul(I a, I b) { return (I)((U)a * (U)b); }
 
+PTO_INLINE inline L add(L a, L b) { return (L)((UL)a + (UL)b); }
+PTO_INLINE inline L sub(L a, L b) { return (L)((UL)a - (UL)b); }
+PTO_INLINE inline L mul(L a, L b) { return (L)((UL)a * (UL)b); }
+
+PTO_INLINE inline L neg(L a) { return (L)(UL{} - (UL)a); }
+PTO_INLINE inline L abs(L a) { return a < 0 ? neg(a) : a; }
 PTO_INLINE inline I neg(I a) { return (I)(U{} - (U)a); }
 PTO_INLINE inline F neg(F a) { return -a; }
 PTO_INLINE inline I abs(I a) { return a < 0 ? neg(a) : a; }
@@ -26,6 +32,10 @@ PTO_INLINE inline F min(F a, F b) { return ((a < b) | (a != a)) ? a : b; }
 PTO_INLINE inline I max(I a, I b) { return a > b ? a : b; }
 PTO_INLINE inline I min(I a, I b) { return a < b ? a : b; }
 
+PTO_INLINE inline L max(L a, L b) { return a > b ? a : b; }
+PTO_INLINE inline L min(L a, L b) { return a < b ? a : b; }
+
+PTO_INLINE inline L relu(L a) { return max(a, L{}); }
 PTO_INLINE inline F relu(F a) { return max(a, F{}); }
 PTO_INLINE inline I relu(I a) { return max(a, I{}); }
 PTO_INLINE inline F recip(F a) { return 1.0f / a; }
@@ -36,19 +46,20 @@ PTO_INLINE inline F sqrt(F a) {
 }
 
 /// Quotient toward zero; x / 0 is 0 and the minimum by -1 wraps.
-inline I div(I a, I b) {
-  const I plain = ((b == 0) | (b == -1)) ? I{} + 1 : b;
-  I q;
+template <class V>
+PTO_INLINE inline V whole_quotient(V a, V b) {
+  const V plain = ((b == 0) | (b == -1)) ? V{} + 1 : b;
+  V q;
   for (int l = 0; l < kLanes; ++l) q[l] = a[l] / plain[l];
   q = b == -1 ? neg(a) : q;
-  return b == 0 ? I{} : q;
+  return b == 0 ? V{} : q;
 }
+PTO_INLINE inline I div(I a, I b) { return whole_quotient(a, b); }
+PTO_INLINE inline L div(L a, L b) { return whole_quotient(a, b); }
 
 /// Remainder with the sign of `a`; x rem 0 is 0.
-inline I rem(I a, I b) {
-  const I q = div(a, b);
-  return b == 0 ? I{} : sub(a, mul(q, b));
-}
+PTO_INLINE inline I rem(I a, I b) { return b == 0 ? I{} : sub(a, mul(div(a, b), b)); }
+PTO_INLINE inline L rem(L a, L b) { return b == 0 ? L{} : sub(a, mul(div(a, b), b)); }
 
 /// Exact remainder of the truncated quotient of two floats, with the sign of `a`.
 inline float remainder(float a, float b) {
@@ -98,22 +109,26 @@ PTO_INLINE inline I le(I a, I b) { return a <= b; }
 PTO_INLINE inline I gt(I a, I b) { return a > b; }
 PTO_INLINE inline I ge(I a, I b) { return a >= b; }
 
+// Masks have 32-bit lanes.
+PTO_INLINE inline I eq(L a, L b) { return __builtin_convertvector(a == b, I); }
+PTO_INLINE inline I ne(L a, L b) { return __builtin_convertvector(a != b, I); }
+PTO_INLINE inline I lt(L a, L b) { return __builtin_convertvector(a < b, I); }
+PTO_INLINE inline I le(L a, L b) { return __builtin_convertvector(a <= b, I); }
+PTO_INLINE inline I gt(L a, L b) { return __builtin_convertvector(a > b, I); }
+PTO_INLINE inline I ge(L a, L b) { return __builtin_convertvector(a >= b, I); }
+
 template <class V>
 PTO_INLINE inline V select(I mask, V a, V b) {
   return mask ? a : b;
 }
+PTO_INLINE inline L select(I mask, L a, L b) { return __builtin_convertvector(mask, L) ? a : b; }
 
-/// Toward zero, saturating; NaN gives 0.
-PTO_INLINE inline I to_int(F a) {
-  const I inside = (a >= -0x1p31f) & (a < 0x1p31f);
-  const I whole = __builtin_convertvector(inside ? a : F{}, I);
-  const I limit = a >= 0x1p31f ? I{} + 0x7fffffff : whole;
-  return a < -0x1p31f ? I{} + (-0x7fffffff - 1) : limit;
+/// start, start + 1, ...: the lanes of columns j, j + 1, ...; wraps.
+PTO_INLINE inline I iota(I start, int64_t j) {
+  return add(start, splat(static_cast<int32_t>(j)) + lane_numbers());
 }
-PTO_INLINE inline F to_float(I a) { return __builtin_convertvector(a, F); }
-PTO_INLINE inline I to_mask(F a) { return a != 0.0f; }
-PTO_INLINE inline I to_mask(I a) { return a != 0; }
-PTO_INLINE inline I mask_to_int(I mask) { return mask & 1; }
-PTO_INLINE inline F mask_to_float(I mask) { return mask ? F{} + 1.0f : F{}; }
+PTO_INLINE inline L iota(L start, int64_t j) {
+  return add(start, splat(j) + __builtin_convertvector(lane_numbers(), L));
+}
 
 }  // namespace pto::wsp::tile

@@ -2,9 +2,10 @@
 /// \file
 /// Vectors of one width, as kernels compute on them.
 ///
-/// PTO_LANES (4, 8 or 16) is defined by the compiler of kernels. Every vector has that many 32-bit lanes:
-/// floats of all widths compute as `F`, i32 as `I`, bools as lane masks (0 or -1) in `I`. Elements in memory
-/// are `float`, `int32_t`, `Bf16`, `F16` and `Bool`; loading widens and storing rounds to nearest even.
+/// PTO_LANES (4, 8 or 16) is defined by the compiler of kernels. Every vector has that many lanes: floats of
+/// all widths compute as `F`, i64 as `L`, the other integers as `I` (u32 by its bits), bools as lane masks
+/// (0 or -1) in `I`. Elements in memory are `float`, `Bf16`, `F16`, `Bool` and the integers of 8 to 64 bits;
+/// loading widens; storing rounds floats to nearest even and keeps the low bits of integers.
 /// An access is `Full` (all lanes), or a `Tail` that touches the first n elements of memory and no others.
 #pragma once
 
@@ -22,8 +23,12 @@ inline constexpr int64_t kLanes = PTO_LANES;
 typedef float F __attribute__((vector_size(4 * PTO_LANES)));
 typedef int32_t I __attribute__((vector_size(4 * PTO_LANES)));
 typedef uint32_t U __attribute__((vector_size(4 * PTO_LANES)));
+typedef int64_t L __attribute__((vector_size(8 * PTO_LANES)));
+typedef uint64_t UL __attribute__((vector_size(8 * PTO_LANES)));
 typedef uint16_t H __attribute__((vector_size(2 * PTO_LANES)));
+typedef int16_t SH __attribute__((vector_size(2 * PTO_LANES)));
 typedef uint8_t B __attribute__((vector_size(PTO_LANES)));
+typedef int8_t SB __attribute__((vector_size(PTO_LANES)));
 
 struct Bf16 {
   uint16_t bits;
@@ -54,6 +59,7 @@ inline I lane_numbers() {
 // x - 0 and not 0 + x: the sign of zero must survive.
 PTO_INLINE inline F splat(float x) { return x - F{}; }
 PTO_INLINE inline I splat(int32_t x) { return x + I{}; }
+PTO_INLINE inline L splat(int64_t x) { return x + L{}; }
 PTO_INLINE inline I splat(bool x) { return I{} - static_cast<int32_t>(x); }
 
 // --- rounding to the small floats -------------------------------------------------------------------------
@@ -146,7 +152,31 @@ template <class N>
 PTO_INLINE inline F load(const F16* p, N n) {
   return f16_value(__builtin_convertvector(get<H>(p, n), U));
 }
+template <class N>
+PTO_INLINE inline L load(const int64_t* p, N n) {
+  return get<L>(p, n);
+}
+template <class N>
+PTO_INLINE inline I load(const uint32_t* p, N n) {
+  return get<I>(p, n);
+}
+template <class N>
+PTO_INLINE inline I load(const int16_t* p, N n) {
+  return __builtin_convertvector(get<SH>(p, n), I);
+}
+template <class N>
+PTO_INLINE inline I load(const uint16_t* p, N n) {
+  return __builtin_convertvector(get<H>(p, n), I);
+}
 // In two steps: g++ 12 turns a direct widening of bytes into scalar code.
+template <class N>
+PTO_INLINE inline I load(const int8_t* p, N n) {
+  return __builtin_convertvector(__builtin_convertvector(get<SB>(p, n), SH), I);
+}
+template <class N>
+PTO_INLINE inline I load(const uint8_t* p, N n) {
+  return __builtin_convertvector(__builtin_convertvector(get<B>(p, n), H), I);
+}
 template <class N>
 PTO_INLINE inline I load(const Bool* p, N n) {
   return __builtin_convertvector(__builtin_convertvector(get<B>(p, n), H), I) != 0;
@@ -159,6 +189,30 @@ PTO_INLINE inline void store(float* p, F v, N n) {
 template <class N>
 PTO_INLINE inline void store(int32_t* p, I v, N n) {
   put(p, v, n);
+}
+template <class N>
+PTO_INLINE inline void store(int64_t* p, L v, N n) {
+  put(p, v, n);
+}
+template <class N>
+PTO_INLINE inline void store(uint32_t* p, I v, N n) {
+  put(p, v, n);
+}
+template <class N>
+PTO_INLINE inline void store(int16_t* p, I v, N n) {
+  put(p, __builtin_convertvector(v, SH), n);
+}
+template <class N>
+PTO_INLINE inline void store(uint16_t* p, I v, N n) {
+  put(p, __builtin_convertvector(v, H), n);
+}
+template <class N>
+PTO_INLINE inline void store(int8_t* p, I v, N n) {
+  put(p, __builtin_convertvector(v, SB), n);
+}
+template <class N>
+PTO_INLINE inline void store(uint8_t* p, I v, N n) {
+  put(p, __builtin_convertvector(v, B), n);
 }
 template <class N>
 PTO_INLINE inline void store(Bf16* p, F v, N n) {
@@ -175,7 +229,11 @@ PTO_INLINE inline void store(Bool* p, I v, N n) {
 
 /// One element of memory in every lane.
 PTO_INLINE inline F load_splat(const float* p) { return splat(*p); }
-PTO_INLINE inline I load_splat(const int32_t* p) { return splat(*p); }
+PTO_INLINE inline L load_splat(const int64_t* p) { return splat(*p); }
+template <class T>
+PTO_INLINE inline I load_splat(const T* p) {
+  return splat(static_cast<int32_t>(*p));
+}
 PTO_INLINE inline F load_splat(const Bf16* p) { return (F)(U{} + (static_cast<uint32_t>(p->bits) << 16)); }
 PTO_INLINE inline F load_splat(const F16* p) { return f16_value(U{} + static_cast<uint32_t>(p->bits)); }
 PTO_INLINE inline I load_splat(const Bool* p) { return splat(p->bits != 0); }
@@ -188,6 +246,9 @@ PTO_INLINE inline V keep(V v, Full, V) {
 template <class V>
 PTO_INLINE inline V keep(V v, Tail n, V identity) {
   return lane_numbers() < static_cast<int32_t>(n.n) ? v : identity;
+}
+PTO_INLINE inline L keep(L v, Tail n, L identity) {
+  return __builtin_convertvector(lane_numbers(), L) < n.n ? v : identity;
 }
 
 /// Call `body(j, access)` for every vector of a row of `n` elements of user memory.

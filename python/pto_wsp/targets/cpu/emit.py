@@ -10,7 +10,7 @@ from pto_wsp.support.record import record
 from pto_wsp.support.text import TextWriter
 from pto_wsp.targets.base import Check, table_hash
 from pto_wsp.targets.cpu.kernels import function_name, write_kernel
-from pto_wsp.targets.cpu.templates import MATH, TEMPLATES, Whole
+from pto_wsp.targets.cpu.templates import HEADERS
 from pto_wsp.types.tile import ScalarType, TileType, ViewType
 
 MAX_RANK = 4
@@ -61,11 +61,7 @@ def emit_library(kernels: Sequence[KernelFunction], lanes: int) -> Library:
 def headers_of(kernels: Sequence[KernelFunction]) -> tuple[str, ...]:
     """Return the shipped headers that the code of `kernels` includes."""
     ops = {s.op for k in kernels for s in walk_statements(k.body or ()) if isinstance(s, Instr)}
-    names = ["move", "scalar"]
-    if any(TEMPLATES[op] == Whole("matmul") for op in ops):
-        names.append("matmul")
-    elif ops & MATH:
-        names.append("math")
+    names = ["move", "scalar", *sorted({HEADERS[op] for op in ops if op in HEADERS})]
     return tuple(f"pto/wsp/tile/{name}.hpp" for name in names)
 
 

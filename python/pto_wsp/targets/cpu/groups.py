@@ -11,7 +11,15 @@ from pto_wsp.support.text import TextWriter
 from pto_wsp.targets.cpu.expressions import mangle, tile_name
 from pto_wsp.targets.cpu.memory import Memory, is_inner_fold
 from pto_wsp.targets.cpu.plan import Group, Step, tile_written, tiles_read
-from pto_wsp.targets.cpu.templates import CONVERSIONS, ROUNDING, STORAGE, TEMPLATES, Fold, Vector
+from pto_wsp.targets.cpu.templates import (
+    ROUNDING,
+    STORAGE,
+    TEMPLATES,
+    Fold,
+    Vector,
+    lane_type,
+    vector_type,
+)
 from pto_wsp.types.dtype import DType
 from pto_wsp.types.tile import TileType
 
@@ -40,16 +48,12 @@ class GroupScope:
     has_extents: bool = False
 
 
-def vector_type(dtype: DType) -> str:
-    """Return the C++ type of a vector of elements."""
-    return "F" if dtype.is_float else "I"
-
-
 def identity(fold: Fold, dtype: DType) -> str:
     """Return the vector that a reduction starts from."""
     if dtype.is_float:
         return f"splat({fold.float_identity})"
-    return f"splat(int32_t{{{fold.int_identity}}})"
+    value = fold.int_identity.format(bits=8 * dtype.itemsize)
+    return f"splat({lane_type(dtype)}{{{value}}})"
 
 
 def operand_places(instr: Instr, is_column: bool) -> list[str]:
@@ -115,9 +119,8 @@ class GroupWriter:
         operands = [self.operand(t, p) for t, p in zip(instr.tiles, places, strict=True)]
         operands += self.scope.scalars.get(number, [])
         text = template.text
-        if instr.op == "cvt":
-            text = CONVERSIONS[self.scope.types[instr.tiles[0]].dtype.kind, dst.kind]
-        text = text.format(*operands, mode=instr.attr("mode"))
+        source = STORAGE[self.scope.types[(*instr.tiles, instr.dst)[0]].dtype.name]
+        text = text.format(*operands, mode=instr.attr("mode"), to=STORAGE[dst.name], source=source)
         if not template.selects and dst.name in ROUNDING:
             text = ROUNDING[dst.name].format(text)
         self.lines.body.append(f"const {vector_type(dst)} {self.define(instr.dst)} = {text};")

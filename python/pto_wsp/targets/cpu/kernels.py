@@ -12,7 +12,7 @@ from pto_wsp.isa.table import TABLE
 from pto_wsp.support.text import TextWriter
 from pto_wsp.targets.cpu.code import KernelCode
 from pto_wsp.targets.cpu.expressions import literal, mangle, scalar_name, scalar_type, tile_name, view_name
-from pto_wsp.targets.cpu.groups import GroupScope, GroupWriter, reads_in_place, vector_type
+from pto_wsp.targets.cpu.groups import GroupScope, GroupWriter, reads_in_place
 from pto_wsp.targets.cpu.plan import (
     REDUCTIONS,
     Alone,
@@ -24,7 +24,7 @@ from pto_wsp.targets.cpu.plan import (
     may_be_beyond,
     scalar_tile,
 )
-from pto_wsp.targets.cpu.templates import ROUNDING
+from pto_wsp.targets.cpu.templates import ROUNDING, lane_type, vector_type
 from pto_wsp.targets.cpu.whole import write_matmul, write_transpose
 from pto_wsp.types.dtype import i64
 
@@ -169,7 +169,7 @@ def _write_group_step(code: KernelCode, scope: GroupScope, number: int, step: St
         scope.scalars[number] = [_scalar_operand(code, s, stmt) for s in stmt.scalars]
         over = stmt.tiles[0] if TABLE[stmt.op].form in REDUCTIONS else stmt.dst
         code.result(step, stmt)
-        storage = "float" if code.types[stmt.dst].dtype.is_float else "int32_t"
+        storage = lane_type(code.types[stmt.dst].dtype)
         place = code.extra(scope.group, f"fold{number}", storage)
         if place is not None:
             scope.folds[number] = code.name("partial")
@@ -198,7 +198,7 @@ def _scalar_operand(code: KernelCode, expr: Expr, instr: Instr) -> str:
             code.check(
                 f"{text} < {low} || {text} > {high}", f"a scalar is beyond the range of {dtype}", instr.loc
             )
-        vector = f"splat(static_cast<int32_t>({text}))"
+        vector = f"splat(static_cast<{lane_type(dtype)}>({text}))"
     name = code.name("c")
     code.out.line(f"const {vector_type(dtype)} {name} = {vector};")
     return name

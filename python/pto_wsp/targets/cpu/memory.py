@@ -133,7 +133,8 @@ def extra_bytes(node: Node, types: Mapping[str, TileType], lanes: int) -> dict[s
                 if not is_inner_fold(step.stmt, node):
                     source = types[step.stmt.tiles[0]]
                     width = source.rows if node.is_column else source.cols
-                    needs[f"fold{number}"] = template.partials * _round_up(width, lanes) * 4
+                    lane_bytes = max(4, source.dtype.itemsize)
+                    needs[f"fold{number}"] = template.partials * _round_up(width, lanes) * lane_bytes
     elif isinstance(node, Alone) and isinstance(node.step.stmt, Instr):
         needs = _whole_tile_bytes(node.step.stmt, types, lanes)
     return needs

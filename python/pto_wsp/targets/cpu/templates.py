@@ -1,12 +1,14 @@
 """The C++ of each row of the instruction table.
 
 Functions named here are those of include/pto/wsp/tile/. Values are vectors: `F` for floats of every width,
-`I` for i32 and for masks.
+`L` for i64, `I` for the other integers and for masks.
 """
 
 from __future__ import annotations
 
 from pto_wsp.support.record import record
+from pto_wsp.targets.cpu.expressions import INTEGERS
+from pto_wsp.types.dtype import DType, i64
 
 
 @record
@@ -31,7 +33,7 @@ class Fold:
 
     function: str
     float_identity: str
-    int_identity: str
+    int_identity: str  # with `{bits}` for the bits of its type
     partials: int = 1
 
 
@@ -51,7 +53,7 @@ class Unsupported:
 
 Template = Vector | Fold | Whole | Unsupported
 
-_INFINITY, _LOWEST, _HIGHEST = "__builtin_inff()", "INT32_MIN", "INT32_MAX"
+_INFINITY, _LOWEST, _HIGHEST = "__builtin_inff()", "INT{bits}_MIN", "INT{bits}_MAX"
 
 TEMPLATES: dict[str, Template] = {
     "load": Whole("load"),
@@ -79,7 +81,7 @@ TEMPLATES: dict[str, Template] = {
     "cmps": Vector("{mode}({0}, {1})", selects=True),
     "sel": Vector("select({0}, {1}, {2})", selects=True),
     "sels": Vector("select({0}, {1}, {2})", selects=True),
-    "cvt": Vector("{convert}"),
+    "cvt": Vector("convert<{to}, {source}>({0})"),
     **{
         prefix + name: fold
         for prefix in ("row", "col")
@@ -91,24 +93,32 @@ TEMPLATES: dict[str, Template] = {
     },
 }
 
-MATH = frozenset({"exp", "log", "tanh", "erf", "sigmoid", "rsqrt"})
-"""Rows whose functions are in tile/math.hpp."""
-
-CONVERSIONS: dict[tuple[str, str], str] = {
-    ("f", "f"): "{0}",
-    ("f", "i"): "to_int({0})",
-    ("f", "b"): "to_mask({0})",
-    ("i", "i"): "{0}",
-    ("i", "f"): "to_float({0})",
-    ("i", "b"): "to_mask({0})",
-    ("b", "b"): "{0}",
-    ("b", "i"): "mask_to_int({0})",
-    ("b", "f"): "mask_to_float({0})",
+HEADERS: dict[str, str] = {
+    **dict.fromkeys(("exp", "log", "tanh", "erf", "sigmoid", "rsqrt"), "math"),
+    **dict.fromkeys(("matmul", "matmul_acc"), "matmul"),
+    "cvt": "convert",
 }
-"""How a vector is converted, by the kinds of the types it comes from and goes to."""
+"""Headers of include/pto/wsp/tile/ that rows need beside move.hpp and scalar.hpp."""
 
-STORAGE: dict[str, str] = {"f32": "float", "f16": "F16", "bf16": "Bf16", "i32": "int32_t", "b1": "Bool"}
+STORAGE: dict[str, str] = {
+    "f32": "float",
+    "f16": "F16",
+    "bf16": "Bf16",
+    **{t: INTEGERS[t] for t in ("i8", "i16", "i32", "i64", "u8", "u16", "u32")},
+    "b1": "Bool",
+}
 """C++ type of an element in memory; tiles of other types are refused."""
+
+
+def vector_type(dtype: DType) -> str:
+    """Return the C++ type of the vectors that elements are computed in."""
+    return "F" if dtype.is_float else "L" if dtype is i64 else "I"
+
+
+def lane_type(dtype: DType) -> str:
+    """Return the C++ type of one lane of such a vector."""
+    return {"F": "float", "L": "int64_t", "I": "int32_t"}[vector_type(dtype)]
+
 
 ROUNDING: dict[str, str] = {"f16": "round_f16({0})", "bf16": "round_bf16({0})"}
 """How a float result is rounded to its type where it is kept in a vector."""

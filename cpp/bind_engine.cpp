@@ -10,7 +10,6 @@
 
 #include <atomic>
 #include <chrono>
-#include <cstdlib>
 #include <mutex>
 #include <thread>
 
@@ -117,8 +116,8 @@ class PythonLibrary {
     return names;
   }
 
-  int32_t call(uint32_t index, nb::tuple arrays, nb::tuple scalars, nb::tuple scalar_dtypes,
-               uint64_t task) const {
+  int32_t call(uint32_t index, nb::tuple arrays, nb::tuple scalars, nb::tuple scalar_dtypes, uint64_t task,
+               uint64_t workspace_bytes) const {
     if (index >= library_->table().num_kernels) {
       throw EngineError("no-such-kernel", "the library has no such kernel").with_int("kernel", index);
     }
@@ -138,12 +137,10 @@ class PythonLibrary {
       const auto dtype = DType(nb::cast<uint8_t>(scalar_dtypes[i]));
       values[i].i64 = python::scalar_bits(scalars[i], dtype, i);
     }
-    const size_t bytes = (kernel.scratch_bytes / kScratchAlign + 1) * kScratchAlign;
-    const std::unique_ptr<void, decltype(&std::free)> scratch(std::aligned_alloc(kScratchAlign, bytes),
-                                                              &std::free);
-    if (scratch == nullptr) throw std::bad_alloc();
-    const TaskContext context{scratch.get(), nullptr, 0, task, 0, 1};
-    return kernel.fn(views.data(), values.data(), &context);
+    sched::Scratch scratch, workspace;
+    if (!scratch.reserve(kernel.scratch_bytes) || !workspace.reserve(workspace_bytes)) throw std::bad_alloc();
+    TaskContext context{scratch.data(), workspace.data(), workspace_bytes, task, 0, kernel.block_dim};
+    return sched::run_blocks(kernel.fn, views.data(), values.data(), context);
   }
 
  private:
@@ -184,6 +181,7 @@ struct PythonResult {
     counters["waits"] = result.waits;
     counters["max_queued"] = result.max_queued;
     counters["max_waiting"] = result.max_waiting;
+    counters["max_workspace_bytes"] = result.max_workspace_bytes;
     counters["worker_tasks"] = result.worker_tasks;
     return counters;
   }
@@ -377,7 +375,7 @@ void bind_engine(nb::module_& module) {
       .def_prop_ro("names", &PythonLibrary::names)
       .def_prop_ro("table_hash", &PythonLibrary::table_hash)
       .def("call", &PythonLibrary::call, nb::arg("index"), nb::arg("arrays"), nb::arg("scalars"),
-           nb::arg("scalar_dtypes") = nb::tuple(), nb::arg("task") = 0);
+           nb::arg("scalar_dtypes") = nb::tuple(), nb::arg("task") = 0, nb::arg("workspace_bytes") = 0);
   nb::class_<PythonResult>(module, "RunResult")
       .def_prop_ro("tasks", [](const PythonResult& r) { return r.result.tasks; })
       .def_prop_ro("run_ns", [](const PythonResult& r) { return r.result.run_ns; })

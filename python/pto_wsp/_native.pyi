@@ -40,8 +40,9 @@ class KernelLibrary:
         scalars: tuple[object, ...],
         scalar_dtypes: tuple[int, ...] = ...,
         task: int = 0,
+        workspace_bytes: int = 0,
     ) -> int:
-        """Run one kernel on views; return 0 or the number of the run-time check that failed.
+        """Run all blocks of one kernel on views; return 0 or the number of the run-time check that failed.
 
         Args:
             index: position in `names`.
@@ -49,6 +50,7 @@ class KernelLibrary:
             scalars: one number per scalar parameter.
             scalar_dtypes: the scalar parameters' dtypes, values of `DTYPES`.
             task: what the kernel sees as the task's number.
+            workspace_bytes: size of the workspace that the kernel gets.
         """
 
 class RunResult:
@@ -62,7 +64,7 @@ class RunResult:
     def workers(self) -> int: ...
     @property
     def counters(self) -> Mapping[str, int | list[int]]:
-        """`slices`, `waits`, `max_queued`, `max_waiting`, and `worker_tasks` (tasks per worker)."""
+        """`slices`, `waits`, `max_queued`, `max_waiting`, `max_workspace_bytes`, `worker_tasks` (per worker)."""
 
     task: NDArray[np.int64]
     site: NDArray[np.int64]

@@ -25,10 +25,11 @@ struct RunResult {
   uint64_t tasks = 0;
   int64_t run_ns = 0;
   uint32_t workers = 0;
-  uint64_t slices = 0;       ///< stretches of tasks that were scheduled as one
-  uint64_t waits = 0;        ///< times a worker put a slice aside because a task had to wait
-  uint64_t max_queued = 0;   ///< most slices that waited for a worker
-  uint64_t max_waiting = 0;  ///< most slices that waited for a task
+  uint64_t slices = 0;               ///< stretches of tasks that were scheduled as one
+  uint64_t waits = 0;                ///< times a worker put a slice aside because a task had to wait
+  uint64_t max_queued = 0;           ///< most slices that waited for a worker
+  uint64_t max_waiting = 0;          ///< most slices that waited for a task
+  uint64_t max_workspace_bytes = 0;  ///< the largest workspace that a task asked for
   std::vector<uint64_t> worker_tasks;
   trace::Trace trace;  ///< empty unless asked for
 };
@@ -90,8 +91,9 @@ class Executable {
   const bytecode::Program& program() const { return code_->program; }
 
   /// Binds, checks and runs. Blocks until every task is complete, or until none runs any more after an error.
-  /// Throws what bind_arguments and check_regions throw (nothing has run then), `kernel-failed`,
-  /// `run-cancelled`, `nested-run` or `run-in-flight-at-fork`. A second thread waits for the first.
+  /// Throws what bind_arguments and check_regions throw (nothing has run then), `kernel-failed`, what
+  /// Worker::run throws, `run-cancelled`, `nested-run` or `run-in-flight-at-fork`. A second thread waits for
+  /// the first.
   RunResult run(const std::vector<bind::ArrayRef>& arrays, const std::vector<std::optional<int64_t>>& symbols,
                 sched::RunOptions options) {
     gate_.enter(options.is_interrupted);
@@ -165,6 +167,7 @@ class Executable {
       auto plan =
           bytecode::make_plan({&code_->program, arguments.symbols}, arguments.layouts, *code_->library);
       bytecode::bind_elements(plan, arguments.bases);
+      bytecode::look_at_rows(plan);
       check_regions(plan, options);
       const size_t num_sites = plan.sites.size();
       prepared_.reset(new sched::Prepared{code_, std::move(plan), sched::SiteCosts(num_sites)});
@@ -215,7 +218,7 @@ class Executable {
     run.end();
     // After an error the state names moments that will never come: it is dropped, and the next run starts
     // afresh.
-    if (run.failure()) throw kernel_error(*run.failure());
+    if (run.failure()) throw task_error(*run.failure());
     if (run.is_stopped()) throw cancelled();
     RunResult result = summarize(run, tasks, run.num_slices() - slices_before);
     result.run_ns = trace::now_ns() - start;
@@ -248,13 +251,16 @@ class Executable {
     running_ = run;
   }
 
-  EngineError kernel_error(const sched::KernelFailure& failure) const {
+  EngineError task_error(const sched::TaskFailure& failure) const {
     const bytecode::TaskPlace place = bytecode::locate(prepared_->plan, failure.task);
     const bytecode::QuickSite& site = prepared_->plan.sites[place.site];
-    return EngineError("kernel-failed",
-                       std::string("a run-time check in kernel ") + site.kernel->name + " failed")
+    EngineError error = failure.error
+                            ? *failure.error
+                            : EngineError("kernel-failed", std::string("a run-time check in kernel ") +
+                                                               site.kernel->name + " failed")
+                                  .with_int("check", failure.check);
+    return std::move(error)
         .with("kernel", std::string(site.kernel->name))
-        .with_int("check", failure.check)
         .with_int("task", int64_t(failure.task))
         .with_int("pc", site.pc)
         .with("registers", place.registers);
@@ -271,6 +277,7 @@ class Executable {
       const sched::Worker& worker = run.worker(i);
       result.worker_tasks.push_back(worker.num_tasks);
       result.waits += worker.num_suspended;
+      result.max_workspace_bytes = std::max(result.max_workspace_bytes, worker.max_workspace_bytes);
     }
     return result;
   }

@@ -142,8 +142,9 @@ inline void find_groups(const bytecode::Program& program, const std::vector<Arra
   for (size_t i = 0; i < arrays.size(); ++i) {
     layouts[i].group = uint32_t(i);
     for (size_t j = 0; j < i; ++j) {
+      const bool is_written = program.tensors[i].written != 0 || program.tensors[j].written != 0;
       if (is_same_view(arrays[i], arrays[j])) {
-        if (program.decides[i] || program.decides[j]) {
+        if (is_written && (program.decides[i] || program.decides[j])) {
           throw array_error("deciding-array-written", "an array that decides what runs is written by a task",
                             i)
               .with_int("other_tensor", int64_t(j));
@@ -151,7 +152,7 @@ inline void find_groups(const bytecode::Program& program, const std::vector<Arra
         layouts[i].group = layouts[j].group;
         continue;
       }
-      if (program.tensors[i].written == 0 && program.tensors[j].written == 0) continue;
+      if (!is_written) continue;
       const Overlap overlap = find_overlap(arrays[i], arrays[j]);
       if (overlap == Overlap::kNone) continue;
       throw array_error("overlapping-arrays", "two arrays overlap and one of them is written", i)

@@ -53,7 +53,7 @@ struct QuickLoop {
   uint32_t end_step;
 };
 
-/// One dimension of a region.
+/// One dimension of a region. That of a DIM_ROWS lies in its index tensor.
 struct QuickDim {
   Value start;
   Value extent;
@@ -73,11 +73,24 @@ struct QuickIo {
   uint8_t view_rank = 0;
   bool is_proven = true;  ///< its region and its view are inside their bounds whatever the registers hold
   uint32_t first_dim;
+  int32_t rows = -1;  ///< index in Plan::rows if the region is a row set
 };
 
-/// Fills in what a view template leaves open: its data pointer or an extent.
+/// How a row set lies in memory, and what is known of its indices.
+struct QuickRows {
+  uint16_t tensor;         ///< the index tensor
+  uint8_t num_merged = 0;  ///< dimensions that are indexed together with the first one
+  int8_t unmerged = -1;    ///< a dimension whose stride keeps it from merging with the one behind it, or -1
+  int64_t size = 1;        ///< rows that there are to name
+  int64_t stride = 0;      ///< between rows, in elements
+  bool is_written;         ///< tasks write the indices: they are looked at when a task begins
+  bool is_distinct;        ///< no two elements of the index tensor are equal
+  bool is_inside = false;  ///< every element of the index tensor names a row
+};
+
+/// Fills in what a view template leaves open: its data pointer, an extent or its indices.
 struct Patch {
-  enum Kind : uint8_t { kSetData, kAddData, kExtent } kind;
+  enum Kind : uint8_t { kSetData, kAddData, kExtent, kRows } kind;
   uint8_t slot;   ///< kExtent: dimension of the view
   uint16_t view;  ///< within the site
   Value value;
@@ -91,16 +104,25 @@ struct QuickScalar {
   bool may_fail;
 };
 
+/// An amount that a task states, if it does: bytes of workspace, or nanoseconds.
+struct QuickAmount {
+  Value value;
+  bool is_given = false;
+  bool is_proven = true;  ///< it has a value, not below 0, whatever the registers hold
+};
+
 struct QuickSite {
   KernelFn fn;
   const KernelInfo* kernel;
   uint32_t pc;
   bool is_unit = false;  ///< each task is one unit of work
   bool is_proven = true;
+  bool has_written_rows = false;  ///< some row set has indices that tasks write
   uint32_t first_io, num_io;
   uint32_t first_patch, num_patches;
   uint32_t first_scalar, num_scalars;
   uint32_t first_register, num_registers;  ///< the registers a task of this site needs to run
+  QuickAmount workspace, cost;
 };
 
 struct Plan {
@@ -111,6 +133,7 @@ struct Plan {
   std::vector<QuickSite> sites;
   std::vector<QuickIo> ios;
   std::vector<QuickDim> dims;
+  std::vector<QuickRows> rows;
   std::vector<View> views;  ///< templates, one per io
   std::vector<Patch> patches;
   std::vector<QuickScalar> scalars;

@@ -25,11 +25,12 @@ struct LoopForm {
 };
 
 struct DimForm {
-  Op op;            ///< DIM_INDEX, DIM_RANGE, DIM_TILE or DIM_FULL
+  Op op;            ///< DIM_INDEX, DIM_RANGE, DIM_TILE, DIM_FULL, DIM_ROWS or DIM_MERGED
   uint16_t axis;    ///< DIM_TILE
   int32_t loop;     ///< DIM_TILE: the enclosing loop over `axis`
-  uint32_t start;   ///< DIM_INDEX, DIM_RANGE: expression
-  uint32_t extent;  ///< DIM_RANGE: expression
+  uint32_t start;   ///< DIM_INDEX, DIM_RANGE, DIM_ROWS: expression
+  uint32_t extent;  ///< DIM_RANGE, DIM_ROWS: expression
+  uint16_t tensor;  ///< DIM_ROWS: the index tensor
 };
 
 struct IoForm {
@@ -37,6 +38,8 @@ struct IoForm {
   uint16_t tensor;
   uint32_t first_dim;  ///< rank of the tensor many
 };
+
+inline constexpr uint32_t kNoExpression = 0xFFFFFFFFu;
 
 struct ParamForm {
   Op op;
@@ -52,6 +55,8 @@ struct SiteForm {
   uint32_t num_io;
   uint32_t first_param;
   uint32_t num_params;
+  uint32_t workspace;  ///< expression or kNoExpression
+  uint32_t cost;       ///< expression or kNoExpression
 };
 
 /// What the expander walks: one step per loop instruction, END_LOOP and TASK, then one HALT.
@@ -75,7 +80,7 @@ struct Program {
   std::vector<IoForm> ios;
   std::vector<DimForm> dims;
   std::vector<ParamForm> params;
-  std::vector<bool> decides;  ///< per tensor: whether some expression reads an element of it
+  std::vector<bool> decides;  ///< per tensor: whether an expression or a row set reads elements of it
 };
 
 [[noreturn]] inline void fail_at(const char* reason, const char* unit, int64_t position) {

@@ -31,6 +31,9 @@ class Quickener {
       if (step.kind == Step::kLoop) quicken_loop(step.index);
       if (step.kind == Step::kTask) quicken_site(program_.sites[step.index]);
     }
+    for (const IoForm& io : program_.ios) {
+      if (io.role != Role::in) distrust_parts(io);
+    }
   }
 
  private:
@@ -122,11 +125,21 @@ class Quickener {
       quicken_scalar(program_.params[form.first_param + i], site);
     for (uint32_t i = 0; i < form.num_io; ++i) quicken_io(program_.ios[form.first_io + i], i, site);
     site.num_patches = uint32_t(plan_.patches.size()) - site.first_patch;
+    site.workspace = quicken_amount(form.workspace, site);
+    site.cost = quicken_amount(form.cost, site);
     collect_registers(site);
     plan_.max_scalars = std::max(plan_.max_scalars, site.num_scalars);
     plan_.max_scratch_bytes = std::max(plan_.max_scratch_bytes, site.kernel->scratch_bytes);
     if (!site.is_proven) plan_.is_proven = false;
     plan_.sites.push_back(site);
+  }
+
+  QuickAmount quicken_amount(uint32_t expression, QuickSite& site) {
+    if (expression == kNoExpression) return {};
+    const Quick quick = quicken(expression);
+    const QuickAmount amount{quick.value, true, !quick.may_fail && quick.form.range.lo >= 0};
+    site.is_proven = site.is_proven && amount.is_proven;
+    return amount;
   }
 
   void quicken_scalar(const ParamForm& form, QuickSite& site) {
@@ -156,18 +169,25 @@ class Quickener {
     const ParamInfo& param = site.kernel->params[view];
     const int64_t bytes = dtype_bytes(tensor.dtype);
     QuickIo io{form.tensor, form.role, tensor.rank, 0, true, uint32_t(plan_.dims.size())};
+    const DimForm* dims = program_.dims.data() + form.first_dim;
+    if (tensor.rank > 0 && dims[0].op == Op::DIM_ROWS) io.rows = quicken_rows(form, layout, site);
     View templ{nullptr, {1, 1, 1, 1}, {0, 0, 0, 0}, nullptr};
     Abstract offset = constant_value(0);
     plan_.patches.push_back({Patch::kSetData, 0, uint16_t(view), {}, 1});
     const size_t data_patch = plan_.patches.size() - 1;
     int64_t inner_extent = 0;
     for (int d = 0; d < tensor.rank; ++d) {
-      QuickDim dim = quicken_dim(program_.dims[form.first_dim + uint32_t(d)], layout.shape[d]);
-      add_offset(offset, dim, layout.stride[d] * bytes, view);
-      if (dim.op != Op::DIM_INDEX) {
+      const bool is_rows = dims[d].op == Op::DIM_ROWS;
+      QuickDim dim = quicken_dim(dims[d], is_rows ? plan_.layouts[dims[d].tensor].shape[0] : layout.shape[d]);
+      if (is_rows) {
+        plan_.patches.push_back({Patch::kRows, 0, uint16_t(view), dim.start, 1});
+      } else {
+        add_offset(offset, dim, layout.stride[d] * bytes, view);
+      }
+      if (dim.op != Op::DIM_INDEX && dim.op != Op::DIM_MERGED) {
         set_extent(templ, dim, param, io.view_rank, view, io);
         inner_extent = dim.extent_form.range.hi;
-        templ.stride[io.view_rank++] = layout.stride[d];
+        templ.stride[io.view_rank++] = is_rows ? plan_.rows[size_t(io.rows)].stride : layout.stride[d];
       }
       io.is_proven = io.is_proven && dim.is_proven;
       plan_.dims.push_back(std::move(dim));
@@ -180,6 +200,51 @@ class Quickener {
     site.is_proven = site.is_proven && io.is_proven;
     plan_.ios.push_back(io);
     plan_.views.push_back(templ);
+  }
+
+  /// Finds how the rows of a row set lie in memory.
+  int32_t quicken_rows(const IoForm& form, const TensorLayout& layout, QuickSite& site) {
+    const DimForm* dims = program_.dims.data() + form.first_dim;
+    const TensorDescriptor& indices = program_.tensors[dims[0].tensor];
+    QuickRows rows{};
+    rows.tensor = dims[0].tensor;
+    rows.is_written = indices.written != 0;
+    rows.is_distinct = indices.distinct != 0;
+    while (rows.num_merged + 1 < program_.tensors[form.tensor].rank &&
+           dims[rows.num_merged + 1].op == Op::DIM_MERGED)
+      ++rows.num_merged;
+    merge(rows, layout);
+    site.has_written_rows = site.has_written_rows || rows.is_written;
+    plan_.rows.push_back(rows);
+    return int32_t(plan_.rows.size() - 1);
+  }
+
+  /// Indices that are written in parts are distinct at each moment, but not between moments.
+  void distrust_parts(const IoForm& form) {
+    const auto first = program_.dims.begin() + form.first_dim;
+    const auto is_whole = [](const DimForm& dim) { return dim.op == Op::DIM_FULL; };
+    if (std::all_of(first, first + program_.tensors[form.tensor].rank, is_whole)) return;
+    for (QuickRows& rows : plan_.rows) {
+      if (rows.tensor == form.tensor) rows.is_distinct = false;
+    }
+  }
+
+  /// From the inside out; the strides of dimensions of one element say nothing.
+  static void merge(QuickRows& rows, const TensorLayout& layout) {
+    rows.size = 1;
+    rows.stride = layout.stride[rows.num_merged];
+    int64_t span = -1;
+    for (int d = rows.num_merged; d >= 0; --d) {
+      if (__builtin_mul_overflow(rows.size, layout.shape[d], &rows.size)) rows.size = kI64Max;
+      if (layout.shape[d] == 1) continue;
+      if (span < 0) {
+        rows.stride = layout.stride[d];
+      } else if (layout.stride[d] != span) {
+        rows.unmerged = int8_t(d);
+      }
+      span = int64_t(uint64_t(layout.shape[d]) * uint64_t(layout.stride[d]));
+    }
+    if (rows.size == 0) rows.unmerged = -1;
   }
 
   QuickDim quicken_dim(const DimForm& form, int64_t size) {
@@ -197,10 +262,13 @@ class Quickener {
     }
     start.value = to_value(start.form, kNoPostfix);
     extent.value = to_value(extent.form, kNoPostfix);
-    if (form.op == Op::DIM_INDEX || form.op == Op::DIM_RANGE) start = quicken(form.start);
-    if (form.op == Op::DIM_RANGE) extent = quicken(form.extent);
+    const bool is_range = form.op == Op::DIM_RANGE || form.op == Op::DIM_ROWS;
+    if (form.op == Op::DIM_INDEX || is_range) start = quicken(form.start);
+    if (is_range) extent = quicken(form.extent);
     dim.may_fail = start.may_fail || extent.may_fail;
-    dim.is_proven = !dim.may_fail && is_inside(form, start.form, extent.form, size);
+    // Whether indices name rows is never known here.
+    dim.is_proven =
+        !dim.may_fail && form.op != Op::DIM_ROWS && is_inside(form, start.form, extent.form, size);
     dim.start = start.value;
     dim.extent = extent.value;
     dim.start_form = std::move(start.form);
@@ -209,7 +277,7 @@ class Quickener {
   }
 
   bool is_inside(const DimForm& form, const Abstract& start, const Abstract& extent, int64_t size) const {
-    if (form.op == Op::DIM_FULL) return true;
+    if (form.op == Op::DIM_FULL || form.op == Op::DIM_MERGED) return true;
     if (form.op == Op::DIM_TILE) return registers_[program_.axes[form.axis].reg + 2u].end.hi <= size;
     bool may_fail = false;
     const Abstract end = evaluator_.sum(start, extent, may_fail);
@@ -246,6 +314,7 @@ class Quickener {
       const QuickScalar& scalar = plan_.scalars[site.first_scalar + i];
       if (!scalar.is_fixed) collect(scalar.value, site);
     }
+    collect(site.workspace.value, site);
     site.num_registers = uint32_t(plan_.registers.size()) - site.first_register;
   }
 

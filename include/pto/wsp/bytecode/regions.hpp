@@ -4,107 +4,145 @@
 #pragma once
 
 #include "pto/wsp/bytecode/expander.hpp"
+#include "pto/wsp/bytecode/rows.hpp"
 
 namespace pto::wsp::bytecode {
 
-namespace detail {
-
-class RegionChecker {
+/// Checks one task at a time, for the values that the registers have at its place.
+class TaskChecker {
  public:
-  explicit RegionChecker(const Plan& plan) : plan_(plan), expander_(plan) {}
+  explicit TaskChecker(const Plan& plan) : plan_(plan) {}
 
-  template <class IsStopped>
-  bool run(IsStopped is_stopped) {
+  /// Throws `region-outside`, `view-shape`, `inner-stride`, `rows-outside`, `rows-repeat`, `rows-stride`,
+  /// `negative-workspace`, `negative-cost` or an expression's error if task number `task` would be wrong.
+  /// Indices that tasks write are left to the worker: they are not known yet.
+  void check(const QuickSite& site, const int64_t* registers, uint64_t task) {
     try {
-      return check_all(is_stopped);
+      check_arguments(site, registers);
     } catch (EngineError& error) {
-      if (error.has("registers")) throw;
-      throw std::move(error).with("registers", registers());
+      throw std::move(error)
+          .with_int("task", int64_t(task))
+          .with("registers", std::vector<int64_t>(registers, registers + plan_.program().header.num_registers));
     }
   }
 
  private:
-  template <class IsStopped>
-  bool check_all(IsStopped is_stopped) {
-    for (Event event = expander_.next(); event.kind != Event::kEnd; event = expander_.next()) {
-      if (is_stopped()) return false;
-      if (event.kind == Event::kTask && !plan_.sites[event.index].is_proven)
-        check_task(plan_.sites[event.index]);
-    }
-    return true;
-  }
-
-  void check_task(const QuickSite& site) const {
+  void check_arguments(const QuickSite& site, const int64_t* registers) {
     for (uint32_t i = 0; i < site.num_scalars; ++i) {
       const QuickScalar& scalar = plan_.scalars[site.first_scalar + i];
-      if (scalar.may_fail) plan_.evaluate(scalar.value, expander_.registers());
+      if (scalar.may_fail) plan_.evaluate(scalar.value, registers);
     }
     for (uint32_t i = 0; i < site.num_io; ++i) {
-      const QuickIo& io = plan_.ios[site.first_io + i];
-      if (!io.is_proven) check_io(site, io, i);
+      if (!plan_.ios[site.first_io + i].is_proven) check_io(site, i, registers);
+    }
+    check_amount(site, site.workspace, registers, "negative-workspace", "a task's workspace is negative");
+    check_amount(site, site.cost, registers, "negative-cost", "a task's cost is negative");
+  }
+
+  void check_amount(const QuickSite& site, const QuickAmount& amount, const int64_t* registers,
+                    const char* code, const char* message) const {
+    if (amount.is_proven) return;
+    const int64_t value = plan_.evaluate(amount.value, registers);
+    if (value < 0) throw EngineError(code, message).with_int("pc", site.pc).with_int("value", value);
+  }
+
+  void check_io(const QuickSite& site, uint32_t index, const int64_t* registers) {
+    const QuickIo& io = plan_.ios[site.first_io + index];
+    try {
+      int slot = 0;
+      for (int d = 0; d < io.rank; ++d) {
+        const QuickDim& dim = plan_.dims[io.first_dim + uint32_t(d)];
+        if (dim.op == Op::DIM_MERGED) continue;
+        const int64_t start = plan_.evaluate(dim.start, registers);
+        const int64_t extent = plan_.evaluate(dim.extent, registers);
+        const QuickRows* rows = dim.op == Op::DIM_ROWS ? &plan_.rows[size_t(io.rows)] : nullptr;
+        check_inside(rows != nullptr ? rows->tensor : io.tensor, d, start, extent);
+        if (dim.op == Op::DIM_INDEX) continue;
+        const int64_t stride = rows != nullptr ? rows->stride : plan_.layouts[io.tensor].stride[d];
+        check_view(io, d, site.kernel->params[index], slot++, extent, stride);
+        if (rows != nullptr && extent > 0) check_rows(*rows, io, start, extent);
+      }
+    } catch (EngineError& error) {
+      if (error.has("pc")) throw;  // an expression's
+      throw std::move(error).with_int("pc", site.pc).with_int("io", index);
     }
   }
 
-  void check_io(const QuickSite& site, const QuickIo& io, uint32_t index) const {
-    const ParamInfo& param = site.kernel->params[index];
-    int slot = 0;
-    for (int d = 0; d < io.rank; ++d) {
-      const QuickDim& dim = plan_.dims[io.first_dim + uint32_t(d)];
-      const int64_t start = plan_.evaluate(dim.start, expander_.registers());
-      const int64_t extent = plan_.evaluate(dim.extent, expander_.registers());
-      const int64_t size = plan_.layouts[io.tensor].shape[d];
-      if (start < 0 || extent < 0 || start > size || extent > size - start) {
-        throw describe(EngineError("region-outside", "a task's region lies outside its tensor"), site, io,
-                       index, d)
-            .with_int("start", start)
-            .with_int("extent", extent)
-            .with_int("size", size);
-      }
-      if (dim.op == Op::DIM_INDEX) continue;
-      if (extent < param.min_shape[slot] || extent > param.max_shape[slot]) {
-        throw describe(EngineError("view-shape", "a task's view has an extent its kernel does not take"),
-                       site, io, index, d)
-            .with_int("extent", extent)
-            .with_int("min", param.min_shape[slot])
-            .with_int("max", param.max_shape[slot]);
-      }
-      const bool is_innermost = slot + 1 == io.view_rank;
-      if (is_innermost && extent > 1 && plan_.layouts[io.tensor].stride[d] != 1) {
-        throw describe(EngineError("inner-stride", "the innermost dimension of a view is not contiguous"),
-                       site, io, index, d)
-            .with_int("stride", plan_.layouts[io.tensor].stride[d]);
-      }
-      ++slot;
+  void check_inside(uint16_t tensor, int dim, int64_t start, int64_t extent) const {
+    const int64_t size = plan_.layouts[tensor].shape[dim];
+    if (start >= 0 && extent >= 0 && start <= size && extent <= size - start) return;
+    throw place("region-outside", "a task's region lies outside its tensor", tensor, dim)
+        .with_int("start", start)
+        .with_int("extent", extent)
+        .with_int("size", size);
+  }
+
+  static void check_view(const QuickIo& io, int dim, const ParamInfo& param, int slot, int64_t extent,
+                         int64_t stride) {
+    if (extent < param.min_shape[slot] || extent > param.max_shape[slot]) {
+      throw place("view-shape", "a task's view has an extent its kernel does not take", io.tensor, dim)
+          .with_int("extent", extent)
+          .with_int("min", param.min_shape[slot])
+          .with_int("max", param.max_shape[slot]);
+    }
+    if (slot + 1 == io.view_rank && extent > 1 && stride != 1) {
+      throw place("inner-stride", "the innermost dimension of a view is not contiguous", io.tensor, dim)
+          .with_int("stride", stride);
     }
   }
 
-  EngineError describe(EngineError error, const QuickSite& site, const QuickIo& io, uint32_t index,
-                       int dim) const {
-    return std::move(error)
-        .with_int("pc", site.pc)
-        .with_int("task", int64_t(expander_.num_tasks()) - 1)
-        .with_int("io", index)
-        .with_int("tensor", io.tensor)
-        .with_int("dim", dim)
-        .with("registers", registers());
+  void check_rows(const QuickRows& rows, const QuickIo& io, int64_t start, int64_t extent) {
+    if (rows.unmerged >= 0) fail_stride(io.tensor, rows.unmerged);
+    const TensorLayout& layout = plan_.layouts[rows.tensor];
+    if (extent > 1 && layout.stride[0] != 1) fail_stride(rows.tensor, 0);
+    if (rows.is_written) return;
+    const auto* indices = reinterpret_cast<const int32_t*>(plan_.bindings.elements[rows.tensor].base);
+    row_checker_.check(rows, io, indices + start, start, extent);
   }
 
-  std::vector<int64_t> registers() const {
-    return {expander_.registers(), expander_.registers() + expander_.num_registers()};
+  [[noreturn]] void fail_stride(uint16_t tensor, int dim) const {
+    throw place("rows-stride", "the rows of a row set, or its indices, are not evenly apart", tensor, dim)
+        .with_int("stride", plan_.layouts[tensor].stride[dim]);
+  }
+
+  static EngineError place(const char* code, const char* message, uint16_t tensor, int dim) {
+    return EngineError(code, message).with_int("tensor", tensor).with_int("dim", dim);
   }
 
   const Plan& plan_;
-  Expander expander_;
+  RowChecker row_checker_;
 };
+
+namespace detail {
+
+template <class IsStopped>
+bool check_all(const Plan& plan, Expander& expander, IsStopped is_stopped) {
+  TaskChecker checker(plan);
+  for (Event event = expander.next(); event.kind != Event::kEnd; event = expander.next()) {
+    if (is_stopped()) return false;
+    if (event.kind == Event::kTask && !plan.sites[event.index].is_proven)
+      checker.check(plan.sites[event.index], expander.registers(), expander.num_tasks() - 1);
+  }
+  return true;
+}
 
 }  // namespace detail
 
-/// Throws `region-outside`, `view-shape` or an expression's error if any task would be wrong. False if
+/// Throws what TaskChecker::check throws, or the error of a loop, if anything would be wrong. False if
 /// `is_stopped`, which is asked between tasks, put an end to it.
 /// \complexity nothing if interval analysis proved the plan, else linear in the number of tasks
 template <class IsStopped>
 bool check_regions(const Plan& plan, IsStopped is_stopped) {
-  return plan.is_proven || detail::RegionChecker(plan).run(is_stopped);
+  if (plan.is_proven) return true;
+  Expander expander(plan);
+  try {
+    return detail::check_all(plan, expander, is_stopped);
+  } catch (EngineError& error) {
+    if (error.has("registers")) throw;
+    const int64_t* registers = expander.registers();
+    throw std::move(error).with("registers",
+                                std::vector<int64_t>(registers, registers + expander.num_registers()));
+  }
 }
 
 }  // namespace pto::wsp::bytecode

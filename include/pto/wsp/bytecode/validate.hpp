@@ -85,7 +85,7 @@ class Validator {
   void check_tensor(const TensorDescriptor& tensor, int64_t i) const {
     if (dtype_bytes(tensor.dtype) == 0) fail_at("unknown dtype", "tensor", i);
     if (tensor.rank > kMaxTensorRank) fail_at("a rank above the limit", "tensor", i);
-    if (tensor.written > 1) fail_at("a flag is not 0 or 1", "tensor", i);
+    if (tensor.written > 1 || tensor.distinct > 1) fail_at("a flag is not 0 or 1", "tensor", i);
     for (uint8_t byte : tensor.reserved) {
       if (byte != 0) fail_at("a reserved field is set", "tensor", i);
     }
@@ -208,6 +208,9 @@ class Validator {
     site.first_io = uint32_t(program_.ios.size());
     for (uint32_t i = 0; i < site.num_params; ++i) check_param();
     for (uint32_t i = 0; i < site.num_io; ++i) check_io(library_.kernels[kernel.index].params[i]);
+    check_own_indices(site);
+    site.workspace = optional_expression(Op::WORKSPACE);
+    site.cost = optional_expression(Op::COST);
     program_.steps.push_back({Step::kTask, uint32_t(program_.sites.size())});
     program_.sites.push_back(site);
   }
@@ -244,17 +247,22 @@ class Validator {
     if (role != Role::in && tensor.written == 0) fail("a task writes a tensor that is not marked as written");
     program_.ios.push_back({role, in.operand1, uint32_t(program_.dims.size())});
     int view_rank = 0;
-    for (int d = 0; d < tensor.rank; ++d) view_rank += check_dim();
+    for (int d = 0; d < tensor.rank; ++d) view_rank += check_dim(d);
     if (view_rank != param.rank) fail("a tensor argument has another rank than the kernel's parameter");
   }
 
-  /// Reads one dimension; returns how many dimensions of the view it makes.
-  int check_dim() {
+  /// Reads dimension `d` of a tensor argument; returns how many dimensions of the view it makes.
+  int check_dim(int d) {
     const Instruction in = take();
-    DimForm dim{in.op, in.operand1, -1, in.operand2, 0};
-    if (in.op != Op::DIM_TILE && in.operand1 != 0) fail("a reserved field is set");
+    DimForm dim{in.op, 0, -1, in.operand2, 0, 0};
+    if (in.op != Op::DIM_TILE && in.op != Op::DIM_ROWS && in.operand1 != 0) fail("a reserved field is set");
     switch (in.op) {
       case Op::DIM_INDEX: require_registers(in.operand2); break;
+      case Op::DIM_ROWS:
+        if (d != 0) fail("a row set is not in the first dimension");
+        check_index_tensor(in.operand1);
+        dim.tensor = in.operand1;
+        [[fallthrough]];
       case Op::DIM_RANGE: {
         require_registers(in.operand2);
         const Instruction extent = take();
@@ -263,14 +271,53 @@ class Validator {
         dim.extent = extent.operand2;
         break;
       }
-      case Op::DIM_TILE: dim.loop = enclosing_tiles_loop(in); break;
+      case Op::DIM_MERGED:
+        if (in.operand2 != 0) fail("a reserved field is set");
+        if (d == 0 || (program_.dims.back().op != Op::DIM_ROWS && program_.dims.back().op != Op::DIM_MERGED))
+          fail("a merged dimension does not follow a row set");
+        break;
+      case Op::DIM_TILE:
+        dim.axis = in.operand1;
+        dim.loop = enclosing_tiles_loop(in);
+        break;
       case Op::DIM_FULL:
         if (in.operand2 != 0) fail("a reserved field is set");
         break;
       default: fail("expected a dimension");
     }
     program_.dims.push_back(dim);
-    return in.op == Op::DIM_INDEX ? 0 : 1;
+    return in.op == Op::DIM_INDEX || in.op == Op::DIM_MERGED ? 0 : 1;
+  }
+
+  void check_index_tensor(uint16_t index) {
+    if (index >= program_.tensors.size()) fail("no such tensor");
+    const TensorDescriptor& tensor = program_.tensors[index];
+    if (tensor.dtype != DType::i32 || tensor.rank != 2 || tensor.dims[1] != 1)
+      fail("the indices of a row set are not [n, 1] i32");
+    program_.decides[index] = true;
+  }
+
+  /// A task may not write the indices of its own row sets: its kernel reads them while it runs.
+  void check_own_indices(const SiteForm& site) const {
+    const auto first = program_.ios.begin() + site.first_io, last = program_.ios.end();
+    for (auto io = first; io != last; ++io) {
+      if (program_.tensors[io->tensor].rank == 0) continue;
+      const DimForm& rows = program_.dims[io->first_dim];
+      if (rows.op != Op::DIM_ROWS) continue;
+      const auto writes = [&](const IoForm& other) {
+        return other.tensor == rows.tensor && other.role != Role::in;
+      };
+      if (std::any_of(first, last, writes)) fail("a task writes the indices of its own row set");
+    }
+  }
+
+  /// The expression of an instruction `op`, if the task goes on with one.
+  uint32_t optional_expression(Op op) {
+    if (pc_ >= halt_ || program_.instructions[pc_].op != op) return kNoExpression;
+    const Instruction in = take();
+    if (in.operand1 != 0) fail("a reserved field is set");
+    require_registers(in.operand2);
+    return in.operand2;
   }
 
   int32_t enclosing_tiles_loop(Instruction in) const {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The hazards of a tensor whose accesses lie on no common grid: exact boxes, found through coarse cells.
+/// The hazards of a space whose accesses lie on no common grid: exact boxes, found through coarse cells.
 #pragma once
 
 #include <algorithm>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The hazards of a tensor whose accesses lie on one grid: an entry of 16 bytes per cell.
+/// The hazards of a space whose accesses lie on one grid: an entry of 16 bytes per cell.
 #pragma once
 
 #include <cstdlib>

@@ -1,19 +1,15 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Finds, per tensor, the coarsest grid of which every access is a union of cells.
+/// Finds, per space, the coarsest grid of which every access is a union of cells.
 #pragma once
 
 #include <algorithm>
 #include <numeric>
 #include <vector>
 
-#include "pto/wsp/bytecode/plan.hpp"
+#include "pto/wsp/graph/footprint.hpp"
 
 namespace pto::wsp::graph {
-
-using bytecode::Plan;
-using bytecode::QuickDim;
-using bytecode::QuickIo;
 
 /// Cells of `step` elements per dimension. `wide` says that some access covers more than kWideCells of them.
 struct Grid {
@@ -65,12 +61,11 @@ inline int64_t max_cells(const QuickDim& dim, int64_t size, int64_t step, int64_
 }
 
 /// Notes how an access looks on the grid. False if it would be too many runs of cells.
-inline bool fits_grid(Grid& grid, const Plan& plan, const QuickIo& io) {
+inline bool fits_grid(Grid& grid, const Footprint& footprint) {
   int64_t runs = 1, run_cells = 1;
   bool is_contiguous = true;  // all dimensions after this one are covered whole
   for (int d = grid.rank; d-- > 0;) {
-    const int64_t n =
-        max_cells(plan.dims[io.first_dim + uint32_t(d)], grid.size[d], grid.step[d], grid.cells[d]);
+    const int64_t n = max_cells(footprint.dims[size_t(d)], grid.size[d], grid.step[d], grid.cells[d]);
     (is_contiguous ? run_cells : runs) *= n;
     if (n > kMaxCells || runs > kMaxCells) return false;
     is_contiguous = is_contiguous && n == grid.cells[d];
@@ -81,16 +76,14 @@ inline bool fits_grid(Grid& grid, const Plan& plan, const QuickIo& io) {
 
 }  // namespace detail
 
-/// The grid of the accesses `ios` (indices into plan.ios) to one memory; false if there is no useful one.
-inline bool find_grid(const Plan& plan, const std::vector<uint32_t>& ios, Grid& grid) {
-  const QuickIo& first = plan.ios[ios.front()];
-  grid.rank = first.rank;
+/// The grid of all accesses in a space; false if there is no useful one.
+inline bool find_grid(const Space& space, Grid& grid) {
+  grid.rank = int(space.size.size());
   for (int d = grid.rank; d-- > 0;) {
-    grid.size[d] = plan.layouts[first.tensor].shape[d];
+    grid.size[d] = space.size[size_t(d)];
     int64_t step = 0;
-    for (uint32_t io : ios) {
-      if (!detail::fold_dim(step, plan.dims[plan.ios[io].first_dim + uint32_t(d)], grid.size[d]))
-        return false;
+    for (const Footprint& footprint : space.footprints) {
+      if (!detail::fold_dim(step, footprint.dims[size_t(d)], grid.size[d])) return false;
     }
     grid.step[d] = step == 0 ? std::max<int64_t>(grid.size[d], 1) : step;
     grid.cells[d] = std::max<int64_t>((grid.size[d] - 1) / grid.step[d] + 1, 1);
@@ -98,8 +91,8 @@ inline bool find_grid(const Plan& plan, const std::vector<uint32_t>& ios, Grid& 
     if (grid.cells[d] > kMaxCells / grid.num_cells) return false;
     grid.num_cells *= grid.cells[d];
   }
-  for (uint32_t io : ios) {
-    if (!detail::fits_grid(grid, plan, plan.ios[io])) return false;
+  for (const Footprint& footprint : space.footprints) {
+    if (!detail::fits_grid(grid, footprint)) return false;
   }
   return true;
 }

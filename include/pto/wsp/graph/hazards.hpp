@@ -11,48 +11,58 @@
 
 namespace pto::wsp::graph {
 
-/// One map per memory that some task of the plan writes. Memory that is only read is not tracked at all.
+/// One map per space that some task of the plan writes. Memory that is only read is not tracked at all.
 class Hazards {
  public:
   /// `tracks` false makes an empty one, for runs in program order.
-  Hazards(const Plan& plan, bool tracks) : plan_(plan), tracks_(tracks), accesses_(plan.ios.size()) {
+  Hazards(const Plan& plan, bool tracks) : plan_(plan), tracks_(tracks) {
     if (!tracks) return;
-    std::vector<std::vector<uint32_t>> groups(plan.layouts.size());
+    const std::vector<Space> spaces = find_spaces(plan);
+    std::vector<std::vector<const Space*>> groups(plan.layouts.size());
     std::vector<bool> is_written(plan.layouts.size(), false);
-    for (uint32_t i = 0; i < plan.ios.size(); ++i) {
-      const uint32_t group = plan.layouts[plan.ios[i].tensor].group;
-      groups[group].push_back(i);
-      if (plan.ios[i].role != Role::in) is_written[group] = true;
+    for (const Space& space : spaces) {
+      groups[space.group()].push_back(&space);
+      if (space.is_written) is_written[space.group()] = true;
     }
+    std::vector<std::vector<Access>> of_site(plan.sites.size());
     for (size_t group = 0; group < groups.size(); ++group) {
-      if (is_written[group]) track(groups[group]);
+      if (is_written[group]) track(groups[group], of_site);
     }
-    for (const bytecode::QuickSite& site : plan.sites) list_tracked(site);
+    for (const std::vector<Access>& accesses : of_site) {
+      first_access_.push_back(uint32_t(accesses_.size()));
+      accesses_.insert(accesses_.end(), accesses.begin(), accesses.end());
+    }
+    first_access_.push_back(uint32_t(accesses_.size()));
   }
 
   bool is_tracking() const { return tracks_; }
 
   /// Adds what a task of `site` must wait for, and makes later tasks wait for it.
   void access(uint32_t site, const int64_t* registers, const sched::Stamp& stamp, sched::WaitList& waits) {
-    for (uint32_t i = first_tracked_[site]; i < tracked_.size() && tracked_[i] != kStop; ++i) {
-      const Access& access = accesses_[tracked_[i]];
+    for (uint32_t i = first_access_[site]; i < first_access_[site + 1]; ++i) {
+      const Access& access = accesses_[i];
       if (access.dense != nullptr) {
         access.dense->access(cell_box(access, registers), access.writes, stamp, waits);
-      } else {
-        access.boxes->access(element_box(plan_.ios[tracked_[i]], registers), access.writes, stamp, waits);
+      } else if (access.boxes != nullptr) {
+        access.boxes->access(element_box(access, registers), access.writes, stamp, waits);
       }
+      if (access.num_marks > 1) cross(access, stamp, waits);
     }
   }
 
  private:
-  static constexpr uint32_t kStop = 0xFFFFFFFFu;
-
   /// A dimension in which an access may cover other than one cell.
   struct Span {
     bytecode::Value extent;
     int64_t step;
     int64_t stride;
     int64_t cells;
+  };
+
+  /// A dimension of a box.
+  struct Reach {
+    bytecode::Value start;
+    bytecode::Value extent;
   };
 
   struct Access {
@@ -62,50 +72,70 @@ class Hazards {
     int64_t first_cell = 0;
     uint32_t first_term = 0, num_terms = 0;
     uint32_t first_span = 0, num_spans = 0;
+    uint32_t first_reach = 0, num_reaches = 0;
+    uint32_t mark = 0;  ///< of its space
+    uint32_t first_mark = 0, num_marks = 0;
   };
 
-  void track(const std::vector<uint32_t>& ios) {
-    Grid grid;
-    DenseMap* dense = nullptr;
-    BoxMap* boxes = nullptr;
-    if (find_grid(plan_, ios, grid)) {
-      dense = dense_.emplace_back(std::make_unique<DenseMap>(grid)).get();
-    } else {
-      boxes = boxes_.emplace_back(make_box_map(ios)).get();
-    }
-    for (uint32_t io : ios) {
-      Access& access = accesses_[io];
-      access.dense = dense;
-      access.boxes = boxes;
-      access.writes = plan_.ios[io].role != Role::in;
-      if (dense != nullptr) place_on_grid(access, plan_.ios[io], grid);
+  /// The latest accesses in a space: watermarks at which they are complete.
+  struct Mark {
+    uint64_t write = 0;
+    uint64_t read = 0;
+  };
+
+  void track(const std::vector<const Space*>& spaces, std::vector<std::vector<Access>>& of_site) {
+    const auto first_mark = uint32_t(marks_.size());
+    marks_.resize(marks_.size() + spaces.size());
+    for (size_t i = 0; i < spaces.size(); ++i) {
+      Access access;
+      access.mark = first_mark + uint32_t(i);
+      access.first_mark = first_mark;
+      access.num_marks = uint32_t(spaces.size());
+      track_space(*spaces[i], access, of_site);
     }
   }
 
-  std::unique_ptr<BoxMap> make_box_map(const std::vector<uint32_t>& ios) const {
-    const QuickIo& first = plan_.ios[ios.front()];
-    const int64_t* size = plan_.layouts[first.tensor].shape;
+  /// `common` is what the accesses of the space have in common.
+  void track_space(const Space& space, Access common, std::vector<std::vector<Access>>& of_site) {
+    Grid grid;
+    if (space.is_written) {
+      if (find_grid(space, grid)) {
+        common.dense = dense_.emplace_back(std::make_unique<DenseMap>(grid)).get();
+      } else {
+        common.boxes = boxes_.emplace_back(make_box_map(space)).get();
+      }
+    }
+    for (const Footprint& footprint : space.footprints) {
+      Access access = common;
+      access.writes = footprint.writes;
+      if (access.dense != nullptr) place_on_grid(access, footprint, grid);
+      if (access.boxes != nullptr) place_in_elements(access, footprint);
+      of_site[footprint.site].push_back(access);
+    }
+  }
+
+  static std::unique_ptr<BoxMap> make_box_map(const Space& space) {
     int64_t typical[kMaxTensorRank];
-    for (int d = 0; d < first.rank; ++d) {
+    for (size_t d = 0; d < space.size.size(); ++d) {
       // The largest extent that is not (nearly) the whole dimension: larger ones are rare or wide anyway.
       typical[d] = 1;
       bool any = false;
-      for (uint32_t io : ios) {
-        const int64_t extent = plan_.dims[plan_.ios[io].first_dim + uint32_t(d)].extent_form.range.hi;
-        if (extent > size[d] / 2) continue;
+      for (const Footprint& footprint : space.footprints) {
+        const int64_t extent = footprint.dims[d].extent_form.range.hi;
+        if (extent > space.size[d] / 2) continue;
         typical[d] = std::max(typical[d], extent);
         any = true;
       }
-      if (!any) typical[d] = size[d];
+      if (!any) typical[d] = space.size[d];
     }
-    return std::make_unique<BoxMap>(first.rank, size, typical);
+    return std::make_unique<BoxMap>(int(space.size.size()), space.size.data(), typical);
   }
 
-  void place_on_grid(Access& access, const QuickIo& io, const Grid& grid) {
+  void place_on_grid(Access& access, const Footprint& footprint, const Grid& grid) {
     access.first_term = uint32_t(terms_.size());
     access.first_span = uint32_t(spans_.size());
     for (int d = 0; d < grid.rank; ++d) {
-      const QuickDim& dim = plan_.dims[io.first_dim + uint32_t(d)];
+      const QuickDim& dim = footprint.dims[size_t(d)];
       // Code that is never reached may be far outside; wrapping keeps that defined.
       const auto to_cells = [&](int64_t x) {
         return int64_t(uint64_t(x / grid.step[d]) * uint64_t(grid.cell_stride[d]));
@@ -121,12 +151,20 @@ class Hazards {
     access.num_spans = uint32_t(spans_.size()) - access.first_span;
   }
 
-  void list_tracked(const bytecode::QuickSite& site) {
-    first_tracked_.push_back(uint32_t(tracked_.size()));
-    for (uint32_t io = site.first_io; io < site.first_io + site.num_io; ++io) {
-      if (accesses_[io].dense != nullptr || accesses_[io].boxes != nullptr) tracked_.push_back(io);
+  void place_in_elements(Access& access, const Footprint& footprint) {
+    access.first_reach = uint32_t(reaches_.size());
+    access.num_reaches = uint32_t(footprint.dims.size());
+    for (const QuickDim& dim : footprint.dims) reaches_.push_back({dim.start, dim.extent});
+  }
+
+  /// Orders an access behind those in the other spaces of its memory.
+  void cross(const Access& access, const sched::Stamp& stamp, sched::WaitList& waits) {
+    for (uint32_t i = access.first_mark; i < access.first_mark + access.num_marks; ++i) {
+      if (i == access.mark) continue;
+      waits.add_watermark(marks_[i].write);
+      if (access.writes) waits.add_watermark(marks_[i].read);
     }
-    tracked_.push_back(kStop);
+    (access.writes ? marks_[access.mark].write : marks_[access.mark].read) = stamp.watermark;
   }
 
   CellBox cell_box(const Access& access, const int64_t* registers) const {
@@ -154,23 +192,24 @@ class Hazards {
     box.stride[box.num_dims++] = span.stride;
   }
 
-  Box element_box(const QuickIo& io, const int64_t* registers) const {
+  Box element_box(const Access& access, const int64_t* registers) const {
     Box box;
-    for (int d = 0; d < io.rank; ++d) {
-      const QuickDim& dim = plan_.dims[io.first_dim + uint32_t(d)];
-      box.lo[d] = plan_.evaluate(dim.start, registers);
-      box.hi[d] = box.lo[d] + plan_.evaluate(dim.extent, registers);
+    for (uint32_t d = 0; d < access.num_reaches; ++d) {
+      const Reach& reach = reaches_[access.first_reach + d];
+      box.lo[d] = plan_.evaluate(reach.start, registers);
+      box.hi[d] = box.lo[d] + plan_.evaluate(reach.extent, registers);
     }
     return box;
   }
 
   const Plan& plan_;
   const bool tracks_;
-  std::vector<Access> accesses_;
+  std::vector<Access> accesses_;        ///< of one site after the other
+  std::vector<uint32_t> first_access_;  ///< per site, and where those of the last one end
   std::vector<bytecode::Term> terms_;
   std::vector<Span> spans_;
-  std::vector<uint32_t> tracked_;  ///< per site: its tracked ios, then kStop
-  std::vector<uint32_t> first_tracked_;
+  std::vector<Reach> reaches_;
+  std::vector<Mark> marks_;
   std::vector<std::unique_ptr<DenseMap>> dense_;
   std::vector<std::unique_ptr<BoxMap>> boxes_;
 };

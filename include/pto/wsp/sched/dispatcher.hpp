@@ -130,9 +130,13 @@ class Dispatcher {
 
   bool is_full() const { return weight_ >= kSliceNs || open_->num_tasks >= max_slice_tasks_; }
 
+  /// The mean of what was measured, else what the task states, else enough to be alone in a slice.
   uint64_t cost_of(uint32_t site) const {
-    const uint64_t cost = costs_[site];
-    return cost == 0 ? kSliceNs : cost;
+    const uint64_t measured = costs_[site];
+    if (measured != 0) return measured;
+    const bytecode::QuickAmount& stated = run_.plan().sites[site].cost;
+    if (!stated.is_given) return kSliceNs;
+    return std::min(uint64_t(run_.plan().evaluate(stated.value, expander_.registers())), kSliceNs);
   }
 
   /// What the whole slice must wait for: the strand's slice before it, and the barriers around it.

@@ -18,10 +18,12 @@
 
 namespace pto::wsp::sched {
 
-/// A kernel returned `check` (> 0: the number of a failed run-time check) for a task.
-struct KernelFailure {
+/// A task could not be run (`error`), or its kernel returned `check` (> 0: the number of a failed run-time
+/// check).
+struct TaskFailure {
   uint64_t task;
   int32_t check;
+  std::optional<EngineError> error;
 };
 
 /// A plan and all that it refers to; shared, since a thread that is about to leave a run may still look at
@@ -131,13 +133,19 @@ class Run final : public Job, public std::enable_shared_from_this<Run> {
     complete(slice);
   }
 
-  /// Runs one body; false (and the run stops) if the kernel failed. `task` counts over all runs of this
-  /// state.
+  /// Runs one body; false (and the run stops) if the task failed. `task` counts over all runs of this state.
   bool run_task(Worker& worker, uint32_t site, const int64_t* registers, uint64_t task) {
-    const int32_t status = worker.run(site, registers, task - task_base_);
-    if (status == 0) return true;
+    TaskFailure failure{task - task_base_, 0, {}};
+    try {
+      failure.check = worker.run(site, registers, failure.task);
+      if (failure.check == 0) return true;
+    } catch (EngineError& error) {
+      failure.error = std::move(error);
+    } catch (const std::bad_alloc&) {
+      failure.error = EngineError("out-of-memory", "there is no memory to run a task");
+    }
     const std::lock_guard<std::mutex> lock(failure_mutex_);
-    if (!failure_ || failure_->task > task - task_base_) failure_ = KernelFailure{task - task_base_, status};
+    if (!failure_ || failure_->task > failure.task) failure_ = std::move(failure);
     stop_.store(true, std::memory_order_seq_cst);
     return false;
   }
@@ -253,7 +261,7 @@ class Run final : public Job, public std::enable_shared_from_this<Run> {
   void stop() { stop_.store(true, std::memory_order_seq_cst); }
   bool is_stopped() const { return stop_.load(std::memory_order_relaxed); }
   /// \pre end() has returned
-  const std::optional<KernelFailure>& failure() const { return failure_; }
+  const std::optional<TaskFailure>& failure() const { return failure_; }
 
   size_t max_queued = 0;
   std::atomic<size_t> max_waiting{0};
@@ -307,7 +315,7 @@ class Run final : public Job, public std::enable_shared_from_this<Run> {
   std::atomic<bool> is_caller_asleep_{false};
 
   std::mutex failure_mutex_;
-  std::optional<KernelFailure> failure_;
+  std::optional<TaskFailure> failure_;
 
   alignas(kLineBytes) std::atomic<uint64_t> num_opened_{0};
   alignas(kLineBytes) std::atomic<uint64_t> retired_{0};

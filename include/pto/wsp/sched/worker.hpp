@@ -9,7 +9,7 @@
 #include <new>
 #include <vector>
 
-#include "pto/wsp/bytecode/plan.hpp"
+#include "pto/wsp/bytecode/rows.hpp"
 #include "pto/wsp/sched/counters.hpp"
 #include "pto/wsp/sched/slice.hpp"
 #include "pto/wsp/trace/trace.hpp"
@@ -73,13 +73,47 @@ struct RunOptions {
   bool (*is_interrupted)() = nullptr;
 };
 
+/// Memory for one task after another, kScratchAlign-aligned. Growing it loses the contents.
+class Scratch {
+ public:
+  /// Makes room for `bytes`; false if there is no memory.
+  bool reserve(uint64_t bytes) {
+    if (bytes <= size_) return true;
+    if (bytes > uint64_t{1} << 62) return false;
+    data_.reset();
+    size_ = 0;
+    const uint64_t rounded = (bytes + kScratchAlign - 1) / kScratchAlign * kScratchAlign;
+    data_.reset(std::aligned_alloc(kScratchAlign, rounded));
+    if (data_ == nullptr) return false;
+    size_ = rounded;
+    return true;
+  }
+  void* data() const { return data_.get(); }
+
+ private:
+  struct Free {
+    void operator()(void* memory) const { std::free(memory); }
+  };
+
+  std::unique_ptr<void, Free> data_;
+  uint64_t size_ = 0;
+};
+
+/// Calls a kernel for each block of a task, up to the first that fails.
+inline int32_t run_blocks(KernelFn fn, const View* views, const Scalar* scalars, TaskContext& context) {
+  for (;;) {
+    const int32_t status = fn(views, scalars, &context);
+    if (status != 0 || ++context.block_idx == context.block_num) return status;
+  }
+}
+
 class alignas(kLineBytes) Worker {
  public:
   /// Forgets the run before. \pre no thread uses the worker
   void reset() {
     is_ready = false;
     events.clear();
-    num_tasks = num_suspended = 0;
+    num_tasks = num_suspended = max_workspace_bytes = 0;
   }
 
   /// Makes the worker ready for a run. Called by the thread that is the worker.
@@ -91,30 +125,36 @@ class alignas(kLineBytes) Worker {
     random_ = Random(options.jitter + slot * 7919);
     views_ = plan.views;
     bases_.clear();
-    for (const bytecode::QuickIo& io : plan.ios) bases_.push_back(bases[io.tensor]);
+    index_bases_.clear();
+    for (const bytecode::QuickIo& io : plan.ios) {
+      bases_.push_back(bases[io.tensor]);
+      const char* indices = io.rows < 0 ? nullptr : bases[plan.rows[size_t(io.rows)].tensor];
+      index_bases_.push_back(reinterpret_cast<const int32_t*>(indices));
+    }
     scalars_.resize(plan.scalars.size());
     for (size_t i = 0; i < plan.scalars.size(); ++i) scalars_[i].i64 = plan.scalars[i].bits;
     registers_.resize(plan.program().header.num_registers);
     countdown_.assign(plan.sites.size(), 0);
-    reserve_scratch(plan.max_scratch_bytes);
+    if (!scratch_.reserve(plan.max_scratch_bytes)) throw std::bad_alloc();
   }
 
   int64_t* registers() { return registers_.data(); }
 
-  /// Runs the body of a task; returns what the kernel returned.
+  /// Runs the body of a task; returns what the kernel returned. Throws `out-of-memory`, and what RowChecker
+  /// throws for row sets whose indices tasks write.
   int32_t run(uint32_t site_index, const int64_t* registers, uint64_t task) {
     const bytecode::QuickSite& site = plan_->sites[site_index];
     fill_arguments(site, registers);
-    const TaskContext context{scratch_.get(), nullptr, 0, task, 0, 1};
-    const View* views = views_.data() + site.first_io;
-    const Scalar* scalars = scalars_.data() + site.first_scalar;
+    if (site.has_written_rows) check_rows(site);
+    TaskContext context{scratch_.data(), nullptr, 0, task, 0, site.kernel->block_dim};
+    if (site.workspace.is_given) add_workspace(site, registers, context);
     ++num_tasks;
     if (options_.jitter != 0) delay();
-    if (options_.trace) return run_traced(site, views, scalars, context);
-    if (countdown_[site_index]-- > 0) return site.fn(views, scalars, &context);
+    if (options_.trace) return run_traced(site, context);
+    if (countdown_[site_index]-- > 0) return run_body(site, context);
     countdown_[site_index] = kSampleEvery;
     const int64_t start = trace::now_ns();
-    const int32_t status = site.fn(views, scalars, &context);
+    const int32_t status = run_body(site, context);
     costs_->record(site_index, trace::now_ns() - start - clock_overhead_ns());
     return status;
   }
@@ -123,23 +163,12 @@ class alignas(kLineBytes) Worker {
   std::vector<trace::TaskEvent> events;
   uint64_t num_tasks = 0;
   uint64_t num_suspended = 0;
+  uint64_t max_workspace_bytes = 0;  ///< the most that a task asked for
   /// True while the worker may be running a body. The end of a stopped run waits for it.
   std::atomic<bool> is_active{false};
 
  private:
   static constexpr int32_t kSampleEvery = 63;
-
-  struct Free {
-    void operator()(void* memory) const { std::free(memory); }
-  };
-
-  void reserve_scratch(size_t bytes) {
-    if (bytes <= scratch_bytes_) return;
-    const size_t rounded = (bytes + kScratchAlign - 1) / kScratchAlign * kScratchAlign;
-    scratch_.reset(std::aligned_alloc(kScratchAlign, rounded));
-    if (scratch_ == nullptr) throw std::bad_alloc();
-    scratch_bytes_ = rounded;
-  }
 
   void fill_arguments(const bytecode::QuickSite& site, const int64_t* registers) {
     const bytecode::Patch* patch = plan_->patches.data() + site.first_patch;
@@ -152,6 +181,7 @@ class alignas(kLineBytes) Worker {
           views_[io].data = static_cast<char*>(views_[io].data) + value * patch->scale;
           break;
         case bytecode::Patch::kExtent: views_[io].shape[patch->slot] = value; break;
+        case bytecode::Patch::kRows: views_[io].rows = index_bases_[io] + value; break;
       }
     }
     for (uint32_t i = site.first_scalar; i < site.first_scalar + site.num_scalars; ++i) {
@@ -159,10 +189,39 @@ class alignas(kLineBytes) Worker {
     }
   }
 
-  int32_t run_traced(const bytecode::QuickSite& site, const View* views, const Scalar* scalars,
-                     const TaskContext& context) {
+  /// Looks at the indices that tasks write, now that those tasks are complete.
+  void check_rows(const bytecode::QuickSite& site) {
+    for (uint32_t i = 0; i < site.num_io; ++i) {
+      const bytecode::QuickIo& io = plan_->ios[site.first_io + i];
+      if (io.rows < 0 || !plan_->rows[size_t(io.rows)].is_written) continue;
+      const View& view = views_[site.first_io + i];
+      try {
+        row_checker_.check(plan_->rows[size_t(io.rows)], io, view.rows,
+                           view.rows - index_bases_[site.first_io + i], view.shape[0]);
+      } catch (EngineError& error) {
+        throw std::move(error).with_int("io", i);
+      }
+    }
+  }
+
+  void add_workspace(const bytecode::QuickSite& site, const int64_t* registers, TaskContext& context) {
+    const auto bytes = uint64_t(plan_->evaluate(site.workspace.value, registers));
+    max_workspace_bytes = std::max(max_workspace_bytes, bytes);
+    if (!workspace_.reserve(bytes)) {
+      throw EngineError("out-of-memory", "there is no memory for the workspace of a task")
+          .with_int("bytes", int64_t(bytes));
+    }
+    context.workspace = bytes == 0 ? nullptr : workspace_.data();
+    context.workspace_bytes = bytes;
+  }
+
+  int32_t run_body(const bytecode::QuickSite& site, TaskContext& context) const {
+    return run_blocks(site.fn, views_.data() + site.first_io, scalars_.data() + site.first_scalar, context);
+  }
+
+  int32_t run_traced(const bytecode::QuickSite& site, TaskContext& context) {
     const int64_t start = trace::now_ns();
-    const int32_t status = site.fn(views, scalars, &context);
+    const int32_t status = run_body(site, context);
     const int64_t end = trace::now_ns();
     events.push_back({context.task, start, end});
     costs_->record(size_t(&site - plan_->sites.data()), end - start);
@@ -181,13 +240,15 @@ class alignas(kLineBytes) Worker {
   SiteCosts* costs_ = nullptr;
   RunOptions options_;
   Random random_;
-  std::vector<View> views_;      ///< one per io, filled in anew for each task
-  std::vector<char*> bases_;     ///< per io
-  std::vector<Scalar> scalars_;  ///< one per scalar argument
+  std::vector<View> views_;                  ///< one per io, filled in anew for each task
+  std::vector<char*> bases_;                 ///< per io
+  std::vector<const int32_t*> index_bases_;  ///< per io: its index tensor, if it is a row set
+  std::vector<Scalar> scalars_;              ///< one per scalar argument
   std::vector<int64_t> registers_;
   std::vector<int32_t> countdown_;  ///< tasks until the next one is timed, per site
-  std::unique_ptr<void, Free> scratch_;
-  size_t scratch_bytes_ = 0;
+  bytecode::RowChecker row_checker_;
+  Scratch scratch_;
+  Scratch workspace_;
 };
 
 }  // namespace pto::wsp::sched

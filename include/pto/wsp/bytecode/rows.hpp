@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Row sets: what their indices must be, and looking at the indices.
+#pragma once
+
+#include <algorithm>
+#include <vector>
+
+#include "pto/wsp/bytecode/plan.hpp"
+
+namespace pto::wsp::bytecode {
+
+/// Looks for what is wrong with the indices of row sets. One thread at a time uses it.
+class RowChecker {
+ public:
+  /// Looks at the `count` indices of a row set `io`, of which the first stands at `position` of its tensor.
+  /// Throws `rows-outside` if one names no row, and `rows-repeat` if the row set is written and two are
+  /// equal.
+  void check(const QuickRows& rows, const QuickIo& io, const int32_t* indices, int64_t position,
+             int64_t count) {
+    for (int64_t i = 0; i < count && !rows.is_inside; ++i) {
+      if (indices[i] >= 0 && indices[i] < rows.size) continue;
+      throw error("rows-outside", "an index of a row set names no row", rows, io, position + i, indices[i]);
+    }
+    if (io.role == Role::in || rows.is_distinct || count < 2) return;
+    sorted_.assign(indices, indices + count);
+    std::sort(sorted_.begin(), sorted_.end());
+    const auto twice = std::adjacent_find(sorted_.begin(), sorted_.end());
+    if (twice == sorted_.end()) return;
+    const int32_t* first = std::find(indices, indices + count, *twice);
+    const int32_t* second = std::find(first + 1, indices + count, *twice);
+    throw error("rows-repeat", "a row set that a task writes names a row twice", rows, io,
+                position + (second - indices), *twice)
+        .with_int("first_position", position + (first - indices));
+  }
+
+ private:
+  static EngineError error(const char* code, const char* message, const QuickRows& rows, const QuickIo& io,
+                           int64_t position, int64_t index) {
+    return EngineError(code, message)
+        .with_int("tensor", io.tensor)
+        .with_int("dim", 0)
+        .with_int("index_tensor", rows.tensor)
+        .with_int("position", position)
+        .with_int("index", index)
+        .with_int("size", rows.size);
+  }
+
+  std::vector<int32_t> sorted_;
+};
+
+namespace detail {
+
+/// Whether the values among `count` indices that name one of `size` rows differ from each other.
+inline bool are_distinct(const int32_t* indices, int64_t count, int64_t size) {
+  if (size > 64 * count) {
+    std::vector<int32_t> sorted(indices, indices + count);
+    std::sort(sorted.begin(), sorted.end());
+    const auto first = std::lower_bound(sorted.begin(), sorted.end(), 0);
+    return std::adjacent_find(first, sorted.end()) == sorted.end();
+  }
+  std::vector<bool> is_named(size_t(size), false);
+  for (int64_t i = 0; i < count; ++i) {
+    if (indices[i] < 0 || indices[i] >= size) continue;
+    if (is_named[size_t(indices[i])]) return false;
+    is_named[size_t(indices[i])] = true;
+  }
+  return true;
+}
+
+/// Whether some row set of memory `group` that takes its indices from memory `indices` is written.
+inline bool are_rows_written(const Plan& plan, uint32_t group, uint32_t indices) {
+  return std::any_of(plan.ios.begin(), plan.ios.end(), [&](const QuickIo& io) {
+    return io.rows >= 0 && io.role != Role::in && plan.layouts[io.tensor].group == group &&
+           plan.layouts[plan.rows[size_t(io.rows)].tensor].group == indices;
+  });
+}
+
+}  // namespace detail
+
+/// Looks at the index tensors that no task writes, once per run: whether all their elements name rows, and,
+/// where a row set is written, whether they are distinct. \pre bind_elements
+inline void look_at_rows(Plan& plan) {
+  for (const QuickIo& io : plan.ios) {
+    if (io.rows < 0) continue;
+    QuickRows& rows = plan.rows[size_t(io.rows)];
+    const TensorLayout& layout = plan.layouts[rows.tensor];
+    const int64_t count = layout.shape[0];
+    if (rows.is_written || count == 0 || (count > 1 && layout.stride[0] != 1)) continue;
+    const auto* indices = reinterpret_cast<const int32_t*>(plan.bindings.elements[rows.tensor].base);
+    const auto [least, most] = std::minmax_element(indices, indices + count);
+    rows.is_inside = *least >= 0 && *most < rows.size;
+    if (!rows.is_distinct && detail::are_rows_written(plan, plan.layouts[io.tensor].group, layout.group))
+      rows.is_distinct = detail::are_distinct(indices, count, rows.size);
+  }
+}
+
+}  // namespace pto::wsp::bytecode

@@ -44,8 +44,8 @@ class Assembler {
   static Expr add(const Expr& a, const Expr& b) { return apply(Op::EXPR_ADD, {a, b}); }
   static Expr mul(const Expr& a, const Expr& b) { return apply(Op::EXPR_MUL, {a, b}); }
 
-  uint16_t tensor(DType dtype, const std::vector<int64_t>& dims, bool written = true) {
-    TensorDescriptor descriptor{dtype, uint8_t(dims.size()), uint8_t(written), {}, {}};
+  uint16_t tensor(DType dtype, const std::vector<int64_t>& dims, bool written = true, bool distinct = false) {
+    TensorDescriptor descriptor{dtype, uint8_t(dims.size()), uint8_t(written), uint8_t(distinct), {}, {}};
     std::copy(dims.begin(), dims.end(), descriptor.dims);
     tensors_.push_back(descriptor);
     return uint16_t(tensors_.size() - 1);
@@ -94,6 +94,14 @@ class Assembler {
     emit(Op::DIM_RANGE, 0, expression(start));
     emit(Op::DIM_EXTENT, 0, expression(extent));
   }
+  /// A row set over the first 1 + `merged` dimensions.
+  void rows(uint16_t index_tensor, const Expr& start, const Expr& extent, int merged = 0) {
+    emit(Op::DIM_ROWS, index_tensor, expression(start));
+    emit(Op::DIM_EXTENT, 0, expression(extent));
+    for (; merged > 0; --merged) emit(Op::DIM_MERGED, 0, 0);
+  }
+  void workspace(const Expr& bytes) { emit(Op::WORKSPACE, 0, expression(bytes)); }
+  void cost(const Expr& ns) { emit(Op::COST, 0, expression(ns)); }
   void tile(uint16_t axis) { emit(Op::DIM_TILE, axis, 0); }
   void full() { emit(Op::DIM_FULL, 0, 0); }
   void emit(Op op, uint16_t operand1, uint32_t operand2) { code_.push_back({op, 0, operand1, operand2}); }
@@ -125,7 +133,8 @@ class Assembler {
   };
 
   static bool names_expression(Op op) {
-    return op == Op::PARAM_EXPR || op == Op::DIM_INDEX || op == Op::DIM_RANGE || op == Op::DIM_EXTENT;
+    return op == Op::PARAM_EXPR || op == Op::DIM_INDEX || op == Op::DIM_RANGE || op == Op::DIM_EXTENT ||
+           op == Op::DIM_ROWS || op == Op::WORKSPACE || op == Op::COST;
   }
 
   uint32_t expression(const Expr& expr) {

@@ -52,10 +52,12 @@ inline uint64_t scramble(uint64_t x) {
 template <class Visit>
 void for_elements(const View& view, Visit visit) {
   auto* data = static_cast<uint64_t*>(view.data);
-  for (int64_t i = 0; i < view.shape[0]; ++i)
+  for (int64_t i = 0; i < view.shape[0]; ++i) {
+    const int64_t row = view.rows != nullptr ? view.rows[i] : i;
     for (int64_t j = 0; j < view.shape[1]; ++j)
       for (int64_t k = 0; k < view.shape[2]; ++k)
-        visit(data[i * view.stride[0] + j * view.stride[1] + k * view.stride[2]]);
+        visit(data[row * view.stride[0] + j * view.stride[1] + k * view.stride[2]]);
+  }
 }
 
 /// The meaning of a kernel: inputs first, then outputs in place.

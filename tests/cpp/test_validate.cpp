@@ -91,7 +91,7 @@ TEST(every_truncation_is_an_error) {
 
 TEST(named_mistakes_are_found) {
   CHECK(load(with<uint32_t>(0, 1)) == "bad-bytecode");
-  CHECK(load(with<uint32_t>(4, 2)) == "bytecode-version");
+  CHECK(load(with<uint32_t>(4, kVersion + 1)) == "bytecode-version");
   CHECK(load(with<uint64_t>(40, 7)) == "kernel-table-mismatch");
   for (size_t section = 8; section < 32; section += 4)
     CHECK(load(with<uint32_t>(section, 0x10000000)) == "bad-bytecode");

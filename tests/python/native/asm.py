@@ -45,11 +45,11 @@ class Assembler:
         self.open: list[int] = []
         self.num_registers = 0
 
-    def tensor(self, dtype: str, dims: Sequence[int], written: bool = True) -> int:
+    def tensor(self, dtype: str, dims: Sequence[int], written: bool = True, distinct: bool = False) -> int:
         """Declare a tensor; a dimension of -1 - s is symbol s."""
         padded = [*dims, *[0] * (8 - len(dims))]
         code = _native.DTYPES[dtype]
-        self.tensors.append(struct.pack("<BBB5x8q", code, len(dims), written, *padded))
+        self.tensors.append(struct.pack("<BBBB4x8q", code, len(dims), written, distinct, *padded))
         return len(self.tensors) - 1
 
     def symbol(self, kind: str = "SIZE", dtype: str = "i64") -> int:
@@ -85,7 +85,11 @@ class Assembler:
                 self._emit("PARAM_EXPR", 0, self._expression(scalar))
 
     def io(self, role: str, tensor: int, *dims: object) -> None:
-        """A tensor argument; dimensions: ":", ("tile", register), ("index", e), ("range", start, extent)."""
+        """A tensor argument.
+
+        Dimensions: ":", ("tile", register), ("index", e), ("range", start, extent), ("merged",) and
+        ("rows", index tensor, start, extent).
+        """
         self._emit(f"IO_{role}", tensor)
         for dim in dims:
             if dim == ":":
@@ -96,9 +100,20 @@ class Assembler:
                 self._emit("DIM_TILE", next(i for i, axis in enumerate(self.axes) if axis[1] == dim[1]))
             elif dim[0] == "index":
                 self._emit("DIM_INDEX", 0, self._expression(dim[1]))
+            elif dim[0] == "merged":
+                self._emit("DIM_MERGED")
+            elif dim[0] == "rows":
+                self._emit("DIM_ROWS", dim[1], self._expression(dim[2]))
+                self._emit("DIM_EXTENT", 0, self._expression(dim[3]))
             else:
                 self._emit("DIM_RANGE", 0, self._expression(dim[1]))
                 self._emit("DIM_EXTENT", 0, self._expression(dim[2]))
+
+    def workspace(self, size: Expr) -> None:
+        self._emit("WORKSPACE", 0, self._expression(size))
+
+    def cost(self, ns: Expr) -> None:
+        self._emit("COST", 0, self._expression(ns))
 
     def bytes(self) -> bytes:
         """The finished bytecode."""
@@ -107,7 +122,8 @@ class Assembler:
         for expression in self.expressions:
             starts.append(len(code))
             code += [*expression, [OP["EXPR_END"], 0, 0]]
-        named = {OP[n] for n in ("PARAM_EXPR", "DIM_INDEX", "DIM_RANGE", "DIM_EXTENT")}
+        names = ("PARAM_EXPR", "DIM_INDEX", "DIM_RANGE", "DIM_EXTENT", "DIM_ROWS", "WORKSPACE", "COST")
+        named = {OP[n] for n in names}
         body = b"".join(struct.pack("<BBHI", op, 0, a, starts[b] if op in named else b) for op, a, b in code)
         for kind, reg, extent, tile in self.axes:
             body += struct.pack("<BBHIII", kind, 0, reg, starts[extent], 0 if tile < 0 else starts[tile], 0)

@@ -22,7 +22,8 @@ class TaskChecker {
     } catch (EngineError& error) {
       throw std::move(error)
           .with_int("task", int64_t(task))
-          .with("registers", std::vector<int64_t>(registers, registers + plan_.program().header.num_registers));
+          .with("registers",
+                std::vector<int64_t>(registers, registers + plan_.program().header.num_registers));
     }
   }
 

@@ -139,8 +139,9 @@ def written_program(columns: int = 1) -> bytes:
 def test_indices_written_in_the_run(library: Library, workers: int) -> None:
     executable = _native.Executable(written_program(), library)
     x = np.arange(24, dtype=np.float32).reshape(8, 3)
+    y, indices = np.zeros((12, 3), np.float32), column(*[99] * 8)
     for seed in range(20):
-        y, indices = np.zeros((12, 3), np.float32), column(*[99] * 8)
+        y[:], indices[:] = 0, 99
         executable.run((x, y, indices), (11, -1), workers, False, seed)
         assert np.array_equal(y[11:3:-1], x)
     for first, step in ((5, -1), (8, -2)):

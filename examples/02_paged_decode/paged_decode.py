@@ -149,7 +149,7 @@ def random_lengths(rng: np.random.Generator, batch: int, longest: int) -> np.nda
     return np.where(rng.random(batch) < 1 / 8, 0, np.minimum(lengths, longest))
 
 
-def reference(batch: Batch, number: np.dtype | type = np.float64) -> tuple[np.ndarray, np.ndarray]:
+def reference(batch: Batch, number: type[np.floating] = np.float64) -> tuple[np.ndarray, np.ndarray]:
     """Return O and LSE as numpy computes them, sequence after sequence."""
     out, lse = np.zeros(batch.O.shape, number), np.full(batch.LSE.shape, -np.inf, number)
     for b, length in enumerate(batch.Lengths):
@@ -207,7 +207,7 @@ def main() -> None:
         stats, found = program.stats, difference(batch)
         assert stats is not None
         print(
-            f"  {len(batch.Lengths):>9} {batch.Lengths.sum():>8,} {batch.Lengths.max(initial=0):>8,} "
+            f"  {len(batch.Lengths):>5} {batch.Lengths.sum():>8,} {batch.Lengths.max(initial=0):>8,} "
             f"{stats.tasks:>7,} {stats.run_ms:>8.2f} {stats.compiles:>9}   {found:.1e}"
         )
         if not found <= TOLERANCE:

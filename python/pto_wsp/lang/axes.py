@@ -13,14 +13,15 @@ from pto_wsp.lang.ranges import Span, Stretch
 from pto_wsp.lang.scalar import Scalar
 from pto_wsp.lang.source import loop_targets
 from pto_wsp.lang.sparse import Sparse, SparseRow, selection
+from pto_wsp.lang.tensor import Tensor
 from pto_wsp.location import Location, caller_location
 from pto_wsp.types.axis import Dense, DenseDyn
 
 if TYPE_CHECKING:
     from pto_wsp.lang.blocks import Block, OpenLoop
 
-Axis = int | str | Scalar | Dense | DenseDyn | Stretch | Ragged | Sparse
-"""What a loop runs over: an extent, the name of a size, an axis, or a row of a ragged axis."""
+Axis = int | str | Scalar | Tensor | Dense | DenseDyn | Stretch | Ragged | Sparse
+"""What a loop runs over: an extent (an element of a tensor is one), the name of a size, an axis, or a row."""
 
 Item = TypeVar("Item")
 

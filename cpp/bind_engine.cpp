@@ -10,7 +10,9 @@
 
 #include <atomic>
 #include <chrono>
+#include <cstring>
 #include <mutex>
+#include <optional>
 #include <thread>
 
 #include "arrays.hpp"
@@ -108,6 +110,16 @@ class PythonLibrary {
 
   std::shared_ptr<const KernelLibrary> table() const { return {library_, &library_->table()}; }
   uint64_t table_hash() const { return library_->table().table_hash; }
+  bool has_native() const { return library_->has_native(); }
+
+  nb::object failure(int32_t number) const {
+    const KernelFailure* failure = has_native() ? library_->failure(number) : nullptr;
+    if (failure == nullptr) return nb::none();
+    const nb::object message = nb::steal(
+        PyUnicode_DecodeUTF8(failure->message, Py_ssize_t(std::strlen(failure->message)), "replace"));
+    const nb::object file = failure->file == nullptr ? nb::none() : nb::cast(std::string(failure->file));
+    return nb::make_tuple(message, file, failure->line);
+  }
 
   std::vector<std::string> names() const {
     std::vector<std::string> names;
@@ -190,7 +202,8 @@ struct PythonResult {
 class PythonExecutable {
  public:
   PythonExecutable(nb::bytes bytecode, const PythonLibrary& library)
-      : executable_(reinterpret_cast<const uint8_t*>(bytecode.c_str()), bytecode.size(), library.table()) {}
+      : executable_(reinterpret_cast<const uint8_t*>(bytecode.c_str()), bytecode.size(), library.table()),
+        has_native_(library.has_native()) {}
 
   PythonResult run(nb::tuple arrays, nb::tuple scalars, uint32_t workers, bool trace, uint64_t jitter) {
     const python::BoundArrays bound(arrays);
@@ -226,6 +239,8 @@ class PythonExecutable {
       ~Leave() { active_calls().leave(executable); }
     } leave{&executable_};
     const nb::gil_scoped_release released;
+    std::optional<sched::CrashWatch> watch;
+    if (has_native_) watch.emplace();
     return executable_.run(arrays, symbols, options);
   }
 
@@ -262,6 +277,7 @@ class PythonExecutable {
   }
 
   Executable executable_;
+  bool has_native_;
 };
 
 nb::dict opcodes() {
@@ -374,6 +390,8 @@ void bind_engine(nb::module_& module) {
       .def(nb::init<const std::string&>(), nb::arg("path"))
       .def_prop_ro("names", &PythonLibrary::names)
       .def_prop_ro("table_hash", &PythonLibrary::table_hash)
+      .def_prop_ro("has_native", &PythonLibrary::has_native)
+      .def("failure", &PythonLibrary::failure, nb::arg("number"))
       .def("call", &PythonLibrary::call, nb::arg("index"), nb::arg("arrays"), nb::arg("scalars"),
            nb::arg("scalar_dtypes") = nb::tuple(), nb::arg("task") = 0, nb::arg("workspace_bytes") = 0);
   nb::class_<PythonResult>(module, "RunResult")

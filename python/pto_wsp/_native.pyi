@@ -33,6 +33,13 @@ class KernelLibrary:
     def names(self) -> list[str]: ...
     @property
     def table_hash(self) -> int: ...
+    @property
+    def has_native(self) -> bool:
+        """Whether some of the kernels are written by hand."""
+
+    def failure(self, number: int) -> tuple[str, str | None, int] | None:
+        """Return why a hand-written kernel returned `number`: a message, and the file and line if known."""
+
     def call(
         self,
         index: int,

@@ -190,6 +190,15 @@ class NoneKernelBody(FrontendError):
     hint = "give it a body, or do not call it in a program that runs"
 
 
+class BadKernelOption(FrontendError):
+    """An argument of `@kernel` that the kernel cannot have."""
+
+    code = "bad-kernel-option"
+    template = "kernel `{kernel}` cannot be declared like this: {problem}"
+    label = "expected {expected}, found {found}"
+    hint = "{advice}"
+
+
 class ShapeMismatch(FrontendError):
     """Tiles whose shapes do not fit an instruction."""
 
@@ -418,6 +427,15 @@ class CompilerFailed(CompileError):
     hint = "the source is kept in {source}"
 
 
+class CppError(CompileError):
+    """C++ of a hand-written kernel that the compiler refuses."""
+
+    code = "cpp-error"
+    template = "the C++ of kernel `{kernel}` does not compile"
+    label = "{message}"
+    hint = "what was compiled is kept in {source}"
+
+
 class BadCache(CompileError):
     """A cache directory that cannot be trusted."""
 
@@ -568,6 +586,17 @@ class KernelFailed(RunError):
     code = "kernel-failed"
     template = "kernel `{kernel}` failed: {reason}"
     label = "{detail}"
+
+
+class NoReference(RunError):
+    """A kernel in C++ that the target `interp` is asked to run."""
+
+    code = "no-reference"
+    template = "kernel `{name}` is C++ and has no reference in numpy"
+    label = "declared here"
+    hint = (
+        "declare it with `reference=function`, a numpy function of the same parameters, or use another target"
+    )
 
 
 class NestedRun(RunError):

@@ -9,6 +9,8 @@
 
 #include "pto/wsp/abi.hpp"
 #include "pto/wsp/error.hpp"
+#include "pto/wsp/native.hpp"
+#include "pto/wsp/sched/crash.hpp"
 
 namespace pto::wsp {
 
@@ -76,6 +78,11 @@ class LoadedLibrary {
       }
       table_ = entry();
       check_kernel_library(table_);
+      const auto native = reinterpret_cast<NativeKernelsFn>(dlsym(handle_, "pto_wsp_native_kernels"));
+      if (native != nullptr) {
+        native_ = native();
+        native_->current_call = sched::current_call;
+      }
     } catch (...) {
       dlclose(handle_);
       throw;
@@ -87,9 +94,15 @@ class LoadedLibrary {
 
   const KernelLibrary& table() const { return *table_; }
 
+  /// Whether some of the kernels are written by hand.
+  bool has_native() const { return native_ != nullptr; }
+  /// Why a hand-written kernel of the library returned `number`. \pre has_native()
+  const KernelFailure* failure(int32_t number) const { return native_->failure(number); }
+
  private:
   void* handle_;
   const KernelLibrary* table_ = nullptr;
+  NativeKernels* native_ = nullptr;
 };
 
 }  // namespace pto::wsp

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from pto_wsp.errors import BadExpression, KernelFailed, NoneKernelBody
+from pto_wsp.interp.references import run_reference
 from pto_wsp.ir import kernel as k
 from pto_wsp.ir.core import Full, Index, Range, Region
 from pto_wsp.ir.scalar import Expr, Value, evaluate, read_element
@@ -30,7 +31,11 @@ def run_kernel(kernel: k.KernelFunction, args: Sequence[Array | Value]) -> None:
     Raises:
         KernelFailed: a check of the kernel failed; what it had stored before stays stored.
         NoneKernelBody: the kernel is only declared.
+        NoReference: the kernel is C++ and has no numpy meaning.
     """
+    if kernel.native is not None:
+        run_reference(kernel, args)
+        return
     if kernel.body is None:
         raise NoneKernelBody(name=kernel.name, loc=kernel.loc)
     _Frame(kernel, args).statements(kernel.body)

@@ -8,7 +8,7 @@ Source: seed 004 sections 1 to 3; ARCHITECTURE 4.2.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from pto_wsp.ir.core import Region
 from pto_wsp.ir.scalar import Expr
@@ -117,13 +117,44 @@ Stmt = Load | Store | Instr | Assign | For | If | While
 
 
 @record
+class Native:
+    """The C++ of a kernel that is written by hand.
+
+    Attributes:
+        source: the text: the body of a function, or a translation unit.
+        entry: name of the translation unit's function; empty where the text is a body.
+        includes: what is included before the text: `<header>` or `"header"`.
+        folder: where headers in quotes are looked for.
+        constants: values of the kernel's constant parameters, which the text can name.
+        order: names of all its parameters, constants among them, as they were declared.
+        reference: its meaning in numpy: a function of all its parameters that writes outputs in place.
+    """
+
+    source: str
+    entry: str = ""
+    includes: tuple[str, ...] = ()
+    folder: str = ""
+    constants: tuple[tuple[str, object], ...] = ()
+    order: tuple[str, ...] = ()
+    reference: Callable[..., object] | None = None
+    loc: Location | None = None
+
+
+UNITS = ("any", "vector", "cube", "control", "mixed")
+"""Kinds of cores, as the ABI numbers them."""
+
+
+@record
 class KernelFunction:
     """An InCore function.
 
     Attributes:
         tiles: every tile the body names, with its type, in order of declaration.
         scalars: every scalar variable the body assigns, with its type (loop variables are not listed).
-        body: None for a declaration without a body.
+        body: None for a declaration without a body, and for a kernel in C++.
+        native: its C++, for a kernel that is written by hand.
+        unit: the kind of core that it wants, one of UNITS.
+        block_dim: calls that make one task.
     """
 
     name: str
@@ -132,6 +163,9 @@ class KernelFunction:
     scalars: tuple[tuple[str, ScalarType], ...] = ()
     body: tuple[Stmt, ...] | None = None
     loc: Location | None = None
+    native: Native | None = None
+    unit: str = "any"
+    block_dim: int = 1
 
     @property
     def views(self) -> tuple[Param, ...]:

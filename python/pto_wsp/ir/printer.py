@@ -50,10 +50,40 @@ def print_kernel(function: k.KernelFunction) -> str:
 def _kernel(function: k.KernelFunction, out: TextWriter) -> None:
     out.line("// Function Type: InCore (tile-level computation)")
     params = ", ".join(_kernel_param(p) for p in function.params)
-    if function.body is None:
-        out.line(f"func @{function.name}({params})")
+    head = f"func @{function.name}({params})" + _kernel_attributes(function)
+    if function.body is None and function.native is None:
+        out.line(head)
         return
-    out.line(f"func @{function.name}({params}) {{")
+    out.line(head + " {")
+    if function.native is not None:
+        _native(function.native, out)
+    else:
+        _kernel_body(function, function.body or (), out)
+    out.line("}")
+
+
+def _kernel_attributes(function: k.KernelFunction) -> str:
+    found = [] if function.unit == "any" else [f"unit = {function.unit}"]
+    found += [] if function.block_dim == 1 else [f"block_dim = {function.block_dim}"]
+    return f" attributes {{{', '.join(found)}}}" if found else ""
+
+
+def _native(native: k.Native, out: TextWriter) -> None:
+    """Write the C++ of a kernel: every line of its text follows a bar."""
+    with out.indented():
+        out.line(f"CPP unit @{native.entry}({', '.join(native.order)})" if native.entry else "CPP body")
+        for header in native.includes:
+            out.line(f"INCLUDE {header}")
+        if native.folder:
+            out.line(f"FOLDER {quoted(native.folder)}")
+        for name, value in native.constants:
+            out.line(f"CONSTANT %{name} = {quoted(value) if isinstance(value, str) else value}")
+        for line in native.source.split("\n"):
+            out.line("|" + line)
+        out.line("ENDCPP")
+
+
+def _kernel_body(function: k.KernelFunction, body: Sequence[k.Stmt], out: TextWriter) -> None:
     types = dict(function.tiles)
     with out.indented():
         if function.tiles:
@@ -65,9 +95,14 @@ def _kernel(function: k.KernelFunction, out: TextWriter) -> None:
         for name, scalar in function.scalars:
             out.line(f"%{name} = alloc_scalar : {scalar}")
         out.line("// Instructions")
-        _statements(function.body, types, out)
+        _statements(body, types, out)
         out.line("return")
-    out.line("}")
+
+
+def quoted(text: str) -> str:
+    """Return a text between quotes, on one line."""
+    escapes = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r", "\t": "\\t"}
+    return '"' + text.translate(str.maketrans(escapes)) + '"'
 
 
 def _kernel_param(param: k.Param) -> str:

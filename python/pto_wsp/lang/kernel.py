@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import FunctionType
 from typing import Any, overload
 
@@ -14,6 +14,7 @@ from pto_wsp.ir.scalar import Var
 from pto_wsp.lang import context
 from pto_wsp.lang.builder import Builder
 from pto_wsp.lang.copies import remove_copies
+from pto_wsp.lang.native_kernel import CppOptions, PathText, native_function, read_native
 from pto_wsp.lang.outputs import check_outputs
 from pto_wsp.lang.signature import KernelParam, read_signature, specialised_params
 from pto_wsp.lang.source import FunctionSource, read_function
@@ -35,12 +36,13 @@ class Kernel:
         params: its parameters.
     """
 
-    def __init__(self, source: FunctionSource) -> None:
+    def __init__(self, source: FunctionSource, cpp: CppOptions = CppOptions()) -> None:  # noqa: B008
         if source.node is None:
             raise NoSource(name=source.function.__name__, loc=source.loc)
         self._source = source
         self.name = source.node.name
         self.params: tuple[KernelParam, ...] = read_signature(source)
+        self._native = read_native(source, self.params, cpp, not _is_declaration(source.node))
         self._functions: dict[object, KernelFunction] = {}
         self.__doc__ = source.function.__doc__
         self.__name__ = self.name
@@ -80,6 +82,8 @@ class Kernel:
         assert node is not None
         params = specialised_params(self.params, views)
         name = _specialised_name(self.name, views, constants)
+        if self._native is not None:
+            return native_function(name, params, self._native, constants, self.loc)
         if _is_declaration(node):
             return KernelFunction(name, params, loc=self.loc)
         env: dict[str, Value] = {n: Constant(v) for n, v in constants.items()}
@@ -131,18 +135,50 @@ class TaskCall:
 @overload
 def kernel(function: Callable[..., None], /) -> Kernel: ...
 @overload
-def kernel() -> Callable[[Callable[..., None]], Kernel]: ...
-def kernel(function: Callable[..., None] | None = None, /) -> Any:
-    """Make a kernel of a function, whose body is read from its source text.
+def kernel(
+    *,
+    cpp_src: str | None = None,
+    cpp_body_path: PathText | None = None,
+    cpp_tu_path: PathText | None = None,
+    cpp_includes: Sequence[str] = (),
+    reference: Callable[..., object] | None = None,
+) -> Callable[[Callable[..., None]], Kernel]: ...
+def kernel(
+    function: Callable[..., None] | None = None,
+    /,
+    *,
+    cpp_src: str | None = None,
+    cpp_body_path: PathText | None = None,
+    cpp_tu_path: PathText | None = None,
+    cpp_includes: Sequence[str] = (),
+    reference: Callable[..., object] | None = None,
+) -> Any:
+    """Make a kernel of a function, whose body is read from its source text, or is C++.
+
+    Args:
+        function: the function. Its annotations give its parameters; the body of a kernel in C++ is `...`.
+        cpp_src: the body as C++ text: its parameters are in scope under their names, beside `context`.
+        cpp_body_path: a file with such a text, relative to the file of the kernel.
+        cpp_tu_path: a file with a translation unit, which defines a function of the kernel's name that takes
+            its parameters in order and a `const TaskContext&`.
+        cpp_includes: headers of the C++, `"mine.hpp"` or `"<cmath>"`.
+        reference: what a kernel in C++ means: a numpy function of the same parameters that writes outputs in
+            place. The target `interp` runs it.
 
     Raises:
         NoSource: the source text is not available.
+        BadKernelOption: arguments that do not fit each other or the function.
         FrontendError: the function has parameters or statements that have no meaning in a kernel.
+
+    Source: seed 003, section 5.
     """
     frame = sys._getframe(1)
-    if function is None:
-        return lambda inner: Kernel(read_function(_plain(inner), frame))
-    return Kernel(read_function(_plain(function), frame))
+    cpp = CppOptions(cpp_src, cpp_body_path, cpp_tu_path, cpp_includes, reference)
+
+    def make(inner: object) -> Kernel:
+        return Kernel(read_function(_plain(inner), frame), cpp)
+
+    return make if function is None else make(function)
 
 
 def _plain(function: object) -> FunctionType:

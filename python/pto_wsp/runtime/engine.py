@@ -64,7 +64,13 @@ class EngineRunner:
         return result, self._trace(result, arrays, scalars) if trace else None
 
     def _explained(self, error: _native.EngineError, arrays: Sequence[np.ndarray] = ()) -> PtoError:
-        return explain(error, self.module, self.lowered, self.artifact, arrays)
+        if error.code == "kernel-failed" and self.library.has_native:
+            number = error.details["check"]
+            assert isinstance(number, int)
+            failure = self.library.failure(number)
+        else:
+            failure = None
+        return explain(error, self.module, self.lowered, self.artifact, arrays, failure)
 
     def _trace(
         self, result: _native.RunResult, arrays: Sequence[np.ndarray], scalars: Sequence[Value | None]

@@ -14,8 +14,11 @@ from pto_wsp.ir.kernel import KernelFunction, Param
 from pto_wsp.ir.module import Module
 from pto_wsp.location import Location
 from pto_wsp.passes.lower_workload_to_bytecode import Lowered
-from pto_wsp.targets.base import KernelArtifact
+from pto_wsp.targets.base import Check, KernelArtifact
 from pto_wsp.types.dtype import DTYPES
+
+Failure = tuple[str, str | None, int]
+"""Message, file and line of a failure in a hand-written kernel; no file where it is not known."""
 
 
 def explain(
@@ -24,10 +27,14 @@ def explain(
     lowered: Lowered,
     artifact: KernelArtifact,
     arrays: Sequence[np.ndarray],
+    failure: Failure | None = None,
 ) -> errors.PtoError:
-    """Return the catalogue's error for an engine error of a run of `lowered` on `arrays`."""
+    """Return the catalogue's error for an engine error of a run of `lowered` on `arrays`.
+
+    `failure` is what the library says of the failed kernel, if some of its kernels are written by hand.
+    """
     describe = _DESCRIBE.get(error.code)
-    context = _Context(error, module, lowered, artifact, arrays)
+    context = _Context(error, module, lowered, artifact, arrays, failure)
     return describe(context) if describe else context.fault()
 
 
@@ -41,6 +48,7 @@ class _Context:
         lowered: Lowered,
         artifact: KernelArtifact,
         arrays: Sequence[np.ndarray],
+        failure: Failure | None,
     ) -> None:
         self.code = error.code
         self.details = error.details
@@ -49,6 +57,7 @@ class _Context:
         self.lowered = lowered
         self.artifact = artifact
         self.arrays = arrays
+        self.failure = failure
 
     def number(self, key: str) -> int:
         value = self.details[key]
@@ -226,8 +235,7 @@ def _negative_extent(c: _Context) -> errors.PtoError:
 
 def _kernel_failed(c: _Context) -> errors.PtoError:
     kernel = c.kernel
-    checks = c.artifact.checks[kernel.name]
-    check = checks[c.number("check") - 1]
+    check = _failed_check(c)
     return errors.KernelFailed(
         kernel=kernel.name,
         reason=check.message,
@@ -235,6 +243,14 @@ def _kernel_failed(c: _Context) -> errors.PtoError:
         loc=check.loc,
         notes=[("the task was made here", c.task.loc)],
     )
+
+
+def _failed_check(c: _Context) -> Check:
+    if c.kernel.native is None:
+        return c.artifact.checks[c.kernel.name][c.number("check") - 1]
+    assert c.failure is not None
+    message, file, line = c.failure
+    return Check(Location(file, line) if file is not None else c.kernel.loc, message)
 
 
 _DESCRIBE: dict[str, Callable[[_Context], errors.PtoError]] = {

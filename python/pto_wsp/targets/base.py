@@ -27,7 +27,7 @@ class KernelArtifact:
 
     Attributes:
         path: the shared library; it exports `pto_wsp_kernel_library` of include/pto/wsp/abi.hpp.
-        table_hash: what the library carries too, over names and parameters.
+        table_hash: what the library carries too, see `table_hash`.
         kernels: names in table order.
         checks: per kernel, what its check number n (from 1) means, at index n - 1.
         compiles: compiler invocations that this build made.
@@ -90,14 +90,21 @@ class Target(ABC):
         Raises:
             UnsupportedByTarget: a kernel uses what this target refuses.
             NoneKernelBody: a kernel is only declared.
-            NoCompiler, CompilerFailed, BadCache: the library could not be built.
+            NoCompiler, CompilerFailed, CppError, BadCache: the library could not be built.
         """
 
 
 def table_hash(kernels: Sequence[KernelFunction]) -> int:
-    """Return the 64-bit hash over the names and parameters of a library's kernels."""
-    lines = [
-        " ".join([kernel.name, *(f"{p.role}:{p.name}:{p.type}" for p in kernel.params)]) for kernel in kernels
-    ]
-    digest = hashlib.sha256("\n".join(lines).encode()).digest()
+    """Return the 64-bit hash over names, parameters, declarations and C++ of a library's kernels."""
+    digest = hashlib.sha256("\n".join(map(_signature, kernels)).encode()).digest()
     return int.from_bytes(digest[:8], "little")
+
+
+def _signature(kernel: KernelFunction) -> str:
+    """Return what the hash of a library covers of a kernel."""
+    parts = [kernel.name, *(f"{p.role}:{p.name}:{p.type}" for p in kernel.params)]
+    parts += [kernel.unit, str(kernel.block_dim)]
+    if kernel.native is not None:
+        native = kernel.native
+        parts += map(repr, (native.source, native.entry, native.includes, native.folder, native.constants))
+    return " ".join(parts)

@@ -10,6 +10,7 @@ from pto_wsp.support.record import record
 from pto_wsp.support.text import TextWriter
 from pto_wsp.targets.base import Check, table_hash
 from pto_wsp.targets.cpu.kernels import function_name, write_kernel
+from pto_wsp.targets.cpu.native import Unit, declaration, make_unit
 from pto_wsp.targets.cpu.templates import HEADERS
 from pto_wsp.types.tile import ScalarType, TileType, ViewType
 
@@ -19,11 +20,20 @@ MAX_SCRATCH_BYTES = 2**30
 
 @record
 class Library:
-    """Generated code, what its checks mean, and the headers that it includes."""
+    """Generated code, what its checks mean, and the headers that it includes.
+
+    `units` are compiled beside `source`: one per hand-written kernel.
+    """
 
     source: str
     checks: Mapping[str, tuple[Check, ...]]
     headers: tuple[str, ...]
+    units: tuple[Unit, ...] = ()
+
+    @property
+    def text(self) -> str:
+        """All of it, for people."""
+        return "\n".join([self.source, *(unit.text for unit in self.units)])
 
 
 def emit_library(kernels: Sequence[KernelFunction], lanes: int) -> Library:
@@ -42,10 +52,13 @@ def emit_library(kernels: Sequence[KernelFunction], lanes: int) -> Library:
         out.line(f'#include "{header}"')
     out.line()
     out.line("namespace pto::wsp::tile {")
+    native = [kernel for kernel in kernels if kernel.native is not None]
+    for kernel in native:
+        out.line(declaration(kernel))
     out.line("namespace {")
-    checks: dict[str, tuple[Check, ...]] = {}
-    scratch: dict[str, int] = {}
-    for kernel in kernels:
+    checks: dict[str, tuple[Check, ...]] = {k.name: () for k in native}
+    scratch = {k.name: 0 for k in native}
+    for kernel in (k for k in kernels if k.native is None):
         out.line()
         code = write_kernel(kernel, lanes, out)
         checks[kernel.name] = tuple(code.checks)
@@ -55,7 +68,7 @@ def emit_library(kernels: Sequence[KernelFunction], lanes: int) -> Library:
             reason = f"at most {MAX_SCRATCH_BYTES} fit a worker's scratch"
             raise UnsupportedByTarget(target="cpu", what=what, reason=reason, loc=kernel.loc)
     _write_table(out, kernels, scratch, hash_text)
-    return Library(str(out), checks, headers)
+    return Library(str(out), checks, headers, tuple(map(make_unit, native)))
 
 
 def headers_of(kernels: Sequence[KernelFunction]) -> tuple[str, ...]:
@@ -82,7 +95,8 @@ def _write_table(
             function = function_name(kernel)
             params = f"{function}_params" if kernel.views else "nullptr"
             counts = f"{len(kernel.views)}, {len(kernel.scalar_params)}, {scratch[kernel.name]}"
-            out.line(f"{{{_string(kernel.name)}, {function}, {params}, {counts}, 1, Unit::any, {{}}}},")
+            how = f"{kernel.block_dim}, Unit::{kernel.unit}"
+            out.line(f"{{{_string(kernel.name)}, {function}, {params}, {counts}, {how}, {{}}}},")
     out.line("};")
     out.line(f"const KernelLibrary library = {{kAbiVersion, {len(kernels)}, {hash_text}u, kernels}};")
     out.line()

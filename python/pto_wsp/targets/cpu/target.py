@@ -16,6 +16,7 @@ from pto_wsp.targets.cpu import toolchain
 from pto_wsp.targets.cpu.emit import MAX_RANK, Library, emit_library
 from pto_wsp.targets.cpu.expressions import INTEGERS
 from pto_wsp.targets.cpu.features import resolve_features
+from pto_wsp.targets.cpu.native import included_files
 from pto_wsp.targets.cpu.templates import STORAGE, TEMPLATES, Unsupported
 from pto_wsp.types.dtype import f32
 from pto_wsp.types.tile import ScalarType, ViewType
@@ -32,7 +33,7 @@ class CpuTarget(Target):
     def unsupported(self, kernel: KernelFunction) -> None:
         """Raise UnsupportedByTarget for the first thing in `kernel` that this target refuses."""
         for param in kernel.params:
-            self._check_param(param)
+            self._check_param(param, kernel.native is not None)
         for name, tile in kernel.tiles:
             if tile.dtype.name not in STORAGE:
                 raise _refused(f"the tile `{name}` of type {tile.dtype}", _known_types(), kernel.loc)
@@ -42,7 +43,7 @@ class CpuTarget(Target):
                 if isinstance(template, Unsupported):
                     raise _refused(f"`{stmt.op}`", template.reason, stmt.loc)
 
-    def _check_param(self, param: Param) -> None:
+    def _check_param(self, param: Param, is_native: bool) -> None:
         dtype = param.type.dtype
         if isinstance(param.type, ScalarType):
             if param.type.dtype.is_float and dtype is not f32:
@@ -50,7 +51,7 @@ class CpuTarget(Target):
             return
         if dtype is None or (isinstance(param.type, ViewType) and param.type.dims is None):
             raise _refused(f"the parameter `{param.name}`", "its type is not decided", param.loc)
-        is_read_by_element = isinstance(param.type, ViewType) and dtype.name in INTEGERS
+        is_read_by_element = is_native or (isinstance(param.type, ViewType) and dtype.name in INTEGERS)
         if dtype.name not in STORAGE and not is_read_by_element:
             raise _refused(f"tensors of type {dtype}", _known_types(), param.loc)
         if isinstance(param.type, ViewType) and len(param.type.dims or ()) > MAX_RANK:
@@ -58,7 +59,7 @@ class CpuTarget(Target):
 
     def emit(self, kernels: Sequence[KernelFunction]) -> str:
         """Return the C++ of `kernels` for this machine."""
-        return self._library(kernels, resolve_features().lanes).source
+        return self._library(kernels, resolve_features().lanes).text
 
     def build(self, kernels: Sequence[KernelFunction], cache: LibraryCache) -> KernelArtifact:
         """Return a library of `kernels`, from `cache` or newly compiled."""
@@ -67,10 +68,10 @@ class CpuTarget(Target):
         library = self._library(kernels, features.lanes)
         compiler = toolchain.find_compiler(cache)
         flags = features.flags
-        key = cache_key(library.source, (*toolchain.FLAGS, *flags), compiler.text, features.machine)
+        key = cache_key(library, (*toolchain.FLAGS, *flags), compiler.text, features.machine)
 
         def make(path: Path) -> None:
-            toolchain.compile_library(compiler, flags, library.source, path, key, cache)
+            toolchain.compile_library(compiler, flags, library.source, library.units, path, key, cache)
 
         path, was_made = cache.library(key, make)
         return KernelArtifact(
@@ -78,9 +79,9 @@ class CpuTarget(Target):
             table_hash=table_hash(kernels),
             kernels=tuple(k.name for k in kernels),
             checks=library.checks,
-            compiles=int(was_made),
+            compiles=int(was_made) * (1 + len(library.units)),
             compile_ms=(time.perf_counter() - start) * 1e3,
-            source=library.source,
+            source=library.text,
         )
 
     def _library(self, kernels: Sequence[KernelFunction], lanes: int) -> Library:
@@ -89,9 +90,16 @@ class CpuTarget(Target):
         return emit_library(kernels, lanes)
 
 
-def cache_key(source: str, flags: Sequence[str], identity: str, machine: str) -> str:
-    """Return the name of a build in the cache. Comments, which hold places in users' files, do not count."""
-    parts = (_COMMENT.sub("", source), " ".join(flags), identity, machine, toolchain.header_hash())
+def cache_key(library: Library, flags: Sequence[str], identity: str, machine: str) -> str:
+    """Return the name of a build in the cache.
+
+    Comments of generated code, which hold places in users' files, do not count; the places of hand-written
+    kernels do, for their failures name them.
+    """
+    parts = [_COMMENT.sub("", library.source), " ".join(flags), identity, machine, toolchain.header_hash()]
+    for unit in library.units:
+        files = included_files(unit.native, toolchain.include_directory())
+        parts += [unit.text, *(f"{path} {content}" for path, content in sorted(files.items()))]
     digest = hashlib.sha256()
     for part in parts:
         digest.update(part.encode() + b"\0")

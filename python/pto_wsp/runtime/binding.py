@@ -1,0 +1,247 @@
+"""From the values of a call to the arrays and scalars of a run."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from pto_wsp.errors import (
+    UnboundTensor,
+    UnknownParameter,
+    UnusableArray,
+    WrongRank,
+    WrongShape,
+    WrongValue,
+    did_you_mean,
+)
+from pto_wsp.ir import workload as w
+from pto_wsp.ir.scalar import I64_MAX, Const, Value, Var, evaluate, walk
+from pto_wsp.lang.ragged import Ragged
+from pto_wsp.lang.sparse import Sparse
+from pto_wsp.lang.tensor import Tensor
+from pto_wsp.runtime.dlpack import import_array
+from pto_wsp.runtime.numbers import integer, number
+from pto_wsp.support.record import record
+
+Arrays = dict[str, np.ndarray]
+
+_KINDS = {
+    w.RaggedParam: (Ragged, "ragged axis", "Ragged.lengths(array)", "Ragged.indptr(array)"),
+    w.SparseParam: (Sparse, "sparse axis", "Sparse.csr(indptr, indices)", "Sparse.lists(rows)"),
+}
+"""What a call gives for an axis with rows: its class, its name, and the two ways to make it."""
+
+
+@record
+class Bound:
+    """The values of one run.
+
+    Attributes:
+        arrays: one per tensor of the workload, in order.
+        scalars: one per size and scalar, in order; None where arrays decide.
+        made: the arrays among them that the binder made, by tensor.
+    """
+
+    arrays: list[np.ndarray]
+    scalars: list[Value | None]
+    made: Arrays
+
+
+class Binder:
+    """Knows the parameters of a workload and what they can be.
+
+    Args:
+        workload: the workload.
+        defaults: values that hold unless a call gives others, by parameter.
+        packed: the tensors that do not lie in row-major order, by parameter.
+
+    Attributes:
+        params: the parameters that a call can give, by name.
+    """
+
+    def __init__(
+        self, workload: w.WorkloadFunction, defaults: Mapping[str, object], packed: Mapping[str, Tensor]
+    ) -> None:
+        self._name = workload.name
+        self._defaults = dict(defaults)
+        self._packed = packed
+        self._tensors = workload.tensors
+        self._symbols = workload.symbols
+        self._axes = (*workload.raggeds, *workload.sparses)
+        self._size_params = {p.name: p for p in self._symbols if isinstance(p, w.SizeParam)}
+        self._derived = {name: p for name, p in self._size_params.items() if p.value is not None}
+        self._locals = tuple(t for t in self._tensors if t.is_local)
+        self._spare: deque[Arrays] = deque(maxlen=1)
+        hidden = {name for axis in self._axes for name in _hidden(axis)} | self._derived.keys()
+        hidden |= {t.name for t in self._locals}
+        self.params = {p.name: p for p in workload.params if p.name not in hidden}
+
+    def set(self, values: Mapping[str, int | float]) -> None:
+        """Set values that hold in later runs unless a call gives others."""
+        self._defaults = {**self._defaults, **values}
+
+    def bind(self, values: Mapping[str, Any]) -> Bound:
+        """Return the values of a run; allocates the tensors that a call does not give.
+
+        Raises:
+            UnboundTensor, UnknownParameter, WrongValue, WrongRank, WrongShape, UnusableArray: they do not
+                fit the parameters.
+        """
+        if not values.keys() <= self.params.keys():
+            name = next(n for n in values if n not in self.params)
+            raise UnknownParameter(program=self._name, name=name, advice=did_you_mean(name, self.params))
+        if self._axes:
+            values = {**values, **self._rows(values)}
+        scalars = {param.name: self._scalar(param, values) for param in self._symbols}
+        arrays = {t.name: self._array(t.name, values) for t in self._tensors if not t.is_local}
+        made: Arrays = {}
+        if self._derived or self._locals:
+            sizes = self._sizes(scalars, arrays)
+            scalars |= {name: sizes[name] for name in self._derived}
+            made = self._made(sizes)
+        every = {**arrays, **made}
+        return Bound([every[t.name] for t in self._tensors], list(scalars.values()), made)
+
+    def keep(self, bound: Bound) -> None:
+        """Keep the arrays that were made for a run that has ended, for the next one."""
+        if bound.made:
+            self._spare.append(bound.made)
+
+    # --- axes with rows ---
+
+    def _rows(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the arrays of every axis with rows, and the sizes that follow from their number."""
+        found: dict[str, Any] = {}
+        for axis in self._axes:
+            kind, what, usual, other = _KINDS[type(axis)]
+            value = self._value(axis.name, values)
+            if value is None:
+                raise UnboundTensor(
+                    kind=what, name=axis.name, advice=f"call the program with {axis.name}={usual}"
+                )
+            if not isinstance(value, kind):
+                raise WrongValue(name=axis.name, expected=f"{usual} or {other}", found=type(value).__name__)
+            assert isinstance(value, (Ragged, Sparse))
+            rows, known = len(value.offsets) - 1, found.get(axis.outer, self._known_rows(axis.outer, values))
+            if known is not None and known != rows:
+                expected = f"{axis.outer} = {known}"
+                raise WrongShape(name=axis.name, dim=0, expected=expected, found=rows, loc=axis.loc)
+            found |= {axis.outer: rows, axis.offsets: value.offsets}
+            if isinstance(value, Sparse):
+                assert isinstance(axis, w.SparseParam)
+                found[axis.indices] = value.indices
+        return found
+
+    def _known_rows(self, outer: str, values: Mapping[str, Any]) -> object:
+        """Return the number of rows that something other than an axis gives, or None."""
+        param = self._size_params[outer]
+        if isinstance(param.value, Const):
+            return param.value.value
+        return self._scalar(param, values)
+
+    # --- tensors ---
+
+    def _array(self, name: str, values: Mapping[str, Any]) -> np.ndarray:
+        value = self._value(name, values)
+        if value is None:
+            raise UnboundTensor(kind="tensor", name=name, advice=f"call the program with {name}=array")
+        if type(value) is not np.ndarray:
+            value = self._other_array(name, value)
+        if name in self._packed:
+            _require_packed(self.params[name], self._packed[name], value)
+        return value
+
+    def _other_array(self, name: str, value: object) -> np.ndarray:
+        """Return the array that an object of another type than numpy's own is."""
+        if isinstance(value, np.ma.MaskedArray):  # numpy loads `np.ma` here, in 15 ms
+            reason = "it is a masked array, and tasks would not see its mask"
+            raise UnusableArray(name=name, reason=reason, loc=self.params[name].loc)
+        if isinstance(value, np.ndarray):
+            return value
+        if not hasattr(value, "__dlpack__"):
+            raise WrongValue(
+                name=name, expected="a numpy array, or one with `__dlpack__`", found=type(value).__name__
+            )
+        return import_array(name, value, self.params[name].loc)
+
+    # --- sizes and scalars ---
+
+    def _value(self, name: str, values: Mapping[str, Any]) -> Any:
+        value = values.get(name)
+        return self._defaults.get(name) if value is None else value
+
+    def _scalar(self, param: w.SizeParam | w.ScalarParam, values: Mapping[str, Any]) -> Value | None:
+        value = self._value(param.name, values)
+        if isinstance(param, w.SizeParam):
+            value = param.default if value is None else value
+            return None if value is None else integer(param.name, value, 0, I64_MAX)
+        if value is None:
+            advice = f"call the program with {param.name}=number"
+            raise UnboundTensor(kind="scalar", name=param.name, advice=advice)
+        return number(param.name, value, param.type.dtype)
+
+    def _sizes(self, scalars: Mapping[str, Value | None], arrays: Arrays) -> dict[str, Value]:
+        """Return the value of every size, those that follow from others included."""
+        sizes = {name: value for name, value in scalars.items() if value is not None}
+        for tensor in self._tensors:
+            if tensor.is_local:
+                continue
+            shape, dims = arrays[tensor.name].shape, tensor.type.dims
+            if len(shape) != len(dims):
+                raise WrongRank(name=tensor.name, expected=len(dims), found=len(shape), loc=tensor.loc)
+            for dim, size in zip(dims, shape, strict=True):
+                if isinstance(dim, str):
+                    sizes.setdefault(dim, size)
+        for name, param in self._derived.items():
+            assert param.value is not None
+            for part in walk(param.value):
+                if isinstance(part, Var) and part.name not in sizes:
+                    advice = f"call the program with {part.name}=number"
+                    raise UnboundTensor(kind="size", name=part.name, advice=advice)
+            sizes[name] = evaluate(param.value, sizes)
+        return sizes
+
+    def _made(self, sizes: Mapping[str, Value]) -> Arrays:
+        """Return arrays for the local tensors: those of an earlier run where they have the sizes."""
+        try:
+            spare = self._spare.pop()
+        except IndexError:
+            spare = {}
+        made: Arrays = {}
+        for tensor in self._locals:
+            shape = tuple(d if isinstance(d, int) else int(sizes[d]) for d in tensor.type.dims)
+            old = spare.get(tensor.name)
+            if old is None or old.shape != shape:
+                old = np.empty(shape, tensor.type.dtype.to_numpy())
+            made[tensor.name] = old
+        return made
+
+
+def _hidden(axis: w.RaggedParam | w.SparseParam) -> tuple[str, ...]:
+    """Return the names of the parameters that hold the rows of an axis."""
+    own = (axis.indices, axis.entries) if isinstance(axis, w.SparseParam) else ()
+    return axis.offsets, axis.count, *own
+
+
+def _require_packed(param: w.WorkloadParam, tensor: Tensor, array: np.ndarray) -> None:
+    """Refuse an array of another shape than that which stores `tensor`, with how to pack it."""
+    wanted = tensor.stored.dims
+    pairs = enumerate(zip(wanted, array.shape, strict=False))
+    wrong = [dim for dim, (size, found) in pairs if isinstance(size, int) and size != found]
+    if array.ndim == len(wanted) and not wrong:
+        return
+    of = f"({tensor.layout} stores {_dims(tensor.dims)} as {_dims(wanted)})"
+    hint = f"pack it once, before the first run: `{tensor.layout}.pack(array)`"
+    if array.ndim != len(wanted):
+        expected = f"{len(wanted)} {of}"
+        raise WrongRank(name=param.name, expected=expected, found=array.ndim, loc=param.loc, hint=hint)
+    dim = wrong[0]
+    expected, found = f"{wanted[dim]} {of}", array.shape[dim]
+    raise WrongShape(name=param.name, dim=dim, expected=expected, found=found, loc=param.loc, hint=hint)
+
+
+def _dims(dims: Sequence[int | str]) -> str:
+    return f"[{', '.join(map(str, dims))}]"

@@ -1,0 +1,156 @@
+"""Arrays of other libraries, taken in place through DLPack.
+
+The capsule is read here rather than by `numpy.from_dlpack`, which takes no bf16, and which makes arrays
+read-only that their owners let others write.
+Source: dlpack.h, versions 0 and 1.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+import numpy as np
+
+from pto_wsp.errors import UnusableArray, WrongDType
+from pto_wsp.location import Location
+from pto_wsp.types.dtype import DTYPES, DType
+
+CPU_DEVICES = {1: "CPU", 3: "CUDA host memory", 11: "ROCm host memory"}
+"""Kinds of devices whose memory the CPU works on."""
+
+READ_ONLY = 1
+"""Flag of a versioned capsule."""
+
+_KINDS = {0: "i", 1: "u", 2: "f", 6: "b"}
+_BFLOAT = 4
+
+
+class _Device(ctypes.Structure):
+    _fields_ = (("kind", ctypes.c_int32), ("number", ctypes.c_int32))
+
+
+class _Type(ctypes.Structure):
+    _fields_ = (("code", ctypes.c_uint8), ("bits", ctypes.c_uint8), ("lanes", ctypes.c_uint16))
+
+
+class _Tensor(ctypes.Structure):
+    _fields_ = (
+        ("data", ctypes.c_void_p),
+        ("device", _Device),
+        ("rank", ctypes.c_int32),
+        ("dtype", _Type),
+        ("shape", ctypes.POINTER(ctypes.c_int64)),
+        ("strides", ctypes.POINTER(ctypes.c_int64)),
+        ("byte_offset", ctypes.c_uint64),
+    )
+
+
+class _Versioned(ctypes.Structure):
+    _fields_ = (
+        ("major", ctypes.c_uint32),
+        ("minor", ctypes.c_uint32),
+        ("manager", ctypes.c_void_p),
+        ("deleter", ctypes.c_void_p),
+        ("flags", ctypes.c_uint64),
+        ("tensor", _Tensor),
+    )
+
+
+_pointer = ctypes.pythonapi.PyCapsule_GetPointer
+_pointer.restype, _pointer.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)
+_is_valid = ctypes.pythonapi.PyCapsule_IsValid
+_is_valid.restype, _is_valid.argtypes = ctypes.c_int, (ctypes.py_object, ctypes.c_char_p)
+
+
+class _Memory:
+    """Memory of another library as numpy's array interface; holds the capsule, which holds the memory.
+
+    The capsule is not marked as used, so that its own destructor gives the memory back.
+    """
+
+    def __init__(self, capsule: object, interface: dict[str, Any]) -> None:
+        self.capsule = capsule
+        self.__array_interface__ = interface
+
+
+def import_array(name: str, value: Any, loc: Location | None) -> np.ndarray:
+    """Return an object with `__dlpack__` as an array of the same memory.
+
+    Args:
+        name: the parameter that it is for, for messages.
+        value: the object.
+        loc: place of the parameter.
+
+    Raises:
+        UnusableArray: it does not lie in memory of the CPU, or its owner refuses to lend it.
+        WrongDType: no tensor has its element type.
+    """
+    device = int(value.__dlpack_device__()[0]) if hasattr(value, "__dlpack_device__") else 1
+    if device not in CPU_DEVICES:
+        reason = f"it lies on another device (DLPack device type {device})"
+        raise UnusableArray(name=name, reason=reason, loc=loc, hint="copy it to the CPU")
+    capsule = _capsule(name, value, loc)
+    tensor, is_read_only = _tensor(name, capsule, loc)
+    dtype = _dtype(tensor.dtype)
+    if dtype is None:
+        code, bits, lanes = tensor.dtype.code, tensor.dtype.bits, tensor.dtype.lanes
+        raise WrongDType(
+            name=name,
+            expected="an element type of tensors",
+            found=f"DLPack type code {code} of {bits} bits and {lanes} lanes",
+            loc=loc,
+        )
+    shape = tuple(tensor.shape[i] for i in range(tensor.rank))
+    if 0 in shape or tensor.data is None:
+        return np.empty(shape, dtype.to_numpy())
+    stored = np.dtype(np.uint16) if dtype.name == "bf16" else dtype.to_numpy()
+    strides = None
+    if tensor.strides:
+        strides = tuple(tensor.strides[i] * dtype.itemsize for i in range(tensor.rank))
+    interface = {
+        "version": 3,
+        "shape": shape,
+        "typestr": stored.str,
+        "data": (tensor.data + tensor.byte_offset, is_read_only),
+        "strides": strides,
+    }
+    return np.asarray(_Memory(capsule, interface)).view(dtype.to_numpy())
+
+
+def _capsule(name: str, value: Any, loc: Location | None) -> object:
+    """Ask an object for its capsule; owners older than DLPack 1 know no `max_version`."""
+    try:
+        try:
+            return value.__dlpack__(max_version=(1, 0))
+        except TypeError:
+            return value.__dlpack__()
+    except Exception as error:  # whatever a library says when it refuses, such as "requires gradient"
+        reason = f"its owner refuses to lend it: {error}"
+        raise UnusableArray(name=name, reason=reason, loc=loc, hint="") from error
+
+
+def _tensor(name: str, capsule: object, loc: Location | None) -> tuple[_Tensor, bool]:
+    """Return what a capsule describes, and whether nobody else may write it."""
+    if _is_valid(capsule, b"dltensor_versioned"):
+        versioned = _Versioned.from_address(_pointer(capsule, b"dltensor_versioned"))
+        if versioned.major == 1:
+            return versioned.tensor, bool(versioned.flags & READ_ONLY)
+        problem = f"it comes as DLPack version {versioned.major}.{versioned.minor}"
+    elif _is_valid(capsule, b"dltensor"):
+        return _Tensor.from_address(_pointer(capsule, b"dltensor")), False
+    else:
+        problem = "its `__dlpack__` gives no DLPack capsule"
+    raise UnusableArray(name=name, reason=problem, loc=loc, hint="")
+
+
+def _dtype(found: _Type) -> DType | None:
+    if found.lanes != 1:
+        return None
+    if found.code == _BFLOAT:
+        return DTYPES["bf16"] if found.bits == 16 else None
+    kind = _KINDS.get(found.code)
+    return next(
+        (t for t in DTYPES.values() if t.kind == kind and t.itemsize * 8 == found.bits and t.name != "bf16"),
+        None,
+    )

@@ -1,0 +1,56 @@
+"""Numbers that users give: checked against what they are for, never rounded or wrapped silently."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from pto_wsp.errors import WrongValue
+from pto_wsp.ir.scalar import I64_MAX, I64_MIN
+from pto_wsp.types.dtype import DType
+
+F32_END = 2.0**128 - 2.0**103
+"""The smallest number that f32 rounds to infinity."""
+
+
+def integer(name: str, value: object, low: int, high: int) -> int:
+    """Return an integer in [low, high].
+
+    Raises:
+        WrongValue: anything else.
+    """
+    if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, np.integer)):
+        raise WrongValue(name=name, expected="an integer", found=type(value).__name__)
+    if not low <= value <= high:
+        raise WrongValue(name=name, expected=f"an integer in [{low}, {high}]", found=_shown(value))
+    return int(value)
+
+
+def number(name: str, value: object, dtype: DType) -> int | float:
+    """Return a number as a scalar parameter of type `dtype` takes it.
+
+    Raises:
+        WrongValue: the type has no such number.
+    """
+    if dtype.kind == "b":
+        return int(bool(value))
+    if not dtype.is_float:
+        bits = dtype.itemsize * 8
+        low, high = (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1) if dtype.kind == "i" else (0, 2**bits - 1)
+        return integer(name, value, max(low, I64_MIN), min(high, I64_MAX))
+    if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, float, np.integer, np.floating)):
+        raise WrongValue(name=name, expected="a number", found=type(value).__name__)
+    try:
+        found = float(value)
+    except OverflowError:
+        found = math.inf
+    if F32_END <= abs(found) and not (isinstance(value, (float, np.floating)) and math.isinf(value)):
+        raise WrongValue(name=name, expected="a number that f32 can hold", found=_shown(value))
+    return found
+
+
+def _shown(value: float | np.number) -> str:
+    if isinstance(value, int) and value.bit_length() > 128:
+        return f"an integer of {value.bit_length()} bits"
+    return str(value)

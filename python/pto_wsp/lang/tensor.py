@@ -12,6 +12,7 @@ from pto_wsp.ir import scalar as ir
 from pto_wsp.ir.core import DimSelect, Full, Index, Merged, Range, Rows, TileRange
 from pto_wsp.ir.scalar import Const, Expr, Var
 from pto_wsp.lang import context
+from pto_wsp.lang.narrow import narrow
 from pto_wsp.lang.ranges import RowSet, Stretch
 from pto_wsp.lang.scalar import Number, Scalar, expression, integer_constant
 from pto_wsp.lang.surface import Operators, TensorAnnotation, as_tuple
@@ -235,31 +236,25 @@ class View(Tensor):
 
     def _narrow(self, outer: DimSelect, item: object, dim: int, loc: Location | None) -> DimSelect:
         """Return what `item` selects of a dimension that `outer` narrows already."""
-        inner = self._select(item, dim, loc)
-        if isinstance(outer, Full):
-            return inner
-        if isinstance(inner, Full):
-            return outer
+        size = None if isinstance(outer, Full) else _extent_of(outer, "")
+        inner = self._select(item, dim, loc, size)
         inner_bounds, bounds = constant_bounds(inner), constant_bounds(outer)
-        if inner_bounds is None or bounds is None:
-            raise self._refused("constant indices into a range", "an index known only at run time", loc)
-        size = bounds[1] - bounds[0]
-        if inner_bounds[0] < 0 or inner_bounds[1] > size:
-            raise ConstantIndexOutside(
-                tensor=self.label, dim=dim, size=size, found=_outside(inner_bounds), loc=loc
-            )
-        start = Const(bounds[0] + inner_bounds[0])
-        return (
-            Index(start)
-            if isinstance(inner, Index)
-            else Range(start, Const(inner_bounds[1] - inner_bounds[0]))
-        )
+        if inner_bounds is not None and bounds is not None:
+            count = bounds[1] - bounds[0]
+            if inner_bounds[0] < 0 or inner_bounds[1] > count:
+                found = _outside(inner_bounds)
+                raise ConstantIndexOutside(tensor=self.label, dim=dim, size=count, found=found, loc=loc)
+        found = narrow(outer, inner, context.current(f"indexing {self.label}").loops)
+        if found is None:
+            expected = "constants inside the range, or a loop over all of it"
+            raise self._refused(expected, "an index that may lie outside of the range", loc)
+        return found
 
-    def _select(self, item: object, dim: int, loc: Location | None) -> DimSelect:
+    def _select(self, item: object, dim: int, loc: Location | None, size: Expr | None = None) -> DimSelect:
         if isinstance(item, Stretch):
             return item.selection()
         if isinstance(item, slice):
-            return self._slice(item, dim, loc)
+            return self._slice(item, dim, loc, size)
         if isinstance(item, RowSet):
             raise self._refused("a row set as the first index of a whole tensor", "one behind others", loc)
         at = expression(item)
@@ -267,13 +262,13 @@ class View(Tensor):
             raise self._refused("integers, slices and ranges of `P.tiles`", _kind(item, at), loc)
         return Index(at)
 
-    def _slice(self, item: slice, dim: int, loc: Location | None) -> DimSelect:
+    def _slice(self, item: slice, dim: int, loc: Location | None, size: Expr | None) -> DimSelect:
         if item.step is not None:
             raise self._refused("a slice without a step", "a step", loc)
         if item.start is None and item.stop is None:
             return Full()
         start = Const(0) if item.start is None else expression(item.start)
-        stop = self._extent(dim, loc) if item.stop is None else expression(item.stop)
+        stop = (size or self._extent(dim, loc)) if item.stop is None else expression(item.stop)
         if start is None or stop is None or start.dtype is not i64 or stop.dtype is not i64:
             raise self._refused("a slice of integers", "other bounds", loc)
         return Range(start, ir.binary("sub", stop, start, loc))

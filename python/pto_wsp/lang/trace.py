@@ -41,6 +41,7 @@ class Trace:
         sizes: every size that is known so far.
         fixed: extents of parameters that are axes of fixed extent.
         axes: ragged and sparse axes, whose rows lie in parameters of their own.
+        loops: every loop, by variable.
         untyped_elements: scalars that are elements of tensors whose element type is not known yet.
     """
 
@@ -54,6 +55,7 @@ class Trace:
         self.sizes: dict[str, w.SizeParam] = {}
         self.fixed: dict[str, int] = {}
         self.axes: list[RaggedAxis] = []
+        self.loops: dict[str, OpenLoop] = {}
         self.untyped_elements: list[Entry] = []
         self._scope = scope
         self._used: set[str] = set()
@@ -208,6 +210,7 @@ class Trace:
         """Begin a loop: what is recorded next is its body, up to the end of the block."""
         loop = OpenLoop(kind, self.unique(name), extent, tile, loc, [])
         self.blocks.add(loop)
+        self.loops[loop.var] = loop
         return loop, self.blocks.enter(loop.body, "a loop", loc)
 
 

@@ -346,7 +346,7 @@ def w(X: Tensor[f32, "n", 8], Y: Tensor[f32, "n", 8], Z: Tensor[i32, 4, 8], V: T
         ("X['n']", "bad-index", "X['n']", "found str"),
         ("X[0:s]", "bad-index", "X[0:s]", "expected a slice of integers"),
         ("U[3:]", "bad-index", "U[3:]", "expected a slice with an end"),
-        ("X[0:4][m]", "bad-index", "X[0:4][m]", "expected constant indices into a range"),
+        ("X[0:4][m]", "bad-index", "X[0:4][m]", "expected constants inside the range"),
         ("add1(x=V[3], y=Y)", "index-outside", "V[3]", "expected an index in [0, 3), found 3"),
         ("add1(x=X[-1:1], y=Y)", "index-outside", "X[-1:1]", "found -1"),
         ("X[0:4][2:5]", "index-outside", "X[0:4][2:5]", "expected an index in [0, 4), found 4"),

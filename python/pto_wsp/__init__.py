@@ -22,7 +22,7 @@ from pto_wsp.lang.surface import Constexpr, In, InOut, Out, Tile
 from pto_wsp.lang.symbols import symbol_f32, symbol_i64, symbol_u64
 from pto_wsp.lang.tensor import Tensor
 from pto_wsp.lang.tiers import tier
-from pto_wsp.lang.workload import set_compile_hook, workload
+from pto_wsp.lang.workload import combine, sequential, set_compile_hook, workload
 from pto_wsp.runtime.program import Program, compile_program
 from pto_wsp.types import DYN, Dense, DenseDyn, MemLayout, b1, bf16, f16, f32, i32, i64
 
@@ -45,12 +45,14 @@ __all__ = [
     "Tile",
     "b1",
     "bf16",
+    "combine",
     "f16",
     "f32",
     "i32",
     "i64",
     "kernel",
     "pto",
+    "sequential",
     "slot_bool",
     "slot_i64",
     "slot_load_bool",

@@ -296,6 +296,23 @@ class BadTiers(FrontendError):
     hint = 'write `tier("name", (kernel, bound), ...)`, bounds ascending; the last may be None'
 
 
+class CallArgument(FrontendError):
+    """A workload that another one calls with arguments that its parameters cannot take."""
+
+    code = "call-argument"
+    template = "workload `{workload}` {problem}"
+    label = "{detail}"
+
+
+class UnusedCall(FrontendError):
+    """A call of a workload with an array for everything, which looks like a run and is none."""
+
+    code = "unused-call"
+    template = "calling workload `{name}` runs nothing: it binds values"
+    label = "every parameter has a value"
+    hint = "compile it, then call the program: `{name}.compile()({arguments})`"
+
+
 class NameClash(FrontendError):
     """Two different things of one name in one program."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from pto_wsp.errors import (
     ArgumentDType,
@@ -19,7 +19,7 @@ from pto_wsp.ir.kernel import KernelFunction
 from pto_wsp.ir.module import Module
 from pto_wsp.ir.scalar import Expr, Var, walk
 from pto_wsp.lang import arithmetic
-from pto_wsp.lang.blocks import OpenCond, OpenLoop, OpenNode, OpenTask
+from pto_wsp.lang.blocks import OpenCond, OpenLoop, OpenNode, OpenTask, tasks_of
 from pto_wsp.lang.panels import TileLoop, in_panels
 from pto_wsp.lang.ragged import RaggedAxis
 from pto_wsp.lang.ranges import RowSet
@@ -65,7 +65,7 @@ class _Assembler:
         self.labels = _labels(trace)
 
     def module(self) -> Module:
-        for task in _tasks(self.trace.blocks.body):
+        for task in tasks_of(self.trace.blocks.body):
             for param in task.kernel.params:
                 self.decide(task, param, task.args[param.name])
         untyped = [p for p in self.trace.params.values() if isinstance(p, Untyped)]
@@ -231,7 +231,7 @@ class _Assembler:
         if argument is None:
             raise self.wrong_kind(task, param, "a tensor or a view of one", value)
         base = argument.base
-        name = base.name if isinstance(base, Untyped) else self.trace.tensor_name(base.logical)
+        name = base.name if isinstance(base, Untyped) else self.trace.tensor_name(base.logical, task.scope)
         dims, dtype = self.tensor_dims(base), base.dtype
         assert dtype is not None
         self.require_rank(task, param, kind, len(dims) - argument.dropped)
@@ -318,20 +318,6 @@ class _Assembler:
         )
 
 
-def _tasks(body: Sequence[OpenNode]) -> Iterator[OpenTask]:
-    for node in body:
-        match node:
-            case OpenTask():
-                yield node
-            case OpenLoop():
-                yield from _tasks(node.body)
-            case OpenCond():
-                yield from _tasks(node.then)
-                yield from _tasks(node.other)
-            case _:
-                pass
-
-
 def _require_set_slots(workload: w.WorkloadFunction) -> None:
     """Refuse slots that are read and that nothing sets."""
     known = workload.variables
@@ -344,7 +330,7 @@ def _require_set_slots(workload: w.WorkloadFunction) -> None:
 
 def _labels(trace: Trace) -> dict[int, str]:
     """Return a label, by identity, for every task that another one waits for explicitly."""
-    waited = {id(earlier): earlier for task in _tasks(trace.blocks.body) for earlier in task.after}
+    waited = {id(earlier): earlier for task in tasks_of(trace.blocks.body) for earlier in task.after}
     return {number: trace.unique(f"{task.kernel.name}.task") for number, task in waited.items()}
 
 

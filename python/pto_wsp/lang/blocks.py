@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from pto_wsp.errors import UnsupportedSyntax
@@ -17,13 +18,19 @@ if TYPE_CHECKING:
 
 @record
 class OpenTask:
-    """A task with its arguments as they were given, by parameter of its kernel, and what it waits for."""
+    """A task with its arguments as they were given, by parameter of its kernel.
+
+    Attributes:
+        after: tasks that it waits for explicitly.
+        scope: what names mean in the function that makes it.
+    """
 
     kernel: Kernel
     args: dict[str, object]
     keys: tuple[Expr, ...]
     loc: Location | None
     after: list[OpenTask]
+    scope: Mapping[str, object]
 
 
 @record
@@ -54,6 +61,21 @@ class OpenCond:
 
 
 OpenNode = OpenLoop | OpenTask | OpenCond | w.Set | w.Refuse
+
+
+def tasks_of(nodes: Iterable[OpenNode]) -> Iterator[OpenTask]:
+    """Yield every task of nodes and of the blocks inside them, in program order of the text."""
+    for node in nodes:
+        match node:
+            case OpenTask():
+                yield node
+            case OpenLoop():
+                yield from tasks_of(node.body)
+            case OpenCond():
+                yield from tasks_of(node.then)
+                yield from tasks_of(node.other)
+            case _:
+                pass
 
 
 class Block:
@@ -94,10 +116,14 @@ class Blocks:
 
     def add(self, node: OpenNode) -> None:
         """Record a node."""
+        self.innermost.nodes.append(node)
+        self.end_chain(node.loc)
+
+    def end_chain(self, loc: Location | None) -> None:
+        """Let no `P.otherwise` continue what has been recorded so far; `loc` is the reason's place."""
         block = self.innermost
-        block.nodes.append(node)
         if block.chain is not None:
-            block.ended, block.chain = (block.chain, node.loc), None
+            block.ended, block.chain = (block.chain, loc), None
 
     def enter(self, nodes: list[OpenNode], what: str, loc: Location | None) -> Block:
         """Begin a block: what is recorded next is added to `nodes`."""

@@ -8,9 +8,9 @@ from pto_wsp.errors import BadAnnotation, WrongValue
 from pto_wsp.ir import workload as w
 from pto_wsp.ir.scalar import Const, Var
 from pto_wsp.lang.arithmetic import SCALAR_DTYPES
+from pto_wsp.lang.bodies import Declaration
 from pto_wsp.lang.ragged import Ragged, RaggedAxis
 from pto_wsp.lang.scalar import Scalar
-from pto_wsp.lang.source import FunctionSource
 from pto_wsp.lang.sparse import Sparse, SparseAxis
 from pto_wsp.lang.surface import RaggedAnnotation, ScalarAnnotation, SparseAnnotation, TensorAnnotation
 from pto_wsp.lang.tensor import Tensor, parse_dim
@@ -28,16 +28,15 @@ class Parameter:
     def __init__(
         self,
         trace: Trace,
-        source: FunctionSource,
+        declared: Declaration,
         name: str,
-        annotation: object,
         defaults: dict[str, np.ndarray | Ragged | Sparse | int | float],
     ) -> None:
         self.trace = trace
         self.name = name
-        self.annotation = annotation
+        self.annotation = declared.annotation
         self.defaults = defaults
-        self.loc = source.at(source.args[name]) if name in source.args else source.loc
+        self.loc = declared.loc(name)
 
     def stand_in(self, value: object) -> object:
         """Declare the parameter, with its default if there is one, and return what the function gets."""
@@ -51,10 +50,7 @@ class Parameter:
             case SparseAnnotation(outer=outer):
                 return self._sparse(outer, value)
             case Dense(extent=extent):
-                if value not in (None, extent, self.annotation):
-                    raise self._wrong_value(f"the extent {extent}", value)
-                self.trace.fixed[self.name] = extent
-                return extent
+                return self._fixed(extent, value)
             case DenseDyn(extent=extent):
                 return self._axis(extent if value is None else value)
             case None:
@@ -77,6 +73,12 @@ class Parameter:
             raise self._wrong_value("an axis, an array, a Tensor or a number", value)
         self.trace.declare(self.name, param, self.loc)
         return param
+
+    def _fixed(self, extent: int, value: object) -> int:
+        if value not in (None, extent, self.annotation):
+            raise self._wrong_value(f"the extent {extent}", value)
+        self.trace.fixed[self.name] = extent
+        return extent
 
     def _axis(self, value: object) -> Scalar:
         extent = value.extent if isinstance(value, (Dense, DenseDyn)) else value

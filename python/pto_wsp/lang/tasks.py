@@ -72,7 +72,7 @@ class TaskArguments:
         given = dict(self._kwargs)
         has_after = any(p.name == "after" for p in kernel.params)
         after = [] if has_after else _earlier(trace, given.pop("after", ()), loc)
-        task = OpenTask(kernel, _bind(kernel, self._args, given, loc), keys, loc, after)
+        task = OpenTask(kernel, _bind(kernel, self._args, given, loc), keys, loc, after, trace.frame.scope)
         trace.blocks.add(task)
         return Handle(trace, [task], [task], loc)
 

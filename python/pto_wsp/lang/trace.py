@@ -19,10 +19,12 @@ from pto_wsp.lang.blocks import Block, Blocks, OpenLoop
 from pto_wsp.lang.ragged import RaggedAxis
 from pto_wsp.lang.ranges import Stretch
 from pto_wsp.lang.scalar import expression, integer_constant
+from pto_wsp.lang.source import FunctionSource
 from pto_wsp.lang.tasks import kind_of
 from pto_wsp.lang.tensor import Entry, Tensor, View, require_inside
 from pto_wsp.lang.untyped import AXIS, TENSOR, Untyped
 from pto_wsp.location import PACKAGE_DIR, Location
+from pto_wsp.support.record import record
 from pto_wsp.types.axis import Dense, DenseDyn
 from pto_wsp.types.dtype import DType, b1, i64
 from pto_wsp.types.tile import ScalarType
@@ -30,10 +32,41 @@ from pto_wsp.types.tile import ScalarType
 Param = Tensor | Untyped | RaggedAxis | w.ScalarParam | w.SizeParam
 
 
+@record
+class Frame:
+    """A function whose body is being recorded.
+
+    Attributes:
+        source: the function.
+        arguments: what it has for its parameters.
+        sizes: what the sizes that its parameters name stand for; None where they are the trace's own.
+    """
+
+    source: FunctionSource
+    arguments: dict[str, object]
+    sizes: dict[str, Expr] | None
+
+    @property
+    def scope(self) -> Mapping[str, object]:
+        """What names mean in the function."""
+        return self.source.names
+
+    def size(self, name: str) -> Expr | None:
+        """Return what a size of a called workload stands for, or None if it has no such size."""
+        if self.sizes is None:
+            return None
+        if name not in self.sizes and name in self.arguments:
+            expr = expression(self.arguments[name])
+            if expr is not None:
+                self.sizes[name] = expr
+        return self.sizes.get(name)
+
+
 class Trace:
     """What has been recorded of a workload.
 
     Attributes:
+        frames: the functions whose bodies are being recorded, innermost last.
         blocks: its loops, conditionals and tasks.
         params: parameters of its function, by name.
         places: where they are declared.
@@ -45,7 +78,7 @@ class Trace:
         untyped_elements: scalars that are elements of tensors whose element type is not known yet.
     """
 
-    def __init__(self, name: str, loc: Location | None, scope: Mapping[str, object]) -> None:
+    def __init__(self, name: str, loc: Location | None) -> None:
         self.name = name
         self.loc = loc
         self.blocks = Blocks()
@@ -57,11 +90,16 @@ class Trace:
         self.axes: list[RaggedAxis] = []
         self.loops: dict[str, OpenLoop] = {}
         self.untyped_elements: list[Entry] = []
-        self._scope = scope
+        self.frames: list[Frame] = []
         self._used: set[str] = set()
         self._symbols: dict[str, w.ScalarParam] = {}
 
     # --- names ---
+
+    @property
+    def frame(self) -> Frame:
+        """The function whose body is being recorded."""
+        return self.frames[-1]
 
     def declare(self, name: str, param: Param, loc: Location | None) -> None:
         """Add a parameter of the function, declared at `loc`."""
@@ -111,20 +149,20 @@ class Trace:
         self._used.add(found)
         return found
 
-    def tensor_name(self, tensor: Tensor) -> str:
-        """Return the name of a parameter, or of the variable that holds a captured tensor."""
+    def tensor_name(self, tensor: Tensor, scope: Mapping[str, object]) -> str:
+        """Return the name of a parameter, or of the variable of `scope` that holds a captured tensor."""
         for name, param in (*self.params.items(), *self.captured.items()):
             if param is tensor:
                 return name
         if any(tensor is held for axis in self.axes for held in axis.tensors):
             return tensor.label
-        name = self._capture(tensor)
+        name = self._capture(tensor, scope)
         self.declare_sizes(tensor.dims, self.loc)
         tensor.called(name)
         return name
 
-    def _capture(self, value: Tensor | DenseDyn) -> str:
-        name = _variable_of(value, self._scope)
+    def _capture(self, value: Tensor | DenseDyn, scope: Mapping[str, object]) -> str:
+        name = _variable_of(value, scope)
         if name is None:
             raise UnknownArgument(
                 kernel=self.name,
@@ -158,7 +196,7 @@ class Trace:
             found = str(base.dtype) if base.stored is base else f"one with {base.layout}"
             raise not_a_scalar(entry, found)
         require_inside(base.dims, entry.entries, entry.label, entry.loc)
-        element = Element(self.tensor_name(base), at, entry.loc)
+        element = Element(self.tensor_name(base, self.frame.scope), at, entry.loc)
         return Binary("ne", element, Const(0), entry.loc) if base.dtype is b1 else element
 
     # --- loops ---
@@ -171,7 +209,7 @@ class Trace:
             BadOperand: nothing that can be looped over.
         """
         if isinstance(axis, str):
-            return Const(self.fixed[axis]) if axis in self.fixed else Var(self._size_named(axis, loc))
+            return self._size_named(axis, loc)
         if isinstance(axis, Dense):
             axis = axis.extent
         if isinstance(axis, DenseDyn):
@@ -185,22 +223,33 @@ class Trace:
             raise BadOperand(op="P", expected=expected, found=kind_of(axis), loc=loc)
         return expr
 
-    def _size_named(self, name: str, loc: Location | None) -> str:
-        if name not in self.sizes and isinstance(self.params.get(name), Untyped):
+    def _size_named(self, name: str, loc: Location | None) -> Expr:
+        frame = self.frame
+        bound = frame.size(name)
+        if bound is not None:
+            return bound
+        is_called = frame.sizes is not None
+        if not is_called and name in self.fixed:
+            return Const(self.fixed[name])
+        if not is_called and name not in self.sizes and isinstance(self.params.get(name), Untyped):
             self.declare_sizes([name], loc)
-        for value in () if name in self.sizes else self._scope.values():
+        is_known = name in self.sizes and not is_called
+        for value in () if is_known else frame.scope.values():
             if isinstance(value, Tensor) and not isinstance(value, View) and name in value.dims:
                 self.declare_sizes(value.dims, loc)
-        if name not in self.sizes:
-            axes = [*self.sizes, *(n for n, p in self.params.items() if isinstance(p, Untyped))]
-            raise UnknownAxis(name=name, workload=self.name, advice=did_you_mean(name, axes), loc=loc)
-        return name
+                is_known = True
+        if not is_known:
+            axes = frame.sizes if frame.sizes is not None else self.sizes
+            known = [*axes, *(n for n, v in frame.arguments.items() if isinstance(v, Untyped))]
+            workload = frame.source.function.__name__
+            raise UnknownAxis(name=name, workload=workload, advice=did_you_mean(name, known), loc=loc)
+        return Var(name)
 
     def _axis_name(self, axis: DenseDyn) -> str:
         for name, value in self.captured.items():
             if value is axis:
                 return name
-        name = self._capture(axis)
+        name = self._capture(axis, self.frame.scope)
         self.sizes[name] = w.SizeParam(name, axis.extent, self.loc)
         return name
 

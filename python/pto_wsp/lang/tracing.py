@@ -1,21 +1,19 @@
-"""From a workload's function to a module: it runs once, with stand-ins for its parameters."""
+"""From a workload's functions to a module: they run once, with stand-ins for their parameters."""
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Mapping
 
 import numpy as np
 
-from pto_wsp.errors import UnsupportedSyntax
 from pto_wsp.ir.module import Module
 from pto_wsp.lang import context
 from pto_wsp.lang.assemble import assemble
+from pto_wsp.lang.bodies import Body, declarations, record_body
 from pto_wsp.lang.parameters import Parameter
 from pto_wsp.lang.ragged import Ragged
-from pto_wsp.lang.source import MISSING, FunctionSource
+from pto_wsp.lang.source import MISSING
 from pto_wsp.lang.sparse import Sparse
-from pto_wsp.lang.surface import RaggedAnnotation, SparseAnnotation, TensorAnnotation
 from pto_wsp.lang.tensor import Tensor
 from pto_wsp.lang.trace import Trace
 from pto_wsp.support.record import record
@@ -40,37 +38,29 @@ class Tracing:
     """One recording of a workload.
 
     Attributes:
-        source: its function.
+        body: its functions.
         bound: values given to its parameters before.
         trace: what has been recorded.
         defaults: values of parameters that a program uses unless a call gives others.
     """
 
-    def __init__(self, source: FunctionSource, bound: Mapping[str, object]) -> None:
-        self.source = source
+    def __init__(self, name: str, body: Body, bound: Mapping[str, object]) -> None:
+        self.body = body
         self.bound = bound
-        self.trace = Trace(source.function.__name__, source.loc, source.names)
+        self.trace = Trace(name, body.loc)
         self.defaults: dict[str, np.ndarray | Ragged | Sparse | int | float] = {}
 
     def run(self) -> Traced:
-        """Run the function and return what it describes.
+        """Run its functions and return what they describe.
 
         Raises:
-            FrontendError: something in it has no meaning in a workload.
+            FrontendError: something in them has no meaning in a workload.
         """
         arguments = self.arguments()
         token = context.ACTIVE.set(self.trace)
         try:
-            result = self.source.function(**arguments)
+            record_body(self.trace, self.body, arguments, None)
             self.trace.blocks.finish()
-            if result is not None:
-                raise UnsupportedSyntax(
-                    construct="returning a value",
-                    where="workload",
-                    detail="a workload describes tasks",
-                    advice="write results to tensors",
-                    loc=self.source.loc,
-                )
             module = assemble(self.trace)
         finally:
             context.ACTIVE.reset(token)
@@ -83,20 +73,11 @@ class Tracing:
 
     def arguments(self) -> dict[str, object]:
         """Return a stand-in for every parameter; axes first, since tensors may name them."""
-        defaults = self.source.parameters("workload")
-        annotations = {name: self.annotation(name) for name in defaults}
-        late = (TensorAnnotation, RaggedAnnotation, SparseAnnotation)
-        ordered = sorted(defaults, key=lambda n: isinstance(annotations[n], late))
+        declared = declarations(self.body)
         found: dict[str, object] = {}
-        for name in ordered:
-            value = self.bound.get(name, defaults[name])
-            parameter = Parameter(self.trace, self.source, name, annotations[name], self.defaults)
+        for name in sorted(declared, key=lambda n: declared[n].names_sizes):
+            value = self.bound.get(name, declared[name].default)
+            parameter = Parameter(self.trace, declared[name], name, self.defaults)
             found[name] = parameter.stand_in(None if value is MISSING else value)
-        self.trace.params = {n: self.trace.params[n] for n in defaults if n in self.trace.params}
+        self.trace.params = {n: self.trace.params[n] for n in declared if n in self.trace.params}
         return found
-
-    def annotation(self, name: str) -> object:
-        """Return the annotation of a parameter, or None."""
-        if name in self.source.args:
-            return self.source.annotation(self.source.args[name])
-        return inspect.get_annotations(self.source.function, eval_str=True).get(name)

@@ -3,16 +3,30 @@
 from __future__ import annotations
 
 import inspect
+import re
 import sys
-from collections.abc import Callable, Mapping
-from types import FunctionType
+from collections.abc import Callable, Mapping, Sequence
+from types import FrameType, FunctionType
 from typing import TYPE_CHECKING, Any, overload
 
-from pto_wsp.errors import NotYetSupported, UnknownParameter, UnsupportedSyntax, did_you_mean
+from pto_wsp.errors import (
+    BadHandle,
+    CallArgument,
+    NameClash,
+    NotYetSupported,
+    UnknownParameter,
+    UnsupportedSyntax,
+    UnusedCall,
+    WrongValue,
+    did_you_mean,
+)
 from pto_wsp.lang import context
+from pto_wsp.lang.bodies import COMBINE, SEQUENTIAL, Body, Composition, compose, declarations
+from pto_wsp.lang.compose import call_workload
 from pto_wsp.lang.source import FunctionSource, read_function
+from pto_wsp.lang.tasks import Handle, kind_of
 from pto_wsp.lang.tracing import Traced, Tracing
-from pto_wsp.location import Location, caller_location
+from pto_wsp.location import caller_location
 
 if TYPE_CHECKING:
     from pto_wsp.runtime.program import Program
@@ -31,57 +45,79 @@ def set_compile_hook(hook: CompileHook) -> None:
 class Workload:
     """A workload: a program that generates tasks.
 
-    Calling it binds values that hold unless a call of the program gives others: an axis (`DenseDyn(1000)`),
-    a number, an array or a `Tensor` with data.
+    Calling it runs nothing. Outside a workload it binds values that hold unless a call of the program gives
+    others: an axis (`DenseDyn(1000)`), a number, an array or a `Tensor` with data. Inside a workload it is
+    part of that one: its parameters take tensors, views, axes and scalars.
+
+    Attributes:
+        name: of the function, or as `named`.
+        body: its function, or the bodies that `combine` or `sequential` made it of.
+        bound: values given to its parameters.
     """
 
-    def __init__(self, source: FunctionSource, bound: Mapping[str, object] | None = None) -> None:
-        self._source = source
-        self._bound = dict(bound or {})
+    def __init__(self, body: Body, bound: Mapping[str, object], name: str) -> None:
+        self.body = body
+        self.bound = dict(bound)
+        self.name = name
         self._traced: Traced | None = None
-        self.name = source.function.__name__
-        self.__name__ = self.name
-        self.__doc__ = source.function.__doc__
-        if inspect.isgeneratorfunction(source.function) or inspect.iscoroutinefunction(source.function):
-            raise self._refused("`yield` or `async`", "write a plain function", source.loc)
+        self.__name__ = name
+        self.__doc__ = body.function.__doc__ if isinstance(body, FunctionSource) else None
 
     def __repr__(self) -> str:
-        return f"<workload {self.name}({', '.join(self._source.parameters('workload'))})>"
+        values = [n if n not in self.bound else f"{n}={_shown(self.bound[n])}" for n in self._parameters()]
+        return f"<workload {self.name}({', '.join(values)}), not compiled: `.compile()` makes a program>"
 
-    def __call__(self, *args: object, **kwargs: object) -> Workload:
-        """Return the workload with values bound to its parameters.
+    def _parameters(self) -> list[str]:
+        return [*declarations(self.body)]
+
+    def __call__(self, *args: object, **kwargs: object) -> Any:
+        """Return the workload with values bound to its parameters; in a workload, make its tasks.
 
         Raises:
             UnknownParameter: there is no such parameter.
-            WrongValue: the parameter cannot have this value.
+            UnusedCall: the call leaves nothing open and gives arrays, as a run would.
+            CallArgument: in a workload, an argument is missing or does not fit.
         """
-        if context.ACTIVE.get() is not None:
-            raise NotYetSupported(
-                feature="a workload inside a workload",
-                detail="",
-                advice="call a plain Python function instead",
-                loc=caller_location(),
-            )
-        names = list(self._source.parameters("workload"))
-        given = dict(zip(names, args, strict=False)) | kwargs
+        loc = caller_location()
+        names = self._parameters()
+        given = dict(zip(names, args, strict=False))
+        twice = [name for name in kwargs if name in given]
+        if twice:
+            problem, detail = f"gets `{twice[0]}` twice", "given by position and by name"
+            raise CallArgument(workload=self.name, problem=problem, detail=detail, loc=loc)
+        given |= kwargs
         unknown = [n for n in kwargs if n not in names] or ["one more"] * (len(args) > len(names))
         if unknown:
             raise UnknownParameter(
-                program=self.name,
-                name=unknown[0],
-                advice=did_you_mean(unknown[0], names),
-                loc=caller_location(),
+                program=self.name, name=unknown[0], advice=did_you_mean(unknown[0], names), loc=loc
             )
-        return Workload(self._source, {**self._bound, **given})
+        bound = {**self.bound, **given}
+        trace = context.ACTIVE.get()
+        if trace is not None:
+            return call_workload(trace, self.name, self.body, bound, loc)
+        if all(name in bound for name in names) and any(hasattr(v, "__dlpack__") for v in given.values()):
+            arguments = ", ".join(f"{name}=..." for name in names)
+            raise UnusedCall(name=self.name, arguments=arguments, loc=loc)
+        return Workload(self.body, bound, self.name)
+
+    def named(self, text: str) -> Workload:
+        """Return the workload with another name; in `.pto` text, `_` stands for what identifiers cannot have.
+
+        Raises:
+            WrongValue: not a text, or an empty one.
+        """
+        if not isinstance(text, str) or not text:
+            raise WrongValue(name="named", expected="a name", found=repr(text), loc=caller_location())
+        return Workload(self.body, self.bound, text)
 
     def trace(self) -> Traced:
-        """Return the workload as IR; the function runs once, at the first call.
+        """Return the workload as IR; its functions run once, at the first call.
 
         Raises:
             FrontendError: something in it has no meaning in a workload.
         """
         if self._traced is None:
-            self._traced = Tracing(self._source, self._bound).run()
+            self._traced = Tracing(_identifier(self.name), self.body, self.bound).run()
         return self._traced
 
     def compile(self, target: str = "cpu") -> Program:
@@ -98,15 +134,18 @@ class Workload:
             raise NotYetSupported(feature=f"`.{name}`", detail="", advice="", loc=caller_location())
         raise AttributeError(f"a workload has no attribute {name!r}; `.compile()` returns a program to run")
 
-    def _refused(self, construct: str, advice: str, loc: Location | None) -> UnsupportedSyntax:
-        return UnsupportedSyntax(
-            construct=construct, where="workload", detail="not supported", advice=advice, loc=loc
-        )
+
+def _identifier(name: str) -> str:
+    text = re.sub(r"\W", "_", name, flags=re.ASCII)
+    return f"_{text}" if text[0].isdigit() else text
 
 
-_LATER = frozenset(
-    {"dispatch", "streams", "stream_by", "timing", "task_graph", "spatial_map", "schedule", "named"}
-)
+def _shown(value: object) -> str:
+    shape = getattr(value, "shape", None)
+    return f"<array {'x'.join(map(str, shape))}>" if isinstance(shape, tuple) else repr(value)
+
+
+_LATER = frozenset({"dispatch", "streams", "stream_by", "timing", "task_graph", "spatial_map", "schedule"})
 
 
 @overload
@@ -121,8 +160,72 @@ def workload(function: Callable[..., None] | None = None, /) -> Any:
     """
     frame = sys._getframe(1)
     if function is None:
-        return lambda inner: Workload(read_function(_plain(inner), frame))
-    return Workload(read_function(_plain(function), frame))
+        return lambda inner: _workload_of(inner, frame)
+    return _workload_of(function, frame)
+
+
+@overload
+def combine(*parts: Workload) -> Workload: ...
+@overload
+def combine(*parts: Handle) -> Handle: ...
+def combine(*parts: Any) -> Any:
+    """Put workloads, or calls inside a workload, in program order: ordered by data alone.
+
+    Outside a workload it makes one of several: parameters of one name are one parameter.
+
+    Raises:
+        NameClash: parameters of one name that are declared differently.
+        BadHandle: no workloads, or not the calls just before.
+    """
+    return _composed(COMBINE, parts)
+
+
+@overload
+def sequential(*parts: Workload) -> Workload: ...
+@overload
+def sequential(*parts: Handle) -> Handle: ...
+def sequential(*parts: Any) -> Any:
+    """Put workloads, or calls inside a workload, in order: each is complete before the next begins.
+
+    As `combine`, outside a workload and in one.
+    """
+    return _composed(SEQUENTIAL, parts)
+
+
+def _composed(kind: str, parts: Sequence[object]) -> Workload | Handle:
+    loc = caller_location()
+    trace = context.ACTIVE.get()
+    expected = Workload if trace is None else Handle
+    for part in parts or [None]:
+        if not isinstance(part, expected):
+            found = "a workload that is not called" if isinstance(part, Workload) else kind_of(part)
+            wanted = "workloads" if trace is None else "calls of workloads and kernels"
+            raise BadHandle(what=kind, problem=f"expected {wanted}, found {found}", loc=loc)
+    if trace is not None:
+        return compose(trace, kind, [p for p in parts if isinstance(p, Handle)], loc)
+    workloads = [p for p in parts if isinstance(p, Workload)]
+    body = Composition(kind, tuple(part.body for part in workloads), loc)
+    declarations(body)
+    bound: dict[str, object] = {}
+    for part in workloads:
+        for name, value in part.bound.items():
+            if bound.setdefault(name, value) is not value:
+                raise NameClash(kind="values of parameters", name=name, loc=loc)
+    joint = "_and_" if kind == COMBINE else "_then_"
+    return Workload(body, bound, joint.join(part.name for part in workloads))
+
+
+def _workload_of(function: object, frame: FrameType) -> Workload:
+    source = read_function(_plain(function), frame)
+    if inspect.isgeneratorfunction(source.function) or inspect.iscoroutinefunction(source.function):
+        raise UnsupportedSyntax(
+            construct="`yield` or `async`",
+            where="workload",
+            detail="not supported",
+            advice="write a plain function",
+            loc=source.loc,
+        )
+    return Workload(source, {}, source.function.__name__)
 
 
 def _plain(function: object) -> FunctionType:

@@ -513,10 +513,7 @@ def test_equal_kernels_of_one_name_are_one() -> None:
         ("@workload\ndef w(n: DenseDyn): pass\nw(m=1)", "unknown-parameter"),
         ("@workload\ndef w(n: DenseDyn): pass\nw(1, 2)", "unknown-parameter"),
         ("@workload\ndef w(n: DenseDyn): pass\nw.dispatch(1)", "not-supported"),
-        (
-            "@workload\ndef v(n: DenseDyn): pass\n@workload\ndef w(n: DenseDyn): v(n)\nw.trace()",
-            "not-supported",
-        ),
+        ("@workload\ndef w(n: DenseDyn): pass\nw(1, n=2)", "call-argument"),
     ],
 )
 def test_refusals_of_declarations(text: str, code: str) -> None:

@@ -16,6 +16,7 @@ from pto_wsp.ir import kernel as k
 from pto_wsp.ir.core import Full, Index, Range, Region
 from pto_wsp.ir.scalar import Expr, Value, evaluate, read_element
 from pto_wsp.isa.forms import result_valid, valid_pairs_that_agree
+from pto_wsp.isa.meaning import Undefined
 from pto_wsp.isa.table import TABLE, Instruction
 from pto_wsp.location import Location
 from pto_wsp.support.record import record
@@ -152,7 +153,11 @@ class _Frame:
             for t, tile in zip(instr.tiles, operands, strict=True)
         ]
         with np.errstate(all="ignore"):
-            result = np.asarray(row.numpy(*arrays, *scalars, attrs))
+            try:
+                result = np.asarray(row.numpy(*arrays, *scalars, attrs))
+            except Undefined as error:
+                self.fail(str(error), instr.loc)
+                raise AssertionError from error
             self.tiles[instr.dst] = _Tile(result.astype(dst.dtype.to_numpy()))
 
     def scalar_operand(self, expr: Expr, row: Instruction, instr: k.Instr, dst: TileType) -> object:

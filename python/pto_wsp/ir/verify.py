@@ -14,7 +14,7 @@ from pto_wsp.ir import workload as w
 from pto_wsp.ir.core import Region, TileRange
 from pto_wsp.ir.module import Module
 from pto_wsp.ir.scalar import Element, Expr, Extent, Var, walk
-from pto_wsp.isa.forms import Form, FormError, result_type
+from pto_wsp.isa.forms import FormError, data_operands, result_type
 from pto_wsp.isa.table import TABLE
 from pto_wsp.location import Location
 from pto_wsp.types.dtype import DType
@@ -122,12 +122,8 @@ class _KernelVerifier:
         except FormError as error:
             raise InvalidIR(message=f"`{instr.op}`: {error}", loc=instr.loc) from error
         _require(result == dst, f"`{instr.op}` makes {result}, not {dst}", instr.loc)
-        for name in instr.tiles:
-            _require(
-                self.tiles[name].dtype in row.dtypes or row.form in (Form.SELECT, Form.SELECT_SCALAR),
-                f"`{instr.op}` is not defined for {self.tiles[name].dtype}",
-                instr.loc,
-            )
+        for tile in data_operands(row.form, [self.tiles[name] for name in instr.tiles]):
+            _require(tile.dtype in row.dtypes, f"`{instr.op}` is not defined for {tile.dtype}", instr.loc)
 
     def element(self, node: Element, loc: Location | None) -> None:
         param = self.views.get(node.name)

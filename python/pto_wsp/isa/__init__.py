@@ -1,6 +1,14 @@
 """The PTO instruction set."""
 
-from pto_wsp.isa.forms import ELEMENTWISE, Form, FormError, result_type, result_valid, valid_pairs_that_agree
+from pto_wsp.isa.forms import (
+    ELEMENTWISE,
+    Form,
+    FormError,
+    data_operands,
+    result_type,
+    result_valid,
+    valid_pairs_that_agree,
+)
 from pto_wsp.isa.table import BY_FUNCTION, BY_MNEMONIC, TABLE, Bound, Cycles, Instruction
 
 __all__ = [
@@ -13,6 +21,7 @@ __all__ = [
     "Form",
     "FormError",
     "Instruction",
+    "data_operands",
     "result_type",
     "result_valid",
     "valid_pairs_that_agree",

@@ -9,7 +9,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Mapping, Sequence
 
-from pto_wsp.types.dtype import DType, b1, f32
+from pto_wsp.types.dtype import DType, b1, f32, i32, i64
 from pto_wsp.types.tile import TileType
 
 
@@ -35,6 +35,14 @@ class Form(enum.Enum):
     SELECT = ("select", 3, 0)
     SELECT_SCALAR = ("select-scalar", 2, 1)
     CONVERT = ("convert", 1, 0)
+    IOTA = ("iota", 0, 1)
+    SORT = ("sort", 2, 0)
+    MERGE_RUNS = ("merge-runs", 1, 0)
+    MERGE = ("merge", 2, 0)
+    TOPK_VALUES = ("topk-values", 1, 0)
+    TOPK_INDICES = ("topk-indices", 1, 0)
+    TAKE = ("take", 2, 0)
+    ROW_ARG = ("row-arg", 1, 0)
 
     @property
     def num_tiles(self) -> int:
@@ -71,9 +79,21 @@ ELEMENTWISE = frozenset(
         Form.SELECT,
         Form.SELECT_SCALAR,
         Form.CONVERT,
+        Form.IOTA,
     }
 )
 """Forms whose element [i, j] depends on operands at [i, j], [i, 0] or [0, j] alone: chains of them fuse."""
+
+
+def data_operands(form: Form, tiles: Sequence[TileType]) -> Sequence[TileType]:
+    """Return the operands that have a type of the row's list: all but masks and indices."""
+    match form:
+        case Form.SELECT | Form.SELECT_SCALAR:
+            return tiles[1:]
+        case Form.SORT | Form.TAKE:
+            return tiles[:1]
+        case _:
+            return tiles
 
 
 def result_type(form: Form, tiles: Sequence[TileType], attrs: Mapping[str, object]) -> TileType:
@@ -82,14 +102,14 @@ def result_type(form: Form, tiles: Sequence[TileType], attrs: Mapping[str, objec
     Args:
         form: a form that has a result.
         tiles: types of the tile operands.
-        attrs: `trans_a`, `trans_b` (matmul forms), `dtype` (convert, fill), `shape` (fill: (rows, cols);
-            expand forms: the extent made).
+        attrs: `trans_a`, `trans_b` (matmul forms), `dtype` (convert, fill, iota), `shape` (fill, iota: (rows,
+            cols); expand, merge and topk forms: the extent made).
 
     Raises:
         FormError: shapes or element types that do not fit.
     """
     match form:
-        case Form.FILL:
+        case Form.FILL | Form.IOTA:
             return TileType(*_pair(attrs["shape"]), _dtype(attrs["dtype"]))
         case Form.ROW_EXPAND | Form.COL_EXPAND:
             return _expanded(form, tiles[0], _pair(attrs["shape"]))
@@ -103,8 +123,29 @@ def result_type(form: Form, tiles: Sequence[TileType], attrs: Mapping[str, objec
             return TileType(tiles[0].cols, tiles[0].rows, tiles[0].dtype)
         case Form.CONVERT:
             return TileType(tiles[0].rows, tiles[0].cols, _dtype(attrs["dtype"]))
+        case Form.SORT | Form.MERGE | Form.TOPK_VALUES | Form.TOPK_INDICES | Form.TAKE:
+            return _ordered_type(form, tiles, attrs)
+        case Form.ROW_ARG:
+            return TileType(tiles[0].rows, 1, i32)
         case _:
             return _elementwise_type(form, tiles)
+
+
+def _ordered_type(form: Form, tiles: Sequence[TileType], attrs: Mapping[str, object]) -> TileType:
+    rows = tiles[0].rows
+    match form:
+        case Form.SORT:
+            _require_shape(tiles[0].shape, tiles[1])
+            _require_dtype(i32, tiles[1])
+            return TileType(rows, tiles[0].cols, i64)
+        case Form.TAKE:
+            _require_shape((rows, tiles[1].cols), tiles[1])
+            _require_dtype(i32, tiles[1])
+            return TileType(rows, tiles[1].cols, tiles[0].dtype)
+        case Form.MERGE:
+            _require_shape((rows, tiles[1].cols), tiles[1])
+    dtype = {Form.TOPK_VALUES: f32, Form.TOPK_INDICES: i32}.get(form, i64)
+    return TileType(rows, _pair(attrs["shape"])[1], dtype)
 
 
 def _elementwise_type(form: Form, tiles: Sequence[TileType]) -> TileType:
@@ -131,16 +172,18 @@ def result_valid(
 ) -> tuple[object, object]:
     """Return the valid (rows, cols) of the result from those of the tile operands.
 
-    For fill and the expand forms, `attrs["valid"]` is the pair of valid extents asked for.
+    For fill, iota and the expand, merge and topk forms, `attrs["valid"]` is the pair of extents asked for.
     """
     match form:
-        case Form.FILL:
+        case Form.FILL | Form.IOTA:
             return _valid_pair(attrs["valid"])
-        case Form.ROW_EXPAND:
+        case Form.TAKE:
+            return tiles[1]
+        case Form.ROW_EXPAND | Form.MERGE | Form.TOPK_VALUES | Form.TOPK_INDICES:
             return tiles[0][0], _valid_pair(attrs["valid"])[1]
         case Form.COL_EXPAND:
             return _valid_pair(attrs["valid"])[0], tiles[0][1]
-        case Form.ROW_REDUCE:
+        case Form.ROW_REDUCE | Form.ROW_ARG:
             return tiles[0][0], 1
         case Form.COL_REDUCE:
             return 1, tiles[0][1]
@@ -165,7 +208,7 @@ def valid_pairs_that_agree(
                 result = result_valid(form, tiles, attrs)
                 pairs += list(zip(tiles[0], result, strict=True))
             return pairs
-        case Form.ROW_BROADCAST:
+        case Form.ROW_BROADCAST | Form.MERGE | Form.TAKE:
             return [(tiles[0][0], tiles[1][0])]
         case _:
             first = tiles[:1]

@@ -103,3 +103,114 @@ def expand(a: Array, attrs: Attrs) -> Array:
     shape = attrs["valid_shape"]
     assert isinstance(shape, tuple)
     return np.broadcast_to(a, shape)
+
+
+# --- order --------------------------------------------------------------------------------------------------
+
+
+class Undefined(Exception):
+    """Operands for which an instruction has no meaning; its text says why."""
+
+
+NO_PAIR = np.int64(np.iinfo(np.int64).min)
+"""A pair that stands for an absent one: it ranks below all others and reads as -inf and index -1."""
+
+SORT_BLOCK = 32
+UNSORTED = "pairs that should be sorted are not"
+OUTSIDE = "an index lies outside the rows or columns that it picks from"
+
+
+def pairs(values: Array, indices: Array) -> Array:
+    """Return values and indices as i64 pairs: in descending order, values descend, then indices ascend.
+
+    The high half is a key that orders floats as integers (NaN above all numbers, -0 as 0), the low half the
+    complement of the index.
+    """
+    plain = np.where(values == 0, np.float32(0), values.astype(np.float32))
+    bits = np.where(np.isnan(plain), np.float32(np.nan), plain).view(np.int32)
+    key = np.where(bits < 0, bits ^ np.int32(0x7FFFFFFF), bits)
+    return (key.astype(np.int64) << 32) | (~indices.astype(np.int32)).view(np.uint32).astype(np.int64)
+
+
+def _descending(a: Array) -> Array:
+    return np.sort(a, axis=1)[:, ::-1]
+
+
+def sort(values: Array, indices: Array, attrs: Attrs) -> Array:
+    """Sort the pairs of each row in descending order."""
+    return _descending(pairs(values, indices))
+
+
+def sort32(values: Array, indices: Array, attrs: Attrs) -> Array:
+    """Sort the pairs of each block of 32 columns in descending order."""
+    return _sorted_blocks(pairs(values, indices), SORT_BLOCK)
+
+
+def _sorted_blocks(a: Array, size: int) -> Array:
+    blocks = [_descending(a[:, j : j + size]) for j in range(0, a.shape[1], size)]
+    return np.concatenate([a[:, :0], *blocks], axis=1)
+
+
+def mrgsort(a: Array, attrs: Attrs) -> Array:
+    """Merge each four neighbouring runs of `attrs["run"]` sorted pairs."""
+    run = attrs["run"]
+    assert isinstance(run, int)
+    _require_sorted(a, run)
+    return _sorted_blocks(a, 4 * run)
+
+
+def merge(a: Array, b: Array, attrs: Attrs) -> Array:
+    """Return the first pairs of two sorted rows, as many as `attrs["valid_shape"]` has columns."""
+    for operand in (a, b):
+        _require_sorted(operand, max(1, operand.shape[1]))
+    return _first(_descending(np.concatenate([a, b], axis=1)), attrs, NO_PAIR)
+
+
+def topk_values(a: Array, attrs: Attrs) -> Array:
+    """Return the values of the first pairs."""
+    key = (a >> 32).astype(np.int32)
+    bits = np.where(key < 0, key ^ np.int32(0x7FFFFFFF), key)
+    values = np.where(a == NO_PAIR, np.float32(-np.inf), bits.view(np.float32))
+    return _first(values, attrs, np.float32(-np.inf))
+
+
+def topk_indices(a: Array, attrs: Attrs) -> Array:
+    """Return the indices of the first pairs."""
+    return _first(~a.astype(np.int32), attrs, np.int32(-1))
+
+
+def _first(a: Array, attrs: Attrs, rest: np.generic) -> Array:
+    shape = attrs["valid_shape"]
+    assert isinstance(shape, tuple)
+    made = np.full(shape, rest, a.dtype)
+    made[:, : a.shape[1]] = a[:, : shape[1]]
+    return made
+
+
+def _require_sorted(a: Array, run: int) -> None:
+    inside = np.arange(1, max(1, a.shape[1])) % run != 0
+    if (np.diff(a.astype(object), axis=1)[:, inside] > 0).any():
+        raise Undefined(UNSORTED)
+
+
+def take(a: Array, indices: Array, attrs: Attrs) -> Array:
+    """Pick elements of each row."""
+    if ((indices < 0) | (indices >= a.shape[1])).any():
+        raise Undefined(OUTSIDE)
+    return np.take_along_axis(a, indices, axis=1)
+
+
+def argmax(a: Array, attrs: Attrs) -> Array:
+    """Return the column of the first largest element of each row, -1 when empty."""
+    return _arg(np.argmax, a)
+
+
+def argmin(a: Array, attrs: Attrs) -> Array:
+    """Return the column of the first smallest element of each row, -1 when empty."""
+    return _arg(np.argmin, a)
+
+
+def _arg(function: Callable[..., Array], a: Array) -> Array:
+    if a.shape[1] == 0:
+        return np.full((a.shape[0], 1), -1)
+    return function(a, axis=1)[:, None]

@@ -80,8 +80,11 @@ class Instruction:
 
 
 FLOATS = frozenset({f32, f16, bf16})
-NUMBERS = FLOATS | {i32, i64}
+INTEGERS = frozenset({i32, i64})
+NUMBERS = FLOATS | INTEGERS
 ANY = NUMBERS | {b1, i8, i16, u8, u16, u32}
+
+PAIRS = frozenset({i64})
 
 _MOVE, _SIMPLE, _MATH, _REDUCE, _CUBE = Cycles(80), Cycles(10), Cycles(15), Cycles(20, 2), Cycles(50)
 
@@ -216,6 +219,65 @@ _row(
     _SIMPLE,
     "A tile with one value everywhere.",
 )
+
+_row(
+    "iota",
+    "iota",
+    Form.IOTA,
+    INTEGERS,
+    lambda start, attrs: np.broadcast_to(start + np.arange(attrs["valid_shape"][1]), attrs["valid_shape"]),
+    EXACT,
+    _SIMPLE,
+    "start + j in column j of every row; integers wrap.",
+    mnemonic="tci",
+)
+
+# order: a pair is an i64 that orders by value, then by index (meaning.py)
+for _name, _function in (("sort32", np_meaning.sort32), ("sort", np_meaning.sort)):
+    _what = "Each block of 32 columns" if _name == "sort32" else "Each row"
+    _doc = "of values and their indices as pairs: larger values first, NaN before all, equal ones by index."
+    _row(_name, _name, Form.SORT, FLOATS, _function, EXACT, _REDUCE, f"{_what} {_doc}")
+_row(
+    "mrgsort",
+    "mrgsort",
+    Form.MERGE_RUNS,
+    PAIRS,
+    np_meaning.mrgsort,
+    EXACT,
+    _REDUCE,
+    "Each four neighbouring runs of `run` sorted pairs merged into one; an unsorted run is an error.",
+)
+_row(
+    "merge",
+    "merge",
+    Form.MERGE,
+    PAIRS,
+    np_meaning.merge,
+    EXACT,
+    _REDUCE,
+    "The first k of two rows of sorted pairs, absent pairs where there are fewer; unsorted is an error.",
+)
+for _name, _form, _function, _rest in (
+    ("extract_topk_values", Form.TOPK_VALUES, np_meaning.topk_values, "-inf"),
+    ("extract_topk_indices", Form.TOPK_INDICES, np_meaning.topk_indices, "-1"),
+):
+    _doc = f"The {_name.rsplit('_')[-1]} of the first k pairs of each row; {_rest} where there are fewer."
+    _row(_name, _name, _form, PAIRS, _function, EXACT, _SIMPLE, _doc)
+_row(
+    "take",
+    "take",
+    Form.TAKE,
+    ANY,
+    np_meaning.take,
+    EXACT,
+    _SIMPLE,
+    "dst[i, j] = x[i, indices[i, j]]; an index outside the row is an error.",
+    mnemonic="tgather",
+)
+for _name, _function in (("rowargmax", np_meaning.argmax), ("rowargmin", np_meaning.argmin)):
+    _doc = f"Column of the {'largest' if _name == 'rowargmax' else 'smallest'} element of each row"
+    _doc += ", the lowest of equal ones, a NaN before all others; -1 when empty."
+    _row(_name, _name, Form.ROW_ARG, NUMBERS, _function, EXACT, _REDUCE, _doc)
 
 # matrices
 _row(

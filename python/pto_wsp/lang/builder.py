@@ -9,7 +9,15 @@ from pto_wsp.errors import BadIndex, DTypeMismatch, FrontendError, ShapeMismatch
 from pto_wsp.ir import kernel as k
 from pto_wsp.ir.core import Region
 from pto_wsp.ir.scalar import Const, Expr, Extent, Var, walk
-from pto_wsp.isa import TABLE, Form, FormError, result_type, result_valid, valid_pairs_that_agree
+from pto_wsp.isa import (
+    TABLE,
+    Form,
+    FormError,
+    data_operands,
+    result_type,
+    result_valid,
+    valid_pairs_that_agree,
+)
 from pto_wsp.lang.values import TileValue, Valid, ViewValue, known
 from pto_wsp.location import Location
 from pto_wsp.support.record import record, replace
@@ -181,8 +189,8 @@ class Builder:
         """
         row = TABLE[op]
         attrs: dict[str, object] = {**dict(flags), "shape": shape, "dtype": dtype, "valid": valid}
-        operands = tiles[1:] if row.form in (Form.SELECT, Form.SELECT_SCALAR) else tiles
-        for found in [t.type.dtype for t in operands] + ([dtype] if dtype is not None else []):
+        operands = data_operands(row.form, [t.type for t in tiles])
+        for found in [t.dtype for t in operands] + ([dtype] if dtype is not None else []):
             if found not in row.dtypes:
                 expected = "one of " + ", ".join(sorted(str(d) for d in row.dtypes))
                 raise DTypeMismatch(op=site.label, expected=expected, found=str(found), loc=site.loc)
@@ -227,7 +235,7 @@ class Builder:
 def _extent_attrs(form: Form, shape: tuple[int, int], valid: Valid) -> list[tuple[str, k.AttrValue]]:
     """Return the attributes of extents that an instruction makes and that are not its tile's own."""
     made = {"rows": (shape[0], valid[0]), "cols": (shape[1], valid[1])}
-    if form is Form.ROW_EXPAND:
+    if form not in (Form.FILL, Form.IOTA, Form.COL_EXPAND):
         del made["rows"]
     if form is Form.COL_EXPAND:
         del made["cols"]

@@ -11,8 +11,8 @@ from pto_wsp.isa import BY_FUNCTION, Form, Instruction
 from pto_wsp.isa.meaning import COMPARE_MODES
 from pto_wsp.lang.builder import Site
 from pto_wsp.lang.functions import PtoFunction
-from pto_wsp.lang.values import Constant, TupleValue, Value, ViewValue, constant_of
-from pto_wsp.types.dtype import DType, f32
+from pto_wsp.lang.values import Constant, TileValue, TupleValue, Valid, Value, ViewValue, constant_of
+from pto_wsp.types.dtype import DType, f32, i32
 
 if TYPE_CHECKING:
     from pto_wsp.lang.expressions import ExpressionReader
@@ -51,6 +51,8 @@ class _Call:
                 return self.store()
             case Form.FILL:
                 return self.fill(self.value("value"))
+            case Form.IOTA:
+                return self.iota()
             case Form.ROW_EXPAND | Form.COL_EXPAND:
                 return self.expand(row.name, row.form)
             case _:
@@ -68,11 +70,27 @@ class _Call:
             case Form.MATMUL | Form.MATMUL_ACC:
                 acc = self.value("acc") if "acc" in self.args else None
                 return self.ops.matmul(self.value("a"), self.value("b"), acc, site)
+            case Form.TAKE:
+                return emit(row.name, [self.tile("x"), self.tile("indices")], (), site)
             case Form.CONVERT:
-                source = self.ops.tile(self.value("x"), site.inner)
-                return emit(row.name, [source], (), site, dtype=self.dtype())
+                return emit(row.name, [self.tile("x")], (), site, dtype=self.dtype())
+            case Form.SORT | Form.MERGE_RUNS | Form.MERGE | Form.TOPK_VALUES | Form.TOPK_INDICES:
+                return self.order(row)
             case _:
-                return emit(row.name, [self.ops.tile(self.value("x"), site.inner)], (), site)
+                return emit(row.name, [self.tile("x")], (), site)
+
+    def order(self, row: Instruction) -> Value:
+        match row.form:
+            case Form.SORT:
+                return self.sort(row)
+            case Form.MERGE:
+                return self.merge(row)
+            case Form.MERGE_RUNS:
+                run = self.reader.constant_integer(self.args["run"], self.site.label)
+                tiles, flags = [self.tile("pairs")], [("run", run)]
+                return self.reader.builder.instruction(row.name, tiles, (), self.site, flags=flags)
+            case _:
+                return self.first(row, [self.tile("pairs")])
 
     # --- arguments ---
 
@@ -106,9 +124,12 @@ class _Call:
             raise self.bad("a parameter or a view of one", str(value), self.args[name])
         return value
 
-    def dtype(self) -> DType:
+    def tile(self, name: str) -> TileValue:
+        return self.ops.tile(self.value(name), self.site.inner)
+
+    def dtype(self, default: DType = f32) -> DType:
         if "dtype" not in self.args:
-            return f32
+            return default
         value = constant_of(self.value("dtype"))
         if not isinstance(value, DType):
             raise self.bad("an element type", ast.unparse(self.args["dtype"]), self.args["dtype"])
@@ -148,17 +169,59 @@ class _Call:
         self.reader.builder.store(view, tile, self.site)
         return Constant(None)
 
-    def fill(self, value: Value) -> Value:
+    def sort(self, row: Instruction) -> Value:
+        """Sort; a row's own columns are its indices where none are given."""
+        x, site = self.tile("x"), self.site
+        if "indices" in self.args:
+            indices = self.tile("indices")
+        else:
+            indices = self.reader.builder.instruction(
+                "iota", (), [Const(0)], site.inner, shape=x.type.shape, valid=x.valid, dtype=i32
+            )
+        return self.reader.builder.instruction(row.name, [x, indices], (), site)
+
+    def merge(self, row: Instruction) -> Value:
+        tiles = [self.tile("a"), self.tile("b")]
+        if "k" in self.args:
+            return self.first(row, tiles)
+        shape = (tiles[0].type.rows, sum(t.type.cols for t in tiles))
+        valid = (tiles[0].valid[0], Const(shape[1]))
+        return self.reader.builder.instruction(row.name, tiles, (), self.site, shape=shape, valid=valid)
+
+    def first(self, row: Instruction, tiles: list[TileValue]) -> Value:
+        """Append an instruction that makes the first `k` columns of something."""
+        cols, extent = self.extent(self.value("k"), self.args["k"])
+        shape, valid = (tiles[0].type.rows, cols), (tiles[0].valid[0], extent)
+        return self.reader.builder.instruction(row.name, tiles, (), self.site, shape=shape, valid=valid)
+
+    def iota(self) -> Value:
+        start = self.value("start") if "start" in self.args else Constant(0)
+        dtype, site = self.dtype(i32), self.site
+        shape, valid = self.shape()
+        scalar = self.ops.scalar(start, site.loc)
+        if scalar is None:
+            raise self.bad("a number or a scalar", str(start), self.args["start"])
+        first = self.ops.element(scalar, dtype, site)
+        return self.reader.builder.instruction(
+            "iota", (), [first], site, shape=shape, valid=valid, dtype=dtype
+        )
+
+    def shape(self) -> tuple[tuple[int, int], Valid]:
+        """Return the capacity and valid shape that the argument `shape` asks for."""
         shape, node = self.value("shape"), self.args["shape"]
         if isinstance(shape, Constant) and isinstance(shape.value, tuple):
             shape = TupleValue(tuple(Constant(v) for v in shape.value))
         if not isinstance(shape, TupleValue) or len(shape.items) != 2:
             raise self.bad("a shape (rows, cols)", str(shape), node)
+        (rows, valid_rows), (cols, valid_cols) = (self.extent(v, node) for v in shape.items)
+        return (rows, cols), (valid_rows, valid_cols)
+
+    def fill(self, value: Value) -> Value:
+        shape, valid = self.shape()
         scalar = self.ops.scalar(value, self.site.loc)
         if scalar is None:
             raise self.bad("a number or a scalar", str(value), self.args.get("value", self.node))
-        (rows, valid_rows), (cols, valid_cols) = (self.extent(v, node) for v in shape.items)
-        return self.ops.fill(scalar, (rows, cols), (valid_rows, valid_cols), self.dtype(), self.site)
+        return self.ops.fill(scalar, shape, valid, self.dtype(), self.site)
 
     def expand(self, op: str, form: Form) -> Value:
         source = self.ops.tile(self.value("x"), self.site.inner)

@@ -28,10 +28,27 @@ PARAMETERS: dict[Form, tuple[str, ...]] = {
     Form.COMPARE: ("a", "b", "mode"),
     Form.SELECT: ("mask", "a", "b"),
     Form.CONVERT: ("x", "dtype"),
+    Form.IOTA: ("shape", "start", "dtype"),
+    Form.SORT: ("x", "indices"),
+    Form.MERGE_RUNS: ("pairs", "run"),
+    Form.MERGE: ("a", "b", "k"),
+    Form.TOPK_VALUES: ("pairs", "k"),
+    Form.TOPK_INDICES: ("pairs", "k"),
+    Form.TAKE: ("x", "indices"),
+    Form.ROW_ARG: ("x",),
 }
 """Parameters of the functions of a form."""
 
-OPTIONAL = frozenset({(Form.FILL, "dtype"), (Form.MATMUL, "acc")})
+OPTIONAL = frozenset(
+    {
+        (Form.FILL, "dtype"),
+        (Form.MATMUL, "acc"),
+        (Form.IOTA, "start"),
+        (Form.IOTA, "dtype"),
+        (Form.SORT, "indices"),
+        (Form.MERGE, "k"),
+    }
+)
 """Parameters of forms that may be left out; so may the dtype of `zeros`."""
 
 

@@ -86,5 +86,35 @@ def compare(a: Operand, b: Operand, mode: str) -> Tile:
 def where(mask: Value, a: Operand, b: Operand) -> Tile:
     """A where the mask holds, else b."""
 
+def iota(shape: tuple[Extent, Extent], start: int | Scalar = ..., dtype: DType = ...) -> Tile:
+    """A tile [rows, cols] with start + j in column j; i32 by default."""
+
+def sort32(x: Value, indices: Value = ...) -> Tile:
+    """Pairs (i64) of values and indices, each block of 32 columns sorted; indices are columns by default."""
+
+def sort(x: Value, indices: Value = ...) -> Tile:
+    """Pairs (i64) of values and indices, each row sorted: larger values first, then lower indices."""
+
+def mrgsort(pairs: Value, run: int) -> Tile:
+    """Each four neighbouring runs of `run` sorted pairs merged into one."""
+
+def merge(a: Value, b: Value, k: Extent = ...) -> Tile:
+    """The first `k` pairs (all by default) of two rows of sorted pairs."""
+
+def extract_topk_values(pairs: Value, k: Extent) -> Tile:
+    """Values (f32) of the first `k` pairs of each row; -inf where there are fewer."""
+
+def extract_topk_indices(pairs: Value, k: Extent) -> Tile:
+    """Indices (i32) of the first `k` pairs of each row; -1 where there are fewer."""
+
+def take(x: Value, indices: Value) -> Tile:
+    """Element [i, indices[i, j]] of `x` at [i, j]; an index outside the row is an error."""
+
+def rowargmax(x: Value) -> Tile:
+    """[R, C] to [R, 1] i32: the first column of the largest element, -1 when empty."""
+
+def rowargmin(x: Value) -> Tile:
+    """[R, C] to [R, 1] i32: the first column of the smallest element, -1 when empty."""
+
 def cast(x: Value, dtype: DType) -> Tile:
     """Convert; float to integer rounds toward zero and saturates."""

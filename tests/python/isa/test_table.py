@@ -6,36 +6,25 @@ import pytest
 from pto_wsp.isa import BY_FUNCTION, BY_MNEMONIC, TABLE, Form, Instruction, result_type, result_valid
 from pto_wsp.isa.meaning import COMPARE_MODES, divide, remainder
 from pto_wsp.types import TileType, b1, bf16, f32, i32
+from tests.python.isa.operands import RUN, fitting, operand_shapes, operand_types
 
 ROWS = [row for row in TABLE.values() if row.form not in (Form.LOAD, Form.STORE)]
 
 
-def operands(row: Instruction) -> tuple[list[TileType], dict[str, object]]:
-    """Return operand types that fit the row's form, and attributes for its result."""
-    dtype = f32 if f32 in row.dtypes else next(iter(row.dtypes))
-    square, column, line = TileType(8, 8, dtype), TileType(8, 1, dtype), TileType(1, 8, dtype)
-    mask = TileType(8, 8, b1)
-    attrs = {"shape": (8, 8), "dtype": dtype, "valid": (8, 8), "mode": "lt", "valid_shape": (8, 8)}
-    attrs["numpy_dtype"] = dtype.to_numpy()
-    types = {
-        Form.ROW_BROADCAST: [square, column],
-        Form.ROW_EXPAND: [column],
-        Form.COL_EXPAND: [line],
-        Form.SELECT: [mask, square, square],
-        Form.SELECT_SCALAR: [mask, square],
-    }
-    return types.get(row.form, [square] * row.form.num_tiles), attrs
-
-
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
 def test_a_row_is_complete_and_consistent(row: Instruction) -> None:
-    types, attrs = operands(row)
+    dtype = f32 if f32 in row.dtypes else next(iter(row.dtypes))
+    attrs: dict[str, object] = {"shape": (8, 8), "dtype": dtype, "valid": (8, 8), "mode": "lt", "run": RUN}
+    attrs |= {"valid_shape": (8, 8), "numpy_dtype": dtype.to_numpy(), "trans_a": False, "trans_b": False}
+    shapes = operand_shapes(row, attrs, (8, 8), 8)
+    types = [TileType(*shape, t) for shape, t in zip(shapes, operand_types(row, dtype), strict=True)]
     result = result_type(row.form, types, attrs)
     rng = np.random.default_rng(0)
     arrays = [
         rng.integers(0, 2, t.shape).astype(bool) if t.dtype is b1 else rng.uniform(0.5, 2, t.shape)
         for t in types
     ]
+    arrays = fitting(row, arrays, rng)
     assert row.numpy is not None
     value = np.asarray(row.numpy(*arrays, *[1.5] * row.form.num_scalars, attrs))
     assert value.shape == result.shape == result_valid(row.form, [a.shape for a in arrays], attrs)
@@ -47,7 +36,7 @@ def test_a_row_is_complete_and_consistent(row: Instruction) -> None:
 def test_names_are_unique() -> None:
     assert len(BY_MNEMONIC) == len(TABLE)
     assert len(BY_FUNCTION) == sum(row.function is not None for row in TABLE.values())
-    assert all(name == row.name and row.mnemonic.startswith("t") for name, row in TABLE.items())
+    assert all(name == row.name and row.mnemonic[0] in "tm" for name, row in TABLE.items())
 
 
 def test_integer_division_is_defined_everywhere() -> None:

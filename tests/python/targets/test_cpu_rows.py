@@ -16,6 +16,7 @@ from pto_wsp.targets import registry
 from pto_wsp.targets.cpu.features import VARIABLE
 from pto_wsp.targets.cpu.templates import STORAGE, TEMPLATES, Unsupported, Whole
 from pto_wsp.types.dtype import DTYPES, DType, b1, f16, f32, i32, i64
+from tests.python.isa.operands import RUN, fitting, makes_shape, operand_shapes, operand_types
 from tests.python.targets import ctypes_abi
 from tests.python.targets.build_kernels import KernelMaker
 
@@ -45,37 +46,10 @@ def variants(row: Instruction, dtype: DType) -> list[dict[str, object]]:
             return [{"dtype": target} for target in STORED]
         case Form.MATMUL | Form.MATMUL_ACC:
             return [{"trans_a": a, "trans_b": b} for a in (False, True) for b in (False, True)]
+        case Form.MERGE_RUNS:
+            return [{"run": RUN}]
         case _:
             return [{}]
-
-
-def operand_shapes(
-    row: Instruction, attrs: dict[str, object], shape: tuple[int, int], k: int
-) -> list[tuple[int, int]]:
-    rows, cols = shape
-    match row.form:
-        case Form.FILL:
-            return []
-        case Form.ROW_EXPAND:
-            return [(rows, 1)]
-        case Form.COL_EXPAND:
-            return [(1, cols)]
-        case Form.ROW_BROADCAST:
-            return [(rows, cols), (rows, 1)]
-        case Form.MATMUL | Form.MATMUL_ACC:
-            a = (k, rows) if attrs["trans_a"] else (rows, k)
-            b = (cols, k) if attrs["trans_b"] else (k, cols)
-            return [(rows, cols), a, b] if row.form is Form.MATMUL_ACC else [a, b]
-        case _:
-            return [(rows, cols)] * row.form.num_tiles
-
-
-def operand_types(row: Instruction, dtype: DType) -> list[DType]:
-    if row.form in (Form.SELECT, Form.SELECT_SCALAR):
-        return [b1] + [dtype] * (row.form.num_tiles - 1)
-    if row.form is Form.MATMUL_ACC:
-        return [f32, dtype, dtype]
-    return [dtype] * row.form.num_tiles
 
 
 def scalar_value(dtype: DType) -> int | float | bool:
@@ -92,14 +66,13 @@ def make(row: Instruction, dtype: DType, attrs: dict[str, object], number: int) 
         for i, (shape, kind) in enumerate(zip(shapes, operand_types(row, dtype), strict=True))
     ]
     scalars = [scalar_value(dtype)] * row.form.num_scalars
-    makes_shape = row.form in (Form.FILL, Form.ROW_EXPAND, Form.COL_EXPAND)
-    result_dtype = dtype if row.form is Form.FILL else None
+    result_dtype = dtype if row.form in (Form.FILL, Form.IOTA) else None
     extra = {key: value for key, value in attrs.items() if key != "dtype"}
     dst = maker.op(
         row.name,
         *tiles,
         scalars=scalars,
-        shape=CAPACITY if makes_shape else None,
+        shape=CAPACITY if makes_shape(row) else None,
         dtype=attrs.get("dtype", result_dtype),
         **extra,
     )
@@ -195,6 +168,12 @@ def result_dtype(row: Instruction, dtype: DType, attrs: dict[str, object]) -> DT
             target = attrs["dtype"]
             assert isinstance(target, DType)
             return target
+        case Form.SORT:
+            return i64
+        case Form.TOPK_VALUES:
+            return f32
+        case Form.TOPK_INDICES | Form.ROW_ARG:
+            return i32
         case _:
             return dtype
 
@@ -247,10 +226,10 @@ def check(library: ctypes_abi.Library, case: tuple) -> None:
     kernel = make(*case)
     rng = np.random.default_rng(zlib.crc32(kernel.name.encode()))
     for special in (False, True):
-        for rows, cols in [CAPACITY] if row.form is Form.FILL else SHAPES:
+        for rows, cols in [CAPACITY] if row.form in (Form.FILL, Form.IOTA) else SHAPES:
             shape = (
                 CAPACITY[0] if row.form is Form.COL_EXPAND else rows,
-                CAPACITY[1] if row.form is Form.ROW_EXPAND else cols,
+                CAPACITY[1] if makes_shape(row) and row.form is not Form.COL_EXPAND else cols,
             )
             check_one(library, kernel, row, dtype, attrs, rng, shape, special)
 
@@ -269,6 +248,7 @@ def check_one(
     kinds = operand_types(row, dtype)
     shapes = operand_shapes(row, attrs, shape, k)
     arrays = [random_array(rng, s, t, special) for s, t in zip(shapes, kinds, strict=True)]
+    arrays = fitting(row, arrays, rng)
     result = result_dtype(row, dtype, attrs)
     wanted = [compute_type(row, a, t) for a, t in zip(arrays, kinds, strict=True)]
     scalars = [

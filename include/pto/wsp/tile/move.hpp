@@ -195,16 +195,23 @@ PTO_INLINE inline void transpose_block(T* target, int64_t target_stride, const T
 /// target[j][i] = source[i][j].
 template <class T>
 [[gnu::noinline]] void transpose(T* target, int64_t target_stride, const Tile<T> source) {
-  for (int64_t i = 0; i < source.rows; i += kLanes) {
-    const int64_t rows = source.rows - i < kLanes ? source.rows - i : kLanes;
-    for (int64_t j = 0; j < source.cols; j += kLanes) {
-      const T* from = source.row(i) + j;
-      T* to = target + j * target_stride + i;
-      if (source.cols - j >= kLanes) {
-        transpose_block(to, target_stride, from, source.stride, rows, kLanes, Full{});
-      } else {
-        const int64_t cols = source.cols - j;
-        transpose_block(to, target_stride, from, source.stride, rows, cols, Tail{cols});
+  if constexpr (sizeof(T) == 8) {
+    for (int64_t i = 0; i < source.rows; ++i) {
+      for (int64_t j = 0; j < source.cols; ++j) target[j * target_stride + i] = source.row(i)[j];
+    }
+    return;
+  } else {
+    for (int64_t i = 0; i < source.rows; i += kLanes) {
+      const int64_t rows = source.rows - i < kLanes ? source.rows - i : kLanes;
+      for (int64_t j = 0; j < source.cols; j += kLanes) {
+        const T* from = source.row(i) + j;
+        T* to = target + j * target_stride + i;
+        if (source.cols - j >= kLanes) {
+          transpose_block(to, target_stride, from, source.stride, rows, kLanes, Full{});
+        } else {
+          const int64_t cols = source.cols - j;
+          transpose_block(to, target_stride, from, source.stride, rows, cols, Tail{cols});
+        }
       }
     }
   }

@@ -184,9 +184,15 @@ class KernelCode:
 
     def result(self, step: Step, instr: Instr) -> None:
         """Write where the result of an instruction is and what its valid shape is."""
+        self.out.line(
+            f"{tile_name(instr.dst)} = {{{self.buffer(instr.dst)}, {self.result_extents(step, instr)}}};"
+        )
+
+    def result_extents(self, step: Step, instr: Instr) -> str:
+        """Return the valid rows and columns of the result of an instruction."""
         assert step.valid is not None
         rows, cols = (self._valid(instr, v) for v in step.valid)
-        self.out.line(f"{tile_name(instr.dst)} = {{{self.buffer(instr.dst)}, {rows}, {cols}}};")
+        return f"{rows}, {cols}"
 
     def _valid(self, instr: Instr, valid: Valid) -> str:
         match valid:

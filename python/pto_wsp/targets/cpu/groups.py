@@ -118,7 +118,9 @@ class GroupWriter:
         places = operand_places(instr, self.scope.group.is_column)
         operands = [self.operand(t, p) for t, p in zip(instr.tiles, places, strict=True)]
         operands += self.scope.scalars.get(number, [])
-        text = template.text
+        # In a group of columns, j is the row.
+        is_iota = TABLE[instr.op].form is Form.IOTA
+        text = "{0}" if is_iota and self.scope.group.is_column else template.text
         source = STORAGE[self.scope.types[(*instr.tiles, instr.dst)[0]].dtype.name]
         text = text.format(*operands, mode=instr.attr("mode"), to=STORAGE[dst.name], source=source)
         if not template.selects and dst.name in ROUNDING:

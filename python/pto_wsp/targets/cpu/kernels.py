@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from pto_wsp.errors import NoneKernelBody
 from pto_wsp.ir.kernel import Assign, Instr, KernelFunction, Load, Store, While
 from pto_wsp.ir.scalar import Expr
-from pto_wsp.isa.forms import Form
 from pto_wsp.isa.table import TABLE
 from pto_wsp.support.text import TextWriter
 from pto_wsp.targets.cpu.code import KernelCode
@@ -24,8 +23,8 @@ from pto_wsp.targets.cpu.plan import (
     may_be_beyond,
     scalar_tile,
 )
-from pto_wsp.targets.cpu.templates import ROUNDING, lane_type, vector_type
-from pto_wsp.targets.cpu.whole import write_matmul, write_transpose
+from pto_wsp.targets.cpu.templates import ROUNDING, TEMPLATES, Call, Whole, lane_type, vector_type
+from pto_wsp.targets.cpu.whole import write_call, write_matmul, write_transpose
 from pto_wsp.types.dtype import i64
 
 
@@ -126,8 +125,13 @@ def _write_alone(code: KernelCode, node: Alone) -> None:
             code.out.line(f"write({window}, {tile_name(step.stmt.tile)});")
         case Instr():
             code.agree(step, step.stmt)
-            is_transpose = TABLE[step.stmt.op].form is Form.TRANSPOSE
-            (write_transpose if is_transpose else write_matmul)(code, node, step.stmt)
+            match TEMPLATES[step.stmt.op]:
+                case Call() as call:
+                    write_call(code, node, step.stmt, call)
+                case Whole(method="transpose"):
+                    write_transpose(code, node, step.stmt)
+                case _:
+                    write_matmul(code, node, step.stmt)
 
 
 def _write_prelude(code: KernelCode, stmt: Assign | Load) -> None:

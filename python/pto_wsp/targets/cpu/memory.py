@@ -26,7 +26,7 @@ from pto_wsp.targets.cpu.plan import (
     tiles_read,
     walk_nodes,
 )
-from pto_wsp.targets.cpu.templates import TEMPLATES, Fold
+from pto_wsp.targets.cpu.templates import TEMPLATES, Call, Fold
 from pto_wsp.types.tile import TileType
 
 ALIGN = 64
@@ -143,6 +143,13 @@ def extra_bytes(node: Node, types: Mapping[str, TileType], lanes: int) -> dict[s
 def _whole_tile_bytes(instr: Instr, types: Mapping[str, TileType], lanes: int) -> dict[str, int]:
     needs: dict[str, int] = {}
     dst = types[instr.dst]
+    template = TEMPLATES[instr.op]
+    if isinstance(template, Call):
+        if instr.dst in instr.tiles:
+            needs["result"] = tile_bytes(dst, lanes)
+        if template.needs_spare:
+            needs["spare"] = row_stride(dst, lanes) * dst.dtype.itemsize
+        return needs
     form = TABLE[instr.op].form
     if form is Form.TRANSPOSE:
         return {"result": tile_bytes(dst, lanes)} if instr.dst in instr.tiles else {}

@@ -6,6 +6,7 @@ Functions named here are those of include/pto/wsp/tile/. Values are vectors: `F`
 
 from __future__ import annotations
 
+from pto_wsp.isa.meaning import OUTSIDE, UNSORTED
 from pto_wsp.support.record import record
 from pto_wsp.targets.cpu.expressions import INTEGERS
 from pto_wsp.types.dtype import DType, i64
@@ -45,15 +46,41 @@ class Whole:
 
 
 @record
+class Call:
+    """A row that is a function of whole tiles: the destination, the operands, then `arguments`.
+
+    `failure` says what is wrong where the function returns false; empty where it returns nothing.
+    `needs_spare` asks for memory of one row of the destination, passed last.
+    """
+
+    function: str
+    arguments: tuple[str, ...] = ()
+    failure: str = ""
+    needs_spare: bool = False
+
+
+@record
 class Unsupported:
     """A row that this target refuses, and why."""
 
     reason: str
 
 
-Template = Vector | Fold | Whole | Unsupported
+Template = Vector | Fold | Whole | Call | Unsupported
 
 _INFINITY, _LOWEST, _HIGHEST = "__builtin_inff()", "INT{bits}_MIN", "INT{bits}_MAX"
+
+SORT_ROWS = (
+    "sort32",
+    "sort",
+    "mrgsort",
+    "merge",
+    "extract_topk_values",
+    "extract_topk_indices",
+    "rowargmax",
+    "rowargmin",
+    "take",
+)
 
 TEMPLATES: dict[str, Template] = {
     "load": Whole("load"),
@@ -76,6 +103,15 @@ TEMPLATES: dict[str, Template] = {
     "rowexpanddiv": Vector("div({0}, {1})"),
     "rowexpand": Vector("{0}", selects=True),
     "colexpand": Vector("{0}", selects=True),
+    "iota": Vector("iota({0}, j)", selects=True),
+    "sort32": Call("sort32"),
+    "sort": Call("sort", needs_spare=True),
+    "mrgsort": Call("mrgsort", arguments=("run",), failure=UNSORTED, needs_spare=True),
+    "merge": Call("merge", failure=UNSORTED),
+    "take": Call("take", failure=OUTSIDE),
+    **{
+        name: Call(name) for name in ("extract_topk_values", "extract_topk_indices", "rowargmax", "rowargmin")
+    },
     "expands": Vector("{0}", selects=True),
     "cmp": Vector("{mode}({0}, {1})", selects=True),
     "cmps": Vector("{mode}({0}, {1})", selects=True),
@@ -97,6 +133,7 @@ HEADERS: dict[str, str] = {
     **dict.fromkeys(("exp", "log", "tanh", "erf", "sigmoid", "rsqrt"), "math"),
     **dict.fromkeys(("matmul", "matmul_acc"), "matmul"),
     "cvt": "convert",
+    **dict.fromkeys(SORT_ROWS, "sort"),
 }
 """Headers of include/pto/wsp/tile/ that rows need beside move.hpp and scalar.hpp."""
 

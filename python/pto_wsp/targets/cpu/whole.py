@@ -1,4 +1,4 @@
-"""Instructions on whole tiles: matrix products and transposes."""
+"""Instructions on whole tiles: matrix products, transposes, and calls of tile functions."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from pto_wsp.targets.cpu.code import KernelCode
 from pto_wsp.targets.cpu.expressions import FIELDS, tile_name
 from pto_wsp.targets.cpu.memory import matmul_vectors, product_stride, row_stride
 from pto_wsp.targets.cpu.plan import Alone
+from pto_wsp.targets.cpu.templates import Call
 from pto_wsp.types.tile import TileType
 
 MOST_BLOCK_ROWS = 8
@@ -25,6 +26,30 @@ def write_transpose(code: KernelCode, node: Alone, instr: Instr) -> None:
     code.out.line(f"transpose({turned}, {stride}, {source});")
     whole = f"Tile<{storage}>{{{turned}, {stride}, {source}.cols, {source}.rows}}"
     code.out.line(f"{dst} = copy({whole}, {code.buffer(instr.dst)});")
+
+
+def write_call(code: KernelCode, node: Alone, instr: Instr, call: Call) -> None:
+    """Write a call of a tile function; onto an operand it goes through memory of its own."""
+    dst, storage = tile_name(instr.dst), code.storage(instr.dst)
+    own = code.extra(node, "result", storage)
+    if own is None:
+        code.result(node.step, instr)
+        made = dst
+    else:
+        made = code.name("made")
+        stride = row_stride(code.types[instr.dst], code.lanes)
+        extents = code.result_extents(node.step, instr)
+        code.out.line(f"const Tile<{storage}> {made}{{{own}, {stride}, {extents}}};")
+    arguments = [made, *map(tile_name, instr.tiles), *(str(instr.attr(name)) for name in call.arguments)]
+    if call.needs_spare:
+        arguments.append(str(code.extra(node, "spare", storage)))
+    text = f"{call.function}({', '.join(arguments)})"
+    if call.failure:
+        code.check(f"!{text}", call.failure, instr.loc)
+    else:
+        code.out.line(f"{text};")
+    if own is not None:
+        code.out.line(f"{dst} = copy({made}, {code.buffer(instr.dst)});")
 
 
 def write_matmul(code: KernelCode, node: Alone, instr: Instr) -> None:

@@ -3,6 +3,7 @@
 from pto_wsp.errors import PtoError
 from pto_wsp.lang import pto
 from pto_wsp.lang.axes import P
+from pto_wsp.lang.broadcast import ALL
 from pto_wsp.lang.kernel import kernel
 from pto_wsp.lang.ragged import Ragged
 from pto_wsp.lang.scalar import Scalar
@@ -27,6 +28,7 @@ from pto_wsp.runtime.program import Program, compile_program
 from pto_wsp.types import DYN, Dense, DenseDyn, MemLayout, b1, bf16, f16, f32, i32, i64
 
 __all__ = [
+    "ALL",
     "DYN",
     "Constexpr",
     "Dense",

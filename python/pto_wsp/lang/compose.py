@@ -9,6 +9,7 @@ from pto_wsp.errors import CallArgument, PtoError
 from pto_wsp.ir.scalar import Const, Expr, Var, format_expr
 from pto_wsp.lang import arithmetic
 from pto_wsp.lang.bodies import Body, Declaration, declarations, functions, record_body
+from pto_wsp.lang.broadcast import has_every
 from pto_wsp.lang.parameters import Parameter
 from pto_wsp.lang.ragged import RaggedAxis
 from pto_wsp.lang.ranges import RowSet, Stretch
@@ -77,18 +78,12 @@ class _Argument(Parameter):
         return super().stand_in(value)
 
     def _tensor(self, dtype: DType, dims: tuple[int | str, ...], layout: MemLayout, value: object) -> Tensor:
-        if isinstance(value, Untyped):
-            self._misfit("a tensor of known type", f"`{value.name}`, which has no annotation")
-        if not isinstance(value, Tensor):
-            self._misfit("a tensor or a view of one", kind_of(value))
-        base = value.base if isinstance(value, View) else value
-        if not isinstance(base, Tensor):
-            self._misfit("a tensor of known type", f"a view of {value.label}, which has no annotation")
+        view, base = self._view(value)
         if base.dtype is not dtype:
             self._misfit(str(dtype), str(base.dtype))
         if base.layout != layout:
             self._misfit(f"a tensor in {layout}", f"one in {base.layout}")
-        extents = value.extents if isinstance(value, View) else tuple(map(dim_expr, value.dims))
+        extents = view.extents if isinstance(view, View) else tuple(map(dim_expr, view.dims))
         if len(extents) != len(dims):
             self._misfit(f"{len(dims)} dimensions", str(len(extents)))
         for number, (dim, extent) in enumerate(zip(dims, extents, strict=True)):
@@ -96,7 +91,20 @@ class _Argument(Parameter):
                 self._bind(dim, extent)
             elif dim != "" and extent != Const(int(dim)):
                 self._misfit(f"{dim} elements in dimension {number}", f"`{format_expr(extent)}`")
-        return value
+        return view
+
+    def _view(self, value: object) -> tuple[Tensor, Tensor]:
+        """Return a tensor argument, and the tensor that it is a view of."""
+        if isinstance(value, Untyped):
+            self._misfit("a tensor of known type", f"`{value.name}`, which has no annotation")
+        if not isinstance(value, Tensor):
+            self._misfit("a tensor or a view of one", kind_of(value))
+        base = value.base if isinstance(value, View) else value
+        if isinstance(value, View) and has_every(value.entries):
+            self._misfit("a view of one place", "ALL, which stands for many")
+        if not isinstance(base, Tensor):
+            self._misfit("a tensor of known type", f"a view of {value.label}, which has no annotation")
+        return value, base
 
     def _scalar(self, dtype: object, value: object) -> Scalar:
         expr = expression(value)

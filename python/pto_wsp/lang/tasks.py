@@ -6,12 +6,15 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from pto_wsp.errors import BadHandle, BadOperand, UnknownArgument, did_you_mean
+from pto_wsp.ir import workload as w
 from pto_wsp.ir.scalar import Expr, Var
 from pto_wsp.lang import context
 from pto_wsp.lang.blocks import Block, OpenNode, OpenTask
+from pto_wsp.lang.broadcast import All, extent_under_all
 from pto_wsp.lang.ranges import Span
 from pto_wsp.lang.scalar import Scalar, expression
 from pto_wsp.lang.source import MISSING
+from pto_wsp.lang.tensor import View
 from pto_wsp.location import Location
 from pto_wsp.types.dtype import i64
 
@@ -68,13 +71,34 @@ class TaskArguments:
             BadHandle: `after` names what this task cannot wait for.
         """
         trace, loc = context.current(f"kernel `{kernel.name}`"), self._loc
-        keys = tuple(_key(kernel, key, loc) for key in self._keys)
         given = dict(self._kwargs)
         has_after = any(p.name == "after" for p in kernel.params)
         after = [] if has_after else _earlier(trace, given.pop("after", ()), loc)
-        task = OpenTask(kernel, _bind(kernel, self._args, given, loc), keys, loc, after, trace.frame.scope)
+        values = _bind(kernel, self._args, given, loc)
+        every = [(v.label, e) for v in values.values() if isinstance(v, View) and (e := v.every) is not None]
+        if not every and not any(isinstance(key, All) for key in self._keys):
+            task = self._task(trace, kernel, self._keys, values, after)
+            return Handle(trace, [task], [task], loc)
+        extent = extent_under_all(kernel.name, every, loc)
+        loop, block = trace.open_loop(w.PARALLEL, "all", extent, None, loc)
+        keys = [Scalar(loop.index) if isinstance(key, All) else key for key in self._keys]
+        values = {n: v.at_every(loop.index) if isinstance(v, View) else v for n, v in values.items()}
+        self._task(trace, kernel, keys, values, after)
+        trace.blocks.leave(block)
+        return Handle(trace, [loop], [], loc)
+
+    def _task(
+        self,
+        trace: Trace,
+        kernel: Kernel,
+        keys: Sequence[object],
+        values: dict[str, object],
+        after: list[OpenTask],
+    ) -> OpenTask:
+        coordinates = tuple(_key(kernel, key, self._loc) for key in keys)
+        task = OpenTask(kernel, values, coordinates, self._loc, after, trace.frame.scope)
         trace.blocks.add(task)
-        return Handle(trace, [task], [task], loc)
+        return task
 
 
 def _earlier(trace: Trace, handles: object, loc: Location | None) -> list[OpenTask]:

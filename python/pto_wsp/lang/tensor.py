@@ -12,6 +12,7 @@ from pto_wsp.ir import scalar as ir
 from pto_wsp.ir.core import DimSelect, Full, Index, Merged, Range, Rows, TileRange
 from pto_wsp.ir.scalar import Const, Expr, Var
 from pto_wsp.lang import context
+from pto_wsp.lang.broadcast import EVERY, All, has_every
 from pto_wsp.lang.narrow import narrow
 from pto_wsp.lang.ranges import RowSet, Stretch
 from pto_wsp.lang.scalar import Number, Scalar, expression, integer_constant
@@ -21,7 +22,7 @@ from pto_wsp.types.dtype import DType, dtype_of_numpy, i64
 from pto_wsp.types.layout import ROW_MAJOR, MemLayout
 from pto_wsp.types.tile import DYN
 
-Subscript = Number | Stretch | RowSet | slice
+Subscript = Number | Stretch | RowSet | slice | All
 """One index of a tensor."""
 
 
@@ -186,6 +187,17 @@ class View(Tensor):
         return tuple(extent for extent in found if extent is not None)
 
     @property
+    def every(self) -> Expr | None:
+        """Size of the dimension under ALL, or None if there is none."""
+        pairs = zip(self.entries, self._tensor.dims, strict=False) if has_every(self.entries) else ()
+        return next((dim_expr(dim) for entry, dim in pairs if entry == EVERY), None)
+
+    def at_every(self, index: Expr) -> View:
+        """Return the view with `index` in place of ALL."""
+        entries = tuple(Index(index) if entry == EVERY else entry for entry in self.entries)
+        return type(self)(self.base, self.label, entries, self.loc)
+
+    @property
     def _tensor(self) -> Tensor:
         if isinstance(self.base, Tensor):
             return self.base
@@ -253,6 +265,8 @@ class View(Tensor):
     def _select(self, item: object, dim: int, loc: Location | None, size: Expr | None = None) -> DimSelect:
         if isinstance(item, Stretch):
             return item.selection()
+        if isinstance(item, All):
+            return self._every(loc)
         if isinstance(item, slice):
             return self._slice(item, dim, loc, size)
         if isinstance(item, RowSet):
@@ -261,6 +275,12 @@ class View(Tensor):
         if at is None or at.dtype is not i64:
             raise self._refused("integers, slices and ranges of `P.tiles`", _kind(item, at), loc)
         return Index(at)
+
+    def _every(self, loc: Location | None) -> DimSelect:
+        if has_every(self.entries) or not isinstance(self.base, Tensor):
+            expected = "one ALL at most, in a tensor of known rank"
+            raise self._refused(expected, "two, or a parameter without annotation", loc)
+        return EVERY
 
     def _slice(self, item: slice, dim: int, loc: Location | None, size: Expr | None) -> DimSelect:
         if item.step is not None:

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Mapping, Sequence
 
 from pto_wsp.errors import (
+    BadIndex,
     BadOperand,
     NameClash,
     UnknownArgument,
@@ -16,6 +17,7 @@ from pto_wsp.ir import workload as w
 from pto_wsp.ir.core import Index
 from pto_wsp.ir.scalar import Binary, Const, Element, Expr, Var
 from pto_wsp.lang.blocks import Block, Blocks, OpenLoop
+from pto_wsp.lang.broadcast import has_every
 from pto_wsp.lang.ragged import RaggedAxis
 from pto_wsp.lang.ranges import Stretch
 from pto_wsp.lang.scalar import expression, integer_constant
@@ -185,6 +187,10 @@ class Trace:
             BadAnnotation: a parameter without a type, of which only other uses can tell what it holds.
         """
         base = entry.base
+        if has_every(entry.entries):
+            raise BadIndex(
+                tensor=entry.label, expected="ALL in arguments of a task", found="it", loc=entry.loc
+            )
         at = tuple(i.at for i in entry.entries if isinstance(i, Index))
         if isinstance(base, Untyped):
             base.use(TENSOR)

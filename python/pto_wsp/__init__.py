@@ -4,6 +4,7 @@ from pto_wsp.errors import PtoError
 from pto_wsp.lang import pto
 from pto_wsp.lang.axes import P
 from pto_wsp.lang.broadcast import ALL
+from pto_wsp.lang.groups import group_by
 from pto_wsp.lang.kernel import kernel
 from pto_wsp.lang.ragged import Ragged
 from pto_wsp.lang.scalar import Scalar
@@ -50,6 +51,7 @@ __all__ = [
     "combine",
     "f16",
     "f32",
+    "group_by",
     "i32",
     "i64",
     "kernel",

@@ -115,15 +115,16 @@ class RowSet:
 
     Attributes:
         indices: the tensor [entries, 1] that holds the indices.
-        merged: how many leading dimensions of a tensor a row counts over, the last one fastest.
+        inner: sizes of the dimensions behind the first one that a row counts over too, the last one
+            fastest.
     """
 
-    __slots__ = ("indices", "merged", "range")
+    __slots__ = ("indices", "inner", "range")
 
-    def __init__(self, indices: Tensor, places: Stretch, merged: int) -> None:
+    def __init__(self, indices: Tensor, places: Stretch, inner: tuple[int | str, ...]) -> None:
         self.indices = indices
         self.range = places
-        self.merged = merged
+        self.inner = inner
 
     def __repr__(self) -> str:
         return f"<row set of {self.indices.label}>"

@@ -171,6 +171,17 @@ def _loops_of(node: ast.AST) -> list[tuple[ast.expr, ast.expr]]:
             return []
 
 
+def assigned_name(loc: Location) -> str | None:
+    """Return the name that the value of the call executing at `loc` is assigned to, or None."""
+    for node in _nodes_at(_parse(_text(loc.file)), loc.line):
+        match node:
+            case ast.Assign(targets=[ast.Name(id=name)], value=value) if _starts_at(loc, value):
+                return name
+            case _:
+                pass
+    return None
+
+
 def with_statement(loc: Location) -> ast.With | None:
     """Return the `with` statement that one of its context expressions, executing at `loc`, opens."""
     for node in _nodes_at(_parse(_text(loc.file)), loc.line):

@@ -16,7 +16,7 @@ from pto_wsp.lang.scalar import Number, Scalar
 from pto_wsp.lang.surface import SparseAnnotation
 from pto_wsp.lang.tensor import Tensor
 from pto_wsp.location import Location, caller_location
-from pto_wsp.types.dtype import i32
+from pto_wsp.types.dtype import DType, i32
 from pto_wsp.types.tile import TensorType
 
 I32_MAX = 2**31 - 1
@@ -163,13 +163,13 @@ def _indices_or_places(text: str) -> BadOperand:
     )
 
 
-class _Indices(Tensor):
-    """The indices of a sparse axis as a tensor, which no variable of the user's names."""
+class Held(Tensor):
+    """A tensor that an axis holds, and that no variable of the user's names."""
 
-    def __init__(self, param: w.SparseParam) -> None:
-        super().__init__(shape=(1, 1), dtype=i32)
-        self._dims = (param.entries, 1)
-        self.label = param.indices
+    def __init__(self, name: str, dtype: DType, dims: tuple[int | str, ...]) -> None:
+        super().__init__(shape=(1,) * len(dims), dtype=dtype)
+        self._dims = dims
+        self.label = name
 
 
 class SparseAxis(RaggedAxis):
@@ -177,14 +177,14 @@ class SparseAxis(RaggedAxis):
 
     Attributes:
         indices: the tensor [entries, 1] i32 that holds the indices of all rows.
-        merged: leading dimensions that its indices count over.
+        inner: sizes behind the first one that its indices count over.
     """
 
-    def __init__(self, param: w.SparseParam, merged: int = 1) -> None:
+    def __init__(self, param: w.SparseParam, inner: tuple[int | str, ...] = ()) -> None:
         super().__init__(param)
-        self.indices = _Indices(param)
-        self.tensors = (self.indices,)
-        self.merged = merged
+        self.indices = Held(param.indices, i32, (param.entries, 1))
+        self.tensors: tuple[Tensor, ...] = (self.indices,)
+        self.inner = inner
 
     def __repr__(self) -> str:
         return f"<sparse axis {self.param.name}>"
@@ -210,8 +210,8 @@ class SparseAxis(RaggedAxis):
                 loc=caller_location(),
             )
         if isinstance(pick, Span) and isinstance(axis, SparseRow):
-            return RowSet(self.indices, axis[pick], self.merged)
-        return RowSet(self.indices, pick, self.merged)
+            return RowSet(self.indices, axis[pick], self.inner)
+        return RowSet(self.indices, pick, self.inner)
 
     def hidden(self) -> tuple[w.WorkloadParam, ...]:
         """Return the parameters that hold its rows and indices."""

@@ -234,7 +234,7 @@ class View(Tensor):
             entries.append(self._narrow(entry, items.pop(0), dim, loc) if keeps and items else entry)
         for item in items:
             if isinstance(item, RowSet) and not entries:
-                entries += [item.selection(), *[Merged()] * (item.merged - 1)]
+                entries += self._rows(item, loc)
             else:
                 entries.append(self._select(item, len(entries), loc))
         if isinstance(self.base, Tensor) and len(entries) > len(self.base.dims):
@@ -245,6 +245,20 @@ class View(Tensor):
     def _is_entry(self, entries: Sequence[DimSelect]) -> bool:
         whole = len(self.base.dims) if isinstance(self.base, Tensor) else len(entries)
         return len(entries) == whole and all(isinstance(entry, Index) for entry in entries)
+
+    def _rows(self, rows: RowSet, loc: Location | None) -> list[DimSelect]:
+        """Return what a row set selects: the leading dimensions that its rows count over."""
+        if rows.inner:
+            dims = self.base.dims if isinstance(self.base, Tensor) else ()
+            found = dims[1 : 1 + len(rows.inner)]
+            if found != rows.inner:
+                wanted = ", ".join(map(str, ("...", *rows.inner)))
+                raise self._refused(
+                    f"a tensor [{wanted}, ...], as its rows count",
+                    f"[{', '.join(map(str, ('...', *found)))}]" if dims else "one of unknown sizes",
+                    loc,
+                )
+        return [rows.selection(), *[Merged() for _ in rows.inner]]
 
     def _narrow(self, outer: DimSelect, item: object, dim: int, loc: Location | None) -> DimSelect:
         """Return what `item` selects of a dimension that `outer` narrows already."""

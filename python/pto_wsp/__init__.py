@@ -5,6 +5,7 @@ from pto_wsp.lang import pto
 from pto_wsp.lang.axes import P
 from pto_wsp.lang.broadcast import ALL
 from pto_wsp.lang.groups import group_by
+from pto_wsp.lang.declarations import lookup_kernel, registered_kernels
 from pto_wsp.lang.kernel import kernel
 from pto_wsp.lang.ragged import Ragged
 from pto_wsp.lang.scalar import Scalar
@@ -55,7 +56,9 @@ __all__ = [
     "i32",
     "i64",
     "kernel",
+    "lookup_kernel",
     "pto",
+    "registered_kernels",
     "sequential",
     "slot_bool",
     "slot_i64",

@@ -199,6 +199,15 @@ class BadKernelOption(FrontendError):
     hint = "{advice}"
 
 
+class UnknownKernel(FrontendError):
+    """A name that no kernel was declared with."""
+
+    code = "unknown-kernel"
+    template = "no kernel is declared with the name `{name}`"
+    label = "looked up here"
+    hint = "{advice}"
+
+
 class ShapeMismatch(FrontendError):
     """Tiles whose shapes do not fit an instruction."""
 

@@ -39,7 +39,10 @@ def run_kernel(kernel: k.KernelFunction, args: Sequence[Array | Value]) -> None:
         return
     if kernel.body is None:
         raise NoneKernelBody(name=kernel.name, loc=kernel.loc)
-    _Frame(kernel, args).statements(kernel.body)
+    for block in range(kernel.block_dim):
+        frame = _Frame(kernel, args)
+        frame.scalars[k.BLOCK_IDX] = block
+        frame.statements(kernel.body)
 
 
 @record

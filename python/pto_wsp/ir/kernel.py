@@ -144,6 +144,10 @@ UNITS = ("any", "vector", "cube", "control", "mixed")
 """Kinds of cores, as the ABI numbers them."""
 
 
+BLOCK_IDX = "block.idx"
+"""The scalar that numbers the calls of one task: known in every kernel, i64."""
+
+
 @record
 class KernelFunction:
     """An InCore function.

@@ -17,7 +17,7 @@ from pto_wsp.ir.scalar import Element, Expr, Extent, Var, walk
 from pto_wsp.isa.forms import FormError, data_operands, result_type
 from pto_wsp.isa.table import TABLE
 from pto_wsp.location import Location
-from pto_wsp.types.dtype import DType
+from pto_wsp.types.dtype import DType, i64
 from pto_wsp.types.tile import ScalarType, TileType, ViewType
 
 
@@ -51,6 +51,7 @@ class _KernelVerifier:
         self.tiles = dict(kernel.tiles)
         self.scalars = {name: t.dtype for name, t in kernel.scalars}
         self.scalars |= {p.name: p.type.dtype for p in kernel.params if isinstance(p.type, ScalarType)}
+        self.scalars[k.BLOCK_IDX] = i64
         self.views = {p.name: p for p in kernel.views}
 
     def run(self) -> None:

@@ -17,13 +17,14 @@ from pto_wsp.ir import workload as w
 from pto_wsp.ir.core import DimSelect, Full, Index, Merged, Range, Region, Rows, TileRange
 from pto_wsp.ir.kernel import KernelFunction
 from pto_wsp.ir.module import Module
-from pto_wsp.ir.scalar import Expr, Var, walk
+from pto_wsp.ir.scalar import Const, Expr, Var, walk
 from pto_wsp.lang import arithmetic
 from pto_wsp.lang.blocks import OpenCond, OpenLoop, OpenNode, OpenTask, tasks_of
+from pto_wsp.lang.declarations import Extents, amount
 from pto_wsp.lang.panels import TileLoop, in_panels
 from pto_wsp.lang.ragged import RaggedAxis
 from pto_wsp.lang.ranges import RowSet
-from pto_wsp.lang.scalar import expression, integer_constant
+from pto_wsp.lang.scalar import Scalar, expression, integer_constant
 from pto_wsp.lang.signature import ConstexprType, KernelParam
 from pto_wsp.lang.tensor import Tensor, View, require_inside
 from pto_wsp.lang.trace import Param, Trace, not_a_scalar
@@ -189,7 +190,45 @@ class _Assembler:
         self.add_kernel(kernel, task)
         label = self.labels.get(id(task), "")
         after = tuple(dict.fromkeys(self.labels[id(t)] for t in task.after))
-        return w.Task(kernel.name, tuple(args), task.keys, task.loc, label, after)
+        workspace, cost = self.amounts(task, args)
+        return w.Task(kernel.name, tuple(args), task.keys, task.loc, label, after, workspace, cost)
+
+    def amounts(self, task: OpenTask, args: Sequence[Region | Expr]) -> tuple[Expr | None, Expr | None]:
+        """Return the workspace and the cost of a task, as its kernel declares them."""
+        declaration = task.kernel.declaration
+        if declaration.workspace is None and declaration.cost is None:
+            return None, None
+        scalars = iter([arg for arg in args if not isinstance(arg, Region)])
+        values: dict[str, object] = {}
+        for param in task.kernel.params:
+            value = task.args[param.name]
+            if isinstance(param.type, ConstexprType):
+                values[param.name] = value
+            elif isinstance(param.type, ScalarType):
+                values[param.name] = Scalar(next(scalars))
+            else:
+                values[param.name] = Extents(tuple(map(Scalar, self.extents(value))))
+        return (
+            amount(task.kernel, "workspace", values, task.loc),
+            amount(task.kernel, "cost", values, task.loc),
+        )
+
+    def extents(self, value: object) -> Iterator[Expr]:
+        """Yield the extents of the view that a tensor argument is."""
+        argument = _argument(value)
+        assert argument is not None
+        dims = self.tensor_dims(argument.base)
+        entries = argument.entries + (Full(),) * (len(dims) - len(argument.entries))
+        for entry, dim in zip(entries, dims, strict=True):
+            match entry:
+                case Full():
+                    yield Const(dim) if isinstance(dim, int) else Var(dim)
+                case TileRange(loop=loop):
+                    yield Var(loop + ".len")
+                case Range(extent=extent) | Rows(extent=extent):
+                    yield extent
+                case _:
+                    pass
 
     def add_kernel(self, kernel: KernelFunction, task: OpenTask) -> None:
         other = self.kernels.setdefault(kernel.name, kernel)

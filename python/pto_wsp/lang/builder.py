@@ -46,7 +46,8 @@ class Site:
 class Builder:
     """Appends statements to the innermost open block; every name it gives is new."""
 
-    def __init__(self, params: Sequence[k.Param]) -> None:
+    def __init__(self, params: Sequence[k.Param], block_dim: int = 1) -> None:
+        self.block_dim = block_dim
         self.tiles: dict[str, TileType] = {}
         self.scalars: dict[str, ScalarType] = {}
         self.body: list[k.Stmt] = []

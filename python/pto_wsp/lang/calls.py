@@ -6,12 +6,22 @@ import ast
 from typing import TYPE_CHECKING
 
 from pto_wsp.errors import BadOperand
-from pto_wsp.ir.scalar import Const, Expr
+from pto_wsp.ir.kernel import BLOCK_IDX
+from pto_wsp.ir.scalar import Const, Expr, Var
 from pto_wsp.isa import BY_FUNCTION, Form, Instruction
 from pto_wsp.isa.meaning import COMPARE_MODES
 from pto_wsp.lang.builder import Site
 from pto_wsp.lang.functions import PtoFunction
-from pto_wsp.lang.values import Constant, TileValue, TupleValue, Valid, Value, ViewValue, constant_of
+from pto_wsp.lang.values import (
+    Constant,
+    ScalarValue,
+    TileValue,
+    TupleValue,
+    Valid,
+    Value,
+    ViewValue,
+    constant_of,
+)
 from pto_wsp.types.dtype import DType, f32, i32
 
 if TYPE_CHECKING:
@@ -41,6 +51,10 @@ class _Call:
         name = self.function.name
         if name == "tiles":
             self.reader.refuse(self.node, "`pto.tiles` outside a loop", "`for r in pto.tiles(extent, tile):`")
+        if name == "block_idx":
+            return ScalarValue(Var(BLOCK_IDX))
+        if name == "block_num":
+            return Constant(self.reader.builder.block_dim)
         if name == "zeros":
             return self.fill(Constant(0))
         row = BY_FUNCTION[name]

@@ -9,7 +9,12 @@ from pto_wsp.isa import BY_FUNCTION, Form
 from pto_wsp.location import caller_location
 from pto_wsp.support.record import record
 
-OTHER_FUNCTIONS = {"zeros": ("shape", "dtype"), "tiles": ("extent", "tile")}
+OTHER_FUNCTIONS: dict[str, tuple[str, ...]] = {
+    "zeros": ("shape", "dtype"),
+    "tiles": ("extent", "tile"),
+    "block_idx": (),
+    "block_num": (),
+}
 """Functions that are no instruction by themselves, with their parameters."""
 
 PARAMETERS: dict[Form, tuple[str, ...]] = {
@@ -65,7 +70,9 @@ class PtoFunction:
     @property
     def parameters(self) -> tuple[str, ...]:
         """Names of the parameters."""
-        return OTHER_FUNCTIONS.get(self.name) or PARAMETERS[BY_FUNCTION[self.name].form]
+        if self.name in OTHER_FUNCTIONS:
+            return OTHER_FUNCTIONS[self.name]
+        return PARAMETERS[BY_FUNCTION[self.name].form]
 
     @property
     def required(self) -> tuple[str, ...]:

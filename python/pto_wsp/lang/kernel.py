@@ -6,7 +6,7 @@ import ast
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from types import FunctionType
-from typing import Any, overload
+from typing import Any, Literal, overload
 
 from pto_wsp.errors import NoSource, UnsupportedSyntax
 from pto_wsp.ir.kernel import KernelFunction
@@ -14,6 +14,7 @@ from pto_wsp.ir.scalar import Var
 from pto_wsp.lang import context
 from pto_wsp.lang.builder import Builder
 from pto_wsp.lang.copies import remove_copies
+from pto_wsp.lang.declarations import Amount, Declaration, register
 from pto_wsp.lang.native_kernel import CppOptions, PathText, native_function, read_native
 from pto_wsp.lang.outputs import check_outputs
 from pto_wsp.lang.signature import KernelParam, read_signature, specialised_params
@@ -23,6 +24,7 @@ from pto_wsp.lang.tasks import Handle, TaskArguments
 from pto_wsp.lang.values import Constant, ScalarValue, Value
 from pto_wsp.lang.view_index import whole_view
 from pto_wsp.location import Location, caller_location
+from pto_wsp.support.record import replace
 from pto_wsp.types.tile import ScalarType, ViewType
 
 
@@ -34,20 +36,25 @@ class Kernel:
     Attributes:
         name: the function's name.
         params: its parameters.
+        declaration: what it declares beside its arithmetic.
     """
 
-    def __init__(self, source: FunctionSource, cpp: CppOptions = CppOptions()) -> None:  # noqa: B008
+    def __init__(self, source: FunctionSource, declaration: Declaration, cpp: CppOptions) -> None:
         if source.node is None:
             raise NoSource(name=source.function.__name__, loc=source.loc)
         self._source = source
         self.name = source.node.name
         self.params: tuple[KernelParam, ...] = read_signature(source)
-        self._native = read_native(source, self.params, cpp, not _is_declaration(source.node))
+        has_body = not _is_declaration(source.node)
+        self._native = read_native(source, self.params, cpp, has_body)
+        declaration.check(self.name, self._native is not None or not has_body, self.loc)
+        self.declaration = declaration
         self._functions: dict[object, KernelFunction] = {}
         self.__doc__ = source.function.__doc__
         self.__name__ = self.name
         if not self.is_generic:
             self.specialise({}, {})
+        register(self)
 
     def __repr__(self) -> str:
         return f"<kernel {self.name}({', '.join(p.name for p in self.params)})>"
@@ -61,6 +68,14 @@ class Kernel:
     def loc(self) -> Location:
         """Where the kernel is defined."""
         return self._source.loc
+
+    @property
+    def identity(self) -> object:
+        """What is the same for a function that is defined again, as in a notebook; functions made by
+        functions are always different."""
+        function = self._source.function
+        is_nested = "<locals>" in function.__qualname__
+        return self if is_nested else (function.__module__, function.__qualname__)
 
     def specialise(self, views: Mapping[str, ViewType], constants: Mapping[str, object]) -> KernelFunction:
         """Return the IR of the kernel.
@@ -83,16 +98,16 @@ class Kernel:
         params = specialised_params(self.params, views)
         name = _specialised_name(self.name, views, constants)
         if self._native is not None:
-            return native_function(name, params, self._native, constants, self.loc)
+            return self._declared(native_function(name, params, self._native, constants, self.loc))
         if _is_declaration(node):
-            return KernelFunction(name, params, loc=self.loc)
+            return self._declared(KernelFunction(name, params, loc=self.loc))
         env: dict[str, Value] = {n: Constant(v) for n, v in constants.items()}
         for param in params:
             if isinstance(param.type, ScalarType):
                 env[param.name] = ScalarValue(Var(param.name, param.type.dtype))
             else:
                 env[param.name] = whole_view(param)
-        builder = Builder(params)
+        builder = Builder(params, self.declaration.block_dim)
         StatementReader(self._source, builder, env).statements(node.body)
         function = KernelFunction(
             name,
@@ -103,7 +118,10 @@ class Kernel:
             self.loc,
         )
         check_outputs(function)
-        return remove_copies(function)
+        return self._declared(remove_copies(function))
+
+    def _declared(self, function: KernelFunction) -> KernelFunction:
+        return replace(function, unit=self.declaration.core, block_dim=self.declaration.block_dim)
 
     def __getitem__(self, keys: object) -> TaskCall:
         """Give the coordinates of a task, which reports and traces name it by."""
@@ -142,6 +160,11 @@ def kernel(
     cpp_tu_path: PathText | None = None,
     cpp_includes: Sequence[str] = (),
     reference: Callable[..., object] | None = None,
+    workspace: Amount | None = None,
+    core: Literal["any", "vector", "cube", "mixed"] = "any",
+    block_dim: int = 1,
+    cost: Amount | None = None,
+    name: str | None = None,
 ) -> Callable[[Callable[..., None]], Kernel]: ...
 def kernel(
     function: Callable[..., None] | None = None,
@@ -152,6 +175,11 @@ def kernel(
     cpp_tu_path: PathText | None = None,
     cpp_includes: Sequence[str] = (),
     reference: Callable[..., object] | None = None,
+    workspace: Amount | None = None,
+    core: str = "any",
+    block_dim: int = 1,
+    cost: Amount | None = None,
+    name: str | None = None,
 ) -> Any:
     """Make a kernel of a function, whose body is read from its source text, or is C++.
 
@@ -164,19 +192,27 @@ def kernel(
         cpp_includes: headers of the C++, `"mine.hpp"` or `"<cmath>"`.
         reference: what a kernel in C++ means: a numpy function of the same parameters that writes outputs in
             place. The target `interp` runs it.
+        workspace: bytes of memory that a task of a kernel in C++ gets as `context.workspace`: a function of the
+            task's arguments, `p.n` for a scalar and `p.x.rows` for an extent of a view.
+        core: the kind of core that the kernel wants. Each core of a CPU is of every kind.
+        block_dim: calls that make one task; each works on the part that `pto.block_idx()` (in C++
+            `context.block_idx`) stands for.
+        cost: estimated run time of a task in ns, a function as `workspace` is.
+        name: what `lookup_kernel` finds the kernel by.
 
     Raises:
         NoSource: the source text is not available.
         BadKernelOption: arguments that do not fit each other or the function.
         FrontendError: the function has parameters or statements that have no meaning in a kernel.
 
-    Source: seed 003, section 5.
+    Source: seed 003, section 5; seed 001, section 2.
     """
     frame = sys._getframe(1)
     cpp = CppOptions(cpp_src, cpp_body_path, cpp_tu_path, cpp_includes, reference)
+    declaration = Declaration(workspace, core, block_dim, cost, name)
 
     def make(inner: object) -> Kernel:
-        return Kernel(read_function(_plain(inner), frame), cpp)
+        return Kernel(read_function(_plain(inner), frame), declaration, cpp)
 
     return make if function is None else make(function)
 

@@ -29,6 +29,12 @@ def zeros(shape: tuple[Extent, Extent], dtype: DType = ...) -> Tile:
 def tiles(extent: Extent, tile: int) -> Iterable[Span]:
     """Loop over ranges of `tile` elements; the last one is clipped to the extent."""
 
+def block_idx() -> Scalar:
+    """Number of the call within its task, from 0 to `block_num() - 1`; see `@kernel(block_dim=n)`."""
+
+def block_num() -> int:
+    """Calls that make one task: the kernel's `block_dim`."""
+
 def add(a: Operand, b: Operand) -> Tile: ...
 def sub(a: Operand, b: Operand) -> Tile: ...
 def mul(a: Operand, b: Operand) -> Tile: ...

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from pto_wsp.errors import UnsupportedByTarget
+from pto_wsp.ir.kernel import BLOCK_IDX
 from pto_wsp.ir.scalar import (
     ARITHMETIC,
     COMPARISONS,
@@ -87,6 +88,8 @@ class ExpressionWriter:
         match expr:
             case Const(value=value, dtype=dtype):
                 return literal(value, dtype)
+            case Var(name=name) if name == BLOCK_IDX:
+                return "static_cast<int64_t>(context->block_idx)"
             case Var(name=name):
                 return scalar_name(name)
             case Extent(name=name, dim=dim):

@@ -7,44 +7,72 @@ from collections.abc import Sequence
 from pto_wsp.errors import OutNotStored, OutRead
 from pto_wsp.ir import kernel as k
 from pto_wsp.ir.core import Full
-from pto_wsp.ir.scalar import Const
+from pto_wsp.ir.scalar import Const, Expr, Var, walk
+from pto_wsp.support.record import record
 
 
 def check_outputs(kernel: k.KernelFunction) -> None:
     """Raise at the first output that some path does not store, or that is read before.
 
     A loop that may run zero times counts for what it stores piece by piece (then there are no pieces), not
-    for an output that it stores as a whole.
+    for an output that it stores as a whole. A branch that the number of the call within its task decides
+    counts for what either side stores: other calls take the other side.
 
     Raises:
         OutNotStored, OutRead: see above.
     """
     outputs = {p.name for p in kernel.params if p.role == k.OUT}
-    stored = _after(kernel, kernel.body or (), frozenset(), outputs)
+    stored = _Paths(kernel, outputs, _of_blocks(kernel)).after(kernel.body or (), frozenset())
     for param in kernel.params:
         if param.name in outputs - stored:
             raise OutNotStored(kernel=kernel.name, param=param.name, loc=param.loc)
 
 
-def _after(
-    kernel: k.KernelFunction, body: Sequence[k.Stmt], stored: frozenset[str], outputs: set[str]
-) -> frozenset[str]:
-    """Return the outputs stored after `body`, given those stored before."""
-    for stmt in body:
-        match stmt:
-            case k.Load(region=region):
-                if region.tensor in outputs - stored:
-                    raise OutRead(kernel=kernel.name, param=region.tensor, loc=stmt.loc)
-            case k.Store(region=region):
-                stored |= {region.tensor}
-            case k.If(then=then, other=other):
-                stored = _after(kernel, then, stored, outputs) & _after(kernel, other, stored, outputs)
-            case k.For(body=inner) | k.While(body=inner):
-                after = _after(kernel, inner, stored, outputs)
-                stored = after if _surely_runs(stmt) else stored | (after - _stored_whole(inner))
-            case _:
-                pass
-    return stored
+@record
+class _Paths:
+    """The outputs that paths through a kernel store.
+
+    Attributes:
+        of_blocks: scalars that depend on the number of the call within its task.
+    """
+
+    kernel: k.KernelFunction
+    outputs: set[str]
+    of_blocks: set[str]
+
+    def after(self, body: Sequence[k.Stmt], stored: frozenset[str]) -> frozenset[str]:
+        """Return the outputs stored after `body`, given those stored before."""
+        for stmt in body:
+            match stmt:
+                case k.Load(region=region):
+                    if region.tensor in self.outputs - stored:
+                        raise OutRead(kernel=self.kernel.name, param=region.tensor, loc=stmt.loc)
+                case k.Store(region=region):
+                    stored |= {region.tensor}
+                case k.If(condition=condition, then=then, other=other):
+                    either, or_else = self.after(then, stored), self.after(other, stored)
+                    stored = either | or_else if _mentions(condition, self.of_blocks) else either & or_else
+                case k.For(body=inner) | k.While(body=inner):
+                    after = self.after(inner, stored)
+                    stored = after if _surely_runs(stmt) else stored | (after - _stored_whole(inner))
+                case _:
+                    pass
+        return stored
+
+
+def _of_blocks(kernel: k.KernelFunction) -> set[str]:
+    """Return the scalars whose value depends on the number of the call within its task."""
+    found = {k.BLOCK_IDX}
+    assigned = [s for s in k.walk_statements(kernel.body or ()) if isinstance(s, k.Assign)]
+    while True:
+        more = {s.name for s in assigned if _mentions(s.value, found)} - found
+        if not more:
+            return found
+        found |= more
+
+
+def _mentions(expr: Expr, names: set[str]) -> bool:
+    return any(isinstance(node, Var) and node.name in names for node in walk(expr))
 
 
 def _surely_runs(stmt: k.Stmt) -> bool:

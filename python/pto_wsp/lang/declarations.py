@@ -1,4 +1,4 @@
-"""What a kernel declares beside its arithmetic: workspace, kind of core, instances, cost, and a name to find it by.
+"""What a kernel declares beside its arithmetic: workspace, kind of core, blocks, cost, and a name.
 
 Source: seed 001, section 2.
 """

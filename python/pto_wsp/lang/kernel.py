@@ -71,8 +71,10 @@ class Kernel:
 
     @property
     def identity(self) -> object:
-        """What is the same for a function that is defined again, as in a notebook; functions made by
-        functions are always different."""
+        """What is the same for a function that is defined again, as in a notebook.
+
+        Functions made by functions are always different.
+        """
         function = self._source.function
         is_nested = "<locals>" in function.__qualname__
         return self if is_nested else (function.__module__, function.__qualname__)
@@ -192,8 +194,8 @@ def kernel(
         cpp_includes: headers of the C++, `"mine.hpp"` or `"<cmath>"`.
         reference: what a kernel in C++ means: a numpy function of the same parameters that writes outputs in
             place. The target `interp` runs it.
-        workspace: bytes of memory that a task of a kernel in C++ gets as `context.workspace`: a function of the
-            task's arguments, `p.n` for a scalar and `p.x.rows` for an extent of a view.
+        workspace: bytes of memory that a task of a kernel in C++ gets as `context.workspace`: a function of
+            the task's arguments, `p.n` for a scalar and `p.x.rows` for an extent of a view.
         core: the kind of core that the kernel wants. Each core of a CPU is of every kind.
         block_dim: calls that make one task; each works on the part that `pto.block_idx()` (in C++
             `context.block_idx`) stands for.

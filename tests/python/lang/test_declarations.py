@@ -161,10 +161,10 @@ def test_extents_of_all_kinds_of_views() -> None:
         pto.store(o, 0.0)
 
     @workload
-    def w(X: Tensor[f32, "a", "n", 16], Y: Tensor[f32, "n", 20], O: Tensor[f32, 8, 8]):
+    def w(X: Tensor[f32, "a", "n", 16], Y: Tensor[f32, "n", 20], Z: Tensor[f32, 8, 8]):
         for i in P("a"):
-            shapes(x=X[i, 2:4], y=Y[0:8, 3:7], o=O, k=3)
-        shapes(x=X[0], y=Y[0:8], o=O, k=4)
+            shapes(x=X[i, 2:4], y=Y[0:8, 3:7], o=Z, k=3)
+        shapes(x=X[0], y=Y[0:8], o=Z, k=4)
 
     w.compile("interp")
     assert seen == [("<2>", "<16>", "<8>", "<4>", "3"), ("<n>", "<16>", "<8>", "<20>", "4")]

@@ -4,8 +4,8 @@ from pto_wsp.errors import PtoError
 from pto_wsp.lang import pto
 from pto_wsp.lang.axes import P
 from pto_wsp.lang.broadcast import ALL
-from pto_wsp.lang.groups import group_by
 from pto_wsp.lang.declarations import lookup_kernel, registered_kernels
+from pto_wsp.lang.groups import group_by
 from pto_wsp.lang.kernel import kernel
 from pto_wsp.lang.ragged import Ragged
 from pto_wsp.lang.scalar import Scalar

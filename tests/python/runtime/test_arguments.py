@@ -4,8 +4,32 @@ import numpy as np
 import pytest
 from numpy.lib.stride_tricks import as_strided
 
-from pto_wsp import P, Program, Scalar, Tensor, Tile, f32, kernel, pto, workload
-from pto_wsp.errors import PtoError, UnusableArray, WrongDType, WrongRank, WrongValue
+from pto_wsp import (
+    DenseDyn,
+    P,
+    Program,
+    Scalar,
+    Tensor,
+    Tile,
+    f32,
+    i64,
+    kernel,
+    pto,
+    symbol_f32,
+    symbol_i64,
+    symbol_u64,
+    workload,
+)
+from pto_wsp.errors import (
+    PtoError,
+    UnboundTensor,
+    UnknownParameter,
+    UnusableArray,
+    WrongDType,
+    WrongRank,
+    WrongShape,
+    WrongValue,
+)
 from pto_wsp.lang.surface import InOut
 
 ROWS = 16
@@ -107,3 +131,71 @@ def test_options_and_sizes_are_checked(program: Program, options: dict[str, obje
 def test_values_have_names(program: Program) -> None:
     with pytest.raises(WrongValue, match=r"by name: X=\.\.\., factor=\.\.\."):
         program(ones(), 2.0)
+
+
+@workload
+def repeated(times: DenseDyn, X: Tensor[f32, "n", 8], first: Scalar[i64]):
+    for _ in P.range(times):
+        for rows in P.tiles(symbol_i64("shown") - first, 8):
+            grow[rows](x=X[rows], factor=symbol_f32("factor"))
+    for rows in P.tiles(symbol_u64("more"), 8):
+        grow[rows](x=X[rows], factor=100.0)
+
+
+@pytest.mark.parametrize("target", ["cpu", "interp"])
+def test_symbols_and_axis_sizes_stay_set(target: str) -> None:
+    program = repeated.compile(target)
+    x = ones()
+    with pytest.raises(UnboundTensor):
+        program(X=x, first=0)
+    program.set_symbol_i64("shown", 9)
+    program.set_symbol_f32("factor", 3)
+    program.set_symbol_u64("more", 0)
+    program.set_symbol_i64("first", 1)
+    program.set_axis_sizes({"times": 2})
+    program(X=x)
+    assert (x[:8] == 9).all() and (x[8:] == 1).all()
+    program(X=x, times=1, factor=0.5, first=9 - 16)
+    assert (x[:8] == 4.5).all() and (x[8:] == 0.5).all()
+    program(X=x)
+    assert (x[:8] == 40.5).all() and (x[8:] == 0.5).all()
+    program.set_axis_sizes({"times": 0})
+    program.set_symbol_u64("more", 16)
+    program(X=x)
+    assert (x[:8] == 4050).all() and (x[8:] == 50).all()
+
+
+def test_symbols_and_axis_sizes_are_checked() -> None:
+    program = repeated.compile("interp")
+    unknown = [
+        lambda: program.set_symbol_i64("showm", 1),
+        lambda: program.set_symbol_i64("times", 1),
+        lambda: program.set_axis_sizes({"shown": 1}),
+        lambda: program.set_axis_sizes({"times": 1, "X": 1}),
+    ]
+    wrong = [
+        lambda: program.set_symbol_u64("shown", 1),
+        lambda: program.set_symbol_f32("shown", 1),
+        lambda: program.set_symbol_i64("shown", 2**63),
+        lambda: program.set_symbol_i64("shown", 1.5),
+        lambda: program.set_symbol_i64("shown", True),
+        lambda: program.set_symbol_u64("more", -1),
+        lambda: program.set_symbol_f32("factor", 1e39),
+        lambda: program.set_axis_sizes({"times": -1}),
+        lambda: program.set_axis_sizes({"times": 2.0}),
+    ]
+    for make in unknown:
+        with pytest.raises(UnknownParameter):
+            make()
+    for make in wrong:
+        with pytest.raises(WrongValue):
+            make()
+    program.set_axis_sizes({"n": 15})
+    program.set_symbol_i64("shown", 0)
+    program.set_symbol_f32("factor", 1)
+    program.set_symbol_u64("more", 0)
+    with pytest.raises(WrongShape):
+        program(X=ones(), first=0, times=0)
+    program(X=ones(15, 8), first=0, times=0)
+    with pytest.raises(UnboundTensor):
+        program(X=ones(15, 8), first=0)

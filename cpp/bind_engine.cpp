@@ -12,6 +12,7 @@
 #include <chrono>
 #include <cstring>
 #include <mutex>
+#include <numeric>
 #include <optional>
 #include <thread>
 
@@ -205,24 +206,19 @@ class PythonExecutable {
       : executable_(reinterpret_cast<const uint8_t*>(bytecode.c_str()), bytecode.size(), library.table()),
         has_native_(library.has_native()) {}
 
-  PythonResult run(nb::tuple arrays, nb::tuple scalars, uint32_t workers, bool trace, uint64_t jitter) {
+  PythonResult run(nb::tuple arrays, nb::tuple scalars, uint32_t workers, bool trace, uint64_t jitter,
+                   bool tracks) {
     const python::BoundArrays bound(arrays);
     const std::vector<std::optional<int64_t>> symbols = to_symbols(scalars);
     PythonResult out;
     try {
-      out.result = run_without_gil(bound.refs(), symbols, {workers, trace, jitter, &is_signalled});
+      out.result = run_without_gil(bound.refs(), symbols, {workers, trace, jitter, &is_signalled, tracks});
     } catch (const EngineError&) {
       if (PyErr_Occurred() != nullptr) throw nb::python_error();
       throw;
     }
     if (trace) add_columns(out);
     return out;
-  }
-
-  /// The pc and the registers of a task of the last run.
-  std::pair<uint32_t, std::vector<int64_t>> locate(uint64_t task) const {
-    const bytecode::TaskPlace place = executable_.locate(task);
-    return {executable_.site_pc(place.site), place.registers};
   }
 
   void cancel() { executable_.cancel(); }
@@ -260,20 +256,16 @@ class PythonExecutable {
   void add_columns(PythonResult& out) const {
     const size_t tasks = out.result.tasks;
     const size_t width = executable_.program().header.num_registers;
-    std::vector<int64_t> number(tasks), site(tasks), registers(tasks * width);
-    executable_.locate_all(tasks, [&](uint64_t task, uint32_t pc, const int64_t* values) {
-      number[task] = int64_t(task);
-      site[task] = pc;
-      std::copy(values, values + width, registers.begin() + std::ptrdiff_t(task * width));
-    });
+    std::vector<int64_t> number(tasks);
+    std::iota(number.begin(), number.end(), 0);
     out.task = make_column(number);
-    out.site = make_column(site);
+    out.site = make_column(out.result.site);
     out.worker = make_column(out.result.trace.worker);
     out.start_ns = make_column(out.result.trace.start_ns);
     out.end_ns = make_column(out.result.trace.end_ns);
     out.registers = width == 0
                         ? nb::module_::import_("numpy").attr("zeros")(nb::make_tuple(tasks, 0), "int64")
-                        : make_column(registers, width);
+                        : make_column(out.result.registers, width);
   }
 
   Executable executable_;
@@ -408,8 +400,7 @@ void bind_engine(nb::module_& module) {
   nb::class_<PythonExecutable>(module, "Executable")
       .def(nb::init<nb::bytes, const PythonLibrary&>(), nb::arg("bytecode"), nb::arg("library"))
       .def("run", &PythonExecutable::run, nb::arg("arrays"), nb::arg("scalars"), nb::arg("workers") = 0,
-           nb::arg("trace") = false, nb::arg("jitter") = 0)
-      .def("locate", &PythonExecutable::locate, nb::arg("task"))
+           nb::arg("trace") = false, nb::arg("jitter") = 0, nb::arg("tracks") = false)
       .def("cancel", &PythonExecutable::cancel);
   pthread_atfork(nullptr, nullptr, [] { active_calls().forget(); });
   const nb::object close = nb::cpp_function([] {

@@ -81,7 +81,7 @@ class RunResult:
     """Nanoseconds since the run began."""
     end_ns: NDArray[np.int64]
     registers: NDArray[np.int64]
-    """[tasks, registers]; registers that no loop around the task owns are meaningless."""
+    """[tasks, registers]; those of loops that are not around the task are meaningless."""
 
 class Executable:
     """A validated program.
@@ -98,6 +98,7 @@ class Executable:
         workers: int = 0,
         trace: bool = False,
         jitter: int = 0,
+        tracks: bool = False,
     ) -> RunResult:
         """Bind, check and run; the GIL is released meanwhile.
 
@@ -107,14 +108,13 @@ class Executable:
             workers: threads, the calling one included; 0 means one per core.
             trace: record when and where each task ran.
             jitter: if not 0, the seed of random delays before tasks (for tests).
+            tracks: order tasks by their hazards with one worker too (for tests).
 
         Raises:
-            EngineError: a mistake in the arguments or regions, before anything has run; `kernel-failed`
+            EngineError: a mistake in the arguments or regions, before anything has run; one that depends on
+                what tasks write, with the detail `late`: how many tasks have run before it; `kernel-failed`
                 after some tasks have; `nested-run`, `run-in-flight-at-fork`, `run-cancelled`.
         """
-
-    def locate(self, task: int) -> tuple[int, list[int]]:
-        """Return the pc of the TASK instruction and the registers of a task of the last run."""
 
     def cancel(self) -> None:
         """Stop the run under way in another thread, if there is one; it raises `run-cancelled`."""

@@ -28,14 +28,15 @@ class Simulation {
         behind_(workload.tasks().size()) {}
 
   void run() {
-    bytecode::Expander expander(plan_);
+    const std::vector<int64_t> nothing;
+    bytecode::Replay replay(plan_, nothing);
     for (size_t task = 0; task < workload_.tasks().size(); ++task) {
-      const int64_t site = expander.next_task();
+      const int64_t site = replay.next_task();
       CHECK(site >= 0);
       choose_strand(task);
       waits_.begin(strand_, slice_start_);
       const uint64_t position = strands_[strand_].size() + 1;
-      hazards_.access(uint32_t(site), expander.registers(), {sched::make_name(strand_, position), task + 1},
+      hazards_.access(uint32_t(site), replay.expander().registers(), {sched::make_name(strand_, position), task + 1},
                       waits_);
       waits_.finish();
       note_order(task);
@@ -43,7 +44,7 @@ class Simulation {
       check_order(task);
       make_progress();
     }
-    CHECK(expander.next_task() < 0);
+    CHECK(replay.next_task() < 0);
   }
 
  private:

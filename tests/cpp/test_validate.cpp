@@ -69,7 +69,9 @@ void try_to_run(const std::vector<uint8_t>& bytes) {
     sched::WaitList waits(counters);
     Expander expander(plan);
     for (int i = 0; i < 2000; ++i) {
-      if (expander.next().kind == Event::kEnd) break;
+      const Event event = expander.next();
+      if (event.kind == Event::kEnd) break;
+      if (event.kind == Event::kFlush) expander.assign(event.index, i);
     }
   } catch (const EngineError&) {
   }

@@ -31,7 +31,9 @@ struct RunResult {
   uint64_t max_waiting = 0;          ///< most slices that waited for a task
   uint64_t max_workspace_bytes = 0;  ///< the largest workspace that a task asked for
   std::vector<uint64_t> worker_tasks;
-  trace::Trace trace;  ///< empty unless asked for
+  trace::Trace trace;             ///< empty unless asked for
+  std::vector<int64_t> site;      ///< per task, index of its TASK instruction; empty unless traced
+  std::vector<int64_t> registers;  ///< per task, all registers; empty unless traced
 };
 
 namespace detail {
@@ -113,25 +115,6 @@ class Executable {
     return execute(std::move(arguments.bases), options);
   }
 
-  /// The place of a task of the last run that got past its checks. Throws `no-such-task`.
-  bytecode::TaskPlace locate(uint64_t task) const {
-    if (prepared_ == nullptr)
-      throw EngineError("no-such-task", "nothing has run yet").with_int("task", int64_t(task));
-    return bytecode::locate(prepared_->plan, task);
-  }
-
-  /// Calls `visit(task, site pc, registers)` for the first `count` tasks of that run.
-  template <class Visit>
-  void locate_all(uint64_t count, Visit visit) const {
-    if (prepared_ == nullptr) return;
-    const bytecode::Plan& plan = prepared_->plan;
-    bytecode::locate_all(plan, count, [&](uint64_t task, uint32_t site, const int64_t* registers) {
-      visit(task, plan.sites[site].pc, registers);
-    });
-  }
-
-  uint32_t site_pc(uint32_t site) const { return code_->program.sites[site].pc; }
-
   /// Stops the run that is under way, if there is one; it then throws `run-cancelled`. Any thread may call
   /// it.
   void cancel() {
@@ -173,7 +156,7 @@ class Executable {
       prepared_.reset(new sched::Prepared{code_, std::move(plan), sched::SiteCosts(num_sites)});
       marked_for_ = 0;
     }
-    if (marked_for_ != options.workers) {
+    if (!options.is_in_order() && marked_for_ != options.workers) {
       // Threads that still leave an earlier run never read the marks.
       sched::mark_units(prepared_->plan, options.workers);
       marked_for_ = options.workers;
@@ -197,32 +180,37 @@ class Executable {
   }
 
   RunResult execute(std::vector<char*> bases, const sched::RunOptions& options) {
-    Arena arena = take_arena(options.workers > 1);
+    Arena arena = take_arena(!options.is_in_order());
     sched::Run& run = *arena.run;
     const int64_t start = trace::now_ns();
     run.begin(prepared_, std::move(bases), options);
     const uint64_t slices_before = run.num_slices();
     uint64_t tasks = 0;
+    std::vector<int64_t> flushed;
     set_running(&run);
     try {
-      sched::Dispatcher dispatcher(run, *arena.hazards, options);
+      sched::Dispatcher dispatcher(run, *arena.hazards, options, flushed);
       dispatcher.run();
       tasks = dispatcher.num_tasks();
     } catch (...) {
       run.stop();
       set_running(nullptr);
       run.end();
+      if (run.failure()) throw task_error(*run.failure(), flushed);
       throw;
     }
     set_running(nullptr);
     run.end();
     // After an error the state names moments that will never come: it is dropped, and the next run starts
     // afresh.
-    if (run.failure()) throw task_error(*run.failure());
+    if (run.failure()) throw task_error(*run.failure(), flushed);
     if (run.is_stopped()) throw cancelled();
     RunResult result = summarize(run, tasks, run.num_slices() - slices_before);
     result.run_ns = trace::now_ns() - start;
-    if (options.trace) collect_trace(run, start, result);
+    if (options.trace) {
+      collect_trace(run, start, result);
+      collect_places(flushed, result);
+    }
     arenas_.push_back(std::move(arena));
     return result;
   }
@@ -251,9 +239,13 @@ class Executable {
     running_ = run;
   }
 
-  EngineError task_error(const sched::TaskFailure& failure) const {
-    const bytecode::TaskPlace place = bytecode::locate(prepared_->plan, failure.task);
-    const bytecode::QuickSite& site = prepared_->plan.sites[place.site];
+  /// Finds the task again by expanding: nothing is kept per task.
+  EngineError task_error(const sched::TaskFailure& failure, const std::vector<int64_t>& flushed) const {
+    bytecode::Replay replay(prepared_->plan, flushed);
+    int64_t index = replay.next_task();
+    for (uint64_t task = 0; task < failure.task && index >= 0; ++task) index = replay.next_task();
+    if (index < 0) throw EngineError("no-such-task", "arrays were changed during a run that failed");
+    const bytecode::QuickSite& site = prepared_->plan.sites[size_t(index)];
     EngineError error = failure.error
                             ? *failure.error
                             : EngineError("kernel-failed", std::string("a run-time check in kernel ") +
@@ -263,7 +255,7 @@ class Executable {
         .with("kernel", std::string(site.kernel->name))
         .with_int("task", int64_t(failure.task))
         .with_int("pc", site.pc)
-        .with("registers", place.registers);
+        .with("registers", replay.expander().copy_registers());
   }
 
   static RunResult summarize(sched::Run& run, uint64_t tasks, uint64_t slices) {
@@ -292,6 +284,19 @@ class Executable {
         result.trace.end_ns[event.task] = event.end_ns - origin;
         result.trace.worker[event.task] = i;
       }
+    }
+  }
+
+  /// Where the tasks of a run are in the program, found by expanding once more.
+  void collect_places(const std::vector<int64_t>& flushed, RunResult& result) const {
+    bytecode::Replay replay(prepared_->plan, flushed);
+    const size_t width = code_->program.header.num_registers;
+    for (uint64_t task = 0; task < result.tasks; ++task) {
+      const int64_t site = replay.next_task();
+      if (site < 0) throw EngineError("no-such-task", "arrays were changed during a traced run");
+      result.site.push_back(prepared_->plan.sites[size_t(site)].pc);
+      const int64_t* registers = replay.expander().registers();
+      result.registers.insert(result.registers.end(), registers, registers + width);
     }
   }
 

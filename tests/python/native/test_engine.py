@@ -55,7 +55,7 @@ def test_a_trace_names_sites_and_registers(library: Library) -> None:
     assert result.registers[:, 1].tolist() == list(range(11)) * 2
     assert result.registers[10].tolist() == [0, 10, 80, 4]
     assert ((result.start_ns <= result.end_ns) & (result.worker < 2)).all()
-    assert program.locate(21) == (2, [1, 10, 80, 4])
+    assert result.registers[21].tolist() == [1, 10, 80, 4]
 
 
 def test_arrays_are_checked(library: Library) -> None:

@@ -84,6 +84,19 @@ inline void drop_register(std::vector<Term>& terms, uint32_t reg) {
 /// Coefficients stay below this, so that sums of coefficient times register never leave 128 bits.
 inline constexpr int64_t kMaxCoefficient = int64_t{1} << 50;
 
+/// Bounds of `a & b`, `a | b` and `a ^ b`: none of them has more bits than its operands.
+inline WideRange bitwise_range(Op op, Range a, Range b) {
+  if (a.lo < 0 || b.lo < 0) {
+    if (op == Op::EXPR_BITAND && (a.lo >= 0 || b.lo >= 0)) return {0, a.lo >= 0 ? a.hi : b.hi};
+    return {kI64Min, kI64Max};
+  }
+  if (op == Op::EXPR_BITAND) return {0, std::min(a.hi, b.hi)};
+  int64_t mask = std::max(a.hi, b.hi);
+  for (int shift = 1; shift < 64; shift *= 2) mask |= mask >> shift;
+  return {op == Op::EXPR_BITOR ? std::max(a.lo, b.lo) : 0, mask};
+}
+
+/// Bounds of `a op b`. \pre b is a shift's distance in 0..63, and a divisor other than 0
 inline WideRange binary_range(Op op, Range a, Range b) {
   const __int128 al = a.lo, ah = a.hi, bl = b.lo, bh = b.hi;
   switch (op) {
@@ -102,7 +115,22 @@ inline WideRange binary_range(Op op, Range a, Range b) {
       return {std::min<__int128>(bl + 1, 0), std::max<__int128>(bh - 1, 0)};
     case Op::EXPR_MIN: return {std::min(al, bl), std::min(ah, bh)};
     case Op::EXPR_MAX: return {std::max(al, bl), std::max(ah, bh)};
-    default: return {0, 1};
+    case Op::EXPR_LT:
+    case Op::EXPR_LE:
+    case Op::EXPR_EQ:
+    case Op::EXPR_NE:
+    case Op::EXPR_AND:
+    case Op::EXPR_OR: return {0, 1};
+    case Op::EXPR_BITAND:
+    case Op::EXPR_BITOR:
+    case Op::EXPR_XOR: return bitwise_range(op, a, b);
+    case Op::EXPR_SHR:
+      return {std::min(a.lo >> b.lo, a.lo >> b.hi), std::max(a.hi >> b.lo, a.hi >> b.hi)};
+    case Op::EXPR_SHL: {
+      const __int128 least = __int128(1) << b.lo, most = __int128(1) << b.hi;
+      return {std::min(al * least, al * most), std::max(ah * least, ah * most)};
+    }
+    default: return {kI64Min, kI64Max};
   }
 }
 
@@ -111,8 +139,10 @@ inline WideRange binary_range(Op op, Range a, Range b) {
 /// Evaluates expressions over what is known of the registers.
 class AbstractEvaluator {
  public:
-  AbstractEvaluator(const Bindings& bindings, const std::vector<RegisterFacts>& registers)
-      : bindings_(bindings), registers_(registers) {}
+  /// `shapes` holds the extents of every tensor.
+  AbstractEvaluator(const Bindings& bindings, const std::vector<RegisterFacts>& registers,
+                    const std::vector<const int64_t*>& shapes)
+      : bindings_(bindings), registers_(registers), shapes_(shapes) {}
 
   /// The value of the expression at `pc`; `may_fail` says whether evaluating it could be an error.
   Abstract evaluate(uint32_t pc, bool& may_fail) const {
@@ -127,14 +157,17 @@ class AbstractEvaluator {
         case Op::EXPR_REG: stack.push_back(register_value(in.operand2)); break;
         case Op::EXPR_SYMBOL: stack.push_back(constant_value(bindings_.symbols[in.operand2])); break;
         case Op::EXPR_ELEMENT:
-          stack.resize(stack.size() - in.operand2);
-          stack.push_back(element(in.operand1));
-          may_fail = true;
+          element(in, stack, may_fail);
           break;
         case Op::EXPR_NEG:
           stack.back() = binary(Op::EXPR_SUB, constant_value(0), stack.back(), may_fail);
           break;
-        case Op::EXPR_NOT: stack.back() = logical_not(stack.back()); break;
+        case Op::EXPR_NOT: stack.back() = truth(stack.back(), false); break;
+        case Op::EXPR_BOOL: stack.back() = truth(stack.back(), true); break;
+        case Op::EXPR_INVERT: stack.back() = invert(stack.back()); break;
+        case Op::EXPR_U64:
+          if (stack.back().range.lo < 0) may_fail = true;
+          break;
         case Op::EXPR_SELECT: select(stack); break;
         default: {
           const Abstract b = std::move(stack.back());
@@ -161,17 +194,31 @@ class AbstractEvaluator {
   static Abstract unknown(Range range) { return {range.is_constant(), range.lo, {}, range}; }
 
   /// An element may have any value of its type: arrays differ between runs with one plan.
-  Abstract element(uint32_t tensor) const {
-    const DType dtype = bindings_.program->tensors[tensor].dtype;
+  void element(Instruction in, std::vector<Abstract>& stack, bool& may_fail) const {
+    const int64_t* shape = shapes_[in.operand1];
+    const size_t first = stack.size() - in.operand2;
+    for (size_t d = 0; d < in.operand2; ++d) {
+      const Range index = stack[first + d].range;
+      if (index.lo < 0 || index.hi >= shape[d]) may_fail = true;
+    }
+    stack.resize(first);
+    const DType dtype = bindings_.program->tensors[in.operand1].dtype;
+    if (dtype == DType::u64) may_fail = true;
     const int64_t bits = 8 * dtype_bytes(dtype);
     const bool is_signed = dtype >= DType::i8 && dtype <= DType::i64;
     const int64_t hi = bits == 64 ? kI64Max : (int64_t{1} << (is_signed ? bits - 1 : bits)) - 1;
-    return {false, 0, {}, {is_signed ? -hi - 1 : 0, hi}};
+    stack.push_back({false, 0, {}, {is_signed ? -hi - 1 : 0, hi}});
   }
 
-  static Abstract logical_not(const Abstract& a) {
-    if (a.range.is_constant()) return constant_value(a.range.lo == 0);
-    return unknown(a.range.lo > 0 || a.range.hi < 0 ? Range{0, 0} : Range{0, 1});
+  /// 1 if the truth of `a` is `wanted`, else 0.
+  static Abstract truth(const Abstract& a, bool wanted) {
+    if (a.range.is_constant()) return constant_value((a.range.lo != 0) == wanted);
+    const bool is_true = a.range.lo > 0 || a.range.hi < 0;
+    return is_true ? constant_value(wanted) : unknown({0, 1});
+  }
+
+  static Abstract invert(const Abstract& a) {
+    return a.is_constant() ? constant_value(~a.c0) : unknown({~a.range.hi, ~a.range.lo});
   }
 
   static void select(std::vector<Abstract>& stack) {
@@ -192,7 +239,10 @@ class AbstractEvaluator {
 
   Abstract binary(Op op, const Abstract& a, const Abstract& b, bool& may_fail) const {
     const bool divides = op == Op::EXPR_FLOORDIV || op == Op::EXPR_MOD;
-    if (divides && b.range.lo <= 0 && b.range.hi >= 0) {
+    const bool shifts = op == Op::EXPR_SHL || op == Op::EXPR_SHR;
+    const bool is_bad_divisor = divides && b.range.lo <= 0 && b.range.hi >= 0;
+    const bool is_bad_distance = shifts && (b.range.lo < 0 || b.range.hi > 63);
+    if (is_bad_divisor || is_bad_distance) {
       may_fail = true;
       return {false, 0, {}, {kI64Min, kI64Max}};
     }
@@ -276,6 +326,7 @@ class AbstractEvaluator {
 
   const Bindings& bindings_;
   const std::vector<RegisterFacts>& registers_;
+  const std::vector<const int64_t*>& shapes_;
 };
 
 }  // namespace pto::wsp::bytecode

@@ -16,11 +16,12 @@ namespace pto::wsp::bytecode {
 struct Event {
   enum Kind : uint8_t {
     kTask,       ///< index = site
+    kFlush,      ///< a variable needs a value that tasks write: `assign` it; index = set
     kUnit,       ///< a unit of work begins, or the loop that makes them ended; index = loop
     kEnter,      ///< a barrier loop begins; index = loop
     kIteration,  ///< the next iteration of a barrier loop begins
     kLeave,      ///< a barrier loop ended
-    kNothing,    ///< many iterations made no task; the walk goes on with the next call
+    kNothing,    ///< many steps made no task; the walk goes on with the next call
     kEnd,
   } kind;
   uint32_t index;
@@ -28,47 +29,47 @@ struct Event {
 
 class Expander {
  public:
-  explicit Expander(const Plan& plan)
-      : plan_(&plan),
-        steps_(plan.program().steps.data()),
-        registers_(plan.program().header.num_registers, 0) {}
+  /// Walks all steps of a plan.
+  explicit Expander(const Plan& plan) : Expander(plan, plan.steps) {}
 
-  /// Values of all registers; those that no enclosing loop owns are stale.
+  Expander(const Plan& plan, const std::vector<QuickStep>& steps)
+      : plan_(&plan), steps_(steps.data()), registers_(plan.program().header.num_registers, 0) {}
+
+  /// Values of all registers; those of loops that are not open are stale.
   const int64_t* registers() const { return registers_.data(); }
-  size_t num_registers() const { return registers_.size(); }
+  std::vector<int64_t> copy_registers() const { return registers_; }
 
   /// Number of tasks yielded so far.
   uint64_t num_tasks() const { return num_tasks_; }
 
-  /// Goes on to the next event. Throws `negative-extent`, `bad-tile` or an expression's error.
+  /// Goes on to the next event. Throws `negative-extent`, `bad-tile`, `refused` or an expression's error.
   Event next() {
-    for (uint32_t steps = 0; steps < kMaxSilentSteps; ++steps) {
-      const Step step = steps_[step_];
+    for (uint32_t silent = 0; silent < kMaxSilentSteps; ++silent) {
+      const QuickStep step = steps_[step_];
       switch (step.kind) {
-        case Step::kTask:
-          ++step_;
-          ++num_tasks_;
-          return {Event::kTask, step.index};
+        case Step::kTask: ++step_; ++num_tasks_; return {Event::kTask, step.index};
         case Step::kLoop:
-          if (enter(plan_->loops[step.index])) return {first_event(step.index), step.index};
+          if (enter(step)) return {first_event(step.index), step.index};
           break;
-        case Step::kEnd:
-          if (advance(plan_->loops[step.index])) return {next_event_, step.index};
+        case Step::kEndLoop:
+          if (advance(step)) return {next_event_, step.index};
           break;
-        case Step::kHalt: return {Event::kEnd, 0};
+        case Step::kCond: step_ = holds(plan_->conds[step.index]) ? step_ + 1 : step.target; break;
+        case Step::kElse: step_ = step.target; break;
+        case Step::kSet:
+          ++step_;
+          if (plan_->sets[step.index].is_flush) return {Event::kFlush, step.index};
+          assign(step.index, plan_->evaluate(plan_->sets[step.index].value, registers_.data()));
+          break;
+        case Step::kFail: refuse(step.index);
+        default: return {Event::kEnd, 0};
       }
     }
     return {Event::kNothing, 0};
   }
 
-  /// Goes on to the next task; returns its site, or -1 at the end.
-  int64_t next_task() {
-    for (;;) {
-      const Event event = next();
-      if (event.kind == Event::kTask) return event.index;
-      if (event.kind == Event::kEnd) return -1;
-    }
-  }
+  /// Gives a variable the value of SET number `set`.
+  void assign(uint32_t set, int64_t value) { registers_[plan_->sets[set].reg] = value; }
 
  private:
   static constexpr uint32_t kMaxSilentSteps = 1 << 16;
@@ -84,20 +85,23 @@ class Expander {
     return plan_->loops[loop].mark == QuickLoop::Mark::kBarrier ? Event::kEnter : Event::kUnit;
   }
 
+  bool holds(const QuickCond& cond) const { return plan_->evaluate(cond.condition, registers_.data()) != 0; }
+
   /// Enters a loop or steps over an empty one. True if that is an event.
-  bool enter(const QuickLoop& loop) {
+  bool enter(QuickStep step) {
+    const QuickLoop& loop = plan_->loops[step.index];
     LoopState& state = states_[loop.depth];
     state.index = 0;
     state.extent = plan_->evaluate(loop.extent, registers_.data());
-    if (state.extent < 0) fail_loop("negative-extent", "a loop has a negative extent", loop, state.extent);
+    if (state.extent < 0) fail_loop("negative-extent", "a loop has a negative extent", step, state.extent);
     state.trips = state.extent;
     if (loop.kind == AxisKind::TILES) {
       state.tile = plan_->evaluate(loop.tile, registers_.data());
-      if (state.tile < 1) fail_loop("bad-tile", "a loop has a tile below 1", loop, state.tile);
+      if (state.tile < 1) fail_loop("bad-tile", "a loop has a tile below 1", step, state.tile);
       state.trips = state.extent == 0 ? 0 : (state.extent - 1) / state.tile + 1;
     }
     if (state.trips == 0) {
-      step_ = loop.end_step + 1;
+      step_ = step.target;
       return false;
     }
     ++step_;
@@ -106,10 +110,11 @@ class Expander {
   }
 
   /// Starts the next iteration or leaves the loop. True if that is an event.
-  bool advance(const QuickLoop& loop) {
+  bool advance(QuickStep step) {
+    const QuickLoop& loop = plan_->loops[step.index];
     LoopState& state = states_[loop.depth];
     if (++state.index < state.trips) {
-      step_ = loop.begin_step + 1;
+      step_ = step.target;
       set_registers(loop, state);
       next_event_ = loop.mark == QuickLoop::Mark::kBarrier ? Event::kIteration : Event::kUnit;
       return loop.mark == QuickLoop::Mark::kBarrier || loop.mark == QuickLoop::Mark::kUnitIterations;
@@ -129,9 +134,8 @@ class Expander {
     }
   }
 
-  [[noreturn]] void fail_loop(const char* code, const char* message, const QuickLoop& loop,
-                              int64_t value) const {
-    const LoopForm& form = plan_->program().loops[size_t(&loop - plan_->loops.data())];
+  [[noreturn]] void fail_loop(const char* code, const char* message, QuickStep step, int64_t value) const {
+    const LoopForm& form = plan_->program().loops[step.index];
     throw EngineError(code, message)
         .with_int("pc", form.begin_pc)
         .with_int("axis", form.axis)
@@ -139,8 +143,18 @@ class Expander {
         .with("registers", registers_);
   }
 
+  [[noreturn]] void refuse(uint32_t fail) const {
+    const int64_t value = plan_->evaluate(plan_->fails[fail], registers_.data());
+    const FailForm& form = plan_->program().fails[fail];
+    throw EngineError("refused", "the workload refuses a value")
+        .with_int("pc", form.pc)
+        .with_int("reason", form.reason)
+        .with_int("value", value)
+        .with("registers", registers_);
+  }
+
   const Plan* plan_;
-  const Step* steps_;
+  const QuickStep* steps_;
   std::vector<int64_t> registers_;
   LoopState states_[kMaxLoopDepth];
   uint32_t step_ = 0;
@@ -148,32 +162,29 @@ class Expander {
   uint64_t num_tasks_ = 0;
 };
 
-/// The place of one task: found again by expanding, so that nothing need be kept per task.
-struct TaskPlace {
-  uint32_t site;
-  std::vector<int64_t> registers;
-};
+/// Walks a run once more, with the values that its flush points read: the memory may hold others by now.
+class Replay {
+ public:
+  Replay(const Plan& plan, const std::vector<int64_t>& flushed) : expander_(plan), flushed_(flushed) {}
 
-/// Finds task number `task`; throws `no-such-task`. \complexity linear in `task`
-inline TaskPlace locate(const Plan& plan, uint64_t task) {
-  Expander expander(plan);
-  for (int64_t site = expander.next_task(); site >= 0; site = expander.next_task()) {
-    if (expander.num_tasks() == task + 1) {
-      return {uint32_t(site), {expander.registers(), expander.registers() + expander.num_registers()}};
+  /// Goes on to the next task; returns its site, or -1 where the run ended.
+  int64_t next_task() {
+    for (;;) {
+      const Event event = expander_.next();
+      if (event.kind == Event::kTask) return event.index;
+      if (event.kind == Event::kEnd) return -1;
+      if (event.kind != Event::kFlush) continue;
+      if (num_flushes_ == flushed_.size()) return -1;
+      expander_.assign(event.index, flushed_[num_flushes_++]);
     }
   }
-  throw EngineError("no-such-task", "the run had fewer tasks").with_int("task", int64_t(task));
-}
 
-/// Calls `visit(task, site, registers)` for the tasks [0, count) in program order.
-template <class Visit>
-void locate_all(const Plan& plan, uint64_t count, Visit visit) {
-  Expander expander(plan);
-  for (uint64_t task = 0; task < count; ++task) {
-    const int64_t site = expander.next_task();
-    if (site < 0) return;
-    visit(task, uint32_t(site), expander.registers());
-  }
-}
+  const Expander& expander() const { return expander_; }
+
+ private:
+  Expander expander_;
+  const std::vector<int64_t>& flushed_;
+  size_t num_flushes_ = 0;
+};
 
 }  // namespace pto::wsp::bytecode

@@ -15,6 +15,7 @@ struct ElementSource {
   const char* base = nullptr;
   const int64_t* shape = nullptr;   ///< per dimension
   const int64_t* stride = nullptr;  ///< per dimension, in elements
+  DType dtype = DType::i64;
 };
 
 /// A program with the values its symbols have in one run.
@@ -25,29 +26,36 @@ struct Bindings {
 };
 
 /// Why an expression has no value.
-enum class Fault : uint8_t { kNone, kOverflow, kDivision, kOutside };
+enum class Fault : uint8_t { kNone, kOverflow, kDivision, kOutside, kShift, kBelowZero };
 
 /// A value, or the fault that keeps an expression from having one. Faults travel with values, so that the arm
 /// of a select that is not chosen may have one.
 struct Outcome {
-  int64_t value;  ///< kOutside: the index
+  int64_t value;  ///< kOutside: the index; kShift: the distance; kBelowZero: the value
   Fault fault;
   uint8_t dim;  ///< kOutside: its dimension
   uint32_t pc;  ///< the instruction at fault
 };
 
 [[noreturn]] inline void throw_fault(const Program& program, const Outcome& outcome) {
-  if (outcome.fault == Fault::kOutside) {
-    throw EngineError("element-outside", "an expression reads an element outside its tensor")
-        .with_int("pc", outcome.pc)
-        .with_int("tensor", program.instructions[outcome.pc].operand1)
-        .with_int("dim", outcome.dim)
-        .with_int("index", outcome.value);
+  const auto error = [&outcome](const char* code, const char* message) {
+    return EngineError(code, message).with_int("pc", outcome.pc);
+  };
+  switch (outcome.fault) {
+    case Fault::kOutside:
+      throw error("element-outside", "an expression reads an element outside its tensor")
+          .with_int("tensor", program.instructions[outcome.pc].operand1)
+          .with_int("dim", outcome.dim)
+          .with_int("index", outcome.value);
+    case Fault::kShift:
+      throw error("shift-outside", "an expression shifts by less than 0 or more than 63 bits")
+          .with_int("value", outcome.value);
+    case Fault::kBelowZero:
+      throw error("u64-below-zero", "an expression makes a u64 of a negative value")
+          .with_int("value", outcome.value);
+    case Fault::kDivision: throw error("division-by-zero", "an expression divides by zero");
+    default: throw error("expression-overflow", "an expression leaves the range of i64");
   }
-  const bool divides = outcome.fault == Fault::kDivision;
-  throw EngineError(divides ? "division-by-zero" : "expression-overflow",
-                    divides ? "an expression divides by zero" : "an expression leaves the range of i64")
-      .with_int("pc", outcome.pc);
 }
 
 inline int64_t floor_div(int64_t a, int64_t b) {
@@ -57,7 +65,7 @@ inline int64_t floor_mod(int64_t a, int64_t b) {
   return a % b + ((a % b != 0 && (a < 0) != (b < 0)) ? b : 0);
 }
 
-/// `result` = `a op b`, unless there is a fault.
+/// `result` = `a op b`, unless there is a fault. kShift speaks of b.
 inline Fault apply_binary(Op op, int64_t a, int64_t b, int64_t& result) {
   bool overflow = false;
   switch (op) {
@@ -83,6 +91,15 @@ inline Fault apply_binary(Op op, int64_t a, int64_t b, int64_t& result) {
     case Op::EXPR_NE: result = a != b; break;
     case Op::EXPR_AND: result = a != 0 && b != 0; break;
     case Op::EXPR_OR: result = a != 0 || b != 0; break;
+    case Op::EXPR_BITAND: result = a & b; break;
+    case Op::EXPR_BITOR: result = a | b; break;
+    case Op::EXPR_XOR: result = a ^ b; break;
+    case Op::EXPR_SHL:
+    case Op::EXPR_SHR:
+      if (b < 0 || b > 63) return Fault::kShift;
+      result = op == Op::EXPR_SHR ? a >> b : int64_t(uint64_t(a) << b);
+      overflow = op == Op::EXPR_SHL && result >> b != a;
+      break;
     default: break;
   }
   return overflow ? Fault::kOverflow : Fault::kNone;
@@ -107,20 +124,18 @@ inline int64_t read_integer(const char* at, DType dtype) {
   }
 }
 
-/// The element of a tensor at `indices`, or the fault of the first index that is at fault or outside.
-inline Outcome read_element(const Bindings& bindings, Instruction in, uint32_t pc, const Outcome* indices) {
-  const TensorDescriptor& tensor = bindings.program->tensors[in.operand1];
+/// The element of a tensor at `indices`, or the fault of the first index that is outside.
+inline Outcome read_element(const Bindings& bindings, Instruction in, uint32_t pc, const int64_t* indices) {
   const ElementSource& source = bindings.elements[in.operand1];
   int64_t offset = 0;
   for (uint32_t d = 0; d < in.operand2; ++d) {
-    if (indices[d].fault != Fault::kNone) return indices[d];
-    const int64_t index = indices[d].value;
-    if (index < 0 || index >= source.shape[d]) return {index, Fault::kOutside, uint8_t(d), pc};
+    const int64_t index = indices[d];
+    if (uint64_t(index) >= uint64_t(source.shape[d])) return {index, Fault::kOutside, uint8_t(d), pc};
     offset += index * source.stride[d];
   }
-  const int64_t value = read_integer(source.base + offset * dtype_bytes(tensor.dtype), tensor.dtype);
+  const int64_t value = read_integer(source.base + offset * dtype_bytes(source.dtype), source.dtype);
   // The one integer type that reaches beyond i64.
-  if (tensor.dtype == DType::u64 && value < 0) return {0, Fault::kOverflow, 0, pc};
+  if (source.dtype == DType::u64 && value < 0) return {0, Fault::kOverflow, 0, pc};
   return {value, Fault::kNone, 0, pc};
 }
 
@@ -129,23 +144,40 @@ inline Outcome apply(Op op, const Outcome& a, const Outcome& b, uint32_t pc) {
   if (b.fault != Fault::kNone) return b;
   Outcome result{0, Fault::kNone, 0, pc};
   result.fault = apply_binary(op, a.value, b.value, result.value);
+  if (result.fault == Fault::kShift) result.value = b.value;
   return result;
 }
 
 inline Outcome apply_unary(Op op, const Outcome& a, uint32_t pc) {
-  if (op == Op::EXPR_NEG) return apply(Op::EXPR_SUB, {0, Fault::kNone, 0, pc}, a, pc);
-  return {a.value == 0, a.fault, a.dim, a.pc};
+  if (a.fault != Fault::kNone) return a;
+  switch (op) {
+    case Op::EXPR_NEG: return apply(Op::EXPR_SUB, {0, Fault::kNone, 0, pc}, a, pc);
+    case Op::EXPR_INVERT: return {~a.value, Fault::kNone, 0, pc};
+    case Op::EXPR_BOOL: return {a.value != 0, Fault::kNone, 0, pc};
+    case Op::EXPR_U64: return {a.value, a.value < 0 ? Fault::kBelowZero : Fault::kNone, 0, pc};
+    default: return {a.value == 0, Fault::kNone, 0, pc};
+  }
 }
 
 }  // namespace detail
 
-/// Evaluates the expression that starts at `pc`. Throws `expression-overflow`, `division-by-zero` or
+/// Evaluates the expression that starts at `pc`; `read(instruction, pc, indices)` gives the outcome of an
+/// element. Throws `expression-overflow`, `division-by-zero`, `shift-outside`, `u64-below-zero` or
 /// `element-outside` with the instruction's index.
-inline int64_t evaluate_postfix(const Bindings& bindings, uint32_t pc, const int64_t* registers) {
+template <class Read>
+int64_t evaluate_postfix(const Bindings& bindings, uint32_t pc, const int64_t* registers, Read read) {
   const Program& program = *bindings.program;
   Outcome stack[kMaxExprStack];
   int depth = 0;
   const auto push = [&](int64_t value) { stack[depth++] = {value, Fault::kNone, 0, pc}; };
+  const auto element = [&](Instruction in) -> Outcome {
+    int64_t indices[kMaxTensorRank];
+    for (uint32_t d = 0; d < in.operand2; ++d) {
+      if (stack[depth + int(d)].fault != Fault::kNone) return stack[depth + int(d)];
+      indices[d] = stack[depth + int(d)].value;
+    }
+    return read(in, pc, indices);
+  };
   for (;; ++pc) {
     const Instruction in = program.instructions[pc];
     switch (in.op) {
@@ -157,11 +189,14 @@ inline int64_t evaluate_postfix(const Bindings& bindings, uint32_t pc, const int
       case Op::EXPR_SYMBOL: push(bindings.symbols[in.operand2]); break;
       case Op::EXPR_ELEMENT:
         depth -= int(in.operand2);
-        stack[depth] = detail::read_element(bindings, in, pc, stack + depth);
+        stack[depth] = element(in);
         ++depth;
         break;
       case Op::EXPR_NEG:
-      case Op::EXPR_NOT: stack[depth - 1] = detail::apply_unary(in.op, stack[depth - 1], pc); break;
+      case Op::EXPR_NOT:
+      case Op::EXPR_INVERT:
+      case Op::EXPR_BOOL:
+      case Op::EXPR_U64: stack[depth - 1] = detail::apply_unary(in.op, stack[depth - 1], pc); break;
       case Op::EXPR_SELECT:
         depth -= 2;
         if (stack[depth - 1].fault == Fault::kNone) {
@@ -171,6 +206,13 @@ inline int64_t evaluate_postfix(const Bindings& bindings, uint32_t pc, const int
       default: --depth; stack[depth - 1] = detail::apply(in.op, stack[depth - 1], stack[depth], pc);
     }
   }
+}
+
+inline int64_t evaluate_postfix(const Bindings& bindings, uint32_t pc, const int64_t* registers) {
+  const auto read = [&bindings](Instruction in, uint32_t at, const int64_t* indices) {
+    return detail::read_element(bindings, in, at, indices);
+  };
+  return evaluate_postfix(bindings, pc, registers, read);
 }
 
 }  // namespace pto::wsp::bytecode

@@ -18,6 +18,7 @@ inline constexpr uint32_t kMagic = 0x50544F57;  // "PTOW"
 inline constexpr uint32_t kVersion = 2;
 
 inline constexpr uint32_t kMaxLoopDepth = 16;  ///< nesting of loops
+inline constexpr uint32_t kMaxCondDepth = 256;  ///< nesting of conditions: an else-if chain nests
 inline constexpr uint32_t kMaxExprStack = 32;  ///< operands alive while an expression is evaluated
 inline constexpr uint32_t kMaxTaskIo = 64;     ///< tensor arguments of one task
 

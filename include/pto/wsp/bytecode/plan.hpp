@@ -49,8 +49,27 @@ struct QuickLoop {
   Value extent;
   Value tile;
   Range trips{0, 0};
-  uint32_t begin_step;
-  uint32_t end_step;
+};
+
+struct QuickCond {
+  Value condition;
+  bool may_fail;
+};
+
+struct QuickSet {
+  uint16_t reg;
+  bool is_flush;  ///< the run must wait before it evaluates the value
+  bool may_fail;
+  Value value;
+};
+
+/// What an Expander walks.
+struct QuickStep {
+  Step::Kind kind;
+  uint32_t index;
+  /// The step after an empty loop (kLoop), of an iteration's begin (kEndLoop), after a condition that does not
+  /// hold (kCond), after the whole condition (kElse).
+  uint32_t target;
 };
 
 /// One dimension of a region. That of a DIM_ROWS lies in its index tensor.
@@ -74,6 +93,7 @@ struct QuickIo {
   bool is_proven = true;  ///< its region and its view are inside their bounds whatever the registers hold
   uint32_t first_dim;
   int32_t rows = -1;  ///< index in Plan::rows if the region is a row set
+  bool is_late = false;  ///< see late.hpp
 };
 
 /// How a row set lies in memory, and what is known of its indices.
@@ -102,6 +122,7 @@ struct QuickScalar {
   Value value;
   bool is_fixed;
   bool may_fail;
+  bool is_late;  ///< see late.hpp
 };
 
 /// An amount that a task states, if it does: bytes of workspace, or nanoseconds.
@@ -109,6 +130,7 @@ struct QuickAmount {
   Value value;
   bool is_given = false;
   bool is_proven = true;  ///< it has a value, not below 0, whatever the registers hold
+  bool is_late = false;   ///< see late.hpp
 };
 
 struct QuickSite {
@@ -116,7 +138,8 @@ struct QuickSite {
   const KernelInfo* kernel;
   uint32_t pc;
   bool is_unit = false;  ///< each task is one unit of work
-  bool is_proven = true;
+  bool checks_early = false;  ///< an argument that is not late is not proven
+  bool checks_late = false;   ///< a late argument is not proven
   bool has_written_rows = false;  ///< some row set has indices that tasks write
   uint32_t first_io, num_io;
   uint32_t first_patch, num_patches;
@@ -129,7 +152,12 @@ struct Plan {
   Bindings bindings;
   std::vector<TensorLayout> layouts;
   std::vector<Term> terms;
+  std::vector<QuickStep> steps;
+  std::vector<QuickStep> check_steps;  ///< what must be walked to check what is not late
   std::vector<QuickLoop> loops;
+  std::vector<QuickCond> conds;
+  std::vector<QuickSet> sets;
+  std::vector<Value> fails;
   std::vector<QuickSite> sites;
   std::vector<QuickIo> ios;
   std::vector<QuickDim> dims;
@@ -140,7 +168,6 @@ struct Plan {
   std::vector<uint32_t> registers;
   uint32_t max_scalars = 0;
   uint32_t max_scratch_bytes = 0;
-  bool is_proven = true;  ///< no dry expansion is needed
 
   const Program& program() const { return *bindings.program; }
 
@@ -159,7 +186,8 @@ struct Plan {
 inline void bind_elements(Plan& plan, const std::vector<char*>& bases) {
   plan.bindings.elements.resize(bases.size());
   for (size_t i = 0; i < bases.size(); ++i) {
-    plan.bindings.elements[i] = {bases[i], plan.layouts[i].shape, plan.layouts[i].stride};
+    plan.bindings.elements[i] = {bases[i], plan.layouts[i].shape, plan.layouts[i].stride,
+                                 plan.program().tensors[i].dtype};
   }
 }
 

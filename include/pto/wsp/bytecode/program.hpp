@@ -20,8 +20,27 @@ struct LoopForm {
   int32_t parent;
   uint32_t begin_pc;
   uint32_t end_pc;
-  uint32_t begin_step;
-  uint32_t end_step;
+};
+
+/// A COND instruction.
+struct CondForm {
+  uint32_t pc;
+  uint32_t condition;  ///< expression
+};
+
+/// A SET instruction.
+struct SetForm {
+  uint32_t pc;
+  uint16_t reg;
+  uint32_t value;  ///< expression
+  bool is_flush;   ///< it reads a tensor that some task writes
+};
+
+/// A FAIL instruction.
+struct FailForm {
+  uint32_t pc;
+  uint16_t reason;
+  uint32_t value;  ///< expression
 };
 
 struct DimForm {
@@ -36,7 +55,8 @@ struct DimForm {
 struct IoForm {
   Role role;
   uint16_t tensor;
-  uint32_t first_dim;  ///< rank of the tensor many
+  uint32_t first_dim;    ///< rank of the tensor many
+  bool is_late = false;  ///< see late.hpp
 };
 
 inline constexpr uint32_t kNoExpression = 0xFFFFFFFFu;
@@ -44,6 +64,13 @@ inline constexpr uint32_t kNoExpression = 0xFFFFFFFFu;
 struct ParamForm {
   Op op;
   uint32_t operand;
+  bool is_late = false;  ///< see late.hpp
+};
+
+/// The expression of a WORKSPACE or a COST, if there is one.
+struct AmountForm {
+  uint32_t expression = kNoExpression;
+  bool is_late = false;  ///< see late.hpp
 };
 
 /// A TASK instruction: the place in the program that makes tasks of one kernel.
@@ -55,14 +82,24 @@ struct SiteForm {
   uint32_t num_io;
   uint32_t first_param;
   uint32_t num_params;
-  uint32_t workspace;  ///< expression or kNoExpression
-  uint32_t cost;       ///< expression or kNoExpression
+  AmountForm workspace;
+  AmountForm cost;
+  uint32_t first_after;  ///< in Program::afters
+  uint32_t num_afters;
 };
 
-/// What the expander walks: one step per loop instruction, END_LOOP and TASK, then one HALT.
+/// The statements in order: one step per instruction of structure and per TASK, then one HALT.
 struct Step {
-  enum Kind : uint8_t { kLoop, kEnd, kTask, kHalt } kind;
-  uint32_t index;  ///< loop or site
+  enum Kind : uint8_t { kLoop, kEndLoop, kCond, kElse, kEndCond, kSet, kFail, kTask, kHalt } kind;
+  uint32_t index;        ///< loop, condition, set, fail or site
+  bool is_late = false;  ///< see late.hpp
+};
+
+/// An expression: what the code after HALT says about it.
+struct ExpressionForm {
+  std::vector<uint32_t> registers;  ///< that it reads
+  bool reads_written = false;       ///< whether it reads a tensor that some task writes
+  bool has_select = false;
 };
 
 struct Program {
@@ -76,12 +113,47 @@ struct Program {
 
   std::vector<Step> steps;
   std::vector<LoopForm> loops;
+  std::vector<CondForm> conds;
+  std::vector<SetForm> sets;
+  std::vector<FailForm> fails;
   std::vector<SiteForm> sites;
   std::vector<IoForm> ios;
   std::vector<DimForm> dims;
   std::vector<ParamForm> params;
-  std::vector<bool> decides;  ///< per tensor: whether an expression or a row set reads elements of it
+  std::vector<uint32_t> afters;  ///< sites
+  std::vector<ExpressionForm> expressions;
+  std::vector<int32_t> expression_at;  ///< per instruction: the expression that starts there, or -1
+  std::vector<bool> is_variable;       ///< per register: whether no axis owns it
+  std::vector<bool> decides;           ///< per tensor: whether an expression or a row set reads elements of it
+
+  bool has_expression(uint64_t pc) const { return pc < expression_at.size() && expression_at[pc] >= 0; }
+  const ExpressionForm& expression(uint32_t pc) const { return expressions[size_t(expression_at[pc])]; }
 };
+
+/// Calls `visit(expression)` for what a dimension evaluates.
+template <class Visit>
+void for_expressions(const DimForm& dim, Visit visit) {
+  const bool has_extent = dim.op == Op::DIM_RANGE || dim.op == Op::DIM_ROWS;
+  if (dim.op == Op::DIM_INDEX || has_extent) visit(dim.start);
+  if (has_extent) visit(dim.extent);
+}
+
+/// Calls `visit(expression)` for what a task evaluates.
+template <class Visit>
+void for_expressions(const Program& program, const SiteForm& site, Visit visit) {
+  for (uint32_t i = 0; i < site.num_params; ++i) {
+    const ParamForm& param = program.params[site.first_param + i];
+    if (param.op == Op::PARAM_EXPR) visit(param.operand);
+  }
+  for (uint32_t i = 0; i < site.num_io; ++i) {
+    const IoForm& io = program.ios[site.first_io + i];
+    for (uint32_t d = 0; d < program.tensors[io.tensor].rank; ++d)
+      for_expressions(program.dims[io.first_dim + d], visit);
+  }
+  for (const AmountForm& amount : {site.workspace, site.cost}) {
+    if (amount.expression != kNoExpression) visit(amount.expression);
+  }
+}
 
 [[noreturn]] inline void fail_at(const char* reason, const char* unit, int64_t position) {
   throw EngineError("bad-bytecode", std::string("malformed bytecode: ") + reason)

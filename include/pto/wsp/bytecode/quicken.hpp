@@ -3,13 +3,13 @@
 /// The load step: a program and the bindings of one run become a plan.
 ///
 /// What interval analysis can decide about regions is decided here (`is_proven`); the rest is left to an
-/// exact dry expansion (regions.hpp). Nothing here is an error of the program: code that never runs may be
-/// wrong.
+/// exact dry expansion (regions.hpp), or where it is late to the run. Nothing here is an error of the program:
+/// code that never runs may be wrong.
 #pragma once
 
 #include <utility>
 
-#include "pto/wsp/bytecode/plan.hpp"
+#include "pto/wsp/bytecode/steps.hpp"
 #include "pto/wsp/library.hpp"
 
 namespace pto::wsp::bytecode {
@@ -23,17 +23,24 @@ class Quickener {
         program_(plan.program()),
         library_(library),
         registers_(program_.header.num_registers),
-        evaluator_(plan.bindings, registers_) {}
+        evaluator_(plan.bindings, registers_, shapes_) {
+    for (const TensorLayout& layout : plan_.layouts) shapes_.push_back(layout.shape);
+  }
 
   void run() {
     plan_.loops.resize(program_.loops.size());
+    find_variable_ranges();
     for (const Step& step : program_.steps) {
       if (step.kind == Step::kLoop) quicken_loop(step.index);
+      if (step.kind == Step::kCond) quicken_cond(program_.conds[step.index]);
+      if (step.kind == Step::kSet) quicken_set(program_.sets[step.index]);
+      if (step.kind == Step::kFail) plan_.fails.push_back(quicken(program_.fails[step.index].value).value);
       if (step.kind == Step::kTask) quicken_site(program_.sites[step.index]);
     }
     for (const IoForm& io : program_.ios) {
       if (io.role != Role::in) distrust_parts(io);
     }
+    lay_out_steps(plan_);
   }
 
  private:
@@ -58,6 +65,38 @@ class Quickener {
     return value;
   }
 
+  /// A variable is 0 or what some SET makes of variables of any value.
+  void find_variable_ranges() {
+    if (program_.sets.empty()) return;
+    std::vector<Range> ranges(registers_.size(), Range{0, 0});
+    for (uint32_t reg = 0; reg < registers_.size(); ++reg) {
+      if (program_.is_variable[reg]) registers_[reg].range = {kI64Min, kI64Max};
+    }
+    for (const Step& step : program_.steps) {
+      if (step.kind == Step::kLoop) quicken_loop(step.index);
+      if (step.kind != Step::kSet) continue;
+      const SetForm& set = program_.sets[step.index];
+      bool may_fail = false;
+      const Range value = evaluator_.evaluate(set.value, may_fail).range;
+      Range& range = ranges[set.reg];
+      range = {std::min(range.lo, value.lo), std::max(range.hi, value.hi)};
+    }
+    plan_.terms.clear();
+    for (uint32_t reg = 0; reg < registers_.size(); ++reg) {
+      if (program_.is_variable[reg]) registers_[reg].range = ranges[reg];
+    }
+  }
+
+  void quicken_cond(const CondForm& form) {
+    const Quick quick = quicken(form.condition);
+    plan_.conds.push_back({quick.value, quick.may_fail});
+  }
+
+  void quicken_set(const SetForm& form) {
+    const Quick quick = quicken(form.value);
+    plan_.sets.push_back({form.reg, form.is_flush, quick.may_fail, quick.value});
+  }
+
   void quicken_loop(uint32_t index) {
     const LoopForm& form = program_.loops[index];
     const AxisDescriptor& axis = program_.axes[form.axis];
@@ -66,8 +105,6 @@ class Quickener {
     loop.reg = axis.reg;
     loop.depth = form.depth;
     loop.op = form.op;
-    loop.begin_step = form.begin_step;
-    loop.end_step = form.end_step;
     const Quick extent = quicken(axis.extent_expr);
     loop.extent = extent.value;
     loop.may_fail = extent.may_fail || extent.form.range.lo < 0;
@@ -79,7 +116,6 @@ class Quickener {
     } else {
       quicken_tiles(loop, axis, range);
     }
-    if (loop.may_fail) plan_.is_proven = false;
   }
 
   void quicken_tiles(QuickLoop& loop, const AxisDescriptor& axis, Range extent) {
@@ -112,7 +148,6 @@ class Quickener {
 
   void quicken_site(const SiteForm& form) {
     QuickSite site{};
-    site.is_proven = true;
     site.kernel = &library_.kernels[form.kernel];
     site.fn = site.kernel->fn;
     site.pc = form.pc;
@@ -130,20 +165,19 @@ class Quickener {
     collect_registers(site);
     plan_.max_scalars = std::max(plan_.max_scalars, site.num_scalars);
     plan_.max_scratch_bytes = std::max(plan_.max_scratch_bytes, site.kernel->scratch_bytes);
-    if (!site.is_proven) plan_.is_proven = false;
     plan_.sites.push_back(site);
   }
 
-  QuickAmount quicken_amount(uint32_t expression, QuickSite& site) {
-    if (expression == kNoExpression) return {};
-    const Quick quick = quicken(expression);
-    const QuickAmount amount{quick.value, true, !quick.may_fail && quick.form.range.lo >= 0};
-    site.is_proven = site.is_proven && amount.is_proven;
-    return amount;
+  QuickAmount quicken_amount(const AmountForm& form, QuickSite& site) {
+    if (form.expression == kNoExpression) return {};
+    const Quick quick = quicken(form.expression);
+    const bool is_proven = !quick.may_fail && quick.form.range.lo >= 0;
+    if (!is_proven) note_check(site, form.is_late);
+    return {quick.value, true, is_proven, form.is_late};
   }
 
   void quicken_scalar(const ParamForm& form, QuickSite& site) {
-    QuickScalar scalar{0, {}, true, false};
+    QuickScalar scalar{0, {}, true, false, form.is_late};
     if (form.op == Op::PARAM_CONST) scalar.bits = program_.constants[form.operand];
     if (form.op == Op::PARAM_SYMBOL) scalar.bits = plan_.bindings.symbols[form.operand];
     if (form.op == Op::PARAM_LOOPVAR || form.op == Op::PARAM_EXPR) {
@@ -158,7 +192,7 @@ class Quickener {
       scalar.is_fixed = quick.value.is_constant();
       scalar.bits = quick.value.c0;
       scalar.may_fail = quick.may_fail;
-      site.is_proven = site.is_proven && !quick.may_fail;
+      if (quick.may_fail) note_check(site, form.is_late);
     }
     plan_.scalars.push_back(scalar);
   }
@@ -168,7 +202,7 @@ class Quickener {
     const TensorLayout& layout = plan_.layouts[form.tensor];
     const ParamInfo& param = site.kernel->params[view];
     const int64_t bytes = dtype_bytes(tensor.dtype);
-    QuickIo io{form.tensor, form.role, tensor.rank, 0, true, uint32_t(plan_.dims.size())};
+    QuickIo io{form.tensor, form.role, tensor.rank, 0, true, uint32_t(plan_.dims.size()), -1, form.is_late};
     const DimForm* dims = program_.dims.data() + form.first_dim;
     if (tensor.rank > 0 && dims[0].op == Op::DIM_ROWS) io.rows = quicken_rows(form, layout, site);
     View templ{nullptr, {1, 1, 1, 1}, {0, 0, 0, 0}, nullptr};
@@ -197,7 +231,7 @@ class Quickener {
       const int inner = io.view_rank - 1;
       if (templ.stride[inner] != 1 && inner_extent > 1) io.is_proven = false;
     }
-    site.is_proven = site.is_proven && io.is_proven;
+    if (!io.is_proven) note_check(site, io.is_late);
     plan_.ios.push_back(io);
     plan_.views.push_back(templ);
   }
@@ -245,6 +279,10 @@ class Quickener {
       span = int64_t(uint64_t(layout.shape[d]) * uint64_t(layout.stride[d]));
     }
     if (rows.size == 0) rows.unmerged = -1;
+  }
+
+  static void note_check(QuickSite& site, bool is_late) {
+    (is_late ? site.checks_late : site.checks_early) = true;
   }
 
   QuickDim quicken_dim(const DimForm& form, int64_t size) {
@@ -336,6 +374,7 @@ class Quickener {
   const Program& program_;
   const KernelLibrary& library_;
   std::vector<RegisterFacts> registers_;
+  std::vector<const int64_t*> shapes_;
   AbstractEvaluator evaluator_;
 };
 

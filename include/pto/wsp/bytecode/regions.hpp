@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Checks every region against its tensor and its kernel parameter before anything runs.
+/// Checks regions against their tensors and kernel parameters, and all else that a task could be wrong in.
 #pragma once
 
 #include "pto/wsp/bytecode/expander.hpp"
@@ -14,30 +14,32 @@ class TaskChecker {
   explicit TaskChecker(const Plan& plan) : plan_(plan) {}
 
   /// Throws `region-outside`, `view-shape`, `inner-stride`, `rows-outside`, `rows-repeat`, `rows-stride`,
-  /// `negative-workspace`, `negative-cost` or an expression's error if task number `task` would be wrong.
+  /// `negative-workspace`, `negative-cost` or an expression's error if an argument of a task would be wrong:
+  /// one that is late (see late.hpp) if `late`, else one that is not.
   /// Indices that tasks write are left to the worker: they are not known yet.
-  void check(const QuickSite& site, const int64_t* registers, uint64_t task) {
+  void check(const QuickSite& site, const int64_t* registers, bool late) {
     try {
-      check_arguments(site, registers);
+      check_arguments(site, registers, late);
     } catch (EngineError& error) {
-      throw std::move(error)
-          .with_int("task", int64_t(task))
-          .with("registers",
-                std::vector<int64_t>(registers, registers + plan_.program().header.num_registers));
+      throw std::move(error).with(
+          "registers", std::vector<int64_t>(registers, registers + plan_.program().header.num_registers));
     }
   }
 
  private:
-  void check_arguments(const QuickSite& site, const int64_t* registers) {
+  void check_arguments(const QuickSite& site, const int64_t* registers, bool late) {
     for (uint32_t i = 0; i < site.num_scalars; ++i) {
       const QuickScalar& scalar = plan_.scalars[site.first_scalar + i];
-      if (scalar.may_fail) plan_.evaluate(scalar.value, registers);
+      if (scalar.may_fail && scalar.is_late == late) plan_.evaluate(scalar.value, registers);
     }
     for (uint32_t i = 0; i < site.num_io; ++i) {
-      if (!plan_.ios[site.first_io + i].is_proven) check_io(site, i, registers);
+      const QuickIo& io = plan_.ios[site.first_io + i];
+      if (!io.is_proven && io.is_late == late) check_io(site, i, registers);
     }
-    check_amount(site, site.workspace, registers, "negative-workspace", "a task's workspace is negative");
-    check_amount(site, site.cost, registers, "negative-cost", "a task's cost is negative");
+    if (site.workspace.is_late == late)
+      check_amount(site, site.workspace, registers, "negative-workspace", "a task's workspace is negative");
+    if (site.cost.is_late == late)
+      check_amount(site, site.cost, registers, "negative-cost", "a task's cost is negative");
   }
 
   void check_amount(const QuickSite& site, const QuickAmount& amount, const int64_t* registers,
@@ -121,28 +123,26 @@ bool check_all(const Plan& plan, Expander& expander, IsStopped is_stopped) {
   TaskChecker checker(plan);
   for (Event event = expander.next(); event.kind != Event::kEnd; event = expander.next()) {
     if (is_stopped()) return false;
-    if (event.kind == Event::kTask && !plan.sites[event.index].is_proven)
-      checker.check(plan.sites[event.index], expander.registers(), expander.num_tasks() - 1);
+    if (event.kind == Event::kTask)
+      checker.check(plan.sites[event.index], expander.registers(), false);
   }
   return true;
 }
 
 }  // namespace detail
 
-/// Throws what TaskChecker::check throws, or the error of a loop, if anything would be wrong. False if
-/// `is_stopped`, which is asked between tasks, put an end to it.
-/// \complexity nothing if interval analysis proved the plan, else linear in the number of tasks
+/// Checks what is not late. Throws what TaskChecker::check throws, or the error of a loop, a condition, a
+/// variable or a FAIL, if anything would be wrong. False if `is_stopped`, which is asked between tasks, put
+/// an end to it.
+/// \complexity linear in the number of steps that interval analysis left to check
 template <class IsStopped>
 bool check_regions(const Plan& plan, IsStopped is_stopped) {
-  if (plan.is_proven) return true;
-  Expander expander(plan);
+  Expander expander(plan, plan.check_steps);
   try {
     return detail::check_all(plan, expander, is_stopped);
   } catch (EngineError& error) {
     if (error.has("registers")) throw;
-    const int64_t* registers = expander.registers();
-    throw std::move(error).with("registers",
-                                std::vector<int64_t>(registers, registers + expander.num_registers()));
+    throw std::move(error).with("registers", expander.copy_registers());
   }
 }
 

@@ -5,7 +5,7 @@
 
 #include <vector>
 
-#include "pto/wsp/bytecode/program.hpp"
+#include "pto/wsp/bytecode/late.hpp"
 #include "pto/wsp/bytecode/validate_expression.hpp"
 #include "pto/wsp/library.hpp"
 
@@ -21,14 +21,21 @@ class Validator {
     check_header();
     check_descriptors();
     find_end();
-    expressions_.build(program_, halt_ + 1);
+    ExpressionTable::build(program_, halt_ + 1);
     for (const AxisDescriptor& axis : program_.axes) check_axis_expressions(axis);
     while (pc_ < halt_) check_statement();
-    if (!open_.empty()) fail_at("a loop is not closed", "pc", program_.loops[size_t(open_.back())].begin_pc);
-    program_.steps.push_back({Step::kHalt, 0});
+    if (!blocks_.empty()) fail_at("a loop or condition is not closed", "pc", blocks_.back().pc);
+    add_step(Step::kHalt, 0);
   }
 
  private:
+  struct Block {
+    Step::Kind kind;  ///< kLoop, kCond (its first arm) or kElse
+    uint32_t index;
+    uint32_t pc;
+    uint32_t number;
+  };
+
   void check_header() const {
     const Header& header = program_.header;
     if (header.num_registers > (1u << 16)) fail_at("too many registers", "offset", 32);
@@ -37,7 +44,8 @@ class Validator {
     }
   }
 
-  void check_descriptors() const {
+  void check_descriptors() {
+    program_.is_variable.assign(program_.header.num_registers, true);
     for (size_t i = 0; i < program_.axes.size(); ++i) check_axis(program_.axes[i], int64_t(i));
     for (size_t i = 0; i < program_.kernels.size(); ++i)
       check_kernel_descriptor(program_.kernels[i], int64_t(i));
@@ -45,19 +53,20 @@ class Validator {
     for (size_t i = 0; i < program_.tensors.size(); ++i) check_tensor(program_.tensors[i], int64_t(i));
   }
 
-  void check_axis(const AxisDescriptor& axis, int64_t i) const {
+  void check_axis(const AxisDescriptor& axis, int64_t i) {
     if (axis.kind != AxisKind::DENSE && axis.kind != AxisKind::TILES)
       fail_at("unknown kind of axis", "axis", i);
     if (axis.reserved0 != 0 || axis.reserved1 != 0) fail_at("a reserved field is set", "axis", i);
     if (axis.kind == AxisKind::DENSE && axis.tile_expr != 0) fail_at("a reserved field is set", "axis", i);
     const uint32_t owned = axis.kind == AxisKind::TILES ? 3 : 1;
     if (axis.reg + owned > program_.header.num_registers) fail_at("an axis owns no such register", "axis", i);
+    std::fill_n(program_.is_variable.begin() + axis.reg, owned, false);
   }
 
   void check_axis_expressions(const AxisDescriptor& axis) const {
     const int64_t i = &axis - program_.axes.data();
-    if (!expressions_.starts_at(axis.extent_expr)) fail_at("an axis extent is no expression", "axis", i);
-    if (axis.kind == AxisKind::TILES && !expressions_.starts_at(axis.tile_expr)) {
+    if (!program_.has_expression(axis.extent_expr)) fail_at("an axis extent is no expression", "axis", i);
+    if (axis.kind == AxisKind::TILES && !program_.has_expression(axis.tile_expr)) {
       fail_at("an axis tile is no expression", "axis", i);
     }
   }
@@ -119,6 +128,11 @@ class Validator {
       case Op::FOR_EACH:
       case Op::RANGE_FOR: return open_loop(in);
       case Op::END_LOOP: return close_loop(in);
+      case Op::COND: return open_cond(in);
+      case Op::ELSE: return check_else(in);
+      case Op::END_COND: return close_cond(in);
+      case Op::SET: return check_set(in);
+      case Op::FAIL: return check_fail(in);
       case Op::TASK: return check_task(in);
       default: fail("not a statement");
     }
@@ -150,22 +164,82 @@ class Validator {
                         program_.instructions[in.operand2].operand2 == here;
     if (!closes) fail("a loop and its end do not match");
     const auto index = int32_t(program_.loops.size());
-    const auto step = uint32_t(program_.steps.size());
-    program_.loops.push_back(
-        {in.op, in.operand1, uint16_t(open_.size()), innermost(), here, in.operand2, step, 0});
-    program_.steps.push_back({Step::kLoop, uint32_t(index)});
+    program_.loops.push_back({in.op, in.operand1, uint16_t(open_.size()), innermost(), here, in.operand2});
+    add_step(Step::kLoop, uint32_t(index));
     open_.push_back(index);
+    open_block(Step::kLoop, uint32_t(index));
   }
 
   void close_loop(Instruction in) {
-    if (open_.empty()) fail("an end without a loop");
-    LoopForm& loop = program_.loops[size_t(open_.back())];
+    if (blocks_.empty() || blocks_.back().kind != Step::kLoop) fail("an end without a loop");
+    const LoopForm& loop = program_.loops[blocks_.back().index];
     if (loop.begin_pc != in.operand2 || loop.end_pc != pc_ - 1 || loop.axis != in.operand1) {
       fail("a loop and its end do not match");
     }
-    loop.end_step = uint32_t(program_.steps.size());
-    program_.steps.push_back({Step::kEnd, uint32_t(open_.back())});
+    add_step(Step::kEndLoop, blocks_.back().index);
+    blocks_.pop_back();
     open_.pop_back();
+  }
+
+  void open_cond(Instruction in) {
+    if (in.operand1 != 0) fail("a reserved field is set");
+    if (blocks_.size() - open_.size() >= kMaxCondDepth) fail("conditions are nested too deeply");
+    require_registers(in.operand2);
+    const auto index = uint32_t(program_.conds.size());
+    program_.conds.push_back({pc_ - 1, in.operand2});
+    add_step(Step::kCond, index);
+    open_block(Step::kCond, index);
+  }
+
+  void check_else(Instruction in) {
+    const uint32_t index = innermost_cond(in, "an else without a condition");
+    if (blocks_.back().kind == Step::kElse) fail("a second else of one condition");
+    blocks_.pop_back();
+    add_step(Step::kElse, index);
+    open_block(Step::kElse, index);
+  }
+
+  void close_cond(Instruction in) {
+    add_step(Step::kEndCond, innermost_cond(in, "an end without a condition"));
+    blocks_.pop_back();
+  }
+
+  /// The condition whose arm is the innermost block, which must be the one that `in` names.
+  uint32_t innermost_cond(Instruction in, const char* reason) const {
+    if (in.operand1 != 0) fail("a reserved field is set");
+    if (blocks_.empty() || blocks_.back().kind == Step::kLoop) fail(reason);
+    const uint32_t index = blocks_.back().index;
+    if (program_.conds[index].pc != in.operand2) fail(reason);
+    return index;
+  }
+
+  void check_set(Instruction in) {
+    if (in.operand1 >= program_.header.num_registers) fail("no such register");
+    if (!program_.is_variable[in.operand1]) fail("a loop's register is set");
+    require_readable(in.operand2);
+    add_step(Step::kSet, uint32_t(program_.sets.size()));
+    const bool is_flush = program_.expression(in.operand2).reads_written;
+    program_.sets.push_back({pc_ - 1, in.operand1, in.operand2, is_flush});
+  }
+
+  void check_fail(Instruction in) {
+    require_registers(in.operand2);
+    add_step(Step::kFail, uint32_t(program_.fails.size()));
+    program_.fails.push_back({pc_ - 1, in.operand1, in.operand2});
+  }
+
+  void add_step(Step::Kind kind, uint32_t index) { program_.steps.push_back({kind, index}); }
+
+  void open_block(Step::Kind kind, uint32_t index) {
+    blocks_.push_back({kind, index, pc_ - 1, ++num_blocks_});
+  }
+
+  /// The number of the innermost block: no two blocks share one, and the program's own is 0.
+  uint32_t current_block() const { return blocks_.empty() ? 0 : blocks_.back().number; }
+
+  bool is_open(uint32_t block) const {
+    return block == 0 || std::any_of(blocks_.begin(), blocks_.end(),
+                                     [block](const Block& open) { return open.number == block; });
   }
 
   int32_t innermost() const { return open_.empty() ? -1 : open_.back(); }
@@ -176,7 +250,10 @@ class Validator {
     return a.reg < b_end && b.reg < a_end;
   }
 
-  bool is_owned(uint32_t reg) const {
+  /// Whether a register means something here: it is a variable, or an enclosing loop's.
+  bool is_readable(uint32_t reg) const {
+    if (reg >= program_.header.num_registers) return false;
+    if (program_.is_variable[reg]) return true;
     for (int32_t loop : open_) {
       const AxisDescriptor& axis = program_.axes[program_.loops[size_t(loop)].axis];
       if (reg >= axis.reg && reg < axis.reg + (axis.kind == AxisKind::TILES ? 3u : 1u)) return true;
@@ -184,12 +261,19 @@ class Validator {
     return false;
   }
 
-  /// Checks an expression used at this place: it exists, and enclosing loops own the registers it reads.
-  void require_registers(uint32_t expression) const {
-    if (!expressions_.starts_at(expression)) fail("no such expression");
-    for (uint32_t reg : expressions_.registers(expression)) {
-      if (!is_owned(reg)) fail("an expression reads a register that no enclosing loop owns");
+  /// Checks an expression used at this place: it exists, and the registers it reads mean something.
+  void require_readable(uint32_t expression) const {
+    if (!program_.has_expression(expression)) fail("no such expression");
+    for (uint32_t reg : program_.expression(expression).registers) {
+      if (!is_readable(reg)) fail("an expression reads a register that no enclosing loop owns");
     }
+  }
+
+  /// The same for an expression of anything but a SET.
+  void require_registers(uint32_t expression) const {
+    require_readable(expression);
+    if (program_.expression(expression).reads_written)
+      fail("only a SET reads elements of a tensor that tasks write");
   }
 
   void check_task(Instruction in) {
@@ -209,10 +293,26 @@ class Validator {
     for (uint32_t i = 0; i < site.num_params; ++i) check_param();
     for (uint32_t i = 0; i < site.num_io; ++i) check_io(library_.kernels[kernel.index].params[i]);
     check_own_indices(site);
-    site.workspace = optional_expression(Op::WORKSPACE);
-    site.cost = optional_expression(Op::COST);
-    program_.steps.push_back({Step::kTask, uint32_t(program_.sites.size())});
+    site.workspace.expression = optional_expression(Op::WORKSPACE);
+    site.cost.expression = optional_expression(Op::COST);
+    site.first_after = uint32_t(program_.afters.size());
+    while (program_.instructions[pc_].op == Op::AFTER) check_after(take());
+    site.num_afters = uint32_t(program_.afters.size()) - site.first_after;
+    add_step(Step::kTask, uint32_t(program_.sites.size()));
     program_.sites.push_back(site);
+    site_blocks_.push_back(current_block());
+  }
+
+  /// A task waits for one of its own block or of a block around it: that has always been made before.
+  void check_after(Instruction in) {
+    if (in.operand1 != 0) fail("a reserved field is set");
+    const auto& sites = program_.sites;
+    const auto site = std::lower_bound(sites.begin(), sites.end(), in.operand2,
+                                       [](const SiteForm& a, uint32_t pc) { return a.pc < pc; });
+    if (site == sites.end() || site->pc != in.operand2) fail("no such task to wait for");
+    const auto index = uint32_t(site - sites.begin());
+    if (!is_open(site_blocks_[index])) fail("the task to wait for lies in a block that has ended");
+    program_.afters.push_back(index);
   }
 
   void check_param() {
@@ -223,7 +323,7 @@ class Validator {
         if (in.operand2 >= program_.constants.size()) fail("no such constant");
         break;
       case Op::PARAM_LOOPVAR:
-        if (!is_owned(in.operand2)) fail("a scalar reads a register that no enclosing loop owns");
+        if (!is_readable(in.operand2)) fail("a scalar reads a register that no enclosing loop owns");
         break;
       case Op::PARAM_SYMBOL:
         if (in.operand2 >= program_.symbols.size()) fail("no such symbol");
@@ -331,8 +431,10 @@ class Validator {
 
   Program& program_;
   const KernelLibrary& library_;
-  ExpressionTable expressions_;
-  std::vector<int32_t> open_;
+  std::vector<int32_t> open_;  ///< loops
+  std::vector<Block> blocks_;  ///< loops, and arms of conditions
+  uint32_t num_blocks_ = 0;
+  std::vector<uint32_t> site_blocks_;
   uint32_t halt_ = 0;
   uint32_t pc_ = 0;
 };
@@ -343,6 +445,7 @@ class Validator {
 inline Program load_program(const uint8_t* bytes, size_t size, const KernelLibrary& library) {
   Program program = read_sections(bytes, size);
   detail::Validator(program, library).run();
+  mark_late(program);
   return program;
 }
 

@@ -14,7 +14,10 @@ namespace pto::wsp::bytecode {
 constexpr int operand_count(Op op) {
   switch (op) {
     case Op::EXPR_NEG:
-    case Op::EXPR_NOT: return 1;
+    case Op::EXPR_NOT:
+    case Op::EXPR_INVERT:
+    case Op::EXPR_BOOL:
+    case Op::EXPR_U64: return 1;
     case Op::EXPR_ADD:
     case Op::EXPR_SUB:
     case Op::EXPR_MUL:
@@ -27,7 +30,12 @@ constexpr int operand_count(Op op) {
     case Op::EXPR_EQ:
     case Op::EXPR_NE:
     case Op::EXPR_AND:
-    case Op::EXPR_OR: return 2;
+    case Op::EXPR_OR:
+    case Op::EXPR_BITAND:
+    case Op::EXPR_BITOR:
+    case Op::EXPR_XOR:
+    case Op::EXPR_SHL:
+    case Op::EXPR_SHR: return 2;
     case Op::EXPR_SELECT: return 3;
     default: return -1;
   }
@@ -36,82 +44,90 @@ constexpr int operand_count(Op op) {
 /// True if a symbol of this dtype may be read as an i64 by an expression.
 constexpr bool is_integer(DType dtype) { return dtype >= DType::i8 && dtype <= DType::b1; }
 
-/// The expressions of a program: where each starts and which registers it reads.
+/// Checks the expressions of a program and notes where each starts and what it reads.
 class ExpressionTable {
  public:
   /// Checks everything from `first` to the end of the program.
-  void build(Program& program, uint32_t first) {
-    program.decides.assign(program.tensors.size(), false);
-    index_.assign(program.instructions.size(), -1);
-    for (uint32_t pc = first; pc < program.instructions.size();) pc = check_one(program, pc);
-  }
-
-  bool starts_at(uint64_t pc) const { return pc < index_.size() && index_[pc] >= 0; }
-  const std::vector<uint32_t>& registers(uint32_t pc) const { return registers_[size_t(index_[pc])]; }
+  static void build(Program& program, uint32_t first) { ExpressionTable(program).run(first); }
 
  private:
-  uint32_t check_one(Program& program, uint32_t start) {
-    std::vector<uint32_t> registers;
-    uint32_t depth = 0;
-    for (uint32_t pc = start; pc < program.instructions.size(); ++pc) {
-      const Instruction in = program.instructions[pc];
-      if (in.flags != 0 || (in.operand1 != 0 && in.op != Op::EXPR_ELEMENT)) {
-        fail_at("a reserved field is set", "pc", pc);
-      }
+  explicit ExpressionTable(Program& program) : program_(program) {}
+
+  void run(uint32_t first) {
+    program_.decides.assign(program_.tensors.size(), false);
+    program_.expression_at.assign(program_.instructions.size(), -1);
+    for (pc_ = first; pc_ < program_.instructions.size(); ++pc_) check_one();
+  }
+
+  [[noreturn]] void fail(const char* reason) const { fail_at(reason, "pc", pc_); }
+
+  /// Checks the expression that starts at `pc_`, which is its last instruction then.
+  void check_one() {
+    const uint32_t start = pc_;
+    form_ = {};
+    depth_ = 0;
+    for (; pc_ < program_.instructions.size(); ++pc_) {
+      const Instruction in = program_.instructions[pc_];
+      if (in.flags != 0 || (in.operand1 != 0 && in.op != Op::EXPR_ELEMENT)) fail("a reserved field is set");
       if (in.op == Op::EXPR_END) {
-        if (in.operand2 != 0) fail_at("a reserved field is set", "pc", pc);
-        if (depth != 1) fail_at("an expression does not leave one value", "pc", pc);
-        index_[start] = int32_t(registers_.size());
-        registers_.push_back(std::move(registers));
-        return pc + 1;
+        if (in.operand2 != 0) fail("a reserved field is set");
+        if (depth_ != 1) fail("an expression does not leave one value");
+        program_.expression_at[start] = int32_t(program_.expressions.size());
+        program_.expressions.push_back(std::move(form_));
+        return;
       }
-      depth = check_instruction(program, in, pc, depth, registers);
-      if (depth > kMaxExprStack) fail_at("an expression needs too many operands", "pc", pc);
+      check_instruction(in);
+      if (depth_ > kMaxExprStack) fail("an expression needs too many operands");
     }
     fail_at("an expression has no end", "pc", start);
   }
 
-  static uint32_t check_instruction(Program& program, Instruction in, uint32_t pc, uint32_t depth,
-                                    std::vector<uint32_t>& registers) {
+  void check_instruction(Instruction in) {
     switch (in.op) {
       case Op::EXPR_CONST:
-        if (in.operand2 >= program.constants.size()) fail_at("no such constant", "pc", pc);
-        return depth + 1;
+        if (in.operand2 >= program_.constants.size()) fail("no such constant");
+        return replace(0);
       case Op::EXPR_REG:
-        if (in.operand2 >= program.header.num_registers) fail_at("no such register", "pc", pc);
-        if (std::find(registers.begin(), registers.end(), in.operand2) == registers.end()) {
-          registers.push_back(in.operand2);
+        if (in.operand2 >= program_.header.num_registers) fail("no such register");
+        if (std::find(form_.registers.begin(), form_.registers.end(), in.operand2) == form_.registers.end()) {
+          form_.registers.push_back(in.operand2);
         }
-        return depth + 1;
+        return replace(0);
       case Op::EXPR_SYMBOL:
-        if (in.operand2 >= program.symbols.size()) fail_at("no such symbol", "pc", pc);
-        if (!is_integer(program.symbols[in.operand2].dtype))
-          fail_at("an expression reads a float symbol", "pc", pc);
-        return depth + 1;
-      case Op::EXPR_ELEMENT: return check_element(program, in, pc, depth);
+        if (in.operand2 >= program_.symbols.size()) fail("no such symbol");
+        if (!is_integer(program_.symbols[in.operand2].dtype)) fail("an expression reads a float symbol");
+        return replace(0);
+      case Op::EXPR_ELEMENT: return check_element(in);
       default: {
         const int operands = operand_count(in.op);
-        if (operands < 0) fail_at("an instruction that belongs in no expression", "pc", pc);
-        if (in.operand2 != 0) fail_at("a reserved field is set", "pc", pc);
-        if (depth < uint32_t(operands)) fail_at("an expression takes more operands than there are", "pc", pc);
-        return depth - uint32_t(operands) + 1;
+        if (operands < 0) fail("an instruction that belongs in no expression");
+        if (in.operand2 != 0) fail("a reserved field is set");
+        if (in.op == Op::EXPR_SELECT) form_.has_select = true;
+        return replace(uint32_t(operands));
       }
     }
   }
 
-  static uint32_t check_element(Program& program, Instruction in, uint32_t pc, uint32_t depth) {
-    if (in.operand1 >= program.tensors.size()) fail_at("no such tensor", "pc", pc);
-    const TensorDescriptor& tensor = program.tensors[in.operand1];
-    if (!is_integer(tensor.dtype)) fail_at("an expression reads a float tensor", "pc", pc);
-    if (in.operand2 != tensor.rank || tensor.rank == 0) fail_at("wrong number of indices", "pc", pc);
-    if (tensor.written != 0) fail_at("an expression reads a tensor that tasks write", "pc", pc);
-    if (depth < in.operand2) fail_at("an expression takes more operands than there are", "pc", pc);
-    program.decides[in.operand1] = true;
-    return depth - in.operand2 + 1;
+  void check_element(Instruction in) {
+    if (in.operand1 >= program_.tensors.size()) fail("no such tensor");
+    const TensorDescriptor& tensor = program_.tensors[in.operand1];
+    if (!is_integer(tensor.dtype)) fail("an expression reads a float tensor");
+    if (in.operand2 != tensor.rank || tensor.rank == 0) fail("wrong number of indices");
+    if (tensor.written != 0) form_.reads_written = true;
+    program_.decides[in.operand1] = true;
+    replace(in.operand2);
   }
 
-  std::vector<int32_t> index_;
-  std::vector<std::vector<uint32_t>> registers_;
+  /// Takes operands from the stack and puts one value there.
+  void replace(uint32_t operands) {
+    if (depth_ < operands) fail("an expression takes more operands than there are");
+    depth_ += 1 - operands;
+  }
+
+  Program& program_;
+  ExpressionForm form_;
+  uint32_t pc_ = 0;
+  uint32_t depth_ = 0;
 };
 
 }  // namespace pto::wsp::bytecode

@@ -6,7 +6,7 @@
 #include <deque>
 #include <vector>
 
-#include "pto/wsp/bytecode/expander.hpp"
+#include "pto/wsp/bytecode/regions.hpp"
 #include "pto/wsp/graph/hazards.hpp"
 #include "pto/wsp/sched/lookout.hpp"
 #include "pto/wsp/sched/run.hpp"
@@ -20,23 +20,28 @@ namespace pto::wsp::sched {
 /// recorded.
 class Dispatcher {
  public:
-  Dispatcher(Run& run, graph::Hazards& hazards, const RunOptions& options)
+  /// `flushed` takes the values that flush points read, in program order.
+  Dispatcher(Run& run, graph::Hazards& hazards, const RunOptions& options, std::vector<int64_t>& flushed)
       : run_(run),
         hazards_(hazards),
         costs_(run.costs()),
         worker_(run.worker(0)),
         expander_(run.plan()),
+        checker_(run.plan()),
+        flushed_(flushed),
+        latest_(run.plan().sites.size(), 0),
         waits_(run.counters()),
-        is_alone_(run.num_workers() == 1),
+        is_in_order_(options.is_in_order()),
         enough_queued_(2 * size_t(run.num_workers())),
         jitter_(options.jitter),
         random_(options.jitter),
         lookout_(options.is_interrupted) {}
 
-  /// Expands and runs everything, or returns early when the run was stopped.
+  /// Expands and runs everything, or returns early when the run was stopped. Throws what only the walk can
+  /// find, with the detail `late`: the number of tasks before it, which have run if the run is not stopped.
   void run() {
-    if (is_alone_) return run_in_order();
-    for (bool more = true; more && !is_stopped();) more = handle(expander_.next());
+    if (is_in_order_) return run_in_order();
+    for (bool more = true; more && !is_stopped();) more = handle(next());
     if (run_.is_stopped()) return;
     if (open_ != nullptr) finish_last();
     finish();
@@ -62,15 +67,51 @@ class Dispatcher {
   static constexpr uint64_t kSliceNs = 10000;
   static constexpr uint64_t kMaxTasks = uint64_t{1} << 38;
 
-  /// With one worker, program order satisfies every hazard and every barrier.
   void run_in_order() {
     const uint64_t base = run_.task_base();
-    for (bytecode::Event event = expander_.next(); event.kind != bytecode::Event::kEnd && !is_stopped();
-         event = expander_.next()) {
+    for (bytecode::Event event = next(); event.kind != bytecode::Event::kEnd && !is_stopped();
+         event = next()) {
+      if (event.kind == bytecode::Event::kFlush) flush(event.index);
       if (event.kind != bytecode::Event::kTask) continue;
       const uint64_t task = base + expander_.num_tasks() - 1;
       if (!run_.run_task(worker_, event.index, expander_.registers(), task)) return;
     }
+  }
+
+  /// Goes on to the next event. A task's late arguments have been checked then.
+  bytecode::Event next() {
+    const uint64_t num_before = expander_.num_tasks();
+    try {
+      const bytecode::Event event = expander_.next();
+      if (event.kind == bytecode::Event::kTask && run_.plan().sites[event.index].checks_late)
+        checker_.check(run_.plan().sites[event.index], expander_.registers(), true);
+      return event;
+    } catch (EngineError& error) {
+      fail_late(std::move(error), num_before);
+    }
+  }
+
+  /// Ends a run that cannot go on behind `num_before` tasks. These complete first: should one of them fail,
+  /// that is the error of the run.
+  [[noreturn]] void fail_late(EngineError error, uint64_t num_before) {
+    if (open_ != nullptr) finish_last();
+    finish();
+    const bool is_placed = error.has("registers");
+    throw (is_placed ? std::move(error) : std::move(error).with("registers", expander_.copy_registers()))
+        .with_int("late", int64_t(num_before));
+  }
+
+  /// Gives the variable of SET number `set` its value, once the tasks that write it are complete.
+  void flush(uint32_t set) {
+    if (open_ != nullptr) close(false);
+    finish();
+    if (run_.is_stopped()) return;
+    try {
+      flushed_.push_back(run_.plan().evaluate(run_.plan().sets[set].value, expander_.registers()));
+    } catch (EngineError& error) {
+      fail_late(std::move(error), expander_.num_tasks());
+    }
+    expander_.assign(set, flushed_.back());
   }
 
   /// Whether the run was stopped; stops it where the caller was interrupted.
@@ -83,6 +124,7 @@ class Dispatcher {
   bool handle(bytecode::Event event) {
     switch (event.kind) {
       case bytecode::Event::kTask: emit(event.index); return true;
+      case bytecode::Event::kFlush: flush(event.index); return true;
       case bytecode::Event::kUnit:
         if (open_ != nullptr && is_full()) close(true);
         return true;
@@ -118,6 +160,7 @@ class Dispatcher {
     const Stamp stamp{make_name(open_->counter, open_->base + open_->num_tasks + 1),
                       open_->first_task + open_->num_tasks + 1};
     hazards_.access(site, expander_.registers(), stamp, waits_);
+    add_afters(site, stamp.name);
     waits_.finish();
     if (is_first) add_slice_waits();
     weight_ += cost_of(site);
@@ -126,6 +169,14 @@ class Dispatcher {
     } else {
       record(site, is_first);
     }
+  }
+
+  /// Adds the latest tasks of the sites that a task names, and makes it the latest of its own.
+  void add_afters(uint32_t site, Name name) {
+    const bytecode::SiteForm& form = run_.plan().program().sites[site];
+    const uint32_t* after = run_.plan().program().afters.data() + form.first_after;
+    for (uint32_t i = 0; i < form.num_afters; ++i) waits_.add(latest_[after[i]]);
+    latest_[site] = name;
   }
 
   bool is_full() const { return weight_ >= kSliceNs || open_->num_tasks >= max_slice_tasks_; }
@@ -275,8 +326,11 @@ class Dispatcher {
   SiteCosts& costs_;
   Worker& worker_;
   bytecode::Expander expander_;
+  bytecode::TaskChecker checker_;
+  std::vector<int64_t>& flushed_;
+  std::vector<Name> latest_;  ///< per site, its latest task
   WaitList waits_;
-  const bool is_alone_;
+  const bool is_in_order_;
   const size_t enough_queued_;  ///< queued slices from which this thread rather runs than feeds
   const uint64_t jitter_;
   Random random_;

@@ -98,9 +98,9 @@ class UnitMarker {
 
 }  // namespace detail
 
-/// Marks the units of a plan for so many workers. One worker needs none: program order is its schedule.
+/// Marks the units of a plan for so many workers.
 inline void mark_units(bytecode::Plan& plan, uint32_t workers) {
-  if (workers > 1) detail::UnitMarker(plan, 4 * uint64_t(workers)).run();
+  detail::UnitMarker(plan, 4 * uint64_t(workers)).run();
 }
 
 }  // namespace pto::wsp::sched

@@ -41,6 +41,12 @@ class Assembler {
     out.push_back({op, 0, 0, 0});
     return out;
   }
+  /// An element of an integer tensor.
+  static Expr element(uint16_t tensor, std::initializer_list<Expr> indices) {
+    Expr out = apply(Op::EXPR_END, indices);
+    out.back() = {Op::EXPR_ELEMENT, 0, tensor, uint32_t(indices.size())};
+    return out;
+  }
   static Expr add(const Expr& a, const Expr& b) { return apply(Op::EXPR_ADD, {a, b}); }
   static Expr mul(const Expr& a, const Expr& b) { return apply(Op::EXPR_MUL, {a, b}); }
 
@@ -81,10 +87,27 @@ class Assembler {
     code_.push_back({Op::END_LOOP, 0, code_[loop.pc].operand1, loop.pc});
   }
 
-  void task(uint16_t kernel) {
+  /// A register that no axis owns.
+  uint16_t variable() { return uint16_t(num_registers_++); }
+  void set(uint16_t reg, const Expr& value) { emit(Op::SET, reg, expression(value)); }
+  void fail(uint16_t reason, const Expr& value) { emit(Op::FAIL, reason, expression(value)); }
+  void cond(const Expr& condition) {
+    open_.push_back({uint32_t(code_.size())});
+    emit(Op::COND, 0, expression(condition));
+  }
+  void otherwise() { emit(Op::ELSE, 0, open_.back().pc); }
+  void end_cond() {
+    emit(Op::END_COND, 0, open_.back().pc);
+    open_.pop_back();
+  }
+
+  /// Returns the task's name for `after`.
+  uint32_t task(uint16_t kernel) {
     const KernelInfo& info = library_.kernels[kernel];
     emit(Op::TASK, kernel, uint32_t(info.num_views) << 16 | info.num_scalars);
+    return uint32_t(code_.size() - 1);
   }
+  void after(uint32_t task) { emit(Op::AFTER, 0, task); }
   void param(const Expr& expr) { emit(Op::PARAM_EXPR, 0, expression(expr)); }
   void io(Role role, uint16_t tensor) {
     emit(role == Role::in ? Op::IO_INPUT : role == Role::out ? Op::IO_OUTPUT : Op::IO_INOUT, tensor, 0);
@@ -134,7 +157,8 @@ class Assembler {
 
   static bool names_expression(Op op) {
     return op == Op::PARAM_EXPR || op == Op::DIM_INDEX || op == Op::DIM_RANGE || op == Op::DIM_EXTENT ||
-           op == Op::DIM_ROWS || op == Op::WORKSPACE || op == Op::COST;
+           op == Op::DIM_ROWS || op == Op::WORKSPACE || op == Op::COST || op == Op::COND || op == Op::SET ||
+           op == Op::FAIL;
   }
 
   uint32_t expression(const Expr& expr) {

@@ -36,8 +36,8 @@ class Simulation {
       choose_strand(task);
       waits_.begin(strand_, slice_start_);
       const uint64_t position = strands_[strand_].size() + 1;
-      hazards_.access(uint32_t(site), replay.expander().registers(), {sched::make_name(strand_, position), task + 1},
-                      waits_);
+      hazards_.access(uint32_t(site), replay.expander().registers(),
+                      {sched::make_name(strand_, position), task + 1}, waits_);
       waits_.finish();
       note_order(task);
       strands_[strand_].push_back(task);

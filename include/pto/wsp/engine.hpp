@@ -31,8 +31,8 @@ struct RunResult {
   uint64_t max_waiting = 0;          ///< most slices that waited for a task
   uint64_t max_workspace_bytes = 0;  ///< the largest workspace that a task asked for
   std::vector<uint64_t> worker_tasks;
-  trace::Trace trace;             ///< empty unless asked for
-  std::vector<int64_t> site;      ///< per task, index of its TASK instruction; empty unless traced
+  trace::Trace trace;              ///< empty unless asked for
+  std::vector<int64_t> site;       ///< per task, index of its TASK instruction; empty unless traced
   std::vector<int64_t> registers;  ///< per task, all registers; empty unless traced
 };
 

@@ -124,8 +124,7 @@ inline WideRange binary_range(Op op, Range a, Range b) {
     case Op::EXPR_BITAND:
     case Op::EXPR_BITOR:
     case Op::EXPR_XOR: return bitwise_range(op, a, b);
-    case Op::EXPR_SHR:
-      return {std::min(a.lo >> b.lo, a.lo >> b.hi), std::max(a.hi >> b.lo, a.hi >> b.hi)};
+    case Op::EXPR_SHR: return {std::min(a.lo >> b.lo, a.lo >> b.hi), std::max(a.hi >> b.lo, a.hi >> b.hi)};
     case Op::EXPR_SHL: {
       const __int128 least = __int128(1) << b.lo, most = __int128(1) << b.hi;
       return {std::min(al * least, al * most), std::max(ah * least, ah * most)};
@@ -156,9 +155,7 @@ class AbstractEvaluator {
           break;
         case Op::EXPR_REG: stack.push_back(register_value(in.operand2)); break;
         case Op::EXPR_SYMBOL: stack.push_back(constant_value(bindings_.symbols[in.operand2])); break;
-        case Op::EXPR_ELEMENT:
-          element(in, stack, may_fail);
-          break;
+        case Op::EXPR_ELEMENT: element(in, stack, may_fail); break;
         case Op::EXPR_NEG:
           stack.back() = binary(Op::EXPR_SUB, constant_value(0), stack.back(), may_fail);
           break;

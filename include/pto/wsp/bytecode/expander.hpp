@@ -47,7 +47,10 @@ class Expander {
     for (uint32_t silent = 0; silent < kMaxSilentSteps; ++silent) {
       const QuickStep step = steps_[step_];
       switch (step.kind) {
-        case Step::kTask: ++step_; ++num_tasks_; return {Event::kTask, step.index};
+        case Step::kTask:
+          ++step_;
+          ++num_tasks_;
+          return {Event::kTask, step.index};
         case Step::kLoop:
           if (enter(step)) return {first_event(step.index), step.index};
           break;

@@ -47,9 +47,7 @@ class LateAnalysis {
       case Step::kEndLoop:
       case Step::kEndCond: return under_late_.pop_back();
       case Step::kSet: return visit_set(step, program_.sets[step.index]);
-      case Step::kFail:
-        step.is_late = step.is_late || reads_late(program_.fails[step.index].value);
-        return;
+      case Step::kFail: step.is_late = step.is_late || reads_late(program_.fails[step.index].value); return;
       case Step::kTask: return visit_site(step.is_late, program_.sites[step.index]);
       case Step::kElse:
       case Step::kHalt: return;

@@ -67,8 +67,8 @@ struct QuickSet {
 struct QuickStep {
   Step::Kind kind;
   uint32_t index;
-  /// The step after an empty loop (kLoop), of an iteration's begin (kEndLoop), after a condition that does not
-  /// hold (kCond), after the whole condition (kElse).
+  /// The step after an empty loop (kLoop), of an iteration's begin (kEndLoop), after a condition that does
+  /// not hold (kCond), after the whole condition (kElse).
   uint32_t target;
 };
 
@@ -92,7 +92,7 @@ struct QuickIo {
   uint8_t view_rank = 0;
   bool is_proven = true;  ///< its region and its view are inside their bounds whatever the registers hold
   uint32_t first_dim;
-  int32_t rows = -1;  ///< index in Plan::rows if the region is a row set
+  int32_t rows = -1;     ///< index in Plan::rows if the region is a row set
   bool is_late = false;  ///< see late.hpp
 };
 
@@ -137,9 +137,9 @@ struct QuickSite {
   KernelFn fn;
   const KernelInfo* kernel;
   uint32_t pc;
-  bool is_unit = false;  ///< each task is one unit of work
-  bool checks_early = false;  ///< an argument that is not late is not proven
-  bool checks_late = false;   ///< a late argument is not proven
+  bool is_unit = false;           ///< each task is one unit of work
+  bool checks_early = false;      ///< an argument that is not late is not proven
+  bool checks_late = false;       ///< a late argument is not proven
   bool has_written_rows = false;  ///< some row set has indices that tasks write
   uint32_t first_io, num_io;
   uint32_t first_patch, num_patches;

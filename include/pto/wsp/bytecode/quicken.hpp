@@ -3,8 +3,8 @@
 /// The load step: a program and the bindings of one run become a plan.
 ///
 /// What interval analysis can decide about regions is decided here (`is_proven`); the rest is left to an
-/// exact dry expansion (regions.hpp), or where it is late to the run. Nothing here is an error of the program:
-/// code that never runs may be wrong.
+/// exact dry expansion (regions.hpp), or where it is late to the run. Nothing here is an error of the
+/// program: code that never runs may be wrong.
 #pragma once
 
 #include <utility>

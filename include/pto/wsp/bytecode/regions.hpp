@@ -123,8 +123,7 @@ bool check_all(const Plan& plan, Expander& expander, IsStopped is_stopped) {
   TaskChecker checker(plan);
   for (Event event = expander.next(); event.kind != Event::kEnd; event = expander.next()) {
     if (is_stopped()) return false;
-    if (event.kind == Event::kTask)
-      checker.check(plan.sites[event.index], expander.registers(), false);
+    if (event.kind == Event::kTask) checker.check(plan.sites[event.index], expander.registers(), false);
   }
   return true;
 }

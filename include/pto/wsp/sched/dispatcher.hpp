@@ -97,7 +97,7 @@ class Dispatcher {
     if (open_ != nullptr) finish_last();
     finish();
     const bool is_placed = error.has("registers");
-    throw (is_placed ? std::move(error) : std::move(error).with("registers", expander_.copy_registers()))
+    throw(is_placed ? std::move(error) : std::move(error).with("registers", expander_.copy_registers()))
         .with_int("late", int64_t(num_before));
   }
 

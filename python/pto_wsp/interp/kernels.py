@@ -97,6 +97,8 @@ class _Frame:
 
     def load(self, stmt: k.Load) -> None:
         source = self.select(stmt.region, stmt.loc)
+        if stmt.rows is not None:
+            source = source[self.row_numbers(stmt.rows, source, stmt.loc)]
         capacity = self.types[stmt.tile].shape
         if source.shape[0] > capacity[0] or source.shape[1] > capacity[1]:
             self.fail(f"a tile of {capacity} cannot hold {source.shape}", stmt.loc)
@@ -105,11 +107,21 @@ class _Frame:
     def store(self, stmt: k.Store) -> None:
         target = self.select(stmt.region, stmt.loc)
         tile = self.tiles[stmt.tile]
-        if tile.valid != target.shape:
-            self.fail(
-                f"a tile with valid shape {tile.valid} is stored to a region of {target.shape}", stmt.loc
-            )
-        target[...] = tile.data
+        shape, numbers = target.shape, None
+        if stmt.rows is not None:
+            numbers = self.row_numbers(stmt.rows, target, stmt.loc)
+            shape = (len(numbers), target.shape[1])
+        if tile.valid != shape:
+            self.fail(f"a tile with valid shape {tile.valid} is stored to a region of {shape}", stmt.loc)
+        target[... if numbers is None else numbers] = tile.data
+
+    def row_numbers(self, name: str, view: Array, loc: Location | None) -> Array:
+        """Return the rows of a view that a tile names, or fail where there is no such row."""
+        numbers = self.tiles[name].data.ravel()
+        outside = (numbers < 0) | (numbers >= view.shape[0])
+        if outside.any():
+            self.fail(f"row {numbers[outside][0]} of {view.shape[0]} rows is named", loc)
+        return numbers
 
     def select(self, region: Region, loc: Location | None) -> Array:
         """Return the numpy view that `region` means, or fail where it reaches outside."""

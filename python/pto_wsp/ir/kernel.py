@@ -34,20 +34,29 @@ class Param:
 
 @record
 class Load:
-    """`tile` = the elements of `region`, whose kept extents become the tile's valid shape."""
+    """`tile` = the elements of `region`, whose kept extents become the tile's valid shape.
+
+    With `rows`, an i32 tile of one row or one column, row i of the tile is row rows[i] of the region.
+    """
 
     tile: str
     region: Region
     loc: Location | None = None
+    rows: str | None = None
 
 
 @record
 class Store:
-    """Elements of `region` = the valid part of `tile`, whose valid shape must be the region's."""
+    """Elements of `region` = the valid part of `tile`, whose valid shape must be the region's.
+
+    With `rows`, an i32 tile of one row or one column, row i of the tile goes to row rows[i] of the region (a
+    scatter); of rows named twice the last stays.
+    """
 
     region: Region
     tile: str
     loc: Location | None = None
+    rows: str | None = None
 
 
 AttrValue = str | int | bool | Expr

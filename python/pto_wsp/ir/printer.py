@@ -121,10 +121,8 @@ def _kernel_param(param: k.Param) -> str:
 def _statements(body: Sequence[k.Stmt], types: dict[str, TileType], out: TextWriter) -> None:
     for stmt in body:
         match stmt:
-            case k.Load(tile=tile, region=region):
-                out.line(f"%{tile} = tload {_region(region)} : !pto.{types[tile]}")
-            case k.Store(region=region, tile=tile):
-                out.line(f"tstore %{tile}, {_region(region)}")
+            case k.Load() | k.Store():
+                out.line(_transfer(stmt, types))
             case k.Instr():
                 out.line(_instruction(stmt, types))
             case k.Assign(name=name, value=value):
@@ -150,6 +148,15 @@ def _statements(body: Sequence[k.Stmt], types: dict[str, TileType], out: TextWri
 def _block(body: Sequence[k.Stmt], types: dict[str, TileType], out: TextWriter) -> None:
     with out.indented():
         _statements(body, types, out)
+
+
+def _transfer(stmt: k.Load | k.Store, types: dict[str, TileType]) -> str:
+    place = _region(stmt.region)
+    rows = "" if stmt.rows is None else f", %{stmt.rows}"
+    if isinstance(stmt, k.Load):
+        name = "mgather" if rows else "tload"
+        return f"%{stmt.tile} = {name} {place}{rows} : !pto.{types[stmt.tile]}"
+    return f"{'mscatter' if rows else 'tstore'} %{stmt.tile}, {place}{rows}"
 
 
 def _instruction(instr: k.Instr, types: dict[str, TileType]) -> str:

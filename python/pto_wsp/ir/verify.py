@@ -17,7 +17,7 @@ from pto_wsp.ir.scalar import Element, Expr, Extent, Var, walk
 from pto_wsp.isa.forms import FormError, data_operands, result_type
 from pto_wsp.isa.table import TABLE
 from pto_wsp.location import Location
-from pto_wsp.types.dtype import DType, i64
+from pto_wsp.types.dtype import DType, i32, i64
 from pto_wsp.types.tile import ScalarType, TileType, ViewType
 
 
@@ -66,7 +66,7 @@ class _KernelVerifier:
         for stmt in body:
             match stmt:
                 case k.Load(tile=tile, region=region) | k.Store(tile=tile, region=region):
-                    self.transfer(tile, region, isinstance(stmt, k.Store), stmt.loc)
+                    self.transfer(tile, region, stmt.rows, isinstance(stmt, k.Store), stmt.loc)
                 case k.Instr():
                     self.instruction(stmt)
                 case k.Assign(name=name, value=value):
@@ -87,7 +87,9 @@ class _KernelVerifier:
                     self.expressions([condition], stmt.loc)
                     self.statements(stmt.body)
 
-    def transfer(self, tile: str, region: Region, is_store: bool, loc: Location | None) -> None:
+    def transfer(
+        self, tile: str, region: Region, rows: str | None, is_store: bool, loc: Location | None
+    ) -> None:
         param = self.views.get(region.tensor)
         _require(param is not None and tile in self.tiles, "load or store of an unknown name", loc)
         assert param is not None
@@ -98,6 +100,13 @@ class _KernelVerifier:
         _require(region_rank(region) == 2, "a tile is loaded and stored through two dimensions", loc)
         _require(self.tiles[tile].dtype is dtype, f"`{tile}` and `{param.name}` differ in dtype", loc)
         self.expressions(region.expressions, loc)
+        if rows is not None:
+            kind = self.tiles.get(rows)
+            names_rows = kind is not None and kind.dtype is i32 and 1 in kind.shape
+            _require(names_rows, f"`{rows}` is no row or column of i32", loc)
+            assert kind is not None
+            count = kind.rows * kind.cols
+            _require(self.tiles[tile].rows == count, f"`{tile}` has not one row per element of `{rows}`", loc)
 
     def instruction(self, instr: k.Instr) -> None:
         row = TABLE.get(instr.op)

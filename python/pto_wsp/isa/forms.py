@@ -18,6 +18,8 @@ class Form(enum.Enum):
 
     LOAD = ("load", 0, 0)
     STORE = ("store", 1, 0)
+    GATHER = ("gather", 1, 0)
+    SCATTER = ("scatter", 2, 0)
     UNARY = ("unary", 1, 0)
     BINARY = ("binary", 2, 0)
     TILE_SCALAR = ("tile-scalar", 1, 1)

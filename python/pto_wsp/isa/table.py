@@ -114,6 +114,29 @@ def _elementwise(function: Callable[..., np.ndarray]) -> Callable[..., np.ndarra
 _row("load", "load", Form.LOAD, ANY, None, EXACT, _MOVE, "Read the valid part of a tile from a view.")
 _row("store", "store", Form.STORE, ANY, None, EXACT, _MOVE, "Write the valid part of a tile to a view.")
 
+_row(
+    "gather",
+    "gather",
+    Form.GATHER,
+    ANY,
+    None,
+    EXACT,
+    _MOVE,
+    "Read rows of a view that an i32 row or column names; a row outside the view is an error.",
+    mnemonic="mgather",
+)
+_row(
+    "scatter",
+    "scatter",
+    Form.SCATTER,
+    ANY,
+    None,
+    EXACT,
+    _MOVE,
+    "Write rows of a view that an i32 row or column names; of rows named twice the last stays.",
+    mnemonic="mscatter",
+)
+
 # tile with tile, and with a scalar
 for _name, _function, _meaning, _doc, _note in (
     ("add", "add", np.add, "Sum", "integers wrap"),

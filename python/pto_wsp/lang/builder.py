@@ -21,7 +21,7 @@ from pto_wsp.isa import (
 from pto_wsp.lang.values import TileValue, Valid, ViewValue, known
 from pto_wsp.location import Location
 from pto_wsp.support.record import record, replace
-from pto_wsp.types.dtype import DType
+from pto_wsp.types.dtype import DType, i32
 from pto_wsp.types.tile import ScalarType, TileType
 
 
@@ -137,29 +137,53 @@ class Builder:
         self.emit(k.Load(tile.name, Region(view.param.name, view.dims, site.loc), site.loc))
         return replace(tile, valid=self._lasting(tile, (view.extents[0], view.extents[1])))
 
+    def gather(self, view: ViewValue, rows: TileValue, site: Site) -> TileValue:
+        """Append the load of the rows of a view that an i32 row or column names.
+
+        Raises:
+            BadIndex, ShapeMismatch, DTypeMismatch: the operands do not fit.
+        """
+        count, extent = self._row_numbers(rows, site)
+        _, cols = self._sizes(view, site.loc)
+        if cols is None:
+            raise _unbounded(view, 1, site.loc)
+        tile = self.tile(site.hint or view.param.name, TileType(count, cols, view.dtype))
+        region = Region(view.param.name, view.dims, site.loc)
+        self.emit(k.Load(tile.name, region, site.loc, rows.name))
+        return replace(tile, valid=self._lasting(tile, (extent, view.extents[1])))
+
+    def _row_numbers(self, rows: TileValue, site: Site) -> tuple[int, Expr]:
+        """Return how many rows a tile of row numbers can name, and how many it does."""
+        if rows.type.dtype is not i32:
+            raise DTypeMismatch(op=site.label, expected="i32", found=str(rows.type.dtype), loc=site.loc)
+        if 1 not in rows.type.shape:
+            found = f"[{rows.type.rows}, {rows.type.cols}]"
+            raise ShapeMismatch(
+                op=site.label, expected="row numbers [1, R] or [R, 1]", found=found, loc=site.loc
+            )
+        dim = 1 if rows.type.rows == 1 else 0
+        return rows.type.shape[dim], rows.valid[dim]
+
     def capacity(self, view: ViewValue, loc: Location) -> tuple[int, int]:
         """Return the static shape of the tile that holds a view.
 
         Raises:
             BadIndex: it has another rank than 2, or a dimension without a bound.
         """
-        sizes = view.capacities
-        if len(sizes) != 2:
+        rows, cols = self._sizes(view, loc)
+        if rows is None or cols is None:
+            raise _unbounded(view, 0 if rows is None else 1, loc)
+        return rows, cols
+
+    def _sizes(self, view: ViewValue, loc: Location) -> tuple[int | None, ...]:
+        if len(view.capacities) != 2:
             raise BadIndex(
                 tensor=view.param.name,
                 expected="two dimensions that make a tile",
-                found=str(len(sizes)),
+                found=str(len(view.capacities)),
                 loc=loc,
             )
-        if sizes[0] is None or sizes[1] is None:
-            dim = view.kept[0 if sizes[0] is None else 1]
-            raise BadIndex(
-                tensor=view.param.name,
-                expected=f"a range of `pto.tiles` in dimension {dim}",
-                found="an extent that only a run knows",
-                loc=loc,
-            )
-        return sizes[0], sizes[1]
+        return view.capacities
 
     def instruction(
         self,
@@ -207,8 +231,8 @@ class Builder:
         self.emit(k.Instr(op, dst.name, names, tuple(scalars), (*flags, *extents), site.loc))
         return replace(dst, valid=self._lasting(dst, result_valid(row.form, valids, attrs)))
 
-    def store(self, view: ViewValue, tile: TileValue, site: Site) -> None:
-        """Append the store of a tile, whose type must be the view's.
+    def store(self, view: ViewValue, tile: TileValue, site: Site, rows: TileValue | None = None) -> None:
+        """Append the store of a tile, whose type must be the view's; of its rows to those that `rows` names.
 
         Raises:
             BadIndex, ShapeMismatch, DTypeMismatch: the tile does not fit.
@@ -218,11 +242,14 @@ class Builder:
                 op=site.label, expected=str(view.dtype), found=str(tile.type.dtype), loc=site.loc
             )
         sizes = view.capacities
+        if rows is not None:
+            sizes = (self._row_numbers(rows, site)[0], *self._sizes(view, site.loc)[1:])
         if len(sizes) != 2 or any(c not in (None, s) for c, s in zip(sizes, tile.type.shape, strict=True)):
             expected = "[" + ", ".join("?" if c is None else str(c) for c in sizes) + "]"
             found = f"[{tile.type.rows}, {tile.type.cols}]"
             raise ShapeMismatch(op=site.label, expected=expected, found=found, loc=site.loc)
-        self.emit(k.Store(Region(view.param.name, view.dims, site.loc), tile.name, site.loc))
+        region = Region(view.param.name, view.dims, site.loc)
+        self.emit(k.Store(region, tile.name, site.loc, None if rows is None else rows.name))
 
     def _lasting(self, tile: TileValue, valid: tuple[object, object]) -> Valid:
         """Keep the extents that no later statement can change; the others are read from the tile."""
@@ -231,6 +258,15 @@ class Builder:
             for e, own in zip(valid, tile.valid, strict=True)
         )
         return rows, cols
+
+
+def _unbounded(view: ViewValue, dim: int, loc: Location) -> BadIndex:
+    return BadIndex(
+        tensor=view.param.name,
+        expected=f"a range of `pto.tiles` in dimension {view.kept[dim]}",
+        found="an extent that only a run knows",
+        loc=loc,
+    )
 
 
 def _extent_attrs(form: Form, shape: tuple[int, int], valid: Valid) -> list[tuple[str, k.AttrValue]]:

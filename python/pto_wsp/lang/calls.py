@@ -63,6 +63,12 @@ class _Call:
                 return self.reader.builder.load(self.view("view"), self.site)
             case Form.STORE:
                 return self.store()
+            case Form.GATHER:
+                return self.reader.builder.gather(self.view("view"), self.tile("rows"), self.site)
+            case Form.SCATTER:
+                view, rows = self.output(), self.tile("rows")
+                self.reader.builder.store(view, self.tile("tile"), self.site, rows)
+                return Constant(None)
             case Form.FILL:
                 return self.fill(self.value("value"))
             case Form.IOTA:
@@ -169,10 +175,14 @@ class _Call:
 
     # --- functions that are no plain instruction ---
 
-    def store(self) -> Constant:
-        view, value = self.view("view"), self.value("tile")
+    def output(self) -> ViewValue:
+        view = self.view("view")
         if view.param.role == "in":
             raise self.bad("an Out or InOut parameter", f"`{view.param.name}`, an input", self.args["view"])
+        return view
+
+    def store(self) -> Constant:
+        view, value = self.output(), self.value("tile")
         scalar = self.ops.scalar(value, self.site.loc)
         if scalar is not None:
             rows, cols = self.reader.builder.capacity(view, self.site.loc)

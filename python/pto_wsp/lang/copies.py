@@ -84,7 +84,7 @@ class _Interference:
         used = frozenset(name for name in reads(stmt) if name in self.of)
         match stmt:
             case k.Load(tile=name):
-                self._write(name, live)
+                self._write(name, live | used)
                 return (live - {name}) | used
             case k.Instr(dst=name):
                 self._write(name, (live - used if stmt.op == "mov" else live) | _read_late(stmt))
@@ -164,7 +164,8 @@ def _renamed(body: Sequence[k.Stmt], names: dict[str, str]) -> tuple[k.Stmt, ...
     def change(stmt: k.Stmt) -> k.Stmt | None:
         match stmt:
             case k.Load(tile=tile, region=region) | k.Store(tile=tile, region=region):
-                return replace(stmt, tile=names[tile], region=_region(region, expr))
+                rows = None if stmt.rows is None else names[stmt.rows]
+                return replace(stmt, tile=names[tile], region=_region(region, expr), rows=rows)
             case k.Instr():
                 renamed = _renamed_instruction(stmt, names, expr)
                 is_idle = renamed.op == "mov" and renamed.tiles == (renamed.dst,)

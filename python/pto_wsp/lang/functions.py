@@ -20,6 +20,8 @@ OTHER_FUNCTIONS: dict[str, tuple[str, ...]] = {
 PARAMETERS: dict[Form, tuple[str, ...]] = {
     Form.LOAD: ("view",),
     Form.STORE: ("view", "tile"),
+    Form.GATHER: ("view", "rows"),
+    Form.SCATTER: ("view", "rows", "tile"),
     Form.UNARY: ("x",),
     Form.BINARY: ("a", "b"),
     Form.FILL: ("shape", "value", "dtype"),

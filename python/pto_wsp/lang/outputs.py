@@ -84,5 +84,5 @@ def _surely_runs(stmt: k.Stmt) -> bool:
 
 
 def _stored_whole(body: Sequence[k.Stmt]) -> set[str]:
-    stores = (s.region for s in k.walk_statements(tuple(body)) if isinstance(s, k.Store))
+    stores = (s.region for s in k.walk_statements(tuple(body)) if isinstance(s, k.Store) and s.rows is None)
     return {region.tensor for region in stores if all(isinstance(d, Full) for d in region.dims)}

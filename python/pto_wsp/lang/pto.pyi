@@ -20,6 +20,12 @@ def load(view: Value) -> Tile:
 def store(view: Value, tile: Operand) -> None:
     """Write a tile, or a scalar everywhere, to an output."""
 
+def gather(view: Value, rows: Value) -> Tile:
+    """Rows of a view that `rows`, [1, R] or [R, 1] of i32, names; a row outside the view is an error."""
+
+def scatter(view: Value, rows: Value, tile: Value) -> None:
+    """Write a tile to rows of a view; of rows that `rows` names twice the last stays."""
+
 def full(shape: tuple[Extent, Extent], value: float | Scalar, dtype: DType = ...) -> Tile:
     """A tile [rows, cols] with one value everywhere; f32 by default."""
 

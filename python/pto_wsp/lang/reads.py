@@ -18,9 +18,9 @@ def reads(stmt: k.Stmt) -> set[str]:
     """Return the names that a statement reads itself; of a loop or branch, in its bounds or condition."""
     match stmt:
         case k.Load(region=region):
-            return set(_names(_region_exprs(region)))
+            return {*_rows_of(stmt), *_names(_region_exprs(region))}
         case k.Store(region=region, tile=tile):
-            return {tile, *_names(_region_exprs(region))}
+            return {tile, *_rows_of(stmt), *_names(_region_exprs(region))}
         case k.Instr(tiles=tiles, scalars=scalars, attrs=attrs):
             extents = [value for _, value in attrs if not isinstance(value, (str, int))]
             return {*tiles, *_names([*scalars, *extents])}
@@ -30,6 +30,10 @@ def reads(stmt: k.Stmt) -> set[str]:
             return set(_names([start, stop]))
         case k.If(condition=condition) | k.While(condition=condition):
             return set(_names([condition]))
+
+
+def _rows_of(stmt: k.Load | k.Store) -> set[str]:
+    return set() if stmt.rows is None else {stmt.rows}
 
 
 def _region_exprs(region: Region) -> Iterator[Expr]:

@@ -49,7 +49,9 @@ inline bool inside(int64_t start, int64_t extent, int64_t size) {
 /// Copy a window to `buffer`, whose rows are `stride` elements apart.
 template <class T>
 [[gnu::noinline]] Tile<T> copy(const Window<T> from, T* buffer, int64_t stride) {
+  constexpr int64_t kAhead = 8;
   for (int64_t i = 0; i < from.rows; ++i) {
+    if (from.index != nullptr && i + kAhead < from.rows) __builtin_prefetch(from.row(i + kAhead));
     const T* source = from.row(i);
     T* target = buffer + i * stride;
     if (from.step == 1 && from.cols > 1) {
@@ -59,6 +61,22 @@ template <class T>
     }
   }
   return {buffer, stride, from.rows, from.cols};
+}
+
+/// The rows of a window that `numbers`, which lie side by side, name; with -1 rows where one is not in it.
+/// \param place as many numbers, for windows whose rows are picked already
+template <class T>
+[[gnu::noinline]] Window<T> pick(const Window<T>& from, const Tile<int32_t>& numbers, int64_t count,
+                                 int32_t* place) {
+  const int32_t* index = numbers.data;
+  bool bad = false;
+  for (int64_t i = 0; i < count; ++i) bad |= index[i] < 0 || index[i] >= from.rows;
+  if (bad) return {from.data, from.stride, from.step, nullptr, -1, from.cols};
+  if (from.index != nullptr) {
+    for (int64_t i = 0; i < count; ++i) place[i] = from.index[index[i]];
+    index = place;
+  }
+  return {from.data, from.stride, from.step, index, count, from.cols};
 }
 
 /// The window itself as a tile, or a copy where its rows are not evenly spaced.

@@ -13,7 +13,18 @@ from pto_wsp.targets.base import Check
 from pto_wsp.targets.cpu.expressions import FIELDS, ExpressionWriter, scalar_type, tile_name, view_name
 from pto_wsp.targets.cpu.extents import ExtentTable, upper_bound
 from pto_wsp.targets.cpu.memory import assign_memory, row_stride
-from pto_wsp.targets.cpu.plan import Asked, Node, Step, Valid, ValidOf, can_fail, plan, walk_nodes
+from pto_wsp.targets.cpu.plan import (
+    Alone,
+    Asked,
+    Node,
+    Step,
+    Valid,
+    ValidOf,
+    can_fail,
+    plan,
+    rows_dim,
+    walk_nodes,
+)
 from pto_wsp.targets.cpu.templates import STORAGE
 from pto_wsp.types.tile import TileType
 
@@ -34,6 +45,7 @@ class KernelCode:
         self.nodes = plan(kernel)
         self.memory = assign_memory(kernel, self.nodes, lanes)
         self.checks: list[Check] = []
+        self._alone = {id(node.step.stmt): node for node in walk_nodes(self.nodes) if isinstance(node, Alone)}
         self._node_numbers = {id(node): i for i, node in enumerate(walk_nodes(self.nodes))}
         self._expressions = ExpressionWriter({p.name: p.type.dtype for p in kernel.views})
         self._extents = ExtentTable(kernel)
@@ -92,11 +104,14 @@ class KernelCode:
 
     def load(self, stmt: Load) -> None:
         """Write a load: the tile is a window of the view where that is safe, else a copy."""
-        window = self.window(stmt.region, stmt.loc)
+        window = self.moved(stmt)
         tile = self.types[stmt.tile]
+        bounds = self._bounds(stmt.region)
+        if stmt.rows is not None:
+            bounds[0] = tile.rows
         too_large = [
             f"{window}.{extent} > {capacity}"
-            for extent, capacity, bound in zip(FIELDS, tile.shape, self._bounds(stmt.region), strict=True)
+            for extent, capacity, bound in zip(FIELDS, tile.shape, bounds, strict=True)
             if bound is None or bound > capacity
         ]
         if too_large:
@@ -108,12 +123,25 @@ class KernelCode:
     def store_window(self, step: Step, stmt: Store) -> str:
         """Write the window of a store and the check that the tile fits it; return its name."""
         tile = tile_name(stmt.tile)
-        window = self.window(stmt.region, stmt.loc)
+        window = self.moved(stmt)
         wrong = [f"{tile}.{FIELDS[a.dim]} != {window}.{FIELDS[a.dim]}" for a, _ in step.unequal]
         if wrong:
             message = f"the valid shape of the tile is not that of this part of `{stmt.region.tensor}`"
             self.check(" || ".join(wrong), message, stmt.loc)
         return window
+
+    def moved(self, stmt: Load | Store) -> str:
+        """Write the window that a load reads or a store writes; return its name."""
+        window = self.window(stmt.region, stmt.loc)
+        if stmt.rows is None:
+            return window
+        rows, picked = tile_name(stmt.rows), self.name("w")
+        lies_along = rows_dim(self.types[stmt.rows])
+        place = self.extra(self._alone[id(stmt)], "rows", "int32_t")
+        self.out.line(f"const auto {picked} = pick({window}, {rows}, {rows}.{FIELDS[lies_along]}, {place});")
+        message = f"a row outside `{stmt.region.tensor}` is named"
+        self.check(f"{picked}.rows < 0", message, stmt.loc)
+        return picked
 
     def _bounds(self, region: Region) -> list[int | None]:
         """Return the largest extents that a region can have, where they are known."""

@@ -135,6 +135,10 @@ def extra_bytes(node: Node, types: Mapping[str, TileType], lanes: int) -> dict[s
                     width = source.rows if node.is_column else source.cols
                     lane_bytes = max(4, source.dtype.itemsize)
                     needs[f"fold{number}"] = template.partials * _round_up(width, lanes) * lane_bytes
+    elif isinstance(node, Alone) and isinstance(node.step.stmt, Load | Store):
+        rows = node.step.stmt.rows
+        if rows is not None:
+            needs["rows"] = types[rows].rows * types[rows].cols * 4
     elif isinstance(node, Alone) and isinstance(node.step.stmt, Instr):
         needs = _whole_tile_bytes(node.step.stmt, types, lanes)
     return needs
@@ -189,7 +193,12 @@ def in_place_tiles(nodes: Sequence[Node], types: Mapping[str, TileType]) -> froz
         for position, node in enumerate(body):
             for step in steps_of(node):
                 stmt = step.stmt
-                if not isinstance(stmt, Load) or writers[stmt.tile] > 1 or stmt.tile in copied:
+                if (
+                    not isinstance(stmt, Load)
+                    or stmt.rows is not None
+                    or writers[stmt.tile] > 1
+                    or stmt.tile in copied
+                ):
                     continue
                 if types[stmt.tile].cols > 1 and is_row_major(stmt.region):
                     uses = sum(_uses(n, stmt.tile) for n in walk_nodes(nodes))

@@ -139,8 +139,10 @@ def steps_of(node: Node) -> list[Step]:
 def tiles_read(stmt: Stmt) -> tuple[str, ...]:
     """Return the tiles whose elements a simple statement reads."""
     match stmt:
-        case Store(tile=tile):
-            return (tile,)
+        case Store(tile=tile, rows=rows):
+            return (tile,) if rows is None else (tile, rows)
+        case Load(rows=str(rows)):
+            return (rows,)
         case Instr(tiles=tiles):
             return tiles
         case _:
@@ -180,6 +182,11 @@ def loop_live(body: Sequence[Stmt], live: frozenset[str]) -> frozenset[str]:
         if more == live:
             return live
         live = more
+
+
+def rows_dim(tile: TileType) -> int:
+    """Return the dimension along which a tile of row numbers lies."""
+    return 1 if tile.rows == 1 else 0
 
 
 def is_row_major(region: Region) -> bool:
@@ -251,12 +258,12 @@ class _Planner:
             case Assign(name=name):
                 extents.assign([name])
                 return Step(stmt)
-            case Load(tile=tile, region=region):
-                extents.set_tile(tile, region_extents(region, extents))
+            case Load(tile=tile):
+                extents.set_tile(tile, self.moved_extents(stmt, extents))
                 return Step(stmt)
-            case Store(tile=tile, region=region):
+            case Store(tile=tile):
                 step = Step(stmt)
-                wanted = extents.resolve(region_extents(region, extents))
+                wanted = extents.resolve(self.moved_extents(stmt, extents))
                 for dim in (0, 1):
                     if extents.tile(tile)[dim] != wanted[dim]:
                         step.unequal.append((ValidOf(tile, dim), dim))
@@ -265,6 +272,13 @@ class _Planner:
                 return step
             case Instr():
                 return self.instruction(stmt, extents)
+
+    def moved_extents(self, stmt: Load | Store, extents: ExtentTable) -> Pair:
+        """Return the symbols of the extents of what a load or store moves."""
+        rows, cols = region_extents(stmt.region, extents)
+        if stmt.rows is not None:
+            rows = extents.tile(stmt.rows)[rows_dim(self.types[stmt.rows])]
+        return rows, cols
 
     def instruction(self, instr: Instr, extents: ExtentTable) -> Step:
         row = TABLE[instr.op]
@@ -323,8 +337,8 @@ class _Planner:
         match step.stmt:
             case Instr():
                 return step.space is not None
-            case Store(tile=tile, region=region):
-                return self.types[tile].cols > 1 and is_row_major(region)
+            case Store(tile=tile, region=region, rows=rows):
+                return self.types[tile].cols > 1 and is_row_major(region) and rows is None
             case _:
                 return False
 
@@ -344,7 +358,7 @@ class _Planner:
         """Return whether a load or assignment may be done before the group's loop."""
         if isinstance(step.stmt, Assign):
             return True
-        if not isinstance(step.stmt, Load) or stored:
+        if not isinstance(step.stmt, Load) or stored or step.stmt.rows is not None:
             return False
         touched = {t for s in group.steps for t in (*tiles_read(s.stmt), tile_written(s.stmt))}
         return step.stmt.tile not in touched

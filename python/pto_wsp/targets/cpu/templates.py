@@ -85,6 +85,8 @@ SORT_ROWS = (
 TEMPLATES: dict[str, Template] = {
     "load": Whole("load"),
     "store": Whole("store"),
+    "gather": Whole("load"),
+    "scatter": Whole("store"),
     "matmul": Whole("matmul"),
     "matmul_acc": Whole("matmul"),
     "transpose": Whole("transpose"),

@@ -625,6 +625,14 @@ class NoReference(RunError):
     )
 
 
+class OutOfMemory(RunError):
+    """Memory that a run needs and the machine does not have."""
+
+    code = "out-of-memory"
+    template = "there is no memory for {what}"
+    label = "{size}"
+
+
 class NestedRun(RunError):
     """A program that is run from inside a run."""
 

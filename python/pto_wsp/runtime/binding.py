@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from pto_wsp.errors import (
+    OutOfMemory,
     UnboundTensor,
     UnknownParameter,
     UnusableArray,
@@ -70,7 +71,7 @@ class Binder:
         self._packed = packed
         self._tensors = workload.tensors
         self._symbols = workload.symbols
-        self._axes = (*workload.raggeds, *workload.sparses)
+        self._axes = tuple(p for p in workload.params if isinstance(p, (w.RaggedParam, w.SparseParam)))
         self._size_params = {p.name: p for p in self._symbols if isinstance(p, w.SizeParam)}
         self._derived = {name: p for name, p in self._size_params.items() if p.value is not None}
         self._locals = tuple(t for t in self._tensors if t.is_local)
@@ -89,6 +90,7 @@ class Binder:
         Raises:
             UnboundTensor, UnknownParameter, WrongValue, WrongRank, WrongShape, UnusableArray: they do not
                 fit the parameters.
+            OutOfMemory: the tensors that the program makes are too large.
         """
         if not values.keys() <= self.params.keys():
             name = next(n for n in values if n not in self.params)
@@ -215,7 +217,7 @@ class Binder:
             shape = tuple(d if isinstance(d, int) else int(sizes[d]) for d in tensor.type.dims)
             old = spare.get(tensor.name)
             if old is None or old.shape != shape:
-                old = np.empty(shape, tensor.type.dtype.to_numpy())
+                old = _allocated(tensor, shape)
             made[tensor.name] = old
         return made
 
@@ -224,6 +226,14 @@ def _hidden(axis: w.RaggedParam | w.SparseParam) -> tuple[str, ...]:
     """Return the names of the parameters that hold the rows of an axis."""
     own = (axis.indices, axis.entries) if isinstance(axis, w.SparseParam) else ()
     return axis.offsets, axis.count, *own
+
+
+def _allocated(tensor: w.TensorParam, shape: Sequence[int]) -> np.ndarray:
+    try:
+        return np.empty(shape, tensor.type.dtype.to_numpy())
+    except (MemoryError, ValueError):  # numpy has a limit of its own
+        size = f"{'x'.join(map(str, shape))} elements of {tensor.type.dtype}"
+        raise OutOfMemory(what=f"`{tensor.name}`", size=size, loc=tensor.loc) from None
 
 
 def _require_packed(param: w.WorkloadParam, tensor: Tensor, array: np.ndarray) -> None:

@@ -140,6 +140,7 @@ struct QuickSite {
   bool is_unit = false;           ///< each task is one unit of work
   bool checks_early = false;      ///< an argument that is not late is not proven
   bool checks_late = false;       ///< a late argument is not proven
+  bool is_plain = true;           ///< no workspace, no blocks, no written rows
   bool has_written_rows = false;  ///< some row set has indices that tasks write
   uint32_t first_io, num_io;
   uint32_t first_patch, num_patches;

@@ -162,6 +162,7 @@ class Quickener {
     site.num_patches = uint32_t(plan_.patches.size()) - site.first_patch;
     site.workspace = quicken_amount(form.workspace, site);
     site.cost = quicken_amount(form.cost, site);
+    site.is_plain = !site.has_written_rows && !site.workspace.is_given && site.kernel->block_dim == 1;
     collect_registers(site);
     plan_.max_scalars = std::max(plan_.max_scalars, site.num_scalars);
     plan_.max_scratch_bytes = std::max(plan_.max_scratch_bytes, site.kernel->scratch_bytes);

@@ -135,18 +135,15 @@ class Run final : public Job, public std::enable_shared_from_this<Run> {
 
   /// Runs one body; false (and the run stops) if the task failed. `task` counts over all runs of this state.
   bool run_task(Worker& worker, uint32_t site, const int64_t* registers, uint64_t task) {
-    TaskFailure failure{task - task_base_, 0, {}};
     try {
-      failure.check = worker.run(site, registers, failure.task);
-      if (failure.check == 0) return true;
+      const int32_t check = worker.run(site, registers, task - task_base_);
+      if (check == 0) return true;
+      fail({task - task_base_, check, {}});
     } catch (EngineError& error) {
-      failure.error = std::move(error);
+      fail({task - task_base_, 0, std::move(error)});
     } catch (const std::bad_alloc&) {
-      failure.error = EngineError("out-of-memory", "there is no memory to run a task");
+      fail({task - task_base_, 0, EngineError("out-of-memory", "there is no memory to run a task")});
     }
-    const std::lock_guard<std::mutex> lock(failure_mutex_);
-    if (!failure_ || failure_->task > failure.task) failure_ = std::move(failure);
-    stop_.store(true, std::memory_order_seq_cst);
     return false;
   }
 
@@ -267,6 +264,13 @@ class Run final : public Job, public std::enable_shared_from_this<Run> {
   std::atomic<size_t> max_waiting{0};
 
  private:
+  /// Stops the run. Of several failures that of the first task counts.
+  void fail(TaskFailure failure) {
+    const std::lock_guard<std::mutex> lock(failure_mutex_);
+    if (!failure_ || failure_->task > failure.task) failure_ = std::move(failure);
+    stop_.store(true, std::memory_order_seq_cst);
+  }
+
   /// Readies a worker when it first takes part in a run, so that small runs pay for no other.
   void prepare(uint32_t slot) {
     Worker& worker = *workers_[slot];

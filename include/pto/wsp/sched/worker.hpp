@@ -149,9 +149,8 @@ class alignas(kLineBytes) Worker {
   int32_t run(uint32_t site_index, const int64_t* registers, uint64_t task) {
     const bytecode::QuickSite& site = plan_->sites[site_index];
     fill_arguments(site, registers);
-    if (site.has_written_rows) check_rows(site);
-    TaskContext context{scratch_.data(), nullptr, 0, task, 0, site.kernel->block_dim};
-    if (site.workspace.is_given) add_workspace(site, registers, context);
+    TaskContext context{scratch_.data(), nullptr, 0, task, 0, 1};
+    if (!site.is_plain) prepare(site, registers, context);
     ++num_tasks;
     if (options_.jitter != 0) delay();
     if (options_.trace) return run_traced(site, context);
@@ -208,6 +207,12 @@ class alignas(kLineBytes) Worker {
     }
   }
 
+  void prepare(const bytecode::QuickSite& site, const int64_t* registers, TaskContext& context) {
+    if (site.has_written_rows) check_rows(site);
+    if (site.workspace.is_given) add_workspace(site, registers, context);
+    context.block_num = site.kernel->block_dim;
+  }
+
   void add_workspace(const bytecode::QuickSite& site, const int64_t* registers, TaskContext& context) {
     const auto bytes = uint64_t(plan_->evaluate(site.workspace.value, registers));
     max_workspace_bytes = std::max(max_workspace_bytes, bytes);
@@ -220,7 +225,9 @@ class alignas(kLineBytes) Worker {
   }
 
   int32_t run_body(const bytecode::QuickSite& site, TaskContext& context) const {
-    return run_blocks(site.fn, views_.data() + site.first_io, scalars_.data() + site.first_scalar, context);
+    const View* views = views_.data() + site.first_io;
+    const Scalar* scalars = scalars_.data() + site.first_scalar;
+    return site.is_plain ? site.fn(views, scalars, &context) : run_blocks(site.fn, views, scalars, context);
   }
 
   int32_t run_traced(const bytecode::QuickSite& site, TaskContext& context) {

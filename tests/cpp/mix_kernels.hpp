@@ -93,25 +93,41 @@ int32_t kernel(const View* views, const Scalar*, const TaskContext* context) {
   return 0;
 }
 
-/// The library: kernel index = pattern * 3 + view rank - 1.
+/// What `fill` writes as index `i` of `count`: a rotation, so that indices stay distinct.
+inline int32_t filled(int64_t i, int64_t first, int64_t count) { return int32_t((first + i) % count); }
+
+/// fill(indices, first): fills a column of indices.
+inline int32_t fill(const View* views, const Scalar* scalars, const TaskContext* context) {
+  Stamps& all = stamps();
+  const bool stamped = context->task < all.start.size();
+  if (stamped) all.start[context->task] = all.next();
+  auto* indices = static_cast<int32_t*>(views[0].data);
+  for (int64_t i = 0; i < views[0].shape[0]; ++i) indices[i] = filled(i, scalars[0].i64, views[0].shape[0]);
+  if (stamped) all.end[context->task] = all.next();
+  return 0;
+}
+
+/// The library: kernel index = pattern * 3 + view rank - 1, then `fill`.
 class Library {
  public:
   Library() {
     const KernelFn functions[] = {kernel<0>, kernel<1>, kernel<2>, kernel<3>,
                                   kernel<4>, kernel<5>, kernel<6>};
     for (size_t p = 0; p < patterns().size(); ++p) {
-      for (uint8_t rank = 1; rank <= 3; ++rank) add(functions[p], patterns()[p], rank);
+      for (uint8_t rank = 1; rank <= 3; ++rank) add(functions[p], patterns()[p], rank, DType::u64);
     }
+    add(fill, {Role::out}, 2, DType::i32);
+    kernels_.back().num_scalars = 1;
     table_ = {kAbiVersion, uint32_t(kernels_.size()), 42, kernels_.data()};
   }
   const KernelLibrary& table() const { return table_; }
   std::shared_ptr<const KernelLibrary> shared() const { return {std::shared_ptr<void>(), &table_}; }
 
  private:
-  void add(KernelFn fn, const std::vector<Role>& roles, uint8_t rank) {
+  void add(KernelFn fn, const std::vector<Role>& roles, uint8_t rank, DType dtype) {
     auto params = std::make_unique<std::vector<ParamInfo>>();
     for (Role role : roles) {
-      ParamInfo param{role, DType::u64, rank, 0, {}, {}};
+      ParamInfo param{role, dtype, rank, 0, {}, {}};
       for (int64_t& max : param.max_shape) max = std::numeric_limits<int64_t>::max();
       params->push_back(param);
     }
@@ -126,6 +142,8 @@ class Library {
   std::vector<KernelInfo> kernels_;
   KernelLibrary table_;
 };
+
+inline constexpr uint16_t kFill = 21;
 
 inline const Library& library() {
   static const Library all;

@@ -5,15 +5,28 @@
 #include "pto/wsp/bytecode/quicken.hpp"
 #include "pto/wsp/bytecode/validate.hpp"
 #include "pto/wsp/engine.hpp"
+#include "random_rows.hpp"
 #include "random_workload.hpp"
 
 using namespace pto::wsp;
-using random_workload::Tensor;
-using random_workload::Workload;
 
 namespace {
 
+/// Whether a task may name another one to wait for.
+bool may_wait(const random_workload::Task& a, const random_workload::Task& b) {
+  return random_workload::Workload::conflict(a, b);
+}
+bool may_wait(const random_rows::Task& a, const random_rows::Task& b) {
+  return random_rows::Workload::may_wait(a, b);
+}
+
+char* base_of(const random_workload::Tensor&) { return nullptr; }
+char* base_of(const random_rows::Tensor& tensor) {
+  return reinterpret_cast<char*>(const_cast<int32_t*>(tensor.indices.data()));
+}
+
 /// Plays dispatcher and workers for one workload.
+template <class Workload>
 class Simulation {
  public:
   Simulation(const Workload& workload, uint64_t seed)
@@ -54,14 +67,19 @@ class Simulation {
 
   bytecode::Plan quicken() const {
     std::vector<bytecode::TensorLayout> layouts;
-    for (const Tensor& tensor : workload_.tensors()) {
+    std::vector<char*> bases;
+    for (const auto& tensor : workload_.tensors()) {
       bytecode::TensorLayout layout{};
       std::copy(tensor.shape.begin(), tensor.shape.end(), layout.shape);
       std::copy(tensor.stride.begin(), tensor.stride.end(), layout.stride);
       layout.group = uint32_t(layouts.size());
       layouts.push_back(layout);
+      bases.push_back(base_of(tensor));
     }
-    return bytecode::make_plan({&program_, {}}, layouts, mix::library().table());
+    bytecode::Plan plan = bytecode::make_plan({&program_, {}}, layouts, mix::library().table());
+    bytecode::bind_elements(plan, bases);
+    bytecode::look_at_rows(plan);
+    return plan;
   }
 
   void choose_strand(size_t task) {
@@ -97,7 +115,7 @@ class Simulation {
       } else {
         const size_t other = strands_[sched::counter_of(name)][sched::value_of(name) - 1];
         put_behind(task, other);
-        CHECK(Workload::conflict(workload_.tasks()[other], workload_.tasks()[task]));
+        CHECK(may_wait(workload_.tasks()[other], workload_.tasks()[task]));
       }
       names.push_back(name);
     }
@@ -142,6 +160,23 @@ class Simulation {
   size_t slice_start_ = 0;
   size_t watermark_ = 0;
 };
+
+std::vector<bind::ArrayRef> to_arrays(std::vector<random_rows::Tensor>& tensors) {
+  std::vector<bind::ArrayRef> arrays;
+  for (random_rows::Tensor& tensor : tensors) {
+    bind::ArrayRef ref;
+    const bool is_data = tensor.indices.empty();
+    ref.data = is_data ? static_cast<void*>(tensor.data.data()) : tensor.indices.data();
+    ref.dtype = is_data ? DType::u64 : DType::i32;
+    ref.rank = int(tensor.shape.size());
+    for (int d = 0; d < ref.rank; ++d) {
+      ref.shape[d] = tensor.shape[size_t(d)];
+      ref.stride_bytes[d] = tensor.stride[size_t(d)] * dtype_bytes(ref.dtype);
+    }
+    arrays.push_back(ref);
+  }
+  return arrays;
+}
 
 /// One slow task on [first_lo, first_hi), then others: whoever conflicts must start after its end.
 void check_pair(uint16_t first_kernel, int64_t first_extent, uint16_t second_kernel, int64_t second_tile) {
@@ -191,10 +226,40 @@ constexpr uint16_t kWrite = 0, kReadWriteOther = 6;  // see mix_kernels.hpp: {ou
 
 TEST(waits_order_every_conflict) {
   for (uint64_t seed = 1; seed <= 1000; ++seed) {
-    const Workload workload(seed, 60);
+    const random_workload::Workload workload(seed, 60);
     if (workload.tasks().size() > 400) continue;
     Simulation(workload, seed).run();
   }
+}
+
+TEST(waits_order_every_conflict_of_row_sets) {
+  for (uint64_t seed = 1; seed <= 600; ++seed) {
+    const random_rows::Workload workload(seed);
+    Simulation(workload, seed).run();
+  }
+}
+
+TEST(row_sets_give_the_result_of_program_order) {
+  const auto start = std::chrono::steady_clock::now();
+  uint64_t seed = 0;
+  while (std::chrono::steady_clock::now() - start < std::chrono::seconds(4)) {
+    const random_rows::Workload workload(++seed);
+    std::vector<random_rows::Tensor> expected = workload.tensors();
+    workload.run_in_order(expected);
+    const std::vector<uint8_t> bytes = workload.bytes();
+    Executable executable(bytes.data(), bytes.size(), mix::library().shared());
+    for (uint32_t round = 0; round < 4; ++round) {
+      std::vector<random_rows::Tensor> found = workload.tensors();
+      mix::stamps().reset(workload.tasks().size());
+      const uint32_t workers = round == 0 ? 1 : uint32_t(1 + (seed + round * 3) % 8);
+      executable.run(to_arrays(found), {}, {workers, false, round % 2 * (seed * 8 + round)});
+      for (size_t i = 0; i < found.size(); ++i) {
+        CHECK(found[i].data == expected[i].data && found[i].indices == expected[i].indices);
+      }
+      workload.check_order(mix::stamps());
+    }
+  }
+  std::printf("  %llu workloads\n", static_cast<unsigned long long>(seed));
 }
 
 TEST(read_after_write_waits) {

@@ -1,12 +1,12 @@
 """PTO-WSP: dynamic LLM operators in three parts: kernels, workloads and schedules."""
 
 from pto_wsp.errors import PtoError
-from pto_wsp.lang import pto
+from pto_wsp.lang import pto, ptoisa
 from pto_wsp.lang.axes import P
 from pto_wsp.lang.broadcast import ALL
 from pto_wsp.lang.declarations import lookup_kernel, registered_kernels
 from pto_wsp.lang.groups import group_by
-from pto_wsp.lang.kernel import kernel
+from pto_wsp.lang.kernel import kernel, ptoisa_kernel
 from pto_wsp.lang.ragged import Ragged
 from pto_wsp.lang.scalar import Scalar
 from pto_wsp.lang.slots import (
@@ -58,6 +58,8 @@ __all__ = [
     "kernel",
     "lookup_kernel",
     "pto",
+    "ptoisa",
+    "ptoisa_kernel",
     "registered_kernels",
     "sequential",
     "slot_bool",

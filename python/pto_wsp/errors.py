@@ -155,10 +155,10 @@ class UnknownName(FrontendError):
 
 
 class UnknownInstruction(FrontendError):
-    """A call of a `pto.` function that does not exist."""
+    """A call of a `pto` or `ptoisa` function that does not exist."""
 
     code = "unknown-instruction"
-    template = "`pto.{name}` is not an instruction"
+    template = "`{name}` is not an instruction"
     label = "unknown instruction"
     hint = "{advice}"
 

@@ -130,8 +130,16 @@ class Builder:
             self._param_tiles[param.name] = TileValue(name, param.type, (view.extents[0], view.extents[1]))
         return self._param_tiles[param.name]
 
-    def load(self, view: ViewValue, site: Site) -> TileValue:
-        """Append the load of a view, which must have two dimensions of bounded extent."""
+    def load(self, view: ViewValue, site: Site, into: TileValue | None = None) -> TileValue:
+        """Append the load of a view, which must have two dimensions: of bounded extent without a tile given.
+
+        Raises:
+            BadIndex, ShapeMismatch, DTypeMismatch: no tile can hold the view, or not the one given.
+        """
+        if into is not None:
+            self._require_holds(into, view, site)
+            self.emit(k.Load(into.name, Region(view.param.name, view.dims, site.loc), site.loc))
+            return into
         rows, cols = self.capacity(view, site.loc)
         tile = self.tile(site.hint or view.param.name, TileType(rows, cols, view.dtype))
         self.emit(k.Load(tile.name, Region(view.param.name, view.dims, site.loc), site.loc))
@@ -163,6 +171,19 @@ class Builder:
             )
         dim = 1 if rows.type.rows == 1 else 0
         return rows.type.shape[dim], rows.valid[dim]
+
+    def _require_holds(self, tile: TileValue, view: ViewValue, site: Site) -> None:
+        if tile.type.dtype is not view.dtype:
+            raise DTypeMismatch(
+                op=site.label, expected=str(tile.type.dtype), found=str(view.dtype), loc=site.loc
+            )
+        sizes = view.capacities
+        if len(sizes) != 2 or any(
+            c is not None and c > s for c, s in zip(sizes, tile.type.shape, strict=True)
+        ):
+            expected = f"at most [{tile.type.rows}, {tile.type.cols}]"
+            found = "[" + ", ".join("?" if c is None else str(c) for c in sizes) + "]"
+            raise ShapeMismatch(op=site.label, expected=expected, found=found, loc=site.loc)
 
     def capacity(self, view: ViewValue, loc: Location) -> tuple[int, int]:
         """Return the static shape of the tile that holds a view.
@@ -196,6 +217,7 @@ class Builder:
         shape: tuple[int, int] | None = None,
         valid: Valid | None = None,
         dtype: DType | None = None,
+        into: TileValue | None = None,
     ) -> TileValue:
         """Append an instruction and return its result.
 
@@ -208,6 +230,7 @@ class Builder:
             shape: static shape of what fill and expand instructions make.
             valid: its valid extents.
             dtype: element type of what fill and convert instructions make.
+            into: the tile to write; a new one without it.
 
         Raises:
             ShapeMismatch, DTypeMismatch: the operands do not fit.
@@ -225,11 +248,14 @@ class Builder:
             raise _mismatch(error, site) from None
         valids = [t.valid for t in tiles]
         _require_equal(valid_pairs_that_agree(row.form, valids, attrs), site)
-        dst = self.tile(site.hint, result)
+        if into is not None and result != into.type:
+            kind = ShapeMismatch if result.shape != into.type.shape else DTypeMismatch
+            raise kind(op=site.label, expected=str(result), found=str(into.type), loc=site.loc)
+        dst = into if into is not None else self.tile(site.hint, result)
         extents = () if shape is None or valid is None else _extent_attrs(row.form, shape, valid)
         names = tuple(t.name for t in tiles)
         self.emit(k.Instr(op, dst.name, names, tuple(scalars), (*flags, *extents), site.loc))
-        return replace(dst, valid=self._lasting(dst, result_valid(row.form, valids, attrs)))
+        return into or replace(dst, valid=self._lasting(dst, result_valid(row.form, valids, attrs)))
 
     def store(self, view: ViewValue, tile: TileValue, site: Site, rows: TileValue | None = None) -> None:
         """Append the store of a tile, whose type must be the view's; of its rows to those that `rows` names.

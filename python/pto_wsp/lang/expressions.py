@@ -23,11 +23,12 @@ from pto_wsp.ir import scalar as ir
 from pto_wsp.ir.core import Index
 from pto_wsp.ir.kernel import IN
 from pto_wsp.ir.scalar import Const, Expr
-from pto_wsp.lang import arithmetic, pto
+from pto_wsp.lang import arithmetic, pto, ptoisa
 from pto_wsp.lang.arithmetic import FOLD
 from pto_wsp.lang.builder import Builder, Site
 from pto_wsp.lang.calls import call_function
 from pto_wsp.lang.functions import FUNCTIONS, PtoFunction
+from pto_wsp.lang.ptoisa import PtoisaFunction
 from pto_wsp.lang.source import FunctionSource
 from pto_wsp.lang.tile_ops import TileOps
 from pto_wsp.lang.values import (
@@ -371,7 +372,10 @@ class ExpressionReader:
     def _constant_attribute(self, value: object, node: ast.Attribute) -> Constant:
         if value is pto and node.attr not in FUNCTIONS:
             advice = did_you_mean(node.attr, FUNCTIONS)
-            raise UnknownInstruction(name=node.attr, advice=advice, loc=self.at(node))
+            raise UnknownInstruction(name=f"pto.{node.attr}", advice=advice, loc=self.at(node))
+        if value is ptoisa and node.attr not in (*ptoisa.FUNCTIONS, "tile"):
+            advice = ptoisa.unknown(node.attr)
+            raise UnknownInstruction(name=f"ptoisa.{node.attr}", advice=advice, loc=self.at(node))
         try:
             return Constant(getattr(value, node.attr))
         except AttributeError:
@@ -430,8 +434,14 @@ class ExpressionReader:
         for arg in node.args:
             if isinstance(arg, ast.Starred):
                 self.refuse(arg, "`*`", "")
+        return self.call(target, node, hint)
+
+    def call(self, target: object, node: ast.Call, hint: str) -> Value:
+        """Read the call of `target`, what the function stands for where that is known."""
         if isinstance(target, PtoFunction):
             return call_function(self, target, node, hint)
+        if isinstance(target, PtoisaFunction) or target is ptoisa.tile:
+            self.refuse(node, "`ptoisa`", "decorate the function with `@ptoisa_kernel`")
         args = [self.read(arg) for arg in node.args]
         constants = [constant_of(a) for a in args]
         is_pure = isinstance(target, np.ufunc) or _is_in(target, FOLDABLE) or _is_number_type(target)

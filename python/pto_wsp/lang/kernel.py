@@ -6,7 +6,7 @@ import ast
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from types import FunctionType
-from typing import Any, Literal, overload
+from typing import Any, ClassVar, Literal, overload
 
 from pto_wsp.errors import NoSource, UnsupportedSyntax
 from pto_wsp.ir.kernel import KernelFunction
@@ -15,6 +15,7 @@ from pto_wsp.lang import context
 from pto_wsp.lang.builder import Builder
 from pto_wsp.lang.copies import remove_copies
 from pto_wsp.lang.declarations import Amount, Declaration, register
+from pto_wsp.lang.instructions import InstructionReader, check_written
 from pto_wsp.lang.native_kernel import CppOptions, PathText, native_function, read_native
 from pto_wsp.lang.outputs import check_outputs
 from pto_wsp.lang.signature import KernelParam, read_signature, specialised_params
@@ -38,6 +39,8 @@ class Kernel:
         params: its parameters.
         declaration: what it declares beside its arithmetic.
     """
+
+    _reader: ClassVar[type[StatementReader]] = StatementReader
 
     def __init__(self, source: FunctionSource, declaration: Declaration, cpp: CppOptions) -> None:
         if source.node is None:
@@ -110,7 +113,7 @@ class Kernel:
             else:
                 env[param.name] = whole_view(param)
         builder = Builder(params, self.declaration.block_dim)
-        StatementReader(self._source, builder, env).statements(node.body)
+        self._reader(self._source, builder, env).statements(node.body)
         function = KernelFunction(
             name,
             params,
@@ -119,8 +122,11 @@ class Kernel:
             builder.statements(),
             self.loc,
         )
+        return self._declared(self._checked(function))
+
+    def _checked(self, function: KernelFunction) -> KernelFunction:
         check_outputs(function)
-        return self._declared(remove_copies(function))
+        return remove_copies(function)
 
     def _declared(self, function: KernelFunction) -> KernelFunction:
         return replace(function, unit=self.declaration.core, block_dim=self.declaration.block_dim)
@@ -135,6 +141,17 @@ class Kernel:
     def __call__(self, *args: object, **kwargs: object) -> Handle:
         """Make a task without coordinates."""
         return TaskCall(self, ())(*args, **kwargs)
+
+
+class PtoisaKernel(Kernel):
+    """A kernel that is written as instructions on declared tiles."""
+
+    _reader = InstructionReader
+
+    def _checked(self, function: KernelFunction) -> KernelFunction:
+        check_written(function)
+        check_outputs(function)
+        return function
 
 
 class TaskCall:
@@ -215,6 +232,51 @@ def kernel(
 
     def make(inner: object) -> Kernel:
         return Kernel(read_function(_plain(inner), frame), declaration, cpp)
+
+    return make if function is None else make(function)
+
+
+@overload
+def ptoisa_kernel(function: Callable[..., None], /) -> Kernel: ...
+@overload
+def ptoisa_kernel(
+    *,
+    core: Literal["any", "vector", "cube", "mixed"] = "any",
+    block_dim: int = 1,
+    cost: Amount | None = None,
+    name: str | None = None,
+) -> Callable[[Callable[..., None]], Kernel]: ...
+def ptoisa_kernel(
+    function: Callable[..., None] | None = None,
+    /,
+    *,
+    core: str = "any",
+    block_dim: int = 1,
+    cost: Amount | None = None,
+    name: str | None = None,
+) -> Any:
+    """Make a kernel of a function that calls instructions, such as `ptoisa.TADD(dst, a, b)`.
+
+    Loops, branches and scalars are those of `@kernel`, and so is the IR that it becomes.
+
+    Args:
+        function: the function.
+        core: the kind of core that it wants, as in `kernel`.
+        block_dim: calls that make one task, as in `kernel`.
+        cost: estimated run time of a task in ns, as in `kernel`.
+        name: what `lookup_kernel` finds the kernel by.
+
+    Raises:
+        NoSource: the source text is not available.
+        FrontendError: the function has parameters or statements that have no meaning in a kernel.
+
+    Source: seed 003, section 5.
+    """
+    frame = sys._getframe(1)
+    declaration = Declaration(None, core, block_dim, cost, name)
+
+    def make(inner: object) -> Kernel:
+        return PtoisaKernel(read_function(_plain(inner), frame), declaration, CppOptions())
 
     return make if function is None else make(function)
 

@@ -54,7 +54,7 @@ class _Paths:
                     stored = either | or_else if _mentions(condition, self.of_blocks) else either & or_else
                 case k.For(body=inner) | k.While(body=inner):
                     after = self.after(inner, stored)
-                    stored = after if _surely_runs(stmt) else stored | (after - _stored_whole(inner))
+                    stored = after if surely_runs(stmt) else stored | (after - _stored_whole(inner))
                 case _:
                     pass
         return stored
@@ -75,7 +75,8 @@ def _mentions(expr: Expr, names: set[str]) -> bool:
     return any(isinstance(node, Var) and node.name in names for node in walk(expr))
 
 
-def _surely_runs(stmt: k.Stmt) -> bool:
+def surely_runs(stmt: k.Stmt) -> bool:
+    """Return whether the body of a loop runs at least once, whatever the arguments are."""
     match stmt:
         case k.For(start=Const(value=start), stop=Const(value=stop)):
             return start < stop

@@ -11,7 +11,9 @@ def __getattr__(name: str) -> PtoFunction:
     if name.startswith("__"):
         raise AttributeError(name)
     if name not in FUNCTIONS:
-        raise UnknownInstruction(name=name, advice=did_you_mean(name, FUNCTIONS), loc=caller_location())
+        raise UnknownInstruction(
+            name=f"pto.{name}", advice=did_you_mean(name, FUNCTIONS), loc=caller_location()
+        )
     return FUNCTIONS[name]
 
 

@@ -71,7 +71,7 @@ class StatementReader:
             case ast.AugAssign(target=ast.Name(id=name) as target, op=op, value=value):
                 current = self.reader.read(ast.copy_location(ast.Name(name, ast.Load()), target))
                 result = self.reader.binary(op, current, self.reader.read(value), node, name)
-                self._bind(name, result, self.reader.at(target))
+                self.bind(name, result, self.reader.at(target))
             case ast.For():
                 self._for(node)
             case ast.While():
@@ -112,7 +112,7 @@ class StatementReader:
 
     def _unpack(self, target: ast.expr, value: Value) -> None:
         if isinstance(target, ast.Name):
-            self._bind(target.id, value, self.reader.at(target))
+            self.bind(target.id, value, self.reader.at(target))
             return
         assert isinstance(target, (ast.Tuple, ast.List))
         if isinstance(value, Constant) and isinstance(value.value, tuple):
@@ -122,7 +122,8 @@ class StatementReader:
         for element, item in zip(target.elts, value.items, strict=True):
             self._unpack(element, item)
 
-    def _bind(self, name: str, value: Value, loc: Location) -> None:
+    def bind(self, name: str, value: Value, loc: Location) -> None:
+        """Let a name stand for a value."""
         self.assigned_at[name] = loc
         self.reader.env[name] = self._settled(value, name, loc)
 

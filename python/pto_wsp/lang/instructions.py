@@ -1,0 +1,253 @@
+"""Reading the body of a `@ptoisa_kernel`: declared tiles, and calls of instructions that write them.
+
+A tile is a place here, not a value: it is declared once, and keeps its name. What reads a tile finds what was
+written last on the way; a tile that some way has not written is an error.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+
+from pto_wsp.errors import BadOperand, CarriedValue
+from pto_wsp.ir import kernel as k
+from pto_wsp.ir.scalar import Const, Expr, Extent, walk
+from pto_wsp.isa import ELEMENTWISE, Form
+from pto_wsp.isa.meaning import COMPARE_MODES
+from pto_wsp.lang import ptoisa
+from pto_wsp.lang.builder import Builder, Site
+from pto_wsp.lang.expressions import ExpressionReader
+from pto_wsp.lang.functions import PtoFunction
+from pto_wsp.lang.outputs import surely_runs
+from pto_wsp.lang.ptoisa import CONSTANTS, EXTENTS, PtoisaFunction
+from pto_wsp.lang.source import FunctionSource
+from pto_wsp.lang.statements import StatementReader, assigned_names
+from pto_wsp.lang.values import Constant, TileValue, Value, ViewValue, constant_of
+from pto_wsp.location import Location
+from pto_wsp.types.dtype import DType
+from pto_wsp.types.tile import TileType
+
+SCALAR_FUNCTIONS = ("block_idx", "block_num")
+"""Functions of `pto` that work on no tiles, beside `pto.tiles` of loops."""
+
+
+class InstructionReader(StatementReader):
+    """Reads statements in which tiles are written by instructions alone."""
+
+    def __init__(self, source: FunctionSource, builder: Builder, env: dict[str, Value]) -> None:
+        super().__init__(source, builder, env)
+        assert source.node is not None
+        self.reader = _Expressions(source, builder, frozenset(assigned_names(source.node.body)))
+        self.reader.env = env
+        self.named: set[str] = set()
+
+    def bind(self, name: str, value: Value, loc: Location) -> None:
+        """Let a name stand for a value: for a tile only where it is declared."""
+        if isinstance(value, TileValue):
+            is_new = value.name in self.reader.declared and value.name not in self.named
+            if not is_new or isinstance(self.reader.env.get(name), TileValue):
+                raise BadOperand(
+                    op=f"{name} = ...",
+                    expected="`ptoisa.tile(rows, cols, dtype)`, once per name",
+                    found="another tile",
+                    loc=loc,
+                )
+            self.named.add(value.name)
+        super().bind(name, value, loc)
+
+
+class _Expressions(ExpressionReader):
+    """Reads expressions; instructions are calls that stand alone."""
+
+    def __init__(self, source: FunctionSource, builder: Builder, local_names: frozenset[str]) -> None:
+        super().__init__(source, builder, local_names)
+        self.declared: set[str] = set()
+
+    def call(self, target: object, node: ast.Call, hint: str) -> Value:
+        """Read a call of `ptoisa` or of one of the functions that kernels share."""
+        if target is ptoisa.tile:
+            return self.declare(node, hint)
+        if isinstance(target, PtoisaFunction):
+            _Instruction(self, target, node).emit()
+            return Constant(None)
+        if isinstance(target, PtoFunction) and target.name not in SCALAR_FUNCTIONS:
+            advice = "write the instruction: `ptoisa.TADD(dst, a, b)`"
+            self.refuse(node, f"`pto.{target.name}` beside instructions", advice)
+        return super().call(target, node, hint)
+
+    def declare(self, node: ast.Call, hint: str) -> TileValue:
+        given = dict(zip(("rows", "cols", "dtype"), node.args, strict=False))
+        given |= {keyword.arg: keyword.value for keyword in node.keywords if keyword.arg is not None}
+        if set(given) != {"rows", "cols", "dtype"} or len(node.args) > 3:
+            raise self.bad_tile("rows, cols and dtype", ast.unparse(node), node)
+        rows, cols = (self.constant_integer(given[name], "ptoisa.tile") for name in ("rows", "cols"))
+        dtype = constant_of(self.read(given["dtype"]))
+        if not isinstance(dtype, DType):
+            raise self.bad_tile("an element type", ast.unparse(given["dtype"]), given["dtype"])
+        found = self.builder.tile(hint or "tile", TileType(rows, cols, dtype))
+        self.builder.slot(found.name)
+        self.declared.add(found.name)
+        return found
+
+    def bad_tile(self, expected: str, found: str, node: ast.AST) -> BadOperand:
+        return BadOperand(op="ptoisa.tile", expected=expected, found=found, loc=self.at(node))
+
+
+class _Instruction:
+    """One call of an instruction."""
+
+    def __init__(self, reader: _Expressions, function: PtoisaFunction, node: ast.Call) -> None:
+        self.reader = reader
+        self.builder = reader.builder
+        self.row = function.row
+        self.node = node
+        self.site = Site(reader.at(node), f"ptoisa.{function.name}")
+        self.keywords = {kw.arg: kw.value for kw in node.keywords if kw.arg is not None}
+        for name, value in self.keywords.items():
+            if name not in function.keywords:
+                expected = "one of " + ", ".join(function.keywords) if function.keywords else "no keywords"
+                raise self.bad(expected, f"`{name}`", value)
+
+    def emit(self) -> None:
+        """Append the instruction.
+
+        Raises:
+            BadOperand, ShapeMismatch, DTypeMismatch: operands that it cannot take.
+        """
+        form = self.row.form
+        count = 2 if form in (Form.LOAD, Form.STORE) else 1 + form.num_tiles + form.num_scalars
+        if len(self.node.args) != count:
+            raise self.bad(f"{count} operands, the destination first", str(len(self.node.args)), self.node)
+        first, *others = self.node.args
+        match form:
+            case Form.LOAD:
+                self.builder.load(self.view(others[0]), self.site, into=self.tile(first))
+            case Form.STORE:
+                view = self.view(first)
+                if view.param.role == k.IN:
+                    raise self.bad("an Out or InOut parameter", f"`{view.param.name}`, an input", first)
+                self.builder.store(view, self.tile(others[0]), self.site)
+            case _:
+                self.compute(self.tile(first), others)
+
+    def compute(self, dst: TileValue, operands: Sequence[ast.expr]) -> None:
+        form = self.row.form
+        tiles = [self.tile(node) for node in operands[: form.num_tiles]]
+        like = tiles[-1].type.dtype if tiles else dst.type.dtype
+        scalars = [self.scalar(node, like) for node in operands[form.num_tiles :]]
+        is_read = dst in tiles[1:] if form is Form.MATMUL_ACC else dst in tiles
+        through = is_read and form not in ELEMENTWISE
+        target = self.builder.tile(dst.name, dst.type) if through else dst
+        self.builder.instruction(
+            self.row.name,
+            tiles,
+            scalars,
+            self.site,
+            flags=self.constants(),
+            shape=dst.type.shape,
+            valid=self.extents(dst),
+            dtype=dst.type.dtype if form in (Form.FILL, Form.IOTA, Form.CONVERT) else None,
+            into=target,
+        )
+        if through:
+            self.builder.instruction("mov", [target], (), self.site, into=dst)
+
+    # --- operands ---
+
+    def tile(self, node: ast.expr) -> TileValue:
+        value = self.reader.read(node)
+        if not isinstance(value, TileValue) or value.name not in self.reader.declared:
+            raise self.bad("a tile made by `ptoisa.tile`", str(value), node)
+        return value
+
+    def view(self, node: ast.expr) -> ViewValue:
+        value = self.reader.read(node)
+        if not isinstance(value, ViewValue):
+            raise self.bad("a parameter or a view of one", str(value), node)
+        return value
+
+    def scalar(self, node: ast.expr, dtype: DType) -> Expr:
+        loc = self.reader.at(node)
+        value = self.reader.read(node)
+        expr = self.reader.ops.scalar(value, loc)
+        if expr is None:
+            raise self.bad("a scalar", str(value), node)
+        return self.reader.ops.element(expr, dtype, Site(loc, self.site.label))
+
+    def extents(self, dst: TileValue) -> tuple[Expr, Expr]:
+        """Return the valid extents that the instruction makes, where its form makes any."""
+        names = EXTENTS.get(self.row.form, ())
+        found: list[Expr] = []
+        for name, size in zip(("rows", "cols"), dst.type.shape, strict=True):
+            node = self.keywords.get(name) if name in names else None
+            found.append(Const(size) if node is None else self.reader.integer(node, self.site.label).expr)
+        return found[0], found[1]
+
+    def constants(self) -> list[tuple[str, k.AttrValue]]:
+        found: list[tuple[str, k.AttrValue]] = []
+        for name, (kind, default) in CONSTANTS.get(self.row.form, {}).items():
+            node = self.keywords.get(name)
+            value = default if node is None else constant_of(self.reader.read(node))
+            is_mode = name != "mode" or value in COMPARE_MODES
+            if type(value) is not kind or not is_mode:
+                expected = "one of " + ", ".join(COMPARE_MODES) if name == "mode" else f"a {kind.__name__}"
+                raise self.bad(f"`{name}`: {expected}", "none" if node is None else repr(value), self.node)
+            assert isinstance(value, (bool, int, str))
+            if value is not False:
+                found.append((name, value))
+        return found
+
+    def bad(self, expected: str, found: str, node: ast.AST) -> BadOperand:
+        return BadOperand(op=self.site.label, expected=expected, found=found, loc=self.reader.at(node))
+
+
+# --- tiles that are read before they are written --------------------------------------------------------
+
+
+def check_written(kernel: k.KernelFunction) -> None:
+    """Raise CarriedValue at the first statement that reads a tile which some path has not written."""
+    _written(kernel.body or (), frozenset(p.name for p in kernel.views))
+
+
+def _written(body: Sequence[k.Stmt], written: frozenset[str]) -> frozenset[str]:
+    """Return the tiles written after `body`, given those written before."""
+    for stmt in body:
+        match stmt:
+            case k.Load(tile=tile, region=region):
+                _require(_tiles_of(region.expressions), written, stmt.loc)
+                written |= {tile}
+            case k.Store(tile=tile, region=region):
+                _require({tile, *_tiles_of(region.expressions)}, written, stmt.loc)
+            case k.Instr(dst=dst, tiles=tiles, scalars=scalars, attrs=attrs):
+                exprs = [*scalars, *(v for _, v in attrs if not isinstance(v, (str, int)))]
+                _require({*tiles, *_tiles_of(exprs)}, written, stmt.loc)
+                written |= {dst}
+            case k.Assign(value=value):
+                _require(_tiles_of([value]), written, stmt.loc)
+            case k.If(condition=condition, then=then, other=other):
+                _require(_tiles_of([condition]), written, stmt.loc)
+                written = _written(then, written) & _written(other, written)
+            case k.For(start=start, stop=stop):
+                _require(_tiles_of([start, stop]), written, stmt.loc)
+                after = _written(stmt.body, written)
+                written = after if surely_runs(stmt) else written
+            case k.While(condition=condition):
+                _require(_tiles_of([condition]), written, stmt.loc)
+                _written(stmt.body, written)
+    return written
+
+
+def _tiles_of(exprs: Sequence[Expr]) -> set[str]:
+    """Return the names that the extents in expressions are of: tiles and views."""
+    return {node.name for expr in exprs for node in walk(expr) if isinstance(node, Extent)}
+
+
+def _require(tiles: set[str], written: frozenset[str], loc: Location | None) -> None:
+    for name in sorted(tiles - written):
+        raise CarriedValue(
+            name=name,
+            problem="is read before every path has written it",
+            expected="an instruction that writes it",
+            found="none",
+            loc=loc,
+        )

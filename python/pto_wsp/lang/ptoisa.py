@@ -1,0 +1,88 @@
+"""`ptoisa`: instructions as calls, destination first, on tiles that are declared; see `@ptoisa_kernel`.
+
+There is one function per row of the instruction table, called by the row's mnemonic in upper case:
+`TLOAD(tile, view)`, `TSTORE(view, tile)`, `TADD(dst, a, b)`. Source: seed 003, section 5.
+"""
+
+from __future__ import annotations
+
+from typing import NoReturn
+
+from pto_wsp.errors import OutsideWorkload, UnknownInstruction, did_you_mean
+from pto_wsp.isa import TABLE, Form, Instruction
+from pto_wsp.lang.surface import Tile
+from pto_wsp.location import caller_location
+from pto_wsp.support.record import record
+from pto_wsp.types.dtype import DType
+
+EXTENTS: dict[Form, tuple[str, ...]] = {
+    Form.FILL: ("rows", "cols"),
+    Form.IOTA: ("rows", "cols"),
+    Form.ROW_EXPAND: ("cols",),
+    Form.COL_EXPAND: ("rows",),
+    Form.MERGE: ("cols",),
+    Form.TOPK_VALUES: ("cols",),
+    Form.TOPK_INDICES: ("cols",),
+}
+"""Valid extents that instructions of a form make: optional arguments; the destination's own by default."""
+
+CONSTANTS: dict[Form, dict[str, tuple[type, object]]] = {
+    Form.MATMUL: {"trans_a": (bool, False), "trans_b": (bool, False)},
+    Form.MATMUL_ACC: {"trans_a": (bool, False), "trans_b": (bool, False)},
+    Form.COMPARE: {"mode": (str, None)},
+    Form.COMPARE_SCALAR: {"mode": (str, None)},
+    Form.MERGE_RUNS: {"run": (int, None)},
+}
+"""Constants that instructions of a form take by name: their type and default; None where there is none."""
+
+
+@record
+class PtoisaFunction:
+    """An instruction as a function of a kernel; calling it outside of one is an error."""
+
+    name: str
+    row: Instruction
+
+    def __call__(self, *_: object, **__: object) -> NoReturn:
+        """Refuse: kernels are read, not executed."""
+        raise OutsideWorkload(what=f"`ptoisa.{self.name}`", where="kernel", loc=caller_location())
+
+    @property
+    def keywords(self) -> tuple[str, ...]:
+        """Names of the arguments that are given by name."""
+        return (*CONSTANTS.get(self.row.form, ()), *EXTENTS.get(self.row.form, ()))
+
+
+def _name(row: Instruction) -> str:
+    return row.mnemonic.upper().replace(".", "_")
+
+
+FUNCTIONS: dict[str, PtoisaFunction] = {_name(row): PtoisaFunction(_name(row), row) for row in TABLE.values()}
+
+
+def tile(rows: int, cols: int, dtype: DType) -> Tile:
+    """Declare a tile of `rows` x `cols` elements: a place that instructions write and read.
+
+    Args:
+        rows: its rows, a positive constant.
+        cols: its columns, a positive constant.
+        dtype: type of the elements.
+    """
+    raise OutsideWorkload(what="`ptoisa.tile`", where="kernel", loc=caller_location())
+
+
+def unknown(name: str) -> str:
+    """Return a hint for an instruction that does not exist."""
+    return did_you_mean(name, (*FUNCTIONS, "tile"))
+
+
+def __getattr__(name: str) -> PtoisaFunction:
+    if name.startswith("__"):
+        raise AttributeError(name)
+    if name not in FUNCTIONS:
+        raise UnknownInstruction(name=f"ptoisa.{name}", advice=unknown(name), loc=caller_location())
+    return FUNCTIONS[name]
+
+
+def __dir__() -> list[str]:
+    return sorted((*FUNCTIONS, "tile"))

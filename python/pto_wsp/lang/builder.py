@@ -145,13 +145,19 @@ class Builder:
         self.emit(k.Load(tile.name, Region(view.param.name, view.dims, site.loc), site.loc))
         return replace(tile, valid=self._lasting(tile, (view.extents[0], view.extents[1])))
 
-    def gather(self, view: ViewValue, rows: TileValue, site: Site) -> TileValue:
-        """Append the load of the rows of a view that an i32 row or column names.
+    def gather(
+        self, view: ViewValue, rows: TileValue, site: Site, into: TileValue | None = None
+    ) -> TileValue:
+        """Append the load of the rows of a view that an i32 row or column names, into a given tile if any.
 
         Raises:
             BadIndex, ShapeMismatch, DTypeMismatch: the operands do not fit.
         """
         count, extent = self._row_numbers(rows, site)
+        if into is not None:
+            self._require_holds(into, view, site, count)
+            self.emit(k.Load(into.name, Region(view.param.name, view.dims, site.loc), site.loc, rows.name))
+            return into
         _, cols = self._sizes(view, site.loc)
         if cols is None:
             raise _unbounded(view, 1, site.loc)
@@ -172,12 +178,14 @@ class Builder:
         dim = 1 if rows.type.rows == 1 else 0
         return rows.type.shape[dim], rows.valid[dim]
 
-    def _require_holds(self, tile: TileValue, view: ViewValue, site: Site) -> None:
+    def _require_holds(
+        self, tile: TileValue, view: ViewValue, site: Site, num_rows: int | None = None
+    ) -> None:
         if tile.type.dtype is not view.dtype:
             raise DTypeMismatch(
                 op=site.label, expected=str(tile.type.dtype), found=str(view.dtype), loc=site.loc
             )
-        sizes = view.capacities
+        sizes = view.capacities if num_rows is None else (num_rows, *view.capacities[1:])
         if len(sizes) != 2 or any(
             c is not None and c > s for c, s in zip(sizes, tile.type.shape, strict=True)
         ):

@@ -11,7 +11,7 @@ from pto_wsp.ir.scalar import Const, Expr, Var
 from pto_wsp.isa import BY_FUNCTION, Form, Instruction
 from pto_wsp.isa.meaning import COMPARE_MODES
 from pto_wsp.lang.builder import Site
-from pto_wsp.lang.functions import PtoFunction
+from pto_wsp.lang.functions import OTHER_FUNCTIONS, PtoFunction
 from pto_wsp.lang.values import (
     Constant,
     ScalarValue,
@@ -48,16 +48,9 @@ class _Call:
         self.args = self.bind()
 
     def run(self) -> Value:
-        name = self.function.name
-        if name == "tiles":
-            self.reader.refuse(self.node, "`pto.tiles` outside a loop", "`for r in pto.tiles(extent, tile):`")
-        if name == "block_idx":
-            return ScalarValue(Var(BLOCK_IDX))
-        if name == "block_num":
-            return Constant(self.reader.builder.block_dim)
-        if name == "zeros":
-            return self.fill(Constant(0))
-        row = BY_FUNCTION[name]
+        if self.function.name in OTHER_FUNCTIONS:
+            return self.other(self.function.name)
+        row = BY_FUNCTION[self.function.name]
         match row.form:
             case Form.LOAD:
                 return self.reader.builder.load(self.view("view"), self.site)
@@ -77,6 +70,18 @@ class _Call:
                 return self.expand(row.name, row.form)
             case _:
                 return self.compute(row)
+
+    def other(self, name: str) -> Value:
+        match name:
+            case "block_idx":
+                return ScalarValue(Var(BLOCK_IDX))
+            case "block_num":
+                return Constant(self.reader.builder.block_dim)
+            case "zeros":
+                return self.fill(Constant(0))
+            case _:
+                advice = "`for r in pto.tiles(extent, tile):`"
+                self.reader.refuse(self.node, "`pto.tiles` outside a loop", advice)
 
     def compute(self, row: Instruction) -> Value:
         emit, site = self.reader.builder.instruction, self.site

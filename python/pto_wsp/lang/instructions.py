@@ -31,6 +31,10 @@ SCALAR_FUNCTIONS = ("block_idx", "block_num")
 """Functions of `pto` that work on no tiles, beside `pto.tiles` of loops."""
 
 
+_NUM_OPERANDS = {Form.LOAD: 2, Form.STORE: 2, Form.GATHER: 3, Form.SCATTER: 3}
+"""Operands of the forms that move data: a tile and a view, and a tile of row numbers."""
+
+
 class InstructionReader(StatementReader):
     """Reads statements in which tiles are written by instructions alone."""
 
@@ -115,18 +119,19 @@ class _Instruction:
             BadOperand, ShapeMismatch, DTypeMismatch: operands that it cannot take.
         """
         form = self.row.form
-        count = 2 if form in (Form.LOAD, Form.STORE) else 1 + form.num_tiles + form.num_scalars
+        count = _NUM_OPERANDS.get(form, 1 + form.num_tiles + form.num_scalars)
         if len(self.node.args) != count:
             raise self.bad(f"{count} operands, the destination first", str(len(self.node.args)), self.node)
         first, *others = self.node.args
         match form:
             case Form.LOAD:
                 self.builder.load(self.view(others[0]), self.site, into=self.tile(first))
+            case Form.GATHER:
+                self.builder.gather(self.view(others[0]), self.tile(others[1]), self.site, self.tile(first))
             case Form.STORE:
-                view = self.view(first)
-                if view.param.role == k.IN:
-                    raise self.bad("an Out or InOut parameter", f"`{view.param.name}`, an input", first)
-                self.builder.store(view, self.tile(others[0]), self.site)
+                self.builder.store(self.output(first), self.tile(others[0]), self.site)
+            case Form.SCATTER:
+                self.builder.store(self.output(first), self.tile(others[0]), self.site, self.tile(others[1]))
             case _:
                 self.compute(self.tile(first), others)
 
@@ -165,6 +170,12 @@ class _Instruction:
         if not isinstance(value, ViewValue):
             raise self.bad("a parameter or a view of one", str(value), node)
         return value
+
+    def output(self, node: ast.expr) -> ViewValue:
+        view = self.view(node)
+        if view.param.role == k.IN:
+            raise self.bad("an Out or InOut parameter", f"`{view.param.name}`, an input", node)
+        return view
 
     def scalar(self, node: ast.expr, dtype: DType) -> Expr:
         loc = self.reader.at(node)
@@ -213,11 +224,11 @@ def _written(body: Sequence[k.Stmt], written: frozenset[str]) -> frozenset[str]:
     """Return the tiles written after `body`, given those written before."""
     for stmt in body:
         match stmt:
-            case k.Load(tile=tile, region=region):
-                _require(_tiles_of(region.expressions), written, stmt.loc)
+            case k.Load(tile=tile, region=region, rows=rows):
+                _require({*_tiles_of(region.expressions), *([rows] if rows else [])}, written, stmt.loc)
                 written |= {tile}
-            case k.Store(tile=tile, region=region):
-                _require({tile, *_tiles_of(region.expressions)}, written, stmt.loc)
+            case k.Store(tile=tile, region=region, rows=rows):
+                _require({tile, *_tiles_of(region.expressions), *([rows] if rows else [])}, written, stmt.loc)
             case k.Instr(dst=dst, tiles=tiles, scalars=scalars, attrs=attrs):
                 exprs = [*scalars, *(v for _, v in attrs if not isinstance(v, (str, int)))]
                 _require({*tiles, *_tiles_of(exprs)}, written, stmt.loc)

@@ -7,7 +7,22 @@ import random
 import numpy as np
 import pytest
 
-from pto_wsp import In, Out, P, Tensor, f32, kernel, pto, ptoisa, ptoisa_kernel, workload
+from pto_wsp import (
+    DYN,
+    In,
+    InOut,
+    Out,
+    P,
+    Tensor,
+    Tile,
+    f32,
+    i32,
+    kernel,
+    pto,
+    ptoisa,
+    ptoisa_kernel,
+    workload,
+)
 from pto_wsp.errors import OutsideWorkload, PtoError, UnknownInstruction
 from pto_wsp.interp.kernels import run_kernel
 from pto_wsp.ir.kernel import Instr, KernelFunction, Load, Store, walk_statements
@@ -67,6 +82,8 @@ OPERANDS: dict[Form, tuple[str, str]] = {
 }
 """Operands of one call of every form, on the tiles that the test declares."""
 
+MOVES = {"TLOAD", "TSTORE", "MGATHER", "MSCATTER"}
+
 RESULTS: dict[Form, str] = {
     Form.ROW_REDUCE: "(8, 1, f32)",
     Form.COL_REDUCE: "(1, 16, f32)",
@@ -85,7 +102,7 @@ RESULTS: dict[Form, str] = {
 """Types of the results of forms that do not make [8, 16] of f32."""
 
 
-@pytest.mark.parametrize("name", sorted(set(ptoisa.FUNCTIONS) - {"TLOAD", "TSTORE"}))
+@pytest.mark.parametrize("name", sorted(set(ptoisa.FUNCTIONS) - MOVES))
 def test_every_row_can_be_called(name: str) -> None:
     form = ptoisa.FUNCTIONS[name].row.form
     operands = ", ".join(o for o in OPERANDS[form] if o).format(s="t")
@@ -237,6 +254,39 @@ def test_valid_extents_are_those_of_the_last_write() -> None:
     y = np.zeros((1, 2), np.float32)
     run_kernel(function, [np.zeros((5, 16), np.float32), y, 4])
     assert y.tolist() == [[543, 543]]
+
+
+@ptoisa_kernel
+def move_rows(
+    x: In[Tensor[f32, DYN, 24]],
+    ids: In[Tile[1, 8, i32]],
+    y: Out[Tile[8, 24, f32]],
+    z: InOut[Tensor[f32, DYN, 24]],
+):
+    rows, t = ptoisa.tile(1, 8, i32), ptoisa.tile(8, 24, f32)
+    ptoisa.TLOAD(rows, ids)
+    ptoisa.MGATHER(t, x, rows)
+    ptoisa.TSTORE(y, t)
+    ptoisa.TADDS(t, t, 1.0)
+    ptoisa.MSCATTER(z, t, rows)
+
+
+@workload
+def move_all(
+    X: Tensor[f32, "n", 24], Ids: Tensor[i32, 1, "m"], Y: Tensor[f32, "m", 24], Z: Tensor[f32, "n", 24]
+):
+    move_rows(x=X, ids=Ids, y=Y, z=Z)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_rows_are_gathered_and_scattered(target: str) -> None:
+    x = np.random.default_rng(3).random((20, 24), np.float32)
+    ids = np.array([[3, 19, 0, 7, 8]], np.int32)
+    y, z = np.zeros((5, 24), np.float32), np.zeros_like(x)
+    move_all.compile(target)(X=x, Ids=ids, Y=y, Z=z)
+    expected = np.zeros_like(x)
+    expected[ids[0]] = x[ids[0]] + 1
+    assert np.array_equal(y, x[ids[0]]) and np.array_equal(z, expected)
 
 
 # --- refusals -----------------------------------------------------------------------------------------

@@ -224,6 +224,31 @@ TEST(explicit_edges_order_tasks_without_data) {
   }
 }
 
+TEST(explicit_edges_lead_out_of_conditions) {
+  Program p;
+  const uint16_t a = p.array(true), b = p.array(true);
+  const uint32_t i = p.loop(Op::PARALLEL_FOR, p.constant(8));
+  const auto odd = p.apply(Op::EXPR_MOD, {p.reg(i), p.constant(2)});
+  p.cond(p.apply(Op::EXPR_EQ, {odd, p.constant(1)}));
+  const uint32_t first = p.fill(a, p.constant(1), p.reg(i), p.constant(1));
+  p.end_cond();
+  p.fill(b, p.constant(2), p.reg(i), p.constant(1));
+  p.after(first);
+  p.end();
+  const auto executable = p.make();
+  for (const sched::RunOptions& way : ways()) {
+    sched::RunOptions options = way;
+    options.trace = true;
+    Array log(4), x(8), y(8);
+    const RunResult result = executable->run({ref(log), ref(x), ref(y)}, {{}, {}, {}}, options);
+    for (size_t pair = 0; pair < 4; ++pair) {  // a task of an even iteration, then two of an odd one
+      const size_t made = 3 * pair + 1;
+      CHECK(result.trace.end_ns[made] <= result.trace.start_ns[made + 1]);
+      if (pair < 3) CHECK(result.trace.end_ns[made] <= result.trace.start_ns[made + 2]);
+    }
+  }
+}
+
 TEST(a_refusal_that_no_task_decides_comes_first) {
   Program p;
   const uint16_t lengths = p.array(false);

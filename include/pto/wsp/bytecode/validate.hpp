@@ -234,8 +234,12 @@ class Validator {
     blocks_.push_back({kind, index, pc_ - 1, ++num_blocks_});
   }
 
-  /// The number of the innermost block: no two blocks share one, and the program's own is 0.
-  uint32_t current_block() const { return blocks_.empty() ? 0 : blocks_.back().number; }
+  /// The number of the innermost loop's block: no two blocks share one, and the program's own is 0.
+  uint32_t current_loop() const {
+    const auto loop = std::find_if(blocks_.rbegin(), blocks_.rend(),
+                                   [](const Block& block) { return block.kind == Step::kLoop; });
+    return loop == blocks_.rend() ? 0 : loop->number;
+  }
 
   bool is_open(uint32_t block) const {
     return block == 0 || std::any_of(blocks_.begin(), blocks_.end(),
@@ -300,10 +304,11 @@ class Validator {
     site.num_afters = uint32_t(program_.afters.size()) - site.first_after;
     add_step(Step::kTask, uint32_t(program_.sites.size()));
     program_.sites.push_back(site);
-    site_blocks_.push_back(current_block());
+    site_loops_.push_back(current_loop());
   }
 
-  /// A task waits for one of its own block or of a block around it: that has always been made before.
+  /// A task waits for the latest task of a site in a loop around both, if the site has made one: the arm of a
+  /// condition that it stands in may have ended.
   void check_after(Instruction in) {
     if (in.operand1 != 0) fail("a reserved field is set");
     const auto& sites = program_.sites;
@@ -311,7 +316,7 @@ class Validator {
                                        [](const SiteForm& a, uint32_t pc) { return a.pc < pc; });
     if (site == sites.end() || site->pc != in.operand2) fail("no such task to wait for");
     const auto index = uint32_t(site - sites.begin());
-    if (!is_open(site_blocks_[index])) fail("the task to wait for lies in a block that has ended");
+    if (!is_open(site_loops_[index])) fail("the task to wait for lies in a loop that has ended");
     program_.afters.push_back(index);
   }
 
@@ -434,7 +439,7 @@ class Validator {
   std::vector<int32_t> open_;  ///< loops
   std::vector<Block> blocks_;  ///< loops, and arms of conditions
   uint32_t num_blocks_ = 0;
-  std::vector<uint32_t> site_blocks_;
+  std::vector<uint32_t> site_loops_;
   uint32_t halt_ = 0;
   uint32_t pc_ = 0;
 };

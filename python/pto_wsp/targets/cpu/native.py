@@ -59,7 +59,7 @@ def make_unit(kernel: KernelFunction) -> Unit:
     assert native is not None
     out = TextWriter()
     out.line(f'#line 1 "{GENERATED}"')
-    out.line('#include "pto/wsp/tile/kernel.hpp"')
+    out.line('#include "pto/wsp/tile/tile.hpp"')
     for header in native.includes:
         out.line(f"#include {header}")
     if native.entry:

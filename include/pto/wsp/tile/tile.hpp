@@ -1,0 +1,407 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// The tile library: the rows of the instruction table as functions of whole tiles, under their names.
+///
+/// For kernels written by hand; see docs/tile_library.md. The destination comes first, and its valid shape
+/// must be what the instruction makes: anything else ends the kernel with an error. Results are those of
+/// generated code, bit for bit, but for the order of the terms of a sum over a single column. Functions that
+/// return a bool say whether their operands had a meaning (indices inside, rows sorted): wrap them in
+/// PTO_CHECK.
+#pragma once
+
+#include <type_traits>
+
+#include "pto/wsp/tile/convert.hpp"
+#include "pto/wsp/tile/kernel.hpp"
+#include "pto/wsp/tile/math.hpp"
+#include "pto/wsp/tile/matmul.hpp"
+#include "pto/wsp/tile/move.hpp"
+#include "pto/wsp/tile/sort.hpp"
+
+namespace pto::wsp::tile {
+
+// --- memory -----------------------------------------------------------------------------------------------
+
+/// Memory for tiles, taken from the front. Copies take from the same place: pass one by value to a function,
+/// and what that takes is free again when it returns.
+class Arena {
+ public:
+  Arena(void* memory, uint64_t bytes) : next_(static_cast<char*>(memory)), end_(next_ + bytes) {}
+  /// The task's workspace: what the kernel's `workspace=` asks for.
+  explicit Arena(const TaskContext& context) : Arena(context.workspace, context.workspace_bytes) {}
+
+  /// `n` elements, aligned to kScratchAlign bytes, contents undefined.
+  template <class T>
+  T* array(int64_t n) {
+    const int64_t bytes = round_up(n * static_cast<int64_t>(sizeof(T)), kScratchAlign);
+    PTO_CHECK(n >= 0 && bytes <= end_ - next_, "the workspace is too small for the kernel's tiles");
+    char* const place = next_;
+    next_ += bytes;
+    return reinterpret_cast<T*>(place);
+  }
+
+  /// A tile of rows x cols valid elements, contents undefined. It takes rows * cols elements, where cols is
+  /// rounded up to 32 unless it is 1, and then rounded up to 128 bytes.
+  template <class T>
+  Tile<T> tile(int64_t rows, int64_t cols) {
+    const int64_t stride = cols == 1 ? 1 : round_up(cols, kPadding);
+    return {array<T>(round_up(rows * stride, kPadding)), stride, rows, cols};
+  }
+
+  static constexpr int64_t kPadding = 32;
+
+ private:
+  static int64_t round_up(int64_t n, int64_t unit) { return (n + unit - 1) / unit * unit; }
+
+  char* next_;
+  char* end_;
+};
+
+/// The elements of a parameter with two dimensions.
+template <class T>
+Window<std::remove_const_t<T>> window(const TensorView<T, 2>& view) {
+  const Window<T> all = view;
+  return {const_cast<std::remove_const_t<T>*>(all.data), all.stride, all.step, all.index, all.rows, all.cols};
+}
+
+/// Rows [row, row + rows) and columns [col, col + cols) of a window.
+template <class T>
+Window<T> part(const Window<T>& of, int64_t row, int64_t rows, int64_t col, int64_t cols) {
+  PTO_CHECK(rows >= 0 && cols >= 0 && inside(row, rows, of.rows) && inside(col, cols, of.cols),
+            "a part reaches outside of its view");
+  const int32_t* index = of.index ? of.index + row : nullptr;
+  return {of.data + (of.index ? 0 : row * of.stride) + col * of.step, of.stride, of.step, index, rows, cols};
+}
+
+namespace detail {
+
+template <class A, class B>
+void require_shape(const A& a, const B& b) {
+  PTO_CHECK(a.rows == b.rows && a.cols == b.cols, "the valid shapes of the operands do not fit");
+}
+template <class T>
+void require_shape(const Tile<T>& tile, int64_t rows, int64_t cols) {
+  PTO_CHECK(tile.rows == rows && tile.cols == cols, "the valid shapes of the operands do not fit");
+}
+
+/// A scalar as a vector of the elements of a tile: rounded to a float type, in the range of an integer one.
+template <class T, class S>
+PTO_INLINE inline auto splat_as(S scalar) {
+  static_assert(std::is_arithmetic_v<S>);
+  if constexpr (std::is_same_v<T, F16>) {
+    return round_f16(splat(static_cast<float>(scalar)));
+  } else if constexpr (std::is_same_v<T, Bf16>) {
+    return round_bf16(splat(static_cast<float>(scalar)));
+  } else if constexpr (std::is_same_v<T, float>) {
+    return splat(static_cast<float>(scalar));
+  } else if constexpr (std::is_same_v<T, Bool>) {
+    return splat(scalar != S{});
+  } else {
+    static_assert(std::is_integral_v<S>, "a float is no element of an integer tile");
+    const bool fits =
+        static_cast<S>(static_cast<T>(scalar)) == scalar && (static_cast<T>(scalar) < T{}) == (scalar < S{});
+    PTO_CHECK(fits, "a scalar is beyond the range of its tile's type");
+    return splat(static_cast<std::conditional_t<sizeof(T) == 8, int64_t, int32_t>>(scalar));
+  }
+}
+
+/// to[i][j] = op(operands[i][j]...).
+template <class To, class Op, class... From>
+PTO_INLINE inline void each(const Tile<To>& to, const Op& op, const Tile<From>&... from) {
+  (require_shape(to, from), ...);
+  for (int64_t i = 0; i < to.rows; ++i) {
+    columns(to.cols,
+            [&](int64_t j, auto n) PTO_INLINE { store(to.row(i) + j, op(load(from.row(i) + j, n)...), n); });
+  }
+}
+
+/// to[i][j] = op(a[i][j], column[i][0]).
+template <class T, class Op>
+PTO_INLINE inline void each_row(const Tile<T>& to, const Op& op, const Tile<T>& a, const Tile<T>& column) {
+  require_shape(to, a);
+  require_shape(column, a.rows, 1);
+  for (int64_t i = 0; i < to.rows; ++i) {
+    const auto right = load_splat(column.row(i));
+    columns(to.cols,
+            [&](int64_t j, auto n) PTO_INLINE { store(to.row(i) + j, op(load(a.row(i) + j, n), right), n); });
+  }
+}
+
+template <class T, class V, class Op>
+PTO_INLINE inline void reduce_rows(const Tile<T>& to, const Tile<T>& a, V start, const Op& op) {
+  require_shape(to, a.rows, 1);
+  for (int64_t i = 0; i < a.rows; ++i) {
+    V total = start;
+    columns(a.cols,
+            [&](int64_t j, auto n) PTO_INLINE { total = op(total, keep(load(a.row(i) + j, n), n, start)); });
+    store(to.row(i), fold(total, op), Tail{1});
+  }
+}
+
+/// \tparam kPartials row i goes to partial result i % kPartials, which bounds the error of a sum
+template <int kPartials, class T, class V, class Op>
+PTO_INLINE inline void reduce_cols(const Tile<T>& to, const Tile<T>& a, V start, const Op& op) {
+  require_shape(to, 1, a.cols);
+  columns(a.cols, [&](int64_t j, auto n) PTO_INLINE {
+    V partial[kPartials];
+    for (int p = 0; p < kPartials; ++p) partial[p] = start;
+    for (int64_t i = 0; i < a.rows; ++i)
+      partial[i % kPartials] = op(partial[i % kPartials], load(a.row(i) + j, n));
+    for (int left = kPartials; left > 1; left /= 2) {
+      for (int p = 0; p < left / 2; ++p) partial[p] = op(partial[2 * p], partial[2 * p + 1]);
+    }
+    store(to.row(0) + j, partial[0], n);
+  });
+}
+
+template <class T>
+PTO_INLINE inline auto lowest() {
+  if constexpr (Element<T>::kFloat)
+    return splat(-__builtin_inff());
+  else if constexpr (sizeof(T) == 8)
+    return splat(INT64_MIN);
+  else
+    return splat(INT32_MIN);
+}
+template <class T>
+PTO_INLINE inline auto highest() {
+  if constexpr (Element<T>::kFloat)
+    return splat(__builtin_inff());
+  else if constexpr (sizeof(T) == 8)
+    return splat(INT64_MAX);
+  else
+    return splat(INT32_MAX);
+}
+template <class T>
+PTO_INLINE inline auto zero() {
+  if constexpr (Element<T>::kFloat)
+    return F{};
+  else if constexpr (sizeof(T) == 8)
+    return L{};
+  else
+    return I{};
+}
+
+}  // namespace detail
+
+// --- moving -----------------------------------------------------------------------------------------------
+
+template <class T>
+void load(const Tile<T>& to, const Window<T>& from) {
+  detail::require_shape(to, from);
+  copy(from, to.data, to.stride);
+}
+template <class T, class U>
+void load(const Tile<T>& to, const TensorView<U, 2>& from) {
+  load(to, window(from));
+}
+template <class T>
+void store(const Window<T>& to, const Tile<T>& from) {
+  detail::require_shape(to, from);
+  write(to, from);
+}
+template <class T>
+void store(const TensorView<T, 2>& to, const Tile<T>& from) {
+  store(window(to), from);
+}
+
+/// Row i of the tile is row numbers[i] of the window; false where there is no such row.
+/// \param numbers one row, or one column whose elements lie side by side
+template <class T>
+[[nodiscard]] bool gather(const Tile<T>& to, const Window<T>& from, const Tile<int32_t>& numbers,
+                          Arena arena) {
+  const int64_t count = numbers.rows * numbers.cols;
+  PTO_CHECK(numbers.rows == 1 || (numbers.cols == 1 && numbers.stride == 1),
+            "row numbers are one row or column");
+  const Window<T> picked = pick(from, numbers, count, from.index ? arena.array<int32_t>(count) : nullptr);
+  if (picked.rows < 0) return false;
+  load(to, picked);
+  return true;
+}
+/// Row i of the tile goes to row numbers[i] of the window; of rows named twice the last stays.
+template <class T>
+[[nodiscard]] bool scatter(const Window<T>& to, const Tile<int32_t>& numbers, const Tile<T>& from,
+                           Arena arena) {
+  const int64_t count = numbers.rows * numbers.cols;
+  PTO_CHECK(numbers.rows == 1 || (numbers.cols == 1 && numbers.stride == 1),
+            "row numbers are one row or column");
+  const Window<T> picked = pick(to, numbers, count, to.index ? arena.array<int32_t>(count) : nullptr);
+  if (picked.rows < 0) return false;
+  store(picked, from);
+  return true;
+}
+
+template <class T>
+void mov(const Tile<T>& to, const Tile<T>& a) {
+  detail::require_shape(to, a);
+  copy(a, to.data, to.stride);
+}
+template <class T>
+void transpose(const Tile<T>& to, const Tile<T>& a) {
+  detail::require_shape(to, a.cols, a.rows);
+  transpose(to.data, to.stride, a);
+}
+template <class T>
+void rowexpand(const Tile<T>& to, const Tile<T>& column) {
+  detail::require_shape(column, to.rows, 1);
+  for (int64_t i = 0; i < to.rows; ++i) {
+    for (int64_t j = 0; j < to.cols; ++j) to.row(i)[j] = column.row(i)[0];
+  }
+}
+template <class T>
+void colexpand(const Tile<T>& to, const Tile<T>& row) {
+  detail::require_shape(row, 1, to.cols);
+  for (int64_t i = 0; i < to.rows; ++i) {
+    for (int64_t j = 0; j < to.cols; ++j) to.row(i)[j] = row.row(0)[j];
+  }
+}
+template <class T, class S>
+void expands(const Tile<T>& to, S scalar) {
+  const auto value = detail::splat_as<T>(scalar);
+  detail::each(to, [&] { return value; });
+}
+/// start + j in column j of every row.
+template <class T>
+void iota(const Tile<T>& to, T start) {
+  for (int64_t i = 0; i < to.rows; ++i) {
+    columns(to.cols, [&](int64_t j, auto n) PTO_INLINE { store(to.row(i) + j, iota(splat(start), j), n); });
+  }
+}
+
+// --- elementwise ------------------------------------------------------------------------------------------
+
+#define PTO_UNARY(name)                                             \
+  template <class T>                                                \
+  void name(const Tile<T>& to, const Tile<T>& a) {                  \
+    detail::each(to, [](auto x) PTO_INLINE { return name(x); }, a); \
+  }
+PTO_UNARY(abs)
+PTO_UNARY(neg)
+PTO_UNARY(relu)
+PTO_UNARY(recip)
+PTO_UNARY(sqrt)
+PTO_UNARY(rsqrt)
+PTO_UNARY(exp)
+PTO_UNARY(log)
+PTO_UNARY(tanh)
+PTO_UNARY(erf)
+PTO_UNARY(sigmoid)
+#undef PTO_UNARY
+
+#define PTO_BINARY(name)                                                          \
+  template <class T>                                                              \
+  void name(const Tile<T>& to, const Tile<T>& a, const Tile<T>& b) {              \
+    detail::each(to, [](auto x, auto y) PTO_INLINE { return name(x, y); }, a, b); \
+  }                                                                               \
+  template <class T, class S>                                                     \
+  void name##s(const Tile<T>& to, const Tile<T>& a, S scalar) {                   \
+    const auto y = detail::splat_as<T>(scalar);                                   \
+    detail::each(to, [&](auto x) PTO_INLINE { return name(x, y); }, a);           \
+  }
+PTO_BINARY(add)
+PTO_BINARY(sub)
+PTO_BINARY(mul)
+PTO_BINARY(div)
+PTO_BINARY(rem)
+PTO_BINARY(max)
+PTO_BINARY(min)
+#undef PTO_BINARY
+
+#define PTO_ROW_BROADCAST(name)                                                            \
+  template <class T>                                                                       \
+  void rowexpand##name(const Tile<T>& to, const Tile<T>& a, const Tile<T>& column) {       \
+    detail::each_row(to, [](auto x, auto y) PTO_INLINE { return name(x, y); }, a, column); \
+  }
+PTO_ROW_BROADCAST(sub)
+PTO_ROW_BROADCAST(mul)
+PTO_ROW_BROADCAST(div)
+#undef PTO_ROW_BROADCAST
+
+/// What comparisons are called.
+enum class Mode { eq, ne, lt, le, gt, ge };
+
+namespace detail {
+
+template <class Body>
+void with_comparison(Mode mode, const Body& body) {
+  switch (mode) {
+    case Mode::eq: return body([](auto a, auto b) PTO_INLINE { return eq(a, b); });
+    case Mode::ne: return body([](auto a, auto b) PTO_INLINE { return ne(a, b); });
+    case Mode::lt: return body([](auto a, auto b) PTO_INLINE { return lt(a, b); });
+    case Mode::le: return body([](auto a, auto b) PTO_INLINE { return le(a, b); });
+    case Mode::gt: return body([](auto a, auto b) PTO_INLINE { return gt(a, b); });
+    case Mode::ge: return body([](auto a, auto b) PTO_INLINE { return ge(a, b); });
+  }
+}
+
+}  // namespace detail
+
+template <class T>
+void cmp(const Tile<Bool>& to, Mode mode, const Tile<T>& a, const Tile<T>& b) {
+  detail::with_comparison(mode, [&](const auto& holds) { detail::each(to, holds, a, b); });
+}
+template <class T, class S>
+void cmps(const Tile<Bool>& to, Mode mode, const Tile<T>& a, S scalar) {
+  const auto y = detail::splat_as<T>(scalar);
+  detail::with_comparison(
+      mode, [&](const auto& holds) { detail::each(to, [&](auto x) PTO_INLINE { return holds(x, y); }, a); });
+}
+template <class T>
+void sel(const Tile<T>& to, const Tile<Bool>& mask, const Tile<T>& a, const Tile<T>& b) {
+  detail::each(to, [](I m, auto x, auto y) PTO_INLINE { return select(m, x, y); }, mask, a, b);
+}
+template <class T, class S>
+void sels(const Tile<T>& to, const Tile<Bool>& mask, const Tile<T>& a, S scalar) {
+  const auto y = detail::splat_as<T>(scalar);
+  detail::each(to, [&](I m, auto x) PTO_INLINE { return select(m, x, y); }, mask, a);
+}
+template <class To, class From>
+void cvt(const Tile<To>& to, const Tile<From>& a) {
+  detail::each(to, [](auto x) PTO_INLINE { return convert<To, From>(x); }, a);
+}
+
+// --- reductions -------------------------------------------------------------------------------------------
+
+#define PTO_REDUCTION(name, op, start, partials)                                                        \
+  template <class T>                                                                                    \
+  void row##name(const Tile<T>& to, const Tile<T>& a) {                                                 \
+    detail::reduce_rows(to, a, detail::start<T>(), [](auto x, auto y) PTO_INLINE { return op(x, y); }); \
+  }                                                                                                     \
+  template <class T>                                                                                    \
+  void col##name(const Tile<T>& to, const Tile<T>& a) {                                                 \
+    detail::reduce_cols<partials>(to, a, detail::start<T>(),                                            \
+                                  [](auto x, auto y) PTO_INLINE { return op(x, y); });                  \
+  }
+PTO_REDUCTION(sum, add, zero, 4)
+PTO_REDUCTION(max, max, lowest, 1)
+PTO_REDUCTION(min, min, highest, 1)
+#undef PTO_REDUCTION
+
+// --- matrices ---------------------------------------------------------------------------------------------
+
+namespace detail {
+
+template <class A, class B>
+void product(const Tile<float>& to, const Tile<A>& a, const Tile<B>& b, bool accumulate, Arena arena) {
+  require_shape(to, a.rows, b.cols);
+  PTO_CHECK(a.cols == b.rows, "the valid shapes of the operands do not fit");
+  PTO_CHECK(to.stride % Arena::kPadding == 0,
+            "the result of a product is a tile of an arena with two columns or more");
+  B* const panel = arena.array<B>(256 * Arena::kPadding);
+  matmul<2, 8>(to, Strided<A>{a.data, a.stride, 1}, b, accumulate, 0, panel);
+}
+
+}  // namespace detail
+
+/// to = a @ b.
+template <class A, class B>
+void matmul(const Tile<float>& to, const Tile<A>& a, const Tile<B>& b, Arena arena) {
+  detail::product(to, a, b, false, arena);
+}
+/// to += a @ b.
+template <class A, class B>
+void matmul_acc(const Tile<float>& to, const Tile<A>& a, const Tile<B>& b, Arena arena) {
+  detail::product(to, a, b, true, arena);
+}
+
+}  // namespace pto::wsp::tile

@@ -385,10 +385,16 @@ template <class A, class B>
 void product(const Tile<float>& to, const Tile<A>& a, const Tile<B>& b, bool accumulate, Arena arena) {
   require_shape(to, a.rows, b.cols);
   PTO_CHECK(a.cols == b.rows, "the valid shapes of the operands do not fit");
-  PTO_CHECK(to.stride % Arena::kPadding == 0,
-            "the result of a product is a tile of an arena with two columns or more");
   B* const panel = arena.array<B>(256 * Arena::kPadding);
-  matmul<2, 8>(to, Strided<A>{a.data, a.stride, 1}, b, accumulate, 0, panel);
+  // Whole blocks of columns of the sum are written.
+  Tile<float> sum = to;
+  if (to.stride % Arena::kPadding != 0) {
+    sum = arena.tile<float>(to.rows, to.cols < 2 ? 2 : to.cols);
+    sum.cols = to.cols;
+    if (accumulate) copy(to, sum.data, sum.stride);
+  }
+  matmul<2, 8>(sum, Strided<A>{a.data, a.stride, 1}, b, accumulate, 0, panel);
+  if (sum.data != to.data) copy(sum, to.data, to.stride);
 }
 
 }  // namespace detail

@@ -109,7 +109,27 @@ class BindError(PtoError):
 
 
 class RunError(PtoError):
-    """A run that failed."""
+    """A run that failed.
+
+    Attributes:
+        tasks_before: how many tasks came before the place of an error that was found while the program ran:
+            they may have run. None where nothing has run, or the error tells itself.
+    """
+
+    tasks_before: int | None = None
+
+    def found_late(self, tasks_before: int) -> RunError:
+        """Return the error, found when so many tasks came before it."""
+        self.tasks_before = tasks_before
+        return self
+
+    def __str__(self) -> str:
+        """Render the error, and say whether tasks have run."""
+        text = super().__str__()
+        if not self.tasks_before:
+            return text
+        tasks = "1 earlier task" if self.tasks_before == 1 else f"{self.tasks_before} earlier tasks"
+        return f"{text}\nnote: {tasks} may have run and written; only the run itself could tell"
 
 
 class PlanError(PtoError):
@@ -588,6 +608,48 @@ class ViewShape(RunError):
     code = "view-shape"
     template = "argument `{param}` of kernel `{kernel}` has a shape that it cannot take"
     label = "expected {expected} in dimension {dim}, found {found}{where}"
+
+
+class RowOutside(RunError):
+    """A row set with an index that names no row of its tensor."""
+
+    code = "row-outside"
+    template = "`{indices}` names row {row} of `{tensor}`, which has {size} rows"
+    label = "position {position} of `{indices}` holds {row}, expected a row in [0, {size}){where}"
+
+
+class RowRepeated(RunError):
+    """A row set that a task writes and that names a row twice: the result would depend on chance."""
+
+    code = "row-repeated"
+    template = "`{tensor}` is written through `{indices}`, which names row {row} twice"
+    label = "positions {first} and {second} of `{indices}` both hold {row}{where}"
+    hint = "let each task write a row once, or give the rows to different tasks"
+
+
+class StridedRows(RunError):
+    """A row set over rows that do not lie evenly in memory."""
+
+    code = "strided-rows"
+    template = "`{tensor}` cannot be indexed by rows: dimension {dim} does not step over those behind it"
+    hint = "pass a packed array: `numpy.ascontiguousarray(array)`"
+
+
+class NoTier(RunError):
+    """A size that no tier takes."""
+
+    code = "no-tier"
+    template = "no tier of `{tier}` takes size {size}"
+    label = "its tiers end at {tiers}"
+    hint = "add a tier with a larger bound, or one without (`None`)"
+
+
+class NegativeAmount(RunError):
+    """A task that asks for a negative workspace, or is said to take a negative time."""
+
+    code = "negative-amount"
+    template = "the {what} of a task of kernel `{kernel}` is negative"
+    label = "expected at least 0, found {found}{where}"
 
 
 class StridedView(RunError):

@@ -6,7 +6,7 @@ result is rounded to its tile's type. Reads and writes are checked as on every t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
@@ -219,8 +219,8 @@ class _Frame:
         array = self.views[name] if name in self.views else self.tiles[name].data
         return array.shape[dim]
 
-    def element(self, name: str, indices: tuple[int, ...]) -> int:
-        return read_element(name, self.views[name], indices)
+    def element(self, name: str, indices: Iterable[int], loc: Location | None) -> int:
+        return read_element(name, self.views[name], indices, loc)
 
     def fail(self, reason: str, loc: Location | None) -> None:
         raise KernelFailed(kernel=self.kernel.name, reason=reason, detail="", loc=loc)

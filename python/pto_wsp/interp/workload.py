@@ -6,22 +6,25 @@ kernels. It loops over tasks in Python and is meant for checking and debugging.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
-from pto_wsp.errors import BadExpression, RegionOutside, StridedView, ViewShape
+from pto_wsp.errors import BadExpression, NegativeAmount, NoTier, RunError
+from pto_wsp.interp.regions import Place, RegionReader, View, scope_text
 from pto_wsp.ir import workload as w
-from pto_wsp.ir.core import Full, Index, Range, Region, TileRange
-from pto_wsp.ir.kernel import KernelFunction, Param
+from pto_wsp.ir.core import Region
+from pto_wsp.ir.late import Late, find_late
 from pto_wsp.ir.module import Module
-from pto_wsp.ir.scalar import Reader, Value, evaluate, read_element
+from pto_wsp.ir.scalar import Expr, Reader, Value, evaluate, read_element
 from pto_wsp.location import Location
 from pto_wsp.support.record import record
-from pto_wsp.types.tile import TileType, ViewType
 
 Scope = dict[str, Value]
-CallKernel = Callable[[str, Sequence[np.ndarray | Value]], None]
+CallKernel = Callable[[str, Sequence["np.ndarray | Value"], int], None]
+"""Runs the kernel of a name on views and scalars, with so many bytes of workspace."""
+
+NOTHING_LATE = Late(frozenset(), frozenset())
 
 
 @record
@@ -34,9 +37,9 @@ class TensorReader:
         """Return the size of a dimension."""
         return self.arrays[name].shape[dim]
 
-    def element(self, name: str, indices: tuple[int, ...]) -> int:
+    def element(self, name: str, indices: Iterable[int], loc: Location | None) -> int:
         """Return an element of an integer tensor."""
-        return read_element(name, self.arrays[name], indices)
+        return read_element(name, self.arrays[name], indices, loc)
 
 
 @record
@@ -49,39 +52,82 @@ class BoundTask:
 
 
 def expand(
-    workload: w.WorkloadFunction, sizes: Mapping[str, Value], reader: Reader | None = None
+    workload: w.WorkloadFunction,
+    sizes: Mapping[str, Value],
+    reader: Reader | None = None,
+    late: Late = NOTHING_LATE,
 ) -> Iterator[BoundTask]:
     """Yield the tasks of `workload` in program order.
+
+    Elements are read when the walk comes to them, so what the caller does with a task before it asks for the
+    next one is seen by the expressions behind it.
 
     Args:
         workload: what to expand.
         sizes: values of its sizes and scalars.
         reader: answers for the elements that its expressions mention.
+        late: what is stepped over: late sets, and everything under late control.
+
+    Raises:
+        BadExpression, NoTier: an expression of a loop, condition or set has no value, or no tier fits.
     """
-    scope: Scope = dict(sizes)
-    yield from _nodes(workload.body, scope, (), reader)
+    scope: Scope = dict.fromkeys(workload.variables, 0) | dict(sizes)
+    yield from _Walk(scope, reader, late).nodes(workload.body, ())
 
 
-def _nodes(
-    body: Sequence[w.Node], scope: Scope, loops: tuple[str, ...], reader: Reader | None
-) -> Iterator[BoundTask]:
-    for node in body:
-        if isinstance(node, w.Task):
-            yield BoundTask(node, dict(scope), loops)
-            continue
-        extent = int(evaluate(node.extent, scope, reader))
+class _Walk:
+    def __init__(self, scope: Scope, reader: Reader | None, late: Late) -> None:
+        self.scope = scope
+        self.reader = reader
+        self.late = late
+
+    def nodes(self, body: Sequence[w.Node], loops: tuple[str, ...]) -> Iterator[BoundTask]:
+        for node in body:
+            match node:
+                case w.Task():
+                    yield BoundTask(node, dict(self.scope), loops)
+                case _ if self.late.has(*w.node_expressions(node)):
+                    continue
+                case w.Loop():
+                    yield from self.loop(node, loops)
+                case w.Cond(condition=condition, then=then, other=other):
+                    yield from self.nodes(then if self.value(condition) else other, loops)
+                case w.Set(name=name, value=value):
+                    self.scope[name] = int(self.value(value))
+                case w.Refuse():
+                    raise no_tier(node, int(self.value(node.size)))
+
+    def loop(self, loop: w.Loop, loops: tuple[str, ...]) -> Iterator[BoundTask]:
+        extent = int(self.value(loop.extent))
         if extent < 0:
-            raise BadExpression(reason=f"the axis of `{node.var}` has extent {extent}", loc=node.loc)
-        for i in range(extent if node.tile is None else -(-extent // node.tile)):
-            scope[node.var] = i
-            if node.tile is not None:
-                scope[node.start] = i * node.tile
-                scope[node.length] = min(node.tile, extent - i * node.tile)
-            yield from _nodes(node.body, scope, (*loops, node.var), reader)
+            raise negative_extent(loop, extent)
+        for i in range(extent if loop.tile is None else -(-extent // loop.tile)):
+            self.scope[loop.var] = i
+            if loop.tile is not None:
+                self.scope[loop.start] = i * loop.tile
+                self.scope[loop.length] = min(loop.tile, extent - i * loop.tile)
+            yield from self.nodes(loop.body, (*loops, loop.var))
+
+    def value(self, expr: Expr) -> Value:
+        return evaluate(expr, self.scope, self.reader)
+
+
+def negative_extent(loop: w.Loop, extent: int) -> BadExpression:
+    """Return the error of a loop over a negative number of elements."""
+    return BadExpression(reason=f"the axis of `{loop.var}` has extent {extent}", loc=loop.loc)
+
+
+def no_tier(node: w.Refuse, size: int) -> NoTier:
+    """Return the error of a size that no tier takes."""
+    tiers = ", ".join(map(str, node.bounds)) or "any number"
+    return NoTier(tier=node.tier, size=size, tiers=tiers, loc=node.loc)
 
 
 def run_workload(
-    module: Module, arrays: Mapping[str, np.ndarray], sizes: Mapping[str, Value], call: CallKernel
+    module: Module,
+    arrays: Mapping[str, np.ndarray],
+    sizes: Mapping[str, Value],
+    call: CallKernel,
 ) -> int:
     """Run the entry workload of `module` in program order and return the number of tasks.
 
@@ -89,101 +135,72 @@ def run_workload(
         module: a verified module.
         arrays: an array per tensor of the entry, written in place.
         sizes: values of its sizes and scalars.
-        call: runs the kernel of a name on views and scalars.
+        call: runs a kernel.
 
     Raises:
-        RegionOutside, ViewShape, BadExpression: before the first task, as on every target.
+        RunError: a region, row set, expression or size is wrong: before the first task what is not late
+            (`ir/late.py`), the rest at its place in program order.
     """
-    reader = TensorReader(arrays)
-    tasks = expand(module.entry_workload, sizes, reader)
-    planned = [_arguments(module, task, arrays, reader) for task in tasks]
-    for kernel, args in planned:
-        call(kernel, args)
-    return len(planned)
+    run = _Run(module, arrays, find_late(module.entry_workload, module.written))
+    for task in expand(module.entry_workload, sizes, run.reader, run.late):
+        run.arguments(task, run.late)
+    done = 0
+    tasks = expand(module.entry_workload, sizes, run.reader)
+    while True:
+        try:
+            task = next(tasks, None)
+            if task is None:
+                return done
+            views, args, workspace = run.arguments(task, NOTHING_LATE)
+        except RunError as error:
+            raise error.found_late(done) from None
+        call(task.node.kernel, args, workspace)
+        for view in views:
+            view.write_back()
+        done += 1
 
 
-def _arguments(
-    module: Module, task: BoundTask, arrays: Mapping[str, np.ndarray], reader: Reader
-) -> tuple[str, list[np.ndarray | Value]]:
-    kernel = module.kernel(task.node.kernel)
-    args: list[np.ndarray | Value] = []
-    for param, arg in zip(kernel.params, task.node.args, strict=True):
-        if isinstance(arg, Region):
-            loc = arg.loc or task.node.loc
-            view = select(arg, arrays[arg.tensor], task, reader, loc)
-            _check_view(kernel, param, arg, view, task, loc)
-            args.append(view)
-        else:
-            args.append(evaluate(arg, task.scope, reader))
-    return kernel.name, args
+class _Run:
+    """One run: what its tasks get."""
 
+    def __init__(self, module: Module, arrays: Mapping[str, np.ndarray], late: Late) -> None:
+        self.kernels = {kernel.name: kernel for kernel in module.kernels}
+        self.late = late
+        self.reader = TensorReader(arrays)
+        distinct = frozenset(t.name for t in module.entry_workload.tensors if t.is_distinct)
+        self.regions = RegionReader(arrays, self.reader, distinct)
 
-def select(
-    region: Region, array: np.ndarray, task: BoundTask, reader: Reader | None, loc: Location | None
-) -> np.ndarray:
-    """Return the view of `array` that `region` means for the variables of `task`."""
-    index: list[int | slice] = []
-    scope = task.scope
-    for dim, (entry, size) in enumerate(zip(region.dims, array.shape, strict=True)):
-        match entry:
-            case Full():
-                index.append(slice(None))
+    def arguments(self, task: BoundTask, late: Late) -> tuple[list[View], list[np.ndarray | Value], int]:
+        """Return the views to write back, the arguments and the workspace of a task, in bytes.
+
+        Scalars come first, then regions, then amounts, each checked unless it is late.
+        """
+        node = task.node
+        kernel = self.kernels[node.kernel]
+        pairs = list(zip(kernel.params, node.args, strict=True))
+        values: dict[str, np.ndarray | Value] = {}
+        for param, arg in pairs:
+            if not isinstance(arg, Region) and not late.has(arg):
+                values[param.name] = evaluate(arg, task.scope, self.reader)
+        views: list[View] = []
+        for param, arg in pairs:
+            if not isinstance(arg, Region) or late.region(arg):
                 continue
-            case Index(at=at):
-                start = int(evaluate(at, scope, reader))
-                stop = start + 1
-                index.append(start)
-            case TileRange(loop=loop):
-                start = int(scope[loop + ".start"])
-                stop = start + int(scope[loop + ".len"])
-                index.append(slice(start, stop))
-            case Range(start=first, extent=extent):
-                start = int(evaluate(first, scope, reader))
-                stop = start + int(evaluate(extent, scope, reader))
-                index.append(slice(start, stop))
-        if start < 0 or stop > size or stop < start:
-            where = scope_text(scope, task.loops)
-            raise RegionOutside(
-                tensor=region.tensor, dim=dim, size=size, start=start, stop=stop, where=where, loc=loc
-            )
-    return array[tuple(index)]
+            place = Place(kernel, param, task.scope, task.loops, arg.loc or node.loc)
+            view = self.regions.view(arg, place, knows_rows=not late.indices(arg))
+            values[param.name] = view.array
+            if param.role != "in":
+                views.append(view)
+        workspace = self._amount(task, node.workspace, "workspace", late)
+        self._amount(task, node.cost, "cost", late)
+        return views, [values[p.name] for p in kernel.params if p.name in values], workspace
 
-
-def scope_text(scope: Mapping[str, Value], loops: Sequence[str]) -> str:
-    """Return ` when b = 3, i = 0` for the loop variables around a task, or nothing without loops."""
-    values = ", ".join(f"{name} = {scope[name]}" for name in loops if name in scope)
-    return f" when {values}" if values else ""
-
-
-def _check_view(
-    kernel: KernelFunction,
-    param: Param,
-    region: Region,
-    view: np.ndarray,
-    task: BoundTask,
-    loc: Location | None,
-) -> None:
-    match param.type:
-        case TileType(rows=rows, cols=cols):
-            bounds: Sequence[tuple[int, int | None]] = [(0, rows), (0, cols)]
-        case ViewType(dims=dims) if dims is not None:
-            bounds = [(0, None) if d is None else (d, d) for d in dims]
-        case _:
-            raise AssertionError("verified modules have specialised kernels")
-    for dim, size, (low, high) in zip(region.kept, view.shape, bounds, strict=True):
-        if size < low or (high is not None and size > high):
-            expected = f"{low}" if low == high else f"at most {high}"
+    def _amount(self, task: BoundTask, expr: Expr | None, what: str, late: Late) -> int:
+        if expr is None or late.has(expr):
+            return 0
+        found = int(evaluate(expr, task.scope, self.reader))
+        if found < 0:
             where = scope_text(task.scope, task.loops)
-            raise ViewShape(
-                param=param.name,
-                kernel=kernel.name,
-                dim=dim,
-                expected=expected,
-                found=size,
-                where=where,
-                loc=loc,
-            )
-    if view.size and view.shape[-1] > 1 and view.strides[-1] != view.itemsize:
-        raise StridedView(
-            param=param.name, kernel=kernel.name, tensor=region.tensor, dim=region.kept[-1], loc=loc
-        )
+            kernel = task.node.kernel
+            raise NegativeAmount(what=what, kernel=kernel, found=found, where=where, loc=task.node.loc)
+        return found

@@ -6,9 +6,11 @@ new nodes.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from pto_wsp.ir.scalar import Expr
 from pto_wsp.location import Location
-from pto_wsp.support.record import record
+from pto_wsp.support.record import record, replace
 
 
 @record
@@ -88,3 +90,17 @@ class Region:
                 case _:
                     pass
         return tuple(found)
+
+    def mapped(self, change: Callable[[Expr], Expr]) -> Region:
+        """Return the region with each of its expressions changed."""
+        return replace(self, dims=tuple(_mapped(dim, change) for dim in self.dims))
+
+
+def _mapped(dim: DimSelect, change: Callable[[Expr], Expr]) -> DimSelect:
+    match dim:
+        case Index(at=at):
+            return Index(change(at))
+        case Range(start=start, extent=extent) | Rows(start=start, extent=extent):
+            return replace(dim, start=change(start), extent=change(extent))
+        case _:
+            return dim

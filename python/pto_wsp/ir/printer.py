@@ -1,17 +1,19 @@
 """`.pto` text of IR: the dump.
 
 The syntax is seed 004's (section 3), extended where our IR says more: regions are `start :+ extent`, `:` for
-a whole dimension and `at(i)` for an index that drops its dimension; parameters carry their role; workload
-loops carry their kind.
+a whole dimension, `at(i)` for an index that drops its dimension, `rows(%indices, start :+ extent)` for a row
+set and `merged` for the dimensions that it indexes together with its own; parameters carry their role;
+workload loops carry their kind; what a task has beside its arguments stands in braces behind it.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 
 from pto_wsp.ir import kernel as k
 from pto_wsp.ir import workload as w
-from pto_wsp.ir.core import DimSelect, Full, Index, Range, Region, TileRange
+from pto_wsp.ir.core import DimSelect, Full, Index, Merged, Range, Region, Rows, TileRange
 from pto_wsp.ir.scalar import Const, Expr, Var, format_expr
 from pto_wsp.isa.forms import Form
 from pto_wsp.isa.table import TABLE
@@ -214,6 +216,10 @@ def _dim(dim: DimSelect) -> str:
             return f"%{loop}"
         case Range(start=start, extent=extent):
             return f"{_expr(start)} :+ {_expr(extent)}"
+        case Rows(indices=indices, start=start, extent=extent):
+            return f"rows(%{indices}, {_expr(start)} :+ {_expr(extent)})"
+        case Merged():
+            return "merged"
 
 
 def _workload(function: w.WorkloadFunction, out: TextWriter) -> None:
@@ -229,11 +235,17 @@ def _workload_param(param: w.WorkloadParam) -> str:
     match param:
         case w.TensorParam(name=name, type=TensorType(dtype=dtype, dims=dims)):
             shape = "x".join(f'"{d}"' if isinstance(d, str) else str(d) for d in dims)
-            return f"%{name}: !pto.memref<gm,{shape},{dtype}>"
-        case w.SizeParam(name=name, default=default):
-            return f"%{name}: index" + ("" if default is None else f" = {default}")
+            flags = [
+                n for n, is_set in (("local", param.is_local), ("distinct", param.is_distinct)) if is_set
+            ]
+            return f"%{name}: !pto.memref<gm,{shape},{dtype}>" + (f" {{{', '.join(flags)}}}" if flags else "")
+        case w.SizeParam(name=name, default=default, value=value):
+            given = "" if default is None else f" = {default}"
+            return f"%{name}: index{given}" + ("" if value is None else f" := {_expr(value)}")
         case w.RaggedParam(name=name, outer=outer):
             return f"%{name}: ragged<%{outer}>"
+        case w.SparseParam(name=name, outer=outer):
+            return f"%{name}: sparse<%{outer}>"
         case w.ScalarParam(name=name, type=dtype):
             return f"%{name}: {dtype}"
 
@@ -248,7 +260,32 @@ def _nodes(body: Sequence[w.Node], out: TextWriter) -> None:
                 with out.indented():
                     _nodes(node.body, out)
                 out.line("ENDFOR")
-            case w.Task(kernel=kernel, args=args, keys=keys):
-                coordinates = f"[{', '.join(_expr(key) for key in keys)}]" if keys else ""
-                values = ", ".join(_region(a) if isinstance(a, Region) else _expr(a) for a in args)
-                out.line(f"CALL @{kernel}{coordinates}({values})")
+            case w.Task():
+                out.line(_task(node))
+            case w.Cond():
+                _condition(node, out)
+            case w.Set(name=name, value=value):
+                out.line(f"%{name} = {_expr(value)} : {value.dtype}")
+            case w.Refuse(tier=tier, bounds=bounds, size=size):
+                out.line(f"REFUSE {json.dumps(tier)}, {_expr(size)}:idx {{bounds = {list(bounds)}}}")
+
+
+def _condition(node: w.Cond, out: TextWriter) -> None:
+    out.line(f"IF {_expr(node.condition)}:u1")
+    with out.indented():
+        _nodes(node.then, out)
+    if node.other:
+        out.line("ELSE")
+        with out.indented():
+            _nodes(node.other, out)
+    out.line("ENDIF")
+
+
+def _task(task: w.Task) -> str:
+    coordinates = f"[{', '.join(_expr(key) for key in task.keys)}]" if task.keys else ""
+    values = ", ".join(_region(a) if isinstance(a, Region) else _expr(a) for a in task.args)
+    attrs = [f"label = {task.label}"] if task.label else []
+    attrs += [f"after = [{', '.join(task.after)}]"] if task.after else []
+    attrs += [f"workspace = {_expr(task.workspace)}"] if task.workspace is not None else []
+    attrs += [f"cost = {_expr(task.cost)}"] if task.cost is not None else []
+    return f"CALL @{task.kernel}{coordinates}({values})" + (f" {{{', '.join(attrs)}}}" if attrs else "")

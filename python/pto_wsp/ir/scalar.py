@@ -1,13 +1,14 @@
 """Scalar expressions: the one expression type of bounds, offsets, predicates and scalar arguments.
 
 Values are i64 with floor division and modulo as in Python, bool (b1), or a float in a kernel's scalar
-arithmetic. Overflow and division by zero are errors wherever an expression is evaluated.
+arithmetic. Overflow, division by zero, shifts outside 0..63, elements outside their tensor and u64 values
+below 0 are errors wherever an expression is evaluated; the first of them, from left to right, is reported.
 Source: ARCHITECTURE 4.4; seed 003 section 3.1.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Protocol
 
 import numpy as np
@@ -54,7 +55,7 @@ class Extent:
 
 @record
 class Element:
-    """One element of an integer tensor (in a workload) or view (in a kernel). Outside of it is an error."""
+    """One element of an integer or bool tensor (in a workload) or view (in a kernel); outside is an error."""
 
     name: str
     indices: tuple[Expr, ...]
@@ -68,7 +69,11 @@ class Element:
 
 @record
 class Unary:
-    """`neg`, `not` or a conversion (`i64`, `f32`) of one operand."""
+    """`neg`, `not`, `invert` or a conversion of one operand.
+
+    `b1` is whether a number is not 0; `u64` is the operand, which must not be below 0; `i64` and `f32`
+    convert to these types.
+    """
 
     op: str
     a: Expr
@@ -77,7 +82,7 @@ class Unary:
     @property
     def dtype(self) -> DType:
         """Type of the result."""
-        return {"not": b1, "i64": i64, "f32": f32}.get(self.op, self.a.dtype)
+        return _UNARY_TYPES.get(self.op, self.a.dtype)
 
 
 @record
@@ -112,6 +117,8 @@ class Select:
 
 Expr = Const | Var | Extent | Element | Unary | Binary | Select
 
+_UNARY_TYPES = {"not": b1, "b1": b1, "i64": i64, "u64": i64, "f32": f32}
+
 ARITHMETIC: dict[str, str] = {
     "add": "+",
     "sub": "-",
@@ -122,11 +129,17 @@ ARITHMETIC: dict[str, str] = {
     "min": "min",
     "max": "max",
 }
+BITWISE: dict[str, str] = {"bitand": "&", "bitor": "|", "bitxor": "^", "lshift": "<<", "rshift": ">>"}
 COMPARISONS: dict[str, str] = {"lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "!="}
 LOGIC: dict[str, str] = {"and": "and", "or": "or"}
-BINARY_OPS: dict[str, str] = {**ARITHMETIC, **COMPARISONS, **LOGIC}
+BINARY_OPS: dict[str, str] = {**ARITHMETIC, **BITWISE, **COMPARISONS, **LOGIC}
 
 I64_MIN, I64_MAX = -(2**63), 2**63 - 1
+
+DIVISION_BY_ZERO = "division by zero"
+OVERFLOW = "it overflows 64 bits"
+SHIFT_OUTSIDE = "it shifts by {value}, outside 0..63"
+BELOW_ZERO = "{value} is below 0, and a u64 is not"
 
 _PYTHON: dict[str, Callable[[Value, Value], Value]] = {
     "add": lambda a, b: a + b,
@@ -137,6 +150,11 @@ _PYTHON: dict[str, Callable[[Value, Value], Value]] = {
     "mod": lambda a, b: a % b,
     "min": lambda a, b: min(a, b),
     "max": lambda a, b: max(a, b),
+    "bitand": lambda a, b: int(a) & int(b),
+    "bitor": lambda a, b: int(a) | int(b),
+    "bitxor": lambda a, b: int(a) ^ int(b),
+    "lshift": lambda a, b: int(a) << int(b),
+    "rshift": lambda a, b: int(a) >> int(b),
     "lt": lambda a, b: a < b,
     "le": lambda a, b: a <= b,
     "gt": lambda a, b: a > b,
@@ -194,20 +212,20 @@ def ceildiv(a: Expr, tile: int) -> Expr:
 
 
 def apply_binary(op: str, a: Value, b: Value, loc: Location | None = None) -> Value:
-    """Evaluate one operation on values; integers outside i64 and division by zero raise BadExpression."""
+    """Evaluate one operation on values; what has no value in i64 raises BadExpression."""
     if op in ("div", "floordiv", "mod") and b == 0:
         if op == "div":
             return float(np.float32(a) / np.float32(b))
-        raise BadExpression(reason=f"division by zero in `{a} {BINARY_OPS[op]} {b}`", loc=loc)
+        raise BadExpression(reason=DIVISION_BY_ZERO, loc=loc)
+    if op in ("lshift", "rshift") and not 0 <= b <= 63:
+        raise BadExpression(reason=SHIFT_OUTSIDE.format(value=b), loc=loc)
     result = _PYTHON[op](a, b)
-    if isinstance(result, float):
-        return round_f32(result)
-    return _checked(result, f"{a} {BINARY_OPS[op]} {b}", loc)
+    return round_f32(result) if isinstance(result, float) else _checked(result, loc)
 
 
-def _checked(value: Value, text: str, loc: Location | None) -> Value:
+def _checked(value: Value, loc: Location | None) -> Value:
     if not I64_MIN <= value <= I64_MAX:
-        raise BadExpression(reason=f"`{text}` overflows 64 bits", loc=loc)
+        raise BadExpression(reason=OVERFLOW, loc=loc)
     return value
 
 
@@ -221,8 +239,11 @@ class Reader(Protocol):
         """Return the valid extent of dimension `dim` of a kernel's view or tile."""
         ...
 
-    def element(self, name: str, indices: tuple[int, ...]) -> int:
-        """Return an element of an integer tensor or view; raise BadExpression outside of it."""
+    def element(self, name: str, indices: Iterable[int], loc: Location | None) -> int:
+        """Return an element of an integer tensor or view; raise BadExpression at `loc` outside of it.
+
+        Each index is taken, and checked, before the next one.
+        """
         ...
 
 
@@ -235,7 +256,8 @@ def evaluate(expr: Expr, scope: Scope, reader: Reader | None = None) -> Value:
         reader: answers for the extents and elements that it mentions.
 
     Raises:
-        BadExpression: overflow of i64, or division by zero.
+        BadExpression: overflow of i64, division by zero, a shift outside 0..63, an element outside its
+            tensor, or a u64 below 0.
     """
     match expr:
         case Const(value=value, dtype=dtype):
@@ -245,9 +267,9 @@ def evaluate(expr: Expr, scope: Scope, reader: Reader | None = None) -> Value:
         case Extent(name=name, dim=dim):
             assert reader is not None
             return reader.extent(name, dim)
-        case Element(name=name, indices=indices):
+        case Element(name=name, indices=indices, loc=loc):
             assert reader is not None
-            return reader.element(name, tuple(int(evaluate(i, scope, reader)) for i in indices))
+            return reader.element(name, (int(evaluate(i, scope, reader)) for i in indices), loc)
         case Unary():
             return _apply_unary(expr, evaluate(expr.a, scope, reader))
         case Binary(op=op, a=a, b=b, loc=loc):
@@ -262,24 +284,37 @@ def round_f32(value: Value) -> float:
         return float(np.float32(value))
 
 
-def read_element(name: str, array: np.ndarray, indices: tuple[int, ...]) -> int:
+def element_outside(name: str, index: int, dim: int, size: int) -> str:
+    """Return why an element that is no part of its tensor has no value."""
+    return f"`{name}` is read at {index}, outside its dimension {dim} of size {size}"
+
+
+def read_element(name: str, array: np.ndarray, indices: Iterable[int], loc: Location | None) -> int:
     """Return `array[indices]` as an integer; outside of the array is an error, as are negative indices."""
-    for dim, (index, size) in enumerate(zip(indices, array.shape, strict=True)):
+    at: list[int] = []
+    for dim, (size, index) in enumerate(zip(array.shape, indices, strict=True)):
         if not 0 <= index < size:
-            raise BadExpression(reason=f"`{name}` is read at {index}, outside its dimension {dim}")
-    return int(_checked(int(array[indices]), f"{name}[{', '.join(map(str, indices))}]", None))
+            raise BadExpression(reason=element_outside(name, index, dim, size), loc=loc)
+        at.append(index)
+    return int(_checked(int(array[tuple(at)]), loc))
 
 
 def _apply_unary(expr: Unary, a: Value) -> Value:
     match expr.op:
         case "neg":
-            return -a if isinstance(a, float) else _checked(-a, f"-{a}", expr.loc)
+            return -a if isinstance(a, float) else _checked(-a, expr.loc)
         case "not":
             return not a
+        case "invert":
+            return ~int(a)
+        case "b1":
+            return bool(a)
         case "f32":
             return round_f32(a)
+        case "u64" if a < 0:
+            raise BadExpression(reason=BELOW_ZERO.format(value=a), loc=expr.loc)
         case _:
-            return _checked(int(a), f"i64({a})", expr.loc)
+            return _checked(int(a), expr.loc)
 
 
 def children(expr: Expr) -> tuple[Expr, ...]:
@@ -322,7 +357,11 @@ def substitute(expr: Expr, replace: Callable[[Expr], Expr | None]) -> Expr:
             return expr
 
 
-_PRECEDENCE = {"or": 1, "and": 2, **dict.fromkeys(COMPARISONS, 3), "add": 4, "sub": 4}
+_PRECEDENCE = {
+    **{"or": 1, "and": 2, **dict.fromkeys(COMPARISONS, 3), "bitor": 4, "bitxor": 5, "bitand": 6},
+    **{"lshift": 7, "rshift": 7, "add": 8, "sub": 8, "mul": 9, "div": 9, "floordiv": 9, "mod": 9},
+}
+_TIGHTEST = 10
 
 
 def format_expr(expr: Expr, prefix: str = "") -> str:
@@ -340,15 +379,26 @@ def _format(expr: Expr, prefix: str, outer: int) -> str:
             return f"dim({prefix}{name}, {dim})"
         case Element(name=name, indices=indices):
             return f"{prefix}{name}[{', '.join(_format(i, prefix, 0) for i in indices)}]"
+        case Unary(op="neg", a=Const() as a):
+            return f"-({_format(a, prefix, 0)})"
         case Unary(op="neg", a=a):
-            return "-" + _format(a, prefix, 9)
-        case Unary(op=op, a=a):
-            return f"{op}({_format(a, prefix, 0)})"
-        case Select(condition=c, then=t, other=o):
-            return f"select({_format(c, prefix, 0)}, {_format(t, prefix, 0)}, {_format(o, prefix, 0)})"
-        case Binary(op="min" | "max" as op, a=a, b=b):
-            return f"{op}({_format(a, prefix, 0)}, {_format(b, prefix, 0)})"
-        case Binary(op=op, a=a, b=b):
-            level = _PRECEDENCE.get(op, 5)
-            text = f"{_format(a, prefix, level)} {BINARY_OPS[op]} {_format(b, prefix, level + 1)}"
-            return f"({text})" if level < outer else text
+            return "-" + _format(a, prefix, _TIGHTEST)
+        case Unary(op=op):
+            return _call(op, expr, prefix)
+        case Select():
+            return _call("select", expr, prefix)
+        case Binary():
+            return _format_binary(expr, prefix, outer)
+
+
+def _call(name: str, expr: Expr, prefix: str) -> str:
+    return f"{name}({', '.join(_format(child, prefix, 0) for child in children(expr))})"
+
+
+def _format_binary(expr: Binary, prefix: str, outer: int) -> str:
+    if expr.op in ("min", "max"):
+        return _call(expr.op, expr, prefix)
+    level = _PRECEDENCE[expr.op]
+    left = level + 1 if expr.op in COMPARISONS else level
+    text = f"{_format(expr.a, prefix, left)} {BINARY_OPS[expr.op]} {_format(expr.b, prefix, level + 1)}"
+    return f"({text})" if level < outer else text

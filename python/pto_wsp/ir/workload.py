@@ -6,12 +6,12 @@ Source: seed 003 sections 2 and 3; ARCHITECTURE 4.3 and 4.5.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
-from pto_wsp.ir.core import Region
+from pto_wsp.ir.core import Region, Rows
 from pto_wsp.ir.scalar import Element, Expr, walk
 from pto_wsp.location import Location
-from pto_wsp.support.record import record
+from pto_wsp.support.record import record, replace
 from pto_wsp.types.tile import ScalarType, TensorType
 
 PARALLEL, SEQUENTIAL, RANGE = "parallel", "seq", "range"
@@ -262,7 +262,10 @@ def walk_nodes(body: tuple[Node, ...]) -> Iterator[Node]:
 
 
 def node_expressions(node: Node) -> tuple[Expr, ...]:
-    """Return the expressions of a node itself, without those of the nodes inside it."""
+    """Return the expressions of a node itself, without those of the nodes inside it.
+
+    Those of a task are its arguments', in order, then its workspace, its cost and its coordinates.
+    """
     match node:
         case Loop(extent=extent):
             return (extent,)
@@ -273,16 +276,40 @@ def node_expressions(node: Node) -> tuple[Expr, ...]:
         case Refuse(size=size):
             return (size,)
         case Task():
-            found = list(node.keys)
+            found: list[Expr] = []
             for arg in node.args:
                 found += arg.expressions if isinstance(arg, Region) else (arg,)
-            return (*found, *(e for e in (node.workspace, node.cost) if e is not None))
+            amounts = [e for e in (node.workspace, node.cost) if e is not None]
+            return (*found, *amounts, *node.keys)
+
+
+def map_expressions(node: Node, change: Callable[[Expr], Expr]) -> Node:
+    """Return a node with each of its own expressions changed."""
+    match node:
+        case Loop(extent=extent):
+            return replace(node, extent=change(extent))
+        case Cond(condition=condition):
+            return replace(node, condition=change(condition))
+        case Set(value=value):
+            return replace(node, value=change(value))
+        case Refuse(size=size):
+            return replace(node, size=change(size))
+        case Task(args=args, keys=keys, workspace=workspace, cost=cost):
+            return replace(
+                node,
+                args=tuple(a.mapped(change) if isinstance(a, Region) else change(a) for a in args),
+                workspace=None if workspace is None else change(workspace),
+                cost=None if cost is None else change(cost),
+                keys=tuple(change(key) for key in keys),
+            )
 
 
 def deciding_tensors(body: tuple[Node, ...]) -> set[str]:
-    """Return the names of the tensors whose elements expressions of `body` read."""
+    """Return the names of the tensors whose elements expressions or row sets of `body` read."""
     exprs = [e for node in walk_nodes(body) for e in node_expressions(node)]
-    return {e.name for expr in exprs for e in walk(expr) if isinstance(e, Element)}
+    found = {e.name for expr in exprs for e in walk(expr) if isinstance(e, Element)}
+    regions = [arg for task in tasks(body) for arg in task.args if isinstance(arg, Region)]
+    return found | {dim.indices for region in regions for dim in region.dims if isinstance(dim, Rows)}
 
 
 def tasks(body: tuple[Node, ...]) -> Iterator[Task]:

@@ -49,6 +49,9 @@ FOLD: dict[str, Callable[..., object]] = {
 }
 """Python's own operators, for operands known when the program is read."""
 
+_OF_TRUTHS = {"bitand": "and", "bitor": "or", "bitxor": "ne"}
+"""What the operators on bits are on truth values."""
+
 
 def is_number(value: object) -> TypeGuard[int | float]:
     """Whether a Python value can become a scalar expression."""
@@ -102,6 +105,8 @@ def combine(op: str, a: Expr, b: Expr, loc: Location | None) -> Expr:
         DTypeMismatch: operand types for which the operation has no meaning.
     """
     sign = BINARY_OPS[op]
+    if op in _OF_TRUTHS and a.dtype is b1 and b.dtype is b1:
+        return ir.binary(_OF_TRUTHS[op], a, b, loc)
     if op in ir.LOGIC:
         for operand in (a, b):
             _require(operand, (b1,), sign, "truth values", loc)
@@ -110,7 +115,7 @@ def combine(op: str, a: Expr, b: Expr, loc: Location | None) -> Expr:
         return ir.binary(op, a, b, loc)
     for operand in (a, b):
         _require(operand, (i64, f32), sign, "numbers", loc)
-    if op in ("floordiv", "mod"):
+    if op in ("floordiv", "mod", *ir.BITWISE):
         for operand in (a, b):
             _require(operand, (i64,), sign, "integers", loc)
     dtype = f32 if op == "div" or f32 in (a.dtype, b.dtype) else i64
@@ -129,7 +134,7 @@ def choose(op: str, a: Expr, b: Expr, loc: Location | None) -> Expr:
 def _can_fail(expr: Expr) -> bool:
     match expr:
         case ir.Binary(op=op):
-            return op in ir.ARITHMETIC
+            return op in ir.ARITHMETIC or op in ("lshift", "rshift")
         case ir.Const() | ir.Var() | ir.Extent() | ir.Select():
             return False
         case _:
@@ -148,6 +153,14 @@ def invert(a: Expr, loc: Location | None) -> Expr:
     """Return the opposite of a truth value."""
     _require(a, (b1,), "not", "a truth value", loc)
     return Const(not a.value, b1, loc) if isinstance(a, Const) else Unary("not", a, loc)
+
+
+def complement(a: Expr, loc: Location | None) -> Expr:
+    """Return `~a`: every bit of an integer the other way, or the opposite of a truth value."""
+    if a.dtype is b1:
+        return invert(a, loc)
+    _require(a, (i64,), "~", "an integer or a truth value", loc)
+    return Const(~int(a.value), i64, loc) if isinstance(a, Const) else Unary("invert", a, loc)
 
 
 def truth(a: Expr, loc: Location | None) -> Expr:

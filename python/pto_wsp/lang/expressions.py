@@ -252,6 +252,8 @@ class ExpressionReader:
                     return ScalarValue(arithmetic.negate(expr, loc))
                 case "not":
                     return ScalarValue(arithmetic.invert(arithmetic.truth(expr, loc), loc))
+                case "invert":
+                    return ScalarValue(arithmetic.complement(expr, loc))
                 case "pos":
                     return a
         elif name in ("neg", "pos"):

@@ -17,8 +17,9 @@ class Scalar:
 
     `Scalar[f32]`, `Scalar[i64]` and `Scalar[b1]` annotate scalar parameters of kernels and workloads. In a
     workload the arithmetic of a Scalar makes larger expressions, which are evaluated when the program runs:
-    integers have 64 bits, `//` and `%` round down as in Python, and an overflow or division by zero is an
-    error. A Scalar has no truth value while the workload is built.
+    integers have 64 bits, `//` and `%` round down as in Python, and an overflow, division by zero or shift
+    outside 0..63 is an error. `&`, `|`, `^` and `~` work on the bits of integers and on truth values. A
+    Scalar has no truth value while the workload is built.
     """
 
     __slots__ = ("_expr",)
@@ -95,16 +96,34 @@ class Scalar:
         return _binary("ne", self, other)
 
     def __and__(self, other: Number) -> Scalar:
-        return _binary("and", self, other)
+        return _binary("bitand", self, other)
 
     def __rand__(self, other: Number) -> Scalar:
-        return _binary("and", other, self)
+        return _binary("bitand", other, self)
 
     def __or__(self, other: Number) -> Scalar:
-        return _binary("or", self, other)
+        return _binary("bitor", self, other)
 
     def __ror__(self, other: Number) -> Scalar:
-        return _binary("or", other, self)
+        return _binary("bitor", other, self)
+
+    def __xor__(self, other: Number) -> Scalar:
+        return _binary("bitxor", self, other)
+
+    def __rxor__(self, other: Number) -> Scalar:
+        return _binary("bitxor", other, self)
+
+    def __lshift__(self, other: Number) -> Scalar:
+        return _binary("lshift", self, other)
+
+    def __rlshift__(self, other: Number) -> Scalar:
+        return _binary("lshift", other, self)
+
+    def __rshift__(self, other: Number) -> Scalar:
+        return _binary("rshift", self, other)
+
+    def __rrshift__(self, other: Number) -> Scalar:
+        return _binary("rshift", other, self)
 
     def __neg__(self) -> Scalar:
         return Scalar(arithmetic.negate(self.expr, caller_location()))
@@ -116,7 +135,7 @@ class Scalar:
         return Scalar(arithmetic.absolute(self.expr, caller_location()))
 
     def __invert__(self) -> Scalar:
-        return Scalar(arithmetic.invert(self.expr, caller_location()))
+        return Scalar(arithmetic.complement(self.expr, caller_location()))
 
     def min(self, other: Number) -> Scalar:
         """The smaller of two numbers."""

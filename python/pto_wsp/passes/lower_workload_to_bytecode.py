@@ -1,6 +1,9 @@
 """Lower the entry workload of a module to bytecode.
 
 The size of the result follows from the program's text alone: O(IR), not O(tasks).
+
+An expression that reads an element of a tensor that a task of the run writes is a flush point: it becomes a
+SET of a register of its own in front of the node that it belongs to, and the node reads the register.
 Source: seed 002 section 3; docs/bytecode.md.
 """
 
@@ -8,16 +11,18 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 
 from pto_wsp.errors import NotYetSupported
 from pto_wsp.ir import workload as w
-from pto_wsp.ir.core import Full, Index, Range, Region, TileRange
+from pto_wsp.ir.core import Full, Index, Merged, Range, Region, Rows, TileRange
 from pto_wsp.ir.kernel import KernelFunction
 from pto_wsp.ir.module import Module
-from pto_wsp.ir.scalar import Binary, Const, Element, Expr, Select, Unary, Var
+from pto_wsp.ir.scalar import Const, Element, Expr, Var, walk
 from pto_wsp.location import Location
 from pto_wsp.passes import bytecode as bc
 from pto_wsp.passes.bytecode import Op
+from pto_wsp.passes.postfix import Key, Postfix, float_arithmetic, key_of
 from pto_wsp.support.record import record, replace
 from pto_wsp.types.dtype import DType, b1, i64
 from pto_wsp.types.tile import ScalarType
@@ -31,10 +36,12 @@ class Lowered:
         code: the bytes.
         tensors: names of the tensor table's entries.
         symbols: names of the symbol table's entries.
-        sites: the loop or task that starts at an instruction.
-        enclosing: loop variables around the loop or task that starts at an instruction, outermost first.
+        sites: the node that starts at an instruction. Where it reads what tasks of the run write, it reads
+            the register that its flush point sets.
+        enclosing: loop variables around the node that starts at an instruction, outermost first.
         places: source location of an instruction of an expression.
-        registers: register of each loop variable.
+        registers: register of each loop variable, variable and flush point.
+        refusals: what the reason number of a FAIL stands for.
         written: names of the tensors that some task writes.
     """
 
@@ -45,6 +52,7 @@ class Lowered:
     enclosing: Mapping[int, tuple[str, ...]]
     places: Mapping[int, Location | None]
     registers: Mapping[str, int]
+    refusals: tuple[w.Refuse, ...]
     written: frozenset[str]
 
 
@@ -59,7 +67,8 @@ def lower_workload_to_bytecode(
         kernel_table_hash: the library's hash, which the engine compares.
 
     Raises:
-        NotYetSupported: more loops inside each other than the engine takes, or arithmetic on float scalars.
+        NotYetSupported: more loops inside each other or more names than the engine takes, arithmetic on
+            float scalars, or an expression with too many operands.
     """
     return _Lowering(module, kernel_order).run(kernel_table_hash)
 
@@ -74,22 +83,6 @@ class _Instruction:
 
 _LOOP_OPS = {w.PARALLEL: Op.PARALLEL_FOR, w.SEQUENTIAL: Op.FOR_EACH, w.RANGE: Op.RANGE_FOR}
 _IO_OPS = {"in": Op.IO_INPUT, "out": Op.IO_OUTPUT, "inout": Op.IO_INOUT}
-_BINARY_OPS = {
-    "add": Op.EXPR_ADD,
-    "sub": Op.EXPR_SUB,
-    "mul": Op.EXPR_MUL,
-    "floordiv": Op.EXPR_FLOORDIV,
-    "mod": Op.EXPR_MOD,
-    "min": Op.EXPR_MIN,
-    "max": Op.EXPR_MAX,
-    "lt": Op.EXPR_LT,
-    "le": Op.EXPR_LE,
-    "eq": Op.EXPR_EQ,
-    "ne": Op.EXPR_NE,
-    "and": Op.EXPR_AND,
-    "or": Op.EXPR_OR,
-}
-_SWAPPED = {"gt": "lt", "ge": "le"}
 
 
 @record
@@ -105,20 +98,25 @@ class _Lowering:
         self.kernel_order = kernel_order
         self.tensors = {t.name: i for i, t in enumerate(self.workload.tensors)}
         self.symbols = {p.name: i for i, p in enumerate(self.workload.symbols)}
-        self.written = written_tensors(module)
+        self.written = module.written
         self.code: list[_Instruction] = []
         self.axes: list[_Axis] = []
         self.kernels: list[str] = []
         self.constants: dict[bytes, int] = {}
-        self.expressions: dict[Expr, int] = {}
+        self.expressions: dict[Key, int] = {}
         self.sites: dict[int, w.Node] = {}
         self.enclosing: dict[int, tuple[str, ...]] = {}
         self.places: dict[int, Location | None] = {}
         self.registers: dict[str, int] = {}
+        self.labels: dict[str, int] = {}
+        self.refusals: list[w.Refuse] = []
         self.open_axes: dict[str, int] = {}
         self.num_registers = 0
+        self.cond_depth = 0
 
     def run(self, kernel_table_hash: int) -> Lowered:
+        for name in self.workload.variables:
+            self.register(name)
         self.nodes(self.workload.body)
         self.emit(Op.HALT)
         axis_exprs = [self.axis_expressions(axis) for axis in self.axes]
@@ -131,39 +129,84 @@ class _Lowering:
             self.enclosing,
             self.places,
             self.registers,
-            frozenset(self.written),
+            tuple(self.refusals),
+            self.written,
         )
 
     # --- structure ---
 
     def emit(self, op: Op, operand1: int = 0, operand2: int = 0, expr: Expr | None = None) -> int:
+        if operand1 > bc.MAX_OPERAND1:
+            raise NotYetSupported(
+                feature=f"more than {bc.MAX_OPERAND1} loops, kernels, tensors or variables in one workload",
+                detail="",
+                advice="",
+                loc=self.workload.loc,
+            )
         self.code.append(_Instruction(op, operand1, operand2, expr))
         return len(self.code) - 1
 
+    def register(self, name: str, count: int = 1) -> int:
+        """Give a name the next of `count` registers."""
+        self.registers[name] = self.num_registers
+        self.num_registers += count
+        return self.registers[name]
+
     def nodes(self, body: Sequence[w.Node]) -> None:
         for node in body:
-            self.sites[len(self.code)] = node
-            self.enclosing[len(self.code)] = tuple(self.open_axes)
-            if isinstance(node, w.Loop):
-                self.loop(node)
-            else:
-                self.task(node)
+            node = node if isinstance(node, w.Set) else self.flushed(node)
+            self.begin(node)
+            match node:
+                case w.Loop():
+                    self.loop(node)
+                case w.Task():
+                    self.task(node)
+                case w.Cond():
+                    self.condition(node)
+                case w.Set(name=name, value=value):
+                    self.emit(Op.SET, self.registers[name], expr=value)
+                case w.Refuse(size=size):
+                    self.emit(Op.FAIL, len(self.refusals), expr=size)
+                    self.refusals.append(node)
+
+    def begin(self, node: w.Node) -> None:
+        self.sites[len(self.code)] = node
+        self.enclosing[len(self.code)] = tuple(self.open_axes)
+
+    def flushed(self, node: w.Node) -> w.Node:
+        """Put the flush points of a node in front of it; return the node that reads their registers."""
+        found: dict[Expr, Expr] = {}
+        for expr in w.node_expressions(node):
+            if expr not in found and reads(expr, self.written):
+                name = f"flush#{self.num_registers}"
+                self.begin(w.Set(name, expr, expr.loc or node.loc))
+                self.emit(Op.SET, self.register(name), expr=expr)
+                found[expr] = Var(name, expr.dtype, expr.loc)
+        return w.map_expressions(node, lambda expr: found.get(expr, expr)) if found else node
+
+    def condition(self, node: w.Cond) -> None:
+        self.cond_depth += 1
+        self.require_depth(self.cond_depth, bc.MAX_COND_DEPTH, "conditions", node.loc)
+        begin = self.emit(Op.COND, expr=node.condition)
+        self.nodes(node.then)
+        if node.other:
+            self.emit(Op.ELSE, 0, begin)
+            self.nodes(node.other)
+        self.emit(Op.END_COND, 0, begin)
+        self.cond_depth -= 1
+
+    def require_depth(self, depth: int, limit: int, what: str, loc: Location | None) -> None:
+        if depth > limit:
+            feature = f"more than {limit} {what} inside each other"
+            raise NotYetSupported(feature=feature, detail="", advice="", loc=loc)
 
     def loop(self, loop: w.Loop) -> None:
-        if len(self.open_axes) == bc.MAX_LOOP_DEPTH:
-            raise NotYetSupported(
-                feature=f"more than {bc.MAX_LOOP_DEPTH} loops inside each other",
-                detail="",
-                advice="",
-                loc=loop.loc,
-            )
+        self.require_depth(len(self.open_axes) + 1, bc.MAX_LOOP_DEPTH, "loops", loop.loc)
         axis = len(self.axes)
-        self.axes.append(_Axis(self.num_registers, loop))
-        self.registers[loop.var] = self.num_registers
+        reg = self.register(loop.var, 1 if loop.tile is None else 3)
+        self.axes.append(_Axis(reg, loop))
         if loop.tile is not None:
-            self.registers[loop.start] = self.num_registers + 1
-            self.registers[loop.length] = self.num_registers + 2
-        self.num_registers += 1 if loop.tile is None else 3
+            self.registers |= {loop.start: reg + 1, loop.length: reg + 2}
         self.open_axes[loop.var] = axis
         begin = self.emit(_LOOP_OPS[loop.kind], axis)
         self.nodes(loop.body)
@@ -175,7 +218,9 @@ class _Lowering:
         if kernel.name not in self.kernels:
             self.kernels.append(kernel.name)
         num_io, num_scalars = len(kernel.views), len(kernel.scalar_params)
-        self.emit(Op.TASK, self.kernels.index(kernel.name), num_io << 16 | num_scalars)
+        at = self.emit(Op.TASK, self.kernels.index(kernel.name), num_io << 16 | num_scalars)
+        if task.label:
+            self.labels[task.label] = at
         pairs = list(zip(kernel.params, task.args, strict=True))
         for param, arg in pairs:
             if isinstance(param.type, ScalarType):
@@ -185,6 +230,12 @@ class _Lowering:
             if isinstance(arg, Region):
                 self.emit(_IO_OPS[param.role], self.tensors[arg.tensor])
                 self.region(arg)
+        if task.workspace is not None:
+            self.emit(Op.WORKSPACE, expr=task.workspace)
+        if task.cost is not None:
+            self.emit(Op.COST, expr=task.cost)
+        for label in task.after:
+            self.emit(Op.AFTER, operand2=self.labels[label])
 
     def scalar(self, arg: Expr, dtype: DType, loc: Location | None) -> None:
         match arg:
@@ -199,12 +250,7 @@ class _Lowering:
             case _ if not dtype.is_float and arg.dtype in (i64, b1):
                 self.emit(Op.PARAM_EXPR, expr=arg)
             case _:
-                raise NotYetSupported(
-                    feature="arithmetic on float scalars in a workload",
-                    detail=f"expected a literal or a scalar parameter of type {dtype}",
-                    advice="compute it in the kernel, or pass the value to the program",
-                    loc=arg.loc or loc,
-                )
+                raise float_arithmetic(arg.loc or loc)
 
     def region(self, region: Region) -> None:
         for dim in region.dims:
@@ -218,6 +264,11 @@ class _Lowering:
                 case Range(start=start, extent=extent):
                     self.emit(Op.DIM_RANGE, expr=start)
                     self.emit(Op.DIM_EXTENT, expr=extent)
+                case Rows(indices=indices, start=start, extent=extent):
+                    self.emit(Op.DIM_ROWS, self.tensors[indices], expr=start)
+                    self.emit(Op.DIM_EXTENT, expr=extent)
+                case Merged():
+                    self.emit(Op.DIM_MERGED)
 
     # --- expressions ---
 
@@ -230,63 +281,20 @@ class _Lowering:
 
     def place_expressions(self, of_axes: Sequence[Expr]) -> None:
         """Append every expression after HALT, each once, and point to it."""
+        postfix = Postfix(self.emit_placed, self.constant, self.registers, self.symbols, self.tensors)
         wanted = [i.expr for i in self.code if i.expr is not None] + list(of_axes)
         for expr in wanted:
-            if expr not in self.expressions:
-                self.expressions[expr] = len(self.code)
-                self.expression(expr)
-                self.emit(Op.EXPR_END)
+            key = key_of(expr)
+            if key not in self.expressions:
+                self.expressions[key] = len(self.code)
+                postfix.write(expr)
         for at, instruction in enumerate(self.code):
             if instruction.expr is not None:
-                self.code[at] = replace(instruction, operand2=self.expressions[instruction.expr])
+                place = self.expressions[key_of(instruction.expr)]
+                self.code[at] = replace(instruction, operand2=place)
 
-    def expression(self, expr: Expr) -> None:
-        self.operation(expr)
-        self.places[len(self.code) - 1] = expr.loc
-
-    def operation(self, expr: Expr) -> None:
-        match expr:
-            case Const() | Var() | Element():
-                self.leaf(expr)
-            case Unary(op="neg" | "not" as op, a=a):
-                self.expression(a)
-                self.emit(Op.EXPR_NEG if op == "neg" else Op.EXPR_NOT)
-            case Unary(op="i64", a=a):
-                self.expression(a)
-            case Binary(op="gt" | "ge" as op, a=a, b=b, loc=loc):
-                self.expression(Binary(_SWAPPED[op], b, a, loc))
-            case Binary(op=op, a=a, b=b) if op in _BINARY_OPS:
-                self.expression(a)
-                self.expression(b)
-                self.emit(_BINARY_OPS[op])
-            case Select(condition=condition, then=then, other=other):
-                for part in (condition, then, other):
-                    self.expression(part)
-                self.emit(Op.EXPR_SELECT)
-            case _:
-                raise NotYetSupported(
-                    feature="this expression in a workload", detail="", advice="", loc=expr.loc
-                )
-
-    def leaf(self, expr: Const | Var | Element) -> None:
-        match expr:
-            case Const(value=value):
-                self.emit(Op.EXPR_CONST, operand2=self.constant(struct.pack("<q", int(value))))
-            case Var(name=name) if name in self.registers:
-                self.emit(Op.EXPR_REG, operand2=self.registers[name])
-            case Var(name=name):
-                self.emit(Op.EXPR_SYMBOL, operand2=self.symbols[name])
-            case Element(name=name, indices=indices):
-                if name in self.written:
-                    raise NotYetSupported(
-                        feature=f"deciding by `{name}`, which a task of the same run writes,",
-                        detail="read here",
-                        advice="fill it in an earlier run",
-                        loc=expr.loc,
-                    )
-                for index in indices:
-                    self.expression(index)
-                self.emit(Op.EXPR_ELEMENT, self.tensors[name], len(indices))
+    def emit_placed(self, op: Op, operand1: int, operand2: int, loc: Location | None) -> None:
+        self.places[self.emit(op, operand1, operand2)] = loc
 
     # --- packing ---
 
@@ -308,8 +316,8 @@ class _Lowering:
 
     def pack_axis(self, axis: _Axis, extent: Expr, tile: Expr | None) -> bytes:
         kind = bc.AxisKind.DENSE if tile is None else bc.AxisKind.TILES
-        tile_expr = 0 if tile is None else self.expressions[tile]
-        return bc.AXIS.pack(kind, 0, axis.reg, self.expressions[extent], tile_expr, 0)
+        tile_expr = 0 if tile is None else self.expressions[key_of(tile)]
+        return bc.AXIS.pack(kind, 0, axis.reg, self.expressions[key_of(extent)], tile_expr, 0)
 
     def pack_kernel(self, kernel: KernelFunction) -> bytes:
         index = list(self.kernel_order).index(kernel.name)
@@ -327,11 +335,6 @@ class _Lowering:
         return bc.SYMBOL.pack(bc.SymbolKind.SIZE, i64.code)
 
 
-def written_tensors(module: Module) -> set[str]:
-    """Return the names of the tensors that some task of the entry writes."""
-    written: set[str] = set()
-    for task in w.tasks(module.entry_workload.body):
-        for param, arg in zip(module.kernel(task.kernel).params, task.args, strict=True):
-            if isinstance(arg, Region) and param.role != "in":
-                written.add(arg.tensor)
-    return written
+def reads(expr: Expr, tensors: AbstractSet[str]) -> bool:
+    """Return whether `expr` reads an element of one of `tensors`."""
+    return any(isinstance(node, Element) and node.name in tensors for node in walk(expr))

@@ -8,10 +8,12 @@ import numpy as np
 
 from pto_wsp import errors
 from pto_wsp._native import EngineError
-from pto_wsp.interp.workload import scope_text
+from pto_wsp.interp.regions import scope_text
+from pto_wsp.interp.workload import negative_extent, no_tier
 from pto_wsp.ir import workload as w
 from pto_wsp.ir.kernel import KernelFunction, Param
 from pto_wsp.ir.module import Module
+from pto_wsp.ir.scalar import BELOW_ZERO, DIVISION_BY_ZERO, OVERFLOW, SHIFT_OUTSIDE, element_outside
 from pto_wsp.location import Location
 from pto_wsp.passes.lower_workload_to_bytecode import Lowered
 from pto_wsp.targets.base import Check, KernelArtifact
@@ -35,7 +37,10 @@ def explain(
     """
     describe = _DESCRIBE.get(error.code)
     context = _Context(error, module, lowered, artifact, arrays, failure)
-    return describe(context) if describe else context.fault()
+    found = describe(context) if describe else context.fault()
+    if isinstance(found, errors.RunError) and "late" in error.details:
+        found.found_late(context.number("late"))
+    return found
 
 
 class _Context:
@@ -205,15 +210,18 @@ def _view_shape(c: _Context) -> errors.PtoError:
     )
 
 
-def _expression(c: _Context) -> errors.PtoError:
-    loc = c.lowered.places.get(c.number("pc"))
-    reason = "division by zero" if c.code == "division-by-zero" else "it overflows 64 bits"
-    return errors.BadExpression(reason=reason, loc=loc)
+def _expression(reason: str) -> Callable[[_Context], errors.PtoError]:
+    def describe(c: _Context) -> errors.PtoError:
+        text = reason.format(value=c.details.get("value"))
+        return errors.BadExpression(reason=text, loc=c.lowered.places.get(c.number("pc")))
+
+    return describe
 
 
 def _element_outside(c: _Context) -> errors.PtoError:
-    tensor = c.tensor()
-    reason = f"`{tensor.name}` is read at {c.number('index')}, outside its dimension {c.number('dim')}"
+    tensor, dim = c.tensor(), c.number("dim")
+    size = c.arrays[c.number("tensor")].shape[dim]
+    reason = element_outside(tensor.name, c.number("index"), dim, size)
     return errors.BadExpression(reason=reason, loc=c.lowered.places.get(c.number("pc")))
 
 
@@ -228,9 +236,60 @@ def _deciding_array(c: _Context) -> errors.PtoError:
 def _negative_extent(c: _Context) -> errors.PtoError:
     loop = c.lowered.sites[c.number("pc")]
     assert isinstance(loop, w.Loop)
-    return errors.BadExpression(
-        reason=f"the axis of `{loop.var}` has extent {c.number('value')}", loc=loop.loc
+    return negative_extent(loop, c.number("value"))
+
+
+def _refused(c: _Context) -> errors.PtoError:
+    return no_tier(c.lowered.refusals[c.number("reason")], c.number("value"))
+
+
+def _row_outside(c: _Context) -> errors.PtoError:
+    return errors.RowOutside(
+        tensor=c.tensor().name,
+        indices=c.tensor("index_tensor").name,
+        position=c.number("position"),
+        row=c.number("index"),
+        size=c.number("size"),
+        where=c.where(c.enclosing),
+        loc=c.arg_loc,
     )
+
+
+def _row_repeated(c: _Context) -> errors.PtoError:
+    return errors.RowRepeated(
+        tensor=c.tensor().name,
+        indices=c.tensor("index_tensor").name,
+        row=c.number("index"),
+        first=c.number("first_position"),
+        second=c.number("position"),
+        where=c.where(c.enclosing),
+        loc=c.arg_loc,
+    )
+
+
+def _strided_rows(c: _Context) -> errors.PtoError:
+    return errors.StridedRows(tensor=c.tensor().name, dim=c.number("dim"), loc=c.arg_loc)
+
+
+def _negative_amount(what: str) -> Callable[[_Context], errors.PtoError]:
+    def describe(c: _Context) -> errors.PtoError:
+        return errors.NegativeAmount(
+            what=what,
+            kernel=c.kernel.name,
+            found=c.number("value"),
+            where=c.where(c.enclosing),
+            loc=c.task.loc,
+        )
+
+    return describe
+
+
+def _out_of_memory(c: _Context) -> errors.PtoError:
+    if "pc" not in c.details:
+        return c.fault()
+    what = f"the workspace of a task of kernel `{c.kernel.name}`"
+    size = f"{c.number('bytes')} bytes{c.where(c.enclosing)}"
+    return errors.OutOfMemory(what=what, size=size, loc=c.task.loc)
 
 
 def _kernel_failed(c: _Context) -> errors.PtoError:
@@ -273,8 +332,17 @@ _DESCRIBE: dict[str, Callable[[_Context], errors.PtoError]] = {
     "view-shape": _view_shape,
     "element-outside": _element_outside,
     "deciding-array-written": _deciding_array,
-    "division-by-zero": _expression,
-    "expression-overflow": _expression,
+    "division-by-zero": _expression(DIVISION_BY_ZERO),
+    "expression-overflow": _expression(OVERFLOW),
+    "shift-outside": _expression(SHIFT_OUTSIDE),
+    "u64-below-zero": _expression(BELOW_ZERO),
+    "rows-outside": _row_outside,
+    "rows-repeat": _row_repeated,
+    "rows-stride": _strided_rows,
+    "negative-workspace": _negative_amount("workspace"),
+    "negative-cost": _negative_amount("cost"),
+    "out-of-memory": _out_of_memory,
+    "refused": _refused,
     "negative-extent": _negative_extent,
     "kernel-failed": _kernel_failed,
     "nested-run": lambda c: errors.NestedRun(),

@@ -22,7 +22,6 @@ from pto_wsp.interp.workload import CallKernel, run_workload
 from pto_wsp.ir import workload as w
 from pto_wsp.ir.module import Module
 from pto_wsp.ir.scalar import Value
-from pto_wsp.passes.lower_workload_to_bytecode import written_tensors
 from pto_wsp.runtime.trace import Trace
 from pto_wsp.support.record import record
 
@@ -51,7 +50,7 @@ class InterpretedRunner:
         self, arrays: Sequence[np.ndarray], scalars: Sequence[Value | None], workers: int, trace: bool
     ) -> tuple[InterpretedFigures, Trace | None]:
         """Run every task in program order on this thread; `workers` and `trace` have nothing to act on."""
-        return self.run_calling(arrays, scalars, lambda name, args: run_kernel(self._kernels[name], args))
+        return self.run_calling(arrays, scalars, lambda name, args, _: run_kernel(self._kernels[name], args))
 
     def run_calling(
         self, arrays: Sequence[np.ndarray], scalars: Sequence[Value | None], call: CallKernel
@@ -77,7 +76,7 @@ def bind(
         WrongDType, WrongRank, WrongShape, UnusableArray, ReadOnlyArray, OverlappingArrays, UnboundTensor.
     """
     workload = module.entry_workload
-    written = written_tensors(module)
+    written = module.written
     names = [p.name for p in workload.symbols]
     sizes = {name: value for name, value in zip(names, scalars, strict=True) if value is not None}
     bound: dict[str, np.ndarray] = {}
@@ -145,7 +144,7 @@ def _take_sizes(tensor: w.TensorParam, array: np.ndarray, sizes: dict[str, Value
             raise WrongShape(name=tensor.name, dim=dim, expected=text, found=size, loc=tensor.loc)
 
 
-def _check_overlaps(arrays: dict[str, np.ndarray], written: set[str], deciding: set[str]) -> None:
+def _check_overlaps(arrays: dict[str, np.ndarray], written: frozenset[str], deciding: set[str]) -> None:
     names = list(arrays)
     for i, first in enumerate(names):
         for second in names[i + 1 :]:

@@ -19,7 +19,7 @@ RNG = np.random.default_rng(2)
 
 def run(module: Module, arrays: dict[str, np.ndarray], **sizes: float) -> int:
     kernels = {kernel.name: kernel for kernel in module.kernels}
-    return run_workload(module, arrays, sizes, lambda name, args: run_kernel(kernels[name], args))
+    return run_workload(module, arrays, sizes, lambda name, args, _: run_kernel(kernels[name], args))
 
 
 @pytest.mark.parametrize("n", [0, 1, 63, 64, 65, 1000])

@@ -146,8 +146,8 @@ def test_elements_of_tensors() -> None:
         def extent(self, name, dim):
             raise AssertionError
 
-        def element(self, name, indices):
-            return read_element(name, np.array([[1, 2], [3, 4]], np.int32), indices)
+        def element(self, name, indices, loc):
+            return read_element(name, np.array([[1, 2], [3, 4]], np.int32), indices, loc)
 
     last = Element("t", (Var("i"), Const(1)))
     assert evaluate(binary("add", last, Const(10)), {"i": 1}, Arrays()) == 14

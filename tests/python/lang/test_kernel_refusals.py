@@ -63,7 +63,6 @@ def refused(body: str, signature: str = SIGNATURE) -> tuple[str, str, str]:
         ("b = a & a", "a & a"),
         ("b = ~a", "~a"),
         ("b = not a", "not a"),
-        ("b = n << 2", "n << 2"),
         ("b = a > 0 and n > 0", "a > 0"),
         ("b = n > 0 and n", "n"),
         ("b = 0 < a < 1", "0 < a < 1"),

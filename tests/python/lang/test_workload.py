@@ -63,7 +63,7 @@ def head_of(module: Module) -> str:
 
 def run(module: Module, sizes: dict[str, int | float], **arrays: np.ndarray) -> int:
     kernels = {k.name: k for k in module.kernels}
-    return run_workload(module, arrays, sizes, lambda name, args: run_kernel(kernels[name], args))
+    return run_workload(module, arrays, sizes, lambda name, args, _: run_kernel(kernels[name], args))
 
 
 def test_loops_and_regions() -> None:
@@ -359,7 +359,7 @@ def w(X: Tensor[f32, "n", 8], Y: Tensor[f32, "n", 8], Z: Tensor[i32, 4, 8], V: T
         ("float(s)", "run-time-number", "float(s)", "`s` is known only"),
         ("[1, 2][m]", "run-time-number", "[1, 2][m]", "`m` is known only"),
         ("m // s", "dtype-mismatch", "m // s", "expected integers, found f32"),
-        ("m & 1", "dtype-mismatch", "m & 1", "expected truth values, found i64"),
+        ("m & (m > 1)", "dtype-mismatch", "m & (m > 1)", "expected numbers, found b1"),
         ("m + 2**70", "dtype-mismatch", "m + 2**70", "64 bits"),
         ("P('k')", None, None, None),
         ("for i in P('k'): pass", "unknown-axis", "P('k')", "known: `G`, `U`, `m`, `n`"),

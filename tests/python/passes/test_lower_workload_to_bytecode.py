@@ -9,7 +9,7 @@ from pto_wsp.ir.scalar import Binary, Const, Select, Var, add, mul
 from pto_wsp.ir.workload import Loop, Node, Task, WorkloadFunction
 from pto_wsp.passes import bytecode as bc
 from pto_wsp.passes.bytecode import Op
-from pto_wsp.passes.lower_workload_to_bytecode import Lowered, lower_workload_to_bytecode, written_tensors
+from pto_wsp.passes.lower_workload_to_bytecode import Lowered, lower_workload_to_bytecode
 from pto_wsp.support.record import replace
 from pto_wsp.types import f32
 from tests.python.samples import scale_module
@@ -60,7 +60,7 @@ def test_header_and_instructions_of_the_first_program() -> None:
     assert lowered.symbols == ("n", "factor") and lowered.tensors == ("X", "Y")
     assert lowered.registers == {"rows": 0, "rows.start": 1, "rows.len": 2}
     assert lowered.enclosing == {0: (), 1: ("rows",)}
-    assert written_tensors(scale_module()) == {"Y"}
+    assert scale_module().written == {"Y"}
 
 
 def test_equal_expressions_are_written_once() -> None:
@@ -81,15 +81,16 @@ def test_equal_expressions_are_written_once() -> None:
     ]
 
 
-def test_comparisons_without_an_opcode_swap_their_operands() -> None:
+def test_comparisons_without_an_opcode_are_the_opposite_of_one_that_has() -> None:
     expr = Select(Binary("gt", Var("i"), Const(1)), Var("i"), Const(0))
     task = Task("scale", (Region("X", (Index(expr), Full())), Region("Y", (Full(), Full())), Const(2.0, f32)))
     found = instructions(lower(with_body(Loop("range", "i", Const(4), None, (task,)))))
     begin = next(operand for op, _, operand in found if op is Op.DIM_INDEX)
-    assert [op for op, _, _ in found[begin : begin + 7]] == [
-        Op.EXPR_CONST,
+    assert [op for op, _, _ in found[begin : begin + 8]] == [
         Op.EXPR_REG,
-        Op.EXPR_LT,
+        Op.EXPR_CONST,
+        Op.EXPR_LE,
+        Op.EXPR_NOT,
         Op.EXPR_REG,
         Op.EXPR_CONST,
         Op.EXPR_SELECT,

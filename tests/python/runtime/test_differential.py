@@ -23,7 +23,7 @@ def test_results_do_not_depend_on_workers_or_timing(sample: Sample, seed: int) -
     expected = sample.arrays()
     compiled = {name: index for index, name in enumerate(runner.artifact.kernels)}
 
-    def call(name: str, args: list[object]) -> None:
+    def call(name: str, args: list[object], workspace: int) -> None:
         views = tuple(a for a in args if isinstance(a, np.ndarray))
         numbers = tuple(a for a in args if not isinstance(a, np.ndarray))
         codes = tuple(p.type.dtype.code for p in BY_NAME[name].scalar_params)
@@ -46,7 +46,7 @@ def test_compiled_kernels_agree_with_numpy(sample: Sample) -> None:
     note(str(sample.module))
     runner = EngineRunner(verify(sample.module), registry.get("cpu"))
     expected, found = sample.arrays(), sample.arrays()
-    run_workload(sample.module, expected, sample.sizes, lambda name, args: run_kernel(BY_NAME[name], args))
+    run_workload(sample.module, expected, sample.sizes, lambda name, args, _: run_kernel(BY_NAME[name], args))
     runner.run(list(found.values()), [sample.sizes["n"]], 2, False)
     for name in expected:
         np.testing.assert_allclose(found[name], expected[name], rtol=1e-4, atol=1e-4)

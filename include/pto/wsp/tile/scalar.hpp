@@ -57,6 +57,23 @@ inline int64_t mod(int64_t a, int64_t b, bool& failed) {
   const int64_t r = a % b;
   return r != 0 && (r < 0) != (b < 0) ? r + b : r;
 }
+/// Bits that are lost are an overflow, as if it were a multiplication by a power of 2.
+inline int64_t lshift(int64_t a, int64_t b, bool& failed) {
+  if (b < 0 || b > 63) {
+    failed = true;
+    return 0;
+  }
+  const int64_t r = static_cast<int64_t>(static_cast<uint64_t>(a) << b);
+  failed |= (r >> b) != a;
+  return r;
+}
+inline int64_t rshift(int64_t a, int64_t b, bool& failed) {
+  if (b < 0 || b > 63) {
+    failed = true;
+    return 0;
+  }
+  return a >> b;
+}
 inline int64_t neg(int64_t a, bool& failed) { return sub(0, a, failed); }
 inline int64_t to_i64(float a, bool& failed) {
   if (a >= -0x1p63f && a < 0x1p63f) return static_cast<int64_t>(a);

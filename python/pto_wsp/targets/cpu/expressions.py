@@ -11,6 +11,7 @@ from pto_wsp.errors import UnsupportedByTarget
 from pto_wsp.ir.kernel import BLOCK_IDX
 from pto_wsp.ir.scalar import (
     ARITHMETIC,
+    BITWISE,
     COMPARISONS,
     I64_MIN,
     Binary,
@@ -113,6 +114,8 @@ class ExpressionWriter:
         match op:
             case "not":
                 return f"!{text}"
+            case "invert":
+                return f"~{text}"
             case "f32":
                 return f"static_cast<float>({text})"
             case "i64" if not a.dtype.is_float:
@@ -129,6 +132,8 @@ class ExpressionWriter:
         if op in ("and", "or"):
             # Both operands are evaluated, and may fail, as everywhere.
             return f"({a} {'&' if op == 'and' else '|'} {b})"
+        if op in ("bitand", "bitor", "bitxor"):
+            return f"({a} {BITWISE[op]} {b})"
         if op in ("min", "max"):
             return f"scalar::{op}({a}, {b})"
         if op == "div" and not expr.dtype.is_float:

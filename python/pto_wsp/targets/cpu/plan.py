@@ -203,7 +203,7 @@ def _node_can_fail(node: Expr) -> bool:
     match node:
         case Binary(op=op, a=a):
             is_integer = a.dtype.is_integer and op in ("add", "sub", "mul")
-            return is_integer or op in ("floordiv", "mod")
+            return is_integer or op in ("floordiv", "mod", "lshift", "rshift")
         case Unary(op=op, a=a):
             return (op == "neg" and a.dtype.is_integer) or (op == "i64" and a.dtype.is_float)
         case Element():

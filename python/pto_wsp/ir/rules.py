@@ -1,0 +1,39 @@
+"""What the verifiers of kernels and workloads share."""
+
+from __future__ import annotations
+
+from pto_wsp.errors import InvalidIR
+from pto_wsp.ir import kernel as k
+from pto_wsp.ir.core import Region
+from pto_wsp.ir.scalar import Element
+from pto_wsp.location import Location
+from pto_wsp.types.dtype import DType, b1
+from pto_wsp.types.tile import TileType, ViewType
+
+
+def require(condition: bool, message: str, loc: Location | None) -> None:
+    """Raise InvalidIR at `loc` unless `condition` holds."""
+    if not condition:
+        raise InvalidIR(message=message, loc=loc)
+
+
+def require_element(node: Element, rank: int, dtype: DType, loc: Location | None) -> None:
+    """Raise InvalidIR unless `node` is an element of a tensor of integers or truth values of that rank."""
+    require(len(node.indices) == rank, f"`{node.name}` has {rank} dimensions", loc)
+    require(dtype.is_integer or dtype is b1, f"elements of `{node.name}` are no integers", loc)
+
+
+def region_rank(region: Region) -> int:
+    """Return the number of dimensions of the view that a region makes."""
+    return len(region.kept)
+
+
+def view_rank_and_dtype(param: k.Param) -> tuple[int, DType]:
+    """Return the rank and element type of a specialised tensor parameter."""
+    match param.type:
+        case TileType(dtype=dtype):
+            return 2, dtype
+        case ViewType(dtype=dtype, dims=dims) if dims is not None and dtype is not None:
+            return len(dims), dtype
+        case _:
+            raise InvalidIR(message=f"parameter `{param.name}` is not specialised", loc=param.loc)

@@ -1,0 +1,229 @@
+"""The verifier of workload functions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pto_wsp.ir import kernel as k
+from pto_wsp.ir import workload as w
+from pto_wsp.ir.core import Merged, Region, Rows, TileRange
+from pto_wsp.ir.module import Module
+from pto_wsp.ir.rules import region_rank, require, require_element, view_rank_and_dtype
+from pto_wsp.ir.scalar import Element, Expr, Extent, Var, walk
+from pto_wsp.location import Location
+from pto_wsp.types.dtype import b1, i32, i64
+from pto_wsp.types.tile import ScalarType
+
+MAX_SLOTS = 256
+
+
+def verify_workload(module: Module, workload: w.WorkloadFunction) -> None:
+    """Raise InvalidIR at the first node of `workload`, a function of `module`, that breaks a rule."""
+    _WorkloadVerifier(module, workload).run()
+
+
+class _WorkloadVerifier:
+    def __init__(self, module: Module, workload: w.WorkloadFunction) -> None:
+        self.kernels = {kernel.name: kernel for kernel in module.kernels}
+        self.workload = workload
+        self.tensors = {t.name: t for t in workload.tensors}
+        self.sizes = {p.name: p for p in workload.params if isinstance(p, w.SizeParam)}
+        self.variables = frozenset(workload.variables)
+        self.names = {p.name for p in workload.symbols} | self.variables
+        self.loops: dict[str, w.Loop] = {}
+        self.labels: set[str] = set()
+
+    def run(self) -> None:
+        names = [p.name for p in self.workload.params]
+        for name in names:
+            require(names.count(name) == 1, f"`{name}` is declared twice", self.workload.loc)
+        for tensor in self.workload.tensors:
+            self.tensor(tensor)
+        for axis in (*self.workload.raggeds, *self.workload.sparses):
+            self.axis(axis)
+        for size in self.sizes.values():
+            self.size(size)
+        for name in self.variables:
+            self.variable(name)
+        self.nodes(self.workload.body, frozenset())
+
+    # --- parameters ---
+
+    def tensor(self, tensor: w.TensorParam) -> None:
+        for dim in tensor.type.dims:
+            known = isinstance(dim, int) or dim in self.sizes
+            require(known, f"size `{dim}` is not declared", tensor.loc)
+        by_construction = tensor.is_local or not tensor.is_distinct
+        require(by_construction, f"`{tensor.name}` is bound: its elements may be equal", tensor.loc)
+
+    def axis(self, axis: w.RaggedParam | w.SparseParam) -> None:
+        require(axis.outer in self.sizes, f"size `{axis.outer}` is not declared", axis.loc)
+        self.hidden(axis.offsets, (axis.count,), axis.loc)
+        if isinstance(axis, w.SparseParam):
+            self.hidden(axis.indices, (axis.entries, 1), axis.loc)
+            self.index_tensor(axis.indices, axis.loc)
+
+    def hidden(self, name: str, dims: tuple[int | str, ...], loc: Location | None) -> None:
+        tensor = self.tensors.get(name)
+        require(tensor is not None and tensor.type.dims == dims, f"`{name}` is not what its axis needs", loc)
+        assert tensor is not None
+        require(tensor.type.dtype in (i32, i64), f"`{name}` holds no integers", loc)
+
+    def size(self, size: w.SizeParam) -> None:
+        """Check that a derived size follows from others, and not from itself."""
+        require(size.value is None or size.default is None, f"`{size.name}` has two values", size.loc)
+        seen = {size.name}
+        pending = [size.value]
+        while pending:
+            value = pending.pop()
+            for node in () if value is None else walk(value):
+                sound = isinstance(node, Var) and node.name in self.sizes
+                sound = sound or not isinstance(node, (Var, Element, Extent))
+                require(sound, f"`{size.name}` follows from more than sizes", size.loc)
+                if isinstance(node, Var) and self.sizes[node.name].value is not None:
+                    require(node.name not in seen, f"`{size.name}` follows from itself", size.loc)
+                    seen.add(node.name)
+                    pending.append(self.sizes[node.name].value)
+
+    def variable(self, name: str) -> None:
+        params = {p.name for p in self.workload.params}
+        require(name not in params, f"`{name}` is declared twice", self.workload.loc)
+        family, _, number = name.partition(".")
+        if family == "slot":
+            is_slot = number.isdecimal() and str(int(number)) == number and int(number) < MAX_SLOTS
+            require(is_slot, f"`{name}` is no slot", self.workload.loc)
+        self.name(name, self.workload.loc)
+
+    def name(self, name: str, loc: Location | None) -> None:
+        parts = name.split(".")
+        sound = parts[0].isidentifier() and all(p.isidentifier() or p.isdecimal() for p in parts)
+        require(sound, f"`{name}` is not a name", loc)
+
+    # --- nodes ---
+
+    def nodes(self, body: Sequence[w.Node], before: frozenset[str]) -> None:
+        """Check a block that begins after the tasks labelled `before`."""
+        for node in body:
+            match node:
+                case w.Task():
+                    before = self.task(node, before)
+                case w.Loop():
+                    self.loop(node, before)
+                case w.Cond(condition=condition, then=then, other=other):
+                    self.expression(condition, node.loc)
+                    require(condition.dtype is b1, "a condition is a truth value", node.loc)
+                    self.nodes(then, before)
+                    self.nodes(other, before)
+                case w.Set(value=value):
+                    self.expression(value, node.loc)
+                    require(value.dtype in (i64, b1), f"`{node.name}` is an integer", node.loc)
+                case w.Refuse(size=size, bounds=bounds):
+                    self.integer(size, node.loc)
+                    require(list(bounds) == sorted(set(bounds)), "the bounds of tiers ascend", node.loc)
+
+    def loop(self, loop: w.Loop, before: frozenset[str]) -> None:
+        self.integer(loop.extent, loop.loc)
+        require(loop.kind in (w.PARALLEL, w.SEQUENTIAL, w.RANGE), f"no kind of loop: {loop.kind}", loop.loc)
+        require(loop.tile is None or loop.tile > 0, "a tile has at least one element", loop.loc)
+        owned = {loop.var} | ({loop.start, loop.length} if loop.tile is not None else set())
+        for name in owned:
+            require(name not in self.names, f"`{name}` is declared twice", loop.loc)
+        self.loops[loop.var] = loop
+        self.names |= owned
+        self.nodes(loop.body, before)
+        self.names -= owned
+        del self.loops[loop.var]
+
+    def task(self, task: w.Task, before: frozenset[str]) -> frozenset[str]:
+        """Check a task; return the labels that tasks behind it may name."""
+        kernel = self.kernels.get(task.kernel)
+        require(kernel is not None, f"kernel `{task.kernel}` is not in the module", task.loc)
+        assert kernel is not None
+        require(len(task.args) == len(kernel.params), f"arguments of `{kernel.name}`", task.loc)
+        for param, arg in zip(kernel.params, task.args, strict=True):
+            if isinstance(arg, Region):
+                self.region(param, arg, task.loc)
+            else:
+                require(isinstance(param.type, ScalarType), f"`{param.name}` takes a tensor", task.loc)
+                self.expression(arg, task.loc)
+        self.own_indices(kernel, task)
+        for key in task.keys:
+            self.expression(key, task.loc)
+        for amount in (task.workspace, task.cost):
+            if amount is not None:
+                self.integer(amount, task.loc)
+        for label in task.after:
+            known = label in before
+            require(known, f"`{label}` labels no task before this one in a block around it", task.loc)
+        if not task.label:
+            return before
+        self.name(task.label, task.loc)
+        require(task.label not in self.labels, f"label `{task.label}` is given twice", task.loc)
+        self.labels.add(task.label)
+        return before | {task.label}
+
+    def own_indices(self, kernel: k.KernelFunction, task: w.Task) -> None:
+        """A kernel looks at the indices of its row sets while it runs: its task may not write them."""
+        pairs = [(p, a) for p, a in zip(kernel.params, task.args, strict=True) if isinstance(a, Region)]
+        written = {a.tensor for p, a in pairs if p.role != k.IN}
+        for _, region in pairs:
+            for dim in region.dims:
+                own = isinstance(dim, Rows) and dim.indices in written
+                require(not own, "a task writes the indices of its own row set", task.loc)
+
+    # --- regions ---
+
+    def region(self, param: k.Param, region: Region, loc: Location | None) -> None:
+        tensor = self.tensors.get(region.tensor)
+        require(tensor is not None, f"tensor `{region.tensor}` is not declared", loc)
+        require(not isinstance(param.type, ScalarType), f"`{param.name}` takes a scalar", loc)
+        assert tensor is not None
+        rank, dtype = view_rank_and_dtype(param)
+        require(len(region.dims) == len(tensor.type.dims), f"rank of `{tensor.name}`", loc)
+        require(region_rank(region) == rank, f"`{param.name}` takes {rank} dimensions", loc)
+        require(tensor.type.dtype is dtype, f"`{param.name}` takes {dtype}", loc)
+        for number, dim in enumerate(region.dims):
+            match dim:
+                case TileRange(loop=name):
+                    loop = self.loops.get(name)
+                    require(loop is not None and loop.tile is not None, f"`{name}` is no tiles loop", loc)
+                case Rows(indices=indices):
+                    require(number == 0 and rank > 1, "a row set is the first dimension of several", loc)
+                    self.index_tensor(indices, loc)
+                case Merged():
+                    follows = number > 0 and isinstance(region.dims[number - 1], (Rows, Merged))
+                    require(follows, "a merged dimension follows a row set", loc)
+                case _:
+                    pass
+        for expr in region.expressions:
+            self.integer(expr, loc)
+
+    def index_tensor(self, name: str, loc: Location | None) -> None:
+        tensor = self.tensors.get(name)
+        require(tensor is not None, f"tensor `{name}` is not declared", loc)
+        assert tensor is not None
+        sound = tensor.type.dtype is i32 and len(tensor.type.dims) == 2 and tensor.type.dims[1] == 1
+        require(sound, f"`{name}` is no column of i32 indices", loc)
+
+    # --- expressions ---
+
+    def integer(self, expr: Expr, loc: Location | None) -> None:
+        self.expression(expr, loc)
+        require(expr.dtype is i64, "an integer is needed here", loc)
+
+    def expression(self, expr: Expr, loc: Location | None) -> None:
+        for node in walk(expr):
+            match node:
+                case Extent():
+                    require(False, "extents of views occur in kernels only", loc)
+                case Element(name=name):
+                    tensor = self.tensors.get(name)
+                    require(tensor is not None, f"tensor `{name}` is not declared", loc)
+                    assert tensor is not None
+                    require_element(node, len(tensor.type.dims), tensor.type.dtype, loc)
+                case Var(name=name, dtype=dtype):
+                    require(name in self.names, f"`{name}` is not declared", loc)
+                    is_typed = name not in self.variables or dtype is i64
+                    require(is_typed, f"variable `{name}` is an integer", loc)
+                case _:
+                    pass

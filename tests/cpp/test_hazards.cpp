@@ -178,6 +178,11 @@ std::vector<bind::ArrayRef> to_arrays(std::vector<random_rows::Tensor>& tensors)
   return arrays;
 }
 
+std::string load(const assembler::Assembler& program) {
+  const std::vector<uint8_t> bytes = program.bytes();
+  return check::code_of([&] { bytecode::load_program(bytes.data(), bytes.size(), mix::library().table()); });
+}
+
 /// One slow task on [first_lo, first_hi), then others: whoever conflicts must start after its end.
 void check_pair(uint16_t first_kernel, int64_t first_extent, uint16_t second_kernel, int64_t second_tile) {
   assembler::Assembler program(mix::library().table());
@@ -275,4 +280,79 @@ TEST(write_after_read_waits) {
 TEST(write_after_write_waits) {
   check_pair(kWrite, 20, kWrite, 8);
   check_pair(kWrite, 59, kWrite, 5);
+}
+
+TEST(row_sets_are_checked) {
+  struct Tensors {
+    uint16_t data, indices, flat, wide;
+  };
+  const auto with_io = [](const std::function<void(assembler::Assembler&, Tensors)>& build) {
+    assembler::Assembler program(mix::library().table());
+    const Tensors tensors{program.tensor(DType::u64, {4, 5, 6}), program.tensor(DType::i32, {9, 1}, false),
+                          program.tensor(DType::i32, {9}, false), program.tensor(DType::i32, {9, 2}, false)};
+    program.task(4);
+    build(program, tensors);
+    return load(program);
+  };
+  const auto with_dims = [&](const std::function<void(assembler::Assembler&, Tensors)>& build) {
+    return with_io([&](assembler::Assembler& program, Tensors tensors) {
+      program.io(Role::inout, tensors.data);
+      build(program, tensors);
+    });
+  };
+  const auto rows = [](assembler::Assembler& program, uint16_t indices, int merged) {
+    program.rows(indices, program.constant(0), program.constant(3), merged);
+  };
+  CHECK(with_dims([&](assembler::Assembler& p, Tensors t) { rows(p, t.indices, 1), p.full(); }) == "none");
+  CHECK(with_dims([&](assembler::Assembler& p, Tensors t) {
+          rows(p, t.indices, 0), p.index(p.constant(0)), p.full();
+        }) == "none");
+  // The view's rank, the dimension, the index tensor, and what follows.
+  CHECK(with_dims([&](assembler::Assembler& p, Tensors t) { rows(p, t.indices, 2); }) == "bad-bytecode");
+  CHECK(with_dims([&](assembler::Assembler& p, Tensors t) { rows(p, t.indices, 3); }) == "bad-bytecode");
+  CHECK(with_dims([&](assembler::Assembler& p, Tensors t) {
+          p.index(p.constant(0)), rows(p, t.indices, 0), p.full();
+        }) == "bad-bytecode");
+  for (uint16_t bad : {uint16_t(0), uint16_t(2), uint16_t(3), uint16_t(4)}) {
+    CHECK(with_dims([&](assembler::Assembler& p, Tensors) { rows(p, bad, 1), p.full(); }) == "bad-bytecode");
+  }
+  CHECK(with_dims([&](assembler::Assembler& p, Tensors) {
+          p.emit(bytecode::Op::DIM_MERGED, 0, 0), p.full(), p.full();
+        }) == "bad-bytecode");
+  CHECK(with_dims([&](assembler::Assembler& p, Tensors t) {
+          rows(p, t.indices, 0), p.index(p.constant(0)), p.emit(bytecode::Op::DIM_MERGED, 0, 0);
+        }) == "bad-bytecode");
+  // Amounts: each at most once, workspace first.
+  const auto with_tail = [&](const std::function<void(assembler::Assembler&)>& build) {
+    return with_dims([&](assembler::Assembler& p, Tensors t) { rows(p, t.indices, 1), p.full(), build(p); });
+  };
+  CHECK(with_tail([](assembler::Assembler& p) { p.workspace(p.constant(1)), p.cost(p.constant(1)); }) ==
+        "none");
+  CHECK(with_tail([](assembler::Assembler& p) { p.cost(p.constant(1)), p.workspace(p.constant(1)); }) ==
+        "bad-bytecode");
+  CHECK(with_tail([](assembler::Assembler& p) { p.cost(p.constant(1)), p.cost(p.constant(1)); }) ==
+        "bad-bytecode");
+  CHECK(with_tail([](assembler::Assembler& p) { p.workspace(assembler::Assembler::reg(0)); }) ==
+        "bad-bytecode");
+}
+
+TEST(a_task_may_not_write_the_indices_of_its_own_row_set) {
+  const ParamInfo params[] = {{Role::in, DType::u64, 1, 0, {}, {9}},
+                              {Role::out, DType::i32, 2, 0, {}, {9, 9}}};
+  const KernelFn fn = [](const View*, const Scalar*, const TaskContext*) { return 0; };
+  const KernelInfo kernel{"both", fn, params, 2, 0, 0, 1, Unit::any, {}};
+  const KernelLibrary table{kAbiVersion, 1, 7, &kernel};
+  for (const bool is_same : {false, true}) {
+    assembler::Assembler program(table);
+    program.tensor(DType::u64, {4});
+    for (int i = 0; i < 2; ++i) program.tensor(DType::i32, {9, 1});
+    program.task(0);
+    program.io(Role::in, 0);
+    program.rows(1, program.constant(0), program.constant(3));
+    program.io(Role::out, is_same ? 1 : 2);
+    program.full();
+    program.full();
+    const std::vector<uint8_t> bytes = program.bytes();
+    CHECK_CODE(is_same ? "bad-bytecode" : "none", bytecode::load_program(bytes.data(), bytes.size(), table));
+  }
 }

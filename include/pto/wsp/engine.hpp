@@ -247,7 +247,7 @@ class Executable {
     if (index < 0) throw EngineError("no-such-task", "arrays were changed during a run that failed");
     const bytecode::QuickSite& site = prepared_->plan.sites[size_t(index)];
     EngineError error = failure.error
-                            ? *failure.error
+                            ? EngineError(*failure.error).with_int("late", int64_t(failure.task))
                             : EngineError("kernel-failed", std::string("a run-time check in kernel ") +
                                                                site.kernel->name + " failed")
                                   .with_int("check", failure.check);

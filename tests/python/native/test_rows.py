@@ -152,6 +152,7 @@ def test_indices_written_in_the_run(library: Library, workers: int) -> None:
         assert isinstance(details["index"], int) and details["index"] < 0
         assert details["io"] == 1 and details["tensor"] == 1 and details["index_tensor"] == 2
         assert isinstance(details["task"], int) and details["registers"] == [details["task"] - 1]
+        assert details["late"] == details["task"]
     with pytest.raises(Error) as caught:
         executable.run((x, y, indices), (3, 0), workers)
     assert caught.value.code == "rows-repeat" and caught.value.details["kernel"] == "copy"

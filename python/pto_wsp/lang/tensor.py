@@ -239,6 +239,8 @@ class View(Tensor):
                 entries.append(self._select(item, len(entries), loc))
         if isinstance(self.base, Tensor) and len(entries) > len(self.base.dims):
             raise self._refused(f"at most {len(self.base.dims)} indices", str(len(entries)), loc)
+        if entries.count(EVERY) > 1:
+            raise self._refused("one ALL at most", "two", loc)
         kind = Entry if self._is_entry(entries) else View
         return kind(self.base, self.label, tuple(entries), loc)
 
@@ -291,9 +293,8 @@ class View(Tensor):
         return Index(at)
 
     def _every(self, loc: Location | None) -> DimSelect:
-        if has_every(self.entries) or not isinstance(self.base, Tensor):
-            expected = "one ALL at most, in a tensor of known rank"
-            raise self._refused(expected, "two, or a parameter without annotation", loc)
+        if not isinstance(self.base, Tensor):
+            raise self._refused("ALL in a tensor of known rank", "a parameter without annotation", loc)
         return EVERY
 
     def _slice(self, item: slice, dim: int, loc: Location | None, size: Expr | None) -> DimSelect:

@@ -14,9 +14,10 @@ from pto_wsp.lang.broadcast import All, extent_under_all
 from pto_wsp.lang.ranges import Span
 from pto_wsp.lang.scalar import Scalar, expression
 from pto_wsp.lang.source import MISSING
-from pto_wsp.lang.tensor import View
+from pto_wsp.lang.tensor import Entry, View
 from pto_wsp.location import Location
 from pto_wsp.types.dtype import i64
+from pto_wsp.types.tile import ScalarType
 
 if TYPE_CHECKING:
     from pto_wsp.lang.kernel import Kernel
@@ -96,6 +97,10 @@ class TaskArguments:
         after: list[OpenTask],
     ) -> OpenTask:
         coordinates = tuple(_key(kernel, key, self._loc) for key in keys)
+        for param in kernel.params:
+            value = values[param.name]
+            if isinstance(param.type, ScalarType) and isinstance(value, Entry):
+                values[param.name] = Scalar(value.expr)
         task = OpenTask(kernel, values, coordinates, self._loc, after, trace.frame.scope)
         trace.blocks.add(task)
         return task

@@ -16,7 +16,7 @@ ROWS = 5
 
 KERNELS = """
 @kernel
-def put(x: InOut[Tile[1, 1, f32]], v: Scalar[f32]):
+def put(x: InOut[Tile[1, 1, f32]], v: Scalar[i64]):
     pto.store(x, x * 0.5 + v)
 
 @kernel

@@ -17,7 +17,7 @@ TARGETS = pytest.mark.parametrize("target", ["interp", "cpu"])
 
 KERNELS = """
 @kernel
-def add(x: InOut[Tile[4, 8, f32]], v: Scalar[f32]):
+def add(x: InOut[Tile[4, 8, f32]], v: Scalar[i64]):
     pto.store(x, x * 0.5 + v)
 
 @kernel
@@ -25,7 +25,7 @@ def copy(x: In[Tile[4, 8, f32]], y: Out[Tile[4, 8, f32]]):
     pto.store(y, x)
 
 @workload
-def rows(n: DenseDyn, X: Tensor[f32, "n", 8], v: Scalar[f32]):
+def rows(n: DenseDyn, X: Tensor[f32, "n", 8], v: Scalar[i64]):
     for r in P.tiles(n, 4):
         add[r](x=X[r], v=v)
 
@@ -63,7 +63,7 @@ def test_sizes_of_a_callee_are_those_of_what_it_is_given(target: str) -> None:
     program = workload_of(
         """
 @workload
-def w(X: Tensor[f32, "batch", "m", 8], Y: Tensor[f32, 6, 8], v: Scalar[f32]):
+def w(X: Tensor[f32, "batch", "m", 8], Y: Tensor[f32, 6, 8], v: Scalar[i64]):
     for b in P("batch"):
         rows("m", X[b], v=v * b)
         named(X[b])
@@ -76,14 +76,14 @@ def w(X: Tensor[f32, "batch", "m", 8], Y: Tensor[f32, 6, 8], v: Scalar[f32]):
         x, y = random(batch, m, 8), random(6, 8)
         expected, expected_y = x.copy(), y.copy()
         for b in range(batch):
-            add(expected[b], 0.5 * b)
+            add(expected[b], 5 * b)
             add(expected[b], 1)
             if m > 4:
                 add(expected[b, :4], 2)
         add(expected_y, 1)
         add(expected_y[:4], 2)
         add(expected_y, 1)
-        program(X=x, Y=y, v=0.5)
+        program(X=x, Y=y, v=5)
         np.testing.assert_array_equal(x, expected)
         np.testing.assert_array_equal(y, expected_y)
 
@@ -155,7 +155,7 @@ def other(X: Tensor[f32, "n", 8], Y: Tensor[f32, "n", 8]):
     for r in P.tiles("n", 4):
         copy[r](x=X[r], y=Y[r])
 one = sequential(named, other)
-two = combine(one, rows(v=0.25))
+two = combine(one, rows(v=7))
 three = two.named("a name of its own")
 """
     )
@@ -168,7 +168,7 @@ three = two.named("a name of its own")
     add(wanted, 1)
     add(wanted[:4], 2)
     copied = wanted.copy()
-    add(wanted, 0.25)
+    add(wanted, 7)
     three.compile(target)(X=x, Y=y)
     np.testing.assert_array_equal(x, wanted)
     np.testing.assert_array_equal(y, copied)
@@ -178,7 +178,7 @@ three = two.named("a name of its own")
 def test_a_composition_is_called_like_any_workload(target: str) -> None:
     program = workload_of(
         """
-both = sequential(named, rows(v=0.25))
+both = sequential(named, rows(v=7))
 @workload
 def w(X: Tensor[f32, "batch", "m", 8]):
     for b in P("batch"):
@@ -190,7 +190,7 @@ def w(X: Tensor[f32, "batch", "m", 8]):
     for b in range(3):
         add(wanted[b], 1)
         add(wanted[b, :4], 2)
-        add(wanted[b], 0.25)
+        add(wanted[b], 7)
     program(X=x)
     np.testing.assert_array_equal(x, wanted)
 
@@ -361,5 +361,5 @@ def test_refusals_outside(text: str, code: str, found: str) -> None:
 
 
 def test_the_repr_of_a_workload_says_what_is_bound() -> None:
-    text = repr(execute(KERNELS + "w = rows(v=2.0, n=DenseDyn(3))")["w"])
-    assert text == "<workload rows(n=DenseDyn(extent=3), X, v=2.0), not compiled: `.compile()` makes a program>"
+    text = repr(execute(KERNELS + "w = rows(v=2, n=DenseDyn(3))")["w"])
+    assert text == "<workload rows(n=DenseDyn(extent=3), X, v=2), not compiled: `.compile()` makes a program>"

@@ -143,21 +143,26 @@ def test_refusals(body: str, code: str, mark: str | None, found: str) -> None:
 @TARGETS
 def test_symbols(target: str) -> None:
     text = f"""{KERNELS}
+@kernel
+def scale(x: InOut[Tile[1, 1, f32]], v: Scalar[f32]):
+    pto.store(x, x * v)
+
 @workload
 def w(X: Tensor[f32, "n", 1, 1]):
     for i in P(symbol_u64("count")):
         with P.when(i >= symbol_i64("first")):
-            put(X[i], symbol_f32("value") + symbol_i64("first"))
+            scale(X[i], symbol_f32("value"))
+            put(X[i], symbol_i64("first"))
 """
     program = execute(text)["w"].compile(target)  # pyright: ignore
-    x = np.zeros((4, 1, 1), np.float32)
-    program(X=x, count=3, first=-1, value=1.5)
-    assert x.ravel().tolist() == [0.5, 0.5, 0.5, 0]
+    x = np.ones((4, 1, 1), np.float32)
+    program(X=x, count=3, first=-1, value=3.0)
+    assert x.ravel().tolist() == [0.5, 0.5, 0.5, 1]
     program.set_symbol_u64("count", 1)
     program.set_symbol_i64("first", 0)
     program.set_symbol_f32("value", 2.0)
     program(X=x)
-    assert x.ravel().tolist() == [2.25, 0.5, 0.5, 0]
+    assert x.ravel().tolist() == [0.5, 0.5, 0.5, 1]
     with pytest.raises(PtoError):
         program(X=x, count=-1)
 

@@ -144,7 +144,9 @@ class Writer:
         return self.random.choice([one, one, f"({one} + {two}) % 5", f"({one} * 2 + 1) // 2"])
 
     def predicate(self, variables: list[str]) -> tuple[str, str]:
-        a, b = self.number(variables), self.number(variables)
+        a, b = f"n - {self.random.randint(0, 4)}", self.number(variables)
+        if variables or self.random.random() < 0.5:
+            a = self.random.choice([*variables, "L[1, 0, 0]"])
         sign = self.random.choice(["<", "<=", ">", ">=", "==", "!="])
         simple = f"({a}) {sign} ({b})", f"({a}) {sign} ({b})"
         match self.random.randrange(5):

@@ -101,8 +101,11 @@ class _WorkloadVerifier:
 
     # --- nodes ---
 
-    def nodes(self, body: Sequence[w.Node], before: frozenset[str]) -> None:
-        """Check a block that begins after the tasks labelled `before`."""
+    def nodes(self, body: Sequence[w.Node], before: frozenset[str]) -> frozenset[str]:
+        """Check a block that begins after the tasks labelled `before`.
+
+        Returns the labels that tasks behind it may name: those of its conditionals too, but of no loop's.
+        """
         for node in body:
             match node:
                 case w.Task():
@@ -112,14 +115,14 @@ class _WorkloadVerifier:
                 case w.Cond(condition=condition, then=then, other=other):
                     self.expression(condition, node.loc)
                     require(condition.dtype is b1, "a condition is a truth value", node.loc)
-                    self.nodes(then, before)
-                    self.nodes(other, before)
+                    before = self.nodes(then, before) | self.nodes(other, before)
                 case w.Set(value=value):
                     self.expression(value, node.loc)
                     require(value.dtype in (i64, b1), f"`{node.name}` is an integer", node.loc)
                 case w.Refuse(size=size, bounds=bounds):
                     self.integer(size, node.loc)
                     require(list(bounds) == sorted(set(bounds)), "the bounds of tiers ascend", node.loc)
+        return before
 
     def loop(self, loop: w.Loop, before: frozenset[str]) -> None:
         self.integer(loop.extent, loop.loc)

@@ -153,8 +153,8 @@ class Task:
         args: per kernel parameter, in the kernel's order, a Region or a scalar expression.
         keys: the coordinates the task was called with, for reports and traces.
         label: name that `after` of later tasks uses, unique in its function; empty where none does.
-        after: labels of tasks that come before in the same or an enclosing block: the latest task that each
-            made is complete before this one begins.
+        after: labels of tasks that come before, inside the same loops or fewer: the latest task that each
+            made, if it has made one, is complete before this one begins.
         workspace: bytes of workspace that the kernel asks for (>= 0), or None.
         cost: estimated run time in ns (>= 0), or None.
     """

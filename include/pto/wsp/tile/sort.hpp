@@ -142,6 +142,10 @@ PTO_INLINE inline void make_pairs(const T* values, const int32_t* indices, int64
   });
 }
 
+/// Instructions on whole tiles whose shapes fit: tile.hpp has them with checks, generated code has made its
+/// own.
+namespace unchecked {
+
 /// Each block of 32 columns of values and their indices as pairs, sorted.
 template <class T>
 void sort32(const Tile<int64_t>& to, const Tile<T>& x, const Tile<int32_t>& indices) {
@@ -292,5 +296,7 @@ template <class T>
 [[gnu::noinline]] void rowargmin(const Tile<int32_t>& to, const Tile<T>& from) {
   row_arg(to, from, Smaller{});
 }
+
+}  // namespace unchecked
 
 }  // namespace pto::wsp::tile

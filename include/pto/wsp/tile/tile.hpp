@@ -3,10 +3,9 @@
 /// The tile library: the rows of the instruction table as functions of whole tiles, under their names.
 ///
 /// For kernels written by hand; see docs/tile_library.md. The destination comes first, and its valid shape
-/// must be what the instruction makes: anything else ends the kernel with an error. Results are those of
-/// generated code, bit for bit, but for the order of the terms of a sum over a single column. Functions that
-/// return a bool say whether their operands had a meaning (indices inside, rows sorted): wrap them in
-/// PTO_CHECK.
+/// must be what the instruction makes: anything else, an index outside, or an unsorted row that should be
+/// sorted, ends the kernel with an error. Results are those of generated code, bit for bit, but for the order
+/// of the terms of a sum over a single column.
 #pragma once
 
 #include <type_traits>
@@ -205,30 +204,38 @@ void store(const TensorView<T, 2>& to, const Tile<T>& from) {
   store(window(to), from);
 }
 
-/// Row i of the tile is row numbers[i] of the window; false where there is no such row.
-/// \param numbers one row, or one column whose elements lie side by side
+namespace detail {
+
+/// The rows of a window that one row or column of numbers names.
 template <class T>
-[[nodiscard]] bool gather(const Tile<T>& to, const Window<T>& from, const Tile<int32_t>& numbers,
-                          Arena arena) {
-  const int64_t count = numbers.rows * numbers.cols;
+Window<T> picked(const Window<T>& from, const Tile<int32_t>& numbers, Arena& arena) {
   PTO_CHECK(numbers.rows == 1 || (numbers.cols == 1 && numbers.stride == 1),
             "row numbers are one row or column");
-  const Window<T> picked = pick(from, numbers, count, from.index ? arena.array<int32_t>(count) : nullptr);
-  if (picked.rows < 0) return false;
-  load(to, picked);
-  return true;
+  const int64_t count = numbers.rows * numbers.cols;
+  const Window<T> found = pick(from, numbers, count, from.index ? arena.array<int32_t>(count) : nullptr);
+  PTO_CHECK(found.rows >= 0, "a row outside of the view is named");
+  return found;
+}
+
+}  // namespace detail
+
+/// Row i of the tile is row numbers[i] of the window.
+template <class T>
+void gather(const Tile<T>& to, const Window<T>& from, const Tile<int32_t>& numbers, Arena arena) {
+  load(to, detail::picked(from, numbers, arena));
+}
+template <class T, class U>
+void gather(const Tile<T>& to, const TensorView<U, 2>& from, const Tile<int32_t>& numbers, Arena arena) {
+  gather(to, window(from), numbers, arena);
 }
 /// Row i of the tile goes to row numbers[i] of the window; of rows named twice the last stays.
 template <class T>
-[[nodiscard]] bool scatter(const Window<T>& to, const Tile<int32_t>& numbers, const Tile<T>& from,
-                           Arena arena) {
-  const int64_t count = numbers.rows * numbers.cols;
-  PTO_CHECK(numbers.rows == 1 || (numbers.cols == 1 && numbers.stride == 1),
-            "row numbers are one row or column");
-  const Window<T> picked = pick(to, numbers, count, to.index ? arena.array<int32_t>(count) : nullptr);
-  if (picked.rows < 0) return false;
-  store(picked, from);
-  return true;
+void scatter(const Window<T>& to, const Tile<int32_t>& numbers, const Tile<T>& from, Arena arena) {
+  store(detail::picked(to, numbers, arena), from);
+}
+template <class T>
+void scatter(const TensorView<T, 2>& to, const Tile<int32_t>& numbers, const Tile<T>& from, Arena arena) {
+  scatter(window(to), numbers, from, arena);
 }
 
 template <class T>
@@ -376,6 +383,59 @@ PTO_REDUCTION(sum, add, zero, 4)
 PTO_REDUCTION(max, max, lowest, 1)
 PTO_REDUCTION(min, min, highest, 1)
 #undef PTO_REDUCTION
+
+template <class T>
+void rowargmax(const Tile<int32_t>& to, const Tile<T>& a) {
+  detail::require_shape(to, a.rows, 1);
+  unchecked::rowargmax(to, a);
+}
+template <class T>
+void rowargmin(const Tile<int32_t>& to, const Tile<T>& a) {
+  detail::require_shape(to, a.rows, 1);
+  unchecked::rowargmin(to, a);
+}
+
+// --- order ------------------------------------------------------------------------------------------------
+
+template <class T>
+void sort32(const Tile<int64_t>& to, const Tile<T>& x, const Tile<int32_t>& indices) {
+  detail::require_shape(to, x);
+  detail::require_shape(indices, x);
+  unchecked::sort32(to, x, indices);
+}
+template <class T>
+void sort(const Tile<int64_t>& to, const Tile<T>& x, const Tile<int32_t>& indices, Arena arena) {
+  detail::require_shape(to, x);
+  detail::require_shape(indices, x);
+  unchecked::sort(to, x, indices, arena.array<int64_t>(x.cols));
+}
+inline void mrgsort(const Tile<int64_t>& to, const Tile<int64_t>& a, int64_t run, Arena arena) {
+  detail::require_shape(to, a);
+  PTO_CHECK(run > 0, "a run has at least one pair");
+  PTO_CHECK(unchecked::mrgsort(to, a, run, arena.array<int64_t>(a.cols)),
+            "pairs that should be sorted are not");
+}
+/// `to` is not one of the operands.
+inline void merge(const Tile<int64_t>& to, const Tile<int64_t>& a, const Tile<int64_t>& b) {
+  PTO_CHECK(to.rows == a.rows && to.rows == b.rows, "the valid shapes of the operands do not fit");
+  PTO_CHECK(to.data != a.data && to.data != b.data, "a merge cannot overwrite what it merges");
+  PTO_CHECK(unchecked::merge(to, a, b), "pairs that should be sorted are not");
+}
+inline void extract_topk_values(const Tile<float>& to, const Tile<int64_t>& pairs) {
+  PTO_CHECK(to.rows == pairs.rows, "the valid shapes of the operands do not fit");
+  unchecked::extract_topk_values(to, pairs);
+}
+inline void extract_topk_indices(const Tile<int32_t>& to, const Tile<int64_t>& pairs) {
+  PTO_CHECK(to.rows == pairs.rows, "the valid shapes of the operands do not fit");
+  unchecked::extract_topk_indices(to, pairs);
+}
+/// `to` is not one of the operands.
+template <class T>
+void take(const Tile<T>& to, const Tile<T>& x, const Tile<int32_t>& indices) {
+  detail::require_shape(to, indices);
+  PTO_CHECK(x.rows == to.rows, "the valid shapes of the operands do not fit");
+  PTO_CHECK(unchecked::take(to, x, indices), "an index lies outside of its row");
+}
 
 // --- matrices ---------------------------------------------------------------------------------------------
 

@@ -43,7 +43,7 @@ def write_call(code: KernelCode, node: Alone, instr: Instr, call: Call) -> None:
     arguments = [made, *map(tile_name, instr.tiles), *(str(instr.attr(name)) for name in call.arguments)]
     if call.needs_spare:
         arguments.append(str(code.extra(node, "spare", storage)))
-    text = f"{call.function}({', '.join(arguments)})"
+    text = f"unchecked::{call.function}({', '.join(arguments)})"
     if call.failure:
         code.check(f"!{text}", call.failure, instr.loc)
     else:

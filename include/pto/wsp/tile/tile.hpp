@@ -19,6 +19,15 @@
 
 namespace pto::wsp::tile {
 
+namespace detail {
+
+/// End the kernel with an error, at the kernel's place, unless the condition holds.
+inline void require(bool condition, const char* text) {
+  if (!condition) throw KernelFailure(text, nullptr, 0);
+}
+
+}  // namespace detail
+
 // --- memory -----------------------------------------------------------------------------------------------
 
 /// Memory for tiles, taken from the front. Copies take from the same place: pass one by value to a function,
@@ -33,7 +42,7 @@ class Arena {
   template <class T>
   T* array(int64_t n) {
     const int64_t bytes = round_up(n * static_cast<int64_t>(sizeof(T)), kScratchAlign);
-    PTO_CHECK(n >= 0 && bytes <= end_ - next_, "the workspace is too small for the kernel's tiles");
+    detail::require(n >= 0 && bytes <= end_ - next_, "the workspace is too small for the kernel's tiles");
     char* const place = next_;
     next_ += bytes;
     return reinterpret_cast<T*>(place);
@@ -66,8 +75,8 @@ Window<std::remove_const_t<T>> window(const TensorView<T, 2>& view) {
 /// Rows [row, row + rows) and columns [col, col + cols) of a window.
 template <class T>
 Window<T> part(const Window<T>& of, int64_t row, int64_t rows, int64_t col, int64_t cols) {
-  PTO_CHECK(rows >= 0 && cols >= 0 && inside(row, rows, of.rows) && inside(col, cols, of.cols),
-            "a part reaches outside of its view");
+  detail::require(rows >= 0 && cols >= 0 && inside(row, rows, of.rows) && inside(col, cols, of.cols),
+                  "a part reaches outside of its view");
   const int32_t* index = of.index ? of.index + row : nullptr;
   return {of.data + (of.index ? 0 : row * of.stride) + col * of.step, of.stride, of.step, index, rows, cols};
 }
@@ -76,11 +85,11 @@ namespace detail {
 
 template <class A, class B>
 void require_shape(const A& a, const B& b) {
-  PTO_CHECK(a.rows == b.rows && a.cols == b.cols, "the valid shapes of the operands do not fit");
+  detail::require(a.rows == b.rows && a.cols == b.cols, "the valid shapes of the operands do not fit");
 }
 template <class T>
 void require_shape(const Tile<T>& tile, int64_t rows, int64_t cols) {
-  PTO_CHECK(tile.rows == rows && tile.cols == cols, "the valid shapes of the operands do not fit");
+  detail::require(tile.rows == rows && tile.cols == cols, "the valid shapes of the operands do not fit");
 }
 
 /// A scalar as a vector of the elements of a tile: rounded to a float type, in the range of an integer one.
@@ -99,7 +108,7 @@ PTO_INLINE inline auto splat_as(S scalar) {
     static_assert(std::is_integral_v<S>, "a float is no element of an integer tile");
     const bool fits =
         static_cast<S>(static_cast<T>(scalar)) == scalar && (static_cast<T>(scalar) < T{}) == (scalar < S{});
-    PTO_CHECK(fits, "a scalar is beyond the range of its tile's type");
+    detail::require(fits, "a scalar is beyond the range of its tile's type");
     return splat(static_cast<std::conditional_t<sizeof(T) == 8, int64_t, int32_t>>(scalar));
   }
 }
@@ -209,11 +218,11 @@ namespace detail {
 /// The rows of a window that one row or column of numbers names.
 template <class T>
 Window<T> picked(const Window<T>& from, const Tile<int32_t>& numbers, Arena& arena) {
-  PTO_CHECK(numbers.rows == 1 || (numbers.cols == 1 && numbers.stride == 1),
-            "row numbers are one row or column");
+  detail::require(numbers.rows == 1 || (numbers.cols == 1 && numbers.stride == 1),
+                  "row numbers are one row or column");
   const int64_t count = numbers.rows * numbers.cols;
   const Window<T> found = pick(from, numbers, count, from.index ? arena.array<int32_t>(count) : nullptr);
-  PTO_CHECK(found.rows >= 0, "a row outside of the view is named");
+  detail::require(found.rows >= 0, "a row outside of the view is named");
   return found;
 }
 
@@ -411,30 +420,32 @@ void sort(const Tile<int64_t>& to, const Tile<T>& x, const Tile<int32_t>& indice
 }
 inline void mrgsort(const Tile<int64_t>& to, const Tile<int64_t>& a, int64_t run, Arena arena) {
   detail::require_shape(to, a);
-  PTO_CHECK(run > 0, "a run has at least one pair");
-  PTO_CHECK(unchecked::mrgsort(to, a, run, arena.array<int64_t>(a.cols)),
-            "pairs that should be sorted are not");
+  detail::require(run > 0, "a run has at least one pair");
+  detail::require(unchecked::mrgsort(to, a, run, arena.array<int64_t>(a.cols)),
+                  "pairs that should be sorted are not");
 }
 /// `to` is not one of the operands.
 inline void merge(const Tile<int64_t>& to, const Tile<int64_t>& a, const Tile<int64_t>& b) {
-  PTO_CHECK(to.rows == a.rows && to.rows == b.rows, "the valid shapes of the operands do not fit");
-  PTO_CHECK(to.data != a.data && to.data != b.data, "a merge cannot overwrite what it merges");
-  PTO_CHECK(unchecked::merge(to, a, b), "pairs that should be sorted are not");
+  detail::require(to.rows == a.rows && to.rows == b.rows, "the valid shapes of the operands do not fit");
+  detail::require(to.rows == 0 || (to.data != a.data && to.data != b.data),
+                  "a merge cannot overwrite what it merges");
+  detail::require(unchecked::merge(to, a, b), "pairs that should be sorted are not");
 }
 inline void extract_topk_values(const Tile<float>& to, const Tile<int64_t>& pairs) {
-  PTO_CHECK(to.rows == pairs.rows, "the valid shapes of the operands do not fit");
+  detail::require(to.rows == pairs.rows, "the valid shapes of the operands do not fit");
   unchecked::extract_topk_values(to, pairs);
 }
 inline void extract_topk_indices(const Tile<int32_t>& to, const Tile<int64_t>& pairs) {
-  PTO_CHECK(to.rows == pairs.rows, "the valid shapes of the operands do not fit");
+  detail::require(to.rows == pairs.rows, "the valid shapes of the operands do not fit");
   unchecked::extract_topk_indices(to, pairs);
 }
 /// `to` is not one of the operands.
 template <class T>
 void take(const Tile<T>& to, const Tile<T>& x, const Tile<int32_t>& indices) {
   detail::require_shape(to, indices);
-  PTO_CHECK(x.rows == to.rows, "the valid shapes of the operands do not fit");
-  PTO_CHECK(unchecked::take(to, x, indices), "an index lies outside of its row");
+  detail::require(x.rows == to.rows, "the valid shapes of the operands do not fit");
+  detail::require(to.rows == 0 || to.data != x.data, "elements cannot be taken onto themselves");
+  detail::require(unchecked::take(to, x, indices), "an index lies outside of its row");
 }
 
 // --- matrices ---------------------------------------------------------------------------------------------
@@ -444,7 +455,7 @@ namespace detail {
 template <class A, class B>
 void product(const Tile<float>& to, const Tile<A>& a, const Tile<B>& b, bool accumulate, Arena arena) {
   require_shape(to, a.rows, b.cols);
-  PTO_CHECK(a.cols == b.rows, "the valid shapes of the operands do not fit");
+  detail::require(a.cols == b.rows, "the valid shapes of the operands do not fit");
   B* const panel = arena.array<B>(256 * Arena::kPadding);
   // Whole blocks of columns of the sum are written.
   Tile<float> sum = to;

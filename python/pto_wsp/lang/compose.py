@@ -26,6 +26,10 @@ from pto_wsp.types.dtype import DType
 from pto_wsp.types.layout import MemLayout
 
 
+MAX_DEPTH = 64
+"""Workloads that may call one another: more is a recursion through functions that make workloads."""
+
+
 def call_workload(
     trace: Trace, name: str, body: Body, values: Mapping[str, object], loc: Location | None
 ) -> Handle:
@@ -36,7 +40,7 @@ def call_workload(
     """
     open_sources = [frame.source for frame in trace.frames]
     for source in functions(body):
-        if any(source is other for other in open_sources):
+        if any(source is other for other in open_sources) or len(open_sources) == MAX_DEPTH:
             raise CallArgument(
                 workload=name,
                 problem="calls itself",

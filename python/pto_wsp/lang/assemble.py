@@ -15,7 +15,7 @@ from pto_wsp.errors import (
 )
 from pto_wsp.ir import workload as w
 from pto_wsp.ir.core import DimSelect, Full, Index, Merged, Range, Region, Rows, TileRange
-from pto_wsp.ir.kernel import KernelFunction
+from pto_wsp.ir.kernel import IN, KernelFunction
 from pto_wsp.ir.module import Module
 from pto_wsp.ir.scalar import Const, Expr, Var, walk
 from pto_wsp.lang import arithmetic
@@ -269,6 +269,8 @@ class _Assembler:
         argument = _argument(value)
         if argument is None:
             raise self.wrong_kind(task, param, "a tensor or a view of one", value)
+        if isinstance(value, RowSet) and param.role != IN:
+            raise self.wrong_kind(task, param, "a tensor, as the indices of a row set are only read,", value)
         base = argument.base
         name = base.name if isinstance(base, Untyped) else self.trace.tensor_name(base.logical, task.scope)
         dims, dtype = self.tensor_dims(base), base.dtype

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import NoReturn
 
 from pto_wsp.errors import CallArgument, PtoError
-from pto_wsp.ir.scalar import Const, Expr, Var, format_expr
+from pto_wsp.ir.scalar import Const, Expr, format_expr
 from pto_wsp.lang import arithmetic
 from pto_wsp.lang.bodies import Body, Declaration, declarations, functions, record_body
 from pto_wsp.lang.broadcast import has_every
@@ -140,13 +140,13 @@ class _Argument(Parameter):
     def _ragged(self, outer: object, value: object) -> RaggedAxis:
         if not isinstance(value, RaggedAxis) or isinstance(value, SparseAxis):
             self._misfit("a ragged axis", kind_of(value))
-        self._bind(str(outer), Var(value.param.outer))
+        self._bind(str(outer), value.num_rows)
         return value
 
     def _sparse(self, outer: object, value: object) -> SparseAxis:
         if not isinstance(value, SparseAxis):
             self._misfit("a sparse axis", kind_of(value))
-        self._bind(str(outer), Var(value.param.outer))
+        self._bind(str(outer), value.num_rows)
         return value
 
     def _untyped(self, value: object) -> object:

@@ -97,6 +97,11 @@ class _Groups(SparseAxis):
         self.offsets = Held(param.offsets, i64, (param.count,))
         self.tensors = (self.indices, self.offsets)
 
+    @property
+    def num_rows(self) -> Expr:
+        """Number of rows, as `group_by` was given it."""
+        return self.groups
+
     def hidden(self) -> tuple[w.WorkloadParam, ...]:
         """Return the parameters that hold its rows and indices."""
         param, loc = self.param, self.param.loc

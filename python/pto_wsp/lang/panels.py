@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from pto_wsp.errors import BadIndex
-from pto_wsp.ir.core import DimSelect, Full, Index, Range, Region, TileRange
+from pto_wsp.ir.core import DimSelect, Full, Index, Merged, Range, Region, Rows, TileRange
 from pto_wsp.ir.scalar import Const, Expr, Var
 from pto_wsp.lang.scalar import integer_constant
 from pto_wsp.lang.tensor import Tensor, constant_bounds
@@ -23,9 +23,12 @@ def in_panels(region: Region, tensor: Tensor, loops: Mapping[str, TileLoop]) -> 
         loops: the tiles loops around the region, by variable.
 
     Raises:
-        BadIndex: its columns are not those of one panel.
+        BadIndex: its columns are not those of one panel, or its rows are a row set.
     """
     *leading, rows, columns = region.dims
+    if isinstance(rows, (Rows, Merged)):
+        expected = "a row set only before its last two dimensions"
+        raise BadIndex(tensor=region.tensor, expected=expected, found="one of its rows", loc=region.loc)
     size, cols = tensor.dims[-1], tensor.layout.cols
     assert isinstance(size, int) and cols is not None
     found = _panel(columns, size, cols, loops)

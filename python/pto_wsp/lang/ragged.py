@@ -157,10 +157,15 @@ class RaggedAxis:
         return RaggedRow(*self._row(b, caller_location()))
 
     @property
+    def num_rows(self) -> Expr:
+        """Number of rows."""
+        return Var(self.param.outer)
+
+    @property
     def packed(self) -> Packed:
         """All rows: the elements that loops over the axis itself run over."""
         loc = caller_location()
-        first, last = self._offset(Const(0), loc), self._offset(Var(self.param.outer), loc)
+        first, last = self._offset(Const(0), loc), self._offset(self.num_rows, loc)
         return Packed(first, binary("sub", last, first, loc))
 
     @property

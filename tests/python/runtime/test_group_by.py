@@ -1,0 +1,227 @@
+"""`group_by`: a sparse axis that a task of the run makes, and control that waits for it."""
+
+from __future__ import annotations
+
+from threading import Thread
+
+import numpy as np
+import pytest
+
+from pto_wsp import (
+    DYN,
+    Dense,
+    DenseDyn,
+    In,
+    InOut,
+    Out,
+    P,
+    Scalar,
+    Tensor,
+    Tile,
+    errors,
+    f32,
+    group_by,
+    i32,
+    i64,
+    kernel,
+    pto,
+    workload,
+)
+from pto_wsp.lang.groups import GROUP_BY
+
+TARGETS = ("cpu", "interp")
+
+
+@workload
+def group_1(Keys: Tensor[i64, "a"], Offsets: Tensor[i64, "g"], Indices: Tensor[i32, "e", 1]):
+    GROUP_BY(keys=Keys, offsets=Offsets, indices=Indices)
+
+
+@workload
+def group_2(Keys: Tensor[i32, "a", "b"], Offsets: Tensor[i64, "g"], Indices: Tensor[i32, "e", 1]):
+    GROUP_BY(keys=Keys, offsets=Offsets, indices=Indices)
+
+
+@workload
+def group_3(Keys: Tensor[i32, "a", "b", "c"], Offsets: Tensor[i64, "g"], Indices: Tensor[i32, "e", 1]):
+    GROUP_BY(keys=Keys, offsets=Offsets, indices=Indices)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("make", [group_1, group_2, group_3], ids=lambda w: w.name)
+def test_the_kernel_sorts_positions_by_key(make, target: str) -> None:
+    rng = np.random.default_rng(6)
+    program = make.compile(target)
+    rank = int(make.name[-1])
+    for shape in ((5, 3, 4), (1, 1, 1), (0, 3, 2), (3, 0, 2), (40, 2, 7)):
+        for groups in (1, 6, 100):
+            wide = rng.integers(0, groups, (*shape[: rank - 1], 2 * shape[rank - 1]))
+            keys = np.repeat(wide, 2, axis=0).astype(np.int64 if rank == 1 else np.int32)
+            keys = keys[::2, ..., : shape[rank - 1]] if rank > 1 else keys
+            offsets = np.full(groups + 1, -5, np.int64)
+            indices = np.full((keys.size, 1), -5, np.int32)
+            program(Keys=keys, Offsets=offsets, Indices=indices)
+            flat = keys.ravel()
+            assert offsets[0] == 0 and np.array_equal(np.diff(offsets), np.bincount(flat, minlength=groups))
+            for g in range(groups):
+                row = indices[offsets[g] : offsets[g + 1], 0]
+                assert np.array_equal(row, np.flatnonzero(flat == g))
+
+
+@kernel
+def copy_keys(source: In[Tensor[i32, DYN, 2]], keys: Out[Tensor[i32, DYN, 2]]):
+    for r in pto.tiles(source.rows, 4):
+        pto.store(keys[r], source[r])
+
+
+@kernel
+def expert(
+    x: In[Tensor[f32, DYN, 8]],
+    rows: In[Tensor[i32, DYN, 1]],
+    part: Out[Tensor[f32, DYN, 8]],
+    e: Scalar[i64],
+):
+    for i in range(rows.rows):
+        token = rows[i, 0] // 2
+        pto.store(part[i : i + 1], x[token : token + 1] * 2.0 + pto.full((1, 8), e))
+
+
+@kernel
+def merge(part: In[Tile[2, 8, f32]], y: InOut[Tile[1, 8, f32]]):
+    pto.store(y, y + pto.colsum(part))
+
+
+@workload
+def moe(
+    tokens: DenseDyn,
+    X: Tensor[f32, "tokens", 8],
+    Choice: Tensor[i32, "tokens", 2],
+    Experts: Tensor[i32, "tokens", 2],
+    Part: Tensor[f32, "tokens", 2, 8],
+    Y: Tensor[f32, "tokens", 8],
+):
+    for t in P.tiles(tokens, 8):
+        copy_keys[t](source=Choice[t], keys=Experts[t])
+    routing = group_by(Experts, num_groups=6)
+    for e in P(Dense[6]):
+        for pick in P.tiles(routing[e], 4):
+            rows = routing.rows(pick)
+            expert[e, pick](x=X, rows=rows, part=Part[rows], e=e)
+    for t in P(tokens):
+        merge[t](part=Part[t], y=Y[t : t + 1])
+
+
+def expected_of_moe(x: np.ndarray, choice: np.ndarray, y: np.ndarray) -> np.ndarray:
+    part = x[:, None] * np.float32(2) + choice[:, :, None].astype(np.float32)
+    return y + (part[:, 0] + part[:, 1])
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_experts_take_what_a_task_routed_to_them(target: str) -> None:
+    rng = np.random.default_rng(7)
+    program = moe.compile(target)
+    for tokens in (0, 1, 2, 9, 50):
+        for spread in (1, 3, 6):
+            x = rng.standard_normal((tokens, 8)).astype(np.float32)
+            choice = rng.integers(0, spread, (tokens, 2)).astype(np.int32)
+            y = rng.standard_normal((tokens, 8)).astype(np.float32)
+            expected = expected_of_moe(x, choice, y)
+            for workers in (1, 2, 4):
+                found, part = y.copy(), np.full((tokens, 2, 8), np.nan, np.float32)
+                experts = np.full((tokens, 2), -1, np.int32)
+                program.run(X=x, Choice=choice, Experts=experts, Part=part, Y=found, workers=workers)
+                assert np.array_equal(found, expected)
+                picks = sum(-(-n // 4) for n in np.bincount(choice.ravel(), minlength=6))
+                assert program.stats is not None
+                assert program.stats.tasks == -(-tokens // 8) + 1 + picks + tokens
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_an_element_outside_fails_the_run(target: str) -> None:
+    program = moe.compile(target)
+    x, y = np.zeros((4, 8), np.float32), np.zeros((4, 8), np.float32)
+    for value in (6, -1, 2**31 - 1):
+        choice = np.zeros((4, 2), np.int32)
+        choice[2, 1] = value
+        values = {"X": x, "Choice": choice, "Experts": choice.copy(), "Y": y}
+        with pytest.raises(errors.KernelFailed, match=rf"element 5 is {value}, outside \[0, 6\)"):
+            program(**values, Part=np.zeros((4, 2, 8), np.float32))
+    assert not y.any()
+
+
+def test_threads_share_a_program() -> None:
+    rng = np.random.default_rng(8)
+    program = moe.compile("cpu")
+    wrong: list[int] = []
+
+    def work(seed: int) -> None:
+        own = np.random.default_rng(seed)
+        for _ in range(20):
+            tokens = int(own.integers(1, 30))
+            x = own.standard_normal((tokens, 8)).astype(np.float32)
+            choice = own.integers(0, 6, (tokens, 2)).astype(np.int32)
+            y, part = np.zeros((tokens, 8), np.float32), np.zeros((tokens, 2, 8), np.float32)
+            program.run(X=x, Choice=choice, Experts=choice.copy(), Part=part, Y=y, workers=2)
+            if not np.array_equal(y, expected_of_moe(x, choice, np.zeros_like(y))):
+                wrong.append(seed)
+
+    threads = [Thread(target=work, args=(int(seed),)) for seed in rng.integers(0, 1000, 3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_indices_of_rows_made_again_and_again(target: str) -> None:
+    @kernel
+    def bump(keys: InOut[Tile[1, 16, i32]], x: InOut[Tile[1, 8, f32]]):
+        pto.store(x, x * 2.0 + 1.0)
+        pto.store(keys, 1 - keys)
+
+    @workload
+    def repeated(Keys: Tensor[i32, 1, "n"], X: Tensor[f32, "n", 8], times: DenseDyn, groups: DenseDyn):
+        for _ in P.range(times):
+            chosen = group_by(Keys[0], num_groups=groups)
+            for j in P.sel(chosen[1]):
+                bump[j](keys=Keys, x=X[j : j + 1])
+            for j in P.sel(chosen):
+                bump[j](keys=Keys, x=X[j : j + 1])
+
+    rng = np.random.default_rng(9)
+    program = repeated.compile(target)
+    for n in (0, 1, 5, 16):
+        keys = rng.integers(0, 2, (1, n)).astype(np.int32)
+        x = rng.standard_normal((n, 8)).astype(np.float32)
+        expected, flags = x.copy(), keys[0].copy()
+        for _ in range(3):
+            ones, everyone = np.flatnonzero(flags == 1), np.argsort(flags, kind="stable")
+            for j in (*ones, *everyone):
+                expected[j] = expected[j] * np.float32(2) + np.float32(1)
+                flags = 1 - flags
+        for workers in (1, 2, 4):
+            found, own = x.copy(), keys.copy()
+            program.run(Keys=own, X=found, times=3, groups=2, workers=workers)
+            assert np.array_equal(found, expected) and np.array_equal(own[0], flags)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_sizes_that_no_memory_holds(target: str) -> None:
+    @workload
+    def huge(groups: DenseDyn, Keys: Tensor[i32, "n"]):
+        group_by(Keys, num_groups=groups)
+
+    program = huge.compile(target)
+    keys = np.zeros(3, np.int32)
+    program(Keys=keys, groups=1)
+    with pytest.raises(errors.OutOfMemory, match="groups"):
+        program(Keys=keys, groups=2**50)
+    with pytest.raises(errors.BadExpression):
+        program(Keys=keys, groups=2**63 - 1)
+    with pytest.raises(errors.UnboundTensor, match="groups"):
+        program(Keys=keys)
+    with pytest.raises(errors.WrongRank):
+        program(Keys=keys[None], groups=1)
+    with pytest.raises(errors.KernelFailed):
+        program(Keys=keys, groups=0)

@@ -8,6 +8,7 @@
 
 #include "pto/wsp/graph/box_map.hpp"
 #include "pto/wsp/graph/dense_map.hpp"
+#include "pto/wsp/graph/typical.hpp"
 
 namespace pto::wsp::graph {
 
@@ -114,20 +115,9 @@ class Hazards {
     }
   }
 
-  static std::unique_ptr<BoxMap> make_box_map(const Space& space) {
+  std::unique_ptr<BoxMap> make_box_map(const Space& space) const {
     int64_t typical[kMaxTensorRank];
-    for (size_t d = 0; d < space.size.size(); ++d) {
-      // The largest extent that is not (nearly) the whole dimension: larger ones are rare or wide anyway.
-      typical[d] = 1;
-      bool any = false;
-      for (const Footprint& footprint : space.footprints) {
-        const int64_t extent = footprint.dims[d].extent_form.range.hi;
-        if (extent > space.size[d] / 2) continue;
-        typical[d] = std::max(typical[d], extent);
-        any = true;
-      }
-      if (!any) typical[d] = space.size[d];
-    }
+    for (size_t d = 0; d < space.size.size(); ++d) typical[d] = typical_extent(plan_, space, d);
     return std::make_unique<BoxMap>(int(space.size.size()), space.size.data(), typical);
   }
 

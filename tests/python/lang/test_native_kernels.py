@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -344,7 +345,7 @@ def copy_every_type(
 @pytest.mark.parametrize("cols", [0, 1, 13])
 def test_bare_tensors_are_specialised(target: str, cols: int) -> None:
     draw = np.random.default_rng(cols)
-    arrays: dict[str, np.ndarray] = {}
+    arrays: dict[str, Any] = {}
     for first, second, dtype in (("A", "B", "f4"), ("C", "D", "i8"), ("E", "F", "f2"), ("G", "H", "?")):
         arrays[first] = draw.integers(0, 2, (5, cols)).astype(dtype)
         arrays[second] = np.zeros((5, cols), dtype)

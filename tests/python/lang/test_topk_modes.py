@@ -57,12 +57,11 @@ def topk_in_numpy(x: np.ndarray, values: np.ndarray, indices: np.ndarray) -> Non
     const auto pairs = arena.tile<int64_t>(n, x.cols());
     const auto top = arena.tile<float>(n, values.cols());
     const auto which = arena.tile<int32_t>(n, values.cols());
-    int64_t* const spare = arena.array<int64_t>(x.cols());
     load(scores, x);
     iota(columns, 0);
     sort32(pairs, scores, columns);
-    PTO_CHECK(mrgsort(pairs, pairs, 32, spare), "sorted blocks");
-    PTO_CHECK(mrgsort(pairs, pairs, 128, spare), "sorted runs");
+    mrgsort(pairs, pairs, 32, arena);
+    mrgsort(pairs, pairs, 128, arena);
     extract_topk_values(top, pairs);
     extract_topk_indices(which, pairs);
     store(values, top);

@@ -49,6 +49,13 @@ def print_kernel(function: k.KernelFunction) -> str:
     return str(out)
 
 
+def print_workload(function: w.WorkloadFunction) -> str:
+    """Return one workload as `.pto` text."""
+    out = TextWriter()
+    _workload(function, out)
+    return str(out)
+
+
 def _kernel(function: k.KernelFunction, out: TextWriter) -> None:
     out.line("// Function Type: InCore (tile-level computation)")
     params = ", ".join(_kernel_param(p) for p in function.params)

@@ -129,10 +129,11 @@ def test_arrays_that_decide_may_not_be_written(target: str) -> None:
         program(A=a, B=a)
 
 
-def test_what_a_task_writes_decides() -> None:
+@pytest.mark.parametrize("target", ["cpu", "interp"])
+def test_what_a_task_writes_decides(target: str) -> None:
     a, b = np.full((4, 4), 2, np.int32), np.zeros((4, 4), np.int32)
     a[0, 0], b[:2] = 3, 2
-    Program(copying("A"), {}, "interp")(A=a, B=b)
+    Program(copying("A"), {}, target)(A=a, B=b)
     assert (a == [[2] * 4, [2] * 4, [0] * 4, [2] * 4]).all()
 
 

@@ -33,6 +33,11 @@ class Location:
         return text.rstrip("\n") if text else None
 
 
+def of_user(loc: Location | None) -> Location | None:
+    """Return a place, or None if it lies in this package, where no user can mend anything."""
+    return None if loc is None or loc.file.startswith(PACKAGE_DIR) else loc
+
+
 def caller_location(skip: int = 1) -> Location | None:
     """Return the location of the innermost call made from outside this package.
 

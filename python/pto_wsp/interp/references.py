@@ -10,7 +10,7 @@ import numpy as np
 from pto_wsp.errors import KernelFailed, NoReference, PtoError
 from pto_wsp.ir.kernel import IN, KernelFunction
 from pto_wsp.ir.scalar import Value
-from pto_wsp.location import Location
+from pto_wsp.location import Location, of_user
 from pto_wsp.types.dtype import f32
 
 
@@ -43,7 +43,7 @@ def run_reference(kernel: KernelFunction, args: Sequence[np.ndarray | Value]) ->
         raise
     except Exception as error:
         reason = str(error) or type(error).__name__
-        place = _raised_at(error.__traceback__) or kernel.loc
+        place = of_user(_raised_at(error.__traceback__) or kernel.loc)
         raise KernelFailed(kernel=kernel.name, reason=reason, detail="in its reference", loc=place) from error
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
-from pto_wsp.errors import BadExpression, NegativeAmount, NoTier, RunError
+from pto_wsp.errors import BadExpression, KernelFailed, NegativeAmount, NoTier, RunError
 from pto_wsp.interp.regions import Place, RegionReader, View, scope_text
 from pto_wsp.ir import workload as w
 from pto_wsp.ir.core import Region
@@ -154,7 +154,11 @@ def run_workload(
             views, args, workspace = run.arguments(task, NOTHING_LATE)
         except RunError as error:
             raise error.found_late(done) from None
-        call(task.node.kernel, args, workspace)
+        try:
+            call(task.node.kernel, args, workspace)
+        except KernelFailed as error:
+            error.loc = error.loc or task.node.loc
+            raise
         for view in views:
             view.write_back()
         done += 1

@@ -25,7 +25,6 @@ from pto_wsp.types.axis import Dense, DenseDyn
 from pto_wsp.types.dtype import DType
 from pto_wsp.types.layout import MemLayout
 
-
 MAX_DEPTH = 64
 """Workloads that may call one another: more is a recursion through functions that make workloads."""
 

@@ -14,7 +14,7 @@ from pto_wsp.ir import workload as w
 from pto_wsp.ir.kernel import KernelFunction, Param
 from pto_wsp.ir.module import Module
 from pto_wsp.ir.scalar import BELOW_ZERO, DIVISION_BY_ZERO, OVERFLOW, SHIFT_OUTSIDE, element_outside
-from pto_wsp.location import Location
+from pto_wsp.location import Location, of_user
 from pto_wsp.passes.lower_workload_to_bytecode import Lowered
 from pto_wsp.targets.base import Check, KernelArtifact
 from pto_wsp.types.dtype import DTYPES
@@ -299,8 +299,8 @@ def _kernel_failed(c: _Context) -> errors.PtoError:
         kernel=kernel.name,
         reason=check.message,
         detail=f"in task {c.number('task')}{c.where(c.enclosing)}",
-        loc=check.loc,
-        notes=[("the task was made here", c.task.loc)],
+        loc=check.loc or c.task.loc,
+        notes=[("the task was made here", c.task.loc)] if check.loc else [],
     )
 
 
@@ -309,7 +309,7 @@ def _failed_check(c: _Context) -> Check:
         return c.artifact.checks[c.kernel.name][c.number("check") - 1]
     assert c.failure is not None
     message, file, line = c.failure
-    return Check(Location(file, line) if file is not None else c.kernel.loc, message)
+    return Check(Location(file, line) if file is not None else of_user(c.kernel.loc), message)
 
 
 _DESCRIBE: dict[str, Callable[[_Context], errors.PtoError]] = {

@@ -144,8 +144,11 @@ def test_an_element_outside_fails_the_run(target: str) -> None:
         choice = np.zeros((4, 2), np.int32)
         choice[2, 1] = value
         values = {"X": x, "Choice": choice, "Experts": choice.copy(), "Y": y}
-        with pytest.raises(errors.KernelFailed, match=rf"element 5 is {value}, outside \[0, 6\)"):
+        with pytest.raises(errors.KernelFailed) as caught:
             program(**values, Part=np.zeros((4, 2, 8), np.float32))
+        assert f"element 5 is {value}, outside [0, 6)" in caught.value.message
+        assert caught.value.loc is not None
+        assert "group_by(Experts, num_groups=6)" in (caught.value.loc.source_line() or "")
     assert not y.any()
 
 

@@ -197,6 +197,17 @@ def test_workspaces_and_blocks(library: Library, workers: int) -> None:
     assert not x[:, :, 0].any()
 
 
+def test_a_stated_cost_fills_slices(library: Library) -> None:
+    x = np.zeros((200, 3, 4), np.int64)
+    slices = {}
+    for cost in (None, 0, 1, 5000, 2**62):
+        program = _native.Executable(report_program(None, cost), library)
+        slices[cost] = program.run((x,), (None, -1, 0), 2).counters["slices"]
+    # Nothing has been measured while the only slice is filled.
+    assert slices[0] == slices[1] == 1
+    assert all(isinstance(n, int) and n > 1 for n in (slices[None], slices[5000], slices[2**62]))
+
+
 def test_the_first_block_that_fails_ends_its_task(library: Library) -> None:
     x = np.full((1, 3, 4), -1, np.int64)
     with pytest.raises(Error) as caught:

@@ -68,12 +68,23 @@ inline bool are_distinct(const int32_t* indices, int64_t count, int64_t size) {
   return true;
 }
 
-/// Whether some row set of memory `group` that takes its indices from memory `indices` is written.
-inline bool are_rows_written(const Plan& plan, uint32_t group, uint32_t indices) {
+/// Whether some row set that takes its indices from memory `indices` is written.
+inline bool are_rows_written(const Plan& plan, uint32_t indices) {
   return std::any_of(plan.ios.begin(), plan.ios.end(), [&](const QuickIo& io) {
-    return io.rows >= 0 && io.role != Role::in && plan.layouts[io.tensor].group == group &&
+    return io.rows >= 0 && io.role != Role::in &&
            plan.layouts[plan.rows[size_t(io.rows)].tensor].group == indices;
   });
+}
+
+inline void look_at(const Plan& plan, QuickRows& rows) {
+  const TensorLayout& layout = plan.layouts[rows.tensor];
+  const int64_t count = layout.shape[0];
+  if (rows.is_written || count == 0 || (count > 1 && layout.stride[0] != 1)) return;
+  const auto* indices = reinterpret_cast<const int32_t*>(plan.bindings.elements[rows.tensor].base);
+  const auto [least, most] = std::minmax_element(indices, indices + count);
+  rows.is_inside = *least >= 0 && *most < rows.size;
+  rows.is_distinct =
+      rows.is_distinct || (are_rows_written(plan, layout.group) && are_distinct(indices, count, rows.size));
 }
 
 }  // namespace detail
@@ -81,17 +92,16 @@ inline bool are_rows_written(const Plan& plan, uint32_t group, uint32_t indices)
 /// Looks at the index tensors that no task writes, once per run: whether all their elements name rows, and,
 /// where a row set is written, whether they are distinct. \pre bind_elements
 inline void look_at_rows(Plan& plan) {
-  for (const QuickIo& io : plan.ios) {
-    if (io.rows < 0) continue;
-    QuickRows& rows = plan.rows[size_t(io.rows)];
-    const TensorLayout& layout = plan.layouts[rows.tensor];
-    const int64_t count = layout.shape[0];
-    if (rows.is_written || count == 0 || (count > 1 && layout.stride[0] != 1)) continue;
-    const auto* indices = reinterpret_cast<const int32_t*>(plan.bindings.elements[rows.tensor].base);
-    const auto [least, most] = std::minmax_element(indices, indices + count);
-    rows.is_inside = *least >= 0 && *most < rows.size;
-    if (!rows.is_distinct && detail::are_rows_written(plan, plan.layouts[io.tensor].group, layout.group))
-      rows.is_distinct = detail::are_distinct(indices, count, rows.size);
+  for (auto rows = plan.rows.begin(); rows != plan.rows.end(); ++rows) {
+    const auto same = std::find_if(plan.rows.begin(), rows, [&](const QuickRows& other) {
+      return other.tensor == rows->tensor && other.size == rows->size;
+    });
+    if (same == rows) {
+      detail::look_at(plan, *rows);
+    } else {
+      rows->is_inside = same->is_inside;
+      rows->is_distinct = same->is_distinct;
+    }
   }
 }
 

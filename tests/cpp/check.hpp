@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Test macros: CHECK says what was expected and where; TEST registers a function; main runs all of them.
+/// Test macros: CHECK says what was expected and where; TEST registers a function; main runs all of them, or
+/// those of the file that it is told.
 #pragma once
 
 #include <cstdio>
@@ -14,6 +15,7 @@
 namespace check {
 
 struct Case {
+  const char* file;
   const char* name;
   void (*body)();
 };
@@ -24,7 +26,7 @@ inline std::vector<Case>& cases() {
 }
 
 struct Register {
-  Register(const char* name, void (*body)()) { cases().push_back({name, body}); }
+  Register(const char* file, const char* name, void (*body)()) { cases().push_back({file, name, body}); }
 };
 
 [[noreturn]] inline void fail(const char* file, int line, const std::string& text) {
@@ -62,16 +64,21 @@ inline std::string code_of(const std::function<void()>& body) {
     if (found != (expected))                                                                             \
       check::fail(__FILE__, __LINE__, std::string("expected error ") + (expected) + ", found " + found); \
   } while (0)
-#define TEST(name)                                           \
-  static void name();                                        \
-  static const check::Register register_##name(#name, name); \
+#define TEST(name)                                                     \
+  static void name();                                                  \
+  static const check::Register register_##name(__FILE__, #name, name); \
   static void name()
 
-int main() {
+int main(int argc, char** argv) {
+  const std::string wanted = argc > 1 ? "/" + std::string(argv[1]) + ".cpp" : "";
+  int num_run = 0;
   for (const check::Case& test : check::cases()) {
+    const std::string file = test.file;
+    if (file.size() < wanted.size() || file.substr(file.size() - wanted.size()) != wanted) continue;
     std::printf("%s\n", test.name);
     std::fflush(stdout);
     test.body();
+    ++num_run;
   }
-  return 0;
+  return num_run > 0 ? 0 : 1;
 }

@@ -43,10 +43,11 @@ inline Stamps& stamps() {
   return all;
 }
 
+/// Below 2^63, so that expressions can read what kernels write.
 inline uint64_t scramble(uint64_t x) {
   x ^= x >> 31;
   x *= 0x9E3779B97F4A7C15ull;
-  return x ^ x >> 29;
+  return (x ^ x >> 29) >> 1;
 }
 
 template <class Visit>

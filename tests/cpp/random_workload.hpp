@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// Random workloads over the mixing kernels, with an independent sequential meaning and a pairwise order
-/// checker.
+/// checker. Conditions, bounds and regions depend on variables, and these on what the kernels write.
 #pragma once
 
+#include <map>
 #include <random>
 #include <vector>
 
@@ -34,17 +35,27 @@ struct Io {
 };
 
 struct Node {
-  bool is_task;
+  Op op;  ///< a loop's, COND, SET or TASK
   // Loops
-  Op op;
   bool is_tiled;
   Expr extent;
   int64_t tile;
-  uint32_t reg;
+  uint32_t reg;  ///< SET: the variable
   std::vector<Node> body;
+  // Conditions: `body` if the value is not 0, else `other`. SET: the value.
+  Expr value;
+  std::vector<Node> other;
   // Tasks
   uint16_t kernel;
   std::vector<Io> ios;
+  uint32_t name;                 ///< pc of the TASK
+  std::vector<uint32_t> afters;  ///< names
+};
+
+/// A variable with values in [0, limit).
+struct Variable {
+  uint16_t reg;
+  int64_t limit;
 };
 
 /// A task as the test understands it.
@@ -58,6 +69,7 @@ struct Task {
   std::vector<Access> accesses;
   std::vector<View> views;
   std::vector<std::pair<int, int64_t>> sequences;  ///< enclosing P.seq loops: instance, iteration
+  std::vector<size_t> afters;                      ///< tasks that it waits for by name
 };
 
 class Workload {
@@ -67,8 +79,10 @@ class Workload {
       : random_(seed), program_(mix::library().table()), max_tasks_(max_tasks), is_gridded_(seed % 2 == 1) {
     const int num_tensors = pick(1, 3);
     for (int i = 0; i < num_tensors; ++i) add_tensor();
+    for (int i = pick(0, 3); i > 0; --i) variables_.push_back({program_.variable(), pick(1, 9)});
     std::vector<Node*> around;
     for (int i = pick(1, 3); i > 0; --i) add_statement(body_, around, 1);
+    results_ = tensors_;
     expand(body_);
   }
 
@@ -76,17 +90,10 @@ class Workload {
   const std::vector<Tensor>& tensors() const { return tensors_; }
   const std::vector<Task>& tasks() const { return tasks_; }
 
-  /// Runs every task in program order on `data`.
-  void run_in_order(std::vector<Tensor>& data) const {
-    for (size_t i = 0; i < tasks_.size(); ++i) {
-      std::vector<View> views = tasks_[i].views;
-      for (size_t k = 0; k < views.size(); ++k) {
-        views[k].data =
-            data[tasks_[i].accesses[k].tensor].data.data() + reinterpret_cast<intptr_t>(views[k].data);
-      }
-      mix::apply(views.data(), mix::patterns()[tasks_[i].kernel / 3u], i);
-    }
-  }
+  /// The tensors after all tasks have run in program order.
+  const std::vector<Tensor>& results() const { return results_; }
+  /// What flush points read, in program order.
+  const std::vector<int64_t>& flushed() const { return flushed_; }
 
   /// Compares the stamps of a run with every pair that must be ordered.
   void check_order(const mix::Stamps& stamps) const {
@@ -95,6 +102,7 @@ class Workload {
       for (size_t i = 0; i < j; ++i) {
         if (must_be_ordered(tasks_[i], tasks_[j])) CHECK(stamps.end[i] < stamps.start[j]);
       }
+      for (size_t i : tasks_[j].afters) CHECK(stamps.end[i] < stamps.start[j]);
     }
   }
 
@@ -130,11 +138,60 @@ class Workload {
   }
 
   void add_statement(std::vector<Node>& body, std::vector<Node*>& around, size_t tasks) {
-    if (around.size() < 3 && pick(0, 3) != 0 && tasks * 2 <= max_tasks_) {
+    if (!variables_.empty() && pick(0, 3) == 0) {
+      add_set(body, around);
+    } else if (depth_ < 4 && pick(0, 4) == 0) {
+      add_cond(body, around, tasks);
+    } else if (around.size() < 3 && pick(0, 3) != 0 && tasks * 2 <= max_tasks_) {
       add_loop(body, around, tasks);
     } else {
       add_task(body, around);
     }
+  }
+
+  void add_block(std::vector<Node>& body, std::vector<Node*>& around, size_t tasks) {
+    names_.emplace_back();
+    ++depth_;
+    for (int i = pick(1, 2); i > 0; --i) add_statement(body, around, tasks);
+    --depth_;
+    names_.pop_back();
+  }
+
+  void add_set(std::vector<Node>& body, const std::vector<Node*>& around) {
+    const Variable variable = variables_[size_t(pick(0, int(variables_.size()) - 1))];
+    Node node{};
+    node.op = Op::SET;
+    node.reg = variable.reg;
+    node.value = pick(0, 2) == 0 ? sum_of_registers(around) : any_element(around);
+    node.value = program_.apply(Op::EXPR_MOD, {node.value, program_.constant(variable.limit)});
+    program_.set(variable.reg, node.value);
+    body.push_back(node);
+  }
+
+  /// An element of a tensor that tasks may write.
+  Expr any_element(const std::vector<Node*>& around) {
+    const auto tensor = uint16_t(pick(0, int(tensors_.size()) - 1));
+    Expr out;
+    for (int64_t size : tensors_[tensor].shape) {
+      const Expr index = program_.apply(Op::EXPR_MOD, {sum_of_registers(around), program_.constant(size)});
+      out.insert(out.end(), index.begin(), index.end());
+    }
+    out.push_back({Op::EXPR_ELEMENT, 0, tensor, uint32_t(tensors_[tensor].shape.size())});
+    return out;
+  }
+
+  void add_cond(std::vector<Node>& body, std::vector<Node*>& around, size_t tasks) {
+    Node node{};
+    node.op = Op::COND;
+    node.value = program_.apply(Op::EXPR_MOD, {sum_of_registers(around), program_.constant(pick(2, 4))});
+    program_.cond(node.value);
+    add_block(node.body, around, tasks);
+    if (pick(0, 1) == 0) {
+      program_.otherwise();
+      add_block(node.other, around, tasks);
+    }
+    program_.end_cond();
+    body.push_back(node);
   }
 
   void add_loop(std::vector<Node>& body, std::vector<Node*>& around, size_t tasks) {
@@ -151,12 +208,15 @@ class Workload {
       node.is_tiled = false;
       node.extent =
           program_.apply(Op::EXPR_MIN, {program_.constant(trips), program_.reg(around.back()->reg)});
+    } else if (!variables_.empty() && pick(0, 3) == 0) {
+      node.is_tiled = false;
+      node.extent = program_.apply(Op::EXPR_MIN, {program_.constant(trips), any_variable()});
     }
     node.reg = node.is_tiled ? program_.tiles(node.op, node.extent, program_.constant(node.tile))
                              : program_.loop(node.op, node.extent);
     node.kernel = program_.last_axis();
     around.push_back(&node);
-    for (int i = pick(1, 2); i > 0; --i) add_statement(node.body, around, tasks * size_t(trips));
+    add_block(node.body, around, tasks * size_t(trips));
     around.pop_back();
     program_.end();
     body.push_back(node);
@@ -164,18 +224,24 @@ class Workload {
 
   void add_task(std::vector<Node>& body, const std::vector<Node*>& around) {
     Node node{};
-    node.is_task = true;
+    node.op = Op::TASK;
     const int rank = pick(1, 3);
     node.kernel = uint16_t(pick(0, int(mix::patterns().size()) - 1) * 3 + rank - 1);
     // Each view needs a tensor of its rank at least.
     for (const Tensor& tensor : tensors_) {
       if (int(tensor.shape.size()) < rank) node.kernel = uint16_t(node.kernel / 3 * 3);
     }
-    program_.task(node.kernel);
+    node.name = program_.task(node.kernel);
     for (Role role : mix::patterns()[node.kernel / 3u]) {
       node.ios.push_back(make_io(role, node.kernel % 3 + 1, around));
       emit(node.ios.back());
     }
+    for (const std::vector<uint32_t>& names : names_) {
+      if (names.empty() || pick(0, 5) != 0) continue;
+      node.afters.push_back(names[size_t(pick(0, int(names.size()) - 1))]);
+      program_.after(node.afters.back());
+    }
+    names_.back().push_back(node.name);
     body.push_back(node);
   }
 
@@ -230,10 +296,28 @@ class Workload {
   /// An affine expression of the loop variables, modulo `size`.
   Expr wrapped(const std::vector<Node*>& around, int64_t size) {
     if (is_gridded_) return program_.constant(pick(0, int(size) - 1));
+    Expr sum = sum_of_registers(around);
+    if (!variables_.empty() && pick(0, 4) == 0) {
+      // Never outside [0, size), though ranges alone do not show it: v * v // max(v, 1) = v < limit.
+      const Variable variable = variables_.front();
+      const Expr v = program_.reg(variable.reg);
+      sum = program_.apply(Op::EXPR_FLOORDIV, {program_.mul(v, v), at_least_one(v)});
+      if (variable.limit <= size) return sum;
+    }
+    return program_.apply(Op::EXPR_MOD, {sum, program_.constant(size)});
+  }
+
+  Expr at_least_one(const Expr& value) { return program_.apply(Op::EXPR_MAX, {value, program_.constant(1)}); }
+
+  Expr any_variable() { return program_.reg(variables_[size_t(pick(0, int(variables_.size()) - 1))].reg); }
+
+  Expr sum_of_registers(const std::vector<Node*>& around) {
     Expr sum = program_.constant(pick(0, 5));
     for (const Node* loop : around)
       sum = program_.add(sum, program_.mul(program_.reg(loop->reg), program_.constant(pick(0, 3))));
-    return program_.apply(Op::EXPR_MOD, {sum, program_.constant(size)});
+    if (!variables_.empty())
+      sum = program_.add(sum, program_.mul(any_variable(), program_.constant(pick(0, 2))));
+    return sum;
   }
 
   void emit(const Io& io) {
@@ -255,14 +339,23 @@ class Workload {
         stack.push_back(program_.constant_at(in.operand2));
       } else if (in.op == Op::EXPR_REG) {
         stack.push_back(regs[in.operand2]);
+      } else if (in.op == Op::EXPR_ELEMENT) {
+        const Tensor& tensor = results_[in.operand1];
+        int64_t offset = 0;
+        for (size_t d = 0; d < in.operand2; ++d)
+          offset += stack[stack.size() - in.operand2 + d] * tensor.stride[d];
+        stack.resize(stack.size() - in.operand2);
+        stack.push_back(int64_t(tensor.data[size_t(offset)]));
       } else {
         const int64_t b = stack.back();
         stack.pop_back();
         int64_t& a = stack.back();
         if (in.op == Op::EXPR_ADD) a += b;
         if (in.op == Op::EXPR_MUL) a *= b;
+        if (in.op == Op::EXPR_FLOORDIV) a /= b;
         if (in.op == Op::EXPR_MOD) a %= b;
         if (in.op == Op::EXPR_MIN) a = std::min(a, b);
+        if (in.op == Op::EXPR_MAX) a = std::max(a, b);
       }
     }
     return stack.back();
@@ -270,28 +363,42 @@ class Workload {
 
   void expand(const std::vector<Node>& body) {
     for (const Node& node : body) {
-      if (node.is_task) {
-        add_instance(node);
-        continue;
-      }
-      const int64_t extent = evaluate(node.extent, regs_);
-      const int64_t trips = node.is_tiled ? (extent + node.tile - 1) / node.tile : extent;
-      const int instance = num_instances_++;
-      for (int64_t i = 0; i < trips; ++i) {
-        regs_[node.reg] = i;
-        if (node.is_tiled) {
-          regs_[node.reg + 1] = i * node.tile;
-          regs_[node.reg + 2] = std::min(node.tile, extent - i * node.tile);
-        }
-        if (node.op == Op::FOR_EACH) sequences_.push_back({instance, i});
-        expand(node.body);
-        if (node.op == Op::FOR_EACH) sequences_.pop_back();
+      switch (node.op) {
+        case Op::TASK: add_instance(node); break;
+        case Op::SET: set(node); break;
+        case Op::COND: expand(evaluate(node.value, regs_) != 0 ? node.body : node.other); break;
+        default: expand_loop(node);
       }
     }
   }
 
+  void set(const Node& node) {
+    regs_[node.reg] = evaluate(node.value, regs_);
+    const bool is_flush = std::any_of(node.value.begin(), node.value.end(),
+                                      [](const Instruction& in) { return in.op == Op::EXPR_ELEMENT; });
+    if (is_flush) flushed_.push_back(regs_[node.reg]);
+  }
+
+  void expand_loop(const Node& node) {
+    const int64_t extent = evaluate(node.extent, regs_);
+    const int64_t trips = node.is_tiled ? (extent + node.tile - 1) / node.tile : extent;
+    const int instance = num_instances_++;
+    for (int64_t i = 0; i < trips; ++i) {
+      regs_[node.reg] = i;
+      if (node.is_tiled) {
+        regs_[node.reg + 1] = i * node.tile;
+        regs_[node.reg + 2] = std::min(node.tile, extent - i * node.tile);
+      }
+      if (node.op == Op::FOR_EACH) sequences_.push_back({instance, i});
+      expand(node.body);
+      if (node.op == Op::FOR_EACH) sequences_.pop_back();
+    }
+  }
+
   void add_instance(const Node& node) {
-    Task task{node.kernel, {}, {}, sequences_};
+    Task task{node.kernel, {}, {}, sequences_, {}};
+    for (uint32_t name : node.afters) task.afters.push_back(latest_.at(name));
+    latest_[node.name] = tasks_.size();
     for (const Io& io : node.ios) {
       Task::Access access{io.tensor, io.role != Role::in, {}, {}};
       View view{nullptr, {1, 1, 1, 1}, {0, 0, 0, 0}, nullptr};
@@ -311,10 +418,11 @@ class Workload {
         view.shape[slot] = extent;
         view.stride[slot++] = tensor.stride[d];
       }
-      view.data = reinterpret_cast<void*>(offset);
+      view.data = results_[io.tensor].data.data() + offset;
       task.accesses.push_back(access);
       task.views.push_back(view);
     }
+    mix::apply(task.views.data(), mix::patterns()[node.kernel / 3u], tasks_.size());
     tasks_.push_back(task);
   }
 
@@ -339,7 +447,13 @@ class Workload {
   size_t max_tasks_;
   bool is_gridded_;
   std::vector<Tensor> tensors_;
+  std::vector<Variable> variables_;
   std::vector<Node> body_;
+  std::vector<std::vector<uint32_t>> names_{1};  ///< of the tasks so far, per open block
+  int depth_ = 0;
+  std::vector<Tensor> results_;
+  std::vector<int64_t> flushed_;
+  std::map<uint32_t, size_t> latest_;  ///< per name of a task, the latest one
   std::vector<Task> tasks_;
   std::vector<int64_t> regs_ = std::vector<int64_t>(256, 0);
   std::vector<std::pair<int, int64_t>> sequences_;

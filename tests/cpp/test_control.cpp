@@ -7,6 +7,8 @@
 #include "check.hpp"
 #include "pto/wsp/engine.hpp"
 
+namespace test_control {
+
 using namespace pto::wsp;
 using assembler::Assembler;
 using assembler::Expr;
@@ -328,3 +330,5 @@ TEST(a_kernel_that_fails_before_a_late_error_is_the_error) {
   }
   fails_with = -1;
 }
+
+}  // namespace test_control

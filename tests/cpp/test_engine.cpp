@@ -10,6 +10,8 @@
 #include "check.hpp"
 #include "mix_kernels.hpp"
 
+namespace test_engine {
+
 using namespace pto::wsp;
 using assembler::Assembler;
 using bytecode::Op;
@@ -279,3 +281,5 @@ TEST(overlap_agrees_with_brute_force) {
     CHECK((bind::find_overlap(refs[0], refs[1]) == bind::Overlap::kSome) == meets);
   }
 }
+
+}  // namespace test_engine

@@ -8,6 +8,8 @@
 #include "random_rows.hpp"
 #include "random_workload.hpp"
 
+namespace test_hazards {
+
 using namespace pto::wsp;
 
 namespace {
@@ -41,8 +43,7 @@ class Simulation {
         behind_(workload.tasks().size()) {}
 
   void run() {
-    const std::vector<int64_t> nothing;
-    bytecode::Replay replay(plan_, nothing);
+    bytecode::Replay replay(plan_, workload_.flushed());
     for (size_t task = 0; task < workload_.tasks().size(); ++task) {
       const int64_t site = replay.next_task();
       CHECK(site >= 0);
@@ -356,3 +357,5 @@ TEST(a_task_may_not_write_the_indices_of_its_own_row_set) {
     CHECK_CODE(is_same ? "bad-bytecode" : "none", bytecode::load_program(bytes.data(), bytes.size(), table));
   }
 }
+
+}  // namespace test_hazards

@@ -6,6 +6,8 @@
 #include "pto/wsp/engine.hpp"
 #include "random_workload.hpp"
 
+namespace test_validate {
+
 using namespace pto::wsp;
 using namespace pto::wsp::bytecode;
 using assembler::Assembler;
@@ -170,3 +172,5 @@ TEST(random_bytes_behind_a_header_fail_or_run) {
     try_to_run(bytes);
   }
 }
+
+}  // namespace test_validate

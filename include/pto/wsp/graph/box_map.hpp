@@ -59,6 +59,18 @@ class BoxMap {
     (writes ? last_write_ : last_read_) = stamp.watermark;
   }
 
+  /// Adds what writes the element at `indices`.
+  void find_writers(const int64_t* indices, sched::WaitList& waits) const {
+    int64_t cell = 0;
+    for (int d = 0; d < rank_; ++d) cell = cell * cells_[d] + indices[d] / step_[d];
+    for (const std::vector<uint32_t>* list : {&lists_[size_t(cell)], &wide_}) {
+      for (const uint32_t index : *list) {
+        const Entry& entry = entries_[index];
+        if (!entry.is_dead && entry.writes && contains(entry.box, indices)) waits.add(entry.name);
+      }
+    }
+  }
+
  private:
   static constexpr int64_t kMaxCells = 1 << 16;
   static constexpr int64_t kWide = 64;
@@ -125,6 +137,13 @@ class BoxMap {
   bool intersects(const Box& a, const Box& b) const {
     for (int d = 0; d < rank_; ++d) {
       if (a.lo[d] >= b.hi[d] || b.lo[d] >= a.hi[d]) return false;
+    }
+    return true;
+  }
+
+  bool contains(const Box& box, const int64_t* indices) const {
+    for (int d = 0; d < rank_; ++d) {
+      if (indices[d] < box.lo[d] || indices[d] >= box.hi[d]) return false;
     }
     return true;
   }

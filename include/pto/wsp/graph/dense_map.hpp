@@ -35,6 +35,12 @@ class DenseMap {
     for_runs(box, 0, box.first, writes, stamp, waits);
   }
 
+  /// Adds what writes a cell.
+  void find_writers(int64_t cell, sched::WaitList& waits) const {
+    waits.add(entries_.get()[cell].writer);
+    if (tree_) tree_->find_writers(cell, waits);
+  }
+
  private:
   /// Names of the last writer and of the readers since. A second live reader from another strand turns
   /// `reader` into a watermark that stands for all of them.

@@ -37,6 +37,7 @@ struct Space {
   bool is_written = false;
 
   uint32_t group() const { return std::get<0>(key); }
+  bool is_boxes() const { return std::get<1>(key) == 0; }
 };
 
 namespace detail {

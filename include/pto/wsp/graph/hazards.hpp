@@ -25,6 +25,7 @@ class Hazards {
       groups[space.group()].push_back(&space);
       if (space.is_written) is_written[space.group()] = true;
     }
+    memories_.resize(plan.layouts.size());
     std::vector<std::vector<Access>> of_site(plan.sites.size());
     for (size_t group = 0; group < groups.size(); ++group) {
       if (is_written[group]) track(groups[group], of_site);
@@ -49,6 +50,21 @@ class Hazards {
       }
       if (access.num_marks > 1) cross(access, stamp, waits);
     }
+  }
+
+  /// Adds the tasks that write the element of a tensor at `indices`, which are inside it. Nobody waits for
+  /// this look at it. \pre some task writes the tensor
+  void find_writers(uint16_t tensor, const int64_t* indices, sched::WaitList& waits) const {
+    const Memory& memory = memories_[plan_.layouts[tensor].group];
+    if (memory.dense != nullptr) {
+      int64_t cell = 0;
+      for (int d = 0; d < memory.grid.rank; ++d)
+        cell += indices[d] / memory.grid.step[d] * memory.grid.cell_stride[d];
+      memory.dense->find_writers(cell, waits);
+    } else if (memory.boxes != nullptr) {
+      memory.boxes->find_writers(indices, waits);
+    }
+    if (memory.has_rows) waits.add_watermark(UINT64_MAX);
   }
 
  private:
@@ -84,6 +100,14 @@ class Hazards {
     uint64_t read = 0;
   };
 
+  /// How the writers of an element are found: in the space of boxes, and all tasks if row sets are written.
+  struct Memory {
+    DenseMap* dense = nullptr;
+    BoxMap* boxes = nullptr;
+    Grid grid;
+    bool has_rows = false;
+  };
+
   void track(const std::vector<const Space*>& spaces, std::vector<std::vector<Access>>& of_site) {
     const auto first_mark = uint32_t(marks_.size());
     marks_.resize(marks_.size() + spaces.size());
@@ -104,6 +128,12 @@ class Hazards {
         common.dense = dense_.emplace_back(std::make_unique<DenseMap>(grid)).get();
       } else {
         common.boxes = boxes_.emplace_back(make_box_map(space)).get();
+      }
+      Memory& memory = memories_[space.group()];
+      if (space.is_boxes()) {
+        memory = {common.dense, common.boxes, grid, memory.has_rows};
+      } else {
+        memory.has_rows = true;
       }
     }
     for (const Footprint& footprint : space.footprints) {
@@ -162,7 +192,7 @@ class Hazards {
     box.first = access.first_cell;
     for (uint32_t i = 0; i < access.num_terms; ++i) {
       const bytecode::Term term = terms_[access.first_term + i];
-      box.first += term.coef * registers[term.reg];
+      box.first += int64_t(uint64_t(term.coef) * uint64_t(registers[term.reg]));
     }
     for (uint32_t i = 0; i < access.num_spans; ++i) add_span(box, spans_[access.first_span + i], registers);
     return box;
@@ -200,6 +230,7 @@ class Hazards {
   std::vector<Span> spans_;
   std::vector<Reach> reaches_;
   std::vector<Mark> marks_;
+  std::vector<Memory> memories_;  ///< per group
   std::vector<std::unique_ptr<DenseMap>> dense_;
   std::vector<std::unique_ptr<BoxMap>> boxes_;
 };

@@ -33,6 +33,11 @@ class RangeTree {
     }
   }
 
+  /// Adds what wrote a range around one cell.
+  void find_writers(int64_t cell, sched::WaitList& waits) const {
+    for (const auto& level : levels_) waits.add_watermark(level[size_t(cell /= kArity)].cover_write);
+  }
+
   /// An access to the cells [first, last): `leaf(cell)` handles the single cells at its ends.
   template <class Leaf>
   void touch_range(int64_t first, int64_t last, bool writes, const sched::Stamp& stamp,

@@ -101,17 +101,43 @@ class Dispatcher {
         .with_int("late", int64_t(num_before));
   }
 
-  /// Gives the variable of SET number `set` its value, once the tasks that write it are complete.
+  /// Gives the variable of SET number `set` its value, which tasks write.
   void flush(uint32_t set) {
-    if (open_ != nullptr) close(false);
-    finish();
-    if (run_.is_stopped()) return;
     try {
-      flushed_.push_back(run_.plan().evaluate(run_.plan().sets[set].value, expander_.registers()));
+      flushed_.push_back(read_flushed(run_.plan().sets[set].value));
     } catch (EngineError& error) {
+      if (run_.is_stopped()) return;
       fail_late(std::move(error), expander_.num_tasks());
     }
     expander_.assign(set, flushed_.back());
+  }
+
+  /// Evaluates with each element read after the tasks that write it. Meaningless if the run was stopped.
+  int64_t read_flushed(const bytecode::Value& value) {
+    const bytecode::Bindings& bindings = run_.plan().bindings;
+    if (value.postfix == bytecode::kNoPostfix) return run_.plan().evaluate(value, expander_.registers());
+    const auto read = [&](bytecode::Instruction in, uint32_t pc, const int64_t* indices) {
+      const bool is_written = bindings.program->tensors[in.operand1].written != 0;
+      if (is_written && !is_in_order_ && !await_writers(in, indices)) return bytecode::Outcome{};
+      return bytecode::detail::read_element(bindings, in, pc, indices);
+    };
+    return bytecode::evaluate_postfix(bindings, value.postfix, expander_.registers(), read);
+  }
+
+  /// Works until the tasks that write an element are complete; false if the run was stopped meanwhile.
+  bool await_writers(bytecode::Instruction in, const int64_t* indices) {
+    const int64_t* shape = run_.plan().layouts[in.operand1].shape;
+    for (uint32_t d = 0; d < in.operand2; ++d) {
+      if (indices[d] < 0 || indices[d] >= shape[d]) return true;  // nobody writes it, and nobody reads it
+    }
+    waits_.begin(kWatermark, run_.task_base() + expander_.num_tasks());
+    hazards_.find_writers(in.operand1, indices, waits_);
+    waits_.finish();
+    if (waits_.size() > 0 && open_ != nullptr) close(false);
+    for (int i = 0; i < waits_.size(); ++i) {
+      for (int round = 0; !is_stopped() && !run_.counters().has_passed(waits_[i]);) help(round);
+    }
+    return !is_stopped();
   }
 
   /// Whether the run was stopped; stops it where the caller was interrupted.

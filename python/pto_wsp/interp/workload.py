@@ -14,7 +14,7 @@ from pto_wsp.errors import BadExpression, KernelFailed, NegativeAmount, NoTier, 
 from pto_wsp.interp.regions import Place, RegionReader, View, scope_text
 from pto_wsp.ir import workload as w
 from pto_wsp.ir.core import Region
-from pto_wsp.ir.late import Late, find_late
+from pto_wsp.ir.late import Late, find_late, reads_element
 from pto_wsp.ir.module import Module
 from pto_wsp.ir.scalar import Expr, Reader, Value, evaluate, read_element
 from pto_wsp.location import Location
@@ -151,6 +151,7 @@ def run_workload(
             task = next(tasks, None)
             if task is None:
                 return done
+            run.flush(task)
             views, args, workspace = run.arguments(task, NOTHING_LATE)
         except RunError as error:
             raise error.found_late(done) from None
@@ -173,6 +174,12 @@ class _Run:
         self.reader = TensorReader(arrays)
         distinct = frozenset(t.name for t in module.entry_workload.tensors if t.is_distinct)
         self.regions = RegionReader(arrays, self.reader, distinct)
+
+    def flush(self, task: BoundTask) -> None:
+        """Evaluate what reads elements that tasks write: flush points come before anything else of a task."""
+        for expr in w.node_expressions(task.node):
+            if reads_element(expr, self.late.written):
+                evaluate(expr, task.scope, self.reader)
 
     def arguments(self, task: BoundTask, late: Late) -> tuple[list[View], list[np.ndarray | Value], int]:
         """Return the views to write back, the arguments and the workspace of a task, in bytes.

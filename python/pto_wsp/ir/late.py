@@ -53,6 +53,11 @@ class Late:
         return any(isinstance(dim, Rows) and dim.indices in self.written for dim in region.dims)
 
 
+def reads_element(expr: Expr, tensors: AbstractSet[str]) -> bool:
+    """Return whether `expr` reads an element of one of `tensors`."""
+    return any(isinstance(node, Element) and node.name in tensors for node in walk(expr))
+
+
 def find_late(workload: w.WorkloadFunction, written: AbstractSet[str]) -> Late:
     """Return what is late in `workload`.
 

@@ -45,7 +45,9 @@ class Handle:
     def is_current(self) -> bool:
         """Whether what it stands for is in a block that is still open."""
         nodes = self.block.nodes
-        return self.block in self.trace.blocks and all(any(n is m for m in reversed(nodes)) for n in self.nodes)
+        return self.block in self.trace.blocks and all(
+            any(n is m for m in reversed(nodes)) for n in self.nodes
+        )
 
 
 class TaskArguments:

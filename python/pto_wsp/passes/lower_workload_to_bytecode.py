@@ -11,14 +11,14 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Mapping, Sequence
-from collections.abc import Set as AbstractSet
 
 from pto_wsp.errors import NotYetSupported
 from pto_wsp.ir import workload as w
 from pto_wsp.ir.core import Full, Index, Merged, Range, Region, Rows, TileRange
 from pto_wsp.ir.kernel import KernelFunction
+from pto_wsp.ir.late import reads_element
 from pto_wsp.ir.module import Module
-from pto_wsp.ir.scalar import Const, Element, Expr, Var, walk
+from pto_wsp.ir.scalar import Const, Expr, Var
 from pto_wsp.location import Location
 from pto_wsp.passes import bytecode as bc
 from pto_wsp.passes.bytecode import Op
@@ -177,7 +177,7 @@ class _Lowering:
         """Put the flush points of a node in front of it; return the node that reads their registers."""
         found: dict[Expr, Expr] = {}
         for expr in w.node_expressions(node):
-            if expr not in found and reads(expr, self.written):
+            if expr not in found and reads_element(expr, self.written):
                 name = f"flush#{self.num_registers}"
                 self.begin(w.Set(name, expr, expr.loc or node.loc))
                 self.emit(Op.SET, self.register(name), expr=expr)
@@ -333,8 +333,3 @@ class _Lowering:
         if isinstance(param, w.ScalarParam):
             return bc.SYMBOL.pack(bc.SymbolKind.SCALAR, param.type.dtype.code)
         return bc.SYMBOL.pack(bc.SymbolKind.SIZE, i64.code)
-
-
-def reads(expr: Expr, tensors: AbstractSet[str]) -> bool:
-    """Return whether `expr` reads an element of one of `tensors`."""
-    return any(isinstance(node, Element) and node.name in tensors for node in walk(expr))

@@ -8,8 +8,10 @@ import numpy as np
 
 from pto_wsp import _native
 from pto_wsp.errors import BadLibrary, PtoError
+from pto_wsp.interp.workload import TensorReader
+from pto_wsp.ir import workload as w
 from pto_wsp.ir.module import Module
-from pto_wsp.ir.scalar import Value
+from pto_wsp.ir.scalar import Element, Value, walk
 from pto_wsp.passes.lower_workload_to_bytecode import lower_workload_to_bytecode
 from pto_wsp.runtime.cache import ArtifactCache
 from pto_wsp.runtime.explain import explain
@@ -81,4 +83,12 @@ class EngineRunner:
         for tensor, array in zip(self.module.entry_workload.tensors, arrays, strict=True):
             pairs = zip(tensor.type.dims, array.shape, strict=True)
             sizes |= {dim: size for dim, size in pairs if isinstance(dim, str)}
-        return Trace(self.lowered.sites, self.lowered.registers, columns, sizes)
+        return Trace(self.lowered.sites, self.lowered.registers, columns, sizes, self._key_reader(arrays))
+
+    def _key_reader(self, arrays: Sequence[np.ndarray]) -> TensorReader:
+        """Return a reader of what the coordinates of tasks name, which may change after the run."""
+        tasks = [node for node in self.lowered.sites.values() if isinstance(node, w.Task)]
+        parts = [part for task in tasks for key in task.keys for part in walk(key)]
+        read = {part.name for part in parts if isinstance(part, Element)}
+        named = zip(self.lowered.tensors, arrays, strict=True)
+        return TensorReader({name: array.copy() for name, array in named if name in read})

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from pto_wsp.ir import workload as w
-from pto_wsp.ir.scalar import Value, evaluate
+from pto_wsp.ir.scalar import Reader, Value, evaluate
 from pto_wsp.runtime.timeline import timeline_svg
 from pto_wsp.support.record import record
 
@@ -54,10 +54,12 @@ class Trace:
         registers: Mapping[str, int],
         columns: Mapping[str, np.ndarray],
         sizes: Mapping[str, Value],
+        reader: Reader,
     ) -> None:
         self._sites = sites
         self._register_names = registers
         self._sizes = sizes
+        self._reader = reader
         self._site = columns["site"]
         self._registers = columns["registers"]
         self.task = columns["task"]
@@ -87,7 +89,7 @@ class Trace:
     def _keys(self, node: w.Task, registers: Sequence[int]) -> tuple[int, ...]:
         scope = dict(self._sizes)
         scope |= {name: int(registers[reg]) for name, reg in self._register_names.items()}
-        return tuple(int(evaluate(key, scope)) for key in node.keys)
+        return tuple(int(evaluate(key, scope, self._reader)) for key in node.keys)
 
     def save(self, path: str | Path) -> None:
         """Write the run as Chrome trace JSON, which Perfetto (ui.perfetto.dev) opens. Times are in us."""

@@ -1,8 +1,8 @@
 """Random workloads in which data decides: conditions, variables, flush points, row sets, explicit edges.
 
-Tensors: F and G hold f32 rows that tasks blend, G in two leading dimensions. `C` holds numbers 0..3 that decide
-and that tasks change; `D` holds such numbers that no task writes. `I` holds row numbers that no task writes,
-`J` a permutation of rows that tasks change into another. A few expressions are wrong on purpose.
+Tensors: F and G hold f32 rows that tasks blend, G in two leading dimensions. C holds numbers 0..3 that decide
+and that tasks change; D holds such numbers that no task writes. I holds row numbers that no task writes, J a
+permutation of rows that tasks change into another. A few expressions are wrong on purpose.
 """
 
 from __future__ import annotations
@@ -158,7 +158,8 @@ class _Generator:
             label = f"t{next(self.names)}"
             labels.append(label)
         workspace = self.number(loops) if self.draw(st.integers(0, 5)) == 0 else None
-        return Task(kernel, args, tuple(Var(v) for v in loops), loc, label, after, workspace)
+        keys = (*(Var(v) for v in loops), self.number(loops))
+        return Task(kernel, args, keys, loc, label, after, workspace)
 
     def region(self, loops: tuple[str, ...], tiles: tuple[str, ...]) -> Region:
         loc = Location("w.py", next(self.names) + 1, 5, 6)

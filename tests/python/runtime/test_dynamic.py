@@ -40,6 +40,6 @@ def test_data_decides_as_in_program_order(sample: Sample, seed: int) -> None:
 
     reference = InterpretedRunner(sample.module)
     expected = outcome(lambda arrays: reference.run_calling(arrays, [5], call), sample)
-    for workers in (1, 2, 4):
+    for workers in (1, 2, 3, 4):
         found = outcome(lambda arrays, w=workers: engine.run(arrays, [5], w, False, jitter=seed), sample)
         assert found == expected, workers

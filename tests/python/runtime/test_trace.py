@@ -6,7 +6,8 @@ from pathlib import Path
 
 import numpy as np
 
-from pto_wsp.ir.scalar import Var, mul
+from pto_wsp.interp.workload import TensorReader
+from pto_wsp.ir.scalar import Element, Var, mul
 from pto_wsp.ir.workload import Loop, Task
 from pto_wsp.runtime.timeline import timeline_svg
 from pto_wsp.runtime.trace import Trace
@@ -18,7 +19,7 @@ def sample_trace() -> Trace:
     sites = {
         0: Loop("parallel", "i", Var("n"), None, ()),
         1: Task("scale", (), (Var("i"), mul(Var("i"), Var("n")))),
-        5: Task("sum", (), ()),
+        5: Task("sum", (), (Element("order", (Var("i"),)),)),
     }
     columns = {
         "task": np.array([0, 1, 2]),
@@ -28,12 +29,12 @@ def sample_trace() -> Trace:
         "end_ns": np.array([2000, 950, 3100]),
         "registers": np.array([[0], [0], [7]]),
     }
-    return Trace(sites, {"i": 0}, columns, {"n": 10})
+    return Trace(sites, {"i": 0}, columns, {"n": 10}, TensorReader({"order": np.array([3, 1])}))
 
 
 def test_events_name_kernels_and_coordinates() -> None:
     events = list(sample_trace())
-    assert [e.label for e in events] == ["scale[0, 0]", "sum", "scale[7, 70]"]
+    assert [e.label for e in events] == ["scale[0, 0]", "sum[3]", "scale[7, 70]"]
     assert [(e.worker, e.start_ns, e.end_ns) for e in events] == [
         (0, 100, 2000),
         (1, 150, 950),
@@ -49,7 +50,7 @@ def test_perfetto_json(tmp_path: Path) -> None:
     spans = [e for e in events if e["ph"] == "X"]
     assert [(e["name"], e["tid"], e["ts"], e["dur"]) for e in spans] == [
         ("scale[0, 0]", 0, 0.1, 1.9),
-        ("sum", 1, 0.15, 0.8),
+        ("sum[3]", 1, 0.15, 0.8),
         ("scale[7, 70]", 0, 2.1, 1.0),
     ]
 

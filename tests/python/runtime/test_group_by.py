@@ -6,6 +6,8 @@ from threading import Thread
 
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from pto_wsp import (
     DYN,
@@ -150,6 +152,71 @@ def test_an_element_outside_fails_the_run(target: str) -> None:
         assert caught.value.loc is not None
         assert "group_by(Experts, num_groups=6)" in (caught.value.loc.source_line() or "")
     assert not y.any()
+
+
+@workload
+def routed_twice(
+    steps: DenseDyn,
+    Choice: Tensor[i32, "steps", "tokens", 2],
+    Keys: Tensor[i32, "tokens", 2],
+    Pairs: Tensor[f32, "tokens", 2, 8],
+    groups: DenseDyn,
+):
+    for s in P.range(steps):
+        for t in P.tiles("tokens", 4):
+            copy_keys[s, t](source=Choice[s, t], keys=Keys[t])
+        both = group_by(Keys, num_groups=groups)
+        first = group_by(Keys[0], num_groups=groups)
+        for g in P(groups):
+            for pick in P.tiles(both[g], 3):
+                advance[s, g, pick](x=Pairs[both.rows(pick)], g=g + s)
+            for slot in P.sel(first[g]):
+                advance[s, g, slot](x=Pairs[0, slot : slot + 1], g=g - s)
+            advance[s, g](x=Pairs[both.rows(both[0])], g=s)
+
+
+@kernel
+def advance(x: InOut[Tensor[f32, DYN, 8]], g: Scalar[i64]):
+    for i in range(x.rows):
+        pto.store(x[i : i + 1], x[i : i + 1] * 0.5 + pto.full((1, 8), g))
+
+
+def expected_of_routed_twice(choice: np.ndarray, pairs: np.ndarray, groups: int) -> np.ndarray:
+    flat, half = pairs.reshape(-1, 8).copy(), np.float32(0.5)
+    for s, keys in enumerate(choice):
+        for g in range(groups):
+            for rows, value in (
+                (np.flatnonzero(keys == g), g + s),
+                (np.flatnonzero(keys[0] == g), g - s),
+                (np.flatnonzero(keys == 0), s),
+            ):
+                flat[rows] = flat[rows] * half + np.float32(value)
+    return flat.reshape(pairs.shape)
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@given(
+    st.integers(0, 4),
+    st.integers(1, 9),
+    st.integers(1, 5),
+    st.integers(0, 2**32 - 1),
+    st.sampled_from([1, 2, 3, 4]),
+    st.booleans(),
+)
+def test_any_order_of_workers_gives_the_same_bits(
+    steps: int, tokens: int, groups: int, seed: int, workers: int, is_delayed: bool
+) -> None:
+    rng = np.random.default_rng(seed)
+    choice = rng.integers(0, groups, (steps, tokens, 2)).astype(np.int32)
+    pairs = rng.standard_normal((tokens, 2, 8)).astype(np.float32)
+    expected = expected_of_routed_twice(choice, pairs, groups)
+    values = {"Choice": choice, "Keys": np.full((tokens, 2), -9, np.int32), "groups": groups}
+    bound = ROUTED._binder.bind({**values, "Pairs": pairs})
+    ROUTED._runner.run(bound.arrays, bound.scalars, workers, False, jitter=seed % 1000 if is_delayed else 0)
+    assert np.array_equal(pairs, expected)
+
+
+ROUTED = routed_twice.compile("cpu")
 
 
 def test_threads_share_a_program() -> None:

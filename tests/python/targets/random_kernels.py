@@ -16,17 +16,24 @@ ROWS, COLS = 5, 19
 VIEWS = {"a": k.IN, "b": k.IN, "y": k.INOUT, "z": k.INOUT}
 BINARY = ("add", "sub", "mul", "div", "max", "min")
 UNARY = ("mov", "abs", "neg", "relu")
-NAMES = {"t": 4, "c": 2, "r": 2, "u": 2, "m": 2}
+NAMES = {"t": 4, "c": 2, "r": 2, "u": 2, "m": 2, "x": 2, "p": 2, "g": 1, "q": 1}
 
 
 def tile_types(dtype: DType) -> dict[str, TileType]:
-    """The tiles of every kernel: t whole, c a column, r a row, u transposed, m masks."""
+    """The tiles of every kernel: t whole, c a column, r a row, u transposed, m masks, x indices, p pairs.
+
+    g are row numbers, q columns of indices.
+    """
     kinds = {
         "t": TileType(ROWS, COLS, dtype),
         "c": TileType(ROWS, 1, dtype),
         "r": TileType(1, COLS, dtype),
         "u": TileType(COLS, ROWS, dtype),
         "m": TileType(ROWS, COLS, b1),
+        "x": TileType(ROWS, COLS, i32),
+        "p": TileType(ROWS, COLS, i64),
+        "g": TileType(1, ROWS, i32),
+        "q": TileType(ROWS, 1, i32),
     }
     return {f"{kind}{i}": kinds[kind] for kind, count in NAMES.items() for i in range(count)}
 
@@ -75,18 +82,22 @@ class _Body:
         return tuple(found)
 
     def statement(self, defined: set[str], loops: list[str]) -> list[k.Stmt]:
-        makers: list[Callable[[set[str], list[str]], list[k.Stmt]]] = [self.load]
-        if any(t[0] == "t" for t in defined):
-            makers += [self.elementwise] * 4 + [self.store] * 2 + [self.fold, self.mask, self.turn]
-        if {t[0] for t in defined} >= {"t", "c"}:
-            makers += [self.broadcast, self.column]
-        if any(t[0] == "r" for t in defined):
-            makers += [self.expand_row]
-        if {t[0] for t in defined} >= {"t", "m"}:
-            makers += [self.select]
+        by_need: list[tuple[str, list[Callable[[set[str], list[str]], list[k.Stmt]]]]] = [
+            ("", [self.load, self.assign, self.number_rows]),
+            ("t", [self.elementwise] * 4 + [self.store] * 2 + [self.fold, self.mask, self.turn]),
+            ("t", [self.number, self.best]),
+            ("tc", [self.broadcast, self.column]),
+            ("r", [self.expand_row]),
+            ("tm", [self.select]),
+            ("tx", [self.take] + [self.sort] * self.dtype.is_float),
+            ("p", [self.merge, self.extract]),
+            ("g", [self.gather]),
+            ("tg", [self.scatter]),
+        ]
+        kinds = {t[0] for t in defined}
+        makers = [maker for need, found in by_need if kinds >= set(need) for maker in found]
         if len(loops) < 2:
             makers += [self.loop, self.branch]
-        makers += [self.assign]
         return self.draw(st.sampled_from(makers))(defined, loops)
 
     def load(self, defined: set[str], loops: list[str]) -> list[k.Stmt]:
@@ -148,6 +159,50 @@ class _Body:
     def select(self, defined: set[str], loops: list[str]) -> list[k.Stmt]:
         a, b = self.known("t", defined), self.known("t", defined)
         return self.instr("sel", self.new("t"), self.known("m", defined), a, b, defined=defined)
+
+    def number(self, defined: set[str], loops: list[str]) -> list[k.Stmt]:
+        like, start = self.known("t", defined), self.pick([Const(0), Const(-1), Var("n")])
+        extents = {"rows": Extent(like, 0), "cols": Extent(like, 1)}
+        return self.instr("iota", self.new("x"), scalars=(start,), **extents, defined=defined)
+
+    def number_rows(self, defined: set[str], loops: list[str]) -> list[k.Stmt]:
+        start, count = self.pick([Const(0), Const(1), Var("n")]), self.pick([Const(ROWS), Const(2), Const(0)])
+        return self.instr("iota", self.new("g"), scalars=(start,), cols=count, defined=defined)
+
+    def take(self, defined: set[str], loops: list[str]) -> list[k.Stmt]:
+        kind = self.pick(["t", "x"])
+        operands = self.known(kind, defined), self.known("x", defined)
+        return self.instr("take", self.new(kind), *operands, defined=defined)
+
+    def best(self, defined: set[str], loops: list[str]) -> list[k.Stmt]:
+        op = str(self.pick(["rowargmax", "rowargmin"]))
+        return self.instr(op, self.new("q"), self.known("t", defined), defined=defined)
+
+    def sort(self, defined: set[str], loops: list[str]) -> list[k.Stmt]:
+        operands = self.known("t", defined), self.known("x", defined)
+        return self.instr(str(self.pick(["sort", "sort32"])), self.new("p"), *operands, defined=defined)
+
+    def merge(self, defined: set[str], loops: list[str]) -> list[k.Stmt]:
+        a, b = self.known("p", defined), self.known("p", defined)
+        if self.draw(st.booleans()):
+            return self.instr("mrgsort", self.new("p"), a, run=self.pick([1, 4, 32]), defined=defined)
+        extent = self.pick([Const(COLS), Const(3), Extent(a, 1)])
+        return self.instr("merge", self.new("p"), a, b, cols=extent, defined=defined)
+
+    def extract(self, defined: set[str], loops: list[str]) -> list[k.Stmt]:
+        pairs, extent = self.known("p", defined), self.pick([Const(COLS), Const(3), Extent("a", 1)])
+        if self.dtype is f32 and self.draw(st.booleans()):
+            return self.instr("extract_topk_values", self.new("t"), pairs, cols=extent, defined=defined)
+        return self.instr("extract_topk_indices", self.new("x"), pairs, cols=extent, defined=defined)
+
+    def gather(self, defined: set[str], loops: list[str]) -> list[k.Stmt]:
+        tile, rows = self.new("t"), self.known("g", defined)
+        defined.add(tile)
+        return [k.Load(tile, Region(str(self.pick(VIEWS)), (Full(), Full())), None, rows)]
+
+    def scatter(self, defined: set[str], loops: list[str]) -> list[k.Stmt]:
+        region = Region(str(self.pick(["y", "z"])), (Full(), Full()))
+        return [k.Store(region, self.known("t", defined), None, self.known("g", defined))]
 
     def turn(self, defined: set[str], loops: list[str]) -> list[k.Stmt]:
         if any(t[0] == "u" for t in defined) and self.draw(st.booleans()):

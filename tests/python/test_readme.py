@@ -50,6 +50,10 @@ def test_tutorial_runs_as_printed(tmp_path: Path) -> None:
     assert (tmp_path / "scale_rows.svg").read_text(encoding="utf-8").startswith("<svg")
 
 
+def test_the_page_on_the_tile_library_runs_as_printed(tmp_path: Path) -> None:
+    run_in(tmp_path, "\n".join(programs_of(ROOT / "docs" / "tile_library.md")))
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_links_lead_somewhere(page: Path) -> None:
     text = FENCED.sub("", page.read_text(encoding="utf-8"))

@@ -6,10 +6,12 @@ from collections.abc import Mapping
 from typing import NoReturn
 
 from pto_wsp.errors import CallArgument, PtoError
-from pto_wsp.ir.scalar import Const, Expr, format_expr
+from pto_wsp.ir import workload as w
+from pto_wsp.ir.scalar import Binary, Const, Expr, Var, format_expr
 from pto_wsp.lang import arithmetic
 from pto_wsp.lang.bodies import Body, Declaration, declarations, functions, record_body
 from pto_wsp.lang.broadcast import has_every
+from pto_wsp.lang.narrow import is_fixed
 from pto_wsp.lang.parameters import Parameter
 from pto_wsp.lang.ragged import RaggedAxis
 from pto_wsp.lang.ranges import RowSet, Stretch
@@ -17,12 +19,12 @@ from pto_wsp.lang.scalar import Scalar, expression, integer_constant
 from pto_wsp.lang.source import MISSING
 from pto_wsp.lang.sparse import SparseAxis
 from pto_wsp.lang.tasks import Handle, kind_of
-from pto_wsp.lang.tensor import Tensor, View, dim_expr
+from pto_wsp.lang.tensor import Entry, Tensor, View, dim_expr
 from pto_wsp.lang.trace import Frame, Trace
 from pto_wsp.lang.untyped import Untyped
 from pto_wsp.location import Location
 from pto_wsp.types.axis import Dense, DenseDyn
-from pto_wsp.types.dtype import DType
+from pto_wsp.types.dtype import DType, b1, f32
 from pto_wsp.types.layout import MemLayout
 
 MAX_DEPTH = 64
@@ -49,12 +51,14 @@ def call_workload(
             )
     declared = declarations(body)
     frame = Frame(next(functions(body)), {}, {})
+    block = trace.blocks.innermost
+    first = len(block.nodes)
     for key in sorted(declared, key=lambda n: declared[n].names_sizes):
         value = values.get(key, declared[key].default)
         argument = _Argument(trace, name, key, declared[key], frame, loc)
         frame.arguments[key] = argument.stand_in(None if value is MISSING else value)
-    handle = record_body(trace, body, frame.arguments, frame.sizes)
-    return Handle(trace, handle.nodes, [], loc)
+    record_body(trace, body, frame.arguments, frame.sizes)
+    return Handle(trace, block.nodes[first:], [], loc)
 
 
 class _Argument(Parameter):
@@ -114,13 +118,22 @@ class _Argument(Parameter):
         if expr is None:
             self._misfit("a scalar", kind_of(value))
         assert isinstance(dtype, DType)
+        expr = self._value(expr)
         try:
             return Scalar(arithmetic.convert(expr, dtype, self.name, self.call))
         except PtoError:
             self._misfit(str(dtype), str(expr.dtype))
 
+    def _value(self, expr: Expr) -> Expr:
+        """Return a number as it is when the workload is called: what may change is kept in a variable."""
+        if is_fixed(expr) or expr.dtype is f32:
+            return expr
+        name = self.trace.unique(f"{self.name}.value")
+        self.trace.blocks.add(w.Set(name, expr, self.call))
+        return Binary("ne", Var(name), Const(0), self.call) if expr.dtype is b1 else Var(name)
+
     def _axis(self, value: object) -> Scalar:
-        expr = self._extent(value)
+        expr = self._value(self._extent(value))
         self._bind(self.name, expr)
         return Scalar(expr)
 
@@ -151,12 +164,14 @@ class _Argument(Parameter):
     def _untyped(self, value: object) -> object:
         if isinstance(value, (str, Dense, DenseDyn)):
             return self._axis(value)
-        if isinstance(value, (Tensor, RaggedAxis, Stretch, RowSet)):
+        if isinstance(value, Entry) and not value.is_number:
+            value = View(value.base, value.label, value.entries, value.loc)
+        if isinstance(value, (Tensor, RaggedAxis, Stretch, RowSet, Untyped)) and not isinstance(value, Entry):
             return value
         expr = expression(value)
         if expr is None:
             self._misfit("a tensor, an axis or a scalar", kind_of(value))
-        return value
+        return value if is_fixed(expr) else Scalar(self._value(expr))
 
     def _bind(self, size: str, extent: Expr) -> None:
         """Note what a size of the workload stands for.

@@ -51,7 +51,7 @@ def _is_inside(part: tuple[Expr, Expr], size: Expr, outer: DimSelect, loops: Loo
         return True  # a tile has an element
     if isinstance(end, Const) and isinstance(size, Const):
         return int(end.value) <= int(size.value)
-    return end == size and _is_fixed(size)
+    return end == size and is_fixed(size)
 
 
 def _end(start: Expr, extent: Expr, loops: Loops) -> Expr | None:
@@ -80,9 +80,9 @@ def _is_natural(start: Expr, loops: Loops) -> bool:
             return False
 
 
-def _is_fixed(size: Expr) -> bool:
+def is_fixed(expr: Expr) -> bool:
     """Whether an expression has one value wherever it is evaluated inside the loops of its variables."""
-    for part in walk(size):
+    for part in walk(expr):
         if isinstance(part, Element) and not part.name.endswith(".offsets"):
             return False
         if isinstance(part, Var) and part.name.startswith("slot."):

@@ -19,7 +19,8 @@ class Scalar:
     workload the arithmetic of a Scalar makes larger expressions, which are evaluated when the program runs:
     integers have 64 bits, `//` and `%` round down as in Python, and an overflow, division by zero or shift
     outside 0..63 is an error. `&`, `|`, `^` and `~` work on the bits of integers and on truth values. A
-    Scalar has no truth value while the workload is built.
+    Scalar has no truth value while the workload is built. An element of a tensor, or a slot, in it is read
+    where the expression is used: by the loop, conditional or task that takes it.
     """
 
     __slots__ = ("_expr",)

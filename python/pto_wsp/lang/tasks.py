@@ -44,10 +44,9 @@ class Handle:
     @property
     def is_current(self) -> bool:
         """Whether what it stands for is in a block that is still open."""
-        nodes = self.block.nodes
-        return self.block in self.trace.blocks and all(
-            any(n is m for m in reversed(nodes)) for n in self.nodes
-        )
+        if self.block not in self.trace.blocks:
+            return False
+        return all(any(node is other for other in reversed(self.block.nodes)) for node in self.nodes)
 
 
 class TaskArguments:

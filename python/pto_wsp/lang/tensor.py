@@ -18,7 +18,7 @@ from pto_wsp.lang.ranges import RowSet, Stretch
 from pto_wsp.lang.scalar import Number, Scalar, expression, integer_constant
 from pto_wsp.lang.surface import Operators, TensorAnnotation, as_tuple
 from pto_wsp.location import Location, caller_location
-from pto_wsp.types.dtype import DType, dtype_of_numpy, i64
+from pto_wsp.types.dtype import DType, b1, dtype_of_numpy, i64
 from pto_wsp.types.layout import ROW_MAJOR, MemLayout
 from pto_wsp.types.tile import DYN
 
@@ -330,6 +330,11 @@ class Entry(Scalar, View):
 
     def __repr__(self) -> str:
         return f"<element of {self.label}>"
+
+    @property
+    def is_number(self) -> bool:
+        """Whether it certainly is a scalar: its tensor is known to hold integers or truth values."""
+        return isinstance(self.base, Tensor) and (self.base.dtype.is_integer or self.base.dtype is b1)
 
     @property
     def expr(self) -> Expr:

@@ -26,6 +26,26 @@ def bump(l: InOut[Tile[1, 1, i32]], v: Scalar[i64]):
 @kernel
 def mix(x: In[Tile[1, 1, f32]], y: InOut[Tile[1, 1, f32]]):
     pto.store(y, y * 0.5 + x)
+
+@kernel
+def twice(x: InOut[Tile[1, 1, f32]], v: Scalar[i64]):
+    pto.store(x, x * 0.25 + v + v)
+
+pick = tier("pick", (put, 1), (twice, 3), (put, None))
+
+@workload
+def part(Z: Tensor[f32, "k", 1, 1], c: Scalar[i64]):
+    for j in P("k"):
+        with P.when(j < c):
+            put(Z[j], c + j)
+        with P.otherwise():
+            mix(Z[0], Z[j])
+
+@workload
+def change(Z: Tensor[f32, "k", 1, 1], N: Tensor[i32, "k", 1, 1], c):
+    for j in P.range(N.shape[0]):
+        bump(N[j], 3)
+        put(Z[j], c)
 """
 
 REFERENCE = """
@@ -37,6 +57,27 @@ def bump(l, v):
 
 def mix(x, y):
     y[...] = y * np.float32(0.5) + x
+
+def twice(x, v):
+    x[...] = x * np.float32(0.25) + np.float32(v) + np.float32(v)
+
+def pick(size):
+    return put if size <= 1 else twice if size <= 3 else put
+
+def part(Z, c):
+    for j in range(len(Z)):
+        put(Z[j], c + j) if j < c else mix(Z[0], Z[j])
+
+def change(Z, N, c):
+    c = int(c)
+    for j in range(len(N)):
+        bump(N[j], 3)
+        put(Z[j], c)
+
+def sequential(*_):
+    pass
+
+combine = sequential
 """
 
 Lines = tuple[list[str], list[str]]
@@ -80,7 +121,7 @@ class Writer:
 
     def statement(self, variables: list[str], depth: int) -> Lines:
         self.budget -= 1
-        choices: list[Callable[[list[str], int], Lines]] = [self.task, self.task]
+        choices: list[Callable[[list[str], int], Lines]] = [self.task, self.task, self.tier, self.call]
         if depth < 4 and self.budget > 0:
             choices += [self.loop, self.conditional, self.conditional]
         if self.slots:
@@ -117,6 +158,26 @@ class Writer:
         else:
             text = f"put(X[{row}], {value})"
         return [text], [text]
+
+    def tier(self, variables: list[str], depth: int) -> Lines:
+        size, row = self.number(variables), self.row(variables)
+        value = self.number(variables)
+        return [f"pick.at({size})[1](X[{row}], {value})"], [f"pick({size})(X[{row}], {value})"]
+
+    def call(self, variables: list[str], depth: int) -> Lines:
+        parts = [self.called(variables) for _ in range(self.random.randint(1, 3))]
+        kind = self.random.choice(["combine", "sequential"])
+        if len(parts) > 1:
+            text = f"{kind}({', '.join(parts)})"
+            return [text], [text]
+        every = f"put[ALL](X[ALL], {self.number(variables)})"
+        return ([every], [every.replace("[ALL](X[ALL]", "(X")]) if kind == "combine" else (parts, parts)
+
+    def called(self, variables: list[str]) -> str:
+        which = self.random.choice(["[0:3]", "[1:5]", "[2:3]", ""])
+        if self.writes and self.random.random() < 0.5:
+            return f"change(X{which}, L{which}, {self.number(variables)})"
+        return f"part(X{which}, {self.number(variables)})"
 
     def slot(self, variables: list[str], depth: int) -> Lines:
         slot, row = self.random.randrange(3), self.row(variables)

@@ -224,6 +224,61 @@ def w(X: Tensor[f32, "m", 8]):
 
 
 @TARGETS
+def test_parameters_without_annotation_are_what_they_are_given(target: str) -> None:
+    program = workload_of(
+        """
+@workload
+def inner(n, T, v, rows):
+    for i in P("n"):
+        for j in P(rows[i]):
+            add[i, j](x=T[rows[i][j]], v=v)
+
+@workload
+def w(batch, kv: Ragged["batch"], U, c: Tensor[i64, 2]):
+    inner(batch, U, c[1], kv)
+"""
+    ).compile(target)
+    x = random(3, 4, 8)
+    wanted = x.copy()
+    add(wanted, 5)
+    program(kv=Ragged.lengths([2, 0, 1]), U=x, c=np.array([3, 5]))
+    np.testing.assert_array_equal(x, wanted)
+
+
+@TARGETS
+def test_numbers_have_the_value_of_the_call(target: str) -> None:
+    """As in Python, a callee does not see that what a number came from has changed since."""
+    program = workload_of(
+        """
+@kernel
+def bump(n: InOut[Tile[1, 1, i32]]):
+    pto.store(n, n + 1)
+
+@workload
+def inner(N: Tensor[i32, 1, 1], X: Tensor[f32, 4, 8], typed: Scalar[i64], untyped, axis: DenseDyn):
+    bump(N)
+    add(X, typed)
+    add(X, untyped)
+    for _ in P.range(axis):
+        add(X, 1)
+
+@workload
+def w(N: Tensor[i32, 1, 1], X: Tensor[f32, 4, 8]):
+    slot_set_i64(0, 5)
+    inner(N, X, N[0, 0], untyped=slot_i64(0), axis=N[0, 0])
+    slot_set_i64(0, 6)
+"""
+    ).compile(target)
+    x, n = random(4, 8), np.array([[3]], np.int32)
+    wanted = x.copy()
+    for v in (3, 5, 1, 1, 1):
+        add(wanted, v)
+    program(N=n, X=x)
+    np.testing.assert_array_equal(x, wanted)
+    assert n[0, 0] == 4
+
+
+@TARGETS
 def test_all_is_a_task_for_every_index(target: str) -> None:
     program = workload_of(
         """

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from textwrap import indent
 
+import numpy as np
 import pytest
 
 from pto_wsp.errors import PtoError
@@ -48,6 +49,35 @@ for i in P(n):
 put(X[2], after=[])
 """
     assert edges(body) == [(0, 1), (0, 2), (1, 2), (2, 3), (1, 3)]
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_what_comes_after_waits(workers: int) -> None:
+    """Tasks that no data orders: only the edge does, out of a tier and out of the block around."""
+    text = f"""{KERNELS}
+@kernel
+def slow(x: InOut[Tile[4, 8, f32]], v: Scalar[f32] = 1.0):
+    for i in range(200):
+        pto.store(x, x + v)
+
+choice = tier("choice", (slow, 1), (put, None))
+
+@workload
+def w(n: DenseDyn, X: Tensor[f32, "n", 4, 8], Y: Tensor[f32, "n", 4, 8], Z: Tensor[f32, "n", 4, 8]):
+    first = slow(X[0])
+    for i in P(n):
+        second = choice.at(i % 3)[i](Y[i])
+        put[i](Z[i], after=[first, second])
+"""
+    program = execute(text)["w"].compile("cpu")  # pyright: ignore
+    x, y, z = (np.zeros((60, 4, 8), np.float32) for _ in range(3))
+    program(X=x, Y=y, Z=z, n=60, workers=workers, trace=True)
+    events = [*program.trace]
+    assert len(events) == 121 and (z == 1).all()
+    first = events[0]
+    for earlier, later in zip(events[1::2], events[2::2], strict=True):
+        assert earlier.keys == later.keys
+        assert max(first.end_ns, earlier.end_ns) <= later.start_ns
 
 
 def test_labels_are_only_where_they_are_used() -> None:

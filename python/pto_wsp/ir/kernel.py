@@ -8,6 +8,7 @@ Source: seed 004 sections 1 to 3; ARCHITECTURE 4.2.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 
 from pto_wsp.ir.core import Region
@@ -148,6 +149,9 @@ class Native:
     reference: Callable[..., object] | None = None
     loc: Location | None = None
 
+
+HEADER = re.compile(r'<[^<>"\n]+>|"[^<>"\n]+"')
+"""What can be included before the text of a kernel in C++."""
 
 UNITS = ("any", "vector", "cube", "control", "mixed")
 """Kinds of cores, as the ABI numbers them."""

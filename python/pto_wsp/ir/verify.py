@@ -51,7 +51,23 @@ class _KernelVerifier:
         for name in names:
             require(names.count(name) == 1, f"`{name}` is declared twice", self.kernel.loc)
             require(name.isidentifier(), f"`{name}` is not an identifier", self.kernel.loc)
+        require(self.kernel.unit in k.UNITS, f"there is no unit `{self.kernel.unit}`", self.kernel.loc)
+        require(self.kernel.block_dim > 0, "a task has at least one block", self.kernel.loc)
         self.statements(self.kernel.body or ())
+        if self.kernel.native is not None:
+            self.native(self.kernel.native)
+
+    def native(self, native: k.Native) -> None:
+        """Refuse names that would be something else in C++ than a name."""
+        loc = self.kernel.loc
+        require(self.kernel.body is None, f"`{self.kernel.name}` has C++ and another body", loc)
+        constants = [name for name, _ in native.constants]
+        params = [p.name for p in self.kernel.params]
+        for name in (*constants, *params, *([native.entry] if native.entry else [])):
+            require(name.isidentifier() and name.isascii(), f"`{name}` is no name in C++", loc)
+        require(sorted(native.order) == sorted(constants + params), "parameters of the C++ text", loc)
+        for header in native.includes:
+            require(bool(k.HEADER.fullmatch(header)), f"`{header}` is no header", loc)
 
     def statements(self, body: Sequence[k.Stmt]) -> None:
         for stmt in body:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from pto_wsp.errors import BadKernelOption
-from pto_wsp.ir.kernel import KernelFunction, Native, Param
+from pto_wsp.ir.kernel import HEADER, KernelFunction, Native, Param
 from pto_wsp.lang.signature import KernelParam
 from pto_wsp.lang.source import FunctionSource
 from pto_wsp.location import Location
@@ -34,7 +34,6 @@ KEYWORDS = frozenset(
 CONTEXT = "context"
 """The parameter that every kernel in C++ has: the TaskContext of include/pto/wsp/abi.hpp."""
 
-_HEADER = re.compile(r"<[^<>\"\n]+>|[^<>\"\n]+")
 _QUOTED_INCLUDE = re.compile(r"^[ \t]*#[ \t]*include[ \t]*\"", re.MULTILINE)
 
 
@@ -142,10 +141,11 @@ class _Reader:
         headers = self.options.cpp_includes
         if isinstance(headers, str) or not all(isinstance(header, str) for header in headers):
             raise self.bad("`cpp_includes` is no list of headers", '["mine.hpp", "<cmath>"]', repr(headers))
-        for header in headers:
-            if not _HEADER.fullmatch(header):
-                raise self.bad("an include is no header", '"mine.hpp" or "<cmath>"', repr(header))
-        return tuple(header if header[0] == "<" else f'"{header}"' for header in headers)
+        found = tuple(header if header[:1] == "<" else f'"{header}"' for header in headers)
+        for header in found:
+            if not HEADER.fullmatch(header):
+                raise self.bad("an include is no header", '"mine.hpp" or "<cmath>"', header)
+        return found
 
     # --- the text ---
 

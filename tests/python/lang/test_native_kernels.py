@@ -30,8 +30,18 @@ from pto_wsp import (
     pto,
     workload,
 )
-from pto_wsp.errors import BadKernelOption, CompilerFailed, CppError, KernelFailed, NoReference
+from pto_wsp.errors import (
+    BadKernelOption,
+    CompilerFailed,
+    CppError,
+    InvalidIR,
+    KernelFailed,
+    NoReference,
+)
+from pto_wsp.ir.module import Module
+from pto_wsp.ir.verify import verify
 from pto_wsp.lang.workload import Workload
+from pto_wsp.support.record import replace
 from pto_wsp.types.dtype import DType
 from tests.python.lang.programs import execute
 
@@ -155,6 +165,29 @@ def test_errors_of_the_compiler_are_at_the_users_line() -> None:
     assert (loc.source_line() or "")[loc.col - 1 :].startswith("nothing;")
 
 
+@pytest.mark.parametrize("header", ["", "<a", "a>b", 'a"b', "a\\nb", "<a>\\n#error"])
+def test_headers_that_are_none(header: str) -> None:
+    with pytest.raises(BadKernelOption, match="an include is no header"):
+        execute(f"@kernel(cpp_src='', cpp_includes=['{header}'])\ndef k(x: In[Tile[1, 1, f32]]): ...")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"entry": "f(); system(0); //"},
+        {"includes": ('"x"\n#error',)},
+        {"constants": (("n = 1; int m", 1),), "order": ("x", "y", "n = 1; int m")},
+        {"order": ("x",)},
+    ],
+)
+def test_the_verifier_lets_no_names_into_cpp_that_are_none(change: dict[str, Any]) -> None:
+    function = positive.specialise({}, {})
+    assert function.native is not None
+    verify(Module("m", (function,)))
+    with pytest.raises(InvalidIR):
+        verify(Module("m", (replace(function, native=replace(function.native, **change)),)))
+
+
 @pytest.mark.parametrize("name", ["context", "register", "a__b", "_Great", "größe"])
 def test_names_that_cpp_cannot_use(name: str) -> None:
     with pytest.raises(BadKernelOption, match="another meaning in C"):
@@ -276,6 +309,16 @@ def test_errors_are_at_the_line_of_the_file(
     assert loc is not None and (Path(loc.file), loc.line) == (folder.path / file, line)
     assert said in caught.value.caret_text
     assert (loc.source_line() or "")[loc.col - 1 :].startswith(caret)
+
+
+@pytest.mark.parametrize("file", ["body.cpp", "sub/unit.cpp", "sub/deep/deeper.hpp"])
+def test_an_include_that_names_no_file_is_refused(folder: Folder, file: str) -> None:
+    lines = (folder.path / file).read_text().splitlines()
+    folder.write(file, "\n".join([*lines, '#define WHICH "mine.hpp"', "#  include WHICH", ""]))
+    with pytest.raises(CppError, match="does not say which file") as caught:
+        folder.run()
+    assert caught.value.loc is not None
+    assert (Path(caught.value.loc.file), caught.value.loc.line) == (folder.path / file, len(lines) + 2)
 
 
 def test_a_unit_without_the_function_is_an_error_of_the_kernel(folder: Folder) -> None:

@@ -7,8 +7,10 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from pto_wsp.errors import CppError
 from pto_wsp.ir.kernel import IN, KernelFunction, Native
 from pto_wsp.ir.scalar import Value
+from pto_wsp.location import Location
 from pto_wsp.support.record import record
 from pto_wsp.support.text import TextWriter
 from pto_wsp.targets.cpu.expressions import INTEGERS, literal, scalar_type
@@ -30,6 +32,11 @@ GENERATED = "<generated>"
 """What the compiler calls the lines around a user's text."""
 
 PARAMETERS = "const View* views, const Scalar* scalars, const TaskContext* context"
+
+_UNTRACKED = re.compile(
+    r"^[ \t]*#[ \t]*(?:include_next|import|embed|include(?=[ \t]+[A-Za-z_]))[^\n]*", re.MULTILINE
+)
+"""Directives whose file is not known from the text, or that the compiler alone knows how to find."""
 
 _INCLUDE = re.compile(r"^[ \t]*#[ \t]*include[ \t]*([<\"])([^>\"\n]+)[>\"]", re.MULTILINE)
 
@@ -172,12 +179,17 @@ def c_string(text: str) -> str:
 # --- headers --------------------------------------------------------------------------------------------
 
 
-def included_files(native: Native, shipped: Path) -> dict[Path, str]:
+def included_files(unit: Unit, shipped: Path) -> dict[Path, str]:
     """Return the hash of every file that the text includes, itself or through others.
 
     Headers that are found neither beside the file that includes them nor among the shipped ones are the
     compiler's own.
+
+    Raises:
+        CppError: a file is included in a way that does not say which.
     """
+    native = unit.native
+    _require_tracked(unit, native.source, native.loc)
     folder = Path(native.folder)
     found: dict[Path, str] = {}
     pending = [*_includes(native.source, folder)]
@@ -188,8 +200,21 @@ def included_files(native: Native, shipped: Path) -> dict[Path, str]:
         if path is not None and path not in found:
             content = path.read_bytes()
             found[path] = hashlib.sha256(content).hexdigest()
-            pending += _includes(content.decode(errors="replace"), path.parent)
+            text = content.decode(errors="replace")
+            _require_tracked(unit, text, Location(str(path), 1))
+            pending += _includes(text, path.parent)
     return found
+
+
+def _require_tracked(unit: Unit, text: str, start: Location | None) -> None:
+    """Refuse what would leave a change of a file unnoticed, and an old library in use."""
+    match = _UNTRACKED.search(text)
+    if match is None:
+        return
+    line = text.count("\n", 0, match.start())
+    loc = Location(start.file, start.line + line) if start is not None else unit.kernel.loc
+    message = f"`{match[0].strip()}` does not say which file: write #include with its name"
+    raise CppError(kernel=unit.kernel.name, message=message, output="", loc=loc, hint="", source="")
 
 
 def _includes(text: str, folder: Path) -> Iterator[tuple[str, bool, Path]]:

@@ -98,7 +98,7 @@ def cache_key(library: Library, flags: Sequence[str], identity: str, machine: st
     """
     parts = [_COMMENT.sub("", library.source), " ".join(flags), identity, machine, toolchain.header_hash()]
     for unit in library.units:
-        files = included_files(unit.native, toolchain.include_directory())
+        files = included_files(unit, toolchain.include_directory())
         parts += [unit.text, *(f"{path} {content}" for path, content in sorted(files.items()))]
     digest = hashlib.sha256()
     for part in parts:

@@ -85,40 +85,62 @@ inline constexpr SortNetwork kSortNetwork{};
   }
 }
 
+/// Two descending runs of one length on their way into one, from both ends: neither run can be used up before
+/// the middle, and there are no branches.
+struct EvenMerge {
+  const int64_t *a, *b, *a_last, *b_last;
+  int64_t *next, *last;
+
+  EvenMerge(const int64_t* first, const int64_t* second, int64_t length, int64_t* out)
+      : a(first), b(second), a_last(first + length - 1), b_last(second + length - 1) {
+    next = out;
+    last = out + 2 * length - 1;
+  }
+  PTO_INLINE void step() {
+    const int64_t x = *a, y = *b, u = *a_last, v = *b_last;
+    const bool left = x >= y, least = u < v;
+    *next++ = left ? x : y;
+    *last-- = least ? u : v;
+    a += left;
+    b += !left;
+    a_last -= least;
+    b_last -= !least;
+  }
+};
+
 /// The first `n` of the merge of two descending runs; `n` is at most their lengths together.
 inline void merge_runs(const int64_t* a, int64_t a_length, const int64_t* b, int64_t b_length, int64_t* out,
                        int64_t n) {
   if (a_length == b_length && n == 2 * a_length) {
-    // From both ends: neither run can be used up before the middle, and there are no branches.
-    const int64_t *a_last = a + a_length, *b_last = b + b_length;
-    for (int64_t i = 0; i < a_length; ++i) {
-      const int64_t x = *a, y = *b;
-      const bool left = x >= y;
-      out[i] = left ? x : y;
-      a += left;
-      b += !left;
-      const int64_t u = a_last[-1], v = b_last[-1];
-      const bool least = u < v;
-      out[n - 1 - i] = least ? u : v;
-      a_last -= least;
-      b_last -= !least;
-    }
+    EvenMerge merge(a, b, a_length, out);
+    for (int64_t i = 0; i < a_length; ++i) merge.step();
     return;
   }
   const int64_t *a_end = a + a_length, *b_end = b + b_length;
   int64_t i = 0;
   for (; i < n && a < a_end && b < b_end; ++i) {
-    const bool left = *a >= *b;
-    out[i] = left ? *a : *b;
+    const int64_t x = *a, y = *b;
+    const bool left = x >= y;
+    out[i] = left ? x : y;
     a += left;
     b += !left;
   }
   for (; i < n; ++i) out[i] = a < a_end ? *a++ : *b++;
 }
 
-/// Merge neighbouring runs of `run` pairs.
+/// Merge neighbouring runs of `run` pairs, where it can two pairs of runs at a time, which do not wait for
+/// each other.
 [[gnu::noinline]] inline void merge_neighbours(const int64_t* from, int64_t* to, int64_t n, int64_t run) {
-  for (int64_t j = 0; j < n; j += 2 * run) {
+  int64_t j = 0;
+  for (; j + 4 * run <= n; j += 4 * run) {
+    EvenMerge low(from + j, from + j + run, run, to + j);
+    EvenMerge high(from + j + 2 * run, from + j + 3 * run, run, to + j + 2 * run);
+    for (int64_t i = 0; i < run; ++i) {
+      low.step();
+      high.step();
+    }
+  }
+  for (; j < n; j += 2 * run) {
     const int64_t a = n - j < run ? n - j : run;
     const int64_t b = n - j - a < run ? n - j - a : run;
     merge_runs(from + j, a, from + j + a, b, to + j, a + b);

@@ -158,6 +158,35 @@ def test_indices_written_in_the_run(library: Library, workers: int) -> None:
     assert caught.value.code == "rows-repeat" and caught.value.details["kernel"] == "copy"
 
 
+def two_indices_program(written: bool) -> bytes:
+    """copy(X[rows of I], Y[rows of J]); first count_up(J), if `written`."""
+    a = Assembler(KERNELS, TABLE_HASH)
+    a.tensor("f32", [4, 2], written=False)
+    a.tensor("f32", [4, 2])
+    a.tensor("i32", [4, 1], written=False)
+    a.tensor("i32", [4, 1], written=written)
+    if written:
+        a.task(COUNT_UP, [0, 1])
+        a.io("OUTPUT", 3, ":", ":")
+    a.task(COPY)
+    a.io("INPUT", 0, ("rows", 2, 0, 4), ":")
+    a.io("OUTPUT", 1, ("rows", 3, 0, 4), ":")
+    return a.bytes()
+
+
+def test_one_array_as_two_index_tensors(library: Library) -> None:
+    x, y, indices = (
+        np.arange(8, dtype=np.float32).reshape(4, 2),
+        np.zeros((4, 2), np.float32),
+        column(2, 0, 3, 1),
+    )
+    _native.Executable(two_indices_program(False), library).run((x, y, indices, indices), ())
+    assert np.array_equal(x, y)
+    with pytest.raises(Error) as caught:
+        _native.Executable(two_indices_program(True), library).run((x, y, indices, indices), ())
+    assert caught.value.code == "deciding-array-written"
+
+
 def test_index_tensors_are_columns_of_i32(library: Library) -> None:
     for columns in (0, 2):
         with pytest.raises(Error) as caught:

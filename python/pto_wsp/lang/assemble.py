@@ -21,6 +21,7 @@ from pto_wsp.ir.scalar import Const, Expr, Var, walk
 from pto_wsp.lang import arithmetic
 from pto_wsp.lang.blocks import OpenCond, OpenLoop, OpenNode, OpenTask, tasks_of
 from pto_wsp.lang.declarations import Extents, amount
+from pto_wsp.lang.made import require_made
 from pto_wsp.lang.panels import TileLoop, in_panels
 from pto_wsp.lang.ragged import RaggedAxis
 from pto_wsp.lang.ranges import RowSet
@@ -83,6 +84,7 @@ class _Assembler:
                 raise param.undecided("a use that says what it is", "none")
         workload = w.WorkloadFunction(self.trace.name, self.params(), body, self.trace.loc)
         _require_set_slots(workload)
+        require_made(workload, self.kernels)
         if workload.name in self.kernels:
             raise NameClash(kind="functions", name=workload.name, loc=self.trace.loc)
         return Module(workload.name, tuple(self.kernels.values()), (workload,), workload.name)

@@ -116,6 +116,21 @@ def _require_range(array: np.ndarray, what: str, first: int) -> None:
         raise BadSparse(what=what, expected="in [0, 2^31)", found=array[place], place=first + place)
 
 
+class _Pick(Span):
+    """A tile of a row, for `rows`: as an index it would select what the indices do not name."""
+
+    __slots__ = ()
+
+    def selection(self) -> NoReturn:
+        raise BadOperand(
+            op="an index",
+            expected="`routing.rows(pick)` for the rows that the indices name, `routing[b][pick]` for the "
+            "places of the indices themselves, or a slice",
+            found="a range of a row of a sparse axis",
+            loc=caller_location(),
+        )
+
+
 class SparseRow(RaggedRow):
     """Row b of a sparse axis: a range of places among its indices."""
 
@@ -139,6 +154,10 @@ class SparseRow(RaggedRow):
     def item(self, index: Expr) -> NoReturn:
         """Refused: whether places or indices are meant has to be said."""
         raise _indices_or_places("routing[b]")
+
+    def part(self, loop: str) -> Span:
+        """Return what a tiles loop over it yields."""
+        return _Pick(loop, self)
 
 
 class _SparsePacked(Packed):

@@ -93,6 +93,7 @@ def test_wrong_uses_are_named() -> None:
         (lambda n, k, f, p, flat, u: flat[0:2, of_row(k[0])], errors.BadIndex, "first index"),
         (lambda n, k, f, p, flat, u: flat[of_row(k[0])][3], errors.BadIndex, "run time"),
         (lambda n, k, f, p, flat, u: flat[2, of_row(k[0])], errors.BadIndex, "first index"),
+        (lambda n, k, f, p, flat, u: by_pick(k[0], flat), errors.BadOperand, "routing.rows(pick)"),
         (lambda n, k, f, p, flat, u: of_row(k) + 1, errors.BadOperand, "the range itself"),
         (lambda n, k, f, p, flat, u: list(P(group_by(k, 4)[0])), errors.BadOperand, "P.sel"),
         (lambda n, k, f, p, flat, u: list(P.sel(n)), errors.BadOperand, "a sparse axis"),
@@ -112,6 +113,27 @@ def test_wrong_uses_are_named() -> None:
 
 def foreign_row(keys):
     return group_by(keys, 4).rows(group_by(keys, 4)[0])
+
+
+def in_a_branch(n, keys, part):
+    with P.when(n > 3):
+        axis = group_by(keys, 4)
+    for pick in P.tiles(axis[0], 4):
+        double(x=part[axis.rows(pick)], y=part[axis.rows(pick)])
+
+
+def in_a_loop(n, keys, part):
+    for _ in P.range(n):
+        axis = group_by(keys, 4)
+        row = axis[0]
+    for j in P.sel(row):
+        double(x=part[j : j + 1], y=part[j : j + 1])
+
+
+def by_pick(keys, part):
+    axis = group_by(keys, 4)
+    for pick in P.tiles(axis[0], 4):
+        part[pick]
 
 
 def of_row(keys):
@@ -140,6 +162,18 @@ def test_what_arguments_become() -> None:
         behind
     )
     assert "%routing.indices[%routing.offsets[2] :+ " in task_of(itself)
+
+
+def test_groups_are_used_where_they_have_been_made() -> None:
+    for body in (in_a_branch, in_a_loop):
+
+        @workload
+        def wrong(n: DenseDyn, Keys: Tensor[i32, "n"], X: Tensor[f32, "n", 8]):
+            body(n, Keys, X)
+
+        with pytest.raises(errors.UnknownName, match="`axis` is not defined in what comes before") as caught:
+            wrong.trace()
+        assert caught.value.loc is not None and "axis" in (caught.value.loc.source_line() or "")
 
 
 def test_row_sets_keep_out_of_panels_and_are_only_read() -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pto_wsp.errors import BadOperand, BadRagged
+from pto_wsp.errors import BadOperand, BadRagged, WrongValue
 from pto_wsp.ir import workload as w
 from pto_wsp.ir.scalar import Const, Element, Expr, Var, add, binary
 from pto_wsp.lang.ranges import Packed, Span, Stretch
@@ -39,8 +39,10 @@ class Ragged:
 
     __slots__ = ("offsets",)
 
-    def __init__(self, offsets: np.ndarray) -> None:
-        self.offsets = offsets
+    offsets: np.ndarray
+
+    def __init__(self, *_: object) -> None:
+        raise by_name("Ragged", "`Ragged.lengths(array)` or `Ragged.indptr(array)`")
 
     def __class_getitem__(cls, item: object) -> Any:
         return RaggedAnnotation(item)
@@ -55,7 +57,7 @@ class Ragged:
         Raises:
             BadRagged: not a flat sequence of integers, or a negative one.
         """
-        return cls(offsets_of_lengths(lengths, BadRagged))
+        return cls._of(offsets_of_lengths(lengths, BadRagged))
 
     @classmethod
     def indptr(cls, indptr: object) -> Ragged:
@@ -64,7 +66,13 @@ class Ragged:
         Raises:
             BadRagged: not a flat, non-empty sequence of integers, or one that falls.
         """
-        return cls(checked_offsets(indptr, BadRagged))
+        return cls._of(checked_offsets(indptr, BadRagged))
+
+    @classmethod
+    def _of(cls, offsets: np.ndarray) -> Ragged:
+        made = cls.__new__(cls)
+        made.offsets = frozen(offsets)
+        return made
 
     if TYPE_CHECKING:
 
@@ -80,6 +88,17 @@ class Ragged:
         def extent(self) -> Scalar:
             """Number of elements of all rows."""
             ...
+
+
+def by_name(what: str, ways: str) -> WrongValue:
+    """Return the error that an axis is made without saying what its arrays are."""
+    return WrongValue(name=what, expected=ways, found="values without a name", loc=caller_location())
+
+
+def frozen(array: np.ndarray) -> np.ndarray:
+    """Return an array of ours, which nobody may write from now on."""
+    array.flags.writeable = False
+    return array
 
 
 def offsets_of_lengths(lengths: object, error: type[BadRagged]) -> np.ndarray:

@@ -10,7 +10,15 @@ import numpy as np
 from pto_wsp.errors import BadOperand, BadSparse
 from pto_wsp.ir import workload as w
 from pto_wsp.ir.scalar import Const, Element, Expr, add
-from pto_wsp.lang.ragged import RaggedAxis, RaggedRow, checked_offsets, flat_integers, offsets_of_lengths
+from pto_wsp.lang.ragged import (
+    RaggedAxis,
+    RaggedRow,
+    by_name,
+    checked_offsets,
+    flat_integers,
+    frozen,
+    offsets_of_lengths,
+)
 from pto_wsp.lang.ranges import Packed, RowSet, Span, Stretch
 from pto_wsp.lang.scalar import Number, Scalar
 from pto_wsp.lang.surface import SparseAnnotation
@@ -41,9 +49,11 @@ class Sparse:
 
     __slots__ = ("indices", "offsets")
 
-    def __init__(self, offsets: np.ndarray, indices: np.ndarray) -> None:
-        self.offsets = offsets
-        self.indices = indices
+    offsets: np.ndarray
+    indices: np.ndarray
+
+    def __init__(self, *_: object) -> None:
+        raise by_name("Sparse", "`Sparse.csr(indptr, indices)` or `Sparse.lists(rows)`")
 
     def __class_getitem__(cls, item: object) -> Any:
         return SparseAnnotation(item)
@@ -64,7 +74,7 @@ class Sparse:
             BadSparse: an array is no flat sequence of integers, or has a bad element.
         """
         offsets = checked_offsets(indptr, BadSparse)
-        return cls(offsets, _checked_indices(indices, int(offsets[0]), int(offsets[-1])))
+        return cls._of(offsets, _checked_indices(indices, int(offsets[0]), int(offsets[-1])))
 
     @classmethod
     def lists(cls, rows: Sequence[Iterable[int]]) -> Sparse:
@@ -78,7 +88,13 @@ class Sparse:
             _require_range(row, f"row {b}", 0)
         offsets = offsets_of_lengths(np.array([len(row) for row in arrays], np.int64), BadSparse)
         flat = np.concatenate([*arrays, np.empty(0, np.int64)])
-        return cls(offsets, flat.astype(np.int32).reshape(-1, 1))
+        return cls._of(offsets, flat.astype(np.int32).reshape(-1, 1))
+
+    @classmethod
+    def _of(cls, offsets: np.ndarray, indices: np.ndarray) -> Sparse:
+        made = cls.__new__(cls)
+        made.offsets, made.indices = frozen(offsets), frozen(indices)
+        return made
 
     if TYPE_CHECKING:
 

@@ -165,14 +165,16 @@ def test_what_arguments_become() -> None:
 
 
 def test_groups_are_used_where_they_have_been_made() -> None:
-    for body in (in_a_branch, in_a_loop):
-
+    def use(body: Callable[..., None]) -> None:
         @workload
         def wrong(n: DenseDyn, Keys: Tensor[i32, "n"], X: Tensor[f32, "n", 8]):
             body(n, Keys, X)
 
+        wrong.trace()
+
+    for body in (in_a_branch, in_a_loop):
         with pytest.raises(errors.UnknownName, match="`axis` is not defined in what comes before") as caught:
-            wrong.trace()
+            use(body)
         assert caught.value.loc is not None and "axis" in (caught.value.loc.source_line() or "")
 
 

@@ -219,6 +219,27 @@ def test_any_order_of_workers_gives_the_same_bits(
 ROUTED = routed_twice.compile("cpu")
 
 
+def test_memory_is_kept_for_runs_of_the_same_sizes() -> None:
+    @workload
+    def grouped(Keys: Tensor[i32, "n"], groups: DenseDyn):
+        group_by(Keys, num_groups=groups)
+
+    binder = grouped.compile("interp")._binder
+    keys, other = np.zeros(5, np.int32), np.zeros(6, np.int32)
+    first = binder.bind({"Keys": keys, "groups": 3})
+    meanwhile = binder.bind({"Keys": keys, "groups": 3})
+    assert all(first.made[name] is not meanwhile.made[name] for name in first.made)
+    binder.keep(first)
+    again = binder.bind({"Keys": keys, "groups": 3})
+    assert [again.made[name] is first.made[name] for name in again.made] == [True, True]
+    binder.keep(again)
+    changed = binder.bind({"Keys": other, "groups": 3})
+    assert {name: changed.made[name] is again.made[name] for name in again.made} == {
+        "groups_1.offsets": True,
+        "groups_1.indices": False,
+    }
+
+
 def test_threads_share_a_program() -> None:
     rng = np.random.default_rng(8)
     program = moe.compile("cpu")

@@ -205,6 +205,9 @@ def test_arrays_of_every_integer_type_and_their_copies(dtype: type) -> None:
     for value in (made, lists):
         assert value.offsets.tolist() == [0, 2, 2, 3] and value.indices.tolist() == [[5], [1], [0]]
         assert value.offsets.dtype == np.int64 and value.indices.dtype == np.int32
+        for array in (value.offsets, value.indices):
+            with pytest.raises(ValueError, match="read-only"):
+                array[0] = 1
     assert repr(made) == "<Sparse: 3 rows, 3 indices>"
 
 
@@ -235,6 +238,16 @@ BAD: list[tuple[Callable[[], Sparse], str]] = [
 def test_bad_arrays_name_the_array_the_place_and_the_value(make: Callable[[], Sparse], text: str) -> None:
     with pytest.raises(errors.BadSparse, match=f"(?s){text}"):
         make()
+
+
+def test_axes_are_made_by_name() -> None:
+    for kind, values, text in (
+        (Ragged, [[3, 0, 2]], r"Ragged\.lengths"),
+        (Ragged, [], r"Ragged\.lengths"),
+        (Sparse, [np.zeros(2), np.zeros(2)], r"Sparse\.csr"),
+    ):
+        with pytest.raises(errors.WrongValue, match=text):
+            kind(*values)
 
 
 @pytest.mark.parametrize("target", TARGETS)

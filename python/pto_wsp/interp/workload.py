@@ -120,7 +120,8 @@ def negative_extent(loop: w.Loop, extent: int) -> BadExpression:
 def no_tier(node: w.Refuse, size: int) -> NoTier:
     """Return the error of a size that no tier takes."""
     tiers = ", ".join(map(str, node.bounds)) or "any number"
-    return NoTier(tier=node.tier, size=size, tiers=tiers, loc=node.loc)
+    hint = "a size is 0 or more" if size < 0 else None
+    return NoTier(tier=node.tier, size=size, tiers=tiers, loc=node.loc, hint=hint)
 
 
 def run_workload(

@@ -306,7 +306,7 @@ class View(Tensor):
         stop = (size or self._extent(dim, loc)) if item.stop is None else expression(item.stop)
         if start is None or stop is None or start.dtype is not i64 or stop.dtype is not i64:
             raise self._refused("a slice of integers", "other bounds", loc)
-        return Range(start, ir.binary("sub", stop, start, loc))
+        return Range(start, _difference(stop, start, loc))
 
     def _extent(self, dim: int, loc: Location | None) -> Expr:
         if isinstance(self.base, Tensor) and dim < len(self.base.dims):
@@ -361,6 +361,15 @@ def _extent_of(entry: DimSelect, dim: int | str) -> Expr | None:
             return extent
         case _:
             return None
+
+
+def _difference(stop: Expr, start: Expr, loc: Location | None) -> Expr:
+    """Return `stop - start`; of `i + 2` and `i`, which a slice may say, the constant."""
+    if stop == start:
+        return Const(0)
+    if isinstance(stop, ir.Binary) and stop.op == "add" and stop.a == start:
+        return stop.b
+    return ir.binary("sub", stop, start, loc)
 
 
 def _outside(bounds: tuple[int, int]) -> int:

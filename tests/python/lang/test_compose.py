@@ -311,6 +311,10 @@ def w(m: DenseDyn, X: Tensor[f32, "n", 8]):
     for part in P.tiles(6, 4):
         add(x=middle[part], v=3)
     add(x=middle[1:][2:4], v=4)
+    for i in P(20):
+        pair = X[i + 1 : i + 1 + 2]
+        add(x=pair[1:], v=5)
+        add(x=pair[1:2], v=6)
 """
     ).compile(target)
     x = random(23, 8)
@@ -321,6 +325,9 @@ def w(m: DenseDyn, X: Tensor[f32, "n", 8]):
             add(wanted[start : start + 1], 2)
     add(wanted[3:9], 3)
     add(wanted[6:8], 4)
+    for i in range(20):
+        add(wanted[i + 2 : i + 3], 5)
+        add(wanted[i + 2 : i + 3], 6)
     program(X=x, m=3)
     np.testing.assert_array_equal(x, wanted)
 

@@ -71,7 +71,7 @@ class RunResult:
     def workers(self) -> int: ...
     @property
     def counters(self) -> Mapping[str, int | list[int]]:
-        """`slices`, `waits`, `max_queued`, `max_waiting`, `max_workspace_bytes`, `worker_tasks` (one each)."""
+        """`slices`, `waits`, `max_queued`, `max_waiting`, `max_workspace_bytes`, `worker_tasks` (each)."""
 
     task: NDArray[np.int64]
     site: NDArray[np.int64]

@@ -5,6 +5,7 @@ python examples/02_paged_decode/paged_decode.py [--batch N] [--longest N] [--kv 
 
 import argparse
 from math import inf, sqrt
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -49,6 +50,7 @@ def paged_decode(kv: Any):
         O: Tensor[f32, "batch", KV_HEADS, GROUP, DIM],  # noqa: E741
         LSE: Tensor[f32, "batch", KV_HEADS, GROUP, 1],
     ):
+        """Attend to parts, then merge; `Parts` and `PartLSE` are intermediate, `O` and `LSE` the result."""
         for b, h in P("batch", Dense[KV_HEADS]):
             for part in P.tiles(Lengths[b], CHUNK):  # none, if the sequence is empty
                 c = part.start // CHUNK
@@ -182,6 +184,12 @@ def run(program: Program, batch: Batch, **options: Any) -> None:
     program.run(**batch._asdict(), **options)
 
 
+def small_graph() -> str:
+    """Draw the task graph of two sequences, of which one is empty."""
+    batch = random_batch(np.random.default_rng(0), np.array([CHUNK + 500, 0]), f32)
+    return paged_decode(f32).compile(target="interp").task_graph(**batch._asdict()).to_svg()
+
+
 def main() -> None:
     """Compile once, run on random batches, compare each with numpy."""
     parser = argparse.ArgumentParser(
@@ -191,7 +199,11 @@ def main() -> None:
     parser.add_argument("--longest", type=int, default=16384, help="tokens of the longest sequence")
     parser.add_argument("--kv", choices=["f32", "bf16"], default="bf16", help="element type of the cache")
     parser.add_argument("--batches", type=int, default=5, help="number of random batches")
+    parser.add_argument("--graph", type=Path, metavar="FILE", help="draw the task graph of a small batch")
     options = parser.parse_args()
+    if options.graph is not None:
+        options.graph.write_text(small_graph())
+        return
     kv = {"f32": f32, "bf16": bf16}[options.kv]
     program = paged_decode(kv).compile(target="cpu")
     rng = np.random.default_rng(0)

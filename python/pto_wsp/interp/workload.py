@@ -129,6 +129,7 @@ def run_workload(
     arrays: Mapping[str, np.ndarray],
     sizes: Mapping[str, Value],
     call: CallKernel,
+    seen: Callable[[BoundTask], None] | None = None,
 ) -> int:
     """Run the entry workload of `module` in program order and return the number of tasks.
 
@@ -137,6 +138,7 @@ def run_workload(
         arrays: an array per tensor of the entry, written in place.
         sizes: values of its sizes and scalars.
         call: runs a kernel.
+        seen: called with each task before it runs.
 
     Raises:
         RunError: a region, row set, expression or size is wrong: before the first task what is not late
@@ -156,6 +158,8 @@ def run_workload(
             views, args, workspace = run.arguments(task, NOTHING_LATE)
         except RunError as error:
             raise error.found_late(done) from None
+        if seen is not None:
+            seen(task)
         try:
             call(task.node.kernel, args, workspace)
         except KernelFailed as error:

@@ -22,6 +22,7 @@ from pto_wsp.interp.workload import CallKernel, run_workload
 from pto_wsp.ir import workload as w
 from pto_wsp.ir.module import Module
 from pto_wsp.ir.scalar import Value
+from pto_wsp.runtime.task_graph import Collector, TaskGraph
 from pto_wsp.runtime.trace import Trace
 from pto_wsp.support.record import record
 
@@ -50,7 +51,17 @@ class InterpretedRunner:
         self, arrays: Sequence[np.ndarray], scalars: Sequence[Value | None], workers: int, trace: bool
     ) -> tuple[InterpretedFigures, Trace | None]:
         """Run every task in program order on this thread; `workers` and `trace` have nothing to act on."""
-        return self.run_calling(arrays, scalars, lambda name, args, _: run_kernel(self._kernels[name], args))
+        return self.run_calling(arrays, scalars, self._call)
+
+    def graph(self, arrays: Sequence[np.ndarray], scalars: Sequence[Value | None]) -> TaskGraph:
+        """Run every task in program order and return which of them wait for which."""
+        bound, sizes = bind(self._module, arrays, scalars)
+        collector = Collector(self._module, bound)
+        run_workload(self._module, bound, sizes, self._call, collector)
+        return collector.graph()
+
+    def _call(self, name: str, args: Sequence[np.ndarray | Value], workspace: int) -> None:
+        run_kernel(self._kernels[name], args)
 
     def run_calling(
         self, arrays: Sequence[np.ndarray], scalars: Sequence[Value | None], call: CallKernel

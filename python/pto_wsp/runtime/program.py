@@ -17,9 +17,11 @@ from pto_wsp.lang.tensor import Tensor
 from pto_wsp.lang.tracing import Traced
 from pto_wsp.runtime.binding import Binder
 from pto_wsp.runtime.engine import make_runner
+from pto_wsp.runtime.interpreted import InterpretedRunner
 from pto_wsp.runtime.numbers import integer, number
 from pto_wsp.runtime.outcome import Figures
 from pto_wsp.runtime.stats import RunStats
+from pto_wsp.runtime.task_graph import TaskGraph
 from pto_wsp.runtime.trace import Trace
 from pto_wsp.targets import registry
 from pto_wsp.types.dtype import DType, f32, i64, u64
@@ -124,6 +126,22 @@ class Program:
         self._last = (figures, compiles, compile_ms)
 
     __call__ = run
+
+    def task_graph(self, **values: Any) -> TaskGraph:
+        """Run once in the interpreter, task after task, and return the tasks with what each waited for.
+
+        Slow, and meant for small sizes and for looking at; results are written as by any run.
+
+        Args:
+            values: those of `run`.
+
+        Raises:
+            PtoError: as `run` does.
+        """
+        bound = self._binder.bind(values)
+        graph = InterpretedRunner(self.module).graph(bound.arrays, bound.scalars)
+        self._binder.keep(bound)
+        return graph
 
     def set_symbol_i64(self, name: str, value: int) -> None:
         """Set a scalar parameter of type i64 for the runs to come; a value in a call goes before it.

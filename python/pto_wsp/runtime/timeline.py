@@ -9,7 +9,7 @@ import numpy as np
 from pto_wsp.support.text import TextWriter
 
 _WIDTH, _LANE, _GAP, _LEFT, _TOP, _BOTTOM = 960, 34, 10, 92, 58, 66
-_COLOURS = ("#2f6db3", "#d9822b", "#3a9b5c", "#b5495b", "#7d5ba6", "#1f9aa8", "#a67c37", "#6b7280")
+COLOURS = ("#2f6db3", "#d9822b", "#3a9b5c", "#b5495b", "#7d5ba6", "#1f9aa8", "#a67c37", "#6b7280")
 
 
 def timeline_svg(
@@ -73,7 +73,7 @@ def _bars(
     start, end = start[order], np.maximum.accumulate(end[order])
     first = np.flatnonzero(np.r_[True, start[1:] - end[:-1] > span / (2 * _WIDTH)])
     counts = np.diff(np.r_[first, len(start)])
-    out.line(f'<g fill="{_COLOURS[index % len(_COLOURS)]}" stroke="white" stroke-width="0.4">')
+    out.line(f'<g fill="{COLOURS[index % len(COLOURS)]}" stroke="white" stroke-width="0.4">')
     with out.indented():
         for group, count in zip(first, counts, strict=True):
             x0, x1 = start[group] / span * _WIDTH, end[group + count - 1] / span * _WIDTH
@@ -105,7 +105,7 @@ def _legend(out: TextWriter, y: float, kernels: Sequence[str]) -> None:
     x = float(_LEFT)
     for index, name in enumerate(kernels):
         out.line(
-            f'<rect x="{x:g}" y="{y - 11}" width="12" height="12" fill="{_COLOURS[index % len(_COLOURS)]}"/>'
+            f'<rect x="{x:g}" y="{y - 11}" width="12" height="12" fill="{COLOURS[index % len(COLOURS)]}"/>'
         )
         out.line(f'<text x="{x + 18:g}" y="{y}">{name}</text>')
         x += 40 + 8 * len(name)

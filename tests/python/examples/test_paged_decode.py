@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import sys
 from collections import Counter
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -89,3 +90,9 @@ def test_command_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFix
     monkeypatch.setattr(sys, "argv", ["paged_decode", "--batch", "3", "--longest", "200", "--batches", "2"])
     example.main()
     assert "bf16 cache" in capsys.readouterr().out
+
+
+def test_the_drawn_graph_is_that_of_the_program() -> None:
+    drawn = Path(example.__file__).with_suffix(".svg").read_text()
+    assert drawn == example.small_graph()
+    assert drawn.count("<rect") == 1 + 2 + example.KV_HEADS * (2 + 1 + 1)

@@ -1,0 +1,143 @@
+"""The operators of examples/02 to 04 at the sizes that are measured, with what they are compared to."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from pto_wsp import Program, bf16
+
+# The folders of numbered examples have no names that an import statement can say.
+paged_decode = importlib.import_module("examples.02_paged_decode.paged_decode")
+moe = importlib.import_module("examples.03_moe.moe")
+sparse_attention = importlib.import_module("examples.04_sparse_attention.sparse_attention")
+
+Maker = Callable[[], Callable[[], object]]
+
+
+@dataclass(frozen=True)
+class Operator:
+    """An operator on one batch.
+
+    Attributes:
+        name: of its row, without the unit.
+        program: its compiled workload.
+        run: runs it on the batch.
+        verify: raises where the result of the last run is wrong.
+        rerun: runs it on a batch of other sizes.
+        peers: functions that prepare a peer for the batch, or raise ImportError.
+    """
+
+    name: str
+    program: Program
+    run: Callable[[], None]
+    verify: Callable[[], None]
+    rerun: Sequence[Callable[[], None]]
+    peers: Mapping[str, Maker]
+
+    def compiles_on_other_sizes(self) -> int:
+        """Run on other batches; return the compilations that they needed."""
+        compiles = 0
+        for rerun in self.rerun:
+            rerun()
+            assert self.program.stats is not None
+            compiles += self.program.stats.compiles
+        return compiles
+
+
+def require(difference: float, tolerance: float, name: str) -> None:
+    """Raise if a result is further from its reference than its example allows."""
+    if not difference <= tolerance:
+        raise AssertionError(f"{name} differs from numpy by {difference:.1e}")
+
+
+def decode(quick: bool, seed: int) -> Operator:
+    """32 query and 8 KV heads, bf16 cache, 16 sequences of 0 to 16K tokens."""
+    random = np.random.default_rng(seed)
+    program = paged_decode.paged_decode(bf16).compile(target="cpu")
+    lengths = paged_decode.random_lengths(random, 16, 16384)
+    lengths[0] = 16384
+    batch = paged_decode.random_batch(random, lengths, bf16)
+
+    def other(count: int) -> None:
+        lengths = paged_decode.random_lengths(random, count, 3000)
+        paged_decode.run(program, paged_decode.random_batch(random, lengths, bf16))
+
+    def torch_attention() -> Callable[[], object]:
+        torch = importlib.import_module("torch")
+
+        def tensor(array: np.ndarray) -> Any:
+            return torch.from_numpy(array)
+
+        q = tensor(batch.Q.reshape(len(lengths), -1, 1, paged_decode.DIM)).to(torch.bfloat16)
+        k, v = (tensor(pool.view(np.int16)).view(torch.bfloat16) for pool in (batch.K, batch.V))
+        pairs = zip(batch.BlockTable, lengths, strict=True)
+        tables = [tensor(row[: -(-n // paged_decode.PAGE)]) for row, n in pairs]
+
+        def attend() -> None:
+            for b, length in enumerate(lengths):
+                if length:
+                    rows = [p[tables[b]].transpose(0, 1).flatten(1, 2)[None, :, :length] for p in (k, v)]
+                    torch.nn.functional.scaled_dot_product_attention(q[b : b + 1], *rows, enable_gqa=True)
+
+        return attend
+
+    return Operator(
+        "paged_decode",
+        program,
+        lambda: paged_decode.run(program, batch),
+        lambda: require(paged_decode.difference(batch), paged_decode.TOLERANCE, "paged_decode"),
+        [lambda: other(0), lambda: other(1), lambda: other(33)],
+        {"numpy": lambda: lambda: paged_decode.reference(batch, np.float32), "torch": torch_attention},
+    )
+
+
+def experts(quick: bool, seed: int) -> Operator:
+    """2048 tokens through 2 of 64 experts each."""
+    random = np.random.default_rng(seed)
+    program = moe.moe.compile(target="cpu")
+    weights = moe.random_weights(random)
+    batch = moe.random_batch(random, 1024 if quick else 2048, weights)
+
+    def other(count: int) -> None:
+        moe.run(program, moe.random_batch(random, count, weights), weights)
+
+    def numpy_layer() -> Callable[[], object]:
+        return lambda: moe.reference(batch, weights, moe.routed(batch, weights, np.float32), np.float32)
+
+    return Operator(
+        "moe",
+        program,
+        lambda: moe.run(program, batch, weights),
+        lambda: require(moe.difference(batch, weights), moe.TOLERANCE, "moe"),
+        [lambda: other(0), lambda: other(1), lambda: other(333)],
+        {"numpy": numpy_layer},
+    )
+
+
+def indexer(quick: bool, seed: int) -> Operator:
+    """Four sequences, up to 64K tokens: one or more for each tier."""
+    random = np.random.default_rng(seed)
+    program = sparse_attention.sparse_attention.compile(target="cpu")
+    lengths = np.array([1500, 8000, 20000, 65536 if not quick else 40000])
+    batch = sparse_attention.random_batch(random, lengths, int(lengths.max()))
+
+    def other(lengths: Sequence[int]) -> None:
+        longest = max(lengths, default=1)
+        sparse_attention.run(program, sparse_attention.random_batch(random, np.array(lengths, int), longest))
+
+    return Operator(
+        "indexer",
+        program,
+        lambda: sparse_attention.run(program, batch),
+        lambda: require(sparse_attention.difference(batch), sparse_attention.TOLERANCE, "indexer"),
+        [lambda: other([]), lambda: other([0, 2049]), lambda: other([1, 9000, 8192, 100])],
+        {"numpy": lambda: lambda: sparse_attention.reference(batch, np.float32)},
+    )
+
+
+OPERATORS: tuple[Callable[[bool, int], Operator], ...] = (decode, experts, indexer)

@@ -1,0 +1,249 @@
+"""The tasks of one run and what each of them waits for, found by running it task after task."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from pto_wsp.errors import PtoError
+from pto_wsp.interp.regions import Place, RegionReader
+from pto_wsp.interp.workload import BoundTask, TensorReader
+from pto_wsp.ir import workload as w
+from pto_wsp.ir.core import Region, Rows
+from pto_wsp.ir.kernel import IN
+from pto_wsp.ir.module import Module
+from pto_wsp.ir.scalar import Element, Expr, Var, evaluate, walk
+from pto_wsp.runtime.graph_picture import graph_svg
+from pto_wsp.support.record import record
+
+
+@record
+class GraphTask:
+    """A task of a run.
+
+    Attributes:
+        kernel: name of its kernel.
+        keys: the coordinates of the task call.
+        location: `file:line:col` of the task call.
+    """
+
+    kernel: str
+    keys: tuple[int, ...]
+    location: str
+
+    @property
+    def label(self) -> str:
+        """The task as a user writes it: `kernel[coordinates]`."""
+        return f"{self.kernel}[{', '.join(map(str, self.keys))}]" if self.keys else self.kernel
+
+
+@record
+class TaskGraph:
+    """The tasks of one run, in program order, and their order.
+
+    Attributes:
+        tasks: the tasks.
+        edges: pairs (before, after) of positions in `tasks`: after waits for before because of data, `P.seq`
+            or `after=`. What follows from other pairs is left out.
+        decisions: pairs (before, after): that `after` exists, or what it works on, was decided by an element
+            that `before` has written.
+    """
+
+    tasks: tuple[GraphTask, ...]
+    edges: tuple[tuple[int, int], ...]
+    decisions: tuple[tuple[int, int], ...]
+
+    def to_svg(self) -> str:
+        """Return a picture: a box for each task, an arrow for each edge, a dashed one for each decision."""
+        return graph_svg([(task.kernel, task.label) for task in self.tasks], self.edges, self.decisions)
+
+    def save_svg(self, path: str | Path) -> None:
+        """Write `to_svg()` to a file."""
+        Path(path).write_text(self.to_svg())
+
+    def _repr_svg_(self) -> str:
+        return self.to_svg()
+
+
+class Collector:
+    """Called with each task of a run before it runs; knows its order from the elements that it touches.
+
+    Args:
+        module: a verified module.
+        arrays: the arrays of the run, by name.
+    """
+
+    def __init__(self, module: Module, arrays: Mapping[str, np.ndarray]) -> None:
+        self._kernels = {kernel.name: kernel for kernel in module.kernels}
+        self._workload = module.entry_workload
+        self._deciding = dict(_deciding_elements(self._workload.body, (), _assigned(self._workload)))
+        self._kinds = {n.var: n.kind for n in w.walk_nodes(self._workload.body) if isinstance(n, w.Loop)}
+        self._arrays = arrays
+        self._reader = TensorReader(arrays)
+        self._accesses = {_identity(arrays[name]): _Accesses(arrays[name].shape) for name in module.written}
+        self._tasks: list[GraphTask] = []
+        self._before: list[set[int]] = []
+        self._decided: list[set[int]] = []
+        self._labelled: dict[str, int] = {}
+        self._iterations: dict[tuple[object, ...], _Iterations] = {}
+
+    def __call__(self, task: BoundTask) -> None:
+        """Add a task."""
+        number, node = len(self._tasks), task.node
+        keys = tuple(int(evaluate(key, task.scope, self._reader)) for key in node.keys)
+        self._tasks.append(GraphTask(node.kernel, keys, str(node.loc) if node.loc else ""))
+        self._decided.append(self._deciders(task))
+        before = {self._labelled[label] for label in node.after if label in self._labelled}
+        before |= self._sequence(task, number)
+        touched = list(self._touched(task))
+        for accesses, ids, role in touched:
+            before |= accesses.conflicts(ids, role != IN)
+        for accesses, ids, role in touched:
+            accesses.add(number, ids, role != IN)
+        self._before.append(before - {number})
+        if node.label:
+            self._labelled[node.label] = number
+
+    def graph(self) -> TaskGraph:
+        """Return what was found."""
+        decisions = [(b, a) for a, before in enumerate(self._decided) for b in sorted(before)]
+        return TaskGraph(tuple(self._tasks), tuple(_reduced(self._before)), tuple(decisions))
+
+    def _touched(self, task: BoundTask) -> Iterator[tuple[_Accesses, np.ndarray, str]]:
+        """Yield what a task reads and writes: elements of its regions, and the indices of its row sets."""
+        kernel = self._kernels[task.node.kernel]
+        for param, arg in zip(kernel.params, task.node.args, strict=True):
+            if not isinstance(arg, Region):
+                continue
+            accesses = self._accesses_of(arg.tensor)
+            if accesses is not None:
+                numbered = RegionReader({**self._arrays, arg.tensor: accesses.ids}, self._reader)
+                place = Place(kernel, param, task.scope, task.loops, arg.loc)
+                yield accesses, numbered.view(arg, place).array.ravel(), param.role
+            for rows in arg.dims:
+                if isinstance(rows, Rows) and (indices := self._accesses_of(rows.indices)) is not None:
+                    start, extent = (
+                        int(evaluate(e, task.scope, self._reader)) for e in (rows.start, rows.extent)
+                    )
+                    yield indices, indices.ids[start : start + extent].ravel(), IN
+
+    def _accesses_of(self, tensor: str) -> _Accesses | None:
+        """Return what has happened to a tensor that some task writes."""
+        return self._accesses.get(_identity(self._arrays[tensor]))
+
+    def _sequence(self, task: BoundTask, number: int) -> set[int]:
+        """Return the tasks of the iterations before this one of the `P.seq` loops around a task."""
+        found: set[int] = set()
+        for depth, loop in enumerate(task.loops):
+            if self._kinds[loop] == w.SEQUENTIAL:
+                outer = tuple(task.scope[name] for name in task.loops[:depth])
+                iterations = self._iterations.setdefault((loop, outer), _Iterations())
+                found |= iterations.before(int(task.scope[loop]), number)
+        return found
+
+    def _deciders(self, task: BoundTask) -> set[int]:
+        """Return the tasks that have written what decides about a task."""
+        found: set[int] = set()
+        for element in self._deciding[id(task.node)]:
+            accesses = self._accesses_of(element.name)
+            if accesses is None:
+                continue
+            try:
+                at = tuple(int(evaluate(i, task.scope, self._reader)) for i in element.indices)
+            except (PtoError, KeyError):
+                continue  # decided about something else: an arm that is not chosen, a loop that has ended
+            shape = accesses.ids.shape
+            if all(0 <= i < size for i, size in zip(at, shape, strict=True)):
+                found.add(int(accesses.writer[np.ravel_multi_index(at, shape)]))
+        return found - {-1}
+
+
+class _Accesses:
+    """Who has touched which element of an array; elements are named by their position."""
+
+    def __init__(self, shape: tuple[int, ...]) -> None:
+        size = int(np.prod(shape, dtype=np.int64))
+        self.ids = np.arange(size).reshape(shape)
+        self.writer = np.full(size, -1)
+        self.reads: list[tuple[int, np.ndarray]] = []
+
+    def conflicts(self, ids: np.ndarray, is_write: bool) -> set[int]:
+        found = set(np.unique(self.writer[ids]).tolist())
+        if is_write:
+            found |= {number for number, read in self.reads if np.isin(ids, read).any()}
+        return found - {-1}
+
+    def add(self, number: int, ids: np.ndarray, is_write: bool) -> None:
+        if is_write:
+            self.writer[ids] = number
+        self.reads.append((number, ids))
+
+
+class _Iterations:
+    """The tasks of the current and the last iteration of a `P.seq` loop."""
+
+    def __init__(self) -> None:
+        self.value = -1
+        self.current: set[int] = set()
+        self.last: set[int] = set()
+
+    def before(self, value: int, number: int) -> set[int]:
+        if value != self.value:
+            self.value, self.last, self.current = value, self.current or self.last, set()
+        self.current.add(number)
+        return self.last
+
+
+def _identity(array: np.ndarray) -> tuple[object, ...]:
+    return array.ctypes.data, array.shape, array.strides
+
+
+def _assigned(workload: w.WorkloadFunction) -> dict[str, list[Expr]]:
+    """Return the expressions that each variable is set to."""
+    found: dict[str, list[Expr]] = {}
+    for node in w.walk_nodes(workload.body):
+        if isinstance(node, w.Set):
+            found.setdefault(node.name, []).append(node.value)
+    return found
+
+
+def _deciding_elements(
+    body: Sequence[w.Node], around: tuple[Expr, ...], assigned: Mapping[str, Sequence[Expr]]
+) -> Iterator[tuple[int, list[Element]]]:
+    """Yield, by its id, each task with the elements that its arguments and the nodes around it mention."""
+    for node in body:
+        exprs = (*around, *w.node_expressions(node))
+        match node:
+            case w.Task():
+                yield id(node), list(_elements(exprs, assigned, frozenset()))
+            case w.Loop():
+                yield from _deciding_elements(node.body, exprs, assigned)
+            case w.Cond():
+                yield from _deciding_elements((*node.then, *node.other), exprs, assigned)
+            case _:
+                pass
+
+
+def _elements(
+    exprs: Sequence[Expr], assigned: Mapping[str, Sequence[Expr]], seen: frozenset[str]
+) -> Iterator[Element]:
+    for expr in exprs:
+        for part in walk(expr):
+            if isinstance(part, Element):
+                yield part
+            elif isinstance(part, Var) and part.name in assigned and part.name not in seen:
+                yield from _elements(assigned[part.name], assigned, seen | {part.name})
+
+
+def _reduced(before: Sequence[set[int]]) -> Iterator[tuple[int, int]]:
+    """Yield the pairs that do not follow from others."""
+    reach: list[int] = []
+    for after, found in enumerate(before):
+        reached = 0
+        for b in sorted(found, reverse=True):
+            if not reached >> b & 1:
+                yield b, after
+                reached |= reach[b] | 1 << b
+        reach.append(reached)

@@ -1,0 +1,83 @@
+"""The example `03_moe`."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+example = importlib.import_module("examples.03_moe.moe")
+
+
+@pytest.fixture(scope="module")
+def weights():
+    return example.random_weights(np.random.default_rng(7))
+
+
+def num_tasks(batch) -> int:
+    """Two per tile of tokens, the grouping, and none for an expert without tokens."""
+    tiles = -(-len(batch.X) // example.ROWS)
+    per_expert = np.bincount(batch.Experts.ravel(), minlength=example.EXPERTS)
+    return 2 * tiles + 1 + int((-(-per_expert // example.ROWS)).sum())
+
+
+def test_fifty_random_batches_on_one_program(weights, calls: Counter[str]) -> None:
+    program = example.moe.compile("cpu")
+    assert calls["Popen"] >= 1 and calls["lower_workload_to_bytecode"] == calls["build"] == 1
+    compiled = calls.copy()
+    rng = np.random.default_rng(2)
+    idle = 0
+    for number in range(50):
+        batch = example.random_batch(rng, int(rng.integers(0, 150)), weights)
+        example.run(program, batch, weights, workers=1 + number % 3)
+        assert example.difference(batch, weights) <= example.TOLERANCE
+        assert program.stats is not None
+        assert program.stats.tasks == num_tasks(batch)
+        assert number == 0 or program.stats.compiles == 0
+        idle += example.EXPERTS - len(np.unique(batch.Experts))
+    assert calls == compiled
+    assert idle > 0
+
+
+def test_the_same_bits_for_any_number_of_workers(weights) -> None:
+    program = example.moe.compile("cpu")
+    batch = example.random_batch(np.random.default_rng(5), 1000, weights)
+    example.run(program, batch, weights, workers=1)
+    first = [array.copy() for array in batch]
+    assert np.bincount(batch.Experts.ravel()).max() > 2 * example.ROWS
+    for workers in (2, 3, 5):
+        for array in batch[1:]:
+            array[...] = -1
+        example.run(program, batch, weights, workers=workers)
+        assert all(a.tobytes() == b.tobytes() for a, b in zip(batch, first, strict=True))
+    assert example.difference(batch, weights) <= example.TOLERANCE
+
+
+def test_every_token_to_the_same_experts(weights) -> None:
+    program = example.moe.compile("cpu")
+    batch = example.random_batch(np.random.default_rng(5), 200, weights)
+    batch.X[:] = batch.X[0]
+    example.run(program, batch, weights)
+    assert len(np.unique(batch.Experts)) == 2
+    assert example.difference(batch, weights) <= example.TOLERANCE
+    assert len({row.tobytes() for row in batch.Y}) == 1
+
+
+def test_interpreter_agrees(weights) -> None:
+    batch = example.random_batch(np.random.default_rng(6), 70, weights)
+    example.run(example.moe.compile("interp"), batch, weights)
+    assert example.difference(batch, weights) <= example.TOLERANCE
+
+
+def test_command_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(sys, "argv", ["moe", "--tokens", "100", "--batches", "2"])
+    example.main()
+    assert "64 experts, top 2" in capsys.readouterr().out
+
+
+def test_the_drawn_graph_is_that_of_the_program() -> None:
+    assert Path(example.__file__).with_suffix(".svg").read_text() == example.small_graph()

@@ -1,0 +1,98 @@
+"""The example `04_sparse_attention`."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pto_wsp import errors
+
+example = importlib.import_module("examples.04_sparse_attention.sparse_attention")
+
+
+def batch_of(lengths: list[int], longest: int | None = None, seed: int = 0):
+    rng = np.random.default_rng(seed)
+    return example.random_batch(rng, np.array(lengths, np.int64), longest or max(lengths, default=1))
+
+
+def test_fifty_random_batches_on_one_program(calls: Counter[str]) -> None:
+    program = example.sparse_attention.compile("cpu")
+    assert calls["Popen"] >= 1 and calls["lower_workload_to_bytecode"] == calls["build"] == 1
+    compiled = calls.copy()
+    rng = np.random.default_rng(1)
+    tiers: Counter[int] = Counter()
+    for number in range(50):
+        longest = int(rng.choice([1, 300, 9000, 20000]))
+        lengths = example.random_lengths(rng, int(rng.integers(0, 4)), longest)
+        if len(lengths):
+            lengths[0] = longest - rng.integers(0, min(longest, 500))
+        batch = example.random_batch(rng, lengths, longest)
+        example.run(program, batch, workers=1 + number % 3)
+        assert example.difference(batch) <= example.TOLERANCE
+        assert program.stats is not None
+        assert program.stats.tasks == 2 * len(lengths) + min(len(lengths), 1)
+        assert number == 0 or program.stats.compiles == 0
+        tiers.update(np.searchsorted(example.index.bounds, lengths).tolist())
+    assert calls == compiled
+    assert set(tiers) == {0, 1, 2}
+
+
+def test_lengths_around_the_bounds_of_tiers() -> None:
+    lengths = [0, 1, 2047, 2048, 2049, 8191, 8192, 8193, 16384, 16385]
+    batch = batch_of(lengths)
+    program = example.sparse_attention.compile("cpu")
+    example.run(program, batch, trace=True)
+    assert example.difference(batch) <= example.TOLERANCE
+    assert program.trace is not None
+    indexed = {event.keys[0]: event.kernel for event in program.trace if event.kernel.startswith("index")}
+    assert [indexed[b] for b in range(10)] == ["index_2k"] * 4 + ["index_8k"] * 3 + ["index_64k"] * 3
+    assert not batch.O[0].any()
+
+
+def test_the_longest_sequence_and_one_more_token() -> None:
+    program = example.sparse_attention.compile("cpu")
+    batch = batch_of([65536])
+    example.run(program, batch)
+    assert example.difference(batch) <= example.TOLERANCE
+    batch = batch_of([100, 65537])
+    with pytest.raises(errors.NoTier, match="65537"):
+        example.run(program, batch)
+
+
+def test_the_same_bits_for_any_number_of_workers() -> None:
+    program = example.sparse_attention.compile("cpu")
+    batch = batch_of([3000, 12, 9000, 0, 2500])
+    example.run(program, batch, workers=1)
+    first = [array.copy() for array in batch]
+    for workers in (2, 3, 5):
+        for array in (batch.Lengths, batch.TopK, batch.O):
+            array[...] = -1
+        example.run(program, batch, workers=workers)
+        # What a sequence shorter than TOP_K leaves of its picks is nobody's.
+        for b, (length,) in enumerate(batch.Lengths):
+            count = min(length, example.TOP_K)
+            assert np.array_equal(batch.TopK[b, 0, :count], first[9][b, 0, :count])
+        assert batch.O.tobytes() == first[10].tobytes()
+
+
+def test_interpreter_agrees() -> None:
+    batch = batch_of([2500, 9000, 40, 0])
+    example.run(example.sparse_attention.compile("interp"), batch)
+    assert example.difference(batch) <= example.TOLERANCE
+
+
+def test_command_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(
+        sys, "argv", ["sparse_attention", "--batch", "2", "--longest", "3000", "--batches", "2"]
+    )
+    example.main()
+    assert "top 2048" in capsys.readouterr().out
+
+
+def test_the_drawn_graph_is_that_of_the_program() -> None:
+    assert Path(example.__file__).with_suffix(".svg").read_text() == example.small_graph()

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from pto_wsp.errors import (
+    BadExpression,
     OutOfMemory,
     UnboundTensor,
     UnknownParameter,
@@ -82,7 +83,7 @@ class Binder:
 
     def set(self, values: Mapping[str, int | float]) -> None:
         """Set values that hold in later runs unless a call gives others."""
-        self._defaults = {**self._defaults, **values}
+        self._defaults.update(values)
 
     def bind(self, values: Mapping[str, Any]) -> Bound:
         """Return the values of a run; allocates the tensors that a call does not give.
@@ -90,6 +91,7 @@ class Binder:
         Raises:
             UnboundTensor, UnknownParameter, WrongValue, WrongRank, WrongShape, UnusableArray: they do not
                 fit the parameters.
+            BadExpression: a size that follows from others is negative, or beyond 64 bits.
             OutOfMemory: the tensors that the program makes are too large.
         """
         if not values.keys() <= self.params.keys():
@@ -203,7 +205,10 @@ class Binder:
                 if isinstance(part, Var) and part.name not in sizes:
                     advice = f"call the program with {part.name}=number"
                     raise UnboundTensor(kind="size", name=part.name, advice=advice)
-            sizes[name] = evaluate(param.value, sizes)
+            size = evaluate(param.value, sizes)
+            if size < 0:
+                raise BadExpression(reason=f"the size `{name}` is {size}", loc=param.loc)
+            sizes[name] = size
         return sizes
 
     def _made(self, sizes: Mapping[str, Value]) -> Arrays:

@@ -312,6 +312,13 @@ def test_sizes_that_no_memory_holds(target: str) -> None:
         program(Keys=keys, groups=2**63 - 1)
     with pytest.raises(errors.UnboundTensor, match="groups"):
         program(Keys=keys)
+
+    @workload
+    def fewer(Keys: Tensor[i32, "n"]):
+        group_by(Keys, num_groups=Keys.shape[0] - 4)
+
+    with pytest.raises(errors.BadExpression, match="is -1"):
+        fewer.compile(target)(Keys=keys)
     with pytest.raises(errors.WrongRank):
         program(Keys=keys[None], groups=1)
     with pytest.raises(errors.KernelFailed):

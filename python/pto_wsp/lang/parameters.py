@@ -34,6 +34,7 @@ class Parameter:
     ) -> None:
         self.trace = trace
         self.name = name
+        self.function = declared.source.function.__name__
         self.annotation = declared.annotation
         self.defaults = defaults
         self.loc = declared.loc(name)
@@ -156,7 +157,7 @@ class Parameter:
     def _bad(self, expected: str, found: str) -> BadAnnotation:
         return BadAnnotation(
             param=self.name,
-            function=self.trace.name,
+            function=self.function,
             expected=expected,
             found=found,
             loc=self.loc,

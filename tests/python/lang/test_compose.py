@@ -394,6 +394,16 @@ def test_refusals(body: str, code: str | None, mark: str | None, found: str | No
         ("named(zeros)", "unused-call", "`named.compile()(X=...)`"),
         ("combine()", "bad-handle", "expected workloads, found NoneType"),
         ("combine(named, add)", "bad-handle", "found Kernel"),
+        (
+            "@workload\ndef a(X: Tensor[f32]): pass\n@workload\ndef b(X: Tensor[f32, 4]): a(X)\nb.trace()",
+            "bad-annotation",
+            "parameter `X` of `a`",
+        ),
+        (
+            "def make():\n  @workload\n  def a(n): make()(n)\n  return a\nmake().trace()",
+            "call-argument",
+            "calls itself",
+        ),
         ("combine(rows(v=1), rows(v=2))", "name-clash", "`v`"),
         (
             "@workload\ndef o(X: Tensor[f32, 'n', 4]): pass\ncombine(named, o)",

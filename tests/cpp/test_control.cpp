@@ -316,6 +316,33 @@ TEST(what_is_not_late_is_checked_first_even_beside_what_is) {
   expect_log(p, {Array(3, 0)}, {});
 }
 
+TEST(a_run_that_waits_at_flush_points_can_be_cancelled) {
+  Program p;
+  const uint16_t a = p.array(true);
+  const uint16_t v = p.variable();
+  p.loop(Op::RANGE_FOR, p.constant(int64_t{1} << 40));
+  p.fill(a, p.constant(0), p.constant(0), p.constant(1));
+  p.set(v, p.element(a, {p.constant(0)}));
+  // An empty stretch that only this value ends.
+  p.loop(Op::RANGE_FOR, p.mul(p.reg(v), p.constant(int64_t{1} << 62)));
+  p.end();
+  p.end();
+  const auto executable = p.make();
+  for (const sched::RunOptions& options : ways()) {
+    std::atomic<bool> is_over{false};
+    std::thread canceller([&] {
+      while (!is_over) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(2));
+        executable->cancel();
+      }
+    });
+    Array log(4), array(1);
+    CHECK_CODE("run-cancelled", executable->run({ref(log), ref(array)}, {{}, {}}, options));
+    is_over = true;
+    canceller.join();
+  }
+}
+
 TEST(a_kernel_that_fails_before_a_late_error_is_the_error) {
   Program p;
   const uint16_t a = p.array(true);

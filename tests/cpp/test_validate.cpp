@@ -138,6 +138,84 @@ TEST(expressions_are_checked) {
   }
 }
 
+TEST(control_is_checked) {
+  const auto with_body = [](const std::function<void(Assembler&)>& build) {
+    Assembler program(library());
+    program.tensor(DType::i64, {8}, false);
+    program.tensor(DType::i64, {8}, true);
+    program.variable();
+    program.constant(1);
+    build(program);
+    return load(program.bytes());
+  };
+  const auto element = [](uint16_t tensor) {
+    return Assembler::element(tensor, {{{Op::EXPR_CONST, 0, 0, 0}}});
+  };
+  const assembler::Expr one{{Op::EXPR_CONST, 0, 0, 0}};
+  const auto task = [](Assembler& p) {
+    p.tensor(DType::u64, {8});
+    const uint32_t name = p.task(0);  // {out}, rank 1
+    p.io(Role::out, 2);
+    p.full();
+    return name;
+  };
+  const auto bad = [&](const std::function<void(Assembler&)>& build) {
+    return with_body(build) == "bad-bytecode";
+  };
+  // Conditions.
+  CHECK(with_body([&](Assembler& p) { p.cond(one), p.otherwise(), p.end_cond(); }) == "none");
+  CHECK(bad([&](Assembler& p) { p.cond(one); }));
+  CHECK(bad([&](Assembler& p) { p.emit(Op::END_COND, 0, 0); }));
+  CHECK(bad([&](Assembler& p) { p.emit(Op::ELSE, 0, 0); }));
+  CHECK(bad([&](Assembler& p) { p.cond(one), p.otherwise(), p.otherwise(), p.end_cond(); }));
+  CHECK(bad([&](Assembler& p) { p.cond(one), p.emit(Op::END_COND, 0, 1); }));
+  CHECK(bad([&](Assembler& p) {
+    p.cond(one), p.loop(Op::RANGE_FOR, one), p.emit(Op::END_COND, 0, 0), p.emit(Op::END_LOOP, 0, 1);
+  }));
+  CHECK(bad([&](Assembler& p) { p.cond(one), p.loop(Op::RANGE_FOR, one), p.emit(Op::ELSE, 0, 0), p.end(); }));
+  CHECK(bad([&](Assembler& p) { p.cond(element(1)), p.end_cond(); }));
+  CHECK(with_body([&](Assembler& p) { p.cond(element(0)), p.end_cond(); }) == "none");
+  // Variables.
+  CHECK(with_body([&](Assembler& p) { p.set(0, element(1)), p.cond(p.reg(0)), p.end_cond(); }) == "none");
+  CHECK(bad([&](Assembler& p) { p.set(1, one); }));
+  CHECK(bad([&](Assembler& p) { p.set(uint16_t(p.loop(Op::RANGE_FOR, one)), one), p.end(); }));
+  CHECK(bad([&](Assembler& p) { p.loop(Op::RANGE_FOR, one), p.end(), p.set(1, one); }));
+  CHECK(bad([&](Assembler& p) { p.loop(Op::RANGE_FOR, one), p.end(), p.set(0, p.reg(1)); }));
+  CHECK(bad([&](Assembler& p) { p.loop(Op::RANGE_FOR, element(1)), p.end(); }));
+  CHECK(bad([&](Assembler& p) { p.fail(1, element(1)); }));
+  // Explicit edges.
+  CHECK(with_body([&](Assembler& p) {
+          const uint32_t t = task(p);
+          task(p), p.after(t);
+        }) == "none");
+  CHECK(with_body([&](Assembler& p) {
+          const uint32_t t = task(p);
+          p.cond(one), task(p), p.after(t), p.end_cond();
+        }) == "none");
+  CHECK(bad([&](Assembler& p) { p.after(task(p)); }));
+  CHECK(bad([&](Assembler& p) { task(p), task(p), p.after(1); }));
+  CHECK(bad([&](Assembler& p) { task(p), task(p), p.after(3); }));
+  CHECK(bad([&](Assembler& p) {
+    p.loop(Op::RANGE_FOR, one);
+    const uint32_t t = task(p);
+    p.end(), task(p), p.after(t);
+  }));
+  CHECK(bad([&](Assembler& p) {
+    p.cond(one);
+    const uint32_t t = task(p);
+    p.otherwise(), task(p), p.after(t), p.end_cond();
+  }));
+}
+
+TEST(conditions_are_bounded) {
+  for (uint32_t depth : {kMaxCondDepth, kMaxCondDepth + 1}) {
+    Assembler program(library());
+    for (uint32_t i = 0; i < depth; ++i) program.cond(program.constant(1));
+    for (uint32_t i = 0; i < depth; ++i) program.end_cond();
+    CHECK(load(program.bytes()) == (depth == kMaxCondDepth ? "none" : "bad-bytecode"));
+  }
+}
+
 TEST(nesting_is_bounded) {
   for (uint32_t depth : {kMaxLoopDepth, kMaxLoopDepth + 1}) {
     Assembler program(library());

@@ -6,10 +6,12 @@
 #include <vector>
 
 #include "pto/wsp/bytecode/affine.hpp"
+#include "pto/wsp/bytecode/quick_code.hpp"
 
 namespace pto::wsp::bytecode {
 
 inline constexpr uint32_t kNoPostfix = 0xFFFFFFFFu;
+inline constexpr uint32_t kNoQuick = 0xFFFFFFFFu;
 
 /// An i64 that depends on registers: `c0 + sum(terms)`, or postfix code where it is not affine.
 struct Value {
@@ -17,6 +19,7 @@ struct Value {
   uint32_t first_term = 0;
   uint32_t num_terms = 0;
   uint32_t postfix = kNoPostfix;
+  uint32_t quick = kNoQuick;  ///< where its quick code begins, if there is postfix code and it has some
 
   bool is_constant() const { return num_terms == 0 && postfix == kNoPostfix; }
 };
@@ -153,6 +156,7 @@ struct Plan {
   Bindings bindings;
   std::vector<TensorLayout> layouts;
   std::vector<Term> terms;
+  std::vector<QuickOp> quick_code;
   std::vector<QuickStep> steps;
   std::vector<QuickStep> check_steps;  ///< what must be walked to check what is not late
   std::vector<QuickLoop> loops;
@@ -173,7 +177,12 @@ struct Plan {
   const Program& program() const { return *bindings.program; }
 
   int64_t evaluate(const Value& value, const int64_t* regs) const {
-    if (value.postfix != kNoPostfix) return evaluate_postfix(bindings, value.postfix, regs);
+    if (value.postfix != kNoPostfix) {
+      int64_t result = 0;
+      const bool is_done =
+          value.quick != kNoQuick && evaluate_quick(bindings, quick_code.data() + value.quick, regs, result);
+      return is_done ? result : evaluate_postfix(bindings, value.postfix, regs);
+    }
     // Wrap-around is harmless: the quickener proved that the sum itself fits.
     uint64_t sum = uint64_t(value.c0);
     const Term* term = terms.data() + value.first_term;

@@ -53,15 +53,23 @@ class Quickener {
   Quick quicken(uint32_t pc) {
     Quick quick;
     quick.form = evaluator_.evaluate(pc, quick.may_fail);
-    quick.value = to_value(quick.form, pc);
-    if (quick.may_fail) quick.value = Value{0, 0, 0, pc};
+    quick.value = quick.may_fail ? postfix_value(pc) : to_value(quick.form, pc);
     return quick;
   }
 
   Value to_value(const Abstract& form, uint32_t postfix) {
-    if (!form.affine) return {0, 0, 0, postfix};
-    const Value value{form.c0, uint32_t(plan_.terms.size()), uint32_t(form.terms.size()), kNoPostfix};
+    if (!form.affine) return postfix_value(postfix);
+    const Value value{form.c0, uint32_t(plan_.terms.size()), uint32_t(form.terms.size())};
     plan_.terms.insert(plan_.terms.end(), form.terms.begin(), form.terms.end());
+    return value;
+  }
+
+  Value postfix_value(uint32_t pc) {
+    Value value;
+    value.postfix = pc;
+    if (program_.expression(pc).has_select) return value;
+    value.quick = uint32_t(plan_.quick_code.size());
+    add_quick_code(plan_.bindings, pc, plan_.quick_code);
     return value;
   }
 
@@ -82,6 +90,7 @@ class Quickener {
       range = {std::min(range.lo, value.lo), std::max(range.hi, value.hi)};
     }
     plan_.terms.clear();
+    plan_.quick_code.clear();
     for (uint32_t reg = 0; reg < registers_.size(); ++reg) {
       if (program_.is_variable[reg]) registers_[reg].range = ranges[reg];
     }

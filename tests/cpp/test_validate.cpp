@@ -200,11 +200,11 @@ TEST(control_is_checked) {
     const uint32_t t = task(p);
     p.end(), task(p), p.after(t);
   }));
-  CHECK(bad([&](Assembler& p) {
-    p.cond(one);
-    const uint32_t t = task(p);
-    p.otherwise(), task(p), p.after(t), p.end_cond();
-  }));
+  CHECK(with_body([&](Assembler& p) {
+          p.cond(one);
+          const uint32_t t = task(p);
+          p.end_cond(), task(p), p.after(t);
+        }) == "none");
 }
 
 TEST(conditions_are_bounded) {

@@ -33,7 +33,6 @@ class Validator {
     Step::Kind kind;  ///< kLoop, kCond (its first arm) or kElse
     uint32_t index;
     uint32_t pc;
-    uint32_t number;
   };
 
   void check_header() const {
@@ -230,21 +229,7 @@ class Validator {
 
   void add_step(Step::Kind kind, uint32_t index) { program_.steps.push_back({kind, index}); }
 
-  void open_block(Step::Kind kind, uint32_t index) {
-    blocks_.push_back({kind, index, pc_ - 1, ++num_blocks_});
-  }
-
-  /// The number of the innermost loop's block: no two blocks share one, and the program's own is 0.
-  uint32_t current_loop() const {
-    const auto loop = std::find_if(blocks_.rbegin(), blocks_.rend(),
-                                   [](const Block& block) { return block.kind == Step::kLoop; });
-    return loop == blocks_.rend() ? 0 : loop->number;
-  }
-
-  bool is_open(uint32_t block) const {
-    return block == 0 || std::any_of(blocks_.begin(), blocks_.end(),
-                                     [block](const Block& open) { return open.number == block; });
-  }
+  void open_block(Step::Kind kind, uint32_t index) { blocks_.push_back({kind, index, pc_ - 1}); }
 
   int32_t innermost() const { return open_.empty() ? -1 : open_.back(); }
 
@@ -304,7 +289,6 @@ class Validator {
     site.num_afters = uint32_t(program_.afters.size()) - site.first_after;
     add_step(Step::kTask, uint32_t(program_.sites.size()));
     program_.sites.push_back(site);
-    site_loops_.push_back(current_loop());
   }
 
   /// A task waits for the latest task of a site in a loop around both, if the site has made one: the arm of a
@@ -315,9 +299,10 @@ class Validator {
     const auto site = std::lower_bound(sites.begin(), sites.end(), in.operand2,
                                        [](const SiteForm& a, uint32_t pc) { return a.pc < pc; });
     if (site == sites.end() || site->pc != in.operand2) fail("no such task to wait for");
-    const auto index = uint32_t(site - sites.begin());
-    if (!is_open(site_loops_[index])) fail("the task to wait for lies in a loop that has ended");
-    program_.afters.push_back(index);
+    const bool is_reachable =
+        site->loop < 0 || std::find(open_.begin(), open_.end(), site->loop) != open_.end();
+    if (!is_reachable) fail("the task to wait for lies in a loop that has ended");
+    program_.afters.push_back(uint32_t(site - sites.begin()));
   }
 
   void check_param() {
@@ -438,8 +423,6 @@ class Validator {
   const KernelLibrary& library_;
   std::vector<int32_t> open_;  ///< loops
   std::vector<Block> blocks_;  ///< loops, and arms of conditions
-  uint32_t num_blocks_ = 0;
-  std::vector<uint32_t> site_loops_;
   uint32_t halt_ = 0;
   uint32_t pc_ = 0;
 };

@@ -7,6 +7,9 @@ from collections.abc import Iterator
 
 import pytest
 
+# Before anything loads numpy: its threads would compete with the tests that run side by side.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
 
 @pytest.fixture(scope="session", autouse=True)
 def kernel_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:

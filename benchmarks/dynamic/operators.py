@@ -107,7 +107,7 @@ def experts(quick: bool, seed: int) -> Operator:
         moe.run(program, moe.random_batch(random, count, weights), weights)
 
     def numpy_layer() -> Callable[[], object]:
-        return lambda: moe.reference(batch, weights, moe.routed(batch, weights, np.float32), np.float32)
+        return lambda: moe.reference(batch, weights, moe.routed(batch, weights))
 
     return Operator(
         "moe",

@@ -17,6 +17,8 @@ inline constexpr int kBlockRows = 8;
 inline constexpr int kBlockRows = 6;
 #endif
 
+inline constexpr uint64_t kLineBytes = 64;
+
 /// Elements (row, k) of an operand lie at `data + row * row_step + k * k_step`.
 template <class T>
 struct Strided {
@@ -27,9 +29,11 @@ struct Strided {
 
 /// c[rows][kVectors * kLanes] (+)= a @ b over `k` terms, for 0 < rows <= kRows; whole vectors of `b` and `c`
 /// are accessed. Rows beyond the last are computed from it again and not written.
+///
+/// \param ahead block of `b` that is needed next and brought nearer meanwhile, or null
 template <int kRows, int kVectors, class A, class B>
 PTO_INLINE inline void matmul_block(int64_t rows, float* c, int64_t c_stride, Strided<A> a, const B* b,
-                                    int64_t b_stride, int64_t k, bool accumulate) {
+                                    int64_t b_stride, int64_t k, bool accumulate, const B* ahead) {
   F sum[kRows][kVectors] = {};
   int64_t left_row[kRows];
 #pragma GCC unroll 8
@@ -43,6 +47,12 @@ PTO_INLINE inline void matmul_block(int64_t rows, float* c, int64_t c_stride, St
     }
   }
   for (int64_t t = 0; t < k; ++t) {
+    if (ahead != nullptr) {
+      __builtin_prefetch(ahead);
+      if constexpr (kVectors * kLanes * sizeof(B) > kLineBytes)
+        __builtin_prefetch(ahead + kLineBytes / sizeof(B));
+      ahead += b_stride;
+    }
     F right[kVectors];
 #pragma GCC unroll 2
     for (int v = 0; v < kVectors; ++v) right[v] = load(b + v * kLanes, Full{});
@@ -65,13 +75,13 @@ PTO_INLINE inline void matmul_block(int64_t rows, float* c, int64_t c_stride, St
 
 template <int kVectors, int kMaxRows, class A, class B>
 [[gnu::noinline]] void matmul_rows(int64_t rows, float* c, int64_t c_stride, Strided<A> a, const B* b,
-                                   int64_t b_stride, int64_t k, bool accumulate) {
+                                   int64_t b_stride, int64_t k, bool accumulate, const B* ahead) {
   static_assert(kBlockRows <= 8);
-#define PTO_BLOCK(least, most)                                                               \
-  if constexpr (least <= kMaxRows && least <= kBlockRows) {                                  \
-    if (rows >= least) {                                                                     \
-      return matmul_block<most, kVectors>(rows, c, c_stride, a, b, b_stride, k, accumulate); \
-    }                                                                                        \
+#define PTO_BLOCK(least, most)                                                                      \
+  if constexpr (least <= kMaxRows && least <= kBlockRows) {                                         \
+    if (rows >= least) {                                                                            \
+      return matmul_block<most, kVectors>(rows, c, c_stride, a, b, b_stride, k, accumulate, ahead); \
+    }                                                                                               \
   }
   PTO_BLOCK(7, 8)
   PTO_BLOCK(5, 6)
@@ -98,11 +108,14 @@ template <int kVectors, int kMaxRows, class A, class B>
     for (int64_t j = 0; j < c.cols; j += kWidth) {
       Tile<B> right{b.row(k0) + j, b.stride, depth, c.cols - j};
       if (right.cols + b_padding < kWidth) right = copy(right, panel, kWidth);
+      const B* ahead = j + kWidth < c.cols    ? b.row(k0) + j + kWidth
+                       : k0 + kDepth < b.rows ? b.row(k0 + kDepth)
+                                              : nullptr;
       for (int64_t g = 0, i = 0; g < groups; ++g) {
         const int64_t rows = c.rows / groups + (g < c.rows % groups);
         const Strided<A> left{a.data + i * a.row_step + k0 * a.k_step, a.row_step, a.k_step};
         matmul_rows<kVectors, kMaxRows>(rows, c.row(i) + j, c.stride, left, right.data, right.stride, depth,
-                                        accumulate || k0 > 0);
+                                        accumulate || k0 > 0, g == 0 ? ahead : nullptr);
         i += rows;
       }
     }

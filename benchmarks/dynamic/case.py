@@ -61,7 +61,7 @@ def per_row(bench: Bench, name: str, program: Program, values: Mapping[str, Any]
     ns()
     if program.stats is None or program.stats.tasks:
         raise AssertionError("a task ran where data say that there is none")
-    measured = bench.measure({name: ns}, rounds=bench.rounds(15, 5))
+    measured = bench.measure({name: ns}, rounds=bench.rounds(15, 3))
     bench.add(name, measured[name], "ns", goal="<= 50")
 
 
@@ -87,7 +87,7 @@ def ragged_rows(bench: Bench) -> None:
         "ours": lambda: elapsed_ms(lambda: program.run(**values, workers=THREADS)),
         "numpy": lambda: elapsed_ms(numpy_sums),
     }
-    measured = bench.measure(functions, rounds=bench.rounds(15, 5), threads=THREADS)
+    measured = bench.measure(functions, rounds=bench.rounds(15, 3), threads=THREADS)
     bench.rows.append(compared("ragged_1m_rows_ms", "numpy", measured["ours"], measured["numpy"], "<= 300"))
 
 
@@ -103,7 +103,7 @@ def against_peers(bench: Bench, operator: operators.Operator) -> int:
             bench.skipped[name] = f"{error.name} is not installed: make bench needs the extra [bench]"
             continue
         functions[name] = lambda peer=peer: elapsed_ms(peer)
-    measured = bench.measure(functions, rounds=bench.rounds(9, 3), threads=THREADS)
+    measured = bench.measure(functions, rounds=bench.rounds(9, 2), threads=THREADS)
     ours = measured.pop("ours")
     best = min(measured, key=lambda name: measured[name].value)
     bench.rows.append(compared(f"{operator.name}_ms", best, ours, measured[best], "ratio >= 1"))

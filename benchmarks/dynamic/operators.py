@@ -56,10 +56,10 @@ def require(difference: float, tolerance: float, name: str) -> None:
 
 
 def decode(quick: bool, seed: int) -> Operator:
-    """32 query and 8 KV heads, bf16 cache, 16 sequences of 0 to 16K tokens."""
+    """32 query and 8 KV heads, bf16 cache, 16 (quick: 6) sequences of 0 to 16K tokens."""
     random = np.random.default_rng(seed)
     program = paged_decode.paged_decode(bf16).compile(target="cpu")
-    lengths = paged_decode.random_lengths(random, 16, 16384)
+    lengths = paged_decode.random_lengths(random, 6 if quick else 16, 16384)
     lengths[0] = 16384
     batch = paged_decode.random_batch(random, lengths, bf16)
 
@@ -97,11 +97,11 @@ def decode(quick: bool, seed: int) -> Operator:
 
 
 def experts(quick: bool, seed: int) -> Operator:
-    """2048 tokens through 2 of 64 experts each."""
+    """2048 (quick: 512) tokens through 2 of 64 experts each."""
     random = np.random.default_rng(seed)
     program = moe.moe.compile(target="cpu")
     weights = moe.random_weights(random)
-    batch = moe.random_batch(random, 1024 if quick else 2048, weights)
+    batch = moe.random_batch(random, 512 if quick else 2048, weights)
 
     def other(count: int) -> None:
         moe.run(program, moe.random_batch(random, count, weights), weights)

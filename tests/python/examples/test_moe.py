@@ -10,6 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.python.examples.delays import run_delayed
+
 example = importlib.import_module("examples.03_moe.moe")
 
 
@@ -53,7 +55,7 @@ def test_the_same_bits_for_any_number_of_workers(weights) -> None:
     for workers in (2, 3, 5):
         for array in batch[1:]:
             array[...] = -1
-        example.run(program, batch, weights, workers=workers)
+        run_delayed(program, batch._asdict() | weights._asdict(), workers, seed=workers)
         assert all(a.tobytes() == b.tobytes() for a, b in zip(batch, first, strict=True))
     assert example.difference(batch, weights) <= example.TOLERANCE
 

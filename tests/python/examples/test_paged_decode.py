@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from pto_wsp import bf16, errors, f32
+from tests.python.examples.delays import run_delayed
 
 example = importlib.import_module("examples.02_paged_decode.paged_decode")
 KV = pytest.mark.parametrize("kv", [f32, bf16], ids=str)
@@ -55,7 +56,7 @@ def test_the_same_bits_for_any_number_of_workers_and_in_any_batch() -> None:
     first = batch.O.copy(), batch.LSE.copy()
     for workers in (2, 3, 5):
         batch.O[:], batch.LSE[:] = np.nan, np.nan
-        example.run(program, batch, workers=workers)
+        run_delayed(program, batch._asdict(), workers, seed=workers)
         assert batch.O.tobytes() == first[0].tobytes() and batch.LSE.tobytes() == first[1].tobytes()
     for b in range(len(batch.Lengths)):
         shared = {"K": batch.K, "V": batch.V}
@@ -76,6 +77,14 @@ def test_a_page_outside_the_cache_is_an_error(page: int) -> None:
     batch.BlockTable[1, 6] = page
     with pytest.raises(errors.KernelFailed, match="kernel `attend`"):
         example.run(example.paged_decode(f32).compile("cpu"), batch)
+
+
+def test_a_negative_length_is_an_error_before_anything_runs() -> None:
+    batch = batch_of([40, 100], f32)
+    batch.Lengths[1] = -3
+    with pytest.raises(errors.BadExpression, match="extent -3"):
+        example.run(example.paged_decode(f32).compile("cpu"), batch)
+    assert np.isnan(batch.O).all()
 
 
 def test_too_few_parts_are_an_error_before_anything_runs() -> None:

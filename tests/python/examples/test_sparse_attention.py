@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from pto_wsp import errors
+from tests.python.examples.delays import run_delayed
 
 example = importlib.import_module("examples.04_sparse_attention.sparse_attention")
 
@@ -64,6 +65,13 @@ def test_the_longest_sequence_and_one_more_token() -> None:
         example.run(program, batch)
 
 
+def test_a_negative_length_is_an_error_that_names_the_tiers() -> None:
+    batch = batch_of([100, 200])
+    batch.Accepted[1] = -100 - batch.Cached[1]
+    with pytest.raises(errors.NoTier, match="-100"):
+        example.run(example.sparse_attention.compile("cpu"), batch)
+
+
 def test_the_same_bits_for_any_number_of_workers() -> None:
     program = example.sparse_attention.compile("cpu")
     batch = batch_of([3000, 12, 9000, 0, 2500])
@@ -72,7 +80,7 @@ def test_the_same_bits_for_any_number_of_workers() -> None:
     for workers in (2, 3, 5):
         for array in (batch.Lengths, batch.TopK, batch.O):
             array[...] = -1
-        example.run(program, batch, workers=workers)
+        run_delayed(program, batch._asdict(), workers, seed=workers)
         # What a sequence shorter than TOP_K leaves of its picks is nobody's.
         for b, (length,) in enumerate(batch.Lengths):
             count = min(length, example.TOP_K)

@@ -9,11 +9,10 @@ from typing import Any
 import numpy as np
 
 from benchmarks.dynamic import operators, programs
-from benchmarks.harness import Bench, Measurement, Row, available_cores
+from benchmarks.harness import Bench, Measurement, Row
 from pto_wsp import Program, Ragged
 
 ROWS = 1_000_000
-THREADS = min(2, available_cores())
 
 
 def run(bench: Bench) -> None:
@@ -84,10 +83,10 @@ def ragged_rows(bench: Bench) -> None:
     if not np.allclose(y, numpy_sums(), atol=1e-5):
         raise AssertionError("rows were added up wrongly")
     functions = {
-        "ours": lambda: elapsed_ms(lambda: program.run(**values, workers=THREADS)),
+        "ours": lambda: elapsed_ms(lambda: program.run(**values, workers=operators.THREADS)),
         "numpy": lambda: elapsed_ms(numpy_sums),
     }
-    measured = bench.measure(functions, rounds=bench.rounds(15, 3), threads=THREADS)
+    measured = bench.measure(functions, rounds=bench.rounds(15, 3), threads=operators.THREADS)
     bench.rows.append(compared("ragged_1m_rows_ms", "numpy", measured["ours"], measured["numpy"], "<= 300"))
 
 
@@ -103,7 +102,7 @@ def against_peers(bench: Bench, operator: operators.Operator) -> int:
             bench.skipped[name] = f"{error.name} is not installed: make bench needs the extra [bench]"
             continue
         functions[name] = lambda peer=peer: elapsed_ms(peer)
-    measured = bench.measure(functions, rounds=bench.rounds(9, 2), threads=THREADS)
+    measured = bench.measure(functions, rounds=bench.rounds(9, 2), threads=operators.THREADS)
     ours = measured.pop("ours")
     best = min(measured, key=lambda name: measured[name].value)
     bench.rows.append(compared(f"{operator.name}_ms", best, ours, measured[best], "ratio >= 1"))

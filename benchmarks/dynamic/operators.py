@@ -5,10 +5,11 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
+from benchmarks.dynamic import peers
+from benchmarks.harness import available_cores
 from pto_wsp import Program, bf16
 
 # The folders of numbered examples have no names that an import statement can say.
@@ -16,7 +17,8 @@ paged_decode = importlib.import_module("examples.02_paged_decode.paged_decode")
 moe = importlib.import_module("examples.03_moe.moe")
 sparse_attention = importlib.import_module("examples.04_sparse_attention.sparse_attention")
 
-Maker = Callable[[], Callable[[], object]]
+Maker = Callable[[], peers.Peer]
+THREADS = min(2, available_cores())
 
 
 @dataclass(frozen=True)
@@ -67,32 +69,16 @@ def decode(quick: bool, seed: int) -> Operator:
         lengths = paged_decode.random_lengths(random, count, 3000)
         paged_decode.run(program, paged_decode.random_batch(random, lengths, bf16))
 
-    def torch_attention() -> Callable[[], object]:
-        torch = importlib.import_module("torch")
-
-        def tensor(array: np.ndarray) -> Any:
-            return torch.from_numpy(array)
-
-        q = tensor(batch.Q.reshape(len(lengths), -1, 1, paged_decode.DIM)).to(torch.bfloat16)
-        k, v = (tensor(pool.view(np.int16)).view(torch.bfloat16) for pool in (batch.K, batch.V))
-        pairs = zip(batch.BlockTable, lengths, strict=True)
-        tables = [tensor(row[: -(-n // paged_decode.PAGE)]) for row, n in pairs]
-
-        def attend() -> None:
-            for b, length in enumerate(lengths):
-                if length:
-                    rows = [p[tables[b]].transpose(0, 1).flatten(1, 2)[None, :, :length] for p in (k, v)]
-                    torch.nn.functional.scaled_dot_product_attention(q[b : b + 1], *rows, enable_gqa=True)
-
-        return attend
-
     return Operator(
         "paged_decode",
         program,
         lambda: paged_decode.run(program, batch),
         lambda: require(paged_decode.difference(batch), paged_decode.TOLERANCE, "paged_decode"),
         [lambda: other(0), lambda: other(1), lambda: other(33)],
-        {"numpy": lambda: lambda: paged_decode.reference(batch, np.float32), "torch": torch_attention},
+        {
+            "numpy": lambda: lambda: paged_decode.reference(batch, np.float32),
+            "torch": lambda: peers.decode(batch, paged_decode.PAGE, THREADS),
+        },
     )
 
 
@@ -106,16 +92,16 @@ def experts(quick: bool, seed: int) -> Operator:
     def other(count: int) -> None:
         moe.run(program, moe.random_batch(random, count, weights), weights)
 
-    def numpy_layer() -> Callable[[], object]:
-        return lambda: moe.reference(batch, weights, moe.routed(batch, weights))
-
     return Operator(
         "moe",
         program,
         lambda: moe.run(program, batch, weights),
         lambda: require(moe.difference(batch, weights), moe.TOLERANCE, "moe"),
         [lambda: other(0), lambda: other(1), lambda: other(333)],
-        {"numpy": numpy_layer},
+        {
+            "numpy": lambda: lambda: moe.reference(batch, weights, moe.routed(batch, weights)),
+            "torch": lambda: peers.moe(batch, weights, moe.SLOTS, THREADS),
+        },
     )
 
 
@@ -136,7 +122,10 @@ def indexer(quick: bool, seed: int) -> Operator:
         lambda: sparse_attention.run(program, batch),
         lambda: require(sparse_attention.difference(batch), sparse_attention.TOLERANCE, "indexer"),
         [lambda: other([]), lambda: other([0, 2049]), lambda: other([1, 9000, 8192, 100])],
-        {"numpy": lambda: lambda: sparse_attention.reference(batch, np.float32)},
+        {
+            "numpy": lambda: lambda: sparse_attention.reference(batch, np.float32),
+            "torch": lambda: peers.sparse_attention(batch, sparse_attention.TOP_K, THREADS),
+        },
     )
 
 

@@ -253,8 +253,8 @@ def _workload_param(param: w.WorkloadParam) -> str:
             return f"%{name}: ragged<%{outer}>"
         case w.SparseParam(name=name, outer=outer):
             return f"%{name}: sparse<%{outer}>"
-        case w.ScalarParam(name=name, type=dtype):
-            return f"%{name}: {dtype}"
+        case w.ScalarParam(name=name, type=dtype, value=value):
+            return f"%{name}: {dtype}" + ("" if value is None else f" := {_expr(value)}")
 
 
 def _nodes(body: Sequence[w.Node], out: TextWriter) -> None:

@@ -215,7 +215,8 @@ def apply_binary(op: str, a: Value, b: Value, loc: Location | None = None) -> Va
     """Evaluate one operation on values; what has no value in i64 raises BadExpression."""
     if op in ("div", "floordiv", "mod") and b == 0:
         if op == "div":
-            return float(np.float32(a) / np.float32(b))
+            with np.errstate(divide="ignore", invalid="ignore"):
+                return float(np.float32(a) / np.float32(b))
         raise BadExpression(reason=DIVISION_BY_ZERO, loc=loc)
     if op in ("lshift", "rshift") and not 0 <= b <= 63:
         raise BadExpression(reason=SHIFT_OUTSIDE.format(value=b), loc=loc)
@@ -281,7 +282,9 @@ def evaluate(expr: Expr, scope: Scope, reader: Reader | None = None) -> Value:
 def round_f32(value: Value) -> float:
     """Return the f32 nearest to a number, as a Python float."""
     with np.errstate(over="ignore"):
-        return float(np.float32(value))
+        is_i64 = isinstance(value, int) and I64_MIN <= value <= I64_MAX
+        exact = np.int64(value) if is_i64 else value  # rounded once, not through f64
+        return float(np.float32(exact))
 
 
 def element_outside(name: str, index: int, dim: int, size: int) -> str:

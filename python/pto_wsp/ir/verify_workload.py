@@ -43,6 +43,9 @@ class _WorkloadVerifier:
             self.axis(axis)
         for size in self.sizes.values():
             self.size(size)
+        for scalar in self.workload.symbols:
+            if isinstance(scalar, w.ScalarParam) and scalar.value is not None:
+                self.scalar(scalar, scalar.value)
         for name in self.variables:
             self.variable(name)
         self.nodes(self.workload.body, frozenset())
@@ -84,6 +87,15 @@ class _WorkloadVerifier:
                     require(node.name not in seen, f"`{size.name}` follows from itself", size.loc)
                     seen.add(node.name)
                     pending.append(self.sizes[node.name].value)
+
+    def scalar(self, scalar: w.ScalarParam, value: Expr) -> None:
+        """Check that a derived scalar follows from symbols that a call gives."""
+        given = {p.name for p in self.workload.symbols if p.value is None}
+        sound = all(
+            part.name in given if isinstance(part, Var) else not isinstance(part, (Element, Extent))
+            for part in walk(value)
+        )
+        require(sound, f"`{scalar.name}` follows from more than symbols", scalar.loc)
 
     def variable(self, name: str) -> None:
         params = {p.name for p in self.workload.params}

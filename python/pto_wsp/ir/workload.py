@@ -49,11 +49,12 @@ class SizeParam:
 
 @record
 class ScalarParam:
-    """A scalar that a run passes on to kernels."""
+    """A scalar: given in the call, or, where `value` is set, computed from other symbols before the run."""
 
     name: str
     type: ScalarType
     loc: Location | None = None
+    value: Expr | None = None
 
 
 @record

@@ -74,7 +74,7 @@ class Binder:
         self._symbols = workload.symbols
         self._axes = tuple(p for p in workload.params if isinstance(p, (w.RaggedParam, w.SparseParam)))
         self._size_params = {p.name: p for p in self._symbols if isinstance(p, w.SizeParam)}
-        self._derived = {name: p for name, p in self._size_params.items() if p.value is not None}
+        self._derived = {p.name: p for p in self._symbols if p.value is not None}
         self._locals = tuple(t for t in self._tensors if t.is_local)
         self._spare: deque[Arrays] = deque(maxlen=1)
         hidden = {name for axis in self._axes for name in _hidden(axis)} | self._derived.keys()
@@ -182,13 +182,15 @@ class Binder:
         if isinstance(param, w.SizeParam):
             value = param.default if value is None else value
             return None if value is None else integer(param.name, value, 0, I64_MAX)
+        if param.value is not None:
+            return None
         if value is None:
             advice = f"call the program with {param.name}=number"
             raise UnboundTensor(kind="scalar", name=param.name, advice=advice)
         return number(param.name, value, param.type.dtype)
 
     def _sizes(self, scalars: Mapping[str, Value | None], arrays: Arrays) -> dict[str, Value]:
-        """Return the value of every size, those that follow from others included."""
+        """Return the value of every size and scalar, those that follow from others included."""
         sizes = {name: value for name, value in scalars.items() if value is not None}
         for tensor in self._tensors:
             if tensor.is_local:
@@ -205,10 +207,10 @@ class Binder:
                 if isinstance(part, Var) and part.name not in sizes:
                     advice = f"call the program with {part.name}=number"
                     raise UnboundTensor(kind="size", name=part.name, advice=advice)
-            size = evaluate(param.value, sizes)
-            if size < 0:
-                raise BadExpression(reason=f"the size `{name}` is {size}", loc=param.loc)
-            sizes[name] = size
+            value = evaluate(param.value, sizes)
+            if isinstance(param, w.SizeParam) and value < 0:
+                raise BadExpression(reason=f"the size `{name}` is {value}", loc=param.loc)
+            sizes[name] = value
         return sizes
 
     def _made(self, sizes: Mapping[str, Value]) -> Arrays:

@@ -7,8 +7,8 @@ import math
 import numpy as np
 
 from pto_wsp.errors import WrongValue
-from pto_wsp.ir.scalar import I64_MAX, I64_MIN
-from pto_wsp.types.dtype import DType
+from pto_wsp.ir.scalar import I64_MAX, I64_MIN, round_f32
+from pto_wsp.types.dtype import DType, f32
 
 F32_END = 2.0**128 - 2.0**103
 """The smallest number that f32 rounds to infinity."""
@@ -28,7 +28,7 @@ def integer(name: str, value: object, low: int, high: int) -> int:
 
 
 def number(name: str, value: object, dtype: DType) -> int | float:
-    """Return a number as a scalar parameter of type `dtype` takes it.
+    """Return a number as a scalar parameter of type `dtype` takes it, rounded where that is f32.
 
     Raises:
         WrongValue: the type has no such number.
@@ -47,7 +47,7 @@ def number(name: str, value: object, dtype: DType) -> int | float:
         found = math.inf
     if F32_END <= abs(found) and not (isinstance(value, (float, np.floating)) and math.isinf(value)):
         raise WrongValue(name=name, expected="a number that f32 can hold", found=_shown(value))
-    return found
+    return round_f32(found) if dtype is f32 else found
 
 
 def _shown(value: float | np.number) -> str:

@@ -15,6 +15,7 @@ from pto_wsp.ir.scalar import I64_MAX
 from pto_wsp.ir.verify import verify
 from pto_wsp.lang.tensor import Tensor
 from pto_wsp.lang.tracing import Traced
+from pto_wsp.passes.settle_floats import settle_floats
 from pto_wsp.runtime.binding import Binder
 from pto_wsp.runtime.engine import make_runner
 from pto_wsp.runtime.interpreted import InterpretedRunner
@@ -65,11 +66,12 @@ class Program:
         target: str,
         packed: Mapping[str, Tensor] = MappingProxyType({}),
     ) -> None:
-        self.module = module
         self.trace: Trace | None = None
+        runs_on = registry.get(target)
+        self.module = module = settle_floats(module) if runs_on.builds_library else module
         self._name = module.entry_workload.name
         self._binder = Binder(module.entry_workload, defaults, packed)
-        self._runner = make_runner(module, registry.get(target))
+        self._runner = make_runner(module, runs_on)
         self._unreported = (self._runner.compiles, self._runner.compile_ms)
         self._last: tuple[Figures, int, float] | None = None
 

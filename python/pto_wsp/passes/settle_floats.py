@@ -1,0 +1,71 @@
+"""Compute the float arithmetic of a workload before its runs.
+
+The engine evaluates integers. What a workload computes with floats from its symbols alone (`factor * 2.0` as an
+argument, `limit > 0.5` as a condition) has one value per run: it becomes a scalar that follows from them.
+"""
+
+from __future__ import annotations
+
+from pto_wsp.ir import workload as w
+from pto_wsp.ir.module import Module
+from pto_wsp.ir.scalar import Binary, Const, Expr, Select, Unary, Var, children, substitute, walk
+from pto_wsp.support.record import replace
+from pto_wsp.types.dtype import b1
+from pto_wsp.types.tile import ScalarType
+
+
+def settle_floats(module: Module) -> Module:
+    """Return `module` with every float subexpression of its entry that follows from symbols made a symbol.
+
+    Only expressions that always have a value are taken, since a run may never come to where they stand.
+    """
+    workload = module.entry_workload
+    settler = _Settler(workload)
+    body = settler.nodes(workload.body)
+    if not settler.found:
+        return module
+    settled = replace(workload, body=body, params=(*workload.params, *settler.found.values()))
+    others = tuple(settled if other is workload else other for other in module.workloads)
+    return replace(module, workloads=others)
+
+
+class _Settler:
+    def __init__(self, workload: w.WorkloadFunction) -> None:
+        self.symbols = {p.name for p in workload.symbols}
+        self.found: dict[Expr, w.ScalarParam] = {}
+
+    def nodes(self, body: tuple[w.Node, ...]) -> tuple[w.Node, ...]:
+        return tuple(self.node(node) for node in body)
+
+    def node(self, node: w.Node) -> w.Node:
+        node = w.map_expressions(node, lambda expr: substitute(expr, self.settled))
+        match node:
+            case w.Loop(body=body):
+                return replace(node, body=self.nodes(body))
+            case w.Cond(then=then, other=other):
+                return replace(node, then=self.nodes(then), other=self.nodes(other))
+            case _:
+                return node
+
+    def settled(self, expr: Expr) -> Expr | None:
+        """Return the symbol that stands for `expr`, or None where it must stay as it is."""
+        is_float = expr.dtype.is_float or any(part.dtype.is_float for part in walk(expr))
+        if isinstance(expr, (Const, Var)) or not is_float or not self.always_has_a_value(expr):
+            return None
+        if expr not in self.found:
+            name = f"number.{len(self.found)}"
+            self.found[expr] = w.ScalarParam(name, ScalarType(expr.dtype), expr.loc, expr)
+        return Var(self.found[expr].name, expr.dtype, expr.loc)
+
+    def always_has_a_value(self, expr: Expr) -> bool:
+        """Whether `expr` follows from symbols, and no step of it can overflow or divide by zero."""
+        match expr:
+            case Const():
+                return True
+            case Var(name=name):
+                return name in self.symbols
+            case Binary() | Unary() | Select():
+                is_total = expr.dtype.is_float or expr.dtype is b1
+                return is_total and all(self.always_has_a_value(child) for child in children(expr))
+            case _:
+                return False

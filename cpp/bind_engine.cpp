@@ -334,6 +334,7 @@ nb::dict opcodes() {
   PTO_OP(EXPR_SHR);
   PTO_OP(EXPR_BOOL);
   PTO_OP(EXPR_U64);
+  PTO_OP(EXPR_F32);
 #undef PTO_OP
   return codes;
 }

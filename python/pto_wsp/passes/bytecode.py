@@ -83,6 +83,7 @@ class Op(enum.IntEnum):
     EXPR_SHR = 0x6D
     EXPR_BOOL = 0x6E
     EXPR_U64 = 0x6F
+    EXPR_F32 = 0x70
 
 
 class AxisKind(enum.IntEnum):

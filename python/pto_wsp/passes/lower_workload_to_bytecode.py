@@ -18,13 +18,13 @@ from pto_wsp.ir.core import Full, Index, Merged, Range, Region, Rows, TileRange
 from pto_wsp.ir.kernel import KernelFunction
 from pto_wsp.ir.late import reads_element
 from pto_wsp.ir.module import Module
-from pto_wsp.ir.scalar import Const, Expr, Var
+from pto_wsp.ir.scalar import Const, Expr, Unary, Var
 from pto_wsp.location import Location
 from pto_wsp.passes import bytecode as bc
 from pto_wsp.passes.bytecode import Op
 from pto_wsp.passes.postfix import Key, Postfix, float_arithmetic, key_of
 from pto_wsp.support.record import record, replace
-from pto_wsp.types.dtype import DType, b1, i64
+from pto_wsp.types.dtype import DType, b1, f32, i64
 from pto_wsp.types.tile import ScalarType
 
 
@@ -245,8 +245,10 @@ class _Lowering:
                 self.emit(Op.PARAM_CONST, operand2=self.constant(struct.pack(layout, number)))
             case Var(name=name, dtype=own) if name in self.symbols and own is dtype:
                 self.emit(Op.PARAM_SYMBOL, operand2=self.symbols[name])
-            case Var(name=name) if name in self.registers and not dtype.is_float:
+            case Var(name=name, dtype=own) if name in self.registers and own.is_float == dtype.is_float:
                 self.emit(Op.PARAM_LOOPVAR, operand2=self.registers[name])
+            case Unary(op="f32") if dtype is f32:
+                self.emit(Op.PARAM_EXPR, expr=arg)
             case _ if not dtype.is_float and arg.dtype in (i64, b1):
                 self.emit(Op.PARAM_EXPR, expr=arg)
             case _:

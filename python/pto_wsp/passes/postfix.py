@@ -17,6 +17,7 @@ _UNARY_OPS = {
     "invert": Op.EXPR_INVERT,
     "b1": Op.EXPR_BOOL,
     "u64": Op.EXPR_U64,
+    "f32": Op.EXPR_F32,
 }
 _BINARY_OPS = {
     "add": Op.EXPR_ADD,
@@ -88,7 +89,8 @@ class Postfix:
                 advice="put parts of it into variables",
                 loc=expr.loc,
             )
-        for node in walk(expr):
+        is_converted = isinstance(expr, Unary) and expr.op == "f32"
+        for node in walk(expr.a if is_converted else expr):
             if node.dtype.is_float:
                 raise float_arithmetic(node.loc or expr.loc)
         self._write(expr)

@@ -1,7 +1,7 @@
 """Compute the float arithmetic of a workload before its runs.
 
-The engine evaluates integers. What a workload computes with floats from its symbols alone (`factor * 2.0` as an
-argument, `limit > 0.5` as a condition) has one value per run: it becomes a scalar that follows from them.
+The engine evaluates integers. What a workload computes with floats from its symbols alone (`factor * 2.0` as
+an argument, `limit > 0.5` as a condition) has one value per run: it becomes a scalar that follows from them.
 """
 
 from __future__ import annotations

@@ -58,6 +58,38 @@ def test_python_agrees() -> None:
     assert (x[2:] == np.float32(0.7)).all()
 
 
+@pytest.mark.parametrize("target", ["interp", "cpu"])
+def test_integers_as_float_arguments(target: str) -> None:
+    """Each is rounded once to the nearest f32, wherever it comes from."""
+    numbers = [3, -7, 2**24 + 1, 2**53 + 2**29 + 1, -(2**63), 2**63 - 1]
+
+    @kernel
+    def put(x: InOut[Tile[1, 1, f32]], amount: Scalar[f32]):
+        pto.store(x, amount)
+
+    @kernel
+    def count(x: InOut[Tile[1, 1, i64]]):
+        pto.store(x, x + 1)
+
+    @workload
+    def w(X: Tensor[f32, 4, "n", 1, 1], N: Tensor[i64, "n"], W: Tensor[i64, "n", 1, 1], big: Scalar[i64]):
+        for i in P("n"):
+            count[i](x=W[i])
+            put[i](x=X[0, i], amount=i)
+            put[i](x=X[1, i], amount=N[i])
+            put[i](x=X[2, i], amount=big)
+            put[i](x=X[3, i], amount=W[i, 0, 0] - 1)
+
+    x = np.zeros((4, len(numbers), 1, 1), np.float32)
+    written = np.array([*numbers[:-1], 0], np.int64).reshape(-1, 1, 1)
+    w.compile(target)(X=x, N=np.array(numbers, np.int64), W=written.copy(), big=2**53 + 2**29 + 1)
+    wanted = np.array(numbers, np.int64).astype(np.float32)
+    np.testing.assert_array_equal(x[0, :, 0, 0], np.arange(len(numbers)))
+    np.testing.assert_array_equal(x[1, :, 0, 0], wanted)
+    assert (x[2] == wanted[3]).all()
+    np.testing.assert_array_equal(x[3], written.astype(np.float32))
+
+
 def test_what_a_run_may_never_reach_is_left_alone() -> None:
     @workload
     def w(X: Tensor[f32, "n", 8, 8], factor: Scalar[f32]):

@@ -165,6 +165,7 @@ class AbstractEvaluator {
         case Op::EXPR_U64:
           if (stack.back().range.lo < 0) may_fail = true;
           break;
+        case Op::EXPR_F32: stack.back() = unknown({0, int64_t(UINT32_MAX)}); break;
         case Op::EXPR_SELECT: select(stack); break;
         default: {
           const Abstract b = std::move(stack.back());

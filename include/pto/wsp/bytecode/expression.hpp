@@ -148,6 +148,13 @@ inline Outcome apply(Op op, const Outcome& a, const Outcome& b, uint32_t pc) {
   return result;
 }
 
+inline int64_t f32_bits(int64_t value) {
+  const auto number = float(value);
+  uint32_t bits = 0;
+  __builtin_memcpy(&bits, &number, sizeof bits);
+  return bits;
+}
+
 inline Outcome apply_unary(Op op, const Outcome& a, uint32_t pc) {
   if (a.fault != Fault::kNone) return a;
   switch (op) {
@@ -155,6 +162,7 @@ inline Outcome apply_unary(Op op, const Outcome& a, uint32_t pc) {
     case Op::EXPR_INVERT: return {~a.value, Fault::kNone, 0, pc};
     case Op::EXPR_BOOL: return {a.value != 0, Fault::kNone, 0, pc};
     case Op::EXPR_U64: return {a.value, a.value < 0 ? Fault::kBelowZero : Fault::kNone, 0, pc};
+    case Op::EXPR_F32: return {f32_bits(a.value), Fault::kNone, 0, pc};
     default: return {a.value == 0, Fault::kNone, 0, pc};
   }
 }
@@ -196,7 +204,8 @@ int64_t evaluate_postfix(const Bindings& bindings, uint32_t pc, const int64_t* r
       case Op::EXPR_NOT:
       case Op::EXPR_INVERT:
       case Op::EXPR_BOOL:
-      case Op::EXPR_U64: stack[depth - 1] = detail::apply_unary(in.op, stack[depth - 1], pc); break;
+      case Op::EXPR_U64:
+      case Op::EXPR_F32: stack[depth - 1] = detail::apply_unary(in.op, stack[depth - 1], pc); break;
       case Op::EXPR_SELECT:
         depth -= 2;
         if (stack[depth - 1].fault == Fault::kNone) {

@@ -79,6 +79,7 @@ enum class Op : uint8_t {
   EXPR_SHL = 0x6C, EXPR_SHR = 0x6D,  ///< shifts outside 0..63 and bits lost by SHL are errors; SHR keeps the sign
   EXPR_BOOL = 0x6E,                  ///< 1 if nonzero, else 0
   EXPR_U64 = 0x6F,                   ///< the operand; below 0 is an error
+  EXPR_F32 = 0x70,                   ///< the bits of the nearest f32
 };
 // clang-format on
 

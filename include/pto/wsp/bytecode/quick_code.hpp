@@ -128,7 +128,8 @@ inline bool evaluate_quick(const Bindings& bindings, const QuickOp* in, const in
       case Op::EXPR_NOT:
       case Op::EXPR_INVERT:
       case Op::EXPR_BOOL:
-      case Op::EXPR_U64: {
+      case Op::EXPR_U64:
+      case Op::EXPR_F32: {
         const Outcome outcome = detail::apply_unary(in->op, {*top, Fault::kNone, 0, 0}, 0);
         if (outcome.fault != Fault::kNone) return false;
         *top = outcome.value;

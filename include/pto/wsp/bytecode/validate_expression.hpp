@@ -17,7 +17,8 @@ constexpr int operand_count(Op op) {
     case Op::EXPR_NOT:
     case Op::EXPR_INVERT:
     case Op::EXPR_BOOL:
-    case Op::EXPR_U64: return 1;
+    case Op::EXPR_U64:
+    case Op::EXPR_F32: return 1;
     case Op::EXPR_ADD:
     case Op::EXPR_SUB:
     case Op::EXPR_MUL:

@@ -89,8 +89,8 @@ class Postfix:
                 advice="put parts of it into variables",
                 loc=expr.loc,
             )
-        is_converted = isinstance(expr, Unary) and expr.op == "f32"
-        for node in walk(expr.a if is_converted else expr):
+        integers = expr.a if isinstance(expr, Unary) and expr.op == "f32" else expr
+        for node in walk(integers):
             if node.dtype.is_float:
                 raise float_arithmetic(node.loc or expr.loc)
         self._write(expr)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -30,7 +32,7 @@ def decide(X: Tensor[f32, "n", 8, 8], factor: Scalar[f32], count: Scalar[i64], w
 PROGRAMS: dict[str, Program] = {}
 
 
-def run(target: str, **scalars: object) -> np.ndarray:
+def run(target: str, **scalars: Any) -> np.ndarray:
     if target not in PROGRAMS:
         PROGRAMS[target] = decide.compile(target)
     x = np.zeros((5, 8, 8), np.float32)

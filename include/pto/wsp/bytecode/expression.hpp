@@ -124,15 +124,11 @@ inline int64_t read_integer(const char* at, DType dtype) {
   }
 }
 
-/// The element of a tensor at `indices`, or the fault of the first index that is outside.
+/// The element of a tensor at `indices`, which lie inside.
 inline Outcome read_element(const Bindings& bindings, Instruction in, uint32_t pc, const int64_t* indices) {
   const ElementSource& source = bindings.elements[in.operand1];
   int64_t offset = 0;
-  for (uint32_t d = 0; d < in.operand2; ++d) {
-    const int64_t index = indices[d];
-    if (uint64_t(index) >= uint64_t(source.shape[d])) return {index, Fault::kOutside, uint8_t(d), pc};
-    offset += index * source.stride[d];
-  }
+  for (uint32_t d = 0; d < in.operand2; ++d) offset += indices[d] * source.stride[d];
   const int64_t value = read_integer(source.base + offset * dtype_bytes(source.dtype), source.dtype);
   // The one integer type that reaches beyond i64.
   if (source.dtype == DType::u64 && value < 0) return {0, Fault::kOverflow, 0, pc};
@@ -170,8 +166,9 @@ inline Outcome apply_unary(Op op, const Outcome& a, uint32_t pc) {
 }  // namespace detail
 
 /// Evaluates the expression that starts at `pc`; `read(instruction, pc, indices)` gives the outcome of an
-/// element. Throws `expression-overflow`, `division-by-zero`, `shift-outside`, `u64-below-zero` or
-/// `element-outside` with the instruction's index.
+/// element inside its tensor. Of several faults the first counts, from left to right. Throws
+/// `expression-overflow`, `division-by-zero`, `shift-outside`, `u64-below-zero` or `element-outside` with the
+/// instruction's index.
 template <class Read>
 int64_t evaluate_postfix(const Bindings& bindings, uint32_t pc, const int64_t* registers, Read read) {
   const Program& program = *bindings.program;
@@ -181,8 +178,11 @@ int64_t evaluate_postfix(const Bindings& bindings, uint32_t pc, const int64_t* r
   const auto element = [&](Instruction in) -> Outcome {
     int64_t indices[kMaxTensorRank];
     for (uint32_t d = 0; d < in.operand2; ++d) {
-      if (stack[depth + int(d)].fault != Fault::kNone) return stack[depth + int(d)];
-      indices[d] = stack[depth + int(d)].value;
+      const Outcome& index = stack[depth + int(d)];
+      if (index.fault != Fault::kNone) return index;
+      const int64_t size = bindings.elements[in.operand1].shape[d];
+      if (uint64_t(index.value) >= uint64_t(size)) return {index.value, Fault::kOutside, uint8_t(d), pc};
+      indices[d] = index.value;
     }
     return read(in, pc, indices);
   };

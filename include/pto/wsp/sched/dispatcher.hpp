@@ -126,10 +126,6 @@ class Dispatcher {
 
   /// Works until the tasks that write an element are complete; false if the run was stopped meanwhile.
   bool await_writers(bytecode::Instruction in, const int64_t* indices) {
-    const int64_t* shape = run_.plan().layouts[in.operand1].shape;
-    for (uint32_t d = 0; d < in.operand2; ++d) {
-      if (indices[d] < 0 || indices[d] >= shape[d]) return true;  // nobody writes it, and nobody reads it
-    }
     waits_.begin(kWatermark, run_.task_base() + expander_.num_tasks());
     hazards_.find_writers(in.operand1, indices, waits_);
     waits_.finish();

@@ -79,6 +79,13 @@ def test_a_page_outside_the_cache_is_an_error(page: int) -> None:
         example.run(example.paged_decode(f32).compile("cpu"), batch)
 
 
+def test_more_tokens_than_the_table_has_pages_for_are_an_error() -> None:
+    batch = batch_of([40, 100], f32)
+    batch.Lengths[1] = example.PAGE * batch.BlockTable.shape[1] + 1
+    with pytest.raises(errors.KernelFailed, match="kernel `attend`"):
+        example.run(example.paged_decode(f32).compile("cpu"), batch)
+
+
 def test_a_negative_length_is_an_error_before_anything_runs() -> None:
     batch = batch_of([40, 100], f32)
     batch.Lengths[1] = -3

@@ -52,9 +52,7 @@ def moe(
     routing = group_by(Experts, num_groups=EXPERTS)  # expert -> its (token, slot) pairs, made by this run
     for e in P(Dense[EXPERTS]):
         for pick in P.tiles(routing[e], ROWS):  # an expert without tokens costs nothing
-            rows = routing.rows(
-                pick
-            )  # no two picks have a row in common, so experts do not wait for each other
+            rows = routing.rows(pick)  # disjoint between picks: experts do not wait for each other
             expert_ffn[e, pick](x=X, rows=rows, w1=W1[e], w3=W3[e], w2=W2[e], part=Part[rows])
     for t in P.tiles(tokens, ROWS):
         combine_top2[t](parts=Part[t], gates=Gates[t], y=Y[t])  # slots are added in slot order

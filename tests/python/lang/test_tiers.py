@@ -137,3 +137,39 @@ def in_workload(use):
     assert caught.value.code == code, str(caught.value)
     assert found in str(caught.value), str(caught.value)
     assert marked(caught.value) in line
+
+
+WORKSPACES = """
+def variant(n, factor):
+    @kernel(
+        workspace=lambda p: p.size * factor,
+        name=f"variant_{n}",
+        cpp_src='''
+            PTO_CHECK(context.workspace_bytes == uint64_t(size * factor), "the workspace of this tier");
+            char* const bytes = static_cast<char*>(context.workspace);
+            for (int64_t i = 0; i < size * factor; ++i) bytes[i] = 1;
+            x(0, 0) = float(size * factor);
+        ''',
+    )
+    def k(x: InOut[Tile[1, 1, f32]], size: Scalar[i64], factor: Constexpr[int] = factor): ...
+
+    return k
+
+small, large = variant(0, 16), variant(1, 64)
+select = tier("select", (small, 100), (large, None))
+
+@workload
+def w(X: Tensor[f32, "n", 1, 1], L: Tensor[i64, "n"]):
+    for i in P("n"):
+        select.at(L[i])[i](x=X[i], size=L[i])
+"""
+
+
+@pytest.mark.parametrize("sizes", [[], [0], [100, 3], [101, 100], [7, 4000, 99]])
+def test_each_tier_asks_for_its_own_workspace(sizes: list[int]) -> None:
+    program = execute(WORKSPACES)["w"].compile("cpu")  # pyright: ignore
+    x = np.zeros((len(sizes), 1, 1), np.float32)
+    program(X=x, L=np.array(sizes, np.int64))
+    asked = [size * (16 if size <= 100 else 64) for size in sizes]
+    assert x.ravel().tolist() == asked
+    assert program.stats.counters["max_workspace_bytes"] == max(asked, default=0)

@@ -580,7 +580,7 @@ class BadRagged(BindError):
     """Lengths or an index pointer that describe no rows."""
 
     code = "bad-ragged"
-    template = "{what} do not describe rows of a ragged axis"
+    template = "`{what}` cannot describe rows of a ragged axis"
     label = "expected {expected}, found {found} at {place}"
     hint = "`Ragged.lengths([3, 0, 2])` and `Ragged.indptr([0, 3, 3, 5])` are the same rows"
 
@@ -589,7 +589,7 @@ class BadSparse(BadRagged):
     """CSR arrays that describe no rows of indices."""
 
     code = "bad-sparse"
-    template = "{what} do not describe rows of a sparse axis"
+    template = "`{what}` cannot describe rows of a sparse axis"
     hint = "`Sparse.csr([0, 2, 2, 3], [5, 1, 0])` and `Sparse.lists([[5, 1], [], [0]])` are the same rows"
 
 

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar, overload
 from pto_wsp.errors import BadIndex, BadOperand, NotYetSupported, UnknownName, did_you_mean
 from pto_wsp.ir import workload as w
 from pto_wsp.lang import context, control
+from pto_wsp.lang.described import require_one_value
 from pto_wsp.lang.ragged import Ragged, RaggedAxis
 from pto_wsp.lang.ranges import Span, Stretch
 from pto_wsp.lang.scalar import Scalar
-from pto_wsp.lang.source import loop_targets
+from pto_wsp.lang.source import loop_statement, loop_targets
 from pto_wsp.lang.sparse import Sparse, SparseRow, selection
 from pto_wsp.lang.tensor import Tensor
 from pto_wsp.location import Location, caller_location
@@ -37,6 +38,9 @@ class Loop(Generic[Item]):
     def __iter__(self) -> Iterator[Item]:
         loc = caller_location()
         names, loc = loop_targets(loc) if loc is not None else ((), None)
+        statement = None if loc is None else loop_statement(loc)
+        if loc is not None and statement is not None:
+            require_one_value(loc.file, statement)
         if len(names) != len(self._axes):
             names = tuple("ijklmnop"[n % 8] for n in range(len(self._axes)))
         return _Iteration(self._kind, tuple(zip(names, self._axes, strict=True)), self._tile, loc)

@@ -10,6 +10,7 @@ from pto_wsp.errors import BadOperand, DetachedOtherwise, UnsupportedSyntax
 from pto_wsp.ir.scalar import Const, Expr, format_expr
 from pto_wsp.lang import context
 from pto_wsp.lang.blocks import Block, Blocks, OpenCond, OpenNode, left_early
+from pto_wsp.lang.described import require_one_value
 from pto_wsp.lang.scalar import Number, expression
 from pto_wsp.lang.source import leaving_statements, with_statement
 from pto_wsp.location import Location, caller_location
@@ -106,6 +107,7 @@ def _branch(what: str, value: object) -> Branch:
         )
     for keyword, place in leaving_statements(loc.file, statement):
         raise left_early(f"`{what}`", f"`{keyword}`", place)
+    require_one_value(loc.file, statement)
     return Branch(what, predicate, loc)
 
 

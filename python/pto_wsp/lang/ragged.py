@@ -131,6 +131,9 @@ def checked_offsets(indptr: object, error: type[BadRagged]) -> np.ndarray:
 
 def flat_integers(values: object, what: str, error: type[BadRagged]) -> np.ndarray:
     """Return a copy of a flat sequence of integers as i64."""
+    if isinstance(values, np.ndarray) and hasattr(values, "mask"):
+        found = "a masked array, whose mask would be ignored"
+        raise error(what=what, expected="a flat sequence of integers", found=found, place=0)
     try:
         array = np.asarray(values)
     except ValueError:  # nested sequences of different lengths

@@ -145,6 +145,6 @@ def _no_arithmetic(self: object, *_: object) -> NoReturn:
 
 
 if not TYPE_CHECKING:
-    for _name in ("add", "radd", "sub", "rsub", "mul", "rmul", "floordiv", "mod", "lt", "le", "gt", "ge"):
+    for _name in "add radd sub rsub mul rmul floordiv mod lt le gt ge eq ne".split():
         setattr(Stretch, f"__{_name}__", _no_arithmetic)
         setattr(RowSet, f"__{_name}__", _no_arithmetic)

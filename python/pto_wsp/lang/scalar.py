@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from pto_wsp.errors import RunTimeCondition, RunTimeNumber
+from pto_wsp.errors import BadOperand, RunTimeCondition, RunTimeNumber
 from pto_wsp.ir.scalar import Const, Expr, format_expr
 from pto_wsp.lang import arithmetic
 from pto_wsp.lang.surface import Operators, ScalarAnnotation
@@ -91,10 +91,10 @@ class Scalar:
         return _binary("ge", self, other)
 
     def __eq__(self, other: Number) -> Scalar:  # pyright: ignore[reportIncompatibleMethodOverride]
-        return _binary("eq", self, other)
+        return _comparison("eq", self, other)
 
     def __ne__(self, other: Number) -> Scalar:  # pyright: ignore[reportIncompatibleMethodOverride]
-        return _binary("ne", self, other)
+        return _comparison("ne", self, other)
 
     def __and__(self, other: Number) -> Scalar:
         return _binary("bitand", self, other)
@@ -197,3 +197,15 @@ def _binary(op: str, a: Number, b: Number) -> Any:
     if left is None or right is None:
         return NotImplemented
     return Scalar(arithmetic.combine(op, left, right, caller_location()))
+
+
+def _comparison(op: str, a: Scalar, b: object) -> Any:
+    """Return whether two numbers are equal, or not; Python would find anything else unequal, and go on."""
+    if expression(b) is None and not isinstance(b, Operators):
+        raise BadOperand(
+            op=f"comparing `{format_expr(a.expr)}`",
+            expected="a number",
+            found=type(b).__name__,
+            loc=caller_location(),
+        )
+    return _binary(op, a, b)  # pyright: ignore[reportArgumentType]

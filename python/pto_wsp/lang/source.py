@@ -171,6 +171,21 @@ def _loops_of(node: ast.AST) -> list[tuple[ast.expr, ast.expr]]:
             return []
 
 
+def loop_statement(loc: Location) -> ast.For | None:
+    """Return the `for` statement whose iterable starts at `loc`, or None."""
+    for node in _nodes_at(_parse(_text(loc.file)), loc.line):
+        if isinstance(node, ast.For) and _starts_at(loc, node.iter):
+            return node
+    return None
+
+
+def enclosing_function(file: str, statement: ast.stmt) -> ast.FunctionDef | None:
+    """Return the innermost function that a statement stands in, or None."""
+    around = [n for n in _nodes_at(_parse(_text(file)), statement.lineno) if isinstance(n, ast.FunctionDef)]
+    holding = [n for n in around if any(part is statement for part in ast.walk(n))]
+    return holding[-1] if holding else None
+
+
 def assigned_name(loc: Location) -> str | None:
     """Return the name that the value of the call executing at `loc` is assigned to, or None."""
     for node in _nodes_at(_parse(_text(loc.file)), loc.line):

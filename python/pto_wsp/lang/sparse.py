@@ -83,6 +83,9 @@ class Sparse:
         Raises:
             BadSparse: a row is no flat sequence of integers, or has a bad element.
         """
+        if not isinstance(rows, (Sequence, np.ndarray)):
+            expected = "a sequence with a list of integers for each row"
+            raise BadSparse(what="lists", expected=expected, found=type(rows).__name__, place=0)
         arrays = [flat_integers(row, f"row {b}", BadSparse) for b, row in enumerate(rows)]
         for b, row in enumerate(arrays):
             _require_range(row, f"row {b}", 0)
@@ -114,9 +117,9 @@ class Sparse:
 
 def _checked_indices(indices: object, first: int, last: int) -> np.ndarray:
     """Return indices as [last, 1] i32, those before `first`, which nothing reads, as 0."""
-    array = indices if isinstance(indices, np.ndarray) else np.asarray(indices)
+    array = indices if isinstance(indices, np.ndarray) else flat_integers(indices, "indices", BadSparse)
     if array.ndim == 1 and len(array) < last:
-        expected = f"at least {last} elements, the last of `indptr`,"
+        expected = f"at least {last} elements (the last of `indptr`)"
         raise BadSparse(what="indices", expected=expected, found=f"{len(array)}", place=len(array))
     used = flat_integers(array[first:last] if array.ndim == 1 else array, "indices", BadSparse)
     _require_range(used, "indices", first)

@@ -163,12 +163,15 @@ class Operators:
     def __ge__(self, other: Operand) -> Tile:
         _only_in_kernels("comparing tiles and tensors")
 
+    def __eq__(self, other: Operand) -> Tile:  # pyright: ignore[reportIncompatibleMethodOverride]
+        _only_in_kernels("comparing tiles and tensors")
+
+    def __ne__(self, other: Operand) -> Tile:  # pyright: ignore[reportIncompatibleMethodOverride]
+        _only_in_kernels("comparing tiles and tensors")
+
+    __hash__ = object.__hash__
+
     if TYPE_CHECKING:
-
-        def __eq__(self, other: Operand) -> Tile: ...  # pyright: ignore[reportIncompatibleMethodOverride]
-
-        def __ne__(self, other: Operand) -> Tile: ...  # pyright: ignore[reportIncompatibleMethodOverride]
-
         # These are operators of the elements of a workload's integer tensors, which are scalars.
 
         def __floordiv__(self, other: Operand) -> Tile: ...

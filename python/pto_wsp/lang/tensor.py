@@ -138,6 +138,14 @@ class Tensor(Operators):
         expected = "a loop over `P`, such as `for i in P(n):`"
         raise BadIndex(tensor=self.label, expected=expected, found="a loop over it", loc=caller_location())
 
+    def __len__(self) -> NoReturn:
+        expected = f"`{self.label}.shape[0]`"
+        raise BadIndex(tensor=self.label, expected=expected, found="its length", loc=caller_location())
+
+    def __bool__(self) -> NoReturn:
+        expected = "a condition on its elements in `P.when`"
+        raise BadIndex(tensor=self.label, expected=expected, found="its truth value", loc=caller_location())
+
     if TYPE_CHECKING:
 
         @property

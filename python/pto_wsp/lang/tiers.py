@@ -6,6 +6,7 @@ Source: seed 001 section 6.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NoReturn
 
 from pto_wsp.errors import BadOperand, BadTiers
 from pto_wsp.ir import workload as w
@@ -56,6 +57,19 @@ class Tier:
             found = type(size).__name__ if expr is None else str(expr.dtype)
             raise BadOperand(op=f"{self.name}.at", expected="an integer", found=found, loc=loc)
         return TierAt(self, expr, ())
+
+    def __getitem__(self, _: object) -> NoReturn:
+        self._without_size()
+
+    def __call__(self, *_: object, **__: object) -> NoReturn:
+        """Refused: a size selects the kernel."""
+        self._without_size()
+
+    __iter__ = None
+
+    def _without_size(self) -> NoReturn:
+        expected = f"`{self.name}.at(size)[...](...)`, where the size selects a kernel"
+        raise BadOperand(op=f"tier {self.name}", expected=expected, found="no size", loc=caller_location())
 
 
 class TierAt:

@@ -156,3 +156,12 @@ def test_bytecode_means_what_expressions_mean(case: Case, sets_first: bool) -> N
     module = case.module(sets_first)
     note(f"{module}\n{case.arrays}\n{case.numbers}")
     assert outcome(module, "cpu", case) == outcome(module, "interp", case)
+
+
+def test_every_index_has_a_value_before_one_is_compared_with_its_dimension() -> None:
+    wrong = Unary("u64", Var("a"), Location("w.py", 1, 1, 2))
+    for indices in ((Const(-1), wrong), (wrong, Const(9)), (Const(9), Const(-1))):
+        arrays = {f"A{dtype}": np.zeros(SHAPE, dtype.to_numpy()) for dtype in DTYPES}
+        case = Case(Element("Ai8", indices), {"a": -1, "b": 0, "p": 0}, arrays)
+        module = case.module(False)
+        assert outcome(module, "cpu", case) == outcome(module, "interp", case)

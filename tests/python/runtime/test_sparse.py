@@ -358,3 +358,26 @@ def test_loops_over_all_elements_of_a_ragged_axis(target: str) -> None:
                 found = x.copy()
                 program(kv=Ragged.indptr(indptr), X=found, **more)
                 assert np.array_equal(found, expected)
+
+
+MASKED = np.ma.array([1, 2], mask=[False, True])
+
+
+@pytest.mark.parametrize(
+    ("make", "found"),
+    [
+        (lambda: Ragged.lengths(MASKED), "masked"),
+        (lambda: Ragged.indptr(MASKED), "masked"),
+        (lambda: Sparse.csr([0, 2], MASKED), "masked"),
+        (lambda: Sparse.csr(MASKED, [0, 0]), "masked"),
+        (lambda: Sparse.lists([MASKED]), "masked"),
+        (lambda: Sparse.lists(None), "NoneType"),  # pyright: ignore
+        (lambda: Sparse.lists({1: [2]}), "dict"),  # pyright: ignore
+        (lambda: Sparse.csr([0, 1], [[1], [2, 3]]), "rank 2"),
+        (lambda: Sparse.csr([0, 1], None), "rank 0"),
+    ],
+)
+def test_what_holds_no_rows(make: Callable[[], object], found: str) -> None:
+    with pytest.raises(errors.BadRagged) as caught:
+        make()
+    assert found in caught.value.caret_text

@@ -1,0 +1,84 @@
+"""Random programs in which data decides: Python, the interpreter and the engine make the same of them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from pto_wsp import Program
+from pto_wsp.errors import CarriedValue, InvalidIR, KernelFailed, PtoError, RunError
+from pto_wsp.runtime.engine import EngineRunner
+from tests.python.lang.programs import execute
+from tests.python.whole.random_data import Writer, meaning, random_values
+
+NUM_PROGRAMS = 60
+"""Thousands have been run: a change of the engine or of the language deserves as many."""
+
+
+def arrays_of(values: dict[str, object]) -> dict[str, np.ndarray]:
+    return {name: value for name, value in values.items() if isinstance(value, np.ndarray)}
+
+
+def run(program: Program, values: dict[str, object], workers: int = 1, jitter: int = 0) -> int:
+    """Run with random delays before tasks; return how many there were."""
+    bound = program._binder.bind(values)
+    runner = program._runner
+    delays = {"jitter": jitter} if isinstance(runner, EngineRunner) else {}
+    figures, _ = runner.run(bound.arrays, bound.scalars, workers, False, **delays)
+    program._binder.keep(bound)
+    return figures.tasks
+
+
+def outcome(program: Program, values: dict[str, object], workers: int = 1, jitter: int = 0) -> object:
+    """Return the number of tasks and the bytes of every array, or what the error says."""
+    before = {name: array.tobytes() for name, array in arrays_of(values).items()}
+    try:
+        tasks = run(program, values, workers, jitter)
+    except PtoError as error:
+        earlier = error.tasks_before if isinstance(error, RunError) else None
+        after = {name: array.tobytes() for name, array in arrays_of(values).items()}
+        assert after == before or earlier or isinstance(error, KernelFailed), "tasks have run"
+        return type(error), error.message, error.caret_text, error.loc, earlier or 0
+    return tasks, {name: array.tobytes() for name, array in arrays_of(values).items()}
+
+
+@pytest.mark.parametrize("seed", range(NUM_PROGRAMS))
+def test_data_decides_as_in_python(seed: int) -> None:
+    workload, python = Writer(seed).program()
+    w = execute(workload)["w"]
+    compiled, interpreted = (w.compile(target) for target in ("cpu", "interp"))  # pyright: ignore
+    for data in range(3):
+        wanted = random_values(3 * seed + data)
+        expected = outcome(interpreted, wanted)
+        assert isinstance(expected, tuple)
+        if isinstance(expected[0], int):
+            plain = random_values(3 * seed + data)
+            meaning(python, plain)
+            found = {name: array.tobytes() for name, array in arrays_of(plain).items()}
+            assert found == expected[1], f"{workload}\n{python}"
+        for workers in (1, 2, 5):
+            found = outcome(compiled, random_values(3 * seed + data), workers, jitter=seed + 1)
+            assert found == expected, f"{workers} workers\n{workload}"
+
+
+def test_python_variables_mean_what_they_say_or_are_refused() -> None:
+    """The body of a loop is described once: what Python would change in it from one iteration to the next."""
+    refused = 0
+    for seed in range(60):
+        workload, python = Writer(1000 + seed, names=("v", "u")).program()
+        try:
+            program = execute(workload)["w"].compile("interp")  # pyright: ignore
+        except PtoError as error:
+            assert isinstance(error, (CarriedValue, InvalidIR)), error
+            refused += 1
+            continue
+        wanted = random_values(seed)
+        try:
+            program.run(**wanted)
+        except PtoError:
+            continue
+        plain = random_values(seed)
+        meaning(python, plain)
+        for name, array in arrays_of(plain).items():
+            assert array.tobytes() == arrays_of(wanted)[name].tobytes(), f"{workload}\n{python}"
+    assert 10 < refused < 50

@@ -15,7 +15,9 @@ def put(x: InOut[Tile[4, 8, f32]]):
     pto.store(x, x + 1)
 
 @workload
-def w(X: Tensor[f32, "n", 8], L: Tensor[i32, "m", 4], kv: Ragged["b"], rt: Sparse["b"], d: Scalar[i64], U: DenseDyn):
+def w(
+    X: Tensor[f32, "n", 8], L: Tensor[i32, "m", 4], kv: Ragged["b"], rt: Sparse["b"], d: Scalar[i64], U: DenseDyn
+):
     for r in P.tiles("n", 4):
         with P.when(CONDITION):
             put[r](X[r])

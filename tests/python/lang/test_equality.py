@@ -16,7 +16,8 @@ def put(x: InOut[Tile[4, 8, f32]]):
 
 @workload
 def w(
-    X: Tensor[f32, "n", 8], L: Tensor[i32, "m", 4], kv: Ragged["b"], rt: Sparse["b"], d: Scalar[i64], U: DenseDyn
+    X: Tensor[f32, "n", 8], L: Tensor[i32, "m", 4],
+    kv: Ragged["b"], rt: Sparse["b"], d: Scalar[i64], U: DenseDyn
 ):
     for r in P.tiles("n", 4):
         with P.when(CONDITION):

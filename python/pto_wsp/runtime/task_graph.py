@@ -47,8 +47,8 @@ class TaskGraph:
         tasks: the tasks.
         edges: pairs (before, after) of positions in `tasks`: after waits for before because of data, `P.seq`
             or `after=`. What follows from other pairs is left out.
-        decisions: pairs (before, after): that `after` exists, or what it works on, was decided by an element
-            that `before` has written.
+        decisions: pairs (before, after): that `after` exists, or what it works on, depends on an element whose
+            last writer, when `after` begins, is `before`.
     """
 
     tasks: tuple[GraphTask, ...]
@@ -153,7 +153,7 @@ class Collector:
             try:
                 at = tuple(int(evaluate(i, task.scope, self._reader)) for i in element.indices)
             except (PtoError, KeyError):
-                continue  # decided about something else: an arm that is not chosen, a loop that has ended
+                continue  # not read: it stands in an arm that is not chosen, or for a loop that has ended
             shape = accesses.ids.shape
             if all(0 <= i < size for i, size in zip(at, shape, strict=True)):
                 found.add(int(accesses.writer[np.ravel_multi_index(at, shape)]))

@@ -102,10 +102,12 @@ def test_too_few_parts_are_an_error_before_anything_runs() -> None:
     assert np.isnan(batch.O).all()
 
 
-def test_command_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr(sys, "argv", ["paged_decode", "--batch", "3", "--longest", "200", "--batches", "2"])
+@pytest.mark.parametrize("kv", ["f32", "bf16"])
+def test_command_line(kv: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    options = ["--kv", kv, "--batch", "3", "--longest", "200", "--batches", "2"]
+    monkeypatch.setattr(sys, "argv", ["paged_decode", *options])
     example.main()
-    assert "bf16 cache" in capsys.readouterr().out
+    assert f"{kv} cache" in capsys.readouterr().out
 
 
 def test_the_drawn_graph_is_that_of_the_program() -> None:

@@ -47,8 +47,8 @@ class TaskGraph:
         tasks: the tasks.
         edges: pairs (before, after) of positions in `tasks`: after waits for before because of data, `P.seq`
             or `after=`. What follows from other pairs is left out.
-        decisions: pairs (before, after): that `after` exists, or what it works on, depends on an element whose
-            last writer, when `after` begins, is `before`.
+        decisions: pairs (before, after): that `after` exists, or what it works on, depends on an element
+            whose last writer, when `after` begins, is `before`.
     """
 
     tasks: tuple[GraphTask, ...]

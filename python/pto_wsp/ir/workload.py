@@ -57,16 +57,10 @@ class ScalarParam:
     value: Expr | None = None
 
 
-@record
-class RaggedParam:
-    """A ragged axis with a row for each element of the size `outer`.
-
-    Its offsets are a tensor [outer + 1] of the function, called `offsets`, whose size is called `count`.
-    """
+class RowsParam:
+    """An axis with a row for each element of the size `outer`; its offsets are a tensor [outer + 1] i64."""
 
     name: str
-    outer: str
-    loc: Location | None = None
 
     @property
     def offsets(self) -> str:
@@ -80,26 +74,24 @@ class RaggedParam:
 
 
 @record
-class SparseParam:
-    """A sparse axis in CSR form with a row for each element of the size `outer`.
-
-    Its offsets are a tensor [outer + 1] i64 of the function, whose size is called `count`; its indices are a
-    tensor [entries, 1] i32, of which row b has those from offsets[b] to offsets[b + 1].
-    """
+class RaggedParam(RowsParam):
+    """A ragged axis: row b covers the elements from offsets[b] to offsets[b + 1] of a packed dimension."""
 
     name: str
     outer: str
     loc: Location | None = None
 
-    @property
-    def offsets(self) -> str:
-        """Name of the tensor that holds where each row begins and the last one ends."""
-        return self.name + ".offsets"
 
-    @property
-    def count(self) -> str:
-        """Name of the size of `offsets`."""
-        return self.name + ".count"
+@record
+class SparseParam(RowsParam):
+    """A sparse axis in CSR form.
+
+    Its indices are a tensor [entries, 1] i32, of which row b has those from offsets[b] to offsets[b + 1].
+    """
+
+    name: str
+    outer: str
+    loc: Location | None = None
 
     @property
     def indices(self) -> str:

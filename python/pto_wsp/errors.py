@@ -771,6 +771,15 @@ class BadPlanBuffer(PlanError):
     hint = "np.empty(count, pto_wsp.planner.WORK_DESCRIPTOR) makes one"
 
 
+class NotPlanned(PlanError):
+    """A run of planned attention before its first plan."""
+
+    code = "not-planned"
+    template = "`{name}.run` needs a plan"
+    label = "expected a call of `plan` before, found none"
+    hint = "call plan(...) with the lengths of the batch; it serves any number of runs"
+
+
 def catalogue() -> list[type[PtoError]]:
     """Return every error class with a code of its own, in the order of this file."""
     found: list[type[PtoError]] = []

@@ -10,6 +10,8 @@ from types import FrameType
 from pto_wsp.support.record import record
 
 PACKAGE_DIR = str(Path(__file__).resolve().parent)
+OPERATORS_DIR = str(Path(PACKAGE_DIR, "ops"))
+"""Where the ready operators are: kernels and workloads that are read as those of a user are."""
 
 
 @record
@@ -39,15 +41,19 @@ def of_user(loc: Location | None) -> Location | None:
 
 
 def caller_location(skip: int = 1) -> Location | None:
-    """Return the location of the innermost call made from outside this package.
+    """Return the location of the innermost call made by a user's program, or by a ready operator.
 
     Args:
         skip: frames nearest to this function that are never considered.
     """
     frame: FrameType | None = sys._getframe(skip)
-    while frame is not None and frame.f_code.co_filename.startswith(PACKAGE_DIR):
+    while frame is not None and _is_machinery(frame.f_code.co_filename):
         frame = frame.f_back
     return frame_location(frame) if frame is not None else None
+
+
+def _is_machinery(file: str) -> bool:
+    return file.startswith(PACKAGE_DIR) and not file.startswith(OPERATORS_DIR)
 
 
 def frame_location(frame: FrameType) -> Location:

@@ -1,0 +1,1 @@
+"""Ready operators: kernels, workloads and plans behind a plain function call."""

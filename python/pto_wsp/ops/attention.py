@@ -1,0 +1,497 @@
+"""Attention of ragged batches: plan the lengths of a step, run it; one compiled program serves all steps."""
+
+from __future__ import annotations
+
+import os
+import sys
+from functools import lru_cache
+from math import e, log2, sqrt
+from typing import Any, Final, Literal
+
+import numpy as np
+
+from pto_wsp.errors import (
+    BadPlanConfig,
+    InvalidPlanParams,
+    NotPlanned,
+    WrongDType,
+    WrongRank,
+    WrongShape,
+    WrongValue,
+)
+from pto_wsp.ops.attention_program import AttentionForm, attention_workload
+from pto_wsp.planner.balanced import BalancedConfig, BalancedPlan, BalancedPlanner
+from pto_wsp.planner.config import INT_MAX, check_range
+from pto_wsp.planner.descriptor import BALANCED_ITEM, MERGE_ROW
+from pto_wsp.runtime.dlpack import import_array
+from pto_wsp.runtime.program import Program
+from pto_wsp.types import bf16, f16, f32
+from pto_wsp.types.dtype import DType
+
+KVLayout = Literal["NHD", "HND"]
+LSEBase = Literal["e", "2"]
+
+DTYPES: Final = (f32, f16, bf16)
+LSE_SCALES: Final = {"e": 1.0, "2": log2(e)}
+Q_TILE: Final = 32
+"""Query positions that share what is read of keys and values."""
+
+
+@lru_cache(maxsize=64)
+def compiled(form: AttentionForm, target: str) -> Program:
+    """Return the program of a form; all objects of one form share it."""
+    return attention_workload(form).compile(target=target)
+
+
+class _BatchAttention:
+    """What decode and prefill share.
+
+    Attributes:
+        form: what the program was compiled for.
+        program: the compiled workload; `program.stats` tells of the last run.
+        current: the current plan; None before the first. The next plan overwrites its arrays.
+    """
+
+    def __init__(self, form: AttentionForm, kv_layout: KVLayout, workers: int | None, target: str) -> None:
+        self.form = form
+        self.kv_layout = kv_layout
+        self.workers = _cores() if workers is None else workers
+        self.config = _planner_config(form, self.workers)
+        self.program = compiled(form, target)
+        self.current: BalancedPlan | None = None
+        self._planner = BalancedPlanner(self.config, 1)
+        self._room = (1, 1)
+        self._parts = np.empty((1, form.tile_rows, form.dim), np.float32)
+        self._part_stats = np.empty((1, form.tile_rows, 2), np.float32)
+        self._arrays: dict[str, Any] = {}
+        self._places = 0
+
+    # --- planning ---
+
+    def _plan(self, qo: np.ndarray | None, kv: tuple[Any, ...]) -> None:
+        """Plan a batch of query offsets (None: one query each) and the arrays that say where its keys are."""
+        self.current = None
+        if self.form.page_size:
+            indptr, pages, lengths = _paged(self.form.page_size, *kv)
+            places = int(pages.max(initial=-1)) + 1
+        else:
+            indptr = _indptr("kv_indptr", *kv)
+            pages, lengths, places = np.empty(0, np.int32), np.diff(indptr), int(indptr[-1])
+        batch = lengths.size
+        if qo is not None and qo.size != batch + 1:
+            raise InvalidPlanParams(
+                what="the batch",
+                expected=f"qo_indptr of {batch + 1} elements, as kv_indptr has",
+                found=f"{qo.size}",
+            )
+        queries = batch if qo is None else int(qo[-1])
+        self._make_room(batch, queries)
+        plan = self._planner.plan(lengths, None if qo is None else np.diff(qo)) if batch else self._nothing()
+        if plan.num_partials > len(self._parts):
+            room = 2 * plan.num_partials
+            self._parts = np.empty((room, *self._parts.shape[1:]), np.float32)
+            self._part_stats = np.empty((room, *self._part_stats.shape[1:]), np.float32)
+        self._places = places
+        self._arrays = {
+            "WorkerIndptr": plan.worker_indptr,
+            "Items": plan.items.view(np.int32).reshape(-1, 8),
+            "MergeIndptr": plan.merge_indptr,
+            "MergeRows": plan.merge_rows.view(np.int32).reshape(-1, 4),
+            "QIndptr": np.arange(batch + 1, dtype=np.int32) if qo is None else qo.astype(np.int32),
+            "KVLens": lengths.astype(np.int32),
+            "KVIndptr": indptr.astype(np.int32),
+            "Pages": pages,
+        }
+        self._queries = queries
+        self.current = plan
+
+    def _nothing(self) -> BalancedPlan:
+        """Return the plan of a batch without requests, which the planner takes for a mistake."""
+        items, rows = np.empty(0, BALANCED_ITEM), np.empty(0, MERGE_ROW)
+        worker_indptr, merge_indptr = np.zeros(self.workers + 1, np.int32), np.zeros(1, np.int32)
+        return BalancedPlan(items, worker_indptr, rows, merge_indptr, 0, 0, 0)
+
+    def _make_room(self, batch: int, queries: int) -> None:
+        """Replace the planner by a larger one where the batch is larger than all before."""
+        if batch > self._room[0] or queries > self._room[1]:
+            room = tuple(
+                min(2 * max(n, have), INT_MAX) for n, have in zip((batch, queries), self._room, strict=True)
+            )
+            self._planner = BalancedPlanner(self.config, room[0], room[1] if self.form.tokens else None)
+            self._room = (room[0], room[1])
+
+    # --- running ---
+
+    def run(
+        self,
+        q: Any,
+        kv_cache: Any,
+        *,
+        out: Any = None,
+        lse: Any = None,
+        return_lse: bool = False,
+        lse_base: LSEBase = "e",
+    ) -> Any:
+        """Attend with the current plan. Nothing is compiled.
+
+        Args:
+            q: queries `[tokens, num_qo_heads, head_dim]` of `q_dtype`; decode: one token per request.
+            kv_cache: a pair of keys and values, or both in one array. Paged, each `[pages, page_size,
+                num_kv_heads, head_dim]` ("NHD") or `[pages, num_kv_heads, page_size, head_dim]` ("HND"); one
+                array has a dimension of 2 behind the pages. Ragged: each `[positions, num_kv_heads,
+                head_dim]` or `[num_kv_heads, positions, head_dim]`.
+            out: C-contiguous array of the shape and type of `q` that takes the output; None: a new one.
+            lse: C-contiguous f32 array `[tokens, num_qo_heads]` that takes the log-sum-exp of the scores.
+            return_lse: return a pair of output and log-sum-exp.
+            lse_base: of the logarithm: "e" or "2".
+
+        Returns:
+            The output; with `return_lse` the pair. A request without keys has output 0 and log-sum-exp -inf.
+
+        Raises:
+            NotPlanned: there is no plan.
+            WrongShape, WrongRank, WrongDType, WrongValue, UnusableArray, ReadOnlyArray, OverlappingArrays:
+                arrays that do not fit the plan or the operator; nothing has run.
+        """
+        if self.current is None:
+            raise NotPlanned(name=type(self).__name__)
+        if lse_base not in LSE_SCALES:
+            raise WrongValue(name="lse_base", expected="'e' or '2'", found=repr(lse_base))
+        form, heads = self.form, self.form.kv_heads * self.form.group
+        shape = (self._queries, heads, form.dim)
+        queries = _array("q", q, form.q_dtype, shape)
+        keys, values = self._cache(kv_cache)
+        out = _empty_like(q, shape, None) if out is None else out
+        lse = _empty_like(q, shape[:2], np.float32) if lse is None else lse
+        o = _array("out", out, form.q_dtype, shape, is_written=True)
+        stats = _array("lse", lse, f32, shape[:2], is_written=True)
+        tile = (self._queries, *form.q_dims)
+        self.program.run(
+            workers=self.workers,
+            num_workers=self.workers,
+            **self._arrays,
+            Q=queries.reshape(*tile, form.dim),
+            K=keys,
+            V=values,
+            O=o.reshape(*tile, form.dim),
+            LSE=stats.reshape(*tile, 1),
+            Parts=self._parts,
+            PartStats=self._part_stats,
+            lse_scale=LSE_SCALES[lse_base],
+        )
+        return (out, lse) if return_lse else out
+
+    def _cache(self, kv_cache: Any) -> tuple[np.ndarray, np.ndarray]:
+        """Return keys and values as `[places, page_size, heads, dim]`, or `[positions, heads, dim]`."""
+        form = self.form
+        inner = (form.page_size, form.kv_heads) if form.page_size else (form.kv_heads,)
+        is_swapped = self.kv_layout == "HND"
+        if form.page_size:
+            shape = (None, *(inner[::-1] if is_swapped else inner), form.dim)
+        else:
+            shape = (form.kv_heads, None, form.dim) if is_swapped else (None, form.kv_heads, form.dim)
+        if isinstance(kv_cache, (tuple, list)):
+            if len(kv_cache) != 2:
+                raise WrongValue(
+                    name="kv_cache", expected="a pair of keys and values", found=f"{len(kv_cache)} arrays"
+                )
+            both = [_array(n, a, form.kv_dtype, shape) for n, a in zip("kv", kv_cache, strict=True)]
+        elif form.page_size:
+            stacked = _array("kv_cache", kv_cache, form.kv_dtype, (None, 2, *shape[1:]))
+            both = [stacked[:, 0], stacked[:, 1]]
+        else:
+            raise WrongValue(
+                name="kv_cache", expected="a pair of keys and values", found=type(kv_cache).__name__
+            )
+        if is_swapped:
+            both = [a.swapaxes(-3, -2) for a in both]
+        for name, array in zip("kv", both, strict=True):
+            if array.shape[0] < self._places:
+                what = "pages" if form.page_size else "positions"
+                expected = f"at least {self._places} {what}, as the plan names"
+                raise WrongShape(name=name, dim=0, expected=expected, found=array.shape[0])
+        if both[0].shape != both[1].shape:
+            raise WrongShape(
+                name="v", dim=0, expected=f"{both[0].shape[0]}, as `k` has", found=both[1].shape[0]
+            )
+        return both[0], both[1]
+
+
+class BatchDecode(_BatchAttention):
+    """Attention of one query position per request to a cache of keys and values.
+
+    `plan` deals the batch evenly to `workers` threads, `run` does what is planned, any number of times.
+    Neither compiles; the program is compiled with the object, once per set of parameters and machine.
+
+    Args:
+        num_qo_heads: query heads; a multiple of `num_kv_heads`.
+        num_kv_heads: heads of the cache.
+        head_dim: elements of a head.
+        page_size: positions of a page; None: keys and values are ragged, one request behind the other.
+        kv_dtype: f32, f16 or bf16.
+        q_dtype: of queries and output: f32, f16 or bf16. Scores and sums are f32 in any case.
+        workers: threads; None: all cores.
+        kv_layout: "NHD" or "HND": whether positions or heads come first.
+        window_left: most positions before its own that a query attends; -1: all.
+        logits_soft_cap: c of c * tanh(score / c); 0: none.
+        sm_scale: factor of the scores; None: 1 / sqrt(head_dim).
+        batch_invariant: results are the same bits for any batch composition and number of workers.
+        target: "cpu" or "interp".
+
+    Raises:
+        BadPlanConfig: a parameter out of its range.
+
+    Source: the habit of plan and run, and the layouts, are those of FlashInfer's wrappers.
+    """
+
+    def __init__(
+        self,
+        num_qo_heads: int,
+        num_kv_heads: int,
+        head_dim: int,
+        *,
+        page_size: int | None = 16,
+        kv_dtype: DType = f32,
+        q_dtype: DType = f32,
+        workers: int | None = None,
+        kv_layout: KVLayout = "NHD",
+        window_left: int = -1,
+        logits_soft_cap: float = 0.0,
+        sm_scale: float | None = None,
+        batch_invariant: bool = False,
+        target: str = "cpu",
+    ) -> None:
+        form = _form(
+            num_qo_heads, num_kv_heads, head_dim, 0, page_size, False, window_left, sm_scale, logits_soft_cap,
+            batch_invariant, q_dtype, kv_dtype,
+        )  # fmt: skip
+        super().__init__(form, _layout(kv_layout), workers, target)
+
+    def plan(self, kv_indptr: Any, kv_indices: Any = None, kv_last_page_len: Any = None) -> None:
+        """Plan a step. The values are copied: arrays that change later do not change the plan.
+
+        Args:
+            kv_indptr: `[batch + 1]` integers. Paged: request b has the pages `kv_indices[kv_indptr[b] :
+                kv_indptr[b + 1]]`; ragged: the positions `kv_indptr[b] : kv_indptr[b + 1]`.
+            kv_indices: `[entries]` integers, paged only: pages.
+            kv_last_page_len: `[batch]` integers, paged only: positions in the last page, 1..page_size;
+                without meaning for a request without pages.
+
+        Raises:
+            InvalidPlanParams: arrays that say nothing sensible.
+        """
+        self._plan(None, _given(self.form, kv_indptr, kv_indices, kv_last_page_len))
+
+
+class BatchPrefill(_BatchAttention):
+    """Attention of any number of query positions per request; they are the last positions of the request.
+
+    Args:
+        causal: a query attends no position after its own.
+
+    The other parameters, and the errors, are those of `BatchDecode`.
+    """
+
+    def __init__(
+        self,
+        num_qo_heads: int,
+        num_kv_heads: int,
+        head_dim: int,
+        *,
+        page_size: int | None = 16,
+        kv_dtype: DType = f32,
+        q_dtype: DType = f32,
+        workers: int | None = None,
+        kv_layout: KVLayout = "NHD",
+        causal: bool = True,
+        window_left: int = -1,
+        logits_soft_cap: float = 0.0,
+        sm_scale: float | None = None,
+        batch_invariant: bool = False,
+        target: str = "cpu",
+    ) -> None:
+        form = _form(
+            num_qo_heads, num_kv_heads, head_dim, Q_TILE, page_size, causal, window_left, sm_scale,
+            logits_soft_cap, batch_invariant, q_dtype, kv_dtype,
+        )  # fmt: skip
+        super().__init__(form, _layout(kv_layout), workers, target)
+
+    def plan(
+        self, qo_indptr: Any, kv_indptr: Any, kv_indices: Any = None, kv_last_page_len: Any = None
+    ) -> None:
+        """Plan a step.
+
+        `qo_indptr` is `[batch + 1]`: request b has the query rows `qo_indptr[b] : qo_indptr[b + 1]`.
+        The other arguments, and the errors, are those of `BatchDecode.plan`.
+        """
+        given = _given(self.form, kv_indptr, kv_indices, kv_last_page_len)
+        self._plan(_indptr("qo_indptr", qo_indptr), given)
+
+
+# --- parameters ---
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _layout(kv_layout: str) -> KVLayout:
+    if kv_layout not in ("NHD", "HND"):
+        raise BadPlanConfig(what="kv_layout", expected="'NHD' or 'HND'", found=repr(kv_layout))
+    return kv_layout
+
+
+def _form(
+    num_qo_heads: int,
+    num_kv_heads: int,
+    head_dim: int,
+    tokens: int,
+    page_size: int | None,
+    causal: bool,
+    window_left: int,
+    sm_scale: float | None,
+    soft_cap: float,
+    batch_invariant: bool,
+    q_dtype: DType,
+    kv_dtype: DType,
+) -> AttentionForm:
+    for what, value, most in (
+        ("num_kv_heads", num_kv_heads, 1 << 16),
+        ("num_qo_heads", num_qo_heads, 1 << 16),
+        ("head_dim", head_dim, 1024),
+        ("page_size", 1 if page_size is None else page_size, 1 << 20),
+    ):
+        check_range(what, value, 1, most)
+    if num_qo_heads % num_kv_heads:
+        expected = f"a multiple of num_kv_heads={num_kv_heads}"
+        raise BadPlanConfig(what="num_qo_heads", expected=expected, found=str(num_qo_heads))
+    for what, number in (("sm_scale", 1.0 if sm_scale is None else sm_scale), ("logits_soft_cap", soft_cap)):
+        if not (isinstance(number, (int, float)) and 0 <= number < float("inf")):
+            raise BadPlanConfig(what=what, expected="a finite number >= 0", found=repr(number))
+    for what, dtype in (("q_dtype", q_dtype), ("kv_dtype", kv_dtype)):
+        if dtype not in DTYPES:
+            raise BadPlanConfig(what=what, expected="f32, f16 or bf16", found=str(dtype))
+    scale = 1 / sqrt(head_dim) if sm_scale is None else float(sm_scale)
+    return AttentionForm(
+        num_kv_heads, num_qo_heads // num_kv_heads, head_dim, tokens, page_size or 0, causal, window_left,
+        scale, float(soft_cap), batch_invariant, q_dtype, kv_dtype,
+    )  # fmt: skip
+
+
+def _planner_config(form: AttentionForm, workers: int) -> BalancedConfig:
+    return BalancedConfig(
+        num_workers=workers,
+        num_heads=form.kv_heads * (form.group if form.tokens else 1),
+        group_size=1 if form.tokens else form.group,
+        q_tile=form.tile_rows,
+        page_size=form.page_size or 1,
+        q_rows_per_cost=8 if form.tokens else 0,
+        window_left=form.window_left,
+        causal=form.is_causal,
+        batch_invariant=form.is_batch_invariant,
+    )
+
+
+# --- plans ---
+
+
+def _given(form: AttentionForm, kv_indptr: Any, kv_indices: Any, kv_last_page_len: Any) -> tuple[Any, ...]:
+    """Return the arrays that a cache of this form needs, no more and no fewer."""
+    for name, value in (("kv_indices", kv_indices), ("kv_last_page_len", kv_last_page_len)):
+        if (value is None) == bool(form.page_size):
+            expected, found = (
+                ("an array", "none") if form.page_size else ("none: keys are ragged", "an array")
+            )
+            raise InvalidPlanParams(what=f"the argument {name}", expected=expected, found=found)
+    return (kv_indptr, kv_indices, kv_last_page_len) if form.page_size else (kv_indptr,)
+
+
+def _integers(name: str, values: Any) -> np.ndarray:
+    """Return a flat sequence of integers as int64."""
+    is_foreign = not isinstance(values, np.ndarray) and hasattr(values, "__dlpack__")
+    try:
+        array = import_array(name, values, None) if is_foreign else np.asarray(values)
+    except ValueError:  # nested sequences of different lengths
+        array = np.empty((0, 0))
+    if array.ndim != 1 or (array.dtype.kind not in "iu" and array.size):
+        found = f"{array.dtype} of rank {array.ndim}"
+        raise InvalidPlanParams(what=f"the array {name}", expected="a flat sequence of integers", found=found)
+    return array.astype(np.int64)
+
+
+def _require(is_good: np.ndarray, name: str, values: np.ndarray, expected: str) -> None:
+    """Raise an error that names the first element that is not good."""
+    if not is_good.all():
+        place = int(np.argmin(is_good))
+        raise InvalidPlanParams(what=f"{name}[{place}]", expected=expected, found=values[place])
+
+
+def _indptr(name: str, values: Any) -> np.ndarray:
+    """Return offsets that begin at 0 and do not fall."""
+    array = _integers(name, values)
+    if not array.size:
+        raise InvalidPlanParams(what=f"the array {name}", expected="at least one element", found="none")
+    _require(array[:1] == 0, name, array, "0")
+    _require(array[1:] >= array[:-1], f"{name}[1:]", array[1:], "no less than the element before")
+    if array[-1] > INT_MAX:
+        raise InvalidPlanParams(what=f"{name}[-1]", expected=f"at most {INT_MAX}", found=array[-1])
+    return array
+
+
+def _paged(
+    page_size: int, kv_indptr: Any, kv_indices: Any, last: Any
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return offsets, pages and lengths."""
+    indptr, indices, last = (
+        _indptr("kv_indptr", kv_indptr),
+        _integers("kv_indices", kv_indices),
+        _integers("kv_last_page_len", last),
+    )
+    counts = np.diff(indptr)
+    if indices.size < indptr[-1]:
+        raise InvalidPlanParams(
+            what="the array kv_indices",
+            expected=f"at least kv_indptr[-1] = {indptr[-1]} pages",
+            found=indices.size,
+        )
+    if last.size != counts.size:
+        raise InvalidPlanParams(
+            what="the array kv_last_page_len", expected=f"{counts.size} elements", found=last.size
+        )
+    indices = indices[: indptr[-1]]
+    _require((indices >= 0) & (indices <= INT_MAX), "kv_indices", indices, f"0..{INT_MAX}")
+    is_empty = counts == 0
+    _require(is_empty | ((last >= 1) & (last <= page_size)), "kv_last_page_len", last, f"1..{page_size}")
+    return indptr, indices.astype(np.int32), np.where(is_empty, 0, (counts - 1) * page_size + last)
+
+
+# --- arrays ---
+
+
+def _array(
+    name: str, value: Any, dtype: DType, shape: tuple[int | None, ...], is_written: bool = False
+) -> np.ndarray:
+    """Return an argument as an array of the same memory, checked against a shape; None is any size."""
+    if not isinstance(value, np.ndarray):
+        if not hasattr(value, "__dlpack__"):
+            expected = "a numpy array, or one with `__dlpack__`"
+            raise WrongValue(name=name, expected=expected, found=type(value).__name__)
+        value = import_array(name, value, None)
+    if value.dtype != dtype.to_numpy():
+        raise WrongDType(name=name, expected=dtype, found=value.dtype)
+    if value.ndim != len(shape):
+        raise WrongRank(name=name, expected=len(shape), found=value.ndim)
+    for dim, (size, found) in enumerate(zip(shape, value.shape, strict=True)):
+        if size is not None and size != found:
+            raise WrongShape(name=name, dim=dim, expected=size, found=found)
+    if is_written and not value.flags.c_contiguous:
+        raise WrongValue(name=name, expected="a C-contiguous array", found=f"strides {value.strides}")
+    return value
+
+
+def _empty_like(q: Any, shape: tuple[int, ...], dtype: Any) -> Any:
+    """Return a new array of the library that `q` is of: numpy, or one whose arrays have `new_empty`."""
+    if isinstance(q, np.ndarray) or not hasattr(q, "new_empty"):
+        return np.empty(shape, getattr(q, "dtype", None) if dtype is None else dtype)
+    library = sys.modules[type(q).__module__.partition(".")[0]]
+    return q.new_empty(shape) if dtype is None else q.new_empty(shape, dtype=library.float32)

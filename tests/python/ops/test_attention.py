@@ -1,0 +1,250 @@
+"""Planned attention against numpy in f64: lengths, layouts, masks, types; the same bits in any batch."""
+
+from __future__ import annotations
+
+from math import sqrt
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pto_wsp.ops.attention import BatchDecode, BatchPrefill
+from pto_wsp.types import bf16, f16, f32
+from tests.python.ops.reference import Batch, attention, random_batch
+
+LENGTHS = [1000, 5, 0, 3100, 16, 33, 1, 2049]
+HEADS, DIM = (8, 2), 32
+
+
+def run(attn: BatchDecode | BatchPrefill, batch: Batch, **options: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Plan and run, into memory that holds NaN."""
+    if isinstance(attn, BatchDecode):
+        attn.plan(*batch.plan)
+    else:
+        attn.plan(batch.qo_indptr, *batch.plan)
+    out = np.full_like(batch.queries, np.nan)
+    lse = np.full(batch.queries.shape[:2], np.nan, np.float32)
+    attn.run(batch.queries, batch.cache, out=out, lse=lse, **options)
+    return out, lse
+
+
+def assert_near(
+    found: tuple[np.ndarray, np.ndarray], expected: tuple[np.ndarray, np.ndarray], bound: float = 5e-6
+) -> None:
+    for array, wanted in zip(found, expected, strict=True):
+        np.testing.assert_allclose(array.astype(np.float64), wanted, rtol=bound, atol=bound)
+
+
+OPTIONS: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "window": {"window_left": 700},
+    "only itself": {"window_left": 0},
+    "soft cap": {"logits_soft_cap": 0.7},
+    "scale": {"sm_scale": 0.4},
+    "invariant": {"batch_invariant": True},
+    "invariant window": {"batch_invariant": True, "window_left": 1500, "logits_soft_cap": 2.0},
+}
+
+
+def expected_of(batch: Batch, causal: bool, options: dict[str, Any]) -> tuple[np.ndarray, np.ndarray]:
+    return attention(
+        batch,
+        scale=options.get("sm_scale", 1 / sqrt(batch.queries.shape[2])),
+        causal=causal,
+        window_left=options.get("window_left", -1),
+        soft_cap=options.get("logits_soft_cap", 0.0),
+    )
+
+
+@pytest.mark.parametrize("page_size", [16, None])
+@pytest.mark.parametrize("name", OPTIONS)
+def test_decode(name: str, page_size: int | None) -> None:
+    rng = np.random.default_rng(len(name))
+    for workers in (1, 3):
+        attn = BatchDecode(*HEADS, DIM, page_size=page_size, workers=workers, **OPTIONS[name])
+        for lengths in (LENGTHS, [], [0], [7], [4000]):
+            batch = random_batch(rng, lengths, [1] * len(lengths), heads=HEADS, dim=DIM, page_size=page_size)
+            assert_near(run(attn, batch), expected_of(batch, False, OPTIONS[name]))
+
+
+@pytest.mark.parametrize("page_size", [16, None])
+@pytest.mark.parametrize("causal", [True, False])
+@pytest.mark.parametrize("name", OPTIONS)
+def test_prefill(name: str, causal: bool, page_size: int | None) -> None:
+    rng = np.random.default_rng(len(name))
+    attn = BatchPrefill(*HEADS, DIM, page_size=page_size, workers=3, causal=causal, **OPTIONS[name])
+    for kv_lens, qo_lens in (
+        ([300, 5, 0, 1500, 16, 1, 90], [300, 3, 0, 70, 1, 1, 33]),
+        ([10, 0, 40], [40, 5, 0]),  # more queries than positions: the first attend to nothing
+        ([], []),
+        ([2500], [1]),
+    ):
+        batch = random_batch(rng, kv_lens, qo_lens, heads=HEADS, dim=DIM, page_size=page_size)
+        assert_near(run(attn, batch), expected_of(batch, causal, OPTIONS[name]))
+
+
+@pytest.mark.parametrize("layout", ["NHD", "HND"])
+@pytest.mark.parametrize("is_stacked", [True, False])
+@pytest.mark.parametrize("page_size", [1, 24, 100, 256, None])
+def test_layouts(layout: str, is_stacked: bool, page_size: int | None) -> None:
+    rng = np.random.default_rng(7)
+    lengths = [300, 0, 1, 513]
+    for attn in (
+        BatchDecode(6, 3, 16, page_size=page_size, workers=2, kv_layout=layout),  # type: ignore[arg-type]
+        BatchPrefill(6, 3, 16, page_size=page_size, workers=2, kv_layout=layout),  # type: ignore[arg-type]
+    ):
+        qo_lens = [1] * 4 if isinstance(attn, BatchDecode) else [35, 0, 1, 4]
+        batch = random_batch(
+            rng, lengths, qo_lens, heads=(6, 3), dim=16, page_size=page_size, layout=layout,
+            is_stacked=is_stacked,
+        )  # fmt: skip
+        assert_near(run(attn, batch), expected_of(batch, isinstance(attn, BatchPrefill), {}))
+
+
+@pytest.mark.parametrize(("q_dtype", "kv_dtype"), [(f32, f16), (f32, bf16), (f16, f16), (bf16, bf16)])
+def test_element_types(q_dtype: Any, kv_dtype: Any) -> None:
+    rng = np.random.default_rng(3)
+    bound = 5e-6 if q_dtype is f32 else q_dtype.eps
+    for kind, qo_lens in ((BatchDecode, [1, 1, 1]), (BatchPrefill, [40, 1, 7])):
+        attn = kind(*HEADS, DIM, q_dtype=q_dtype, kv_dtype=kv_dtype, workers=2)
+        batch = random_batch(
+            rng, [700, 1, 2000], qo_lens, heads=HEADS, dim=DIM, page_size=16, q_dtype=q_dtype.to_numpy(),
+            kv_dtype=kv_dtype.to_numpy(),
+        )  # fmt: skip
+        out, lse = run(attn, batch)
+        expected = expected_of(batch, kind is BatchPrefill, {})
+        assert_near((out, lse.astype(np.float64)), expected, bound)
+
+
+@pytest.mark.parametrize("heads", [(1, 1), (5, 5), (7, 1), (32, 8)])
+@pytest.mark.parametrize("dim", [64, 80, 128])
+def test_heads_and_dimensions(heads: tuple[int, int], dim: int) -> None:
+    rng = np.random.default_rng(dim)
+    attn = BatchDecode(*heads, dim, workers=2)
+    batch = random_batch(rng, [130, 0, 17], [1] * 3, heads=heads, dim=dim, page_size=16)
+    assert_near(run(attn, batch), expected_of(batch, False, {}))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_same_bits_in_any_batch_with_any_workers(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    window = int(rng.choice([-1, 1300]))
+    kv_lens = rng.integers(0, 5000, 6)
+    for kind in (BatchDecode, BatchPrefill):
+        qo_lens = np.ones(6, int) if kind is BatchDecode else rng.integers(0, 70, 6)
+        page_size = [16, None][seed % 2]
+        options: dict[str, Any] = {"batch_invariant": True, "window_left": window, "page_size": page_size}
+        batch = random_batch(rng, kv_lens, qo_lens, heads=HEADS, dim=DIM, page_size=page_size)
+        out, lse = run(kind(*HEADS, DIM, workers=1, **options), batch)
+        parts = 0
+        for workers in (2, 3, 7, 24):
+            attn = kind(*HEADS, DIM, workers=workers, **options)
+            again = run(attn, batch)
+            assert attn.current is not None
+            parts += attn.current.num_partials
+            np.testing.assert_array_equal(again[0], out)
+            np.testing.assert_array_equal(again[1], lse)
+            for b in range(6):
+                rows = slice(batch.qo_indptr[b], batch.qo_indptr[b + 1])
+                alone = alone_of(batch, b, page_size)
+                found = run(attn, alone)
+                np.testing.assert_array_equal(found[0], out[rows])
+                np.testing.assert_array_equal(found[1], lse[rows])
+        assert parts > 0
+
+
+def alone_of(batch: Batch, b: int, page_size: int | None) -> Batch:
+    """Return a batch of one of the requests, in the same cache."""
+    rows = slice(batch.qo_indptr[b], batch.qo_indptr[b + 1])
+    indptr = batch.plan[0]
+    begin, end = int(indptr[b]), int(indptr[b + 1])
+    queries, qo_indptr = batch.queries[rows], np.array([0, rows.stop - rows.start])
+    if page_size is None:
+        cache = tuple(pool[begin:end] for pool in batch.cache)
+        plan: tuple[np.ndarray, ...] = (np.array([0, end - begin]),)
+    else:
+        cache, plan = (
+            batch.cache,
+            (np.array([0, end - begin]), batch.plan[1][begin:end], batch.plan[2][b : b + 1]),
+        )
+    return Batch([batch.keys[b]], [batch.values[b]], queries, qo_indptr, plan, cache)
+
+
+def test_split_rows_agree_with_whole_ones_at_32k() -> None:
+    rng = np.random.default_rng(0)
+    batch = random_batch(rng, [32768], [1], heads=(4, 1), dim=128, page_size=16)
+    whole = run(BatchDecode(4, 1, 128, workers=1), batch)
+    expected = expected_of(batch, False, {})
+    largest = np.abs(expected[0]).max()
+    for workers in (2, 5, 24):
+        attn = BatchDecode(4, 1, 128, workers=workers)
+        out, lse = run(attn, batch)
+        assert attn.current is not None and attn.current.num_partials == workers
+        assert np.abs(out - whole[0]).max() <= 2e-6 * largest
+        assert np.abs(out - expected[0]).max() <= 4e-6 * largest
+        np.testing.assert_allclose(lse, expected[1], rtol=1e-6)
+
+
+def test_bases_of_the_logarithm() -> None:
+    rng = np.random.default_rng(0)
+    attn = BatchDecode(*HEADS, DIM, workers=3)
+    batch = random_batch(rng, [3000, 0, 5], [1] * 3, heads=HEADS, dim=DIM, page_size=16)
+    natural, binary = run(attn, batch)[1], run(attn, batch, lse_base="2")[1]
+    np.testing.assert_allclose(binary, natural / np.log(2), rtol=1e-6)
+
+
+def test_steps_compile_nothing_and_plans_are_copies() -> None:
+    rng = np.random.default_rng(5)
+    attn = BatchDecode(*HEADS, DIM, workers=2)
+    for step in range(12):
+        lengths = rng.integers(0, 600, rng.integers(1, 40))
+        batch = random_batch(rng, lengths, [1] * len(lengths), heads=HEADS, dim=DIM, page_size=16)
+        assert_near(run(attn, batch), expected_of(batch, False, {}))
+        assert attn.program.stats is not None
+        assert step == 0 or attn.program.stats.compiles == 0
+        for array in batch.plan:
+            array[...] = -1
+        again = attn.run(batch.queries, batch.cache, return_lse=True)
+        assert_near(again, expected_of(batch, False, {}))
+
+
+def test_interp_is_the_same() -> None:
+    rng = np.random.default_rng(2)
+    batch = random_batch(rng, [1100, 0, 30], [3, 1, 30], heads=(4, 2), dim=16, page_size=16)
+    for options in ({}, {"batch_invariant": True, "window_left": 40}):
+        found = [
+            run(BatchPrefill(4, 2, 16, workers=2, target=target, **options), batch)  # type: ignore[arg-type]
+            for target in ("cpu", "interp")
+        ]
+        assert_near(found[0], (found[1][0].astype(np.float64), found[1][1].astype(np.float64)))
+
+
+def test_nan_stays() -> None:
+    rng = np.random.default_rng(2)
+    batch = random_batch(rng, [40, 40], [1, 1], heads=HEADS, dim=DIM, page_size=None)
+    batch.cache[0][45] = np.nan
+    out, lse = run(BatchDecode(*HEADS, DIM, page_size=None, workers=2), batch)
+    assert not np.isnan(out[0]).any() and np.isnan(out[1]).all() and np.isnan(lse[1]).all()
+
+
+class Foreign:
+    """An array that only DLPack can read."""
+
+    def __init__(self, array: np.ndarray) -> None:
+        self.array = array
+
+    def __dlpack__(self, **options: Any) -> object:
+        return self.array.__dlpack__(**options)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return (1, 0)
+
+
+def test_arrays_of_other_libraries() -> None:
+    rng = np.random.default_rng(2)
+    batch = random_batch(rng, [40, 3], [1, 1], heads=HEADS, dim=DIM, page_size=16)
+    attn = BatchDecode(*HEADS, DIM, workers=2)
+    attn.plan(*map(Foreign, batch.plan))
+    out, lse = np.empty_like(batch.queries), np.empty((2, 8), np.float32)
+    attn.run(Foreign(batch.queries), tuple(map(Foreign, batch.cache)), out=Foreign(out), lse=Foreign(lse))
+    assert_near((out, lse), expected_of(batch, False, {}))

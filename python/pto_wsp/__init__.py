@@ -26,6 +26,7 @@ from pto_wsp.lang.symbols import symbol_f32, symbol_i64, symbol_u64
 from pto_wsp.lang.tensor import Tensor
 from pto_wsp.lang.tiers import tier
 from pto_wsp.lang.workload import combine, sequential, set_compile_hook, workload
+from pto_wsp.runtime.memory import empty
 from pto_wsp.runtime.program import Program, compile_program
 from pto_wsp.types import DYN, Dense, DenseDyn, MemLayout, b1, bf16, f16, f32, i32, i64
 
@@ -50,6 +51,7 @@ __all__ = [
     "b1",
     "bf16",
     "combine",
+    "empty",
     "f16",
     "f32",
     "group_by",

@@ -1,0 +1,40 @@
+"""Memory for large arrays: huge pages where the system gives them."""
+
+from __future__ import annotations
+
+import math
+import mmap
+
+import numpy as np
+
+from pto_wsp.types.dtype import DType
+
+HUGE_PAGE = 2 << 20
+"""Bytes of a huge page."""
+
+
+def empty(shape: int | tuple[int, ...], dtype: DType) -> np.ndarray:
+    """Return an array whose memory lies in huge pages of 2 MiB where the system gives them.
+
+    Large caches that are read in small pieces need fewer translations of addresses. Memory that was never
+    written reads as 0. Arrays below a huge page are ordinary ones.
+
+    Args:
+        shape: a size, or a size per dimension.
+        dtype: element type of tensors.
+    """
+    kind = dtype.to_numpy()
+    sizes = (shape,) if isinstance(shape, int) else tuple(shape)
+    if any(size < 0 for size in sizes):
+        return np.empty(sizes, kind)  # numpy's own error
+    size = math.prod(sizes) * kind.itemsize
+    if size < HUGE_PAGE or not hasattr(mmap, "MADV_HUGEPAGE"):
+        return np.zeros(sizes, kind)
+    memory = mmap.mmap(-1, size + HUGE_PAGE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    try:
+        memory.madvise(mmap.MADV_HUGEPAGE)
+    except OSError:
+        pass  # a system without huge pages: the array is as good as any other
+    whole = np.frombuffer(memory, np.uint8)
+    start = -whole.ctypes.data % HUGE_PAGE
+    return whole[start : start + size].view(kind).reshape(sizes)

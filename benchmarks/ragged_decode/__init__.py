@@ -1,0 +1,1 @@
+"""Decode attention of a ragged batch."""

@@ -130,9 +130,7 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=None, help="threads; all cores by default")
     options = parser.parse_args()
     print(f"{Q_HEADS} query heads, {KV_HEADS} KV heads of {DIM}, {options.kv} cache, pages of {PAGE}\n")
-    print(
-        f"  {'requests':>8} {'tokens':>7} {'plan us':>8} {'run ms':>7} {'partials':>8} {'compiles':>8}   off by"
-    )
+    print("  requests  tokens  plan us  run ms partials compiles   off by")
     for step in serve(options.steps, options.batch, {"f32": f32, "bf16": bf16}[options.kv], options.workers):
         print(
             f"  {step.requests:>8} {step.tokens:>7,} {step.plan_us:>8.0f} {step.run_ms:>7.2f} "

@@ -407,7 +407,7 @@ def _given(form: AttentionForm, kv_indptr: Any, kv_indices: Any, kv_last_page_le
 
 
 def _integers(name: str, values: Any) -> np.ndarray:
-    """Return a flat sequence of integers as int64."""
+    """Return a flat sequence of integers."""
     is_foreign = not isinstance(values, np.ndarray) and hasattr(values, "__dlpack__")
     try:
         array = import_array(name, values, None) if is_foreign else np.asarray(values)
@@ -416,7 +416,7 @@ def _integers(name: str, values: Any) -> np.ndarray:
     if array.ndim != 1 or (array.dtype.kind not in "iu" and array.size):
         found = f"{array.dtype} of rank {array.ndim}"
         raise InvalidPlanParams(what=f"the array {name}", expected="a flat sequence of integers", found=found)
-    return array.astype(np.int64)
+    return array
 
 
 def _require(is_good: np.ndarray, name: str, values: np.ndarray, expected: str) -> None:
@@ -428,7 +428,7 @@ def _require(is_good: np.ndarray, name: str, values: np.ndarray, expected: str) 
 
 def _indptr(name: str, values: Any) -> np.ndarray:
     """Return offsets that begin at 0 and do not fall."""
-    array = _integers(name, values)
+    array = _integers(name, values).astype(np.int64)
     if not array.size:
         raise InvalidPlanParams(what=f"the array {name}", expected="at least one element", found="none")
     _require(array[:1] == 0, name, array, "0")
@@ -445,7 +445,7 @@ def _paged(
     indptr, indices, last = (
         _indptr("kv_indptr", kv_indptr),
         _integers("kv_indices", kv_indices),
-        _integers("kv_last_page_len", last),
+        _integers("kv_last_page_len", last).astype(np.int64),
     )
     counts = np.diff(indptr)
     if indices.size < indptr[-1]:
@@ -459,7 +459,8 @@ def _paged(
             what="the array kv_last_page_len", expected=f"{counts.size} elements", found=last.size
         )
     indices = indices[: indptr[-1]]
-    _require((indices >= 0) & (indices <= INT_MAX), "kv_indices", indices, f"0..{INT_MAX}")
+    if indices.min(initial=0) < 0 or indices.max(initial=0) > INT_MAX:
+        _require((indices >= 0) & (indices <= INT_MAX), "kv_indices", indices, f"0..{INT_MAX}")
     is_empty = counts == 0
     _require(is_empty | ((last >= 1) & (last <= page_size)), "kv_last_page_len", last, f"1..{page_size}")
     return indptr, indices.astype(np.int32), np.where(is_empty, 0, (counts - 1) * page_size + last)

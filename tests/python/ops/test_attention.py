@@ -125,6 +125,33 @@ def test_heads_and_dimensions(heads: tuple[int, int], dim: int) -> None:
     assert_near(run(attn, batch), expected_of(batch, False, {}))
 
 
+@pytest.mark.parametrize("seed", range(6))
+def test_random_operators_on_random_batches(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    kv_heads, group, dim = int(rng.integers(1, 4)), int(rng.integers(1, 6)), int(rng.choice([8, 17, 40, 128]))
+    page_size = [None, 1, 3, 16, 64, 1024][seed]
+    options: dict[str, Any] = {
+        "window_left": int(rng.choice([-1, 0, 5, 1500])),
+        "logits_soft_cap": float(rng.choice([0, 3.0])),
+        "batch_invariant": page_size != 3 and bool(rng.integers(2)),
+    }
+    layout, workers = str(rng.choice(["NHD", "HND"])), int(rng.integers(1, 9))
+    place: dict[str, Any] = {"page_size": page_size, "kv_layout": layout, "workers": workers}
+    kind = (BatchDecode, BatchPrefill)[int(rng.integers(2))]
+    attn = kind(kv_heads * group, kv_heads, dim, **place, **options)
+    for _ in range(5):
+        requests = int(rng.integers(0, 7))
+        kv_lens = rng.integers(0, 3500, requests) * rng.integers(0, 2, requests) + rng.integers(
+            0, 40, requests
+        )
+        qo_lens = np.ones(requests, int) if kind is BatchDecode else rng.integers(0, 90, requests)
+        batch = random_batch(
+            rng, kv_lens, qo_lens, heads=(kv_heads * group, kv_heads), dim=dim, page_size=page_size,
+            layout=layout, is_stacked=bool(rng.integers(2)),
+        )  # fmt: skip
+        assert_near(run(attn, batch), expected_of(batch, kind is BatchPrefill, options))
+
+
 @pytest.mark.parametrize("seed", range(4))
 def test_same_bits_in_any_batch_with_any_workers(seed: int) -> None:
     rng = np.random.default_rng(seed)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import linecache
 import sys
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from types import FrameType
+from types import CodeType, FrameType
 
 from pto_wsp.support.record import record
 
@@ -61,8 +62,23 @@ def frame_location(frame: FrameType) -> Location:
     code = frame.f_code
     positions = getattr(code, "co_positions", None)
     if positions is not None:
-        for index, (line, end_line, col, end_col) in enumerate(positions()):
-            if index == frame.f_lasti // 2 and line is not None and col is not None:
-                last = end_col + 1 if end_col is not None and end_line == line else col + 2
-                return Location(code.co_filename, line, col + 1, last)
+        line, end_line, col, end_col = _instructions(code, positions)[frame.f_lasti // 2]
+        if line is not None and col is not None:
+            last = end_col + 1 if end_col is not None and end_line == line else col + 2
+            return Location(code.co_filename, line, col + 1, last)
     return Location(code.co_filename, frame.f_lineno)
+
+
+_latest: tuple[CodeType | None, list[tuple[int | None, ...]]] = (None, [])
+"""The code that was asked for last, and its positions: most calls in a row come from one function."""
+
+
+def _instructions(
+    code: CodeType, positions: Callable[[], Iterable[tuple[int | None, ...]]]
+) -> list[tuple[int | None, ...]]:
+    """Return line, end line, column and end column of every instruction."""
+    global _latest
+    latest = _latest
+    if latest[0] is not code:
+        _latest = latest = (code, [*positions()])
+    return latest[1]

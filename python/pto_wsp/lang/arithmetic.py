@@ -13,11 +13,14 @@ from typing import TypeGuard
 
 import numpy as np
 
-from pto_wsp.errors import DTypeMismatch
+from pto_wsp.errors import DTypeMismatch, NotYetSupported
 from pto_wsp.ir import scalar as ir
 from pto_wsp.ir.scalar import BINARY_OPS, Const, Expr, Unary
 from pto_wsp.location import Location
 from pto_wsp.types.dtype import DType, b1, f32, i64
+
+MAX_PARTS = 512
+"""Operators, variables and constants that one expression can have."""
 
 SCALAR_DTYPES = (f32, i64, b1)
 """Element types that scalar parameters can have."""
@@ -105,6 +108,7 @@ def combine(op: str, a: Expr, b: Expr, loc: Location | None) -> Expr:
         DTypeMismatch: operand types for which the operation has no meaning.
     """
     sign = BINARY_OPS[op]
+    _require_small((a, b), loc)
     if op in _OF_TRUTHS and a.dtype is b1 and b.dtype is b1:
         return ir.binary(_OF_TRUTHS[op], a, b, loc)
     if op in ir.LOGIC:
@@ -120,6 +124,18 @@ def combine(op: str, a: Expr, b: Expr, loc: Location | None) -> Expr:
             _require(operand, (i64,), sign, "integers", loc)
     dtype = f32 if op == "div" or f32 in (a.dtype, b.dtype) else i64
     return ir.binary(op, convert(a, dtype, sign, loc), convert(b, dtype, sign, loc), loc)
+
+
+def _require_small(operands: tuple[Expr, ...], loc: Location | None) -> None:
+    """Refuse operands that would make an endless expression, as a Python loop can: each use is a copy."""
+    pending = [*operands]
+    for _ in range(MAX_PARTS):
+        if not pending:
+            return
+        pending += ir.children(pending.pop())
+    feature = f"an expression of more than {MAX_PARTS} parts"
+    advice = "keep what it is made of in slots: `slot_set_i64(0, ...)`, then `slot_i64(0)`"
+    raise NotYetSupported(feature=feature, detail="", advice=advice, loc=loc)
 
 
 def choose(op: str, a: Expr, b: Expr, loc: Location | None) -> Expr:
@@ -143,6 +159,7 @@ def _can_fail(expr: Expr) -> bool:
 
 def negate(a: Expr, loc: Location | None) -> Expr:
     """Return `-a`."""
+    _require_small((a,), loc)
     _require(a, (i64, f32), "-", "a number", loc)
     if isinstance(a, Const) and a.value != ir.I64_MIN:
         return Const(-a.value, a.dtype, loc)
@@ -179,6 +196,7 @@ def absolute(a: Expr, loc: Location | None) -> Expr:
 
 def select(condition: Expr, then: Expr, other: Expr, loc: Location | None) -> Expr:
     """Return `then` where the condition holds, else `other`, in their common type."""
+    _require_small((condition, then, other), loc)
     _require(condition, (b1,), "if", "a truth value", loc)
     if then.dtype is not other.dtype:
         dtype = f32 if f32 in (then.dtype, other.dtype) else i64

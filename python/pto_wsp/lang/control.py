@@ -6,7 +6,7 @@ from types import TracebackType
 
 import numpy as np
 
-from pto_wsp.errors import BadOperand, DetachedOtherwise, UnsupportedSyntax
+from pto_wsp.errors import BadOperand, DetachedOtherwise, NotYetSupported, UnsupportedSyntax
 from pto_wsp.ir.scalar import Const, Expr, format_expr
 from pto_wsp.lang import context
 from pto_wsp.lang.blocks import Block, Blocks, OpenCond, OpenNode, left_early
@@ -15,6 +15,9 @@ from pto_wsp.lang.scalar import Number, expression
 from pto_wsp.lang.source import leaving_statements, with_statement
 from pto_wsp.location import Location, caller_location
 from pto_wsp.types.dtype import b1
+
+MAX_ALTERNATIVES = 256
+"""Alternatives of a conditional; each stands inside the one before."""
 
 
 class Chain:
@@ -30,6 +33,7 @@ class Chain:
         self.loc = loc
         self.rest = rest
         self.is_complete = False
+        self._count = 0
 
     def alternative(self, predicate: Expr | bool, loc: Location | None) -> list[OpenNode]:
         """Return where the body of an alternative is recorded.
@@ -42,6 +46,11 @@ class Chain:
             return body
         if predicate is False:
             return []
+        self._count += 1
+        if self._count > MAX_ALTERNATIVES:
+            feature = f"more than {MAX_ALTERNATIVES} alternatives of one condition"
+            advice = "select kernels by a size with `tier`, or split the chain by a condition around it"
+            raise NotYetSupported(feature=feature, detail="", advice=advice, loc=loc)
         cond = OpenCond(predicate, loc, [], [])
         self.rest.append(cond)
         self.rest = cond.other

@@ -24,10 +24,11 @@ def require_one_value(file: str, statement: Described) -> None:
         CarriedValue: the next iteration would read what the body assigns, or what follows reads one of
             several values.
     """
-    function = enclosing_function(file, statement)
+    assigned = [*_assigned(statement.body)]
+    function = enclosing_function(file, statement) if assigned else None
     if function is None:
         return
-    for target in _assigned(statement.body):
+    for target in assigned:
         flow = _Flow(target.id)
         read = flow.block(statement.body) if isinstance(statement, ast.For) else None
         if not isinstance(read, ast.AST):

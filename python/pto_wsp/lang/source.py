@@ -181,9 +181,13 @@ def loop_statement(loc: Location) -> ast.For | None:
 
 def enclosing_function(file: str, statement: ast.stmt) -> ast.FunctionDef | None:
     """Return the innermost function that a statement stands in, or None."""
-    around = [n for n in _nodes_at(_parse(_text(file)), statement.lineno) if isinstance(n, ast.FunctionDef)]
-    holding = [n for n in around if any(part is statement for part in ast.walk(n))]
-    return holding[-1] if holding else None
+    found = None
+    for node in _nodes_at(_parse(_text(file)), statement.lineno):
+        if isinstance(node, ast.FunctionDef):
+            found = node
+        if node is statement:
+            return found
+    return None
 
 
 def assigned_name(loc: Location) -> str | None:

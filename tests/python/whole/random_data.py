@@ -56,6 +56,12 @@ def bump(l: InOut[Tile[4, 4, i32]], v: Scalar[i64]):
     pto.store(l, pto.where(l + v > 3, l + v - 4, l + v))
 
 @kernel
+def sweeping(l: InOut[Tensor[i32, DYN, 1]], v: Scalar[i64]):
+    for r in pto.tiles(l.rows, 64):
+        t = pto.load(l[r])
+        pto.store(l[r], pto.where(t + v > 3, t + v - 4, t + v))
+
+@kernel
 def flip(l: InOut[Tile[1, 4, i32]], last: Scalar[i64]):
     pto.store(l, -l + last)
 
@@ -122,6 +128,8 @@ def bump(l, v):
     new = l.get() + np.int32(v)
     l.set(np.where(new > 3, new - 4, new))
 
+sweeping = bump
+
 def flip(l, last):
     l.set(np.int32(last) - l.get())
 
@@ -166,7 +174,7 @@ PARAMS = """X: Tensor[f32, "n", 8], Y: Tensor[f32, "n", 8], B: Tensor[bf16, "n",
     G: Tensor[i64, "n", 8], Q: Tensor[f32, "n", 2, 8], Z: Tensor[f32, 3, "n", 8], R: Tensor[f32, "p", 2, 4],
     Tk: Tensor[f32, "tokens", 8], C: Tensor[i32, 3, 4], D: Tensor[i32, 3, 4], E: Tensor[i64, 4],
     T: Tensor[i32, 3, 4], K: Tensor[i32, "n", 1], K2: Tensor[i32, "n", 2],
-    kv: Ragged["b"], e: DenseDyn, routing: Sparse["e"], s: Scalar[i64]"""
+    M: Tensor[i32, 600, 1], kv: Ragged["b"], e: DenseDyn, routing: Sparse["e"], s: Scalar[i64]"""
 
 
 class View:
@@ -483,7 +491,14 @@ class Writer:
     def change(self, scope: Scope, depth: int) -> Lines:
         """Return a task that writes what control reads."""
         row, by = f"({self.number(scope)}) % 3", self.random.randint(0, 3)
-        match self.random.randrange(6):
+        match self.random.randrange(8):
+            case 6:
+                at = f"({self.number(scope)}) * 97 % 600"
+                ours = f"bump(M[{at} : {at} + 1], {by})"
+                theirs = f"bump(V(M, slice({at}, {at} + 1)), {by})"
+            case 7:
+                part = self.random.choice(["0:600", "3:600", "0:160", "150:590", "97:98"])
+                ours, theirs = f"sweeping(M[{part}], {by})", f"bump(V(M, np.s_[{part}]), {by})"
             case 0 | 1:
                 col = f"({self.number(scope)}) % 4"
                 ours = f"bump(C[{row} : {row} + 1, {col} : {col} + 1], {by})"
@@ -636,6 +651,7 @@ UNREAD = [
     "    long(G[0:1], 1)",
     "    bump(C, 1)",
     "    flip(T[0:1], 1)",
+    "    sweeping(M, 1)",
     "    total(X[0:1], Y[0:1])",
     "    named(routing.rows(routing[0]), X, Y[0:1])",
 ]
@@ -671,6 +687,7 @@ def random_values(seed: int) -> dict[str, object]:
         "T": rng.integers(0, p, (3, 4)).astype(np.int32),
         "K": rng.integers(0, 4, (n, 1)).astype(np.int32),
         "K2": rng.integers(0, 4, (n, 2)).astype(np.int32),
+        "M": rng.integers(0, 4, (600, 1)).astype(np.int32),
         "s": int(rng.integers(0, 4)),
         "lim": int(rng.integers(0, 4)),
     }

@@ -29,6 +29,7 @@ def test_expressions(step: str) -> None:
 
 
 def test_alternatives() -> None:
-    body = "with P.when(s < 0):\n    put(X, 1)\nfor k in range(3000):\n    with P.otherwise(s == k):\n        put(X, k)"
+    first = "with P.when(s < 0):\n    put(X, 1)\n"
+    body = first + "for k in range(3000):\n    with P.otherwise(s == k):\n        put(X, k)"
     with pytest.raises(NotYetSupported, match="alternatives"):
         execute(HEAD + indent(body, "    "))["w"].trace()  # pyright: ignore

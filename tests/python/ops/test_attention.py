@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import cycle
 from math import sqrt
 from typing import Any
 
@@ -56,8 +57,7 @@ def expected_of(batch: Batch, causal: bool, options: dict[str, Any]) -> tuple[np
     )
 
 
-@pytest.mark.parametrize("page_size", [16, None])
-@pytest.mark.parametrize("name", OPTIONS)
+@pytest.mark.parametrize(("name", "page_size"), list(zip(OPTIONS, cycle([16, None]))))
 def test_decode(name: str, page_size: int | None) -> None:
     rng = np.random.default_rng(len(name))
     for workers in (1, 3):
@@ -67,9 +67,10 @@ def test_decode(name: str, page_size: int | None) -> None:
             assert_near(run(attn, batch), expected_of(batch, False, OPTIONS[name]))
 
 
-@pytest.mark.parametrize("page_size", [16, None])
-@pytest.mark.parametrize("causal", [True, False])
-@pytest.mark.parametrize("name", OPTIONS)
+@pytest.mark.parametrize(
+    ("name", "causal", "page_size"),
+    [(n, i % 4 != 1, [None, 16][i % 2]) for i, n in enumerate((*OPTIONS, "invariant window", "plain"))],
+)
 def test_prefill(name: str, causal: bool, page_size: int | None) -> None:
     rng = np.random.default_rng(len(name))
     attn = BatchPrefill(*HEADS, DIM, page_size=page_size, workers=3, causal=causal, **OPTIONS[name])
@@ -83,9 +84,10 @@ def test_prefill(name: str, causal: bool, page_size: int | None) -> None:
         assert_near(run(attn, batch), expected_of(batch, causal, OPTIONS[name]))
 
 
-@pytest.mark.parametrize("layout", ["NHD", "HND"])
-@pytest.mark.parametrize("is_stacked", [True, False])
-@pytest.mark.parametrize("page_size", [1, 24, 100, 256, None])
+@pytest.mark.parametrize(
+    ("layout", "is_stacked", "page_size"),
+    [("NHD", True, 1), ("HND", False, 24), ("HND", True, 256), ("NHD", True, None), ("HND", False, None)],
+)
 def test_layouts(layout: str, is_stacked: bool, page_size: int | None) -> None:
     rng = np.random.default_rng(7)
     lengths = [300, 0, 1, 513]
@@ -116,8 +118,7 @@ def test_element_types(q_dtype: Any, kv_dtype: Any) -> None:
         assert_near((out, lse.astype(np.float64)), expected, bound)
 
 
-@pytest.mark.parametrize("heads", [(1, 1), (5, 5), (7, 1), (32, 8)])
-@pytest.mark.parametrize("dim", [64, 80, 128])
+@pytest.mark.parametrize(("heads", "dim"), [((1, 1), 64), ((5, 5), 80), ((7, 1), 128), ((32, 8), 128)])
 def test_heads_and_dimensions(heads: tuple[int, int], dim: int) -> None:
     rng = np.random.default_rng(dim)
     attn = BatchDecode(*heads, dim, workers=2)

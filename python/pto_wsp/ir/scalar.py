@@ -270,7 +270,7 @@ def evaluate(expr: Expr, scope: Scope, reader: Reader | None = None) -> Value:
             return reader.extent(name, dim)
         case Element(name=name, indices=indices, loc=loc):
             assert reader is not None
-            return reader.element(name, [int(evaluate(i, scope, reader)) for i in indices], loc)
+            return reader.element(name, (int(evaluate(i, scope, reader)) for i in indices), loc)
         case Unary():
             return _apply_unary(expr, evaluate(expr.a, scope, reader))
         case Binary(op=op, a=a, b=b, loc=loc):

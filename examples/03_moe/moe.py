@@ -206,6 +206,8 @@ def main() -> None:
     parser.add_argument("--batches", type=int, default=5, help="number of random batches")
     parser.add_argument("--graph", type=Path, metavar="FILE", help="draw the task graph of a small batch")
     options = parser.parse_args()
+    if min(options.tokens, options.batches) < 1:
+        parser.error("sizes are at least 1")
     if options.graph is not None:
         options.graph.write_text(small_graph())
         return

@@ -129,6 +129,8 @@ def main() -> None:
     parser.add_argument("--kv", choices=["f32", "bf16"], default="bf16", help="element type of the cache")
     parser.add_argument("--workers", type=int, default=None, help="threads; all cores by default")
     options = parser.parse_args()
+    if min(options.steps, options.batch) < 1:
+        parser.error("sizes are at least 1")
     print(f"{Q_HEADS} query heads, {KV_HEADS} KV heads of {DIM}, {options.kv} cache, pages of {PAGE}\n")
     print("  requests  tokens  plan us  run ms partials compiles   off by")
     for step in serve(options.steps, options.batch, {"f32": f32, "bf16": bf16}[options.kv], options.workers):

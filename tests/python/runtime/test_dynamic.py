@@ -25,7 +25,7 @@ def outcome(run: object, sample: Sample) -> object:
     return figures.tasks, [array.tobytes() for array in arrays.values()]
 
 
-@settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
 @given(samples(), st.integers(1, 2**31))
 def test_data_decides_as_in_program_order(sample: Sample, seed: int) -> None:
     note(print_workload(sample.module.entry_workload))

@@ -150,7 +150,7 @@ def outcome(module: Module, target: str, case: Case) -> object:
     return int(y[0, 0])
 
 
-@settings(max_examples=400, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
 @given(cases(), st.booleans())
 def test_bytecode_means_what_expressions_mean(case: Case, sets_first: bool) -> None:
     module = case.module(sets_first)

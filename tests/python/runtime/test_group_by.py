@@ -29,24 +29,24 @@ from pto_wsp import (
     pto,
     workload,
 )
-from pto_wsp.lang.groups import GROUP_BY
+from pto_wsp.lang.groups import group_by_kernel
 
 TARGETS = ("cpu", "interp")
 
 
 @workload
 def group_1(Keys: Tensor[i64, "a"], Offsets: Tensor[i64, "g"], Indices: Tensor[i32, "e", 1]):
-    GROUP_BY(keys=Keys, offsets=Offsets, indices=Indices)
+    group_by_kernel()(keys=Keys, offsets=Offsets, indices=Indices)
 
 
 @workload
 def group_2(Keys: Tensor[i32, "a", "b"], Offsets: Tensor[i64, "g"], Indices: Tensor[i32, "e", 1]):
-    GROUP_BY(keys=Keys, offsets=Offsets, indices=Indices)
+    group_by_kernel()(keys=Keys, offsets=Offsets, indices=Indices)
 
 
 @workload
 def group_3(Keys: Tensor[i32, "a", "b", "c"], Offsets: Tensor[i64, "g"], Indices: Tensor[i32, "e", 1]):
-    GROUP_BY(keys=Keys, offsets=Offsets, indices=Indices)
+    group_by_kernel()(keys=Keys, offsets=Offsets, indices=Indices)
 
 
 @pytest.mark.parametrize("target", TARGETS)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from pto_wsp.ir import workload as w
 from pto_wsp.ir.module import Module
-from pto_wsp.ir.scalar import Binary, Const, Expr, Select, Unary, Var, children, substitute, walk
+from pto_wsp.ir.scalar import Binary, Const, Expr, Select, Unary, Var, children, format_expr, substitute, walk
 from pto_wsp.support.record import replace
 from pto_wsp.types.dtype import b1
 from pto_wsp.types.tile import ScalarType
@@ -32,7 +32,7 @@ def settle_floats(module: Module) -> Module:
 class _Settler:
     def __init__(self, workload: w.WorkloadFunction) -> None:
         self.symbols = {p.name for p in workload.symbols}
-        self.found: dict[Expr, w.ScalarParam] = {}
+        self.found: dict[str, w.ScalarParam] = {}  # by text: 0.0 equals -0.0, but is another number
 
     def nodes(self, body: tuple[w.Node, ...]) -> tuple[w.Node, ...]:
         return tuple(self.node(node) for node in body)
@@ -52,10 +52,11 @@ class _Settler:
         is_float = expr.dtype.is_float or any(part.dtype.is_float for part in walk(expr))
         if isinstance(expr, (Const, Var)) or not is_float or not self.always_has_a_value(expr):
             return None
-        if expr not in self.found:
+        text = format_expr(expr)
+        if text not in self.found:
             name = f"number.{len(self.found)}"
-            self.found[expr] = w.ScalarParam(name, ScalarType(expr.dtype), expr.loc, expr)
-        return Var(self.found[expr].name, expr.dtype, expr.loc)
+            self.found[text] = w.ScalarParam(name, ScalarType(expr.dtype), expr.loc, expr)
+        return Var(self.found[text].name, expr.dtype, expr.loc)
 
     def always_has_a_value(self, expr: Expr) -> bool:
         """Whether `expr` follows from symbols, and no step of it can overflow or divide by zero."""

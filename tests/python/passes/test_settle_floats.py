@@ -92,6 +92,19 @@ def test_integers_as_float_arguments(target: str) -> None:
     np.testing.assert_array_equal(x[3], written.astype(np.float32))
 
 
+@pytest.mark.parametrize("target", ["interp", "cpu"])
+def test_zeros_keep_their_signs(target: str) -> None:
+    @workload
+    def w(X: Tensor[f32, 2, 8, 8], factor: Scalar[f32]):
+        add(x=X[0], amount=factor * 0.0)
+        add(x=X[1], amount=factor * -0.0)
+
+    x = np.full((2, 8, 8), -0.0, np.float32)
+    w.compile(target)(X=x, factor=1.0)
+    assert not np.signbit(x[0]).any()
+    assert np.signbit(x[1]).all()
+
+
 def test_what_a_run_may_never_reach_is_left_alone() -> None:
     @workload
     def w(X: Tensor[f32, "n", 8, 8], factor: Scalar[f32]):

@@ -14,6 +14,7 @@ from pto_wsp.errors import BadExpression, KernelFailed, NoneKernelBody
 from pto_wsp.interp.references import run_reference
 from pto_wsp.ir import kernel as k
 from pto_wsp.ir.core import Full, Index, Range, Region
+from pto_wsp.ir.rules import call_left
 from pto_wsp.ir.scalar import Expr, Value, evaluate, read_element
 from pto_wsp.isa.forms import result_valid, valid_pairs_that_agree
 from pto_wsp.isa.meaning import Undefined
@@ -88,6 +89,8 @@ class _Frame:
                 case k.While(condition=condition):
                     while self.value(condition, stmt.loc):
                         self.statements(stmt.body)
+                case k.Call(kernel=name, loc=loc):
+                    raise call_left(name, loc)
 
     def loop(self, stmt: k.For) -> None:
         start, stop = self.integer(stmt.start, stmt.loc), self.integer(stmt.stop, stmt.loc)

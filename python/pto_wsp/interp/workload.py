@@ -16,6 +16,7 @@ from pto_wsp.ir import workload as w
 from pto_wsp.ir.core import Region
 from pto_wsp.ir.late import Late, find_late, reads_element
 from pto_wsp.ir.module import Module
+from pto_wsp.ir.rules import call_left
 from pto_wsp.ir.scalar import Expr, Reader, Value, evaluate, read_element
 from pto_wsp.location import Location
 from pto_wsp.support.record import record
@@ -96,6 +97,8 @@ class _Walk:
                     self.scope[name] = int(self.value(value))
                 case w.Refuse():
                     raise no_tier(node, int(self.value(node.size)))
+                case w.Call(workload=name, loc=loc):
+                    raise call_left(name, loc)
 
     def loop(self, loop: w.Loop, loops: tuple[str, ...]) -> Iterator[BoundTask]:
         extent = int(self.value(loop.extent))

@@ -123,7 +123,24 @@ class While:
     loc: Location | None = None
 
 
-Stmt = Load | Store | Instr | Assign | For | If | While
+@record
+class Call:
+    """The statements of another kernel, at this place.
+
+    The pass `inline` puts the body of the callee here; targets do not know calls.
+
+    Attributes:
+        kernel: name of a function of the module, which does not lead back to this one.
+        args: per parameter of the callee, in order: the name of a parameter of this kernel, which is then
+            the callee's view, or, for a scalar, an expression.
+    """
+
+    kernel: str
+    args: tuple[str | Expr, ...]
+    loc: Location | None = None
+
+
+Stmt = Load | Store | Instr | Assign | For | If | While | Call
 
 
 @record

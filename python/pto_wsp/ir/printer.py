@@ -145,6 +145,9 @@ def _statements(body: Sequence[k.Stmt], types: dict[str, TileType], out: TextWri
                 out.line("DO " + _expr(condition))
                 _block(stmt.body, types, out)
                 out.line("ENDWHILE")
+            case k.Call(kernel=kernel, args=args):
+                values = ", ".join("%" + a if isinstance(a, str) else _expr(a) for a in args)
+                out.line(f"CALL @{kernel}({values})")
             case k.If(condition=condition, then=then, other=other):
                 out.line(f"IF {_expr(condition)}:u1")
                 _block(then, types, out)
@@ -263,18 +266,28 @@ def _nodes(body: Sequence[w.Node], out: TextWriter) -> None:
             case w.Loop(kind=kind, var=var, extent=extent, tile=tile):
                 step = "1" if tile is None else str(tile)
                 shape = "" if tile is None else ", tiles"
-                out.line(f"FOR %{var}:idx, 0:idx, {_expr(extent)}:idx, {step}:idx {{{kind}{shape}}}")
+                head = f"FOR %{var}:idx, 0:idx, {_expr(extent)}:idx, {step}:idx"
+                out.line(f"{head}{_ranges(node)} {{{kind}{shape}}}")
                 with out.indented():
                     _nodes(node.body, out)
                 out.line("ENDFOR")
             case w.Task():
                 out.line(_task(node))
+            case w.Call(workload=workload, args=args):
+                out.line(f"CALL @{workload}({_arguments(args)})")
             case w.Cond():
                 _condition(node, out)
             case w.Set(name=name, value=value):
                 out.line(f"%{name} = {_expr(value)} : {value.dtype}")
             case w.Refuse(tier=tier, bounds=bounds, size=size):
                 out.line(f"REFUSE {json.dumps(tier)}, {_expr(size)}:idx {{bounds = {list(bounds)}}}")
+
+
+def _ranges(loop: w.Loop) -> str:
+    levels = ",".join(f"{block}:{rows}" for block, rows in loop.tile_levels)
+    found = "" if loop.max_range is None else f" max_range={loop.max_range}"
+    found += "" if loop.min_range is None else f" min_range={loop.min_range}"
+    return found + (f" tile_levels={{{levels}}}" if levels else "")
 
 
 def _condition(node: w.Cond, out: TextWriter) -> None:
@@ -288,11 +301,16 @@ def _condition(node: w.Cond, out: TextWriter) -> None:
     out.line("ENDIF")
 
 
+def _arguments(args: Sequence[Region | Expr]) -> str:
+    return ", ".join(_region(a) if isinstance(a, Region) else _expr(a) for a in args)
+
+
 def _task(task: w.Task) -> str:
     coordinates = f"[{', '.join(_expr(key) for key in task.keys)}]" if task.keys else ""
-    values = ", ".join(_region(a) if isinstance(a, Region) else _expr(a) for a in task.args)
     attrs = [f"label = {task.label}"] if task.label else []
     attrs += [f"after = [{', '.join(task.after)}]"] if task.after else []
     attrs += [f"workspace = {_expr(task.workspace)}"] if task.workspace is not None else []
     attrs += [f"cost = {_expr(task.cost)}"] if task.cost is not None else []
-    return f"CALL @{task.kernel}{coordinates}({values})" + (f" {{{', '.join(attrs)}}}" if attrs else "")
+    return f"CALL @{task.kernel}{coordinates}({_arguments(task.args)})" + (
+        f" {{{', '.join(attrs)}}}" if attrs else ""
+    )

@@ -17,6 +17,11 @@ def require(condition: bool, message: str, loc: Location | None) -> None:
         raise InvalidIR(message=message, loc=loc)
 
 
+def call_left(name: str, loc: Location | None) -> InvalidIR:
+    """Return the error that a call of `name` has come to where only inlined functions can be."""
+    return InvalidIR(message=f"the call of `{name}` is not inlined", loc=loc)
+
+
 def require_element(node: Element, rank: int, dtype: DType, loc: Location | None) -> None:
     """Raise InvalidIR unless `node` is an element of a tensor of integers or truth values of that rank."""
     require(len(node.indices) == rank, f"`{node.name}` has {rank} dimensions", loc)

@@ -7,11 +7,12 @@ front end, a pass or hand-built IR.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from graphlib import CycleError, TopologicalSorter
 
 from pto_wsp.errors import InvalidIR
 from pto_wsp.ir import kernel as k
 from pto_wsp.ir.core import Merged, Region, Rows, TileRange
-from pto_wsp.ir.module import Module
+from pto_wsp.ir.module import Module, called_functions
 from pto_wsp.ir.rules import region_rank, require, require_element, view_rank_and_dtype
 from pto_wsp.ir.scalar import Element, Expr, Extent, Var, walk
 from pto_wsp.ir.verify_workload import verify_workload
@@ -29,15 +30,26 @@ def verify(module: Module) -> Module:
         require(names.count(name) == 1, f"two functions are called `{name}`", None)
         require(name.isidentifier(), f"`{name}` is not an identifier", None)
     for kernel in module.kernels:
-        _KernelVerifier(kernel).run()
+        _KernelVerifier(module, kernel).run()
     for workload in module.workloads:
         verify_workload(module, workload)
+    _require_no_recursion(module)
     require(not module.entry or module.entry in names, f"entry `{module.entry}` does not exist", None)
     return module
 
 
+def _require_no_recursion(module: Module) -> None:
+    """Refuse functions that call themselves, through others or not."""
+    calls = {function.name: called_functions(function) for function in (*module.kernels, *module.workloads)}
+    try:
+        TopologicalSorter(calls).prepare()
+    except CycleError as error:
+        raise InvalidIR(message=f"functions call each other: {' -> '.join(error.args[1])}") from None
+
+
 class _KernelVerifier:
-    def __init__(self, kernel: k.KernelFunction) -> None:
+    def __init__(self, module: Module, kernel: k.KernelFunction) -> None:
+        self.module = module
         self.kernel = kernel
         self.tiles = dict(kernel.tiles)
         self.scalars = {name: t.dtype for name, t in kernel.scalars}
@@ -93,6 +105,31 @@ class _KernelVerifier:
                 case k.While(condition=condition):
                     self.expressions([condition], stmt.loc)
                     self.statements(stmt.body)
+                case k.Call():
+                    self.call(stmt)
+
+    def call(self, call: k.Call) -> None:
+        callee = next((f for f in self.module.kernels if f.name == call.kernel), None)
+        require(callee is not None, f"kernel `{call.kernel}` is not in the module", call.loc)
+        assert callee is not None
+        require(callee.body is not None, f"`{callee.name}` has no body to call", call.loc)
+        require(callee.block_dim == 1, f"`{callee.name}` is several blocks", call.loc)
+        require(len(call.args) == len(callee.params), f"arguments of `{callee.name}`", call.loc)
+        written: list[str] = []
+        for param, arg in zip(callee.params, call.args, strict=True):
+            if isinstance(arg, str):
+                own = self.views.get(arg)
+                require(own is not None, f"`{arg}` is no view", call.loc)
+                assert own is not None
+                require(own.type == param.type, f"`{callee.name}` takes {param.type}", call.loc)
+                fits = own.role in (param.role, k.INOUT)
+                require(fits, f"`{arg}` is {own.role}, and `{callee.name}` takes {param.role}", call.loc)
+                written += [arg] * (param.role != k.IN)
+            else:
+                self.expressions([arg], call.loc)
+                require(arg.dtype is param.type.dtype, f"`{param.name}` takes {param.type}", call.loc)
+        twice = any(isinstance(a, str) and call.args.count(a) > 1 for a in written)
+        require(not twice, f"`{callee.name}` writes a view that it takes twice", call.loc)
 
     def transfer(
         self, tile: str, region: Region, rows: str | None, is_store: bool, loc: Location | None

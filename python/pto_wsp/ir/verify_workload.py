@@ -6,13 +6,13 @@ from collections.abc import Sequence
 
 from pto_wsp.ir import kernel as k
 from pto_wsp.ir import workload as w
-from pto_wsp.ir.core import Merged, Region, Rows, TileRange
+from pto_wsp.ir.core import Full, Index, Merged, Region, Rows, TileRange
 from pto_wsp.ir.module import Module
 from pto_wsp.ir.rules import region_rank, require, require_element, view_rank_and_dtype
 from pto_wsp.ir.scalar import Element, Expr, Extent, Var, walk
 from pto_wsp.location import Location
-from pto_wsp.types.dtype import b1, i32, i64
-from pto_wsp.types.tile import ScalarType
+from pto_wsp.types.dtype import DType, b1, i32, i64
+from pto_wsp.types.tile import ScalarType, TensorType
 
 MAX_SLOTS = 256
 
@@ -25,6 +25,7 @@ def verify_workload(module: Module, workload: w.WorkloadFunction) -> None:
 class _WorkloadVerifier:
     def __init__(self, module: Module, workload: w.WorkloadFunction) -> None:
         self.kernels = {kernel.name: kernel for kernel in module.kernels}
+        self.workloads = {function.name: function for function in module.workloads}
         self.workload = workload
         self.tensors = {t.name: t for t in workload.tensors}
         self.sizes = {p.name: p for p in workload.params if isinstance(p, w.SizeParam)}
@@ -73,20 +74,25 @@ class _WorkloadVerifier:
         require(tensor.type.dtype in (i32, i64), f"`{name}` holds no integers", loc)
 
     def size(self, size: w.SizeParam) -> None:
-        """Check that a derived size follows from others, and not from itself."""
+        """Check that a derived size follows from others and from numbers of the call, and not from itself."""
+        given = {
+            p.name
+            for p in self.workload.symbols
+            if isinstance(p, w.ScalarParam) and p.value is None and p.type.dtype is i64
+        }
         require(size.value is None or size.default is None, f"`{size.name}` has two values", size.loc)
         seen = {size.name}
         pending = [size.value]
         while pending:
             value = pending.pop()
             for node in () if value is None else walk(value):
-                sound = isinstance(node, Var) and node.name in self.sizes
-                sound = sound or not isinstance(node, (Var, Element, Extent))
+                name = node.name if isinstance(node, Var) else ""
+                sound = name in self.sizes or name in given or not isinstance(node, (Var, Element, Extent))
                 require(sound, f"`{size.name}` follows from more than sizes", size.loc)
-                if isinstance(node, Var) and self.sizes[node.name].value is not None:
-                    require(node.name not in seen, f"`{size.name}` follows from itself", size.loc)
-                    seen.add(node.name)
-                    pending.append(self.sizes[node.name].value)
+                if name in self.sizes and self.sizes[name].value is not None:
+                    require(name not in seen, f"`{size.name}` follows from itself", size.loc)
+                    seen.add(name)
+                    pending.append(self.sizes[name].value)
 
     def scalar(self, scalar: w.ScalarParam, value: Expr) -> None:
         """Check that a derived scalar follows from symbols that a call gives."""
@@ -134,6 +140,8 @@ class _WorkloadVerifier:
                 case w.Refuse(size=size, bounds=bounds):
                     self.integer(size, node.loc)
                     require(list(bounds) == sorted(set(bounds)), "the bounds of tiers ascend", node.loc)
+                case w.Call():
+                    self.call(node)
         return before
 
     def loop(self, loop: w.Loop, before: frozenset[str]) -> None:
@@ -143,11 +151,49 @@ class _WorkloadVerifier:
         owned = {loop.var} | ({loop.start, loop.length} if loop.tile is not None else set())
         for name in owned:
             require(name not in self.names, f"`{name}` is declared twice", loop.loc)
+        self.ranges(loop)
         self.loops[loop.var] = loop
         self.names |= owned
         self.nodes(loop.body, before)
         self.names -= owned
         del self.loops[loop.var]
+
+    def ranges(self, loop: w.Loop) -> None:
+        """Check what binary expansion is told."""
+        most, least = loop.max_range, loop.min_range
+        blocks = [block for block, _ in loop.tile_levels]
+        for block in (most, least, *blocks):
+            sound = block is None or block == 0 or block & (block - 1) == 0 < block
+            require(sound, f"{block} is no power of two", loop.loc)
+        require(0 not in (most, least), "a block has at least one iteration", loop.loc)
+        require(loop.tile is None or most is None, "a loop over tiles is not expanded", loop.loc)
+        require(most is not None or (least is None and not blocks), "ranges need a `max_range`", loop.loc)
+        require((least or 1) <= (most or 1), "`min_range` is above `max_range`", loop.loc)
+        require(blocks == sorted(set(blocks), reverse=True), "blocks of tile levels descend", loop.loc)
+        require(all(rows > 0 for _, rows in loop.tile_levels), "a tile has at least one row", loop.loc)
+
+    def call(self, call: w.Call) -> None:
+        callee = self.workloads.get(call.workload)
+        require(callee is not None, f"workload `{call.workload}` is not in the module", call.loc)
+        assert callee is not None
+        given = callee.open_params
+        require(len(call.args) == len(given), f"arguments of `{callee.name}`", call.loc)
+        for param, arg in zip(given, call.args, strict=True):
+            match param:
+                case w.TensorParam(type=TensorType(dtype=dtype, dims=dims)):
+                    require(isinstance(arg, Region), f"`{param.name}` takes a tensor", call.loc)
+                    assert isinstance(arg, Region)
+                    self.selected(arg, len(dims), dtype, param.name, call.loc)
+                    sound = all(isinstance(dim, (Full, Index)) for dim in arg.dims)
+                    require(sound, "a call takes whole dimensions and indices", call.loc)
+                case w.SizeParam() | w.ScalarParam():
+                    require(not isinstance(arg, Region), f"`{param.name}` takes a scalar", call.loc)
+                    assert not isinstance(arg, Region)
+                    self.expression(arg, call.loc)
+                    dtype = i64 if isinstance(param, w.SizeParam) else param.type.dtype
+                    require(arg.dtype is dtype, f"`{param.name}` takes {dtype}", call.loc)
+                case _:
+                    require(False, f"`{callee.name}` has an axis with rows", call.loc)
 
     def task(self, task: w.Task, before: frozenset[str]) -> frozenset[str]:
         """Check a task; return the labels that tasks behind it may name."""
@@ -189,14 +235,9 @@ class _WorkloadVerifier:
     # --- regions ---
 
     def region(self, param: k.Param, region: Region, loc: Location | None) -> None:
-        tensor = self.tensors.get(region.tensor)
-        require(tensor is not None, f"tensor `{region.tensor}` is not declared", loc)
         require(not isinstance(param.type, ScalarType), f"`{param.name}` takes a scalar", loc)
-        assert tensor is not None
         rank, dtype = view_rank_and_dtype(param)
-        require(len(region.dims) == len(tensor.type.dims), f"rank of `{tensor.name}`", loc)
-        require(region_rank(region) == rank, f"`{param.name}` takes {rank} dimensions", loc)
-        require(tensor.type.dtype is dtype, f"`{param.name}` takes {dtype}", loc)
+        self.selected(region, rank, dtype, param.name, loc)
         for number, dim in enumerate(region.dims):
             match dim:
                 case TileRange(loop=name):
@@ -210,6 +251,15 @@ class _WorkloadVerifier:
                     require(follows, "a merged dimension follows a row set", loc)
                 case _:
                     pass
+
+    def selected(self, region: Region, rank: int, dtype: DType, param: str, loc: Location | None) -> None:
+        """Check that a region is one of a declared tensor, and of the rank and type that `param` takes."""
+        tensor = self.tensors.get(region.tensor)
+        require(tensor is not None, f"tensor `{region.tensor}` is not declared", loc)
+        assert tensor is not None
+        require(len(region.dims) == len(tensor.type.dims), f"rank of `{tensor.name}`", loc)
+        require(region_rank(region) == rank, f"`{param}` takes {rank} dimensions", loc)
+        require(tensor.type.dtype is dtype, f"`{param}` takes {dtype}", loc)
         for expr in region.expressions:
             self.integer(expr, loc)
 

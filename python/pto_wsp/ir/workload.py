@@ -6,7 +6,7 @@ Source: seed 003 sections 2 and 3; ARCHITECTURE 4.3 and 4.5.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from pto_wsp.ir.core import Region, Rows
 from pto_wsp.ir.scalar import Element, Expr, walk
@@ -118,6 +118,11 @@ class Loop:
             name the current range, clipped to the extent.
         extent: of the axis, in elements.
         tile: elements per tile, or None for a plain loop.
+        max_range: of a plain loop, the power of two that binary expansion takes the extent apart by; it is
+            a hint, and the extent may be larger. None where the loop is not to be expanded.
+        min_range: its smallest block, a power of two; what is left of the extent is one more loop.
+        tile_levels: for blocks of some sizes, rows of the tiles that they work on: (block, rows), largest
+            block first, 0 for what is left. Kernels are written for other rows, and the loop counts those.
     """
 
     kind: str
@@ -126,6 +131,9 @@ class Loop:
     tile: int | None
     body: tuple[Node, ...]
     loc: Location | None = None
+    max_range: int | None = None
+    min_range: int | None = None
+    tile_levels: tuple[tuple[int, int], ...] = ()
 
     @property
     def start(self) -> str:
@@ -198,7 +206,24 @@ class Refuse:
     loc: Location | None = None
 
 
-Node = Loop | Task | Cond | Set | Refuse
+@record
+class Call:
+    """The tasks of another workload, at this place of the program order.
+
+    The pass `inline` puts the body of the callee here; nothing that runs knows calls.
+
+    Attributes:
+        workload: name of a function of the module, which does not lead back to this one.
+        args: per open parameter of the callee, in order: for a tensor a Region of whole dimensions and
+            indices, which is the callee's tensor, for a size or scalar an expression.
+    """
+
+    workload: str
+    args: tuple[Region | Expr, ...]
+    loc: Location | None = None
+
+
+Node = Loop | Task | Cond | Set | Refuse | Call
 
 
 @record
@@ -235,9 +260,25 @@ class WorkloadFunction:
         """Sizes and scalars, in order."""
         return tuple(p for p in self.params if isinstance(p, (SizeParam, ScalarParam)))
 
+    @property
+    def open_params(self) -> tuple[WorkloadParam, ...]:
+        """Parameters that follow from no other: what a Call gives."""
+        given = {d for t in self.tensors if not t.is_local for d in t.type.dims}
+        return tuple(p for p in self.params if _is_open(p) and p.name not in given)
+
     def tensor(self, name: str) -> TensorParam:
         """Return the tensor called `name`."""
         return next(t for t in self.tensors if t.name == name)
+
+
+def _is_open(param: WorkloadParam) -> bool:
+    match param:
+        case TensorParam():
+            return not param.is_local
+        case SizeParam() | ScalarParam():
+            return param.value is None
+        case _:
+            return True
 
 
 def walk_nodes(body: tuple[Node, ...]) -> Iterator[Node]:
@@ -268,12 +309,25 @@ def node_expressions(node: Node) -> tuple[Expr, ...]:
             return (value,)
         case Refuse(size=size):
             return (size,)
+        case Call(args=args):
+            return _argument_expressions(args)
         case Task():
-            found: list[Expr] = []
-            for arg in node.args:
-                found += arg.expressions if isinstance(arg, Region) else (arg,)
+            found = _argument_expressions(node.args)
             amounts = [e for e in (node.workspace, node.cost) if e is not None]
             return (*found, *amounts, *node.keys)
+
+
+def _argument_expressions(args: Iterable[Region | Expr]) -> tuple[Expr, ...]:
+    found: list[Expr] = []
+    for arg in args:
+        found += arg.expressions if isinstance(arg, Region) else (arg,)
+    return tuple(found)
+
+
+def _mapped_arguments(
+    args: Iterable[Region | Expr], change: Callable[[Expr], Expr]
+) -> tuple[Region | Expr, ...]:
+    return tuple(a.mapped(change) if isinstance(a, Region) else change(a) for a in args)
 
 
 def map_expressions(node: Node, change: Callable[[Expr], Expr]) -> Node:
@@ -287,10 +341,12 @@ def map_expressions(node: Node, change: Callable[[Expr], Expr]) -> Node:
             return replace(node, value=change(value))
         case Refuse(size=size):
             return replace(node, size=change(size))
+        case Call(args=args):
+            return replace(node, args=_mapped_arguments(args, change))
         case Task(args=args, keys=keys, workspace=workspace, cost=cost):
             return replace(
                 node,
-                args=tuple(a.mapped(change) if isinstance(a, Region) else change(a) for a in args),
+                args=_mapped_arguments(args, change),
                 workspace=None if workspace is None else change(workspace),
                 cost=None if cost is None else change(cost),
                 keys=tuple(change(key) for key in keys),

@@ -18,6 +18,7 @@ from pto_wsp.ir.core import Full, Index, Merged, Range, Region, Rows, TileRange
 from pto_wsp.ir.kernel import KernelFunction
 from pto_wsp.ir.late import reads_element
 from pto_wsp.ir.module import Module
+from pto_wsp.ir.rules import call_left
 from pto_wsp.ir.scalar import Const, Expr, Unary, Var
 from pto_wsp.location import Location
 from pto_wsp.passes import bytecode as bc
@@ -168,6 +169,8 @@ class _Lowering:
                 case w.Refuse(size=size):
                     self.emit(Op.FAIL, len(self.refusals), expr=size)
                     self.refusals.append(node)
+                case w.Call(workload=name, loc=loc):
+                    raise call_left(name, loc)
 
     def begin(self, node: w.Node) -> None:
         self.sites[len(self.code)] = node

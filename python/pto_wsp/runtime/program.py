@@ -10,6 +10,7 @@ import numpy as np
 
 from pto_wsp.errors import NameClash, NotYetSupported, UnknownParameter, WrongValue, did_you_mean
 from pto_wsp.ir import workload as w
+from pto_wsp.ir.entry import with_entry_workload
 from pto_wsp.ir.module import Module
 from pto_wsp.ir.scalar import I64_MAX
 from pto_wsp.ir.verify import verify
@@ -41,10 +42,11 @@ def compile_program(traced: Traced, target: str = "cpu") -> Program:
         UnknownTarget, UnsupportedByTarget: the target does not exist, or refuses something in the module.
         NoCompiler, CompilerFailed, BadCache: the kernels could not be built.
     """
-    for param in traced.module.entry_workload.params:
+    module = with_entry_workload(traced.module)
+    for param in module.entry_workload.params:
         if param.name in RUN_OPTIONS:
             raise NameClash(kind="run options and parameters", name=param.name, loc=param.loc)
-    return Program(verify(traced.module), traced.defaults, target, traced.packed)
+    return Program(verify(module), traced.defaults, target, traced.packed)
 
 
 class Program:

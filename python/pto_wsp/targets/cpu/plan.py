@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pto_wsp.ir.core import Full, Index, Range, Region
 from pto_wsp.ir.kernel import (
     Assign,
+    Call,
     For,
     If,
     Instr,
@@ -24,6 +25,7 @@ from pto_wsp.ir.kernel import (
     While,
     walk_statements,
 )
+from pto_wsp.ir.rules import call_left
 from pto_wsp.ir.scalar import Binary, Const, Element, Expr, Unary, walk
 from pto_wsp.isa.forms import ELEMENTWISE, Form, result_valid, valid_pairs_that_agree
 from pto_wsp.isa.table import TABLE
@@ -237,6 +239,8 @@ class _Planner:
                     arms = [self.statements(arm, live, extents.copy()) for arm in (then, other)]
                     extents.forget(*_written(then + other))
                     nodes.append(Branch(stmt, *arms))
+                case Call(kernel=name, loc=loc):
+                    raise call_left(name, loc)
                 case _:
                     step = self.step(stmt, extents)
                     step.live = live

@@ -11,6 +11,7 @@
 
 #include "pto/wsp/bytecode/rows.hpp"
 #include "pto/wsp/sched/counters.hpp"
+#include "pto/wsp/sched/options.hpp"
 #include "pto/wsp/sched/slice.hpp"
 #include "pto/wsp/trace/trace.hpp"
 
@@ -62,19 +63,6 @@ class Random {
 
  private:
   uint64_t state_;
-};
-
-/// How a run behaves besides its result.
-struct RunOptions {
-  uint32_t workers = 0;  ///< 0 = one per core
-  bool trace = false;
-  uint64_t jitter = 0;  ///< not 0: seed of random delays before bodies and of random slice sizes (for tests)
-  /// Asked now and then by the calling thread, between tasks; true cancels the run. Null: nobody asks.
-  bool (*is_interrupted)() = nullptr;
-  bool tracks = false;  ///< order tasks by their hazards with one worker too (for tests)
-
-  /// With one worker, program order satisfies every hazard and every barrier.
-  bool is_in_order() const { return workers == 1 && !tracks; }
 };
 
 /// Memory for one task after another, kScratchAlign-aligned. Growing it loses the contents.

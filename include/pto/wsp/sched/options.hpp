@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// How a run behaves besides its result.
+#pragma once
+
+#include <cstdint>
+
+namespace pto::wsp::sched {
+
+/// Which dispatcher runs a unit of work.
+enum class Ownership : uint8_t {
+  kClaim,       ///< the first that comes to it
+  kRoundRobin,  ///< they take turns
+  kKey,         ///< that with the number of its key, modulo their number
+  kHash,        ///< that with the number of its key's hash, modulo their number
+};
+
+struct RunOptions {
+  uint32_t workers = 0;  ///< 0 = one per core
+  bool trace = false;
+  uint64_t jitter = 0;  ///< not 0: seed of random delays before bodies and of random slice sizes (for tests)
+  /// Asked now and then by the calling thread, between tasks; true cancels the run. Null: nobody asks.
+  bool (*is_interrupted)() = nullptr;
+  bool tracks = false;  ///< order tasks by their hazards with one worker too (for tests)
+  uint32_t dispatchers = 0;  ///< 0 = one per worker, up to kMaxDispatchers
+  Ownership ownership = Ownership::kClaim;
+  uint64_t window = 8192;  ///< tasks that may be recorded and not complete, over all dispatchers; at least 1
+
+  static constexpr uint32_t kMaxDispatchers = 8;
+
+  /// With one worker, program order satisfies every hazard and every barrier.
+  bool is_in_order() const { return workers == 1 && !tracks; }
+};
+
+}  // namespace pto::wsp::sched

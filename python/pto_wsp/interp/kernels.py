@@ -86,9 +86,8 @@ class _Frame:
                     self.loop(stmt)
                 case k.If(condition=condition, then=then, other=other):
                     self.statements(then if self.value(condition, stmt.loc) else other)
-                case k.While(condition=condition):
-                    while self.value(condition, stmt.loc):
-                        self.statements(stmt.body)
+                case k.While():
+                    self.repeat(stmt)
                 case k.Call(kernel=name, loc=loc):
                     raise call_left(name, loc)
 
@@ -96,6 +95,10 @@ class _Frame:
         start, stop = self.integer(stmt.start, stmt.loc), self.integer(stmt.stop, stmt.loc)
         for i in range(start, stop, stmt.step):
             self.scalars[stmt.var] = i
+            self.statements(stmt.body)
+
+    def repeat(self, stmt: k.While) -> None:
+        while self.value(stmt.condition, stmt.loc):
             self.statements(stmt.body)
 
     def load(self, stmt: k.Load) -> None:

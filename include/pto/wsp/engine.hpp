@@ -16,6 +16,7 @@
 #include "pto/wsp/bytecode/regions.hpp"
 #include "pto/wsp/bytecode/validate.hpp"
 #include "pto/wsp/sched/dispatcher.hpp"
+#include "pto/wsp/sched/in_order.hpp"
 #include "pto/wsp/sched/strands.hpp"
 
 namespace pto::wsp {
@@ -189,9 +190,13 @@ class Executable {
     std::vector<int64_t> flushed;
     set_running(&run);
     try {
-      sched::Dispatcher dispatcher(run, *arena.hazards, options, flushed);
-      dispatcher.run();
-      tasks = dispatcher.num_tasks();
+      if (options.is_in_order()) {
+        tasks = sched::InOrder(run, options, flushed).run();
+      } else {
+        sched::Dispatcher dispatcher(run, *arena.hazards, options, flushed);
+        dispatcher.run();
+        tasks = dispatcher.num_tasks();
+      }
     } catch (...) {
       run.stop();
       set_running(nullptr);

@@ -3,12 +3,12 @@
 /// The expander: walks a plan and yields its tasks in program order, one at a time.
 ///
 /// A state machine without recursion: a copy of an Expander is a place in the program to which one can
-/// return.
+/// return, unless it fills in arguments.
 #pragma once
 
 #include <vector>
 
-#include "pto/wsp/bytecode/plan.hpp"
+#include "pto/wsp/bytecode/arguments.hpp"
 
 namespace pto::wsp::bytecode {
 
@@ -29,11 +29,15 @@ struct Event {
 
 class Expander {
  public:
-  /// Walks all steps of a plan.
-  explicit Expander(const Plan& plan) : Expander(plan, plan.steps) {}
+  /// Walks all steps of a plan. `arguments`, if given, is kept filled in but for the rest at each task.
+  explicit Expander(const Plan& plan, Arguments* arguments = nullptr)
+      : Expander(plan, plan.steps, arguments) {}
 
-  Expander(const Plan& plan, const std::vector<QuickStep>& steps)
-      : plan_(&plan), steps_(steps.data()), registers_(plan.program().header.num_registers, 0) {}
+  Expander(const Plan& plan, const std::vector<QuickStep>& steps, Arguments* arguments = nullptr)
+      : plan_(&plan),
+        steps_(steps.data()),
+        arguments_(arguments),
+        registers_(plan.program().header.num_registers, 0) {}
 
   /// Values of all registers; those of loops that are not open are stale.
   const int64_t* registers() const { return registers_.data(); }
@@ -43,7 +47,7 @@ class Expander {
   uint64_t num_tasks() const { return num_tasks_; }
 
   /// Goes on to the next event. Throws `negative-extent`, `bad-tile`, `refused` or an expression's error.
-  Event next() {
+  [[gnu::always_inline]] inline Event next() {
     for (uint32_t silent = 0; silent < kMaxSilentSteps; ++silent) {
       const QuickStep step = steps_[step_];
       switch (step.kind) {
@@ -108,7 +112,7 @@ class Expander {
       return false;
     }
     ++step_;
-    set_registers(loop, state);
+    set_registers(step.index, state);
     return loop.mark != QuickLoop::Mark::kNone;
   }
 
@@ -118,7 +122,7 @@ class Expander {
     LoopState& state = states_[loop.depth];
     if (++state.index < state.trips) {
       step_ = step.target;
-      set_registers(loop, state);
+      set_registers(step.index, state);
       next_event_ = loop.mark == QuickLoop::Mark::kBarrier ? Event::kIteration : Event::kUnit;
       return loop.mark == QuickLoop::Mark::kBarrier || loop.mark == QuickLoop::Mark::kUnitIterations;
     }
@@ -127,7 +131,8 @@ class Expander {
     return loop.mark != QuickLoop::Mark::kNone;
   }
 
-  void set_registers(const QuickLoop& loop, const LoopState& state) {
+  void set_registers(uint32_t index, const LoopState& state) {
+    const QuickLoop& loop = plan_->loops[index];
     int64_t* reg = registers_.data() + loop.reg;
     reg[0] = state.index;
     if (loop.kind == AxisKind::TILES) {
@@ -135,6 +140,7 @@ class Expander {
       const int64_t rest = state.extent - reg[1];
       reg[2] = rest < state.tile ? rest : state.tile;
     }
+    if (arguments_ != nullptr) arguments_->enter(index, registers_.data());
   }
 
   [[noreturn]] void fail_loop(const char* code, const char* message, QuickStep step, int64_t value) const {
@@ -158,6 +164,7 @@ class Expander {
 
   const Plan* plan_;
   const QuickStep* steps_;
+  Arguments* arguments_;
   std::vector<int64_t> registers_;
   LoopState states_[kMaxLoopDepth];
   uint32_t step_ = 0;

@@ -153,6 +153,7 @@ struct QuickSite {
 };
 
 struct Plan {
+  uint64_t number = 0;  ///< no two plans of a process have the same; 0 is none
   Bindings bindings;
   std::vector<TensorLayout> layouts;
   std::vector<Term> terms;

@@ -31,7 +31,6 @@ class Dispatcher {
         flushed_(flushed),
         latest_(run.plan().sites.size(), 0),
         waits_(run.counters()),
-        is_in_order_(options.is_in_order()),
         enough_queued_(2 * size_t(run.num_workers())),
         jitter_(options.jitter),
         random_(options.jitter),
@@ -40,7 +39,6 @@ class Dispatcher {
   /// Expands and runs everything, or returns early when the run was stopped. Throws what only the walk can
   /// find, with the detail `late`: the number of tasks before it, which have run if the run is not stopped.
   void run() {
-    if (is_in_order_) return run_in_order();
     for (bool more = true; more && !is_stopped();) more = handle(next());
     if (run_.is_stopped()) return;
     if (open_ != nullptr) finish_last();
@@ -66,17 +64,6 @@ class Dispatcher {
   static constexpr uint32_t kMaxSliceTasks = 256;
   static constexpr uint64_t kSliceNs = 10000;
   static constexpr uint64_t kMaxTasks = uint64_t{1} << 38;
-
-  void run_in_order() {
-    const uint64_t base = run_.task_base();
-    for (bytecode::Event event = next(); event.kind != bytecode::Event::kEnd && !is_stopped();
-         event = next()) {
-      if (event.kind == bytecode::Event::kFlush) flush(event.index);
-      if (event.kind != bytecode::Event::kTask) continue;
-      const uint64_t task = base + expander_.num_tasks() - 1;
-      if (!run_.run_task(worker_, event.index, expander_.registers(), task)) return;
-    }
-  }
 
   /// Goes on to the next event. A task's late arguments have been checked then.
   bytecode::Event next() {
@@ -118,7 +105,7 @@ class Dispatcher {
     if (value.postfix == bytecode::kNoPostfix) return run_.plan().evaluate(value, expander_.registers());
     const auto read = [&](bytecode::Instruction in, uint32_t pc, const int64_t* indices) {
       const bool is_written = bindings.program->tensors[in.operand1].written != 0;
-      if (is_written && !is_in_order_ && !await_writers(in, indices)) return bytecode::Outcome{};
+      if (is_written && !await_writers(in, indices)) return bytecode::Outcome{};
       return bytecode::detail::read_element(bindings, in, pc, indices);
     };
     return bytecode::evaluate_postfix(bindings, value.postfix, expander_.registers(), read);
@@ -352,7 +339,6 @@ class Dispatcher {
   std::vector<int64_t>& flushed_;
   std::vector<Name> latest_;  ///< per site, its latest task
   WaitList waits_;
-  const bool is_in_order_;
   const size_t enough_queued_;  ///< queued slices from which this thread rather runs than feeds
   const uint64_t jitter_;
   Random random_;

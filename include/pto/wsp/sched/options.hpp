@@ -21,7 +21,7 @@ struct RunOptions {
   uint64_t jitter = 0;  ///< not 0: seed of random delays before bodies and of random slice sizes (for tests)
   /// Asked now and then by the calling thread, between tasks; true cancels the run. Null: nobody asks.
   bool (*is_interrupted)() = nullptr;
-  bool tracks = false;  ///< order tasks by their hazards with one worker too (for tests)
+  bool tracks = false;       ///< order tasks by their hazards with one worker too (for tests)
   uint32_t dispatchers = 0;  ///< 0 = one per worker, up to kMaxDispatchers
   Ownership ownership = Ownership::kClaim;
   uint64_t window = 8192;  ///< tasks that may be recorded and not complete, over all dispatchers; at least 1

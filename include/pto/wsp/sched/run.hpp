@@ -135,14 +135,20 @@ class Run final : public Job, public std::enable_shared_from_this<Run> {
 
   /// Runs one body; false (and the run stops) if the task failed. `task` counts over all runs of this state.
   bool run_task(Worker& worker, uint32_t site, const int64_t* registers, uint64_t task) {
+    return succeeds(task - task_base_, [&] { return worker.run(site, registers, task - task_base_); });
+  }
+
+  /// Runs what `body` runs of task number `task`; false (and the run stops) if it failed.
+  template <class Body>
+  bool succeeds(uint64_t task, Body body) {
     try {
-      const int32_t check = worker.run(site, registers, task - task_base_);
+      const int32_t check = body();
       if (check == 0) return true;
-      fail({task - task_base_, check, {}});
+      fail({task, check, {}});
     } catch (EngineError& error) {
-      fail({task - task_base_, 0, std::move(error)});
+      fail({task, 0, std::move(error)});
     } catch (const std::bad_alloc&) {
-      fail({task - task_base_, 0, EngineError("out-of-memory", "there is no memory to run a task")});
+      fail({task, 0, EngineError("out-of-memory", "there is no memory to run a task")});
     }
     return false;
   }

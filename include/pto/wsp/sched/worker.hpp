@@ -9,6 +9,7 @@
 #include <new>
 #include <vector>
 
+#include "pto/wsp/bytecode/arguments.hpp"
 #include "pto/wsp/bytecode/rows.hpp"
 #include "pto/wsp/sched/counters.hpp"
 #include "pto/wsp/sched/options.hpp"
@@ -115,39 +116,40 @@ class alignas(kLineBytes) Worker {
     costs_ = &costs;
     options_ = options;
     random_ = Random(options.jitter + slot * 7919);
-    views_ = plan.views;
-    bases_.clear();
-    index_bases_.clear();
-    for (const bytecode::QuickIo& io : plan.ios) {
-      bases_.push_back(bases[io.tensor]);
-      const char* indices = io.rows < 0 ? nullptr : bases[plan.rows[size_t(io.rows)].tensor];
-      index_bases_.push_back(reinterpret_cast<const int32_t*>(indices));
-    }
-    scalars_.resize(plan.scalars.size());
-    for (size_t i = 0; i < plan.scalars.size(); ++i) scalars_[i].i64 = plan.scalars[i].bits;
+    arguments_.bind(plan, bases);
     registers_.resize(plan.program().header.num_registers);
-    countdown_.assign(plan.sites.size(), 0);
+    const bool is_watched = options.trace || options.jitter != 0;
+    period_ = is_watched ? 0 : options.is_in_order() ? INT32_MAX : kSamplePeriod;
+    countdown_.assign(plan.sites.size(), options.is_in_order() ? period_ : 0);
     if (!scratch_.reserve(plan.max_scratch_bytes)) throw std::bad_alloc();
+    context_ = {scratch_.data(), nullptr, 0, 0, 0, 1};
   }
 
   int64_t* registers() { return registers_.data(); }
+  /// For the one expander that this thread runs tasks of as it walks. Other tasks of the thread spoil it.
+  bytecode::Arguments& arguments() { return arguments_; }
 
   /// Runs the body of a task; returns what the kernel returned. Throws `out-of-memory`, and what RowChecker
   /// throws for row sets whose indices tasks write.
-  int32_t run(uint32_t site_index, const int64_t* registers, uint64_t task) {
-    const bytecode::QuickSite& site = plan_->sites[site_index];
-    fill_arguments(site, registers);
-    TaskContext context{scratch_.data(), nullptr, 0, task, 0, 1};
-    if (!site.is_plain) prepare(site, registers, context);
+  int32_t run(uint32_t site, const int64_t* registers, uint64_t task) {
+    arguments_.fill(site, registers);
+    return run_filled(arguments_, site, registers, task);
+  }
+
+  /// Runs the body of a task that `arguments` are filled in for.
+  int32_t run_filled(const bytecode::Arguments& arguments, uint32_t site, const int64_t* registers,
+                     uint64_t task) {
+    const bytecode::Arguments::Call& call = arguments.call(site);
     ++num_tasks;
-    if (options_.jitter != 0) delay();
-    if (options_.trace) return run_traced(site, context);
-    if (countdown_[site_index]-- > 0) return run_body(site, context);
-    countdown_[site_index] = kSampleEvery;
-    const int64_t start = trace::now_ns();
-    const int32_t status = run_body(site, context);
-    costs_->record(site_index, trace::now_ns() - start - clock_overhead_ns());
-    return status;
+    context_.task = task;
+    if (!call.is_plain || --countdown_[site] < 0) return run_watched(arguments, site, registers);
+    return call.fn(call.views, call.scalars, &context_);
+  }
+
+  /// Runs the body of a task that `arguments` are filled in for, and that is neither recorded nor timed.
+  int32_t run_simple(const bytecode::Arguments::Call& call, uint64_t task) {
+    context_.task = task;
+    return call.fn(call.views, call.scalars, &context_);
   }
 
   bool is_ready = false;  ///< `begin` was called for this run
@@ -159,72 +161,63 @@ class alignas(kLineBytes) Worker {
   std::atomic<bool> is_active{false};
 
  private:
-  static constexpr int32_t kSampleEvery = 63;
+  static constexpr int32_t kSamplePeriod = 255;  ///< tasks of a site that are not timed between two that are
 
-  void fill_arguments(const bytecode::QuickSite& site, const int64_t* registers) {
-    const bytecode::Patch* patch = plan_->patches.data() + site.first_patch;
-    for (const bytecode::Patch* end = patch + site.num_patches; patch != end; ++patch) {
-      const size_t io = site.first_io + patch->view;
-      const int64_t value = plan_->evaluate(patch->value, registers);
-      switch (patch->kind) {
-        case bytecode::Patch::kSetData: views_[io].data = bases_[io] + value; break;
-        case bytecode::Patch::kAddData:
-          views_[io].data = static_cast<char*>(views_[io].data) + value * patch->scale;
-          break;
-        case bytecode::Patch::kExtent: views_[io].shape[patch->slot] = value; break;
-        case bytecode::Patch::kRows: views_[io].rows = index_bases_[io] + value; break;
-      }
-    }
-    for (uint32_t i = site.first_scalar; i < site.first_scalar + site.num_scalars; ++i) {
-      if (!plan_->scalars[i].is_fixed) scalars_[i].i64 = plan_->evaluate(plan_->scalars[i].value, registers);
-    }
+  /// Runs a task that needs more than its arguments, or that is delayed, recorded or timed.
+  int32_t run_watched(const bytecode::Arguments& arguments, uint32_t site_index, const int64_t* registers) {
+    const bytecode::QuickSite& site = plan_->sites[site_index];
+    if (!site.is_plain) prepare(arguments, site_index, registers);
+    if (options_.jitter != 0) delay();
+    if (countdown_[site_index] >= 0) return run_body(arguments.call(site_index), site);
+    countdown_[site_index] = period_;
+    const int64_t start = trace::now_ns();
+    const int32_t status = run_body(arguments.call(site_index), site);
+    const int64_t end = trace::now_ns();
+    if (options_.trace) events.push_back({context_.task, start, end});
+    costs_->record(site_index, end - start - clock_overhead_ns());
+    return status;
   }
 
   /// Looks at the indices that tasks write, now that those tasks are complete.
-  void check_rows(const bytecode::QuickSite& site) {
+  void check_rows(const bytecode::Arguments& arguments, const View* views, const bytecode::QuickSite& site) {
     for (uint32_t i = 0; i < site.num_io; ++i) {
       const bytecode::QuickIo& io = plan_->ios[site.first_io + i];
       if (io.rows < 0 || !plan_->rows[size_t(io.rows)].is_written) continue;
-      const View& view = views_[site.first_io + i];
       try {
-        row_checker_.check(plan_->rows[size_t(io.rows)], io, view.rows,
-                           view.rows - index_bases_[site.first_io + i], view.shape[0]);
+        row_checker_.check(plan_->rows[size_t(io.rows)], io, views[i].rows,
+                           views[i].rows - arguments.indices(site.first_io + i), views[i].shape[0]);
       } catch (EngineError& error) {
         throw std::move(error).with_int("io", i);
       }
     }
   }
 
-  void prepare(const bytecode::QuickSite& site, const int64_t* registers, TaskContext& context) {
-    if (site.has_written_rows) check_rows(site);
-    if (site.workspace.is_given) add_workspace(site, registers, context);
-    context.block_num = site.kernel->block_dim;
+  void prepare(const bytecode::Arguments& arguments, uint32_t site_index, const int64_t* registers) {
+    const bytecode::QuickSite& site = plan_->sites[site_index];
+    if (site.has_written_rows) check_rows(arguments, arguments.call(site_index).views, site);
+    if (site.workspace.is_given) {
+      reserve_workspace(uint64_t(plan_->evaluate(site.workspace.value, registers)));
+    } else {
+      context_.workspace = nullptr;
+      context_.workspace_bytes = 0;
+    }
   }
 
-  void add_workspace(const bytecode::QuickSite& site, const int64_t* registers, TaskContext& context) {
-    const auto bytes = uint64_t(plan_->evaluate(site.workspace.value, registers));
+  void reserve_workspace(uint64_t bytes) {
     max_workspace_bytes = std::max(max_workspace_bytes, bytes);
     if (!workspace_.reserve(bytes)) {
       throw EngineError("out-of-memory", "there is no memory for the workspace of a task")
           .with_int("bytes", int64_t(bytes));
     }
-    context.workspace = bytes == 0 ? nullptr : workspace_.data();
-    context.workspace_bytes = bytes;
+    context_.workspace = bytes == 0 ? nullptr : workspace_.data();
+    context_.workspace_bytes = bytes;
   }
 
-  int32_t run_body(const bytecode::QuickSite& site, TaskContext& context) const {
-    const View* views = views_.data() + site.first_io;
-    const Scalar* scalars = scalars_.data() + site.first_scalar;
-    return site.is_plain ? site.fn(views, scalars, &context) : run_blocks(site.fn, views, scalars, context);
-  }
-
-  int32_t run_traced(const bytecode::QuickSite& site, TaskContext& context) {
-    const int64_t start = trace::now_ns();
-    const int32_t status = run_body(site, context);
-    const int64_t end = trace::now_ns();
-    events.push_back({context.task, start, end});
-    costs_->record(size_t(&site - plan_->sites.data()), end - start);
-    return status;
+  int32_t run_body(const bytecode::Arguments::Call& call, const bytecode::QuickSite& site) {
+    if (call.is_plain) return call.fn(call.views, call.scalars, &context_);
+    TaskContext context = context_;
+    context.block_num = site.kernel->block_dim;
+    return run_blocks(call.fn, call.views, call.scalars, context);
   }
 
   void delay() {
@@ -239,12 +232,11 @@ class alignas(kLineBytes) Worker {
   SiteCosts* costs_ = nullptr;
   RunOptions options_;
   Random random_;
-  std::vector<View> views_;                  ///< one per io, filled in anew for each task
-  std::vector<char*> bases_;                 ///< per io
-  std::vector<const int32_t*> index_bases_;  ///< per io: its index tensor, if it is a row set
-  std::vector<Scalar> scalars_;              ///< one per scalar argument
+  bytecode::Arguments arguments_;
   std::vector<int64_t> registers_;
-  std::vector<int32_t> countdown_;  ///< tasks until the next one is timed, per site
+  std::vector<int32_t> countdown_;  ///< tasks until the next one is watched, per site
+  int32_t period_ = 0;
+  TaskContext context_{};
   bytecode::RowChecker row_checker_;
   Scratch scratch_;
   Scratch workspace_;

@@ -1,0 +1,297 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// What kernels are called with: the views and scalars of every site, filled in from registers.
+///
+/// A part of an argument that depends on loops alone changes only when one of them goes on: whoever walks a
+/// plan in program order fills it in there (`enter`), and at a task only what is left (`fill_rest`). Whoever
+/// runs tasks in another order fills in everything (`fill`).
+#pragma once
+
+#include <cstring>
+#include <vector>
+
+#include "pto/wsp/bytecode/plan.hpp"
+
+namespace pto::wsp::bytecode {
+
+class Arguments {
+ public:
+  /// Fits `plan`, for tensors that begin at `bases`.
+  void bind(const Plan& plan, const std::vector<char*>& bases) {
+    if (number_ != plan.number) build(plan);
+    plan_ = &plan;
+    if (bases != bases_) move_to(bases);
+  }
+
+  /// How the kernel of a site is called.
+  struct Call {
+    KernelFn fn;
+    const View* views;
+    const Scalar* scalars;
+    bool is_plain;   ///< no workspace, no blocks, no written rows
+    bool is_simple;  ///< plain, and once its loops are entered there is nothing left to check or to fill in
+  };
+  const Call& call(uint32_t site) const { return calls_[site]; }
+
+  /// Where the indices of an io begin, or null if it is no row set.
+  const int32_t* indices(uint32_t io) const {
+    const int32_t rows = plan_->ios[io].rows;
+    return rows < 0 ? nullptr : reinterpret_cast<const int32_t*>(bases_[plan_->rows[size_t(rows)].tensor]);
+  }
+
+  void fill(uint32_t site, const int64_t* registers) { store(sites_[site].all, registers); }
+  void fill_rest(uint32_t site, const int64_t* registers) { store(sites_[site].rest, registers); }
+  /// Fills in what changes with an iteration of `loop`.
+  void enter(uint32_t loop, const int64_t* registers) { store(loops_[loop], registers); }
+
+ private:
+  /// Eight bytes of an argument: `base + coef * register`.
+  struct Line {
+    char* target;
+    uint64_t base;
+    uint64_t coef;
+    uint32_t reg;
+    int32_t tensor;  ///< whose address is part of `base`, or -1
+  };
+
+  /// Eight bytes of an argument: `base + sum of terms + sum of parts`.
+  struct Form {
+    char* target;
+    uint64_t base;
+    uint32_t first_term, num_terms;  ///< in `terms_`
+    uint32_t first_part, num_parts;  ///< in `parts_`
+    int32_t tensor;
+  };
+
+  struct Part {
+    Value value;
+    uint64_t scale;
+  };
+
+  struct Range {
+    uint32_t first, end;
+    bool is_empty() const { return first == end; }
+  };
+
+  struct Stores {
+    Range lines, forms;
+  };
+
+  struct SiteStores {
+    Stores all, rest;  ///< `rest` are the last ones of `all`
+  };
+
+  /// A part of an argument before it is known who fills it in. `loop` is a loop, or one of these.
+  static constexpr int32_t kNever = -2;   ///< it does not change
+  static constexpr int32_t kAtTask = -1;  ///< it depends on more than loops
+  struct Draft {
+    Form form;
+    int32_t loop;
+  };
+
+  void build(const Plan& plan) {
+    plan_ = &plan;
+    number_ = plan.number;
+    views_ = plan.views;
+    bases_.assign(plan.layouts.size(), nullptr);
+    scalars_.resize(plan.scalars.size());
+    for (size_t i = 0; i < plan.scalars.size(); ++i) scalars_[i].i64 = plan.scalars[i].bits;
+    sites_.clear();
+    calls_.clear();
+    lines_.clear();
+    forms_.clear();
+    terms_.clear();
+    parts_.clear();
+    std::vector<Draft> drafts;
+    for (uint32_t site = 0; site < plan.sites.size(); ++site) {
+      const size_t first = drafts.size();
+      draft_views(plan.sites[site], drafts);
+      draft_scalars(plan.sites[site], drafts);
+      for (size_t i = first; i < drafts.size(); ++i) drafts[i].loop = loop_of(drafts[i].form, site);
+      sites_.push_back(add_site(drafts, first));
+      calls_.push_back(make_call(plan.sites[site], sites_.back()));
+    }
+    fixed_ = add(drafts, 0, [](int32_t loop) { return loop == kNever; });
+    loops_.clear();
+    for (int32_t loop = 0; loop < int32_t(plan.loops.size()); ++loop)
+      loops_.push_back(add(drafts, 0, [loop](int32_t of) { return of == loop; }));
+  }
+
+  SiteStores add_site(const std::vector<Draft>& drafts, size_t first) {
+    SiteStores site;
+    site.all = add(drafts, first, [](int32_t loop) { return loop >= 0; });
+    site.rest = add(drafts, first, [](int32_t loop) { return loop == kAtTask; });
+    site.all.lines.end = site.rest.lines.end;
+    site.all.forms.end = site.rest.forms.end;
+    return site;
+  }
+
+  Call make_call(const QuickSite& site, const SiteStores& stores) const {
+    const bool has_rest = !stores.rest.lines.is_empty() || !stores.rest.forms.is_empty();
+    return {site.fn, views_.data() + site.first_io, scalars_.data() + site.first_scalar, site.is_plain,
+            site.is_plain && !site.checks_late && !has_rest};
+  }
+
+  template <class IsWanted>
+  Stores add(const std::vector<Draft>& drafts, size_t first, IsWanted is_wanted) {
+    Stores stores{{uint32_t(lines_.size()), 0}, {uint32_t(forms_.size()), 0}};
+    for (size_t i = first; i < drafts.size(); ++i) {
+      const Form& form = drafts[i].form;
+      if (!is_wanted(drafts[i].loop)) continue;
+      if (form.num_parts > 0 || form.num_terms > 1) {
+        forms_.push_back(form);
+      } else {
+        const Term term = form.num_terms == 0 ? Term{0, 0} : terms_[form.first_term];
+        lines_.push_back({form.target, form.base, uint64_t(term.coef), term.reg, form.tensor});
+      }
+    }
+    stores.lines.end = uint32_t(lines_.size());
+    stores.forms.end = uint32_t(forms_.size());
+    return stores;
+  }
+
+  void draft_views(const QuickSite& site, std::vector<Draft>& drafts) {
+    const Patch* end = plan_->patches.data() + site.first_patch + site.num_patches;
+    for (const Patch* patch = end - site.num_patches; patch != end; ++patch) {
+      const uint32_t io = site.first_io + patch->view;
+      View& view = views_[io];
+      switch (patch->kind) {
+        case Patch::kSetData:
+          drafts.push_back({make_form(&view.data, patch->value, 1, plan_->ios[io].tensor), 0});
+          for (const Patch* add = patch + 1; add != end && add->view == patch->view; ++add) {
+            if (add->kind == Patch::kAddData) add_part(drafts.back().form, add->value, add->scale);
+          }
+          break;
+        case Patch::kAddData: break;  // part of the kSetData before it
+        case Patch::kExtent:
+          drafts.push_back({make_form(&view.shape[patch->slot], patch->value, 1, -1), 0});
+          break;
+        case Patch::kRows: {
+          const uint16_t tensor = plan_->rows[size_t(plan_->ios[io].rows)].tensor;
+          drafts.push_back({make_form(&view.rows, patch->value, sizeof(int32_t), tensor), 0});
+        }
+      }
+    }
+  }
+
+  void draft_scalars(const QuickSite& site, std::vector<Draft>& drafts) {
+    for (uint32_t i = site.first_scalar; i < site.first_scalar + site.num_scalars; ++i) {
+      const QuickScalar& scalar = plan_->scalars[i];
+      if (!scalar.is_fixed) drafts.push_back({make_form(&scalars_[i], scalar.value, 1, -1), 0});
+    }
+  }
+
+  template <class T>
+  Form make_form(T* target, const Value& value, int64_t scale, int32_t tensor) {
+    static_assert(sizeof(T) == 8, "arguments are filled in eight bytes at a time");
+    Form form{
+        reinterpret_cast<char*>(target), 0, uint32_t(terms_.size()), 0, uint32_t(parts_.size()), 0, tensor};
+    if (value.postfix != kNoPostfix) {
+      add_part(form, value, scale);
+      return form;
+    }
+    form.base = uint64_t(value.c0) * uint64_t(scale);
+    form.num_terms = value.num_terms;
+    for (uint32_t i = 0; i < value.num_terms; ++i) {
+      const Term term = plan_->terms[value.first_term + i];
+      terms_.push_back({int64_t(uint64_t(term.coef) * uint64_t(scale)), term.reg});
+    }
+    return form;
+  }
+
+  void add_part(Form& form, const Value& value, int64_t scale) {
+    parts_.push_back({value, uint64_t(scale)});
+    ++form.num_parts;
+  }
+
+  /// The innermost loop around a site that a part of its arguments depends on, if a task of the site is part
+  /// of every iteration: one that is seldom there should not cost time when it is not.
+  int32_t loop_of(const Form& form, uint32_t site) const {
+    if (form.num_parts > 0) return kAtTask;
+    if (form.num_terms == 0) return kNever;
+    const Program& program = plan_->program();
+    int32_t innermost = kNever;
+    for (uint32_t i = 0; i < form.num_terms; ++i) {
+      const uint32_t reg = terms_[form.first_term + i].reg;
+      if (program.is_variable[reg]) return kAtTask;
+      int32_t loop = program.sites[site].loop;
+      while (loop >= 0 && !owns(program, loop, reg)) loop = program.loops[size_t(loop)].parent;
+      if (loop < 0) return kAtTask;
+      innermost = std::max(innermost, loop);
+    }
+    const SiteForm& at = program.sites[site];
+    return is_in_every_iteration(program, program.loops[size_t(innermost)], at.pc) ? innermost : kAtTask;
+  }
+
+  static bool owns(const Program& program, int32_t loop, uint32_t reg) {
+    const AxisDescriptor& axis = program.axes[program.loops[size_t(loop)].axis];
+    return reg >= axis.reg && reg < axis.reg + (axis.kind == AxisKind::TILES ? 3u : 1u);
+  }
+
+  /// Whether no condition stands around the task at `pc` inside `loop`.
+  static bool is_in_every_iteration(const Program& program, const LoopForm& loop, uint32_t pc) {
+    int depth = 0;
+    for (uint32_t i = loop.begin_pc; i < pc; ++i) {
+      if (program.instructions[i].op == Op::COND) ++depth;
+      if (program.instructions[i].op == Op::END_COND) --depth;
+    }
+    return depth == 0;
+  }
+
+  void move_to(const std::vector<char*>& bases) {
+    const auto move = [&](auto& stores) {
+      for (auto& store : stores) {
+        if (store.tensor < 0) continue;
+        const auto tensor = size_t(store.tensor);
+        store.base += uint64_t(reinterpret_cast<uintptr_t>(bases[tensor]) -
+                               reinterpret_cast<uintptr_t>(bases_[tensor]));
+      }
+    };
+    move(lines_);
+    move(forms_);
+    bases_ = bases;
+    const int64_t no_register = 0;
+    store(fixed_, &no_register);
+  }
+
+  void store(const Stores& stores, const int64_t* registers) {
+    for (const Line *line = lines_.data() + stores.lines.first, *end = lines_.data() + stores.lines.end;
+         line != end; ++line) {
+      const uint64_t value = line->base + line->coef * uint64_t(registers[line->reg]);
+      std::memcpy(line->target, &value, sizeof(value));
+    }
+    for (uint32_t i = stores.forms.first; i != stores.forms.end; ++i) {
+      const uint64_t value = evaluate(forms_[i], registers);
+      std::memcpy(forms_[i].target, &value, sizeof(value));
+    }
+  }
+
+  uint64_t evaluate(const Form& form, const int64_t* registers) const {
+    uint64_t sum = form.base;
+    for (uint32_t i = 0; i < form.num_terms; ++i) {
+      const Term& term = terms_[form.first_term + i];
+      sum += uint64_t(term.coef) * uint64_t(registers[term.reg]);
+    }
+    for (uint32_t i = 0; i < form.num_parts; ++i) {
+      const Part& part = parts_[form.first_part + i];
+      sum += part.scale * uint64_t(plan_->evaluate(part.value, registers));
+    }
+    return sum;
+  }
+
+  const Plan* plan_ = nullptr;
+  uint64_t number_ = 0;
+  std::vector<View> views_;      ///< one per io
+  std::vector<Scalar> scalars_;  ///< one per scalar argument
+  std::vector<char*> bases_;     ///< per tensor
+  std::vector<Line> lines_;
+  std::vector<Form> forms_;
+  std::vector<Term> terms_;
+  std::vector<Part> parts_;
+  std::vector<SiteStores> sites_;
+  std::vector<Call> calls_;
+  std::vector<Stores> loops_;
+  Stores fixed_{};
+};
+
+}  // namespace pto::wsp::bytecode

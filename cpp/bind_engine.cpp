@@ -202,8 +202,9 @@ struct PythonResult {
 
 class PythonExecutable {
  public:
-  PythonExecutable(nb::bytes bytecode, const PythonLibrary& library)
-      : executable_(reinterpret_cast<const uint8_t*>(bytecode.c_str()), bytecode.size(), library.table()),
+  PythonExecutable(nb::bytes bytecode, const PythonLibrary& library, const PythonExecutable* shared)
+      : executable_(reinterpret_cast<const uint8_t*>(bytecode.c_str()), bytecode.size(), library.table(),
+                    shared != nullptr ? &shared->executable_ : nullptr),
         has_native_(library.has_native()) {}
 
   PythonResult run(nb::tuple arrays, nb::tuple scalars, uint32_t workers, bool trace, uint64_t jitter,
@@ -305,6 +306,8 @@ nb::dict opcodes() {
   PTO_OP(AFTER);
   PTO_OP(WORKSPACE);
   PTO_OP(COST);
+  PTO_OP(KEY);
+  PTO_OP(PRIORITY);
   PTO_OP(EXPR_END);
   PTO_OP(EXPR_CONST);
   PTO_OP(EXPR_REG);
@@ -399,7 +402,8 @@ void bind_engine(nb::module_& module) {
       .def_ro("end_ns", &PythonResult::end_ns)
       .def_ro("registers", &PythonResult::registers);
   nb::class_<PythonExecutable>(module, "Executable")
-      .def(nb::init<nb::bytes, const PythonLibrary&>(), nb::arg("bytecode"), nb::arg("library"))
+      .def(nb::init<nb::bytes, const PythonLibrary&, const PythonExecutable*>(), nb::arg("bytecode"),
+           nb::arg("library"), nb::arg("shared").none() = nb::none())
       .def("run", &PythonExecutable::run, nb::arg("arrays"), nb::arg("scalars"), nb::arg("workers") = 0,
            nb::arg("trace") = false, nb::arg("jitter") = 0, nb::arg("tracks") = false)
       .def("cancel", &PythonExecutable::cancel);

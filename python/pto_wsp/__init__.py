@@ -28,6 +28,15 @@ from pto_wsp.lang.tiers import tier
 from pto_wsp.lang.workload import combine, sequential, set_compile_hook, workload
 from pto_wsp.runtime.memory import empty
 from pto_wsp.runtime.program import Program, compile_program
+from pto_wsp.schedule.policies import (
+    Deps,
+    DispatchPolicy,
+    ReadyPolicy,
+    StartPolicy,
+    TaskWindow,
+    WindowMode,
+)
+from pto_wsp.schedule.schedule import Schedule
 from pto_wsp.types import DYN, Dense, DenseDyn, MemLayout, b1, bf16, f16, f32, i32, i64
 
 __all__ = [
@@ -36,6 +45,8 @@ __all__ = [
     "Constexpr",
     "Dense",
     "DenseDyn",
+    "Deps",
+    "DispatchPolicy",
     "In",
     "InOut",
     "MemLayout",
@@ -44,10 +55,15 @@ __all__ = [
     "Program",
     "PtoError",
     "Ragged",
+    "ReadyPolicy",
     "Scalar",
+    "Schedule",
     "Sparse",
+    "StartPolicy",
+    "TaskWindow",
     "Tensor",
     "Tile",
+    "WindowMode",
     "b1",
     "bf16",
     "combine",

@@ -90,7 +90,9 @@ class Executable:
         EngineError: `bad-bytecode`, `bytecode-version`, `kernel-table-mismatch`.
     """
 
-    def __init__(self, bytecode: bytes, library: KernelLibrary) -> None: ...
+    def __init__(self, bytecode: bytes, library: KernelLibrary, shared: Executable | None = None) -> None:
+        """Load a program; of it and `shared`, one runs at a time."""
+
     def run(
         self,
         arrays: tuple[object, ...],

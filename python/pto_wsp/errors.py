@@ -132,6 +132,10 @@ class RunError(PtoError):
         return f"{text}\nnote: {tasks} may have run and written; only the run itself could tell"
 
 
+class ScheduleError(PtoError):
+    """A schedule that does not fit what it is given to."""
+
+
 class PlanError(PtoError):
     """A plan that cannot be made; nothing has been written."""
 
@@ -434,6 +438,27 @@ class InvalidIR(VerifyError):
 
     code = "invalid-ir"
     template = "{message}"
+
+
+# --- schedules -----------------------------------------------------------------------
+
+
+class BadKey(ScheduleError):
+    """A key of a schedule that no task has, that can mean two things, or that is no integer."""
+
+    code = "bad-key"
+    template = "{problem}"
+    label = "{detail}"
+    hint = "{advice}"
+
+
+class ScheduledPart(ScheduleError):
+    """A workload with a schedule of its own inside another one."""
+
+    code = "scheduled-part"
+    template = "`{part}` has a schedule, and is part of another workload"
+    label = "a program has one schedule"
+    hint = "give the schedule to the whole workload"
 
 
 # --- compiling -----------------------------------------------------------------------

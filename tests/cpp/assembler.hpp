@@ -125,6 +125,9 @@ class Assembler {
   }
   void workspace(const Expr& bytes) { emit(Op::WORKSPACE, 0, expression(bytes)); }
   void cost(const Expr& ns) { emit(Op::COST, 0, expression(ns)); }
+  /// Which dispatcher: any number, or one below `limit`.
+  void key(const Expr& key, uint16_t limit = 0) { emit(Op::KEY, limit, expression(key)); }
+  void priority(const Expr& priority) { emit(Op::PRIORITY, 0, expression(priority)); }
   void tile(uint16_t axis) { emit(Op::DIM_TILE, axis, 0); }
   void full() { emit(Op::DIM_FULL, 0, 0); }
   void emit(Op op, uint16_t operand1, uint32_t operand2) { code_.push_back({op, 0, operand1, operand2}); }
@@ -157,8 +160,8 @@ class Assembler {
 
   static bool names_expression(Op op) {
     return op == Op::PARAM_EXPR || op == Op::DIM_INDEX || op == Op::DIM_RANGE || op == Op::DIM_EXTENT ||
-           op == Op::DIM_ROWS || op == Op::WORKSPACE || op == Op::COST || op == Op::COND || op == Op::SET ||
-           op == Op::FAIL;
+           op == Op::DIM_ROWS || op == Op::WORKSPACE || op == Op::COST || op == Op::KEY ||
+           op == Op::PRIORITY || op == Op::COND || op == Op::SET || op == Op::FAIL;
   }
 
   uint32_t expression(const Expr& expr) {

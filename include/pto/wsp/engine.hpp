@@ -85,9 +85,11 @@ class RunGate {
 class Executable {
  public:
   /// Validates `bytecode` against the library. Throws `bad-bytecode`, `bytecode-version` or
-  /// `kernel-table-mismatch`.
-  Executable(const uint8_t* bytecode, size_t size, std::shared_ptr<const KernelLibrary> library)
-      : code_(std::make_shared<Code>(Code{std::move(library), {}})) {
+  /// `kernel-table-mismatch`. Of this one and `shared`, which may be null, one runs at a time.
+  Executable(const uint8_t* bytecode, size_t size, std::shared_ptr<const KernelLibrary> library,
+             const Executable* shared = nullptr)
+      : code_(std::make_shared<Code>(Code{std::move(library), {}})),
+        gate_(shared != nullptr ? shared->gate_ : std::make_shared<detail::RunGate>()) {
     code_->program = bytecode::load_program(bytecode, size, *code_->library);
   }
 
@@ -99,11 +101,11 @@ class Executable {
   /// the first.
   RunResult run(const std::vector<bind::ArrayRef>& arrays, const std::vector<std::optional<int64_t>>& symbols,
                 sched::RunOptions options) {
-    gate_.enter(options.is_interrupted);
+    gate_->enter(options.is_interrupted);
     struct Leave {
       detail::RunGate& gate;
       ~Leave() { gate.leave(); }
-    } leave{gate_};
+    } leave{*gate_};
     if (options.workers == 0) options.workers = num_cores();
     if (options.workers > kMaxWorkers) {
       throw EngineError("too-many-workers", "more workers than the engine supports")
@@ -306,7 +308,7 @@ class Executable {
   }
 
   std::shared_ptr<Code> code_;
-  detail::RunGate gate_;
+  std::shared_ptr<detail::RunGate> gate_;
   std::shared_ptr<sched::Prepared> prepared_;
   uint32_t marked_for_ = 0;
   std::vector<Arena> arenas_;

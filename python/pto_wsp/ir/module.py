@@ -8,6 +8,7 @@ from pto_wsp.ir.core import Region
 from pto_wsp.ir.kernel import IN, KernelFunction, walk_statements
 from pto_wsp.ir.kernel import Call as KernelCall
 from pto_wsp.ir.printer import print_module
+from pto_wsp.ir.schedule import DEFAULT, Schedule
 from pto_wsp.ir.workload import Call, WorkloadFunction, tasks, walk_nodes
 from pto_wsp.support.record import record, replace
 
@@ -22,12 +23,13 @@ def called_functions(function: KernelFunction | WorkloadFunction) -> frozenset[s
 
 @record
 class Module:
-    """Functions, of which one workload (or kernel) is the entry. Names are unique."""
+    """Functions, of which one workload (or kernel) is the entry, and how its tasks run. Names are unique."""
 
     name: str
     kernels: tuple[KernelFunction, ...] = ()
     workloads: tuple[WorkloadFunction, ...] = ()
     entry: str = ""
+    schedule: Schedule = DEFAULT
 
     def kernel(self, name: str) -> KernelFunction:
         """Return the kernel called `name`."""
@@ -52,6 +54,10 @@ class Module:
         """Return the module with other kernels."""
         return replace(self, kernels=tuple(kernels))
 
+    def with_schedule(self, schedule: Schedule) -> Module:
+        """Return the module with another schedule."""
+        return replace(self, schedule=schedule)
+
     def __str__(self) -> str:
         """Return the module as `.pto` text."""
-        return print_module(self.name, self.entry, self.kernels, self.workloads)
+        return print_module(self.name, self.entry, self.kernels, self.workloads, self.schedule)

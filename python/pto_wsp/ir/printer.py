@@ -3,7 +3,8 @@
 The syntax is seed 004's (section 3), extended where our IR says more: regions are `start :+ extent`, `:` for
 a whole dimension, `at(i)` for an index that drops its dimension, `rows(%indices, start :+ extent)` for a row
 set and `merged` for the dimensions that it indexes together with its own; parameters carry their role;
-workload loops carry their kind; what a task has beside its arguments stands in braces behind it.
+workload loops carry their kind, and the user's name of their variable where that differs; what a task has
+beside its arguments stands in braces behind it; the schedule stands behind the functions (ir/schedule.py).
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from pto_wsp.ir import kernel as k
 from pto_wsp.ir import workload as w
 from pto_wsp.ir.core import DimSelect, Full, Index, Merged, Range, Region, Rows, TileRange
 from pto_wsp.ir.scalar import Const, Expr, Var, format_expr
+from pto_wsp.ir.schedule import Policy, Schedule
 from pto_wsp.isa.forms import Form
 from pto_wsp.isa.table import TABLE
 from pto_wsp.support.text import TextWriter
@@ -26,6 +28,7 @@ def print_module(
     entry: str,
     kernels: Sequence[k.KernelFunction],
     workloads: Sequence[w.WorkloadFunction],
+    schedule: Schedule,
 ) -> str:
     """Return a module as `.pto` text: the same text for equal modules."""
     out = TextWriter()
@@ -39,7 +42,27 @@ def print_module(
     for workload in workloads:
         out.line()
         _workload(workload, out)
+    _schedule(schedule, out)
     return str(out)
+
+
+def print_policy(policy: Policy) -> str:
+    """Return a policy without its directive: its name, its key and its count."""
+    parts = [_expr(policy.key)] if policy.key is not None else []
+    parts += [f"n = {policy.count}"] if policy.count else []
+    return f"{policy.name}({', '.join(parts)})" if parts else policy.name
+
+
+def _schedule(schedule: Schedule, out: TextWriter) -> None:
+    chosen = [*schedule.chosen()]
+    if not chosen:
+        return
+    out.line()
+    out.line("SCHEDULE {")
+    with out.indented():
+        for policy in chosen:
+            out.line(f"{policy.directive} = {print_policy(policy)}")
+    out.line("}")
 
 
 def print_kernel(function: k.KernelFunction) -> str:
@@ -265,9 +288,10 @@ def _nodes(body: Sequence[w.Node], out: TextWriter) -> None:
         match node:
             case w.Loop(kind=kind, var=var, extent=extent, tile=tile):
                 step = "1" if tile is None else str(tile)
-                shape = "" if tile is None else ", tiles"
+                attrs = kind + ("" if tile is None else ", tiles")
+                attrs += f", name = {node.name}" if node.name else ""
                 head = f"FOR %{var}:idx, 0:idx, {_expr(extent)}:idx, {step}:idx"
-                out.line(f"{head}{_ranges(node)} {{{kind}{shape}}}")
+                out.line(f"{head}{_ranges(node)} {{{attrs}}}")
                 with out.indented():
                     _nodes(node.body, out)
                 out.line("ENDFOR")

@@ -15,6 +15,7 @@ from pto_wsp.ir.core import Merged, Region, Rows, TileRange
 from pto_wsp.ir.module import Module, called_functions
 from pto_wsp.ir.rules import region_rank, require, require_element, view_rank_and_dtype
 from pto_wsp.ir.scalar import Element, Expr, Extent, Var, walk
+from pto_wsp.ir.verify_schedule import verify_schedule
 from pto_wsp.ir.verify_workload import verify_workload
 from pto_wsp.isa.forms import FormError, data_operands, result_type
 from pto_wsp.isa.table import TABLE
@@ -34,6 +35,7 @@ def verify(module: Module) -> Module:
     for workload in module.workloads:
         verify_workload(module, workload)
     _require_no_recursion(module)
+    verify_schedule(module.schedule)
     require(not module.entry or module.entry in names, f"entry `{module.entry}` does not exist", None)
     return module
 

@@ -123,6 +123,8 @@ class Loop:
         min_range: its smallest block, a power of two; what is left of the extent is one more loop.
         tile_levels: for blocks of some sizes, rows of the tiles that they work on: (block, rows), largest
             block first, 0 for what is left. Kernels are written for other rows, and the loop counts those.
+        name: what the user calls the variable, where `var` is another name because something else in the
+            function has that one; else empty.
     """
 
     kind: str
@@ -134,6 +136,12 @@ class Loop:
     max_range: int | None = None
     min_range: int | None = None
     tile_levels: tuple[tuple[int, int], ...] = ()
+    name: str = ""
+
+    @property
+    def called(self) -> str:
+        """The variable as the user calls it."""
+        return self.name or self.var
 
     @property
     def start(self) -> str:

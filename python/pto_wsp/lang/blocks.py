@@ -43,6 +43,7 @@ class OpenLoop:
     tile: int | None
     loc: Location | None
     body: list[OpenNode]
+    name: str
 
     @property
     def index(self) -> Var:

@@ -263,7 +263,8 @@ class Trace:
         self, kind: str, name: str, extent: Expr, tile: int | None, loc: Location | None
     ) -> tuple[OpenLoop, Block]:
         """Begin a loop: what is recorded next is its body, up to the end of the block."""
-        loop = OpenLoop(kind, self.unique(name), extent, tile, loc, [])
+        var = self.unique(name)
+        loop = OpenLoop(kind, var, extent, tile, loc, [], name if var != name else "")
         self.blocks.add(loop)
         self.loops[loop.var] = loop
         return loop, self.blocks.enter(loop.body, "a loop", loc)

@@ -13,20 +13,23 @@ from pto_wsp.errors import (
     BadHandle,
     CallArgument,
     NameClash,
-    NotYetSupported,
+    ScheduledPart,
     UnknownParameter,
     UnsupportedSyntax,
     UnusedCall,
     WrongValue,
     did_you_mean,
 )
+from pto_wsp.ir.schedule import DEFAULT, Schedule
 from pto_wsp.lang import context
 from pto_wsp.lang.bodies import COMBINE, SEQUENTIAL, Body, Composition, compose, declarations
 from pto_wsp.lang.compose import call_workload
+from pto_wsp.lang.scheduling import Schedulable
 from pto_wsp.lang.source import FunctionSource, read_function
 from pto_wsp.lang.tasks import Handle, kind_of
 from pto_wsp.lang.tracing import Traced, Tracing
-from pto_wsp.location import caller_location
+from pto_wsp.location import Location, caller_location
+from pto_wsp.support.record import replace
 
 if TYPE_CHECKING:
     from pto_wsp.runtime.program import Program
@@ -42,7 +45,7 @@ def set_compile_hook(hook: CompileHook) -> None:
     _compile_hook[:] = [hook]
 
 
-class Workload:
+class Workload(Schedulable):
     """A workload: a program that generates tasks.
 
     Calling it runs nothing. Outside a workload it binds values that hold unless a call of the program gives
@@ -53,12 +56,19 @@ class Workload:
         name: of the function, or as `named`.
         body: its function, or the bodies that `combine` or `sequential` made it of.
         bound: values given to its parameters.
+        policies: its schedule.
     """
 
-    def __init__(self, body: Body, bound: Mapping[str, object], name: str) -> None:
+    kind = "workload"
+    advice = "; `.compile()` returns a program to run"
+
+    def __init__(
+        self, body: Body, bound: Mapping[str, object], name: str, policies: Schedule = DEFAULT
+    ) -> None:
         self.body = body
         self.bound = dict(bound)
         self.name = name
+        self.policies = policies
         self._traced: Traced | None = None
         self.__name__ = name
         self.__doc__ = body.function.__doc__ if isinstance(body, FunctionSource) else None
@@ -77,6 +87,7 @@ class Workload:
             UnknownParameter: there is no such parameter.
             UnusedCall: the call leaves nothing open and gives arrays, as a run would.
             CallArgument: in a workload, an argument is missing or does not fit.
+            ScheduledPart: in a workload, this one has a schedule.
         """
         loc = caller_location()
         names = self._parameters()
@@ -94,11 +105,20 @@ class Workload:
         bound = {**self.bound, **given}
         trace = context.ACTIVE.get()
         if trace is not None:
+            self.require_unscheduled(loc)
             return call_workload(trace, self.name, self.body, bound, loc)
         if all(name in bound for name in names) and any(hasattr(v, "__dlpack__") for v in given.values()):
             arguments = ", ".join(f"{name}=..." for name in names)
             raise UnusedCall(name=self.name, arguments=arguments, loc=loc)
-        return Workload(self.body, bound, self.name)
+        return Workload(self.body, bound, self.name, self.policies)
+
+    def _having(self, policies: Schedule) -> Workload:
+        return Workload(self.body, self.bound, self.name, policies)
+
+    def require_unscheduled(self, loc: Location | None) -> None:
+        """Raise ScheduledPart if the workload, which becomes part of another one at `loc`, has a schedule."""
+        if self.policies != DEFAULT:
+            raise ScheduledPart(part=self.name, loc=loc)
 
     def named(self, text: str) -> Workload:
         """Return the workload with another name; in `.pto` text, `_` stands for what identifiers cannot have.
@@ -108,7 +128,7 @@ class Workload:
         """
         if not isinstance(text, str) or not text:
             raise WrongValue(name="named", expected="a name", found=repr(text), loc=caller_location())
-        return Workload(self.body, self.bound, text)
+        return Workload(self.body, self.bound, text, self.policies)
 
     def trace(self) -> Traced:
         """Return the workload as IR; its functions run once, at the first call.
@@ -117,7 +137,8 @@ class Workload:
             FrontendError: something in it has no meaning in a workload.
         """
         if self._traced is None:
-            self._traced = Tracing(_identifier(self.name), self.body, self.bound).run()
+            traced = Tracing(_identifier(self.name), self.body, self.bound).run()
+            self._traced = replace(traced, module=traced.module.with_schedule(self.policies))
         return self._traced
 
     def compile(self, target: str = "cpu") -> Program:
@@ -129,11 +150,6 @@ class Workload:
         """
         return _compile_hook[0](self.trace(), target)
 
-    def __getattr__(self, name: str) -> Any:
-        if name in _LATER:
-            raise NotYetSupported(feature=f"`.{name}`", detail="", advice="", loc=caller_location())
-        raise AttributeError(f"a workload has no attribute {name!r}; `.compile()` returns a program to run")
-
 
 def _identifier(name: str) -> str:
     text = re.sub(r"\W", "_", name, flags=re.ASCII)
@@ -143,9 +159,6 @@ def _identifier(name: str) -> str:
 def _shown(value: object) -> str:
     shape = getattr(value, "shape", None)
     return f"<array {'x'.join(map(str, shape))}>" if isinstance(shape, tuple) else repr(value)
-
-
-_LATER = frozenset({"dispatch", "streams", "stream_by", "timing", "task_graph", "spatial_map", "schedule"})
 
 
 @overload
@@ -176,6 +189,7 @@ def combine(*parts: Any) -> Any:
     Raises:
         NameClash: parameters of one name that are declared differently.
         BadHandle: no workloads, or not the calls just before.
+        ScheduledPart: one of the workloads has a schedule.
     """
     return _composed(COMBINE, parts)
 
@@ -208,6 +222,7 @@ def _composed(kind: str, parts: Sequence[object]) -> Workload | Handle:
     declarations(body)
     bound: dict[str, object] = {}
     for part in workloads:
+        part.require_unscheduled(loc)
         for name, value in part.bound.items():
             if bound.setdefault(name, value) is not value:
                 raise NameClash(kind="values of parameters", name=name, loc=loc)

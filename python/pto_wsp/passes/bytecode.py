@@ -6,7 +6,7 @@ import enum
 import struct
 
 MAGIC = 0x50544F57
-VERSION = 2
+VERSION = 3
 MAX_TENSOR_RANK = 8
 MAX_LOOP_DEPTH = 16
 MAX_COND_DEPTH = 256
@@ -54,6 +54,8 @@ class Op(enum.IntEnum):
     AFTER = 0x2F
     WORKSPACE = 0x35
     COST = 0x36
+    KEY = 0x37
+    PRIORITY = 0x38
     EXPR_END = 0x50
     EXPR_CONST = 0x51
     EXPR_REG = 0x52

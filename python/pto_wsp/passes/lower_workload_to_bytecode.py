@@ -24,6 +24,7 @@ from pto_wsp.location import Location
 from pto_wsp.passes import bytecode as bc
 from pto_wsp.passes.bytecode import Op
 from pto_wsp.passes.postfix import Key, Postfix, float_arithmetic, key_of
+from pto_wsp.passes.task_keys import TaskKeys
 from pto_wsp.support.record import record, replace
 from pto_wsp.types.dtype import DType, b1, f32, i64
 from pto_wsp.types.tile import ScalarType
@@ -112,6 +113,12 @@ class _Lowering:
         self.labels: dict[str, int] = {}
         self.refusals: list[w.Refuse] = []
         self.open_axes: dict[str, int] = {}
+        self.open_loops: list[w.Loop] = []
+        self.keys = [
+            (op, policy.count if policy.name == "dispatch_by" else 0, TaskKeys(module, policy.key))
+            for op, policy in ((Op.KEY, module.schedule.dispatch), (Op.PRIORITY, module.schedule.ready))
+            if policy.key is not None
+        ]
         self.num_registers = 0
         self.cond_depth = 0
 
@@ -154,12 +161,15 @@ class _Lowering:
         return self.registers[name]
 
     def nodes(self, body: Sequence[w.Node]) -> None:
-        for node in body:
-            node = node if isinstance(node, w.Set) else self.flushed(node)
+        for found in body:
+            node = found if isinstance(found, w.Set) else self.flushed(found)
             self.begin(node)
             match node:
                 case w.Loop():
+                    assert isinstance(found, w.Loop)
+                    self.open_loops.append(found)
                     self.loop(node)
+                    self.open_loops.pop()
                 case w.Task():
                     self.task(node)
                 case w.Cond():
@@ -233,12 +243,18 @@ class _Lowering:
             if isinstance(arg, Region):
                 self.emit(_IO_OPS[param.role], self.tensors[arg.tensor])
                 self.region(arg)
-        if task.workspace is not None:
-            self.emit(Op.WORKSPACE, expr=task.workspace)
-        if task.cost is not None:
-            self.emit(Op.COST, expr=task.cost)
+        self.amounts(task)
         for label in task.after:
             self.emit(Op.AFTER, operand2=self.labels[label])
+
+    def amounts(self, task: w.Task) -> None:
+        for op, amount in ((Op.WORKSPACE, task.workspace), (Op.COST, task.cost)):
+            if amount is not None:
+                self.emit(op, expr=amount)
+        for op, limit, keys in self.keys:
+            key = keys.at(task, self.open_loops)
+            if key is not None:
+                self.emit(op, limit, expr=key)
 
     def scalar(self, arg: Expr, dtype: DType, loc: Location | None) -> None:
         match arg:

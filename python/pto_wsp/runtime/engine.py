@@ -12,12 +12,13 @@ from pto_wsp.interp.workload import TensorReader
 from pto_wsp.ir import workload as w
 from pto_wsp.ir.module import Module
 from pto_wsp.ir.scalar import Element, Value, walk
-from pto_wsp.passes.lower_workload_to_bytecode import lower_workload_to_bytecode
+from pto_wsp.passes.lower_workload_to_bytecode import Lowered, lower_workload_to_bytecode
 from pto_wsp.runtime.cache import ArtifactCache
 from pto_wsp.runtime.explain import explain
 from pto_wsp.runtime.interpreted import InterpretedRunner
 from pto_wsp.runtime.outcome import Figures, Runner
 from pto_wsp.runtime.trace import Trace
+from pto_wsp.support.record import record
 from pto_wsp.targets.base import KernelArtifact, Target
 
 TRACE_COLUMNS = ("task", "site", "worker", "start_ns", "end_ns", "registers")
@@ -39,16 +40,23 @@ class EngineRunner:
     """Runs a module's tasks on the engine's worker pool."""
 
     def __init__(self, module: Module, target: Target) -> None:
-        self.module = module
         self.artifact = target.build(module.kernels, ArtifactCache())
         self.compiles = self.artifact.compiles
         self.compile_ms = self.artifact.compile_ms
         self.library = _load(self.artifact)
-        self.lowered = lower_workload_to_bytecode(module, self.artifact.kernels, self.artifact.table_hash)
+        self._loaded = self._load_bytecode(module, None)
+
+    def reschedule(self, module: Module) -> None:
+        """Load bytecode for the schedule of `module`; the kernels stay. A run under way ends as it began."""
+        self._loaded = self._load_bytecode(module, self._loaded.executable)
+
+    def _load_bytecode(self, module: Module, shared: _native.Executable | None) -> _Loaded:
+        lowered = lower_workload_to_bytecode(module, self.artifact.kernels, self.artifact.table_hash)
         try:
-            self._executable = _native.Executable(self.lowered.code, self.library)
+            executable = _native.Executable(lowered.code, self.library, shared)
         except _native.EngineError as error:
-            raise self._explained(error) from None
+            raise self._explained(error, module, lowered) from None
+        return _Loaded(module, lowered, executable)
 
     def run(
         self,
@@ -59,24 +67,41 @@ class EngineRunner:
         jitter: int = 0,
     ) -> tuple[Figures, Trace | None]:
         """Run on `workers` threads (0: all cores). `jitter` seeds random delays before tasks, for tests."""
+        loaded = self._loaded
         try:
-            result = self._executable.run(tuple(arrays), tuple(scalars), workers, trace, jitter)
+            result = loaded.executable.run(tuple(arrays), tuple(scalars), workers, trace, jitter)
         except _native.EngineError as error:
-            raise self._explained(error, arrays) from None
-        return result, self._trace(result, arrays, scalars) if trace else None
+            raise self._explained(error, loaded.module, loaded.lowered, arrays) from None
+        return result, loaded.trace(result, arrays, scalars) if trace else None
 
-    def _explained(self, error: _native.EngineError, arrays: Sequence[np.ndarray] = ()) -> PtoError:
+    def _explained(
+        self,
+        error: _native.EngineError,
+        module: Module,
+        lowered: Lowered,
+        arrays: Sequence[np.ndarray] = (),
+    ) -> PtoError:
         if error.code == "kernel-failed" and self.library.has_native:
             number = error.details["check"]
             assert isinstance(number, int)
             failure = self.library.failure(number)
         else:
             failure = None
-        return explain(error, self.module, self.lowered, self.artifact, arrays, failure)
+        return explain(error, module, lowered, self.artifact, arrays, failure)
 
-    def _trace(
+
+@record
+class _Loaded:
+    """Bytecode in the engine, and the module that it is of."""
+
+    module: Module
+    lowered: Lowered
+    executable: _native.Executable
+
+    def trace(
         self, result: _native.RunResult, arrays: Sequence[np.ndarray], scalars: Sequence[Value | None]
     ) -> Trace:
+        """Return the record of a run."""
         columns = {name: getattr(result, name) for name in TRACE_COLUMNS}
         given = zip(self.lowered.symbols, scalars, strict=True)
         sizes = {name: value for name, value in given if value is not None}

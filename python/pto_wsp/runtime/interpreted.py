@@ -53,6 +53,9 @@ class InterpretedRunner:
         """Run every task in program order on this thread; `workers` and `trace` have nothing to act on."""
         return self.run_calling(arrays, scalars, self._call)
 
+    def reschedule(self, module: Module) -> None:
+        """Do nothing: no schedule changes program order."""
+
     def graph(self, arrays: Sequence[np.ndarray], scalars: Sequence[Value | None]) -> TaskGraph:
         """Run every task in program order and return which of them wait for which."""
         bound, sizes = bind(self._module, arrays, scalars)

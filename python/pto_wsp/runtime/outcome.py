@@ -7,6 +7,7 @@ from typing import Protocol
 
 import numpy as np
 
+from pto_wsp.ir.module import Module
 from pto_wsp.ir.scalar import Value
 from pto_wsp.runtime.trace import Trace
 
@@ -55,4 +56,8 @@ class Runner(Protocol):
 
         The second part of the result is the record of the run, if one was asked for.
         """
+        ...
+
+    def reschedule(self, module: Module) -> None:
+        """Run with the schedule of `module`, which is the same but for that, from the next run on."""
         ...

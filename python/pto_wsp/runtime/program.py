@@ -16,7 +16,9 @@ from pto_wsp.ir.scalar import I64_MAX
 from pto_wsp.ir.verify import verify
 from pto_wsp.lang.tensor import Tensor
 from pto_wsp.lang.tracing import Traced
+from pto_wsp.location import caller_location
 from pto_wsp.passes.settle_floats import settle_floats
+from pto_wsp.passes.task_keys import TaskKeys
 from pto_wsp.runtime.binding import Binder
 from pto_wsp.runtime.engine import make_runner
 from pto_wsp.runtime.interpreted import InterpretedRunner
@@ -25,7 +27,9 @@ from pto_wsp.runtime.outcome import Figures
 from pto_wsp.runtime.stats import RunStats
 from pto_wsp.runtime.task_graph import TaskGraph
 from pto_wsp.runtime.trace import Trace
+from pto_wsp.schedule.schedule import Schedule
 from pto_wsp.targets import registry
+from pto_wsp.targets.schedules import require_support
 from pto_wsp.types.dtype import DType, f32, i64, u64
 
 RUN_OPTIONS = ("workers", "trace", "check")
@@ -40,6 +44,7 @@ def compile_program(traced: Traced, target: str = "cpu") -> Program:
 
     Raises:
         UnknownTarget, UnsupportedByTarget: the target does not exist, or refuses something in the module.
+        BadKey: a key of the schedule that no task has, or that can mean two things.
         NoCompiler, CompilerFailed, BadCache: the kernels could not be built.
     """
     module = with_entry_workload(traced.module)
@@ -70,7 +75,9 @@ class Program:
     ) -> None:
         self.trace: Trace | None = None
         runs_on = registry.get(target)
+        check_schedule(module, target)
         self.module = module = settle_floats(module) if runs_on.builds_library else module
+        self._target = target
         self._name = module.entry_workload.name
         self._binder = Binder(module.entry_workload, defaults, packed)
         self._runner = make_runner(module, runs_on)
@@ -196,9 +203,27 @@ class Program:
         """Return the IR as `.pto` text."""
         return str(self.module)
 
-    def reschedule(self, *_: object, **__: object) -> NoReturn:
-        """Refused: schedules are not supported yet."""
-        raise _later("reschedule")
+    @property
+    def schedule(self) -> Schedule:
+        """How the tasks of the next run are run."""
+        return Schedule(self.module.schedule)
+
+    def reschedule(self, schedule: Schedule) -> None:
+        """Replace the whole schedule. Nothing is compiled, and results stay the same, bit for bit.
+
+        Raises:
+            WrongValue: no schedule.
+            BadKey: a key that no task of the program has, or that can mean two things.
+            UnsupportedByTarget: the target refuses a policy.
+        """
+        if not isinstance(schedule, Schedule):
+            raise WrongValue(
+                name="schedule", expected="a Schedule", found=repr(schedule), loc=caller_location()
+            )
+        module = self.module.with_schedule(schedule.policies)
+        check_schedule(module, self._target)
+        self._runner.reschedule(module)
+        self.module = module
 
     def save(self, *_: object, **__: object) -> NoReturn:
         """Refused: saving programs is not supported yet."""
@@ -208,6 +233,18 @@ class Program:
     def load(cls, *_: object, **__: object) -> NoReturn:
         """Refused: loading programs is not supported yet."""
         raise _later("load")
+
+
+def check_schedule(module: Module, target: str) -> None:
+    """Check the schedule of a verified module against its tasks and against a target.
+
+    Raises:
+        BadKey, UnsupportedByTarget: it does not fit.
+    """
+    require_support(target, module.schedule)
+    for policy in module.schedule.policies():
+        if policy.key is not None:
+            TaskKeys(module, policy.key).check()
 
 
 def _later(name: str) -> NotYetSupported:

@@ -205,7 +205,7 @@ def test_integer_scalars_are_checked(target: str) -> None:
 
 
 def test_what_comes_later_is_refused_by_name(scale: Program) -> None:
-    for name in ("reschedule", "save", "load"):
+    for name in ("save", "load"):
         with pytest.raises(errors.NotYetSupported, match=name):
             getattr(scale, name)()
     assert "tmuls" in scale.dump()

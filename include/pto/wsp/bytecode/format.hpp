@@ -15,7 +15,7 @@
 namespace pto::wsp::bytecode {
 
 inline constexpr uint32_t kMagic = 0x50544F57;  // "PTOW"
-inline constexpr uint32_t kVersion = 2;
+inline constexpr uint32_t kVersion = 3;
 
 inline constexpr uint32_t kMaxLoopDepth = 16;   ///< nesting of loops
 inline constexpr uint32_t kMaxCondDepth = 256;  ///< nesting of conditions: an else-if chain nests
@@ -40,7 +40,7 @@ enum class Op : uint8_t {
   FAIL = 0x1D,          ///< operand1 = the compiler's number of the reason, operand2 = expression to report
 
   // Tasks: TASK, then num_scalars PARAM_*, then num_io times (IO_*, then one DIM_* per tensor dimension), then
-  // at most one WORKSPACE, at most one COST, and any number of AFTER, in this order.
+  // at most one each of WORKSPACE, COST, KEY and PRIORITY, and any number of AFTER, in this order.
   TASK = 0x20,           ///< operand1 = kernel, operand2 = num_io << 16 | num_scalars
   PARAM_CONST = 0x21,    ///< operand2 = constant holding the Scalar's bits
   PARAM_LOOPVAR = 0x22,  ///< operand2 = register
@@ -60,6 +60,8 @@ enum class Op : uint8_t {
   AFTER = 0x2F,          ///< operand2 = index of an earlier TASK: its latest task is complete before this one begins
   WORKSPACE = 0x35,      ///< operand2 = expression: bytes
   COST = 0x36,           ///< operand2 = expression: estimated nanoseconds
+  KEY = 0x37,            ///< operand2 = expression: which dispatcher; operand1 = n: it lies in [0, n), 0: anywhere
+  PRIORITY = 0x38,       ///< operand2 = expression: of tasks that are ready, the largest starts first
 
   // Expressions: postfix over i64, after HALT, each ended by EXPR_END. Named by their first instruction.
   EXPR_END = 0x50,

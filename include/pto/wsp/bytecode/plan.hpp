@@ -128,11 +128,11 @@ struct QuickScalar {
   bool is_late;  ///< see late.hpp
 };
 
-/// An amount that a task states, if it does: bytes of workspace, or nanoseconds.
+/// A number that a task states, if it does: bytes of workspace, nanoseconds, a key or a priority.
 struct QuickAmount {
   Value value;
   bool is_given = false;
-  bool is_proven = true;  ///< it has a value, not below 0, whatever the registers hold
+  bool is_proven = true;  ///< it has a value that it may have, whatever the registers hold
   bool is_late = false;   ///< see late.hpp
 };
 
@@ -149,7 +149,7 @@ struct QuickSite {
   uint32_t first_patch, num_patches;
   uint32_t first_scalar, num_scalars;
   uint32_t first_register, num_registers;  ///< the registers a task of this site needs to run
-  QuickAmount workspace, cost;
+  QuickAmount workspace, cost, key, priority;
 };
 
 struct Plan {

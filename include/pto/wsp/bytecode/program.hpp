@@ -67,10 +67,12 @@ struct ParamForm {
   bool is_late = false;  ///< see late.hpp
 };
 
-/// The expression of a WORKSPACE or a COST, if there is one.
+/// A number that a task states beside its arguments, if it does, and the values that it may have.
 struct AmountForm {
   uint32_t expression = kNoExpression;
   bool is_late = false;  ///< see late.hpp
+  int64_t least = 0;
+  int64_t most = INT64_MAX;
 };
 
 /// A TASK instruction: the place in the program that makes tasks of one kernel.
@@ -82,8 +84,7 @@ struct SiteForm {
   uint32_t num_io;
   uint32_t first_param;
   uint32_t num_params;
-  AmountForm workspace;
-  AmountForm cost;
+  AmountForm workspace, cost, key, priority;
   uint32_t first_after;  ///< in Program::afters
   uint32_t num_afters;
 };
@@ -150,7 +151,7 @@ void for_expressions(const Program& program, const SiteForm& site, Visit visit) 
     for (uint32_t d = 0; d < program.tensors[io.tensor].rank; ++d)
       for_expressions(program.dims[io.first_dim + d], visit);
   }
-  for (const AmountForm& amount : {site.workspace, site.cost}) {
+  for (const AmountForm& amount : {site.workspace, site.cost, site.key, site.priority}) {
     if (amount.expression != kNoExpression) visit(amount.expression);
   }
 }

@@ -172,6 +172,8 @@ class Quickener {
     site.num_patches = uint32_t(plan_.patches.size()) - site.first_patch;
     site.workspace = quicken_amount(form.workspace, site);
     site.cost = quicken_amount(form.cost, site);
+    site.key = quicken_amount(form.key, site);
+    site.priority = quicken_amount(form.priority, site);
     site.is_plain = !site.has_written_rows && !site.workspace.is_given && site.kernel->block_dim == 1;
     collect_registers(site);
     plan_.max_scalars = std::max(plan_.max_scalars, site.num_scalars);
@@ -182,7 +184,8 @@ class Quickener {
   QuickAmount quicken_amount(const AmountForm& form, QuickSite& site) {
     if (form.expression == kNoExpression) return {};
     const Quick quick = quicken(form.expression);
-    const bool is_proven = !quick.may_fail && quick.form.range.lo >= 0;
+    const Range range = quick.form.range;
+    const bool is_proven = !quick.may_fail && range.lo >= form.least && range.hi <= form.most;
     if (!is_proven) note_check(site, form.is_late);
     return {quick.value, true, is_proven, form.is_late};
   }

@@ -14,8 +14,8 @@ class TaskChecker {
   explicit TaskChecker(const Plan& plan) : plan_(plan) {}
 
   /// Throws `region-outside`, `view-shape`, `inner-stride`, `rows-outside`, `rows-repeat`, `rows-stride`,
-  /// `negative-workspace`, `negative-cost` or an expression's error if an argument of a task would be wrong:
-  /// one that is late (see late.hpp) if `late`, else one that is not.
+  /// `negative-workspace`, `negative-cost`, `key-outside` or an expression's error if an argument of a task
+  /// would be wrong: one that is late (see late.hpp) if `late`, else one that is not.
   /// Indices that tasks write are left to the worker: they are not known yet.
   void check(const QuickSite& site, const int64_t* registers, bool late) {
     try {
@@ -36,17 +36,26 @@ class TaskChecker {
       const QuickIo& io = plan_.ios[site.first_io + i];
       if (!io.is_proven && io.is_late == late) check_io(site, i, registers);
     }
-    if (site.workspace.is_late == late)
-      check_amount(site, site.workspace, registers, "negative-workspace", "a task's workspace is negative");
-    if (site.cost.is_late == late)
-      check_amount(site, site.cost, registers, "negative-cost", "a task's cost is negative");
+    check_amounts(site, registers, late);
   }
 
-  void check_amount(const QuickSite& site, const QuickAmount& amount, const int64_t* registers,
-                    const char* code, const char* message) const {
-    if (amount.is_proven) return;
-    const int64_t value = plan_.evaluate(amount.value, registers);
-    if (value < 0) throw EngineError(code, message).with_int("pc", site.pc).with_int("value", value);
+  void check_amounts(const QuickSite& site, const int64_t* registers, bool late) const {
+    const SiteForm& form = plan_.program().sites[size_t(&site - plan_.sites.data())];
+    const auto check = [&](const QuickAmount& amount, const AmountForm& allowed, const char* code,
+                           const char* message) {
+      if (amount.is_proven || amount.is_late != late) return;
+      const int64_t value = plan_.evaluate(amount.value, registers);
+      if (value >= allowed.least && value <= allowed.most) return;
+      throw EngineError(code, message)
+          .with_int("pc", site.pc)
+          .with_int("value", value)
+          .with_int("most", allowed.most);
+    };
+    check(site.workspace, form.workspace, "negative-workspace", "a task's workspace is negative");
+    check(site.cost, form.cost, "negative-cost", "a task's cost is negative");
+    check(site.key, form.key, "key-outside", "a task's key is the number of no dispatcher");
+    if (!site.priority.is_proven && site.priority.is_late == late)
+      plan_.evaluate(site.priority.value, registers);
   }
 
   void check_io(const QuickSite& site, uint32_t index, const int64_t* registers) {

@@ -282,8 +282,10 @@ class Validator {
     for (uint32_t i = 0; i < site.num_params; ++i) check_param();
     for (uint32_t i = 0; i < site.num_io; ++i) check_io(library_.kernels[kernel.index].params[i]);
     check_own_indices(site);
-    site.workspace.expression = optional_expression(Op::WORKSPACE);
-    site.cost.expression = optional_expression(Op::COST);
+    site.workspace = check_amount(Op::WORKSPACE);
+    site.cost = check_amount(Op::COST);
+    site.key = check_amount(Op::KEY);
+    site.priority = check_amount(Op::PRIORITY);
     site.first_after = uint32_t(program_.afters.size());
     while (program_.instructions[pc_].op == Op::AFTER) check_after(take());
     site.num_afters = uint32_t(program_.afters.size()) - site.first_after;
@@ -401,13 +403,16 @@ class Validator {
     }
   }
 
-  /// The expression of an instruction `op`, if the task goes on with one.
-  uint32_t optional_expression(Op op) {
-    if (pc_ >= halt_ || program_.instructions[pc_].op != op) return kNoExpression;
+  /// The amount of an instruction `op`, if the task goes on with one.
+  AmountForm check_amount(Op op) {
+    if (pc_ >= halt_ || program_.instructions[pc_].op != op) return {};
     const Instruction in = take();
-    if (in.operand1 != 0) fail("a reserved field is set");
+    if (in.operand1 != 0 && op != Op::KEY) fail("a reserved field is set");
     require_registers(in.operand2);
-    return in.operand2;
+    AmountForm amount{in.operand2};
+    if (op == Op::PRIORITY || (op == Op::KEY && in.operand1 == 0)) amount.least = INT64_MIN;
+    if (in.operand1 != 0) amount.most = in.operand1 - 1;
+    return amount;
   }
 
   int32_t enclosing_tiles_loop(Instruction in) const {

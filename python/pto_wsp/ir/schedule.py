@@ -1,0 +1,142 @@
+"""The schedule: how the tasks of a program run. It is data, and replacing it never changes a result.
+
+A schedule has one policy per directive. In `.pto` text the policies that are not the default stand behind
+the functions of a module:
+
+    schedule  = "SCHEDULE" "{" newline { line } "}"
+    line      = directive "=" name [ "(" arguments ")" ] newline
+    arguments = key | count | key "," count
+    count     = "n" "=" integer
+
+    SCHEDULE {
+      dispatch = affinity(%t.b, n = 4)
+      window = stall(n = 8192)
+      ready = priority(dim(%t.args.k, 0))
+    }
+
+A key is a scalar expression over a task `t`, with these names:
+
+- `t.b` is the index of the loop around the task whose variable is `b`, or that runs over the axis `b`;
+- `t.kernel` is the number of the task's kernel in the module, `kernel.attend` that of the kernel `attend`;
+- `dim(t.args.k, 0)` and `dim(t.args.k, 1)` are the rows and columns of the argument for the parameter `k`.
+
+A task that lacks a name of a key has no key: it goes to any dispatcher, or has priority 0.
+Source: ARCHITECTURE section 5 ("Knobs"); seed 003 section 4; seed 001 section 4; seed 002 section 4.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from pto_wsp.ir.scalar import Expr
+from pto_wsp.support.record import record, replace
+
+TASK, ARGUMENTS, KERNEL = "t.", "t.args.", "t.kernel"
+"""What names of keys begin with, and the one of a task's kernel."""
+
+KERNEL_NUMBER = "kernel."
+"""What the name of the number of a kernel begins with."""
+
+
+@record
+class Policy:
+    """What a schedule says about one directive.
+
+    Attributes:
+        directive: which one, of `POLICIES`.
+        name: of the policy, of `POLICIES[directive]`.
+        count: its number; 0 where it has none, or leaves it open.
+        key: its key, or None where it has none.
+    """
+
+    directive: str
+    name: str
+    count: int = 0
+    key: Expr | None = None
+
+    @property
+    def form(self) -> Form:
+        """What the policy takes and does."""
+        return POLICIES[self.directive][self.name]
+
+
+@record
+class Form:
+    """What a policy takes and does.
+
+    Attributes:
+        doc: what it does, in a line.
+        takes_key: whether it has a key.
+        least: the least count that it takes, or None if it takes none; 0 leaves the count open.
+    """
+
+    doc: str
+    takes_key: bool = False
+    least: int | None = None
+
+
+POLICIES: Mapping[str, Mapping[str, Form]] = {
+    "dispatch": {
+        "work_steal": Form("a dispatcher that is free takes the next piece of the program", least=0),
+        "round_robin": Form("the pieces of the program go to the dispatchers in turn", least=0),
+        "affinity": Form("tasks with equal keys go to one dispatcher: key modulo n", True, 0),
+        "hash": Form("tasks with equal keys go to one dispatcher: hash of the key modulo n", True, 0),
+        "dispatch_by": Form("the key is the number of the dispatcher, from 0 to n - 1", True, 1),
+    },
+    "window": {
+        "unbounded": Form("as many tasks are kept as the engine sees fit"),
+        "stall": Form("at most n tasks that cannot run yet are kept; the walk waits for one to end", least=1),
+        "abort": Form("a task for which the window has no room ends the run with an error", least=1),
+        "benchmark": Form("as `stall`, but no kernel is called", least=1),
+    },
+    "ready": {
+        "work_steal": Form("a worker goes on with what it made ready, and takes from others when idle"),
+        "fifo": Form("of the tasks that are ready, the first in program order starts first"),
+        "priority": Form("of the tasks that are ready, one with the largest key starts first", True),
+    },
+    "start": {
+        "immediate": Form("tasks run while the program is still being walked"),
+        "threshold": Form("no task runs before n of them, or all, have been made", least=1),
+        "after_build": Form("no task runs before all of them have been made"),
+    },
+    "deps": {
+        "infer_tensor_map_exact": Form("tasks wait for each other where their regions share an element"),
+        "infer_bytes_overlap": Form("tasks wait for each other where the bounds of their regions overlap"),
+        "hybrid": Form("as `infer_tensor_map_exact`, and for the edges of `after=`"),
+        "explicit": Form("tasks wait for the edges of `after=` alone"),
+        "trust": Form("iterations of a P loop are taken to be independent"),
+    },
+}
+"""Every policy by directive; the first of a directive is its default."""
+
+
+def default_policy(directive: str) -> Policy:
+    """Return the policy that a schedule has for a directive that it does not mention."""
+    return Policy(directive, next(iter(POLICIES[directive])))
+
+
+@record
+class Schedule:
+    """One policy per directive."""
+
+    dispatch: Policy = default_policy("dispatch")
+    window: Policy = default_policy("window")
+    ready: Policy = default_policy("ready")
+    start: Policy = default_policy("start")
+    deps: Policy = default_policy("deps")
+
+    def policies(self) -> Iterator[Policy]:
+        """Yield every policy, in the order of `POLICIES`."""
+        return (getattr(self, directive) for directive in POLICIES)
+
+    def chosen(self) -> Iterator[Policy]:
+        """Yield the policies that are not the default."""
+        return (policy for policy in self.policies() if policy != default_policy(policy.directive))
+
+    def having(self, policy: Policy) -> Schedule:
+        """Return the schedule with another policy for the directive of `policy`."""
+        return replace(self, **{policy.directive: policy})
+
+
+DEFAULT = Schedule()
+"""The schedule of a program that says nothing about it."""

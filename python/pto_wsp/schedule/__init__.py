@@ -1,0 +1,1 @@
+"""Schedules, as users write them: policies, and the keys of tasks that some of them take."""

@@ -1,0 +1,35 @@
+"""Schedules on their own: made once, given to workloads and programs."""
+
+from __future__ import annotations
+
+from pto_wsp.ir import schedule as ir
+from pto_wsp.ir.printer import print_policy
+from pto_wsp.lang.scheduling import Schedulable
+
+
+class Schedule(Schedulable):
+    """How tasks run: `Schedule().dispatch(DispatchPolicy.work_steal()).task_graph(window=TaskWindow(64))`.
+
+    It never changes a result. What it does not mention is the default.
+
+    Attributes:
+        policies: one per directive.
+    """
+
+    kind = "schedule"
+
+    def __init__(self, policies: ir.Schedule = ir.DEFAULT) -> None:
+        self.policies = policies
+
+    def _having(self, policies: ir.Schedule) -> Schedule:
+        return Schedule(policies)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Schedule) and self.policies == other.policies
+
+    def __hash__(self) -> int:
+        return hash(self.policies)
+
+    def __repr__(self) -> str:
+        chosen = [f"{policy.directive} = {print_policy(policy)}" for policy in self.policies.chosen()]
+        return f"<Schedule: {'; '.join(chosen) or 'the default'}>"

@@ -1,0 +1,202 @@
+"""What users write about schedules: policies, keys, where they may stand and how they are shown."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from pto_wsp import (
+    Deps,
+    DispatchPolicy,
+    ReadyPolicy,
+    Schedule,
+    StartPolicy,
+    TaskWindow,
+    WindowMode,
+    combine,
+    sequential,
+    workload,
+)
+from pto_wsp.errors import BadKey, InvalidIR, NotYetSupported, RunTimeCondition, ScheduledPart, WrongValue
+from pto_wsp.ir.module import Module
+from pto_wsp.ir.scalar import Const, Element, Var, format_expr
+from pto_wsp.ir.schedule import POLICIES, Policy
+from pto_wsp.ir.schedule import Schedule as Policies
+from pto_wsp.ir.verify import verify
+from pto_wsp.lang.workload import Workload
+from pto_wsp.targets import registry
+from pto_wsp.targets.schedules import support
+from pto_wsp.types import f32
+from tests.python.schedule.programs import bump, total, totals
+
+Key = Callable[[Any], Any]
+
+EVERYTHING = (
+    Schedule()
+    .dispatch(DispatchPolicy.affinity(lambda t: t.b // 2, 4))
+    .task_graph(
+        window=TaskWindow(8192, "tasks", WindowMode.STALL),
+        ready=ReadyPolicy.priority(lambda t: (t.kernel == total).where(t.args.x.rows, 0)),
+        start=StartPolicy.threshold(64),
+        deps=Deps.hybrid(),
+    )
+)
+
+
+def key(function: Key) -> str:
+    policy = DispatchPolicy.affinity(function)
+    assert policy.key is not None
+    return format_expr(policy.key)
+
+
+def test_text_of_a_schedule_stands_behind_the_functions() -> None:
+    text = str(Module("m", schedule=EVERYTHING.policies))
+    assert text.split("\n\n", 1)[1] == (
+        "SCHEDULE {\n"
+        "  dispatch = affinity(%t.b // 2, n = 4)\n"
+        "  window = stall(n = 8192)\n"
+        "  ready = priority(select(%t.kernel == %kernel.total, dim(%t.args.x, 0), 0))\n"
+        "  start = threshold(n = 64)\n"
+        "  deps = hybrid\n"
+        "}\n"
+    )
+    assert "SCHEDULE" not in str(Module("m"))
+
+
+def test_a_schedule_shows_what_it_says() -> None:
+    assert repr(Schedule()) == "<Schedule: the default>"
+    shown = repr(Schedule().dispatch(DispatchPolicy.hash(lambda t: t.b)).task_graph(window=TaskWindow(3)))
+    assert shown == "<Schedule: dispatch = hash(%t.b); window = stall(n = 3)>"
+
+
+def test_equal_schedules_are_equal() -> None:
+    def made(n: int) -> Schedule:
+        return Schedule().dispatch(DispatchPolicy.affinity(lambda t: t.b, n))
+
+    assert made(2) == made(2) and hash(made(2)) == hash(made(2))
+    assert made(2) != made(3) and made(2) != Schedule()
+
+
+def test_every_policy_has_a_function() -> None:
+    made = [
+        DispatchPolicy.work_steal(),
+        DispatchPolicy.round_robin(2),
+        DispatchPolicy.affinity(lambda t: t.b),
+        DispatchPolicy.hash(lambda t: t.b),
+        DispatchPolicy.dispatch_by(lambda t: t.b, 2),
+        *(TaskWindow(1, mode=mode) for mode in WindowMode),
+        ReadyPolicy.work_steal(),
+        ReadyPolicy.fifo(),
+        ReadyPolicy.priority(lambda t: t.b),
+        StartPolicy.immediate(),
+        StartPolicy.threshold(1),
+        StartPolicy.after_build(),
+        Deps.infer_tensor_map_exact(),
+        Deps.infer_bytes_overlap(),
+        Deps.hybrid(),
+        Deps.explicit(),
+        Deps.trust(),
+    ]
+    names = {(policy.directive, policy.name) for policy in made} | {("window", "unbounded")}
+    assert names == {(directive, name) for directive in POLICIES for name in POLICIES[directive]}
+
+
+@pytest.mark.parametrize("target", registry.TARGETS)
+def test_targets_answer_for_every_policy(target: str) -> None:
+    for directive, policies in POLICIES.items():
+        for policy in policies:
+            assert support(target, directive, policy) is not None
+
+
+def test_keys_are_expressions_over_a_task() -> None:
+    assert key(lambda t: t.b * 4 + t.h % 2) == "t.b * 4 + t.h % 2"
+    assert key(lambda t: t.args.k.rows + t.args.k.cols) == "dim(t.args.k, 0) + dim(t.args.k, 1)"
+    assert key(lambda t: t.kernel) == "t.kernel"
+    assert key(lambda t: t.kernel != "bump") == "t.kernel != kernel.bump"
+    assert key(lambda t: (t.kernel == bump).where(t.b, 7)) == "select(t.kernel == kernel.bump, t.b, 7)"
+    assert key(lambda t: 3) == "3"
+
+
+def test_keys_that_decide_are_refused() -> None:
+    with pytest.raises(RunTimeCondition):
+        key(lambda t: 1 if t.b else 2)
+
+
+@pytest.mark.parametrize("function", [lambda t: t.b * 0.5, lambda t: None, lambda t: t.args, lambda: 1])
+def test_keys_that_are_no_integers_are_refused(function: Key) -> None:
+    with pytest.raises(BadKey):
+        key(function)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: DispatchPolicy.affinity(3),
+        lambda: DispatchPolicy.round_robin(-1),
+        lambda: DispatchPolicy.round_robin(2.0),
+        lambda: DispatchPolicy.dispatch_by(lambda t: t.b, 0),
+        lambda: TaskWindow(0),
+        lambda: TaskWindow(True),
+        lambda: TaskWindow(4, "bytes"),
+        lambda: TaskWindow(4, mode="stall"),
+        lambda: StartPolicy.threshold(0),
+        lambda: Schedule().dispatch(ReadyPolicy.fifo()),
+        lambda: Schedule().dispatch(None),
+        lambda: Schedule().task_graph(window=64),
+    ],
+)
+def test_wrong_values_are_refused(make: Callable[[], object]) -> None:
+    with pytest.raises(WrongValue):
+        make()
+
+
+def test_directives_of_later_versions_are_refused_by_name() -> None:
+    with pytest.raises(NotYetSupported, match="streams"):
+        totals.streams(2)
+    with pytest.raises(AttributeError):
+        Schedule().nonsense  # noqa: B018
+
+
+def test_a_scheduled_workload_is_still_a_workload() -> None:
+    scheduled = totals.dispatch(DispatchPolicy.round_robin(2))
+    assert totals.policies == Policies() and scheduled.policies.dispatch.name == "round_robin"
+    for again in (scheduled.named("again"), scheduled(), scheduled.task_graph(window=TaskWindow(8))):
+        assert again.policies.dispatch == scheduled.policies.dispatch
+    assert scheduled.trace().module.schedule == scheduled.policies
+
+
+@pytest.mark.parametrize("join", [combine, sequential])
+def test_parts_of_a_workload_have_no_schedule(join: Callable[..., Workload]) -> None:
+    scheduled = totals.dispatch(DispatchPolicy.round_robin(2))
+    with pytest.raises(ScheduledPart):
+        join(totals, scheduled)
+
+    @workload
+    def outer(rows, X, Y, Z):
+        scheduled(rows, X, Y, Z)
+
+    with pytest.raises(ScheduledPart):
+        outer.trace()
+    assert join(totals, totals).dispatch(DispatchPolicy.round_robin(2)).policies != Policies()
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [
+        Policy("dispatch", "fifo"),
+        Policy("dispatch", "affinity"),
+        Policy("dispatch", "round_robin", 0, Var("t.b")),
+        Policy("dispatch", "dispatch_by", 0, Var("t.b")),
+        Policy("dispatch", "affinity", -1, Var("t.b")),
+        *(
+            Policy("dispatch", "affinity", 0, e)
+            for e in (Var("b"), Const(1.5, f32), Element("X", (Const(0),)))
+        ),
+    ],
+)
+def test_policies_made_by_hand_are_verified(policy: Policy) -> None:
+    with pytest.raises(InvalidIR):
+        verify(Module("m", schedule=Policies(dispatch=policy)))
+    verify(Module("m", schedule=EVERYTHING.policies))

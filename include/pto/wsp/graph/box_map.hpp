@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "pto/wsp/bytecode/format.hpp"
-#include "pto/wsp/sched/counters.hpp"
+#include "pto/wsp/graph/touch.hpp"
 
 namespace pto::wsp::graph {
 
@@ -34,7 +34,8 @@ class BoxMap {
     lists_.resize(size_t(num_cells));
   }
 
-  void access(const Box& box, bool writes, const sched::Stamp& stamp, sched::WaitList& waits) {
+  void access(const Box& box, Touch how, const sched::Stamp& stamp, sched::WaitList& waits) {
+    const bool writes = how != Touch::kRead;
     int64_t count = 1;
     CellRange cells;
     for (int d = 0; d < rank_; ++d) {
@@ -43,7 +44,7 @@ class BoxMap {
       cells.hi[d] = (box.hi[d] - 1) / step_[d] + 1;
       count *= cells.hi[d] - cells.lo[d];
     }
-    const uint32_t self = make_entry(box, writes, stamp);
+    const uint32_t self = make_entry(box, how, stamp);
     scan(wide_, self, waits);
     if (count > kWide) {
       wide_.push_back(self);
@@ -66,7 +67,7 @@ class BoxMap {
     for (const std::vector<uint32_t>* list : {&lists_[size_t(cell)], &wide_}) {
       for (const uint32_t index : *list) {
         const Entry& entry = entries_[index];
-        if (!entry.is_dead && entry.writes && contains(entry.box, indices)) waits.add(entry.name);
+        if (!entry.is_dead && entry.writes() && contains(entry.box, indices)) waits.add(entry.name);
       }
     }
   }
@@ -84,18 +85,19 @@ class BoxMap {
     Box box;
     sched::Name name;
     uint32_t num_lists;
-    bool writes;
+    Touch how;
     bool is_dead;
+    bool writes() const { return how != Touch::kRead; }
   };
 
-  uint32_t make_entry(const Box& box, bool writes, const sched::Stamp& stamp) {
+  uint32_t make_entry(const Box& box, Touch how, const sched::Stamp& stamp) {
     if (free_.empty()) {
       free_.push_back(uint32_t(entries_.size()));
       entries_.emplace_back();
     }
     const uint32_t index = free_.back();
     free_.pop_back();
-    entries_[index] = {box, stamp.name, 0, writes, false};
+    entries_[index] = {box, stamp.name, 0, how, false};
     return index;
   }
 
@@ -126,11 +128,11 @@ class BoxMap {
       return;
     }
     if (!intersects(other.box, self.box)) return;
-    if (self.writes || other.writes) waits.add(other.name);
+    if (self.writes() || other.writes()) waits.add(other.name);
     // A covering write orders everything after it behind `other`; a covering read does so for reads of its
     // strand.
-    const bool replaces =
-        self.writes || (!other.writes && sched::counter_of(other.name) == sched::counter_of(self.name));
+    const bool replaces = self.how == Touch::kWrite ||
+                          (self.how == Touch::kRead && !other.writes() && waits.is_own(other.name));
     other.is_dead = replaces && covers(self.box, other.box);
   }
 

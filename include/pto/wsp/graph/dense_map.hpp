@@ -3,6 +3,8 @@
 /// The hazards of a space whose accesses lie on one grid: an entry of 16 bytes per cell.
 #pragma once
 
+#include <algorithm>
+#include <cstdint>
 #include <cstdlib>
 #include <memory>
 #include <new>
@@ -10,7 +12,7 @@
 
 #include "pto/wsp/graph/grid.hpp"
 #include "pto/wsp/graph/range_tree.hpp"
-#include "pto/wsp/sched/counters.hpp"
+#include "pto/wsp/graph/touch.hpp"
 
 namespace pto::wsp::graph {
 
@@ -30,9 +32,20 @@ class DenseMap {
     if (grid.is_wide) tree_ = std::make_unique<RangeTree>(grid.num_cells);
   }
 
-  void access(const CellBox& box, bool writes, const sched::Stamp& stamp, sched::WaitList& waits) {
-    if (box.num_dims == 0) return touch(box.first, writes, stamp, waits);
-    for_runs(box, 0, box.first, writes, stamp, waits);
+  void access(const CellBox& box, Touch how, const sched::Stamp& stamp, sched::WaitList& waits) {
+    if (how != Touch::kRead && wide_reads_.watermark != 0) wait_for_wide_reads(box, waits);
+    if (box.num_dims == 0) return touch(box.first, how, stamp, waits);
+    for_runs(box, 0, box.first, how, stamp, waits);
+  }
+
+  /// A read of a box that may be as large as the tensor. What it must wait for is not found.
+  void read_widely(const CellBox& box, const sched::Stamp& stamp, sched::WaitList& waits) {
+    int64_t cells = 1;
+    for (int d = 0; d < box.num_dims; ++d) cells *= box.extent[d];
+    if (tree_ != nullptr || cells <= kWideCells) return access(box, Touch::kRead, stamp, waits);
+    wide_reads_.first = std::min(wide_reads_.first, box.first);
+    wide_reads_.last = std::max(wide_reads_.last, last_cell(box));
+    wide_reads_.watermark = stamp.watermark;
   }
 
   /// Adds what writes a cell.
@@ -49,54 +62,73 @@ class DenseMap {
     sched::Name reader;
   };
 
+  /// The reads by `read_widely`: all lie in the cells [first, last] and are complete at the watermark.
+  struct WideReads {
+    int64_t first = INT64_MAX;
+    int64_t last = INT64_MIN;
+    uint64_t watermark = 0;
+  };
+
   struct Free {
     void operator()(Entry* entries) const { std::free(entries); }
   };
 
-  void for_runs(const CellBox& box, int dim, int64_t cell, bool writes, const sched::Stamp& stamp,
+  static int64_t last_cell(const CellBox& box) {
+    int64_t last = box.first;
+    for (int d = 0; d < box.num_dims; ++d) last += (box.extent[d] - 1) * box.stride[d];
+    return last;
+  }
+
+  void wait_for_wide_reads(const CellBox& box, sched::WaitList& waits) const {
+    if (box.first <= wide_reads_.last && last_cell(box) >= wide_reads_.first)
+      waits.add_watermark(wide_reads_.watermark);
+  }
+
+  void for_runs(const CellBox& box, int dim, int64_t cell, Touch how, const sched::Stamp& stamp,
                 sched::WaitList& waits) {
     if (dim + 1 == box.num_dims && box.stride[dim] == 1) {
-      return touch_run(cell, cell + box.extent[dim], writes, stamp, waits);
+      return touch_run(cell, cell + box.extent[dim], how, stamp, waits);
     }
     for (int64_t i = 0; i < box.extent[dim]; ++i, cell += box.stride[dim]) {
       if (dim + 1 == box.num_dims) {
-        touch(cell, writes, stamp, waits);
+        touch(cell, how, stamp, waits);
       } else {
-        for_runs(box, dim + 1, cell, writes, stamp, waits);
+        for_runs(box, dim + 1, cell, how, stamp, waits);
       }
     }
   }
 
-  void touch_run(int64_t first, int64_t last, bool writes, const sched::Stamp& stamp,
-                 sched::WaitList& waits) {
+  void touch_run(int64_t first, int64_t last, Touch how, const sched::Stamp& stamp, sched::WaitList& waits) {
     if (first >= last) return;
-    if (last - first > kWideCells) {
-      const auto leaf = [&](int64_t cell) { touch_entry(entries_.get()[cell], writes, stamp, waits); };
-      return tree_->touch_range(first, last, writes, stamp, waits, leaf);
+    if (tree_ && last - first > kWideCells) {
+      const auto leaf = [&](int64_t cell) { touch_entry(entries_.get()[cell], how, stamp, waits); };
+      return tree_->touch_range(first, last, how != Touch::kRead, stamp, waits, leaf);
     }
-    for (; first < last; ++first) touch(first, writes, stamp, waits);
+    for (; first < last; ++first) touch(first, how, stamp, waits);
   }
 
-  void touch(int64_t cell, bool writes, const sched::Stamp& stamp, sched::WaitList& waits) {
-    touch_entry(entries_.get()[cell], writes, stamp, waits);
-    if (tree_) tree_->touch_cell(cell, writes, stamp, waits);
+  void touch(int64_t cell, Touch how, const sched::Stamp& stamp, sched::WaitList& waits) {
+    touch_entry(entries_.get()[cell], how, stamp, waits);
+    if (tree_) tree_->touch_cell(cell, how != Touch::kRead, stamp, waits);
   }
 
-  static void touch_entry(Entry& entry, bool writes, const sched::Stamp& stamp, sched::WaitList& waits) {
+  static void touch_entry(Entry& entry, Touch how, const sched::Stamp& stamp, sched::WaitList& waits) {
     waits.add(entry.writer);
-    if (writes) {
-      waits.add(entry.reader);
-      entry = {stamp.name, 0};
-    } else if (waits.is_own(entry.reader) || waits.has_passed(entry.reader)) {
-      entry.reader = stamp.name;
-    } else {
-      entry.reader = sched::make_name(sched::kWatermark, stamp.watermark);
+    if (how == Touch::kRead) {
+      const bool is_settled = graph::is_settled(entry.reader, waits);
+      entry.reader = is_settled ? stamp.name : sched::make_name(sched::kWatermark, stamp.watermark);
+      return;
     }
+    waits.add(entry.reader);
+    const bool replaces =
+        how == Touch::kWrite || (is_settled(entry.writer, waits) && is_settled(entry.reader, waits));
+    entry = {replaces ? stamp.name : sched::make_name(sched::kWatermark, stamp.watermark), 0};
   }
 
   // From calloc: pages that no access touches cost nothing.
   std::unique_ptr<Entry[], Free> entries_;
   std::unique_ptr<RangeTree> tree_;
+  WideReads wide_reads_;
 };
 
 }  // namespace pto::wsp::graph

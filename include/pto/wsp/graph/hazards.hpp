@@ -9,6 +9,7 @@
 #include "pto/wsp/graph/box_map.hpp"
 #include "pto/wsp/graph/dense_map.hpp"
 #include "pto/wsp/graph/typical.hpp"
+#include "pto/wsp/graph/unit_summary.hpp"
 
 namespace pto::wsp::graph {
 
@@ -19,16 +20,17 @@ class Hazards {
   Hazards(const Plan& plan, bool tracks) : plan_(plan), tracks_(tracks) {
     if (!tracks) return;
     const std::vector<Space> spaces = find_spaces(plan);
-    std::vector<std::vector<const Space*>> groups(plan.layouts.size());
+    std::vector<std::vector<uint32_t>> groups(plan.layouts.size());
     std::vector<bool> is_written(plan.layouts.size(), false);
-    for (const Space& space : spaces) {
-      groups[space.group()].push_back(&space);
-      if (space.is_written) is_written[space.group()] = true;
+    for (uint32_t i = 0; i < spaces.size(); ++i) {
+      groups[spaces[i].group()].push_back(i);
+      if (spaces[i].is_written) is_written[spaces[i].group()] = true;
     }
+    maps_.resize(spaces.size());
     memories_.resize(plan.layouts.size());
     std::vector<std::vector<Access>> of_site(plan.sites.size());
     for (size_t group = 0; group < groups.size(); ++group) {
-      if (is_written[group]) track(groups[group], of_site);
+      if (is_written[group]) track(spaces, groups[group], of_site);
     }
     for (const std::vector<Access>& accesses : of_site) {
       first_access_.push_back(uint32_t(accesses_.size()));
@@ -44,25 +46,42 @@ class Hazards {
     for (uint32_t i = first_access_[site]; i < first_access_[site + 1]; ++i) {
       const Access& access = accesses_[i];
       if (access.dense != nullptr) {
-        access.dense->access(cell_box(access, registers), access.writes, stamp, waits);
+        access.dense->access(cell_box(access, registers), access.how, stamp, waits);
       } else if (access.boxes != nullptr) {
-        access.boxes->access(element_box(access, registers), access.writes, stamp, waits);
+        access.boxes->access(element_box(access, registers), access.how, stamp, waits);
       }
-      if (access.num_marks > 1) cross(access, stamp, waits);
+      if (access.marks.count > 1) cross(access.marks, access.how, stamp, waits);
     }
+  }
+
+  /// Makes later tasks wait for the end of a whole iteration, which is left to another dispatcher to walk
+  /// through: `stamp` is that of its last task. What the iteration itself must wait for is not found; what is
+  /// added to `waits` means nothing.
+  /// \pre unit.is_closed(), and the summary was made of this plan
+  void pass_over(const UnitSummary& unit, const UnitSummary::Shape& shape, const int64_t* registers,
+                 const sched::Stamp& stamp, sched::WaitList& waits) {
+    unit.for_boxes(shape, registers, [&](uint32_t space, const Box& box, Touch how) {
+      const Map& map = maps_[space];
+      if (map.dense != nullptr) {
+        pass_over_cells(map, box, how, stamp, waits);
+      } else if (map.boxes != nullptr) {
+        map.boxes->access(box, how, stamp, waits);
+      }
+      if (map.marks.count > 1) cross(map.marks, how, stamp, waits);
+    });
   }
 
   /// Adds the tasks that write the element of a tensor at `indices`, which are inside it. Nobody waits for
   /// this look at it. \pre some task writes the tensor
   void find_writers(uint16_t tensor, const int64_t* indices, sched::WaitList& waits) const {
     const Memory& memory = memories_[plan_.layouts[tensor].group];
-    if (memory.dense != nullptr) {
+    if (memory.map != nullptr && memory.map->dense != nullptr) {
+      const Grid& grid = memory.map->grid;
       int64_t cell = 0;
-      for (int d = 0; d < memory.grid.rank; ++d)
-        cell += indices[d] / memory.grid.step[d] * memory.grid.cell_stride[d];
-      memory.dense->find_writers(cell, waits);
-    } else if (memory.boxes != nullptr) {
-      memory.boxes->find_writers(indices, waits);
+      for (int d = 0; d < grid.rank; ++d) cell += indices[d] / grid.step[d] * grid.cell_stride[d];
+      memory.map->dense->find_writers(cell, waits);
+    } else if (memory.map != nullptr) {
+      memory.map->boxes->find_writers(indices, waits);
     }
     if (memory.has_rows) waits.add_watermark(UINT64_MAX);
   }
@@ -82,16 +101,29 @@ class Hazards {
     bytecode::Value extent;
   };
 
+  /// Marks of a space (`own`), and of all spaces of its memory.
+  struct Marks {
+    uint32_t own = 0;
+    uint32_t first = 0, count = 0;
+  };
+
   struct Access {
     DenseMap* dense = nullptr;
     BoxMap* boxes = nullptr;
-    bool writes = false;
+    Touch how = Touch::kRead;
     int64_t first_cell = 0;
     uint32_t first_term = 0, num_terms = 0;
     uint32_t first_span = 0, num_spans = 0;
     uint32_t first_reach = 0, num_reaches = 0;
-    uint32_t mark = 0;  ///< of its space
-    uint32_t first_mark = 0, num_marks = 0;
+    Marks marks;
+  };
+
+  /// What a space is tracked by, if it is.
+  struct Map {
+    DenseMap* dense = nullptr;
+    BoxMap* boxes = nullptr;
+    Grid grid;
+    Marks marks;
   };
 
   /// The latest accesses in a space: watermarks at which they are complete.
@@ -102,44 +134,43 @@ class Hazards {
 
   /// How the writers of an element are found: in the space of boxes, and all tasks if row sets are written.
   struct Memory {
-    DenseMap* dense = nullptr;
-    BoxMap* boxes = nullptr;
-    Grid grid;
+    const Map* map = nullptr;
     bool has_rows = false;
   };
 
-  void track(const std::vector<const Space*>& spaces, std::vector<std::vector<Access>>& of_site) {
+  void track(const std::vector<Space>& spaces, const std::vector<uint32_t>& group,
+             std::vector<std::vector<Access>>& of_site) {
     const auto first_mark = uint32_t(marks_.size());
-    marks_.resize(marks_.size() + spaces.size());
-    for (size_t i = 0; i < spaces.size(); ++i) {
-      Access access;
-      access.mark = first_mark + uint32_t(i);
-      access.first_mark = first_mark;
-      access.num_marks = uint32_t(spaces.size());
-      track_space(*spaces[i], access, of_site);
+    const auto count = uint32_t(group.size());
+    marks_.resize(marks_.size() + count);
+    for (uint32_t i = 0; i < count; ++i) {
+      Map& map = maps_[group[i]];
+      map.marks = {first_mark + i, first_mark, count};
+      track_space(spaces[group[i]], map, of_site);
     }
   }
 
-  /// `common` is what the accesses of the space have in common.
-  void track_space(const Space& space, Access common, std::vector<std::vector<Access>>& of_site) {
-    Grid grid;
+  void track_space(const Space& space, Map& map, std::vector<std::vector<Access>>& of_site) {
     if (space.is_written) {
-      if (find_grid(space, grid)) {
-        common.dense = dense_.emplace_back(std::make_unique<DenseMap>(grid)).get();
+      if (find_grid(space, map.grid)) {
+        map.dense = dense_.emplace_back(std::make_unique<DenseMap>(map.grid)).get();
       } else {
-        common.boxes = boxes_.emplace_back(make_box_map(space)).get();
+        map.boxes = boxes_.emplace_back(make_box_map(space)).get();
       }
       Memory& memory = memories_[space.group()];
       if (space.is_boxes()) {
-        memory = {common.dense, common.boxes, grid, memory.has_rows};
+        memory.map = &map;
       } else {
         memory.has_rows = true;
       }
     }
     for (const Footprint& footprint : space.footprints) {
-      Access access = common;
-      access.writes = footprint.writes;
-      if (access.dense != nullptr) place_on_grid(access, footprint, grid);
+      Access access;
+      access.dense = map.dense;
+      access.boxes = map.boxes;
+      access.marks = map.marks;
+      access.how = footprint.writes ? Touch::kWrite : Touch::kRead;
+      if (access.dense != nullptr) place_on_grid(access, footprint, map.grid);
       if (access.boxes != nullptr) place_in_elements(access, footprint);
       of_site[footprint.site].push_back(access);
     }
@@ -178,13 +209,32 @@ class Hazards {
   }
 
   /// Orders an access behind those in the other spaces of its memory.
-  void cross(const Access& access, const sched::Stamp& stamp, sched::WaitList& waits) {
-    for (uint32_t i = access.first_mark; i < access.first_mark + access.num_marks; ++i) {
-      if (i == access.mark) continue;
+  void cross(const Marks& marks, Touch how, const sched::Stamp& stamp, sched::WaitList& waits) {
+    const bool writes = how != Touch::kRead;
+    for (uint32_t i = marks.first; i < marks.first + marks.count; ++i) {
+      if (i == marks.own) continue;
       waits.add_watermark(marks_[i].write);
-      if (access.writes) waits.add_watermark(marks_[i].read);
+      if (writes) waits.add_watermark(marks_[i].read);
     }
-    (access.writes ? marks_[access.mark].write : marks_[access.mark].read) = stamp.watermark;
+    (writes ? marks_[marks.own].write : marks_[marks.own].read) = stamp.watermark;
+  }
+
+  /// The cells that a box meets.
+  static void pass_over_cells(const Map& map, const Box& elements, Touch how, const sched::Stamp& stamp,
+                              sched::WaitList& waits) {
+    CellBox box;
+    for (int d = 0; d < map.grid.rank; ++d) {
+      if (elements.lo[d] >= elements.hi[d]) return;
+      const int64_t first = elements.lo[d] / map.grid.step[d];
+      const int64_t last = (elements.hi[d] - 1) / map.grid.step[d];
+      box.first += first * map.grid.cell_stride[d];
+      add_cells(box, last - first + 1, map.grid.cell_stride[d], map.grid.cells[d]);
+    }
+    if (how == Touch::kRead) {
+      map.dense->read_widely(box, stamp, waits);
+    } else {
+      map.dense->access(box, how, stamp, waits);
+    }
   }
 
   CellBox cell_box(const Access& access, const int64_t* registers) const {
@@ -198,18 +248,21 @@ class Hazards {
     return box;
   }
 
-  /// Adds a dimension, merged with the one outside it where both together are one run of cells.
   void add_span(CellBox& box, const Span& span, const int64_t* registers) const {
     const int64_t extent = plan_.evaluate(span.extent, registers);
-    const int64_t count = extent <= 0 ? 0 : (extent - 1) / span.step + 1;
+    add_cells(box, extent <= 0 ? 0 : (extent - 1) / span.step + 1, span.stride, span.cells);
+  }
+
+  /// Adds a dimension, merged with the one outside it where both together are one run of cells.
+  static void add_cells(CellBox& box, int64_t count, int64_t stride, int64_t cells) {
     if (count == 1) return;
-    if (box.num_dims > 0 && count == span.cells && box.stride[box.num_dims - 1] == count * span.stride) {
+    if (box.num_dims > 0 && count == cells && box.stride[box.num_dims - 1] == count * stride) {
       box.extent[box.num_dims - 1] *= count;
-      box.stride[box.num_dims - 1] = span.stride;
+      box.stride[box.num_dims - 1] = stride;
       return;
     }
     box.extent[box.num_dims] = count;
-    box.stride[box.num_dims++] = span.stride;
+    box.stride[box.num_dims++] = stride;
   }
 
   Box element_box(const Access& access, const int64_t* registers) const {
@@ -230,6 +283,7 @@ class Hazards {
   std::vector<Span> spans_;
   std::vector<Reach> reaches_;
   std::vector<Mark> marks_;
+  std::vector<Map> maps_;         ///< per space
   std::vector<Memory> memories_;  ///< per group
   std::vector<std::unique_ptr<DenseMap>> dense_;
   std::vector<std::unique_ptr<BoxMap>> boxes_;

@@ -1,0 +1,391 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Loops and their iterations against pairwise comparison: what is proven independent is, summaries count and
+/// cover what an iteration does, and maps that only know summaries lose no order.
+#include "pto/wsp/bytecode/expander.hpp"
+#include "pto/wsp/bytecode/quicken.hpp"
+#include "pto/wsp/bytecode/validate.hpp"
+#include "pto/wsp/graph/hazards.hpp"
+#include "random_nest.hpp"
+#include "random_workload.hpp"
+
+namespace test_independence {
+
+using namespace pto::wsp;
+
+namespace {
+
+using Shape = std::vector<int64_t>;
+
+/// A program and its plan for tensors of its own sizes, each in memory of its own.
+class Planned {
+ public:
+  Planned(const std::vector<uint8_t>& bytes, const std::vector<Shape>& shapes)
+      : program_(bytecode::load_program(bytes.data(), bytes.size(), mix::library().table())) {
+    std::vector<bytecode::TensorLayout> layouts;
+    for (const Shape& shape : shapes) {
+      bytecode::TensorLayout layout{};
+      int64_t stride = 1;
+      for (size_t d = shape.size(); d-- > 0; stride *= shape[d]) {
+        layout.shape[d] = shape[d];
+        layout.stride[d] = stride;
+      }
+      layout.group = uint32_t(layouts.size());
+      layouts.push_back(layout);
+    }
+    plan = bytecode::make_plan({&program_, {}}, layouts, mix::library().table());
+    spaces = graph::find_spaces(plan);
+  }
+  Planned(const Planned&) = delete;
+
+  bytecode::Plan plan;
+  std::vector<graph::Space> spaces;
+
+ private:
+  bytecode::Program program_;
+};
+
+std::vector<Shape> shapes_of(const random_workload::Workload& workload) {
+  std::vector<Shape> shapes;
+  for (const random_workload::Tensor& tensor : workload.tensors()) shapes.push_back(tensor.shape);
+  return shapes;
+}
+
+/// What a task touches in one space.
+struct Touched {
+  uint32_t space;
+  bool writes;
+  graph::Box box;
+};
+
+struct Task {
+  uint32_t site;
+  std::vector<int64_t> registers;
+  std::vector<Touched> touched;
+};
+
+std::vector<Touched> touched_by(const Planned& planned, uint32_t site, const int64_t* registers) {
+  std::vector<Touched> touched;
+  for (uint32_t i = 0; i < planned.spaces.size(); ++i) {
+    for (const graph::Footprint& footprint : planned.spaces[i].footprints) {
+      if (footprint.site != site) continue;
+      Touched one{i, footprint.writes, {}};
+      bool is_empty = false;
+      for (size_t d = 0; d < footprint.dims.size(); ++d) {
+        one.box.lo[d] = planned.plan.evaluate(footprint.dims[d].start, registers);
+        one.box.hi[d] = one.box.lo[d] + planned.plan.evaluate(footprint.dims[d].extent, registers);
+        is_empty = is_empty || one.box.hi[d] <= one.box.lo[d];
+      }
+      if (!is_empty) touched.push_back(one);
+    }
+  }
+  return touched;
+}
+
+bool meet(const graph::Box& a, const graph::Box& b, size_t rank) {
+  for (size_t d = 0; d < rank; ++d) {
+    if (a.lo[d] >= b.hi[d] || b.lo[d] >= a.hi[d]) return false;
+  }
+  return true;
+}
+
+bool conflict(const Planned& planned, const Task& a, const Task& b) {
+  for (const Touched& x : a.touched) {
+    for (const Touched& y : b.touched) {
+      if (x.space == y.space && (x.writes || y.writes) &&
+          meet(x.box, y.box, planned.spaces[x.space].size.size()))
+        return true;
+    }
+  }
+  return false;
+}
+
+/// The iterations of one run of a loop: the registers where each began, and its tasks.
+struct Iteration {
+  std::vector<int64_t> registers;
+  std::vector<Task> tasks;
+};
+
+/// Every run of a loop.
+std::vector<std::vector<Iteration>> runs_of(Planned& planned, uint32_t loop,
+                                            const std::vector<int64_t>& flushed) {
+  for (bytecode::QuickLoop& each : planned.plan.loops) each.mark = bytecode::QuickLoop::Mark::kNone;
+  planned.plan.loops[loop].mark = bytecode::QuickLoop::Mark::kBarrier;
+  std::vector<std::vector<Iteration>> runs;
+  bytecode::Expander expander(planned.plan);
+  size_t num_flushed = 0;
+  bool is_inside = false;
+  for (;;) {
+    const bytecode::Event event = expander.next();
+    using Kind = bytecode::Event::Kind;
+    if (event.kind == Kind::kEnd) return runs;
+    if (event.kind == Kind::kFlush) expander.assign(event.index, flushed[num_flushed++]);
+    if (event.kind == Kind::kEnter) runs.emplace_back(), is_inside = true;
+    if (event.kind == Kind::kEnter || event.kind == Kind::kIteration)
+      runs.back().push_back({expander.copy_registers(), {}});
+    if (event.kind == Kind::kLeave) is_inside = false;
+    if (event.kind != Kind::kTask || !is_inside) continue;
+    runs.back().back().tasks.push_back(
+        {event.index, expander.copy_registers(), touched_by(planned, event.index, expander.registers())});
+  }
+}
+
+bool has_conflict(const Planned& planned, const std::vector<Iteration>& run) {
+  for (size_t i = 0; i < run.size(); ++i) {
+    for (size_t j = 0; j < i; ++j) {
+      for (const Task& a : run[i].tasks) {
+        for (const Task& b : run[j].tasks) {
+          if (conflict(planned, a, b)) return true;
+        }
+      }
+    }
+  }
+  return false;
+}
+
+struct Score {
+  int independent = 0;  ///< loops of more than one iteration without a conflict
+  int proven = 0;       ///< of these
+  int units = 0;        ///< iterations whose summary was compared
+};
+
+void check_summary(const Planned& planned, const graph::UnitSummary& unit, const Iteration& iteration) {
+  const graph::UnitSummary::Shape shape = unit.shape(iteration.registers.data());
+  CHECK_EQ(unit.count(shape), uint64_t(iteration.tasks.size()));
+  std::vector<Touched> boxes;
+  unit.for_boxes(
+      shape, iteration.registers.data(), [&](uint32_t space, const graph::Box& box, graph::Touch how) {
+        boxes.push_back({space, how != graph::Touch::kRead, box});
+        if (how != graph::Touch::kWrite) return;
+        // Every element of an exact box is written by some task.
+        const size_t rank = planned.spaces[space].size.size();
+        graph::Box at = box;
+        for (size_t d = 0; d < rank; ++d) at.hi[d] = at.lo[d] + 1;
+        for (size_t d = 0; d < rank;) {
+          bool is_written = false;
+          for (size_t k = 0; k < rank; ++k) is_written = is_written || box.lo[k] >= box.hi[k];  // empty
+          for (const Task& task : iteration.tasks) {
+            for (const Touched& one : task.touched)
+              is_written = is_written || (one.space == space && one.writes && meet(one.box, at, rank));
+          }
+          CHECK(is_written);
+          for (d = 0; d < rank; ++d) {
+            if (++at.lo[d] < box.hi[d]) {
+              at.hi[d] = at.lo[d] + 1;
+              break;
+            }
+            at.lo[d] = box.lo[d];
+            at.hi[d] = at.lo[d] + 1;
+          }
+        }
+      });
+  for (const Task& task : iteration.tasks) {
+    for (const Touched& one : task.touched) {
+      bool is_covered = false;
+      for (const Touched& box : boxes) {
+        if (box.space != one.space || (one.writes && !box.writes)) continue;
+        bool inside = true;
+        for (size_t d = 0; d < planned.spaces[one.space].size.size(); ++d)
+          inside = inside && box.box.lo[d] <= one.box.lo[d] && box.box.hi[d] >= one.box.hi[d];
+        is_covered = is_covered || inside;
+      }
+      CHECK(is_covered);
+    }
+  }
+}
+
+void check_loops(Planned& planned, const std::vector<int64_t>& flushed, Score& score) {
+  for (uint32_t loop = 0; loop < planned.plan.loops.size(); ++loop) {
+    const graph::UnitSummary unit(planned.plan, planned.spaces, loop);
+    bool is_independent = true, is_several = false;
+    for (const std::vector<Iteration>& run : runs_of(planned, loop, flushed)) {
+      is_several = is_several || run.size() > 1;
+      is_independent = is_independent && !has_conflict(planned, run);
+      for (const Iteration& iteration : run) {
+        if (!unit.is_closed()) continue;
+        ++score.units;
+        check_summary(planned, unit, iteration);
+      }
+    }
+    CHECK(is_independent || !unit.is_independent());
+    if (is_independent && is_several) ++score.independent, score.proven += unit.is_independent();
+  }
+}
+
+/// Two dispatchers: one walks through everything, the other passes over some iterations of a loop. Tasks of
+/// the iterations passed over wait for what the first one finds, all others for what the second one finds.
+class Simulation {
+ public:
+  Simulation(Planned& planned, uint32_t loop, const std::vector<int64_t>& flushed, uint64_t seed)
+      : planned_(planned),
+        flushed_(flushed),
+        random_(seed),
+        unit_(planned.plan, planned.spaces, loop),
+        walking_(planned.plan, true),
+        skipping_(planned.plan, true) {
+    for (bytecode::QuickLoop& each : planned.plan.loops) each.mark = bytecode::QuickLoop::Mark::kNone;
+    planned.plan.loops[loop].mark = bytecode::QuickLoop::Mark::kBarrier;
+  }
+
+  /// Whether there was anything to pass over.
+  bool run() {
+    if (!unit_.is_closed()) return false;
+    bytecode::Expander expander(planned_.plan);
+    size_t num_flushed = 0;
+    for (;;) {
+      const bytecode::Event event = expander.next();
+      using Kind = bytecode::Event::Kind;
+      if (event.kind == Kind::kEnd) return has_passed_over_;
+      if (event.kind == Kind::kFlush) expander.assign(event.index, flushed_[num_flushed++]);
+      if (event.kind == Kind::kEnter || event.kind == Kind::kIteration) begin(expander.registers());
+      if (event.kind == Kind::kLeave) is_passed_over_ = false, needs_strand_ = true;
+      if (event.kind == Kind::kTask) add(event.index, expander.copy_registers());
+    }
+  }
+
+ private:
+  void begin(const int64_t* registers) {
+    open_strand();
+    const graph::UnitSummary::Shape shape = unit_.shape(registers);
+    const uint64_t count = unit_.count(shape);
+    is_passed_over_ = count > 0 && random_() % 2 == 0;
+    if (!is_passed_over_) return;
+    has_passed_over_ = true;
+    sched::WaitList waits(counters_);
+    waits.begin(strand_, slice_start_);
+    skipping_.pass_over(unit_, shape, registers, {sched::make_name(strand_, count), tasks_.size() + count},
+                        waits);
+  }
+
+  void open_strand() {
+    strand_ = counters_.allocate();
+    strands_.resize(std::max<size_t>(strands_.size(), strand_ + 1));
+    slice_start_ = tasks_.size();
+    needs_strand_ = false;
+  }
+
+  void add(uint32_t site, std::vector<int64_t> registers) {
+    if (needs_strand_ || (!is_passed_over_ && random_() % 3 == 0)) open_strand();
+    const size_t task = tasks_.size();
+    tasks_.push_back({site, registers, touched_by(planned_, site, registers.data())});
+    const sched::Stamp stamp{sched::make_name(strand_, strands_[strand_].size() + 1), task + 1};
+    sched::WaitList walked(counters_), skipped(counters_);
+    walked.begin(strand_, slice_start_);
+    walking_.access(site, registers.data(), stamp, walked);
+    walked.finish();
+    if (!is_passed_over_) {
+      skipped.begin(strand_, slice_start_);
+      skipping_.access(site, registers.data(), stamp, skipped);
+      skipped.finish();
+    }
+    note_order(task, is_passed_over_ ? walked : skipped);
+    strands_[strand_].push_back(task);
+    for (size_t i = 0; i < task; ++i) CHECK(behind_[task][i] || !conflict(planned_, tasks_[i], tasks_[task]));
+    make_progress();
+  }
+
+  void put_behind(size_t task, size_t other) {
+    behind_[task][other] = true;
+    for (size_t i = 0; i < other; ++i) behind_[task][i] = behind_[task][i] || behind_[other][i];
+  }
+
+  void note_order(size_t task, const sched::WaitList& waits) {
+    behind_.emplace_back(is_done_);
+    behind_.back().resize(task, false);
+    is_done_.push_back(false);
+    if (!strands_[strand_].empty()) put_behind(task, strands_[strand_].back());
+    std::vector<sched::Name> names;
+    for (int i = 0; i < waits.size(); ++i) {
+      names.push_back(waits[i]);
+      const uint64_t value = sched::value_of(waits[i]);
+      if (sched::counter_of(waits[i]) == sched::kWatermark) {
+        for (size_t other = 0; other < value; ++other) put_behind(task, other);
+      } else {
+        put_behind(task, strands_[sched::counter_of(waits[i])][value - 1]);
+      }
+    }
+    waits_of_.push_back(names);
+  }
+
+  void make_progress() {
+    for (uint32_t strand = 1; strand < strands_.size(); ++strand) {
+      const uint64_t done = counters_[strand];
+      if (done == strands_[strand].size() || random_() % 8 != 0) continue;
+      const size_t task = strands_[strand][done];
+      bool ready = true;
+      for (sched::Name name : waits_of_[task]) ready = ready && counters_.has_passed(name);
+      if (!ready) continue;
+      is_done_[task] = true;
+      counters_[strand] = done + 1;
+    }
+    while (watermark_ < tasks_.size() && is_done_[watermark_]) ++watermark_;
+    counters_[sched::kWatermark] = watermark_;
+  }
+
+  Planned& planned_;
+  const std::vector<int64_t>& flushed_;
+  std::mt19937_64 random_;
+  graph::UnitSummary unit_;
+  graph::Hazards walking_, skipping_;
+  sched::Counters counters_;
+  std::vector<Task> tasks_;
+  std::vector<bool> is_done_;
+  std::vector<std::vector<bool>> behind_;  ///< per task, whether each one before it is ordered before it
+  std::vector<std::vector<size_t>> strands_;
+  std::vector<std::vector<sched::Name>> waits_of_;
+  uint32_t strand_ = 0;
+  size_t slice_start_ = 0;
+  size_t watermark_ = 0;
+  bool needs_strand_ = true;
+  bool is_passed_over_ = false, has_passed_over_ = false;
+};
+
+/// Simulates every loop of a program; returns how many had something to pass over.
+int simulate(Planned& planned, const std::vector<int64_t>& flushed, uint64_t seed) {
+  int num_passed_over = 0;
+  for (uint32_t loop = 0; loop < planned.plan.loops.size(); ++loop)
+    num_passed_over += Simulation(planned, loop, flushed, seed * 97 + loop).run();
+  return num_passed_over;
+}
+
+}  // namespace
+
+TEST(proven_loops_of_nests_have_no_conflict) {
+  Score score;
+  for (uint64_t seed = 1; seed <= 1500; ++seed) {
+    const random_nest::Workload workload(seed);
+    Planned planned(workload.bytes(), workload.shapes());
+    check_loops(planned, {}, score);
+  }
+  std::printf("  %d of %d independent loops proven, %d iterations summarized\n", score.proven,
+              score.independent, score.units);
+  CHECK(score.proven * 10 >= score.independent * 5);
+}
+
+TEST(proven_loops_of_random_workloads_have_no_conflict) {
+  Score score;
+  for (uint64_t seed = 1; seed <= 600; ++seed) {
+    const random_workload::Workload workload(seed, 40);
+    Planned planned(workload.bytes(), shapes_of(workload));
+    check_loops(planned, workload.flushed(), score);
+  }
+  std::printf("  %d of %d independent loops proven, %d iterations summarized\n", score.proven,
+              score.independent, score.units);
+}
+
+TEST(passing_over_iterations_loses_no_order) {
+  int num_passed_over = 0;
+  for (uint64_t seed = 1; seed <= 300; ++seed) {
+    const random_nest::Workload nest(seed);
+    Planned planned(nest.bytes(), nest.shapes());
+    num_passed_over += simulate(planned, {}, seed);
+    const random_workload::Workload workload(seed, 60);
+    if (workload.tasks().size() > 200) continue;
+    Planned second(workload.bytes(), shapes_of(workload));
+    num_passed_over += simulate(second, workload.flushed(), seed);
+  }
+  std::printf("  %d loops passed over in part\n", num_passed_over);
+  CHECK(num_passed_over > 300);
+}
+
+}  // namespace test_independence

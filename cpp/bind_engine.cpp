@@ -208,12 +208,17 @@ class PythonExecutable {
         has_native_(library.has_native()) {}
 
   PythonResult run(nb::tuple arrays, nb::tuple scalars, uint32_t workers, bool trace, uint64_t jitter,
-                   bool tracks) {
+                   bool tracks, sched::RunOptions options) {
+    options.workers = workers;
+    options.trace = trace;
+    options.jitter = jitter;
+    options.is_interrupted = &is_signalled;
+    options.tracks = tracks;
     const python::BoundArrays bound(arrays);
     const std::vector<std::optional<int64_t>> symbols = to_symbols(scalars);
     PythonResult out;
     try {
-      out.result = run_without_gil(bound.refs(), symbols, {workers, trace, jitter, &is_signalled, tracks});
+      out.result = run_without_gil(bound.refs(), symbols, options);
     } catch (const EngineError&) {
       if (PyErr_Occurred() != nullptr) throw nb::python_error();
       throw;
@@ -363,6 +368,30 @@ void add_constants(nb::module_& module) {
   module.attr("OPCODES") = opcodes();
 }
 
+void bind_options(nb::module_& module) {
+  using sched::RunOptions;
+  nb::enum_<sched::Ownership>(module, "Ownership")
+      .value("CLAIM", sched::Ownership::kClaim)
+      .value("ROUND_ROBIN", sched::Ownership::kRoundRobin)
+      .value("KEY", sched::Ownership::kKey)
+      .value("HASH", sched::Ownership::kHash);
+  nb::enum_<sched::Ready>(module, "Ready")
+      .value("OWN", sched::Ready::kOwn)
+      .value("FIFO", sched::Ready::kFifo)
+      .value("PRIORITY", sched::Ready::kPriority);
+  nb::enum_<sched::WindowMode>(module, "WindowMode")
+      .value("STALL", sched::WindowMode::kStall)
+      .value("ABORT", sched::WindowMode::kAbort)
+      .value("BENCHMARK", sched::WindowMode::kBenchmark);
+  nb::class_<RunOptions>(module, "RunOptions")
+      .def(nb::init<>())
+      .def_rw("dispatchers", &RunOptions::dispatchers)
+      .def_rw("ownership", &RunOptions::ownership)
+      .def_rw("window", &RunOptions::window)
+      .def_rw("window_mode", &RunOptions::window_mode)
+      .def_rw("ready", &RunOptions::ready);
+}
+
 void add_error(nb::module_& module) {
   engine_error_class = PyErr_NewExceptionWithDoc(
       "pto_wsp._native.EngineError", "An error of the engine: `code` names it, `details` holds its facts.",
@@ -401,11 +430,13 @@ void bind_engine(nb::module_& module) {
       .def_ro("start_ns", &PythonResult::start_ns)
       .def_ro("end_ns", &PythonResult::end_ns)
       .def_ro("registers", &PythonResult::registers);
+  bind_options(module);
   nb::class_<PythonExecutable>(module, "Executable")
       .def(nb::init<nb::bytes, const PythonLibrary&, const PythonExecutable*>(), nb::arg("bytecode"),
            nb::arg("library"), nb::arg("shared").none() = nb::none())
       .def("run", &PythonExecutable::run, nb::arg("arrays"), nb::arg("scalars"), nb::arg("workers") = 0,
-           nb::arg("trace") = false, nb::arg("jitter") = 0, nb::arg("tracks") = false)
+           nb::arg("trace") = false, nb::arg("jitter") = 0, nb::arg("tracks") = false,
+           nb::arg("options") = sched::RunOptions{})
       .def("cancel", &PythonExecutable::cancel);
   pthread_atfork(nullptr, nullptr, [] { active_calls().forget(); });
   const nb::object close = nb::cpp_function([] {

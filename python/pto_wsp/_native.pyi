@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Mapping
 
 import numpy as np
@@ -83,6 +84,45 @@ class RunResult:
     registers: NDArray[np.int64]
     """[tasks, registers]; those of loops that are not around the task are meaningless."""
 
+class Ownership(enum.Enum):
+    """Which dispatcher runs a unit of work."""
+
+    CLAIM = 0
+    ROUND_ROBIN = 1
+    KEY = 2
+    HASH = 3
+
+class Ready(enum.Enum):
+    """Which of the tasks that are ready starts first."""
+
+    OWN = 0
+    FIFO = 1
+    PRIORITY = 2
+
+class WindowMode(enum.Enum):
+    """What happens where the window has no room."""
+
+    STALL = 0
+    ABORT = 1
+    BENCHMARK = 2
+
+class RunOptions:
+    """How a run behaves besides its result.
+
+    Attributes:
+        dispatchers: how many; 0 = one per worker, up to 8.
+        ownership: which of them runs a unit of work.
+        window: tasks that may be recorded and not complete.
+        window_mode: what happens where it has no room.
+        ready: which of the tasks that are ready starts first.
+    """
+
+    dispatchers: int
+    ownership: Ownership
+    window: int
+    window_mode: WindowMode
+    ready: Ready
+
 class Executable:
     """A validated program.
 
@@ -101,6 +141,7 @@ class Executable:
         trace: bool = False,
         jitter: int = 0,
         tracks: bool = False,
+        options: RunOptions = ...,
     ) -> RunResult:
         """Bind, check and run; the GIL is released meanwhile.
 
@@ -111,6 +152,7 @@ class Executable:
             trace: record when and where each task ran.
             jitter: if not 0, the seed of random delays before tasks (for tests).
             tracks: order tasks by their hazards with one worker too (for tests).
+            options: what the schedule says.
 
         Raises:
             EngineError: a mistake in the arguments or regions, before anything has run; one that depends on

@@ -84,10 +84,9 @@ POLICIES: Mapping[str, Mapping[str, Form]] = {
         "dispatch_by": Form("the key is the number of the dispatcher, from 0 to n - 1", True, 1),
     },
     "window": {
-        "unbounded": Form("as many tasks are kept as the engine sees fit"),
-        "stall": Form("at most n tasks that cannot run yet are kept; the walk waits for one to end", least=1),
-        "abort": Form("a task for which the window has no room ends the run with an error", least=1),
-        "benchmark": Form("as `stall`, but no kernel is called", least=1),
+        "stall": Form("at most n tasks are recorded and not complete; the walk waits for room", least=0),
+        "abort": Form("as `stall`, but where the walk would wait the run ends with an error", least=1),
+        "benchmark": Form("as `stall`, but no kernel is called: what the walk itself costs", least=1),
     },
     "ready": {
         "work_steal": Form("a worker goes on with what it made ready, and takes from others when idle"),

@@ -16,6 +16,7 @@ from pto_wsp.passes.lower_workload_to_bytecode import Lowered, lower_workload_to
 from pto_wsp.runtime.cache import ArtifactCache
 from pto_wsp.runtime.explain import explain
 from pto_wsp.runtime.interpreted import InterpretedRunner
+from pto_wsp.runtime.options import run_options
 from pto_wsp.runtime.outcome import Figures, Runner
 from pto_wsp.runtime.trace import Trace
 from pto_wsp.support.record import record
@@ -56,7 +57,7 @@ class EngineRunner:
             executable = _native.Executable(lowered.code, self.library, shared)
         except _native.EngineError as error:
             raise self._explained(error, module, lowered) from None
-        return _Loaded(module, lowered, executable)
+        return _Loaded(module, lowered, executable, run_options(module.schedule))
 
     def run(
         self,
@@ -69,7 +70,9 @@ class EngineRunner:
         """Run on `workers` threads (0: all cores). `jitter` seeds random delays before tasks, for tests."""
         loaded = self._loaded
         try:
-            result = loaded.executable.run(tuple(arrays), tuple(scalars), workers, trace, jitter)
+            result = loaded.executable.run(
+                tuple(arrays), tuple(scalars), workers, trace, jitter, options=loaded.options
+            )
         except _native.EngineError as error:
             raise self._explained(error, loaded.module, loaded.lowered, arrays) from None
         return result, loaded.trace(result, arrays, scalars) if trace else None
@@ -97,6 +100,7 @@ class _Loaded:
     module: Module
     lowered: Lowered
     executable: _native.Executable
+    options: _native.RunOptions
 
     def trace(
         self, result: _native.RunResult, arrays: Sequence[np.ndarray], scalars: Sequence[Value | None]

@@ -12,12 +12,14 @@ from pto_wsp.schedule.keys import KeyFunction, trace_key
 MAX_COUNT = 2**31 - 1
 
 
-def _policy(directive: str, name: str, count: int | None = None, key: KeyFunction | None = None) -> Policy:
+def _policy(
+    directive: str, name: str, count: int | None = None, key: KeyFunction | None = None, least: int = 0
+) -> Policy:
     """Return a policy with its number and key checked against its form."""
     form = POLICIES[directive][name]
     if count is not None:
         is_integer = isinstance(count, int) and not isinstance(count, bool)
-        least = form.least or 0
+        least = max(least, form.least or 0)
         if not is_integer or not least <= count <= MAX_COUNT:
             expected = f"an integer from {least} to {MAX_COUNT}"
             raise WrongValue(name=f"{name}'s n", expected=expected, found=repr(count), loc=caller_location())
@@ -65,7 +67,10 @@ class WindowMode(enum.Enum):
 
 
 class TaskWindow:
-    """How many tasks that cannot run yet are kept: `TaskWindow(8192, "tasks", WindowMode.STALL)`."""
+    """How many tasks may be recorded and not complete: `TaskWindow(8192, "tasks", WindowMode.STALL)`.
+
+    A task that can run when it is made needs no room: it is run, not recorded. The default is 8,192, STALL.
+    """
 
     def __new__(cls, size: int, unit: str = "tasks", mode: WindowMode = WindowMode.STALL) -> Policy:
         """Return the policy.
@@ -77,7 +82,7 @@ class TaskWindow:
             raise WrongValue(name="unit", expected='"tasks"', found=repr(unit), loc=caller_location())
         if not isinstance(mode, WindowMode):
             raise WrongValue(name="mode", expected="a WindowMode", found=repr(mode), loc=caller_location())
-        return _policy("window", mode.value, size)
+        return _policy("window", mode.value, size, least=1)
 
 
 class ReadyPolicy:

@@ -42,7 +42,7 @@ _CPU: Mapping[str, Mapping[str, Support]] = {
         "hash": _LATER,
         "dispatch_by": _LATER,
     },
-    "window": {"unbounded": Enforced(), "stall": _LATER, "abort": _LATER, "benchmark": _LATER},
+    "window": {"stall": _LATER, "abort": _LATER, "benchmark": _LATER},
     "ready": {"work_steal": Enforced(), "fifo": _LATER, "priority": _LATER},
     "start": {"immediate": Enforced(), "threshold": _LATER, "after_build": _LATER},
     "deps": {
@@ -62,7 +62,7 @@ def support(target: str, directive: str, policy: str) -> Support:
 
 def require_support(target: str, schedule: Schedule) -> None:
     """Raise UnsupportedByTarget at the first policy of a schedule that a target refuses."""
-    for policy in schedule.policies():
+    for policy in schedule.chosen():
         found = support(target, policy.directive, policy.name)
         if isinstance(found, Refused):
             what = f"`{policy.directive} = {print_policy(policy)}`"

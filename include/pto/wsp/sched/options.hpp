@@ -15,6 +15,20 @@ enum class Ownership : uint8_t {
   kHash,        ///< that with the number of its key's hash, modulo their number
 };
 
+/// Which of the tasks that are ready starts first.
+enum class Ready : uint8_t {
+  kOwn,       ///< whoever makes a task that is ready runs it
+  kFifo,      ///< the first in program order
+  kPriority,  ///< one with the largest PRIORITY, of equal ones the first in program order
+};
+
+/// What happens where the window has no room.
+enum class WindowMode : uint8_t {
+  kStall,      ///< the walk waits
+  kAbort,      ///< the run ends with `window-full`
+  kBenchmark,  ///< the walk waits, and no kernel is called at all
+};
+
 struct RunOptions {
   uint32_t workers = 0;  ///< 0 = one per core
   bool trace = false;
@@ -25,6 +39,8 @@ struct RunOptions {
   uint32_t dispatchers = 0;  ///< 0 = one per worker, up to kMaxDispatchers
   Ownership ownership = Ownership::kClaim;
   uint64_t window = 8192;  ///< tasks that may be recorded and not complete, over all dispatchers; at least 1
+  WindowMode window_mode = WindowMode::kStall;
+  Ready ready = Ready::kOwn;
 
   static constexpr uint32_t kMaxDispatchers = 8;
 

@@ -524,6 +524,42 @@ class BadLibrary(CompileError):
     label = "{reason}"
 
 
+# --- passes --------------------------------------------------------------------------
+
+
+class UnknownPass(CompileError):
+    """A pass name that is not registered."""
+
+    code = "unknown-pass"
+    template = "there is no pass `{name}`"
+    hint = "{advice}"
+
+
+class BadPipeline(CompileError):
+    """A pipeline of passes that cannot be read."""
+
+    code = "bad-pipeline"
+    template = "the pipeline `{text}` cannot be read"
+    label = "expected {expected}, found {found}"
+    hint = "passes are separated by commas, options stand in braces: `inline,unroll{{factor=4}},dce`"
+
+
+class CannotInline(CompileError):
+    """A call whose callee cannot stand in its place."""
+
+    code = "cannot-inline"
+    template = "the call of `{callee}` cannot be inlined"
+    label = "{reason}"
+
+
+class CannotExpand(CompileError):
+    """A loop that cannot be taken apart into blocks, or whose kernels cannot work on larger tiles."""
+
+    code = "cannot-expand"
+    template = "the loop over `{loop}` cannot be expanded"
+    label = "{reason}"
+
+
 # --- binding and running -------------------------------------------------------------
 
 

@@ -17,6 +17,7 @@ from pto_wsp.ir.verify import verify
 from pto_wsp.lang.tensor import Tensor
 from pto_wsp.lang.tracing import Traced
 from pto_wsp.location import caller_location
+from pto_wsp.passes.pipeline import prepare
 from pto_wsp.passes.settle_floats import settle_floats
 from pto_wsp.passes.task_keys import TaskKeys
 from pto_wsp.runtime.binding import Binder
@@ -75,6 +76,7 @@ class Program:
     ) -> None:
         self.trace: Trace | None = None
         runs_on = registry.get(target)
+        module = prepare(module)
         check_schedule(module, target)
         self.module = module = settle_floats(module) if runs_on.builds_library else module
         self._target = target

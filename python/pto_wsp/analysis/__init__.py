@@ -1,0 +1,1 @@
+"""Read-only facts about IR: what passes and targets decide by."""

@@ -1,0 +1,164 @@
+"""Which dimensions of a kernel's views and tiles have the same extent whatever the size of a tile is.
+
+`texp` of a tile has the rows and columns of its operand, a product the rows of its left operand: dimensions
+that are bound together this way are one class, and grow together when a kernel is made for larger tiles.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from pto_wsp.ir import kernel as k
+from pto_wsp.ir.core import DimSelect, Full, Range
+from pto_wsp.ir.scalar import Const
+from pto_wsp.isa.forms import Form
+from pto_wsp.isa.table import TABLE
+from pto_wsp.location import Location
+from pto_wsp.support.record import record
+from pto_wsp.types.tile import ScalarType, TileType
+
+_SAME = frozenset(
+    {
+        Form.UNARY,
+        Form.BINARY,
+        Form.TILE_SCALAR,
+        Form.COMPARE,
+        Form.COMPARE_SCALAR,
+        Form.SELECT,
+        Form.SELECT_SCALAR,
+        Form.CONVERT,
+    }
+)
+
+_Side = tuple[int, int]
+"""An operand, -1 for the result, and one of its dimensions."""
+
+_RULES: dict[Form, tuple[tuple[tuple[_Side, _Side], ...], tuple[_Side, ...]]] = {
+    Form.FILL: ((), ()),
+    Form.IOTA: ((), ((-1, 1),)),
+    Form.ROW_REDUCE: ((((0, 0), (-1, 0)),), ((-1, 1),)),
+    Form.COL_REDUCE: ((((0, 1), (-1, 1)),), ((-1, 0),)),
+    Form.ROW_BROADCAST: ((((0, 0), (-1, 0)), ((0, 0), (1, 0)), ((0, 1), (-1, 1))), ((1, 1),)),
+    Form.ROW_EXPAND: ((((0, 0), (-1, 0)),), ((0, 1),)),
+    Form.COL_EXPAND: ((((0, 1), (-1, 1)),), ((0, 0),)),
+    Form.TRANSPOSE: ((((0, 0), (-1, 1)), ((0, 1), (-1, 0))), ()),
+    Form.ROW_ARG: ((((0, 0), (-1, 0)),), ((0, 1), (-1, 1))),
+}
+"""For forms that are neither elementwise nor products: the dimensions that are bound, and those fixed.
+
+All dimensions of a form without a rule are fixed.
+"""
+
+
+@record
+class Dim:
+    """One dimension of a view (`is_view`) or tile."""
+
+    name: str
+    dim: int
+    is_view: bool = False
+
+
+@record
+class Fixed:
+    """Why the extent of a class cannot change."""
+
+    reason: str
+    loc: Location | None = None
+
+
+class DimensionClasses:
+    """Classes of the dimensions of one kernel."""
+
+    def __init__(self, kernel: k.KernelFunction) -> None:
+        self._types = dict(kernel.tiles)
+        self._views = {p.name: p.type for p in kernel.views}
+        self._parent: dict[Dim, Dim] = {}
+        self._fixed: dict[Dim, Fixed] = {}
+        for stmt in k.walk_statements(kernel.body or ()):
+            match stmt:
+                case k.Load() | k.Store():
+                    self._transfer(stmt)
+                case k.Instr():
+                    self._instruction(stmt)
+                case _:
+                    pass
+
+    def of(self, dim: Dim) -> Dim:
+        """Return the member that stands for the class of a dimension."""
+        while dim in self._parent:
+            dim = self._parent[dim]
+        return dim
+
+    def fixed(self, dim: Dim) -> Fixed | None:
+        """Return why the class of a dimension cannot grow, or None."""
+        return self._fixed.get(self.of(dim))
+
+    def _bind(self, a: Dim, b: Dim) -> None:
+        first, second = self.of(a), self.of(b)
+        if first != second:
+            self._parent[second] = first
+            reason = self._fixed.get(first) or self._fixed.pop(second, None)
+            if reason is not None:
+                self._fixed[first] = reason
+
+    def _fix(self, dims: Iterable[Dim], reason: str, loc: Location | None) -> None:
+        for dim in dims:
+            self._fixed.setdefault(self.of(dim), Fixed(reason, loc))
+
+    def _transfer(self, stmt: k.Load | k.Store) -> None:
+        if stmt.rows is not None:
+            dims = [Dim(t, d) for t in (stmt.tile, stmt.rows) for d in (0, 1)]
+            self._fix(dims, "it moves rows by their numbers", stmt.loc)
+            return
+        region = stmt.region
+        for number, at in enumerate(region.kept):
+            view, tile = Dim(region.tensor, at, True), Dim(stmt.tile, number)
+            if self._is_whole(region.tensor, at, region.dims[at]):
+                self._bind(view, tile)
+            else:
+                self._fix((view, tile), f"it moves a part of `{region.tensor}`", stmt.loc)
+
+    def _is_whole(self, view: str, dim: int, select: DimSelect) -> bool:
+        kind = self._views[view]
+        size = None
+        if isinstance(kind, TileType):
+            size = kind.shape[dim]
+        elif not isinstance(kind, ScalarType) and kind.dims is not None:
+            size = kind.dims[dim]
+        return select == Full() or (size is not None and select == Range(Const(0), Const(size)))
+
+    def _instruction(self, instr: k.Instr) -> None:
+        form = TABLE[instr.op].form
+        rows, cols = [Dim(t, 0) for t in instr.tiles], [Dim(t, 1) for t in instr.tiles]
+        dst = (Dim(instr.dst, 0), Dim(instr.dst, 1))
+        for dim, key in enumerate(("rows", "cols")):
+            if isinstance(instr.attr(key), Const):
+                self._fix(dst[dim : dim + 1], f"it asks for {key}", instr.loc)
+        if form in _SAME:
+            self._bind_all([*rows, dst[0]])
+            self._bind_all([*cols, dst[1]])
+        elif form in (Form.MATMUL, Form.MATMUL_ACC):
+            self._product(instr, rows, cols, dst)
+        else:
+            self._by_rule(form, instr, (*zip(rows, cols, strict=True), dst))
+
+    def _product(self, instr: k.Instr, rows: Sequence[Dim], cols: Sequence[Dim], dst: Sequence[Dim]) -> None:
+        a = (cols[-2], rows[-2]) if instr.attr("trans_a") else (rows[-2], cols[-2])
+        b = (cols[-1], rows[-1]) if instr.attr("trans_b") else (rows[-1], cols[-1])
+        self._bind(a[1], b[0])
+        self._bind_all([a[0], dst[0], *rows[:-2]])
+        self._bind_all([b[1], dst[1], *cols[:-2]])
+
+    def _by_rule(self, form: Form, instr: k.Instr, dims: Sequence[Sequence[Dim]]) -> None:
+        """Bind and fix what a form does, given the dimensions of its operands and of its result."""
+        every = tuple((operand, dim) for operand in range(len(dims)) for dim in (0, 1))
+        bound, fixed = _RULES.get(form, ((), every))
+        for a, b in bound:
+            self._bind(dims[a[0]][a[1]], dims[b[0]][b[1]])
+        fixed_dims = [dims[operand][dim] for operand, dim in fixed]
+        self._fix(fixed_dims, f"`{instr.op}` does not take another extent there", instr.loc)
+
+    def _bind_all(self, dims: Sequence[Dim]) -> None:
+        for other in dims[1:]:
+            self._bind(dims[0], other)

@@ -37,6 +37,7 @@ from pto_wsp.schedule.policies import (
     WindowMode,
 )
 from pto_wsp.schedule.schedule import Schedule
+from pto_wsp.text import parse
 from pto_wsp.types import DYN, Dense, DenseDyn, MemLayout, b1, bf16, f16, f32, i32, i64
 
 __all__ = [
@@ -75,6 +76,7 @@ __all__ = [
     "i64",
     "kernel",
     "lookup_kernel",
+    "parse",
     "pto",
     "ptoisa",
     "ptoisa_kernel",

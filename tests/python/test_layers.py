@@ -18,12 +18,12 @@ PACKAGE = Path(__file__).parents[2] / "python" / "pto_wsp"
 # no cycle arises. "" is the package's own __init__.
 ORDER = (
     ("support", "_native"),
-    ("errors", "location"),
+    ("errors", "errors_text", "location"),
     ("types",),
     ("isa",),
     ("ir",),
     ("analysis", "interp"),
-    ("lang", "schedule", "passes", "planner"),
+    ("lang", "schedule", "passes", "planner", "text"),
     ("targets",),
     ("runtime",),
     ("ops",),

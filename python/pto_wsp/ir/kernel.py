@@ -62,14 +62,25 @@ class Store:
 
 AttrValue = str | int | bool | Expr
 
+ATTRIBUTES: dict[str, str] = {
+    "mode": "word",
+    "trans_a": "flag",
+    "trans_b": "flag",
+    "run": "number",
+    "rows": "extent",
+    "cols": "extent",
+}
+"""Attributes of instructions, with what each holds: a word, a flag, a number, or an extent, an expression.
+
+`mode` is that of a comparison, `trans_a` and `trans_b` transpose operands of a product, `run` is a length of
+sorted runs; `rows` and `cols` are the valid extents of what fill and expand instructions make, the tile's own
+where absent.
+"""
+
 
 @record
 class Instr:
-    """`dst` = the table row `op` of tile operands and scalar operands.
-
-    Attributes that rows use: `mode` (compare), `trans_a`, `trans_b` (matmul), `rows`, `cols` (valid extents
-    of what fill and expand instructions make; the tile's own where absent).
-    """
+    """`dst` = the table row `op` of tile operands and scalar operands; `attrs` as ATTRIBUTES says."""
 
     op: str
     dst: str
@@ -154,8 +165,11 @@ class Native:
         folder: where headers in quotes are looked for.
         constants: values of the kernel's constant parameters, which the text can name.
         order: names of all its parameters, constants among them, as they were declared.
-        reference: its meaning in numpy: a function of all its parameters that writes outputs in place.
+        reference: its meaning in numpy: a function of all its parameters that writes outputs in place. Text
+            cannot hold it, and it takes no part in equality.
     """
+
+    apart = ("reference",)
 
     source: str
     entry: str = ""

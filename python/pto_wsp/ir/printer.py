@@ -10,7 +10,8 @@ beside its arguments stands in braces behind it; the schedule stands behind the 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 
 from pto_wsp.ir import kernel as k
 from pto_wsp.ir import workload as w
@@ -20,6 +21,7 @@ from pto_wsp.ir.schedule import Policy, Schedule
 from pto_wsp.isa.forms import Form
 from pto_wsp.isa.table import TABLE
 from pto_wsp.support.text import TextWriter
+from pto_wsp.types.dtype import b1
 from pto_wsp.types.tile import ScalarType, TensorType, TileType, ViewType
 
 
@@ -103,7 +105,8 @@ def _kernel_attributes(function: k.KernelFunction) -> str:
 def _native(native: k.Native, out: TextWriter) -> None:
     """Write the C++ of a kernel: every line of its text follows a bar."""
     with out.indented():
-        out.line(f"CPP unit @{native.entry}({', '.join(native.order)})" if native.entry else "CPP body")
+        kind = f"unit @{native.entry}" if native.entry else "body "
+        out.line(f"CPP {kind}({', '.join(native.order)})")
         for header in native.includes:
             out.line(f"INCLUDE {header}")
         if native.folder:
@@ -199,10 +202,11 @@ def _instruction(instr: k.Instr, types: dict[str, TileType]) -> str:
     operands = [f"%{t}" for t in instr.tiles] + [_scalar(s) for s in instr.scalars]
     attrs = ", ".join(f"{key} = {_attr(value)}" for key, value in instr.attrs)
     text = f"%{instr.dst} = {row.mnemonic} " + ", ".join(operands)
-    return text + (f" {{{attrs}}}" if attrs else "") + " : " + _signature(row.form, instr, types)
+    return text + (f" {{{attrs}}}" if attrs else "") + " : " + signature(row.form, instr, types)
 
 
-def _signature(form: Form, instr: k.Instr, types: dict[str, TileType]) -> str:
+def signature(form: Form, instr: k.Instr, types: Mapping[str, TileType]) -> str:
+    """Return the types that an instruction is written with."""
     tiles = [f"!pto.{types[t]}" for t in instr.tiles]
     scalars = [str(s.dtype) for s in instr.scalars]
     result = f"!pto.{types[instr.dst]}"
@@ -219,7 +223,9 @@ def _signature(form: Form, instr: k.Instr, types: dict[str, TileType]) -> str:
 
 def _scalar(expr: Expr) -> str:
     match expr:
-        case Const() | Var():
+        case Var(name=name):
+            return "%" + name
+        case Const(value=value) if expr.dtype is not b1 and math.isfinite(value):
             return "%" + format_expr(expr)
         case _:
             return f"({_expr(expr)})"

@@ -367,11 +367,13 @@ def substitute(expr: Expr, replace: Callable[[Expr], Expr | None]) -> Expr:
             return expr
 
 
-_PRECEDENCE = {
+PRECEDENCE: dict[str, int] = {
     **{"or": 1, "and": 2, **dict.fromkeys(COMPARISONS, 3), "bitor": 4, "bitxor": 5, "bitand": 6},
     **{"lshift": 7, "rshift": 7, "add": 8, "sub": 8, "mul": 9, "div": 9, "floordiv": 9, "mod": 9},
 }
-_TIGHTEST = 10
+TIGHTEST = 10
+UNARY_CALLS = ("not", "invert", "b1", "i64", "u64", "f32")
+"""Operations on one operand that are written as calls."""
 
 
 def format_expr(expr: Expr, prefix: str = "") -> str:
@@ -381,34 +383,35 @@ def format_expr(expr: Expr, prefix: str = "") -> str:
 
 def _format(expr: Expr, prefix: str, outer: int) -> str:
     match expr:
-        case Const(value=value):
-            return repr(value).lower() if isinstance(value, bool) else repr(value)
+        case Const():
+            return _literal(expr)
         case Var(name=name):
             return prefix + name
         case Extent(name=name, dim=dim):
             return f"dim({prefix}{name}, {dim})"
         case Element(name=name, indices=indices):
             return f"{prefix}{name}[{', '.join(_format(i, prefix, 0) for i in indices)}]"
-        case Unary(op="neg", a=Const() as a):
-            return f"-({_format(a, prefix, 0)})"
         case Unary(op="neg", a=a):
-            return "-" + _format(a, prefix, _TIGHTEST)
+            return f"-({_literal(a)})" if isinstance(a, Const) else "-" + _format(a, prefix, TIGHTEST)
         case Unary(op=op):
             return _call(op, expr, prefix)
         case Select():
             return _call("select", expr, prefix)
-        case Binary():
-            return _format_binary(expr, prefix, outer)
+        case Binary(op="min" | "max" as op):
+            return _call(op, expr, prefix)
+        case Binary(op=op, a=a, b=b):
+            level = PRECEDENCE[op]
+            left = level + 1 if op in COMPARISONS else level
+            text = f"{_format(a, prefix, left)} {BINARY_OPS[op]} {_format(b, prefix, level + 1)}"
+            return f"({text})" if level < outer else text
+
+
+def _literal(literal: Const) -> str:
+    """Return a literal so that its type shows: floats have a point, an exponent, or a name."""
+    if literal.dtype is b1:
+        return "true" if literal.value else "false"
+    return repr(float(literal.value)) if literal.dtype.is_float else repr(int(literal.value))
 
 
 def _call(name: str, expr: Expr, prefix: str) -> str:
     return f"{name}({', '.join(_format(child, prefix, 0) for child in children(expr))})"
-
-
-def _format_binary(expr: Binary, prefix: str, outer: int) -> str:
-    if expr.op in ("min", "max"):
-        return _call(expr.op, expr, prefix)
-    level = _PRECEDENCE[expr.op]
-    left = level + 1 if expr.op in COMPARISONS else level
-    text = f"{_format(expr.a, prefix, left)} {BINARY_OPS[expr.op]} {_format(expr.b, prefix, level + 1)}"
-    return f"({text})" if level < outer else text

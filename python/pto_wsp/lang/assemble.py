@@ -234,7 +234,7 @@ class _Assembler:
 
     def add_kernel(self, kernel: KernelFunction, task: OpenTask) -> None:
         other = self.kernels.setdefault(kernel.name, kernel)
-        if other != kernel:
+        if other != kernel or _reference(other) is not _reference(kernel):
             notes = [("the first one", other.loc), ("the second one", kernel.loc)]
             raise NameClash(kind="kernels", name=kernel.name, loc=task.loc, notes=notes)
 
@@ -386,6 +386,10 @@ def _argument(value: object) -> _Argument | None:
     if isinstance(value, Tensor) or (isinstance(value, Untyped) and value.kind == TENSOR):
         return _Argument(value, ())
     return None
+
+
+def _reference(kernel: KernelFunction) -> object:
+    return None if kernel.native is None else kernel.native.reference
 
 
 def _rank(kind: TileType | ViewType) -> int:

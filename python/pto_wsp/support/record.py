@@ -26,11 +26,12 @@ def record(cls: type[T]) -> type[T]:
     """Make a class a record: each annotation in its body is a field, a value assigned there its default.
 
     Records are frozen, and compared, hashed and shown by class and fields. The field `loc`, the place a
-    record comes from, takes no part in that. Methods that the class defines itself stay. Fields are not
-    inherited.
+    record comes from, takes no part in that, nor do those that the class lists in `apart`. Methods that the
+    class defines itself stay. Fields are not inherited.
     """
     fields = tuple(cls.__annotations__)
-    shown = tuple(name for name in fields if name != "loc")
+    apart = ("loc", *vars(cls).get("apart", ()))
+    shown = tuple(name for name in fields if name not in apart)
     key = attrgetter("__class__", *shown)
 
     def equal(self: object, other: object) -> bool:

@@ -88,7 +88,10 @@ def test_a_body_as_text_beside_a_kernel_of_tiles(target: str, rows: int) -> None
 
 def test_the_dump_shows_the_text() -> None:
     text = scale_and_add.compile("interp").dump()
-    assert "  CPP body\n" in text and "\n  |    for (int64_t i = 0; i < x.rows(); ++i) {\n" in text
+    assert (
+        "  CPP body (x, y, factor)\n" in text
+        and "\n  |    for (int64_t i = 0; i < x.rows(); ++i) {\n" in text
+    )
 
 
 @kernel(

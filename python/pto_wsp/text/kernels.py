@@ -1,0 +1,241 @@
+"""Kernel functions of `.pto` text."""
+
+from __future__ import annotations
+
+from pto_wsp.errors_text import RepeatedText
+from pto_wsp.ir import kernel as k
+from pto_wsp.ir.printer import signature
+from pto_wsp.ir.scalar import Expr
+from pto_wsp.isa.table import BY_MNEMONIC, Instruction
+from pto_wsp.support.record import replace
+from pto_wsp.text.bodies import Body, indexed
+from pto_wsp.text.expressions import (
+    LITERALS,
+    read_dtype,
+    read_expression,
+    read_operand,
+    read_region,
+    read_tile,
+)
+from pto_wsp.text.refused import refuse_known
+from pto_wsp.text.tokens import NAME, WORD, Cursor, Source, Token
+from pto_wsp.types.dtype import i64
+from pto_wsp.types.tile import ScalarType, TileType
+
+_BLOCK_WORDS = ("FOR", "WHILE", "IF")
+_MOVES = ("tload", "mgather", "tstore", "mscatter")
+_STATEMENTS = (*_BLOCK_WORDS, "CALL", "tstore", "mscatter", "return")
+
+
+def read_kernel_body(source: Source, function: k.KernelFunction) -> k.KernelFunction:
+    """Return a function with the declarations and statements of its body, and read the brace behind them."""
+    reader = _KernelBody(source, function)
+    body = reader.whole()
+    tiles, scalars = tuple(reader.tiles.items()), tuple(reader.declared.items())
+    return replace(function, tiles=tiles, scalars=scalars, body=body)
+
+
+class _KernelBody(Body[k.Stmt]):
+    def __init__(self, source: Source, function: k.KernelFunction) -> None:
+        super().__init__(source, f"kernel `{function.name}`")
+        self.tiles: dict[str, TileType] = {}
+        self.declared: dict[str, ScalarType] = {}
+        self.scalars[k.BLOCK_IDX] = i64
+        for param in function.params:
+            if isinstance(param.type, ScalarType):
+                self.scalars[param.name] = param.type.dtype
+            else:
+                self.tensors.add(param.name)
+
+    def statement(self, cursor: Cursor) -> k.Stmt | None:
+        token = cursor.token
+        if token.kind == NAME:
+            return self.assignment(cursor)
+        match token.text:
+            case "FOR":
+                return self.loop(cursor)
+            case "WHILE":
+                return self.repeat(cursor)
+            case "IF":
+                return k.If(*self.choice(cursor), cursor.whole)
+            case "CALL":
+                return self.call(cursor)
+            case "tstore" | "mscatter":
+                return self.store(cursor)
+        refuse_known(cursor)
+        cursor.word(_STATEMENTS, "a statement")
+        cursor.fail("a statement", token=token)
+
+    def assignment(self, cursor: Cursor) -> k.Stmt | None:
+        token = cursor.token
+        name = cursor.name()
+        cursor.expect("=")
+        follower = cursor.token
+        if follower.kind == WORD:
+            if follower.text in ("alloc_tile", "alloc_scalar"):
+                return self.declare(cursor, token, name)
+            if follower.text in ("tload", "mgather"):
+                return self.load(cursor, token, name)
+            row = BY_MNEMONIC.get(follower.text)
+            if row is not None:
+                return self.instruction(cursor, token, row)
+            if follower.text not in LITERALS and cursor.ahead(1).text != "(":
+                cursor.word((*BY_MNEMONIC, "alloc_tile", "alloc_scalar"), "an instruction")
+        return self.assign(cursor, token, name)
+
+    def declare(self, cursor: Cursor, token: Token, name: str) -> None:
+        kind = cursor.advance().text
+        if name in self.tiles or name in self.scalars or name in self.tensors:
+            raise RepeatedText(kind="name", name=name, loc=cursor.place(token))
+        cursor.expect(":")
+        if kind == "alloc_tile":
+            self.tiles[name] = read_tile(cursor)
+        else:
+            written = cursor.take(WORD, "an element type")
+            self.declared[name] = ScalarType(read_dtype(cursor, written, written.text))
+            self.scalars[name] = self.declared[name].dtype
+        cursor.end()
+
+    def assign(self, cursor: Cursor, token: Token, name: str) -> k.Assign:
+        dtype = self.declared.get(name)
+        if dtype is None:
+            cursor.unknown("scalar", name, self.where, self.declared, token)
+        return k.Assign(name, self.value(cursor, name), cursor.whole)
+
+    # --- instructions ---
+
+    def tile(self, cursor: Cursor) -> str:
+        token = cursor.token
+        name = cursor.name("a tile")
+        if name not in self.tiles:
+            cursor.unknown("tile", name, self.where, self.tiles, token)
+        return name
+
+    def load(self, cursor: Cursor, token: Token, name: str) -> k.Load:
+        if name not in self.tiles:
+            cursor.unknown("tile", name, self.where, self.tiles, token)
+        has_rows = cursor.advance().text == "mgather"
+        region = read_region(cursor, self)
+        rows = self.rows(cursor) if has_rows else None
+        cursor.expect(":")
+        written = cursor.token
+        read_tile(cursor)
+        expected = f"!pto.{self.tiles[name]}"
+        self.require_type(f"the type of `{name}`", written.text, expected, cursor, written)
+        cursor.end()
+        return k.Load(name, region, cursor.whole, rows)
+
+    def store(self, cursor: Cursor) -> k.Store:
+        has_rows = cursor.advance().text == "mscatter"
+        name = self.tile(cursor)
+        cursor.expect(",")
+        region = read_region(cursor, self)
+        rows = self.rows(cursor) if has_rows else None
+        cursor.end()
+        return k.Store(region, name, cursor.whole, rows)
+
+    def rows(self, cursor: Cursor) -> str:
+        cursor.expect(",")
+        return self.tile(cursor)
+
+    def instruction(self, cursor: Cursor, token: Token, row: Instruction) -> k.Instr:
+        dst = token.text[1:]
+        if dst not in self.tiles:
+            cursor.unknown("tile", dst, self.where, self.tiles, token)
+        cursor.advance()
+        tiles: list[str] = []
+        scalars: list[Expr] = []
+        for number in range(row.form.num_tiles + row.form.num_scalars):
+            if number:
+                cursor.expect(",")
+            if number < row.form.num_tiles:
+                tiles.append(self.tile(cursor))
+            else:
+                scalars.append(read_operand(cursor, self))
+        attrs = self.attributes(cursor) if cursor.at("{") else ()
+        cursor.expect(":")
+        instr = k.Instr(row.name, dst, tuple(tiles), tuple(scalars), attrs, cursor.whole)
+        written = cursor.token
+        found = cursor.rest()
+        expected = signature(row.form, instr, self.tiles)
+        if found != expected.replace(" ", ""):
+            self.require_type("the type of this instruction", found, expected, cursor, written)
+        return instr
+
+    def attributes(self, cursor: Cursor) -> tuple[tuple[str, k.AttrValue], ...]:
+        cursor.expect("{")
+        found: dict[str, k.AttrValue] = {}
+        while True:
+            token = cursor.token
+            key = cursor.word(k.ATTRIBUTES, "an attribute")
+            if key in found:
+                raise RepeatedText(kind="attribute", name=key, loc=cursor.place(token))
+            cursor.expect("=")
+            found[key] = self.attribute(cursor, k.ATTRIBUTES[key])
+            if cursor.accept("}"):
+                return tuple(found.items())
+            cursor.expect(",")
+
+    def attribute(self, cursor: Cursor, kind: str) -> k.AttrValue:
+        match kind:
+            case "word":
+                return cursor.take(WORD, "a word").text
+            case "flag":
+                return cursor.word(("true", "false"), "`true` or `false`") == "true"
+            case "number":
+                return cursor.integer()
+            case _:
+                return read_expression(cursor, self)
+
+    # --- control ---
+
+    def loop(self, cursor: Cursor) -> k.For:
+        cursor.advance()
+        token = cursor.token
+        var = cursor.name("a loop variable")
+        if var in self.scalars:
+            raise RepeatedText(kind="loop variable", name=var, loc=cursor.place(token))
+        indexed(cursor)
+        cursor.expect(",")
+        start = read_expression(cursor, self)
+        indexed(cursor)
+        cursor.expect(",")
+        stop = read_expression(cursor, self)
+        indexed(cursor)
+        cursor.expect(",")
+        step = cursor.integer("the step, an integer")
+        indexed(cursor)
+        cursor.end()
+        self.scalars[var] = start.dtype
+        body = self.block(("ENDFOR",))
+        del self.scalars[var]
+        self.close("ENDFOR")
+        return k.For(var, start, stop, step, body, cursor.whole)
+
+    def repeat(self, cursor: Cursor) -> k.While:
+        cursor.advance()
+        cursor.end()
+        self.source.skip_blank()
+        head = self.source.statement()
+        head.expect("DO")
+        condition = read_expression(head, self)
+        head.end()
+        body = self.block(("ENDWHILE",))
+        self.close("ENDWHILE")
+        return k.While(condition, body, cursor.whole)
+
+    def call(self, cursor: Cursor) -> k.Call:
+        cursor.advance()
+        name = cursor.take("function", "a function: `@name`").text[1:]
+        cursor.expect("(")
+        args: list[str | Expr] = []
+        while not cursor.accept(")"):
+            if args:
+                cursor.expect(",")
+            token = cursor.token
+            if token.kind == NAME and token.text[1:] in self.tensors and cursor.ahead(1).text in (",", ")"):
+                args.append(cursor.name())
+            else:
+                args.append(read_expression(cursor, self))
+        cursor.end()
+        return k.Call(name, tuple(args), cursor.whole)

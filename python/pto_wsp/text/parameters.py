@@ -1,0 +1,186 @@
+"""Parameters of functions in `.pto` text."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+
+from pto_wsp.errors_text import RepeatedText
+from pto_wsp.ir import kernel as k
+from pto_wsp.ir import workload as w
+from pto_wsp.ir.scalar import Expr
+from pto_wsp.text.expressions import read_dtype, read_expression
+from pto_wsp.text.tokens import NAME, TYPE, WORD, Cursor, Token
+from pto_wsp.text.workloads import scope_of_params
+from pto_wsp.types.dtype import DType
+from pto_wsp.types.tile import ScalarType, TensorType, TileType, ViewType
+
+_MEMREF = re.compile(r"!pto\.memref<\s*gm\s*,\s*(.*?)\s*(?:,\s*(\w+)\s*)?>")
+_SIZE = re.compile(r'"([^"]*)"|([^"x]+)')
+
+
+def read_params(cursor: Cursor, read_one: Callable[[Cursor, Token, str], None]) -> None:
+    """Read a list of parameters, each up to its type by this function and the rest by `read_one`."""
+    cursor.expect("(")
+    seen: set[str] = set()
+    while not cursor.accept(")"):
+        if seen:
+            cursor.expect(",")
+        token = cursor.token
+        name = cursor.name("a parameter")
+        if name in seen:
+            raise RepeatedText(kind="parameter", name=name, loc=cursor.place(token))
+        seen.add(name)
+        cursor.expect(":")
+        read_one(cursor, token, name)
+
+
+def read_kernel_params(cursor: Cursor) -> tuple[k.Param, ...]:
+    """Read the parameters of a kernel."""
+    found: list[k.Param] = []
+
+    def read_one(cursor: Cursor, token: Token, name: str) -> None:
+        if cursor.token.kind == WORD:
+            kind = ScalarType(_dtype(cursor))
+            found.append(k.Param(name, k.IN, kind, cursor.place(token)))
+            return
+        written = cursor.take(TYPE, "`!pto.memref<gm,shape,dtype>` or an element type")
+        sizes, dtype = _memref(cursor, written)
+        cursor.expect("{", "a memref of a kernel says its role: `{in}`, `{out}` or `{inout}`")
+        role = cursor.word((k.IN, k.OUT, k.INOUT), "`in`, `out` or `inout`")
+        is_tile = cursor.accept(",")
+        if is_tile:
+            cursor.expect("tile")
+        cursor.expect("}")
+        found.append(k.Param(name, role, _view(cursor, written, sizes, dtype, is_tile), cursor.place(token)))
+
+    read_params(cursor, read_one)
+    return tuple(found)
+
+
+def _dtype(cursor: Cursor) -> DType:
+    token = cursor.take(WORD, "an element type")
+    return read_dtype(cursor, token, token.text)
+
+
+def _memref(cursor: Cursor, token: Token) -> tuple[list[int | str] | None, DType | None]:
+    """Return the sizes of a memref type, names and `?` as text, and its element type; None where `...`."""
+    found = _MEMREF.fullmatch(token.text)
+    if found is None:
+        cursor.fail("`!pto.memref<gm,shape,dtype>`", token=token)
+    shape, name = found.groups()
+    dtype = None if name is None else read_dtype(cursor, token, name)
+    if shape == "...":
+        return None, dtype
+    if dtype is None:
+        cursor.fail("`!pto.memref<gm,shape,dtype>`", token=token)
+    return [_size(cursor, token, part) for part in _parts(cursor, token, shape)], dtype
+
+
+def _parts(cursor: Cursor, token: Token, shape: str) -> list[str]:
+    parts, at = [], 0
+    while shape:
+        found = _SIZE.match(shape, at)
+        if found is None:
+            cursor.fail('sizes like `64x"n"x?`', token=token)
+        parts.append(found.group())
+        at = found.end() + 1
+        if at > len(shape):
+            break
+        if shape[at - 1] != "x":
+            cursor.fail('sizes like `64x"n"x?`', token=token)
+    return parts
+
+
+def _size(cursor: Cursor, token: Token, text: str) -> int | str:
+    if text == "?" or text[0] == '"':
+        return text.strip('"')
+    return cursor.integer_of(token, text)
+
+
+def _view(
+    cursor: Cursor, token: Token, sizes: list[int | str] | None, dtype: DType | None, is_tile: bool
+) -> TileType | ViewType:
+    if sizes is None or dtype is None:
+        return ViewType(dtype, None)
+    numbers = tuple(size if isinstance(size, int) else None for size in sizes)
+    if any(isinstance(size, str) and size != "?" for size in sizes):
+        cursor.fail("numbers and `?`: sizes have names in workloads only", token=token)
+    if not is_tile:
+        return ViewType(dtype, numbers)
+    match numbers:
+        case (int() as rows, int() as cols):
+            return TileType(rows, cols, dtype)
+        case _:
+            cursor.fail("two numbers, as this is a tile", token=token)
+
+
+def read_workload_params(cursor: Cursor) -> tuple[w.WorkloadParam, ...]:
+    """Read the parameters of a workload."""
+    found: list[w.WorkloadParam] = []
+    values: list[tuple[int, Cursor]] = []
+
+    def read_one(cursor: Cursor, token: Token, name: str) -> None:
+        place = cursor.place(token)
+        if cursor.token.kind == TYPE:
+            found.append(_tensor(cursor, token, name))
+            return
+        kind = cursor.take(WORD, "`!pto.memref<...>`, `index`, `ragged<...>`, `sparse<...>` or a type")
+        match kind.text:
+            case "index":
+                default = cursor.integer() if cursor.accept("=") else None
+                found.append(w.SizeParam(name, default, place))
+            case "ragged":
+                found.append(w.RaggedParam(name, _outer(cursor), place))
+            case "sparse":
+                found.append(w.SparseParam(name, _outer(cursor), place))
+            case _:
+                dtype = read_dtype(cursor, kind, kind.text)
+                found.append(w.ScalarParam(name, ScalarType(dtype), place))
+        if cursor.at(":=") and kind.text not in ("ragged", "sparse"):
+            cursor.advance()
+            values.append((len(found) - 1, cursor.part()))
+
+    read_params(cursor, read_one)
+    return _with_values(found, values)
+
+
+def _with_values(
+    params: list[w.WorkloadParam], values: Iterable[tuple[int, Cursor]]
+) -> tuple[w.WorkloadParam, ...]:
+    """Read what parameters follow from, now that all are known."""
+    scope = scope_of_params(params)
+    found = list(params)
+    for number, cursor in values:
+        param = found[number]
+        value: Expr = read_expression(cursor, scope)
+        cursor.end()
+        if isinstance(param, w.SizeParam):
+            found[number] = w.SizeParam(param.name, param.default, param.loc, value)
+        elif isinstance(param, w.ScalarParam):
+            found[number] = w.ScalarParam(param.name, param.type, param.loc, value)
+    return tuple(found)
+
+
+def _outer(cursor: Cursor) -> str:
+    cursor.expect("<")
+    name = cursor.take(NAME, "the size that counts the rows").text[1:]
+    cursor.expect(">")
+    return name
+
+
+def _tensor(cursor: Cursor, token: Token, name: str) -> w.TensorParam:
+    written = cursor.advance()
+    sizes, dtype = _memref(cursor, written)
+    if sizes is None or dtype is None or "?" in sizes:
+        cursor.fail('sizes: numbers, or names in quotes like `"n"x128`', token=written)
+    flags: set[str] = set()
+    if cursor.accept("{"):
+        while True:
+            flag = cursor.word(("local", "distinct"), "`local` or `distinct`")
+            flags.add(flag)
+            if cursor.accept("}"):
+                break
+            cursor.expect(",")
+    kind = TensorType(dtype, tuple(sizes))
+    return w.TensorParam(name, kind, cursor.place(token), "local" in flags, "distinct" in flags)

@@ -1,0 +1,21 @@
+"""Forms of `.pto` text that are known and refused."""
+
+from __future__ import annotations
+
+from pto_wsp.errors_text import NoMeaning
+from pto_wsp.text.tokens import Cursor
+
+_LEAVES = "loops run to their end"
+_STATEMENTS = {
+    "BREAK": (_LEAVES, "say in the loop's bound, or with IF, which iterations do something"),
+    "CONTINUE": (_LEAVES, "put the rest of the body under IF"),
+    "YIELD": ("blocks give no values", "assign scalars in the block: they are known behind it"),
+}
+
+
+def refuse_known(cursor: Cursor) -> None:
+    """Raise NoMeaning where a statement is one that other systems know."""
+    token = cursor.token
+    if token.text in _STATEMENTS:
+        reason, advice = _STATEMENTS[token.text]
+        raise NoMeaning(form=f"`{token.text}`", reason=reason, advice=advice, loc=cursor.place(token))

@@ -1,0 +1,263 @@
+"""Workload functions of `.pto` text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from pto_wsp.errors_text import RepeatedText
+from pto_wsp.ir import kernel as k
+from pto_wsp.ir import workload as w
+from pto_wsp.ir.core import Region
+from pto_wsp.ir.scalar import Expr
+from pto_wsp.support.record import replace
+from pto_wsp.text.bodies import Body, indexed
+from pto_wsp.text.expressions import Scope, read_expression, read_region
+from pto_wsp.text.native import unquoted
+from pto_wsp.text.refused import refuse_known
+from pto_wsp.text.tokens import FUNCTION, NAME, WORD, Cursor, Source
+from pto_wsp.types.dtype import i64, u64
+from pto_wsp.types.tile import ScalarType
+
+Functions = Mapping[str, k.KernelFunction | w.WorkloadFunction]
+
+_STATEMENTS = ("FOR", "IF", "CALL", "REFUSE", "return")
+_KINDS = (w.PARALLEL, w.SEQUENTIAL, w.RANGE)
+
+
+def read_workload_body(
+    source: Source, function: w.WorkloadFunction, functions: Functions
+) -> w.WorkloadFunction:
+    """Return a function with the statements of its body, and read the brace behind them."""
+    reader = _WorkloadBody(source, f"workload `{function.name}`", function.params, functions)
+    reader.know_variables()
+    return replace(function, body=reader.whole())
+
+
+def scope_of_params(params: Iterable[w.WorkloadParam]) -> Scope:
+    """Return the scope of what parameters follow from."""
+    return _WorkloadBody(Source("", ""), "the parameters", params, {})
+
+
+class _WorkloadBody(Body[w.Node]):
+    def __init__(
+        self, source: Source, where: str, params: Iterable[w.WorkloadParam], functions: Functions
+    ) -> None:
+        super().__init__(source, where)
+        self.functions = functions
+        self.tiled: set[str] = set()
+        for param in params:
+            match param:
+                case w.TensorParam():
+                    self.tensors.add(param.name)
+                case w.ScalarParam(type=ScalarType(dtype=dtype)):
+                    self.scalars[param.name] = i64 if dtype is u64 else dtype
+                case w.SizeParam():
+                    self.scalars[param.name] = i64
+                case _:
+                    pass
+
+    def know_variables(self) -> None:
+        """Note the names that the body assigns: variables are known in the whole function."""
+        for line in self.source.lines[self.source.line - 1 :]:
+            text = line.strip()
+            if text == "}":
+                return
+            name, equals, _ = text.partition("=")
+            if equals and name.startswith("%"):
+                self.scalars.setdefault(name[1:].rstrip(), i64)
+
+    def statement(self, cursor: Cursor) -> w.Node:
+        token = cursor.token
+        if token.kind == NAME:
+            return self.assignment(cursor)
+        match token.text:
+            case "FOR":
+                return self.loop(cursor)
+            case "IF":
+                return w.Cond(*self.choice(cursor), cursor.whole)
+            case "CALL":
+                return self.call(cursor)
+            case "REFUSE":
+                return self.refusal(cursor)
+        refuse_known(cursor)
+        cursor.word(_STATEMENTS, "a statement")
+        cursor.fail("a statement", token=token)
+
+    def assignment(self, cursor: Cursor) -> w.Set:
+        name = cursor.name()
+        cursor.expect("=")
+        return w.Set(name, self.value(cursor, name), cursor.whole)
+
+    # --- control ---
+
+    def loop(self, cursor: Cursor) -> w.Loop:
+        cursor.advance()
+        token = cursor.token
+        var = cursor.name("a loop variable")
+        indexed(cursor)
+        cursor.expect(",")
+        cursor.expect("0", "a loop of a workload begins at 0")
+        indexed(cursor)
+        cursor.expect(",")
+        extent = read_expression(cursor, self)
+        indexed(cursor)
+        cursor.expect(",")
+        step_token = cursor.token
+        step = cursor.integer("the step, an integer")
+        indexed(cursor)
+        ranges = self.ranges(cursor)
+        kind, is_tiled, called = self.kind(cursor)
+        if not is_tiled and step != 1:
+            cursor.fail("the step 1, or `tiles` behind the kind", token=step_token)
+        cursor.end()
+        owned = {var, f"{var}.start", f"{var}.len"} if is_tiled else {var}
+        if any(name in self.scalars for name in owned):
+            raise RepeatedText(kind="loop variable", name=var, loc=cursor.place(token))
+        self.scalars |= dict.fromkeys(owned, i64)
+        self.tiled |= {var} if is_tiled else set()
+        body = self.block(("ENDFOR",))
+        self.close("ENDFOR")
+        for name in owned:
+            del self.scalars[name]
+        self.tiled.discard(var)
+        return w.Loop(kind, var, extent, step if is_tiled else None, body, cursor.whole, *ranges, called)
+
+    def ranges(self, cursor: Cursor) -> tuple[int | None, int | None, tuple[tuple[int, int], ...]]:
+        """Read what binary expansion is told."""
+        found: dict[str, int] = {}
+        levels: dict[int, int] = {}
+        while cursor.token.kind == WORD:
+            token = cursor.token
+            key = cursor.word(("max_range", "min_range", "tile_levels"), "a range of the loop")
+            if key in found or (key == "tile_levels" and levels):
+                raise RepeatedText(kind="range", name=key, loc=cursor.place(token))
+            cursor.expect("=")
+            if key == "tile_levels":
+                levels = self.levels(cursor)
+            else:
+                found[key] = cursor.integer()
+        return found.get("max_range"), found.get("min_range"), tuple(levels.items())
+
+    def levels(self, cursor: Cursor) -> dict[int, int]:
+        cursor.expect("{")
+        found: dict[int, int] = {}
+        while True:
+            token = cursor.token
+            block = cursor.integer("a size of blocks")
+            if block in found:
+                raise RepeatedText(kind="level", name=str(block), loc=cursor.place(token))
+            cursor.expect(":")
+            found[block] = cursor.integer("rows of a tile")
+            if cursor.accept("}"):
+                return found
+            cursor.expect(",")
+
+    def kind(self, cursor: Cursor) -> tuple[str, bool, str]:
+        cursor.expect("{")
+        kind = cursor.word(_KINDS, "the kind of the loop: `parallel`, `seq` or `range`")
+        is_tiled, name = False, ""
+        while cursor.accept(","):
+            token = cursor.token
+            if cursor.word(("tiles", "name"), "`tiles` or `name`") == "tiles":
+                is_repeated, is_tiled = is_tiled, True
+            else:
+                cursor.expect("=")
+                is_repeated, name = bool(name), cursor.take(WORD, "a name").text
+            if is_repeated:
+                raise RepeatedText(kind="attribute", name=token.text, loc=cursor.place(token))
+        cursor.expect("}")
+        return kind, is_tiled, name
+
+    def refusal(self, cursor: Cursor) -> w.Refuse:
+        cursor.advance()
+        tier = unquoted(cursor)
+        cursor.expect(",")
+        size = read_expression(cursor, self)
+        indexed(cursor)
+        cursor.expect("{")
+        cursor.expect("bounds")
+        cursor.expect("=")
+        cursor.expect("[")
+        bounds: list[int] = []
+        while not cursor.accept("]"):
+            if bounds:
+                cursor.expect(",")
+            bounds.append(cursor.integer())
+        cursor.expect("}")
+        cursor.end()
+        return w.Refuse(tier, tuple(bounds), size, cursor.whole)
+
+    # --- calls ---
+
+    def call(self, cursor: Cursor) -> w.Task | w.Call:
+        cursor.advance()
+        token = cursor.take(FUNCTION, "a function: `@name`")
+        callee = self.functions.get(token.text[1:])
+        if callee is None:
+            cursor.unknown("function", token.text[1:], "the text", self.functions, token)
+        if isinstance(callee, w.WorkloadFunction):
+            takes = [isinstance(p, w.TensorParam) for p in callee.open_params]
+            args = self.arguments(cursor, callee.name, takes)
+            cursor.end()
+            return w.Call(callee.name, args, cursor.whole)
+        keys: list[Expr] = []
+        if cursor.accept("["):
+            while not cursor.accept("]"):
+                if keys:
+                    cursor.expect(",")
+                keys.append(read_expression(cursor, self))
+        takes = [not isinstance(p.type, ScalarType) for p in callee.params]
+        args = self.arguments(cursor, callee.name, takes)
+        task = self.with_attributes(cursor, w.Task(callee.name, args, tuple(keys), cursor.whole))
+        cursor.end()
+        return task
+
+    def arguments(self, cursor: Cursor, callee: str, takes: list[bool]) -> tuple[Region | Expr, ...]:
+        """Read arguments, of which `takes` says which are tensors."""
+        cursor.expect("(")
+        found: list[Region | Expr] = []
+        for number, is_tensor in enumerate(takes):
+            if number:
+                cursor.expect(",", f"`{callee}` takes {len(takes)} arguments")
+            found.append(
+                read_region(cursor, self, self.tiled) if is_tensor else read_expression(cursor, self)
+            )
+        cursor.expect(")", f"`{callee}` takes {len(takes)} arguments")
+        return tuple(found)
+
+    def with_attributes(self, cursor: Cursor, task: w.Task) -> w.Task:
+        """Return a task with what it has beside its arguments."""
+        if not cursor.accept("{"):
+            return task
+        seen: set[str] = set()
+        while True:
+            token = cursor.token
+            key = cursor.word(("label", "after", "workspace", "cost"), "an attribute of a task")
+            if key in seen:
+                raise RepeatedText(kind="attribute", name=key, loc=cursor.place(token))
+            seen.add(key)
+            cursor.expect("=")
+            match key:
+                case "label":
+                    task = replace(task, label=self.label(cursor))
+                case "after":
+                    task = replace(task, after=self.labels(cursor))
+                case "workspace":
+                    task = replace(task, workspace=read_expression(cursor, self))
+                case _:
+                    task = replace(task, cost=read_expression(cursor, self))
+            if cursor.accept("}"):
+                return task
+            cursor.expect(",")
+
+    def label(self, cursor: Cursor) -> str:
+        return cursor.take(WORD, "a label").text
+
+    def labels(self, cursor: Cursor) -> tuple[str, ...]:
+        cursor.expect("[")
+        found: list[str] = []
+        while not cursor.accept("]"):
+            if found:
+                cursor.expect(",")
+            found.append(self.label(cursor))
+        return tuple(found)

@@ -69,10 +69,11 @@ class _Retiling:
         return self.classes.of(dim) in self.growing
 
     def tile_type(self, name: str, kind: TileType, is_view: bool = False) -> TileType:
-        shape = (
-            s * self.factor if self.grows(Dim(name, d, is_view)) else s for d, s in enumerate(kind.shape)
+        rows, cols = (
+            size * self.factor if self.grows(Dim(name, dim, is_view)) else size
+            for dim, size in enumerate(kind.shape)
         )
-        return TileType(*shape, kind.dtype)
+        return TileType(rows, cols, kind.dtype)
 
     def param(self, param: k.Param) -> k.Param:
         if param.name in self.periodic or isinstance(param.type, ScalarType):

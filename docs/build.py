@@ -10,7 +10,11 @@ from pathlib import Path
 
 from benchmarks.report import performance_page
 from pto_wsp.errors import PtoError, catalogue
+from pto_wsp.ir.schedule import POLICIES
+from pto_wsp.ir.schedule import Form as PolicyForm
 from pto_wsp.isa import TABLE, Bound, Form, Instruction
+from pto_wsp.targets.registry import TARGETS
+from pto_wsp.targets.schedules import Enforced, Idle, Refused, Support, support
 
 DOCS = Path(__file__).parent
 ERROR_PAGES = DOCS.parent / "tests" / "errors"
@@ -31,6 +35,14 @@ bounds the result against the meaning computed in f64: `exact`, a number of unit
 `sum`: (n / 8 + 4) eps sum |terms| over the n terms added. *Cycles* is the cost on the simulated core:
 start-up, then per 256 bytes of the operand (matrix products: per 16 x 16 x 16 product). f16 and bf16 compute
 in f32 and round per instruction. Only the valid part of a tile is read and written."""
+
+POLICIES_INTRODUCTION = """\
+# Policies
+
+Generated from `pto_wsp.ir.schedule.POLICIES` and `pto_wsp.targets.schedules`. A schedule has one policy per
+directive; the first of each table is the default. A target enforces a policy, accepts it where it has nothing
+to decide there (`interp` runs tasks one after another, in program order, on one thread), or refuses it by
+name. [The guide](schedules.md) says how schedules are written and what the words mean."""
 
 INSTRUCTIONS_HEADER = [
     "| instruction | `pto.` | text | element types | error | cycles | meaning |",
@@ -92,10 +104,41 @@ def error_chapter(cls: type[PtoError]) -> str:
     return f"### {cls.code}\n\n`{cls.__name__}`: {cls.__doc__}\n\n{body}"
 
 
+def policies_page() -> str:
+    """Return the tables of policies: what each does, and what every target makes of it."""
+    parts = [POLICIES_INTRODUCTION]
+    header = "| policy | meaning | " + " | ".join(f"`{target}`" for target in TARGETS) + " |"
+    for directive, policies in POLICIES.items():
+        lines = [policy_line(directive, name, form) for name, form in policies.items()]
+        rule = "|---|---|" + "---|" * len(TARGETS)
+        parts.append(f"## {directive}\n\n" + "\n".join([header, rule, *lines]))
+    return "\n\n".join(parts) + "\n"
+
+
+def policy_line(directive: str, name: str, form: PolicyForm) -> str:
+    """Return one line of a table of policies."""
+    arguments = ["key"] * form.takes_key + ["n"] * (form.least is not None)
+    shown = f"`{name}({', '.join(arguments)})`" if arguments else f"`{name}`"
+    cells = [support_text(support(target, directive, name)) for target in TARGETS]
+    return f"| {' | '.join([shown, form.doc, *cells])} |"
+
+
+def support_text(found: Support) -> str:
+    """Return what a target makes of a policy, as the page writes it."""
+    match found:
+        case Enforced():
+            return "enforced"
+        case Idle():
+            return "accepted"
+        case Refused(reason=reason):
+            return f"refused: {reason}"
+
+
 PAGES: dict[str, Callable[[], str]] = {
     "errors.md": errors_page,
     "instructions.md": instructions_page,
     "performance.md": performance_page,
+    "policies.md": policies_page,
 }
 
 

@@ -169,7 +169,9 @@ class WorkloadRenaming:
         node = w.map_expressions(node, self.expr)
         match node:
             case w.Loop(var=var, body=body):
-                return replace(node, var=self.loops.get(var, var), body=self.nodes(body))
+                new = self.loops.get(var, var)
+                name = node.called if node.called != new else ""
+                return replace(node, var=new, body=self.nodes(body), name=name)
             case w.Cond(then=then, other=other):
                 return replace(node, then=self.nodes(then), other=self.nodes(other))
             case w.Set(name=name):

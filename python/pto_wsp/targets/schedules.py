@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from pto_wsp.errors import UnsupportedByTarget
 from pto_wsp.ir.printer import print_policy
-from pto_wsp.ir.schedule import Schedule
+from pto_wsp.ir.schedule import POLICIES, Schedule
 from pto_wsp.support.record import record
 
 
@@ -19,8 +19,6 @@ class Enforced:
 class Idle:
     """The target takes the policy, which has nothing to decide there."""
 
-    reason: str
-
 
 @record
 class Refused:
@@ -32,7 +30,10 @@ class Refused:
 Support = Enforced | Idle | Refused
 
 _LATER = Refused("this version does not have it")
-_IN_ORDER = Idle("tasks run one after another, in program order, on the calling thread")
+
+_INTERP_REFUSES = {
+    ("window", "benchmark"): Refused("it runs tasks by calling kernels, and does nothing else")
+}
 
 _CPU: Mapping[str, Mapping[str, Support]] = {
     "dispatch": {
@@ -55,9 +56,18 @@ _CPU: Mapping[str, Mapping[str, Support]] = {
 }
 
 
+_INTERP: Mapping[str, Mapping[str, Support]] = {
+    directive: {policy: _INTERP_REFUSES.get((directive, policy), Idle()) for policy in policies}
+    for directive, policies in POLICIES.items()
+}
+"""Tasks run one after another, in program order, on the calling thread: as all policies allow but one."""
+
+_TARGETS = {"cpu": _CPU, "interp": _INTERP}
+
+
 def support(target: str, directive: str, policy: str) -> Support:
     """Return what a target makes of a policy."""
-    return _IN_ORDER if target == "interp" else _CPU[directive][policy]
+    return _TARGETS[target][directive][policy]
 
 
 def require_support(target: str, schedule: Schedule) -> None:

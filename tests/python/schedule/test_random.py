@@ -1,0 +1,51 @@
+"""Random programs under random schedules: the results of program order, bit for bit."""
+
+from __future__ import annotations
+
+from hypothesis import HealthCheck, given, note, settings
+from hypothesis import strategies as st
+
+from pto_wsp.ir.module import Module
+from pto_wsp.ir.schedule import Schedule
+from pto_wsp.ir.verify import verify
+from pto_wsp.runtime.engine import EngineRunner
+from pto_wsp.targets import registry
+from tests.python.runtime.random_dynamic import samples as dynamic_samples
+from tests.python.runtime.random_workloads import samples as plain_samples
+from tests.python.runtime.test_dynamic import outcome
+from tests.python.schedule.random_schedules import schedules
+
+SETTINGS = settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
+
+
+def check(data: st.DataObject, module: Module, sample: object, scalars: list[int]) -> None:
+    """Run in program order, then under three schedules."""
+    note(str(module))
+    engine = EngineRunner(verify(module), registry.get("cpu"))
+
+    def run(workers: int, jitter: int) -> object:
+        return outcome(lambda arrays: engine.run(arrays, scalars, workers, False, jitter=jitter), sample)
+
+    expected = run(1, 0)
+    for _ in range(3):
+        schedule = data.draw(schedules(module))
+        workers, jitter = data.draw(st.integers(1, 4)), data.draw(st.integers(0, 2**31))
+        note(f"{Module('', schedule=schedule)} on {workers} workers, jitter {jitter}")
+        engine.reschedule(verify(module.with_schedule(schedule)))
+        assert run(workers, jitter) == expected
+    engine.reschedule(module.with_schedule(Schedule()))
+    assert run(2, 0) == expected
+
+
+@SETTINGS
+@given(st.data())
+def test_schedules_change_no_result(data: st.DataObject) -> None:
+    sample = data.draw(plain_samples())
+    check(data, sample.module, sample, [sample.sizes["n"]])
+
+
+@SETTINGS
+@given(st.data())
+def test_schedules_change_no_result_where_data_decides(data: st.DataObject) -> None:
+    sample = data.draw(dynamic_samples())
+    check(data, sample.module, sample, [5])

@@ -26,16 +26,24 @@ namespace {
 
 using Column = nb::ndarray<nb::numpy, int64_t, nb::c_contig>;
 
-/// A numpy array [n] or [n, width] of int64 that owns its data.
-template <class T>
-nb::object make_column(const std::vector<T>& values, size_t width = 0) {
-  auto data = std::make_unique<int64_t[]>(values.size());
-  std::copy(values.begin(), values.end(), data.get());
-  const size_t shape[] = {width == 0 ? values.size() : values.size() / std::max<size_t>(width, 1), width};
-  int64_t* raw = data.release();
-  nb::capsule owner(raw, [](void* memory) noexcept { delete[] static_cast<int64_t*>(memory); });
-  return nb::cast(Column(raw, width == 0 ? 1 : 2, shape, owner));
-}
+/// What becomes a numpy array [n] or [n, width] of int64.
+class ColumnData {
+ public:
+  explicit ColumnData(size_t n) : num_dims_(1), shape_{n, 1}, data_(new int64_t[n]) {}
+  ColumnData(size_t n, size_t width) : num_dims_(2), shape_{n, width}, data_(new int64_t[n * width]) {}
+
+  int64_t* data() { return data_.get(); }
+  nb::object to_array() && {
+    int64_t* raw = data_.release();
+    nb::capsule owner(raw, [](void* memory) noexcept { delete[] static_cast<int64_t*>(memory); });
+    return nb::cast(Column(raw, num_dims_, shape_, owner));
+  }
+
+ private:
+  size_t num_dims_;
+  size_t shape_[2];
+  std::unique_ptr<int64_t[]> data_;
+};
 
 nb::object to_python(const Detail& detail) {
   switch (detail.kind) {
@@ -183,22 +191,32 @@ class PythonLibrary {
   std::shared_ptr<LoadedLibrary> library_;
 };
 
-/// A run's figures; the columns are None unless the run was traced.
-struct PythonResult {
-  RunResult result;
-  nb::object task, site, worker, start_ns, end_ns, registers;
+nb::dict counters(const RunResult& result) {
+  nb::dict counters;
+  counters["slices"] = result.slices;
+  counters["waits"] = result.waits;
+  counters["max_queued"] = result.max_queued;
+  counters["max_waiting"] = result.max_waiting;
+  counters["max_workspace_bytes"] = result.max_workspace_bytes;
+  counters["worker_tasks"] = result.worker_tasks;
+  return counters;
+}
 
-  nb::dict counters() const {
-    nb::dict counters;
-    counters["slices"] = result.slices;
-    counters["waits"] = result.waits;
-    counters["max_queued"] = result.max_queued;
-    counters["max_waiting"] = result.max_waiting;
-    counters["max_workspace_bytes"] = result.max_workspace_bytes;
-    counters["worker_tasks"] = result.worker_tasks;
-    return counters;
-  }
-};
+/// (worker, start_ns, end_ns)
+nb::tuple times(const trace::RunRecord& record) {
+  const size_t n = record.num_tasks();
+  ColumnData worker(n), start(n), end(n);
+  record.fill_times(worker.data(), start.data(), end.data());
+  return nb::make_tuple(std::move(worker).to_array(), std::move(start).to_array(), std::move(end).to_array());
+}
+
+/// (site, registers)
+nb::tuple places(const trace::RunRecord& record) {
+  const size_t n = record.num_tasks();
+  ColumnData site(n), registers(n, record.num_registers());
+  record.fill_places(site.data(), registers.data());
+  return nb::make_tuple(std::move(site).to_array(), std::move(registers).to_array());
+}
 
 class PythonExecutable {
  public:
@@ -207,8 +225,8 @@ class PythonExecutable {
                     shared != nullptr ? &shared->executable_ : nullptr),
         has_native_(library.has_native()) {}
 
-  PythonResult run(nb::tuple arrays, nb::tuple scalars, uint32_t workers, bool trace, uint64_t jitter,
-                   bool tracks, sched::RunOptions options) {
+  RunResult run(nb::tuple arrays, nb::tuple scalars, uint32_t workers, bool trace, uint64_t jitter,
+                bool tracks, sched::RunOptions options) {
     options.workers = workers;
     options.trace = trace;
     options.jitter = jitter;
@@ -216,15 +234,12 @@ class PythonExecutable {
     options.tracks = tracks;
     const python::BoundArrays bound(arrays);
     const std::vector<std::optional<int64_t>> symbols = to_symbols(scalars);
-    PythonResult out;
     try {
-      out.result = run_without_gil(bound.refs(), symbols, options);
+      return run_without_gil(bound.refs(), symbols, options);
     } catch (const EngineError&) {
       if (PyErr_Occurred() != nullptr) throw nb::python_error();
       throw;
     }
-    if (trace) add_columns(out);
-    return out;
   }
 
   void cancel() { executable_.cancel(); }
@@ -257,21 +272,6 @@ class PythonExecutable {
       }
     }
     return symbols;
-  }
-
-  void add_columns(PythonResult& out) const {
-    const size_t tasks = out.result.tasks;
-    const size_t width = executable_.program().header.num_registers;
-    std::vector<int64_t> number(tasks);
-    std::iota(number.begin(), number.end(), 0);
-    out.task = make_column(number);
-    out.site = make_column(out.result.site);
-    out.worker = make_column(out.result.trace.worker);
-    out.start_ns = make_column(out.result.trace.start_ns);
-    out.end_ns = make_column(out.result.trace.end_ns);
-    out.registers = width == 0
-                        ? nb::module_::import_("numpy").attr("zeros")(nb::make_tuple(tasks, 0), "int64")
-                        : make_column(out.result.registers, width);
   }
 
   Executable executable_;
@@ -419,17 +419,16 @@ void bind_engine(nb::module_& module) {
       .def("failure", &PythonLibrary::failure, nb::arg("number"))
       .def("call", &PythonLibrary::call, nb::arg("index"), nb::arg("arrays"), nb::arg("scalars"),
            nb::arg("scalar_dtypes") = nb::tuple(), nb::arg("task") = 0, nb::arg("workspace_bytes") = 0);
-  nb::class_<PythonResult>(module, "RunResult")
-      .def_prop_ro("tasks", [](const PythonResult& r) { return r.result.tasks; })
-      .def_prop_ro("run_ns", [](const PythonResult& r) { return r.result.run_ns; })
-      .def_prop_ro("workers", [](const PythonResult& r) { return r.result.workers; })
-      .def_prop_ro("counters", &PythonResult::counters)
-      .def_ro("task", &PythonResult::task)
-      .def_ro("site", &PythonResult::site)
-      .def_ro("worker", &PythonResult::worker)
-      .def_ro("start_ns", &PythonResult::start_ns)
-      .def_ro("end_ns", &PythonResult::end_ns)
-      .def_ro("registers", &PythonResult::registers);
+  nb::class_<trace::RunRecord>(module, "RunRecord")
+      .def_prop_ro("tasks", &trace::RunRecord::num_tasks)
+      .def("times", &times)
+      .def("places", &places);
+  nb::class_<RunResult>(module, "RunResult")
+      .def_ro("tasks", &RunResult::tasks)
+      .def_ro("run_ns", &RunResult::run_ns)
+      .def_ro("workers", &RunResult::workers)
+      .def_prop_ro("counters", &counters)
+      .def_ro("record", &RunResult::record);
   bind_options(module);
   nb::class_<PythonExecutable>(module, "Executable")
       .def(nb::init<nb::bytes, const PythonLibrary&, const PythonExecutable*>(), nb::arg("bytecode"),

@@ -61,8 +61,22 @@ class KernelLibrary:
             workspace_bytes: size of the workspace that the kernel gets.
         """
 
+class RunRecord:
+    """What a traced run wrote down. Each call makes new int64 arrays, one row per task in program order."""
+
+    @property
+    def tasks(self) -> int: ...
+    def times(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+        """Return the worker, and start and end in nanoseconds since the run began."""
+
+    def places(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return the index of the TASK instruction, and the registers [tasks, registers].
+
+        Registers of loops that are not around a task are meaningless.
+        """
+
 class RunResult:
-    """What a run did. The arrays (int64, one row per task in program order) are None unless it was traced."""
+    """What a run did."""
 
     @property
     def tasks(self) -> int: ...
@@ -74,15 +88,9 @@ class RunResult:
     def counters(self) -> Mapping[str, int | list[int]]:
         """`slices`, `waits`, `max_queued`, `max_waiting`, `max_workspace_bytes`, `worker_tasks` (each)."""
 
-    task: NDArray[np.int64]
-    site: NDArray[np.int64]
-    """Index of the task's TASK instruction."""
-    worker: NDArray[np.int64]
-    start_ns: NDArray[np.int64]
-    """Nanoseconds since the run began."""
-    end_ns: NDArray[np.int64]
-    registers: NDArray[np.int64]
-    """[tasks, registers]; those of loops that are not around the task are meaningless."""
+    @property
+    def record(self) -> RunRecord | None:
+        """None unless the run was traced."""
 
 class Ownership(enum.Enum):
     """Which dispatcher runs a unit of work."""

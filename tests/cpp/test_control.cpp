@@ -6,6 +6,7 @@
 #include "assembler.hpp"
 #include "check.hpp"
 #include "pto/wsp/engine.hpp"
+#include "record.hpp"
 
 namespace test_control {
 
@@ -222,7 +223,8 @@ TEST(explicit_edges_order_tasks_without_data) {
     options.trace = true;
     Array log(4), x(8), y(8);
     const RunResult result = executable->run({ref(log), ref(x), ref(y)}, {{}, {}, {}}, options);
-    for (size_t t = 0; t < 8; ++t) CHECK(result.trace.end_ns[2 * t] <= result.trace.start_ns[2 * t + 1]);
+    const record::Times times(*result.record);
+    for (size_t t = 0; t < 8; ++t) CHECK(times.end[2 * t] <= times.start[2 * t + 1]);
   }
 }
 
@@ -243,10 +245,11 @@ TEST(explicit_edges_lead_out_of_conditions) {
     options.trace = true;
     Array log(4), x(8), y(8);
     const RunResult result = executable->run({ref(log), ref(x), ref(y)}, {{}, {}, {}}, options);
+    const record::Times times(*result.record);
     for (size_t pair = 0; pair < 4; ++pair) {  // a task of an even iteration, then two of an odd one
       const size_t made = 3 * pair + 1;
-      CHECK(result.trace.end_ns[made] <= result.trace.start_ns[made + 1]);
-      if (pair < 3) CHECK(result.trace.end_ns[made] <= result.trace.start_ns[made + 2]);
+      CHECK(times.end[made] <= times.start[made + 1]);
+      if (pair < 3) CHECK(times.end[made] <= times.start[made + 2]);
     }
   }
 }

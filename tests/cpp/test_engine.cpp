@@ -218,23 +218,6 @@ TEST(a_run_can_be_cancelled) {
   }
 }
 
-TEST(a_trace_covers_every_task) {
-  Executable executable = tiles_program(4, 2);
-  std::vector<float> data(400);
-  const RunResult result = executable.run({vector_ref(data)}, {std::nullopt}, {3, true, 0});
-  CHECK_EQ(result.trace.start_ns.size(), 200u);
-  for (size_t i = 0; i < 200; ++i) {
-    CHECK(result.trace.start_ns[i] >= 0 && result.trace.end_ns[i] >= result.trace.start_ns[i]);
-    CHECK(result.trace.worker[i] < 3);
-    if (i >= 100) CHECK(result.trace.start_ns[i] >= result.trace.end_ns[i - 100]);
-  }
-  for (size_t task = 0; task < 200; ++task) {
-    CHECK_EQ(result.site[task], 2);
-    CHECK_EQ(result.registers[task * 4 + 1], int64_t(task % 100));
-  }
-  CHECK_EQ(result.registers.size(), 800u);
-}
-
 TEST(overlap_is_decided_exactly) {
   std::vector<float> memory(10000);
   const auto column_slice = [&](int64_t first, int64_t width) {

@@ -18,6 +18,7 @@
 #include "pto/wsp/sched/dispatcher.hpp"
 #include "pto/wsp/sched/in_order.hpp"
 #include "pto/wsp/sched/strands.hpp"
+#include "pto/wsp/trace/record.hpp"
 
 namespace pto::wsp {
 
@@ -32,9 +33,7 @@ struct RunResult {
   uint64_t max_waiting = 0;          ///< most slices that waited for a task
   uint64_t max_workspace_bytes = 0;  ///< the largest workspace that a task asked for
   std::vector<uint64_t> worker_tasks;
-  trace::Trace trace;              ///< empty unless asked for
-  std::vector<int64_t> site;       ///< per task, index of its TASK instruction; empty unless traced
-  std::vector<int64_t> registers;  ///< per task, all registers; empty unless traced
+  std::shared_ptr<trace::RunRecord> record;  ///< null unless asked for
 };
 
 namespace detail {
@@ -185,7 +184,7 @@ class Executable {
   RunResult execute(std::vector<char*> bases, const sched::RunOptions& options) {
     Arena arena = take_arena(!options.is_in_order());
     sched::Run& run = *arena.run;
-    const int64_t start = trace::now_ns();
+    const int64_t start = trace::now_ns(), start_ticks = trace::ticks();
     run.begin(prepared_, std::move(bases), options);
     const uint64_t slices_before = run.num_slices();
     uint64_t tasks = 0;
@@ -214,10 +213,7 @@ class Executable {
     if (run.is_stopped()) throw cancelled();
     RunResult result = summarize(run, tasks, run.num_slices() - slices_before);
     result.run_ns = trace::now_ns() - start;
-    if (options.trace) {
-      collect_trace(run, start, result);
-      collect_places(flushed, result);
-    }
+    if (options.trace) result.record = make_record(run, start_ticks, tasks, std::move(flushed));
     arenas_.push_back(std::move(arena));
     return result;
   }
@@ -281,30 +277,12 @@ class Executable {
     return result;
   }
 
-  static void collect_trace(sched::Run& run, int64_t origin, RunResult& result) {
-    result.trace.start_ns.resize(result.tasks);
-    result.trace.end_ns.resize(result.tasks);
-    result.trace.worker.resize(result.tasks);
-    for (uint32_t i = 0; i < run.num_workers(); ++i) {
-      for (const trace::TaskEvent& event : run.worker(i).events) {
-        result.trace.start_ns[event.task] = event.start_ns - origin;
-        result.trace.end_ns[event.task] = event.end_ns - origin;
-        result.trace.worker[event.task] = i;
-      }
-    }
-  }
-
-  /// Where the tasks of a run are in the program, found by expanding once more.
-  void collect_places(const std::vector<int64_t>& flushed, RunResult& result) const {
-    bytecode::Replay replay(prepared_->plan, flushed);
-    const size_t width = code_->program.header.num_registers;
-    for (uint64_t task = 0; task < result.tasks; ++task) {
-      const int64_t site = replay.next_task();
-      if (site < 0) throw EngineError("no-such-task", "arrays were changed during a traced run");
-      result.site.push_back(prepared_->plan.sites[size_t(site)].pc);
-      const int64_t* registers = replay.expander().registers();
-      result.registers.insert(result.registers.end(), registers, registers + width);
-    }
+  std::shared_ptr<trace::RunRecord> make_record(sched::Run& run, int64_t start, uint64_t tasks,
+                                                std::vector<int64_t> flushed) const {
+    auto record =
+        std::make_shared<trace::RunRecord>(code_, prepared_->plan, std::move(flushed), tasks, start);
+    for (uint32_t i = 0; i < run.num_workers(); ++i) record->add(run.worker(i).take_events());
+    return record;
   }
 
   std::shared_ptr<Code> code_;

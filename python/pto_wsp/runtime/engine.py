@@ -22,8 +22,6 @@ from pto_wsp.runtime.trace import Trace
 from pto_wsp.support.record import record
 from pto_wsp.targets.base import KernelArtifact, Target
 
-TRACE_COLUMNS = ("task", "site", "worker", "start_ns", "end_ns", "registers")
-
 
 def make_runner(module: Module, target: Target) -> Runner:
     """Return what runs `module` on `target`."""
@@ -75,7 +73,8 @@ class EngineRunner:
             )
         except _native.EngineError as error:
             raise self._explained(error, loaded.module, loaded.lowered, arrays) from None
-        return result, loaded.trace(result, arrays, scalars) if trace else None
+        recorded = result.record
+        return result, loaded.trace(recorded, arrays, scalars) if recorded is not None else None
 
     def _explained(
         self,
@@ -103,16 +102,15 @@ class _Loaded:
     options: _native.RunOptions
 
     def trace(
-        self, result: _native.RunResult, arrays: Sequence[np.ndarray], scalars: Sequence[Value | None]
+        self, recorded: _native.RunRecord, arrays: Sequence[np.ndarray], scalars: Sequence[Value | None]
     ) -> Trace:
         """Return the record of a run."""
-        columns = {name: getattr(result, name) for name in TRACE_COLUMNS}
         given = zip(self.lowered.symbols, scalars, strict=True)
         sizes = {name: value for name, value in given if value is not None}
         for tensor, array in zip(self.module.entry_workload.tensors, arrays, strict=True):
             pairs = zip(tensor.type.dims, array.shape, strict=True)
             sizes |= {dim: size for dim, size in pairs if isinstance(dim, str)}
-        return Trace(self.lowered.sites, self.lowered.registers, columns, sizes, self._key_reader(arrays))
+        return Trace(self.lowered.sites, self.lowered.registers, recorded, sizes, self._key_reader(arrays))
 
     def _key_reader(self, arrays: Sequence[np.ndarray]) -> TensorReader:
         """Return a reader of what the coordinates of tasks name, which may change after the run."""

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
+from functools import cached_property
 from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 
 from pto_wsp.ir import workload as w
-from pto_wsp.ir.scalar import Reader, Value, evaluate
+from pto_wsp.ir.scalar import Element, Expr, Reader, Value, Var, evaluate, walk
+from pto_wsp.runtime.perfetto import PerfettoWriter
 from pto_wsp.runtime.timeline import timeline_svg
 from pto_wsp.support.record import record
 
@@ -41,93 +44,125 @@ class TaskEvent:
         return f"{self.kernel}[{', '.join(map(str, self.keys))}]" if self.keys else self.kernel
 
 
+class Record(Protocol):
+    """What the engine wrote down during a run: arrays with one row per task, in program order."""
+
+    @property
+    def tasks(self) -> int:
+        """How many tasks ran."""
+        ...
+
+    def times(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return the worker, and start and end in nanoseconds."""
+        ...
+
+    def places(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return the number of the task's node, and the registers at its place."""
+        ...
+
+
 class Trace:
     """The tasks of one run, in program order.
 
     Iterating yields a `TaskEvent` per task. Arrays `task`, `worker`, `start_ns`, `end_ns` (length = tasks)
-    hold the same figures for numeric work.
+    hold the same figures for numeric work. Where tasks stand in the program is worked out when it is first
+    asked for, from what decided in the run.
     """
 
     def __init__(
         self,
         sites: Mapping[int, w.Node],
         registers: Mapping[str, int],
-        columns: Mapping[str, np.ndarray],
+        recorded: Record,
         sizes: Mapping[str, Value],
         reader: Reader,
     ) -> None:
-        self._sites = sites
+        self._sites = {number: node for number, node in sites.items() if isinstance(node, w.Task)}
         self._register_names = registers
+        self._record = recorded
         self._sizes = sizes
         self._reader = reader
-        self._site = columns["site"]
-        self._registers = columns["registers"]
-        self.task = columns["task"]
-        self.worker = columns["worker"]
-        self.start_ns = columns["start_ns"]
-        self.end_ns = columns["end_ns"]
+
+    @cached_property
+    def _times(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        return self._record.times()
+
+    @cached_property
+    def _places(self) -> tuple[np.ndarray, np.ndarray]:
+        return self._record.places()
+
+    @property
+    def task(self) -> np.ndarray:
+        """Numbers of the tasks."""
+        return np.arange(len(self))
+
+    @property
+    def worker(self) -> np.ndarray:
+        """Index of the thread that ran each task."""
+        return self._times[0]
+
+    @property
+    def start_ns(self) -> np.ndarray:
+        """Start of each task, in nanoseconds since the run began."""
+        return self._times[1]
+
+    @property
+    def end_ns(self) -> np.ndarray:
+        """End of each task, in nanoseconds since the run began."""
+        return self._times[2]
 
     def __len__(self) -> int:
-        return len(self.task)
+        return self._record.tasks
 
     def __iter__(self) -> Iterator[TaskEvent]:
         return (self[i] for i in range(len(self)))
 
     def __getitem__(self, i: int) -> TaskEvent:
-        node = self._sites[int(self._site[i])]
-        assert isinstance(node, w.Task)
+        site, registers = self._places
+        node = self._sites[int(site[i])]
+        scope = self._scope(registers[i])
         return TaskEvent(
-            int(self.task[i]),
+            i % len(self),
             node.kernel,
-            self._keys(node, self._registers[i]),
+            tuple(int(evaluate(key, scope, self._reader)) for key in node.keys),
             int(self.worker[i]),
             int(self.start_ns[i]),
             int(self.end_ns[i]),
-            str(node.loc) if node.loc else "",
+            _location(node),
         )
 
-    def _keys(self, node: w.Task, registers: Sequence[int]) -> tuple[int, ...]:
+    def _scope(self, registers: np.ndarray) -> dict[str, Value]:
         scope = dict(self._sizes)
-        scope |= {name: int(registers[reg]) for name, reg in self._register_names.items()}
-        return tuple(int(evaluate(key, scope, self._reader)) for key in node.keys)
+        return scope | {name: int(registers[reg]) for name, reg in self._register_names.items()}
+
+    def _key_column(self, key: Expr, rows: np.ndarray) -> np.ndarray:
+        """Return the values of a coordinate for some tasks."""
+        registers = self._places[1]
+        if isinstance(key, Var) and key.name in self._register_names:
+            return registers[rows, self._register_names[key.name]]
+        parts = [part for part in walk(key) if isinstance(part, (Var, Element))]
+        if not parts:
+            return np.full(len(rows), int(evaluate(key, {}, self._reader)))
+        values = (evaluate(key, self._scope(registers[row]), self._reader) for row in rows)
+        return np.fromiter(values, np.int64, len(rows))
 
     def save(self, path: str | Path) -> None:
         """Write the run as Chrome trace JSON, which Perfetto (ui.perfetto.dev) opens. Times are in us."""
-        import json  # here: few programs save a trace, and all of them start
-
-        events: list[dict[str, object]] = [
-            {
-                "ph": "M",
-                "pid": 0,
-                "tid": int(worker),
-                "name": "thread_name",
-                "args": {"name": f"worker {worker}"},
-            }
-            for worker in np.unique(self.worker)
-        ]
-        events += (
-            {
-                "ph": "X",
-                "pid": 0,
-                "tid": event.worker,
-                "name": event.label,
-                "cat": event.kernel,
-                "ts": event.start_ns / 1000,
-                "dur": (event.end_ns - event.start_ns) / 1000,
-                "args": {"task": event.task, "location": event.location},
-            }
-            for event in self
-        )
-        Path(path).write_text(json.dumps({"traceEvents": events, "displayTimeUnit": "ns"}))
+        sites = self._places[0]
+        with Path(path).open("w", encoding="utf-8") as file:
+            with PerfettoWriter(file, self.worker, self.start_ns, self.end_ns) as out:
+                for number, node in self._sites.items():
+                    rows = np.flatnonzero(sites == number)
+                    keys = [self._key_column(key, rows) for key in node.keys]
+                    out.tasks(node.kernel, _location(node), rows, keys)
 
     def to_svg(self) -> str:
         """Return a picture of the run: one lane per worker, one colour per kernel."""
-        kernels = {site: node.kernel for site, node in self._sites.items() if isinstance(node, w.Task)}
-        names = sorted(set(kernels.values()))
-        by_site = np.zeros(max(kernels, default=0) + 1, np.int64)
-        for site, name in kernels.items():
-            by_site[site] = names.index(name)
-        return timeline_svg(names, by_site[self._site], self.worker, self.start_ns, self.end_ns)
+        names = sorted({node.kernel for node in self._sites.values()})
+        by_site = np.zeros(max(self._sites, default=0) + 1, np.int64)
+        for site, node in self._sites.items():
+            by_site[site] = names.index(node.kernel)
+        return timeline_svg(names, by_site[self._places[0]], self.worker, self.start_ns, self.end_ns)
 
     def save_svg(self, path: str | Path) -> None:
         """Write `to_svg()` to a file."""
@@ -135,3 +170,7 @@ class Trace:
 
     def _repr_svg_(self) -> str:
         return self.to_svg()
+
+
+def _location(node: w.Node) -> str:
+    return str(node.loc) if node.loc else ""

@@ -9,10 +9,25 @@ import numpy as np
 from pto_wsp.interp.workload import TensorReader
 from pto_wsp.ir.scalar import Element, Var, mul
 from pto_wsp.ir.workload import Loop, Task
+from pto_wsp.runtime.perfetto import PerfettoWriter
 from pto_wsp.runtime.timeline import timeline_svg
 from pto_wsp.runtime.trace import Trace
 
 SVG = "{http://www.w3.org/2000/svg}"
+
+
+class SampleRecord:
+    """Three tasks on two workers."""
+
+    tasks = 3
+
+    def times(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return workers, starts and ends."""
+        return np.array([0, 1, 0]), np.array([100, 150, 2100]), np.array([2000, 950, 3100])
+
+    def places(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return nodes and registers."""
+        return np.array([1, 5, 1]), np.array([[0], [0], [7]])
 
 
 def sample_trace() -> Trace:
@@ -21,15 +36,7 @@ def sample_trace() -> Trace:
         1: Task("scale", (), (Var("i"), mul(Var("i"), Var("n")))),
         5: Task("sum", (), (Element("order", (Var("i"),)),)),
     }
-    columns = {
-        "task": np.array([0, 1, 2]),
-        "site": np.array([1, 5, 1]),
-        "worker": np.array([0, 1, 0]),
-        "start_ns": np.array([100, 150, 2100]),
-        "end_ns": np.array([2000, 950, 3100]),
-        "registers": np.array([[0], [0], [7]]),
-    }
-    return Trace(sites, {"i": 0}, columns, {"n": 10}, TensorReader({"order": np.array([3, 1])}))
+    return Trace(sites, {"i": 0}, SampleRecord(), {"n": 10}, TensorReader({"order": np.array([3, 1])}))
 
 
 def test_events_name_kernels_and_coordinates() -> None:
@@ -46,13 +53,23 @@ def test_perfetto_json(tmp_path: Path) -> None:
     path = tmp_path / "run.json"
     sample_trace().save(path)
     events = json.loads(path.read_text())["traceEvents"]
-    assert [e["args"]["name"] for e in events if e["ph"] == "M"] == ["worker 0", "worker 1"]
+    assert [e["args"]["name"] for e in events if e["name"] == "thread_name"] == ["worker 0", "worker 1"]
     spans = [e for e in events if e["ph"] == "X"]
-    assert [(e["name"], e["tid"], e["ts"], e["dur"]) for e in spans] == [
+    assert sorted((e["name"], e["tid"], e["ts"], e["dur"]) for e in spans) == [
         ("scale[0, 0]", 0, 0.1, 1.9),
-        ("sum[3]", 1, 0.15, 0.8),
         ("scale[7, 70]", 0, 2.1, 1.0),
+        ("sum[3]", 1, 0.15, 0.8),
     ]
+    assert {e["args"]["task"]: e["cat"] for e in spans} == {0: "scale", 1: "sum", 2: "scale"}
+
+
+def test_perfetto_json_of_odd_names(tmp_path: Path) -> None:
+    path = tmp_path / "run.json"
+    with path.open("w") as file, PerfettoWriter(file, *SampleRecord().times()) as out:
+        out.tasks('100% "odd" \\', "a%d.py:1", np.array([1]), [np.array([-5])])
+    event = json.loads(path.read_text())["traceEvents"][-1]
+    assert (event["name"], event["cat"]) == ('100% "odd" \\[-5]', '100% "odd" \\')
+    assert event["args"] == {"task": 1, "location": "a%d.py:1"}
 
 
 def test_picture_is_well_formed_and_shows_every_lane() -> None:

@@ -211,6 +211,7 @@ class Dispatcher {
 
   void run_here(uint32_t site) {
     Slice& slice = *open_;
+    worker_.resume();
     if (!run_.run_task(worker_, site, expander_.registers(), slice.first_task + slice.num_tasks)) return;
     ++slice.num_tasks;
     slice.next = slice.num_tasks;

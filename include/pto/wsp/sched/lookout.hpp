@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-#include "pto/wsp/trace/trace.hpp"
+#include "pto/wsp/trace/clock.hpp"
 
 namespace pto::wsp::sched {
 

@@ -105,7 +105,10 @@ class Run final : public Job, public std::enable_shared_from_this<Run> {
     // Sequentially consistent against finish_stopped: either it sees this worker active, or we see the stop.
     worker.is_active.store(true, std::memory_order_seq_cst);
     Slice* slice = stop_.load(std::memory_order_seq_cst) ? nullptr : take();
-    if (slice != nullptr) execute(*slice, worker);
+    if (slice != nullptr) {
+      worker.resume();
+      execute(*slice, worker);
+    }
     worker.is_active.store(false, std::memory_order_release);
     return slice != nullptr;
   }
@@ -123,6 +126,8 @@ class Run final : public Job, public std::enable_shared_from_this<Run> {
         waiting_.push(&slice);
         return;
       }
+      // What a task waited for may have ended after the task before it.
+      if (num_waits > 0) worker.resume();
       const auto site = uint32_t(record[0]);
       const size_t num_registers = load_registers(site, record + 1 + num_waits, worker.registers());
       if (!run_task(worker, site, worker.registers(), slice.first_task + slice.next)) return;

@@ -14,7 +14,7 @@
 #include "pto/wsp/sched/counters.hpp"
 #include "pto/wsp/sched/options.hpp"
 #include "pto/wsp/sched/slice.hpp"
-#include "pto/wsp/trace/trace.hpp"
+#include "pto/wsp/trace/recorder.hpp"
 
 namespace pto::wsp::sched {
 
@@ -105,7 +105,7 @@ class alignas(kLineBytes) Worker {
   /// Forgets the run before. \pre no thread uses the worker
   void reset() {
     is_ready = false;
-    events.clear();
+    recorder_ = {};
     num_tasks = num_suspended = max_workspace_bytes = 0;
   }
 
@@ -123,7 +123,15 @@ class alignas(kLineBytes) Worker {
     countdown_.assign(plan.sites.size(), options.is_in_order() ? period_ : 0);
     if (!scratch_.reserve(plan.max_scratch_bytes)) throw std::bad_alloc();
     context_ = {scratch_.data(), nullptr, 0, 0, 0, 1};
+    if (options.trace) ns_per_tick_ = trace::ns_per_tick();
+    resume();
   }
+
+  /// The thread comes to its tasks from something else.
+  void resume() {
+    if (options_.trace) recorder_.resume();
+  }
+  trace::Events take_events() { return recorder_.take_events(); }
 
   int64_t* registers() { return registers_.data(); }
   /// For the one expander that this thread runs tasks of as it walks. Other tasks of the thread spoil it.
@@ -153,7 +161,6 @@ class alignas(kLineBytes) Worker {
   }
 
   bool is_ready = false;  ///< `begin` was called for this run
-  std::vector<trace::TaskEvent> events;
   uint64_t num_tasks = 0;
   uint64_t num_suspended = 0;
   uint64_t max_workspace_bytes = 0;  ///< the most that a task asked for
@@ -164,17 +171,18 @@ class alignas(kLineBytes) Worker {
   static constexpr int32_t kSamplePeriod = 255;  ///< tasks of a site that are not timed between two that are
 
   /// Runs a task that needs more than its arguments, or that is delayed, recorded or timed.
-  int32_t run_watched(const bytecode::Arguments& arguments, uint32_t site_index, const int64_t* registers) {
-    const bytecode::QuickSite& site = plan_->sites[site_index];
-    if (!site.is_plain) prepare(arguments, site_index, registers);
+  int32_t run_watched(const bytecode::Arguments& arguments, uint32_t site, const int64_t* registers) {
     if (options_.jitter != 0) delay();
-    if (countdown_[site_index] >= 0) return run_body(arguments.call(site_index), site);
-    countdown_[site_index] = period_;
+    if (options_.trace) {
+      const int32_t status = run_body(arguments, site, registers);
+      costs_->record(site, int64_t(double(recorder_.note_end(context_.task)) * ns_per_tick_));
+      return status;
+    }
+    if (countdown_[site] >= 0) return run_body(arguments, site, registers);
+    countdown_[site] = period_;
     const int64_t start = trace::now_ns();
-    const int32_t status = run_body(arguments.call(site_index), site);
-    const int64_t end = trace::now_ns();
-    if (options_.trace) events.push_back({context_.task, start, end});
-    costs_->record(site_index, end - start - clock_overhead_ns());
+    const int32_t status = run_body(arguments, site, registers);
+    costs_->record(site, trace::now_ns() - start - clock_overhead_ns());
     return status;
   }
 
@@ -192,32 +200,26 @@ class alignas(kLineBytes) Worker {
     }
   }
 
-  void prepare(const bytecode::Arguments& arguments, uint32_t site_index, const int64_t* registers) {
+  int32_t run_body(const bytecode::Arguments& arguments, uint32_t site_index, const int64_t* registers) {
+    const bytecode::Arguments::Call& call = arguments.call(site_index);
+    if (call.is_plain) return call.fn(call.views, call.scalars, &context_);
     const bytecode::QuickSite& site = plan_->sites[site_index];
-    if (site.has_written_rows) check_rows(arguments, arguments.call(site_index).views, site);
-    if (site.workspace.is_given) {
-      reserve_workspace(uint64_t(plan_->evaluate(site.workspace.value, registers)));
-    } else {
-      context_.workspace = nullptr;
-      context_.workspace_bytes = 0;
-    }
+    TaskContext context = context_;
+    context.block_num = site.kernel->block_dim;
+    if (site.has_written_rows) check_rows(arguments, call.views, site);
+    if (site.workspace.is_given) add_workspace(site, registers, context);
+    return run_blocks(call.fn, call.views, call.scalars, context);
   }
 
-  void reserve_workspace(uint64_t bytes) {
+  void add_workspace(const bytecode::QuickSite& site, const int64_t* registers, TaskContext& context) {
+    const auto bytes = uint64_t(plan_->evaluate(site.workspace.value, registers));
     max_workspace_bytes = std::max(max_workspace_bytes, bytes);
     if (!workspace_.reserve(bytes)) {
       throw EngineError("out-of-memory", "there is no memory for the workspace of a task")
           .with_int("bytes", int64_t(bytes));
     }
-    context_.workspace = bytes == 0 ? nullptr : workspace_.data();
-    context_.workspace_bytes = bytes;
-  }
-
-  int32_t run_body(const bytecode::Arguments::Call& call, const bytecode::QuickSite& site) {
-    if (call.is_plain) return call.fn(call.views, call.scalars, &context_);
-    TaskContext context = context_;
-    context.block_num = site.kernel->block_dim;
-    return run_blocks(call.fn, call.views, call.scalars, context);
+    context.workspace = bytes == 0 ? nullptr : workspace_.data();
+    context.workspace_bytes = bytes;
   }
 
   void delay() {
@@ -237,6 +239,8 @@ class alignas(kLineBytes) Worker {
   std::vector<int32_t> countdown_;  ///< tasks until the next one is watched, per site
   int32_t period_ = 0;
   TaskContext context_{};
+  trace::Recorder recorder_;
+  double ns_per_tick_ = 1;
   bytecode::RowChecker row_checker_;
   Scratch scratch_;
   Scratch workspace_;

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// The record of a run. Its workers wrote down what they ran and when; where a task stands in the program is
+/// found when it is asked for, by expanding once more.
+#pragma once
+
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "pto/wsp/bytecode/expander.hpp"
+#include "pto/wsp/trace/recorder.hpp"
+
+namespace pto::wsp::trace {
+
+class RunRecord {
+ public:
+  /// A run of `plan`, whose program belongs to `owner`, in which flush points read `flushed`. Keeps a copy of
+  /// what else decides, which may change as soon as the run is over.
+  RunRecord(std::shared_ptr<const void> owner, const bytecode::Plan& plan, std::vector<int64_t> flushed,
+            uint64_t num_tasks, int64_t start)
+      : owner_(std::move(owner)),
+        plan_(plan),
+        flushed_(std::move(flushed)),
+        num_tasks_(num_tasks),
+        start_(start),
+        ns_per_tick_(ns_per_tick()) {
+    copy_elements();
+  }
+  RunRecord(const RunRecord&) = delete;
+  RunRecord& operator=(const RunRecord&) = delete;
+
+  /// Adds what the next worker wrote down.
+  void add(Events events) { workers_.push_back(std::move(events)); }
+
+  uint64_t num_tasks() const { return num_tasks_; }
+  uint32_t num_registers() const { return plan_.program().header.num_registers; }
+
+  /// Per task its worker, and its start and end in nanoseconds since the start of the run.
+  void fill_times(int64_t* worker, int64_t* start_ns, int64_t* end_ns) const {
+    for (size_t i = 0; i < workers_.size(); ++i) {
+      workers_[i].for_each([&](const TaskEvent& event) {
+        worker[event.task] = int64_t(i);
+        start_ns[event.task] = to_ns(event.start);
+        end_ns[event.task] = to_ns(event.end);
+      });
+    }
+  }
+
+  /// Per task the instruction that made it, and all registers.
+  void fill_places(int64_t* pc, int64_t* registers) const {
+    bytecode::Replay replay(plan_, flushed_);
+    for (uint64_t task = 0; task < num_tasks_; ++task) {
+      pc[task] = plan_.sites[size_t(replay.next_task())].pc;
+      std::copy_n(replay.expander().registers(), num_registers(), registers + task * num_registers());
+    }
+  }
+
+ private:
+  int64_t to_ns(int64_t ticks) const { return int64_t(double(ticks - start_) * ns_per_tick_); }
+
+  /// Tensors that tasks write decide through flush points alone.
+  void copy_elements() {
+    const bytecode::Program& program = plan_.program();
+    std::vector<char*> bases(plan_.layouts.size(), nullptr);
+    copies_.resize(bases.size());
+    for (size_t i = 0; i < bases.size(); ++i) {
+      if (!program.decides[i] || program.tensors[i].written != 0) continue;
+      const char* data = plan_.bindings.elements[i].base;
+      copies_[i].assign(data, data + num_bytes(plan_.layouts[i], program.tensors[i]));
+      bases[i] = copies_[i].data();
+    }
+    bytecode::bind_elements(plan_, bases);
+  }
+
+  static size_t num_bytes(const bytecode::TensorLayout& layout, const bytecode::TensorDescriptor& tensor) {
+    int64_t last = 0;
+    for (int d = 0; d < tensor.rank; ++d) {
+      if (layout.shape[d] == 0) return 0;
+      last += (layout.shape[d] - 1) * layout.stride[d];
+    }
+    return size_t((last + 1) * dtype_bytes(tensor.dtype));
+  }
+
+  std::shared_ptr<const void> owner_;
+  bytecode::Plan plan_;
+  std::vector<int64_t> flushed_;
+  std::vector<std::vector<char>> copies_;
+  uint64_t num_tasks_;
+  int64_t start_;
+  double ns_per_tick_;
+  std::vector<Events> workers_;
+};
+
+}  // namespace pto::wsp::trace

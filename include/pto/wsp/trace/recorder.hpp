@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// What a worker writes down while it runs tasks: when each began and ended.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "pto/wsp/trace/clock.hpp"
+
+namespace pto::wsp::trace {
+
+/// Times in ticks.
+struct TaskEvent {
+  uint64_t task;
+  int64_t start;
+  int64_t end;
+};
+
+/// The events of one worker, in chunks that never move.
+class Events {
+ public:
+  void add(const TaskEvent& event) {
+    if (size_ == chunks_.size() * kChunk)
+      chunks_.push_back(std::unique_ptr<TaskEvent[]>(new TaskEvent[kChunk]));
+    chunks_[size_ / kChunk][size_ % kChunk] = event;
+    ++size_;
+  }
+
+  template <class Visit>
+  void for_each(Visit visit) const {
+    for (size_t i = 0; i < size_; ++i) visit(chunks_[i / kChunk][i % kChunk]);
+  }
+
+ private:
+  static constexpr size_t kChunk = 4096;
+
+  std::vector<std::unique_ptr<TaskEvent[]>> chunks_;
+  size_t size_ = 0;
+};
+
+/// Reads the clock once per task: where one task follows another, the end of the first is the start of the
+/// second.
+class Recorder {
+ public:
+  /// The thread comes to its tasks from something else, whose time is no task's.
+  void resume() { last_ = ticks_after(); }
+
+  /// Returns the ticks that the task took.
+  int64_t note_end(uint64_t task) {
+    const int64_t start = last_;
+    last_ = ticks();
+    events_.add({task, start, last_});
+    return last_ - start;
+  }
+
+  Events take_events() { return std::exchange(events_, {}); }
+
+ private:
+  Events events_;
+  int64_t last_ = 0;
+};
+
+}  // namespace pto::wsp::trace

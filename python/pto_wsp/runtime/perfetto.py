@@ -1,0 +1,62 @@
+"""Chrome trace JSON, which Perfetto (ui.perfetto.dev) opens.
+
+It is written a kernel at a time, since runs have millions of tasks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import IO
+
+import numpy as np
+
+
+class PerfettoWriter:
+    """Writes one run, as a context: entering writes what stands before the events, leaving what ends them.
+
+    Times are given in nanoseconds and written in us, with the digits of both.
+    """
+
+    def __init__(self, file: IO[str], worker: np.ndarray, start_ns: np.ndarray, end_ns: np.ndarray) -> None:
+        self._file = file
+        self._worker = worker
+        self._start_ns = start_ns
+        self._end_ns = end_ns
+
+    def __enter__(self) -> PerfettoWriter:
+        self._file.write('{"displayTimeUnit":"ns","traceEvents":[\n')
+        self._file.write('{"ph":"M","pid":0,"name":"process_name","args":{"name":"pto-wsp"}}')
+        form = '{"ph":"M","pid":0,"tid":%d,"name":"thread_name","args":{"name":"worker %d"}}'
+        lanes = np.unique(self._worker)
+        self._write(form, [lanes, lanes])
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.write("\n]}\n")
+
+    def tasks(self, kernel: str, location: str, rows: np.ndarray, keys: Sequence[np.ndarray]) -> None:
+        """Write the tasks `rows`, all of one call of a kernel, with their coordinates."""
+        label = f"[{', '.join(['%d'] * len(keys))}]" if keys else ""
+        form = (
+            f'{{"ph":"X","pid":0,"tid":%d,"name":{_quoted(kernel)[:-1]}{label}","cat":{_quoted(kernel)},'
+            f'"ts":%d.%03d,"dur":%d.%03d,"args":{{"task":%d,"location":{_quoted(location)}}}}}'
+        )
+        start, end = self._start_ns[rows], self._end_ns[rows]
+        self._write(form, [self._worker[rows], *keys, *_us(start), *_us(end - start), rows])
+
+    def _write(self, form: str, columns: Iterable[np.ndarray]) -> None:
+        lines = map(form.__mod__, zip(*(column.tolist() for column in columns), strict=True))
+        text = ",\n".join(lines)
+        if text:
+            self._file.write(",\n" + text)
+
+
+def _us(ns: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    return ns // 1000, ns % 1000
+
+
+def _quoted(text: str) -> str:
+    """Return `text` as a JSON string in which `%` is doubled."""
+    import json  # here: few programs save a trace, and all of them start
+
+    return json.dumps(text).replace("%", "%%")

@@ -1,5 +1,7 @@
 """PTO-WSP: dynamic LLM operators in three parts: kernels, workloads and schedules."""
 
+from pto_wsp.builder import CompareMode, ElementType, MemorySpace, PTOFunctionBuilder, PTOModule
+from pto_wsp.builder.module import set_compile_hook as set_module_hook
 from pto_wsp.errors import PtoError
 from pto_wsp.lang import pto, ptoisa
 from pto_wsp.lang.axes import P
@@ -27,7 +29,7 @@ from pto_wsp.lang.tensor import Tensor
 from pto_wsp.lang.tiers import tier
 from pto_wsp.lang.workload import combine, sequential, set_compile_hook, workload
 from pto_wsp.runtime.memory import empty
-from pto_wsp.runtime.program import Program, compile_program
+from pto_wsp.runtime.program import Program, compile_module, compile_program
 from pto_wsp.schedule.policies import (
     Deps,
     DispatchPolicy,
@@ -43,16 +45,21 @@ from pto_wsp.types import DYN, Dense, DenseDyn, MemLayout, b1, bf16, f16, f32, i
 __all__ = [
     "ALL",
     "DYN",
+    "CompareMode",
     "Constexpr",
     "Dense",
     "DenseDyn",
     "Deps",
     "DispatchPolicy",
+    "ElementType",
     "In",
     "InOut",
     "MemLayout",
+    "MemorySpace",
     "Out",
     "P",
+    "PTOFunctionBuilder",
+    "PTOModule",
     "Program",
     "PtoError",
     "Ragged",
@@ -99,3 +106,4 @@ __all__ = [
 ]
 
 set_compile_hook(compile_program)
+set_module_hook(compile_module)

@@ -405,6 +405,32 @@ class ArgumentDType(FrontendError):
     label = "expected {expected}, found {found}"
 
 
+class BadBlock(FrontendError):
+    """A block of a function builder that is not closed, or a method that closes or continues none."""
+
+    code = "bad-block"
+    template = "`{method}` does not fit the blocks that are open"
+    label = "expected {expected}, found {found}"
+
+
+class WrongFunctionKind(FrontendError):
+    """A method of a function builder that only functions of the other kind have."""
+
+    code = "wrong-function-kind"
+    template = "`{method}` has no meaning in function `{function}`"
+    label = "it is for {kind} functions"
+    hint = "`.in_core()` functions compute on tiles, `.not_in_core()` functions call them"
+
+
+class MemrefShape(FrontendError):
+    """A memref whose uses do not say how it lies in memory, or disagree about it."""
+
+    code = "memref-shape"
+    template = "the shape of memref `{name}` does not follow from its uses"
+    label = "expected {expected}, found {found}"
+    hint = "give it one: `.memref(name, space, dtype, shape=(rows, cols))`; rows may be None"
+
+
 class OutsideWorkload(FrontendError):
     """A construct of workloads or kernels that is used outside of one."""
 

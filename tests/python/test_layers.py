@@ -23,7 +23,7 @@ ORDER = (
     ("isa",),
     ("ir",),
     ("analysis", "interp"),
-    ("lang", "schedule", "passes", "planner", "text"),
+    ("lang", "builder", "schedule", "passes", "planner", "text"),
     ("targets",),
     ("runtime",),
     ("ops",),

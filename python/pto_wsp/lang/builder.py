@@ -10,6 +10,7 @@ from pto_wsp.ir import kernel as k
 from pto_wsp.ir.core import Region
 from pto_wsp.ir.scalar import Const, Expr, Extent, Var, walk
 from pto_wsp.isa import (
+    ELEMENTWISE,
     TABLE,
     Form,
     FormError,
@@ -264,6 +265,49 @@ class Builder:
         names = tuple(t.name for t in tiles)
         self.emit(k.Instr(op, dst.name, names, tuple(scalars), (*flags, *extents), site.loc))
         return into or replace(dst, valid=self._lasting(dst, result_valid(row.form, valids, attrs)))
+
+    def write(
+        self,
+        op: str,
+        dst: TileValue,
+        tiles: Sequence[TileValue],
+        scalars: Sequence[Expr],
+        site: Site,
+        *,
+        flags: Sequence[tuple[str, k.AttrValue]] = (),
+        valid: Valid | None = None,
+    ) -> None:
+        """Append an instruction on tiles that are places; one that it reads may be the one that it writes.
+
+        Args:
+            op: its row.
+            dst: the tile to write.
+            tiles: tile operands.
+            scalars: scalar operands, of the type that the tiles ask for.
+            site: where it is written.
+            flags: attributes other than extents.
+            valid: valid extents of what fill and expand instructions make.
+
+        Raises:
+            ShapeMismatch, DTypeMismatch: the operands do not fit.
+        """
+        form = TABLE[op].form
+        is_read = dst in tiles[1:] if form is Form.MATMUL_ACC else dst in tiles
+        through = is_read and form not in ELEMENTWISE
+        target = self.tile(dst.name, dst.type) if through else dst
+        self.instruction(
+            op,
+            tiles,
+            scalars,
+            site,
+            flags=flags,
+            shape=dst.type.shape,
+            valid=valid,
+            dtype=dst.type.dtype if form in (Form.FILL, Form.IOTA, Form.CONVERT) else None,
+            into=target,
+        )
+        if through:
+            self.instruction("mov", [target], (), site, into=dst)
 
     def store(self, view: ViewValue, tile: TileValue, site: Site, rows: TileValue | None = None) -> None:
         """Append the store of a tile, whose type must be the view's; of its rows to those that `rows` names.

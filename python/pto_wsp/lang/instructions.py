@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pto_wsp.errors import BadOperand, CarriedValue
 from pto_wsp.ir import kernel as k
 from pto_wsp.ir.scalar import Const, Expr, Extent, walk
-from pto_wsp.isa import ELEMENTWISE, Form
+from pto_wsp.isa import Form
 from pto_wsp.isa.meaning import COMPARE_MODES
 from pto_wsp.lang import ptoisa
 from pto_wsp.lang.builder import Builder, Site
@@ -140,22 +140,9 @@ class _Instruction:
         tiles = [self.tile(node) for node in operands[: form.num_tiles]]
         like = tiles[-1].type.dtype if tiles else dst.type.dtype
         scalars = [self.scalar(node, like) for node in operands[form.num_tiles :]]
-        is_read = dst in tiles[1:] if form is Form.MATMUL_ACC else dst in tiles
-        through = is_read and form not in ELEMENTWISE
-        target = self.builder.tile(dst.name, dst.type) if through else dst
-        self.builder.instruction(
-            self.row.name,
-            tiles,
-            scalars,
-            self.site,
-            flags=self.constants(),
-            shape=dst.type.shape,
-            valid=self.extents(dst),
-            dtype=dst.type.dtype if form in (Form.FILL, Form.IOTA, Form.CONVERT) else None,
-            into=target,
+        self.builder.write(
+            self.row.name, dst, tiles, scalars, self.site, flags=self.constants(), valid=self.extents(dst)
         )
-        if through:
-            self.builder.instruction("mov", [target], (), self.site, into=dst)
 
     # --- operands ---
 

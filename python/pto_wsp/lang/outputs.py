@@ -21,11 +21,20 @@ def check_outputs(kernel: k.KernelFunction) -> None:
     Raises:
         OutNotStored, OutRead: see above.
     """
-    outputs = {p.name for p in kernel.params if p.role == k.OUT}
-    stored = _Paths(kernel, outputs, _of_blocks(kernel)).after(kernel.body or (), frozenset())
+    stored = stored_outputs(kernel)
     for param in kernel.params:
-        if param.name in outputs - stored:
+        if param.role == k.OUT and param.name not in stored:
             raise OutNotStored(kernel=kernel.name, param=param.name, loc=param.loc)
+
+
+def stored_outputs(kernel: k.KernelFunction) -> frozenset[str]:
+    """Return the names of the outputs that every path stores.
+
+    Raises:
+        OutRead: an output is read before.
+    """
+    outputs = {p.name for p in kernel.params if p.role == k.OUT}
+    return _Paths(kernel, outputs, _of_blocks(kernel)).after(kernel.body or (), frozenset())
 
 
 @record

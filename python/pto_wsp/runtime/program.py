@@ -36,6 +36,11 @@ from pto_wsp.types.dtype import DType, f32, i64, u64
 RUN_OPTIONS = ("workers", "trace", "check")
 
 
+def compile_module(module: Module, target: str = "cpu") -> Program:
+    """Compile a module; its entry is a workload, or a kernel that is then one task."""
+    return compile_program(Traced(module, {}, {}), target)
+
+
 def compile_program(traced: Traced, target: str = "cpu") -> Program:
     """Compile a traced workload.
 

@@ -1,0 +1,441 @@
+"""`PTOFunctionBuilder`: a function written as a chain of calls."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from pto_wsp.builder.blocks import nest
+from pto_wsp.builder.calls import Function
+from pto_wsp.builder.in_core import make_kernel
+from pto_wsp.builder.names import CompareMode, ElementType, MemorySpace, scalar_dtype
+from pto_wsp.builder.operands import methods
+from pto_wsp.builder.orchestration import make_workload
+from pto_wsp.builder.steps import (
+    Argument,
+    CallStep,
+    Declaration,
+    ElseStep,
+    EndStep,
+    IfStep,
+    ImportStep,
+    LoopStep,
+    Memref,
+    Operand,
+    ReturnStep,
+    ScalarDeclaration,
+    ScalarStep,
+    Step,
+    TileDeclaration,
+    TileStep,
+    Transfer,
+    WhileStep,
+)
+from pto_wsp.errors import BadBlock, BadOperand, NameClash, NotYetSupported, UnknownKernel, did_you_mean
+from pto_wsp.isa import Instruction
+from pto_wsp.isa.meaning import COMPARE_MODES
+from pto_wsp.lang.ptoisa import CONSTANTS
+from pto_wsp.location import Location, caller_location
+from pto_wsp.support.record import replace
+from pto_wsp.types.dtype import DType
+from pto_wsp.types.tile import TileType
+
+if TYPE_CHECKING:
+    from pto_wsp.builder.module import PTOModule
+
+
+class PTOFunctionBuilder:
+    """Builds a function step by step; every method returns the builder, `build` the function.
+
+    An `in_core()` function (the default) computes on tiles, a `not_in_core()` function is an Orchestration
+    that calls others. Beside the methods below there is one for each instruction on tiles, called by its row
+    in the table: `add(dst, a, b)`, `rowsum(dst, x)`, `cmp(dst, a, b, mode)`.
+
+    Args:
+        name: of the function.
+        module: takes the function, and has those that it can call.
+    """
+
+    def __init__(self, name: str = "main", module: PTOModule | None = None) -> None:
+        self.name = name
+        self.module = module
+        self._loc: Location | None = None
+        self._start = self._here("PTOFunctionBuilder")
+        self._is_in_core = True
+        self._declared: dict[str, Declaration] = {}
+        self._steps: list[Step] = []
+        _require_name("PTOFunctionBuilder", name, self._start)
+
+    def __repr__(self) -> str:
+        kind = "in_core" if self._is_in_core else "not_in_core"
+        return f"<builder of {self.name}, {kind}, {len(self._steps)} steps: `.build()` makes the function>"
+
+    def at(self, loc: Location) -> PTOFunctionBuilder:
+        """Say where the steps that follow are written, for what reads programs from elsewhere."""
+        self._loc = loc
+        return self
+
+    def _here(self, method: str) -> Location:
+        """Return the place of the call of a method: of the last one of its name on the line, in a chain."""
+        if self._loc is not None:
+            return self._loc
+        loc = caller_location() or Location("<unknown>", 0)
+        line = loc.source_line() if loc.col else None
+        start = -1 if line is None else line.rfind(f".{method}(", loc.col - 1, loc.end_col)
+        return loc if start < 0 else replace(loc, col=start + 2)
+
+    def _step(self, step: Step) -> PTOFunctionBuilder:
+        self._steps.append(step)
+        return self
+
+    def _declare(self, method: str, name: str, declaration: Declaration) -> PTOFunctionBuilder:
+        _require_name(method, name, declaration.loc)
+        if name in self._declared:
+            notes = [("the first one", self._declared[name].loc)]
+            raise NameClash(kind="things in a function", name=name, loc=declaration.loc, notes=notes)
+        self._declared[name] = declaration
+        return self
+
+    # --- kind and declarations ---
+
+    def in_core(self) -> PTOFunctionBuilder:
+        """Make it a function on tiles."""
+        self._is_in_core = True
+        return self
+
+    def not_in_core(self) -> PTOFunctionBuilder:
+        """Make it an Orchestration: control flow and calls."""
+        self._is_in_core = False
+        return self
+
+    def tile(
+        self, name: str, rows: int, cols: int, dtype: ElementType | DType = ElementType.F32
+    ) -> PTOFunctionBuilder:
+        """Declare a tile of `rows` x `cols` elements."""
+        loc = self._here("tile")
+        for size in (rows, cols):
+            if not _is_positive(size):
+                raise BadOperand(op="tile", expected="positive sizes", found=f"`{size!r}`", loc=loc)
+        return self._declare("tile", name, TileDeclaration(TileType(rows, cols, _dtype(dtype, loc)), loc))
+
+    def scalar(self, name: str, dtype: ElementType | DType = ElementType.F32) -> PTOFunctionBuilder:
+        """Declare a scalar: a variable, or, where no step assigns it, a parameter of the function.
+
+        Integers have 64 bits, floats are f32.
+        """
+        loc = self._here("scalar")
+        found = _dtype(dtype, loc)
+        if scalar_dtype(found) is None:
+            advice = "scalars are integers, truth values or f32"
+            raise NotYetSupported(feature=f"a scalar of type {found}", detail="", advice=advice, loc=loc)
+        return self._declare("scalar", name, ScalarDeclaration(found, loc))
+
+    def memref(
+        self,
+        name: str,
+        space: MemorySpace = MemorySpace.GM,
+        dtype: ElementType | DType = ElementType.F32,
+        shape: Sequence[int | None] | None = None,
+    ) -> PTOFunctionBuilder:
+        """Declare a tensor: a parameter in global memory, or one that the run makes in another space.
+
+        Args:
+            name: of the parameter.
+            space: where it is.
+            dtype: type of its elements.
+            shape: its extents; a None is taken from the array. Without it, it is a column of the tiles that
+                are moved, one below the other.
+        """
+        loc = self._here("memref")
+        for size in shape or ():
+            if size is not None and not _is_positive(size):
+                raise BadOperand(op="memref", expected="positive sizes", found=f"`{size!r}`", loc=loc)
+        is_local = space not in (MemorySpace.GM, MemorySpace.GLOBAL)
+        found = Memref(_dtype(dtype, loc), None if shape is None else tuple(shape), is_local, loc)
+        return self._declare("memref", name, found)
+
+    def intermediate_buffer(
+        self,
+        name: str,
+        size: int,
+        dtype: ElementType | DType = ElementType.F32,
+        scope_local: bool = True,
+    ) -> PTOFunctionBuilder:
+        """Declare a tensor that the run makes, `size` bytes large; its calls decide how wide it is.
+
+        A buffer that outlives the run (`scope_local=False`) is a memref of global memory.
+        """
+        loc = self._here("intermediate_buffer")
+        found = _dtype(dtype, loc)
+        if not _is_positive(size) or size % found.itemsize:
+            expected = f"a multiple of {found.itemsize} bytes"
+            raise BadOperand(op="intermediate_buffer", expected=expected, found=f"`{size!r}`", loc=loc)
+        if not scope_local:
+            feature, advice = "a buffer that outlives the run", "declare it with `.memref(...)`"
+            raise NotYetSupported(feature=feature, detail="", advice=advice, loc=loc)
+        declaration = Memref(found, None, True, loc, size // found.itemsize)
+        return self._declare("intermediate_buffer", name, declaration)
+
+    def import_func(self, name: str) -> PTOFunctionBuilder:
+        """State that the module has a function, which an import of another module brought."""
+        return self._step(ImportStep(name, self._here("import_func")))
+
+    # --- memory ---
+
+    def load(self, dst: str, src: str, row: Operand = 0, col: Operand = 0) -> PTOFunctionBuilder:
+        """Load a tile from a memref: `row` counts tiles of this shape, `col` elements."""
+        return self._step(Transfer(False, dst, src, row, col, None, self._here("load")))
+
+    def store(self, dst: str, src: str, row: Operand = 0, col: Operand = 0) -> PTOFunctionBuilder:
+        """Store a tile to a memref, in either order; offsets are those of `load`."""
+        return self._step(Transfer(True, dst, src, row, col, None, self._here("store")))
+
+    def gather(self, dst: str, src: str, rows: str) -> PTOFunctionBuilder:
+        """Load the rows of a memref that the i32 tile `rows` names."""
+        return self._step(Transfer(False, dst, src, 0, 0, rows, self._here("gather")))
+
+    def scatter(self, dst: str, src: str, rows: str) -> PTOFunctionBuilder:
+        """Store a tile to the rows of a memref that the i32 tile `rows` names."""
+        return self._step(Transfer(True, dst, src, 0, 0, rows, self._here("scatter")))
+
+    # --- control ---
+
+    def for_loop(
+        self,
+        iv: str,
+        lb: Operand,
+        ub: Operand,
+        step: int = 1,
+        max_range: int | None = None,
+        min_range: int | None = None,
+        tile_levels: Mapping[int, int] | None = None,
+        kind: str = "range",
+    ) -> PTOFunctionBuilder:
+        """Begin a loop of `iv` over `lb`, `lb + step`, ... below `ub`.
+
+        Args:
+            iv: its variable.
+            lb: the first value: a number, the name of a scalar, or an expression as text.
+            ub: the end.
+            step: a positive number.
+            max_range: in an Orchestration, the largest block of iterations that binary expansion makes,
+                rounded up to a power of two.
+            min_range: its smallest block; what is left is one loop.
+            tile_levels: rows of the tiles that blocks of some sizes work on; 0 stands for what is left.
+            kind: `range`, ordered by data alone, `parallel` or `seq`.
+        """
+        loc = self._here("for_loop")
+        _require_name("for_loop", iv, loc)
+        if not _is_positive(step):
+            raise BadOperand(op="for_loop", expected="a positive step", found=f"`{step!r}`", loc=loc)
+        if kind not in ("range", "parallel", "seq"):
+            expected = "the kind `range`, `parallel` or `seq`"
+            raise BadOperand(op="for_loop", expected=expected, found=f"`{kind}`", loc=loc)
+        levels = _levels(tile_levels, loc)
+        blocks = [None if n is None else _power_of_two(n, loc) for n in (max_range, min_range)]
+        if blocks[0] is None and (blocks[1] is not None or levels):
+            raise BadOperand(op="for_loop", expected="a `max_range` with them", found="none", loc=loc)
+        if blocks[1] is not None and blocks[0] is not None and blocks[1] > blocks[0]:
+            expected, found = f"a `min_range` of at most {blocks[0]}", str(blocks[1])
+            raise BadOperand(op="for_loop", expected=expected, found=found, loc=loc)
+        return self._step(LoopStep(iv, lb, ub, step, loc, kind, blocks[0], blocks[1], levels))
+
+    def end_for(self) -> PTOFunctionBuilder:
+        """End the loop that was begun last."""
+        return self._step(EndStep(LoopStep, "end_for", self._here("end_for")))
+
+    def tile_loop(
+        self, iv: str, tile: str, dimension: str | int = "rows", step: int = 1
+    ) -> PTOFunctionBuilder:
+        """Begin a loop over the valid rows (0) or columns (1) of a tile; `end_for` ends it."""
+        loc = self._here("tile_loop")
+        _require_name("tile_loop", iv, loc)
+        number = {"rows": 0, "cols": 1, "row": 0, "col": 1, 0: 0, 1: 1}.get(dimension)
+        if number is None:
+            expected = "the dimension `rows` or `cols`"
+            raise BadOperand(op="tile_loop", expected=expected, found=f"`{dimension}`", loc=loc)
+        if not _is_positive(step):
+            raise BadOperand(op="tile_loop", expected="a positive step", found=f"`{step!r}`", loc=loc)
+        return self._step(LoopStep(iv, 0, 0, step, loc, tile=(tile, number)))
+
+    def nested_tile_loop(
+        self, outer: str, inner: str, tile: str, row_step: int = 1, col_step: int = 1
+    ) -> PTOFunctionBuilder:
+        """Begin a loop over the rows of a tile with one over its columns; `end_nested_loop` ends both."""
+        return self.tile_loop(outer, tile, 0, row_step).tile_loop(inner, tile, 1, col_step)
+
+    def end_nested_loop(self) -> PTOFunctionBuilder:
+        """End the two loops of `nested_tile_loop`."""
+        return self._step(EndStep(LoopStep, "end_nested_loop", self._here("end_nested_loop"), 2))
+
+    def while_loop(self, condition: Operand) -> PTOFunctionBuilder:
+        """Begin a loop of an InCore function that runs while a condition holds."""
+        return self._step(WhileStep(condition, self._here("while_loop")))
+
+    def end_while(self) -> PTOFunctionBuilder:
+        """End the loop that `while_loop` began."""
+        return self._step(EndStep(WhileStep, "end_while", self._here("end_while")))
+
+    def if_then(self, condition: Operand) -> PTOFunctionBuilder:
+        """Begin a conditional: a scalar, true where it is not 0, or an expression as text."""
+        return self._step(IfStep(condition, None, self._here("if_then")))
+
+    def if_bit(self, scalar: Operand, bit: int) -> PTOFunctionBuilder:
+        """Begin a conditional on one bit of an integer, given as its power of two."""
+        loc = self._here("if_bit")
+        if not _is_positive(bit) or bit & (bit - 1) or bit > 1 << 62:
+            raise BadOperand(op="if_bit", expected="a power of two", found=f"`{bit!r}`", loc=loc)
+        return self._step(IfStep(scalar, bit, loc))
+
+    def else_block(self) -> PTOFunctionBuilder:
+        """Begin the branch for when the condition does not hold."""
+        return self._step(ElseStep(self._here("else_block")))
+
+    def endif(self) -> PTOFunctionBuilder:
+        """End the conditional that was begun last."""
+        return self._step(EndStep(IfStep, "endif", self._here("endif")))
+
+    end_if = endif
+
+    # --- scalars ---
+
+    def scalar_li(self, dst: str, value: Operand) -> PTOFunctionBuilder:
+        """Assign a number."""
+        return self._scalar("scalar_li", dst, "mov", value)
+
+    def scalar_mov(self, dst: str, src: Operand) -> PTOFunctionBuilder:
+        """Assign the value of a scalar, or of an expression as text."""
+        return self._scalar("scalar_mov", dst, "mov", src)
+
+    def scalar_add(self, dst: str, a: Operand, b: Operand) -> PTOFunctionBuilder:
+        """Assign a + b."""
+        return self._scalar("scalar_add", dst, "add", a, b)
+
+    def scalar_sub(self, dst: str, a: Operand, b: Operand) -> PTOFunctionBuilder:
+        """Assign a - b."""
+        return self._scalar("scalar_sub", dst, "sub", a, b)
+
+    def scalar_mul(self, dst: str, a: Operand, b: Operand) -> PTOFunctionBuilder:
+        """Assign a * b."""
+        return self._scalar("scalar_mul", dst, "mul", a, b)
+
+    def scalar_div(self, dst: str, a: Operand, b: Operand) -> PTOFunctionBuilder:
+        """Assign a / b; integers are divided toward zero, and by zero is an error."""
+        return self._scalar("scalar_div", dst, "div", a, b)
+
+    def scalar_cmp(self, dst: str, a: Operand, b: Operand, mode: CompareMode | str) -> PTOFunctionBuilder:
+        """Assign whether a and b compare so."""
+        op = mode.value if isinstance(mode, CompareMode) else str(mode).lower()
+        if op not in COMPARE_MODES:
+            expected = "one of " + ", ".join(COMPARE_MODES)
+            raise BadOperand(
+                op="scalar_cmp", expected=expected, found=f"`{mode}`", loc=self._here("scalar_cmp")
+            )
+        return self._scalar("scalar_cmp", dst, op, a, b)
+
+    def _scalar(self, method: str, dst: str, op: str, *operands: Operand) -> PTOFunctionBuilder:
+        loc = self._here(method)
+        _require_name(method, dst, loc)
+        return self._step(ScalarStep(dst, op, operands, loc))
+
+    # --- calls and the end ---
+
+    def call(self, callee: str, args: Mapping[str, Argument] | None = None) -> PTOFunctionBuilder:
+        """Call a function of the module.
+
+        Args:
+            callee: its name.
+            args: per parameter the name of a tensor; in an Orchestration also `(tensor, row, col)`, with
+                `row` in tiles of the callee and `col` in elements, or `(tensor, row, col, rows, cols)` for a
+                part of a tile; for a scalar a number, a name or an expression as text.
+        """
+        return self._step(CallStep(callee, dict(args or {}), self._here("call")))
+
+    def ret(self, values: object = None) -> PTOFunctionBuilder:
+        """End the function; it is the last step, and functions return nothing."""
+        loc = self._here("ret")
+        if values is not None:
+            raise NotYetSupported(
+                feature="a value in `ret`", detail="", advice="store it to a memref", loc=loc
+            )
+        return self._step(ReturnStep(loc))
+
+    def build(self) -> Function:
+        """Return the function, which the module then has.
+
+        Raises:
+            FrontendError: at the first step that has no meaning, with its place.
+        """
+        tree = nest(self._steps)
+        functions = {} if self.module is None else {f.name: f for f in self.module.get_all_functions()}
+        for number, step in enumerate(self._steps):
+            if isinstance(step, ReturnStep) and number + 1 < len(self._steps):
+                raise BadBlock(method="ret", expected="the end", found="more steps", loc=step.loc)
+            if isinstance(step, ImportStep) and step.name not in functions:
+                advice = did_you_mean(step.name, functions) or "`PTOModule.import_function` brings it"
+                raise UnknownKernel(name=step.name, advice=advice, loc=step.loc)
+        assigned = [step.dst for step in self._steps if isinstance(step, ScalarStep)]
+        make = make_kernel if self._is_in_core else make_workload
+        function = make(self.name, self._declared, assigned, functions, tree, self._start)
+        if self.module is not None:
+            self.module.add_function(function)
+        return function
+
+    if TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Callable[..., PTOFunctionBuilder]:
+            """Stand for the methods that the rows of the instruction table give."""
+            ...
+
+
+def _instruction_method(name: str, row: Instruction) -> Callable[..., PTOFunctionBuilder]:
+    def method(self: PTOFunctionBuilder, dst: str, *operands: Operand, **options: Any) -> PTOFunctionBuilder:
+        loc = self._here(name)
+        _require_name(name, dst, loc)
+        if has_mode and len(operands) == count + 1:
+            options["mode"] = operands[count]
+            operands = operands[:count]
+        return self._step(TileStep(row.name, name, dst, operands, options, loc))
+
+    has_mode = "mode" in CONSTANTS.get(row.form, {})
+    count = row.form.num_tiles + row.form.num_scalars
+    method.__name__ = name
+    method.__qualname__ = f"PTOFunctionBuilder.{name}"
+    method.__doc__ = row.doc
+    return method
+
+
+for _name, _row in methods().items():
+    setattr(PTOFunctionBuilder, _name, _instruction_method(_name, _row))
+
+
+def _require_name(method: str, name: object, loc: Location) -> None:
+    if not isinstance(name, str) or not name.isidentifier():
+        raise BadOperand(op=method, expected="an identifier as a name", found=f"`{name!r}`", loc=loc)
+
+
+def _is_positive(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value > 0
+
+
+def _dtype(dtype: object, loc: Location) -> DType:
+    if isinstance(dtype, ElementType):
+        return dtype.dtype
+    if isinstance(dtype, DType):
+        return dtype
+    expected = "an element type: `ElementType.F32`, `f32`"
+    raise BadOperand(op="dtype", expected=expected, found=f"`{dtype!r}`", loc=loc)
+
+
+def _power_of_two(value: int, loc: Location) -> int:
+    if not _is_positive(value):
+        raise BadOperand(op="for_loop", expected="a positive range", found=f"`{value!r}`", loc=loc)
+    return 1 << (value - 1).bit_length()
+
+
+def _levels(levels: Mapping[int, int] | None, loc: Location) -> tuple[tuple[int, int], ...]:
+    for block, rows in (levels or {}).items():
+        if (block != 0 and (not _is_positive(block) or block & (block - 1))) or not _is_positive(rows):
+            expected = "rows by blocks that are powers of two, or 0 for what is left"
+            raise BadOperand(op="for_loop", expected=expected, found=f"{{{block}: {rows}}}", loc=loc)
+    return tuple(sorted((levels or {}).items(), reverse=True))

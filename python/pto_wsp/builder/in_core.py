@@ -1,0 +1,355 @@
+"""From the steps of an InCore function to a kernel.
+
+Tiles are places, as in `@ptoisa_kernel`: a destination that is not declared is declared by its first write.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from pto_wsp.builder import operands
+from pto_wsp.builder.calls import Functions, called, in_order, wrong_kind
+from pto_wsp.builder.memrefs import Access, MemrefUse, box, settled
+from pto_wsp.builder.names import scalar_dtype
+from pto_wsp.builder.scalars import ScalarReader, fitted
+from pto_wsp.builder.steps import (
+    Block,
+    CallStep,
+    Declaration,
+    IfStep,
+    LoopStep,
+    Memref,
+    Operand,
+    Plain,
+    ScalarDeclaration,
+    ScalarStep,
+    TileDeclaration,
+    TileStep,
+    Transfer,
+    Tree,
+    WhileStep,
+)
+from pto_wsp.errors import BadOperand, CarriedValue, NameClash, UnknownName, did_you_mean
+from pto_wsp.ir import kernel as k
+from pto_wsp.ir.scalar import Const, Expr, Extent, Var
+from pto_wsp.ir.workload import WorkloadFunction
+from pto_wsp.isa import TABLE
+from pto_wsp.lang import arithmetic
+from pto_wsp.lang.builder import Builder, Site
+from pto_wsp.lang.instructions import check_written
+from pto_wsp.lang.outputs import stored_outputs
+from pto_wsp.lang.ptoisa import EXTENTS
+from pto_wsp.lang.tile_ops import TileOps
+from pto_wsp.lang.values import TileValue, ViewValue
+from pto_wsp.location import Location
+from pto_wsp.support.record import replace
+from pto_wsp.types.dtype import i64
+from pto_wsp.types.tile import ScalarType, TileType, ViewType
+
+
+def make_kernel(
+    name: str,
+    declared: Mapping[str, Declaration],
+    assigned: Sequence[str],
+    functions: Functions,
+    tree: Tree,
+    loc: Location,
+) -> k.KernelFunction:
+    """Return the kernel that steps describe.
+
+    Args:
+        name: of the function.
+        declared: what it declares.
+        assigned: the scalar of every step that assigns one; the other declared ones are parameters.
+        functions: those that it can call.
+        tree: its steps.
+        loc: where it is built.
+
+    Raises:
+        FrontendError: a step has no meaning in it.
+    """
+    return _InCore(name, declared, assigned, functions, loc).function(tree)
+
+
+class _InCore:
+    def __init__(
+        self,
+        name: str,
+        declared: Mapping[str, Declaration],
+        assigned: Sequence[str],
+        functions: Functions,
+        loc: Location,
+    ) -> None:
+        self.name = name
+        self.functions = functions
+        self.loc = loc
+        self.declared = declared
+        self.uses = {n: MemrefUse(n, d) for n, d in declared.items() if isinstance(d, Memref)}
+        views = {
+            n: k.Param(n, k.IN, ViewType(use.memref.dtype, (None, None))) for n, use in self.uses.items()
+        }
+        self.views = views
+        self.params = [n for n, d in declared.items() if n in views or _is_parameter(n, d, assigned)]
+        self.builder = Builder(tuple(views.values()))
+        self.tiles: dict[str, TileValue] = {}
+        self.scalars: dict[str, Expr] = {}
+        self.loops: list[str] = []
+        self.set: set[str] = set()
+        self.reader = ScalarReader(self.scalar)
+        for item, declaration in declared.items():
+            if isinstance(declaration, TileDeclaration):
+                self.declare_tile(item, declaration.type)
+            elif isinstance(declaration, ScalarDeclaration):
+                self.declare_scalar(item, declaration, item in assigned)
+
+    def function(self, tree: Tree) -> k.KernelFunction:
+        self.steps(tree)
+        types = {name: use.type() for name, use in self.uses.items()}
+        kernel = k.KernelFunction(
+            self.name,
+            tuple(self.param(name, types) for name in self.params),
+            tuple(self.builder.tiles.items()),
+            tuple(self.builder.scalars.items()),
+            _settled(self.builder.statements(), types),
+            self.loc,
+        )
+        check_written(kernel)
+        stored = stored_outputs(kernel)
+        params = tuple(
+            replace(p, role=k.INOUT) if p.role == k.OUT and p.name not in stored else p for p in kernel.params
+        )
+        return replace(kernel, params=params)
+
+    # --- names ---
+
+    def declare_tile(self, name: str, type: TileType) -> TileValue:
+        tile = self.builder.tile(name, type)
+        self.builder.slot(name)
+        self.tiles[name] = tile
+        return tile
+
+    def declare_scalar(self, name: str, declaration: ScalarDeclaration, is_variable: bool) -> None:
+        dtype = scalar_dtype(declaration.dtype)
+        assert dtype is not None
+        self.scalars[name] = Var(name, dtype)
+        if is_variable:
+            self.builder.scalar(name, ScalarType(dtype))
+        else:
+            self.set.add(name)
+
+    def param(self, name: str, types: Mapping[str, TileType | ViewType]) -> k.Param:
+        declaration = self.declared[name]
+        if name in types:
+            return k.Param(name, self.uses[name].role, types[name], declaration.loc)
+        return k.Param(name, k.IN, ScalarType(self.scalars[name].dtype), declaration.loc)
+
+    def scalar(self, name: str, loc: Location | None) -> Expr:
+        """Return the value of a name in an expression."""
+        if name in self.loops:
+            return Var(name, i64, loc)
+        if name not in self.scalars:
+            known = [*self.scalars, *self.loops]
+            where = f"`{self.name}` as a scalar"
+            raise UnknownName(name=name, where=where, advice=did_you_mean(name, known), loc=loc)
+        if name not in self.set:
+            problem = "is read before every path has assigned it"
+            raise CarriedValue(name=name, problem=problem, expected="an assignment", found="none", loc=loc)
+        return replace(self.scalars[name], loc=loc)
+
+    def tile(self, name: Operand, loc: Location) -> TileValue:
+        tile = self.tiles.get(name) if isinstance(name, str) else None
+        if tile is None:
+            raise operands.unknown_tile(name, f"`{self.name}` as a tile", [*self.tiles], loc)
+        return tile
+
+    # --- steps ---
+
+    def steps(self, tree: Tree) -> None:
+        for step in tree:
+            if isinstance(step, Block):
+                self.block(step)
+            else:
+                self.step(step)
+
+    def step(self, step: Plain) -> None:
+        match step:
+            case Transfer():
+                self.transfer(step)
+            case TileStep():
+                self.instruction(step)
+            case ScalarStep():
+                self.assign(step)
+            case CallStep():
+                self.call(step)
+            case _:
+                pass
+
+    def block(self, block: Block) -> None:
+        before = set(self.set)
+        match block.opening:
+            case LoopStep() as step:
+                self.builder.emit(self.loop(step, block.body))
+                self.set = before
+            case WhileStep(condition=condition, loc=loc):
+                test = self.reader.truth(condition, "while_loop", loc)
+                body = self.nested(block.body)
+                self.builder.emit(k.While(test, body, loc))
+                self.set = before
+            case IfStep() as step:
+                test = condition_of(self.reader, step)
+                then, after = self.nested(block.body), self.set
+                self.set = before
+                other = self.nested(block.other)
+                self.set &= after
+                self.builder.emit(k.If(test, then, other, step.loc))
+
+    def nested(self, tree: Tree) -> tuple[k.Stmt, ...]:
+        self.set = set(self.set)
+        with self.builder.nested() as body:
+            self.steps(tree)
+        return tuple(body)
+
+    def loop(self, step: LoopStep, body: Tree) -> k.For:
+        if step.max_range is not None or step.kind != "range":
+            raise wrong_kind("for_loop` with ranges or a kind", self.name, "Orchestration", step.loc)
+        start = self.reader.integer(step.lower, "for_loop", step.loc)
+        if step.tile is None:
+            stop = self.reader.integer(step.upper, "for_loop", step.loc)
+        else:
+            stop = Extent(self.tile(step.tile[0], step.loc).name, step.tile[1], step.loc)
+        for names in (self.tiles, self.scalars, self.views, self.loops):
+            if step.var in names:
+                raise NameClash(kind="things in a function", name=step.var, loc=step.loc)
+        self.loops.append(step.var)
+        inner = self.nested(body)
+        self.loops.pop()
+        return k.For(step.var, start, stop, step.step, inner, step.loc)
+
+    def transfer(self, step: Transfer) -> None:
+        method = "store" if step.is_store else "load"
+        name, memref = (step.second, step.first) if step.first in self.uses else (step.first, step.second)
+        use = self.uses.get(memref)
+        if use is None:
+            advice = did_you_mean(memref, self.uses)
+            raise UnknownName(name=memref, where=f"`{self.name}` as a memref", advice=advice, loc=step.loc)
+        row, col = (self.reader.integer(value, method, step.loc) for value in (step.row, step.col))
+        if name not in self.tiles and not step.is_store:
+            self.declare_tile(name, self.loaded_type(name, use, step))
+        tile = self.tile(name, step.loc)
+        numbers = None if step.rows is None else self.tile(step.rows, step.loc)
+        access = Access(tile.type, row, col, step.is_store, numbers is not None, step.loc)
+        use.accesses.append(access)
+        dims, extents = box(access), (Const(tile.type.rows), Const(tile.type.cols))
+        view = ViewValue(self.views[memref], use.memref.dtype, dims, (None, None), extents, False)
+        site = self.site(method, step.loc)
+        if step.is_store:
+            self.builder.store(view, tile, site, numbers)
+        elif numbers is not None:
+            self.builder.gather(view, numbers, site, tile)
+        else:
+            self.builder.load(view, site, tile)
+
+    def loaded_type(self, name: str, use: MemrefUse, step: Transfer) -> TileType:
+        """Return the type of a tile that its load declares: the memref's shape."""
+        match use.memref.shape:
+            case (int() as rows, int() as cols) if step.rows is None:
+                return TileType(rows, cols, use.memref.dtype)
+            case _:
+                raise operands.unknown_tile(name, f"`{self.name}` as a tile", [*self.tiles], step.loc)
+
+    def instruction(self, step: TileStep) -> None:
+        row = TABLE[step.row]
+        operands.require_count(step)
+        tiles = [self.tile(name, step.loc) for name in step.operands[: row.form.num_tiles]]
+        flags = operands.constants_of(step)
+        dst = self.tiles.get(step.dst)
+        if dst is None:
+            made = operands.made_type(step, [t.type for t in tiles], dict(flags))
+            dst = self.declare_tile(step.dst, made)
+        site = self.site(step.method, step.loc)
+        like = tiles[-1].type.dtype if tiles else dst.type.dtype
+        ops = TileOps(self.builder)
+        scalars = [
+            ops.element(self.reader.read(value, step.method, step.loc), like, site)
+            for value in step.operands[row.form.num_tiles :]
+        ]
+        self.builder.write(step.row, dst, tiles, scalars, site, flags=flags, valid=self.extents(step, dst))
+
+    def extents(self, step: TileStep, dst: TileValue) -> tuple[Expr, Expr]:
+        """Return the valid extents that an instruction makes, where its form makes any."""
+        names = EXTENTS.get(TABLE[step.row].form, ())
+        found: list[Expr] = []
+        for name, size in zip(("rows", "cols"), dst.type.shape, strict=True):
+            value = step.options.get(name, size) if name in names else size
+            if not (isinstance(value, (str, int)) or isinstance(value, Expr)):
+                raise BadOperand(
+                    op=step.method, expected=f"`{name}`: an integer", found=repr(value), loc=step.loc
+                )
+            found.append(self.reader.integer(value, step.method, step.loc))
+        return found[0], found[1]
+
+    def assign(self, step: ScalarStep) -> None:
+        value = self.reader.compute(step.op, step.operands, step.loc)
+        known = self.scalars.get(step.dst)
+        if known is None:
+            for names in (self.tiles, self.views, self.loops):
+                if step.dst in names:
+                    raise NameClash(kind="things in a function", name=step.dst, loc=step.loc)
+            known = self.scalars[step.dst] = self.builder.scalar(step.dst, ScalarType(value.dtype))
+        value = fitted(value, known.dtype, f"scalar `{step.dst}`", step.loc)
+        self.set.add(step.dst)
+        self.builder.slot(step.dst)
+        self.builder.emit(k.Assign(step.dst, value, step.loc))
+
+    def call(self, step: CallStep) -> None:
+        callee = called(step, self.functions)
+        if isinstance(callee, WorkloadFunction):
+            raise wrong_kind(f"call` of `{callee.name}", self.name, "Orchestration", step.loc)
+        args: list[str | Expr] = []
+        for name, value in in_order(step, [p.name for p in callee.params]):
+            param = callee.param(name)
+            if isinstance(param.type, ScalarType) and not isinstance(value, tuple):
+                expr = self.reader.read(value, "call", step.loc)
+                args.append(fitted(expr, param.type.dtype, f"parameter `{name}`", step.loc))
+            elif not isinstance(param.type, ScalarType) and isinstance(value, str) and value in self.uses:
+                self.uses[value].passed.append((param.type, param.role))
+                args.append(value)
+            else:
+                expected = (
+                    f"for `{name}`, the name of a {'scalar' if param in callee.scalar_params else 'memref'}"
+                )
+                raise BadOperand(op="call", expected=expected, found=f"`{value}`", loc=step.loc)
+        self.builder.emit(k.Call(callee.name, tuple(args), step.loc))
+
+    def site(self, method: str, loc: Location) -> Site:
+        return Site(loc, method)
+
+
+def condition_of(reader: ScalarReader, step: IfStep) -> Expr:
+    """Return the condition of an IF, or of an IF_BIT: whether a bit of a scalar is set."""
+    if step.bit is None:
+        return reader.truth(step.condition, "if_then", step.loc)
+    value = reader.integer(step.condition, "if_bit", step.loc)
+    bit = arithmetic.combine("bitand", value, Const(step.bit), step.loc)
+    return arithmetic.truth(bit, step.loc)
+
+
+def _is_parameter(name: str, declaration: Declaration, assigned: Sequence[str]) -> bool:
+    return isinstance(declaration, ScalarDeclaration) and name not in assigned
+
+
+def _settled(body: Sequence[k.Stmt], types: Mapping[str, TileType | ViewType]) -> tuple[k.Stmt, ...]:
+    """Give the regions of loads and stores the form that the types of the parameters ask for."""
+    found: list[k.Stmt] = []
+    for stmt in body:
+        match stmt:
+            case k.Load(region=region, rows=rows) | k.Store(region=region, rows=rows):
+                region = settled(region, types[region.tensor], rows is not None)
+                found.append(replace(stmt, region=region))
+            case k.For(body=inner) | k.While(body=inner):
+                found.append(replace(stmt, body=_settled(inner, types)))
+            case k.If(then=then, other=other):
+                found.append(replace(stmt, then=_settled(then, types), other=_settled(other, types)))
+            case _:
+                found.append(stmt)
+    return tuple(found)

@@ -1,0 +1,61 @@
+"""Names that programs of the function builder use for types, spaces and comparisons."""
+
+from __future__ import annotations
+
+import enum
+
+from pto_wsp.types.dtype import DTYPES, DType, b1, f32, i64
+
+
+class ElementType(enum.Enum):
+    """Element types, by the names of PTO programs."""
+
+    F16 = "f16"
+    F32 = "f32"
+    F64 = "f64"
+    BF16 = "bf16"
+    I8 = "i8"
+    I16 = "i16"
+    I32 = "i32"
+    I64 = "i64"
+    U8 = "u8"
+    U16 = "u16"
+    U32 = "u32"
+    U64 = "u64"
+    U1 = "b1"
+    INDEX = "index"
+
+    @property
+    def dtype(self) -> DType:
+        """The element type of tiles and tensors; an index is an i64."""
+        return i64 if self is ElementType.INDEX else DTYPES[self.value]
+
+
+class MemorySpace(enum.Enum):
+    """Where a memref is: global memory, which a call gives, or memory that the program finds itself."""
+
+    GM = "gm"
+    GLOBAL = "gm"
+    L2 = "l2"
+    L1 = "l1"
+    LOCAL = "local"
+
+
+class CompareMode(enum.Enum):
+    """Comparisons of scalars and tiles."""
+
+    EQ = "eq"
+    NE = "ne"
+    LT = "lt"
+    LE = "le"
+    GT = "gt"
+    GE = "ge"
+
+
+def scalar_dtype(dtype: DType) -> DType | None:
+    """Return the type in which scalars of a type are kept, or None: integers are i64, floats f32."""
+    if dtype is b1:
+        return b1
+    if dtype.is_integer:
+        return i64
+    return f32 if dtype.is_float and dtype.itemsize <= f32.itemsize else None

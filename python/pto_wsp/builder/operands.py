@@ -1,0 +1,111 @@
+"""The operands that a row of the instruction table takes in a builder, and the tiles that it makes."""
+
+from __future__ import annotations
+
+import keyword
+from collections.abc import Mapping, Sequence
+
+from pto_wsp.builder.names import CompareMode
+from pto_wsp.builder.steps import TileStep
+from pto_wsp.errors import BadOperand, DTypeMismatch, ShapeMismatch, UnknownName
+from pto_wsp.ir.kernel import AttrValue
+from pto_wsp.isa import TABLE, Form, FormError, Instruction, result_type
+from pto_wsp.isa.meaning import COMPARE_MODES
+from pto_wsp.lang.ptoisa import CONSTANTS, EXTENTS
+from pto_wsp.location import Location
+from pto_wsp.types.tile import TileType
+
+MOVES = frozenset({Form.LOAD, Form.STORE, Form.GATHER, Form.SCATTER})
+"""Forms of instructions on memory, which are methods of their own."""
+
+SIZED_BY_DESTINATION = frozenset({Form.FILL, Form.IOTA, Form.CONVERT, *EXTENTS})
+"""Forms whose result the operands do not decide: the destination is declared."""
+
+ALIASES: dict[str, str] = {
+    "bitwise_and": "and",
+    "bitwise_or": "or",
+    "bitwise_xor": "xor",
+    "bitwise_not": "not",
+}
+"""Methods that PTO programs call by other names than the table's rows."""
+
+
+def method_name(row: Instruction) -> str:
+    """Return the builder's method for a row: its name, or an alias where Python has a keyword."""
+    if not keyword.iskeyword(row.name):
+        return row.name
+    return next(alias for alias, name in ALIASES.items() if name == row.name)
+
+
+def methods() -> dict[str, Instruction]:
+    """Return the row of every method that stands for an instruction on tiles."""
+    rows = {method_name(row): row for row in TABLE.values() if row.form not in MOVES}
+    return rows | {alias: TABLE[name] for alias, name in ALIASES.items() if name in TABLE}
+
+
+def constants_of(step: TileStep) -> tuple[tuple[str, AttrValue], ...]:
+    """Return the attributes of an instruction: comparison modes, transposed operands and the like.
+
+    Raises:
+        BadOperand: an option that the instruction does not have, or none where it needs one.
+    """
+    form = TABLE[step.row].form
+    known = CONSTANTS.get(form, {})
+    unknown = [name for name in step.options if name not in known and name not in EXTENTS.get(form, ())]
+    if unknown:
+        names = [*known, *EXTENTS.get(form, ())]
+        raise _bad(step, "one of " + ", ".join(names) if names else "no options", f"`{unknown[0]}`")
+    found: list[tuple[str, AttrValue]] = []
+    for name, (kind, default) in known.items():
+        value = _mode(step.options.get(name, default)) if name == "mode" else step.options.get(name, default)
+        is_mode = name != "mode" or value in COMPARE_MODES
+        if type(value) is not kind or not is_mode:
+            expected = "one of " + ", ".join(COMPARE_MODES) if name == "mode" else f"a {kind.__name__}"
+            raise _bad(step, f"`{name}`: {expected}", "none" if value is None else repr(value))
+        assert isinstance(value, (bool, int, str))
+        if value is not False:
+            found.append((name, value))
+    return tuple(found)
+
+
+def _mode(value: object) -> object:
+    if isinstance(value, CompareMode):
+        return value.value
+    return value.lower() if isinstance(value, str) else value
+
+
+def made_type(step: TileStep, tiles: Sequence[TileType], attrs: Mapping[str, object]) -> TileType:
+    """Return the type of the undeclared destination that an instruction declares.
+
+    Raises:
+        UnknownName: its operands do not decide it.
+        ShapeMismatch, DTypeMismatch: they do not fit the instruction.
+    """
+    row = TABLE[step.row]
+    if row.form in SIZED_BY_DESTINATION:
+        advice = f'declare it first: `.tile("{step.dst}", rows, cols)`; `.{step.method}` makes any shape'
+        raise UnknownName(name=step.dst, where="this function", advice=advice, loc=step.loc)
+    try:
+        return result_type(row.form, tiles, attrs)
+    except FormError as error:
+        kind = ShapeMismatch if error.kind == "shape" else DTypeMismatch
+        raise kind(op=step.method, expected=error.expected, found=error.found, loc=step.loc) from None
+
+
+def require_count(step: TileStep) -> None:
+    """Raise BadOperand unless an instruction has its operands; `matmul_acc` counts its accumulator."""
+    form = TABLE[step.row].form
+    wanted = form.num_tiles + form.num_scalars
+    if len(step.operands) != wanted:
+        raise _bad(step, f"{wanted} operands behind the destination", str(len(step.operands)))
+
+
+def unknown_tile(name: object, where: str, known: Sequence[str], loc: Location | None) -> UnknownName:
+    """Return the error of a tile that nothing has declared or written."""
+    shown = ", ".join(f"`{n}`" for n in known) or "none"
+    advice = f"tiles so far: {shown}; a tile is declared by `.tile(...)`, `.load(...)` or its first write"
+    return UnknownName(name=name, where=where, advice=advice, loc=loc)
+
+
+def _bad(step: TileStep, expected: str, found: str) -> BadOperand:
+    return BadOperand(op=step.method, expected=expected, found=found, loc=step.loc)

@@ -1,0 +1,275 @@
+"""From the steps of an Orchestration function to a workload.
+
+A scalar that nothing assigns is a parameter; one that is assigned once, outside of loops and branches, is a
+name for its value; others are variables. A tensor of a call that is not declared is made by the run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from pto_wsp.builder.calls import Functions, called, in_order, wrong_kind
+from pto_wsp.builder.in_core import condition_of
+from pto_wsp.builder.made import require_made
+from pto_wsp.builder.names import scalar_dtype
+from pto_wsp.builder.places import Tensors, read_place
+from pto_wsp.builder.scalars import ScalarReader, fitted
+from pto_wsp.builder.steps import (
+    Argument,
+    Block,
+    CallStep,
+    Declaration,
+    IfStep,
+    LoopStep,
+    Memref,
+    Plain,
+    ScalarDeclaration,
+    ScalarStep,
+    TileDeclaration,
+    TileStep,
+    Transfer,
+    Tree,
+    WhileStep,
+)
+from pto_wsp.errors import BadOperand, NameClash, NotYetSupported, UnknownName, did_you_mean
+from pto_wsp.ir import scalar as ir
+from pto_wsp.ir import workload as w
+from pto_wsp.ir.core import Region
+from pto_wsp.ir.kernel import KernelFunction
+from pto_wsp.ir.scalar import Const, Expr, Var, walk
+from pto_wsp.location import Location
+from pto_wsp.types.dtype import DType, b1, f32, i64
+from pto_wsp.types.tile import ScalarType
+
+
+def make_workload(
+    name: str,
+    declared: Mapping[str, Declaration],
+    assigned: Sequence[str],
+    functions: Functions,
+    tree: Tree,
+    loc: Location,
+) -> w.WorkloadFunction:
+    """Return the workload that steps describe.
+
+    Args:
+        name: of the function.
+        declared: what it declares.
+        assigned: the scalar of every step that assigns one.
+        functions: those that it can call.
+        tree: its steps.
+        loc: where it is built.
+
+    Raises:
+        FrontendError: a step has no meaning in it.
+    """
+    return _Orchestration(name, declared, assigned, functions, loc).function(tree)
+
+
+class _Orchestration:
+    def __init__(
+        self,
+        name: str,
+        declared: Mapping[str, Declaration],
+        assigned: Sequence[str],
+        functions: Functions,
+        loc: Location,
+    ) -> None:
+        self.name = name
+        self.declared = declared
+        self.assigned = assigned
+        self.functions = functions
+        self.loc = loc
+        self.tensors = Tensors(name, {n: d for n, d in declared.items() if isinstance(d, Memref)})
+        self.params: dict[str, w.ScalarParam] = {}
+        self.values: dict[str, Expr] = {}
+        self.loops: list[str] = []
+        self.used = set(declared)
+        self.reader = ScalarReader(self.scalar)
+        for item, declaration in declared.items():
+            if isinstance(declaration, TileDeclaration):
+                raise wrong_kind("tile", name, "InCore", declaration.loc)
+            if isinstance(declaration, ScalarDeclaration) and item not in assigned:
+                dtype = scalar_dtype(declaration.dtype)
+                assert dtype is not None
+                self.values[item] = Var(item, dtype)
+                self.params[item] = w.ScalarParam(item, ScalarType(dtype), declaration.loc)
+
+    def function(self, tree: Tree) -> w.WorkloadFunction:
+        body = self.steps(tree, is_outermost=True)
+        kernels = {f.name: f for f in self.functions.values() if isinstance(f, KernelFunction)}
+        require_made(body, kernels, self.tensors.local)
+        params: list[w.WorkloadParam] = []
+        for name, declaration in self.declared.items():
+            if isinstance(declaration, Memref):
+                params.append(self.tensors.param(name))
+            elif name in self.params:
+                params.append(self.params[name])
+        params += [self.tensors.param(name) for name in self.tensors.intermediates]
+        params += self.tensors.sizes()
+        return self.tensors.resolved(w.WorkloadFunction(self.name, tuple(params), body, self.loc))
+
+    # --- names ---
+
+    def scalar(self, name: str, loc: Location | None) -> Expr:
+        """Return the value of a name in an expression."""
+        if name in self.values:
+            return self.values[name]
+        if name in self.assigned:
+            raise UnknownName(
+                name=name,
+                where="what comes before on every path",
+                advice="assign it first",
+                loc=loc,
+            )
+        advice = did_you_mean(name, self.values)
+        raise UnknownName(name=name, where=f"`{self.name}` as a scalar", advice=advice, loc=loc)
+
+    def fresh(self, name: str) -> str:
+        """Return a name for a loop variable that no other has."""
+        found, number = name, 0
+        while found in self.used:
+            number += 1
+            found = f"{name}_{number}"
+        self.used.add(found)
+        return found
+
+    # --- steps ---
+
+    def steps(self, tree: Tree, is_outermost: bool = False) -> tuple[w.Node, ...]:
+        found: list[w.Node] = []
+        for step in tree:
+            if isinstance(step, Block):
+                found.append(self.block(step))
+            else:
+                found += self.step(step, is_outermost)
+        return tuple(found)
+
+    def step(self, step: Plain, is_outermost: bool) -> list[w.Node]:
+        match step:
+            case ScalarStep():
+                return self.assign(step, is_outermost)
+            case CallStep():
+                return [self.call(step)]
+            case Transfer(is_store=is_store, loc=loc):
+                raise wrong_kind("store" if is_store else "load", self.name, "InCore", loc)
+            case TileStep(method=method, loc=loc):
+                raise wrong_kind(method, self.name, "InCore", loc)
+            case _:
+                return []
+
+    def block(self, block: Block) -> w.Node:
+        match block.opening:
+            case LoopStep() as step:
+                return self.loop(step, block.body)
+            case IfStep() as step:
+                condition = condition_of(self.reader, step)
+                before = dict(self.values)
+                then, after = self.steps(block.body), self.values
+                self.values = before
+                other = self.steps(block.other)
+                self.values = {n: v for n, v in self.values.items() if n in after}
+                return w.Cond(condition, then, other, step.loc)
+            case WhileStep(loc=loc):
+                raise wrong_kind("while_loop", self.name, "InCore", loc)
+
+    def loop(self, step: LoopStep, body: Tree) -> w.Loop:
+        if step.tile is not None:
+            raise wrong_kind("tile_loop", self.name, "InCore", step.loc)
+        lower, upper = (self.reader.integer(e, "for_loop", step.loc) for e in (step.lower, step.upper))
+        extent = upper
+        if lower != Const(0):
+            extent = ir.binary("max", ir.binary("sub", upper, lower), Const(0))
+        if step.step != 1:
+            extent = ir.ceildiv(extent, step.step)
+        if step.var in self.values or step.var in self.declared:
+            raise NameClash(kind="things in a function", name=step.var, loc=step.loc)
+        var = self.fresh(step.var)
+        before = dict(self.values)
+        self.values = {**before, step.var: ir.add(lower, ir.mul(Var(var), Const(step.step)))}
+        self.loops.append(var)
+        inner = self.steps(body)
+        self.loops.pop()
+        self.values = before
+        return w.Loop(
+            step.kind,
+            var,
+            extent,
+            None,
+            inner,
+            step.loc,
+            max_range=step.max_range,
+            min_range=step.min_range,
+            tile_levels=step.tile_levels,
+        )
+
+    def assign(self, step: ScalarStep, is_outermost: bool) -> list[w.Node]:
+        name, loc = step.dst, step.loc
+        declaration = self.declared.get(name)
+        if isinstance(declaration, Memref) or name in self.used - set(self.declared):
+            raise NameClash(kind="things in a function", name=name, loc=loc)
+        value = self.reader.compute(step.op, step.operands, loc)
+        dtype = value.dtype
+        if isinstance(declaration, ScalarDeclaration):
+            dtype = scalar_dtype(declaration.dtype) or dtype
+        value = fitted(value, dtype, f"scalar `{name}`", loc)
+        if is_outermost and self.assigned.count(name) == 1 and self.is_fixed(value):
+            self.values[name] = value
+            return []
+        if dtype is f32:
+            detail, advice = (
+                "computed while the program runs",
+                "assign it once, outside of loops and branches",
+            )
+            feature = f"the variable `{name}` of type f32"
+            raise NotYetSupported(feature=feature, detail=detail, advice=advice, loc=loc)
+        self.values[name] = _variable(name, dtype, loc)
+        return [w.Set(name, value, loc)]
+
+    def is_fixed(self, value: Expr) -> bool:
+        """Whether a value is the same in the whole run: it reads no variables."""
+        return all(part.name in self.params for part in walk(value) if isinstance(part, Var))
+
+    # --- calls ---
+
+    def call(self, step: CallStep) -> w.Node:
+        callee = called(step, self.functions)
+        if isinstance(callee, w.WorkloadFunction):
+            names = [p.name for p in callee.open_params]
+            args = [self.passed(callee, *pair, step.loc) for pair in in_order(step, names)]
+            return w.Call(callee.name, tuple(args), step.loc)
+        names = [p.name for p in callee.params]
+        args = [self.argument(callee, *pair, step.loc) for pair in in_order(step, names)]
+        return w.Task(callee.name, tuple(args), tuple(Var(v) for v in self.loops), step.loc)
+
+    def argument(self, callee: KernelFunction, name: str, value: Argument, loc: Location) -> Region | Expr:
+        param = callee.param(name)
+        if isinstance(param.type, ScalarType):
+            return self.scalar_argument(name, value, param.type.dtype, loc)
+        return self.tensors.region(callee.name, param, read_place(self.reader, name, value, loc), loc)
+
+    def passed(self, callee: w.WorkloadFunction, name: str, value: Argument, loc: Location) -> Region | Expr:
+        param = next(p for p in callee.open_params if p.name == name)
+        match param:
+            case w.TensorParam():
+                place = read_place(self.reader, name, value, loc)
+                return self.tensors.whole(callee.name, param, place, loc)
+            case w.ScalarParam(type=ScalarType(dtype=dtype)):
+                return self.scalar_argument(name, value, dtype, loc)
+            case w.SizeParam():
+                return self.scalar_argument(name, value, i64, loc)
+            case _:
+                expected, found = "a workload of tensors, sizes and scalars", f"`{name}`, an axis with rows"
+                raise BadOperand(op="call", expected=expected, found=found, loc=loc)
+
+    def scalar_argument(self, name: str, value: Argument, dtype: DType, loc: Location) -> Expr:
+        if isinstance(value, tuple):
+            expected = f"for `{name}`, a number or the name of a scalar"
+            raise BadOperand(op="call", expected=expected, found="a place in a tensor", loc=loc)
+        return fitted(self.reader.read(value, "call", loc), dtype, f"parameter `{name}`", loc)
+
+
+def _variable(name: str, dtype: DType, loc: Location) -> Expr:
+    """Return the value of a variable: truth values are kept as numbers."""
+    value = Var(name, i64, loc)
+    return ir.Binary("ne", value, Const(0), loc) if dtype is b1 else value

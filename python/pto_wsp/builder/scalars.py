@@ -1,0 +1,181 @@
+"""Scalar operands of a builder: numbers, names and expressions, as IR."""
+
+from __future__ import annotations
+
+import ast
+import warnings
+from collections.abc import Callable, Sequence
+
+from pto_wsp.builder.steps import Operand
+from pto_wsp.errors import BadOperand
+from pto_wsp.ir import scalar as ir
+from pto_wsp.ir.scalar import Const, Expr, Var
+from pto_wsp.lang import arithmetic
+from pto_wsp.location import Location
+from pto_wsp.types.dtype import DType, b1, f32, i64
+
+MAX_LENGTH = 4096
+"""Characters that the text of an expression can have."""
+
+Lookup = Callable[[str, Location | None], Expr]
+"""Gives the value of a name, or raises UnknownName at a place."""
+
+_BINARY: dict[type[ast.AST], str] = {
+    ast.Add: "add",
+    ast.Sub: "sub",
+    ast.Mult: "mul",
+    ast.Div: "div",
+    ast.FloorDiv: "floordiv",
+    ast.Mod: "mod",
+    ast.LShift: "lshift",
+    ast.RShift: "rshift",
+    ast.BitAnd: "bitand",
+    ast.BitOr: "bitor",
+    ast.BitXor: "bitxor",
+    ast.Lt: "lt",
+    ast.LtE: "le",
+    ast.Gt: "gt",
+    ast.GtE: "ge",
+    ast.Eq: "eq",
+    ast.NotEq: "ne",
+}
+
+
+class ScalarReader:
+    """Reads the operands of one function.
+
+    Args:
+        lookup: the value of a name.
+    """
+
+    def __init__(self, lookup: Lookup) -> None:
+        self._lookup = lookup
+
+    def read(self, operand: Operand, op: str, loc: Location | None) -> Expr:
+        """Return an operand of the method `op` as an expression.
+
+        Raises:
+            UnknownName: a name that is not defined.
+            BadOperand, DTypeMismatch: no number, or operations on types that do not have them.
+        """
+        if isinstance(operand, str):
+            return self._text(operand, op, loc)
+        if isinstance(operand, Expr):
+            return self._settled(operand, loc)
+        if arithmetic.is_number(operand):
+            return arithmetic.constant(operand, loc)
+        expected = "a number, the name of a scalar, or an expression"
+        raise BadOperand(op=op, expected=expected, found=type(operand).__name__, loc=loc)
+
+    def integer(self, operand: Operand, op: str, loc: Location | None) -> Expr:
+        """Return an operand that must be an integer."""
+        expr = self.read(operand, op, loc)
+        if expr.dtype is not i64:
+            raise BadOperand(op=op, expected="an integer", found=f"`{operand}`, {expr.dtype}", loc=loc)
+        return expr
+
+    def truth(self, operand: Operand, op: str, loc: Location | None) -> Expr:
+        """Return an operand as a truth value: numbers are true where they are not 0."""
+        return arithmetic.truth(self.read(operand, op, loc), loc)
+
+    def compute(self, op: str, operands: Sequence[Operand], loc: Location | None) -> Expr:
+        """Return `op` of operands: `mov`, or an operation on two. Integers are divided toward zero."""
+        method = "scalar_li" if op == "mov" else f"scalar_{op}"
+        values = [self.read(operand, method, loc) for operand in operands]
+        if op == "mov":
+            return values[0]
+        a, b = values
+        if op == "div" and a.dtype is i64 and b.dtype is i64:
+            return _truncated(a, b, loc)
+        return arithmetic.combine(op, a, b, loc)
+
+    def _settled(self, expr: Expr, loc: Location | None) -> Expr:
+        """Give the names in an expression their values."""
+        return ir.substitute(
+            expr, lambda e: self._lookup(e.name, e.loc or loc) if isinstance(e, Var) else None
+        )
+
+    def _text(self, text: str, op: str, loc: Location | None) -> Expr:
+        if text.isidentifier():
+            return self._lookup(text, loc)
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                tree = ast.parse(text[: MAX_LENGTH + 1].strip(), mode="eval")
+            if len(text) <= MAX_LENGTH:
+                return self._node(tree.body, op, loc)
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            pass
+        shown = text if len(text) < 60 else text[:60] + "..."
+        expected = "a number, the name of a scalar, or an expression of them"
+        raise BadOperand(op=op, expected=expected, found=f'"{shown}"', loc=loc)
+
+    def _node(self, node: ast.expr, op: str, loc: Location | None) -> Expr:
+        """Return one node of an expression; raises ValueError for what expressions do not have."""
+        match node:
+            case ast.Constant(value=bool() | int() | float() as value):
+                return arithmetic.constant(value, loc)
+            case ast.Name(id=name):
+                return self._lookup(name, loc)
+            case ast.BinOp(left=left, op=sign, right=right):
+                return self._two(_BINARY.get(type(sign)), left, right, op, loc)
+            case ast.Compare(left=left, ops=[sign], comparators=[right]):
+                return self._two(_BINARY.get(type(sign)), left, right, op, loc)
+            case ast.BoolOp(op=sign, values=values):
+                name = "and" if isinstance(sign, ast.And) else "or"
+                found = [self._node(value, op, loc) for value in values]
+                result = found[0]
+                for value in found[1:]:
+                    result = arithmetic.choose(name, result, value, loc)
+                return result
+            case ast.UnaryOp(op=sign, operand=operand):
+                return _unary(sign, self._node(operand, op, loc), loc)
+            case ast.Call(func=ast.Name(id="min" | "max" as name), args=[left, right], keywords=[]):
+                return self._two(name, left, right, op, loc)
+            case _:
+                raise ValueError(type(node).__name__)
+
+    def _two(self, name: str | None, left: ast.expr, right: ast.expr, op: str, loc: Location | None) -> Expr:
+        if name is None:
+            raise ValueError("an operator that expressions do not have")
+        a, b = self._node(left, op, loc), self._node(right, op, loc)
+        return arithmetic.combine(name, a, b, loc)
+
+
+def _unary(sign: ast.unaryop, a: Expr, loc: Location | None) -> Expr:
+    match sign:
+        case ast.USub():
+            return arithmetic.negate(a, loc)
+        case ast.Not():
+            return arithmetic.invert(arithmetic.truth(a, loc), loc)
+        case ast.Invert():
+            return arithmetic.complement(a, loc)
+        case _:
+            return a
+
+
+def _truncated(a: Expr, b: Expr, loc: Location | None) -> Expr:
+    """Return the quotient of integers, rounded toward zero."""
+    plain = arithmetic.combine("floordiv", a, b, loc)
+    if isinstance(a, Const) and isinstance(b, Const) and b.value != 0:
+        same = (a.value < 0) == (b.value < 0)
+        negated = arithmetic.combine("floordiv", arithmetic.negate(a, loc), b, loc)
+        return plain if same else arithmetic.negate(negated, loc)
+    zero = Const(0)
+    left, right = (arithmetic.combine("lt", value, zero, loc) for value in (a, b))
+    differ = arithmetic.combine("ne", left, right, loc)
+    opposite = arithmetic.combine("floordiv", arithmetic.negate(a, loc), b, loc)
+    return arithmetic.select(differ, arithmetic.negate(opposite, loc), plain, loc)
+
+
+def fitted(expr: Expr, dtype: DType, op: str, loc: Location | None) -> Expr:
+    """Return a value as the type of the variable that takes it.
+
+    Raises:
+        DTypeMismatch: a float for an integer.
+    """
+    if dtype is b1:
+        return arithmetic.truth(expr, loc)
+    if expr.dtype is b1:
+        expr = arithmetic.select(expr, Const(1), Const(0), loc)
+    return arithmetic.convert(expr, dtype if dtype is f32 else i64, op, loc)

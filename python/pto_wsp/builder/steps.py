@@ -1,0 +1,184 @@
+"""What a function builder records: one step per call, in order, each with the place of the call."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from pto_wsp.ir.scalar import Expr
+from pto_wsp.location import Location
+from pto_wsp.support.record import record
+from pto_wsp.types.dtype import DType
+from pto_wsp.types.tile import TileType
+
+Operand = str | int | float | Expr
+"""A number, the name of a scalar, an expression as text (`"2 * i + 1"`), or one as IR."""
+
+Argument = str | int | float | Expr | tuple[Operand, ...]
+"""What a call gives for a parameter: a memref, a place in one as a tuple, or a scalar."""
+
+
+@record
+class Memref:
+    """A declared memref.
+
+    Attributes:
+        shape: None where uses decide it; a dimension is None where only a run knows it.
+        is_local: made by the run, not given by the call.
+        elements: how many it has, where that is said instead of a shape.
+    """
+
+    dtype: DType
+    shape: tuple[int | None, ...] | None
+    is_local: bool
+    loc: Location
+    elements: int | None = None
+
+
+@record
+class TileDeclaration:
+    """A declared tile."""
+
+    type: TileType
+    loc: Location
+
+
+@record
+class ScalarDeclaration:
+    """A declared scalar: a variable, or a parameter where nothing assigns it."""
+
+    dtype: DType
+    loc: Location
+
+
+Declaration = Memref | TileDeclaration | ScalarDeclaration
+
+
+@record
+class Transfer:
+    """A load (`is_store` is false) or store of a tile at a place in a memref; the two may be swapped."""
+
+    is_store: bool
+    first: str
+    second: str
+    row: Operand
+    col: Operand
+    rows: str | None
+    loc: Location
+
+
+@record
+class TileStep:
+    """A row of the instruction table: the destination, its operands, and what it takes by name."""
+
+    row: str
+    method: str
+    dst: str
+    operands: tuple[Operand, ...]
+    options: Mapping[str, object]
+    loc: Location
+
+
+@record
+class ScalarStep:
+    """`dst` = `op` of operands: a row of BINARY_OPS, or `mov`."""
+
+    dst: str
+    op: str
+    operands: tuple[Operand, ...]
+    loc: Location
+
+
+@record
+class CallStep:
+    """A call of another function, with arguments by parameter."""
+
+    callee: str
+    args: Mapping[str, Argument]
+    loc: Location
+
+
+@record
+class ImportStep:
+    """A function that the module has to have."""
+
+    name: str
+    loc: Location
+
+
+@record
+class ReturnStep:
+    """The end of the function."""
+
+    loc: Location
+
+
+@record
+class LoopStep:
+    """The beginning of a counting loop. `tile` names the tile whose rows or columns it counts, if any."""
+
+    var: str
+    lower: Operand
+    upper: Operand
+    step: int
+    loc: Location
+    kind: str = "range"
+    max_range: int | None = None
+    min_range: int | None = None
+    tile_levels: tuple[tuple[int, int], ...] = ()
+    tile: tuple[str, int] | None = None
+
+
+@record
+class WhileStep:
+    """The beginning of a loop that runs while a condition holds."""
+
+    condition: Operand
+    loc: Location
+
+
+@record
+class IfStep:
+    """The beginning of a conditional: on a scalar, or on one bit of it."""
+
+    condition: Operand
+    bit: int | None
+    loc: Location
+
+
+@record
+class ElseStep:
+    """The beginning of the other branch."""
+
+    loc: Location
+
+
+@record
+class EndStep:
+    """The end of `count` blocks of a kind; `method` is what the user wrote."""
+
+    closes: type[LoopStep] | type[WhileStep] | type[IfStep]
+    method: str
+    loc: Location
+    count: int = 1
+
+
+Plain = Transfer | TileStep | ScalarStep | CallStep | ImportStep | ReturnStep
+Opening = LoopStep | WhileStep | IfStep
+Step = Plain | Opening | ElseStep | EndStep
+
+
+def assigned_scalars(steps: Sequence[Step]) -> frozenset[str]:
+    """Return the names of the scalars that some step assigns."""
+    return frozenset(step.dst for step in steps if isinstance(step, ScalarStep))
+
+
+@record
+class Block:
+    """An opening step with the steps of its body, and of its other branch."""
+
+    opening: Opening
+    body: tuple[Plain | Block, ...]
+    other: tuple[Plain | Block, ...] = ()
+
+
+Tree = tuple[Plain | Block, ...]

@@ -117,6 +117,9 @@ class KernelCode:
         if too_large:
             message = f"a tile of {tile.rows} x {tile.cols} cannot hold this part of `{stmt.region.tensor}`"
             self.check(" || ".join(too_large), message, stmt.loc)
+        if stmt.tile in self.memory.streamed:
+            self.out.line(f"{tile_name(stmt.tile)} = {window};")
+            return
         how = "borrow" if stmt.tile in self.memory.in_place else "copy"
         self.out.line(f"{tile_name(stmt.tile)} = {how}({window}, {self.buffer(stmt.tile)});")
 

@@ -10,6 +10,7 @@ from pto_wsp.support.record import record
 from pto_wsp.support.text import TextWriter
 from pto_wsp.targets.base import Check, table_hash
 from pto_wsp.targets.cpu.kernels import function_name, write_kernel
+from pto_wsp.targets.cpu.memory import can_stream
 from pto_wsp.targets.cpu.native import Unit, declaration, make_unit
 from pto_wsp.targets.cpu.templates import HEADERS
 from pto_wsp.types.tile import ScalarType, TileType, ViewType
@@ -73,8 +74,13 @@ def emit_library(kernels: Sequence[KernelFunction], lanes: int) -> Library:
 
 def headers_of(kernels: Sequence[KernelFunction]) -> tuple[str, ...]:
     """Return the shipped headers that the code of `kernels` includes."""
-    ops = {s.op for k in kernels for s in walk_statements(k.body or ()) if isinstance(s, Instr)}
-    names = ["move", "scalar", *sorted({HEADERS[op] for op in ops if op in HEADERS})]
+    found: set[str] = set()
+    for kernel in kernels:
+        types = dict(kernel.tiles)
+        for stmt in walk_statements(kernel.body or ()):
+            if isinstance(stmt, Instr) and stmt.op in HEADERS:
+                found.add("stream" if can_stream(stmt, types) else HEADERS[stmt.op])
+    names = ["move", "scalar", *sorted(found)]
     return tuple(f"pto/wsp/tile/{name}.hpp" for name in names)
 
 

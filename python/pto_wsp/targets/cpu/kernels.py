@@ -67,7 +67,8 @@ def _write_declarations(code: KernelCode) -> None:
         if name not in declared:
             code.out.line(f"[[maybe_unused]] {scalar_type(kind.dtype)} {scalar_name(name)}{{}};")
     for name in code.types:
-        code.out.line(f"[[maybe_unused]] Tile<{code.storage(name)}> {tile_name(name)}{{}};")
+        kind = "Window" if name in code.memory.streamed else "Tile"
+        code.out.line(f"[[maybe_unused]] {kind}<{code.storage(name)}> {tile_name(name)}{{}};")
 
 
 def _write_body(code: KernelCode, nodes: Sequence[Node]) -> None:

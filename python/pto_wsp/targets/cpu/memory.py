@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from pto_wsp.ir.kernel import Instr, KernelFunction, Load, Store
+from pto_wsp.ir.kernel import Instr, KernelFunction, Load, Stmt, Store
 from pto_wsp.isa.forms import Form
 from pto_wsp.isa.table import TABLE
 from pto_wsp.support.record import record
@@ -36,6 +36,9 @@ MATMUL_DEPTH = 256
 SMALL_MATMUL_ROWS = 16
 """Below this many rows a right operand is read too seldom to be worth copying."""
 
+STREAM_ROWS = 8
+"""Up to so many rows a product reads its right operand once: the most rows in tile/stream.hpp."""
+
 
 @record
 class Memory:
@@ -44,12 +47,14 @@ class Memory:
     Attributes:
         offsets: bytes from the start of scratch, for every tile that needs memory.
         in_place: loaded tiles that are read where they are.
+        streamed: loaded tiles that are only right operands of products of few rows: windows, not tiles.
         extra: (node index in walk order, purpose) to the offset of memory that one node alone uses.
         total_bytes: scratch that the kernel needs.
     """
 
     offsets: Mapping[str, int]
     in_place: frozenset[str]
+    streamed: frozenset[str]
     extra: Mapping[tuple[int, str], int]
     total_bytes: int
 
@@ -78,22 +83,29 @@ def tile_bytes(tile: TileType, lanes: int) -> int:
 def assign_memory(kernel: KernelFunction, nodes: Sequence[Node], lanes: int) -> Memory:
     """Return the places of a planned kernel's tiles."""
     types = dict(kernel.tiles)
+    streamed = streamed_tiles(nodes, types)
     lifetimes = _Lifetimes()
     lifetimes.visit(nodes)
+    for load in _loads(nodes):
+        if load.tile in streamed and load.rows is not None:
+            lifetimes.touch(load.rows, lifetimes.spans[load.tile][1])  # the window refers to them
     blocks: list[_Block] = []
-    for name in sorted(tiles_in_memory(nodes), key=lambda t: lifetimes.spans[t]):
+    for name in sorted(tiles_in_memory(nodes) - streamed, key=lambda t: lifetimes.spans[t]):
         first, last = lifetimes.spans[name]
         blocks.append(_Block(name, tile_bytes(types[name], lanes), first, last))
     for index, node in enumerate(walk_nodes(nodes)):
-        for purpose, size in extra_bytes(node, types, lanes).items():
+        for purpose, size in extra_bytes(node, types, streamed, lanes).items():
             first, last = lifetimes.nodes[id(node)]
+            stmt = steps_of(node)[0].stmt
+            if isinstance(stmt, Load) and stmt.tile in streamed:
+                last = max(last, lifetimes.spans[stmt.tile][1])
             blocks.append(_Block((index, purpose), size, first, last))
     total = _pack(blocks)
     offsets = {b.key: b.offset for b in blocks if isinstance(b.key, str)}
     extra = {b.key: b.offset for b in blocks if isinstance(b.key, tuple)}
     # Whole vectors may be read beyond the last row of a right operand.
     slack = 2 * lanes * 4 if total else 0
-    return Memory(offsets, in_place_tiles(nodes, types), extra, total + slack)
+    return Memory(offsets, in_place_tiles(nodes, types) - streamed, streamed, extra, total + slack)
 
 
 def tiles_in_memory(nodes: Sequence[Node]) -> set[str]:
@@ -122,7 +134,9 @@ def is_inner_fold(instr: Instr, group: Group) -> bool:
     return (TABLE[instr.op].form is Form.ROW_REDUCE) != group.is_column
 
 
-def extra_bytes(node: Node, types: Mapping[str, TileType], lanes: int) -> dict[str, int]:
+def extra_bytes(
+    node: Node, types: Mapping[str, TileType], streamed: frozenset[str], lanes: int
+) -> dict[str, int]:
     """Return the memory that a node needs beside its tiles, by purpose."""
     needs: dict[str, int] = {}
     if isinstance(node, Group):
@@ -140,11 +154,13 @@ def extra_bytes(node: Node, types: Mapping[str, TileType], lanes: int) -> dict[s
         if rows is not None:
             needs["rows"] = types[rows].rows * types[rows].cols * 4
     elif isinstance(node, Alone) and isinstance(node.step.stmt, Instr):
-        needs = _whole_tile_bytes(node.step.stmt, types, lanes)
+        needs = _whole_tile_bytes(node.step.stmt, types, streamed, lanes)
     return needs
 
 
-def _whole_tile_bytes(instr: Instr, types: Mapping[str, TileType], lanes: int) -> dict[str, int]:
+def _whole_tile_bytes(
+    instr: Instr, types: Mapping[str, TileType], streamed: frozenset[str], lanes: int
+) -> dict[str, int]:
     needs: dict[str, int] = {}
     dst = types[instr.dst]
     template = TEMPLATES[instr.op]
@@ -159,6 +175,8 @@ def _whole_tile_bytes(instr: Instr, types: Mapping[str, TileType], lanes: int) -
         return {"result": tile_bytes(dst, lanes)} if instr.dst in instr.tiles else {}
     if instr.dst in instr.tiles[-2:] or dst.cols == 1:
         needs["result"] = dst.rows * product_stride(dst, lanes) * dst.dtype.itemsize
+    if instr.tiles[-1] in streamed:
+        return needs
     right = types[instr.tiles[-1]]
     if instr.attr("trans_b"):
         needs["right"] = tile_bytes(TileType(right.cols, right.rows, right.dtype), lanes)
@@ -205,6 +223,43 @@ def in_place_tiles(nodes: Sequence[Node], types: Mapping[str, TileType]) -> froz
                     if _stays_unchanged(stmt.tile, body[position:], uses):
                         found.add(stmt.tile)
     return frozenset(found)
+
+
+def streamed_tiles(nodes: Sequence[Node], types: Mapping[str, TileType]) -> frozenset[str]:
+    """Return the loaded tiles that products of few rows, and nothing else, read, each as its right operand.
+
+    Such a product reads rows of the view where they lie, whichever they are: see tile/stream.hpp.
+    """
+    writers = [tile_written(step.stmt) for node in walk_nodes(nodes) for step in steps_of(node)]
+    uses: dict[str, list[bool]] = {}
+    for node in walk_nodes(nodes):
+        for step in steps_of(node):
+            for position, tile in enumerate(tiles_read(step.stmt)):
+                is_last = position == len(tiles_read(step.stmt)) - 1
+                uses.setdefault(tile, []).append(is_last and can_stream(step.stmt, types))
+    found: set[str] = set()
+    for body in _bodies(nodes):
+        for position, node in enumerate(body):
+            for stmt in (s.stmt for s in steps_of(node) if isinstance(s.stmt, Load)):
+                of = uses.get(stmt.tile, [False])
+                is_single = all(writers.count(t) == 1 for t in (stmt.tile, stmt.rows) if t is not None)
+                if all(of) and is_single and types[stmt.tile].cols > 1 and is_row_major(stmt.region):
+                    if _stays_unchanged(stmt.tile, body[position:], len(of)):
+                        found.add(stmt.tile)
+    return frozenset(found)
+
+
+def can_stream(stmt: Stmt, types: Mapping[str, TileType]) -> bool:
+    """Return whether a statement is a product that may read its right operand where it lies, row by row."""
+    if not isinstance(stmt, Instr) or TABLE[stmt.op].form not in (Form.MATMUL, Form.MATMUL_ACC):
+        return False
+    is_turned = stmt.attr("trans_a") and stmt.attr("trans_b")
+    return types[stmt.dst].rows <= STREAM_ROWS and types[stmt.dst].cols > 1 and not is_turned
+
+
+def _loads(nodes: Sequence[Node]) -> list[Load]:
+    found = (step.stmt for node in walk_nodes(nodes) for step in steps_of(node))
+    return [stmt for stmt in found if isinstance(stmt, Load)]
 
 
 def _stays_unchanged(tile: str, following: Sequence[Node], uses: int) -> bool:

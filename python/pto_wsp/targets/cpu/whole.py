@@ -68,13 +68,17 @@ def write_matmul(code: KernelCode, node: Alone, instr: Instr) -> None:
         code.out.line(f"const Tile<float> sum{{{place}, {rows}, {cols}}};")
         if accumulates and (instr.tiles[0] != instr.dst or own is not None):
             code.out.line(f"copy({tile_name(instr.tiles[0])}, sum.data, sum.stride);")
-        if trans_b:
-            right = _write_turned(code, node, b)
-        code.out.line(
-            f"matmul<{matmul_vectors(dst, code.lanes)}, {min(dst.rows, MOST_BLOCK_ROWS)}>(sum, "
-            f"Strided<{code.storage(a)}>{{{left}.data, {steps}}}, {right}, {str(accumulates).lower()}, "
-            f"{padding}, {code.extra(node, 'panel', code.storage(b))});"
-        )
+        left = f"Strided<{code.storage(a)}>{{{left}.data, {steps}}}"
+        if b in code.memory.streamed:
+            function = f"{'stream_dots' if trans_b else 'stream_matmul'}<{dst.rows}>"
+            code.out.line(f"{function}(sum, {left}, {right}, {str(accumulates).lower()}, Ahead{{}});")
+        else:
+            if trans_b:
+                right = _write_turned(code, node, b)
+            code.out.line(
+                f"matmul<{matmul_vectors(dst, code.lanes)}, {min(dst.rows, MOST_BLOCK_ROWS)}>(sum, {left}, {right}, "
+                f"{str(accumulates).lower()}, {padding}, {code.extra(node, 'panel', code.storage(b))});"
+            )
         copied = f"copy(sum, {code.buffer(instr.dst)})"
         code.out.line(f"{tile_name(instr.dst)} = {'sum' if own is None else copied};")
     code.out.line("}")

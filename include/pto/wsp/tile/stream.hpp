@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Matrix products of few rows, whose right operand is read once, where it lies: bound by memory, not by
+/// arithmetic.
+///
+/// The right operand is a window, of any rows of a view, and is neither copied nor turned. While its lines
+/// are read, as many lines of what is needed next are brought nearer: spread like this they cost nothing,
+/// where a burst of them would hold up everything behind it.
+#pragma once
+
+#include "pto/wsp/tile/matmul.hpp"
+
+namespace pto::wsp::tile {
+
+/// The lines of a window that is needed soon, one after the other.
+class Ahead {
+ public:
+  Ahead() = default;
+  template <class T>
+  explicit Ahead(const Window<T>& window)
+      : base_(reinterpret_cast<const char*>(window.data)),
+        stride_(window.stride * int64_t(sizeof(T))),
+        index_(window.index),
+        rows_(window.cols > 0 ? window.rows : 0),
+        lines_((window.cols * int64_t(sizeof(T)) + int64_t(kLineBytes) - 1) / int64_t(kLineBytes)) {
+    begin_row();
+  }
+
+  /// Brings the next `count` lines into the second cache.
+  PTO_INLINE void next(int count) {
+    for (int i = 0; i < count && row_ < rows_; ++i) {
+      __builtin_prefetch(at_, 0, 2);
+      at_ += kLineBytes;
+      if (--left_ > 0) continue;
+      ++row_;
+      begin_row();
+    }
+  }
+
+ private:
+  void begin_row() {
+    if (row_ >= rows_) return;
+    at_ = base_ + (index_ ? index_[row_] : row_) * stride_;
+    left_ = lines_;
+  }
+
+  const char* base_ = nullptr;
+  int64_t stride_ = 0;
+  const int32_t* index_ = nullptr;
+  int64_t rows_ = 0;
+  int64_t lines_ = 0;
+  int64_t row_ = 0;
+  const char* at_ = nullptr;
+  int64_t left_ = 0;
+};
+
+template <int kValue>
+struct Constant {
+  static constexpr int value = kValue;
+};
+
+/// Lines of memory in so many elements, at least one.
+template <class T>
+constexpr int lines_in(int elements) {
+  const int lines = elements * int(sizeof(T)) / int(kLineBytes);
+  return lines < 1 ? 1 : lines;
+}
+
+/// Lane i of the result is the sum of the lanes of v[i]; always in the same order. Overwrites v.
+PTO_INLINE inline F sums_of(F* v) {
+#pragma GCC unroll 4
+  for (int half = kLanes / 2; half > 0; half /= 2) {
+#pragma GCC unroll 8
+    for (int i = 0; i < half; ++i) v[i] = PTO_ZIP_LOW(v[i], v[i + half]) + PTO_ZIP_HIGH(v[i], v[i + half]);
+  }
+  return v[0];
+}
+
+/// Where the rows of a left operand begin; rows beyond the last are computed from it again and not written.
+template <int kRows>
+struct LeftRows {
+  int64_t at[kRows];
+
+  LeftRows(int64_t rows, int64_t step) {
+#pragma GCC unroll 8
+    for (int r = 0; r < kRows; ++r) at[r] = (r < rows ? r : rows - 1) * step;
+  }
+};
+
+/// The products of rows of `a` with two rows of `b`, over k terms: each lane sums every kLanes-th of them.
+template <int kRows, class A, class B>
+PTO_INLINE inline void dot_pair(const A* a, const LeftRows<kRows>& rows, const B* b0, const B* b1, int64_t k,
+                                F (*sums)[kLanes], int64_t j, Ahead& ahead) {
+  F s[kRows][2] = {};
+  columns(k, [&](int64_t t, auto n) PTO_INLINE {
+    const F right0 = load(b0 + t, n), right1 = load(b1 + t, n);
+#pragma GCC unroll 8
+    for (int r = 0; r < kRows; ++r) {
+      const F left = load(a + rows.at[r] + t, n);
+      s[r][0] = fma(left, right0, s[r][0]);
+      s[r][1] = fma(left, right1, s[r][1]);
+    }
+    ahead.next(lines_in<B>(2 * kLanes));
+  });
+#pragma GCC unroll 8
+  for (int r = 0; r < kRows; ++r) {
+    sums[r][j] = s[r][0];
+    sums[r][j + 1] = s[r][1];
+  }
+}
+
+template <int kRows, class A, class B>
+void dots_rows(const Tile<float>& c, const Strided<A>& a, const Window<B>& b, bool accumulate, Ahead& ahead) {
+  const LeftRows<kRows> rows(c.rows, a.row_step);
+  for (int64_t j0 = 0; j0 < b.rows; j0 += kLanes) {
+    F sums[kRows][kLanes];
+    for (int64_t j = 0; j < kLanes; j += 2) {
+      // Columns beyond the last are computed from it again: they are padding.
+      const int64_t last = b.rows - 1, first = j0 + j < last ? j0 + j : last;
+      const B* const second = b.row(first < last ? first + 1 : last);
+      dot_pair<kRows>(a.data, rows, b.row(first), second, b.cols, sums, j, ahead);
+    }
+#pragma GCC unroll 8
+    for (int r = 0; r < kRows; ++r) {
+      if (r >= c.rows) break;
+      F sum = sums_of(sums[r]);
+      float* const to = c.row(r) + j0;
+      if (accumulate) sum = add(load(to, Full{}), sum);
+      store(to, sum, Full{});
+    }
+  }
+}
+
+/// kVectors vectors of columns from `j`.
+template <int kRows, int kVectors, class A, class B, class N>
+PTO_INLINE inline void stream_block(const Tile<float>& c, const Strided<A>& a, const Window<B>& b, int64_t j,
+                                    bool accumulate, Ahead& ahead, N n) {
+  const LeftRows<kRows> rows(c.rows, a.row_step), targets(c.rows, c.stride);
+  F sum[kRows][kVectors] = {};
+  if (accumulate) {
+#pragma GCC unroll 8
+    for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 4
+      for (int v = 0; v < kVectors; ++v) sum[r][v] = load(c.data + targets.at[r] + j + v * kLanes, Full{});
+    }
+  }
+  for (int64_t t = 0; t < b.rows; ++t) {
+    const B* const row = b.row(t) + j;
+    F right[kVectors];
+#pragma GCC unroll 4
+    for (int v = 0; v < kVectors; ++v) right[v] = load(row + v * kLanes, n);
+#pragma GCC unroll 8
+    for (int r = 0; r < kRows; ++r) {
+      const F left = load_splat(a.data + rows.at[r] + t * a.k_step);
+#pragma GCC unroll 4
+      for (int v = 0; v < kVectors; ++v) sum[r][v] = fma(left, right[v], sum[r][v]);
+    }
+    ahead.next(lines_in<B>(kVectors * kLanes));
+  }
+#pragma GCC unroll 8
+  for (int r = 0; r < kRows; ++r) {
+    if (r >= c.rows) break;
+#pragma GCC unroll 4
+    for (int v = 0; v < kVectors; ++v) store(c.row(r) + j + v * kLanes, sum[r][v], Full{});
+  }
+}
+
+template <int kRows, class A, class B>
+void stream_rows(const Tile<float>& c, const Strided<A>& a, const Window<B>& b, bool accumulate,
+                 Ahead& ahead) {
+  constexpr int kWide = kRows > 4 ? 2 : 4;
+  int64_t j = 0;
+  for (; b.cols - j >= kWide * kLanes; j += kWide * kLanes)
+    stream_block<kRows, kWide>(c, a, b, j, accumulate, ahead, Full{});
+  for (; b.cols - j >= kLanes; j += kLanes) stream_block<kRows, 1>(c, a, b, j, accumulate, ahead, Full{});
+  if (j < b.cols) stream_block<kRows, 1>(c, a, b, j, accumulate, ahead, Tail{b.cols - j});
+}
+
+/// Calls `body` with a number of rows that is enough for `rows`, which are kMaxRows or fewer, and no more
+/// than 8.
+template <int kMaxRows, class Body>
+PTO_INLINE inline void for_few_rows(int64_t rows, const Body& body) {
+  static_assert(kMaxRows <= 8);
+  if constexpr (kMaxRows > 4) {
+    if (rows > 4) return body(Constant<8>{});
+  }
+  if constexpr (kMaxRows > 1) {
+    if (rows > 1) return body(Constant<4>{});
+  }
+  if (rows > 0) body(Constant<1>{});
+}
+
+/// c (+)= a @ b^T, where a is m x k with its terms side by side, and b is n x k. Whole vectors of c are
+/// written.
+template <int kMaxRows, class A, class B>
+[[gnu::noinline]] void stream_dots(const Tile<float>& c, const Strided<A>& a, const Window<B>& b,
+                                   bool accumulate, Ahead ahead) {
+  for_few_rows<kMaxRows>(c.rows, [&](auto rows) { dots_rows<rows.value>(c, a, b, accumulate, ahead); });
+}
+
+/// c (+)= a @ b, where a is m x k and b is k x n. Whole vectors of c are written; element (i, j) is one chain
+/// of fused multiply-adds in ascending order, as in `matmul`.
+template <int kMaxRows, class A, class B>
+[[gnu::noinline]] void stream_matmul(const Tile<float>& c, const Strided<A>& a, const Window<B>& b,
+                                     bool accumulate, Ahead ahead) {
+  for_few_rows<kMaxRows>(c.rows, [&](auto rows) { stream_rows<rows.value>(c, a, b, accumulate, ahead); });
+}
+
+}  // namespace pto::wsp::tile

@@ -193,10 +193,18 @@ class PythonLibrary {
 
 nb::dict counters(const RunResult& result) {
   nb::dict counters;
+  counters["dispatchers"] = result.dispatchers;
   counters["slices"] = result.slices;
   counters["waits"] = result.waits;
   counters["max_queued"] = result.max_queued;
   counters["max_waiting"] = result.max_waiting;
+  counters["max_recorded"] = result.max_recorded;
+  counters["max_live_slices"] = result.max_live_slices;
+  for (int i = 0; i < sched::kNumStalls; ++i) {
+    const std::string name = sched::kStallNames[i];
+    counters[(name + "_stalls").c_str()] = result.stalls[i];
+    counters[(name + "_stall_ns").c_str()] = result.stall_ns[i];
+  }
   counters["max_workspace_bytes"] = result.max_workspace_bytes;
   counters["worker_tasks"] = result.worker_tasks;
   return counters;

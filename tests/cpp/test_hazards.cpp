@@ -42,7 +42,7 @@ class Simulation {
         program_(load()),
         plan_(quicken()),
         hazards_(plan_, true),
-        waits_(counters_),
+        waits_(progress_),
         is_done_(workload.tasks().size()),
         behind_(workload.tasks().size()) {}
 
@@ -52,14 +52,13 @@ class Simulation {
     for (size_t task = 0; task < workload_.tasks().size(); ++task) {
       const int64_t site = replay.next_task();
       CHECK(site >= 0);
-      choose_strand(task);
-      waits_.begin(strand_, slice_start_);
-      const uint64_t position = strands_[strand_].size() + 1;
+      choose_slice(task);
+      waits_.begin(slice_, slice_);
       hazards_.access(uint32_t(site), replay.expander().registers(),
-                      {sched::make_name(strand_, position), task + 1}, waits_);
+                      {sched::task_name(slice_, slices_[slice_].size() + 1), slice_ + 1}, waits_);
       waits_.finish();
       note_order(task);
-      strands_[strand_].push_back(task);
+      slices_[slice_].push_back(task);
       check_order(task);
       make_progress();
     }
@@ -88,12 +87,11 @@ class Simulation {
     return plan;
   }
 
-  void choose_strand(size_t task) {
+  void choose_slice(size_t task) {
     if (task > 0 && random_() % 3 != 0) return;  // the same slice goes on
-    slice_start_ = task;
-    strand_ = counters_.allocate();
-    strands_.resize(std::max<size_t>(strands_.size(), strand_ + 1));
-    CHECK(strands_[strand_].empty());
+    slice_ = slices_.size();
+    slices_.emplace_back();
+    num_done_.push_back(0);
   }
 
   void put_behind(size_t task, size_t other) {
@@ -104,22 +102,24 @@ class Simulation {
     }
   }
 
-  /// Collects what is ordered before `task`: its strand, its waits, what was complete, and all that is before
+  /// Collects what is ordered before `task`: its slice, its waits, what was complete, and all that is before
   /// those.
   void note_order(size_t task) {
     behind_[task].assign(workload_.tasks().size(), false);
     for (size_t i = 0; i < task; ++i) {
       if (is_done_[i]) behind_[task][i] = true;
     }
-    if (!strands_[strand_].empty()) put_behind(task, strands_[strand_].back());
+    if (!slices_[slice_].empty()) put_behind(task, slices_[slice_].back());
     std::vector<sched::Name> names;
     for (int i = 0; i < waits_.size(); ++i) {
       const sched::Name name = waits_[i];
-      if (sched::counter_of(name) == sched::kWatermark) {
-        CHECK(sched::value_of(name) <= slice_start_);
-        for (size_t other = 0; other < sched::value_of(name); ++other) put_behind(task, other);
+      if (sched::is_watermark_name(name)) {
+        CHECK(name <= slice_);
+        for (uint64_t slice = 0; slice < name; ++slice) {
+          for (const size_t other : slices_[slice]) put_behind(task, other);
+        }
       } else {
-        const size_t other = strands_[sched::counter_of(name)][sched::value_of(name) - 1];
+        const size_t other = slices_[sched::slice_of(name)][(name & sched::kTaskMask) - 1];
         put_behind(task, other);
         CHECK(may_wait(workload_.tasks()[other], workload_.tasks()[task]));
       }
@@ -136,18 +136,21 @@ class Simulation {
 
   /// Completes some tasks whose turn it is.
   void make_progress() {
-    for (uint32_t strand = 1; strand < strands_.size(); ++strand) {
-      const uint64_t done = counters_[strand];
-      if (done == strands_[strand].size() || random_() % 8 != 0) continue;
-      const size_t task = strands_[strand][done];
-      bool ready = true;
-      for (sched::Name name : waits_of_[task]) ready = ready && counters_.has_passed(name);
-      if (!ready) continue;
-      is_done_[task] = true;
-      counters_[strand] = done + 1;
+    for (uint64_t slice = 0; slice < slices_.size(); ++slice) {
+      size_t& done = num_done_[slice];
+      if (done < slices_[slice].size() && random_() % 8 == 0 && is_ready(slices_[slice][done])) {
+        is_done_[slices_[slice][done]] = true;
+        progress_.reach(sched::task_name(slice, ++done));
+      }
+      if (slice != slice_ && done == slices_[slice].size()) progress_.reach(sched::complete_name(slice));
     }
-    while (watermark_ < waits_of_.size() && is_done_[watermark_]) ++watermark_;
-    counters_[sched::kWatermark] = watermark_;
+    progress_.advance_watermark();
+  }
+
+  bool is_ready(size_t task) const {
+    const std::vector<sched::Name>& names = waits_of_[task];
+    return std::all_of(names.begin(), names.end(),
+                       [this](sched::Name name) { return progress_.has_passed(name); });
   }
 
   const Workload& workload_;
@@ -156,15 +159,14 @@ class Simulation {
   bytecode::Program program_;
   bytecode::Plan plan_;
   graph::Hazards hazards_;
-  sched::Counters counters_;
+  sched::Progress progress_;
   sched::WaitList waits_;
   std::vector<bool> is_done_;
   std::vector<std::vector<bool>> behind_;
-  std::vector<std::vector<size_t>> strands_;
+  std::vector<std::vector<size_t>> slices_;  ///< their tasks
+  std::vector<size_t> num_done_;             ///< per slice
   std::vector<std::vector<sched::Name>> waits_of_;
-  uint32_t strand_ = 0;
-  size_t slice_start_ = 0;
-  size_t watermark_ = 0;
+  uint64_t slice_ = 0;
 };
 
 std::vector<bind::ArrayRef> to_arrays(std::vector<random_rows::Tensor>& tensors) {

@@ -238,48 +238,47 @@ class Simulation {
       if (event.kind == Kind::kEnd) return has_passed_over_;
       if (event.kind == Kind::kFlush) expander.assign(event.index, flushed_[num_flushed++]);
       if (event.kind == Kind::kEnter || event.kind == Kind::kIteration) begin(expander.registers());
-      if (event.kind == Kind::kLeave) is_passed_over_ = false, needs_strand_ = true;
+      if (event.kind == Kind::kLeave) is_passed_over_ = false, needs_slice_ = true;
       if (event.kind == Kind::kTask) add(event.index, expander.copy_registers());
     }
   }
 
  private:
   void begin(const int64_t* registers) {
-    open_strand();
+    open_slice();
     const graph::UnitSummary::Shape shape = unit_.shape(registers);
     const uint64_t count = unit_.count(shape);
     is_passed_over_ = count > 0 && random_() % 2 == 0;
     if (!is_passed_over_) return;
     has_passed_over_ = true;
-    sched::WaitList waits(counters_);
-    waits.begin(strand_, slice_start_);
-    skipping_.pass_over(unit_, shape, registers, {sched::make_name(strand_, count), tasks_.size() + count},
-                        waits);
+    sched::WaitList waits(progress_);
+    waits.begin(slice_, slice_);
+    skipping_.pass_over(unit_, shape, registers, {sched::complete_name(slice_), slice_ + 1}, waits);
   }
 
-  void open_strand() {
-    strand_ = counters_.allocate();
-    strands_.resize(std::max<size_t>(strands_.size(), strand_ + 1));
-    slice_start_ = tasks_.size();
-    needs_strand_ = false;
+  void open_slice() {
+    slice_ = slices_.size();
+    slices_.emplace_back();
+    num_done_.push_back(0);
+    needs_slice_ = false;
   }
 
   void add(uint32_t site, std::vector<int64_t> registers) {
-    if (needs_strand_ || (!is_passed_over_ && random_() % 3 == 0)) open_strand();
+    if (needs_slice_ || (!is_passed_over_ && random_() % 3 == 0)) open_slice();
     const size_t task = tasks_.size();
     tasks_.push_back({site, registers, touched_by(planned_, site, registers.data())});
-    const sched::Stamp stamp{sched::make_name(strand_, strands_[strand_].size() + 1), task + 1};
-    sched::WaitList walked(counters_), skipped(counters_);
-    walked.begin(strand_, slice_start_);
+    const sched::Stamp stamp{sched::task_name(slice_, slices_[slice_].size() + 1), slice_ + 1};
+    sched::WaitList walked(progress_), skipped(progress_);
+    walked.begin(slice_, slice_);
     walking_.access(site, registers.data(), stamp, walked);
     walked.finish();
     if (!is_passed_over_) {
-      skipped.begin(strand_, slice_start_);
+      skipped.begin(slice_, slice_);
       skipping_.access(site, registers.data(), stamp, skipped);
       skipped.finish();
     }
     note_order(task, is_passed_over_ ? walked : skipped);
-    strands_[strand_].push_back(task);
+    slices_[slice_].push_back(task);
     for (size_t i = 0; i < task; ++i) CHECK(behind_[task][i] || !conflict(planned_, tasks_[i], tasks_[task]));
     make_progress();
   }
@@ -289,37 +288,45 @@ class Simulation {
     for (size_t i = 0; i < other; ++i) behind_[task][i] = behind_[task][i] || behind_[other][i];
   }
 
+  /// Behind the first `count` tasks of a slice.
+  void put_behind_slice(size_t task, uint64_t slice, size_t count) {
+    const std::vector<size_t>& tasks = slices_[slice];
+    for (size_t i = 0; i < std::min(count, tasks.size()); ++i) put_behind(task, tasks[i]);
+  }
+
   void note_order(size_t task, const sched::WaitList& waits) {
     behind_.emplace_back(is_done_);
     behind_.back().resize(task, false);
     is_done_.push_back(false);
-    if (!strands_[strand_].empty()) put_behind(task, strands_[strand_].back());
+    if (!slices_[slice_].empty()) put_behind(task, slices_[slice_].back());
     std::vector<sched::Name> names;
     for (int i = 0; i < waits.size(); ++i) {
       names.push_back(waits[i]);
-      const uint64_t value = sched::value_of(waits[i]);
-      if (sched::counter_of(waits[i]) == sched::kWatermark) {
-        for (size_t other = 0; other < value; ++other) put_behind(task, other);
+      if (sched::is_watermark_name(waits[i])) {
+        for (uint64_t slice = 0; slice < waits[i]; ++slice) put_behind_slice(task, slice, sched::kTaskMask);
       } else {
-        put_behind(task, strands_[sched::counter_of(waits[i])][value - 1]);
+        put_behind_slice(task, sched::slice_of(waits[i]), waits[i] & sched::kTaskMask);
       }
     }
     waits_of_.push_back(names);
   }
 
   void make_progress() {
-    for (uint32_t strand = 1; strand < strands_.size(); ++strand) {
-      const uint64_t done = counters_[strand];
-      if (done == strands_[strand].size() || random_() % 8 != 0) continue;
-      const size_t task = strands_[strand][done];
-      bool ready = true;
-      for (sched::Name name : waits_of_[task]) ready = ready && counters_.has_passed(name);
-      if (!ready) continue;
-      is_done_[task] = true;
-      counters_[strand] = done + 1;
+    for (uint64_t slice = 0; slice < slices_.size(); ++slice) {
+      size_t& done = num_done_[slice];
+      if (done < slices_[slice].size() && random_() % 8 == 0 && is_ready(slices_[slice][done])) {
+        is_done_[slices_[slice][done]] = true;
+        progress_.reach(sched::task_name(slice, ++done));
+      }
+      if (slice != slice_ && done == slices_[slice].size()) progress_.reach(sched::complete_name(slice));
     }
-    while (watermark_ < tasks_.size() && is_done_[watermark_]) ++watermark_;
-    counters_[sched::kWatermark] = watermark_;
+    progress_.advance_watermark();
+  }
+
+  bool is_ready(size_t task) const {
+    const std::vector<sched::Name>& names = waits_of_[task];
+    return std::all_of(names.begin(), names.end(),
+                       [this](sched::Name name) { return progress_.has_passed(name); });
   }
 
   Planned& planned_;
@@ -327,16 +334,15 @@ class Simulation {
   std::mt19937_64 random_;
   graph::UnitSummary unit_;
   graph::Hazards walking_, skipping_;
-  sched::Counters counters_;
+  sched::Progress progress_;
   std::vector<Task> tasks_;
   std::vector<bool> is_done_;
-  std::vector<std::vector<bool>> behind_;  ///< per task, whether each one before it is ordered before it
-  std::vector<std::vector<size_t>> strands_;
+  std::vector<std::vector<bool>> behind_;    ///< per task, whether each one before it is ordered before it
+  std::vector<std::vector<size_t>> slices_;  ///< their tasks
+  std::vector<size_t> num_done_;             ///< per slice
   std::vector<std::vector<sched::Name>> waits_of_;
-  uint32_t strand_ = 0;
-  size_t slice_start_ = 0;
-  size_t watermark_ = 0;
-  bool needs_strand_ = true;
+  uint64_t slice_ = 0;
+  bool needs_slice_ = true;
   bool is_passed_over_ = false, has_passed_over_ = false;
 };
 

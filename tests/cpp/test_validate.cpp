@@ -67,8 +67,7 @@ void try_to_run(const std::vector<uint8_t>& bytes) {
     bind_elements(plan, std::vector<char*>(layouts.size(), nullptr));
     sched::mark_units(plan, 2);
     graph::Hazards hazards(plan, true);
-    sched::Counters counters;
-    sched::WaitList waits(counters);
+    sched::guess_costs(plan, 2);
     Expander expander(plan);
     for (int i = 0; i < 2000; ++i) {
       const Event event = expander.next();

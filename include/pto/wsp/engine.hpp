@@ -15,9 +15,8 @@
 #include "pto/wsp/bytecode/quicken.hpp"
 #include "pto/wsp/bytecode/regions.hpp"
 #include "pto/wsp/bytecode/validate.hpp"
-#include "pto/wsp/sched/dispatcher.hpp"
+#include "pto/wsp/sched/crew.hpp"
 #include "pto/wsp/sched/in_order.hpp"
-#include "pto/wsp/sched/strands.hpp"
 #include "pto/wsp/trace/record.hpp"
 
 namespace pto::wsp {
@@ -27,11 +26,16 @@ struct RunResult {
   uint64_t tasks = 0;
   int64_t run_ns = 0;
   uint32_t workers = 0;
-  uint64_t slices = 0;               ///< stretches of tasks that were scheduled as one
-  uint64_t waits = 0;                ///< times a worker put a slice aside because a task had to wait
-  uint64_t max_queued = 0;           ///< most slices that waited for a worker
-  uint64_t max_waiting = 0;          ///< most slices that waited for a task
-  uint64_t max_workspace_bytes = 0;  ///< the largest workspace that a task asked for
+  uint32_t dispatchers = 0;
+  uint64_t slices = 0;           ///< stretches of tasks that were scheduled as one
+  uint64_t waits = 0;            ///< times a worker put a slice aside because a task had to wait
+  uint64_t max_queued = 0;       ///< most slices that waited for a worker
+  uint64_t max_waiting = 0;      ///< most slices that waited for a task
+  uint64_t max_recorded = 0;     ///< most tasks that were recorded and not complete
+  uint64_t max_live_slices = 0;  ///< most slices between the oldest that was not complete and the newest
+  uint64_t stalls[sched::kNumStalls] = {};   ///< times a dispatcher was stopped, per sched::Stall
+  int64_t stall_ns[sched::kNumStalls] = {};  ///< for how long
+  uint64_t max_workspace_bytes = 0;          ///< the largest workspace that a task asked for
   std::vector<uint64_t> worker_tasks;
   std::shared_ptr<trace::RunRecord> record;  ///< null unless asked for
 };
@@ -122,7 +126,7 @@ class Executable {
   void cancel() {
     is_cancelled_.store(true, std::memory_order_relaxed);
     const std::lock_guard<std::mutex> lock(cancel_mutex_);
-    if (running_ != nullptr) running_->stop();
+    if (running_ != nullptr) running_->cancel();
   }
 
   static constexpr uint32_t kMaxWorkers = 1024;
@@ -133,13 +137,6 @@ class Executable {
     bytecode::Program program;
   };
 
-  /// Engine state that outlives a run: warm memory, and hazard maps full of names that have passed.
-  struct Arena {
-    std::shared_ptr<sched::Run> run;
-    std::shared_ptr<sched::Prepared> prepared;
-    std::unique_ptr<graph::Hazards> hazards;
-  };
-
   /// Asking the system takes longer than a small run.
   static uint32_t num_cores() {
     static const uint32_t cores = std::max(1u, std::thread::hardware_concurrency());
@@ -148,19 +145,18 @@ class Executable {
 
   /// Makes `prepared_` fit the arguments, keeping it when nothing that shapes a plan has changed.
   void prepare(const bind::Arguments& arguments, const sched::RunOptions& options) {
-    if (prepared_ == nullptr || !is_same_call(arguments)) {
+    const bool is_marked = options.is_in_order() || marked_for_ == options.workers;
+    if (prepared_ == nullptr || !is_marked || !is_same_call(arguments)) {
       auto plan =
           bytecode::make_plan({&code_->program, arguments.symbols}, arguments.layouts, *code_->library);
       bytecode::bind_elements(plan, arguments.bases);
       bytecode::look_at_rows(plan);
       check_regions(plan, options);
-      const size_t num_sites = plan.sites.size();
-      prepared_.reset(new sched::Prepared{code_, std::move(plan), sched::SiteCosts(num_sites)});
-      marked_for_ = 0;
-    }
-    if (!options.is_in_order() && marked_for_ != options.workers) {
-      // Threads that still leave an earlier run never read the marks.
-      sched::mark_units(prepared_->plan, options.workers);
+      if (costs_ == nullptr) costs_ = std::make_shared<sched::SiteCosts>(plan.sites.size());
+      // Threads that still leave an earlier run may read its marks: each plan is marked once.
+      sched::mark_units(plan, options.workers);
+      std::vector<uint32_t> guesses = sched::guess_costs(plan, options.workers);
+      prepared_.reset(new sched::Prepared{code_, std::move(plan), costs_, std::move(guesses)});
       marked_for_ = options.workers;
     }
   }
@@ -182,59 +178,50 @@ class Executable {
   }
 
   RunResult execute(std::vector<char*> bases, const sched::RunOptions& options) {
-    Arena arena = take_arena(!options.is_in_order());
-    sched::Run& run = *arena.run;
+    std::shared_ptr<sched::Crew> crew = take_crew();
+    sched::Run& run = crew->run();
     const int64_t start = trace::now_ns(), start_ticks = trace::ticks();
-    run.begin(prepared_, std::move(bases), options);
-    const uint64_t slices_before = run.num_slices();
-    uint64_t tasks = 0;
-    std::vector<int64_t> flushed;
-    set_running(&run);
-    try {
-      if (options.is_in_order()) {
-        tasks = sched::InOrder(run, options, flushed).run();
-      } else {
-        sched::Dispatcher dispatcher(run, *arena.hazards, options, flushed);
-        dispatcher.run();
-        tasks = dispatcher.num_tasks();
-      }
-    } catch (...) {
-      run.stop();
-      set_running(nullptr);
-      run.end();
-      if (run.failure()) throw task_error(*run.failure(), flushed);
-      throw;
-    }
-    set_running(nullptr);
-    run.end();
+    crew->begin(prepared_, std::move(bases), options);
+    work(*crew, options.is_in_order());
     // After an error the state names moments that will never come: it is dropped, and the next run starts
     // afresh.
-    if (run.failure()) throw task_error(*run.failure(), flushed);
-    if (run.is_stopped()) throw cancelled();
-    RunResult result = summarize(run, tasks, run.num_slices() - slices_before);
+    if (run.failure()) throw_failure(*run.failure(), run.flushed().values());
+    if (run.is_cancelled()) throw cancelled();
+    RunResult result = summarize(run);
+    result.dispatchers = crew->num_dispatchers();
     result.run_ns = trace::now_ns() - start;
-    if (options.trace) result.record = make_record(run, start_ticks, tasks, std::move(flushed));
-    arenas_.push_back(std::move(arena));
+    if (options.trace) result.record = make_record(run, start_ticks, result.tasks, run.flushed().values());
+    crews_.push_back(std::move(crew));
     return result;
   }
 
-  /// A state no thread is inside, with hazard maps for the plan. One worker needs no maps.
-  Arena take_arena(bool tracked) {
-    Arena arena;
-    for (size_t i = 0; i < arenas_.size(); ++i) {
-      if (!arenas_[i].run->is_idle()) continue;
-      arena = std::move(arenas_[i]);
-      arenas_.erase(arenas_.begin() + std::ptrdiff_t(i));
-      break;
+  /// Works until the run is over, and nobody is in one of its tasks.
+  void work(sched::Crew& crew, bool is_in_order) {
+    struct End {
+      Executable& self;
+      sched::Crew& crew;
+      ~End() {
+        self.set_running(nullptr);
+        crew.end();
+      }
+    } end{*this, crew};
+    set_running(&crew.run());
+    if (is_in_order) {
+      sched::InOrder(crew.run()).work();
+    } else {
+      crew.work();
     }
-    if (arena.run == nullptr || arena.run->is_worn())
-      arena = {std::make_shared<sched::Run>(), nullptr, nullptr};
-    if (arena.prepared != prepared_) arena.hazards.reset();
-    arena.prepared = prepared_;
-    if (arena.hazards == nullptr) arena.hazards = std::make_unique<graph::Hazards>(prepared_->plan, tracked);
-    if (tracked && !arena.hazards->is_tracking())
-      arena.hazards = std::make_unique<graph::Hazards>(prepared_->plan, true);
-    return arena;
+  }
+
+  /// Engine state that no thread is inside: warm memory, and hazard maps full of names that have passed.
+  std::shared_ptr<sched::Crew> take_crew() {
+    for (size_t i = 0; i < crews_.size(); ++i) {
+      if (!crews_[i]->is_idle()) continue;
+      std::shared_ptr<sched::Crew> crew = std::move(crews_[i]);
+      crews_.erase(crews_.begin() + std::ptrdiff_t(i));
+      return crew;
+    }
+    return std::make_shared<sched::Crew>();
   }
 
   void set_running(sched::Run* run) {
@@ -242,8 +229,14 @@ class Executable {
     running_ = run;
   }
 
+  [[noreturn]] void throw_failure(const sched::Failure& failure, const std::vector<int64_t>& flushed) const {
+    if (!failure.is_of_walk) throw task_error(failure, flushed);
+    if (!failure.error) throw std::bad_alloc();
+    throw EngineError(*failure.error);
+  }
+
   /// Finds the task again by expanding: nothing is kept per task.
-  EngineError task_error(const sched::TaskFailure& failure, const std::vector<int64_t>& flushed) const {
+  EngineError task_error(const sched::Failure& failure, const std::vector<int64_t>& flushed) const {
     bytecode::Replay replay(prepared_->plan, flushed);
     int64_t index = replay.next_task();
     for (uint64_t task = 0; task < failure.task && index >= 0; ++task) index = replay.next_task();
@@ -261,16 +254,22 @@ class Executable {
         .with("registers", replay.expander().copy_registers());
   }
 
-  static RunResult summarize(sched::Run& run, uint64_t tasks, uint64_t slices) {
+  static RunResult summarize(sched::Run& run) {
     RunResult result;
-    result.tasks = tasks;
     result.workers = run.num_workers();
-    result.slices = slices;
-    result.max_queued = run.max_queued;
-    result.max_waiting = run.max_waiting.load(std::memory_order_relaxed);
+    result.slices = run.num_slices();
+    result.max_queued = run.max_queued();
+    result.max_waiting = run.max_waiting();
+    result.max_recorded = run.max_recorded();
+    result.max_live_slices = run.max_live_slices();
+    for (int i = 0; i < sched::kNumStalls; ++i) {
+      result.stalls[i] = run.stalls()[sched::Stall(i)].count.load(std::memory_order_relaxed);
+      result.stall_ns[i] = run.stalls()[sched::Stall(i)].ns.load(std::memory_order_relaxed);
+    }
     for (uint32_t i = 0; i < run.num_workers(); ++i) {
       const sched::Worker& worker = run.worker(i);
       result.worker_tasks.push_back(worker.num_tasks);
+      result.tasks += worker.num_tasks;
       result.waits += worker.num_suspended;
       result.max_workspace_bytes = std::max(result.max_workspace_bytes, worker.max_workspace_bytes);
     }
@@ -289,7 +288,8 @@ class Executable {
   std::shared_ptr<detail::RunGate> gate_;
   std::shared_ptr<sched::Prepared> prepared_;
   uint32_t marked_for_ = 0;
-  std::vector<Arena> arenas_;
+  std::shared_ptr<sched::SiteCosts> costs_;
+  std::vector<std::shared_ptr<sched::Crew>> crews_;
   std::atomic<bool> is_cancelled_{false};  ///< while the checks before a run are made
   std::mutex cancel_mutex_;
   sched::Run* running_ = nullptr;

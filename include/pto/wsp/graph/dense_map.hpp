@@ -116,13 +116,13 @@ class DenseMap {
     waits.add(entry.writer);
     if (how == Touch::kRead) {
       const bool is_settled = graph::is_settled(entry.reader, waits);
-      entry.reader = is_settled ? stamp.name : sched::make_name(sched::kWatermark, stamp.watermark);
+      entry.reader = is_settled ? stamp.name : sched::watermark_name(stamp.watermark);
       return;
     }
     waits.add(entry.reader);
     const bool replaces =
         how == Touch::kWrite || (is_settled(entry.writer, waits) && is_settled(entry.reader, waits));
-    entry = {replaces ? stamp.name : sched::make_name(sched::kWatermark, stamp.watermark), 0};
+    entry = {replaces ? stamp.name : sched::watermark_name(stamp.watermark), 0};
   }
 
   // From calloc: pages that no access touches cost nothing.

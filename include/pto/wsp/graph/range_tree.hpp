@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "pto/wsp/sched/counters.hpp"
+#include "pto/wsp/sched/progress.hpp"
 
 namespace pto::wsp::graph {
 

@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-#include "pto/wsp/sched/counters.hpp"
+#include "pto/wsp/sched/progress.hpp"
 
 namespace pto::wsp::graph {
 

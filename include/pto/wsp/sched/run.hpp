@@ -1,126 +1,116 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What the threads of one run share: progress counters, slices on their way, and the state of the run.
-///
-/// Why it ends: every wait is for a moment made of tasks earlier in program order. Slices are taken oldest
-/// first, or when older than every waiting slice; so the oldest unfinished slice is always being run, or
-/// waiting with its moment passed, or at the front of the queue and allowed to be taken.
+/// What the dispatchers and workers of one run share: progress, recorded slices, and where the run ends.
 #pragma once
 
-#include <deque>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <vector>
 
-#include "pto/wsp/sched/pool.hpp"
+#include "pto/wsp/bytecode/expander.hpp"
+#include "pto/wsp/sched/flush_log.hpp"
+#include "pto/wsp/sched/lookout.hpp"
+#include "pto/wsp/sched/numbering.hpp"
+#include "pto/wsp/sched/slice.hpp"
+#include "pto/wsp/sched/stalls.hpp"
+#include "pto/wsp/sched/strands.hpp"
 #include "pto/wsp/sched/worker.hpp"
 
 namespace pto::wsp::sched {
 
-/// A task could not be run (`error`), or its kernel returned `check` (> 0: the number of a failed run-time
-/// check).
-struct TaskFailure {
+/// Why a run ends early. Of several failures that of the first task counts: all tasks before it complete.
+struct Failure {
   uint64_t task;
-  int32_t check;
-  std::optional<EngineError> error;
+  int32_t check = 0;  ///< number of the run-time check of a kernel that failed, or 0
+  std::optional<EngineError>
+      error;                ///< a task could not be run, or the walk cannot go on behind `task` tasks
+  bool is_of_walk = false;  ///< without an error: there was no memory for it
 };
+
+/// An error that a walk has found behind `num_before` tasks, with its place.
+inline EngineError place_late(EngineError error, const bytecode::Expander& expander, uint64_t num_before) {
+  const bool is_placed = error.has("registers");
+  return (is_placed ? std::move(error) : std::move(error).with("registers", expander.copy_registers()))
+      .with_int("late", int64_t(num_before));
+}
 
 /// A plan and all that it refers to; shared, since a thread that is about to leave a run may still look at
 /// it.
 struct Prepared {
   std::shared_ptr<const void> owner;  ///< of the program and the kernel library
   bytecode::Plan plan;
-  SiteCosts costs;
+  std::shared_ptr<SiteCosts> costs;    ///< measured by the runs before, whatever their plan
+  std::vector<uint32_t> cost_guesses;  ///< per site, for what was never measured
 };
 
-class Run final : public Job, public std::enable_shared_from_this<Run> {
+class Run {
  public:
-  Run() : slices_(kMaxLiveSlices) {}
-
-  /// Prepares a run. \pre is_idle()
+  /// Prepares a run. \pre no thread is inside
   void begin(std::shared_ptr<Prepared> prepared, std::vector<char*> bases, const RunOptions& options) {
     prepared_ = std::move(prepared);
     plan_ = &prepared_->plan;
-    task_base_ = counters_[kWatermark].load(std::memory_order_relaxed);
+    bases_ = std::move(bases);
+    options_ = options;
     if (workers_.size() < options.workers) workers_.resize(options.workers);
     for (auto& worker : workers_) {
       if (worker == nullptr) worker = std::make_unique<Worker>();
       worker->reset();
     }
-    bases_ = std::move(bases);
-    options_ = options;
-    prepare(0);
-    num_workers_ = options.workers;
-    free_slots_.clear();
-    for (uint32_t i = options.workers; i-- > 1;) free_slots_.push_back(int(i));
-    max_waiting_ = 64 + 16 * size_t(options.workers);
-    max_queued = max_waiting = 0;
-    stop_.store(false, std::memory_order_relaxed);
-    is_over_.store(false, std::memory_order_relaxed);
+    ready_worker(0);
+    lookout_.emplace(options.is_interrupted);
+    num_recorded_.store(0, std::memory_order_relaxed);
+    max_recorded_.store(0, std::memory_order_relaxed);
+    max_live_slices_.store(0, std::memory_order_relaxed);
+    stalls_.clear();
+    flushed_.clear();
+    queue_.clear();
+    waiting_.clear();
     failure_.reset();
+    is_cancelled_.store(false, std::memory_order_relaxed);
+    task_limit_.store(UINT64_MAX, std::memory_order_relaxed);
+    end_slice_.store(UINT64_MAX, std::memory_order_relaxed);
+    if (!options.is_in_order()) begin_numbering();
   }
 
-  /// No pool thread is inside. Only meaningful while the run is not in the pool.
-  bool is_idle() const { return num_inside_.load(std::memory_order_acquire) == 0; }
-
-  /// So many tasks have passed through this state that names could run out during another run.
-  bool is_worn() const { return counters_[kWatermark].load(std::memory_order_relaxed) > kValueMask / 2; }
-
-  // Job, called by the pool.
-  int join() override {
-    if (free_slots_.empty() || is_over_.load(std::memory_order_relaxed)) return -1;
-    if (queue_.size() == 0 && waiting_.size() == 0) return -1;
-    const int slot = free_slots_.back();
-    free_slots_.pop_back();
-    num_inside_.fetch_add(1, std::memory_order_relaxed);
-    return slot;
+  /// Readies a worker when it first takes part in a run, so that small runs pay for no other.
+  void ready_worker(uint32_t slot) {
+    Worker& worker = *workers_[slot];
+    if (!worker.is_ready) worker.begin(*plan_, bases_, *prepared_->costs, options_, slot);
+    worker.is_ready = true;
   }
-  void leave(int slot) override {
-    free_slots_.push_back(slot);
-    num_inside_.fetch_sub(1, std::memory_order_release);
+
+  // Tasks
+
+  /// Runs one body; false if the task failed, or must not run any more. Slices before `slice` complete.
+  bool run_task(Worker& worker, uint32_t site, const int64_t* registers, uint64_t task, uint64_t slice) {
+    if (&worker == workers_[0].get()) look_out();
+    if (task >= task_limit_.load(std::memory_order_relaxed)) return false;
+    return succeeds(task, slice, [&] { return worker.run(site, registers, task); });
   }
-  bool wants_help() const override { return !free_slots_.empty() && queue_.size() > 0; }
-  bool help(int slot) override {
+
+  /// Runs what `body` runs of a task; false if that failed.
+  template <class Body>
+  bool succeeds(uint64_t task, uint64_t slice, Body body) {
     try {
-      prepare(uint32_t(slot));
+      const int32_t check = body();
+      if (check == 0) return true;
+      fail({task, check, {}}, slice);
+    } catch (EngineError& error) {
+      fail({task, 0, std::move(error)}, slice);
     } catch (const std::bad_alloc&) {
-      return false;  // the others do the work
+      fail({task, 0, EngineError("out-of-memory", "there is no memory to run a task")}, slice);
     }
-    Worker& worker = *workers_[size_t(slot)];
-    bool has_worked = false;
-    for (int idle = 0; idle < kSpins && !is_over_.load(std::memory_order_acquire);) {
-      if (work_once(worker)) {
-        has_worked = true;
-        idle = 0;
-      } else {
-        pause(idle++);
-      }
-    }
-    return has_worked;
-  }
-
-  /// Runs one slice, or as much of it as can run now. False if there was none.
-  bool work_once(Worker& worker) {
-    // Sequentially consistent against finish_stopped: either it sees this worker active, or we see the stop.
-    worker.is_active.store(true, std::memory_order_seq_cst);
-    Slice* slice = stop_.load(std::memory_order_seq_cst) ? nullptr : take();
-    if (slice != nullptr) {
-      worker.resume();
-      execute(*slice, worker);
-    }
-    worker.is_active.store(false, std::memory_order_release);
-    return slice != nullptr;
+    return false;
   }
 
   /// Runs the rest of a slice; if a task must wait, the slice becomes a waiting one.
   void execute(Slice& slice, Worker& worker) {
     while (slice.next < slice.num_tasks) {
-      if (stop_.load(std::memory_order_relaxed)) return;
       const uint64_t* record = slice.words.data() + slice.cursor;
       const uint64_t num_waits = record[0] >> 32;
       for (uint64_t i = 1; i <= num_waits; ++i) {
-        if (counters_.has_passed(record[i])) continue;
+        if (progress_.has_passed(record[i])) continue;
         ++worker.num_suspended;
         slice.blocked_on = record[i];
         waiting_.push(&slice);
@@ -130,177 +120,147 @@ class Run final : public Job, public std::enable_shared_from_this<Run> {
       if (num_waits > 0) worker.resume();
       const auto site = uint32_t(record[0]);
       const size_t num_registers = load_registers(site, record + 1 + num_waits, worker.registers());
-      if (!run_task(worker, site, worker.registers(), slice.first_task + slice.next)) return;
+      if (!run_task(worker, site, worker.registers(), slice.first_task + slice.next, slice.number)) return;
       ++slice.next;
       slice.cursor += 1 + num_waits + num_registers;
-      counters_[slice.counter].store(slice.base + slice.next, std::memory_order_release);
+      if (slice.next < slice.num_tasks) progress_.reach(task_name(slice.number, slice.next));
     }
-    complete(slice);
+    for (uint32_t i = 0; i < slice.num_groups; ++i) progress_.reach_in_group(slice.groups[i]);
+    num_recorded_.fetch_sub(slice.num_records, std::memory_order_relaxed);
+    const uint64_t number = slice.number;
+    store_.give_back(&slice);
+    progress_.reach(complete_name(number));
   }
 
-  /// Runs one body; false (and the run stops) if the task failed. `task` counts over all runs of this state.
-  bool run_task(Worker& worker, uint32_t site, const int64_t* registers, uint64_t task) {
-    return succeeds(task - task_base_, [&] { return worker.run(site, registers, task - task_base_); });
+  /// Runs one published slice, or as much of it as can run now. False if there was none.
+  bool run_slice(Worker& worker) {
+    Slice* slice = take();
+    if (slice == nullptr) return false;
+    worker.resume();
+    execute(*slice, worker);
+    return true;
   }
 
-  /// Runs what `body` runs of task number `task`; false (and the run stops) if it failed.
-  template <class Body>
-  bool succeeds(uint64_t task, Body body) {
-    try {
-      const int32_t check = body();
-      if (check == 0) return true;
-      fail({task, check, {}});
-    } catch (EngineError& error) {
-      fail({task, 0, std::move(error)});
-    } catch (const std::bad_alloc&) {
-      fail({task, 0, EngineError("out-of-memory", "there is no memory to run a task")});
-    }
-    return false;
+  // Recorded slices
+
+  /// A slice for so many records, or null where the window has no room for them.
+  Slice* record_slice(uint32_t num_records) {
+    uint64_t before = num_recorded_.load(std::memory_order_relaxed);
+    do {
+      if (before + num_records > options_.window) return nullptr;
+    } while (!num_recorded_.compare_exchange_weak(before, before + num_records, std::memory_order_relaxed));
+    raise(max_recorded_, before + num_records);
+    Slice* slice = store_.take();
+    slice->num_records = num_records;
+    return slice;
   }
 
-  /// Marks a slice as complete and wakes who may wait for that.
-  void complete(Slice& slice) {
-    for (uint32_t i = 0; i < slice.num_groups; ++i) {
-      counters_[slice.groups[i]].fetch_add(slice.num_tasks, std::memory_order_release);
-    }
-    slice.done.store(slice.number + 1, std::memory_order_seq_cst);
-    if (waiting_.size() > 0) Pool::instance().wake();
-    if (is_caller_asleep_.load(std::memory_order_seq_cst)) {
-      const std::lock_guard<std::mutex> lock(caller_mutex_);
-      caller_wake_.notify_one();
-    }
-  }
-
-  /// Lets the calling thread sleep until a slice completes, for a short time at most.
-  void sleep_until_progress() {
-    std::unique_lock<std::mutex> lock(caller_mutex_);
-    is_caller_asleep_.store(true, std::memory_order_seq_cst);
-    if (!is_all_retired() && !is_stopped()) caller_wake_.wait_for(lock, std::chrono::microseconds(500));
-    is_caller_asleep_.store(false, std::memory_order_relaxed);
-  }
-
-  /// Moves the watermark over complete slices.
-  void advance_watermark() {
-    if (!retire_lock_.try_lock()) return;
-    while (num_retired_ < num_opened_.load(std::memory_order_acquire)) {
-      Slice& slice = slice_at(num_retired_);
-      if (slice.done.load(std::memory_order_acquire) != num_retired_ + 1) break;
-      counters_[kWatermark].store(slice.first_task + slice.num_tasks, std::memory_order_release);
-      spare_words_.push_back(std::move(slice.words));
-      slice.words = {};
-      ++num_retired_;
-    }
-    retired_.store(num_retired_, std::memory_order_release);
-    retire_lock_.unlock();
-  }
-
-  // The dispatcher's side.
-
-  /// A slice to fill, or null while too many are alive.
-  Slice* open_slice() {
-    const uint64_t number = num_opened_.load(std::memory_order_relaxed);
-    if (number - retired_.load(std::memory_order_acquire) >= kMaxLiveSlices) return nullptr;
-    Slice& slice = slice_at(number);
-    slice.number = number;
-    slice.num_tasks = slice.next = slice.num_groups = 0;
-    slice.cursor = 0;
-    return &slice;
-  }
-
-  /// Makes an opened slice, filled by now, known to `advance_watermark`.
-  void commit_slice(const Slice& slice) { num_opened_.store(slice.number + 1, std::memory_order_release); }
-
-  void publish(Slice& slice) {
+  /// Hands over a slice that is filled now, with `unused` fewer records than were asked for.
+  void publish(Slice& slice, uint32_t unused) {
+    if (unused > 0) num_recorded_.fetch_sub(unused, std::memory_order_relaxed);
+    slice.num_records -= unused;
     queue_.push(&slice);
-    if (queue_.size() > max_queued) max_queued = queue_.size();
-    if (!is_in_pool_) {
-      Pool::instance().add(shared_from_this(), num_workers_ - 1);
-      is_in_pool_ = true;
-    }
-    Pool::instance().wake();
   }
 
-  std::vector<uint64_t> take_words() {
-    retire_lock_.lock();
-    std::vector<uint64_t> words;
-    if (!spare_words_.empty()) {
-      words = std::move(spare_words_.back());
-      spare_words_.pop_back();
-    }
-    retire_lock_.unlock();
-    words.clear();
-    return words;
+  /// Whether `slice` should be recorded for workers that have no dispatcher of their own.
+  bool wants_slices(uint64_t slice, uint32_t num_dispatchers) const {
+    if (options_.jitter != 0) return Random(options_.jitter + slice).next() % 4 != 0;
+    return options_.workers > num_dispatchers &&
+           queue_.size() < 2 * size_t(options_.workers - num_dispatchers);
   }
 
-  bool is_all_retired() {
-    advance_watermark();
-    return retired_.load(std::memory_order_acquire) == num_opened_.load(std::memory_order_relaxed);
+  bool has_slices() const { return queue_.size() > 0 || waiting_.size() > 0; }
+  std::vector<Slice*> waiting_slices() { return waiting_.copy(); }
+
+  // The end
+
+  /// Says that nothing comes behind the slices before `slice`.
+  void end_at(uint64_t slice) { lower(end_slice_, slice); }
+
+  /// Ends the run behind the tasks before a failure, all of which are in slices before `slice` or in it.
+  void fail(Failure failure, uint64_t slice) {
+    const std::lock_guard<std::mutex> lock(failure_mutex_);
+    lower(task_limit_, failure.task);
+    lower(end_slice_, slice);
+    if (!failure_ || failure_->task > failure.task) failure_ = std::move(failure);
   }
 
-  /// Ends a run: pool threads leave on their own. After a stop, waits until no body runs any more.
-  void end() {
-    is_over_.store(true, std::memory_order_release);
-    if (is_in_pool_) Pool::instance().remove(this);
-    is_in_pool_ = false;
-    if (!is_stopped()) return;
-    for (uint32_t i = 1; i < num_workers_; ++i) {
-      for (int spins = 0; workers_[i]->is_active.load(std::memory_order_seq_cst); ++spins) pause(spins);
-    }
+  /// Ends the run as soon as nobody is in a task any more. Any thread may call it.
+  void cancel() {
+    is_cancelled_.store(true, std::memory_order_relaxed);
+    task_limit_.store(0, std::memory_order_seq_cst);
+    end_slice_.store(0, std::memory_order_seq_cst);
   }
 
-  /// Spins for a while, then gives the core to others.
-  static void pause(int round) {
-    if (round < kSpins / 2) {
-      for (int i = 0; i < 16; ++i) relax();
-    } else {
-      std::this_thread::yield();
-    }
+  /// Whether all that must complete is complete. Sequentially consistent against `Worker::is_active`.
+  bool is_over() {
+    const uint64_t end = end_slice_.load(std::memory_order_seq_cst);
+    if (end == UINT64_MAX) return false;
+    if (progress_.watermark() < end) progress_.advance_watermark();
+    return progress_.watermark() >= end;
   }
-  static constexpr int kSpins = 200;
 
-  Counters& counters() { return counters_; }
-  Worker& worker(uint32_t i) { return *workers_[i]; }
-  uint32_t num_workers() const { return num_workers_; }
-  SiteCosts& costs() { return prepared_->costs; }
-  uint64_t num_slices() const { return num_opened_.load(std::memory_order_relaxed); }
-  size_t num_queued() const { return queue_.size(); }
-  uint64_t task_base() const { return task_base_; }
+  /// Asks whether the caller was interrupted. On the calling thread only.
+  void look_out() {
+    if (lookout_->poll()) cancel();
+  }
+
+  bool is_cancelled() const { return is_cancelled_.load(std::memory_order_relaxed); }
+  /// Tasks from this one on do not run.
+  uint64_t task_limit() const { return task_limit_.load(std::memory_order_relaxed); }
+  /// \pre no thread is in a task
+  const std::optional<Failure>& failure() const { return failure_; }
+
+  // Parts
+
   const bytecode::Plan& plan() const { return *plan_; }
-  void stop() { stop_.store(true, std::memory_order_seq_cst); }
-  bool is_stopped() const { return stop_.load(std::memory_order_relaxed); }
-  /// \pre end() has returned
-  const std::optional<TaskFailure>& failure() const { return failure_; }
+  const std::shared_ptr<Prepared>& prepared() const { return prepared_; }
+  const RunOptions& options() const { return options_; }
+  Progress& progress() { return progress_; }
+  FlushLog& flushed() { return flushed_; }
+  Stalls& stalls() { return stalls_; }
+  const NumberingStart& numbering_start() const { return numbering_start_; }
+  Worker& worker(uint32_t i) { return *workers_[i]; }
+  uint32_t num_workers() const { return options_.workers; }
+  /// What a task of a site takes, in nanoseconds; 0 where nothing is known but what it states.
+  uint32_t cost(uint32_t site) const { return costs_[site]; }
+  uint32_t cost_guess(uint32_t site) const { return prepared_->cost_guesses[site]; }
 
-  size_t max_queued = 0;
-  std::atomic<size_t> max_waiting{0};
+  /// \pre all of a run that is not in order is complete
+  uint64_t num_slices() const {
+    const uint64_t end = end_slice_.load(std::memory_order_relaxed);
+    return options_.is_in_order() ? 0 : end - numbering_start_.first_slice;
+  }
+  uint64_t max_recorded() const { return max_recorded_.load(std::memory_order_relaxed); }
+  uint64_t max_live_slices() const { return max_live_slices_.load(std::memory_order_relaxed); }
+  size_t max_queued() const { return queue_.most(); }
+  size_t max_waiting() const { return waiting_.most(); }
+  /// A slice begins.
+  void count_live(uint64_t slice) { raise(max_live_slices_, slice + 1 - progress_.watermark()); }
 
  private:
-  /// Stops the run. Of several failures that of the first task counts.
-  void fail(TaskFailure failure) {
-    const std::lock_guard<std::mutex> lock(failure_mutex_);
-    if (!failure_ || failure_->task > failure.task) failure_ = std::move(failure);
-    stop_.store(true, std::memory_order_seq_cst);
+  /// Costs and sizes stay as they are now until the run is over: all dispatchers count on the same numbers.
+  void begin_numbering() {
+    const size_t num_sites = plan_->sites.size();
+    costs_.resize(num_sites);
+    for (size_t i = 0; i < num_sites; ++i) costs_[i] = (*prepared_->costs)[i];
+    const uint64_t most = std::max<uint64_t>(options_.window / 8, 1);
+    numbering_start_.first_slice = progress_.watermark();
+    numbering_start_.max_tasks = uint32_t(std::min<uint64_t>(most, kMaxSliceTasks));
+    numbering_start_.jitter = options_.jitter;
+    for (uint32_t i = 0; i < kNumGroupLines; ++i)
+      numbering_start_.group_slices[i] = progress_.slices_in_group(i);
+    max_waiting_slices_ = 64 + 16 * size_t(options_.workers);
   }
-
-  /// Readies a worker when it first takes part in a run, so that small runs pay for no other.
-  void prepare(uint32_t slot) {
-    Worker& worker = *workers_[slot];
-    if (!worker.is_ready) worker.begin(*plan_, bases_, prepared_->costs, options_, slot);
-    worker.is_ready = true;
-  }
-
-  Slice& slice_at(uint64_t number) { return slices_[number % kMaxLiveSlices]; }
 
   Slice* take() {
     uint64_t oldest = UINT64_MAX;
     const size_t num_waiting = waiting_.size();
     if (num_waiting > 0) {
-      if (num_waiting > max_waiting.load(std::memory_order_relaxed))
-        max_waiting.store(num_waiting, std::memory_order_relaxed);
-      advance_watermark();
-      if (Slice* slice = waiting_.pop_ready(counters_, oldest)) return slice;
+      progress_.advance_watermark();
+      if (Slice* slice = waiting_.pop_ready(progress_, oldest)) return slice;
     }
-    return queue_.pop(num_waiting < max_waiting_ ? UINT64_MAX : oldest);
+    return queue_.pop(num_waiting < max_waiting_slices_ ? UINT64_MAX : oldest);
   }
 
   size_t load_registers(uint32_t site_index, const uint64_t* words, int64_t* registers) const {
@@ -310,36 +270,42 @@ class Run final : public Job, public std::enable_shared_from_this<Run> {
     return site.num_registers;
   }
 
+  static void lower(std::atomic<uint64_t>& value, uint64_t to) {
+    for (uint64_t now = value.load(); now > to && !value.compare_exchange_weak(now, to);) {
+    }
+  }
+  static void raise(std::atomic<uint64_t>& value, uint64_t to) {
+    for (uint64_t now = value.load(std::memory_order_relaxed);
+         now < to && !value.compare_exchange_weak(now, to, std::memory_order_relaxed);) {
+    }
+  }
+
   const bytecode::Plan* plan_ = nullptr;
   std::shared_ptr<Prepared> prepared_;
   std::vector<char*> bases_;
   RunOptions options_;
-  uint64_t task_base_ = 0;
-  Counters counters_;
-  std::vector<Slice> slices_;
   std::vector<std::unique_ptr<Worker>> workers_;
-  uint32_t num_workers_ = 0;
-  bool is_in_pool_ = false;      ///< set when the first slice is published: small runs need no pool
-  std::vector<int> free_slots_;  ///< guarded by the pool's lock
-  size_t max_waiting_ = 0;
+  std::optional<Lookout> lookout_;  ///< of the calling thread, which is worker 0
+  std::vector<uint32_t> costs_;
+  NumberingStart numbering_start_;
+  size_t max_waiting_slices_ = 0;
+
+  Progress progress_;
+  SliceStore store_;
   SliceQueue queue_;
   WaitingSlices waiting_;
-
-  std::mutex caller_mutex_;
-  std::condition_variable caller_wake_;
-  std::atomic<bool> is_caller_asleep_{false};
+  FlushLog flushed_;
+  Stalls stalls_;
 
   std::mutex failure_mutex_;
-  std::optional<TaskFailure> failure_;
+  std::optional<Failure> failure_;
 
-  alignas(kLineBytes) std::atomic<uint64_t> num_opened_{0};
-  alignas(kLineBytes) std::atomic<uint64_t> retired_{0};
-  alignas(kLineBytes) SpinLock retire_lock_;
-  uint64_t num_retired_ = 0;
-  std::vector<std::vector<uint64_t>> spare_words_;
-  alignas(kLineBytes) std::atomic<bool> stop_{false};
-  std::atomic<bool> is_over_{false};
-  alignas(kLineBytes) std::atomic<int> num_inside_{0};
+  alignas(kLineBytes) std::atomic<uint64_t> num_recorded_{0};
+  alignas(kLineBytes) std::atomic<uint64_t> max_recorded_{0};
+  std::atomic<uint64_t> max_live_slices_{0};
+  alignas(kLineBytes) std::atomic<uint64_t> task_limit_{UINT64_MAX};
+  std::atomic<uint64_t> end_slice_{UINT64_MAX};
+  std::atomic<bool> is_cancelled_{false};
 };
 
 }  // namespace pto::wsp::sched

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Which tasks form one unit of work: a stretch of program order that one worker runs.
+/// Which tasks form one unit of work, a stretch of program order that one worker runs, and what tasks may
+/// cost.
 #pragma once
 
+#include <algorithm>
 #include <vector>
 
 #include "pto/wsp/bytecode/plan.hpp"
@@ -96,11 +98,55 @@ class UnitMarker {
   std::vector<Summary> sums_;
 };
 
+/// Short tasks are gathered for so long.
+inline constexpr uint64_t kGatherNs = 10000;
+inline constexpr double kGuessNs = 50;
+inline constexpr double kGuessNsPerElement = 0.25;
+
+/// How often the body of a loop runs, at most; 1 for the program itself.
+inline double count_iterations(const bytecode::Plan& plan, int32_t loop) {
+  double iterations = 1;
+  for (; loop >= 0; loop = plan.program().loops[size_t(loop)].parent)
+    iterations *= double(plan.loops[size_t(loop)].trips.hi);
+  return iterations;
+}
+
+/// How many elements the regions of a task have, at most.
+inline double count_elements(const bytecode::Plan& plan, const bytecode::QuickSite& site) {
+  double elements = 0;
+  for (uint32_t i = site.first_io; i < site.first_io + site.num_io; ++i) {
+    const bytecode::QuickIo& io = plan.ios[i];
+    double volume = 1;
+    for (uint32_t d = io.first_dim; d < io.first_dim + io.rank; ++d) {
+      const int64_t size = plan.layouts[io.tensor].shape[d - io.first_dim];
+      volume *= double(std::clamp<int64_t>(plan.dims[d].extent_form.range.hi, 0, std::max<int64_t>(size, 0)));
+    }
+    elements += volume;
+  }
+  return elements;
+}
+
 }  // namespace detail
 
 /// Marks the units of a plan for so many workers.
 inline void mark_units(bytecode::Plan& plan, uint32_t workers) {
   detail::UnitMarker(plan, 4 * uint64_t(workers)).run();
+}
+
+/// What a task of each site may take, in nanoseconds, as long as nothing was measured: a little per element
+/// that it touches, and at least so much that the tasks of a site that are gathered leave some slices for
+/// each worker.
+inline std::vector<uint32_t> guess_costs(const bytecode::Plan& plan, uint32_t workers) {
+  const bytecode::Program& program = plan.program();
+  std::vector<uint32_t> guesses;
+  for (size_t i = 0; i < plan.sites.size(); ++i) {
+    const double elements = detail::count_elements(plan, plan.sites[i]);
+    const double tasks = std::max(detail::count_iterations(plan, program.sites[i].loop), 1.0);
+    const double share = double(detail::kGatherNs) * 8 * workers / tasks;
+    const double guess = std::max(detail::kGuessNs + elements * detail::kGuessNsPerElement, share);
+    guesses.push_back(uint32_t(std::min(guess, double(detail::kGatherNs))));
+  }
+  return guesses;
 }
 
 }  // namespace pto::wsp::sched

@@ -11,9 +11,9 @@
 
 #include "pto/wsp/bytecode/arguments.hpp"
 #include "pto/wsp/bytecode/rows.hpp"
-#include "pto/wsp/sched/counters.hpp"
 #include "pto/wsp/sched/options.hpp"
-#include "pto/wsp/sched/slice.hpp"
+#include "pto/wsp/sched/progress.hpp"
+#include "pto/wsp/sched/random.hpp"
 #include "pto/wsp/trace/recorder.hpp"
 
 namespace pto::wsp::sched {
@@ -50,21 +50,6 @@ inline int64_t clock_overhead_ns() {
   }();
   return overhead;
 }
-
-/// xorshift64*: delays for tests.
-class Random {
- public:
-  explicit Random(uint64_t seed = 1) : state_(seed * 0x9E3779B97F4A7C15ull | 1) {}
-  uint32_t next() {
-    state_ ^= state_ >> 12;
-    state_ ^= state_ << 25;
-    state_ ^= state_ >> 27;
-    return uint32_t((state_ * 0x2545F4914F6CDD1Dull) >> 32);
-  }
-
- private:
-  uint64_t state_;
-};
 
 /// Memory for one task after another, kScratchAlign-aligned. Growing it loses the contents.
 class Scratch {

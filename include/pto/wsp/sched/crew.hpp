@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// The threads of a run, and what each does next.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "pto/wsp/sched/dispatcher.hpp"
+#include "pto/wsp/sched/pool.hpp"
+
+namespace pto::wsp::sched {
+
+/// The calling thread is worker 0; those of the pool join while there is something to do.
+///
+/// Whoever has nothing else to do takes a published slice, goes on with a dispatcher that nobody is in, its
+/// own first, or waits. So neither dispatchers nor slices depend on any one thread.
+class Crew final : public Job, public std::enable_shared_from_this<Crew> {
+ public:
+  /// Prepares a run. \pre is_idle()
+  void begin(std::shared_ptr<Prepared> prepared, std::vector<char*> bases, const RunOptions& options) {
+    run_.begin(std::move(prepared), std::move(bases), options);
+    free_slots_.clear();
+    for (uint32_t i = options.workers; i-- > 1;) free_slots_.push_back(int(i));
+    num_dispatchers_ = options.dispatchers != 0 ? options.dispatchers
+                                                : std::min(options.workers, RunOptions::kMaxDispatchers);
+    while (dispatchers_.size() < num_dispatchers_) {
+      const auto index = uint32_t(dispatchers_.size());
+      dispatchers_.push_back(std::make_unique<Dispatcher>(run_, index));
+    }
+    for (auto& dispatcher : dispatchers_) dispatcher->reset(num_dispatchers_);
+    is_over_.store(false, std::memory_order_relaxed);
+  }
+
+  /// No pool thread is inside. Only meaningful while the run is not in the pool.
+  bool is_idle() const { return num_inside_.load(std::memory_order_acquire) == 0; }
+
+  /// Works until the run is over.
+  void work() {
+    for (int round = 0; !run_.is_over();) {
+      if (work_once(0)) {
+        round = 0;
+        if (num_free_slots() > 0) call_others();
+      } else if (round < kSpins) {
+        pause(round++);
+      } else {
+        sleep_until_progress();
+      }
+      run_.look_out();
+    }
+  }
+
+  /// Ends a run: pool threads leave on their own. Waits until none of them runs a body, or reads what belongs
+  /// to the caller, any more.
+  void end() {
+    is_over_.store(true, std::memory_order_seq_cst);
+    if (is_in_pool_) Pool::instance().remove(this);
+    is_in_pool_ = false;
+    for (uint32_t i = 1; i < run_.num_workers(); ++i) {
+      for (int spins = 0; run_.worker(i).is_active.load(std::memory_order_seq_cst); ++spins) pause(spins);
+    }
+  }
+
+  Run& run() { return run_; }
+  uint32_t num_dispatchers() const { return num_dispatchers_; }
+
+  // Job, called by the pool.
+  int join() override {
+    if (free_slots_.empty() || !has_work()) return -1;
+    const int slot = free_slots_.back();
+    free_slots_.pop_back();
+    num_inside_.fetch_add(1, std::memory_order_relaxed);
+    return slot;
+  }
+  void leave(int slot) override {
+    free_slots_.push_back(slot);
+    num_inside_.fetch_sub(1, std::memory_order_release);
+  }
+  bool wants_help() const override { return !free_slots_.empty() && has_work(); }
+  bool help(int slot) override {
+    bool has_worked = false;
+    for (int idle = 0; idle < kSpins && !is_over_.load(std::memory_order_relaxed);) {
+      if (work_once(uint32_t(slot))) {
+        has_worked = true;
+        idle = 0;
+        wake_caller();
+      } else {
+        pause(idle++);
+      }
+    }
+    return has_worked;
+  }
+
+ private:
+  static constexpr int kSpins = 200;
+
+  bool has_work() const {
+    if (is_over_.load(std::memory_order_relaxed)) return false;
+    if (run_.has_slices()) return true;
+    for (uint32_t i = 0; i < num_dispatchers_; ++i) {
+      if (dispatchers_[i]->is_free()) return true;
+    }
+    return false;
+  }
+
+  /// A slice, or a stretch of a dispatcher. False if nothing could be done.
+  bool work_once(uint32_t slot) {
+    Worker& worker = run_.worker(slot);
+    // Sequentially consistent against `end` and `fail`: either they see this worker active, or it sees them.
+    worker.is_active.store(true, std::memory_order_seq_cst);
+    const bool is_over = is_over_.load(std::memory_order_seq_cst) || run_.is_over();
+    const bool has_worked = !is_over && is_ready(slot) && (run_.run_slice(worker) || step_any(slot));
+    worker.is_active.store(false, std::memory_order_release);
+    return has_worked;
+  }
+
+  /// False if there is no memory for the worker: the others do its work.
+  bool is_ready(uint32_t slot) {
+    try {
+      run_.ready_worker(slot);
+    } catch (const std::bad_alloc&) {
+      return false;
+    }
+    return true;
+  }
+
+  bool step_any(uint32_t slot) {
+    const uint64_t jitter = run_.options().jitter;
+    const uint32_t first = jitter == 0 ? slot : Random(jitter + num_turns_.fetch_add(1)).next();
+    for (uint32_t i = 0; i < num_dispatchers_; ++i) {
+      Dispatcher& dispatcher = *dispatchers_[(first + i) % num_dispatchers_];
+      if (!dispatcher.is_free() || !dispatcher.lock.try_lock()) continue;
+      const bool has_worked = dispatcher.step(run_.worker(slot)) == Dispatcher::Outcome::kWorked;
+      dispatcher.lock.unlock();
+      if (has_worked) return true;
+    }
+    return false;
+  }
+
+  void call_others() {
+    if (!has_work()) return;
+    if (!is_in_pool_) {
+      Pool::instance().add(shared_from_this(), run_.num_workers() - 1);
+      is_in_pool_ = true;
+    }
+    Pool::instance().wake();
+  }
+
+  uint32_t num_free_slots() const {
+    return run_.num_workers() - 1 - uint32_t(num_inside_.load(std::memory_order_relaxed));
+  }
+
+  void wake_caller() {
+    if (!is_caller_asleep_.load(std::memory_order_seq_cst)) return;
+    const std::lock_guard<std::mutex> lock(caller_mutex_);
+    caller_wake_.notify_one();
+  }
+
+  /// Lets the calling thread sleep until somebody has done something, for a short time at most.
+  void sleep_until_progress() {
+    std::unique_lock<std::mutex> lock(caller_mutex_);
+    is_caller_asleep_.store(true, std::memory_order_seq_cst);
+    if (!run_.is_over()) caller_wake_.wait_for(lock, std::chrono::microseconds(100));
+    is_caller_asleep_.store(false, std::memory_order_relaxed);
+  }
+
+  /// Spins for a while, then gives the core to others.
+  static void pause(int round) {
+    if (round < kSpins / 2) {
+      for (int i = 0; i < 16; ++i) relax();
+    } else {
+      std::this_thread::yield();
+    }
+  }
+
+  Run run_;
+  uint32_t num_dispatchers_ = 0;
+  std::vector<std::unique_ptr<Dispatcher>> dispatchers_;
+  std::atomic<uint64_t> num_turns_{0};
+  bool is_in_pool_ = false;      ///< set when others are first called: small runs need no pool
+  std::vector<int> free_slots_;  ///< guarded by the pool's lock
+
+  std::mutex caller_mutex_;
+  std::condition_variable caller_wake_;
+  alignas(kLineBytes) std::atomic<bool> is_caller_asleep_{false};
+  alignas(kLineBytes) std::atomic<bool> is_over_{false};
+  alignas(kLineBytes) std::atomic<int> num_inside_{0};
+};
+
+}  // namespace pto::wsp::sched

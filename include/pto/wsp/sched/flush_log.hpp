@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// The values that flush points read, in program order: each is read once and shared by all dispatchers.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "pto/wsp/sched/progress.hpp"
+
+namespace pto::wsp::sched {
+
+class FlushLog {
+ public:
+  /// \pre nobody uses the log
+  void clear() { values_.clear(); }
+
+  /// The value of flush point `number`, whom `read` reads if nobody has: it returns nothing while that cannot
+  /// be done yet, and may throw. A task behind the flush point is run only by who knows the value, so that
+  /// the memory still holds it here.
+  template <class Read>
+  std::optional<int64_t> value(size_t number, Read read) {
+    struct Unlock {
+      SpinLock& lock;
+      ~Unlock() { lock.unlock(); }
+    };
+    lock_.lock();
+    const Unlock unlock{lock_};
+    if (number == values_.size()) {
+      const std::optional<int64_t> value = read();
+      if (!value) return value;
+      values_.push_back(*value);
+    }
+    return values_[number];
+  }
+
+  /// \pre nobody adds to the log
+  const std::vector<int64_t>& values() const { return values_; }
+
+ private:
+  alignas(kLineBytes) SpinLock lock_;
+  std::vector<int64_t> values_;
+};
+
+}  // namespace pto::wsp::sched

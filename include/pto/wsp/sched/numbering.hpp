@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Cuts program order into slices and strands, the same way for everyone who walks a program.
+#pragma once
+
+#include <algorithm>
+#include <vector>
+
+#include "pto/wsp/sched/progress.hpp"
+#include "pto/wsp/sched/random.hpp"
+#include "pto/wsp/sched/strands.hpp"
+
+namespace pto::wsp::sched {
+
+/// What all walks of a run have in common.
+struct NumberingStart {
+  uint64_t first_slice = 0;
+  uint32_t max_tasks = kMaxSliceTasks;  ///< of a slice
+  uint64_t jitter = 0;                  ///< not 0: seed of smaller slices
+  std::vector<uint64_t> group_slices = std::vector<uint64_t>(kNumGroupLines, 0);  ///< so far, per line
+};
+
+/// A barrier loop that is being walked. Its line counts complete slices.
+struct Group {
+  uint32_t line;
+  uint64_t barrier;  ///< count at which the iterations before this one are complete
+};
+
+/// Numbers depend on the program, the plan and the start of the run alone. A strand is one or more slices in
+/// a row: a unit of work that is larger than a slice, or several small ones.
+class Numbering {
+ public:
+  void begin(const NumberingStart& start) {
+    slice_ = start.first_slice;
+    most_tasks_ = start.max_tasks;
+    jitter_ = start.jitter;
+    group_slices_ = start.group_slices;
+    groups_.clear();
+    std::fill_n(instances_, bytecode::kMaxLoopDepth, 0);
+    is_open_ = has_strand_ = false;
+    num_strands_ = 0;
+  }
+
+  bool is_open() const { return is_open_; }
+  /// The open slice, else the next one.
+  uint64_t slice() const { return slice_; }
+  /// The first slice of the strand that is being walked, else the next one.
+  uint64_t strand() const { return has_strand_ ? strand_ : slice_; }
+  bool begins_strand() const { return !has_strand_; }
+  uint64_t num_strands() const { return num_strands_; }
+  uint32_t num_tasks() const { return num_tasks_; }
+  uint32_t max_tasks() const { return max_tasks_; }
+  const std::vector<Group>& groups() const { return groups_; }
+
+  /// Whether the slice takes no more tasks.
+  bool is_full() const { return num_tasks_ >= max_tasks_; }
+  /// Whether the slice ends at the boundary of a unit.
+  bool is_over() const { return is_full() || weight_ >= detail::kGatherNs || slice_ != strand_; }
+
+  void open() {
+    is_open_ = true;
+    num_tasks_ = 0;
+    weight_ = 0;
+    max_tasks_ =
+        jitter_ == 0 ? most_tasks_ : std::min(most_tasks_, 1 + Random(jitter_ ^ slice_ * 0x9E37).next() % 8);
+    if (has_strand_) return;
+    has_strand_ = true;
+    strand_ = slice_;
+    ++num_strands_;
+  }
+
+  void add_task(uint64_t ns) {
+    ++num_tasks_;
+    weight_ += ns;
+  }
+
+  void close(bool ends_strand) {
+    for (const Group& group : groups_) ++group_slices_[group.line];
+    is_open_ = false;
+    ++slice_;
+    if (ends_strand) has_strand_ = false;
+  }
+
+  // Barrier loops. \pre no slice is open
+
+  void enter_group() {
+    const auto depth = uint32_t(groups_.size());
+    // Instances of one depth never overlap, so each that gets a line anew waits for those that had it before.
+    const uint32_t line = depth * kGroupsPerDepth + instances_[depth]++ % kGroupsPerDepth;
+    groups_.push_back({line, group_slices_[line]});
+  }
+  void begin_iteration() { groups_.back().barrier = group_slices_[groups_.back().line]; }
+  void leave_group() { groups_.pop_back(); }
+
+ private:
+  uint64_t slice_ = 0;
+  uint64_t strand_ = 0;
+  uint64_t num_strands_ = 0;
+  uint64_t weight_ = 0;
+  uint32_t num_tasks_ = 0;
+  uint32_t max_tasks_ = kMaxSliceTasks;
+  uint32_t most_tasks_ = kMaxSliceTasks;
+  uint64_t jitter_ = 0;
+  bool is_open_ = false;
+  bool has_strand_ = false;
+  std::vector<Group> groups_;
+  std::vector<uint64_t> group_slices_;
+  uint32_t instances_[bytecode::kMaxLoopDepth] = {};
+};
+
+}  // namespace pto::wsp::sched

@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Names of moments, how far a run has come, and the one wait primitive.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <cstdlib>
+#include <memory>
+#include <new>
+
+#include "pto/wsp/bytecode/format.hpp"
+#include "pto/wsp/sched/spin.hpp"
+
+namespace pto::wsp::sched {
+
+/// Lines shared between threads are this far apart: two cache lines, because neighbours are fetched in pairs.
+inline constexpr size_t kLineBytes = 128;
+
+/// Names a moment. Program order is cut into numbered slices, and the name of a task is the moment at which
+/// it and those before it in its slice are complete. A moment that has passed stays passed: numbers grow over
+/// all runs of an engine state. Names of tasks compare as program order does; the others are below them.
+///
+/// | bits 63, 62 | bits below | moment |
+/// |---|---|---|
+/// | 1, - | slice number, tasks done (10 bits) | so much of this slice is complete |
+/// | 0, 1 | group line (8 bits), slices done (54 bits) | so many slices have been complete in this line |
+/// | 0, 0 | slices done | all slices with a smaller number are complete; 0 has always passed |
+using Name = uint64_t;
+
+inline constexpr int kTaskBits = 10;
+inline constexpr uint64_t kTaskMask = (uint64_t{1} << kTaskBits) - 1;
+inline constexpr Name kTaskName = Name{1} << 63;
+inline constexpr Name kGroupName = Name{1} << 62;
+inline constexpr int kGroupBits = 54;
+inline constexpr uint64_t kGroupMask = (uint64_t{1} << kGroupBits) - 1;
+
+constexpr Name task_name(uint64_t slice, uint64_t tasks) { return kTaskName | slice << kTaskBits | tasks; }
+/// The moment at which a slice is complete, however many tasks it has.
+constexpr Name complete_name(uint64_t slice) { return task_name(slice, kTaskMask); }
+constexpr Name watermark_name(uint64_t slices) { return slices; }
+constexpr Name group_name(uint32_t line, uint64_t slices) {
+  return kGroupName | uint64_t(line) << kGroupBits | slices;
+}
+constexpr bool is_task_name(Name name) { return (name & kTaskName) != 0; }
+constexpr bool is_watermark_name(Name name) { return name < kGroupName; }
+constexpr uint64_t slice_of(Name name) { return (name & ~kTaskName) >> kTaskBits; }
+constexpr uint32_t group_line_of(Name name) { return uint32_t(name >> kGroupBits) & 0xFF; }
+
+/// A slice has at most so many tasks.
+inline constexpr uint32_t kMaxSliceTasks = 256;
+static_assert(kMaxSliceTasks < kTaskMask);
+
+/// So many slices can be on their way at once.
+inline constexpr uint64_t kMaxLiveSlices = 8192;
+
+/// Loops with barriers that are this deep inside each other share nothing; of the instances of one depth, so
+/// many do not wait for each other.
+inline constexpr uint32_t kGroupsPerDepth = 16;
+inline constexpr uint32_t kNumGroupLines = bytecode::kMaxLoopDepth * kGroupsPerDepth;
+static_assert(kNumGroupLines <= 256);
+
+/// How far an engine state has come. Any thread reads; whoever runs a slice advances its line.
+class Progress {
+ public:
+  Progress() : memory_(std::calloc(kMaxLiveSlices + kNumGroupLines + 1, sizeof(Line))) {
+    if (memory_ == nullptr) throw std::bad_alloc();
+    const auto address = reinterpret_cast<uintptr_t>(memory_.get());
+    lines_ = reinterpret_cast<Line*>((address + kLineBytes - 1) / kLineBytes * kLineBytes);
+  }
+
+  /// Acquire: what the tasks before the moment wrote is visible once this is true.
+  bool has_passed(Name name) const {
+    if (is_task_name(name)) return line(slice_of(name)).reached.load(std::memory_order_acquire) >= name;
+    if (is_watermark_name(name)) return watermark() >= name;
+    return group(group_line_of(name)).reached.load(std::memory_order_acquire) >= (name & kGroupMask);
+  }
+
+  bool is_complete(uint64_t slice) const { return has_passed(complete_name(slice)); }
+
+  /// Whether the slice that had the line of `slice` before is complete. No slice begins before that.
+  bool admits(uint64_t slice) const { return slice < kMaxLiveSlices || is_complete(slice - kMaxLiveSlices); }
+
+  /// True for the first who asks.
+  bool claim(uint64_t slice) {
+    std::atomic<uint64_t>& claimed = line(slice).claimed;
+    uint64_t before = claimed.load(std::memory_order_relaxed);
+    return before <= slice && claimed.compare_exchange_strong(before, slice + 1, std::memory_order_relaxed);
+  }
+
+  void reach(Name task) { line(slice_of(task)).reached.store(task, std::memory_order_release); }
+  void reach_in_group(uint32_t group_line) {
+    group(group_line).reached.fetch_add(1, std::memory_order_release);
+  }
+  uint64_t slices_in_group(uint32_t group_line) const {
+    return group(group_line).reached.load(std::memory_order_relaxed);
+  }
+
+  /// All slices with a smaller number are complete.
+  uint64_t watermark() const { return watermark_.load(std::memory_order_acquire); }
+
+  /// Moves the watermark over complete slices.
+  void advance_watermark() {
+    if (!watermark_lock_.try_lock()) return;
+    uint64_t slice = watermark_.load(std::memory_order_relaxed);
+    const uint64_t before = slice;
+    while (is_complete(slice)) ++slice;
+    if (slice != before) watermark_.store(slice, std::memory_order_release);
+    watermark_lock_.unlock();
+  }
+
+ private:
+  struct alignas(kLineBytes) Line {
+    std::atomic<Name> reached;
+    std::atomic<uint64_t> claimed;  ///< one more than the slice that was claimed last
+  };
+  struct Free {
+    void operator()(void* memory) const { std::free(memory); }
+  };
+
+  Line& line(uint64_t slice) { return lines_[slice % kMaxLiveSlices]; }
+  const Line& line(uint64_t slice) const { return lines_[slice % kMaxLiveSlices]; }
+  Line& group(uint32_t index) { return lines_[kMaxLiveSlices + index]; }
+  const Line& group(uint32_t index) const { return lines_[kMaxLiveSlices + index]; }
+
+  // From calloc: small runs pay for the few lines that they touch.
+  std::unique_ptr<void, Free> memory_;
+  Line* lines_;
+  alignas(kLineBytes) SpinLock watermark_lock_;
+  alignas(kLineBytes) std::atomic<uint64_t> watermark_{0};
+};
+
+/// The waits of one task, found while it is expanded. All of them point backwards in program order.
+class WaitList {
+ public:
+  static constexpr int kMaxWaits = 12;
+
+  explicit WaitList(Progress& progress) : progress_(progress) {}
+
+  /// Starts a task of `slice`, whose strand began with slice `strand`. Strands are contiguous and run in
+  /// program order: what waits for its own strand waits for nothing. A watermark wait is clamped to the
+  /// slice. With `is_muted`, for tasks that others run, no waits are kept.
+  void begin(uint64_t strand, uint64_t slice, bool is_muted = false) {
+    own_ = task_name(strand, 0);
+    kept_below_ = is_muted ? 0 : own_;
+    slice_ = slice;
+    count_ = 0;
+    watermark_ = 0;
+  }
+
+  /// Starts a look at what comes before `slice`, whoever runs it.
+  void begin_look(uint64_t slice) { begin(slice, slice); }
+
+  void add(Name name) {
+    if (name >= kept_below_) return;
+    if (!is_task_name(name)) return add_watermark(name);
+    if (progress_.has_passed(name)) return;
+    for (int i = 0; i < count_; ++i) {
+      if (slice_of(names_[i]) != slice_of(name)) continue;
+      if (names_[i] < name) names_[i] = name;
+      return;
+    }
+    // Too many to list: waiting for everything before the slice is always right.
+    if (count_ == kMaxWaits) return add_watermark(slice_);
+    names_[count_++] = name;
+  }
+
+  void add_watermark(uint64_t slices) {
+    if (slices > watermark_) watermark_ = slices;
+  }
+
+  /// Completes what hazards demand.
+  void finish() {
+    const Name name = watermark_name(watermark_ < slice_ ? watermark_ : slice_);
+    if (kept_below_ == 0 || progress_.has_passed(name)) return;
+    progress_.advance_watermark();
+    require(name);
+  }
+
+  /// Adds a moment of any kind, at most one per loop around the task and one more.
+  void require(Name name) {
+    if (!progress_.has_passed(name)) names_[count_++] = name;
+  }
+
+  /// Drops what has passed meanwhile; true if nothing is left.
+  bool have_passed() {
+    while (count_ > 0 && progress_.has_passed(names_[count_ - 1])) --count_;
+    return count_ == 0;
+  }
+
+  bool is_own(Name name) const { return name >= own_; }
+  bool has_passed(Name name) const { return progress_.has_passed(name); }
+  int size() const { return count_; }
+  Name operator[](int i) const { return names_[i]; }
+
+ private:
+  Progress& progress_;
+  Name names_[kMaxWaits + 1 + bytecode::kMaxLoopDepth + 1];
+  int count_ = 0;
+  Name own_ = 0;
+  Name kept_below_ = 0;
+  uint64_t slice_ = 0;
+  uint64_t watermark_ = 0;
+};
+
+/// The task that makes an access: its name, and the watermark at which it and all before it are complete.
+struct Stamp {
+  Name name;
+  uint64_t watermark;
+};
+
+}  // namespace pto::wsp::sched

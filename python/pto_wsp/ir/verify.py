@@ -58,6 +58,7 @@ class _KernelVerifier:
         self.scalars |= {p.name: p.type.dtype for p in kernel.params if isinstance(p.type, ScalarType)}
         self.scalars[k.BLOCK_IDX] = i64
         self.views = {p.name: p for p in kernel.views}
+        self.fitting: set[tuple[object, ...]] = set()
 
     def run(self) -> None:
         declared = (*self.kernel.tiles, *self.kernel.scalars)
@@ -157,6 +158,32 @@ class _KernelVerifier:
             require(self.tiles[tile].rows == count, f"`{tile}` has not one row per element of `{rows}`", loc)
 
     def instruction(self, instr: k.Instr) -> None:
+        self.expressions(instr.scalars, instr.loc)
+        if instr.attrs:
+            self.attributes(instr)
+            self.types(instr)
+            return
+        operands = [id(self.tiles.get(name)) for name in (instr.dst, *instr.tiles)]
+        kinds = (instr.op, *operands, *[scalar.dtype for scalar in instr.scalars])
+        if kinds not in self.fitting:
+            self.types(instr)
+            self.fitting.add(kinds)
+
+    def attributes(self, instr: k.Instr) -> None:
+        kinds = {"word": str, "flag": bool, "number": int}
+        for key, value in instr.attrs:
+            require(key in k.ATTRIBUTES, f"there is no attribute `{key}`", instr.loc)
+            kind = k.ATTRIBUTES[key]
+            if kind != "extent":
+                require(type(value) is kinds[kind], f"`{key}` takes a {kind}", instr.loc)
+                continue
+            sound = not isinstance(value, (str, int)) and value.dtype is i64
+            require(sound, f"`{key}` takes an integer expression", instr.loc)
+            assert not isinstance(value, (str, int))
+            self.expressions([value], instr.loc)
+
+    def types(self, instr: k.Instr) -> None:
+        """Check the operands of an instruction against its row."""
         row = TABLE.get(instr.op)
         require(row is not None, f"there is no instruction `{instr.op}`", instr.loc)
         assert row is not None
@@ -164,7 +191,6 @@ class _KernelVerifier:
             require(name in self.tiles, f"tile `{name}` is not declared", instr.loc)
         counts = (len(instr.tiles), len(instr.scalars))
         require(counts == (row.form.num_tiles, row.form.num_scalars), f"operands of `{instr.op}`", instr.loc)
-        self.expressions(instr.scalars, instr.loc)
         element = self.tiles[instr.tiles[-1] if instr.tiles else instr.dst].dtype
         for scalar in instr.scalars:
             fits = (scalar.dtype.is_float, scalar.dtype.kind == "b") == (
@@ -172,7 +198,6 @@ class _KernelVerifier:
                 element.kind == "b",
             )
             require(fits, f"`{instr.op}` takes scalars that are {element}", instr.loc)
-        self.expressions([v for _, v in instr.attrs if not isinstance(v, (str, int))], instr.loc)
         dst = self.tiles[instr.dst]
         attrs = dict(instr.attrs) | {"shape": dst.shape, "dtype": dst.dtype}
         try:

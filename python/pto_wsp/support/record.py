@@ -65,9 +65,9 @@ def _initializer(cls: type, fields: tuple[str, ...]) -> Callable[..., None]:
     """Compile `__init__`, so that Python itself binds arguments and words the errors."""
     defaults = vars(cls)
     parameters = [f"{name}=defaults[{name!r}]" if name in defaults else name for name in fields]
-    settings = [f"set_field(self, {name!r}, {name})" for name in fields]
-    source = f"def __init__(self, {', '.join(parameters)}): {'; '.join(settings) or 'pass'}"
-    scope: dict[str, Any] = {"defaults": defaults, "set_field": object.__setattr__}
+    settings = ["own_fields = self.__dict__", *(f"own_fields[{name!r}] = {name}" for name in fields)]
+    source = f"def __init__(self, {', '.join(parameters)}): {'; '.join(settings)}"
+    scope: dict[str, Any] = {"defaults": defaults}
     exec(source, scope)
     scope["__init__"].__qualname__ = f"{cls.__qualname__}.__init__"
     return scope["__init__"]

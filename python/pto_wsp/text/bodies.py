@@ -37,6 +37,9 @@ class Body(Generic[T]):
     def statement(self, cursor: Cursor) -> T | None:
         """Read one statement, and the blocks inside it; a declaration gives None."""
 
+    def take_known(self, found: list[T]) -> None:
+        """Take the next lines, as far as they are like some that have been read before."""
+
     # --- the scope of expressions ---
 
     def scalar(self, name: str) -> DType | None:
@@ -71,6 +74,7 @@ class Body(Generic[T]):
         self._depth += 1
         found: list[T] = []
         while True:
+            self.take_known(found)
             source.skip_blank()
             if source.at_end or source.first_word() in ends:
                 break

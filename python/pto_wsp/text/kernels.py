@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from pto_wsp.errors_text import RepeatedText
 from pto_wsp.ir import kernel as k
-from pto_wsp.ir.printer import signature
-from pto_wsp.ir.scalar import Expr
+from pto_wsp.ir.kernel_printer import signature_text
+from pto_wsp.ir.region_text import operand_text
+from pto_wsp.ir.scalar import Const, Expr
 from pto_wsp.isa.table import BY_MNEMONIC, Instruction
 from pto_wsp.support.record import replace
 from pto_wsp.text.bodies import Body, indexed
@@ -18,6 +19,7 @@ from pto_wsp.text.expressions import (
     read_tile,
 )
 from pto_wsp.text.refused import refuse_known
+from pto_wsp.text.shapes import Names, Shapes, take_known
 from pto_wsp.text.tokens import NAME, WORD, Cursor, Source, Token
 from pto_wsp.types.dtype import i64
 from pto_wsp.types.tile import ScalarType, TileType
@@ -27,17 +29,19 @@ _MOVES = ("tload", "mgather", "tstore", "mscatter")
 _STATEMENTS = (*_BLOCK_WORDS, "CALL", "tstore", "mscatter", "return")
 
 
-def read_kernel_body(source: Source, function: k.KernelFunction) -> k.KernelFunction:
+def read_kernel_body(source: Source, function: k.KernelFunction, shapes: Shapes) -> k.KernelFunction:
     """Return a function with the declarations and statements of its body, and read the brace behind them."""
-    reader = _KernelBody(source, function)
+    reader = _KernelBody(source, function, shapes)
     body = reader.whole()
     tiles, scalars = tuple(reader.tiles.items()), tuple(reader.declared.items())
     return replace(function, tiles=tiles, scalars=scalars, body=body)
 
 
 class _KernelBody(Body[k.Stmt]):
-    def __init__(self, source: Source, function: k.KernelFunction) -> None:
+    def __init__(self, source: Source, function: k.KernelFunction, shapes: Shapes) -> None:
         super().__init__(source, f"kernel `{function.name}`")
+        self.shapes = shapes
+        self.names = Names(self.scalars, self.tensors)
         self.tiles: dict[str, TileType] = {}
         self.declared: dict[str, ScalarType] = {}
         self.scalars[k.BLOCK_IDX] = i64
@@ -46,6 +50,9 @@ class _KernelBody(Body[k.Stmt]):
                 self.scalars[param.name] = param.type.dtype
             else:
                 self.tensors.add(param.name)
+
+    def take_known(self, found: list[k.Stmt]) -> None:
+        take_known(self.source, self.shapes, self.names, found)
 
     def statement(self, cursor: Cursor) -> k.Stmt | None:
         token = cursor.token
@@ -90,6 +97,7 @@ class _KernelBody(Body[k.Stmt]):
         cursor.expect(":")
         if kind == "alloc_tile":
             self.tiles[name] = read_tile(cursor)
+            self.names.tiles["%" + name] = f"!pto.{self.tiles[name]}"
         else:
             written = cursor.take(WORD, "an element type")
             self.declared[name] = ScalarType(read_dtype(cursor, written, written.text))
@@ -157,9 +165,15 @@ class _KernelBody(Body[k.Stmt]):
         instr = k.Instr(row.name, dst, tuple(tiles), tuple(scalars), attrs, cursor.whole)
         written = cursor.token
         found = cursor.rest()
-        expected = signature(row.form, instr, self.tiles)
+        kinds = [self.names.tiles["%" + name] for name in tiles] + [s.dtype.name for s in scalars]
+        expected = signature_text(row.form, kinds, self.names.tiles["%" + dst])
         if found != expected.replace(" ", ""):
             self.require_type("the type of this instruction", found, expected, cursor, written)
+        if not attrs:
+            shape = (row.mnemonic, expected, self.names.tiles["%" + dst], *kinds)
+            self.shapes.rows[shape] = row.name
+            literals = [s for s in scalars if isinstance(s, Const)]
+            self.shapes.literals.update((operand_text(s), s) for s in literals)
         return instr
 
     def attributes(self, cursor: Cursor) -> tuple[tuple[str, k.AttrValue], ...]:

@@ -18,6 +18,7 @@ from pto_wsp.text.kernels import read_kernel_body
 from pto_wsp.text.native import read_native
 from pto_wsp.text.parameters import read_kernel_params, read_workload_params
 from pto_wsp.text.schedules import read_schedule
+from pto_wsp.text.shapes import Shapes
 from pto_wsp.text.tokens import FUNCTION, Cursor, Source
 from pto_wsp.text.workloads import read_workload_body
 
@@ -53,6 +54,7 @@ class _ModuleReader:
         self.source = source
         self.header: dict[str, tuple[str, Location]] = {}
         self.functions: dict[str, k.KernelFunction | w.WorkloadFunction] = {}
+        self.shapes = Shapes()
         self.later: list[_Later] = []
         self.scheduled: Schedule | None = None
 
@@ -170,7 +172,7 @@ class _ModuleReader:
         self.source.skip_blank()
         if self.source.first_word() == "CPP":
             return replace(function, native=read_native(self.source))
-        return read_kernel_body(self.source, function)
+        return read_kernel_body(self.source, function, self.shapes)
 
     def workload(self, later: _Later) -> w.WorkloadFunction:
         self.source.line = later.line

@@ -234,12 +234,13 @@ class PythonExecutable {
         has_native_(library.has_native()) {}
 
   RunResult run(nb::tuple arrays, nb::tuple scalars, uint32_t workers, bool trace, uint64_t jitter,
-                bool tracks, sched::RunOptions options) {
+                bool tracks, bool check, sched::RunOptions options) {
     options.workers = workers;
     options.trace = trace;
     options.jitter = jitter;
     options.is_interrupted = &is_signalled;
     options.tracks = tracks;
+    options.checks_iterations = check;
     const python::BoundArrays bound(arrays);
     const std::vector<std::optional<int64_t>> symbols = to_symbols(scalars);
     try {
@@ -443,7 +444,7 @@ void bind_engine(nb::module_& module) {
            nb::arg("library"), nb::arg("shared").none() = nb::none())
       .def("run", &PythonExecutable::run, nb::arg("arrays"), nb::arg("scalars"), nb::arg("workers") = 0,
            nb::arg("trace") = false, nb::arg("jitter") = 0, nb::arg("tracks") = false,
-           nb::arg("options") = sched::RunOptions{})
+           nb::arg("check") = false, nb::arg("options") = sched::RunOptions{})
       .def("cancel", &PythonExecutable::cancel);
   pthread_atfork(nullptr, nullptr, [] { active_calls().forget(); });
   const nb::object close = nb::cpp_function([] {

@@ -149,6 +149,7 @@ class Executable:
         trace: bool = False,
         jitter: int = 0,
         tracks: bool = False,
+        check: bool = False,
         options: RunOptions = ...,
     ) -> RunResult:
         """Bind, check and run; the GIL is released meanwhile.
@@ -160,12 +161,14 @@ class Executable:
             trace: record when and where each task ran.
             jitter: if not 0, the seed of random delays before tasks (for tests).
             tracks: order tasks by their hazards with one worker too (for tests).
+            check: check that iterations of P loops are independent.
             options: what the schedule says.
 
         Raises:
             EngineError: a mistake in the arguments or regions, before anything has run; one that depends on
                 what tasks write, with the detail `late`: how many tasks have run before it; `kernel-failed`
-                after some tasks have; `nested-run`, `run-in-flight-at-fork`, `run-cancelled`.
+                after some tasks have; `iterations-conflict` and `unknown-rows` if that is checked;
+                `nested-run`, `run-in-flight-at-fork`, `run-cancelled`.
         """
 
     def cancel(self) -> None:

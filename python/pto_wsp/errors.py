@@ -763,6 +763,24 @@ class KernelFailed(RunError):
     label = "{detail}"
 
 
+class IterationsConflict(RunError):
+    """Tasks of different iterations of a P loop that touch the same elements, found by `check="hazards"`."""
+
+    code = "iterations-conflict"
+    template = "`{second}`{second_where} {second_does} what `{first}`{first_where} {first_does}: `{region}`"
+    label = "{kind}"
+    hint = "P states that iterations are independent; where their order matters, use `P.range` or `P.seq`"
+
+
+class RowsNotKnown(RunError):
+    """Row sets that `check="hazards"` cannot compare, since tasks write their indices."""
+
+    code = "rows-not-known"
+    template = "which rows of `{tensor}` kernel `{kernel}` touches is known only to the run itself"
+    label = "tasks write the indices of row sets of `{tensor}`"
+    hint = "such tasks can be checked where all row sets of a tensor take their rows from one `group_by`"
+
+
 class NoReference(RunError):
     """A kernel in C++ that the target `interp` is asked to run."""
 

@@ -15,6 +15,7 @@
 #include "pto/wsp/bytecode/quicken.hpp"
 #include "pto/wsp/bytecode/regions.hpp"
 #include "pto/wsp/bytecode/validate.hpp"
+#include "pto/wsp/graph/checker.hpp"
 #include "pto/wsp/sched/crew.hpp"
 #include "pto/wsp/sched/in_order.hpp"
 #include "pto/wsp/trace/record.hpp"
@@ -38,6 +39,7 @@ struct RunResult {
   uint64_t max_workspace_bytes = 0;          ///< the largest workspace that a task asked for
   std::vector<uint64_t> worker_tasks;
   std::shared_ptr<trace::RunRecord> record;  ///< null unless asked for
+  std::vector<int64_t> flushed;              ///< what flush points read, in program order
 };
 
 namespace detail {
@@ -100,8 +102,9 @@ class Executable {
 
   /// Binds, checks and runs. Blocks until every task is complete, or until none runs any more after an error.
   /// Throws what bind_arguments and check_regions throw (nothing has run then), `kernel-failed`, what
-  /// Worker::run throws, `run-cancelled`, `nested-run` or `run-in-flight-at-fork`. A second thread waits for
-  /// the first.
+  /// Worker::run throws, `run-cancelled`, `nested-run` or `run-in-flight-at-fork`, and what
+  /// graph::check_iterations throws if that is asked for: before anything runs, or at the end, with the
+  /// detail `late`, if flush points decide what runs. A second thread waits for the first.
   RunResult run(const std::vector<bind::ArrayRef>& arrays, const std::vector<std::optional<int64_t>>& symbols,
                 sched::RunOptions options) {
     gate_->enter(options.is_interrupted);
@@ -118,6 +121,7 @@ class Executable {
     bind::Arguments arguments = bind::bind_arguments(code_->program, arrays, symbols);
     is_cancelled_.store(false, std::memory_order_relaxed);
     prepare(arguments, options);
+    if (options.checks_iterations) return run_checked(std::move(arguments.bases), options);
     return execute(std::move(arguments.bases), options);
   }
 
@@ -167,6 +171,27 @@ class Executable {
     if (!bytecode::check_regions(plan, is_stopped)) throw cancelled();
   }
 
+  /// Checks what P states: before anything runs, or if flush points decide what runs, afterwards.
+  RunResult run_checked(std::vector<char*> bases, const sched::RunOptions& options) {
+    const bool is_flushed = std::any_of(code_->program.sets.begin(), code_->program.sets.end(),
+                                        [](const bytecode::SetForm& set) { return set.is_flush; });
+    if (!is_flushed) check_iterations({}, options);
+    RunResult result = execute(std::move(bases), options);
+    if (!is_flushed) return result;
+    try {
+      check_iterations(result.flushed, options);
+    } catch (EngineError& error) {
+      throw std::move(error).with_int("late", int64_t(result.tasks));
+    }
+    return result;
+  }
+
+  void check_iterations(const std::vector<int64_t>& flushed, const sched::RunOptions& options) {
+    sched::Lookout lookout(options.is_interrupted);
+    const auto is_stopped = [&] { return lookout.poll() || is_cancelled_.load(std::memory_order_relaxed); };
+    if (!graph::check_iterations(prepared_->plan, flushed, is_stopped)) throw cancelled();
+  }
+
   static EngineError cancelled() { return EngineError("run-cancelled", "the run was cancelled"); }
 
   bool is_same_call(const bind::Arguments& arguments) const {
@@ -190,7 +215,8 @@ class Executable {
     RunResult result = summarize(run);
     result.dispatchers = crew->num_dispatchers();
     result.run_ns = trace::now_ns() - start;
-    if (options.trace) result.record = make_record(run, start_ticks, result.tasks, run.flushed().values());
+    result.flushed = run.flushed().values();
+    if (options.trace) result.record = make_record(run, start_ticks, result.tasks, result.flushed);
     crews_.push_back(std::move(crew));
     return result;
   }

@@ -63,13 +63,14 @@ class EngineRunner:
         scalars: Sequence[Value | None],
         workers: int,
         trace: bool,
+        check: bool = False,
         jitter: int = 0,
     ) -> tuple[Figures, Trace | None]:
         """Run on `workers` threads (0: all cores). `jitter` seeds random delays before tasks, for tests."""
         loaded = self._loaded
         try:
             result = loaded.executable.run(
-                tuple(arrays), tuple(scalars), workers, trace, jitter, options=loaded.options
+                tuple(arrays), tuple(scalars), workers, trace, jitter, check=check, options=loaded.options
             )
         except _native.EngineError as error:
             raise self._explained(error, loaded.module, loaded.lowered, arrays) from None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -92,14 +92,19 @@ class _Context:
         index = self.kernel.params.index(self.param)
         return self.task.args[index].loc or self.task.loc
 
-    @property
-    def variables(self) -> Mapping[str, int]:
-        registers = self.details.get("registers", [])
-        assert isinstance(registers, list)
-        return {name: registers[reg] for name, reg in self.lowered.registers.items() if reg < len(registers)}
+    def where(self, loops: Sequence[str], registers: str = "registers") -> str:
+        values = self.details.get(registers, [])
+        assert isinstance(values, list)
+        variables = {name: values[reg] for name, reg in self.lowered.registers.items() if reg < len(values)}
+        return scope_text(variables, loops)
 
-    def where(self, loops: Sequence[str]) -> str:
-        return scope_text(self.variables, loops)
+    def region(self) -> str:
+        lo, hi = self.details["lo"], self.details["hi"]
+        assert isinstance(lo, list) and isinstance(hi, list)
+        dims = [f"{start}:{stop}" for start, stop in zip(lo, hi, strict=True)]
+        if self.number("positions") >= 0:
+            dims[0] = f"{self.tensor('positions').name}[{dims[0]}]"
+        return f"{self.tensor().name}[{', '.join(dims)}]"
 
     @property
     def enclosing(self) -> Sequence[str]:
@@ -255,6 +260,29 @@ def _row_outside(c: _Context) -> errors.PtoError:
     )
 
 
+def _iterations_conflict(c: _Context) -> errors.PtoError:
+    other, loop = c.lowered.sites[c.number("other_pc")], c.lowered.sites[c.number("loop_pc")]
+    assert isinstance(other, w.Task)
+    is_write, was_write = c.number("writes") != 0, c.number("other_writes") != 0
+    kind = f"{'write' if is_write else 'read'} after {'write' if was_write else 'read'}"
+    return errors.IterationsConflict(
+        second=c.task.kernel,
+        second_where=c.where(c.enclosing),
+        second_does="writes" if is_write else "reads",
+        first=other.kernel,
+        first_where=c.where(c.lowered.enclosing[c.number("other_pc")], "other_registers"),
+        first_does="writes" if was_write else "reads",
+        region=c.region(),
+        kind=kind,
+        loc=c.arg_loc,
+        notes=[(f"the other task, `{other.kernel}`", other.loc), ("the P loop", loop.loc)],
+    )
+
+
+def _unknown_rows(c: _Context) -> errors.PtoError:
+    return errors.RowsNotKnown(tensor=c.tensor().name, kernel=c.kernel.name, loc=c.arg_loc)
+
+
 def _row_repeated(c: _Context) -> errors.PtoError:
     return errors.RowRepeated(
         tensor=c.tensor().name,
@@ -349,5 +377,7 @@ _DESCRIBE: dict[str, Callable[[_Context], errors.PtoError]] = {
     "run-in-flight-at-fork": lambda c: errors.RunInterrupted(
         reason="it was in flight when the process forked"
     ),
+    "iterations-conflict": _iterations_conflict,
+    "unknown-rows": _unknown_rows,
     "run-cancelled": lambda c: errors.RunInterrupted(reason="it was cancelled"),
 }

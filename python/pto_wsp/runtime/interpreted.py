@@ -12,6 +12,7 @@ from pto_wsp.errors import (
     OverlappingArrays,
     ReadOnlyArray,
     UnboundTensor,
+    UnsupportedByTarget,
     UnusableArray,
     WrongDType,
     WrongRank,
@@ -48,9 +49,17 @@ class InterpretedRunner:
         self._kernels = {kernel.name: kernel for kernel in module.kernels}
 
     def run(
-        self, arrays: Sequence[np.ndarray], scalars: Sequence[Value | None], workers: int, trace: bool
+        self,
+        arrays: Sequence[np.ndarray],
+        scalars: Sequence[Value | None],
+        workers: int,
+        trace: bool,
+        check: bool = False,
     ) -> tuple[InterpretedFigures, Trace | None]:
         """Run every task in program order on this thread; `workers` and `trace` have nothing to act on."""
+        if check:
+            reason = "the check is part of the engine: compile for `cpu`"
+            raise UnsupportedByTarget(target="interp", what='`check="hazards"`', reason=reason)
         return self.run_calling(arrays, scalars, self._call)
 
     def reschedule(self, module: Module) -> None:

@@ -50,11 +50,17 @@ class Runner(Protocol):
         ...
 
     def run(
-        self, arrays: Sequence[np.ndarray], scalars: Sequence[Value | None], workers: int, trace: bool
+        self,
+        arrays: Sequence[np.ndarray],
+        scalars: Sequence[Value | None],
+        workers: int,
+        trace: bool,
+        check: bool = False,
     ) -> tuple[Figures, Trace | None]:
         """Check the arguments, run every task and return when all are done; `workers` 0 means all cores.
 
-        The second part of the result is the record of the run, if one was asked for.
+        The second part of the result is the record of the run, if one was asked for. With `check`, what P
+        states is checked.
         """
         ...
 

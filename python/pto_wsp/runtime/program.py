@@ -117,7 +117,9 @@ class Program:
             unnamed: refused: values have names.
             workers: threads to use; all cores by default. Results do not depend on it.
             trace: record every task's start, end and worker in `self.trace`.
-            check: not supported yet.
+            check: `"hazards"` checks what P states: that no two tasks of different iterations touch a common
+                element that one of them writes. Before anything runs; where elements that tasks write decide
+                what runs, when everything has.
             values: an array per tensor, `Ragged.lengths(...)` and the like per axis with rows, a number per
                 scalar and per size that no array decides.
 
@@ -126,18 +128,19 @@ class Program:
             ReadOnlyArray, OverlappingArrays: the values do not fit; nothing has run.
             RegionOutside, ViewShape, BadExpression: a region or size is wrong; nothing has run.
             KernelFailed: a check inside a kernel failed; earlier tasks have run.
+            IterationsConflict, BlocksConflict: the check found something.
         """
         if unnamed:
             expected = "values by name: " + ", ".join(f"{name}=..." for name in self._binder.params)
             raise WrongValue(name="argument 1", expected=expected, found="a value without a name")
-        if check is not None:
-            raise NotYetSupported(feature="check=", detail="", advice="hazards are tracked in every run")
+        if check not in (None, "hazards"):
+            raise WrongValue(name="check", expected='None or "hazards"', found=repr(check))
         bound = self._binder.bind(values)
         if not isinstance(trace, (bool, np.bool_)):
             raise WrongValue(name="trace", expected="True or False", found=repr(trace))
         compiles, compile_ms = self._unreported
         figures, self.trace = self._runner.run(
-            bound.arrays, bound.scalars, _worker_count(workers), bool(trace)
+            bound.arrays, bound.scalars, _worker_count(workers), bool(trace), check is not None
         )
         self._binder.keep(bound)
         self._unreported = (0, 0.0)

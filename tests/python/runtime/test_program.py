@@ -72,7 +72,7 @@ def test_values_that_do_not_fit_are_named(scale: Program) -> None:
     assert isinstance(bad_call(scale, X=[1, 2]), errors.WrongValue)
     assert isinstance(bad_call(scale, factor="2"), errors.WrongValue)
     assert isinstance(bad_call(scale, workers=0), errors.WrongValue)
-    assert isinstance(bad_call(scale, check="hazards"), errors.NotYetSupported)
+    assert isinstance(bad_call(scale, check="races"), errors.WrongValue)
     error = bad_call(scale, X=rows(100).astype(np.float64))
     assert isinstance(error, errors.WrongDType) and "`X`" in str(error)
     error = bad_call(scale, X=np.zeros(100, np.float32))

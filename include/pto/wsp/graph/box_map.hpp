@@ -3,58 +3,37 @@
 /// The hazards of a space whose accesses lie on no common grid: exact boxes, found through coarse cells.
 #pragma once
 
-#include <algorithm>
 #include <vector>
 
-#include "pto/wsp/bytecode/format.hpp"
+#include "pto/wsp/graph/cell_grid.hpp"
 #include "pto/wsp/graph/touch.hpp"
 
 namespace pto::wsp::graph {
 
-/// A region in elements: [lo, hi) per dimension.
-struct Box {
-  int64_t lo[kMaxTensorRank];
-  int64_t hi[kMaxTensorRank];
-};
-
-/// Keeps the live accesses in lists, one list per coarse cell they meet. An entry leaves when its task is
-/// complete or a later access covers it, so lists stay as short as the number of live tasks around the cell.
+/// Keeps the live accesses in lists: one per coarse cell, for those that meet it, and one for accesses that
+/// meet very many. An entry leaves when its task is complete or a later access covers it. A list that gets
+/// long all the same is folded into two watermarks, so that no access meets many entries, however many tasks
+/// are alive.
 class BoxMap {
  public:
   /// `typical[d]` is the usual extent of an access in dimension d: the size of the coarse cells.
-  BoxMap(int rank, const int64_t* size, const int64_t* typical) : rank_(rank) {
-    int64_t num_cells = 1;
-    for (int d = rank_; d-- > 0;) {
-      const int64_t most = std::max<int64_t>(kMaxCells / num_cells, 1);
-      const int64_t finest = (size[d] + most - 1) / most;
-      step_[d] = std::max({typical[d], finest, int64_t{1}});
-      cells_[d] = std::max<int64_t>((size[d] + step_[d] - 1) / step_[d], 1);
-      num_cells *= cells_[d];
-    }
-    lists_.resize(size_t(num_cells));
-  }
+  BoxMap(int rank, const int64_t* size, const int64_t* typical)
+      : grid_(rank, size, typical, kMaxCells), lists_(size_t(grid_.num_cells())) {}
 
   void access(const Box& box, Touch how, const sched::Stamp& stamp, sched::WaitList& waits) {
-    const bool writes = how != Touch::kRead;
-    int64_t count = 1;
-    CellRange cells;
-    for (int d = 0; d < rank_; ++d) {
-      if (box.lo[d] >= box.hi[d]) return;
-      cells.lo[d] = box.lo[d] / step_[d];
-      cells.hi[d] = (box.hi[d] - 1) / step_[d] + 1;
-      count *= cells.hi[d] - cells.lo[d];
-    }
+    if (grid_.is_empty(box)) return;
     const uint32_t self = make_entry(box, how, stamp);
+    const bool writes = how != Touch::kRead;
     scan(wide_, self, waits);
-    if (count > kWide) {
-      wide_.push_back(self);
-      entries_[self].num_lists = 1;
-      wait_for_all(writes, waits);
+    if (const int64_t count = grid_.count(box); count > kWide) {
+      // Waiting for the whole tensor instead of visiting so many cells.
+      waits.add_watermark(last_write_);
+      if (writes) waits.add_watermark(last_read_);
+      add(wide_, self, stamp);
     } else {
-      entries_[self].num_lists = uint32_t(count);
-      for_cells(cells, [&](std::vector<uint32_t>& list) {
-        scan(list, self, waits);
-        list.push_back(self);
+      grid_.for_cells(box, [&](int64_t cell) {
+        scan(lists_[size_t(cell)], self, waits);
+        add(lists_[size_t(cell)], self, stamp);
       });
     }
     (writes ? last_write_ : last_read_) = stamp.watermark;
@@ -62,12 +41,12 @@ class BoxMap {
 
   /// Adds what writes the element at `indices`.
   void find_writers(const int64_t* indices, sched::WaitList& waits) const {
-    int64_t cell = 0;
-    for (int d = 0; d < rank_; ++d) cell = cell * cells_[d] + indices[d] / step_[d];
-    for (const std::vector<uint32_t>* list : {&lists_[size_t(cell)], &wide_}) {
-      for (const uint32_t index : *list) {
+    for (const List* list : {&lists_[size_t(grid_.cell_at(indices))], &wide_}) {
+      waits.add_watermark(list->folded_write);
+      for (const uint32_t index : list->entries) {
         const Entry& entry = entries_[index];
-        if (!entry.is_dead && entry.writes() && contains(entry.box, indices)) waits.add(entry.name);
+        if (!entry.is_dead && entry.how != Touch::kRead && grid_.contains(entry.box, indices))
+          waits.add(entry.name);
       }
     }
   }
@@ -75,11 +54,7 @@ class BoxMap {
  private:
   static constexpr int64_t kMaxCells = 1 << 16;
   static constexpr int64_t kWide = 64;
-
-  struct CellRange {
-    int64_t lo[kMaxTensorRank];
-    int64_t hi[kMaxTensorRank];
-  };
+  static constexpr size_t kMaxEntries = 64;
 
   struct Entry {
     Box box;
@@ -87,7 +62,13 @@ class BoxMap {
     uint32_t num_lists;
     Touch how;
     bool is_dead;
-    bool writes() const { return how != Touch::kRead; }
+  };
+
+  /// Entries, and watermarks at which those that were folded are complete.
+  struct List {
+    std::vector<uint32_t> entries;
+    uint64_t folded_write = 0;
+    uint64_t folded_read = 0;
   };
 
   uint32_t make_entry(const Box& box, Touch how, const sched::Stamp& stamp) {
@@ -101,25 +82,40 @@ class BoxMap {
     return index;
   }
 
-  /// An access over very many cells waits for the whole tensor instead of visiting them.
-  void wait_for_all(bool writes, sched::WaitList& waits) const {
-    waits.add_watermark(last_write_);
-    if (writes) waits.add_watermark(last_read_);
+  void add(List& list, uint32_t self, const sched::Stamp& stamp) {
+    if (list.entries.size() == kMaxEntries) fold(list, stamp);
+    list.entries.push_back(self);
+    ++entries_[self].num_lists;
+  }
+
+  /// What is in the list is complete when everything before this access is.
+  void fold(List& list, const sched::Stamp& stamp) {
+    for (const uint32_t index : list.entries) {
+      (entries_[index].how == Touch::kRead ? list.folded_read : list.folded_write) = stamp.watermark;
+      release(index);
+    }
+    list.entries.clear();
+  }
+
+  void release(uint32_t index) {
+    if (--entries_[index].num_lists == 0) free_.push_back(index);
   }
 
   /// Finds what access `self` conflicts with in a list, and drops entries that no later access need meet.
-  void scan(std::vector<uint32_t>& list, uint32_t self, sched::WaitList& waits) {
+  void scan(List& list, uint32_t self, sched::WaitList& waits) {
+    waits.add_watermark(list.folded_write);
+    if (entries_[self].how != Touch::kRead) waits.add_watermark(list.folded_read);
     size_t kept = 0;
-    for (const uint32_t index : list) {
+    for (const uint32_t index : list.entries) {
       Entry& other = entries_[index];
       if (!other.is_dead) meet(other, entries_[self], waits);
       if (other.is_dead) {
-        if (--other.num_lists == 0) free_.push_back(index);
+        release(index);
       } else {
-        list[kept++] = index;
+        list.entries[kept++] = index;
       }
     }
-    list.resize(kept);
+    list.entries.resize(kept);
   }
 
   void meet(Entry& other, const Entry& self, sched::WaitList& waits) const {
@@ -127,58 +123,19 @@ class BoxMap {
       other.is_dead = true;
       return;
     }
-    if (!intersects(other.box, self.box)) return;
-    if (self.writes() || other.writes()) waits.add(other.name);
+    if (!grid_.intersects(other.box, self.box)) return;
+    const bool is_read = other.how == Touch::kRead;
+    if (self.how != Touch::kRead || !is_read) waits.add(other.name);
     // A covering write orders everything after it behind `other`; a covering read does so for reads of its
     // strand.
-    const bool replaces = self.how == Touch::kWrite ||
-                          (self.how == Touch::kRead && !other.writes() && waits.is_own(other.name));
-    other.is_dead = replaces && covers(self.box, other.box);
+    const bool replaces =
+        self.how == Touch::kWrite || (self.how == Touch::kRead && is_read && waits.is_own(other.name));
+    other.is_dead = replaces && grid_.covers(self.box, other.box);
   }
 
-  bool intersects(const Box& a, const Box& b) const {
-    for (int d = 0; d < rank_; ++d) {
-      if (a.lo[d] >= b.hi[d] || b.lo[d] >= a.hi[d]) return false;
-    }
-    return true;
-  }
-
-  bool contains(const Box& box, const int64_t* indices) const {
-    for (int d = 0; d < rank_; ++d) {
-      if (indices[d] < box.lo[d] || indices[d] >= box.hi[d]) return false;
-    }
-    return true;
-  }
-
-  bool covers(const Box& outer, const Box& inner) const {
-    for (int d = 0; d < rank_; ++d) {
-      if (inner.lo[d] < outer.lo[d] || inner.hi[d] > outer.hi[d]) return false;
-    }
-    return true;
-  }
-
-  template <class Visit>
-  void for_cells(const CellRange& cells, Visit visit) {
-    int64_t at[kMaxTensorRank];
-    std::copy(cells.lo, cells.lo + rank_, at);
-    for (;;) {
-      int64_t linear = 0;
-      for (int d = 0; d < rank_; ++d) linear = linear * cells_[d] + at[d];
-      visit(lists_[size_t(linear)]);
-      int d = rank_ - 1;
-      while (d >= 0 && ++at[d] == cells.hi[d]) {
-        at[d] = cells.lo[d];
-        --d;
-      }
-      if (d < 0) return;
-    }
-  }
-
-  int rank_;
-  int64_t step_[kMaxTensorRank];
-  int64_t cells_[kMaxTensorRank];
-  std::vector<std::vector<uint32_t>> lists_;
-  std::vector<uint32_t> wide_;
+  CellGrid grid_;
+  std::vector<List> lists_;
+  List wide_;
   std::vector<Entry> entries_;
   std::vector<uint32_t> free_;
   uint64_t last_write_ = 0;

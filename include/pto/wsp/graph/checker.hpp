@@ -1,0 +1,430 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Checks the statement of P on the real regions of a run: tasks of different iterations of one P loop touch
+/// no common element that one of them writes.
+///
+/// The tasks are walked through in program order. A task conflicts with what P states to be independent of it
+/// if the other one belongs to an earlier iteration of a P loop that is open: to an interval of task numbers,
+/// one per open P loop, from where the loop began to where its present iteration began. From that follows
+/// what need not be kept: an access that a later write covers, since a task that conflicts with it conflicts
+/// with the write as well, or the write did; a read that one of an earlier iteration or of the same one
+/// covers; and everything once no P loop is open.
+#pragma once
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "pto/wsp/bytecode/expander.hpp"
+#include "pto/wsp/graph/cell_grid.hpp"
+#include "pto/wsp/graph/footprint.hpp"
+
+namespace pto::wsp::graph {
+
+namespace detail {
+
+/// A P loop that is open: task numbers.
+struct OpenLoop {
+  uint32_t loop;
+  uint64_t begin;      ///< of its first iteration
+  uint64_t iteration;  ///< of its present one
+};
+
+/// Accesses of one kind to one memory that may still matter.
+class AccessSet {
+ public:
+  struct Entry {
+    Box box;
+    uint64_t task;
+    uint32_t io;
+    bool writes;
+    bool is_dead = false;
+  };
+
+  explicit AccessSet(const CellGrid& grid) : grid_(grid), heads_(size_t(grid.num_cells()), kNone) {}
+
+  /// Calls `visit(entry)` for the entries around a box, perhaps more than once; true ends it.
+  template <class Visit>
+  bool find(const Box& box, Visit visit) {
+    if (grid_.count(box) > kWide) {
+      for (Entry& entry : entries_) {
+        if (!entry.is_dead && grid_.intersects(entry.box, box) && visit(entry)) return true;
+      }
+      return false;
+    }
+    bool is_found = find_in(wide_, box, visit);
+    grid_.for_cells(box, [&](int64_t cell) {
+      if (!is_found) is_found = find_in(heads_[size_t(cell)], box, visit);
+    });
+    return is_found;
+  }
+
+  void add(const Entry& access) {
+    const auto entry = uint32_t(entries_.size());
+    entries_.push_back(access);
+    if (grid_.count(access.box) > kWide) return push(wide_, entry);
+    grid_.for_cells(access.box, [&](int64_t cell) {
+      if (heads_[size_t(cell)] == kNone) used_.push_back(cell);
+      push(heads_[size_t(cell)], entry);
+    });
+  }
+
+  void clear() {
+    for (const int64_t cell : used_) heads_[size_t(cell)] = kNone;
+    used_.clear();
+    wide_ = kNone;
+    entries_.clear();
+    links_.clear();
+  }
+
+ private:
+  static constexpr uint32_t kNone = UINT32_MAX;
+  static constexpr int64_t kWide = 64;
+
+  struct Link {
+    uint32_t entry;
+    uint32_t next;
+  };
+
+  void push(uint32_t& head, uint32_t entry) {
+    links_.push_back({entry, head});
+    head = uint32_t(links_.size() - 1);
+  }
+
+  /// Unlinks dead entries on its way.
+  template <class Visit>
+  bool find_in(uint32_t& head, const Box& box, Visit visit) {
+    for (uint32_t* at = &head; *at != kNone;) {
+      Entry& entry = entries_[links_[*at].entry];
+      if (!entry.is_dead && grid_.intersects(entry.box, box) && visit(entry)) return true;
+      if (entry.is_dead) {
+        *at = links_[*at].next;
+      } else {
+        at = &links_[*at].next;
+      }
+    }
+    return false;
+  }
+
+  const CellGrid& grid_;
+  std::vector<uint32_t> heads_;
+  std::vector<int64_t> used_;
+  uint32_t wide_ = kNone;
+  std::vector<Entry> entries_;
+  std::vector<Link> links_;
+};
+
+/// The accesses to one memory.
+class CheckedMemory {
+ public:
+  CheckedMemory(int rank, const int64_t* size, const int64_t* typical)
+      : grid_(rank, size, typical, kMaxCells), reads_(grid_), writes_(grid_) {}
+  CheckedMemory(const CheckedMemory&) = delete;
+
+  const CellGrid& grid() const { return grid_; }
+
+  /// The entry that an access conflicts with though P states otherwise, and the loop; else it is remembered.
+  /// \pre the box is not empty, and a P loop is open
+  const AccessSet::Entry* access(const AccessSet::Entry& self, const std::vector<OpenLoop>& open,
+                                 const OpenLoop*& loop) {
+    const Box& box = self.box;
+    const bool writes = self.writes;
+    const AccessSet::Entry* found = nullptr;
+    const auto conflicts = [&](AccessSet::Entry& other) {
+      loop = loop_between(other.task, open);
+      if (loop != nullptr) found = &other;
+      other.is_dead = writes && loop == nullptr && grid_.covers(box, other.box);
+      return loop != nullptr;
+    };
+    if (writes_.find(box, conflicts) || (writes && reads_.find(box, conflicts))) return found;
+    if (writes) {
+      writes_.add(self);
+    } else if (!is_known(box, open)) {
+      reads_.add(self);
+    }
+    return nullptr;
+  }
+
+  void clear() {
+    reads_.clear();
+    writes_.clear();
+  }
+
+ private:
+  static constexpr int64_t kMaxCells = 1 << 18;
+
+  /// The loop in an earlier iteration of which a task is, or null.
+  static const OpenLoop* loop_between(uint64_t task, const std::vector<OpenLoop>& open) {
+    for (const OpenLoop& loop : open) {
+      if (task >= loop.begin && task < loop.iteration) return &loop;
+    }
+    return nullptr;
+  }
+
+  /// Whether a read that is kept stands for this one.
+  bool is_known(const Box& box, const std::vector<OpenLoop>& open) {
+    return reads_.find(box, [&](AccessSet::Entry& other) {
+      const bool is_same_iteration = other.task >= open.back().iteration;
+      if (grid_.covers(other.box, box)) return is_same_iteration || loop_between(other.task, open) != nullptr;
+      other.is_dead = is_same_iteration && grid_.covers(box, other.box);
+      return false;
+    });
+  }
+
+  CellGrid grid_;
+  AccessSet reads_, writes_;
+};
+
+/// What is checked of one memory. It is compared in the elements of its tensor, row sets as boxes of one row
+/// each. Where tasks write the indices of row sets, these are compared by position: what rows they name is
+/// known only to the tasks themselves, but that they differ.
+struct CheckedSpaces {
+  struct Positions {
+    uint32_t indices;  ///< memory of the indices
+    int num_merged;
+    std::unique_ptr<CheckedMemory> accesses;
+  };
+
+  std::unique_ptr<CheckedMemory> elements;
+  std::vector<Positions> positions;
+  const CheckedMemory* used = nullptr;  ///< in the present run of P loops
+  bool is_mixed = false;                ///< other than `used` was used in it
+  bool is_written = false;              ///< in it
+};
+
+class IterationChecker {
+ public:
+  explicit IterationChecker(const Plan& plan) : plan_(plan), memories_(plan.layouts.size()) {
+    for (bytecode::QuickLoop& loop : plan_.loops) {
+      const bool is_parallel = loop.op == bytecode::Op::PARALLEL_FOR;
+      loop.mark = is_parallel ? bytecode::QuickLoop::Mark::kBarrier : bytecode::QuickLoop::Mark::kNone;
+    }
+    for (const bytecode::QuickIo& io : plan_.ios) {
+      CheckedSpaces& memory = memories_[plan_.layouts[io.tensor].group];
+      if (io.role != Role::in && memory.elements == nullptr) memory.elements = make_elements(io);
+    }
+  }
+
+  /// Walks through the tasks. Throws what `check_iterations` throws.
+  template <class IsStopped>
+  bool run(const std::vector<int64_t>& flushed, IsStopped is_stopped) {
+    bytecode::Expander expander(plan_);
+    size_t num_flushed = 0;
+    while (!is_stopped()) {
+      const bytecode::Event event = expander.next();
+      const uint64_t next_task = expander.num_tasks();
+      switch (event.kind) {
+        case bytecode::Event::kEnter: open_.push_back({event.index, next_task, next_task}); break;
+        case bytecode::Event::kIteration: open_.back().iteration = next_task; break;
+        case bytecode::Event::kLeave: leave(); break;
+        case bytecode::Event::kFlush:
+          if (num_flushed == flushed.size()) return true;
+          expander.assign(event.index, flushed[num_flushed++]);
+          break;
+        case bytecode::Event::kTask:
+          if (!open_.empty()) check(event.index, expander, flushed);
+          break;
+        case bytecode::Event::kEnd: return true;
+        default: break;
+      }
+    }
+    return false;
+  }
+
+ private:
+  /// The access that is being checked.
+  struct Access {
+    uint32_t site;
+    uint32_t io;
+    uint16_t tensor;
+    bool writes;
+    int64_t positions = -1;  ///< the index tensor, where the rows of a row set are compared by position
+  };
+
+  std::unique_ptr<CheckedMemory> make_elements(const bytecode::QuickIo& from) const {
+    const bytecode::TensorLayout& layout = plan_.layouts[from.tensor];
+    int64_t typical[kMaxTensorRank] = {};
+    for (const bytecode::QuickIo& io : plan_.ios) {
+      if (plan_.layouts[io.tensor].group != layout.group) continue;
+      for (int d = 0; d < from.rank; ++d) {
+        const bool is_row = io.rows >= 0 && d <= plan_.rows[size_t(io.rows)].num_merged;
+        const int64_t extent = is_row ? 1 : plan_.dims[io.first_dim + uint32_t(d)].extent_form.range.hi;
+        if (extent <= layout.shape[d] / 2) typical[d] = std::max(typical[d], extent);
+      }
+    }
+    for (int d = 0; d < from.rank; ++d) typical[d] = typical[d] <= 0 ? layout.shape[d] : typical[d];
+    return std::make_unique<CheckedMemory>(from.rank, layout.shape, typical);
+  }
+
+  void leave() {
+    open_.pop_back();
+    if (!open_.empty()) return;
+    for (CheckedSpaces& memory : memories_) {
+      memory.used = nullptr;
+      memory.is_mixed = memory.is_written = false;
+      if (memory.elements != nullptr) memory.elements->clear();
+      for (auto& positions : memory.positions) positions.accesses->clear();
+    }
+  }
+
+  void check(uint32_t site_index, const bytecode::Expander& expander, const std::vector<int64_t>& flushed) {
+    const bytecode::QuickSite& site = plan_.sites[site_index];
+    const int64_t* registers = expander.registers();
+    task_ = expander.num_tasks() - 1;
+    flushed_ = &flushed;
+    for (uint32_t i = 0; i < site.num_io; ++i) {
+      const bytecode::QuickIo& io = plan_.ios[site.first_io + i];
+      const Access access{site_index, i, io.tensor, io.role != Role::in};
+      if (io.rows < 0) {
+        check_box(access, memory_of(io.tensor).elements.get(), box_of(io, 0, registers));
+        continue;
+      }
+      const bytecode::QuickRows& rows = plan_.rows[size_t(io.rows)];
+      Box indices = box_of(io, 0, registers);
+      indices.lo[1] = 0;
+      indices.hi[1] = 1;
+      check_box({site_index, i, rows.tensor, false}, memory_of(rows.tensor).elements.get(), indices);
+      check_rows(access, io, rows, registers);
+    }
+  }
+
+  CheckedSpaces& memory_of(uint16_t tensor) { return memories_[plan_.layouts[tensor].group]; }
+
+  /// The region from dimension `first` on; that of row sets in dimension 0 are positions.
+  Box box_of(const bytecode::QuickIo& io, int first, const int64_t* registers) const {
+    Box box;
+    for (int d = first; d < io.rank; ++d) {
+      const QuickDim& dim = plan_.dims[io.first_dim + uint32_t(d)];
+      box.lo[d] = plan_.evaluate(dim.start, registers);
+      box.hi[d] = box.lo[d] + plan_.evaluate(dim.extent, registers);
+    }
+    return box;
+  }
+
+  void check_rows(const Access& access, const bytecode::QuickIo& io, const bytecode::QuickRows& rows,
+                  const int64_t* registers) {
+    CheckedSpaces& memory = memory_of(io.tensor);
+    if (memory.elements == nullptr) return;
+    Box box = box_of(io, 0, registers);
+    if (rows.is_written) return check_positions(access, io, rows, box);
+    const auto* indices = reinterpret_cast<const int32_t*>(plan_.bindings.elements[rows.tensor].base);
+    const int64_t* shape = plan_.layouts[io.tensor].shape;
+    const int64_t first = box.lo[0], last = box.hi[0];
+    for (int64_t i = first; i < last; ++i) {
+      int64_t row = indices[i];
+      for (int d = rows.num_merged; d >= 0; --d) {
+        box.lo[d] = d == 0 ? row : row % shape[d];
+        box.hi[d] = box.lo[d] + 1;
+        row /= shape[d];
+      }
+      check_box(access, memory.elements.get(), box);
+    }
+  }
+
+  void check_positions(Access access, const bytecode::QuickIo& io, const bytecode::QuickRows& rows, Box box) {
+    CheckedSpaces& memory = memory_of(io.tensor);
+    if (!rows.is_distinct) fail_unknown(access, io.tensor);
+    const uint32_t indices = plan_.layouts[rows.tensor].group;
+    const auto is_same = [&](auto& each) {
+      return each.indices == indices && each.num_merged == rows.num_merged;
+    };
+    auto found = std::find_if(memory.positions.begin(), memory.positions.end(), is_same);
+    if (found == memory.positions.end()) {
+      found = memory.positions.insert(found, {indices, rows.num_merged, make_positions(io, rows)});
+    }
+    for (int d = rows.num_merged + 1; d < io.rank; ++d) {
+      box.lo[d - rows.num_merged] = box.lo[d];
+      box.hi[d - rows.num_merged] = box.hi[d];
+    }
+    access.positions = rows.tensor;
+    check_box(access, found->accesses.get(), box);
+  }
+
+  std::unique_ptr<CheckedMemory> make_positions(const bytecode::QuickIo& io,
+                                                const bytecode::QuickRows& rows) const {
+    int64_t size[kMaxTensorRank], typical[kMaxTensorRank];
+    for (int d = 0; d + rows.num_merged < io.rank; ++d) {
+      const int from = d == 0 ? 0 : d + rows.num_merged;
+      size[d] = plan_.layouts[d == 0 ? rows.tensor : io.tensor].shape[from];
+      const int64_t extent = plan_.dims[io.first_dim + uint32_t(from)].extent_form.range.hi;
+      typical[d] = std::clamp<int64_t>(extent, 1, std::max<int64_t>(size[d], 1));
+    }
+    return std::make_unique<CheckedMemory>(io.rank - rows.num_merged, size, typical);
+  }
+
+  void check_box(const Access& access, CheckedMemory* space, const Box& box) {
+    if (space == nullptr || space->grid().is_empty(box)) return;
+    CheckedSpaces& memory = memory_of(access.tensor);
+    memory.is_written = memory.is_written || access.writes;
+    memory.is_mixed = memory.is_mixed || (memory.used != nullptr && memory.used != space);
+    memory.used = space;
+    if (memory.is_mixed && memory.is_written) fail_unknown(access, access.tensor);
+    const OpenLoop* loop = nullptr;
+    const AccessSet::Entry* other = space->access({box, task_, access.io, access.writes}, open_, loop);
+    if (other != nullptr) fail(access, *other, box, space->grid().rank(), *loop);
+  }
+
+  [[noreturn]] void fail_unknown(const Access& access, uint16_t tensor) const {
+    throw EngineError("unknown-rows", "which rows a task touches is not known to the check")
+        .with_int("pc", plan_.sites[access.site].pc)
+        .with_int("io", access.io)
+        .with_int("tensor", tensor);
+  }
+
+  [[noreturn]] void fail(const Access& access, const AccessSet::Entry& other, const Box& box, int rank,
+                         const OpenLoop& loop) const {
+    std::vector<int64_t> lo, hi;
+    for (int d = 0; d < rank; ++d) {
+      lo.push_back(std::max(box.lo[d], other.box.lo[d]));
+      hi.push_back(std::min(box.hi[d], other.box.hi[d]));
+    }
+    const auto [site, registers] = find_task(other.task);
+    const auto [own_site, own_registers] = find_task(task_);
+    throw EngineError("iterations-conflict", "iterations of a P loop touch the same elements")
+        .with_int("pc", plan_.sites[own_site].pc)
+        .with_int("task", int64_t(task_))
+        .with_int("io", access.io)
+        .with_int("writes", access.writes)
+        .with("registers", own_registers)
+        .with_int("other_pc", plan_.sites[site].pc)
+        .with_int("other_task", int64_t(other.task))
+        .with_int("other_io", other.io)
+        .with_int("other_writes", other.writes)
+        .with("other_registers", registers)
+        .with_int("loop_pc", plan_.program().loops[loop.loop].begin_pc)
+        .with_int("tensor", access.tensor)
+        .with_int("positions", access.positions)
+        .with("lo", std::move(lo))
+        .with("hi", std::move(hi));
+  }
+
+  /// The site and the registers of a task, found by walking once more.
+  std::pair<uint32_t, std::vector<int64_t>> find_task(uint64_t task) const {
+    bytecode::Replay replay(plan_, *flushed_);
+    int64_t site = replay.next_task();
+    for (uint64_t i = 0; i < task; ++i) site = replay.next_task();
+    return {uint32_t(site), replay.expander().copy_registers()};
+  }
+
+  Plan plan_;
+  std::vector<CheckedSpaces> memories_;
+  std::vector<OpenLoop> open_;
+  uint64_t task_ = 0;
+  const std::vector<int64_t>* flushed_ = nullptr;
+};
+
+}  // namespace detail
+
+/// Checks that no two tasks of different iterations of a P loop touch a common element that one of them
+/// writes, up to the first flush point whose value is not among `flushed`. Throws `iterations-conflict`, or
+/// `unknown-rows` where that depends on indices that tasks write. False if
+/// `is_stopped`, which is asked between tasks, put an end to it. \pre bind_elements, and the regions have
+/// been checked
+/// \complexity close to linear in the number of tasks, and of rows of row sets
+template <class IsStopped>
+bool check_iterations(const Plan& plan, const std::vector<int64_t>& flushed, IsStopped is_stopped) {
+  return detail::IterationChecker(plan).run(flushed, is_stopped);
+}
+
+}  // namespace pto::wsp::graph

@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// The check of P against pairwise comparison: it finds something exactly if two tasks of different
+/// iterations of a P loop conflict, and what it names conflicts.
+#include "planned.hpp"
+#include "pto/wsp/engine.hpp"
+#include "random_nest.hpp"
+#include "random_rows.hpp"
+#include "random_workload.hpp"
+
+namespace test_checker {
+
+using namespace pto::wsp;
+using namespace planned;
+
+namespace {
+
+/// The P loops around a task, outermost first: which run of the loop, and which iteration of it.
+using Place = std::vector<std::pair<int, int>>;
+
+struct PlacedTask {
+  Task task;
+  Place place;
+};
+
+std::vector<PlacedTask> walk(Planned& planned, const std::vector<int64_t>& flushed) {
+  for (bytecode::QuickLoop& loop : planned.plan.loops) {
+    loop.mark = loop.op == bytecode::Op::PARALLEL_FOR ? bytecode::QuickLoop::Mark::kBarrier
+                                                      : bytecode::QuickLoop::Mark::kNone;
+  }
+  std::vector<PlacedTask> tasks;
+  Place place;
+  int num_runs = 0;
+  size_t num_flushed = 0;
+  bytecode::Expander expander(planned.plan);
+  for (;;) {
+    const bytecode::Event event = expander.next();
+    using Kind = bytecode::Event::Kind;
+    if (event.kind == Kind::kEnd) return tasks;
+    if (event.kind == Kind::kFlush) expander.assign(event.index, flushed[num_flushed++]);
+    if (event.kind == Kind::kEnter) place.push_back({num_runs++, 0});
+    if (event.kind == Kind::kIteration) ++place.back().second;
+    if (event.kind == Kind::kLeave) place.pop_back();
+    if (event.kind != Kind::kTask) continue;
+    tasks.push_back(
+        {{event.index, expander.copy_registers(), touched_by(planned, event.index, expander.registers())},
+         place});
+  }
+}
+
+/// Whether P states that two tasks are independent.
+bool are_stated_independent(const Place& a, const Place& b) {
+  for (size_t i = 0; i < a.size() && i < b.size() && a[i].first == b[i].first; ++i) {
+    if (a[i].second != b[i].second) return true;
+  }
+  return false;
+}
+
+/// Number of pairs that contradict P.
+template <class Conflict>
+int count_violations(const std::vector<PlacedTask>& tasks, Conflict conflict) {
+  int found = 0;
+  for (size_t j = 0; j < tasks.size(); ++j) {
+    for (size_t i = 0; i < j; ++i)
+      found += are_stated_independent(tasks[i].place, tasks[j].place) && conflict(i, j);
+  }
+  return found;
+}
+
+std::vector<int64_t> list(const EngineError& error, const std::string& key) {
+  for (const auto& [name, value] : error.details()) {
+    if (name == key) return value.list;
+  }
+  return {};
+}
+
+struct Score {
+  int clean = 0, violated = 0, unknown = 0;
+};
+
+/// Compares what the check says of a program with the pairs that conflict.
+template <class Conflict>
+void compare(Planned& planned, const std::vector<int64_t>& flushed, Conflict conflict, Score& score) {
+  const std::vector<PlacedTask> tasks = walk(planned, flushed);
+  const auto conflicts = [&](size_t i, size_t j) { return conflict(tasks, i, j); };
+  const int expected = count_violations(tasks, conflicts);
+  try {
+    CHECK(graph::check_iterations(planned.plan, flushed, [] { return false; }));
+    CHECK_EQ(expected, 0);
+    ++score.clean;
+  } catch (EngineError& error) {
+    if (error.code() == "unknown-rows") {
+      ++score.unknown;
+      return;
+    }
+    CHECK(error.code() == "iterations-conflict");
+    const auto first = size_t(error.number("other_task")), second = size_t(error.number("task"));
+    CHECK(first < second && are_stated_independent(tasks[first].place, tasks[second].place));
+    CHECK(conflicts(first, second));
+    CHECK(list(error, "registers") == tasks[second].task.registers);
+    CHECK(list(error, "other_registers") == tasks[first].task.registers);
+    CHECK(error.number("writes") == 1 || error.number("other_writes") == 1);
+    const std::vector<int64_t> lo = list(error, "lo"), hi = list(error, "hi");
+    for (size_t d = 0; d < lo.size(); ++d) CHECK(lo[d] < hi[d]);
+    ++score.violated;
+  }
+}
+
+void print(const Score& score) {
+  std::printf("  %d programs keep to P, %d do not, %d are not known to\n", score.clean, score.violated,
+              score.unknown);
+}
+
+}  // namespace
+
+TEST(the_check_finds_every_violation_and_nothing_else) {
+  Score score;
+  for (uint64_t seed = 1; seed <= 1200; ++seed) {
+    const random_nest::Workload nest(seed);
+    Planned planned(nest.bytes(), nest.shapes());
+    const auto conflict_in = [](const Planned& of) {
+      return [&of](const std::vector<PlacedTask>& tasks, size_t i, size_t j) {
+        return conflict(of, tasks[i].task, tasks[j].task);
+      };
+    };
+    compare(planned, {}, conflict_in(planned), score);
+    if (seed > 400) continue;
+    const random_workload::Workload workload(seed, 60);
+    if (workload.tasks().size() > 300) continue;
+    Planned second(workload.bytes(), shapes_of(workload));
+    compare(second, workload.flushed(), conflict_in(second), score);
+  }
+  print(score);
+  CHECK(score.clean > 200 && score.violated > 200 && score.unknown == 0);
+}
+
+TEST(the_check_looks_at_the_rows_of_row_sets) {
+  Score score;
+  for (uint64_t seed = 1; seed <= 800; ++seed) {
+    const random_rows::Workload workload(seed);
+    std::vector<char*> bases;
+    for (const random_rows::Tensor& tensor : workload.tensors())
+      bases.push_back(reinterpret_cast<char*>(const_cast<int32_t*>(tensor.indices.data())));
+    Planned planned(workload.bytes(), shapes_of(workload), bases);
+    const auto conflict = [&](const std::vector<PlacedTask>&, size_t i, size_t j) {
+      return random_rows::Workload::conflict(workload.tasks()[i], workload.tasks()[j]);
+    };
+    compare(planned, {}, conflict, score);
+  }
+  print(score);
+  CHECK(score.clean > 50 && score.violated > 50 && score.unknown < 400);
+}
+
+}  // namespace test_checker

@@ -1,0 +1,111 @@
+"""`check="hazards"`: what P states, on the regions of a run."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from pto_wsp import (
+    Dense,
+    In,
+    InOut,
+    Out,
+    P,
+    Tensor,
+    Tile,
+    errors,
+    f32,
+    i32,
+    kernel,
+    pto,
+    workload,
+)
+
+ROWS, COLS = 4, 8
+
+
+@kernel
+def twice(x: In[Tile[ROWS, COLS, f32]], y: Out[Tile[ROWS, COLS, f32]]):
+    pto.store(y, x * 2.0)
+
+
+@kernel
+def add(x: In[Tile[ROWS, COLS, f32]], y: InOut[Tile[ROWS, COLS, f32]]):
+    pto.store(y, x + y)
+
+
+@kernel
+def next_step(step: InOut[Tile[1, 1, i32]]):
+    pto.store(step, step + 1)
+
+
+@workload
+def windows(X: Tensor[f32, "n", COLS], Y: Tensor[f32, "m", COLS], step: Tensor[i32, 1]):
+    """Windows that overlap unless the step is large enough."""
+    for i in P(Dense[3]):
+        add(x=X[:ROWS], y=Y[i * step[0] : i * step[0] + ROWS])
+
+
+@workload
+def late_windows(X: Tensor[f32, "n", COLS], Y: Tensor[f32, "m", COLS], step: Tensor[i32, 1, 1]):
+    """The step is what a task makes of it."""
+    next_step(step=step)
+    for i in P(Dense[3]):
+        add(x=X[:ROWS], y=Y[i * step[0, 0] : i * step[0, 0] + ROWS])
+
+
+@workload
+def nested(X: Tensor[f32, "n", COLS], Y: Tensor[f32, "m", COLS]):
+    """Iterations of `P.range` may depend on each other, also inside those of P, which may not."""
+    for i in P.tiles("n", ROWS):
+        twice(x=X[i], y=Y[i])
+        for _ in P.range(3):
+            add(x=X[i], y=Y[i])
+    for _ in P.range(2):
+        for j in P.tiles("n", ROWS):
+            add(x=X[j], y=Y[j])
+
+
+def arrays(rows: int = 12) -> dict[str, np.ndarray]:
+    return {"X": np.ones((rows, COLS), np.float32), "Y": np.zeros((rows, COLS), np.float32)}
+
+
+def test_a_program_that_keeps_to_its_word_runs() -> None:
+    values = arrays()
+    nested.compile("cpu")(**values, check="hazards")
+    assert (values["Y"] == 7).all()
+
+
+def test_real_regions_decide() -> None:
+    program = windows.compile("cpu")
+    values = arrays()
+    program(**values, step=np.array([ROWS], np.int32), check="hazards")
+    assert (values["Y"] == 1).all()
+    with pytest.raises(errors.IterationsConflict) as caught:
+        program(**values, step=np.array([ROWS - 1], np.int32), check="hazards")
+    error = caught.value
+    assert (values["Y"] == 1).all() and error.tasks_before is None
+    assert error.fields["region"] == "Y[3:4, 0:8]"
+    assert (error.fields["first_where"], error.fields["second_where"]) == (" when i = 0", " when i = 1")
+    assert error.loc is not None and "Y[i * step[0]" in (error.loc.source_line() or "")
+    assert ["add(x=" in (loc.source_line() or "") for _, loc in error.notes] == [True, False]
+    assert "in P(Dense[3])" in (error.notes[1][1].source_line() or "")
+
+
+def test_what_only_the_run_decides_is_checked_at_its_end() -> None:
+    program = late_windows.compile("cpu")
+    values = arrays()
+    program(**values, step=np.array([[ROWS - 1]], np.int32), check="hazards")
+    assert (values["Y"] == 1).all()
+    with pytest.raises(errors.IterationsConflict) as caught:
+        program(**values, step=np.array([[ROWS - 2]], np.int32), check="hazards")
+    assert caught.value.tasks_before == 4
+    assert values["Y"].sum() == 2 * 12 * COLS
+
+
+def test_check_has_one_value_and_one_target() -> None:
+    program = nested.compile("cpu")
+    with pytest.raises(errors.WrongValue, match="check"):
+        program(**arrays(), check="deadlocks")
+    with pytest.raises(errors.UnsupportedByTarget, match="check"):
+        nested.compile("interp")(**arrays(), check="hazards")

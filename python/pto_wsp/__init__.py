@@ -40,7 +40,7 @@ from pto_wsp.schedule.policies import (
 )
 from pto_wsp.schedule.schedule import Schedule
 from pto_wsp.text import parse
-from pto_wsp.types import DYN, Dense, DenseDyn, MemLayout, b1, bf16, f16, f32, i32, i64
+from pto_wsp.types import DYN, Dense, DenseDyn, MemLayout, b1, bf16, f16, f32, i8, i16, i32, i64, u8, u16, u32
 
 __all__ = [
     "ALL",
@@ -79,6 +79,8 @@ __all__ = [
     "f16",
     "f32",
     "group_by",
+    "i8",
+    "i16",
     "i32",
     "i64",
     "kernel",
@@ -102,6 +104,9 @@ __all__ = [
     "symbol_i64",
     "symbol_u64",
     "tier",
+    "u8",
+    "u16",
+    "u32",
     "workload",
 ]
 

@@ -33,8 +33,8 @@ from pto_wsp.builder.steps import (
 )
 from pto_wsp.errors import BadBlock, BadOperand, NameClash, NotYetSupported, UnknownKernel, did_you_mean
 from pto_wsp.isa import Instruction
+from pto_wsp.isa.attributes import CONSTANTS
 from pto_wsp.isa.meaning import COMPARE_MODES
-from pto_wsp.lang.ptoisa import CONSTANTS
 from pto_wsp.location import Location, caller_location
 from pto_wsp.support.record import replace
 from pto_wsp.types.dtype import DType

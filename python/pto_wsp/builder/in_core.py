@@ -34,11 +34,11 @@ from pto_wsp.ir import kernel as k
 from pto_wsp.ir.scalar import Const, Expr, Extent, Var
 from pto_wsp.ir.workload import WorkloadFunction
 from pto_wsp.isa import TABLE
+from pto_wsp.isa.attributes import EXTENTS, PLACES
 from pto_wsp.lang import arithmetic
 from pto_wsp.lang.builder import Builder, Site
 from pto_wsp.lang.instructions import check_written
 from pto_wsp.lang.outputs import stored_outputs
-from pto_wsp.lang.ptoisa import EXTENTS
 from pto_wsp.lang.tile_ops import TileOps
 from pto_wsp.lang.values import TileValue, ViewValue
 from pto_wsp.location import Location
@@ -273,7 +273,21 @@ class _InCore:
             ops.element(self.reader.read(value, step.method, step.loc), like, site)
             for value in step.operands[row.form.num_tiles :]
         ]
+        flags += self.places(step)
         self.builder.write(step.row, dst, tiles, scalars, site, flags=flags, valid=self.extents(step, dst))
+
+    def places(self, step: TileStep) -> tuple[tuple[str, k.AttrValue], ...]:
+        """Return where the part of a tile starts, in the dimensions in which that is not 0."""
+        found: list[tuple[str, k.AttrValue]] = []
+        for name in PLACES.get(TABLE[step.row].form, ()):
+            value = step.options.get(name, 0)
+            if not (isinstance(value, (str, int)) or isinstance(value, Expr)):
+                raise BadOperand(
+                    op=step.method, expected=f"`{name}`: an integer", found=repr(value), loc=step.loc
+                )
+            place = self.reader.integer(value, step.method, step.loc)
+            found += [(name, place)] if place != Const(0) else []
+        return tuple(found)
 
     def extents(self, step: TileStep, dst: TileValue) -> tuple[Expr, Expr]:
         """Return the valid extents that an instruction makes, where its form makes any."""

@@ -10,8 +10,7 @@ from pto_wsp.builder.steps import TileStep
 from pto_wsp.errors import BadOperand, DTypeMismatch, ShapeMismatch, UnknownName
 from pto_wsp.ir.kernel import AttrValue
 from pto_wsp.isa import TABLE, Form, FormError, Instruction, result_type
-from pto_wsp.isa.meaning import COMPARE_MODES
-from pto_wsp.lang.ptoisa import CONSTANTS, EXTENTS
+from pto_wsp.isa.attributes import CONSTANTS, EXTENTS, MODES, PLACES
 from pto_wsp.location import Location
 from pto_wsp.types.tile import TileType
 
@@ -51,24 +50,29 @@ def constants_of(step: TileStep) -> tuple[tuple[str, AttrValue], ...]:
     """
     form = TABLE[step.row].form
     known = CONSTANTS.get(form, {})
-    unknown = [name for name in step.options if name not in known and name not in EXTENTS.get(form, ())]
+    unknown = [name for name in step.options if name not in known and name not in _extents(form)]
     if unknown:
-        names = [*known, *EXTENTS.get(form, ())]
+        names = [*known, *_extents(form)]
         raise _bad(step, "one of " + ", ".join(names) if names else "no options", f"`{unknown[0]}`")
     found: list[tuple[str, AttrValue]] = []
     for name, (kind, default) in known.items():
-        value = _mode(step.options.get(name, default)) if name == "mode" else step.options.get(name, default)
-        is_mode = name != "mode" or value in COMPARE_MODES
-        if type(value) is not kind or not is_mode:
-            expected = "one of " + ", ".join(COMPARE_MODES) if name == "mode" else f"a {kind.__name__}"
+        value, modes = step.options.get(name, default), MODES.get(name)
+        value = value if modes is None else _word(value)
+        is_known = modes is None or value in modes or (value == default and name not in step.options)
+        if type(value) is not kind or not is_known:
+            expected = f"a {kind.__name__}" if modes is None else "one of " + ", ".join(modes)
             raise _bad(step, f"`{name}`: {expected}", "none" if value is None else repr(value))
         assert isinstance(value, (bool, int, str))
-        if value is not False:
+        if value is not False and value != "":
             found.append((name, value))
     return tuple(found)
 
 
-def _mode(value: object) -> object:
+def _extents(form: Form) -> tuple[str, ...]:
+    return (*EXTENTS.get(form, ()), *PLACES.get(form, ()))
+
+
+def _word(value: object) -> object:
     if isinstance(value, CompareMode):
         return value.value
     return value.lower() if isinstance(value, str) else value

@@ -168,6 +168,11 @@ class _Frame:
         attrs["valid"] = self.asked_valid(instr, dst)
         attrs["valid_shape"] = result_valid(row.form, valid, attrs)
         attrs["numpy_dtype"] = dst.dtype.to_numpy()
+        attrs["numpy_source"] = self.types[(*instr.tiles, instr.dst)[0]].dtype.to_numpy()
+        for key in ("row", "col"):
+            place = instr.attr(key)
+            if isinstance(place, Expr):
+                attrs[key] = self.integer(place, instr.loc)
         scalars = [self.scalar_operand(s, row, instr, dst) for s in instr.scalars]
         arrays = [
             _compute_type(row, self.types[t].dtype, tile.data)

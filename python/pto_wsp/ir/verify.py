@@ -17,6 +17,7 @@ from pto_wsp.ir.rules import region_rank, require, require_element, view_rank_an
 from pto_wsp.ir.scalar import Element, Expr, Extent, Var, walk
 from pto_wsp.ir.verify_schedule import verify_schedule
 from pto_wsp.ir.verify_workload import verify_workload
+from pto_wsp.isa.attributes import unknown_attribute
 from pto_wsp.isa.forms import FormError, data_operands, result_type
 from pto_wsp.isa.table import TABLE
 from pto_wsp.location import Location
@@ -199,6 +200,8 @@ class _KernelVerifier:
             )
             require(fits, f"`{instr.op}` takes scalars that are {element}", instr.loc)
         dst = self.tiles[instr.dst]
+        wrong = unknown_attribute(row.form, dict(instr.attrs))
+        require(not wrong, f"`{instr.op}` has {wrong}", instr.loc)
         attrs = dict(instr.attrs) | {"shape": dst.shape, "dtype": dst.dtype}
         try:
             result = result_type(row.form, [self.tiles[t] for t in instr.tiles], attrs)

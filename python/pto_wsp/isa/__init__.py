@@ -2,9 +2,11 @@
 
 from pto_wsp.isa.forms import (
     ELEMENTWISE,
+    PRODUCTS,
     Form,
     FormError,
     data_operands,
+    factors,
     result_type,
     result_valid,
     valid_pairs_that_agree,
@@ -15,6 +17,7 @@ __all__ = [
     "BY_FUNCTION",
     "BY_MNEMONIC",
     "ELEMENTWISE",
+    "PRODUCTS",
     "TABLE",
     "Bound",
     "Cycles",
@@ -22,6 +25,7 @@ __all__ = [
     "FormError",
     "Instruction",
     "data_operands",
+    "factors",
     "result_type",
     "result_valid",
     "valid_pairs_that_agree",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping, Sequence
+from typing import TypeVar
 
 from pto_wsp.types.dtype import DType, b1, f32, i32, i64
 from pto_wsp.types.tile import TileType
@@ -26,12 +27,19 @@ class Form(enum.Enum):
     FILL = ("fill", 0, 1)
     ROW_REDUCE = ("row-reduce", 1, 0)
     COL_REDUCE = ("col-reduce", 1, 0)
+    TERNARY = ("ternary", 3, 0)
+    BINARY_SCALAR = ("binary-scalar", 2, 1)
     ROW_BROADCAST = ("row-broadcast", 2, 0)
+    COL_BROADCAST = ("col-broadcast", 2, 0)
     ROW_EXPAND = ("row-expand", 1, 0)
     COL_EXPAND = ("col-expand", 1, 0)
     MATMUL = ("matmul", 2, 0)
     MATMUL_ACC = ("matmul-acc", 3, 0)
+    MATMUL_BIAS = ("matmul-bias", 3, 0)
     TRANSPOSE = ("transpose", 1, 0)
+    RESHAPE = ("reshape", 1, 0)
+    EXTRACT = ("extract", 1, 0)
+    INSERT = ("insert", 2, 0)
     COMPARE = ("compare", 2, 0)
     COMPARE_SCALAR = ("compare-scalar", 1, 1)
     SELECT = ("select", 3, 0)
@@ -44,6 +52,7 @@ class Form(enum.Enum):
     TOPK_VALUES = ("topk-values", 1, 0)
     TOPK_INDICES = ("topk-indices", 1, 0)
     TAKE = ("take", 2, 0)
+    PUT = ("put", 3, 0)
     ROW_ARG = ("row-arg", 1, 0)
 
     @property
@@ -72,8 +81,11 @@ ELEMENTWISE = frozenset(
         Form.UNARY,
         Form.BINARY,
         Form.TILE_SCALAR,
+        Form.TERNARY,
+        Form.BINARY_SCALAR,
         Form.FILL,
         Form.ROW_BROADCAST,
+        Form.COL_BROADCAST,
         Form.ROW_EXPAND,
         Form.COL_EXPAND,
         Form.COMPARE,
@@ -86,6 +98,17 @@ ELEMENTWISE = frozenset(
 )
 """Forms whose element [i, j] depends on operands at [i, j], [i, 0] or [0, j] alone: chains of them fuse."""
 
+PRODUCTS = frozenset({Form.MATMUL, Form.MATMUL_ACC, Form.MATMUL_BIAS})
+"""Forms that multiply matrices."""
+
+T = TypeVar("T")
+
+
+def factors(form: Form, operands: Sequence[T]) -> tuple[T, T]:
+    """Return the two matrices that an instruction of `PRODUCTS` multiplies."""
+    a, b = operands[:2] if form is Form.MATMUL_BIAS else operands[-2:]
+    return a, b
+
 
 def data_operands(form: Form, tiles: Sequence[TileType]) -> Sequence[TileType]:
     """Return the operands that have a type of the row's list: all but masks and indices."""
@@ -94,6 +117,8 @@ def data_operands(form: Form, tiles: Sequence[TileType]) -> Sequence[TileType]:
             return tiles[1:]
         case Form.SORT | Form.TAKE:
             return tiles[:1]
+        case Form.PUT | Form.MATMUL_BIAS:
+            return tiles[:2]
         case _:
             return tiles
 
@@ -104,8 +129,8 @@ def result_type(form: Form, tiles: Sequence[TileType], attrs: Mapping[str, objec
     Args:
         form: a form that has a result.
         tiles: types of the tile operands.
-        attrs: `trans_a`, `trans_b` (matmul forms), `dtype` (convert, fill, iota), `shape` (fill, iota: (rows,
-            cols); expand, merge and topk forms: the extent made).
+        attrs: `trans_a`, `trans_b` (matmul forms), `dtype` (convert, fill, iota), `rmode` (convert), `shape`
+            (fill, iota, reshape, extract: (rows, cols); expand, merge and topk forms: the extent made).
 
     Raises:
         FormError: shapes or element types that do not fit.
@@ -115,20 +140,16 @@ def result_type(form: Form, tiles: Sequence[TileType], attrs: Mapping[str, objec
             return TileType(*_pair(attrs["shape"]), _dtype(attrs["dtype"]))
         case Form.ROW_EXPAND | Form.COL_EXPAND:
             return _expanded(form, tiles[0], _pair(attrs["shape"]))
-        case Form.MATMUL | Form.MATMUL_ACC:
+        case Form.MATMUL | Form.MATMUL_ACC | Form.MATMUL_BIAS:
             return _matmul(form, tiles, attrs)
-        case Form.ROW_REDUCE:
-            return TileType(tiles[0].rows, 1, tiles[0].dtype)
-        case Form.COL_REDUCE:
-            return TileType(1, tiles[0].cols, tiles[0].dtype)
-        case Form.TRANSPOSE:
-            return TileType(tiles[0].cols, tiles[0].rows, tiles[0].dtype)
+        case Form.ROW_REDUCE | Form.COL_REDUCE | Form.ROW_ARG:
+            return _reduced(form, tiles[0])
         case Form.CONVERT:
-            return TileType(tiles[0].rows, tiles[0].cols, _dtype(attrs["dtype"]))
+            return _converted(tiles[0], _dtype(attrs["dtype"]), attrs)
+        case Form.TRANSPOSE | Form.RESHAPE | Form.EXTRACT | Form.INSERT | Form.PUT:
+            return _rearranged(form, tiles, attrs)
         case Form.SORT | Form.MERGE | Form.TOPK_VALUES | Form.TOPK_INDICES | Form.TAKE:
             return _ordered_type(form, tiles, attrs)
-        case Form.ROW_ARG:
-            return TileType(tiles[0].rows, 1, i32)
         case _:
             return _elementwise_type(form, tiles)
 
@@ -150,12 +171,46 @@ def _ordered_type(form: Form, tiles: Sequence[TileType], attrs: Mapping[str, obj
     return TileType(rows, _pair(attrs["shape"])[1], dtype)
 
 
+def _reduced(form: Form, source: TileType) -> TileType:
+    match form:
+        case Form.ROW_REDUCE:
+            return TileType(source.rows, 1, source.dtype)
+        case Form.COL_REDUCE:
+            return TileType(1, source.cols, source.dtype)
+        case _:
+            return TileType(source.rows, 1, i32)
+
+
+def _rearranged(form: Form, tiles: Sequence[TileType], attrs: Mapping[str, object]) -> TileType:
+    first, *others = tiles
+    if form is Form.TRANSPOSE:
+        return TileType(first.cols, first.rows, first.dtype)
+    if form in (Form.RESHAPE, Form.EXTRACT):
+        return TileType(*_pair(attrs["shape"]), first.dtype)
+    _require_dtype(first.dtype, others[0])
+    if form is Form.PUT:
+        values, indices = others
+        _require_shape((first.rows, values.cols), values)
+        _require_shape(values.shape, indices)
+        _require_dtype(i32, indices)
+    return first
+
+
+def _converted(source: TileType, dtype: DType, attrs: Mapping[str, object]) -> TileType:
+    if attrs.get("rmode"):
+        if not source.dtype.is_float:
+            raise FormError("dtype", "a float operand where a rounding mode is given", str(source.dtype))
+        if dtype is b1:
+            raise FormError("dtype", "a number as the result where a rounding mode is given", str(dtype))
+    return TileType(source.rows, source.cols, dtype)
+
+
 def _elementwise_type(form: Form, tiles: Sequence[TileType]) -> TileType:
     match form:
-        case Form.ROW_BROADCAST:
-            a, row = tiles
-            _require_shape((a.rows, 1), row)
-            _require_dtype(a.dtype, row)
+        case Form.ROW_BROADCAST | Form.COL_BROADCAST:
+            a, line = tiles
+            _require_shape((a.rows, 1) if form is Form.ROW_BROADCAST else (1, a.cols), line)
+            _require_dtype(a.dtype, line)
             return a
         case Form.SELECT | Form.SELECT_SCALAR:
             mask, *arms = tiles
@@ -174,10 +229,10 @@ def result_valid(
 ) -> tuple[object, object]:
     """Return the valid (rows, cols) of the result from those of the tile operands.
 
-    For fill, iota and the expand, merge and topk forms, `attrs["valid"]` is the pair of extents asked for.
+    For the forms that make a shape of their own, `attrs["valid"]` is the pair of extents asked for.
     """
     match form:
-        case Form.FILL | Form.IOTA:
+        case Form.FILL | Form.IOTA | Form.RESHAPE | Form.EXTRACT:
             return _valid_pair(attrs["valid"])
         case Form.TAKE:
             return tiles[1]
@@ -191,8 +246,8 @@ def result_valid(
             return 1, tiles[0][1]
         case Form.TRANSPOSE:
             return tiles[0][1], tiles[0][0]
-        case Form.MATMUL | Form.MATMUL_ACC:
-            a, b = tiles[-2:]
+        case Form.MATMUL | Form.MATMUL_ACC | Form.MATMUL_BIAS:
+            a, b = factors(form, tiles)
             return a[1 if attrs.get("trans_a") else 0], b[0 if attrs.get("trans_b") else 1]
         case _:
             return tiles[0]
@@ -203,15 +258,23 @@ def valid_pairs_that_agree(
 ) -> list[tuple[object, object]]:
     """Return the pairs of valid extents that must be equal for the instruction to have a meaning."""
     match form:
-        case Form.MATMUL | Form.MATMUL_ACC:
-            a, b = tiles[-2:]
+        case Form.MATMUL | Form.MATMUL_ACC | Form.MATMUL_BIAS:
+            a, b = factors(form, tiles)
             pairs = [(a[0 if attrs.get("trans_a") else 1], b[1 if attrs.get("trans_b") else 0])]
+            rows, cols = result_valid(form, tiles, attrs)
             if form is Form.MATMUL_ACC:
-                result = result_valid(form, tiles, attrs)
-                pairs += list(zip(tiles[0], result, strict=True))
+                pairs += [(tiles[0][0], rows), (tiles[0][1], cols)]
+            elif form is Form.MATMUL_BIAS:
+                pairs += [(tiles[2][1], cols)]
             return pairs
         case Form.ROW_BROADCAST | Form.MERGE | Form.TAKE:
             return [(tiles[0][0], tiles[1][0])]
+        case Form.COL_BROADCAST:
+            return [(tiles[0][1], tiles[1][1])]
+        case Form.INSERT:
+            return []
+        case Form.PUT:
+            return [(tiles[0][0], tiles[1][0]), *zip(tiles[1], tiles[2], strict=True)]
         case _:
             first = tiles[:1]
             return [pair for other in tiles[1:] for pair in zip(first[0], other, strict=True)]
@@ -224,7 +287,7 @@ def _expanded(form: Form, source: TileType, shape: tuple[int, int]) -> TileType:
 
 
 def _matmul(form: Form, tiles: Sequence[TileType], attrs: Mapping[str, object]) -> TileType:
-    a, b = tiles[-2:]
+    a, b = factors(form, tiles)
     rows, k = (a.cols, a.rows) if attrs.get("trans_a") else (a.rows, a.cols)
     inner, cols = (b.cols, b.rows) if attrs.get("trans_b") else (b.rows, b.cols)
     if k != inner:
@@ -236,6 +299,9 @@ def _matmul(form: Form, tiles: Sequence[TileType], attrs: Mapping[str, object]) 
     if form is Form.MATMUL_ACC:
         _require_shape(result.shape, tiles[0])
         _require_dtype(result.dtype, tiles[0])
+    elif form is Form.MATMUL_BIAS:
+        _require_shape((1, cols), tiles[2])
+        _require_dtype(result.dtype, tiles[2])
     return result
 
 

@@ -24,6 +24,26 @@ _COMPARE = {
 }
 COMPARE_MODES = tuple(_COMPARE)
 
+_WHOLE: dict[str, Callable[[Array], Array]] = {
+    "rint": np.rint,
+    "round": lambda x: np.trunc(x) + np.copysign(np.abs(x - np.trunc(x)) >= 0.5, x),
+    "floor": np.floor,
+    "ceil": np.ceil,
+    "trunc": np.trunc,
+}
+ROUND_MODES = tuple(_WHOLE)
+"""To nearest even, to nearest with ties away from zero, down, up, toward zero."""
+
+
+class Undefined(Exception):
+    """Operands for which an instruction has no meaning; its text says why."""
+
+
+UNSORTED = "pairs that should be sorted are not"
+OUTSIDE = "an index lies outside the rows or columns that it picks from"
+PART_OUTSIDE = "the part reaches outside of the tile"
+OTHER_COUNT = "the tile has not as many elements as its new shape"
+
 
 def divide(a: Array, b: Array) -> Array:
     """Divide; integers toward zero, x / 0 = 0 (numpy's result), the minimum by -1 wraps."""
@@ -44,9 +64,44 @@ def remainder(a: Array, b: Array) -> Array:
     return np.fmod(a, plain)
 
 
+def shl(a: Array, b: Array) -> Array:
+    """Shift left; an amount outside of the type's bits gives 0."""
+    inside = _shifts(a, b)
+    return np.where(inside, np.left_shift(a, np.where(inside, b, 0)), 0).astype(a.dtype)
+
+
+def shr(a: Array, b: Array) -> Array:
+    """Shift right, copying the sign; an amount outside of the type's bits shifts all of them out."""
+    inside = _shifts(a, b)
+    gone = np.where(a < 0, -1, 0).astype(a.dtype)
+    return np.where(inside, np.right_shift(a, np.where(inside, b, 0)), gone).astype(a.dtype)
+
+
+def _shifts(a: Array, b: Array) -> Array:
+    return (np.asarray(b) >= 0) & (np.asarray(b) < 8 * a.dtype.itemsize)
+
+
+def prelu(a: Array, slope: Array) -> Array:
+    """Multiply what is not above 0 by the slope."""
+    return np.where(a > 0, a, a * slope)
+
+
 def erf(x: Array) -> Array:
     """The error function."""
     return np.vectorize(math.erf, otypes=[np.float64])(x) if x.size else x
+
+
+def gelu(x: Array) -> Array:
+    """X times the standard normal distribution function of x."""
+    if not x.size:
+        return x
+    half = np.vectorize(math.erfc, otypes=[np.float64])(-x * math.sqrt(0.5)) / 2
+    return np.where(x == -np.inf, -0.0, x * half)
+
+
+def silu(x: Array) -> Array:
+    """X times its sigmoid; the limit at -inf, -0, is reached there."""
+    return np.where(x == -np.inf, -0.0, x * sigmoid(x))
 
 
 def sigmoid(x: Array) -> Array:
@@ -85,39 +140,98 @@ def matmul(a: Array, b: Array, attrs: Attrs) -> Array:
     return (a.T if attrs.get("trans_a") else a) @ (b.T if attrs.get("trans_b") else b)
 
 
+def matmul_bias(a: Array, b: Array, bias: Array, attrs: Attrs) -> Array:
+    """Matrix product to which a row is added."""
+    return matmul(a, b, attrs) + bias
+
+
 def convert(a: Array, attrs: Attrs) -> Array:
-    """Convert; float to integer rounds toward zero and saturates, NaN becomes 0; integers keep low bits."""
-    target = attrs["numpy_dtype"]
+    """Convert; float to integer saturates, NaN becomes 0; integers keep low bits.
+
+    `attrs["rmode"]` says how a float is rounded; where it is absent, toward zero to an integer and to nearest
+    even to a float. To the same float type it makes whole numbers.
+    """
+    target, mode = attrs["numpy_dtype"], attrs.get("rmode")
     assert isinstance(target, np.dtype)
     if a.dtype.kind == "f" and target.kind in "iu":
         info = np.iinfo(target)
-        whole = np.trunc(np.nan_to_num(a.astype(np.float64), nan=0.0))
+        whole = _WHOLE[str(mode or "trunc")](np.nan_to_num(a.astype(np.float64), nan=0.0))
         high, low = whole >= float(info.max), whole <= float(info.min)
         inside = np.where(high | low, 0.0, whole).astype(target)
         return np.where(high, target.type(info.max), np.where(low, target.type(info.min), inside))
-    return a.astype(target)
+    if mode is None:
+        return a.astype(target)
+    if target == attrs["numpy_source"]:
+        return np.copysign(_WHOLE[str(mode)](a), a).astype(target)
+    return _narrowed(a, target, str(mode))
+
+
+def _narrowed(a: Array, target: np.dtype, mode: str) -> Array:
+    """Round to a float type of fewer bits, by its neighbours there."""
+    nearest = a.astype(target)
+    if target.itemsize >= a.dtype.itemsize or mode == "rint":
+        return nearest
+    bits = np.arange(2**16, dtype=np.uint16).view(target).astype(np.float64)
+    grid = np.unique(bits[~np.isnan(bits)])
+    exact = a.astype(np.float64)
+    known = np.nan_to_num(exact, nan=0.0, posinf=np.inf, neginf=-np.inf)
+    below = grid[np.clip(np.searchsorted(grid, known, "right") - 1, 0, None)]
+    above = grid[np.clip(np.searchsorted(grid, known, "left"), None, grid.size - 1)]
+    inner, outer = np.where(exact < 0, above, below), np.where(exact < 0, below, above)
+    is_tie = (np.abs(known - inner) == np.abs(outer - known)) & (inner != outer)
+    away = np.where(is_tie, outer, nearest.astype(np.float64))
+    found = {"floor": below, "ceil": above, "trunc": inner, "round": away}[mode]
+    return np.where(np.isnan(exact), np.nan, np.copysign(found, exact)).astype(target)
 
 
 def expand(a: Array, attrs: Attrs) -> Array:
     """Repeat a column or row to the valid shape `attrs["valid_shape"]`."""
+    return np.broadcast_to(a, _valid_shape(attrs))
+
+
+def reshape(a: Array, attrs: Attrs) -> Array:
+    """The elements in row-major order as another shape, of as many."""
+    shape = _valid_shape(attrs)
+    if a.size != shape[0] * shape[1]:
+        raise Undefined(OTHER_COUNT)
+    return a.reshape(shape)
+
+
+def extract(a: Array, attrs: Attrs) -> Array:
+    """The part of the asked shape that starts at `row`, `col`."""
+    return a[_part(a, _valid_shape(attrs), attrs)]
+
+
+def insert(a: Array, b: Array, attrs: Attrs) -> Array:
+    """`a` with `b` in the place of its part that starts at `row`, `col`."""
+    made = a.copy()
+    made[_part(a, b.shape, attrs)] = b
+    return made
+
+
+def _part(a: Array, shape: tuple[int, ...], attrs: Attrs) -> tuple[slice, slice]:
+    first = attrs.get("row", 0), attrs.get("col", 0)
+    for start, count, size in zip(first, shape, a.shape, strict=True):
+        assert isinstance(start, int)
+        if start < 0 or start + count > size:
+            raise Undefined(PART_OUTSIDE)
+    rows, cols = (slice(s, s + n) for s, n in zip(first, shape, strict=True))  # pyright: ignore
+    return rows, cols
+
+
+def _valid_shape(attrs: Attrs) -> tuple[int, int]:
     shape = attrs["valid_shape"]
-    assert isinstance(shape, tuple)
-    return np.broadcast_to(a, shape)
+    assert isinstance(shape, tuple) and len(shape) == 2
+    return shape
 
 
 # --- order --------------------------------------------------------------------------------------------------
-
-
-class Undefined(Exception):
-    """Operands for which an instruction has no meaning; its text says why."""
 
 
 NO_PAIR = np.int64(np.iinfo(np.int64).min)
 """A pair that stands for an absent one: it ranks below all others and reads as -inf and index -1."""
 
 SORT_BLOCK = 32
-UNSORTED = "pairs that should be sorted are not"
-OUTSIDE = "an index lies outside the rows or columns that it picks from"
 
 
 def pairs(values: Array, indices: Array) -> Array:
@@ -180,8 +294,7 @@ def topk_indices(a: Array, attrs: Attrs) -> Array:
 
 
 def _first(a: Array, attrs: Attrs, rest: np.generic) -> Array:
-    shape = attrs["valid_shape"]
-    assert isinstance(shape, tuple)
+    shape = _valid_shape(attrs)
     made = np.full(shape, rest, a.dtype)
     made[:, : a.shape[1]] = a[:, : shape[1]]
     return made
@@ -198,6 +311,16 @@ def take(a: Array, indices: Array, attrs: Attrs) -> Array:
     if ((indices < 0) | (indices >= a.shape[1])).any():
         raise Undefined(OUTSIDE)
     return np.take_along_axis(a, indices, axis=1)
+
+
+def put(a: Array, values: Array, indices: Array, attrs: Attrs) -> Array:
+    """Replace elements of each row; of those named twice the last value stays."""
+    if ((indices < 0) | (indices >= a.shape[1])).any():
+        raise Undefined(OUTSIDE)
+    made = a.copy()
+    for j in range(indices.shape[1]):
+        made[np.arange(a.shape[0]), indices[:, j]] = values[:, j]
+    return made
 
 
 def argmax(a: Array, attrs: Attrs) -> Array:

@@ -80,9 +80,10 @@ class Instruction:
 
 
 FLOATS = frozenset({f32, f16, bf16})
-INTEGERS = frozenset({i32, i64})
+INTEGERS = frozenset({i8, i16, i32, i64, u8, u16, u32})
 NUMBERS = FLOATS | INTEGERS
-ANY = NUMBERS | {b1, i8, i16, u8, u16, u32}
+BITS = INTEGERS | {b1}
+ANY = NUMBERS | {b1}
 
 PAIRS = frozenset({i64})
 
@@ -138,44 +139,104 @@ _row(
 )
 
 # tile with tile, and with a scalar
-for _name, _function, _meaning, _doc, _note in (
-    ("add", "add", np.add, "Sum", "integers wrap"),
-    ("sub", "sub", np.subtract, "Difference", "integers wrap"),
-    ("mul", "mul", np.multiply, "Product", "integers wrap"),
-    ("div", "div", np_meaning.divide, "Quotient", "integers truncate, x / 0 is 0 and MIN / -1 wraps"),
-    ("rem", "rem", np_meaning.remainder, "Remainder with the sign of the dividend", "integers: x rem 0 is 0"),
-    ("max", "maximum", np.maximum, "Larger element", "NaN if either is NaN"),
-    ("min", "minimum", np.minimum, "Smaller element", "NaN if either is NaN"),
+for _name, _function, _dtypes, _meaning, _doc, _note in (
+    ("add", "add", NUMBERS, np.add, "Sum", "integers wrap"),
+    ("sub", "sub", NUMBERS, np.subtract, "Difference", "integers wrap"),
+    ("mul", "mul", NUMBERS, np.multiply, "Product", "integers wrap"),
+    ("div", "div", NUMBERS, np_meaning.divide, "Quotient", "integers truncate, x / 0 is 0, MIN / -1 wraps"),
+    ("rem", "rem", NUMBERS, np_meaning.remainder, "Remainder with the sign of a", "integers: x rem 0 is 0"),
+    ("max", "maximum", NUMBERS, np.maximum, "Larger element", "NaN if either is NaN"),
+    ("min", "minimum", NUMBERS, np.minimum, "Smaller element", "NaN if either is NaN"),
+    ("bitwise_and", "bitwise_and", BITS, np.bitwise_and, "Bits that both have", "of masks: both"),
+    ("bitwise_or", "bitwise_or", BITS, np.bitwise_or, "Bits that either has", "of masks: either"),
+    ("bitwise_xor", "bitwise_xor", BITS, np.bitwise_xor, "Bits that one alone has", "of masks: one alone"),
+    ("shl", "shl", INTEGERS, np_meaning.shl, "Bits shifted left", "by less than 0 or beyond the bits: 0"),
+    (
+        "shr",
+        "shr",
+        INTEGERS,
+        np_meaning.shr,
+        "Bits shifted right",
+        "the sign is copied; beyond the bits: all out",
+    ),
 ):
     for _suffix, _form, _other in (("", Form.BINARY, "a tile"), ("s", Form.TILE_SCALAR, "a scalar")):
         _row(
             _name + _suffix,
             None if _suffix else _function,
             _form,
-            NUMBERS,
+            _dtypes,
             _elementwise(_meaning),
             EXACT,
             _SIMPLE,
             f"{_doc}, with {_other}; {_note}.",
+            f"t{_name.removeprefix('bitwise_')}{_suffix}",
         )
+_prelu = _elementwise(np_meaning.prelu)
+_row("prelu", "prelu", Form.BINARY, FLOATS, _prelu, EXACT, _SIMPLE, "x above 0, else x * slope; NaN stays.")
+_row("lrelu", None, Form.TILE_SCALAR, FLOATS, _prelu, EXACT, _SIMPLE, "The same with a scalar slope.")
+
+# two sums at once: each is rounded, of the small floats in f32
+for _name, _first in (("addc", np.add), ("subc", np.subtract)):
+    _sign = "+" if _name == "addc" else "-"
+    _row(
+        _name,
+        _name,
+        Form.TERNARY,
+        NUMBERS,
+        lambda a, b, c, attrs, first=_first: np.add(first(a, b), c),
+        EXACT,
+        _SIMPLE,
+        f"a {_sign} b + c, rounded twice; integers wrap.",
+    )
+    _row(
+        _name.replace("c", "sc"),
+        None,
+        Form.BINARY_SCALAR,
+        NUMBERS,
+        lambda a, c, b, attrs, first=_first: np.add(first(a, b), c),
+        EXACT,
+        _SIMPLE,
+        f"a {_sign} scalar + c, rounded twice; the scalar is the last operand; integers wrap.",
+    )
 
 # tile alone
 for _name, _dtypes, _meaning, _bound, _cycles, _doc in (
     ("mov", ANY, np.copy, EXACT, _SIMPLE, "Copy of a tile."),
     ("abs", NUMBERS, np.abs, EXACT, _SIMPLE, "Absolute value; the smallest integer stays."),
-    ("neg", NUMBERS, np.negative, EXACT, _SIMPLE, "Negation; the smallest integer stays."),
+    ("neg", NUMBERS, np.negative, EXACT, _SIMPLE, "Negation; integers wrap."),
+    (
+        "bitwise_not",
+        BITS,
+        np.invert,
+        EXACT,
+        _SIMPLE,
+        "Every bit the other way; of a mask: where it does not hold.",
+    ),
     ("relu", NUMBERS, lambda a: np.maximum(a, 0), EXACT, _SIMPLE, "max(x, 0); NaN stays."),
     ("recip", FLOATS, lambda a: 1 / a, EXACT, _MATH, "1 / x."),
     ("sqrt", FLOATS, np.sqrt, EXACT, _MATH, "Square root; NaN below 0."),
     ("rsqrt", FLOATS, lambda a: 1 / np.sqrt(a), ulp(2), _MATH, "1 / sqrt(x)."),
     ("exp", FLOATS, np.exp, ulp(2), _MATH, "e to the x."),
+    ("expm1", FLOATS, np.expm1, ulp(2), _MATH, "e to the x, less 1; precise near 0."),
     ("log", FLOATS, np.log, ulp(2), _MATH, "Natural logarithm; -inf at 0, NaN below."),
+    (
+        "log1p",
+        FLOATS,
+        np.log1p,
+        ulp(2),
+        _MATH,
+        "Natural logarithm of 1 + x; precise near 0; -inf at -1, NaN below.",
+    ),
     ("tanh", FLOATS, np.tanh, ulp(2), _MATH, "Hyperbolic tangent."),
     ("erf", FLOATS, np_meaning.erf, ulp(2), _MATH, "Error function."),
-    ("sigmoid", FLOATS, np_meaning.sigmoid, ulp(3), _MATH, "1 / (1 + exp(-x))."),
+    ("sigmoid", FLOATS, np_meaning.sigmoid, ulp(2.5), _MATH, "1 / (1 + exp(-x))."),
+    ("silu", FLOATS, np_meaning.silu, ulp(2.5), _MATH, "x / (1 + exp(-x)); -0 at -inf."),
+    ("gelu", FLOATS, np_meaning.gelu, ulp(4), _MATH, "x / 2 * (1 + erf(x / sqrt(2))), precise below 0 too."),
 ):
     _function = None if _name == "mov" else _name
-    _row(_name, _function, Form.UNARY, _dtypes, _elementwise(_meaning), _bound, _cycles, _doc)
+    _mnemonic = f"t{_name.removeprefix('bitwise_')}"
+    _row(_name, _function, Form.UNARY, _dtypes, _elementwise(_meaning), _bound, _cycles, _doc, _mnemonic)
 
 # reductions
 for _name, _ufunc, _identity, _bound, _doc in (
@@ -211,21 +272,20 @@ for _name, _ufunc, _identity, _bound, _doc in (
         )
 
 # broadcasts
-for _name, _meaning, _doc in (
-    ("sub", np.subtract, "a[i, j] - row[i, 0]."),
-    ("mul", np.multiply, "a[i, j] * row[i, 0]."),
-    ("div", np_meaning.divide, "a[i, j] / row[i, 0]."),
+for _name, _meaning, _sign in (
+    ("add", np.add, "a[i, j] + {line}"),
+    ("sub", np.subtract, "a[i, j] - {line}"),
+    ("mul", np.multiply, "a[i, j] * {line}"),
+    ("div", np_meaning.divide, "a[i, j] / {line}"),
+    ("max", np.maximum, "max(a[i, j], {line})"),
+    ("min", np.minimum, "min(a[i, j], {line})"),
 ):
-    _row(
-        "rowexpand" + _name,
-        None,
-        Form.ROW_BROADCAST,
-        NUMBERS,
-        _elementwise(_meaning),
-        EXACT,
-        _SIMPLE,
-        _doc,
-    )
+    for _prefix, _form, _line in (
+        ("rowexpand", Form.ROW_BROADCAST, "row[i, 0]"),
+        ("colexpand", Form.COL_BROADCAST, "col[0, j]"),
+    ):
+        _doc = _sign.format(line=_line) + "."
+        _row(_prefix + _name, None, _form, NUMBERS, _elementwise(_meaning), EXACT, _SIMPLE, _doc)
 _row(
     "rowexpand", "rowexpand", Form.ROW_EXPAND, ANY, np_meaning.expand, EXACT, _SIMPLE, "dst[i, j] = a[i, 0]."
 )
@@ -297,6 +357,17 @@ _row(
     "dst[i, j] = x[i, indices[i, j]]; an index outside the row is an error.",
     mnemonic="tgather",
 )
+_row(
+    "put",
+    "put",
+    Form.PUT,
+    ANY,
+    np_meaning.put,
+    EXACT,
+    _SIMPLE,
+    "x with values[i, j] at [i, indices[i, j]]; of indices named twice the last stays; outside is an error.",
+    mnemonic="tscatter",
+)
 for _name, _function in (("rowargmax", np_meaning.argmax), ("rowargmin", np_meaning.argmin)):
     _doc = f"Column of the {'largest' if _name == 'rowargmax' else 'smallest'} element of each row"
     _doc += ", the lowest of equal ones, a NaN before all others; -1 when empty."
@@ -325,6 +396,19 @@ _row(
     mnemonic="tmatmul.acc",
 )
 _row(
+    "matmul_bias",
+    "matmul_bias",
+    Form.MATMUL_BIAS,
+    FLOATS,
+    np_meaning.matmul_bias,
+    SUM,
+    _CUBE,
+    "a @ b + bias, a row of f32; accumulated in f32; operands may be transposed.",
+    mnemonic="tmatmul.bias",
+)
+
+# parts and places
+_row(
     "transpose",
     "transpose",
     Form.TRANSPOSE,
@@ -334,6 +418,37 @@ _row(
     _SIMPLE,
     "dst[i, j] = a[j, i].",
     mnemonic="ttrans",
+)
+
+_row(
+    "reshape",
+    "reshape",
+    Form.RESHAPE,
+    ANY,
+    np_meaning.reshape,
+    EXACT,
+    _SIMPLE,
+    "The valid elements in row-major order as another shape; another count is an error.",
+)
+_row(
+    "extract",
+    "extract",
+    Form.EXTRACT,
+    ANY,
+    np_meaning.extract,
+    EXACT,
+    _SIMPLE,
+    "The part that starts at [row, col]; reaching outside is an error.",
+)
+_row(
+    "insert",
+    "insert",
+    Form.INSERT,
+    ANY,
+    np_meaning.insert,
+    EXACT,
+    _SIMPLE,
+    "a with b in place of its part that starts at [row, col]; reaching outside is an error.",
 )
 
 # compare, select, convert
@@ -370,7 +485,8 @@ _row(
     EXACT,
     _SIMPLE,
     "Conversion; to a float to nearest even; float to integer toward zero, saturating, NaN to 0; "
-    "integers keep their low bits.",
+    "integers keep their low bits. `rmode` rounds floats: rint, round (ties away from 0), floor, ceil, "
+    "trunc; to the same float type it makes whole numbers.",
 )
 
 BY_FUNCTION: dict[str, Instruction] = {i.function: i for i in TABLE.values() if i.function}

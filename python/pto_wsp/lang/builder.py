@@ -350,7 +350,7 @@ def _unbounded(view: ViewValue, dim: int, loc: Location) -> BadIndex:
 def _extent_attrs(form: Form, shape: tuple[int, int], valid: Valid) -> list[tuple[str, k.AttrValue]]:
     """Return the attributes of extents that an instruction makes and that are not its tile's own."""
     made = {"rows": (shape[0], valid[0]), "cols": (shape[1], valid[1])}
-    if form not in (Form.FILL, Form.IOTA, Form.COL_EXPAND):
+    if form not in (Form.FILL, Form.IOTA, Form.RESHAPE, Form.EXTRACT, Form.COL_EXPAND):
         del made["rows"]
     if form is Form.COL_EXPAND:
         del made["cols"]

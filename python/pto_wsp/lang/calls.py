@@ -6,10 +6,10 @@ import ast
 from typing import TYPE_CHECKING
 
 from pto_wsp.errors import BadOperand
-from pto_wsp.ir.kernel import BLOCK_IDX
+from pto_wsp.ir.kernel import BLOCK_IDX, AttrValue
 from pto_wsp.ir.scalar import Const, Expr, Var
 from pto_wsp.isa import BY_FUNCTION, Form, Instruction
-from pto_wsp.isa.meaning import COMPARE_MODES
+from pto_wsp.isa.attributes import MODES
 from pto_wsp.lang.builder import Site
 from pto_wsp.lang.functions import OTHER_FUNCTIONS, PtoFunction
 from pto_wsp.lang.values import (
@@ -88,21 +88,35 @@ class _Call:
         match row.form:
             case Form.BINARY:
                 return self.ops.binary(row.name, self.value("a"), self.value("b"), site)
+            case Form.TERNARY:
+                a, b, c = (self.value(name) for name in ("a", "b", "c"))
+                return self.ops.ternary(row.name, a, b, c, site)
             case Form.COMPARE:
-                return self.ops.compare(self.mode(), self.value("a"), self.value("b"), site)
+                return self.ops.compare(self.word("mode"), self.value("a"), self.value("b"), site)
             case Form.SELECT:
                 return self.ops.where(self.value("mask"), self.value("a"), self.value("b"), site)
-            case Form.MATMUL | Form.MATMUL_ACC:
-                acc = self.value("acc") if "acc" in self.args else None
-                return self.ops.matmul(self.value("a"), self.value("b"), acc, site)
-            case Form.TAKE:
-                return emit(row.name, [self.tile("x"), self.tile("indices")], (), site)
+            case Form.MATMUL | Form.MATMUL_ACC | Form.MATMUL_BIAS:
+                acc, bias = (self.value(n) if n in self.args else None for n in ("acc", "bias"))
+                return self.ops.matmul(self.value("a"), self.value("b"), acc, site, bias)
+            case Form.TAKE | Form.PUT:
+                return emit(row.name, [self.tile(name) for name in self.function.parameters], (), site)
             case Form.CONVERT:
-                return emit(row.name, [self.tile("x")], (), site, dtype=self.dtype())
+                flags = [("rmode", self.word("rmode"))] if "rmode" in self.args else []
+                return emit(row.name, [self.tile("x")], (), site, dtype=self.dtype(), flags=flags)
+            case Form.RESHAPE | Form.EXTRACT | Form.INSERT:
+                return self.part(row)
             case Form.SORT | Form.MERGE_RUNS | Form.MERGE | Form.TOPK_VALUES | Form.TOPK_INDICES:
                 return self.order(row)
             case _:
                 return emit(row.name, [self.tile("x")], (), site)
+
+    def part(self, row: Instruction) -> Value:
+        emit, tile = self.reader.builder.instruction, self.tile("x")
+        if row.form is Form.INSERT:
+            return emit(row.name, [tile, self.tile("part")], (), self.site, flags=self.places())
+        shape, valid = self.shape()
+        flags = self.places() if row.form is Form.EXTRACT else []
+        return emit(row.name, [tile], (), self.site, shape=shape, valid=valid, flags=flags)
 
     def order(self, row: Instruction) -> Value:
         match row.form:
@@ -160,11 +174,21 @@ class _Call:
             raise self.bad("an element type", ast.unparse(self.args["dtype"]), self.args["dtype"])
         return value
 
-    def mode(self) -> str:
-        mode = constant_of(self.value("mode"))
-        if mode not in COMPARE_MODES:
-            raise self.bad("one of " + ", ".join(COMPARE_MODES), repr(mode), self.args["mode"])
-        return str(mode)
+    def word(self, name: str) -> str:
+        """Return an argument that is one of the words of an attribute."""
+        word = constant_of(self.value(name))
+        if word not in MODES[name]:
+            raise self.bad("one of " + ", ".join(MODES[name]), repr(word), self.args[name])
+        return str(word)
+
+    def places(self) -> list[tuple[str, AttrValue]]:
+        """Return where a part starts, in the dimensions in which that is not 0."""
+        found: list[tuple[str, AttrValue]] = []
+        for name in ("row", "col"):
+            if name in self.args:
+                place = self.reader.integer(self.args[name], self.site.label).expr
+                found += [(name, place)] if place != Const(0) else []
+        return found
 
     def extent(self, value: Value, node: ast.expr) -> tuple[int, Expr]:
         """Return the capacity and valid extent that a part of a shape asks for."""

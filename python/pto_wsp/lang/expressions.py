@@ -74,6 +74,16 @@ OPERATORS: dict[type[ast.AST], tuple[str, str]] = {
     ast.Not: ("not", "not"),
 }
 
+TILE_OPERATORS = {
+    **{name: name for name in ("add", "sub", "mul", "div")},
+    "bitand": "bitwise_and",
+    "bitor": "bitwise_or",
+    "bitxor": "bitwise_xor",
+    "lshift": "shl",
+    "rshift": "shr",
+}
+"""The rows that operators of tiles stand for."""
+
 TILE_ADVICE = {
     "floordiv": "`pto.div(a, b)` of i32 tiles truncates; `//` would round down",
     "mod": "`pto.rem(a, b)` has the sign of `a`; `%` would have the sign of `b`",
@@ -232,9 +242,9 @@ class ExpressionReader:
         site = Site(loc, sign, hint)
         if name == "matmul":
             return self.ops.matmul(a, b, None, site)
-        if name not in ("add", "sub", "mul", "div"):
+        if name not in TILE_OPERATORS:
             self.refuse(node, f"`{sign}` of tiles", TILE_ADVICE.get(name, ""))
-        result = self.ops.binary(name, a, b, site)
+        result = self.ops.binary(TILE_OPERATORS[name], a, b, site)
         if name == "div" and not result.type.dtype.is_float:
             self.refuse(node, f"`/` of {result.type.dtype} tiles", "`pto.div(a, b)` truncates; `/` would not")
         return result
@@ -256,10 +266,11 @@ class ExpressionReader:
                     return ScalarValue(arithmetic.complement(expr, loc))
                 case "pos":
                     return a
-        elif name in ("neg", "pos"):
+        elif name in ("neg", "pos", "invert"):
             site = Site(loc, sign, hint)
             tile = self.ops.tile(a, site.inner)
-            return tile if name == "pos" else self.builder.instruction("neg", [tile], (), site)
+            row = "neg" if name == "neg" else "bitwise_not"
+            return tile if name == "pos" else self.builder.instruction(row, [tile], (), site)
         self.refuse(node, f"`{sign}` of {a}", "")
 
     def fold(self, name: str, operands: tuple[object, ...], node: ast.AST) -> Constant:
@@ -281,7 +292,7 @@ class ExpressionReader:
             self.refuse(node, "`in` and `is` of run-time values", "")
         if any(s is None for s in scalars):
             if len(modes) > 1:
-                self.refuse(node, "a chain of comparisons of tiles", "combine masks with `pto.where`")
+                self.refuse(node, "a chain of comparisons of tiles", "combine masks: `(a < b) & (b < c)`")
             return self.ops.compare(
                 modes[0], values[0], values[1], Site(loc, OPERATORS[type(node.ops[0])][1], hint)
             )

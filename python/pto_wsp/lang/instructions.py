@@ -13,13 +13,13 @@ from pto_wsp.errors import BadOperand, CarriedValue
 from pto_wsp.ir import kernel as k
 from pto_wsp.ir.scalar import Const, Expr, Extent, walk
 from pto_wsp.isa import Form
-from pto_wsp.isa.meaning import COMPARE_MODES
+from pto_wsp.isa.attributes import CONSTANTS, EXTENTS, MODES, PLACES
 from pto_wsp.lang import ptoisa
 from pto_wsp.lang.builder import Builder, Site
 from pto_wsp.lang.expressions import ExpressionReader
 from pto_wsp.lang.functions import PtoFunction
 from pto_wsp.lang.outputs import surely_runs
-from pto_wsp.lang.ptoisa import CONSTANTS, EXTENTS, PtoisaFunction
+from pto_wsp.lang.ptoisa import PtoisaFunction
 from pto_wsp.lang.source import FunctionSource
 from pto_wsp.lang.statements import StatementReader, assigned_names
 from pto_wsp.lang.values import Constant, TileValue, Value, ViewValue, constant_of
@@ -186,13 +186,19 @@ class _Instruction:
         for name, (kind, default) in CONSTANTS.get(self.row.form, {}).items():
             node = self.keywords.get(name)
             value = default if node is None else constant_of(self.reader.read(node))
-            is_mode = name != "mode" or value in COMPARE_MODES
-            if type(value) is not kind or not is_mode:
-                expected = "one of " + ", ".join(COMPARE_MODES) if name == "mode" else f"a {kind.__name__}"
+            modes = MODES.get(name)
+            is_known = modes is None or value in modes or (node is None and value == default)
+            if type(value) is not kind or not is_known:
+                expected = f"a {kind.__name__}" if modes is None else "one of " + ", ".join(modes)
                 raise self.bad(f"`{name}`: {expected}", "none" if node is None else repr(value), self.node)
             assert isinstance(value, (bool, int, str))
-            if value is not False:
+            if value is not False and value != "":
                 found.append((name, value))
+        for name in PLACES.get(self.row.form, ()):
+            if name in self.keywords:
+                place = self.reader.integer(self.keywords[name], self.site.label).expr
+                if place != Const(0):
+                    found.append((name, place))
         return found
 
     def bad(self, expected: str, found: str, node: ast.AST) -> BadOperand:

@@ -50,17 +50,44 @@ def rem(a: Operand, b: Operand) -> Tile:
 
 def maximum(a: Operand, b: Operand) -> Tile: ...
 def minimum(a: Operand, b: Operand) -> Tile: ...
+def bitwise_and(a: Operand, b: Operand) -> Tile: ...
+def bitwise_or(a: Operand, b: Operand) -> Tile: ...
+def bitwise_xor(a: Operand, b: Operand) -> Tile: ...
+def shl(a: Operand, b: Operand) -> Tile:
+    """Bits of `a` shifted left; an amount below 0 or beyond the bits gives 0."""
+
+def shr(a: Operand, b: Operand) -> Tile:
+    """Bits of `a` shifted right; signed types copy the sign."""
+
+def prelu(a: Operand, b: Operand) -> Tile:
+    """A where it is above 0, else a * b."""
+
+def addc(a: Value, b: Operand, c: Value) -> Tile:
+    """A + b + c."""
+
+def subc(a: Value, b: Operand, c: Value) -> Tile:
+    """A - b + c."""
+
 def abs(x: Value) -> Tile: ...
 def neg(x: Value) -> Tile: ...
+def bitwise_not(x: Value) -> Tile: ...
 def relu(x: Value) -> Tile: ...
 def recip(x: Value) -> Tile: ...
 def sqrt(x: Value) -> Tile: ...
 def rsqrt(x: Value) -> Tile: ...
 def exp(x: Value) -> Tile: ...
+def expm1(x: Value) -> Tile:
+    """E to the x, less 1: precise near 0."""
+
 def log(x: Value) -> Tile: ...
+def log1p(x: Value) -> Tile:
+    """Logarithm of 1 + x: precise near 0."""
+
 def tanh(x: Value) -> Tile: ...
 def erf(x: Value) -> Tile: ...
 def sigmoid(x: Value) -> Tile: ...
+def silu(x: Value) -> Tile: ...
+def gelu(x: Value) -> Tile: ...
 def rowsum(x: Value) -> Tile:
     """[R, C] to [R, 1]."""
 
@@ -91,7 +118,22 @@ def matmul(a: Value, b: Value, acc: Value | None = ...) -> Tile:
 def matmul_acc(acc: Value, a: Value, b: Value) -> Tile:
     """Acc + a @ b in f32."""
 
+def matmul_bias(a: Value, b: Value, bias: Value) -> Tile:
+    """A @ b + bias, a row [1, N] of f32."""
+
 def transpose(x: Value) -> Tile: ...
+def reshape(x: Value, shape: tuple[Extent, Extent]) -> Tile:
+    """The valid elements in row-major order as another shape; another count is an error."""
+
+def extract(x: Value, shape: tuple[Extent, Extent], row: int | Scalar = ..., col: int | Scalar = ...) -> Tile:
+    """The part of `shape` that starts at [row, col]."""
+
+def insert(x: Value, part: Value, row: int | Scalar = ..., col: int | Scalar = ...) -> Tile:
+    """The tile with `part` in place of what starts at [row, col]."""
+
+def put(x: Value, values: Value, indices: Value) -> Tile:
+    """The tile with values[i, j] at [i, indices[i, j]]."""
+
 def compare(a: Operand, b: Operand, mode: str) -> Tile:
     """Mask of a `mode` b; modes are eq, ne, lt, le, gt, ge."""
 
@@ -128,5 +170,9 @@ def rowargmax(x: Value) -> Tile:
 def rowargmin(x: Value) -> Tile:
     """[R, C] to [R, 1] i32: the first column of the smallest element, -1 when empty."""
 
-def cast(x: Value, dtype: DType) -> Tile:
-    """Convert; float to integer rounds toward zero and saturates."""
+def cast(x: Value, dtype: DType, rmode: str = ...) -> Tile:
+    """Convert; float to integer rounds toward zero and saturates.
+
+    `rmode` rounds a float: rint, round (ties away from 0), floor, ceil, trunc; to its own type, to whole
+    numbers.
+    """

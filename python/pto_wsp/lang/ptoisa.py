@@ -9,31 +9,12 @@ from __future__ import annotations
 from typing import NoReturn
 
 from pto_wsp.errors import OutsideWorkload, UnknownInstruction, did_you_mean
-from pto_wsp.isa import TABLE, Form, Instruction
+from pto_wsp.isa import TABLE, Instruction
+from pto_wsp.isa.attributes import CONSTANTS, EXTENTS, PLACES
 from pto_wsp.lang.surface import Tile
 from pto_wsp.location import caller_location
 from pto_wsp.support.record import record
 from pto_wsp.types.dtype import DType
-
-EXTENTS: dict[Form, tuple[str, ...]] = {
-    Form.FILL: ("rows", "cols"),
-    Form.IOTA: ("rows", "cols"),
-    Form.ROW_EXPAND: ("cols",),
-    Form.COL_EXPAND: ("rows",),
-    Form.MERGE: ("cols",),
-    Form.TOPK_VALUES: ("cols",),
-    Form.TOPK_INDICES: ("cols",),
-}
-"""Valid extents that instructions of a form make: optional arguments; the destination's own by default."""
-
-CONSTANTS: dict[Form, dict[str, tuple[type, object]]] = {
-    Form.MATMUL: {"trans_a": (bool, False), "trans_b": (bool, False)},
-    Form.MATMUL_ACC: {"trans_a": (bool, False), "trans_b": (bool, False)},
-    Form.COMPARE: {"mode": (str, None)},
-    Form.COMPARE_SCALAR: {"mode": (str, None)},
-    Form.MERGE_RUNS: {"run": (int, None)},
-}
-"""Constants that instructions of a form take by name: their type and default; None where there is none."""
 
 
 @record
@@ -50,7 +31,8 @@ class PtoisaFunction:
     @property
     def keywords(self) -> tuple[str, ...]:
         """Names of the arguments that are given by name."""
-        return (*CONSTANTS.get(self.row.form, ()), *EXTENTS.get(self.row.form, ()))
+        form = self.row.form
+        return (*CONSTANTS.get(form, ()), *EXTENTS.get(form, ()), *PLACES.get(form, ()))
 
 
 def _name(row: Instruction) -> str:

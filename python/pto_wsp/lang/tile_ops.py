@@ -17,8 +17,12 @@ from pto_wsp.lang.values import Constant, ScalarValue, TileValue, Transposed, Va
 from pto_wsp.location import Location
 from pto_wsp.types.dtype import DType, b1, bf16, f16, f32
 
-COMMUTATIVE = frozenset({"add", "mul", "max", "min"})
-ROW_BROADCAST = {"sub": "rowexpandsub", "mul": "rowexpandmul", "div": "rowexpanddiv"}
+COMMUTATIVE = frozenset({"add", "mul", "max", "min", "bitwise_and", "bitwise_or", "bitwise_xor"})
+BROADCAST = frozenset({"add", "sub", "mul", "div", "max", "min"})
+"""Rows that have forms whose right operand is one column or one row."""
+
+WITH_SCALAR = {"prelu": "lrelu", "addc": "addsc", "subc": "subsc"}
+"""Rows with a scalar operand that are not called as the row of tiles is, with an s behind it."""
 SWAPPED = {"lt": "gt", "gt": "lt", "le": "ge", "ge": "le", "eq": "eq", "ne": "ne"}
 LARGEST_FLOAT = {f16: 65504.0, bf16: 3.3895313892515355e38}
 
@@ -90,7 +94,7 @@ class TileOps:
     # --- elementwise ---
 
     def binary(self, op: str, a: Value, b: Value, site: Site) -> TileValue:
-        """Append the row `op` (add, sub, mul, div, rem, max, min) of two operands, one a tile at least."""
+        """Append the row `op` of two operands, one a tile at least."""
         left, right = self.scalar(a, site.loc), self.scalar(b, site.loc)
         if right is not None:
             tile = self.tile(a, site.inner)
@@ -103,12 +107,27 @@ class TileOps:
             return self.builder.instruction(op, [filled, tile], (), site)
         x, y = self.tile(a, site.inner), self.tile(b, site.inner)
         self._require_same_dtype([x, y], site)
-        if op in ROW_BROADCAST and y.type.shape == (x.type.rows, 1) != x.type.shape:
-            return self.builder.instruction(ROW_BROADCAST[op], [x, y], (), site)
+        if op in BROADCAST and x.type.shape != y.type.shape:
+            if y.type.shape == (x.type.rows, 1):
+                return self.builder.instruction("rowexpand" + op, [x, y], (), site)
+            if y.type.shape == (1, x.type.cols):
+                return self.builder.instruction("colexpand" + op, [x, y], (), site)
         return self.builder.instruction(op, self.broadcast([x, y], site), (), site)
 
     def _with_scalar(self, op: str, tile: TileValue, scalar: Expr, site: Site) -> TileValue:
-        return self.builder.instruction(op + "s", [tile], [self.element(scalar, tile.type.dtype, site)], site)
+        row, element = WITH_SCALAR.get(op, op + "s"), self.element(scalar, tile.type.dtype, site)
+        return self.builder.instruction(row, [tile], [element], site)
+
+    def ternary(self, op: str, a: Value, b: Value, c: Value, site: Site) -> TileValue:
+        """Append the row `op` (addc, subc) of two tiles and a tile or scalar between them."""
+        scalar = self.scalar(b, site.loc)
+        tiles = [self.tile(v, site.inner) for v in ((a, c) if scalar is not None else (a, b, c))]
+        self._require_same_dtype(tiles, site)
+        tiles = self.broadcast(tiles, site)
+        if scalar is None:
+            return self.builder.instruction(op, tiles, (), site)
+        element = self.element(scalar, tiles[0].type.dtype, site)
+        return self.builder.instruction(WITH_SCALAR[op], tiles, [element], site)
 
     def compare(self, mode: str, a: Value, b: Value, site: Site) -> TileValue:
         """Append a comparison, which makes a mask."""
@@ -183,7 +202,9 @@ class TileOps:
 
     # --- matrices ---
 
-    def matmul(self, a: Value, b: Value, acc: Value | None, site: Site) -> TileValue:
+    def matmul(
+        self, a: Value, b: Value, acc: Value | None, site: Site, bias: Value | None = None
+    ) -> TileValue:
         """Append a product; transposed operands cost nothing."""
         flags: list[tuple[str, bool]] = []
         operands: list[TileValue] = []
@@ -192,6 +213,9 @@ class TileOps:
                 flags.append((flag, True))
                 value = value.operand
             operands.append(self.tile(value, site.inner))
+        if bias is not None:
+            operands.append(self.tile(bias, site.inner))
+            return self.builder.instruction("matmul_bias", operands, (), site, flags=flags)
         if acc is None:
             return self.builder.instruction("matmul", operands, (), site, flags=flags)
         tiles = [self.tile(acc, site.inner), *operands]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from pto_wsp.isa.forms import Form
+from pto_wsp.isa.forms import PRODUCTS, Form
 from pto_wsp.isa.meaning import pairs
 from pto_wsp.isa.table import Instruction
 from pto_wsp.types.dtype import DType, b1, f32, i32
@@ -12,40 +12,43 @@ from pto_wsp.types.dtype import DType, b1, f32, i32
 Shape = tuple[int, int]
 RUN = 3
 """Length of the sorted runs that `mrgsort` gets."""
+PLACE = (1, 2)
+"""Row and column of the parts of tiles."""
 
 
 def makes_shape(row: Instruction) -> bool:
     """Return whether the shape of the result is asked for, not that of an operand."""
-    return row.form in (Form.FILL, Form.IOTA, *_FIRST, Form.ROW_EXPAND, Form.COL_EXPAND)
+    return row.form in (Form.FILL, Form.IOTA, *_FIRST, *_PARTS, Form.ROW_EXPAND, Form.COL_EXPAND)
 
 
 _FIRST = (Form.MERGE, Form.TOPK_VALUES, Form.TOPK_INDICES)
+_PARTS = (Form.RESHAPE, Form.EXTRACT)
 
 
 def operand_shapes(row: Instruction, attrs: dict[str, object], shape: Shape, k: int) -> list[Shape]:
     """Return shapes of the operands for a result of `shape`; `k` is an extent that it does not have."""
     rows, cols = shape
-    match row.form:
-        case Form.FILL | Form.IOTA:
-            return []
-        case Form.ROW_EXPAND:
-            return [(rows, 1)]
-        case Form.COL_EXPAND:
-            return [(1, cols)]
-        case Form.ROW_BROADCAST:
-            return [(rows, cols), (rows, 1)]
-        case Form.TOPK_VALUES | Form.TOPK_INDICES:
-            return [(rows, k)]
-        case Form.MERGE:
-            return [(rows, k), (rows, k // 2 + 1)]
-        case Form.TAKE:
-            return [(rows, k), (rows, cols)]
-        case Form.MATMUL | Form.MATMUL_ACC:
-            a = (k, rows) if attrs["trans_a"] else (rows, k)
-            b = (cols, k) if attrs["trans_b"] else (k, cols)
-            return [(rows, cols), a, b] if row.form is Form.MATMUL_ACC else [a, b]
-        case _:
-            return [(rows, cols)] * row.form.num_tiles
+    shapes: dict[Form, list[Shape]] = {
+        Form.FILL: [],
+        Form.IOTA: [],
+        Form.ROW_EXPAND: [(rows, 1)],
+        Form.COL_EXPAND: [(1, cols)],
+        Form.ROW_BROADCAST: [shape, (rows, 1)],
+        Form.COL_BROADCAST: [shape, (1, cols)],
+        Form.RESHAPE: [(cols, rows)],
+        Form.EXTRACT: [(rows + PLACE[0], cols + PLACE[1] + k)],
+        Form.INSERT: [shape, (max(0, rows - PLACE[0]), max(0, cols - PLACE[1]))],
+        Form.PUT: [shape, (rows, k), (rows, k)],
+        Form.TOPK_VALUES: [(rows, k)],
+        Form.TOPK_INDICES: [(rows, k)],
+        Form.MERGE: [(rows, k), (rows, k // 2 + 1)],
+        Form.TAKE: [(rows, k), (rows, cols)],
+    }
+    if row.form in PRODUCTS:
+        a = (k, rows) if attrs["trans_a"] else (rows, k)
+        b = (cols, k) if attrs["trans_b"] else (k, cols)
+        return {Form.MATMUL_ACC: [shape, a, b], Form.MATMUL_BIAS: [a, b, (1, cols)]}.get(row.form, [a, b])
+    return shapes.get(row.form, [shape] * row.form.num_tiles)
 
 
 def operand_types(row: Instruction, dtype: DType) -> list[DType]:
@@ -55,8 +58,12 @@ def operand_types(row: Instruction, dtype: DType) -> list[DType]:
             return [b1] + [dtype] * (row.form.num_tiles - 1)
         case Form.MATMUL_ACC:
             return [f32, dtype, dtype]
+        case Form.MATMUL_BIAS:
+            return [dtype, dtype, f32]
         case Form.SORT | Form.TAKE:
             return [dtype, i32]
+        case Form.PUT:
+            return [dtype, dtype, i32]
         case _:
             return [dtype] * row.form.num_tiles
 
@@ -67,6 +74,11 @@ def fitting(row: Instruction, arrays: list[np.ndarray], rng: np.random.Generator
         case Form.TAKE:
             source, indices = arrays
             return [source, rng.integers(0, source.shape[1], indices.shape).astype(np.int32)]
+        case Form.PUT:
+            target, values, indices = arrays
+            if target.shape[1] == 0:
+                return [target, values[:, :0], indices[:, :0]]
+            return [target, values, rng.integers(0, target.shape[1], indices.shape).astype(np.int32)]
         case Form.MERGE | Form.TOPK_VALUES | Form.TOPK_INDICES:
             return [_sorted(a, max(1, a.shape[1]), rng) for a in arrays]
         case Form.MERGE_RUNS:

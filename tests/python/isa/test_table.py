@@ -5,28 +5,31 @@ import pytest
 
 from pto_wsp.isa import BY_FUNCTION, BY_MNEMONIC, TABLE, Instruction, result_type, result_valid
 from pto_wsp.isa.meaning import COMPARE_MODES, divide, remainder
-from pto_wsp.types import TileType, b1, bf16, f32, i32
-from tests.python.isa.operands import RUN, fitting, operand_shapes, operand_types
+from pto_wsp.types import TileType, b1, bf16, f32, i32, i64
+from tests.python.isa.operands import PLACE, RUN, fitting, operand_shapes, operand_types
 
 ROWS = [row for row in TABLE.values() if row.numpy is not None]
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
 def test_a_row_is_complete_and_consistent(row: Instruction) -> None:
-    dtype = f32 if f32 in row.dtypes else next(iter(row.dtypes))
+    dtype = f32 if f32 in row.dtypes else i32 if i32 in row.dtypes else i64
     attrs: dict[str, object] = {"shape": (8, 8), "dtype": dtype, "valid": (8, 8), "mode": "lt", "run": RUN}
     attrs |= {"valid_shape": (8, 8), "numpy_dtype": dtype.to_numpy(), "trans_a": False, "trans_b": False}
+    attrs |= {"row": PLACE[0], "col": PLACE[1]}
     shapes = operand_shapes(row, attrs, (8, 8), 8)
     types = [TileType(*shape, t) for shape, t in zip(shapes, operand_types(row, dtype), strict=True)]
     result = result_type(row.form, types, attrs)
     rng = np.random.default_rng(0)
     arrays = [
-        rng.integers(0, 2, t.shape).astype(bool) if t.dtype is b1 else rng.uniform(0.5, 2, t.shape)
+        rng.integers(0, 2, t.shape).astype(bool)
+        if t.dtype is b1
+        else rng.uniform(0.5, 2, t.shape).astype(t.dtype.to_numpy())
         for t in types
     ]
     arrays = fitting(row, arrays, rng)
     assert row.numpy is not None
-    value = np.asarray(row.numpy(*arrays, *[1.5] * row.form.num_scalars, attrs))
+    value = np.asarray(row.numpy(*arrays, *[dtype.to_numpy().type(1.5)] * row.form.num_scalars, attrs))
     assert value.shape == result.shape == result_valid(row.form, [a.shape for a in arrays], attrs)
     assert row.dtypes and row.doc.endswith(".") and row.cycles.startup > 0
     assert row.bound.kind in ("exact", "ulp", "sum")

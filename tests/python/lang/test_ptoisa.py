@@ -60,12 +60,19 @@ OPERANDS: dict[Form, tuple[str, str]] = {
     Form.FILL: ("2", ""),
     Form.ROW_REDUCE: ("{s}", ""),
     Form.COL_REDUCE: ("{s}", ""),
+    Form.TERNARY: ("{s}", "{s}, {s}"),
+    Form.BINARY_SCALAR: ("{s}", "{s}, 2"),
     Form.ROW_BROADCAST: ("{s}", "row"),
+    Form.COL_BROADCAST: ("{s}", "col"),
     Form.ROW_EXPAND: ("row", ""),
     Form.COL_EXPAND: ("col", ""),
     Form.MATMUL: ("{s}", "square"),
     Form.MATMUL_ACC: ("acc", "{s}, square"),
+    Form.MATMUL_BIAS: ("{s}", "square, col"),
     Form.TRANSPOSE: ("{s}", ""),
+    Form.RESHAPE: ("{s}", ""),
+    Form.EXTRACT: ("{s}", "row=1, col=2"),
+    Form.INSERT: ("{s}", "row"),
     Form.COMPARE: ("{s}", "{s}, mode='lt'"),
     Form.COMPARE_SCALAR: ("{s}", "2, mode='ge'"),
     Form.SELECT: ("mask", "{s}, {s}"),
@@ -78,6 +85,7 @@ OPERANDS: dict[Form, tuple[str, str]] = {
     Form.TOPK_VALUES: ("pairs", ""),
     Form.TOPK_INDICES: ("pairs", ""),
     Form.TAKE: ("{s}", "numbers"),
+    Form.PUT: ("{s}", "{s}, numbers"),
     Form.ROW_ARG: ("{s}", ""),
 }
 """Operands of one call of every form, on the tiles that the test declares."""
@@ -88,6 +96,8 @@ RESULTS: dict[Form, str] = {
     Form.ROW_REDUCE: "(8, 1, f32)",
     Form.COL_REDUCE: "(1, 16, f32)",
     Form.TRANSPOSE: "(16, 8, f32)",
+    Form.RESHAPE: "(4, 32, f32)",
+    Form.EXTRACT: "(7, 14, f32)",
     Form.COMPARE: "(8, 16, b1)",
     Form.COMPARE_SCALAR: "(8, 16, b1)",
     Form.CONVERT: "(8, 16, i32)",
@@ -104,8 +114,10 @@ RESULTS: dict[Form, str] = {
 
 @pytest.mark.parametrize("name", sorted(set(ptoisa.FUNCTIONS) - MOVES))
 def test_every_row_can_be_called(name: str) -> None:
-    form = ptoisa.FUNCTIONS[name].row.form
-    operands = ", ".join(o for o in OPERANDS[form] if o).format(s="t")
+    row = ptoisa.FUNCTIONS[name].row
+    form = row.form
+    is_whole = f32 not in row.dtypes and form in (Form.UNARY, Form.BINARY, Form.TILE_SCALAR)
+    operands = ", ".join(o for o in OPERANDS[form] if o).format(s="numbers" if is_whole else "t")
     function = kernel_of(
         "x: In[Tile[8, 16, f32]], z: In[Tile[16, 16, f32]], y: Out[Tile[8, 16, f32]]",
         "t, square, acc = ptoisa.tile(8, 16, f32), ptoisa.tile(16, 16, f32), ptoisa.tile(8, 16, f32)",
@@ -119,7 +131,7 @@ def test_every_row_can_be_called(name: str) -> None:
         "ptoisa.TCMPS(mask, t, 0.5, mode='lt')",
         "ptoisa.TCI(numbers, 0)",
         "ptoisa.TSORT(pairs, t, numbers)",
-        f"result = ptoisa.tile{RESULTS.get(form, '(8, 16, f32)')}",
+        f"result = ptoisa.tile{RESULTS.get(form, '(8, 16, i32)' if is_whole else '(8, 16, f32)')}",
         f"ptoisa.{name}(result, {operands})",
         "ptoisa.TSTORE(y, t)",
     )

@@ -27,7 +27,7 @@ from pto_wsp.types.dtype import f32, f64, u64
 from pto_wsp.types.tile import ScalarType, TileType, ViewType
 from tests.python.targets import ctypes_abi
 from tests.python.targets.build_kernels import KernelMaker, whole
-from tests.python.targets.test_cpu_rows import CASES, make
+from tests.python.targets.test_cpu_rows import WIDE, make
 
 
 def compiler_output(source: str, *options: str) -> str:
@@ -52,8 +52,9 @@ def test_no_warnings(width: str | None, monkeypatch: pytest.MonkeyPatch) -> None
     if width is not None:
         monkeypatch.setenv(VARIABLE, width)
     seen: dict[str, KernelFunction] = {}
-    for case in CASES:
-        seen.setdefault(case[0].name, make(*case))
+    for cases in WIDE.values():
+        for case in cases:
+            seen.setdefault(case[0].name, make(case[0].name, [case]))
     source = registry.get("cpu").emit(list(seen.values()))
     compiler_output(source, "-fsyntax-only", "-Wall", "-Wextra", "-Werror")
 

@@ -3,26 +3,33 @@
 from __future__ import annotations
 
 import zlib
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
 
 from pto_wsp.ir.kernel import KernelFunction
-from pto_wsp.isa.forms import Form
-from pto_wsp.isa.meaning import COMPARE_MODES
+from pto_wsp.ir.scalar import Const, Extent, binary, const
+from pto_wsp.isa.forms import PRODUCTS, Form
+from pto_wsp.isa.meaning import COMPARE_MODES, ROUND_MODES
 from pto_wsp.isa.table import TABLE, Instruction
 from pto_wsp.runtime.cache import ArtifactCache
 from pto_wsp.targets import registry
 from pto_wsp.targets.cpu.features import VARIABLE
 from pto_wsp.targets.cpu.templates import STORAGE, TEMPLATES, Unsupported
-from pto_wsp.types.dtype import DTYPES, DType, b1, f16, f32, i32, i64
-from tests.python.isa.operands import RUN, fitting, makes_shape, operand_shapes, operand_types
+from pto_wsp.types.dtype import DTYPES, DType, b1, bf16, f16, f32, i8, i16, i32, i64, u16, u32
+from tests.python.isa.operands import PLACE, RUN, fitting, makes_shape, operand_shapes, operand_types
 from tests.python.targets import ctypes_abi
 from tests.python.targets.build_kernels import KernelMaker
 
 CAPACITY = (40, 70)
 SHAPES = ((40, 70), (1, 1), (7, 64), (33, 17), (40, 1), (5, 69), (0, 5), (3, 0))
 STORED = tuple(DTYPES[name] for name in STORAGE)
+ROUNDED = (f32, f16, bf16, i8, u32, i64)
+"""What floats are converted to in every rounding mode."""
+
+TO_CAPACITY = (Form.FILL, Form.IOTA, Form.ROW_EXPAND, Form.MERGE, Form.TOPK_VALUES, Form.TOPK_INDICES)
+"""Forms that make as many columns as their tile has."""
 
 
 def test_templates_are_total() -> None:
@@ -34,17 +41,37 @@ def test_every_row_is_emitted() -> None:
         assert not isinstance(template, Unsupported), name
 
 
-# --- one kernel per row, element type and variant -----------------------------------------------------------
+# --- kernels of rows that take the same operands ------------------------------------------------------------
+
+Case = tuple[Instruction, DType, dict[str, object]]
+"""A row, the element type of its data, and the attributes that tell cases of one row apart."""
+
+SAME_SHAPES = {
+    **dict.fromkeys((Form.UNARY, Form.BINARY, Form.TILE_SCALAR, Form.TERNARY, Form.BINARY_SCALAR), "plain"),
+    **dict.fromkeys((Form.COMPARE, Form.COMPARE_SCALAR), "plain"),
+    **dict.fromkeys((Form.ROW_REDUCE, Form.COL_REDUCE), "reduce"),
+    **{form: form.value[0] for form in (Form.CONVERT, Form.ROW_BROADCAST, Form.COL_BROADCAST)},
+}
+"""Forms whose rows share kernels: what they read at [i, j] is the same."""
+
+ALIKE = (bf16, i16, u16)
+"""Types whose code differs from that of others in loads, stores and rounding alone: a third of the rows."""
+
+MOST_CASES = 16
+"""Cases of one kernel."""
 
 
 def variants(row: Instruction, dtype: DType) -> list[dict[str, object]]:
-    """The attributes that tell kernels of one row apart."""
+    """The attributes that tell cases of one row apart."""
     match row.form:
+        case Form.EXTRACT | Form.INSERT:
+            return [{"row": PLACE[0], "col": PLACE[1]}]
         case Form.COMPARE | Form.COMPARE_SCALAR:
             return [{"mode": mode} for mode in COMPARE_MODES[:: 1 if row.form is Form.COMPARE else 3]]
         case Form.CONVERT:
-            return [{"dtype": target} for target in STORED]
-        case Form.MATMUL | Form.MATMUL_ACC:
+            modes = [{"dtype": t, "rmode": m} for t in ROUNDED for m in ROUND_MODES] if dtype.is_float else []
+            return [*({"dtype": target} for target in STORED), *modes]
+        case Form.MATMUL | Form.MATMUL_ACC | Form.MATMUL_BIAS:
             return [{"trans_a": a, "trans_b": b} for a in (False, True) for b in (False, True)]
         case Form.MERGE_RUNS:
             return [{"run": RUN}]
@@ -56,56 +83,84 @@ def scalar_value(dtype: DType) -> int | float | bool:
     return {"f": 1.3, "i": -3, "u": 3, "b": True}[dtype.kind]
 
 
-def make(row: Instruction, dtype: DType, attrs: dict[str, object], number: int) -> KernelFunction:
-    maker = KernelMaker(f"{row.name}_{dtype}_{number}")
-    k = 50
-    shapes = operand_shapes(row, attrs, CAPACITY, k)
-    names = "abc"
+def bundles(dtypes: Sequence[DType]) -> dict[str, list[Case]]:
+    """The cases of element types, those that share a kernel together, by the name of their kernel."""
+    found: dict[str, list[Case]] = {}
+    for row in TABLE.values():
+        for dtype in (t for t in dtypes if t in row.dtypes and row.numpy is not None):
+            if dtype in ALIKE and zlib.crc32(f"{row.name} {dtype}".encode()) % 3:
+                continue
+            for number, attrs in enumerate(variants(row, dtype)):
+                shared = SAME_SHAPES.get(row.form)
+                name = f"{shared}_{dtype}" if shared else f"{row.name}_{dtype}_{number}"
+                found.setdefault(name.replace("-", "_"), []).append((row, dtype, attrs))
+    return {
+        f"{name}_{start}": cases[start : start + MOST_CASES]
+        for name, cases in found.items()
+        for start in range(0, len(cases), MOST_CASES)
+    }
+
+
+def make(name: str, cases: list[Case]) -> KernelFunction:
+    maker = KernelMaker(name)
+    row, dtype, attrs = max(cases, key=lambda case: case[0].form.num_tiles)
+    shapes = operand_shapes(row, attrs, CAPACITY, 50)
     tiles = [
-        maker.input(names[i], *shape, kind)
+        maker.input("abc"[i], *shape, kind)
         for i, (shape, kind) in enumerate(zip(shapes, operand_types(row, dtype), strict=True))
     ]
-    scalars = [scalar_value(dtype)] * row.form.num_scalars
-    result_dtype = dtype if row.form in (Form.FILL, Form.IOTA) else None
-    extra = {key: value for key, value in attrs.items() if key != "dtype"}
-    dst = maker.op(
-        row.name,
-        *tiles,
-        scalars=scalars,
-        shape=CAPACITY if makes_shape(row) else None,
-        dtype=attrs.get("dtype", result_dtype),
-        **extra,
-    )
-    maker.store(dst, "out")
+    results = []
+    for row, dtype, attrs in cases:
+        made = dtype if row.form in (Form.FILL, Form.IOTA) else None
+        words = {key: const(v) if key in ("row", "col") else v for key, v in attrs.items() if key != "dtype"}
+        results.append(
+            maker.op(
+                row.name,
+                *tiles[: row.form.num_tiles],
+                scalars=[scalar_value(dtype)] * row.form.num_scalars,
+                shape=CAPACITY if makes_shape(row) else None,
+                dtype=attrs.get("dtype", made),
+                **words,
+                **extents(row),
+            )
+        )
+    for number, tile in enumerate(results):
+        maker.store(tile, f"out{number}")
     return maker.done()
 
 
-CASES = [
-    (row, dtype, attrs, number)
-    for row in TABLE.values()
-    if row.numpy is not None
-    for dtype in STORED
-    if dtype in row.dtypes
-    for number, attrs in enumerate(variants(row, dtype))
-]
-NARROW_CASES = [case for case in CASES if case[1] in (f32, i32, i64)]
-"""What is built for narrow vectors too: the small floats differ in code that does not know the width."""
+def extents(row: Instruction) -> dict[str, object]:
+    """The valid extents that a case asks for, where they are not those of its operands."""
+    if row.form is Form.RESHAPE:
+        return {"rows": Extent("a", 1), "cols": Extent("a", 0)}
+    if row.form is Form.EXTRACT:
+        sizes = [("rows", 0, PLACE[0]), ("cols", 1, PLACE[1] + 7)]
+        return {
+            name: binary("max", Const(0), binary("sub", Extent("a", dim), Const(rest)))
+            for name, dim, rest in sizes
+        }
+    return {}
 
 
-def build(cases: list[tuple], cache: ArtifactCache) -> ctypes_abi.Library:
-    return ctypes_abi.load(registry.get("cpu").build([make(*case) for case in cases], cache))
+WIDE = bundles(STORED)
+NARROW = bundles((f32, i32, i64))
+"""What is built for narrow vectors too: the small types differ in code that does not know the width."""
+
+
+def build(found: dict[str, list[Case]], cache: ArtifactCache) -> ctypes_abi.Library:
+    return ctypes_abi.load(registry.get("cpu").build([make(*item) for item in found.items()], cache))
 
 
 @pytest.fixture(scope="module")
 def wide(cache: ArtifactCache) -> ctypes_abi.Library:
-    return build(CASES, cache)
+    return build(WIDE, cache)
 
 
 @pytest.fixture(scope="module", params=["avx2,fma", ""], ids=["8 lanes", "4 lanes"])
 def narrow(request: pytest.FixtureRequest, cache: ArtifactCache) -> ctypes_abi.Library:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(VARIABLE, request.param)
-        return build(NARROW_CASES, cache)
+        return build(NARROW, cache)
 
 
 def special_values(dtype: DType) -> list[float]:
@@ -162,7 +217,7 @@ def result_dtype(row: Instruction, dtype: DType, attrs: dict[str, object]) -> DT
     match row.form:
         case Form.COMPARE | Form.COMPARE_SCALAR:
             return b1
-        case Form.MATMUL | Form.MATMUL_ACC:
+        case Form.MATMUL | Form.MATMUL_ACC | Form.MATMUL_BIAS:
             return f32
         case Form.CONVERT:
             target = attrs["dtype"]
@@ -207,63 +262,74 @@ def assert_within(
     assert not bad.any(), (wide[bad][:4], exact[bad][:4])
 
 
-def case_name(case: tuple) -> str:
-    return f"{case[0].name}-{case[1]}-{case[3]}"
+@pytest.mark.parametrize("name", WIDE)
+def test_rows_against_numpy(wide: ctypes_abi.Library, name: str) -> None:
+    check(wide, name, WIDE[name])
 
 
-@pytest.mark.parametrize("case", CASES, ids=case_name)
-def test_row_against_numpy(wide: ctypes_abi.Library, case: tuple) -> None:
-    check(wide, case)
+@pytest.mark.parametrize("name", NARROW)
+def test_rows_with_narrow_vectors(narrow: ctypes_abi.Library, name: str) -> None:
+    check(narrow, name, NARROW[name])
 
 
-@pytest.mark.parametrize("case", NARROW_CASES, ids=case_name)
-def test_row_with_narrow_vectors(narrow: ctypes_abi.Library, case: tuple) -> None:
-    check(narrow, case)
-
-
-def check(library: ctypes_abi.Library, case: tuple) -> None:
-    row, dtype, attrs, _ = case
-    kernel = make(*case)
-    rng = np.random.default_rng(zlib.crc32(kernel.name.encode()))
+def check(library: ctypes_abi.Library, name: str, cases: list[Case]) -> None:
+    kernel = make(name, cases)
+    row = cases[0][0]
+    rng = np.random.default_rng(zlib.crc32(name.encode()))
     for special in (False, True):
         for rows, cols in [CAPACITY] if row.form in (Form.FILL, Form.IOTA) else SHAPES:
+            if row.form is Form.INSERT and (rows < PLACE[0] or cols < PLACE[1]):
+                continue  # no part lies inside
             shape = (
                 CAPACITY[0] if row.form is Form.COL_EXPAND else rows,
-                CAPACITY[1] if makes_shape(row) and row.form is not Form.COL_EXPAND else cols,
+                CAPACITY[1] if row.form in TO_CAPACITY else cols,
             )
-            check_one(library, kernel, row, dtype, attrs, rng, shape, special)
+            check_one(library, kernel, cases, rng, shape, special)
 
 
 def check_one(
     library: ctypes_abi.Library,
     kernel: KernelFunction,
-    row: Instruction,
-    dtype: DType,
-    attrs: dict[str, object],
+    cases: list[Case],
     rng: np.random.Generator,
     shape: tuple[int, int],
     special: bool,
 ) -> None:
-    k = int(rng.integers(1, 50))
+    """Call a kernel on random operands, and compare all of its results."""
+    k = 7 if cases[0][0].form is Form.EXTRACT else int(rng.integers(1, 50))
+    row, dtype, attrs = max(cases, key=lambda case: case[0].form.num_tiles)
     kinds = operand_types(row, dtype)
     shapes = operand_shapes(row, attrs, shape, k)
     arrays = [random_array(rng, s, t, special) for s, t in zip(shapes, kinds, strict=True)]
     arrays = fitting(row, arrays, rng)
+    if row.form is Form.EXTRACT:
+        shape = tuple(max(0, n - m) for n, m in zip(shapes[0], (PLACE[0], PLACE[1] + 7), strict=True))
+    wanted = [meaning_of(case, arrays, kinds, shape, k) for case in cases]
+    results = [result_dtype(row, dtype, attrs) for row, dtype, attrs in cases]
+    outs = [np.zeros(w[0].shape, t.to_numpy()) for w, t in zip(wanted, results, strict=True)]
+    assert library.call(kernel, [*arrays, *outs]) == 0
+    for (row, _, attrs), out, result, (exact, scale, terms) in zip(cases, outs, results, wanted, strict=True):
+        try:
+            assert_within(row, out, exact, result, scale, terms)
+        except AssertionError as error:
+            raise AssertionError(f"{row.name} {attrs} on {shape}") from error
+
+
+def meaning_of(
+    case: Case, arrays: list[np.ndarray], kinds: list[DType], shape: tuple[int, int], k: int
+) -> tuple[np.ndarray, np.ndarray | None, int]:
+    """Return the meaning of a case, and where it adds terms the sum of their sizes and their number."""
+    row, dtype, attrs = case
+    count = row.form.num_tiles
+    operands = [compute_type(row, a, t) for a, t in zip(arrays[:count], kinds[:count], strict=True)]
+    scalar = compute_type(row, np.asarray(scalar_value(dtype)).astype(dtype.to_numpy()), dtype)
     result = result_dtype(row, dtype, attrs)
-    wanted = [compute_type(row, a, t) for a, t in zip(arrays, kinds, strict=True)]
-    scalars = [
-        compute_type(row, np.asarray(scalar_value(dtype)).astype(dtype.to_numpy()), dtype)
-    ] * row.form.num_scalars
-    meaning = dict(attrs) | {"valid_shape": shape, "numpy_dtype": result.to_numpy()}
+    meaning = attrs | {"valid_shape": shape, "numpy_dtype": result.to_numpy()}
+    meaning["numpy_source"] = dtype.to_numpy()
     assert row.numpy is not None
     with np.errstate(all="ignore"):
-        exact = np.asarray(row.numpy(*wanted, *scalars, meaning))
-    scale, terms = None, 0
-    if row.bound.kind == "sum" and dtype.is_float:
-        sizes = [np.abs(w) for w in wanted]
-        with np.errstate(all="ignore"):
-            scale = np.asarray(row.numpy(*sizes, meaning))
-        terms = k if row.form in (Form.MATMUL, Form.MATMUL_ACC) else max(shape)
-    out = np.zeros(exact.shape, result.to_numpy())
-    assert library.call(kernel, [*arrays, out]) == 0
-    assert_within(row, out, exact, result, scale, terms)
+        exact = np.asarray(row.numpy(*operands, *[scalar] * row.form.num_scalars, meaning))
+        if row.bound.kind != "sum" or not dtype.is_float:
+            return exact, None, 0
+        scale = np.asarray(row.numpy(*map(np.abs, operands), meaning))
+    return exact, scale, k + 1 if row.form in PRODUCTS else max(shape)

@@ -25,12 +25,12 @@ from pto_wsp.ir.scalar import (
     Var,
 )
 from pto_wsp.ir.schedule import POLICIES, Policy, Schedule
+from pto_wsp.isa.attributes import CONSTANTS, EXTENTS, MODES, PLACES
 from pto_wsp.isa.forms import FormError, result_type
-from pto_wsp.isa.meaning import COMPARE_MODES
 from pto_wsp.isa.table import TABLE, Instruction
 from pto_wsp.types import DTYPES, ScalarType, TensorType, TileType, ViewType, b1, f32, i32, i64
 from pto_wsp.types.dtype import DType
-from tests.python.isa.operands import makes_shape, operand_shapes, operand_types
+from tests.python.isa.operands import operand_shapes, operand_types
 
 Leaf = Callable[[DType], Expr | None]
 SHAPES = ((1, 1), (4, 8), (8, 1), (1, 16), (32, 32))
@@ -183,16 +183,18 @@ class KernelWriter:
     def instruction(self) -> k.Stmt | None:
         row = self.draw.choice([r for r in TABLE.values() if r.numpy is not None])
         flags = {key: self.draw.random() < 0.5 for key in ("trans_a", "trans_b")}
-        attrs: list[tuple[str, k.AttrValue]] = []
-        if row.form.value[0].startswith("matmul"):
-            attrs = [(key, value) for key, value in flags.items() if value]
-        if row.form.value[0].startswith("compare"):
-            attrs = [("mode", self.draw.choice(COMPARE_MODES))]
+        shape, form = self.draw.choice(SHAPES), row.form
+        attrs: list[tuple[str, k.AttrValue]] = [
+            (key, True) for key, value in flags.items() if value and key in CONSTANTS.get(form, {})
+        ]
+        for key, (_, default) in CONSTANTS.get(form, {}).items():
+            if key in MODES and (default is None or self.draw.random() < 0.3):
+                attrs.append((key, self.draw.choice(MODES[key])))
         if row.name == "mrgsort":
             attrs = [("run", 4)]
-        shape = self.draw.choice(SHAPES)
-        if makes_shape(row) and self.draw.random() < 0.5:
-            attrs += [("cols", self.draw.choice((Const(3), self.exprs.make(i64, 1))))]
+        for key in (*EXTENTS.get(form, ()), *PLACES.get(form, ())):
+            if self.draw.random() < 0.5:
+                attrs.append((key, self.draw.choice((Const(3), self.exprs.make(i64, 1)))))
         dtype = self.draw.choice(sorted(row.dtypes, key=str))
         return self.typed(row, shape, dtype, flags, tuple(attrs))
 
@@ -206,7 +208,7 @@ class KernelWriter:
     ) -> k.Stmt | None:
         shapes = operand_shapes(row, dict(flags), shape, 4)
         tiles = [self.tile(s, d) for s, d in zip(shapes, operand_types(row, dtype), strict=True)]
-        given = {"shape": shape, "dtype": dtype, **flags}
+        given = {"shape": shape, "dtype": dtype, **flags, **dict(attrs)}
         try:
             made = result_type(row.form, [self.tiles[t] for t in tiles], given)
         except FormError:

@@ -7,31 +7,6 @@
 
 namespace pto::wsp::tile {
 
-/// What an element type is to a conversion.
-template <class T>
-struct Element {
-  static constexpr bool kFloat = false;
-  static constexpr bool kBool = false;
-  static constexpr bool kLong = sizeof(T) == 8;
-  static constexpr bool kSigned = T(-1) < T(0);
-  static constexpr int kBits = 8 * sizeof(T);
-};
-struct FloatElement {
-  static constexpr bool kFloat = true;
-  static constexpr bool kBool = false;
-};
-template <>
-struct Element<float> : FloatElement {};
-template <>
-struct Element<Bf16> : FloatElement {};
-template <>
-struct Element<F16> : FloatElement {};
-template <>
-struct Element<Bool> {
-  static constexpr bool kFloat = false;
-  static constexpr bool kBool = true;
-};
-
 /// Toward zero, saturating; NaN gives 0.
 PTO_INLINE inline I to_int(F a) {
   const I inside = (a >= -0x1p31f) & (a < 0x1p31f);
@@ -44,16 +19,6 @@ PTO_INLINE inline L to_long(F a) {
   const L whole = __builtin_convertvector(inside ? a : F{}, L);
   const L limit = select(a >= 0x1p63f, L{} + INT64_MAX, whole);
   return select(a < -0x1p63f, L{} + INT64_MIN, limit);
-}
-
-/// Integers held in `V`, kept to the low bits of `T`.
-template <class T>
-PTO_INLINE inline I wrapped(I a) {
-  constexpr int kRest = 32 - Element<T>::kBits;
-  if constexpr (kRest <= 0) return a;
-  const U high = (U)a << (kRest & 31);
-  if constexpr (Element<T>::kSigned) return (I)high >> (kRest & 31);
-  return (I)(high >> (kRest & 31));
 }
 
 /// A float as an integer type of at most 32 bits, saturating.
@@ -78,11 +43,89 @@ PTO_INLINE inline L widened(I a) {
   return wide;
 }
 
+// --- rounding modes --------------------------------------------------------------------------------------
+
+/// How a float is rounded: `none` as conversions do by themselves, else to nearest even, to nearest with ties
+/// away from zero, down, up, toward zero.
+enum class Round { none, rint, round, floor, ceil, trunc };
+
+/// The nearest whole number in that direction, with the sign of `a`.
+template <Round kMode>
+PTO_INLINE inline F whole(F a) {
+  const U sign = (U)a & 0x80000000u;
+  const F size = abs(a);
+  const F down = __builtin_convertvector(__builtin_convertvector(size < 0x1p23f ? size : F{}, I), F);
+  const I is_negative = (I)sign;
+  F r = down;
+  if constexpr (kMode == Round::rint) r = (size + 0x1p23f) - 0x1p23f;
+  if constexpr (kMode == Round::round) r = size - down >= 0.5f ? down + 1.0f : down;
+  if constexpr (kMode == Round::floor) r = (is_negative < 0) & (down < size) ? down + 1.0f : down;
+  if constexpr (kMode == Round::ceil) r = (is_negative >= 0) & (down < size) ? down + 1.0f : down;
+  return size < 0x1p23f ? (F)((U)r | sign) : a;
+}
+
+template <class T>
+struct Bits16;
+template <>
+struct Bits16<F16> {
+  PTO_INLINE static U of(F a) { return f16_bits(a); }
+  PTO_INLINE static F value(U bits) { return f16_value(bits); }
+};
+template <>
+struct Bits16<Bf16> {
+  PTO_INLINE static U of(F a) { return (U)round_bf16(a) >> 16; }
+  PTO_INLINE static F value(U bits) { return (F)(bits << 16); }
+};
+
+/// The neighbour of `a` among the values of `T` that the mode asks for: the nearest one, or the next to it.
+template <class T, Round kMode>
+PTO_INLINE inline F narrowed(F a) {
+  const U nearest = Bits16<T>::of(a);
+  const F found = abs(Bits16<T>::value(nearest)), size = abs(a);
+  const I is_negative = (I)a < 0;
+  I step{};  // to the next larger size: 1, to the next smaller one: -1
+  if constexpr (kMode == Round::trunc) step = found > size;
+  if constexpr (kMode == Round::floor) step = is_negative ? -(found < size) : found > size;
+  if constexpr (kMode == Round::ceil) step = is_negative ? found > size : -(found < size);
+  if constexpr (kMode == Round::round) {
+    const F next = abs(Bits16<T>::value(nearest + 1u));
+    step = -((found < size) & (size - found == next - size));
+  }
+  return Bits16<T>::value((U)((I)nearest + step));
+}
+
+template <class A, class B>
+inline constexpr bool kSame = false;
+template <class A>
+inline constexpr bool kSame<A, A> = true;
+
+/// A float rounded by a mode to what `To` holds, or to a whole number where `To` is an integer or `From`.
+template <class To, class From, Round kMode>
+PTO_INLINE inline F rounded(F a) {
+  if constexpr (!Element<To>::kFloat || kSame<To, From>) return whole<kMode>(a);
+  if constexpr (!kSame<To, float> && !kSame<To, From> && Element<To>::kFloat) return narrowed<To, kMode>(a);
+  return a;
+}
+
+// --- between all types -----------------------------------------------------------------------------------
+
+/// Lanes of 32 bits as those of `T`.
+template <class T>
+PTO_INLINE inline auto lanes_of(I a) {
+  if constexpr (kSame<T, uint32_t>)
+    return (U)a;
+  else
+    return a;
+}
+
 /// Elements of type `From` as `To`; a float result is rounded to f32, not yet to a smaller type.
-/// Float to integer rounds toward zero and saturates, NaN gives 0; integers keep their low bits.
-template <class To, class From, class V>
+/// Float to integer rounds toward zero where no mode is given and saturates, NaN gives 0; integers keep their
+/// low bits.
+template <class To, class From, Round kMode = Round::none, class V>
 PTO_INLINE inline auto convert(V a) {
-  if constexpr (Element<To>::kBool) {
+  if constexpr (kMode != Round::none) {
+    return convert<To, From>(rounded<To, From, kMode>(a));
+  } else if constexpr (Element<To>::kBool) {
     if constexpr (Element<From>::kBool) {
       return a;
     } else {
@@ -93,27 +136,25 @@ PTO_INLINE inline auto convert(V a) {
   } else if constexpr (Element<To>::kFloat) {
     if constexpr (Element<From>::kFloat) {
       return a;
-    } else if constexpr (Element<From>::kLong || Element<From>::kSigned || Element<From>::kBits < 32) {
-      return __builtin_convertvector(a, F);
     } else {
-      return __builtin_convertvector((U)a, F);
+      return __builtin_convertvector(a, F);
     }
   } else if constexpr (Element<From>::kFloat) {
     if constexpr (Element<To>::kLong) {
       return to_long(a);
     } else {
-      return saturated<To>(a);
+      return lanes_of<To>(saturated<To>(a));
     }
   } else if constexpr (Element<To>::kLong) {
     if constexpr (Element<From>::kLong) {
       return a;
     } else {
-      return widened<From>(a);
+      return widened<From>((I)a);
     }
   } else if constexpr (Element<From>::kLong) {
-    return wrapped<To>(__builtin_convertvector(a, I));
+    return lanes_of<To>(wrapped<To>(__builtin_convertvector(a, I)));
   } else {
-    return wrapped<To>(a);
+    return lanes_of<To>(wrapped<To>((I)a));
   }
 }
 

@@ -37,29 +37,67 @@ PTO_INLINE inline F poly(F x, float c0, Rest... rest) {
 /// 2^n for n in [-126, 127].
 PTO_INLINE inline F power_of_two(I n) { return (F)((n + 127) << 23); }
 
-/// e^x = (1 + fraction) * 2^exponent for x in [-104, 89]; the fraction is in (-0.3, 0.42).
+/// e^(x + low) = (1 + fraction) * 2^exponent for x in [-170, 89]; the fraction is in (-0.3, 0.42) and, for a
+/// small x without `low`, as exact as x.
 struct ExpParts {
   F fraction;
   I exponent;
 };
-PTO_INLINE inline ExpParts exp_parts(F x) {
+PTO_INLINE inline ExpParts exp_parts(F x, F low) {
   const float magic = 0x1.8p23f;
   const F shifted = fma(x, splat(0x1.715476p0f), splat(magic));
   const F n = shifted - magic;
-  const F r = fma(n, splat(-0x1.7f7d1cp-20f), fma(n, splat(-0x1.62e4p-1f), x));
+  const F r = fma(n, splat(-0x1.7f7d1cp-20f), fma(n, splat(-0x1.62e4p-1f), x)) + low;
   const F q = poly(r, 0x1.fffffcp-2f, 0x1.555492p-3f, 0x1.5558f2p-5f, 0x1.123a2p-7f, 0x1.6a23dp-10f);
   return {fma(r * r, q, r), (I)shifted - 0x4b400000};
 }
 
-PTO_INLINE inline F exp(F x) {
-  // Comparisons with NaN are false, so that it passes through.
-  x = x > 89.0f ? splat(89.0f) : x;
-  x = x < -104.0f ? splat(-104.0f) : x;
-  const ExpParts e = exp_parts(x);
-  // In two factors: 2^exponent itself may be no normal number.
+/// e^(x + low) as a product of which `near` is a normal number; so is `power`.
+struct ExpFactors {
+  F near;
+  F power;
+};
+PTO_INLINE inline ExpFactors exp_factors(F x, F low) {
+  const ExpParts e = exp_parts(x, low);
   const I half = e.exponent >> 1;
   const F scale = power_of_two(half);
-  return fma(scale, e.fraction, scale) * power_of_two(e.exponent - half);
+  return {fma(scale, e.fraction, scale), power_of_two(e.exponent - half)};
+}
+
+/// `x` between two numbers; NaN passes through, for comparisons with it are false.
+PTO_INLINE inline F clamp(F x, float low, float high) {
+  x = x > high ? splat(high) : x;
+  return x < low ? splat(low) : x;
+}
+
+PTO_INLINE inline F exp(F x) {
+  // In two factors: 2^exponent itself may be no normal number.
+  const ExpFactors e = exp_factors(clamp(x, -104.0f, 89.0f), F{});
+  return e.near * e.power;
+}
+
+PTO_INLINE inline F expm1(F x) {
+  const ExpParts e = exp_parts(clamp(x, -104.0f, 89.0f), F{});
+  const I half = e.exponent >> 1;
+  const F scale = power_of_two(half);
+  const F r = fma(scale, e.fraction, scale - power_of_two(half - e.exponent));
+  return x == 0.0f ? x : r * power_of_two(e.exponent - half);
+}
+
+/// ln((1 + f) * 2^e) for 1 + f in [sqrt(1/2), sqrt(2)).
+PTO_INLINE inline F log_of(F f, F e) {
+  const F p = poly(f, 0x1.555548p-2f, -0x1.000006p-2f, 0x1.99a4bcp-3f, -0x1.555c5ap-3f, 0x1.2336e2p-3f,
+                   -0x1.fc1f6cp-4f, 0x1.e6f604p-4f, -0x1.de4fa2p-4f, 0x1.146318p-4f);
+  const F square = f * f;
+  const F low = fma(square * f, p, e * -0x1.bd0106p-13f);
+  return fma(e, splat(0x1.63p-1f), fma(square, splat(-0.5f), low) + f);
+}
+
+/// The logarithm's values where its argument has none of its own: `r` is it elsewhere.
+PTO_INLINE inline F log_edges(F x, F r) {
+  r = x == __builtin_inff() ? x : r;
+  r = x == 0.0f ? splat(-__builtin_inff()) : r;
+  return ((x < 0.0f) | (x != x)) ? splat(__builtin_nanf("")) : r;
 }
 
 PTO_INLINE inline F log(F x) {
@@ -68,15 +106,20 @@ PTO_INLINE inline F log(F x) {
   // The mantissa is taken in [sqrt(1/2), sqrt(2)).
   const I offset = (I)((U)scaled - 0x3f3504f3u);
   const F e = __builtin_convertvector((offset >> 23) - (tiny & 23), F);
-  const F f = (F)((offset & 0x7fffff) + 0x3f3504f3) - 1.0f;
-  const F p = poly(f, 0x1.555548p-2f, -0x1.000006p-2f, 0x1.99a4bcp-3f, -0x1.555c5ap-3f, 0x1.2336e2p-3f,
-                   -0x1.fc1f6cp-4f, 0x1.e6f604p-4f, -0x1.de4fa2p-4f, 0x1.146318p-4f);
-  const F square = f * f;
-  const F low = fma(square * f, p, e * -0x1.bd0106p-13f);
-  F r = fma(e, splat(0x1.63p-1f), fma(square, splat(-0.5f), low) + f);
-  r = x == __builtin_inff() ? x : r;
-  r = x == 0.0f ? splat(-__builtin_inff()) : r;
-  return ((x < 0.0f) | (x != x)) ? splat(__builtin_nanf("")) : r;
+  return log_edges(x, log_of((F)((offset & 0x7fffff) + 0x3f3504f3) - 1.0f, e));
+}
+
+PTO_INLINE inline F log1p(F x) {
+  const F sum = x + 1.0f;
+  // What the sum has lost, in units of its mantissa.
+  const F lost = x > 1.0f ? 1.0f - (sum - x) : x - (sum - 1.0f);
+  const I offset = (I)((U)sum - 0x3f3504f3u);
+  const I e = offset >> 23;
+  const F inverse = (F)((127 - e) << 23);
+  const F f = ((F)((offset & 0x7fffff) + 0x3f3504f3) - 1.0f) + (e < 126 ? lost * inverse : F{});
+  const I is_small = (x > -0.29f) & (x < 0.41f);
+  const F r = log_of(is_small ? x : f, is_small ? F{} : __builtin_convertvector(e, F));
+  return x == 0.0f ? x : log_edges(sum, r);
 }
 
 PTO_INLINE inline F tanh(F x) {
@@ -111,5 +154,29 @@ PTO_INLINE inline F sigmoid(F x) {
 }
 
 PTO_INLINE inline F rsqrt(F x) { return 1.0f / sqrt(x); }
+
+/// x / (1 + e^-x), where both are kept within range by the same power of two.
+PTO_INLINE inline F silu(F x) {
+  const F a = x < -170.0f ? splat(-170.0f) : x;
+  const ExpParts e = exp_parts(-clamp(a, -170.0f, 89.0f), F{});
+  const I half = e.exponent >> 1;
+  const F scale = power_of_two(half), inverse = power_of_two(half - e.exponent);
+  return a / (fma(scale, e.fraction, scale) + inverse) * inverse;
+}
+
+/// x * Q(-x), where Q(y) is the tail of the normal distribution: e^(-y^2 / 2) times a factor that changes
+/// little, divided by y + 1.
+PTO_INLINE inline F gelu(F x) {
+  const F y = clamp(abs(x), 0.0f, 15.0f);
+  // The square in two parts, the first of which is exact.
+  const F high = (F)(((U)y + 0x800u) & 0xfffff000u);
+  const ExpFactors e = exp_factors(-0.5f * (high * high), -0.5f * ((y - high) * (y + high)));
+  const F t = (y - 4.0f) / (y + 4.0f);
+  const F factor =
+      poly(t, 0x1.e361eap-2f, -0x1.8c18fp-4f, 0x1.cabd28p-7f, 0x1.d494f6p-6f, -0x1.07c2bcp-5f, 0x1.25eec4p-6f,
+           -0x1.47f048p-8f, -0x1.3e2e22p-12f, 0x1.6aeb5cp-11f, -0x1.02227ep-14f, -0x1.2deadap-14f);
+  const F tail = y * factor / (y + 1.0f) * e.near * e.power;
+  return x < 0.0f ? -tail : x - tail;
+}
 
 }  // namespace pto::wsp::tile

@@ -92,6 +92,14 @@ inline Tile<T> copy(const Tile<T>& from, T* buffer, int64_t stride) {
   return copy(Window<T>{from.data, from.stride, 1, nullptr, from.rows, from.cols}, buffer, stride);
 }
 
+/// Every row of a tile set to the one row of another, which has as many columns.
+template <class T>
+void repeat(const Tile<T>& to, const Tile<T>& row) {
+  for (int64_t i = 0; i < to.rows; ++i) {
+    for (int64_t j = 0; j < to.cols; ++j) to.row(i)[j] = row.data[j];
+  }
+}
+
 /// Copy the valid part of a tile to a window of the same shape.
 template <class T>
 [[gnu::noinline]] void write(const Window<T> to, const Tile<T> tile) {
@@ -234,5 +242,44 @@ template <class T>
     }
   }
 }
+
+namespace unchecked {
+
+/// The elements of `from` in row-major order; false where `to` has another number of them.
+template <class T>
+[[nodiscard]] bool reshape(const Tile<T>& to, const Tile<T>& from) {
+  if (to.rows * to.cols != from.rows * from.cols) return false;
+  int64_t row = 0, col = 0;
+  for (int64_t i = 0; i < from.rows; ++i) {
+    for (int64_t j = 0; j < from.cols; ++j) {
+      to.row(row)[col] = from.row(i)[j];
+      if (++col == to.cols) {
+        col = 0;
+        ++row;
+      }
+    }
+  }
+  return true;
+}
+
+/// The part of `from` that starts at [row, col]; false where it reaches outside.
+template <class T>
+[[nodiscard]] bool extract(const Tile<T>& to, const Tile<T>& from, int64_t row, int64_t col) {
+  if (!inside(row, to.rows, from.rows) || !inside(col, to.cols, from.cols)) return false;
+  copy(Tile<T>{from.row(row) + col, from.stride, to.rows, to.cols}, to.data, to.stride);
+  return true;
+}
+
+/// `to` is `from` with `part` at [row, col]; false where that reaches outside.
+template <class T>
+[[nodiscard]] bool insert(const Tile<T>& to, const Tile<T>& from, const Tile<T>& part, int64_t row,
+                          int64_t col) {
+  if (!inside(row, part.rows, from.rows) || !inside(col, part.cols, from.cols)) return false;
+  copy(from, to.data, to.stride);
+  copy(part, to.row(row) + col, to.stride);
+  return true;
+}
+
+}  // namespace unchecked
 
 }  // namespace pto::wsp::tile

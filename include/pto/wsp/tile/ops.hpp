@@ -8,6 +8,41 @@
 
 namespace pto::wsp::tile {
 
+/// What an element type is to an instruction.
+template <class T>
+struct Element {
+  static constexpr bool kFloat = false;
+  static constexpr bool kBool = false;
+  static constexpr bool kLong = sizeof(T) == 8;
+  static constexpr bool kSigned = T(-1) < T(0);
+  static constexpr int kBits = 8 * sizeof(T);
+};
+struct FloatElement {
+  static constexpr bool kFloat = true;
+  static constexpr bool kBool = false;
+};
+template <>
+struct Element<float> : FloatElement {};
+template <>
+struct Element<Bf16> : FloatElement {};
+template <>
+struct Element<F16> : FloatElement {};
+template <>
+struct Element<Bool> {
+  static constexpr bool kFloat = false;
+  static constexpr bool kBool = true;
+};
+
+/// Integers held in `I`, kept to the low bits of `T`.
+template <class T>
+PTO_INLINE inline I wrapped(I a) {
+  constexpr int kRest = 32 - Element<T>::kBits;
+  if constexpr (kRest <= 0) return a;
+  const U high = (U)a << (kRest & 31);
+  if constexpr (Element<T>::kSigned) return (I)high >> (kRest & 31);
+  return (I)(high >> (kRest & 31));
+}
+
 PTO_INLINE inline F add(F a, F b) { return a + b; }
 PTO_INLINE inline F sub(F a, F b) { return a - b; }
 PTO_INLINE inline F mul(F a, F b) { return a * b; }
@@ -15,29 +50,40 @@ PTO_INLINE inline F div(F a, F b) { return a / b; }
 PTO_INLINE inline I add(I a, I b) { return (I)((U)a + (U)b); }
 PTO_INLINE inline I sub(I a, I b) { return (I)((U)a - (U)b); }
 PTO_INLINE inline I mul(I a, I b) { return (I)((U)a * (U)b); }
-
+PTO_INLINE inline U add(U a, U b) { return a + b; }
+PTO_INLINE inline U sub(U a, U b) { return a - b; }
+PTO_INLINE inline U mul(U a, U b) { return a * b; }
 PTO_INLINE inline L add(L a, L b) { return (L)((UL)a + (UL)b); }
 PTO_INLINE inline L sub(L a, L b) { return (L)((UL)a - (UL)b); }
 PTO_INLINE inline L mul(L a, L b) { return (L)((UL)a * (UL)b); }
 
-PTO_INLINE inline L neg(L a) { return (L)(UL{} - (UL)a); }
-PTO_INLINE inline L abs(L a) { return a < 0 ? neg(a) : a; }
-PTO_INLINE inline I neg(I a) { return (I)(U{} - (U)a); }
 PTO_INLINE inline F neg(F a) { return -a; }
-PTO_INLINE inline I abs(I a) { return a < 0 ? neg(a) : a; }
+PTO_INLINE inline I neg(I a) { return (I)(U{} - (U)a); }
+PTO_INLINE inline U neg(U a) { return U{} - a; }
+PTO_INLINE inline L neg(L a) { return (L)(UL{} - (UL)a); }
 PTO_INLINE inline F abs(F a) { return (F)((U)a & 0x7fffffffu); }
+PTO_INLINE inline U abs(U a) { return a; }
+template <class V>
+PTO_INLINE inline V abs(V a) {
+  return a < 0 ? neg(a) : a;
+}
 
 PTO_INLINE inline F max(F a, F b) { return ((a > b) | (a != a)) ? a : b; }
 PTO_INLINE inline F min(F a, F b) { return ((a < b) | (a != a)) ? a : b; }
-PTO_INLINE inline I max(I a, I b) { return a > b ? a : b; }
-PTO_INLINE inline I min(I a, I b) { return a < b ? a : b; }
+template <class V>
+PTO_INLINE inline V max(V a, V b) {
+  return a > b ? a : b;
+}
+template <class V>
+PTO_INLINE inline V min(V a, V b) {
+  return a < b ? a : b;
+}
+template <class V>
+PTO_INLINE inline V relu(V a) {
+  return max(a, V{});
+}
+PTO_INLINE inline F prelu(F a, F slope) { return a > 0.0f ? a : a * slope; }
 
-PTO_INLINE inline L max(L a, L b) { return a > b ? a : b; }
-PTO_INLINE inline L min(L a, L b) { return a < b ? a : b; }
-
-PTO_INLINE inline L relu(L a) { return max(a, L{}); }
-PTO_INLINE inline F relu(F a) { return max(a, F{}); }
-PTO_INLINE inline I relu(I a) { return max(a, I{}); }
 PTO_INLINE inline F recip(F a) { return 1.0f / a; }
 PTO_INLINE inline F sqrt(F a) {
   F r;
@@ -45,21 +91,57 @@ PTO_INLINE inline F sqrt(F a) {
   return r;
 }
 
+// --- bits: of masks too, whose lanes are 0 or -1 ---------------------------------------------------------
+
+template <class V>
+PTO_INLINE inline V bitwise_and(V a, V b) {
+  return a & b;
+}
+template <class V>
+PTO_INLINE inline V bitwise_or(V a, V b) {
+  return a | b;
+}
+template <class V>
+PTO_INLINE inline V bitwise_xor(V a, V b) {
+  return a ^ b;
+}
+template <class V>
+PTO_INLINE inline V bitwise_not(V a) {
+  return ~a;
+}
+
+/// Amounts below 0 or beyond the lane's bits shift everything out; what a narrower type loses, `wrapped`
+/// takes.
+PTO_INLINE inline U shl(U a, U b) { return b < 32u ? a << (b & 31u) : U{}; }
+PTO_INLINE inline I shl(I a, I b) { return (I)shl((U)a, (U)b); }
+PTO_INLINE inline L shl(L a, L b) { return (L)((UL)b < 64u ? (UL)a << ((UL)b & 63u) : UL{}); }
+PTO_INLINE inline U shr(U a, U b) { return b < 32u ? a >> (b & 31u) : U{}; }
+PTO_INLINE inline I shr(I a, I b) { return a >> (I)min((U)b, U{} + 31u); }
+PTO_INLINE inline L shr(L a, L b) { return a >> (L)min((UL)b, UL{} + 63u); }
+
+// --- quotients ------------------------------------------------------------------------------------------
+
 /// Quotient toward zero; x / 0 is 0 and the minimum by -1 wraps.
 template <class V>
-PTO_INLINE inline V whole_quotient(V a, V b) {
+PTO_INLINE inline V div(V a, V b) {
   const V plain = ((b == 0) | (b == -1)) ? V{} + 1 : b;
   V q;
   for (int l = 0; l < kLanes; ++l) q[l] = a[l] / plain[l];
   q = b == -1 ? neg(a) : q;
   return b == 0 ? V{} : q;
 }
-PTO_INLINE inline I div(I a, I b) { return whole_quotient(a, b); }
-PTO_INLINE inline L div(L a, L b) { return whole_quotient(a, b); }
+PTO_INLINE inline U div(U a, U b) {
+  const U plain = b == 0u ? U{} + 1u : b;
+  U q;
+  for (int l = 0; l < kLanes; ++l) q[l] = a[l] / plain[l];
+  return b == 0u ? U{} : q;
+}
 
 /// Remainder with the sign of `a`; x rem 0 is 0.
-PTO_INLINE inline I rem(I a, I b) { return b == 0 ? I{} : sub(a, mul(div(a, b), b)); }
-PTO_INLINE inline L rem(L a, L b) { return b == 0 ? L{} : sub(a, mul(div(a, b), b)); }
+template <class V>
+PTO_INLINE inline V rem(V a, V b) {
+  return b == 0 ? V{} : sub(a, mul(div(a, b), b));
+}
 
 /// Exact remainder of the truncated quotient of two floats, with the sign of `a`.
 inline float remainder(float a, float b) {
@@ -96,26 +178,33 @@ inline F rem(F a, F b) {
   return r;
 }
 
-PTO_INLINE inline I eq(F a, F b) { return a == b; }
-PTO_INLINE inline I ne(F a, F b) { return a != b; }
-PTO_INLINE inline I lt(F a, F b) { return a < b; }
-PTO_INLINE inline I le(F a, F b) { return a <= b; }
-PTO_INLINE inline I gt(F a, F b) { return a > b; }
-PTO_INLINE inline I ge(F a, F b) { return a >= b; }
-PTO_INLINE inline I eq(I a, I b) { return a == b; }
-PTO_INLINE inline I ne(I a, I b) { return a != b; }
-PTO_INLINE inline I lt(I a, I b) { return a < b; }
-PTO_INLINE inline I le(I a, I b) { return a <= b; }
-PTO_INLINE inline I gt(I a, I b) { return a > b; }
-PTO_INLINE inline I ge(I a, I b) { return a >= b; }
-
 // Masks have 32-bit lanes.
-PTO_INLINE inline I eq(L a, L b) { return __builtin_convertvector(a == b, I); }
-PTO_INLINE inline I ne(L a, L b) { return __builtin_convertvector(a != b, I); }
-PTO_INLINE inline I lt(L a, L b) { return __builtin_convertvector(a < b, I); }
-PTO_INLINE inline I le(L a, L b) { return __builtin_convertvector(a <= b, I); }
-PTO_INLINE inline I gt(L a, L b) { return __builtin_convertvector(a > b, I); }
-PTO_INLINE inline I ge(L a, L b) { return __builtin_convertvector(a >= b, I); }
+PTO_INLINE inline I mask(I holds) { return holds; }
+PTO_INLINE inline I mask(L holds) { return __builtin_convertvector(holds, I); }
+template <class V>
+PTO_INLINE inline I eq(V a, V b) {
+  return mask(a == b);
+}
+template <class V>
+PTO_INLINE inline I ne(V a, V b) {
+  return mask(a != b);
+}
+template <class V>
+PTO_INLINE inline I lt(V a, V b) {
+  return mask(a < b);
+}
+template <class V>
+PTO_INLINE inline I le(V a, V b) {
+  return mask(a <= b);
+}
+template <class V>
+PTO_INLINE inline I gt(V a, V b) {
+  return mask(a > b);
+}
+template <class V>
+PTO_INLINE inline I ge(V a, V b) {
+  return mask(a >= b);
+}
 
 template <class V>
 PTO_INLINE inline V select(I mask, V a, V b) {
@@ -127,6 +216,7 @@ PTO_INLINE inline L select(I mask, L a, L b) { return __builtin_convertvector(ma
 PTO_INLINE inline I iota(I start, int64_t j) {
   return add(start, splat(static_cast<int32_t>(j)) + lane_numbers());
 }
+PTO_INLINE inline U iota(U start, int64_t j) { return (U)iota((I)start, j); }
 PTO_INLINE inline L iota(L start, int64_t j) {
   return add(start, splat(j) + __builtin_convertvector(lane_numbers(), L));
 }

@@ -256,6 +256,21 @@ template <class T>
   return true;
 }
 
+/// `to` is `from` with values[i][j] at [i][indices[i][j]]; false where an index lies outside the row.
+template <class T>
+[[nodiscard]] bool put(const Tile<T>& to, const Tile<T>& from, const Tile<T>& values,
+                       const Tile<int32_t>& indices) {
+  copy(from, to.data, to.stride);
+  for (int64_t i = 0; i < indices.rows; ++i) {
+    const int32_t* const at = indices.row(i);
+    for (int64_t j = 0; j < indices.cols; ++j) {
+      if (at[j] < 0 || at[j] >= to.cols) return false;
+      to.row(i)[at[j]] = values.row(i)[j];
+    }
+  }
+  return true;
+}
+
 /// The index of the element of each row that ranks first; -1 where a row is empty.
 ///
 /// A NaN ranks before all others, and of equal elements the one with the lower index.

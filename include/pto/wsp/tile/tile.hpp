@@ -8,6 +8,7 @@
 /// of the terms of a sum over a single column.
 #pragma once
 
+#include <limits>
 #include <type_traits>
 
 #include "pto/wsp/tile/convert.hpp"
@@ -92,6 +93,18 @@ void require_shape(const Tile<T>& tile, int64_t rows, int64_t cols) {
   detail::require(tile.rows == rows && tile.cols == cols, "the valid shapes of the operands do not fit");
 }
 
+/// The type of a lane of the vectors that elements of an integer type are computed in.
+template <class T>
+struct Lane {
+  typedef std::conditional_t<sizeof(T) == 8, int64_t,
+                             std::conditional_t<std::is_same_v<T, uint32_t>, T, int32_t>>
+      Type;
+};
+
+/// The vectors that elements are computed in.
+template <class T>
+using VectorOf = decltype(load(static_cast<const T*>(nullptr), Full{}));
+
 /// A scalar as a vector of the elements of a tile: rounded to a float type, in the range of an integer one.
 template <class T, class S>
 PTO_INLINE inline auto splat_as(S scalar) {
@@ -109,7 +122,7 @@ PTO_INLINE inline auto splat_as(S scalar) {
     const bool fits =
         static_cast<S>(static_cast<T>(scalar)) == scalar && (static_cast<T>(scalar) < T{}) == (scalar < S{});
     detail::require(fits, "a scalar is beyond the range of its tile's type");
-    return splat(static_cast<std::conditional_t<sizeof(T) == 8, int64_t, int32_t>>(scalar));
+    return splat(static_cast<typename Lane<T>::Type>(scalar));
   }
 }
 
@@ -120,6 +133,18 @@ PTO_INLINE inline void each(const Tile<To>& to, const Op& op, const Tile<From>&.
   for (int64_t i = 0; i < to.rows; ++i) {
     columns(to.cols,
             [&](int64_t j, auto n) PTO_INLINE { store(to.row(i) + j, op(load(from.row(i) + j, n)...), n); });
+  }
+}
+
+/// to[i][j] = op(a[i][j], row[0][j]).
+template <class T, class Op>
+PTO_INLINE inline void each_col(const Tile<T>& to, const Op& op, const Tile<T>& a, const Tile<T>& row) {
+  require_shape(to, a);
+  require_shape(row, 1, a.cols);
+  for (int64_t i = 0; i < to.rows; ++i) {
+    columns(to.cols, [&](int64_t j, auto n) PTO_INLINE {
+      store(to.row(i) + j, op(load(a.row(i) + j, n), load(row.row(0) + j, n)), n);
+    });
   }
 }
 
@@ -166,28 +191,19 @@ template <class T>
 PTO_INLINE inline auto lowest() {
   if constexpr (Element<T>::kFloat)
     return splat(-__builtin_inff());
-  else if constexpr (sizeof(T) == 8)
-    return splat(INT64_MIN);
   else
-    return splat(INT32_MIN);
+    return splat(static_cast<typename Lane<T>::Type>(std::numeric_limits<T>::min()));
 }
 template <class T>
 PTO_INLINE inline auto highest() {
   if constexpr (Element<T>::kFloat)
     return splat(__builtin_inff());
-  else if constexpr (sizeof(T) == 8)
-    return splat(INT64_MAX);
   else
-    return splat(INT32_MAX);
+    return splat(static_cast<typename Lane<T>::Type>(std::numeric_limits<T>::max()));
 }
 template <class T>
 PTO_INLINE inline auto zero() {
-  if constexpr (Element<T>::kFloat)
-    return F{};
-  else if constexpr (sizeof(T) == 8)
-    return L{};
-  else
-    return I{};
+  return VectorOf<T>{};
 }
 
 }  // namespace detail
@@ -257,6 +273,22 @@ void transpose(const Tile<T>& to, const Tile<T>& a) {
   detail::require_shape(to, a.cols, a.rows);
   transpose(to.data, to.stride, a);
 }
+/// The elements in row-major order as another shape; `to` is not the operand.
+template <class T>
+void reshape(const Tile<T>& to, const Tile<T>& a) {
+  detail::require(unchecked::reshape(to, a), "the tile has not as many elements as its new shape");
+}
+/// The part of `a` that starts at [row, col]; `to` is not the operand.
+template <class T>
+void extract(const Tile<T>& to, const Tile<T>& a, int64_t row, int64_t col) {
+  detail::require(unchecked::extract(to, a, row, col), "the part reaches outside of the tile");
+}
+/// `a` with `part` in the place that starts at [row, col]; `to` is no operand.
+template <class T>
+void insert(const Tile<T>& to, const Tile<T>& a, const Tile<T>& part, int64_t row, int64_t col) {
+  detail::require_shape(to, a);
+  detail::require(unchecked::insert(to, a, part, row, col), "the part reaches outside of the tile");
+}
 template <class T>
 void rowexpand(const Tile<T>& to, const Tile<T>& column) {
   detail::require_shape(column, to.rows, 1);
@@ -267,9 +299,7 @@ void rowexpand(const Tile<T>& to, const Tile<T>& column) {
 template <class T>
 void colexpand(const Tile<T>& to, const Tile<T>& row) {
   detail::require_shape(row, 1, to.cols);
-  for (int64_t i = 0; i < to.rows; ++i) {
-    for (int64_t j = 0; j < to.cols; ++j) to.row(i)[j] = row.row(0)[j];
-  }
+  repeat(to, row);
 }
 template <class T, class S>
 void expands(const Tile<T>& to, S scalar) {
@@ -294,14 +324,19 @@ void iota(const Tile<T>& to, T start) {
 PTO_UNARY(abs)
 PTO_UNARY(neg)
 PTO_UNARY(relu)
+PTO_UNARY(bitwise_not)
 PTO_UNARY(recip)
 PTO_UNARY(sqrt)
 PTO_UNARY(rsqrt)
 PTO_UNARY(exp)
+PTO_UNARY(expm1)
 PTO_UNARY(log)
+PTO_UNARY(log1p)
 PTO_UNARY(tanh)
 PTO_UNARY(erf)
 PTO_UNARY(sigmoid)
+PTO_UNARY(silu)
+PTO_UNARY(gelu)
 #undef PTO_UNARY
 
 #define PTO_BINARY(name)                                                          \
@@ -321,17 +356,54 @@ PTO_BINARY(div)
 PTO_BINARY(rem)
 PTO_BINARY(max)
 PTO_BINARY(min)
+PTO_BINARY(bitwise_and)
+PTO_BINARY(bitwise_or)
+PTO_BINARY(bitwise_xor)
+PTO_BINARY(shl)
+PTO_BINARY(shr)
 #undef PTO_BINARY
 
-#define PTO_ROW_BROADCAST(name)                                                            \
+template <class T>
+void prelu(const Tile<T>& to, const Tile<T>& a, const Tile<T>& slope) {
+  detail::each(to, [](F x, F y) PTO_INLINE { return prelu(x, y); }, a, slope);
+}
+template <class T, class S>
+void lrelu(const Tile<T>& to, const Tile<T>& a, S slope) {
+  const F y = detail::splat_as<T>(slope);
+  detail::each(to, [&](F x) PTO_INLINE { return prelu(x, y); }, a);
+}
+
+/// a + b + c and a - b + c; the same with a scalar in the place of b.
+#define PTO_TERNARY(name, op)                                                                      \
+  template <class T>                                                                               \
+  void name##c(const Tile<T>& to, const Tile<T>& a, const Tile<T>& b, const Tile<T>& c) {          \
+    detail::each(to, [](auto x, auto y, auto z) PTO_INLINE { return add(op(x, y), z); }, a, b, c); \
+  }                                                                                                \
+  template <class T, class S>                                                                      \
+  void name##sc(const Tile<T>& to, const Tile<T>& a, const Tile<T>& c, S scalar) {                 \
+    const auto y = detail::splat_as<T>(scalar);                                                    \
+    detail::each(to, [&](auto x, auto z) PTO_INLINE { return add(op(x, y), z); }, a, c);           \
+  }
+PTO_TERNARY(add, add)
+PTO_TERNARY(sub, sub)
+#undef PTO_TERNARY
+
+#define PTO_BROADCAST(name)                                                                \
   template <class T>                                                                       \
   void rowexpand##name(const Tile<T>& to, const Tile<T>& a, const Tile<T>& column) {       \
     detail::each_row(to, [](auto x, auto y) PTO_INLINE { return name(x, y); }, a, column); \
+  }                                                                                        \
+  template <class T>                                                                       \
+  void colexpand##name(const Tile<T>& to, const Tile<T>& a, const Tile<T>& row) {          \
+    detail::each_col(to, [](auto x, auto y) PTO_INLINE { return name(x, y); }, a, row);    \
   }
-PTO_ROW_BROADCAST(sub)
-PTO_ROW_BROADCAST(mul)
-PTO_ROW_BROADCAST(div)
-#undef PTO_ROW_BROADCAST
+PTO_BROADCAST(add)
+PTO_BROADCAST(sub)
+PTO_BROADCAST(mul)
+PTO_BROADCAST(div)
+PTO_BROADCAST(max)
+PTO_BROADCAST(min)
+#undef PTO_BROADCAST
 
 /// What comparisons are called.
 enum class Mode { eq, ne, lt, le, gt, ge };
@@ -371,9 +443,10 @@ void sels(const Tile<T>& to, const Tile<Bool>& mask, const Tile<T>& a, S scalar)
   const auto y = detail::splat_as<T>(scalar);
   detail::each(to, [&](I m, auto x) PTO_INLINE { return select(m, x, y); }, mask, a);
 }
-template <class To, class From>
+/// \tparam kMode how a float is rounded
+template <Round kMode = Round::none, class To, class From>
 void cvt(const Tile<To>& to, const Tile<From>& a) {
-  detail::each(to, [](auto x) PTO_INLINE { return convert<To, From>(x); }, a);
+  detail::each(to, [](auto x) PTO_INLINE { return convert<To, From, kMode>(x); }, a);
 }
 
 // --- reductions -------------------------------------------------------------------------------------------
@@ -448,6 +521,15 @@ void take(const Tile<T>& to, const Tile<T>& x, const Tile<int32_t>& indices) {
   detail::require(unchecked::take(to, x, indices), "an index lies outside of its row");
 }
 
+/// `x` with values[i][j] at [i][indices[i][j]]; `to` is no operand.
+template <class T>
+void put(const Tile<T>& to, const Tile<T>& x, const Tile<T>& values, const Tile<int32_t>& indices) {
+  detail::require_shape(to, x);
+  detail::require_shape(values, indices);
+  detail::require(values.rows == to.rows, "the valid shapes of the operands do not fit");
+  detail::require(unchecked::put(to, x, values, indices), "an index lies outside of its row");
+}
+
 // --- matrices ---------------------------------------------------------------------------------------------
 
 namespace detail {
@@ -478,6 +560,14 @@ void matmul(const Tile<float>& to, const Tile<A>& a, const Tile<B>& b, Arena are
 /// to += a @ b.
 template <class A, class B>
 void matmul_acc(const Tile<float>& to, const Tile<A>& a, const Tile<B>& b, Arena arena) {
+  detail::product(to, a, b, true, arena);
+}
+
+/// to = a @ b + bias, a row.
+template <class A, class B>
+void matmul_bias(const Tile<float>& to, const Tile<A>& a, const Tile<B>& b, const Tile<float>& bias,
+                 Arena arena) {
+  colexpand(to, bias);
   detail::product(to, a, b, true, arena);
 }
 

@@ -3,7 +3,7 @@
 /// Vectors of one width, as kernels compute on them.
 ///
 /// PTO_LANES (4, 8 or 16) is defined by the compiler of kernels. Every vector has that many lanes: floats of
-/// all widths compute as `F`, i64 as `L`, the other integers as `I` (u32 by its bits), bools as lane masks
+/// all widths compute as `F`, i64 as `L`, u32 as `U`, the other integers as `I`, bools as lane masks
 /// (0 or -1) in `I`. Elements in memory are `float`, `Bf16`, `F16`, `Bool` and the integers of 8 to 64 bits;
 /// loading widens; storing rounds floats to nearest even and keeps the low bits of integers.
 /// An access is `Full` (all lanes), or a `Tail` that touches the first n elements of memory and no others.
@@ -59,6 +59,7 @@ inline I lane_numbers() {
 // x - 0 and not 0 + x: the sign of zero must survive.
 PTO_INLINE inline F splat(float x) { return x - F{}; }
 PTO_INLINE inline I splat(int32_t x) { return x + I{}; }
+PTO_INLINE inline U splat(uint32_t x) { return x + U{}; }
 PTO_INLINE inline L splat(int64_t x) { return x + L{}; }
 PTO_INLINE inline I splat(bool x) { return I{} - static_cast<int32_t>(x); }
 
@@ -157,8 +158,8 @@ PTO_INLINE inline L load(const int64_t* p, N n) {
   return get<L>(p, n);
 }
 template <class N>
-PTO_INLINE inline I load(const uint32_t* p, N n) {
-  return get<I>(p, n);
+PTO_INLINE inline U load(const uint32_t* p, N n) {
+  return get<U>(p, n);
 }
 template <class N>
 PTO_INLINE inline I load(const int16_t* p, N n) {
@@ -195,7 +196,7 @@ PTO_INLINE inline void store(int64_t* p, L v, N n) {
   put(p, v, n);
 }
 template <class N>
-PTO_INLINE inline void store(uint32_t* p, I v, N n) {
+PTO_INLINE inline void store(uint32_t* p, U v, N n) {
   put(p, v, n);
 }
 template <class N>
@@ -230,6 +231,7 @@ PTO_INLINE inline void store(Bool* p, I v, N n) {
 /// One element of memory in every lane.
 PTO_INLINE inline F load_splat(const float* p) { return splat(*p); }
 PTO_INLINE inline L load_splat(const int64_t* p) { return splat(*p); }
+PTO_INLINE inline U load_splat(const uint32_t* p) { return splat(*p); }
 template <class T>
 PTO_INLINE inline I load_splat(const T* p) {
   return splat(static_cast<int32_t>(*p));

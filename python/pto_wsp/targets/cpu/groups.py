@@ -8,7 +8,7 @@ from pto_wsp.ir.kernel import Instr, Store
 from pto_wsp.isa.forms import Form
 from pto_wsp.isa.table import TABLE
 from pto_wsp.support.text import TextWriter
-from pto_wsp.targets.cpu.expressions import mangle, tile_name
+from pto_wsp.targets.cpu.expressions import literal, mangle, tile_name
 from pto_wsp.targets.cpu.memory import Memory, is_inner_fold
 from pto_wsp.targets.cpu.plan import Group, Step, tile_written, tiles_read
 from pto_wsp.targets.cpu.templates import (
@@ -20,7 +20,7 @@ from pto_wsp.targets.cpu.templates import (
     lane_type,
     vector_type,
 )
-from pto_wsp.types.dtype import DType
+from pto_wsp.types.dtype import DType, i64
 from pto_wsp.types.tile import TileType
 
 ELEMENT, ROW, COLUMN = "element", "row", "column"
@@ -52,18 +52,23 @@ def identity(fold: Fold, dtype: DType) -> str:
     """Return the vector that a reduction starts from."""
     if dtype.is_float:
         return f"splat({fold.float_identity})"
-    value = fold.int_identity.format(bits=8 * dtype.itemsize)
-    return f"splat({lane_type(dtype)}{{{value}}})"
+    low, high = (literal(limit, i64) for limit in dtype.integer_range)
+    return f"splat(static_cast<{lane_type(dtype)}>({fold.int_identity.format(low=low, high=high)}))"
 
 
 def operand_places(instr: Instr, is_column: bool) -> list[str]:
     """Return where each tile operand of an instruction is read."""
+    form = TABLE[instr.op].form
     if is_column:
         # Its loop runs along the rows, so that the two kinds of broadcast change places.
-        return [ROW if TABLE[instr.op].form is Form.COL_EXPAND else ELEMENT] * len(instr.tiles)
-    match TABLE[instr.op].form:
+        if form is Form.COL_BROADCAST:
+            return [ELEMENT, ROW]
+        return [ROW if form is Form.COL_EXPAND else ELEMENT] * len(instr.tiles)
+    match form:
         case Form.ROW_BROADCAST:
             return [ELEMENT, ROW]
+        case Form.COL_BROADCAST:
+            return [ELEMENT, COLUMN]
         case Form.ROW_EXPAND:
             return [ROW]
         case Form.COL_EXPAND:
@@ -122,8 +127,9 @@ class GroupWriter:
         is_iota = TABLE[instr.op].form is Form.IOTA
         text = "{0}" if is_iota and self.scope.group.is_column else template.text
         source = STORAGE[self.scope.types[(*instr.tiles, instr.dst)[0]].dtype.name]
-        text = text.format(*operands, mode=instr.attr("mode"), to=STORAGE[dst.name], source=source)
-        if not template.selects and dst.name in ROUNDING:
+        names = {"mode": instr.attr("mode"), "rmode": instr.attr("rmode") or "none"}
+        text = text.format(*operands, **names, to=STORAGE[dst.name], source=source)
+        if dst.kind not in template.keeps and dst.name in ROUNDING:
             text = ROUNDING[dst.name].format(text)
         self.lines.body.append(f"const {vector_type(dst)} {self.define(instr.dst)} = {text};")
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from pto_wsp.ir.kernel import Instr, KernelFunction, Load, Stmt, Store
-from pto_wsp.isa.forms import Form
+from pto_wsp.isa.forms import PRODUCTS, Form, factors
 from pto_wsp.isa.table import TABLE
 from pto_wsp.support.record import record
 from pto_wsp.targets.cpu.plan import (
@@ -173,11 +173,12 @@ def _whole_tile_bytes(
     form = TABLE[instr.op].form
     if form is Form.TRANSPOSE:
         return {"result": tile_bytes(dst, lanes)} if instr.dst in instr.tiles else {}
-    if instr.dst in instr.tiles[-2:] or dst.cols == 1:
+    matrices = factors(form, instr.tiles)
+    if instr.dst in (matrices if form is Form.MATMUL_ACC else instr.tiles) or dst.cols == 1:
         needs["result"] = dst.rows * product_stride(dst, lanes) * dst.dtype.itemsize
-    if instr.tiles[-1] in streamed:
+    if matrices[1] in streamed:
         return needs
-    right = types[instr.tiles[-1]]
+    right = types[matrices[1]]
     if instr.attr("trans_b"):
         needs["right"] = tile_bytes(TileType(right.cols, right.rows, right.dtype), lanes)
     depth = min(right.rows, MATMUL_DEPTH)
@@ -284,9 +285,9 @@ def _worth_copying(nodes: Sequence[Node], types: Mapping[str, TileType]) -> set[
     for node in walk_nodes(nodes):
         for step in steps_of(node):
             stmt = step.stmt
-            if isinstance(stmt, Instr) and TABLE[stmt.op].form in (Form.MATMUL, Form.MATMUL_ACC):
+            if isinstance(stmt, Instr) and TABLE[stmt.op].form in PRODUCTS:
                 if not stmt.attr("trans_b") and types[stmt.dst].rows >= SMALL_MATMUL_ROWS:
-                    found.add(stmt.tiles[-1])
+                    found.add(factors(TABLE[stmt.op].form, stmt.tiles)[1])
     return found
 
 

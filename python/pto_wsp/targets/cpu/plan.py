@@ -391,7 +391,7 @@ class _Planner:
 def broadcast_operands(instr: Instr) -> tuple[str, ...]:
     """Return the operands that an instruction reads elsewhere than at [i, j]."""
     match TABLE[instr.op].form:
-        case Form.ROW_BROADCAST:
+        case Form.ROW_BROADCAST | Form.COL_BROADCAST:
             return instr.tiles[1:]
         case Form.ROW_EXPAND | Form.COL_EXPAND:
             return instr.tiles

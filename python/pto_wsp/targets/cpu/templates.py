@@ -1,27 +1,27 @@
 """The C++ of each row of the instruction table.
 
 Functions named here are those of include/pto/wsp/tile/. Values are vectors: `F` for floats of every width,
-`L` for i64, `I` for the other integers and for masks.
+`L` for i64, `U` for u32, `I` for the other integers and for masks.
 """
 
 from __future__ import annotations
 
-from pto_wsp.isa.meaning import OUTSIDE, UNSORTED
+from pto_wsp.isa.meaning import OTHER_COUNT, OUTSIDE, PART_OUTSIDE, UNSORTED
 from pto_wsp.support.record import record
 from pto_wsp.targets.cpu.expressions import INTEGERS
-from pto_wsp.types.dtype import DType, i64
+from pto_wsp.types.dtype import DType
 
 
 @record
 class Vector:
     """An elementwise row: an expression over operand vectors `{0}`, `{1}`, ...
 
-    `selects` says that a result is always one of the operands' values (or its negation), so that it needs no
-    rounding to the tile's type.
+    `keeps` are the kinds of element types whose values it does not leave, so that a result needs no rounding
+    to the tile's type: letters of `DType.kind`.
     """
 
     text: str
-    selects: bool = False
+    keeps: str = ""
 
 
 @record
@@ -34,7 +34,7 @@ class Fold:
 
     function: str
     float_identity: str
-    int_identity: str  # with `{bits}` for the bits of its type
+    int_identity: str  # with `{low}` and `{high}` for the limits of its type
     partials: int = 1
 
 
@@ -47,7 +47,7 @@ class Whole:
 
 @record
 class Call:
-    """A row that is a function of whole tiles: the destination, the operands, then `arguments`.
+    """A row that is a function of whole tiles: the destination, the operands, then `arguments`, attributes.
 
     `failure` says what is wrong where the function returns false; empty where it returns nothing.
     `needs_spare` asks for memory of one row of the destination, passed last.
@@ -68,19 +68,13 @@ class Unsupported:
 
 Template = Vector | Fold | Whole | Call | Unsupported
 
-_INFINITY, _LOWEST, _HIGHEST = "__builtin_inff()", "INT{bits}_MIN", "INT{bits}_MAX"
+_INFINITY = "__builtin_inff()"
 
-SORT_ROWS = (
-    "sort32",
-    "sort",
-    "mrgsort",
-    "merge",
-    "extract_topk_values",
-    "extract_topk_indices",
-    "rowargmax",
-    "rowargmin",
-    "take",
-)
+ALL = "fiub"
+
+_UNARY_MATH = ("rsqrt", "exp", "expm1", "log", "log1p", "tanh", "erf", "sigmoid", "silu", "gelu")
+_ARITHMETIC = ("add", "sub", "mul", "div", "rem", "shl", "shr")
+_CHOICES = ("max", "min", "bitwise_and", "bitwise_or", "bitwise_xor")
 
 TEMPLATES: dict[str, Template] = {
     "load": Whole("load"),
@@ -89,53 +83,65 @@ TEMPLATES: dict[str, Template] = {
     "scatter": Whole("store"),
     "matmul": Whole("matmul"),
     "matmul_acc": Whole("matmul"),
+    "matmul_bias": Whole("matmul"),
     "transpose": Whole("transpose"),
-    **{name: Vector(f"{name}({{0}}, {{1}})") for name in ("add", "sub", "mul", "div", "rem")},
-    **{name: Vector(f"{name}({{0}}, {{1}})", selects=True) for name in ("max", "min")},
-    **{name + "s": Vector(f"{name}({{0}}, {{1}})") for name in ("add", "sub", "mul", "div", "rem")},
-    **{name + "s": Vector(f"{name}({{0}}, {{1}})", selects=True) for name in ("max", "min")},
-    "mov": Vector("{0}", selects=True),
-    **{name: Vector(f"{name}({{0}})", selects=True) for name in ("abs", "neg", "relu")},
+    **{name + suffix: Vector(f"{name}({{0}}, {{1}})") for name in _ARITHMETIC for suffix in ("", "s")},
+    **{name + suffix: Vector(f"{name}({{0}}, {{1}})", ALL) for name in _CHOICES for suffix in ("", "s")},
+    **dict.fromkeys(("prelu", "lrelu"), Vector("prelu({0}, {1})")),
+    "addc": Vector("add(add({0}, {1}), {2})"),
+    "subc": Vector("add(sub({0}, {1}), {2})"),
+    "addsc": Vector("add(add({0}, {2}), {1})"),
+    "subsc": Vector("add(sub({0}, {2}), {1})"),
+    "mov": Vector("{0}", ALL),
+    "relu": Vector("relu({0})", ALL),
+    **{name: Vector(f"{name}({{0}})", "fb") for name in ("abs", "neg", "bitwise_not")},
+    **{name: Vector(f"{name}({{0}})") for name in ("recip", "sqrt", *_UNARY_MATH)},
     **{
-        name: Vector(f"{name}({{0}})")
-        for name in ("recip", "sqrt", "rsqrt", "exp", "log", "tanh", "erf", "sigmoid")
+        expand + name: Vector(f"{name}({{0}}, {{1}})", ALL if name in _CHOICES else "")
+        for expand in ("rowexpand", "colexpand")
+        for name in ("add", "sub", "mul", "div", "max", "min")
     },
-    "rowexpandsub": Vector("sub({0}, {1})"),
-    "rowexpandmul": Vector("mul({0}, {1})"),
-    "rowexpanddiv": Vector("div({0}, {1})"),
-    "rowexpand": Vector("{0}", selects=True),
-    "colexpand": Vector("{0}", selects=True),
-    "iota": Vector("iota({0}, j)", selects=True),
+    "rowexpand": Vector("{0}", ALL),
+    "colexpand": Vector("{0}", ALL),
+    "iota": Vector("iota({0}, j)"),
+    "reshape": Call("reshape", failure=OTHER_COUNT),
+    "extract": Call("extract", arguments=("row", "col"), failure=PART_OUTSIDE),
+    "insert": Call("insert", arguments=("row", "col"), failure=PART_OUTSIDE),
     "sort32": Call("sort32"),
     "sort": Call("sort", needs_spare=True),
     "mrgsort": Call("mrgsort", arguments=("run",), failure=UNSORTED, needs_spare=True),
     "merge": Call("merge", failure=UNSORTED),
     "take": Call("take", failure=OUTSIDE),
+    "put": Call("put", failure=OUTSIDE),
     **{
         name: Call(name) for name in ("extract_topk_values", "extract_topk_indices", "rowargmax", "rowargmin")
     },
-    "expands": Vector("{0}", selects=True),
-    "cmp": Vector("{mode}({0}, {1})", selects=True),
-    "cmps": Vector("{mode}({0}, {1})", selects=True),
-    "sel": Vector("select({0}, {1}, {2})", selects=True),
-    "sels": Vector("select({0}, {1}, {2})", selects=True),
-    "cvt": Vector("convert<{to}, {source}>({0})"),
+    "expands": Vector("{0}", ALL),
+    "cmp": Vector("{mode}({0}, {1})", ALL),
+    "cmps": Vector("{mode}({0}, {1})", ALL),
+    "sel": Vector("select({0}, {1}, {2})", ALL),
+    "sels": Vector("select({0}, {1}, {2})", ALL),
+    "cvt": Vector("convert<{to}, {source}, Round::{rmode}>({0})", "iub"),
     **{
         prefix + name: fold
         for prefix in ("row", "col")
         for name, fold in {
             "sum": Fold("add", "0.0f", "0", partials=4),
-            "max": Fold("max", "-" + _INFINITY, _LOWEST),
-            "min": Fold("min", _INFINITY, _HIGHEST),
+            "max": Fold("max", "-" + _INFINITY, "{low}"),
+            "min": Fold("min", _INFINITY, "{high}"),
         }.items()
     },
 }
 
 HEADERS: dict[str, str] = {
-    **dict.fromkeys(("exp", "log", "tanh", "erf", "sigmoid", "rsqrt"), "math"),
-    **dict.fromkeys(("matmul", "matmul_acc"), "matmul"),
+    **dict.fromkeys(_UNARY_MATH, "math"),
+    **dict.fromkeys(("matmul", "matmul_acc", "matmul_bias"), "matmul"),
     "cvt": "convert",
-    **dict.fromkeys(SORT_ROWS, "sort"),
+    **{
+        name: "sort"
+        for name, template in TEMPLATES.items()
+        if isinstance(template, Call) and name not in ("reshape", "extract", "insert")
+    },
 }
 """Headers of include/pto/wsp/tile/ that rows need beside move.hpp and scalar.hpp."""
 
@@ -151,13 +157,17 @@ STORAGE: dict[str, str] = {
 
 def vector_type(dtype: DType) -> str:
     """Return the C++ type of the vectors that elements are computed in."""
-    return "F" if dtype.is_float else "L" if dtype is i64 else "I"
+    return "F" if dtype.is_float else {"i64": "L", "u32": "U"}.get(dtype.name, "I")
 
 
 def lane_type(dtype: DType) -> str:
     """Return the C++ type of one lane of such a vector."""
-    return {"F": "float", "L": "int64_t", "I": "int32_t"}[vector_type(dtype)]
+    return {"F": "float", "L": "int64_t", "U": "uint32_t", "I": "int32_t"}[vector_type(dtype)]
 
 
-ROUNDING: dict[str, str] = {"f16": "round_f16({0})", "bf16": "round_bf16({0})"}
-"""How a float result is rounded to its type where it is kept in a vector."""
+ROUNDING: dict[str, str] = {
+    "f16": "round_f16({0})",
+    "bf16": "round_bf16({0})",
+    **{t: f"wrapped<{INTEGERS[t]}>({{0}})" for t in ("i8", "i16", "u8", "u16")},
+}
+"""How a result is brought to the values of its type where it is kept in a wider vector."""

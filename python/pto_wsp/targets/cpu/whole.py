@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from pto_wsp.ir.kernel import Instr
+from pto_wsp.ir.scalar import Expr
+from pto_wsp.isa.forms import Form, factors
+from pto_wsp.isa.table import TABLE
 from pto_wsp.targets.cpu.code import KernelCode
 from pto_wsp.targets.cpu.expressions import FIELDS, tile_name
 from pto_wsp.targets.cpu.memory import matmul_vectors, product_stride, row_stride
@@ -40,7 +43,7 @@ def write_call(code: KernelCode, node: Alone, instr: Instr, call: Call) -> None:
         stride = row_stride(code.types[instr.dst], code.lanes)
         extents = code.result_extents(node.step, instr)
         code.out.line(f"const Tile<{storage}> {made}{{{own}, {stride}, {extents}}};")
-    arguments = [made, *map(tile_name, instr.tiles), *(str(instr.attr(name)) for name in call.arguments)]
+    arguments = [made, *map(tile_name, instr.tiles), *(_argument(code, instr, n) for n in call.arguments)]
     if call.needs_spare:
         arguments.append(str(code.extra(node, "spare", storage)))
     text = f"unchecked::{call.function}({', '.join(arguments)})"
@@ -52,12 +55,19 @@ def write_call(code: KernelCode, node: Alone, instr: Instr, call: Call) -> None:
         code.out.line(f"{dst} = copy({made}, {code.buffer(instr.dst)});")
 
 
+def _argument(code: KernelCode, instr: Instr, name: str) -> str:
+    """Return an attribute as a C++ argument; 0 where it is absent."""
+    value = instr.attr(name)
+    return code.value(value, instr.loc) if isinstance(value, Expr) else str(value or 0)
+
+
 def write_matmul(code: KernelCode, node: Alone, instr: Instr) -> None:
     """Write a product; onto an operand, or into one column, it goes through memory of its own."""
-    a, b = instr.tiles[-2:]
+    form = TABLE[instr.op].form
+    a, b = factors(form, instr.tiles)
     left, right, dst = tile_name(a), tile_name(b), code.types[instr.dst]
     trans_a, trans_b = bool(instr.attr("trans_a")), bool(instr.attr("trans_b"))
-    accumulates = len(instr.tiles) == 3
+    accumulates = form is not Form.MATMUL
     rows, cols = f"{left}.{FIELDS[trans_a]}", f"{right}.{FIELDS[not trans_b]}"
     steps = f"1, {left}.stride" if trans_a else f"{left}.stride, 1"
     own = code.extra(node, "result", "float")
@@ -66,7 +76,9 @@ def write_matmul(code: KernelCode, node: Alone, instr: Instr) -> None:
     code.out.line("{")
     with code.out.indented():
         code.out.line(f"const Tile<float> sum{{{place}, {rows}, {cols}}};")
-        if accumulates and (instr.tiles[0] != instr.dst or own is not None):
+        if form is Form.MATMUL_BIAS:
+            code.out.line(f"repeat(sum, {tile_name(instr.tiles[2])});")
+        elif accumulates and (instr.tiles[0] != instr.dst or own is not None):
             code.out.line(f"copy({tile_name(instr.tiles[0])}, sum.data, sum.stride);")
         left = f"Strided<{code.storage(a)}>{{{left}.data, {steps}}}"
         if b in code.memory.streamed:
@@ -76,8 +88,9 @@ def write_matmul(code: KernelCode, node: Alone, instr: Instr) -> None:
             if trans_b:
                 right = _write_turned(code, node, b)
             code.out.line(
-                f"matmul<{matmul_vectors(dst, code.lanes)}, {min(dst.rows, MOST_BLOCK_ROWS)}>(sum, {left}, {right}, "
-                f"{str(accumulates).lower()}, {padding}, {code.extra(node, 'panel', code.storage(b))});"
+                f"matmul<{matmul_vectors(dst, code.lanes)}, {min(dst.rows, MOST_BLOCK_ROWS)}>(sum, {left}, "
+                f"{right}, {str(accumulates).lower()}, {padding}, "
+                f"{code.extra(node, 'panel', code.storage(b))});"
             )
         copied = f"copy(sum, {code.buffer(instr.dst)})"
         code.out.line(f"{tile_name(instr.dst)} = {'sum' if own is None else copied};")

@@ -6,7 +6,7 @@ from abc import abstractmethod
 from collections.abc import Iterable
 from typing import Generic, TypeVar
 
-from pto_wsp.errors_text import TextLimit, TextMismatch
+from pto_wsp.errors_text import RepeatedText, TextLimit, TextMismatch
 from pto_wsp.ir.scalar import Expr
 from pto_wsp.text.expressions import read_dtype, read_expression
 from pto_wsp.text.tokens import WORD, Cursor, Source, Token
@@ -29,6 +29,7 @@ class Body(Generic[T]):
     def __init__(self, source: Source, where: str) -> None:
         self.source = source
         self.where = where
+        self.is_bare = False
         self.scalars: dict[str, DType] = {}
         self.tensors: set[str] = set()
         self._depth = 0
@@ -132,3 +133,35 @@ def indexed(cursor: Cursor) -> None:
     """Take the `:idx` behind a bound."""
     cursor.expect(":")
     cursor.expect("idx")
+
+
+def read_ranges(cursor: Cursor) -> tuple[int | None, int | None, tuple[tuple[int, int], ...]]:
+    """Read what binary expansion is told."""
+    found: dict[str, int] = {}
+    levels: dict[int, int] = {}
+    while cursor.token.kind == WORD:
+        token = cursor.token
+        key = cursor.word(("max_range", "min_range", "tile_levels"), "a range of the loop")
+        if key in found or (key == "tile_levels" and levels):
+            raise RepeatedText(kind="range", name=key, loc=cursor.place(token))
+        cursor.expect("=")
+        if key == "tile_levels":
+            levels = _levels(cursor)
+        else:
+            found[key] = cursor.integer()
+    return found.get("max_range"), found.get("min_range"), tuple(levels.items())
+
+
+def _levels(cursor: Cursor) -> dict[int, int]:
+    cursor.expect("{")
+    found: dict[int, int] = {}
+    while True:
+        token = cursor.token
+        block = cursor.integer("a size of blocks")
+        if block in found:
+            raise RepeatedText(kind="level", name=str(block), loc=cursor.place(token))
+        cursor.expect(":")
+        found[block] = cursor.integer("rows of a tile")
+        if cursor.accept("}"):
+            return found
+        cursor.expect(",")

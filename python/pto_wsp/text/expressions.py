@@ -41,9 +41,11 @@ class Scope(Protocol):
 
     Attributes:
         where: the function, for errors.
+        is_bare: whether names may stand without `%`.
     """
 
     where: str
+    is_bare: bool
 
     def scalar(self, name: str) -> DType | None:
         """Return the type of a scalar, or None if there is none of that name."""
@@ -108,6 +110,8 @@ def _operand(cursor: Cursor, scope: Scope) -> Expr:
             return _extent(cursor, scope)
         case "word" if first.text in _CALLS:
             return _call(cursor, scope)
+    if first.kind == WORD and scope.is_bare and first.text not in _OPERATORS:
+        return Var(cursor.advance().text, i64, cursor.place(first))
     if first.text == "-":
         return _negative(cursor, scope)
     cursor.fail("an expression", "names begin with `%`" if first.kind == WORD else "")

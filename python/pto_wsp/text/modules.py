@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
+from pto_wsp.builder.function import PTOFunctionBuilder
+from pto_wsp.builder.module import PTOModule
 from pto_wsp.errors import did_you_mean
-from pto_wsp.errors_text import BadText, RepeatedText, UnknownText
+from pto_wsp.errors_text import BadText, NoMeaning, RepeatedText, TextLimit, UnknownText
 from pto_wsp.ir import kernel as k
 from pto_wsp.ir import workload as w
 from pto_wsp.ir.module import Module
@@ -14,17 +16,22 @@ from pto_wsp.ir.schedule import DEFAULT, Schedule
 from pto_wsp.ir.verify import verify
 from pto_wsp.location import Location
 from pto_wsp.support.record import record, replace
+from pto_wsp.text.forms import form_of
 from pto_wsp.text.kernels import read_kernel_body
 from pto_wsp.text.native import read_native
 from pto_wsp.text.parameters import read_kernel_params, read_workload_params
 from pto_wsp.text.schedules import read_schedule
+from pto_wsp.text.seed_forms import read_seed
 from pto_wsp.text.shapes import Shapes
-from pto_wsp.text.tokens import FUNCTION, Cursor, Source
+from pto_wsp.text.tokens import FUNCTION, WORD, Cursor, Source, Token
 from pto_wsp.text.workloads import read_workload_body
 
 _HEADER = re.compile(r"//\s*(PTO Module|PTO Program|Functions|Entry|Function Type)\s*:\s*(.*?)\s*", re.I)
 _KEYS = ("PTO Module", "PTO Program", "Functions", "Entry", "Function Type")
 _KINDS = {"InCore": False, "Orchestration": True}
+_KIND = re.compile(r"//\s*(InCore|Orchestration) Function\b.*")
+
+MAX_CALLS = 32
 
 
 def parse(text: str, filename: str = "<text>") -> Module:
@@ -43,9 +50,12 @@ def parse(text: str, filename: str = "<text>") -> Module:
 
 @record
 class _Later:
-    """A workload whose body is read when every function is known: the line it begins at."""
+    """A function whose body is read when others are known: its head, and the line that its body begins at."""
 
-    function: w.WorkloadFunction
+    name: str
+    is_workload: bool
+    loc: Location
+    head: Cursor
     line: int
 
 
@@ -53,22 +63,39 @@ class _ModuleReader:
     def __init__(self, source: Source) -> None:
         self.source = source
         self.header: dict[str, tuple[str, Location]] = {}
-        self.functions: dict[str, k.KernelFunction | w.WorkloadFunction] = {}
+        self.functions: dict[str, k.KernelFunction | w.WorkloadFunction | None] = {}
         self.shapes = Shapes()
-        self.later: list[_Later] = []
+        self.workloads: list[_Later] = []
+        self.seeds: dict[str, _Later] = {}
+        self.reading: list[str] = []
+        self.imports: list[tuple[str, Location]] = []
         self.scheduled: Schedule | None = None
 
     def module(self) -> Module:
-        for is_workload in self.heads():
-            if self.source.first_word() == "SCHEDULE":
+        for kind in self.heads():
+            word = self.source.first_word()
+            if word == "SCHEDULE":
                 self.schedule()
+            elif word == "#import":
+                self.import_function()
             else:
-                self.function(is_workload)
-        workloads = [self.workload(later) for later in self.later]
-        kernels = tuple(f for f in self.functions.values() if isinstance(f, k.KernelFunction))
+                self.function(kind)
+        for name in self.seeds:
+            self.seed(name)
+        for later in self.workloads:
+            self.workload(later)
         self.require_listed()
-        name, _ = self.header.get("PTO Module", ("", None))
-        return Module(name, kernels, tuple(workloads), self.entry(), self.scheduled or DEFAULT)
+        every = self.functions.values()
+        kernels = tuple(f for f in every if isinstance(f, k.KernelFunction))
+        workloads = tuple(f for f in every if isinstance(f, w.WorkloadFunction))
+        entry = self.entry(workloads)
+        return Module(self.name(entry), kernels, workloads, entry, self.scheduled or DEFAULT)
+
+    def name(self, entry: str) -> str:
+        for key in ("PTO Module", "PTO Program"):
+            if key in self.header:
+                return self.header[key][0]
+        return entry or "module"
 
     def schedule(self) -> None:
         place = self.source.place()
@@ -76,24 +103,36 @@ class _ModuleReader:
             raise RepeatedText(kind="block", name="SCHEDULE", loc=place)
         self.scheduled = read_schedule(self.source)
 
+    def import_function(self) -> None:
+        cursor = self.source.statement()
+        cursor.expect("#")
+        cursor.expect("import")
+        token = cursor.take(FUNCTION, "a function: `@name`")
+        cursor.end()
+        self.imports.append((token.text[1:], cursor.place(token)))
+
     # --- comments that say something ---
 
-    def heads(self) -> Iterator[bool]:
-        """Yield at every function whether it is a workload, when the next statement is its head."""
+    def heads(self) -> Iterator[bool | None]:
+        """Yield at every function whether it is a workload, if comments say so, before its head is read."""
         source = self.source
         kind: bool | None = None
         while not source.at_end:
             text = source.peek()
             if text.startswith("//"):
-                kind = self.comment(*source.raw())
+                said = self.comment(*source.raw())
+                kind = kind if said is None else said
             elif text:
-                yield self.is_workload() if kind is None else kind
+                yield kind
                 kind = None
             else:
                 source.line += 1
 
     def comment(self, text: str, loc: Location) -> bool | None:
         """Note what a comment says of the module; return the kind of function that it announces."""
+        short = _KIND.fullmatch(text)
+        if short is not None:
+            return _KINDS[short[1]]
         found = _HEADER.fullmatch(text)
         if found is None:
             return None
@@ -111,55 +150,73 @@ class _ModuleReader:
         self.header[key] = (value, loc)
         return None
 
-    def entry(self) -> str:
-        text, loc = self.header.get("Entry", ("", None))
+    def entry(self, workloads: Sequence[w.WorkloadFunction]) -> str:
+        """Return the entry: the one that the header names; without a header the only one that can be."""
+        if "Entry" not in self.header:
+            if "PTO Module" in self.header:
+                return ""
+            names = [f.name for f in workloads] or list(self.functions)
+            return names[0] if len(names) == 1 else ""
+        text, loc = self.header["Entry"]
         name = text.removeprefix("@")
-        if text and (name == text or name not in self.functions):
-            hint = did_you_mean(name, self.functions)
-            raise UnknownText(kind="function", name=name, where="the text", advice=hint, loc=loc)
+        if name == text or name not in self.functions:
+            raise self.unknown(name, loc)
         return name
 
+    def unknown(self, name: str, loc: Location) -> UnknownText:
+        advice = did_you_mean(name, self.functions)
+        return UnknownText(kind="function", name=name, where="the text", advice=advice, loc=loc)
+
     def require_listed(self) -> None:
-        """Refuse a text without a function that its header lists: it may have been cut off."""
-        text, loc = self.header.get("Functions", ("", None))
-        for name in filter(None, (part.strip() for part in text.split(","))):
+        """Refuse a text without a function that it lists or imports: it may have been cut off."""
+        listed = self.imports
+        if "Functions" in self.header:
+            text, loc = self.header["Functions"]
+            listed = [*listed, *((part.strip(), loc) for part in text.split(",") if part.strip())]
+        for name, loc in listed:
             if name not in self.functions:
-                advice = did_you_mean(name, self.functions)
-                raise UnknownText(kind="function", name=name, where="the text", advice=advice, loc=loc)
+                raise self.unknown(name, loc)
 
     # --- functions ---
 
-    def is_workload(self) -> bool:
-        """Return the kind of a function that no comment tells: by its body."""
-        return False
-
-    def function(self, is_workload: bool) -> None:
+    def function(self, kind: bool | None) -> None:
+        """Read the head of a function, and what can be read of it before the others are known."""
         cursor = self.source.statement()
-        cursor.expect("func")
-        token = cursor.take(FUNCTION, "a function: `@name`")
-        name = token.text[1:]
+        if cursor.at(".function"):
+            cursor.advance()
+            token, name = cursor.token, cursor.take(WORD, "the name of the function").text
+            last = ".end"
+        else:
+            cursor.expect("func", "a module has functions: `func @name(...) {`")
+            token = cursor.take(FUNCTION, "a function: `@name`")
+            name, last = token.text[1:], "}"
         if name in self.functions:
             raise RepeatedText(kind="function", name=name, loc=cursor.place(token))
-        if is_workload:
+        self.functions[name] = None
+        form = form_of(self.source, cursor, last)
+        is_workload = form.is_workload if kind is None else kind
+        later = _Later(name, is_workload, cursor.whole, cursor, self.source.line)
+        if form.is_seed or (is_workload and form.is_seed_workload):
+            self.seeds[name] = later
+            self.skip_body(cursor, last)
+        elif is_workload:
             params = read_workload_params(cursor)
             cursor.expect("{")
             cursor.end()
-            function = w.WorkloadFunction(name, params, (), cursor.whole)
-            self.later.append(_Later(function, self.source.line))
-            self.functions[name] = function
-            self.skip_body(cursor)
+            self.functions[name] = w.WorkloadFunction(name, params, (), cursor.whole)
+            self.workloads.append(later)
+            self.skip_body(cursor, last)
         else:
             self.functions[name] = self.kernel(cursor, name)
 
-    def skip_body(self, head: Cursor) -> None:
+    def skip_body(self, head: Cursor, last: str) -> None:
         source = self.source
         while not source.at_end:
             source.line += 1
-            if source.lines[source.line - 2].strip() == "}":
+            if source.lines[source.line - 2].split(None, 1)[:1] == [last]:
                 return
-        raise BadText(
-            expected="`}` behind the function", found="the end of the text", advice="", loc=head.whole
-        )
+        expected = f"`{last}` behind the function"
+        raise BadText(expected=expected, found="the end of the text", advice="", loc=head.whole)
 
     def kernel(self, cursor: Cursor, name: str) -> k.KernelFunction:
         params = read_kernel_params(cursor)
@@ -174,9 +231,54 @@ class _ModuleReader:
             return replace(function, native=read_native(self.source))
         return read_kernel_body(self.source, function, self.shapes)
 
-    def workload(self, later: _Later) -> w.WorkloadFunction:
+    def workload(self, later: _Later) -> None:
+        function = self.functions[later.name]
+        assert isinstance(function, w.WorkloadFunction)
         self.source.line = later.line
-        return read_workload_body(self.source, later.function, self.functions)
+        self.functions[later.name] = read_workload_body(self.source, function, self.called)
+
+    def called(self, cursor: Cursor, token: Token) -> k.KernelFunction | w.WorkloadFunction:
+        """Return the function that a token names, of which at least the head has been read."""
+        name = token.text[1:]
+        if name not in self.functions:
+            cursor.unknown("function", name, "the text", self.functions, token)
+        if name in self.reading:
+            path, place = " -> ".join((*self.reading, name)), cursor.place(token)
+            raise NoMeaning(
+                form=f"the call of `{name}`", reason=f"it leads back: {path}", advice="", loc=place
+            )
+        if len(self.reading) > MAX_CALLS:
+            limit, place = f"{MAX_CALLS} are read", cursor.place(token)
+            raise TextLimit(what="too many calls of functions that follow", limit=limit, loc=place)
+        self.seed(name)
+        found = self.functions[name]
+        assert found is not None
+        return found
+
+    def seed(self, name: str) -> None:
+        """Read a function in a form of elsewhere, unless it has been read."""
+        if self.functions[name] is not None:
+            return
+        later, line = self.seeds[name], self.source.line
+        self.reading.append(name)
+        self.source.line = later.line
+        function = self.built(later)
+        self.functions[name] = replace(function, loc=later.loc)
+        self.source.line = line
+        self.reading.pop()
+
+    def built(self, later: _Later) -> k.KernelFunction | w.WorkloadFunction:
+        module = PTOModule()
+        builder = PTOFunctionBuilder(later.name, module).at(later.loc)
+        builder = builder.not_in_core() if later.is_workload else builder.in_core()
+
+        def require(cursor: Cursor, token: Token) -> None:
+            callee = self.called(cursor, token)
+            if not module.has_function(callee.name):
+                module.import_function(callee)
+
+        read_seed(self.source, later.head, builder, require)
+        return builder.at(later.loc).build()
 
 
 def _attributes(cursor: Cursor) -> tuple[str, int]:

@@ -16,6 +16,7 @@ class _Keys:
     """The scope of keys: names of what tasks have, which only a program can tell."""
 
     where = "keys of schedules"
+    is_bare = False
 
     def scalar(self, name: str) -> DType | None:
         is_task = name.startswith(TASK) and not name.startswith(ARGUMENTS)

@@ -40,6 +40,7 @@ _PATTERN = re.compile(
     | (?P<sign> :\+ | := | -> | // | << | >> | <= | >= | == | != | [^\w\s"@!%.] )
     | (?P<type> !pto\.\w+(?:<(?:[^<>"\n]|"[^"\n]*")*>)? )
     | (?P<number> (?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)? )
+    | (?P<directive> \.[A-Za-z]\w* )
     | (?P<function> @[^\W\d]\w* )
     | (?P<literal> %-?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)? )
     | (?P<string> "(?:[^"\\\n]|\\.)*" )
@@ -236,6 +237,10 @@ class Cursor:
         if len(digits) > 19 or not -(2**63) <= sign * int(digits) < 2**63:
             self.fail("an integer of 64 bits", token=token)
         return sign * int(digits)
+
+    def left(self) -> list[Token]:
+        """Return the tokens that have not been taken."""
+        return self._tokens[self._next :]
 
     def part(self) -> Cursor:
         """Take everything up to the comma or parenthesis that ends the part; return a cursor over it."""

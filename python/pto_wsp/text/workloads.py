@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable
 
 from pto_wsp.errors_text import RepeatedText
 from pto_wsp.ir import kernel as k
@@ -10,40 +10,41 @@ from pto_wsp.ir import workload as w
 from pto_wsp.ir.core import Region
 from pto_wsp.ir.scalar import Expr
 from pto_wsp.support.record import replace
-from pto_wsp.text.bodies import Body, indexed
+from pto_wsp.text.bodies import Body, indexed, read_ranges
 from pto_wsp.text.expressions import Scope, read_expression, read_region
 from pto_wsp.text.native import unquoted
 from pto_wsp.text.refused import refuse_known
-from pto_wsp.text.tokens import FUNCTION, NAME, WORD, Cursor, Source
+from pto_wsp.text.tokens import FUNCTION, NAME, WORD, Cursor, Source, Token
 from pto_wsp.types.dtype import i64, u64
 from pto_wsp.types.tile import ScalarType
 
-Functions = Mapping[str, k.KernelFunction | w.WorkloadFunction]
+Find = Callable[[Cursor, Token], k.KernelFunction | w.WorkloadFunction]
+"""Returns the function that a token names."""
 
 _STATEMENTS = ("FOR", "IF", "CALL", "REFUSE", "return")
 _KINDS = (w.PARALLEL, w.SEQUENTIAL, w.RANGE)
 
 
-def read_workload_body(
-    source: Source, function: w.WorkloadFunction, functions: Functions
-) -> w.WorkloadFunction:
+def read_workload_body(source: Source, function: w.WorkloadFunction, find: Find) -> w.WorkloadFunction:
     """Return a function with the statements of its body, and read the brace behind them."""
-    reader = _WorkloadBody(source, f"workload `{function.name}`", function.params, functions)
+    reader = _WorkloadBody(source, f"workload `{function.name}`", function.params, find)
     reader.know_variables()
     return replace(function, body=reader.whole())
 
 
 def scope_of_params(params: Iterable[w.WorkloadParam]) -> Scope:
     """Return the scope of what parameters follow from."""
-    return _WorkloadBody(Source("", ""), "the parameters", params, {})
+    return _WorkloadBody(Source("", ""), "the parameters", params, _find_none)
+
+
+def _find_none(cursor: Cursor, token: Token) -> k.KernelFunction | w.WorkloadFunction:
+    cursor.fail("an expression", token=token)
 
 
 class _WorkloadBody(Body[w.Node]):
-    def __init__(
-        self, source: Source, where: str, params: Iterable[w.WorkloadParam], functions: Functions
-    ) -> None:
+    def __init__(self, source: Source, where: str, params: Iterable[w.WorkloadParam], find: Find) -> None:
         super().__init__(source, where)
-        self.functions = functions
+        self.find = find
         self.tiled: set[str] = set()
         for param in params:
             match param:
@@ -105,7 +106,7 @@ class _WorkloadBody(Body[w.Node]):
         step_token = cursor.token
         step = cursor.integer("the step, an integer")
         indexed(cursor)
-        ranges = self.ranges(cursor)
+        ranges = read_ranges(cursor)
         kind, is_tiled, called = self.kind(cursor)
         if not is_tiled and step != 1:
             cursor.fail("the step 1, or `tiles` behind the kind", token=step_token)
@@ -121,36 +122,6 @@ class _WorkloadBody(Body[w.Node]):
             del self.scalars[name]
         self.tiled.discard(var)
         return w.Loop(kind, var, extent, step if is_tiled else None, body, cursor.whole, *ranges, called)
-
-    def ranges(self, cursor: Cursor) -> tuple[int | None, int | None, tuple[tuple[int, int], ...]]:
-        """Read what binary expansion is told."""
-        found: dict[str, int] = {}
-        levels: dict[int, int] = {}
-        while cursor.token.kind == WORD:
-            token = cursor.token
-            key = cursor.word(("max_range", "min_range", "tile_levels"), "a range of the loop")
-            if key in found or (key == "tile_levels" and levels):
-                raise RepeatedText(kind="range", name=key, loc=cursor.place(token))
-            cursor.expect("=")
-            if key == "tile_levels":
-                levels = self.levels(cursor)
-            else:
-                found[key] = cursor.integer()
-        return found.get("max_range"), found.get("min_range"), tuple(levels.items())
-
-    def levels(self, cursor: Cursor) -> dict[int, int]:
-        cursor.expect("{")
-        found: dict[int, int] = {}
-        while True:
-            token = cursor.token
-            block = cursor.integer("a size of blocks")
-            if block in found:
-                raise RepeatedText(kind="level", name=str(block), loc=cursor.place(token))
-            cursor.expect(":")
-            found[block] = cursor.integer("rows of a tile")
-            if cursor.accept("}"):
-                return found
-            cursor.expect(",")
 
     def kind(self, cursor: Cursor) -> tuple[str, bool, str]:
         cursor.expect("{")
@@ -192,9 +163,7 @@ class _WorkloadBody(Body[w.Node]):
     def call(self, cursor: Cursor) -> w.Task | w.Call:
         cursor.advance()
         token = cursor.take(FUNCTION, "a function: `@name`")
-        callee = self.functions.get(token.text[1:])
-        if callee is None:
-            cursor.unknown("function", token.text[1:], "the text", self.functions, token)
+        callee = self.find(cursor, token)
         if isinstance(callee, w.WorkloadFunction):
             takes = [isinstance(p, w.TensorParam) for p in callee.open_params]
             args = self.arguments(cursor, callee.name, takes)

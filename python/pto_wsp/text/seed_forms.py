@@ -1,0 +1,444 @@
+"""The forms of `.pto` text that PTO programs are written in elsewhere (seed 004, section 3).
+
+They leave to the reader what our own form says: roles of parameters, shapes of memrefs, which scalars are
+parameters. A function builder decides them, step by step; the steps have the places of their lines.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from pto_wsp.builder.function import PTOFunctionBuilder
+from pto_wsp.builder.operands import method_name
+from pto_wsp.builder.steps import Argument, Operand
+from pto_wsp.errors_text import BadText, NoMeaning, TextLimit, TextMismatch
+from pto_wsp.ir import kernel as k
+from pto_wsp.ir.scalar import Expr
+from pto_wsp.isa.table import BY_MNEMONIC, Instruction
+from pto_wsp.support.record import record
+from pto_wsp.text.bodies import MAX_BLOCKS, indexed, read_ranges
+from pto_wsp.text.expressions import read_operand, read_tile
+from pto_wsp.text.parameters import read_params
+from pto_wsp.text.refused import refuse_known
+from pto_wsp.text.seed_scalars import ANY_NAME, SCALAR_WORDS, TYPES, SeedScalars
+from pto_wsp.text.tokens import FUNCTION, NAME, TYPE, WORD, Cursor, Source, Token
+
+WORDS = frozenset({*SCALAR_WORDS, "IF_BIT", "RETURN", "LOAD", "STORE"})
+"""Statements that only these forms have."""
+
+_ALIASES = {"cmpMode": "mode"}
+_STATEMENTS = (*WORDS, "FOR", "ENDFOR", "IF", "ELSE", "ENDIF", "WHILE", "DO", "ENDWHILE", "CALL", "tstore")
+
+
+@record
+class _While:
+    """An open WHILE: the lines before its DO, which come again at its end."""
+
+    first: int
+    last: int
+
+
+def read_seed(
+    source: Source, head: Cursor, builder: PTOFunctionBuilder, require: Callable[[Cursor, Token], None]
+) -> None:
+    """Drive a builder through a function.
+
+    Args:
+        source: the text, at the first line of the body.
+        head: the head of the function, behind its name.
+        builder: of the function.
+        require: called with each function that is called, before it is.
+    """
+    reader = _SeedReader(source, builder, require, "}" if head.at("(") else ".end")
+    if head.at("("):
+        read_params(head, lambda cursor, token, name: reader.memref(cursor, name, cursor.place(token)))
+        head.expect("{")
+    head.end()
+    reader.body()
+
+
+class _SeedReader(SeedScalars):
+    def __init__(
+        self, source: Source, builder: PTOFunctionBuilder, require: Callable[[Cursor, Token], None], end: str
+    ) -> None:
+        super().__init__(builder)
+        self.source = source
+        self.require = require
+        self.last_word = end
+        self.whiles: list[_While] = []
+        self.depth = 0
+
+    def body(self) -> None:
+        """Read all statements, and the line behind them."""
+        source = self.source
+        while True:
+            source.skip_blank()
+            word = source.first_word()
+            cursor = source.statement()
+            if word == self.last_word or not word:
+                cursor.expect(self.last_word)
+                if word == ".end":
+                    cursor.take(WORD, "the name of the function")
+                cursor.end()
+                return
+            self.statement(cursor.token.text, cursor)
+
+    # --- statements ---
+
+    def statement(self, word: str, cursor: Cursor) -> None:
+        if cursor.token.kind == NAME:
+            self.assignment(cursor)
+        elif cursor.token.kind == "directive":
+            self.directive(cursor)
+        elif word in SCALAR_WORDS:
+            self.scalar_statement(cursor)
+        elif word in ("return", "RETURN"):
+            self.end_function(cursor)
+        elif word in ("tstore", "mscatter"):
+            self.store(cursor)
+        elif word == "CALL":
+            self.call(cursor)
+        else:
+            self.control(word, cursor)
+        cursor.end()
+
+    def control(self, word: str, cursor: Cursor) -> None:
+        match word:
+            case "FOR":
+                self.loop(cursor)
+            case "ENDFOR":
+                self.leave(cursor).end_for()
+            case "IF":
+                self.condition(cursor)
+            case "IF_BIT":
+                self.bit(cursor)
+            case "ELSE":
+                self.step(cursor).else_block()
+            case "ENDIF":
+                self.leave(cursor).endif()
+            case "WHILE":
+                self.repeat(cursor)
+            case "ENDWHILE":
+                self.end_repeat(cursor)
+            case _:
+                token = cursor.token
+                refuse_known(cursor)
+                cursor.word(_STATEMENTS, "a statement")
+                cursor.fail("a statement that stands alone", token=token)
+
+    def step(self, cursor: Cursor) -> PTOFunctionBuilder:
+        """Take the first word of a statement; return the builder at its place."""
+        cursor.advance()
+        return self.builder.at(cursor.whole)
+
+    def enter(self, cursor: Cursor) -> PTOFunctionBuilder:
+        self.depth += 1
+        if self.depth > MAX_BLOCKS:
+            limit = f"{MAX_BLOCKS} levels are read"
+            raise TextLimit(what="blocks nested too deep", limit=limit, loc=cursor.whole)
+        return self.step(cursor)
+
+    def leave(self, cursor: Cursor) -> PTOFunctionBuilder:
+        self.depth -= 1
+        return self.step(cursor)
+
+    def end_function(self, cursor: Cursor) -> None:
+        token = cursor.advance()
+        if cursor.at("("):
+            form, reason = f"`{token.text}` with values", "functions give no values"
+            place = cursor.place(cursor.token)
+            raise NoMeaning(form=form, reason=reason, advice="store them to a memref", loc=place)
+        self.source.skip_blank()
+        following = self.source.first_word()
+        if following not in (self.last_word, "return"):
+            cursor.fail(f"`{self.last_word}` behind `{token.text}`", token=token)
+
+    # --- tiles ---
+
+    def assignment(self, cursor: Cursor) -> None:
+        dst = cursor.name()
+        cursor.expect("=")
+        token = cursor.token
+        if token.text == "alloc_tile":
+            cursor.advance()
+            cursor.expect(":")
+            tile = read_tile(cursor)
+            self.declare_tile(cursor, dst, tile.rows, tile.cols, tile.dtype)
+        elif token.text == "alloc_scalar":
+            cursor.advance()
+            cursor.expect(":")
+            self.declare_scalar(cursor, dst)
+        elif token.text in ("tload", "mgather"):
+            self.load(cursor, dst)
+        else:
+            self.instruction(cursor, dst)
+
+    def load(self, cursor: Cursor, dst: str) -> None:
+        is_gather = cursor.advance().text == "mgather"
+        memref, row, col = self.place(cursor, is_gather)
+        rows = self.row_numbers(cursor) if is_gather else None
+        self.signature(cursor, [dst], dst)
+        if rows is not None:
+            self.builder.at(cursor.whole).gather(dst, memref, rows)
+        else:
+            self.builder.at(cursor.whole).load(dst, memref, row, col)
+
+    def store(self, cursor: Cursor) -> None:
+        is_scatter = cursor.advance().text == "mscatter"
+        tile = cursor.name("a tile")
+        cursor.expect(",")
+        memref, row, col = self.place(cursor, is_scatter)
+        rows = self.row_numbers(cursor) if is_scatter else None
+        self.signature(cursor, [tile], None)
+        if rows is not None:
+            self.builder.at(cursor.whole).scatter(memref, tile, rows)
+        else:
+            self.builder.at(cursor.whole).store(memref, tile, row, col)
+
+    def row_numbers(self, cursor: Cursor) -> str:
+        cursor.expect(",")
+        return cursor.name("the tile of row numbers")
+
+    def place(self, cursor: Cursor, is_whole: bool) -> tuple[str, Operand, Operand]:
+        """Read `%memref[row, col]`, or `%memref` alone where the whole is meant."""
+        memref = cursor.name("a memref")
+        if is_whole and not cursor.at("["):
+            return memref, 0, 0
+        cursor.expect("[")
+        row = self.expression(cursor)
+        cursor.expect(",", "an offset is `[row, col]`: a row of tiles, and a column")
+        col = self.expression(cursor)
+        cursor.expect("]")
+        return memref, row, col
+
+    def instruction(self, cursor: Cursor, dst: str) -> None:
+        token = cursor.token
+        row = BY_MNEMONIC.get(token.text)
+        if row is None or token.kind != WORD:
+            cursor.word((*BY_MNEMONIC, "alloc_tile", "alloc_scalar"), "an instruction")
+            raise AssertionError(token)
+        cursor.advance()
+        operands: list[Operand] = []
+        count = row.form.num_tiles + row.form.num_scalars
+        for number in range(count):
+            if number:
+                cursor.expect(
+                    ",", f"`{row.mnemonic}` takes {row.form.num_tiles + row.form.num_scalars} operands"
+                )
+            is_tile = number < row.form.num_tiles
+            operands.append(cursor.name("a tile") if is_tile else read_operand(cursor, ANY_NAME))
+        options = self.options(cursor) if cursor.at("{") else {}
+        self.signature(cursor, [o for o in operands if isinstance(o, str)], dst, row)
+        getattr(self.builder.at(cursor.whole), method_name(row))(dst, *operands, **options)
+
+    def options(self, cursor: Cursor) -> dict[str, object]:
+        cursor.expect("{")
+        found: dict[str, object] = {}
+        while True:
+            key = cursor.take(WORD, "an attribute")
+            cursor.expect("=")
+            self.option(cursor, key, found)
+            if cursor.accept("}"):
+                return found
+            cursor.expect(",")
+
+    def option(self, cursor: Cursor, key: Token, found: dict[str, object]) -> None:
+        name = _ALIASES.get(key.text, key.text)
+        if name == "isBinary":
+            if cursor.word(("true", "false"), "`true` or `false`") == "true":
+                reason = "the order of a sum is not chosen"
+                raise NoMeaning(form="`isBinary = true`", reason=reason, advice="", loc=cursor.place(key))
+            return
+        if name not in k.ATTRIBUTES:
+            cursor.fail("an attribute: " + ", ".join((*k.ATTRIBUTES, *_ALIASES, "isBinary")), token=key)
+        kind = k.ATTRIBUTES[name]
+        if cursor.accept("#"):
+            cursor.take(WORD, "a kind of attribute")
+            cursor.expect("<")
+            found[name] = cursor.take(WORD, "a word").text.lower()
+            cursor.expect(">")
+        elif kind == "flag":
+            found[name] = cursor.word(("true", "false"), "`true` or `false`") == "true"
+        elif kind == "word":
+            found[name] = cursor.take(WORD, "a word").text.lower()
+        else:
+            found[name] = cursor.integer() if kind == "number" else self.expression(cursor)
+
+    def signature(
+        self, cursor: Cursor, operands: list[str], dst: str | None, row: Instruction | None = None
+    ) -> None:
+        """Read the types behind an instruction: those of its tiles; a new destination is declared so."""
+        if not cursor.accept(":"):
+            return
+        known = {self.tiles[name] for name in (*operands, *([dst] if dst else [])) if name in self.tiles}
+        result: Token | None = None
+        while cursor.token.kind != "end":
+            token = cursor.advance()
+            if token.kind == WORD and token.text not in (*TYPES, "memref", "tile"):
+                cursor.fail("a type", token=token)
+            if token.kind == TYPE and token.text.startswith("!pto.tile<"):
+                result = token
+                written = "".join(token.text.split())
+                is_new = dst is not None and dst not in self.tiles and cursor.token.kind == "end"
+                if written not in known and not is_new and known:
+                    what, expected = "the type of a tile here", " or ".join(sorted(known))
+                    place = cursor.place(token)
+                    raise TextMismatch(what=what, found=written, expected=expected, advice="", loc=place)
+        if dst is not None and dst not in self.tiles and result is not None:
+            self.declare_result(cursor, dst, result, row)
+
+    def declare_result(self, cursor: Cursor, dst: str, token: Token, row: Instruction | None) -> None:
+        """Declare the destination of a load or of an instruction whose operands do not decide its type."""
+        single = Source(token.text, self.source.filename).statement()
+        tile = read_tile(single)
+        if row is None or row.form.num_tiles == 0:
+            self.declare_tile(cursor, dst, tile.rows, tile.cols, tile.dtype)
+
+    # --- control ---
+
+    def loop(self, cursor: Cursor) -> None:
+        builder = self.enter(cursor)
+        var = cursor.name("a loop variable")
+        bounds: list[Expr] = []
+        for _ in range(2):
+            indexed(cursor)
+            cursor.expect(",")
+            bounds.append(self.expression(cursor))
+        indexed(cursor)
+        cursor.expect(",")
+        step = cursor.integer("the step, an integer")
+        indexed(cursor)
+        most, least, levels = read_ranges(cursor)
+        kind = "range"
+        if cursor.accept("{"):
+            kind = cursor.word(("range", "parallel", "seq"), "the kind of the loop")
+            cursor.expect("}")
+        builder.at(cursor.whole).for_loop(
+            var, bounds[0], bounds[1], step, most, least, dict(levels) or None, kind
+        )
+
+    def condition(self, cursor: Cursor) -> None:
+        builder = self.enter(cursor)
+        if cursor.at("(") and self.is_list(cursor):
+            self.names(cursor)
+            cursor.expect(",")
+        found = self.typed(cursor)
+        if cursor.accept(","):
+            self.names(cursor)
+        builder.if_then(found)
+
+    def bit(self, cursor: Cursor) -> None:
+        builder = self.enter(cursor)
+        found = self.typed(cursor)
+        cursor.expect(",")
+        builder.if_bit(found, cursor.integer("a power of two"))
+
+    def is_list(self, cursor: Cursor) -> bool:
+        """Return whether the parentheses here hold names alone, and a comma follows."""
+        number = 1
+        while cursor.ahead(number).kind == NAME or cursor.ahead(number).text in (",", ":", *TYPES):
+            number += 1
+        return cursor.ahead(number).text == ")" and cursor.ahead(number + 1).text == ","
+
+    def names(self, cursor: Cursor) -> None:
+        """Read names in parentheses: what a block takes or gives, which all are known behind it anyway."""
+        cursor.expect("(")
+        count = 0
+        while not cursor.accept(")"):
+            if count:
+                cursor.expect(",")
+            token = cursor.token
+            name = cursor.name()
+            if name not in self.tiles and name not in self.scalars:
+                cursor.unknown("name", name, "this function", {*self.tiles, *self.scalars}, token)
+            if cursor.at(":"):
+                self.written_type(cursor, name, is_new=False)
+            count += 1
+
+    def repeat(self, cursor: Cursor) -> None:
+        """Read WHILE to its DO: what is between them is done before each test."""
+        builder = self.enter(cursor)
+        if cursor.at("("):
+            self.names(cursor)
+            if cursor.accept(","):
+                self.names(cursor)
+        cursor.end()
+        source, first = self.source, self.source.line
+        while source.skip_blank() or source.first_word() != "DO":
+            if source.first_word() not in SCALAR_WORDS:
+                source.statement().fail("`DO`, or statements on scalars before it")
+            inner = source.statement()
+            self.statement(inner.token.text, inner)
+        self.whiles.append(_While(first, source.line))
+        head = source.statement()
+        head.expect("DO")
+        builder.at(cursor.whole).while_loop(
+            self.typed(head) if head.token.kind != "end" else self.tested(cursor)
+        )
+        head.end()
+
+    def tested(self, cursor: Cursor) -> Expr:
+        """Return the condition that stands behind the ENDWHILE of the loop that begins here."""
+        source, line, depth = self.source, self.source.line, 1
+        while depth:
+            source.skip_blank()
+            word = source.first_word()
+            if not word:
+                found, expected = "the end of the text", "`ENDWHILE`"
+                raise BadText(expected=expected, found=found, advice="", loc=cursor.whole)
+            depth += (word == "WHILE") - (word == "ENDWHILE")
+            source.line += 1
+        source.line -= 1
+        end = source.statement()
+        end.expect("ENDWHILE")
+        found = self.typed(end)
+        source.line = line
+        return found
+
+    def end_repeat(self, cursor: Cursor) -> None:
+        builder = self.leave(cursor)
+        if cursor.token.kind != "end":
+            self.typed(cursor)
+        if not self.whiles:
+            builder.end_while()
+            return
+        loop, line = self.whiles.pop(), self.source.line
+        self.source.line = loop.first
+        while self.source.skip_blank() or self.source.line < loop.last:
+            inner = self.source.statement()
+            self.statement(inner.token.text, inner)
+        self.source.line = line
+        builder.at(cursor.whole).end_while()
+
+    # --- calls ---
+
+    def call(self, cursor: Cursor) -> None:
+        cursor.advance()
+        token = cursor.take(FUNCTION, "a function: `@name`")
+        self.require(cursor, token)
+        cursor.expect("(")
+        args: dict[str, Argument] = {}
+        while not cursor.accept(")"):
+            if args:
+                cursor.expect(",")
+            param = cursor.token
+            name = cursor.name("a parameter of the function")
+            if name in args:
+                cursor.fail("another parameter", token=param)
+            cursor.expect("->")
+            args[name] = self.argument(cursor)
+        self.builder.at(cursor.whole).call(token.text[1:], args)
+
+    def argument(self, cursor: Cursor) -> Argument:
+        """Read `%tensor`, `(%tensor, row, col)`, `(%tensor, row, col, rows, cols)` or a scalar."""
+        if cursor.token.kind == NAME and cursor.ahead(1).text in (",", ")"):
+            return cursor.name()
+        if not (cursor.at("(") and cursor.ahead(1).kind == NAME and cursor.ahead(2).text == ","):
+            return self.typed(cursor)
+        cursor.advance()
+        tensor = cursor.name()
+        found: list[Operand] = [tensor]
+        while cursor.accept(","):
+            found.append(self.expression(cursor))
+        cursor.expect(")")
+        return tuple(found)

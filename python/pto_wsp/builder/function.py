@@ -35,6 +35,7 @@ from pto_wsp.errors import BadBlock, BadOperand, NameClash, NotYetSupported, Unk
 from pto_wsp.isa import Instruction
 from pto_wsp.isa.attributes import CONSTANTS
 from pto_wsp.isa.meaning import COMPARE_MODES
+from pto_wsp.lang.expansion import is_positive, read_expansion
 from pto_wsp.location import Location, caller_location
 from pto_wsp.support.record import replace
 from pto_wsp.types.dtype import DType
@@ -114,7 +115,7 @@ class PTOFunctionBuilder:
         """Declare a tile of `rows` x `cols` elements."""
         loc = self._here("tile")
         for size in (rows, cols):
-            if not _is_positive(size):
+            if not is_positive(size):
                 raise BadOperand(op="tile", expected="positive sizes", found=f"`{size!r}`", loc=loc)
         return self._declare("tile", name, TileDeclaration(TileType(rows, cols, _dtype(dtype, loc)), loc))
 
@@ -148,7 +149,7 @@ class PTOFunctionBuilder:
         """
         loc = self._here("memref")
         for size in shape or ():
-            if size is not None and not _is_positive(size):
+            if size is not None and not is_positive(size):
                 raise BadOperand(op="memref", expected="positive sizes", found=f"`{size!r}`", loc=loc)
         is_local = space not in (MemorySpace.GM, MemorySpace.GLOBAL)
         found = Memref(_dtype(dtype, loc), None if shape is None else tuple(shape), is_local, loc)
@@ -167,7 +168,7 @@ class PTOFunctionBuilder:
         """
         loc = self._here("intermediate_buffer")
         found = _dtype(dtype, loc)
-        if not _is_positive(size) or size % found.itemsize:
+        if not is_positive(size) or size % found.itemsize:
             expected = f"a multiple of {found.itemsize} bytes"
             raise BadOperand(op="intermediate_buffer", expected=expected, found=f"`{size!r}`", loc=loc)
         if not scope_local:
@@ -226,19 +227,13 @@ class PTOFunctionBuilder:
         """
         loc = self._here("for_loop")
         _require_name("for_loop", iv, loc)
-        if not _is_positive(step):
+        if not is_positive(step):
             raise BadOperand(op="for_loop", expected="a positive step", found=f"`{step!r}`", loc=loc)
         if kind not in ("range", "parallel", "seq"):
             expected = "the kind `range`, `parallel` or `seq`"
             raise BadOperand(op="for_loop", expected=expected, found=f"`{kind}`", loc=loc)
-        levels = _levels(tile_levels, loc)
-        blocks = [None if n is None else _power_of_two(n, loc) for n in (max_range, min_range)]
-        if blocks[0] is None and (blocks[1] is not None or levels):
-            raise BadOperand(op="for_loop", expected="a `max_range` with them", found="none", loc=loc)
-        if blocks[1] is not None and blocks[0] is not None and blocks[1] > blocks[0]:
-            expected, found = f"a `min_range` of at most {blocks[0]}", str(blocks[1])
-            raise BadOperand(op="for_loop", expected=expected, found=found, loc=loc)
-        return self._step(LoopStep(iv, lb, ub, step, loc, kind, blocks[0], blocks[1], levels))
+        expansion = read_expansion("for_loop", max_range, min_range, tile_levels, loc)
+        return self._step(LoopStep(iv, lb, ub, step, loc, kind, expansion))
 
     def end_for(self) -> PTOFunctionBuilder:
         """End the loop that was begun last."""
@@ -254,7 +249,7 @@ class PTOFunctionBuilder:
         if number is None:
             expected = "the dimension `rows` or `cols`"
             raise BadOperand(op="tile_loop", expected=expected, found=f"`{dimension}`", loc=loc)
-        if not _is_positive(step):
+        if not is_positive(step):
             raise BadOperand(op="tile_loop", expected="a positive step", found=f"`{step!r}`", loc=loc)
         return self._step(LoopStep(iv, 0, 0, step, loc, tile=(tile, number)))
 
@@ -283,7 +278,7 @@ class PTOFunctionBuilder:
     def if_bit(self, scalar: Operand, bit: int) -> PTOFunctionBuilder:
         """Begin a conditional on one bit of an integer, given as its power of two."""
         loc = self._here("if_bit")
-        if not _is_positive(bit) or bit & (bit - 1) or bit > 1 << 62:
+        if not is_positive(bit) or bit & (bit - 1) or bit > 1 << 62:
             raise BadOperand(op="if_bit", expected="a power of two", found=f"`{bit!r}`", loc=loc)
         return self._step(IfStep(scalar, bit, loc))
 
@@ -300,11 +295,11 @@ class PTOFunctionBuilder:
     # --- scalars ---
 
     def scalar_li(self, dst: str, value: Operand) -> PTOFunctionBuilder:
-        """Assign a number."""
-        return self._scalar("scalar_li", dst, "mov", value)
+        """Assign a number; once, outside of loops and branches, it is a name for the number."""
+        return self._scalar("scalar_li", dst, "li", value)
 
     def scalar_mov(self, dst: str, src: Operand) -> PTOFunctionBuilder:
-        """Assign the value of a scalar, or of an expression as text."""
+        """Assign the value of a scalar, or of an expression as text, to a variable."""
         return self._scalar("scalar_mov", dst, "mov", src)
 
     def scalar_add(self, dst: str, a: Operand, b: Operand) -> PTOFunctionBuilder:
@@ -374,9 +369,8 @@ class PTOFunctionBuilder:
             if isinstance(step, ImportStep) and step.name not in functions:
                 advice = did_you_mean(step.name, functions) or "`PTOModule.import_function` brings it"
                 raise UnknownKernel(name=step.name, advice=advice, loc=step.loc)
-        assigned = [step.dst for step in self._steps if isinstance(step, ScalarStep)]
         make = make_kernel if self._is_in_core else make_workload
-        function = make(self.name, self._declared, assigned, functions, tree, self._start)
+        function = make(self.name, self._declared, functions, tree, self._start)
         if self.module is not None:
             self.module.add_function(function)
         return function
@@ -414,10 +408,6 @@ def _require_name(method: str, name: object, loc: Location) -> None:
         raise BadOperand(op=method, expected="an identifier as a name", found=f"`{name!r}`", loc=loc)
 
 
-def _is_positive(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value > 0
-
-
 def _dtype(dtype: object, loc: Location) -> DType:
     if isinstance(dtype, ElementType):
         return dtype.dtype
@@ -425,17 +415,3 @@ def _dtype(dtype: object, loc: Location) -> DType:
         return dtype
     expected = "an element type: `ElementType.F32`, `f32`"
     raise BadOperand(op="dtype", expected=expected, found=f"`{dtype!r}`", loc=loc)
-
-
-def _power_of_two(value: int, loc: Location) -> int:
-    if not _is_positive(value):
-        raise BadOperand(op="for_loop", expected="a positive range", found=f"`{value!r}`", loc=loc)
-    return 1 << (value - 1).bit_length()
-
-
-def _levels(levels: Mapping[int, int] | None, loc: Location) -> tuple[tuple[int, int], ...]:
-    for block, rows in (levels or {}).items():
-        if (block != 0 and (not _is_positive(block) or block & (block - 1))) or not _is_positive(rows):
-            expected = "rows by blocks that are powers of two, or 0 for what is left"
-            raise BadOperand(op="for_loop", expected=expected, found=f"{{{block}: {rows}}}", loc=loc)
-    return tuple(sorted((levels or {}).items(), reverse=True))

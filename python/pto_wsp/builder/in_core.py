@@ -28,6 +28,8 @@ from pto_wsp.builder.steps import (
     Transfer,
     Tree,
     WhileStep,
+    assigned_once,
+    assignments,
 )
 from pto_wsp.errors import BadOperand, CarriedValue, NameClash, UnknownName, did_you_mean
 from pto_wsp.ir import kernel as k
@@ -37,6 +39,7 @@ from pto_wsp.isa import TABLE
 from pto_wsp.isa.attributes import EXTENTS, PLACES
 from pto_wsp.lang import arithmetic
 from pto_wsp.lang.builder import Builder, Site
+from pto_wsp.lang.expansion import NOT_EXPANDED
 from pto_wsp.lang.instructions import check_written
 from pto_wsp.lang.outputs import stored_outputs
 from pto_wsp.lang.tile_ops import TileOps
@@ -50,7 +53,6 @@ from pto_wsp.types.tile import ScalarType, TileType, ViewType
 def make_kernel(
     name: str,
     declared: Mapping[str, Declaration],
-    assigned: Sequence[str],
     functions: Functions,
     tree: Tree,
     loc: Location,
@@ -60,7 +62,6 @@ def make_kernel(
     Args:
         name: of the function.
         declared: what it declares.
-        assigned: the scalar of every step that assigns one; the other declared ones are parameters.
         functions: those that it can call.
         tree: its steps.
         loc: where it is built.
@@ -68,7 +69,7 @@ def make_kernel(
     Raises:
         FrontendError: a step has no meaning in it.
     """
-    return _InCore(name, declared, assigned, functions, loc).function(tree)
+    return _InCore(name, declared, functions, tree, loc).function()
 
 
 class _InCore:
@@ -76,13 +77,16 @@ class _InCore:
         self,
         name: str,
         declared: Mapping[str, Declaration],
-        assigned: Sequence[str],
         functions: Functions,
+        tree: Tree,
         loc: Location,
     ) -> None:
         self.name = name
         self.functions = functions
+        self.tree = tree
         self.loc = loc
+        self.constants = assigned_once(tree, ("li",))
+        assigned = frozenset(step.dst for step in assignments(tree))
         self.declared = declared
         self.uses = {n: MemrefUse(n, d) for n, d in declared.items() if isinstance(d, Memref)}
         views = {
@@ -99,11 +103,11 @@ class _InCore:
         for item, declaration in declared.items():
             if isinstance(declaration, TileDeclaration):
                 self.declare_tile(item, declaration.type)
-            elif isinstance(declaration, ScalarDeclaration):
+            elif isinstance(declaration, ScalarDeclaration) and item not in self.constants:
                 self.declare_scalar(item, declaration, item in assigned)
 
-    def function(self, tree: Tree) -> k.KernelFunction:
-        self.steps(tree)
+    def function(self) -> k.KernelFunction:
+        self.steps(self.tree)
         types = {name: use.type() for name, use in self.uses.items()}
         kernel = k.KernelFunction(
             self.name,
@@ -133,7 +137,7 @@ class _InCore:
         assert dtype is not None
         self.scalars[name] = Var(name, dtype)
         if is_variable:
-            self.builder.scalar(name, ScalarType(dtype))
+            self.scalars[name] = self.builder.scalar(name, ScalarType(dtype))
         else:
             self.set.add(name)
 
@@ -210,7 +214,7 @@ class _InCore:
         return tuple(body)
 
     def loop(self, step: LoopStep, body: Tree) -> k.For:
-        if step.max_range is not None or step.kind != "range":
+        if step.expansion != NOT_EXPANDED or step.kind != "range":
             raise wrong_kind("for_loop` with ranges or a kind", self.name, "Orchestration", step.loc)
         start = self.reader.integer(step.lower, "for_loop", step.loc)
         if step.tile is None:
@@ -304,16 +308,23 @@ class _InCore:
 
     def assign(self, step: ScalarStep) -> None:
         value = self.reader.compute(step.op, step.operands, step.loc)
-        known = self.scalars.get(step.dst)
-        if known is None:
-            for names in (self.tiles, self.views, self.loops):
-                if step.dst in names:
-                    raise NameClash(kind="things in a function", name=step.dst, loc=step.loc)
-            known = self.scalars[step.dst] = self.builder.scalar(step.dst, ScalarType(value.dtype))
-        value = fitted(value, known.dtype, f"scalar `{step.dst}`", step.loc)
+        for names in (self.tiles, self.views, self.loops):
+            if step.dst in names:
+                raise NameClash(kind="things in a function", name=step.dst, loc=step.loc)
+        declaration = self.declared.get(step.dst)
+        is_declared = isinstance(declaration, ScalarDeclaration)
+        dtype = scalar_dtype(declaration.dtype) if is_declared else value.dtype
+        value = fitted(value, dtype or value.dtype, f"scalar `{step.dst}`", step.loc)
         self.set.add(step.dst)
-        self.builder.slot(step.dst)
-        self.builder.emit(k.Assign(step.dst, value, step.loc))
+        if step.dst in self.constants:
+            self.scalars[step.dst] = value
+            return
+        if step.dst not in self.scalars:
+            self.scalars[step.dst] = self.builder.scalar(step.dst, ScalarType(value.dtype))
+        variable = self.scalars[step.dst]
+        assert isinstance(variable, Var)
+        self.builder.slot(variable.name)
+        self.builder.emit(k.Assign(variable.name, value, step.loc))
 
     def call(self, step: CallStep) -> None:
         callee = called(step, self.functions)
@@ -348,7 +359,7 @@ def condition_of(reader: ScalarReader, step: IfStep) -> Expr:
     return arithmetic.truth(bit, step.loc)
 
 
-def _is_parameter(name: str, declaration: Declaration, assigned: Sequence[str]) -> bool:
+def _is_parameter(name: str, declaration: Declaration, assigned: frozenset[str]) -> bool:
     return isinstance(declaration, ScalarDeclaration) and name not in assigned
 
 

@@ -1,12 +1,12 @@
 """From the steps of an Orchestration function to a workload.
 
-A scalar that nothing assigns is a parameter; one that is assigned once, outside of loops and branches, is a
+A scalar that nothing assigns is a parameter; one that is computed once, outside of loops and branches, is a
 name for its value; others are variables. A tensor of a call that is not declared is made by the run.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from pto_wsp.builder.calls import Functions, called, in_order, wrong_kind
 from pto_wsp.builder.in_core import condition_of
@@ -30,6 +30,8 @@ from pto_wsp.builder.steps import (
     Transfer,
     Tree,
     WhileStep,
+    assigned_once,
+    assignments,
 )
 from pto_wsp.errors import BadOperand, NameClash, NotYetSupported, UnknownName, did_you_mean
 from pto_wsp.ir import scalar as ir
@@ -45,7 +47,6 @@ from pto_wsp.types.tile import ScalarType
 def make_workload(
     name: str,
     declared: Mapping[str, Declaration],
-    assigned: Sequence[str],
     functions: Functions,
     tree: Tree,
     loc: Location,
@@ -55,7 +56,6 @@ def make_workload(
     Args:
         name: of the function.
         declared: what it declares.
-        assigned: the scalar of every step that assigns one.
         functions: those that it can call.
         tree: its steps.
         loc: where it is built.
@@ -63,7 +63,7 @@ def make_workload(
     Raises:
         FrontendError: a step has no meaning in it.
     """
-    return _Orchestration(name, declared, assigned, functions, loc).function(tree)
+    return _Orchestration(name, declared, functions, tree, loc).function()
 
 
 class _Orchestration:
@@ -71,13 +71,15 @@ class _Orchestration:
         self,
         name: str,
         declared: Mapping[str, Declaration],
-        assigned: Sequence[str],
         functions: Functions,
+        tree: Tree,
         loc: Location,
     ) -> None:
         self.name = name
         self.declared = declared
-        self.assigned = assigned
+        self.tree = tree
+        self.assigned = frozenset(step.dst for step in assignments(tree))
+        self.constants = assigned_once(tree)
         self.functions = functions
         self.loc = loc
         self.tensors = Tensors(name, {n: d for n, d in declared.items() if isinstance(d, Memref)})
@@ -89,14 +91,14 @@ class _Orchestration:
         for item, declaration in declared.items():
             if isinstance(declaration, TileDeclaration):
                 raise wrong_kind("tile", name, "InCore", declaration.loc)
-            if isinstance(declaration, ScalarDeclaration) and item not in assigned:
+            if isinstance(declaration, ScalarDeclaration) and item not in self.assigned:
                 dtype = scalar_dtype(declaration.dtype)
                 assert dtype is not None
                 self.values[item] = Var(item, dtype)
                 self.params[item] = w.ScalarParam(item, ScalarType(dtype), declaration.loc)
 
-    def function(self, tree: Tree) -> w.WorkloadFunction:
-        body = self.steps(tree, is_outermost=True)
+    def function(self) -> w.WorkloadFunction:
+        body = self.steps(self.tree)
         kernels = {f.name: f for f in self.functions.values() if isinstance(f, KernelFunction)}
         require_made(body, kernels, self.tensors.local)
         params: list[w.WorkloadParam] = []
@@ -136,19 +138,19 @@ class _Orchestration:
 
     # --- steps ---
 
-    def steps(self, tree: Tree, is_outermost: bool = False) -> tuple[w.Node, ...]:
+    def steps(self, tree: Tree) -> tuple[w.Node, ...]:
         found: list[w.Node] = []
         for step in tree:
             if isinstance(step, Block):
                 found.append(self.block(step))
             else:
-                found += self.step(step, is_outermost)
+                found += self.step(step)
         return tuple(found)
 
-    def step(self, step: Plain, is_outermost: bool) -> list[w.Node]:
+    def step(self, step: Plain) -> list[w.Node]:
         match step:
             case ScalarStep():
-                return self.assign(step, is_outermost)
+                return self.assign(step)
             case CallStep():
                 return [self.call(step)]
             case Transfer(is_store=is_store, loc=loc):
@@ -198,12 +200,13 @@ class _Orchestration:
             None,
             inner,
             step.loc,
-            max_range=step.max_range,
-            min_range=step.min_range,
-            tile_levels=step.tile_levels,
+            max_range=step.expansion.max_range,
+            min_range=step.expansion.min_range,
+            tile_levels=step.expansion.tile_levels,
+            name=step.var if var != step.var else "",
         )
 
-    def assign(self, step: ScalarStep, is_outermost: bool) -> list[w.Node]:
+    def assign(self, step: ScalarStep) -> list[w.Node]:
         name, loc = step.dst, step.loc
         declaration = self.declared.get(name)
         if isinstance(declaration, Memref) or name in self.used - set(self.declared):
@@ -213,7 +216,7 @@ class _Orchestration:
         if isinstance(declaration, ScalarDeclaration):
             dtype = scalar_dtype(declaration.dtype) or dtype
         value = fitted(value, dtype, f"scalar `{name}`", loc)
-        if is_outermost and self.assigned.count(name) == 1 and self.is_fixed(value):
+        if name in self.constants and step.op != "mov" and self.is_fixed(value):
             self.values[name] = value
             return []
         if dtype is f32:

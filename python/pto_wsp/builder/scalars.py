@@ -79,10 +79,9 @@ class ScalarReader:
         return arithmetic.truth(self.read(operand, op, loc), loc)
 
     def compute(self, op: str, operands: Sequence[Operand], loc: Location | None) -> Expr:
-        """Return `op` of operands: `mov`, or an operation on two. Integers are divided toward zero."""
-        method = "scalar_li" if op == "mov" else f"scalar_{op}"
-        values = [self.read(operand, method, loc) for operand in operands]
-        if op == "mov":
+        """Return what a step assigns: its operand, or an operation. Integers are divided toward zero."""
+        values = [self.read(operand, f"scalar_{op}", loc) for operand in operands]
+        if op in ("li", "mov"):
             return values[0]
         a, b = values
         if op == "div" and a.dtype is i64 and b.dtype is i64:

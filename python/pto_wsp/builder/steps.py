@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping
 
 from pto_wsp.ir.scalar import Expr
+from pto_wsp.lang.expansion import NOT_EXPANDED, Expansion
 from pto_wsp.location import Location
 from pto_wsp.support.record import record
 from pto_wsp.types.dtype import DType
@@ -80,7 +81,7 @@ class TileStep:
 
 @record
 class ScalarStep:
-    """`dst` = `op` of operands: a row of BINARY_OPS, or `mov`."""
+    """`dst` = `op` of operands: a row of BINARY_OPS, `li` of a number or `mov` of anything."""
 
     dst: str
     op: str
@@ -122,9 +123,7 @@ class LoopStep:
     step: int
     loc: Location
     kind: str = "range"
-    max_range: int | None = None
-    min_range: int | None = None
-    tile_levels: tuple[tuple[int, int], ...] = ()
+    expansion: Expansion = NOT_EXPANDED
     tile: tuple[str, int] | None = None
 
 
@@ -167,11 +166,6 @@ Opening = LoopStep | WhileStep | IfStep
 Step = Plain | Opening | ElseStep | EndStep
 
 
-def assigned_scalars(steps: Sequence[Step]) -> frozenset[str]:
-    """Return the names of the scalars that some step assigns."""
-    return frozenset(step.dst for step in steps if isinstance(step, ScalarStep))
-
-
 @record
 class Block:
     """An opening step with the steps of its body, and of its other branch."""
@@ -182,3 +176,26 @@ class Block:
 
 
 Tree = tuple[Plain | Block, ...]
+
+
+def assignments(tree: Tree) -> list[ScalarStep]:
+    """Return the steps of a tree that assign scalars, in order."""
+    found: list[ScalarStep] = []
+    for step in tree:
+        if isinstance(step, Block):
+            found += assignments((*step.body, *step.other))
+        elif isinstance(step, ScalarStep):
+            found.append(step)
+    return found
+
+
+def assigned_once(tree: Tree, ops: Collection[str] = ()) -> frozenset[str]:
+    """Return the scalars that one step alone assigns, which stands outside of blocks.
+
+    Args:
+        tree: the steps of a function.
+        ops: what the step may be; anything without it.
+    """
+    every = [step.dst for step in assignments(tree)]
+    outermost = [step for step in tree if isinstance(step, ScalarStep) and (not ops or step.op in ops)]
+    return frozenset(step.dst for step in outermost if every.count(step.dst) == 1)

@@ -165,7 +165,18 @@ class _Assembler:
                     self.tiles[node.var] = (node.extent, node.tile)
                     self.lengths[node.var + ".len"] = node.tile
                 inner = self.nodes(node.body)
-                return w.Loop(node.kind, node.var, node.extent, node.tile, inner, node.loc, name=node.name)
+                return w.Loop(
+                    node.kind,
+                    node.var,
+                    node.extent,
+                    node.tile,
+                    inner,
+                    node.loc,
+                    max_range=node.expansion.max_range,
+                    min_range=node.expansion.min_range,
+                    tile_levels=node.expansion.tile_levels,
+                    name=node.name,
+                )
             case OpenCond():
                 then, other = self.nodes(node.then), self.nodes(node.other)
                 return w.Cond(node.condition, then, other, node.loc)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar, overload
 
 from pto_wsp.errors import BadIndex, BadOperand, NotYetSupported, UnknownName, did_you_mean
 from pto_wsp.ir import workload as w
 from pto_wsp.lang import context, control
 from pto_wsp.lang.described import require_one_value
+from pto_wsp.lang.expansion import NOT_EXPANDED, Expansion, read_expansion
 from pto_wsp.lang.ragged import Ragged, RaggedAxis
 from pto_wsp.lang.ranges import Span, Stretch
 from pto_wsp.lang.scalar import Scalar
@@ -30,10 +31,17 @@ Item = TypeVar("Item")
 class Loop(Generic[Item]):
     """What `for` takes in a workload; each iteration of the body is described once."""
 
-    def __init__(self, kind: str, axes: tuple[Axis, ...], tile: int | None = None) -> None:
+    def __init__(
+        self,
+        kind: str,
+        axes: tuple[Axis, ...],
+        tile: int | None = None,
+        expansion: Expansion = NOT_EXPANDED,
+    ) -> None:
         self._kind = kind
         self._axes = axes
         self._tile = tile
+        self._expansion = expansion
 
     def __iter__(self) -> Iterator[Item]:
         loc = caller_location()
@@ -43,15 +51,22 @@ class Loop(Generic[Item]):
             require_one_value(loc.file, statement)
         if len(names) != len(self._axes):
             names = tuple("ijklmnop"[n % 8] for n in range(len(self._axes)))
-        return _Iteration(self._kind, tuple(zip(names, self._axes, strict=True)), self._tile, loc)
+        axes = tuple(zip(names, self._axes, strict=True))
+        return _Iteration(self._kind, axes, self._tile, loc, self._expansion)
 
 
 class _Iteration(Iterator[Any]):
     """Opens the loops at the first `next`, closes them at the second, which ends the `for`."""
 
     def __init__(
-        self, kind: str, axes: tuple[tuple[str, Axis], ...], tile: int | None, loc: Location | None
+        self,
+        kind: str,
+        axes: tuple[tuple[str, Axis], ...],
+        tile: int | None,
+        loc: Location | None,
+        expansion: Expansion,
     ) -> None:
+        self._expansion = expansion
         self._kind = kind
         self._axes = axes
         self._tile = tile
@@ -72,7 +87,7 @@ class _Iteration(Iterator[Any]):
         for name, given in self._axes:
             axis = given.packed if isinstance(given, RaggedAxis) else given
             extent = current.extent_of(axis, self._loc)
-            loop, block = current.open_loop(self._kind, name, extent, self._tile, self._loc)
+            loop, block = current.open_loop(self._kind, name, extent, self._tile, self._loc, self._expansion)
             self._open.append(block)
             values.append(_yielded(axis, loop))
         return values[0] if len(values) == 1 else tuple(values)
@@ -122,9 +137,29 @@ class Loops:
         """Iterate over the indices of a sparse axis, or of a row of one; iterations are independent."""
         return _loop(w.PARALLEL, (selection(axis),))
 
-    def range(self, n: Axis) -> Loop[Scalar]:
-        """Iterate over [0, n) in program order, ordered by data alone."""
-        return _loop(w.RANGE, (n,))
+    def range(
+        self,
+        n: Axis,
+        *,
+        max_range: int | None = None,
+        min_range: int | None = None,
+        tile_levels: Mapping[int, int] | None = None,
+    ) -> Loop[Scalar]:
+        """Iterate over [0, n) in program order, ordered by data alone.
+
+        Args:
+            n: the extent.
+            max_range: the largest block that binary expansion makes of the loop, rounded up to a power of
+                two; without it the loop stays as it is.
+            min_range: the smallest block; what is left is one loop.
+            tile_levels: rows of the tiles that blocks of some sizes work on, where they are more than those
+                of the kernels; 0 stands for what is left.
+
+        Raises:
+            BadOperand: no such ranges or levels.
+        """
+        loc = caller_location()
+        return _loop(w.RANGE, (n,), read_expansion("P.range", max_range, min_range, tile_levels, loc))
 
     def seq(self, axis: Axis) -> Loop[Scalar]:
         """Iterate so that iteration i is complete before iteration i + 1 begins."""
@@ -147,11 +182,11 @@ class Loops:
 _LATER = frozenset({"pipe"})
 
 
-def _loop(kind: str, axes: tuple[Axis, ...]) -> Loop[Any]:
+def _loop(kind: str, axes: tuple[Axis, ...], expansion: Expansion = NOT_EXPANDED) -> Loop[Any]:
     context.current("a loop over `P`")
     if not axes:
         raise BadIndex(tensor="P", expected="at least one axis", found="none", loc=caller_location())
-    return Loop(kind, axes)
+    return Loop(kind, axes, None, expansion)
 
 
 P = Loops()

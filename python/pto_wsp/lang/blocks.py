@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from pto_wsp.errors import UnsupportedSyntax
 from pto_wsp.ir import workload as w
 from pto_wsp.ir.scalar import Expr, Var
+from pto_wsp.lang.expansion import NOT_EXPANDED, Expansion
 from pto_wsp.location import Location
 from pto_wsp.support.record import record
 
@@ -44,6 +45,7 @@ class OpenLoop:
     loc: Location | None
     body: list[OpenNode]
     name: str
+    expansion: Expansion = NOT_EXPANDED
 
     @property
     def index(self) -> Var:

@@ -18,6 +18,7 @@ from pto_wsp.ir.core import Index
 from pto_wsp.ir.scalar import Binary, Const, Element, Expr, Var
 from pto_wsp.lang.blocks import Block, Blocks, OpenLoop
 from pto_wsp.lang.broadcast import has_every
+from pto_wsp.lang.expansion import NOT_EXPANDED, Expansion
 from pto_wsp.lang.ragged import RaggedAxis
 from pto_wsp.lang.ranges import Stretch
 from pto_wsp.lang.scalar import expression, integer_constant
@@ -260,11 +261,17 @@ class Trace:
         return name
 
     def open_loop(
-        self, kind: str, name: str, extent: Expr, tile: int | None, loc: Location | None
+        self,
+        kind: str,
+        name: str,
+        extent: Expr,
+        tile: int | None,
+        loc: Location | None,
+        expansion: Expansion = NOT_EXPANDED,
     ) -> tuple[OpenLoop, Block]:
         """Begin a loop: what is recorded next is its body, up to the end of the block."""
         var = self.unique(name)
-        loop = OpenLoop(kind, var, extent, tile, loc, [], name if var != name else "")
+        loop = OpenLoop(kind, var, extent, tile, loc, [], name if var != name else "", expansion)
         self.blocks.add(loop)
         self.loops[loop.var] = loop
         return loop, self.blocks.enter(loop.body, "a loop", loc)

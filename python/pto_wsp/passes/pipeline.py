@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from pto_wsp.errors import BadPipeline, InvalidIR, UnknownPass, did_you_mean
 from pto_wsp.ir.module import Module
 from pto_wsp.ir.verify import verify
+from pto_wsp.passes.canonical_names import canonical_names
 from pto_wsp.passes.expand_loops import expand_loops
 from pto_wsp.passes.inline_calls import inline_calls
 from pto_wsp.support.record import record
@@ -59,6 +60,7 @@ def _passes(*found: Pass) -> dict[str, Pass]:
 
 PASSES: dict[str, Pass] = _passes(
     Pass("inline", inline_calls, "put the bodies of called functions in the places of their calls", {}),
+    Pass("canonical", canonical_names, "name what functions declare for themselves by its order", {}),
     Pass("expand", expand_loops, "take loops with a `max_range` apart into blocks of powers of two", {}),
 )
 """Every pass by its name in pipelines."""

@@ -1,0 +1,81 @@
+"""Give what functions declare for themselves names by their order: equal programs are then equal modules.
+
+    %sum = trowsum %squares    ->    %t1 = trowsum %t0
+
+Tiles, scalars and variables, loops and labels get new names; parameters keep theirs. Tiles are declared in
+the order in which they are written, and only if something uses them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from pto_wsp.ir import kernel as k
+from pto_wsp.ir import workload as w
+from pto_wsp.ir.module import Module
+from pto_wsp.passes.names import Fresh, KernelRenaming, WorkloadRenaming
+from pto_wsp.support.record import replace
+
+
+def canonical_names(module: Module) -> Module:
+    """Return `module` with names that follow from its structure."""
+    kernels = tuple(_kernel(kernel) for kernel in module.kernels)
+    return replace(module, kernels=kernels, workloads=tuple(_workload(f) for f in module.workloads))
+
+
+def _kernel(kernel: k.KernelFunction) -> k.KernelFunction:
+    if kernel.body is None:
+        return kernel
+    statements = [*k.walk_statements(kernel.body)]
+    fresh = Fresh(p.name for p in kernel.params)
+    tiles = _numbered("t", _written(statements), fresh)
+    assigned = (stmt.name for stmt in statements if isinstance(stmt, k.Assign))
+    scalars = _numbered("s", assigned, fresh)
+    loops = _numbered("i", (stmt.var for stmt in statements if isinstance(stmt, k.For)), fresh)
+    renaming = KernelRenaming(tiles=tiles, targets={**scalars, **loops})
+    types, scalar_types = dict(kernel.tiles), dict(kernel.scalars)
+    return replace(
+        kernel,
+        tiles=tuple((new, types[old]) for old, new in tiles.items()),
+        scalars=tuple((new, scalar_types[old]) for old, new in scalars.items()),
+        body=renaming.statements(kernel.body),
+    )
+
+
+def _written(statements: Iterable[k.Stmt]) -> Iterator[str]:
+    for stmt in statements:
+        match stmt:
+            case k.Load(tile=tile) | k.Instr(dst=tile):
+                yield tile
+            case _:
+                pass
+
+
+def _workload(function: w.WorkloadFunction) -> w.WorkloadFunction:
+    nodes = [*w.walk_nodes(function.body)]
+    fresh = Fresh(p.name for p in function.params)
+    loops = _numbered("i", (node.var for node in nodes if isinstance(node, w.Loop)), fresh)
+    slots = {name for name in function.variables if name.startswith("slot.")}
+    variables = _numbered("v", (name for name in function.variables if name not in slots), fresh)
+    labels = _numbered("l", (node.label for node in nodes if isinstance(node, w.Task) and node.label), fresh)
+    renaming = WorkloadRenaming(loops=loops, variables=variables, labels=labels)
+    return replace(function, body=_without_names(renaming.nodes(function.body)))
+
+
+def _without_names(body: tuple[w.Node, ...]) -> tuple[w.Node, ...]:
+    """Forget what the user called loops."""
+    found: list[w.Node] = []
+    for node in body:
+        match node:
+            case w.Loop(body=inner):
+                node = replace(node, body=_without_names(inner), name="")
+            case w.Cond(then=then, other=other):
+                node = replace(node, then=_without_names(then), other=_without_names(other))
+            case _:
+                pass
+        found.append(node)
+    return tuple(found)
+
+
+def _numbered(stem: str, names: Iterable[str], fresh: Fresh) -> dict[str, str]:
+    return {name: fresh.name(f"{stem}{number}") for number, name in enumerate(dict.fromkeys(names))}

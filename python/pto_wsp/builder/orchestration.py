@@ -77,16 +77,17 @@ class _Orchestration:
     ) -> None:
         self.name = name
         self.declared = declared
+        self.used = {*declared, *(step.dst for step in assignments(tree))}
         self.tree = tree
         self.assigned = frozenset(step.dst for step in assignments(tree))
         self.constants = assigned_once(tree)
         self.functions = functions
         self.loc = loc
-        self.tensors = Tensors(name, {n: d for n, d in declared.items() if isinstance(d, Memref)})
+        memrefs = {n: d for n, d in declared.items() if isinstance(d, Memref)}
+        self.tensors = Tensors(name, memrefs, self.used)
         self.params: dict[str, w.ScalarParam] = {}
         self.values: dict[str, Expr] = {}
-        self.loops: list[str] = []
-        self.used = set(declared)
+        self.open: dict[str, str] = {}
         self.reader = ScalarReader(self.scalar)
         for item, declaration in declared.items():
             if isinstance(declaration, TileDeclaration):
@@ -189,9 +190,9 @@ class _Orchestration:
         var = self.fresh(step.var)
         before = dict(self.values)
         self.values = {**before, step.var: ir.add(lower, ir.mul(Var(var), Const(step.step)))}
-        self.loops.append(var)
+        self.open[step.var] = var
         inner = self.steps(body)
-        self.loops.pop()
+        del self.open[step.var]
         self.values = before
         return w.Loop(
             step.kind,
@@ -209,7 +210,7 @@ class _Orchestration:
     def assign(self, step: ScalarStep) -> list[w.Node]:
         name, loc = step.dst, step.loc
         declaration = self.declared.get(name)
-        if isinstance(declaration, Memref) or name in self.used - set(self.declared):
+        if isinstance(declaration, Memref) or name in self.open:
             raise NameClash(kind="things in a function", name=name, loc=loc)
         value = self.reader.compute(step.op, step.operands, loc)
         dtype = value.dtype
@@ -243,7 +244,7 @@ class _Orchestration:
             return w.Call(callee.name, tuple(args), step.loc)
         names = [p.name for p in callee.params]
         args = [self.argument(callee, *pair, step.loc) for pair in in_order(step, names)]
-        return w.Task(callee.name, tuple(args), tuple(Var(v) for v in self.loops), step.loc)
+        return w.Task(callee.name, tuple(args), tuple(map(Var, self.open.values())), step.loc)
 
     def argument(self, callee: KernelFunction, name: str, value: Argument, loc: Location) -> Region | Expr:
         param = callee.param(name)

@@ -6,7 +6,7 @@ without a shape is as wide as the tiles of its calls, and as high as its array o
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from pto_wsp.analysis.bounding import extent_needed
 from pto_wsp.builder.scalars import ScalarReader
@@ -68,12 +68,14 @@ class Tensors:
     Args:
         function: its name.
         declared: its memrefs.
+        taken: every name that it declares.
 
     Attributes:
         intermediates: tensors that calls make and nothing declares.
     """
 
-    def __init__(self, function: str, declared: Mapping[str, Memref]) -> None:
+    def __init__(self, function: str, declared: Mapping[str, Memref], taken: Collection[str]) -> None:
+        self.taken = taken
         self.function = function
         self.declared = declared
         self.intermediates: dict[str, Memref] = {}
@@ -206,11 +208,11 @@ class Tensors:
 
     def _dims(self, name: str) -> tuple[int | str, ...]:
         memref = self.memref(name)
+        rows, cols = self._size(name, "rows"), self._size(name, "cols")
         width = self.widths[name][0] if name in self.widths else None
         if memref.shape is not None:
-            names = ("rows", "cols") if len(memref.shape) == 2 else range(len(memref.shape))
-            shape = zip(memref.shape, names, strict=True)
-            return tuple(f"{name}.{which}" if size is None else size for size, which in shape)
+            names = (rows, cols) if len(memref.shape) == 2 else ("",) * len(memref.shape)
+            return tuple(n if size is None else size for size, n in zip(memref.shape, names, strict=True))
         if memref.elements is not None:
             if width is None or memref.elements % width:
                 expected, found = "whole rows of tiles", f"{memref.elements} elements"
@@ -218,7 +220,14 @@ class Tensors:
             return memref.elements // width, width
         if memref.is_local and width is None:
             raise MemrefShape(name=name, expected="a shape", found="none", loc=memref.loc)
-        return f"{name}.rows", f"{name}.cols" if width is None else width
+        return rows, cols if width is None else width
+
+    def _size(self, name: str, dim: str) -> str:
+        """Return a name for the extent of a dimension that only a run knows."""
+        found = f"{name}_{dim}"
+        while found in self.taken or found in self.intermediates:
+            found += "_"
+        return found
 
     def sizes(self) -> list[w.SizeParam]:
         """Return the sizes of the dimensions that only a run knows."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from pto_wsp.ir.core import Full, Region
 from pto_wsp.ir.kernel import KernelFunction, Param
 from pto_wsp.ir.module import Module
@@ -23,15 +25,13 @@ def with_entry_workload(module: Module) -> Module:
     """Return a module whose entry is a workload: where it is a kernel, one task of it on whole tensors.
 
     The tensors have the names of the kernel's parameters; a dimension that is known only at run time is the
-    size `<parameter>.<dimension>`, taken from the array.
+    size `<parameter>_rows`, `<parameter>_cols` or, of more than two, `<parameter>_<number>`.
     """
     kernel = next((k for k in module.kernels if k.name == module.entry), None)
     if kernel is None:
         return module
     taken = {f.name for f in (*module.kernels, *module.workloads)}
-    name = f"{kernel.name}_once"
-    while name in taken:
-        name += "_"
+    name = _free(f"{kernel.name}_once", taken)
     workload = _one_task(name, kernel)
     return replace(module, workloads=(*module.workloads, workload), entry=name)
 
@@ -39,12 +39,13 @@ def with_entry_workload(module: Module) -> Module:
 def _one_task(name: str, kernel: KernelFunction) -> WorkloadFunction:
     params: list[WorkloadParam] = []
     args: list[Region | Expr] = []
+    taken = {param.name for param in kernel.params}
     for param in kernel.params:
         if isinstance(param.type, ScalarType):
             params.append(ScalarParam(param.name, param.type, param.loc))
             args.append(Var(param.name, param.type.dtype))
         else:
-            dims = _dims(param)
+            dims = _dims(param, taken)
             _, dtype = view_rank_and_dtype(param)
             params += [SizeParam(dim, loc=param.loc) for dim in dims if isinstance(dim, str)]
             params.append(TensorParam(param.name, TensorType(dtype, dims), param.loc))
@@ -53,8 +54,18 @@ def _one_task(name: str, kernel: KernelFunction) -> WorkloadFunction:
     return WorkloadFunction(name, tuple(params), (task,), kernel.loc)
 
 
-def _dims(param: Param) -> tuple[int | str, ...]:
+def _dims(param: Param, taken: Collection[str]) -> tuple[int | str, ...]:
     """Return the dimensions of the tensor that a view covers: a tile takes smaller ones too."""
     assert not isinstance(param.type, ScalarType)
     known = (None, None) if isinstance(param.type, TileType) else param.type.dims or ()
-    return tuple(f"{param.name}.{dim}" if size is None else size for dim, size in enumerate(known))
+    names = ("rows", "cols") if len(known) == 2 else tuple(map(str, range(len(known))))
+    return tuple(
+        _free(f"{param.name}_{name}", taken) if size is None else size
+        for size, name in zip(known, names, strict=True)
+    )
+
+
+def _free(name: str, taken: Collection[str]) -> str:
+    while name in taken:
+        name += "_"
+    return name

@@ -23,8 +23,8 @@ def test_it_runs_with_data(target: str) -> None:
 
 def test_intermediates_are_as_high_as_their_regions_reach() -> None:
     text = str(softmax_module())
-    assert '%temp_max: !pto.memref<gm,"temp_max.rows"x1,f32> {local}' in text
-    assert "%temp_max.rows: index := max(%num_tiles * 8, 0)" in text
+    assert '%temp_max: !pto.memref<gm,"temp_max_rows"x1,f32> {local}' in text
+    assert "%temp_max_rows: index := max(%num_tiles * 8, 0)" in text
 
 
 def test_a_kernel_runs_as_one_task() -> None:

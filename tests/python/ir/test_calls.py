@@ -157,7 +157,7 @@ def test_a_kernel_as_entry_is_one_task() -> None:
         "scale_once",
         ["x", "y", "factor"],
     )
-    assert entry.tensor("x").type.dims == ("x.0", "x.1")
+    assert entry.tensor("x").type.dims == ("x_rows", "x_cols")
     assert with_entry_workload(module) is module
 
 

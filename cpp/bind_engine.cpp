@@ -194,6 +194,7 @@ class PythonLibrary {
 nb::dict counters(const RunResult& result) {
   nb::dict counters;
   counters["dispatchers"] = result.dispatchers;
+  counters["is_benchmark"] = int(result.is_benchmark);
   counters["slices"] = result.slices;
   counters["waits"] = result.waits;
   counters["max_queued"] = result.max_queued;
@@ -216,6 +217,12 @@ nb::tuple times(const trace::RunRecord& record) {
   ColumnData worker(n), start(n), end(n);
   record.fill_times(worker.data(), start.data(), end.data());
   return nb::make_tuple(std::move(worker).to_array(), std::move(start).to_array(), std::move(end).to_array());
+}
+
+nb::object dispatchers(const trace::RunRecord& record) {
+  ColumnData dispatcher(record.num_tasks());
+  record.fill_dispatchers(dispatcher.data());
+  return std::move(dispatcher).to_array();
 }
 
 /// (site, registers)
@@ -431,6 +438,7 @@ void bind_engine(nb::module_& module) {
   nb::class_<trace::RunRecord>(module, "RunRecord")
       .def_prop_ro("tasks", &trace::RunRecord::num_tasks)
       .def("times", &times)
+      .def("dispatchers", &dispatchers)
       .def("places", &places);
   nb::class_<RunResult>(module, "RunResult")
       .def_ro("tasks", &RunResult::tasks)

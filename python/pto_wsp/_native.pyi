@@ -69,6 +69,9 @@ class RunRecord:
     def times(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
         """Return the worker, and start and end in nanoseconds since the run began."""
 
+    def dispatchers(self) -> NDArray[np.int64]:
+        """Return the dispatcher that made each task."""
+
     def places(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Return the index of the TASK instruction, and the registers [tasks, registers].
 

@@ -739,6 +739,23 @@ class NegativeAmount(RunError):
     label = "expected at least 0, found {found}{where}"
 
 
+class NoDispatcher(RunError):
+    """A key of `DispatchPolicy.dispatch_by` that is the number of no dispatcher."""
+
+    code = "no-dispatcher"
+    template = "a task of kernel `{kernel}` is for dispatcher {found}"
+    label = "expected one of 0 to {most}{where}"
+
+
+class WindowFull(RunError):
+    """A window with `WindowMode.ABORT` that has no room for a task."""
+
+    code = "window-full"
+    template = "the window of {size} tasks has no room for a task of kernel `{kernel}`"
+    label = "this task{where}"
+    hint = "take a larger window, or let the walk wait: `WindowMode.STALL`"
+
+
 class StridedView(RunError):
     """A view whose innermost dimension does not lie contiguously in memory."""
 

@@ -28,6 +28,7 @@ struct RunResult {
   int64_t run_ns = 0;
   uint32_t workers = 0;
   uint32_t dispatchers = 0;
+  bool is_benchmark = false;     ///< no kernel was called
   uint64_t slices = 0;           ///< stretches of tasks that were scheduled as one
   uint64_t waits = 0;            ///< times a worker put a slice aside because a task had to wait
   uint64_t max_queued = 0;       ///< most slices that waited for a worker
@@ -141,6 +142,16 @@ class Executable {
     bytecode::Program program;
   };
 
+  /// What of the options shapes a plan.
+  struct Shape {
+    uint32_t workers = 0;
+    bool cuts_units = false;
+    bool is_benchmark = false;
+    bool operator==(const Shape& other) const {
+      return workers == other.workers && cuts_units == other.cuts_units && is_benchmark == other.is_benchmark;
+    }
+  };
+
   /// Asking the system takes longer than a small run.
   static uint32_t num_cores() {
     static const uint32_t cores = std::max(1u, std::thread::hardware_concurrency());
@@ -149,7 +160,10 @@ class Executable {
 
   /// Makes `prepared_` fit the arguments, keeping it when nothing that shapes a plan has changed.
   void prepare(const bind::Arguments& arguments, const sched::RunOptions& options) {
-    const bool is_marked = options.is_in_order() || marked_for_ == options.workers;
+    const Shape shape{options.workers, options.cuts_units(),
+                      options.window_mode == sched::WindowMode::kBenchmark};
+    const bool is_marked =
+        options.is_in_order() ? shape_.is_benchmark == shape.is_benchmark : shape_ == shape;
     if (prepared_ == nullptr || !is_marked || !is_same_call(arguments)) {
       auto plan =
           bytecode::make_plan({&code_->program, arguments.symbols}, arguments.layouts, *code_->library);
@@ -158,11 +172,17 @@ class Executable {
       check_regions(plan, options);
       if (costs_ == nullptr) costs_ = std::make_shared<sched::SiteCosts>(plan.sites.size());
       // Threads that still leave an earlier run may read its marks: each plan is marked once.
-      sched::mark_units(plan, options.workers);
+      sched::mark_units(plan, options.workers, shape.cuts_units);
+      if (shape.is_benchmark) replace_bodies(plan);
       std::vector<uint32_t> guesses = sched::guess_costs(plan, options.workers);
       prepared_.reset(new sched::Prepared{code_, std::move(plan), costs_, std::move(guesses)});
-      marked_for_ = options.workers;
+      shape_ = shape;
     }
+  }
+
+  static void replace_bodies(bytecode::Plan& plan) {
+    for (bytecode::QuickSite& site : plan.sites)
+      site.fn = [](const View*, const Scalar*, const TaskContext*) { return 0; };
   }
 
   void check_regions(const bytecode::Plan& plan, const sched::RunOptions& options) {
@@ -214,9 +234,10 @@ class Executable {
     if (run.is_cancelled()) throw cancelled();
     RunResult result = summarize(run);
     result.dispatchers = crew->num_dispatchers();
+    result.is_benchmark = options.window_mode == sched::WindowMode::kBenchmark;
     result.run_ns = trace::now_ns() - start;
     result.flushed = run.flushed().values();
-    if (options.trace) result.record = make_record(run, start_ticks, result.tasks, result.flushed);
+    if (options.trace) result.record = make_record(*crew, start_ticks, result.tasks);
     crews_.push_back(std::move(crew));
     return result;
   }
@@ -302,18 +323,19 @@ class Executable {
     return result;
   }
 
-  std::shared_ptr<trace::RunRecord> make_record(sched::Run& run, int64_t start, uint64_t tasks,
-                                                std::vector<int64_t> flushed) const {
+  std::shared_ptr<trace::RunRecord> make_record(sched::Crew& crew, int64_t start, uint64_t tasks) const {
+    sched::Run& run = crew.run();
     auto record =
-        std::make_shared<trace::RunRecord>(code_, prepared_->plan, std::move(flushed), tasks, start);
+        std::make_shared<trace::RunRecord>(code_, prepared_->plan, run.flushed().values(), tasks, start);
     for (uint32_t i = 0; i < run.num_workers(); ++i) record->add(run.worker(i).take_events());
+    for (uint32_t i = 0; i < crew.num_dispatchers(); ++i) record->add_dispatcher(crew.dispatcher(i).owned());
     return record;
   }
 
   std::shared_ptr<Code> code_;
   std::shared_ptr<detail::RunGate> gate_;
   std::shared_ptr<sched::Prepared> prepared_;
-  uint32_t marked_for_ = 0;
+  Shape shape_;
   std::shared_ptr<sched::SiteCosts> costs_;
   std::vector<std::shared_ptr<sched::Crew>> crews_;
   std::atomic<bool> is_cancelled_{false};  ///< while the checks before a run are made

@@ -312,6 +312,24 @@ def _negative_amount(what: str) -> Callable[[_Context], errors.PtoError]:
     return describe
 
 
+def _key_outside(c: _Context) -> errors.PtoError:
+    key = c.module.schedule.dispatch.key
+    return errors.NoDispatcher(
+        kernel=c.kernel.name,
+        found=c.number("value"),
+        most=c.number("most"),
+        where=c.where(c.enclosing),
+        loc=key.loc if key is not None else None,
+        notes=[("the task was made here", c.task.loc)],
+    )
+
+
+def _window_full(c: _Context) -> errors.PtoError:
+    where = c.where(c.enclosing)
+    size = c.module.schedule.window.count
+    return errors.WindowFull(size=size, kernel=c.kernel.name, where=where, loc=c.task.loc)
+
+
 def _out_of_memory(c: _Context) -> errors.PtoError:
     if "pc" not in c.details:
         return c.fault()
@@ -369,6 +387,8 @@ _DESCRIBE: dict[str, Callable[[_Context], errors.PtoError]] = {
     "rows-stride": _strided_rows,
     "negative-workspace": _negative_amount("workspace"),
     "negative-cost": _negative_amount("cost"),
+    "key-outside": _key_outside,
+    "window-full": _window_full,
     "out-of-memory": _out_of_memory,
     "refused": _refused,
     "negative-extent": _negative_extent,

@@ -8,10 +8,18 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from pto_wsp.errors import NameClash, NotYetSupported, UnknownParameter, WrongValue, did_you_mean
+from pto_wsp.errors import (
+    NameClash,
+    NotYetSupported,
+    UnknownParameter,
+    UnsupportedByTarget,
+    WrongValue,
+    did_you_mean,
+)
 from pto_wsp.ir import workload as w
 from pto_wsp.ir.entry import with_entry_workload
 from pto_wsp.ir.module import Module
+from pto_wsp.ir.printer import print_policy
 from pto_wsp.ir.scalar import I64_MAX
 from pto_wsp.ir.verify import verify
 from pto_wsp.lang.tensor import Tensor
@@ -252,6 +260,11 @@ def check_schedule(module: Module, target: str) -> None:
         BadKey, UnsupportedByTarget: it does not fit.
     """
     require_support(target, module.schedule)
+    decided = w.deciding_tensors(module.entry_workload.body) & module.written
+    if module.schedule.window.name == "benchmark" and decided:
+        what = f"`window = {print_policy(module.schedule.window)}` here"
+        reason = f"`{min(decided)}` decides what runs, and tasks write it"
+        raise UnsupportedByTarget(target=target, what=what, reason=reason)
     for policy in module.schedule.policies():
         if policy.key is not None:
             TaskKeys(module, policy.key).check()

@@ -25,8 +25,14 @@ class RunStats:
     compile_ms: float
     counters: dict[str, int | list[int]]
 
+    @property
+    def is_benchmark(self) -> bool:
+        """Whether no kernel was called, as `WindowMode.BENCHMARK` says: results are those of before."""
+        return self.counters.get("is_benchmark") == 1
+
     def __str__(self) -> str:
+        called = ", calling no kernel" if self.is_benchmark else ""
         return (
-            f"{self.tasks:,} tasks on {self.workers} workers in {self.run_ms:.3f} ms; "
+            f"{self.tasks:,} tasks on {self.workers} workers in {self.run_ms:.3f} ms{called}; "
             f"{self.compiles} compiles in {self.compile_ms:.1f} ms"
         )

@@ -25,6 +25,7 @@ class TaskEvent:
         kernel: name of the kernel it ran.
         keys: the coordinates of the task call.
         worker: index of the thread that ran it.
+        dispatcher: index of the dispatcher that made it.
         start_ns: start, in nanoseconds since the run began.
         end_ns: end, in nanoseconds since the run began.
         location: `file:line:col` of the task call.
@@ -34,6 +35,7 @@ class TaskEvent:
     kernel: str
     keys: tuple[int, ...]
     worker: int
+    dispatcher: int
     start_ns: int
     end_ns: int
     location: str
@@ -56,6 +58,10 @@ class Record(Protocol):
         """Return the worker, and start and end in nanoseconds."""
         ...
 
+    def dispatchers(self) -> np.ndarray:
+        """Return the dispatcher."""
+        ...
+
     def places(self) -> tuple[np.ndarray, np.ndarray]:
         """Return the number of the task's node, and the registers at its place."""
         ...
@@ -64,9 +70,9 @@ class Record(Protocol):
 class Trace:
     """The tasks of one run, in program order.
 
-    Iterating yields a `TaskEvent` per task. Arrays `task`, `worker`, `start_ns`, `end_ns` (length = tasks)
-    hold the same figures for numeric work. Where tasks stand in the program is worked out when it is first
-    asked for, from what decided in the run.
+    Iterating yields a `TaskEvent` per task. Arrays `task`, `worker`, `dispatcher`, `start_ns`, `end_ns`
+    (length = tasks) hold the same figures for numeric work. Where tasks stand in the program is worked out
+    when it is first asked for, from what decided in the run.
     """
 
     def __init__(
@@ -101,6 +107,11 @@ class Trace:
         """Index of the thread that ran each task."""
         return self._times[0]
 
+    @cached_property
+    def dispatcher(self) -> np.ndarray:
+        """Index of the dispatcher that made each task."""
+        return self._record.dispatchers()
+
     @property
     def start_ns(self) -> np.ndarray:
         """Start of each task, in nanoseconds since the run began."""
@@ -126,6 +137,7 @@ class Trace:
             node.kernel,
             tuple(int(evaluate(key, scope, self._reader)) for key in node.keys),
             int(self.worker[i]),
+            int(self.dispatcher[i]),
             int(self.start_ns[i]),
             int(self.end_ns[i]),
             _location(node),

@@ -38,13 +38,13 @@ _INTERP_REFUSES = {
 _CPU: Mapping[str, Mapping[str, Support]] = {
     "dispatch": {
         "work_steal": Enforced(),
-        "round_robin": _LATER,
-        "affinity": _LATER,
-        "hash": _LATER,
-        "dispatch_by": _LATER,
+        "round_robin": Enforced(),
+        "affinity": Enforced(),
+        "hash": Enforced(),
+        "dispatch_by": Enforced(),
     },
-    "window": {"stall": _LATER, "abort": _LATER, "benchmark": _LATER},
-    "ready": {"work_steal": Enforced(), "fifo": _LATER, "priority": _LATER},
+    "window": {"stall": Enforced(), "abort": Enforced(), "benchmark": Enforced()},
+    "ready": {"work_steal": Enforced(), "fifo": Enforced(), "priority": Enforced()},
     "start": {"immediate": Enforced(), "threshold": _LATER, "after_build": _LATER},
     "deps": {
         "infer_tensor_map_exact": Enforced(),

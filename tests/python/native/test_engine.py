@@ -49,13 +49,13 @@ def test_runs_and_counts(library: Library) -> None:
 
 def test_a_trace_names_sites_and_registers(library: Library) -> None:
     program = _native.Executable(tiles_program(8, repeat=2), library)
-    result = program.run((np.zeros(84, np.float32),), (None, 1.0), 2, True)
-    assert result.task.tolist() == list(range(22))
-    assert set(result.site.tolist()) == {2}
-    assert result.registers[:, 1].tolist() == list(range(11)) * 2
-    assert result.registers[10].tolist() == [0, 10, 80, 4]
-    assert ((result.start_ns <= result.end_ns) & (result.worker < 2)).all()
-    assert result.registers[21].tolist() == [1, 10, 80, 4]
+    record = program.run((np.zeros(84, np.float32),), (None, 1.0), 2, True).record
+    (site, registers), (worker, start_ns, end_ns) = record.places(), record.times()
+    assert record.tasks == 22 and set(site.tolist()) == {2}
+    assert registers[:, 1].tolist() == list(range(11)) * 2
+    assert registers[10].tolist() == [0, 10, 80, 4]
+    assert ((start_ns <= end_ns) & (worker < 2) & (record.dispatchers() < 2)).all()
+    assert registers[21].tolist() == [1, 10, 80, 4]
 
 
 def test_arrays_are_checked(library: Library) -> None:

@@ -25,6 +25,10 @@ class SampleRecord:
         """Return workers, starts and ends."""
         return np.array([0, 1, 0]), np.array([100, 150, 2100]), np.array([2000, 950, 3100])
 
+    def dispatchers(self) -> np.ndarray:
+        """Return dispatchers."""
+        return np.array([0, 1, 0])
+
     def places(self) -> tuple[np.ndarray, np.ndarray]:
         """Return nodes and registers."""
         return np.array([1, 5, 1]), np.array([[0], [0], [7]])

@@ -12,6 +12,7 @@ from pto_wsp.ir.workload import Loop, walk_nodes
 from pto_wsp.passes.task_keys import TaskKeys
 from pto_wsp.targets.schedules import Enforced, support
 
+WITHOUT_RESULTS = {"abort", "benchmark"}
 COUNTS = {"dispatch": (1, 2, 3, 5, 8), "window": (1, 2, 3, 7, 64), "start": (1, 5, 60)}
 
 
@@ -20,7 +21,11 @@ def schedules(draw: st.DrawFn, module: Module) -> Schedule:
     """Draw a schedule."""
     schedule = Schedule()
     for directive, policies in POLICIES.items():
-        enforced = [name for name in policies if isinstance(support("cpu", directive, name), Enforced)]
+        enforced = [
+            name
+            for name in policies
+            if isinstance(support("cpu", directive, name), Enforced) and name not in WITHOUT_RESULTS
+        ]
         if not enforced:
             continue
         name = draw(st.sampled_from(enforced))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import HealthCheck, given, note, settings
+from hypothesis import HealthCheck, Phase, given, note, settings
 from hypothesis import strategies as st
 
 from pto_wsp.ir.module import Module
@@ -15,7 +15,9 @@ from tests.python.runtime.random_workloads import samples as plain_samples
 from tests.python.runtime.test_dynamic import outcome
 from tests.python.schedule.random_schedules import schedules
 
-SETTINGS = settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
+SETTINGS = settings(
+    max_examples=12, deadline=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck)
+)
 
 
 def check(data: st.DataObject, module: Module, sample: object, scalars: list[int]) -> None:

@@ -63,6 +63,7 @@ class Crew final : public Job, public std::enable_shared_from_this<Crew> {
 
   Run& run() { return run_; }
   uint32_t num_dispatchers() const { return num_dispatchers_; }
+  const Dispatcher& dispatcher(uint32_t i) const { return *dispatchers_[i]; }
 
   // Job, called by the pool.
   int join() override {
@@ -109,7 +110,7 @@ class Crew final : public Job, public std::enable_shared_from_this<Crew> {
     // Sequentially consistent against `end` and `fail`: either they see this worker active, or it sees them.
     worker.is_active.store(true, std::memory_order_seq_cst);
     const bool is_over = is_over_.load(std::memory_order_seq_cst) || run_.is_over();
-    const bool has_worked = !is_over && is_ready(slot) && (run_.run_slice(worker) || step_any(slot));
+    const bool has_worked = !is_over && is_ready(slot) && find_work(worker, slot);
     worker.is_active.store(false, std::memory_order_release);
     return has_worked;
   }
@@ -122,6 +123,12 @@ class Crew final : public Job, public std::enable_shared_from_this<Crew> {
       return false;
     }
     return true;
+  }
+
+  /// Where a policy decides what starts first, tasks are made before one is chosen.
+  bool find_work(Worker& worker, uint32_t slot) {
+    if (run_.is_ordered()) return step_any(slot) || run_.run_slice(worker);
+    return run_.run_slice(worker) || step_any(slot);
   }
 
   bool step_any(uint32_t slot) {

@@ -33,6 +33,7 @@ class Dispatcher {
   void reset(uint32_t num_dispatchers) {
     num_dispatchers_ = num_dispatchers;
     is_ready_ = false;
+    owned_.clear();
     is_ended_.store(false, std::memory_order_relaxed);
   }
 
@@ -58,6 +59,9 @@ class Dispatcher {
     return Outcome::kWorked;
   }
 
+  /// The tasks that it owned, if the run is traced: of each slice the first one, and how many.
+  const std::vector<std::pair<uint64_t, uint32_t>>& owned() const { return owned_; }
+
   /// Whether it might go on and nobody is in it.
   bool is_free() const { return !is_ended_.load(std::memory_order_relaxed) && !lock.is_locked(); }
 
@@ -65,6 +69,7 @@ class Dispatcher {
 
  private:
   static constexpr int kStepEvents = 1024;
+  static constexpr uint32_t kNobody = UINT32_MAX;
 
   void begin() {
     const bytecode::Plan& plan = run_.plan();
@@ -81,6 +86,8 @@ class Dispatcher {
     num_flushed_ = 0;
     has_event_ = has_waits_ = is_mine_ = is_silent_ = is_feeding_ = is_blocked_ = false;
     record_ = nullptr;
+    key_owner_ = kNobody;
+    priority_ = 0;
     is_ready_ = true;
   }
 
@@ -159,31 +166,57 @@ class Dispatcher {
 
   /// Sees to it that a slice is open for the task.
   bool place(uint32_t site) {
+    const bool cuts = run_.options().cuts_units();
+    if (cuts) note_traits(plan_->sites[site]);
     if (numbering_.is_open()) {
-      const bool is_unit = plan_->sites[site].is_unit;
+      const bool is_unit = cuts || plan_->sites[site].is_unit;
       if (is_unit ? numbering_.is_over() : numbering_.is_full()) close(is_unit);
     }
     return numbering_.is_open() || open();
   }
 
+  /// Ends the strand where a task is another dispatcher's, or has another priority.
+  void note_traits(const bytecode::QuickSite& site) {
+    const uint32_t owner = owner_by_key(site.key);
+    const int64_t priority =
+        site.priority.is_given ? plan_->evaluate(site.priority.value, expander_->registers()) : 0;
+    if (owner != key_owner_ || priority != priority_) close_open(true);
+    key_owner_ = owner;
+    priority_ = priority;
+  }
+
+  uint32_t owner_by_key(const bytecode::QuickAmount& key) const {
+    const Ownership ownership = run_.options().ownership;
+    if (!key.is_given || (ownership != Ownership::kKey && ownership != Ownership::kHash)) return kNobody;
+    const auto value = uint64_t(plan_->evaluate(key.value, expander_->registers()));
+    if (ownership == Ownership::kHash) return Random(value).next() % num_dispatchers_;
+    const int64_t rest = int64_t(value) % int64_t(num_dispatchers_);
+    return uint32_t(rest < 0 ? rest + num_dispatchers_ : rest);
+  }
+
   /// Opens a slice for the task that was just expanded; false while too many are on their way.
   bool open() {
     const uint64_t slice = numbering_.slice();
-    const bool is_claimed = run_.options().ownership == Ownership::kClaim;
-    if (numbering_.begins_strand() && !is_claimed) is_mine_ = owner_of_strand() == index_;
-    const bool is_undecided = is_claimed && numbering_.begins_strand();
+    const uint32_t owner = owner_of_strand();
+    if (numbering_.begins_strand() && owner != kNobody) is_mine_ = owner == index_;
+    const bool is_undecided = numbering_.begins_strand() && owner == kNobody;
     if ((is_mine_ || is_undecided) && !run_.progress().admits(slice)) return block(Stall::kSlices);
     if (is_undecided) is_mine_ = run_.progress().claim(slice);
     is_silent_ = !is_mine_ && run_.progress().is_complete(slice);
     if (is_mine_) {
       run_.count_live(slice);
-      is_feeding_ = run_.wants_slices(slice, num_dispatchers_);
+      is_feeding_ = run_.is_ordered() || run_.wants_slices(slice, num_dispatchers_);
+      first_task_ = num_tasks() - 1;
     }
     numbering_.open();
     return true;
   }
 
-  uint32_t owner_of_strand() const { return uint32_t(numbering_.num_strands() % num_dispatchers_); }
+  /// The dispatcher whose strand begins, or kNobody: then it is that of the first who claims it.
+  uint32_t owner_of_strand() const {
+    if (run_.options().ownership != Ownership::kRoundRobin) return key_owner_;
+    return uint32_t(numbering_.num_strands() % num_dispatchers_);
+  }
 
   /// Finds what the task must wait for, and makes later tasks wait for it.
   void find_waits(uint32_t site) {
@@ -227,11 +260,19 @@ class Dispatcher {
     if (record_ == nullptr) {
       const bool is_ready = waits_.have_passed();
       const bool has_record = (!is_ready || is_feeding_) && begin_record();
-      if (!has_record && !is_ready) return block(Stall::kWindow);
+      if (!has_record && !(is_ready && may_run_here())) return block(Stall::kWindow);
       if (!has_record) return run_here(site);
     }
     record(site);
     return true;
+  }
+
+  /// Where a policy decides what starts first, only the oldest slice goes past it, since it must not wait for
+  /// room.
+  bool may_run_here() {
+    if (!run_.is_ordered()) return true;
+    run_.progress().advance_watermark();
+    return run_.progress().watermark() == numbering_.slice();
   }
 
   bool run_here(uint32_t site) {
@@ -255,6 +296,7 @@ class Dispatcher {
     record_->first_task = num_tasks() - 1 - num_before;
     record_->next = num_before;
     record_->cursor = 0;
+    record_->priority = priority_;
     record_->num_groups = 0;
     for (const Group& group : numbering_.groups()) record_->groups[record_->num_groups++] = group.line;
     return true;
@@ -286,6 +328,7 @@ class Dispatcher {
         run_.progress().reach(complete_name(numbering_.slice()));
       }
       has_closed_ = true;
+      if (run_.options().trace) owned_.emplace_back(first_task_, numbering_.num_tasks());
     }
     numbering_.close(ends_strand);
   }
@@ -337,12 +380,22 @@ class Dispatcher {
   // Stalls
 
   bool block(Stall stall) {
+    if (stall == Stall::kWindow && run_.options().window_mode == WindowMode::kAbort) return abort();
     if (!is_blocked_) {
       stall_ = stall;
       blocked_ns_ = trace::now_ns();
       is_blocked_ = true;
     }
     return false;
+  }
+
+  /// Ends the run before the present task, for which the window has no room. True: there is nothing to do
+  /// again.
+  bool abort() {
+    const bytecode::QuickSite& site = plan_->sites[event_.index];
+    fail(EngineError("window-full", "the window has no room for another task").with_int("pc", site.pc),
+         num_tasks() - 1);
+    return true;
   }
 
   void note_unblocked() {
@@ -362,8 +415,12 @@ class Dispatcher {
   Numbering numbering_;
   std::vector<Name> latest_;  ///< per site, its latest task
   WaitList waits_;
-  Worker* worker_ = nullptr;  ///< of the thread whose step this is
-  Slice* record_ = nullptr;   ///< the open slice, if some of it is recorded
+  std::vector<std::pair<uint64_t, uint32_t>> owned_;
+  uint64_t first_task_ = 0;       ///< of the open slice
+  uint32_t key_owner_ = kNobody;  ///< whose the present task is by its key
+  int64_t priority_ = 0;          ///< of the present task
+  Worker* worker_ = nullptr;      ///< of the thread whose step this is
+  Slice* record_ = nullptr;       ///< the open slice, if some of it is recorded
   bytecode::Event event_{bytecode::Event::kNothing, 0};
   size_t num_flushed_ = 0;
   Stall stall_ = Stall::kWindow;

@@ -35,9 +35,9 @@ struct RunOptions {
   uint64_t jitter = 0;  ///< not 0: seed of random delays before bodies and of random slice sizes (for tests)
   /// Asked now and then by the calling thread, between tasks; true cancels the run. Null: nobody asks.
   bool (*is_interrupted)() = nullptr;
-  bool tracks = false;       ///< order tasks by their hazards with one worker too (for tests)
+  bool tracks = false;             ///< order tasks by their hazards with one worker too (for tests)
   bool checks_iterations = false;  ///< check that iterations of P loops are independent
-  uint32_t dispatchers = 0;  ///< 0 = one per worker, up to kMaxDispatchers
+  uint32_t dispatchers = 0;        ///< 0 = one per worker, up to kMaxDispatchers
   Ownership ownership = Ownership::kClaim;
   uint64_t window = 8192;  ///< tasks that may be recorded and not complete, over all dispatchers; at least 1
   WindowMode window_mode = WindowMode::kStall;
@@ -45,8 +45,15 @@ struct RunOptions {
 
   static constexpr uint32_t kMaxDispatchers = 8;
 
-  /// With one worker, program order satisfies every hazard and every barrier.
-  bool is_in_order() const { return workers == 1 && !tracks; }
+  /// With one worker, program order satisfies every hazard and every barrier, and the first task is ready.
+  bool is_in_order() const {
+    const bool is_open = dispatchers <= 1 && ownership == Ownership::kClaim && ready != Ready::kPriority;
+    return workers == 1 && !tracks && is_open;
+  }
+  /// Keys and priorities of tasks cut program order where they change.
+  bool cuts_units() const {
+    return ownership == Ownership::kKey || ownership == Ownership::kHash || ready == Ready::kPriority;
+  }
 };
 
 }  // namespace pto::wsp::sched

@@ -216,6 +216,8 @@ class Run {
   const bytecode::Plan& plan() const { return *plan_; }
   const std::shared_ptr<Prepared>& prepared() const { return prepared_; }
   const RunOptions& options() const { return options_; }
+  /// Whether a policy decides which of the ready tasks starts first; then all are recorded.
+  bool is_ordered() const { return options_.ready != Ready::kOwn; }
   Progress& progress() { return progress_; }
   FlushLog& flushed() { return flushed_; }
   Stalls& stalls() { return stalls_; }
@@ -244,13 +246,16 @@ class Run {
     const size_t num_sites = plan_->sites.size();
     costs_.resize(num_sites);
     for (size_t i = 0; i < num_sites; ++i) costs_[i] = (*prepared_->costs)[i];
-    const uint64_t most = std::max<uint64_t>(options_.window / 8, 1);
+    // Room is asked for a whole slice: where a lack of it is an error, that is for one task.
+    const bool is_exact = options_.window_mode == WindowMode::kAbort;
+    const uint64_t most = is_exact ? 1 : std::max<uint64_t>(options_.window / 8, 1);
     numbering_start_.first_slice = progress_.watermark();
     numbering_start_.max_tasks = uint32_t(std::min<uint64_t>(most, kMaxSliceTasks));
     numbering_start_.jitter = options_.jitter;
     for (uint32_t i = 0; i < kNumGroupLines; ++i)
       numbering_start_.group_slices[i] = progress_.slices_in_group(i);
-    max_waiting_slices_ = 64 + 16 * size_t(options_.workers);
+    // Where slices are not taken oldest first, the window alone bounds those that wait.
+    max_waiting_slices_ = is_ordered() ? SIZE_MAX : 64 + 16 * size_t(options_.workers);
   }
 
   Slice* take() {
@@ -258,9 +263,19 @@ class Run {
     const size_t num_waiting = waiting_.size();
     if (num_waiting > 0) {
       progress_.advance_watermark();
-      if (Slice* slice = waiting_.pop_ready(progress_, oldest)) return slice;
+      Slice* ready = waiting_.pop_ready(progress_, oldest);
+      if (ready != nullptr) return is_ordered() ? first_of(ready) : ready;
     }
     return queue_.pop(num_waiting < max_waiting_slices_ ? UINT64_MAX : oldest);
+  }
+
+  /// A slice, or the first one in the queue if that goes before.
+  Slice* first_of(Slice* ready) {
+    Slice* queued = queue_.pop(UINT64_MAX);
+    if (queued == nullptr) return ready;
+    if (is_before(queued, ready)) std::swap(queued, ready);
+    queue_.push(queued);
+    return ready;
   }
 
   size_t load_registers(uint32_t site_index, const uint64_t* words, int64_t* registers) const {

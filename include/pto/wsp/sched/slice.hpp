@@ -18,6 +18,7 @@ namespace pto::wsp::sched {
 struct Slice {
   uint64_t number = 0;
   uint64_t first_task = 0;
+  int64_t priority = 0;
   uint32_t num_tasks = 0;
   uint32_t next = 0;
   size_t cursor = 0;  ///< where the record of task `next` begins
@@ -28,7 +29,12 @@ struct Slice {
   uint32_t groups[bytecode::kMaxLoopDepth] = {};  ///< lines of the barrier loops around it
 };
 
-/// Published slices that nobody has taken. The oldest is taken first.
+/// Whether a slice is taken before another one, if both can be: by priority, then in program order.
+inline bool is_before(const Slice* a, const Slice* b) {
+  return a->priority != b->priority ? a->priority > b->priority : a->number < b->number;
+}
+
+/// Published slices that nobody has taken.
 class SliceQueue {
  public:
   size_t size() const { return size_.load(std::memory_order_relaxed); }
@@ -65,7 +71,7 @@ class SliceQueue {
   }
 
  private:
-  static bool is_behind(const Slice* a, const Slice* b) { return a->number > b->number; }
+  static bool is_behind(const Slice* a, const Slice* b) { return is_before(b, a); }
 
   alignas(kLineBytes) SpinLock lock_;
   std::vector<Slice*> slices_;
@@ -87,14 +93,13 @@ class WaitingSlices {
 
   void push(Slice* slice) {
     lock_.lock();
-    const auto is_before = [](const Slice* a, const Slice* b) { return a->number < b->number; };
     slices_.insert(std::upper_bound(slices_.begin(), slices_.end(), slice, is_before), slice);
     most_ = std::max(most_, slices_.size());
     size_.store(slices_.size(), std::memory_order_seq_cst);
     lock_.unlock();
   }
 
-  /// The oldest slice whose moment has passed, or null. `oldest` becomes the number of the oldest of all.
+  /// The first slice whose moment has passed, or null. `oldest` becomes the number of the first of all.
   Slice* pop_ready(const Progress& progress, uint64_t& oldest) {
     if (!lock_.try_lock()) return nullptr;
     if (!slices_.empty()) oldest = slices_.front()->number;
@@ -121,7 +126,7 @@ class WaitingSlices {
 
  private:
   alignas(kLineBytes) SpinLock lock_;
-  std::vector<Slice*> slices_;  ///< oldest first
+  std::vector<Slice*> slices_;  ///< in the order in which they are taken
   size_t most_ = 0;
   alignas(kLineBytes) std::atomic<size_t> size_{0};
 };

@@ -21,11 +21,16 @@ using bytecode::QuickLoop;
 /// Units are the iterations of a P or range loop that has no P inside and makes two or more tasks, and whole
 /// P.seq loops whose body is straight-line (their iterations could not overlap anyway). A loop that would
 /// leave too few units is looked into instead. Every other P.seq loop orders its iterations by a barrier;
-/// tasks outside all units are units of their own.
+/// tasks outside all units are units of their own. Where units are cut, no unit has a P.seq loop inside:
+/// nothing but the order of its tasks would keep the iterations apart.
 class UnitMarker {
  public:
-  UnitMarker(bytecode::Plan& plan, uint64_t min_units)
-      : plan_(plan), program_(plan.program()), min_units_(min_units), sums_(program_.loops.size()) {}
+  UnitMarker(bytecode::Plan& plan, uint64_t min_units, bool are_cut)
+      : plan_(plan),
+        program_(plan.program()),
+        min_units_(min_units),
+        are_cut_(are_cut),
+        sums_(program_.loops.size()) {}
 
   void run() {
     summarize();
@@ -47,6 +52,7 @@ class UnitMarker {
   struct Summary {
     bool has_parallel_inside = false;
     bool has_range_inside = false;
+    bool has_sequence_inside = false;
     bool has_loop_inside = false;
     int sites = 0;
   };
@@ -64,6 +70,7 @@ class UnitMarker {
       up.has_parallel_inside =
           up.has_parallel_inside || op == Op::PARALLEL_FOR || sums_[i].has_parallel_inside;
       up.has_range_inside = up.has_range_inside || op == Op::RANGE_FOR || sums_[i].has_range_inside;
+      up.has_sequence_inside = up.has_sequence_inside || op == Op::FOR_EACH || sums_[i].has_sequence_inside;
       up.has_loop_inside = true;
       up.sites += sums_[i].sites;
     }
@@ -73,11 +80,12 @@ class UnitMarker {
     const Summary& sum = sums_[i];
     const bool is_sequential = program_.loops[i].op == Op::FOR_EACH;
     if (is_sequential) {
-      const bool is_straight = !sum.has_parallel_inside && !sum.has_range_inside;
+      const bool is_straight = !sum.has_parallel_inside && !sum.has_range_inside && !are_cut_;
       return is_straight ? QuickLoop::Mark::kUnitWhole : QuickLoop::Mark::kBarrier;
     }
     const bool makes_several = sum.sites > 1 || (sum.sites == 1 && sum.has_loop_inside);
-    const bool is_unit = !sum.has_parallel_inside && makes_several && num_units(i) >= min_units_;
+    const bool is_whole = !sum.has_parallel_inside && !(are_cut_ && sum.has_sequence_inside);
+    const bool is_unit = is_whole && makes_several && num_units(i) >= min_units_;
     return is_unit ? QuickLoop::Mark::kUnitIterations : QuickLoop::Mark::kNone;
   }
 
@@ -95,6 +103,7 @@ class UnitMarker {
   bytecode::Plan& plan_;
   const bytecode::Program& program_;
   uint64_t min_units_;
+  bool are_cut_;
   std::vector<Summary> sums_;
 };
 
@@ -128,9 +137,9 @@ inline double count_elements(const bytecode::Plan& plan, const bytecode::QuickSi
 
 }  // namespace detail
 
-/// Marks the units of a plan for so many workers.
-inline void mark_units(bytecode::Plan& plan, uint32_t workers) {
-  detail::UnitMarker(plan, 4 * uint64_t(workers)).run();
+/// Marks the units of a plan for so many workers. With `are_cut`, a unit may be cut between any two tasks.
+inline void mark_units(bytecode::Plan& plan, uint32_t workers, bool are_cut = false) {
+  detail::UnitMarker(plan, 4 * uint64_t(workers), are_cut).run();
 }
 
 /// What a task of each site may take, in nanoseconds, as long as nothing was measured: a little per element

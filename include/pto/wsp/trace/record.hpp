@@ -33,6 +33,11 @@ class RunRecord {
   /// Adds what the next worker wrote down.
   void add(Events events) { workers_.push_back(std::move(events)); }
 
+  /// Adds the slices of the next dispatcher: of each the first task, and how many.
+  void add_dispatcher(std::vector<std::pair<uint64_t, uint32_t>> slices) {
+    dispatchers_.push_back(std::move(slices));
+  }
+
   uint64_t num_tasks() const { return num_tasks_; }
   uint32_t num_registers() const { return plan_.program().header.num_registers; }
 
@@ -44,6 +49,14 @@ class RunRecord {
         start_ns[event.task] = to_ns(event.start);
         end_ns[event.task] = to_ns(event.end);
       });
+    }
+  }
+
+  /// Per task the dispatcher that it belonged to.
+  void fill_dispatchers(int64_t* dispatcher) const {
+    std::fill_n(dispatcher, num_tasks_, 0);
+    for (size_t i = 0; i < dispatchers_.size(); ++i) {
+      for (const auto& [first, count] : dispatchers_[i]) std::fill_n(dispatcher + first, count, int64_t(i));
     }
   }
 
@@ -90,6 +103,7 @@ class RunRecord {
   int64_t start_;
   double ns_per_tick_;
   std::vector<Events> workers_;
+  std::vector<std::vector<std::pair<uint64_t, uint32_t>>> dispatchers_;
 };
 
 }  // namespace pto::wsp::trace

@@ -1,0 +1,189 @@
+"""What each policy does to the order and the place of tasks, as recorded in a trace."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from pto_wsp import (
+    DispatchPolicy,
+    InOut,
+    P,
+    Program,
+    ReadyPolicy,
+    Schedule,
+    TaskWindow,
+    Tensor,
+    Tile,
+    WindowMode,
+    f32,
+    i32,
+    kernel,
+    pto,
+    workload,
+)
+from pto_wsp.errors import UnsupportedByTarget, WindowFull
+from pto_wsp.runtime.trace import Trace
+from tests.python.schedule.programs import totals
+
+
+@kernel
+def bump(x: InOut[Tile[1, 8, f32]]):
+    pto.store(x, x * 1.5 + 1.0)
+
+
+@kernel
+def drop(x: InOut[Tile[1, 8, f32]]):
+    pto.store(x, x * 0.5 - 1.0)
+
+
+@kernel
+def step(x: InOut[Tile[1, 4, i32]]):
+    pto.store(x, x + 1)
+
+
+@workload
+def steps(X: Tensor[f32, "n", "m", 1, 8], Z: Tensor[f32, 1, 8]):
+    for i in P("n"):
+        for j in P.range("m"):
+            bump[i, j](x=X[i, j])
+            drop[i, j](x=X[i, j])
+    bump[0](x=Z)
+
+
+STEPS = steps.compile("cpu")
+SHAPE = (6, 5, 1, 8)
+
+
+def run(program: Program, schedule: Schedule, workers: int = 2) -> Trace:
+    """Run under a schedule, compare with program order, and return the trace."""
+    expected = np.random.default_rng(3).standard_normal(SHAPE).astype(np.float32)
+    x, z = expected.copy(), np.ones((1, 8), np.float32)
+    program.reschedule(Schedule())
+    program.run(X=expected, Z=np.ones_like(z), workers=1)
+    program.reschedule(schedule)
+    program.run(X=x, Z=z, workers=workers, trace=True)
+    assert x.tobytes() == expected.tobytes() and program.trace is not None
+    return program.trace
+
+
+def counter(name: str) -> int:
+    assert STEPS.stats is not None
+    found = STEPS.stats.counters[name]
+    assert isinstance(found, int)
+    return found
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+def test_dispatchers_take_turns(workers: int) -> None:
+    schedule = Schedule().dispatch(DispatchPolicy.round_robin(3))
+    trace = run(STEPS, schedule.task_graph(window=TaskWindow(16)), workers)
+    pieces = [int(d) for d, after in pairwise([*trace.dispatcher, -1]) if d != after]
+    assert pieces == [i % 3 for i in range(len(pieces))] and len(pieces) > 6
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("name", ["i", "j"])
+def test_equal_keys_have_one_dispatcher(name: str, workers: int) -> None:
+    by_key = {
+        "affinity": DispatchPolicy.affinity(lambda t: getattr(t, name) - 2, 4),
+        "hash": DispatchPolicy.hash(lambda t: getattr(t, name), 4),
+        "dispatch_by": DispatchPolicy.dispatch_by(lambda t: (getattr(t, name) * 3) % 4, 4),
+    }
+    found: dict[str, dict[int, set[int]]] = {policy: {} for policy in by_key}
+    for policy, dispatch in by_key.items():
+        for event in run(STEPS, Schedule().dispatch(dispatch), workers):
+            if len(event.keys) == 2:
+                found[policy].setdefault(event.keys["ij".index(name)], set()).add(event.dispatcher)
+    assert all(len(dispatchers) == 1 for by in found.values() for dispatchers in by.values())
+    assert found["affinity"] == {key: {(key - 2) % 4} for key in found["affinity"]}
+    assert found["dispatch_by"] == {key: {key * 3 % 4} for key in found["dispatch_by"]}
+    assert len({frozenset(dispatchers) for dispatchers in found["hash"].values()}) > 1
+
+
+def test_the_number_of_dispatchers() -> None:
+    for n in (1, 2, 5, 16):
+        run(STEPS, Schedule().dispatch(DispatchPolicy.work_steal(n)))
+        assert counter("dispatchers") == n
+
+
+def starts(trace: Trace) -> list[tuple[str, tuple[int, ...]]]:
+    """Return kernels and coordinates in the order in which tasks started."""
+    events = sorted(trace, key=lambda event: event.start_ns)
+    return [(event.kernel, event.keys) for event in events]
+
+
+def test_the_largest_key_of_the_ready_starts_first() -> None:
+    by_row = Schedule().task_graph(ready=ReadyPolicy.priority(lambda t: 10 * t.i + t.j))
+    order = [keys for kernel, keys in starts(run(STEPS, by_row, 1)) if len(keys) == 2 and kernel == "bump"]
+    assert order == sorted(order, reverse=True)
+    kernels = Schedule().task_graph(ready=ReadyPolicy.priority(lambda t: t.kernel == drop))
+    order = starts(run(STEPS, kernels, 1))
+    bumps = [place for place, (kernel, keys) in enumerate(order) if kernel == "bump" and len(keys) == 2]
+    assert len(bumps) == 30 and all(order[at + 1] == ("drop", order[at][1]) for at in bumps)
+
+
+def test_tasks_without_a_key_have_priority_0() -> None:
+    later = Schedule().task_graph(ready=ReadyPolicy.priority(lambda t: t.i - 10))
+    assert starts(run(STEPS, later, 1))[0] == ("bump", (0,))
+
+
+def test_a_window_bounds_how_far_a_run_looks_ahead() -> None:
+    schedule = Schedule().task_graph(ready=ReadyPolicy.priority(lambda t: t.i), window=TaskWindow(4))
+    order = [keys[0] for _, keys in starts(run(STEPS, schedule, 1)) if len(keys) == 2]
+    assert order != sorted(order, reverse=True) and order[0] == 0
+    assert counter("max_recorded") <= 4 and counter("window_stalls") > 0
+
+
+def test_fifo_starts_tasks_in_program_order() -> None:
+    fifo = Schedule().dispatch(DispatchPolicy.work_steal(3)).task_graph(ready=ReadyPolicy.fifo())
+    trace = run(STEPS, fifo, 1)
+    assert list(trace.start_ns) == sorted(trace.start_ns)
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 7, 64])
+def test_windows_bound_what_is_recorded(n: int) -> None:
+    for ready in (ReadyPolicy.work_steal(), ReadyPolicy.fifo(), ReadyPolicy.priority(lambda t: -t.i)):
+        run(STEPS, Schedule().task_graph(window=TaskWindow(n), ready=ready), 3)
+        assert counter("max_recorded") <= n
+
+
+def test_abort_ends_the_run_before_the_task_that_has_no_room() -> None:
+    policies = {"ready": ReadyPolicy.priority(lambda t: t.i)}
+    x, z = np.zeros(SHAPE, np.float32), np.zeros((1, 8), np.float32)
+    STEPS.reschedule(Schedule().task_graph(window=TaskWindow(61, mode=WindowMode.ABORT), **policies))
+    STEPS.run(X=x, Z=z, workers=1)
+    STEPS.reschedule(Schedule().task_graph(window=TaskWindow(9, mode=WindowMode.ABORT), **policies))
+    with pytest.raises(WindowFull) as caught:
+        STEPS.run(X=x, Z=z, workers=1)
+    assert caught.value.tasks_before == 9
+    run(STEPS, Schedule())
+
+
+def test_benchmark_calls_no_kernel() -> None:
+    x, z = np.ones(SHAPE, np.float32), np.ones((1, 8), np.float32)
+    for workers in (1, 2):
+        STEPS.reschedule(Schedule().task_graph(window=TaskWindow(64, mode=WindowMode.BENCHMARK)))
+        STEPS.run(X=x, Z=z, workers=workers)
+        assert (x == 1.0).all() and (z == 1.0).all()
+        assert STEPS.stats is not None and STEPS.stats.tasks == 61 and STEPS.stats.is_benchmark
+    STEPS.reschedule(Schedule())
+    STEPS.run(X=x, Z=z)
+    assert not (x == 1.0).any() and not STEPS.stats.is_benchmark
+
+
+def test_benchmark_is_refused_where_kernels_decide() -> None:
+    benchmark = Schedule().task_graph(window=TaskWindow(64, mode=WindowMode.BENCHMARK))
+
+    @workload
+    def decided(X: Tensor[f32, 1, 8], N: Tensor[i32, 1, 4]):
+        step[0](x=N)
+        for i in P(N[0, 0]):
+            bump[i](x=X)
+
+    with pytest.raises(UnsupportedByTarget, match="`N` decides what runs"):
+        decided.compile("cpu").reschedule(benchmark)
+    with pytest.raises(UnsupportedByTarget, match="benchmark"):
+        totals.compile("interp").reschedule(benchmark)

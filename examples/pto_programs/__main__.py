@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable
 from math import inf
+from typing import Any
 
 import numpy as np
 
@@ -18,7 +19,7 @@ from examples.pto_programs.softmax import COLS, softmax_module
 from pto_wsp import Program
 
 TOLERANCE = 2e-5  # absolute: results are of order 1
-Arrays = dict[str, np.ndarray]
+Arrays = dict[str, Any]
 
 
 def llama_tensors(num_tiles: int, rng: np.random.Generator) -> Arrays:
@@ -57,7 +58,7 @@ def run_bgemm(tokens: int, workers: int | None) -> tuple[Program, float]:
     a = rng.standard_normal((batch, m, k, tile, tile)).astype(np.float32)
     b = rng.standard_normal((batch, k, n, tile, tile)).astype(np.float32)
     c = np.zeros((batch, m, n, tile, tile), np.float32)
-    columns = {name: array.reshape(-1, tile) for name, array in (("A", a), ("B", b), ("C", c))}
+    columns: Arrays = {name: array.reshape(-1, tile) for name, array in (("A", a), ("B", b), ("C", c))}
     program = bgemm_module(tile).compile()
     program(**columns, num_batches=batch, m=m, n=n, k=k, workers=workers)
     return program, _distance(c, reference.bgemm(a, b))
@@ -71,7 +72,7 @@ def run_bgemm_tree(tokens: int, workers: int | None) -> tuple[Program, float]:
     a = rng.standard_normal((batch, m, TREE_K, rows, inner)).astype(np.float32)
     b = rng.standard_normal((batch, TREE_K, n, inner, cols)).astype(np.float32)
     c = np.empty((batch, m, n, rows, cols), np.float32)
-    columns = {"A": a.reshape(-1, inner), "B": b.reshape(-1, cols), "C": c.reshape(-1, cols)}
+    columns: Arrays = {"A": a.reshape(-1, inner), "B": b.reshape(-1, cols), "C": c.reshape(-1, cols)}
     program = bgemm_tree_module(rows, inner, cols).compile()
     program(**columns, num_batches=batch, m=m, n=n, workers=workers)
     return program, _distance(c, reference.bgemm(a, b))

@@ -368,7 +368,11 @@ def _settled(body: Sequence[k.Stmt], types: Mapping[str, TileType | ViewType]) -
     found: list[k.Stmt] = []
     for stmt in body:
         match stmt:
-            case k.Load(region=region, rows=rows) | k.Store(region=region, rows=rows):
+            case (
+                k.Load(region=region, rows=rows)
+                | k.Store(region=region, rows=rows)
+                | k.Prefetch(region=region, rows=rows)
+            ):
                 region = settled(region, types[region.tensor], rows is not None)
                 found.append(replace(stmt, region=region))
             case k.For(body=inner) | k.While(body=inner):

@@ -74,7 +74,7 @@ class _Frame:
     def statements(self, body: Sequence[k.Stmt]) -> None:
         for stmt in body:
             match stmt:
-                case k.Load():
+                case k.Load() | k.Prefetch():
                     self.load(stmt)
                 case k.Store():
                     self.store(stmt)
@@ -101,10 +101,12 @@ class _Frame:
         while self.value(stmt.condition, stmt.loc):
             self.statements(stmt.body)
 
-    def load(self, stmt: k.Load) -> None:
+    def load(self, stmt: k.Load | k.Prefetch) -> None:
         source = self.select(stmt.region, stmt.loc)
         if stmt.rows is not None:
             source = source[self.row_numbers(stmt.rows, source, stmt.loc)]
+        if isinstance(stmt, k.Prefetch):
+            return
         capacity = self.types[stmt.tile].shape
         if source.shape[0] > capacity[0] or source.shape[1] > capacity[1]:
             self.fail(f"a tile of {capacity} cannot hold {source.shape}", stmt.loc)

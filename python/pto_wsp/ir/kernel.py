@@ -60,6 +60,18 @@ class Store:
     rows: str | None = None
 
 
+@record
+class Prefetch:
+    """The elements of `region`, or with `rows` those rows of it, are read soon. It changes nothing.
+
+    The region lies inside its view, as that of a load does.
+    """
+
+    region: Region
+    loc: Location | None = None
+    rows: str | None = None
+
+
 AttrValue = str | int | bool | Expr
 
 ATTRIBUTES: dict[str, str] = {
@@ -154,7 +166,7 @@ class Call:
     loc: Location | None = None
 
 
-Stmt = Load | Store | Instr | Assign | For | If | While | Call
+Stmt = Load | Store | Prefetch | Instr | Assign | For | If | While | Call
 
 
 @record

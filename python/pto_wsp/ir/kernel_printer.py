@@ -97,7 +97,7 @@ class _Statements:
             match stmt:
                 case k.Instr():
                     out.line(self.instruction(stmt))
-                case k.Load() | k.Store():
+                case k.Load() | k.Store() | k.Prefetch():
                     out.line(self.transfer(stmt))
                 case k.Assign(name=name, value=value):
                     out.line(f"%{name} = {expr_text(value)} : {value.dtype}")
@@ -131,9 +131,11 @@ class _Statements:
         with self.out.indented():
             self.write(body)
 
-    def transfer(self, stmt: k.Load | k.Store) -> str:
+    def transfer(self, stmt: k.Load | k.Store | k.Prefetch) -> str:
         place = region_text(stmt.region)
         rows = "" if stmt.rows is None else f", %{stmt.rows}"
+        if isinstance(stmt, k.Prefetch):
+            return f"tprefetch {place}{rows}"
         if isinstance(stmt, k.Load):
             name = "mgather" if rows else "tload"
             return f"%{stmt.tile} = {name} {place}{rows} : {self.types[stmt.tile]}"

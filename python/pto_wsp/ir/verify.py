@@ -90,6 +90,8 @@ class _KernelVerifier:
             match stmt:
                 case k.Load(tile=tile, region=region) | k.Store(tile=tile, region=region):
                     self.transfer(tile, region, stmt.rows, isinstance(stmt, k.Store), stmt.loc)
+                case k.Prefetch(region=region, rows=rows):
+                    self.prefetch(region, rows, stmt.loc)
                 case k.Instr():
                     self.instruction(stmt)
                 case k.Assign(name=name, value=value):
@@ -138,25 +140,41 @@ class _KernelVerifier:
     def transfer(
         self, tile: str, region: Region, rows: str | None, is_store: bool, loc: Location | None
     ) -> None:
-        param = self.views.get(region.tensor)
-        require(param is not None and tile in self.tiles, "load or store of an unknown name", loc)
-        assert param is not None
+        require(tile in self.tiles, "load or store of an unknown tile", loc)
+        param = self.region(region, loc)
         if is_store:
             require(param.role != k.IN, f"`{param.name}` is an input and is stored to", loc)
-        rank, dtype = view_rank_and_dtype(param)
+        dtype = view_rank_and_dtype(param)[1]
+        require(self.tiles[tile].dtype is dtype, f"`{tile}` and `{param.name}` differ in dtype", loc)
+        if rows is not None:
+            count = self.row_numbers(rows, loc)
+            require(self.tiles[tile].rows == count, f"`{tile}` has not one row per element of `{rows}`", loc)
+
+    def prefetch(self, region: Region, rows: str | None, loc: Location | None) -> None:
+        self.region(region, loc)
+        if rows is not None:
+            self.row_numbers(rows, loc)
+
+    def region(self, region: Region, loc: Location | None) -> k.Param:
+        """Check a region that moves as a tile; return its view."""
+        param = self.views.get(region.tensor)
+        require(param is not None, f"`{region.tensor}` is no view", loc)
+        assert param is not None
+        rank, _ = view_rank_and_dtype(param)
         require(len(region.dims) == rank, f"`{param.name}` has {rank} dimensions", loc)
         is_box = not any(isinstance(dim, (Rows, Merged, TileRange)) for dim in region.dims)
         require(is_box, "a kernel loads and stores boxes", loc)
         require(region_rank(region) == 2, "a tile is loaded and stored through two dimensions", loc)
-        require(self.tiles[tile].dtype is dtype, f"`{tile}` and `{param.name}` differ in dtype", loc)
         self.expressions(region.expressions, loc)
-        if rows is not None:
-            kind = self.tiles.get(rows)
-            names_rows = kind is not None and kind.dtype is i32 and 1 in kind.shape
-            require(names_rows, f"`{rows}` is no row or column of i32", loc)
-            assert kind is not None
-            count = kind.rows * kind.cols
-            require(self.tiles[tile].rows == count, f"`{tile}` has not one row per element of `{rows}`", loc)
+        return param
+
+    def row_numbers(self, rows: str, loc: Location | None) -> int:
+        """Check a tile of row numbers; return how many it has."""
+        kind = self.tiles.get(rows)
+        names_rows = kind is not None and kind.dtype is i32 and 1 in kind.shape
+        require(names_rows, f"`{rows}` is no row or column of i32", loc)
+        assert kind is not None
+        return kind.rows * kind.cols
 
     def instruction(self, instr: k.Instr) -> None:
         self.expressions(instr.scalars, instr.loc)

@@ -167,6 +167,18 @@ class Builder:
         self.emit(k.Load(tile.name, region, site.loc, rows.name))
         return replace(tile, valid=self._lasting(tile, (extent, view.extents[1])))
 
+    def prefetch(self, view: ViewValue, rows: TileValue | None, site: Site) -> None:
+        """Append that a view, or the rows of it that an i32 row or column names, is read soon.
+
+        Raises:
+            BadIndex, ShapeMismatch, DTypeMismatch: the operands do not fit.
+        """
+        self._sizes(view, site.loc)
+        if rows is not None:
+            self._row_numbers(rows, site)
+        region = Region(view.param.name, view.dims, site.loc)
+        self.emit(k.Prefetch(region, site.loc, None if rows is None else rows.name))
+
     def _row_numbers(self, rows: TileValue, site: Site) -> tuple[int, Expr]:
         """Return how many rows a tile of row numbers can name, and how many it does."""
         if rows.type.dtype is not i32:

@@ -77,6 +77,10 @@ class _Call:
                 return ScalarValue(Var(BLOCK_IDX))
             case "block_num":
                 return Constant(self.reader.builder.block_dim)
+            case "prefetch":
+                rows = self.tile("rows") if "rows" in self.args else None
+                self.reader.builder.prefetch(self.view("view"), rows, self.site)
+                return Constant(None)
             case "zeros":
                 return self.fill(Constant(0))
             case _:

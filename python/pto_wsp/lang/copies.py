@@ -166,6 +166,9 @@ def _renamed(body: Sequence[k.Stmt], names: dict[str, str]) -> tuple[k.Stmt, ...
             case k.Load(tile=tile, region=region) | k.Store(tile=tile, region=region):
                 rows = None if stmt.rows is None else names[stmt.rows]
                 return replace(stmt, tile=names[tile], region=_region(region, expr), rows=rows)
+            case k.Prefetch(region=region):
+                rows = None if stmt.rows is None else names[stmt.rows]
+                return replace(stmt, region=_region(region, expr), rows=rows)
             case k.Instr():
                 renamed = _renamed_instruction(stmt, names, expr)
                 is_idle = renamed.op == "mov" and renamed.tiles == (renamed.dst,)

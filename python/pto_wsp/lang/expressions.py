@@ -355,9 +355,10 @@ class ExpressionReader:
         match base:
             case Constant(value=value):
                 return self._constant_attribute(value, node)
-            case SpanValue(start=start, extent=extent) if node.attr in ("start", "stop", "extent"):
-                stop = ir.add(start, extent)
-                return ScalarValue({"start": start, "extent": extent, "stop": stop}[node.attr])
+            case SpanValue(extent=extent, capacity=capacity) if node.attr == "extent":
+                return ScalarValue(extent, capacity)
+            case SpanValue(start=start, extent=extent) if node.attr in ("start", "stop"):
+                return ScalarValue(start if node.attr == "start" else ir.add(start, extent))
             case Transposed(operand=operand) if node.attr == "T":
                 return operand
             case TileValue() | ViewValue() | Transposed():

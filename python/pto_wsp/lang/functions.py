@@ -12,6 +12,7 @@ from pto_wsp.support.record import record
 OTHER_FUNCTIONS: dict[str, tuple[str, ...]] = {
     "zeros": ("shape", "dtype"),
     "tiles": ("extent", "tile"),
+    "prefetch": ("view", "rows"),
     "block_idx": (),
     "block_num": (),
 }
@@ -89,6 +90,8 @@ class PtoFunction:
         """Names of the parameters that have no default."""
         if self.name == "zeros":
             return ("shape",)
+        if self.name == "prefetch":
+            return ("view",)
         row = BY_FUNCTION.get(self.name)
         return tuple(p for p in self.parameters if row is None or (row.form, p) not in OPTIONAL)
 

@@ -222,6 +222,8 @@ def _written(body: Sequence[k.Stmt], written: frozenset[str]) -> frozenset[str]:
                 written |= {tile}
             case k.Store(tile=tile, region=region, rows=rows):
                 _require({tile, *_tiles_of(region.expressions), *([rows] if rows else [])}, written, stmt.loc)
+            case k.Prefetch(region=region, rows=rows):
+                _require({*_tiles_of(region.expressions), *([rows] if rows else [])}, written, stmt.loc)
             case k.Instr(dst=dst, tiles=tiles, scalars=scalars, attrs=attrs):
                 exprs = [*scalars, *(v for _, v in attrs if not isinstance(v, (str, int)))]
                 _require({*tiles, *_tiles_of(exprs)}, written, stmt.loc)

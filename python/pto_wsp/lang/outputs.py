@@ -53,7 +53,7 @@ class _Paths:
         """Return the outputs stored after `body`, given those stored before."""
         for stmt in body:
             match stmt:
-                case k.Load(region=region):
+                case k.Load(region=region) | k.Prefetch(region=region):
                     if region.tensor in self.outputs - stored:
                         raise OutRead(kernel=self.kernel.name, param=region.tensor, loc=stmt.loc)
                 case k.Store(region=region):

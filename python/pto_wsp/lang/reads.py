@@ -17,7 +17,7 @@ def names_read(body: Sequence[k.Stmt]) -> set[str]:
 def reads(stmt: k.Stmt) -> set[str]:
     """Return the names that a statement reads itself; of a loop or branch, in its bounds or condition."""
     match stmt:
-        case k.Load(region=region):
+        case k.Load(region=region) | k.Prefetch(region=region):
             return {*_rows_of(stmt), *_names(_region_exprs(region))}
         case k.Store(region=region, tile=tile):
             return {tile, *_rows_of(stmt), *_names(_region_exprs(region))}
@@ -34,7 +34,7 @@ def reads(stmt: k.Stmt) -> set[str]:
             return set(_names(a for a in args if not isinstance(a, str)))
 
 
-def _rows_of(stmt: k.Load | k.Store) -> set[str]:
+def _rows_of(stmt: k.Load | k.Store | k.Prefetch) -> set[str]:
     return set() if stmt.rows is None else {stmt.rows}
 
 

@@ -5,15 +5,17 @@ from __future__ import annotations
 import os
 import sys
 from functools import lru_cache
-from math import e, log2, sqrt
+from math import e, gcd, log2, sqrt
 from typing import Any, Final, Literal
 
 import numpy as np
+from numpy.lib.stride_tricks import as_strided
 
 from pto_wsp.errors import (
     BadPlanConfig,
     InvalidPlanParams,
     NotPlanned,
+    UnusableArray,
     WrongDType,
     WrongRank,
     WrongShape,
@@ -100,7 +102,7 @@ class _BatchAttention:
             "QIndptr": np.arange(batch + 1, dtype=np.int32) if qo is None else qo.astype(np.int32),
             "KVLens": lengths.astype(np.int32),
             "KVIndptr": indptr.astype(np.int32),
-            "Pages": pages,
+            "Pages": pages.reshape(-1, 1),
         }
         self._queries = queries
         self.current = plan
@@ -160,7 +162,7 @@ class _BatchAttention:
         form, heads = self.form, self.form.kv_heads * self.form.group
         shape = (self._queries, heads, form.dim)
         queries = _array("q", q, form.q_dtype, shape)
-        keys, values = self._cache(kv_cache)
+        cache = _rows(*self._cache(kv_cache))
         out = _empty_like(q, shape, None) if out is None else out
         lse = _empty_like(q, shape[:2], np.float32) if lse is None else lse
         o = _array("out", out, form.q_dtype, shape, is_written=True)
@@ -171,8 +173,7 @@ class _BatchAttention:
             num_workers=self.workers,
             **self._arrays,
             Q=queries.reshape(*tile, form.dim),
-            K=keys,
-            V=values,
+            **cache,
             O=o.reshape(*tile, form.dim),
             LSE=stats.reshape(*tile, 1),
             Parts=self._parts,
@@ -215,6 +216,30 @@ class _BatchAttention:
                 name="v", dim=0, expected=f"{both[0].shape[0]}, as `k` has", found=both[1].shape[0]
             )
         return both[0], both[1]
+
+
+def _rows(keys: np.ndarray, values: np.ndarray) -> dict[str, Any]:
+    """Return keys and values as rows of `dim` elements, and how many rows lie between neighbours.
+
+    Raises:
+        UnusableArray: the elements of a head do not lie side by side, or strides are negative.
+        WrongValue: values lie in memory otherwise than keys do.
+    """
+    for name, array in (("k", keys), ("v", values)):
+        if array.size and (array.strides[-1] != array.itemsize or min(array.strides) < 0):
+            reason = f"strides of {array.strides} bytes, for elements of {array.itemsize}"
+            raise UnusableArray(name=name, reason=reason)
+    if keys.strides != values.strides:
+        raise WrongValue(name="v", expected=f"the strides of `k`, {keys.strides}", found=str(values.strides))
+    *outer, dim = keys.shape
+    *strides, itemsize = keys.strides
+    unit = gcd(*strides) or dim * itemsize
+    steps = [stride // unit for stride in strides]
+    count = 1 + sum((n - 1) * step for n, step in zip(outer, steps, strict=True)) if keys.size else 0
+    shape, spacing = (count, dim), (unit, itemsize)
+    k, v = (as_strided(array, shape, spacing, writeable=False) for array in (keys, values))
+    page_step = steps[0] if len(steps) == 3 else 0
+    return {"K": k, "V": v, "page_step": page_step, "slot_step": steps[-2], "head_step": steps[-1]}
 
 
 class BatchDecode(_BatchAttention):

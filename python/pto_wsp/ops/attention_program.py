@@ -74,7 +74,7 @@ def attention_workload(form: AttentionForm) -> Any:
     """Return the workload: the items of each worker in their order, then the rows that were split."""
     ROWS, DIM, PAGE, TOKENS, GROUP = form.tile_rows, form.dim, form.page_size, form.tokens, form.group
     q_type = Tensor[(form.q_dtype, "tokens", *form.q_dims, DIM)]
-    cache = Tensor[(form.kv_dtype, "places", *((PAGE,) if PAGE else ()), form.kv_heads, DIM)]
+    cache = Tensor[form.kv_dtype, "rows", DIM]
     attend, attend_part, merge = attend_kernel(form, True), attend_kernel(form, False), merge_kernel(form)
 
     @workload
@@ -87,12 +87,15 @@ def attention_workload(form: AttentionForm) -> Any:
         QIndptr: Tensor[i32, "requests_1"],
         KVLens: Tensor[i32, "requests"],
         KVIndptr: Tensor[i32, "requests_1"],
-        Pages: Tensor[i32, "entries"],
+        Pages: Tensor[i32, "entries", 1],
         Q: q_type,
         K: cache,
         V: cache,
         O: q_type,  # noqa: E741
         LSE: Tensor[(f32, "tokens", *form.q_dims, 1)],
+        page_step: Scalar[i64],
+        slot_step: Scalar[i64],
+        head_step: Scalar[i64],
         Parts: Tensor[f32, "slots", ROWS, DIM],
         PartStats: Tensor[f32, "slots", ROWS, 2],
         lse_scale: Scalar[f32],
@@ -116,15 +119,14 @@ def attention_workload(form: AttentionForm) -> Any:
                 kv_head = h // GROUP if TOKENS else h
                 kv_end = start + length
 
+                first = head_step * kv_head if PAGE else head_step * kv_head + slot_step * KVIndptr[b]
+                pages = Pages[KVIndptr[b] : KVIndptr[b + 1], :] if PAGE else Pages
+
                 def views(begin: Any, end: Any) -> dict[str, Any]:
                     """Return the arguments of a kernel that attends to positions `begin` to `end`."""
-                    given = {"q": Q[at, h], "start": begin, "end": end, "position": position}  # noqa: B023
-                    kv_begin = KVIndptr[b]  # noqa: B023
-                    if PAGE:
-                        table = Pages[kv_begin : KVIndptr[b + 1]]  # noqa: B023
-                        return given | {"table": table, "k": K[:, :, kv_head], "v": V[:, :, kv_head]}  # noqa: B023
-                    part = slice(kv_begin + begin // STEP * STEP, kv_begin + end)
-                    return given | {"table": Pages, "k": K[part, kv_head], "v": V[part, kv_head]}  # noqa: B023
+                    cache = {"k": K, "v": V, "table": pages, "first_row": first}  # noqa: B023
+                    cache |= {"page_step": page_step, "slot_step": slot_step}
+                    return cache | {"q": Q[at, h], "start": begin, "end": end, "position": position}  # noqa: B023
 
                 with P.when(slot < 0):
                     attend[b, h, start](
@@ -173,17 +175,18 @@ def attend_kernel(form: AttentionForm, is_whole: bool) -> Any:
     SCALE, CAP, WINDOW, IS_CAUSAL = form.scale, form.soft_cap, form.window_left, form.is_causal
     HAS_CAP, HAS_WINDOW = CAP > 0, WINDOW >= 0
     HAS_TOKENS, BLOCK = form.tokens > 0, CANONICAL_BLOCK
-    TILE = min(PAGE, STEP) if PAGE else STEP
-    cache = In[Tensor[(form.kv_dtype, DYN, PAGE, DIM) if PAGE else (form.kv_dtype, DYN, DIM)]]
     output = Out[Tile[ROWS, DIM, Q_DTYPE if is_whole else f32]]
     statistics = Out[Tile[ROWS, 1, f32]] if is_whole else Out[Tensor[f32, DYN, 2]]
 
     @kernel
     def attend(
         q: In[Tile[ROWS, DIM, Q_DTYPE]],
-        table: In[Tensor[i32, DYN]],
-        k: cache,
-        v: cache,
+        table: In[Tensor[i32, DYN, 1]],
+        k: In[Tensor[form.kv_dtype, DYN, DIM]],
+        v: In[Tensor[form.kv_dtype, DYN, DIM]],
+        page_step: Scalar[i64],
+        slot_step: Scalar[i64],
+        first_row: Scalar[i64],
         start: Scalar[i64],
         end: Scalar[i64],
         position: Scalar[i64],
@@ -196,40 +199,45 @@ def attend_kernel(form: AttentionForm, is_whole: bool) -> Any:
         scaled = pto.cast(q, f32) * SCALE
         m, l, acc = pto.full((q.rows, 1), LOWEST), pto.zeros((q.rows, 1)), pto.zeros((q.rows, DIM))  # noqa: E741
         m_all, l_all, acc_all = m, l, acc
-        for i in range(start // PAGE if PAGE else 0, (end + (PAGE - 1)) // PAGE if PAGE else 1):
+        begin = start // STEP * STEP
+        for r in pto.tiles(end - begin, STEP):
+            first = begin + r.start
+            if first % BLOCK == 0:
+                m_new = pto.maximum(m_all, m)
+                before, now = pto.exp(m_all - m_new), pto.exp(m - m_new)
+                l_all, acc_all, m_all = l_all * before + l * now, acc_all * before + acc * now, m_new
+                m, l = pto.full((q.rows, 1), LOWEST), pto.zeros((q.rows, 1))  # noqa: E741
+                acc = pto.zeros((q.rows, DIM))
+            at = pto.transpose(pto.iota((1, r.extent), first))
             if PAGE:
-                page, first, count = table[i], PAGE * i, min(end - PAGE * i, PAGE)
+                page = pto.div(at, PAGE)
+                rows = pto.gather(table, page) * page_step + (at - page * PAGE) * slot_step + first_row
             else:
-                first, count = start // TILE * TILE, k.rows
-            for r in pto.tiles(count, TILE):
-                if (first + r.start) % BLOCK == 0:
-                    m_new = pto.maximum(m_all, m)
-                    before, now = pto.exp(m_all - m_new), pto.exp(m - m_new)
-                    l_all, acc_all, m_all = l_all * before + l * now, acc_all * before + acc * now, m_new
-                    m, l = pto.full((q.rows, 1), LOWEST), pto.zeros((q.rows, 1))  # noqa: E741
-                    acc = pto.zeros((q.rows, DIM))
-                if PAGE:
-                    s = pto.matmul(scaled, k[page, r].T)
-                else:
-                    s = pto.matmul(scaled, k[r].T)
-                if HAS_CAP:
-                    s = pto.tanh(s * (1 / CAP)) * CAP
-                if IS_CAUSAL or HAS_WINDOW:
-                    ahead = pto.iota((s.rows, s.cols), first + r.start - position)
-                    if HAS_TOKENS:
-                        ahead = ahead - pto.transpose(pto.iota((1, s.rows), 0))
-                    if IS_CAUSAL:
-                        s = pto.where(ahead <= 0, s, -inf)
-                    if HAS_WINDOW:
-                        s = pto.where(ahead >= -WINDOW, s, -inf)
-                m_new = pto.maximum(m, pto.rowmax(s))
-                p, alpha = pto.exp(s - m_new), pto.exp(m - m_new)
-                l = l * alpha + pto.rowsum(p)  # noqa: E741
-                if PAGE:
-                    acc = pto.matmul(p, v[page, r], acc=acc * alpha)
-                else:
-                    acc = pto.matmul(p, v[r], acc=acc * alpha)
-                m = m_new
+                rows = at * slot_step + first_row
+            pto.prefetch(v, rows)
+            s = pto.matmul(scaled, pto.gather(k, rows).T)
+            if HAS_CAP:
+                s = pto.tanh(s * (1 / CAP)) * CAP
+            if IS_CAUSAL or HAS_WINDOW:
+                ahead = pto.iota((s.rows, s.cols), first - position)
+                if HAS_TOKENS:
+                    ahead = ahead - pto.transpose(pto.iota((1, s.rows), 0))
+                if IS_CAUSAL:
+                    s = pto.where(ahead <= 0, s, -inf)
+                if HAS_WINDOW:
+                    s = pto.where(ahead >= -WINDOW, s, -inf)
+            m_new = pto.maximum(m, pto.rowmax(s))
+            p, alpha = pto.exp(s - m_new), pto.exp(m - m_new)
+            l = l * alpha + pto.rowsum(p)  # noqa: E741
+            soon = pto.minimum(pto.transpose(pto.iota((1, STEP), first + STEP)), end - 1)
+            if PAGE:
+                page = pto.div(soon, PAGE)
+                next_rows = pto.gather(table, page) * page_step + (soon - page * PAGE) * slot_step + first_row
+            else:
+                next_rows = soon * slot_step + first_row
+            pto.prefetch(k, next_rows)
+            acc = pto.matmul(p, pto.gather(v, rows), acc=acc * alpha)
+            m = m_new
         m_new = pto.maximum(m_all, m)
         before, now = pto.exp(m_all - m_new), pto.exp(m - m_new)
         l, acc, m = l_all * before + l * now, acc_all * before + acc * now, m_new  # noqa: E741

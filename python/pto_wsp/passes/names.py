@@ -78,6 +78,9 @@ class KernelRenaming:
             case k.Load() | k.Store():
                 rows = None if stmt.rows is None else self.tile(stmt.rows)
                 return replace(stmt, tile=self.tile(stmt.tile), region=self.region(stmt.region), rows=rows)
+            case k.Prefetch(rows=rows):
+                rows = None if rows is None else self.tile(rows)
+                return replace(stmt, region=self.region(stmt.region), rows=rows)
             case k.Instr():
                 return self.instruction(stmt)
             case k.Assign(name=name, value=value):

@@ -95,7 +95,7 @@ class _Retiling:
                 Dim(tile, 0)
             ):
                 return replace(stmt, rows=self.period(self.old[tile].rows))
-            case k.Load(region=region) | k.Store(region=region):
+            case k.Load(region=region) | k.Store(region=region) | k.Prefetch(region=region):
                 return replace(stmt, region=self.region(region))
             case k.For(body=body) | k.While(body=body):
                 return replace(stmt, body=self.statements(body))

@@ -26,7 +26,7 @@ from pto_wsp.types.tile import ScalarType, TileType
 
 _BLOCK_WORDS = ("FOR", "WHILE", "IF")
 _MOVES = ("tload", "mgather", "tstore", "mscatter")
-_STATEMENTS = (*_BLOCK_WORDS, "CALL", "tstore", "mscatter", "return")
+_STATEMENTS = (*_BLOCK_WORDS, "CALL", "tstore", "mscatter", "tprefetch", "return")
 
 
 def read_kernel_body(source: Source, function: k.KernelFunction, shapes: Shapes) -> k.KernelFunction:
@@ -69,6 +69,8 @@ class _KernelBody(Body[k.Stmt]):
                 return self.call(cursor)
             case "tstore" | "mscatter":
                 return self.store(cursor)
+            case "tprefetch":
+                return self.prefetch(cursor)
         refuse_known(cursor)
         cursor.word(_STATEMENTS, "a statement")
         cursor.fail("a statement", token=token)
@@ -141,6 +143,13 @@ class _KernelBody(Body[k.Stmt]):
         rows = self.rows(cursor) if has_rows else None
         cursor.end()
         return k.Store(region, name, cursor.whole, rows)
+
+    def prefetch(self, cursor: Cursor) -> k.Prefetch:
+        cursor.advance()
+        region = read_region(cursor, self)
+        rows = self.rows(cursor) if cursor.token.text == "," else None
+        cursor.end()
+        return k.Prefetch(region, cursor.whole, rows)
 
     def rows(self, cursor: Cursor) -> str:
         cursor.expect(",")

@@ -143,7 +143,9 @@ Q, CACHE = zeros(3, 4, 16), (zeros(5, 16, 2, 16), zeros(5, 16, 2, 16))
         (Q, CACHE, {"out": zeros(3, 4, 32)[:, :, ::2]}, WrongValue, "C-contiguous"),
         (Q, CACHE, {"lse": zeros(3, 4, dtype=np.float16)}, WrongDType, "array `lse`"),
         (Q, CACHE, {"out": read_only()}, ReadOnlyArray, "read-only"),
-        (Q, (zeros(5, 16, 2, 32)[..., ::2], CACHE[1]), {}, UnusableArray, "array `K`"),
+        (Q, (zeros(5, 16, 2, 32)[..., ::2], CACHE[1]), {}, UnusableArray, "array `k`"),
+        (Q, (CACHE[0], CACHE[1][::-1]), {}, UnusableArray, "array `v`"),
+        (Q, (CACHE[0], zeros(5, 16, 3, 16)[:, :, 1:]), {}, WrongValue, "expected the strides of `k`"),
     ],
 )
 def test_runs(q: Any, cache: Any, options: dict[str, Any], error: type[PtoError], text: str) -> None:

@@ -221,6 +221,10 @@ PTO_INLINE inline void transpose_block(T* target, int64_t target_stride, const T
 /// target[j][i] = source[i][j].
 template <class T>
 [[gnu::noinline]] void transpose(T* target, int64_t target_stride, const Tile<T> source) {
+  if (source.rows == 1 && target_stride == 1) {
+    __builtin_memcpy(target, source.data, static_cast<uint64_t>(source.cols) * sizeof(T));
+    return;
+  }
   if constexpr (sizeof(T) == 8) {
     for (int64_t i = 0; i < source.rows; ++i) {
       for (int64_t j = 0; j < source.cols; ++j) target[j * target_stride + i] = source.row(i)[j];

@@ -26,6 +26,8 @@ class Ahead {
     begin_row();
   }
 
+  bool is_over() const { return row_ >= rows_; }
+
   /// Brings the next `count` lines into the second cache.
   PTO_INLINE void next(int count) {
     for (int i = 0; i < count && row_ < rows_; ++i) {
@@ -53,6 +55,13 @@ class Ahead {
   const char* at_ = nullptr;
   int64_t left_ = 0;
 };
+
+/// Brings a whole window nearer at once.
+template <class T>
+inline void prefetch(const Window<T>& window) {
+  Ahead ahead(window);
+  while (!ahead.is_over()) ahead.next(1);
+}
 
 template <int kValue>
 struct Constant {

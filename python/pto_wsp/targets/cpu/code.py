@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import PurePath
 
 from pto_wsp.ir.core import Full, Index, Range, Region
-from pto_wsp.ir.kernel import Instr, KernelFunction, Load, Store
+from pto_wsp.ir.kernel import Instr, KernelFunction, Load, Prefetch, Store
 from pto_wsp.ir.scalar import Element, Expr, walk
 from pto_wsp.location import Location
 from pto_wsp.support.text import TextWriter
@@ -49,6 +49,7 @@ class KernelCode:
         self._node_numbers = {id(node): i for i, node in enumerate(walk_nodes(self.nodes))}
         self._expressions = ExpressionWriter({p.name: p.type.dtype for p in kernel.views})
         self._extents = ExtentTable(kernel)
+        self._ahead: dict[int, str] = {}
         self._names = 0
         self._marked = ""
 
@@ -133,8 +134,22 @@ class KernelCode:
             self.check(" || ".join(wrong), message, stmt.loc)
         return window
 
-    def moved(self, stmt: Load | Store) -> str:
-        """Write the window that a load reads or a store writes; return its name."""
+    def prefetch(self, stmt: Prefetch) -> None:
+        """Write what is needed soon: for the product that it is spread over, else all at once."""
+        window = self.moved(stmt)
+        if any(stmt is paired for paired in self.memory.ahead.values()):
+            self._ahead[id(stmt)] = self.name("ahead")
+            self.out.line(f"const Ahead {self._ahead[id(stmt)]}({window});")
+        else:
+            self.out.line(f"prefetch({window});")
+
+    def ahead(self, instr: Instr) -> str:
+        """Return what is prefetched while a product streams."""
+        stmt = self.memory.ahead.get(id(instr))
+        return "Ahead{}" if stmt is None else self._ahead[id(stmt)]
+
+    def moved(self, stmt: Load | Store | Prefetch) -> str:
+        """Write the window that a load or prefetch reads or a store writes; return its name."""
         window = self.window(stmt.region, stmt.loc)
         if stmt.rows is None:
             return window

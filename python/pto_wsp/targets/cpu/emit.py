@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from pto_wsp.errors import UnsupportedByTarget
-from pto_wsp.ir.kernel import Instr, KernelFunction, Param, walk_statements
+from pto_wsp.ir.kernel import Instr, KernelFunction, Param, Prefetch, walk_statements
 from pto_wsp.support.record import record
 from pto_wsp.support.text import TextWriter
 from pto_wsp.targets.base import Check, table_hash
@@ -78,6 +78,8 @@ def headers_of(kernels: Sequence[KernelFunction]) -> tuple[str, ...]:
     for kernel in kernels:
         types = dict(kernel.tiles)
         for stmt in walk_statements(kernel.body or ()):
+            if isinstance(stmt, Prefetch):
+                found.add("stream")
             if isinstance(stmt, Instr) and stmt.op in HEADERS:
                 found.add("stream" if can_stream(stmt, types) else HEADERS[stmt.op])
     names = ["move", "scalar", *sorted(found)]

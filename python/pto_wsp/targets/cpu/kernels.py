@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pto_wsp.errors import NoneKernelBody
-from pto_wsp.ir.kernel import Assign, Instr, KernelFunction, Load, Store, While
+from pto_wsp.ir.kernel import Assign, Instr, KernelFunction, Load, Prefetch, Store, While
 from pto_wsp.ir.scalar import Expr
 from pto_wsp.isa.table import TABLE
 from pto_wsp.support.text import TextWriter
@@ -121,6 +121,8 @@ def _write_alone(code: KernelCode, node: Alone) -> None:
     match step.stmt:
         case Assign() | Load():
             _write_prelude(code, step.stmt)
+        case Prefetch():
+            code.prefetch(step.stmt)
         case Store():
             window = code.store_window(step, step.stmt)
             code.out.line(f"write({window}, {tile_name(step.stmt.tile)});")
@@ -170,6 +172,7 @@ def _write_group_step(code: KernelCode, scope: GroupScope, number: int, step: St
         scope.windows[number] = code.store_window(step, stmt)
         over = stmt.tile
     else:
+        assert isinstance(stmt, Instr)
         code.agree(step, stmt)
         scope.scalars[number] = [_scalar_operand(code, s, stmt) for s in stmt.scalars]
         over = stmt.tiles[0] if TABLE[stmt.op].form in REDUCTIONS else stmt.dst

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from pto_wsp.ir.kernel import Instr, KernelFunction, Load, Stmt, Store
+from pto_wsp.ir.kernel import Instr, KernelFunction, Load, Prefetch, Stmt, Store
 from pto_wsp.isa.forms import PRODUCTS, Form, factors
 from pto_wsp.isa.table import TABLE
 from pto_wsp.support.record import record
@@ -48,6 +48,7 @@ class Memory:
         offsets: bytes from the start of scratch, for every tile that needs memory.
         in_place: loaded tiles that are read where they are.
         streamed: loaded tiles that are only right operands of products of few rows: windows, not tiles.
+        ahead: what is prefetched while a product streams, by the id of its instruction.
         extra: (node index in walk order, purpose) to the offset of memory that one node alone uses.
         total_bytes: scratch that the kernel needs.
     """
@@ -55,6 +56,7 @@ class Memory:
     offsets: Mapping[str, int]
     in_place: frozenset[str]
     streamed: frozenset[str]
+    ahead: Mapping[int, Prefetch]
     extra: Mapping[tuple[int, str], int]
     total_bytes: int
 
@@ -86,9 +88,13 @@ def assign_memory(kernel: KernelFunction, nodes: Sequence[Node], lanes: int) -> 
     streamed = streamed_tiles(nodes, types)
     lifetimes = _Lifetimes()
     lifetimes.visit(nodes)
-    for load in _loads(nodes):
-        if load.tile in streamed and load.rows is not None:
-            lifetimes.touch(load.rows, lifetimes.spans[load.tile][1])  # the window refers to them
+    last_uses = {load.tile: lifetimes.spans[load.tile][1] for load in _loads(nodes) if load.tile in streamed}
+    ends = {id(load): last_uses[load.tile] for load in _loads(nodes) if load.tile in streamed}
+    prefetches = paired_prefetches(nodes, streamed)
+    ends |= {id(stmt): lifetimes.nodes[id(product)][0] for product, stmt in prefetches}
+    for stmt in (*_loads(nodes), *(stmt for _, stmt in prefetches)):
+        if id(stmt) in ends and stmt.rows is not None:
+            lifetimes.touch(stmt.rows, ends[id(stmt)])  # the window refers to them
     blocks: list[_Block] = []
     for name in sorted(tiles_in_memory(nodes) - streamed, key=lambda t: lifetimes.spans[t]):
         first, last = lifetimes.spans[name]
@@ -96,16 +102,16 @@ def assign_memory(kernel: KernelFunction, nodes: Sequence[Node], lanes: int) -> 
     for index, node in enumerate(walk_nodes(nodes)):
         for purpose, size in extra_bytes(node, types, streamed, lanes).items():
             first, last = lifetimes.nodes[id(node)]
-            stmt = steps_of(node)[0].stmt
-            if isinstance(stmt, Load) and stmt.tile in streamed:
-                last = max(last, lifetimes.spans[stmt.tile][1])
+            last = max(last, ends.get(id(steps_of(node)[0].stmt), last))
             blocks.append(_Block((index, purpose), size, first, last))
     total = _pack(blocks)
     offsets = {b.key: b.offset for b in blocks if isinstance(b.key, str)}
     extra = {b.key: b.offset for b in blocks if isinstance(b.key, tuple)}
     # Whole vectors may be read beyond the last row of a right operand.
     slack = 2 * lanes * 4 if total else 0
-    return Memory(offsets, in_place_tiles(nodes, types) - streamed, streamed, extra, total + slack)
+    in_place = in_place_tiles(nodes, types) - streamed
+    ahead = {id(product.step.stmt): stmt for product, stmt in prefetches}
+    return Memory(offsets, in_place, streamed, ahead, extra, total + slack)
 
 
 def tiles_in_memory(nodes: Sequence[Node]) -> set[str]:
@@ -149,7 +155,7 @@ def extra_bytes(
                     width = source.rows if node.is_column else source.cols
                     lane_bytes = max(4, source.dtype.itemsize)
                     needs[f"fold{number}"] = template.partials * _round_up(width, lanes) * lane_bytes
-    elif isinstance(node, Alone) and isinstance(node.step.stmt, Load | Store):
+    elif isinstance(node, Alone) and isinstance(node.step.stmt, Load | Store | Prefetch):
         rows = node.step.stmt.rows
         if rows is not None:
             needs["rows"] = types[rows].rows * types[rows].cols * 4
@@ -248,6 +254,26 @@ def streamed_tiles(nodes: Sequence[Node], types: Mapping[str, TileType]) -> froz
                     if _stays_unchanged(stmt.tile, body[position:], len(of)):
                         found.add(stmt.tile)
     return frozenset(found)
+
+
+def paired_prefetches(nodes: Sequence[Node], streamed: frozenset[str]) -> list[tuple[Alone, Prefetch]]:
+    """Return the prefetches that can be spread over a product behind them, with it."""
+    found: list[tuple[Alone, Prefetch]] = []
+    for body in _bodies(nodes):
+        pending: Prefetch | None = None
+        for node in body:
+            match node:
+                case Alone(step=step) if isinstance(step.stmt, Prefetch):
+                    pending = step.stmt
+                case Alone(step=step) if isinstance(step.stmt, Instr) and pending is not None:
+                    if step.stmt.tiles[-1:] and step.stmt.tiles[-1] in streamed:
+                        found.append((node, pending))
+                        pending = None
+                case Loop() | Branch():
+                    pending = None
+                case _:
+                    pass
+    return found
 
 
 def can_stream(stmt: Stmt, types: Mapping[str, TileType]) -> bool:

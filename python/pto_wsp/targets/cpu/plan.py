@@ -20,6 +20,7 @@ from pto_wsp.ir.kernel import (
     Instr,
     KernelFunction,
     Load,
+    Prefetch,
     Stmt,
     Store,
     While,
@@ -66,7 +67,7 @@ class Step:
         live: tiles whose value is read after this step.
     """
 
-    stmt: Load | Store | Instr | Assign
+    stmt: Load | Store | Prefetch | Instr | Assign
     valid: tuple[Valid, Valid] | None = None
     unequal: list[tuple[ValidOf, Valid]] = field(default_factory=list)
     space: Pair | None = None
@@ -143,7 +144,7 @@ def tiles_read(stmt: Stmt) -> tuple[str, ...]:
     match stmt:
         case Store(tile=tile, rows=rows):
             return (tile,) if rows is None else (tile, rows)
-        case Load(rows=str(rows)):
+        case Load(rows=str(rows)) | Prefetch(rows=str(rows)):
             return (rows,)
         case Instr(tiles=tiles):
             return tiles
@@ -257,10 +258,12 @@ class _Planner:
         extents.forget(tiles, scalars)
         return Loop(stmt, body, head)
 
-    def step(self, stmt: Load | Store | Instr | Assign, extents: ExtentTable) -> Step:
+    def step(self, stmt: Load | Store | Prefetch | Instr | Assign, extents: ExtentTable) -> Step:
         match stmt:
             case Assign(name=name):
                 extents.assign([name])
+                return Step(stmt)
+            case Prefetch():
                 return Step(stmt)
             case Load(tile=tile):
                 extents.set_tile(tile, self.moved_extents(stmt, extents))
@@ -417,7 +420,7 @@ def may_fail(step: Step, types: dict[str, TileType]) -> bool:
             dtype = types[scalar_tile(stmt)].dtype
             bad = any(can_fail(s) or may_be_beyond(s, dtype) for s in scalars)
             return bad or any(a is not None for a in asked)
-        case Load(region=region) | Store(region=region):
+        case Load(region=region) | Store(region=region) | Prefetch(region=region):
             return any(not isinstance(dim, Full) for dim in region.dims) or isinstance(stmt, Load)
 
 

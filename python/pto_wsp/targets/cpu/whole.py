@@ -81,17 +81,16 @@ def write_matmul(code: KernelCode, node: Alone, instr: Instr) -> None:
         elif accumulates and (instr.tiles[0] != instr.dst or own is not None):
             code.out.line(f"copy({tile_name(instr.tiles[0])}, sum.data, sum.stride);")
         left = f"Strided<{code.storage(a)}>{{{left}.data, {steps}}}"
+        adds = str(accumulates).lower()
         if b in code.memory.streamed:
             function = f"{'stream_dots' if trans_b else 'stream_matmul'}<{dst.rows}>"
-            code.out.line(f"{function}(sum, {left}, {right}, {str(accumulates).lower()}, Ahead{{}});")
+            code.out.line(f"{function}(sum, {left}, {right}, {adds}, {code.ahead(instr)});")
         else:
             if trans_b:
                 right = _write_turned(code, node, b)
-            code.out.line(
-                f"matmul<{matmul_vectors(dst, code.lanes)}, {min(dst.rows, MOST_BLOCK_ROWS)}>(sum, {left}, "
-                f"{right}, {str(accumulates).lower()}, {padding}, "
-                f"{code.extra(node, 'panel', code.storage(b))});"
-            )
+            function = f"matmul<{matmul_vectors(dst, code.lanes)}, {min(dst.rows, MOST_BLOCK_ROWS)}>"
+            panel = code.extra(node, "panel", code.storage(b))
+            code.out.line(f"{function}(sum, {left}, {right}, {adds}, {padding}, {panel});")
         copied = f"copy(sum, {code.buffer(instr.dst)})"
         code.out.line(f"{tile_name(instr.dst)} = {'sum' if own is None else copied};")
     code.out.line("}")

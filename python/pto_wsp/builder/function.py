@@ -9,7 +9,7 @@ from pto_wsp.builder.blocks import nest
 from pto_wsp.builder.calls import Function
 from pto_wsp.builder.in_core import make_kernel
 from pto_wsp.builder.names import CompareMode, ElementType, MemorySpace, scalar_dtype
-from pto_wsp.builder.operands import methods
+from pto_wsp.builder.operands import methods, option_names
 from pto_wsp.builder.orchestration import make_workload
 from pto_wsp.builder.steps import (
     Argument,
@@ -33,7 +33,6 @@ from pto_wsp.builder.steps import (
 )
 from pto_wsp.errors import BadBlock, BadOperand, NameClash, NotYetSupported, UnknownKernel, did_you_mean
 from pto_wsp.isa import Instruction
-from pto_wsp.isa.attributes import CONSTANTS
 from pto_wsp.isa.meaning import COMPARE_MODES
 from pto_wsp.lang.expansion import is_positive, read_expansion
 from pto_wsp.location import Location, caller_location
@@ -386,12 +385,12 @@ def _instruction_method(name: str, row: Instruction) -> Callable[..., PTOFunctio
     def method(self: PTOFunctionBuilder, dst: str, *operands: Operand, **options: Any) -> PTOFunctionBuilder:
         loc = self._here(name)
         _require_name(name, dst, loc)
-        if has_mode and len(operands) == count + 1:
-            options["mode"] = operands[count]
+        if count < len(operands) <= count + len(names):
+            options |= dict(zip(names, operands[count:], strict=False))
             operands = operands[:count]
         return self._step(TileStep(row.name, name, dst, operands, options, loc))
 
-    has_mode = "mode" in CONSTANTS.get(row.form, {})
+    names = option_names(row.form)
     count = row.form.num_tiles + row.form.num_scalars
     method.__name__ = name
     method.__qualname__ = f"PTOFunctionBuilder.{name}"

@@ -118,7 +118,8 @@ class _InCore:
             self.loc,
         )
         check_written(kernel)
-        stored = stored_outputs(kernel)
+        callees = {f.name: f for f in self.functions.values() if isinstance(f, k.KernelFunction)}
+        stored = stored_outputs(kernel, callees)
         params = tuple(
             replace(p, role=k.INOUT) if p.role == k.OUT and p.name not in stored else p for p in kernel.params
         )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import keyword
 from collections.abc import Mapping, Sequence
 
 from pto_wsp.builder.names import CompareMode
@@ -20,26 +19,15 @@ MOVES = frozenset({Form.LOAD, Form.STORE, Form.GATHER, Form.SCATTER})
 SIZED_BY_DESTINATION = frozenset({Form.FILL, Form.IOTA, Form.CONVERT, *EXTENTS})
 """Forms whose result the operands do not decide: the destination is declared."""
 
-ALIASES: dict[str, str] = {
-    "bitwise_and": "and",
-    "bitwise_or": "or",
-    "bitwise_xor": "xor",
-    "bitwise_not": "not",
-}
-"""Methods that PTO programs call by other names than the table's rows."""
-
-
-def method_name(row: Instruction) -> str:
-    """Return the builder's method for a row: its name, or an alias where Python has a keyword."""
-    if not keyword.iskeyword(row.name):
-        return row.name
-    return next(alias for alias, name in ALIASES.items() if name == row.name)
-
 
 def methods() -> dict[str, Instruction]:
     """Return the row of every method that stands for an instruction on tiles."""
-    rows = {method_name(row): row for row in TABLE.values() if row.form not in MOVES}
-    return rows | {alias: TABLE[name] for alias, name in ALIASES.items() if name in TABLE}
+    return {row.name: row for row in TABLE.values() if row.form not in MOVES}
+
+
+def option_names(form: Form) -> tuple[str, ...]:
+    """Return the options that a method also takes behind its operands, in order."""
+    return (*CONSTANTS.get(form, ()), *PLACES.get(form, ()))
 
 
 def constants_of(step: TileStep) -> tuple[tuple[str, AttrValue], ...]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 from pto_wsp.errors import OutNotStored, OutRead
 from pto_wsp.ir import kernel as k
@@ -27,14 +28,20 @@ def check_outputs(kernel: k.KernelFunction) -> None:
             raise OutNotStored(kernel=kernel.name, param=param.name, loc=param.loc)
 
 
-def stored_outputs(kernel: k.KernelFunction) -> frozenset[str]:
+def stored_outputs(
+    kernel: k.KernelFunction, callees: Mapping[str, k.KernelFunction] = MappingProxyType({})
+) -> frozenset[str]:
     """Return the names of the outputs that every path stores.
+
+    Args:
+        kernel: a kernel with a body.
+        callees: the kernels that it calls, which store their own outputs.
 
     Raises:
         OutRead: an output is read before.
     """
     outputs = {p.name for p in kernel.params if p.role == k.OUT}
-    return _Paths(kernel, outputs, _of_blocks(kernel)).after(kernel.body or (), frozenset())
+    return _Paths(kernel, outputs, _of_blocks(kernel), callees).after(kernel.body or (), frozenset())
 
 
 @record
@@ -48,6 +55,7 @@ class _Paths:
     kernel: k.KernelFunction
     outputs: set[str]
     of_blocks: set[str]
+    callees: Mapping[str, k.KernelFunction]
 
     def after(self, body: Sequence[k.Stmt], stored: frozenset[str]) -> frozenset[str]:
         """Return the outputs stored after `body`, given those stored before."""
@@ -58,6 +66,9 @@ class _Paths:
                         raise OutRead(kernel=self.kernel.name, param=region.tensor, loc=stmt.loc)
                 case k.Store(region=region):
                     stored |= {region.tensor}
+                case k.Call(kernel=name, args=args):
+                    pairs = zip(self.callees[name].params, args, strict=True)
+                    stored |= {arg for p, arg in pairs if p.role == k.OUT and isinstance(arg, str)}
                 case k.If(condition=condition, then=then, other=other):
                     either, or_else = self.after(then, stored), self.after(other, stored)
                     stored = either | or_else if _mentions(condition, self.of_blocks) else either & or_else

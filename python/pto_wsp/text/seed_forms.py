@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from pto_wsp.builder.function import PTOFunctionBuilder
-from pto_wsp.builder.operands import method_name
 from pto_wsp.builder.steps import Argument, Operand
 from pto_wsp.errors_text import BadText, NoMeaning, TextLimit, TextMismatch
 from pto_wsp.ir import kernel as k
@@ -229,7 +228,7 @@ class _SeedReader(SeedScalars):
             operands.append(cursor.name("a tile") if is_tile else read_operand(cursor, ANY_NAME))
         options = self.options(cursor) if cursor.at("{") else {}
         self.signature(cursor, [o for o in operands if isinstance(o, str)], dst, row)
-        getattr(self.builder.at(cursor.whole), method_name(row))(dst, *operands, **options)
+        getattr(self.builder.at(cursor.whole), row.name)(dst, *operands, **options)
 
     def options(self, cursor: Cursor) -> dict[str, object]:
         cursor.expect("{")

@@ -59,3 +59,19 @@ class TextLimit(TextError):
     code = "text-limit"
     template = "the text has {what}"
     label = "at most {limit}"
+
+
+class TextVersion(TextError):
+    """Text of another version of the form."""
+
+    code = "text-version"
+    template = "the text is of version {found}"
+    label = "version {expected} is read"
+    hint = "save the program again with this version of PTO-WSP"
+
+
+class UnusableFile(TextError):
+    """A file of a program that cannot be written, read or loaded."""
+
+    code = "unusable-file"
+    template = "`{path}` cannot be {what}: {reason}"

@@ -17,9 +17,10 @@ from pto_wsp.ir import workload as w
 from pto_wsp.ir.core import Region
 from pto_wsp.ir.kernel_printer import write_kernel
 from pto_wsp.ir.region_text import expr_text, region_text
-from pto_wsp.ir.scalar import Expr
+from pto_wsp.ir.scalar import Const, Expr
 from pto_wsp.ir.schedule import Policy, Schedule
 from pto_wsp.support.text import TextWriter
+from pto_wsp.types.dtype import DType, i64
 from pto_wsp.types.tile import TensorType
 
 
@@ -92,19 +93,27 @@ def _workload_param(param: w.WorkloadParam) -> str:
     match param:
         case w.TensorParam(name=name, type=TensorType(dtype=dtype, dims=dims)):
             shape = "x".join(f'"{d}"' if isinstance(d, str) else str(d) for d in dims)
-            flags = [
-                n for n, is_set in (("local", param.is_local), ("distinct", param.is_distinct)) if is_set
-            ]
+            flags = _tensor_flags(param)
             return f"%{name}: !pto.memref<gm,{shape},{dtype}>" + (f" {{{', '.join(flags)}}}" if flags else "")
         case w.SizeParam(name=name, default=default, value=value):
-            given = "" if default is None else f" = {default}"
-            return f"%{name}: index{given}" + ("" if value is None else f" := {expr_text(value)}")
+            return f"%{name}: index" + _given(default, i64, value)
         case w.RaggedParam(name=name, outer=outer):
             return f"%{name}: ragged<%{outer}>"
         case w.SparseParam(name=name, outer=outer):
             return f"%{name}: sparse<%{outer}>"
-        case w.ScalarParam(name=name, type=dtype, value=value):
-            return f"%{name}: {dtype}" + ("" if value is None else f" := {expr_text(value)}")
+        case w.ScalarParam(name=name, type=type, value=value, default=default):
+            return f"%{name}: {type}" + _given(default, type.dtype, value)
+
+
+def _tensor_flags(param: w.TensorParam) -> list[str]:
+    flags = [name for name, is_set in (("local", param.is_local), ("distinct", param.is_distinct)) if is_set]
+    return flags if param.columns is None else [*flags, f"columns = {param.columns}"]
+
+
+def _given(default: int | float | None, dtype: DType, value: Expr | None) -> str:
+    """Return the default of a size or scalar, or what it follows from."""
+    text = "" if default is None else f" = {expr_text(Const(default, dtype))}"
+    return text + ("" if value is None else f" := {expr_text(value)}")
 
 
 def _nodes(body: Sequence[w.Node], out: TextWriter) -> None:

@@ -59,6 +59,13 @@ class _WorkloadVerifier:
             require(known, f"size `{dim}` is not declared", tensor.loc)
         by_construction = tensor.is_local or not tensor.is_distinct
         require(by_construction, f"`{tensor.name}` is bound: its elements may be equal", tensor.loc)
+        match tensor.type.dims:
+            case (*_, int() as panels, _, int() as width) if tensor.columns is not None and width > 0:
+                in_panels = panels == -(-tensor.columns // width)
+            case _:
+                in_panels = tensor.columns is None
+        columns = f"{tensor.columns} columns in panels"
+        require(in_panels, f"`{tensor.name}` does not hold {columns}", tensor.loc)
 
     def axis(self, axis: w.RaggedParam | w.SparseParam) -> None:
         require(axis.outer in self.sizes, f"size `{axis.outer}` is not declared", axis.loc)
@@ -96,6 +103,7 @@ class _WorkloadVerifier:
 
     def scalar(self, scalar: w.ScalarParam, value: Expr) -> None:
         """Check that a derived scalar follows from symbols that a call gives."""
+        require(scalar.default is None, f"`{scalar.name}` has two values", scalar.loc)
         given = {p.name for p in self.workload.symbols if p.value is None}
         sound = all(
             part.name in given if isinstance(part, Var) else not isinstance(part, (Element, Extent))

@@ -24,6 +24,8 @@ class TensorParam:
     Attributes:
         is_local: made by the program for the run, contents undefined; else the call binds an array to it.
         is_distinct: its elements differ from each other by construction (indices made by `group_by`).
+        columns: of a tensor that lies in panels (MemLayout), the columns that it has before packing; the
+            sizes of its type are those of the packed array, of which the last is the width of a panel.
     """
 
     name: str
@@ -31,6 +33,7 @@ class TensorParam:
     loc: Location | None = None
     is_local: bool = False
     is_distinct: bool = False
+    columns: int | None = None
 
 
 @record
@@ -49,12 +52,16 @@ class SizeParam:
 
 @record
 class ScalarParam:
-    """A scalar: given in the call, or, where `value` is set, computed from other symbols before the run."""
+    """A scalar: given in the call, or, where `value` is set, computed from other symbols before the run.
+
+    A call need not give one that has a default.
+    """
 
     name: str
     type: ScalarType
     loc: Location | None = None
     value: Expr | None = None
+    default: int | float | None = None
 
 
 class RowsParam:

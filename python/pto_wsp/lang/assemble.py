@@ -127,7 +127,9 @@ class _Assembler:
         match param:
             case Tensor():
                 place = self.trace.places.get(name, self.trace.loc)
-                return w.TensorParam(name, TensorType(param.dtype, param.stored.dims), place)
+                last = param.dims[-1] if param.stored is not param else None
+                columns = last if isinstance(last, int) else None
+                return w.TensorParam(name, TensorType(param.dtype, param.stored.dims), place, columns=columns)
             case RaggedAxis():
                 return param.param
             case Untyped(kind="an axis"):

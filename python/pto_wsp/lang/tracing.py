@@ -26,12 +26,10 @@ class Traced:
     Attributes:
         module: its module, whose entry it is.
         defaults: arrays and scalars that a program uses unless a call gives others, by parameter.
-        packed: the tensors that do not lie in row-major order, by parameter.
     """
 
     module: Module
     defaults: Mapping[str, np.ndarray | Ragged | Sparse | int | float]
-    packed: Mapping[str, Tensor]
 
 
 class Tracing:
@@ -67,9 +65,7 @@ class Tracing:
         for name, tensor in self.trace.captured.items():
             if isinstance(tensor, Tensor) and tensor.data is not None:
                 self.defaults[name] = tensor.data
-        named = {**self.trace.params, **self.trace.captured}
-        packed = {n: t for n, t in named.items() if isinstance(t, Tensor) and t.stored is not t}
-        return Traced(module, self.defaults, packed)
+        return Traced(module, self.defaults)
 
     def arguments(self) -> dict[str, object]:
         """Return a stand-in for every parameter; axes first, since tensors may name them."""

@@ -23,10 +23,10 @@ from pto_wsp.ir import workload as w
 from pto_wsp.ir.scalar import I64_MAX, Const, Value, Var, evaluate, walk
 from pto_wsp.lang.ragged import Ragged
 from pto_wsp.lang.sparse import Sparse
-from pto_wsp.lang.tensor import Tensor
 from pto_wsp.runtime.dlpack import import_array
 from pto_wsp.runtime.numbers import integer, number
 from pto_wsp.support.record import record
+from pto_wsp.types.layout import MemLayout
 
 Arrays = dict[str, np.ndarray]
 
@@ -58,18 +58,14 @@ class Binder:
     Args:
         workload: the workload.
         defaults: values that hold unless a call gives others, by parameter.
-        packed: the tensors that do not lie in row-major order, by parameter.
 
     Attributes:
         params: the parameters that a call can give, by name.
     """
 
-    def __init__(
-        self, workload: w.WorkloadFunction, defaults: Mapping[str, object], packed: Mapping[str, Tensor]
-    ) -> None:
+    def __init__(self, workload: w.WorkloadFunction, defaults: Mapping[str, object]) -> None:
         self._name = workload.name
         self._defaults = dict(defaults)
-        self._packed = packed
         self._tensors = workload.tensors
         self._symbols = workload.symbols
         self._axes = tuple(p for p in workload.params if isinstance(p, (w.RaggedParam, w.SparseParam)))
@@ -84,6 +80,11 @@ class Binder:
     def set(self, values: Mapping[str, int | float]) -> None:
         """Set values that hold in later runs unless a call gives others."""
         self._defaults.update(values)
+
+    @property
+    def numbers(self) -> dict[str, int | float]:
+        """The numbers that parameters have unless a call gives others."""
+        return {n: v for n, v in self._defaults.items() if isinstance(v, (int, float))}
 
     def bind(self, values: Mapping[str, Any]) -> Bound:
         """Return the values of a run; allocates the tensors that a call does not give.
@@ -154,8 +155,9 @@ class Binder:
             raise UnboundTensor(kind="tensor", name=name, advice=f"call the program with {name}=array")
         if type(value) is not np.ndarray:
             value = self._other_array(name, value)
-        if name in self._packed:
-            _require_packed(self.params[name], self._packed[name], value)
+        param = self.params[name]
+        if isinstance(param, w.TensorParam) and param.columns is not None:
+            _require_packed(param, value)
         return value
 
     def _other_array(self, name: str, value: object) -> np.ndarray:
@@ -179,8 +181,8 @@ class Binder:
 
     def _scalar(self, param: w.SizeParam | w.ScalarParam, values: Mapping[str, Any]) -> Value | None:
         value = self._value(param.name, values)
+        value = param.default if value is None else value
         if isinstance(param, w.SizeParam):
-            value = param.default if value is None else value
             return None if value is None else integer(param.name, value, 0, I64_MAX)
         if param.value is not None:
             return None
@@ -243,15 +245,18 @@ def _allocated(tensor: w.TensorParam, shape: Sequence[int]) -> np.ndarray:
         raise OutOfMemory(what=f"`{tensor.name}`", size=size, loc=tensor.loc) from None
 
 
-def _require_packed(param: w.WorkloadParam, tensor: Tensor, array: np.ndarray) -> None:
-    """Refuse an array of another shape than that which stores `tensor`, with how to pack it."""
-    wanted = tensor.stored.dims
+def _require_packed(param: w.TensorParam, array: np.ndarray) -> None:
+    """Refuse an array of another shape than that which stores a tensor in panels, with how to pack it."""
+    wanted = param.type.dims
+    *leading, _, rows, width = wanted
+    assert isinstance(width, int) and param.columns is not None
+    layout, dims = MemLayout.panels(width), (*leading, rows, param.columns)
     pairs = enumerate(zip(wanted, array.shape, strict=False))
     wrong = [dim for dim, (size, found) in pairs if isinstance(size, int) and size != found]
     if array.ndim == len(wanted) and not wrong:
         return
-    of = f"({tensor.layout} stores {_dims(tensor.dims)} as {_dims(wanted)})"
-    hint = f"pack it once, before the first run: `{tensor.layout}.pack(array)`"
+    of = f"({layout} stores {_dims(dims)} as {_dims(wanted)})"
+    hint = f"pack it once, before the first run: `{layout}.pack(array)`"
     if array.ndim != len(wanted):
         expected = f"{len(wanted)} {of}"
         raise WrongRank(name=param.name, expected=expected, found=array.ndim, loc=param.loc, hint=hint)

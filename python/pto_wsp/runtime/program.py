@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
-from types import MappingProxyType
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 
 from pto_wsp.errors import (
     NameClash,
-    NotYetSupported,
     UnknownParameter,
     UnsupportedByTarget,
     WrongValue,
@@ -22,7 +21,6 @@ from pto_wsp.ir.module import Module
 from pto_wsp.ir.printer import print_policy
 from pto_wsp.ir.scalar import I64_MAX
 from pto_wsp.ir.verify import verify
-from pto_wsp.lang.tensor import Tensor
 from pto_wsp.lang.tracing import Traced
 from pto_wsp.location import caller_location
 from pto_wsp.passes.pipeline import prepare
@@ -39,6 +37,7 @@ from pto_wsp.runtime.trace import Trace
 from pto_wsp.schedule.schedule import Schedule
 from pto_wsp.targets import registry
 from pto_wsp.targets.schedules import require_support
+from pto_wsp.text.files import read_program, write_program
 from pto_wsp.types.dtype import DType, f32, i64, u64
 
 RUN_OPTIONS = ("workers", "trace", "check")
@@ -46,7 +45,7 @@ RUN_OPTIONS = ("workers", "trace", "check")
 
 def compile_module(module: Module, target: str = "cpu") -> Program:
     """Compile a module; its entry is a workload, or a kernel that is then one task."""
-    return compile_program(Traced(module, {}, {}), target)
+    return compile_program(Traced(module, {}), target)
 
 
 def compile_program(traced: Traced, target: str = "cpu") -> Program:
@@ -65,7 +64,7 @@ def compile_program(traced: Traced, target: str = "cpu") -> Program:
     for param in module.entry_workload.params:
         if param.name in RUN_OPTIONS:
             raise NameClash(kind="run options and parameters", name=param.name, loc=param.loc)
-    return Program(verify(module), traced.defaults, target, traced.packed)
+    return Program(verify(module), traced.defaults, target)
 
 
 class Program:
@@ -80,13 +79,7 @@ class Program:
         trace: the record of the last run with `trace=True`, or None.
     """
 
-    def __init__(
-        self,
-        module: Module,
-        defaults: Mapping[str, object],
-        target: str,
-        packed: Mapping[str, Tensor] = MappingProxyType({}),
-    ) -> None:
+    def __init__(self, module: Module, defaults: Mapping[str, object], target: str) -> None:
         self.trace: Trace | None = None
         runs_on = registry.get(target)
         module = prepare(module)
@@ -94,7 +87,7 @@ class Program:
         self.module = module = settle_floats(module) if runs_on.builds_library else module
         self._target = target
         self._name = module.entry_workload.name
-        self._binder = Binder(module.entry_workload, defaults, packed)
+        self._binder = Binder(module.entry_workload, defaults)
         self._runner = make_runner(module, runs_on)
         self._unreported = (self._runner.compiles, self._runner.compile_ms)
         self._last: tuple[Figures, int, float] | None = None
@@ -243,14 +236,29 @@ class Program:
         self._runner.reschedule(module)
         self.module = module
 
-    def save(self, *_: object, **__: object) -> NoReturn:
-        """Refused: saving programs is not supported yet."""
-        raise _later("save")
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the program as text: module, schedule, and the numbers that sizes and scalars have.
+
+        No machine code is written, no arrays, and no numpy references of kernels in C++.
+
+        Raises:
+            UnusableFile: the file cannot be written.
+        """
+        write_program(path, self.module, self._binder.numbers)
 
     @classmethod
-    def load(cls, *_: object, **__: object) -> NoReturn:
-        """Refused: loading programs is not supported yet."""
-        raise _later("load")
+    def load(cls, path: str | os.PathLike[str], target: str = "cpu") -> Program:
+        """Compile a program that `save` wrote; kernels that the cache has are not compiled again.
+
+        Args:
+            path: of the file.
+            target: where the program runs.
+
+        Raises:
+            UnusableFile, TextError, InvalidIR: the file is not what `save` writes.
+            CompileError: as `compile` raises.
+        """
+        return compile_module(read_program(path), target)
 
 
 def check_schedule(module: Module, target: str) -> None:
@@ -268,10 +276,6 @@ def check_schedule(module: Module, target: str) -> None:
     for policy in module.schedule.policies():
         if policy.key is not None:
             TaskKeys(module, policy.key).check()
-
-
-def _later(name: str) -> NotYetSupported:
-    return NotYetSupported(feature=f"Program.{name}", detail="", advice="")
 
 
 def _worker_count(workers: int | None) -> int:

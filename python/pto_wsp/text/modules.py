@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from pto_wsp.builder.function import PTOFunctionBuilder
 from pto_wsp.builder.module import PTOModule
 from pto_wsp.errors import did_you_mean
-from pto_wsp.errors_text import BadText, NoMeaning, RepeatedText, TextLimit, UnknownText
+from pto_wsp.errors_text import BadText, NoMeaning, RepeatedText, TextLimit, TextVersion, UnknownText
 from pto_wsp.ir import kernel as k
 from pto_wsp.ir import workload as w
 from pto_wsp.ir.module import Module
@@ -26,8 +26,13 @@ from pto_wsp.text.shapes import Shapes
 from pto_wsp.text.tokens import FUNCTION, WORD, Cursor, Source, Token
 from pto_wsp.text.workloads import read_workload_body
 
-_HEADER = re.compile(r"//\s*(PTO Module|PTO Program|Functions|Entry|Function Type)\s*:\s*(.*?)\s*", re.I)
-_KEYS = ("PTO Module", "PTO Program", "Functions", "Entry", "Function Type")
+VERSION = "1"
+VERSION_LINE = f"// PTO Text: {VERSION}"
+
+_HEADER = re.compile(
+    r"//\s*(PTO Text|PTO Module|PTO Program|Functions|Entry|Function Type)\s*:\s*(.*?)\s*", re.I
+)
+_KEYS = ("PTO Text", "PTO Module", "PTO Program", "Functions", "Entry", "Function Type")
 _KINDS = {"InCore": False, "Orchestration": True}
 _KIND = re.compile(r"//\s*(InCore|Orchestration) Function\b.*")
 
@@ -145,6 +150,8 @@ class _ModuleReader:
             if word not in _KINDS:
                 raise BadText(expected="`InCore` or `Orchestration`", found=f"`{word}`", advice="", loc=loc)
             return _KINDS[word]
+        if key == "PTO Text" and value != VERSION:
+            raise TextVersion(found=value, expected=VERSION, loc=loc)
         if key in self.header:
             raise RepeatedText(kind="header", name=key, loc=loc)
         self.header[key] = (value, loc)

@@ -9,10 +9,11 @@ from pto_wsp.errors_text import RepeatedText
 from pto_wsp.ir import kernel as k
 from pto_wsp.ir import workload as w
 from pto_wsp.ir.scalar import Expr
-from pto_wsp.text.expressions import read_dtype, read_expression
-from pto_wsp.text.tokens import NAME, TYPE, WORD, Cursor, Token
+from pto_wsp.support.record import replace
+from pto_wsp.text.expressions import read_dtype, read_expression, read_number
+from pto_wsp.text.tokens import NAME, NUMBER, TYPE, WORD, Cursor, Token
 from pto_wsp.text.workloads import scope_of_params
-from pto_wsp.types.dtype import DType
+from pto_wsp.types.dtype import DType, b1, i64
 from pto_wsp.types.tile import ScalarType, TensorType, TileType, ViewType
 
 _MEMREF = re.compile(r"!pto\.memref<\s*gm\s*,\s*(.*?)\s*(?:,\s*(\w+)\s*)?>")
@@ -128,15 +129,15 @@ def read_workload_params(cursor: Cursor) -> tuple[w.WorkloadParam, ...]:
         kind = cursor.take(WORD, "`!pto.memref<...>`, `index`, `ragged<...>`, `sparse<...>` or a type")
         match kind.text:
             case "index":
-                default = cursor.integer() if cursor.accept("=") else None
-                found.append(w.SizeParam(name, default, place))
+                found.append(w.SizeParam(name, cursor.integer() if cursor.accept("=") else None, place))
             case "ragged":
                 found.append(w.RaggedParam(name, _outer(cursor), place))
             case "sparse":
                 found.append(w.SparseParam(name, _outer(cursor), place))
             case _:
                 dtype = read_dtype(cursor, kind, kind.text)
-                found.append(w.ScalarParam(name, ScalarType(dtype), place))
+                default = _default(cursor, dtype) if cursor.accept("=") else None
+                found.append(w.ScalarParam(name, ScalarType(dtype), place, default=default))
         if cursor.at(":=") and kind.text not in ("ragged", "sparse"):
             cursor.advance()
             values.append((len(found) - 1, cursor.part()))
@@ -156,10 +157,24 @@ def _with_values(
         value: Expr = read_expression(cursor, scope)
         cursor.end()
         if isinstance(param, w.SizeParam):
-            found[number] = w.SizeParam(param.name, param.default, param.loc, value)
+            found[number] = replace(param, value=value)
         elif isinstance(param, w.ScalarParam):
-            found[number] = w.ScalarParam(param.name, param.type, param.loc, value)
+            found[number] = replace(param, value=value)
     return tuple(found)
+
+
+def _default(cursor: Cursor, dtype: DType) -> int | float:
+    """Read a number of a type."""
+    if dtype is b1:
+        return cursor.word(("true", "false"), "`true` or `false`") == "true"
+    minus = cursor.advance() if cursor.at("-") else None
+    token = cursor.token
+    if token.kind != NUMBER and token.text not in ("inf", "nan"):
+        cursor.fail("a number")
+    found = read_number(cursor, minus)
+    if dtype.is_integer and found.dtype is not i64:
+        cursor.fail(f"an integer, as the scalar is {dtype}", token=token)
+    return found.value
 
 
 def _outer(cursor: Cursor) -> str:
@@ -174,13 +189,23 @@ def _tensor(cursor: Cursor, token: Token, name: str) -> w.TensorParam:
     sizes, dtype = _memref(cursor, written)
     if sizes is None or dtype is None or "?" in sizes:
         cursor.fail('sizes: numbers, or names in quotes like `"n"x128`', token=written)
-    flags: set[str] = set()
-    if cursor.accept("{"):
-        while True:
-            flag = cursor.word(("local", "distinct"), "`local` or `distinct`")
-            flags.add(flag)
-            if cursor.accept("}"):
-                break
-            cursor.expect(",")
     kind = TensorType(dtype, tuple(sizes))
-    return w.TensorParam(name, kind, cursor.place(token), "local" in flags, "distinct" in flags)
+    flags = _flags(cursor) if cursor.accept("{") else {}
+    columns = flags.get("columns")
+    return w.TensorParam(name, kind, cursor.place(token), "local" in flags, "distinct" in flags, columns)
+
+
+def _flags(cursor: Cursor) -> dict[str, int]:
+    """Read the flags of a tensor, with their numbers."""
+    found: dict[str, int] = {}
+    while True:
+        token = cursor.token
+        flag = cursor.word(("local", "distinct", "columns"), "`local`, `distinct` or `columns = n`")
+        if flag in found:
+            raise RepeatedText(kind="flag", name=flag, loc=cursor.place(token))
+        if flag == "columns":
+            cursor.expect("=")
+        found[flag] = cursor.integer() if flag == "columns" else 1
+        if cursor.accept("}"):
+            return found
+        cursor.expect(",")

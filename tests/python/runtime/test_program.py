@@ -204,13 +204,6 @@ def test_integer_scalars_are_checked(target: str) -> None:
             program(s=bad)
 
 
-def test_what_comes_later_is_refused_by_name(scale: Program) -> None:
-    for name in ("save", "load"):
-        with pytest.raises(errors.NotYetSupported, match=name):
-            getattr(scale, name)()
-    assert "tmuls" in scale.dump()
-
-
 def test_trace_of_a_run() -> None:
     program = Program(scale_module(), {}, "cpu")
     program(X=rows(1000), Y=rows(1000), factor=1.0)

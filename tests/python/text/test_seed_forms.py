@@ -67,7 +67,7 @@ def body_of(text: str) -> list[str]:
 
 
 def run(module: Module, **arrays: object) -> None:
-    compile_program(Traced(module, {}, {}), "interp").run(**arrays)
+    compile_program(Traced(module, {}), "interp").run(**arrays)
 
 
 def test_a_module_runs() -> None:

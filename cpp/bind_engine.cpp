@@ -208,6 +208,7 @@ nb::dict counters(const RunResult& result) {
   }
   counters["max_workspace_bytes"] = result.max_workspace_bytes;
   counters["worker_tasks"] = result.worker_tasks;
+  if (result.order_violations) counters["order_violations"] = *result.order_violations;
   return counters;
 }
 
@@ -401,6 +402,7 @@ void bind_options(nb::module_& module) {
       .value("BENCHMARK", sched::WindowMode::kBenchmark);
   nb::class_<RunOptions>(module, "RunOptions")
       .def(nb::init<>())
+      .def_rw("verifies", &RunOptions::verifies)
       .def_rw("dispatchers", &RunOptions::dispatchers)
       .def_rw("ownership", &RunOptions::ownership)
       .def_rw("window", &RunOptions::window)

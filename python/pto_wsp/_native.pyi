@@ -89,7 +89,7 @@ class RunResult:
     def workers(self) -> int: ...
     @property
     def counters(self) -> Mapping[str, int | list[int]]:
-        """`slices`, `waits`, `max_queued`, `max_waiting`, `max_workspace_bytes`, `worker_tasks` (each)."""
+        """Figures of the engine by name, `order_violations` among them if the run verified."""
 
     @property
     def record(self) -> RunRecord | None:
@@ -121,6 +121,7 @@ class RunOptions:
     """How a run behaves besides its result.
 
     Attributes:
+        verifies: check afterwards that tasks kept their order (`order_violations` of the counters).
         dispatchers: how many; 0 = one per worker, up to 8.
         ownership: which of them runs a unit of work.
         window: tasks that may be recorded and not complete.
@@ -128,6 +129,7 @@ class RunOptions:
         ready: which of the tasks that are ready starts first.
     """
 
+    verifies: bool
     dispatchers: int
     ownership: Ownership
     window: int

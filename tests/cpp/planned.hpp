@@ -107,4 +107,45 @@ inline bool conflict(const Planned& planned, const Task& a, const Task& b) {
   return false;
 }
 
+/// The loops of one kind around a task, outermost first: which run of the loop, and which iteration of it.
+using Place = std::vector<std::pair<int, int>>;
+
+struct PlacedTask {
+  Task task;
+  Place place;
+};
+
+/// The tasks of a program with their places among the loops of kind `op`; `flushed` is what flush points
+/// read.
+inline std::vector<PlacedTask> walk(Planned& planned, const std::vector<int64_t>& flushed, bytecode::Op op) {
+  for (bytecode::QuickLoop& loop : planned.plan.loops)
+    loop.mark = loop.op == op ? bytecode::QuickLoop::Mark::kBarrier : bytecode::QuickLoop::Mark::kNone;
+  std::vector<PlacedTask> tasks;
+  Place place;
+  int num_runs = 0;
+  size_t num_flushed = 0;
+  bytecode::Expander expander(planned.plan);
+  for (;;) {
+    const bytecode::Event event = expander.next();
+    using Kind = bytecode::Event::Kind;
+    if (event.kind == Kind::kEnd) return tasks;
+    if (event.kind == Kind::kFlush) expander.assign(event.index, flushed[num_flushed++]);
+    if (event.kind == Kind::kEnter) place.push_back({num_runs++, 0});
+    if (event.kind == Kind::kIteration) ++place.back().second;
+    if (event.kind == Kind::kLeave) place.pop_back();
+    if (event.kind != Kind::kTask) continue;
+    tasks.push_back(
+        {{event.index, expander.copy_registers(), touched_by(planned, event.index, expander.registers())},
+         place});
+  }
+}
+
+/// Whether two tasks are in the same run of a loop, but not in the same iteration.
+inline bool are_in_different_iterations(const Place& a, const Place& b) {
+  for (size_t i = 0; i < a.size() && i < b.size() && a[i].first == b[i].first; ++i) {
+    if (a[i].second != b[i].second) return true;
+  }
+  return false;
+}
+
 }  // namespace planned

@@ -16,10 +16,15 @@ using namespace assembler;
 
 class Workload {
  public:
-  explicit Workload(uint64_t seed) : random_(seed), program_(mix::library().table()) {
+  /// With so many elements of room around what regions reach.
+  explicit Workload(uint64_t seed, int64_t room = 0)
+      : random_(seed), program_(mix::library().table()), room_(room) {
     for (int i = pick(1, 3); i > 0; --i) tensors_.push_back(std::vector<int64_t>(size_t(pick(1, 2)), 1));
     for (int i = pick(1, 2); i > 0; --i) add_loop();
-    for (const std::vector<int64_t>& shape : tensors_) program_.tensor(DType::u64, shape);
+    for (std::vector<int64_t>& shape : tensors_) {
+      for (int64_t& size : shape) size += room_;
+      program_.tensor(DType::u64, shape);
+    }
   }
 
   std::vector<uint8_t> bytes() const { return program_.bytes(); }
@@ -90,7 +95,7 @@ class Workload {
       return program_.tile(program_.axis_of(loop.reg));
     }
     const int64_t extent = drops ? 1 : pick(1, 4);
-    Expr start = program_.constant(pick(0, 3));
+    Expr start = program_.constant(pick(0, 3) + room_);
     int64_t end = program_.constant_at(start[0].operand2) + extent;
     int64_t coef = pick(0, 1) == 0 ? extent : pick(0, 4);
     for (size_t i = loops_.size(); i-- > 0;) {
@@ -106,6 +111,7 @@ class Workload {
 
   std::mt19937_64 random_;
   Assembler program_;
+  int64_t room_;
   std::vector<std::vector<int64_t>> tensors_;
   std::vector<Loop> loops_;
 };

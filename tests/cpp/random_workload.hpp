@@ -116,6 +116,15 @@ class Workload {
     return false;
   }
 
+  /// Whether task a, which comes first, is complete before task b begins, whatever `after` says.
+  static bool must_be_ordered(const Task& a, const Task& b) {
+    for (size_t i = 0; i < a.sequences.size() && i < b.sequences.size(); ++i) {
+      if (a.sequences[i].first != b.sequences[i].first) break;
+      if (a.sequences[i].second != b.sequences[i].second) return true;
+    }
+    return conflict(a, b);
+  }
+
  private:
   int pick(int lo, int hi) { return std::uniform_int_distribution<int>(lo, hi)(random_); }
 
@@ -432,14 +441,6 @@ class Workload {
       if (std::max(a.lo[d], b.lo[d]) >= std::min(a.hi[d], b.hi[d])) return false;
     }
     return true;
-  }
-
-  static bool must_be_ordered(const Task& a, const Task& b) {
-    for (size_t i = 0; i < a.sequences.size() && i < b.sequences.size(); ++i) {
-      if (a.sequences[i].first != b.sequences[i].first) break;
-      if (a.sequences[i].second != b.sequences[i].second) return true;
-    }
-    return conflict(a, b);
   }
 
   std::mt19937_64 random_;

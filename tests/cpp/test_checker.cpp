@@ -15,54 +15,13 @@ using namespace planned;
 
 namespace {
 
-/// The P loops around a task, outermost first: which run of the loop, and which iteration of it.
-using Place = std::vector<std::pair<int, int>>;
-
-struct PlacedTask {
-  Task task;
-  Place place;
-};
-
-std::vector<PlacedTask> walk(Planned& planned, const std::vector<int64_t>& flushed) {
-  for (bytecode::QuickLoop& loop : planned.plan.loops) {
-    loop.mark = loop.op == bytecode::Op::PARALLEL_FOR ? bytecode::QuickLoop::Mark::kBarrier
-                                                      : bytecode::QuickLoop::Mark::kNone;
-  }
-  std::vector<PlacedTask> tasks;
-  Place place;
-  int num_runs = 0;
-  size_t num_flushed = 0;
-  bytecode::Expander expander(planned.plan);
-  for (;;) {
-    const bytecode::Event event = expander.next();
-    using Kind = bytecode::Event::Kind;
-    if (event.kind == Kind::kEnd) return tasks;
-    if (event.kind == Kind::kFlush) expander.assign(event.index, flushed[num_flushed++]);
-    if (event.kind == Kind::kEnter) place.push_back({num_runs++, 0});
-    if (event.kind == Kind::kIteration) ++place.back().second;
-    if (event.kind == Kind::kLeave) place.pop_back();
-    if (event.kind != Kind::kTask) continue;
-    tasks.push_back(
-        {{event.index, expander.copy_registers(), touched_by(planned, event.index, expander.registers())},
-         place});
-  }
-}
-
-/// Whether P states that two tasks are independent.
-bool are_stated_independent(const Place& a, const Place& b) {
-  for (size_t i = 0; i < a.size() && i < b.size() && a[i].first == b[i].first; ++i) {
-    if (a[i].second != b[i].second) return true;
-  }
-  return false;
-}
-
 /// Number of pairs that contradict P.
 template <class Conflict>
 int count_violations(const std::vector<PlacedTask>& tasks, Conflict conflict) {
   int found = 0;
   for (size_t j = 0; j < tasks.size(); ++j) {
     for (size_t i = 0; i < j; ++i)
-      found += are_stated_independent(tasks[i].place, tasks[j].place) && conflict(i, j);
+      found += are_in_different_iterations(tasks[i].place, tasks[j].place) && conflict(i, j);
   }
   return found;
 }
@@ -81,7 +40,7 @@ struct Score {
 /// Compares what the check says of a program with the pairs that conflict.
 template <class Conflict>
 void compare(Planned& planned, const std::vector<int64_t>& flushed, Conflict conflict, Score& score) {
-  const std::vector<PlacedTask> tasks = walk(planned, flushed);
+  const std::vector<PlacedTask> tasks = walk(planned, flushed, bytecode::Op::PARALLEL_FOR);
   const auto conflicts = [&](size_t i, size_t j) { return conflict(tasks, i, j); };
   const int expected = count_violations(tasks, conflicts);
   try {
@@ -95,7 +54,7 @@ void compare(Planned& planned, const std::vector<int64_t>& flushed, Conflict con
     }
     CHECK(error.code() == "iterations-conflict");
     const auto first = size_t(error.number("other_task")), second = size_t(error.number("task"));
-    CHECK(first < second && are_stated_independent(tasks[first].place, tasks[second].place));
+    CHECK(first < second && are_in_different_iterations(tasks[first].place, tasks[second].place));
     CHECK(conflicts(first, second));
     CHECK(list(error, "registers") == tasks[second].task.registers);
     CHECK(list(error, "other_registers") == tasks[first].task.registers);

@@ -39,9 +39,11 @@ void check_workload(uint64_t seed, size_t max_tasks) {
     const uint32_t workers = round == 0 ? 1 : uint32_t(1 + (seed + round * 3) % 8);
     std::vector<Tensor> found = workload.tensors();
     mix::stamps().reset(workload.tasks().size());
-    const RunResult result = executable.run(
-        to_arrays(found), {}, {workers, false, round % 2 == 1 ? seed * 8 + round : 0, nullptr, round > 0});
+    sched::RunOptions options{workers, false, round % 2 == 1 ? seed * 8 + round : 0, nullptr, round > 0};
+    options.verifies = seed % 4 == 0;
+    const RunResult result = executable.run(to_arrays(found), {}, options);
     CHECK_EQ(result.tasks, workload.tasks().size());
+    CHECK(result.order_violations.value_or(0) == 0);
     for (size_t i = 0; i < found.size(); ++i) CHECK(found[i].data == workload.results()[i].data);
     workload.check_order(mix::stamps());
   }

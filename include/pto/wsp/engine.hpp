@@ -7,6 +7,7 @@
 #include <atomic>
 #include <chrono>
 #include <memory>
+#include <optional>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -40,6 +41,7 @@ struct RunResult {
   uint64_t max_workspace_bytes = 0;          ///< the largest workspace that a task asked for
   std::vector<uint64_t> worker_tasks;
   std::shared_ptr<trace::RunRecord> record;  ///< null unless asked for
+  std::optional<uint64_t> order_violations;  ///< of a run that verifies
   std::vector<int64_t> flushed;              ///< what flush points read, in program order
 };
 
@@ -238,6 +240,7 @@ class Executable {
     result.run_ns = trace::now_ns() - start;
     result.flushed = run.flushed().values();
     if (options.trace) result.record = make_record(*crew, start_ticks, result.tasks);
+    if (options.verifies) result.order_violations = count_order_violations(run, result);
     crews_.push_back(std::move(crew));
     return result;
   }
@@ -321,6 +324,14 @@ class Executable {
       result.max_workspace_bytes = std::max(result.max_workspace_bytes, worker.max_workspace_bytes);
     }
     return result;
+  }
+
+  uint64_t count_order_violations(sched::Run& run, const RunResult& result) const {
+    std::vector<trace::OrderStamp> stamps(result.tasks);
+    for (uint32_t i = 0; i < run.num_workers(); ++i) {
+      for (const auto& [task, stamp] : run.worker(i).order()) stamps[task] = stamp;
+    }
+    return trace::count_order_violations(prepared_->plan, result.flushed, stamps);
   }
 
   std::shared_ptr<trace::RunRecord> make_record(sched::Crew& crew, int64_t start, uint64_t tasks) const {

@@ -13,6 +13,7 @@ from pto_wsp import (
     P,
     Tensor,
     Tile,
+    _native,
     errors,
     f32,
     i32,
@@ -109,3 +110,13 @@ def test_check_has_one_value_and_one_target() -> None:
         program(**arrays(), check="deadlocks")
     with pytest.raises(errors.UnsupportedByTarget, match="check"):
         nested.compile("interp")(**arrays(), check="hazards")
+
+
+def test_a_run_can_verify_its_own_order() -> None:
+    program = nested.compile("cpu")
+    options = _native.RunOptions()
+    options.verifies = True
+    values = tuple(arrays(40).values())
+    executable = program._runner._loaded.executable
+    result = executable.run(values, (None, None), workers=4, jitter=7, options=options)
+    assert result.counters["order_violations"] == 0

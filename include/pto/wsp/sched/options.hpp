@@ -36,6 +36,7 @@ struct RunOptions {
   /// Asked now and then by the calling thread, between tasks; true cancels the run. Null: nobody asks.
   bool (*is_interrupted)() = nullptr;
   bool tracks = false;             ///< order tasks by their hazards with one worker too (for tests)
+  bool verifies = false;           ///< check afterwards that tasks kept their order (for tests)
   bool checks_iterations = false;  ///< check that iterations of P loops are independent
   uint32_t dispatchers = 0;        ///< 0 = one per worker, up to kMaxDispatchers
   Ownership ownership = Ownership::kClaim;

@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <memory>
 #include <new>
+#include <utility>
 #include <vector>
 
 #include "pto/wsp/bytecode/arguments.hpp"
@@ -14,6 +15,7 @@
 #include "pto/wsp/sched/options.hpp"
 #include "pto/wsp/sched/progress.hpp"
 #include "pto/wsp/sched/random.hpp"
+#include "pto/wsp/trace/order_check.hpp"
 #include "pto/wsp/trace/recorder.hpp"
 
 namespace pto::wsp::sched {
@@ -91,6 +93,7 @@ class alignas(kLineBytes) Worker {
   void reset() {
     is_ready = false;
     recorder_ = {};
+    order_.clear();
     num_tasks = num_suspended = max_workspace_bytes = 0;
   }
 
@@ -103,7 +106,7 @@ class alignas(kLineBytes) Worker {
     random_ = Random(options.jitter + slot * 7919);
     arguments_.bind(plan, bases);
     registers_.resize(plan.program().header.num_registers);
-    const bool is_watched = options.trace || options.jitter != 0;
+    const bool is_watched = options.trace || options.verifies || options.jitter != 0;
     period_ = is_watched ? 0 : options.is_in_order() ? INT32_MAX : kSamplePeriod;
     countdown_.assign(plan.sites.size(), options.is_in_order() ? period_ : 0);
     if (!scratch_.reserve(plan.max_scratch_bytes)) throw std::bad_alloc();
@@ -117,6 +120,8 @@ class alignas(kLineBytes) Worker {
     if (options_.trace) recorder_.resume();
   }
   trace::Events take_events() { return recorder_.take_events(); }
+  /// When the tasks of a run that verifies began and ended, by their numbers.
+  const std::vector<std::pair<uint64_t, trace::OrderStamp>>& order() const { return order_; }
 
   int64_t* registers() { return registers_.data(); }
   /// For the one expander that this thread runs tasks of as it walks. Other tasks of the thread spoil it.
@@ -158,6 +163,7 @@ class alignas(kLineBytes) Worker {
   /// Runs a task that needs more than its arguments, or that is delayed, recorded or timed.
   int32_t run_watched(const bytecode::Arguments& arguments, uint32_t site, const int64_t* registers) {
     if (options_.jitter != 0) delay();
+    if (options_.verifies) return run_verified(arguments, site, registers);
     if (options_.trace) {
       const int32_t status = run_body(arguments, site, registers);
       costs_->record(site, int64_t(double(recorder_.note_end(context_.task)) * ns_per_tick_));
@@ -168,6 +174,13 @@ class alignas(kLineBytes) Worker {
     const int64_t start = trace::now_ns();
     const int32_t status = run_body(arguments, site, registers);
     costs_->record(site, trace::now_ns() - start - clock_overhead_ns());
+    return status;
+  }
+
+  int32_t run_verified(const bytecode::Arguments& arguments, uint32_t site, const int64_t* registers) {
+    const uint64_t start = trace::draw_order();
+    const int32_t status = run_body(arguments, site, registers);
+    order_.push_back({context_.task, {start, trace::draw_order()}});
     return status;
   }
 
@@ -225,6 +238,7 @@ class alignas(kLineBytes) Worker {
   int32_t period_ = 0;
   TaskContext context_{};
   trace::Recorder recorder_;
+  std::vector<std::pair<uint64_t, trace::OrderStamp>> order_;
   double ns_per_tick_ = 1;
   bytecode::RowChecker row_checker_;
   Scratch scratch_;

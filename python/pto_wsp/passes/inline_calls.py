@@ -110,6 +110,11 @@ class _WorkloadInliner:
         self.fresh = Fresh(workload_names(workload))
         self.params = list(workload.params)
         self.sizes = {p.name for p in workload.params if isinstance(p, w.SizeParam)}
+        self.numbers = {
+            p.name
+            for p in workload.symbols
+            if isinstance(p, w.ScalarParam) and p.value is None and p.type.dtype is i64
+        }
 
     def run(self) -> w.WorkloadFunction:
         body = self.nodes(self.workload.body)
@@ -232,8 +237,9 @@ class _Expansion:
             return int(value.value)
         if isinstance(value, Var) and value.name in self.caller.sizes:
             return value.name
+        known = self.caller.sizes | self.caller.numbers
         sound = all(
-            part.name in self.caller.sizes if isinstance(part, Var) else not isinstance(part, Element)
+            part.name in known if isinstance(part, Var) else not isinstance(part, Element)
             for part in walk(value)
         )
         if not sound:

@@ -51,5 +51,5 @@ def test_two_functions_have_two_names() -> None:
     module.add_function(softmax_module().get_function("rowmax"))
     with pytest.raises(PtoError, match="two different functions are called `rowmax`"):
         PTOFunctionBuilder("rowmax", module).memref("x").tile("t", 8, 8).load("t", "x").build()
-    with pytest.raises(PtoError, match="what `.build\\(\\)` returns"):
+    with pytest.raises(PtoError, match=r"what `.build\(\)` returns"):
         module.add_function("rowmax")  # pyright: ignore[reportArgumentType]

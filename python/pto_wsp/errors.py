@@ -586,6 +586,15 @@ class CannotExpand(CompileError):
     label = "{reason}"
 
 
+class TilesTooLarge(CompileError):
+    """Tiles that are in use at the same time and do not fit the memory of a core."""
+
+    code = "tiles-too-large"
+    template = "the tiles of kernel `{kernel}` take {needed} bytes, and a core has {capacity}"
+    label = "in use together: {live}"
+    hint = "use smaller tiles, or let go of some of these before others are made"
+
+
 # --- binding and running -------------------------------------------------------------
 
 

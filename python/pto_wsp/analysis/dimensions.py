@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from pto_wsp.ir import kernel as k
-from pto_wsp.ir.core import DimSelect, Full, Range
+from pto_wsp.ir.core import DimSelect, Full, Range, Region
 from pto_wsp.ir.scalar import Const
-from pto_wsp.isa.forms import Form
+from pto_wsp.isa.forms import PRODUCTS, Form, factors
 from pto_wsp.isa.table import TABLE
 from pto_wsp.location import Location
 from pto_wsp.support.record import record
@@ -22,6 +22,8 @@ _SAME = frozenset(
         Form.UNARY,
         Form.BINARY,
         Form.TILE_SCALAR,
+        Form.TERNARY,
+        Form.BINARY_SCALAR,
         Form.TERNARY,
         Form.BINARY_SCALAR,
         Form.COMPARE,
@@ -41,6 +43,7 @@ _RULES: dict[Form, tuple[tuple[tuple[_Side, _Side], ...], tuple[_Side, ...]]] = 
     Form.ROW_REDUCE: ((((0, 0), (-1, 0)),), ((-1, 1),)),
     Form.COL_REDUCE: ((((0, 1), (-1, 1)),), ((-1, 0),)),
     Form.ROW_BROADCAST: ((((0, 0), (-1, 0)), ((0, 0), (1, 0)), ((0, 1), (-1, 1))), ((1, 1),)),
+    Form.COL_BROADCAST: ((((0, 0), (-1, 0)), ((0, 1), (-1, 1)), ((0, 1), (1, 1))), ((1, 0),)),
     Form.COL_BROADCAST: ((((0, 0), (-1, 0)), ((0, 1), (-1, 1)), ((0, 1), (1, 1))), ((1, 0),)),
     Form.ROW_EXPAND: ((((0, 0), (-1, 0)),), ((0, 1),)),
     Form.COL_EXPAND: ((((0, 1), (-1, 1)),), ((0, 0),)),
@@ -82,6 +85,8 @@ class DimensionClasses:
             match stmt:
                 case k.Load() | k.Store():
                     self._transfer(stmt)
+                case k.Prefetch(region=region) if any(isinstance(dim, Range) for dim in region.dims):
+                    self._fix(_views(region), f"it prefetches a part of `{region.tensor}`", stmt.loc)
                 case k.Instr():
                     self._instruction(stmt)
                 case _:
@@ -141,17 +146,26 @@ class DimensionClasses:
         if form in _SAME:
             self._bind_all([*rows, dst[0]])
             self._bind_all([*cols, dst[1]])
-        elif form in (Form.MATMUL, Form.MATMUL_ACC):
-            self._product(instr, rows, cols, dst)
+        elif form in PRODUCTS:
+            self._product(form, instr, (*zip(rows, cols, strict=True), dst))
         else:
             self._by_rule(form, instr, (*zip(rows, cols, strict=True), dst))
 
-    def _product(self, instr: k.Instr, rows: Sequence[Dim], cols: Sequence[Dim], dst: Sequence[Dim]) -> None:
-        a = (cols[-2], rows[-2]) if instr.attr("trans_a") else (rows[-2], cols[-2])
-        b = (cols[-1], rows[-1]) if instr.attr("trans_b") else (rows[-1], cols[-1])
-        self._bind(a[1], b[0])
-        self._bind_all([a[0], dst[0], *rows[:-2]])
-        self._bind_all([b[1], dst[1], *cols[:-2]])
+    def _product(self, form: Form, instr: k.Instr, dims: Sequence[tuple[Dim, Dim]]) -> None:
+        """Bind the dimensions of matrices, of their product and of what is added to it."""
+        operands, (rows, cols) = dims[:-1], dims[-1]
+        a, b = factors(form, operands)
+        a_rows, a_cols = reversed(a) if instr.attr("trans_a") else a
+        b_rows, b_cols = reversed(b) if instr.attr("trans_b") else b
+        self._bind(a_cols, b_rows)
+        self._bind(rows, a_rows)
+        self._bind(cols, b_cols)
+        if form is Form.MATMUL_ACC:
+            self._bind(rows, operands[0][0])
+            self._bind(cols, operands[0][1])
+        elif form is Form.MATMUL_BIAS:
+            self._bind(cols, operands[2][1])
+            self._fix([operands[2][0]], "a bias is one row", instr.loc)
 
     def _by_rule(self, form: Form, instr: k.Instr, dims: Sequence[Sequence[Dim]]) -> None:
         """Bind and fix what a form does, given the dimensions of its operands and of its result."""
@@ -165,3 +179,8 @@ class DimensionClasses:
     def _bind_all(self, dims: Sequence[Dim]) -> None:
         for other in dims[1:]:
             self._bind(dims[0], other)
+
+
+def _views(region: Region) -> list[Dim]:
+    """Return the dimensions of the view that a region keeps."""
+    return [Dim(region.tensor, at, True) for at in region.kept]

@@ -12,8 +12,13 @@ from pto_wsp.errors import BadPipeline, InvalidIR, UnknownPass, did_you_mean
 from pto_wsp.ir.module import Module
 from pto_wsp.ir.verify import verify
 from pto_wsp.passes.canonical_names import canonical_names
+from pto_wsp.passes.eliminate_dead_code import eliminate_dead_code
 from pto_wsp.passes.expand_loops import expand_loops
+from pto_wsp.passes.forward_stores import forward_stores
+from pto_wsp.passes.fuse_loops import fuse_loops
 from pto_wsp.passes.inline_calls import inline_calls
+from pto_wsp.passes.reuse_buffers import reuse_buffers
+from pto_wsp.passes.unroll_loops import unroll_loops
 from pto_wsp.support.record import record
 
 
@@ -61,6 +66,11 @@ def _passes(*found: Pass) -> dict[str, Pass]:
 PASSES: dict[str, Pass] = _passes(
     Pass("inline", inline_calls, "put the bodies of called functions in the places of their calls", {}),
     Pass("canonical", canonical_names, "name what functions declare for themselves by its order", {}),
+    Pass("fuse", fuse_loops, "make one loop of two that follow each other and count alike", {}),
+    Pass("forward", forward_stores, "do not load what a tile holds, nor store what memory holds", {}),
+    Pass("reuse", reuse_buffers, "let tiles that are not in use together be one tile", {"capacity": 0}),
+    Pass("unroll", unroll_loops, "repeat the bodies of loops of constant length", {"factor": 4, "full": 4}),
+    Pass("dce", eliminate_dead_code, "remove what nothing needs", {}),
     Pass("expand", expand_loops, "take loops with a `max_range` apart into blocks of powers of two", {}),
 )
 """Every pass by its name in pipelines."""

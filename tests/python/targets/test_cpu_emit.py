@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from pto_wsp.errors import NoneKernelBody, UnsupportedByTarget
+from pto_wsp.errors import NoneKernelBody, TilesTooLarge, UnsupportedByTarget
 from pto_wsp.ir import kernel as k
 from pto_wsp.ir.core import Full, Index, Region
 from pto_wsp.ir.kernel import KernelFunction
@@ -154,8 +154,9 @@ def test_what_is_refused() -> None:
 def test_too_large_tiles_are_refused() -> None:
     maker = KernelMaker("large")
     maker.store(maker.op("transpose", maker.input("x", 2**14, 2**14, f32)), "y")
-    with pytest.raises(UnsupportedByTarget, match="bytes of tiles in kernel `large`"):
+    with pytest.raises(TilesTooLarge, match="the tiles of kernel `large` take") as caught:
         registry.get("cpu").emit([maker.done()])
+    assert caught.value.fields["live"] == "`tx` (1073741824), `x1` (1073741824)"
 
 
 def test_elementwise_chains_share_a_loop() -> None:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from pathlib import PurePath
 
+from pto_wsp.analysis.extents import ExtentTable, upper_bound
+from pto_wsp.analysis.failures import can_fail
+from pto_wsp.analysis.steps import Asked, Step, Valid, ValidOf, rows_dim
 from pto_wsp.ir.core import Full, Index, Range, Region
 from pto_wsp.ir.kernel import Instr, KernelFunction, Load, Prefetch, Store
 from pto_wsp.ir.scalar import Element, Expr, walk
@@ -11,20 +14,8 @@ from pto_wsp.location import Location
 from pto_wsp.support.text import TextWriter
 from pto_wsp.targets.base import Check
 from pto_wsp.targets.cpu.expressions import FIELDS, ExpressionWriter, scalar_type, tile_name, view_name
-from pto_wsp.targets.cpu.extents import ExtentTable, upper_bound
 from pto_wsp.targets.cpu.memory import assign_memory, row_stride
-from pto_wsp.targets.cpu.plan import (
-    Alone,
-    Asked,
-    Node,
-    Step,
-    Valid,
-    ValidOf,
-    can_fail,
-    plan,
-    rows_dim,
-    walk_nodes,
-)
+from pto_wsp.targets.cpu.plan import Alone, Node, plan, walk_nodes
 from pto_wsp.targets.cpu.templates import STORAGE
 from pto_wsp.types.tile import TileType
 

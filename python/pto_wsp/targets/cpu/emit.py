@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from pto_wsp.errors import UnsupportedByTarget
+from pto_wsp.analysis.buffers import first_writes
+from pto_wsp.errors import TilesTooLarge
 from pto_wsp.ir.kernel import Instr, KernelFunction, Param, Prefetch, walk_statements
 from pto_wsp.support.record import record
 from pto_wsp.support.text import TextWriter
 from pto_wsp.targets.base import Check, table_hash
 from pto_wsp.targets.cpu.kernels import function_name, write_kernel
-from pto_wsp.targets.cpu.memory import can_stream
+from pto_wsp.targets.cpu.memory import Memory, can_stream
 from pto_wsp.targets.cpu.native import Unit, declaration, make_unit
 from pto_wsp.targets.cpu.templates import HEADERS
 from pto_wsp.types.tile import ScalarType, TileType, ViewType
@@ -42,7 +43,7 @@ def emit_library(kernels: Sequence[KernelFunction], lanes: int) -> Library:
 
     Raises:
         NoneKernelBody: a kernel is only declared.
-        UnsupportedByTarget: a kernel's tiles take more memory than a worker has for them.
+        TilesTooLarge: a kernel's tiles take more memory than a worker has for them.
     """
     out = TextWriter()
     names = ", ".join(k.name for k in kernels)
@@ -65,11 +66,22 @@ def emit_library(kernels: Sequence[KernelFunction], lanes: int) -> Library:
         checks[kernel.name] = tuple(code.checks)
         scratch[kernel.name] = code.memory.total_bytes
         if scratch[kernel.name] > MAX_SCRATCH_BYTES:
-            what = f"{scratch[kernel.name]} bytes of tiles in kernel `{kernel.name}`"
-            reason = f"at most {MAX_SCRATCH_BYTES} fit a worker's scratch"
-            raise UnsupportedByTarget(target="cpu", what=what, reason=reason, loc=kernel.loc)
+            raise _too_large(kernel, code.memory)
     _write_table(out, kernels, scratch, hash_text)
     return Library(str(out), checks, headers, tuple(map(make_unit, native)))
+
+
+def _too_large(kernel: KernelFunction, memory: Memory) -> TilesTooLarge:
+    places = first_writes(kernel)
+    tiles = [(str(block.key), block.size) for block in memory.peak if isinstance(block.key, str)]
+    return TilesTooLarge(
+        kernel=kernel.name,
+        needed=memory.total_bytes,
+        capacity=MAX_SCRATCH_BYTES,
+        live=", ".join(f"`{tile}` ({size})" for tile, size in tiles),
+        loc=kernel.loc,
+        notes=[(f"`{tile}`, {size} bytes, is made here", places.get(tile)) for tile, size in tiles],
+    )
 
 
 def headers_of(kernels: Sequence[KernelFunction]) -> tuple[str, ...]:

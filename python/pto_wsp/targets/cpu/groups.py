@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from pto_wsp.analysis.liveness import tile_written, tiles_read
+from pto_wsp.analysis.steps import Step
 from pto_wsp.ir.kernel import Instr, Store
 from pto_wsp.isa.forms import Form
 from pto_wsp.isa.table import TABLE
 from pto_wsp.support.text import TextWriter
 from pto_wsp.targets.cpu.expressions import literal, mangle, tile_name
 from pto_wsp.targets.cpu.memory import Memory, is_inner_fold
-from pto_wsp.targets.cpu.plan import Group, Step, tile_written, tiles_read
+from pto_wsp.targets.cpu.plan import Group
 from pto_wsp.targets.cpu.templates import (
     ROUNDING,
     STORAGE,

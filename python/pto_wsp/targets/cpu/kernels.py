@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from pto_wsp.analysis.failures import may_be_beyond
+from pto_wsp.analysis.steps import REDUCTIONS, Step, scalar_tile
 from pto_wsp.errors import NoneKernelBody
 from pto_wsp.ir.kernel import Assign, Instr, KernelFunction, Load, Prefetch, Store, While
 from pto_wsp.ir.scalar import Expr
@@ -12,17 +14,7 @@ from pto_wsp.support.text import TextWriter
 from pto_wsp.targets.cpu.code import KernelCode
 from pto_wsp.targets.cpu.expressions import literal, mangle, scalar_name, scalar_type, tile_name, view_name
 from pto_wsp.targets.cpu.groups import GroupScope, GroupWriter, reads_in_place
-from pto_wsp.targets.cpu.plan import (
-    REDUCTIONS,
-    Alone,
-    Branch,
-    Group,
-    Loop,
-    Node,
-    Step,
-    may_be_beyond,
-    scalar_tile,
-)
+from pto_wsp.targets.cpu.plan import Alone, Branch, Group, Loop, Node
 from pto_wsp.targets.cpu.templates import ROUNDING, TEMPLATES, Call, Whole, lane_type, vector_type
 from pto_wsp.targets.cpu.whole import write_call, write_matmul, write_transpose
 from pto_wsp.types.dtype import i64

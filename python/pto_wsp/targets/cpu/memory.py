@@ -1,35 +1,23 @@
 """Where tiles live: in registers only, in the worker's scratch, or in place in the user's memory.
 
-Buffers of tiles whose lifetimes do not meet share scratch. A lifetime is an interval of plan nodes; a loop
-whose head a tile is live at belongs to it as a whole.
+Buffers of tiles that are not in use at the same time share scratch (`analysis/buffers.py`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 
+from pto_wsp.analysis.buffers import Block, Lifetimes, Nest, Use, live_at_peak, pack, round_up
+from pto_wsp.analysis.liveness import tile_written, tiles_read
+from pto_wsp.analysis.steps import REDUCTIONS
 from pto_wsp.ir.kernel import Instr, KernelFunction, Load, Prefetch, Stmt, Store
 from pto_wsp.isa.forms import PRODUCTS, Form, factors
 from pto_wsp.isa.table import TABLE
 from pto_wsp.support.record import record
-from pto_wsp.targets.cpu.plan import (
-    REDUCTIONS,
-    Alone,
-    Branch,
-    Group,
-    Loop,
-    Node,
-    is_row_major,
-    steps_of,
-    tile_written,
-    tiles_read,
-    walk_nodes,
-)
+from pto_wsp.targets.cpu.plan import Alone, Branch, Group, Loop, Node, is_row_major, steps_of, walk_nodes
 from pto_wsp.targets.cpu.templates import TEMPLATES, Call, Fold
 from pto_wsp.types.tile import TileType
 
-ALIGN = 64
 MATMUL_DEPTH = 256
 """Terms of a matrix product that are done per pass: `kDepth` of tile/matmul.hpp."""
 
@@ -51,6 +39,7 @@ class Memory:
         ahead: what is prefetched while a product streams, by the id of its instruction.
         extra: (node index in walk order, purpose) to the offset of memory that one node alone uses.
         total_bytes: scratch that the kernel needs.
+        peak: what is in use together when it takes most.
     """
 
     offsets: Mapping[str, int]
@@ -59,6 +48,7 @@ class Memory:
     ahead: Mapping[int, Prefetch]
     extra: Mapping[tuple[int, str], int]
     total_bytes: int
+    peak: tuple[Block, ...]
 
 
 def row_stride(tile: TileType, lanes: int) -> int:
@@ -68,7 +58,7 @@ def row_stride(tile: TileType, lanes: int) -> int:
     """
     if tile.cols == 1:
         return 1
-    return _round_up(tile.cols, lanes * matmul_vectors(tile, lanes))
+    return round_up(tile.cols, lanes * matmul_vectors(tile, lanes))
 
 
 def product_stride(dst: TileType, lanes: int) -> int:
@@ -79,15 +69,15 @@ def product_stride(dst: TileType, lanes: int) -> int:
 def tile_bytes(tile: TileType, lanes: int) -> int:
     """Return the bytes of a tile in scratch."""
     elements = tile.rows * row_stride(tile, lanes)
-    return _round_up(elements, lanes) * tile.dtype.itemsize
+    return round_up(elements, lanes) * tile.dtype.itemsize
 
 
 def assign_memory(kernel: KernelFunction, nodes: Sequence[Node], lanes: int) -> Memory:
     """Return the places of a planned kernel's tiles."""
     types = dict(kernel.tiles)
     streamed = streamed_tiles(nodes, types)
-    lifetimes = _Lifetimes()
-    lifetimes.visit(nodes)
+    lifetimes = Lifetimes()
+    lifetimes.visit(_parts(nodes))
     last_uses = {load.tile: lifetimes.spans[load.tile][1] for load in _loads(nodes) if load.tile in streamed}
     ends = {id(load): last_uses[load.tile] for load in _loads(nodes) if load.tile in streamed}
     prefetches = paired_prefetches(nodes, streamed)
@@ -95,23 +85,39 @@ def assign_memory(kernel: KernelFunction, nodes: Sequence[Node], lanes: int) -> 
     for stmt in (*_loads(nodes), *(stmt for _, stmt in prefetches)):
         if id(stmt) in ends and stmt.rows is not None:
             lifetimes.touch(stmt.rows, ends[id(stmt)])  # the window refers to them
-    blocks: list[_Block] = []
+    blocks: list[Block] = []
     for name in sorted(tiles_in_memory(nodes) - streamed, key=lambda t: lifetimes.spans[t]):
         first, last = lifetimes.spans[name]
-        blocks.append(_Block(name, tile_bytes(types[name], lanes), first, last))
+        blocks.append(Block(name, tile_bytes(types[name], lanes), first, last))
     for index, node in enumerate(walk_nodes(nodes)):
         for purpose, size in extra_bytes(node, types, streamed, lanes).items():
             first, last = lifetimes.nodes[id(node)]
             last = max(last, ends.get(id(steps_of(node)[0].stmt), last))
-            blocks.append(_Block((index, purpose), size, first, last))
-    total = _pack(blocks)
+            blocks.append(Block((index, purpose), size, first, last))
+    total = pack(blocks)
+    peak = live_at_peak(blocks)
     offsets = {b.key: b.offset for b in blocks if isinstance(b.key, str)}
     extra = {b.key: b.offset for b in blocks if isinstance(b.key, tuple)}
     # Whole vectors may be read beyond the last row of a right operand.
     slack = 2 * lanes * 4 if total else 0
     in_place = in_place_tiles(nodes, types) - streamed
     ahead = {id(product.step.stmt): stmt for product, stmt in prefetches}
-    return Memory(offsets, in_place, streamed, ahead, extra, total + slack)
+    return Memory(offsets, in_place, streamed, ahead, extra, total + slack, tuple(peak))
+
+
+def _parts(nodes: Sequence[Node]) -> tuple[Use | Nest, ...]:
+    """Return what planned nodes have in use: a group or lone step is one moment."""
+    found: list[Use | Nest] = []
+    for node in nodes:
+        match node:
+            case Loop(body=body, live=live):
+                found.append(Nest(id(node), _parts(body), live))
+            case Branch(then=then, other=other):
+                found.append(Nest(id(node), (*_parts(then), *_parts(other))))
+            case _:
+                touched = (t for s in steps_of(node) for t in (*tiles_read(s.stmt), tile_written(s.stmt)))
+                found.append(Use(id(node), frozenset(filter(None, touched))))
+    return tuple(found)
 
 
 def tiles_in_memory(nodes: Sequence[Node]) -> set[str]:
@@ -154,7 +160,7 @@ def extra_bytes(
                     source = types[step.stmt.tiles[0]]
                     width = source.rows if node.is_column else source.cols
                     lane_bytes = max(4, source.dtype.itemsize)
-                    needs[f"fold{number}"] = template.partials * _round_up(width, lanes) * lane_bytes
+                    needs[f"fold{number}"] = template.partials * round_up(width, lanes) * lane_bytes
     elif isinstance(node, Alone) and isinstance(node.step.stmt, Load | Store | Prefetch):
         rows = node.step.stmt.rows
         if rows is not None:
@@ -328,69 +334,3 @@ def _bodies(nodes: Sequence[Node]) -> list[Sequence[Node]]:
             case _:
                 pass
     return bodies
-
-
-# --- sharing scratch --------------------------------------------------------------------------------------
-
-
-@dataclass(slots=True)
-class _Block:
-    key: str | tuple[int, str]
-    size: int
-    first: int
-    last: int
-    offset: int = 0
-
-
-@dataclass(slots=True)
-class _Lifetimes:
-    """The first and last moment at which each tile, and each node, is in use."""
-
-    clock: int = 0
-    spans: dict[str, tuple[int, int]] = field(default_factory=dict)
-    nodes: dict[int, tuple[int, int]] = field(default_factory=dict)
-
-    def visit(self, nodes: Sequence[Node]) -> None:
-        for node in nodes:
-            start = self.clock
-            self.clock += 1
-            match node:
-                case Loop(body=body, live=live):
-                    self.visit(body)
-                    for tile in live & self.spans.keys():
-                        if self.spans[tile][1] >= start:
-                            self.touch(tile, start)
-                            self.touch(tile, self.clock)
-                case Branch(then=then, other=other):
-                    self.visit(then)
-                    self.visit(other)
-                case _:
-                    for step in steps_of(node):
-                        for tile in {*tiles_read(step.stmt), tile_written(step.stmt)} - {None}:
-                            assert tile is not None
-                            self.touch(tile, start)
-            self.nodes[id(node)] = (start, self.clock)
-            self.clock += 1
-
-    def touch(self, tile: str, moment: int) -> None:
-        first, last = self.spans.get(tile, (moment, moment))
-        self.spans[tile] = (min(first, moment), max(last, moment))
-
-
-def _pack(blocks: list[_Block]) -> int:
-    """Give every block the lowest offset that no block in use at the same time covers; return the size."""
-    placed: list[_Block] = []
-    for block in sorted(blocks, key=lambda b: (-b.size, b.first, str(b.key))):
-        taken = sorted(
-            (b.offset, b.offset + b.size) for b in placed if b.first <= block.last and block.first <= b.last
-        )
-        for start, end in taken:
-            if block.offset + block.size <= start:
-                break
-            block.offset = max(block.offset, _round_up(end, ALIGN))
-        placed.append(block)
-    return _round_up(max((b.offset + b.size for b in blocks), default=0), ALIGN)
-
-
-def _round_up(value: int, unit: int) -> int:
-    return -(-value // unit) * unit

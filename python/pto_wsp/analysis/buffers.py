@@ -1,0 +1,185 @@
+"""Buffers of tiles: when each is in use, and where they lie if those not in use together share memory.
+
+A lifetime is an interval of moments; a loop at whose head a tile is live belongs to it as a whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from pto_wsp.analysis.liveness import names_at_head, names_before, names_read, tile_written
+from pto_wsp.ir.kernel import For, If, Instr, KernelFunction, Stmt, While, walk_statements
+from pto_wsp.isa.forms import ELEMENTWISE
+from pto_wsp.isa.table import TABLE
+from pto_wsp.location import Location
+from pto_wsp.support.record import record
+from pto_wsp.types.tile import TileType
+
+ALIGN = 64
+
+Span = tuple[int, int]
+"""The first and the last moment at which something is in use."""
+
+
+@record
+class Use:
+    """A moment at which tiles are in use."""
+
+    node: Hashable
+    tiles: frozenset[str]
+
+
+@record
+class Nest:
+    """A loop at whose head the tiles `live` are needed, or, where that is empty, any other block."""
+
+    node: Hashable
+    parts: tuple[Use | Nest, ...]
+    live: frozenset[str] = frozenset()
+
+
+@dataclass(slots=True)
+class Lifetimes:
+    """When each tile, and each node, is in use."""
+
+    clock: int = 0
+    spans: dict[str, Span] = field(default_factory=dict)
+    nodes: dict[Hashable, Span] = field(default_factory=dict)
+
+    def visit(self, parts: Iterable[Use | Nest]) -> None:
+        """Add what comes next."""
+        for part in parts:
+            start = self.clock
+            self.clock += 1
+            match part:
+                case Use(tiles=tiles):
+                    for tile in tiles:
+                        self.touch(tile, start)
+                case Nest(parts=inner, live=live):
+                    self.visit(inner)
+                    for tile in live & self.spans.keys():
+                        if self.spans[tile][1] >= start:
+                            self.touch(tile, start)
+                            self.touch(tile, self.clock)
+            self.nodes[part.node] = (start, self.clock)
+            self.clock += 1
+
+    def touch(self, tile: str, moment: int) -> None:
+        """Note that a tile is in use at a moment."""
+        first, last = self.spans.get(tile, (moment, moment))
+        self.spans[tile] = (min(first, moment), max(last, moment))
+
+
+@dataclass(slots=True)
+class Block:
+    """Memory that is in use from moment `first` to `last`."""
+
+    key: Hashable
+    size: int
+    first: int
+    last: int
+    offset: int = 0
+
+
+def pack(blocks: Sequence[Block]) -> int:
+    """Give every block the lowest offset that no block in use at the same time covers; return the size."""
+    placed: list[Block] = []
+    for block in sorted(blocks, key=lambda b: (-b.size, b.first, str(b.key))):
+        taken = sorted(
+            (b.offset, b.offset + b.size) for b in placed if b.first <= block.last and block.first <= b.last
+        )
+        for start, end in taken:
+            if block.offset + block.size <= start:
+                break
+            block.offset = max(block.offset, round_up(end, ALIGN))
+        placed.append(block)
+    return round_up(max((b.offset + b.size for b in blocks), default=0), ALIGN)
+
+
+def live_at_peak(blocks: Sequence[Block]) -> list[Block]:
+    """Return the blocks in use at the moment at which they take most together, the largest first."""
+    found: list[Block] = []
+    for moment in {block.first for block in blocks}:
+        live = [block for block in blocks if block.first <= moment <= block.last]
+        if sum(b.size for b in live) > sum(b.size for b in found):
+            found = live
+    return sorted(found, key=lambda b: (-b.size, b.first))
+
+
+def round_up(value: int, unit: int) -> int:
+    """Return the least multiple of `unit` that is not below `value`."""
+    return -(-value // unit) * unit
+
+
+# --- kernels as they are written ---------------------------------------------------------------------------
+
+
+@record
+class BufferUse:
+    """What the tiles of a kernel take.
+
+    Attributes:
+        separate: bytes where every tile has a buffer of its own.
+        shared: bytes where tiles share memory that are not in use together.
+        peak: the tiles that are in use together when they take most, largest first, with their bytes.
+    """
+
+    separate: int
+    shared: int
+    peak: tuple[tuple[str, int], ...]
+
+
+def tile_bytes(tile: TileType) -> int:
+    """Return the bytes of the elements of a tile."""
+    return tile.rows * tile.cols * tile.dtype.itemsize
+
+
+def tile_spans(kernel: KernelFunction) -> Mapping[str, Span]:
+    """Return when each tile that a kernel's body names is in use.
+
+    The result of an elementwise instruction begins after the last use of its operands.
+    """
+    lifetimes = Lifetimes()
+    lifetimes.visit(_parts(kernel.body or (), frozenset()))
+    return {name: lifetimes.spans[name] for name, _ in kernel.tiles if name in lifetimes.spans}
+
+
+def _parts(body: Sequence[Stmt], live_after: frozenset[str]) -> tuple[Use | Nest, ...]:
+    """Return what statements have in use; who reads the valid shape of a tile uses it too."""
+    found: list[Use | Nest] = []
+    for number, stmt in enumerate(body):
+        live = names_before(body[number + 1 :], live_after)
+        read, result = names_read(stmt), tile_written(stmt)
+        written = frozenset() if result is None else frozenset({result})
+        match stmt:
+            case For(body=inner) | While(body=inner):
+                head = names_at_head(inner, live | read)
+                found += [Use((id(stmt), "bounds"), read), Nest(id(stmt), _parts(inner, head), head)]
+            case If(then=then, other=other):
+                found.append(Use((id(stmt), "condition"), read))
+                found.append(Nest(id(stmt), (*_parts(then, live), *_parts(other, live))))
+            case Instr(op=op) if TABLE[op].form in ELEMENTWISE:
+                found += [Use((id(stmt), "read"), read), Use(id(stmt), written)]
+            case _:
+                found.append(Use(id(stmt), read | written))
+    return tuple(found)
+
+
+def buffer_use(kernel: KernelFunction) -> BufferUse:
+    """Return what the tiles of a kernel take, each in its own number of bytes."""
+    types = dict(kernel.tiles)
+    spans = tile_spans(kernel)
+    blocks = [Block(name, tile_bytes(types[name]), *span) for name, span in spans.items()]
+    peak = tuple((str(block.key), block.size) for block in live_at_peak(blocks))
+    return BufferUse(sum(round_up(b.size, ALIGN) for b in blocks), pack(blocks), peak)
+
+
+def first_writes(kernel: KernelFunction) -> Mapping[str, Location | None]:
+    """Return where each tile of a kernel is written first."""
+    found: dict[str, Location | None] = {}
+    for stmt in walk_statements(kernel.body or ()):
+        tile = tile_written(stmt)
+        if tile is not None:
+            found.setdefault(tile, stmt.loc)
+    return found

@@ -1,0 +1,102 @@
+"""Passes over random kernels: the same bits, and the same kernels fail."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, note, settings
+from hypothesis import strategies as st
+
+from pto_wsp.errors import InvalidIR, KernelFailed
+from pto_wsp.interp.kernels import run_kernel
+from pto_wsp.ir.kernel import KernelFunction
+from pto_wsp.ir.module import Module
+from pto_wsp.ir.verify import verify
+from pto_wsp.passes import pipeline
+from pto_wsp.passes.pipeline import Step, parse_pipeline, run_pipeline
+from pto_wsp.runtime.cache import ArtifactCache
+from pto_wsp.targets import registry
+from tests.python.targets import ctypes_abi
+from tests.python.targets.random_kernels import kernels
+from tests.python.targets.test_cpu_random import base_array, layouts, same_bits, views
+
+PIPELINES = ("dce", "forward", "unroll", "unroll{factor=3,full=1}", "reuse", "fuse")
+EVERYTHING = "unroll{factor=2,full=2},fuse,forward,reuse,dce"
+
+
+def run(kernel: KernelFunction, layout: Mapping[str, tuple[int, int, int, int]], seed: int) -> tuple:
+    array = base_array(kernel.views[0].type.dtype, seed)
+    try:
+        run_kernel(kernel, [*views(array, layout), 0.75, seed % 6])
+    except KernelFailed:
+        return array, True
+    return array, False
+
+
+@settings(
+    max_examples=60,
+    deadline=None,
+    suppress_health_check=list(HealthCheck),
+    phases=(Phase.explicit, Phase.reuse, Phase.generate),
+)
+@given(kernels("k"), st.lists(layouts(), min_size=3, max_size=3), st.integers(0, 99))
+def test_random_kernels_in_the_interpreter(
+    kernel: KernelFunction, arrangements: list[Mapping[str, tuple[int, int, int, int]]], seed: int
+) -> None:
+    module = verify(Module("m", (kernel,)))
+    made = {text: run_pipeline(module, parse_pipeline(text)) for text in (*PIPELINES, EVERYTHING)}
+    for layout in arrangements:
+        wanted, failed = run(kernel, layout, seed)
+        for text, after in made.items():
+            note(f"{text}\n{after}")
+            found, has_failed = run(after.kernel("k"), layout, seed)
+            assert has_failed == failed, text
+            assert failed or same_bits(found, wanted), text
+
+
+@settings(
+    max_examples=3,
+    deadline=None,
+    suppress_health_check=list(HealthCheck),
+    phases=(Phase.explicit, Phase.reuse, Phase.generate),
+)
+@given(
+    st.tuples(*(kernels(f"k{i}") for i in range(6))),
+    st.lists(layouts(), min_size=4, max_size=4),
+    st.integers(0, 99),
+)
+def test_random_kernels_on_the_cpu(
+    batch: tuple[KernelFunction, ...],
+    arrangements: list[Mapping[str, tuple[int, int, int, int]]],
+    seed: int,
+) -> None:
+    after = run_pipeline(verify(Module("m", batch)), parse_pipeline(EVERYTHING))
+    library = ctypes_abi.load(registry.get("cpu").build(after.kernels, ArtifactCache()))
+    for before, kernel in zip(batch, after.kernels, strict=True):
+        for layout in arrangements:
+            wanted, failed = run(before, layout, seed)
+            found = base_array(kernel.views[0].type.dtype, seed)
+            status = library.call(kernel, [*views(found, layout), 0.75, seed % 6])
+            assert (status != 0) == failed
+            assert failed or same_bits(found, wanted)
+
+
+def test_pipelines_are_text() -> None:
+    steps = parse_pipeline(" inline , unroll{ factor = 8 },dce")
+    assert [str(step) for step in steps] == ["inline", "unroll{factor=8}", "dce"]
+    seen: list[tuple[str, str]] = []
+
+    def note_step(step: Step, module: Module) -> None:
+        seen.append((str(step), module.name))
+
+    run_pipeline(Module("m"), steps, note_step)
+    assert seen == [("inline", "m"), ("unroll{factor=8}", "m"), ("dce", "m")]
+    assert all(pass_.doc and not pass_.doc.endswith(".") for pass_ in (s.made_by for s in steps))
+
+
+def test_what_a_pass_makes_is_verified(monkeypatch: pytest.MonkeyPatch) -> None:
+    broken = pipeline.Pass("broken", lambda module: Module("m", entry="nothing"), "", {})
+    monkeypatch.setitem(pipeline.PASSES, "broken", broken)
+    with pytest.raises(InvalidIR, match="the pass `broken` made a module that is not sound"):
+        run_pipeline(Module("m"), parse_pipeline("broken"))

@@ -11,6 +11,7 @@
 #include "assembler.hpp"
 #include "check.hpp"
 #include "mix_kernels.hpp"
+#include "pto/wsp/bind/arguments.hpp"
 
 namespace random_workload {
 
@@ -88,6 +89,22 @@ class Workload {
 
   std::vector<uint8_t> bytes() const { return program_.bytes(); }
   const std::vector<Tensor>& tensors() const { return tensors_; }
+  /// What a run of the engine is given for tensors.
+  static std::vector<bind::ArrayRef> to_arrays(std::vector<Tensor>& tensors) {
+    std::vector<bind::ArrayRef> arrays;
+    for (Tensor& tensor : tensors) {
+      bind::ArrayRef ref;
+      ref.data = tensor.data.data();
+      ref.dtype = DType::u64;
+      ref.rank = int(tensor.shape.size());
+      for (int d = 0; d < ref.rank; ++d) {
+        ref.shape[d] = tensor.shape[size_t(d)];
+        ref.stride_bytes[d] = tensor.stride[size_t(d)] * 8;
+      }
+      arrays.push_back(ref);
+    }
+    return arrays;
+  }
   const std::vector<Task>& tasks() const { return tasks_; }
 
   /// The tensors after all tasks have run in program order.
@@ -245,6 +262,8 @@ class Workload {
       node.ios.push_back(make_io(role, node.kernel % 3 + 1, around));
       emit(node.ios.back());
     }
+    if (pick(0, 2) != 0) program_.key(number(around));
+    if (pick(0, 2) != 0) program_.priority(number(around));
     for (const std::vector<uint32_t>& names : names_) {
       if (names.empty() || pick(0, 5) != 0) continue;
       node.afters.push_back(names[size_t(pick(0, int(names.size()) - 1))]);
@@ -252,6 +271,11 @@ class Workload {
     }
     names_.back().push_back(node.name);
     body.push_back(node);
+  }
+
+  Expr number(const std::vector<Node*>& around) {
+    if (!variables_.empty() && pick(0, 3) == 0) return any_variable();
+    return Assembler::add(wrapped(around, 6), program_.constant(pick(-4, 4)));
   }
 
   Io make_io(Role role, int view_rank, const std::vector<Node*>& around) {

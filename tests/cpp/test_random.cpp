@@ -15,22 +15,6 @@ using random_workload::Workload;
 
 namespace {
 
-std::vector<bind::ArrayRef> to_arrays(std::vector<Tensor>& tensors) {
-  std::vector<bind::ArrayRef> arrays;
-  for (Tensor& tensor : tensors) {
-    bind::ArrayRef ref;
-    ref.data = tensor.data.data();
-    ref.dtype = DType::u64;
-    ref.rank = int(tensor.shape.size());
-    for (int d = 0; d < ref.rank; ++d) {
-      ref.shape[d] = tensor.shape[size_t(d)];
-      ref.stride_bytes[d] = tensor.stride[size_t(d)] * 8;
-    }
-    arrays.push_back(ref);
-  }
-  return arrays;
-}
-
 void check_workload(uint64_t seed, size_t max_tasks) {
   const Workload workload(seed, max_tasks);
   const std::vector<uint8_t> bytes = workload.bytes();
@@ -41,7 +25,7 @@ void check_workload(uint64_t seed, size_t max_tasks) {
     mix::stamps().reset(workload.tasks().size());
     sched::RunOptions options{workers, false, round % 2 == 1 ? seed * 8 + round : 0, nullptr, round > 0};
     options.verifies = seed % 4 == 0;
-    const RunResult result = executable.run(to_arrays(found), {}, options);
+    const RunResult result = executable.run(Workload::to_arrays(found), {}, options);
     CHECK_EQ(result.tasks, workload.tasks().size());
     CHECK(result.order_violations.value_or(0) == 0);
     for (size_t i = 0; i < found.size(); ++i) CHECK(found[i].data == workload.results()[i].data);

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Policies of a schedule: whoever owns tasks and whatever starts first, results are program order's, and
+/// every conflicting pair runs in order.
+#include <chrono>
+
+#include "pto/wsp/engine.hpp"
+#include "random_workload.hpp"
+
+namespace test_policies {
+
+using namespace pto::wsp;
+using random_workload::Tensor;
+using random_workload::Workload;
+using sched::Ownership;
+using sched::Ready;
+
+namespace {
+
+sched::RunOptions any_policies(uint64_t seed) {
+  std::mt19937_64 random(seed);
+  const uint64_t windows[] = {1, 2, 3, 7, 64, 8192};
+  sched::RunOptions options;
+  options.workers = uint32_t(1 + random() % 4);
+  options.dispatchers = uint32_t(random() % 6);
+  options.window = windows[random() % 6];
+  options.ownership = Ownership(random() % 4);
+  options.ready = Ready(random() % 3);
+  options.jitter = random() % 3 == 0 ? 0 : seed;
+  options.tracks = random() % 2 == 0;
+  options.trace = random() % 4 == 0;
+  options.verifies = random() % 4 == 0;
+  return options;
+}
+
+void check_workload(uint64_t seed, size_t max_tasks, uint32_t rounds) {
+  const Workload workload(seed, max_tasks);
+  const std::vector<uint8_t> bytes = workload.bytes();
+  Executable executable(bytes.data(), bytes.size(), mix::library().shared());
+  for (uint32_t round = 0; round < rounds; ++round) {
+    const sched::RunOptions options = any_policies(seed * 64 + round);
+    std::vector<Tensor> found = workload.tensors();
+    mix::stamps().reset(workload.tasks().size());
+    const RunResult result = executable.run(Workload::to_arrays(found), {}, options);
+    CHECK_EQ(result.tasks, workload.tasks().size());
+    CHECK(result.order_violations.value_or(0) == 0);
+    CHECK(result.max_recorded <= options.window);
+    for (size_t i = 0; i < found.size(); ++i) CHECK(found[i].data == workload.results()[i].data);
+    workload.check_order(mix::stamps());
+  }
+}
+
+}  // namespace
+
+TEST(owners_priorities_and_windows_keep_every_order) {
+  const auto start = std::chrono::steady_clock::now();
+  const char* chosen = std::getenv("PTO_WSP_SEED");
+  uint64_t seed = chosen != nullptr ? std::strtoull(chosen, nullptr, 10) : 5000;
+  const uint64_t first = seed;
+  do {
+    if (chosen != nullptr) std::printf("seed %llu\n", static_cast<unsigned long long>(seed));
+    check_workload(seed, seed % 8 == 0 ? 800 : 150, 6);
+    ++seed;
+  } while (chosen == nullptr && std::chrono::steady_clock::now() - start < std::chrono::seconds(4));
+  std::printf("  %llu workloads\n", static_cast<unsigned long long>(seed - first));
+}
+
+}  // namespace test_policies

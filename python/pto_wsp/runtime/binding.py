@@ -155,7 +155,7 @@ class Binder:
             raise UnboundTensor(kind="tensor", name=name, advice=f"call the program with {name}=array")
         if type(value) is not np.ndarray:
             value = self._other_array(name, value)
-        param = self.params[name]
+        param = self.params.get(name)
         if isinstance(param, w.TensorParam) and param.columns is not None:
             _require_packed(param, value)
         return value

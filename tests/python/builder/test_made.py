@@ -1,0 +1,100 @@
+"""What the run makes is never read before: random Orchestrations, walked element by element."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+
+from pto_wsp import ElementType, PTOFunctionBuilder, PTOModule
+from pto_wsp.builder.steps import Argument
+from pto_wsp.errors import UnknownName
+from pto_wsp.interp.workload import expand
+from pto_wsp.ir import workload as w
+from pto_wsp.ir.core import Full, Range, Region
+from pto_wsp.ir.kernel import IN, OUT, KernelFunction
+from pto_wsp.ir.scalar import evaluate
+from tests.python.builder.test_orchestration import add_kernels
+
+ROWS = 64
+
+
+KERNELS = PTOModule("kernels")
+add_kernels(KERNELS)
+
+
+def base() -> PTOModule:
+    module = PTOModule("m")
+    for function in KERNELS.get_all_functions():
+        module.import_function(function)
+    return module
+
+
+def random_orchestration(rng: random.Random, module: PTOModule) -> w.WorkloadFunction:
+    builder = PTOFunctionBuilder("f", module).not_in_core().memref("x").scalar("n", ElementType.I32)
+    _steps(rng, builder, [], 3)
+    function = builder.build()
+    assert isinstance(function, w.WorkloadFunction)
+    return function
+
+
+def _steps(rng: random.Random, builder: PTOFunctionBuilder, loops: list[str], depth: int) -> None:
+    for _ in range(rng.randint(1, 3)):
+        choice = rng.random()
+        if depth and choice < 0.45:
+            var = f"i{len(loops)}"
+            builder.for_loop(var, 0, rng.choice(["n", "n", "n", "2", "n + 1"]))
+            _steps(rng, builder, [*loops, var], depth - 1)
+            builder.end_for()
+        elif depth and choice < 0.55:
+            builder.if_then(rng.choice(["n > 1", *(f"{v} == 0" for v in loops)]))
+            _steps(rng, builder, loops, depth - 1)
+            if rng.random() < 0.5:
+                builder.else_block()
+                _steps(rng, builder, loops, depth - 1)
+            builder.endif()
+        else:
+            row = rng.choice(["0", "1", *loops, *loops, *(f"{v} + 1" for v in loops[-1:]), "n"])
+            made, kept = ("t", row, 0), ("x", 0, 0)
+            is_read = rng.random() < 0.3
+            places: dict[str, Argument] = {"x": made if is_read else kept, "y": kept if is_read else made}
+            builder.call("scale", {**places, "factor": 1.0})
+
+
+def reads_are_made(function: w.WorkloadFunction, module: PTOModule, n: int) -> bool:
+    written = np.zeros(ROWS, bool)
+    for task in expand(function, {"n": n}):
+        kernel = module.get_function(task.node.kernel)
+        assert isinstance(kernel, KernelFunction)
+        pairs = [(p, a) for p, a in zip(kernel.params, task.node.args, strict=True) if isinstance(a, Region)]
+        for is_store in (False, True):
+            for param, region in pairs:
+                if region.tensor != "t" or param.role == (IN if is_store else OUT):
+                    continue
+                rows = region.dims[0]
+                assert isinstance(rows, Range) and region.dims[1] == Full()
+                start, extent = (int(evaluate(e, task.scope)) for e in (rows.start, rows.extent))
+                part = slice(start, start + extent)
+                if is_store:
+                    written[part] = True
+                elif not written[part].all():
+                    return False
+    return True
+
+
+def test_random_orchestrations_read_what_is_made() -> None:
+    rng = random.Random(11)
+    accepted = refused = reading = 0
+    for _ in range(400):
+        module = base()
+        try:
+            function = random_orchestration(rng, module)
+        except UnknownName:
+            refused += 1
+            continue
+        accepted += 1
+        tasks = [*w.tasks(function.body)]
+        reading += any(isinstance(t.args[0], Region) and t.args[0].tensor == "t" for t in tasks)
+        for n in range(4):
+            assert reads_are_made(function, module, n), str(module)
+    assert accepted > 50 and refused > 50 and reading > 15, (accepted, refused, reading)

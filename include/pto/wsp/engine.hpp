@@ -147,10 +147,12 @@ class Executable {
   /// What of the options shapes a plan.
   struct Shape {
     uint32_t workers = 0;
+    bool is_tracked = false;
     bool cuts_units = false;
     bool is_benchmark = false;
     bool operator==(const Shape& other) const {
-      return workers == other.workers && cuts_units == other.cuts_units && is_benchmark == other.is_benchmark;
+      return workers == other.workers && is_tracked == other.is_tracked && cuts_units == other.cuts_units &&
+             is_benchmark == other.is_benchmark;
     }
   };
 
@@ -162,7 +164,7 @@ class Executable {
 
   /// Makes `prepared_` fit the arguments, keeping it when nothing that shapes a plan has changed.
   void prepare(const bind::Arguments& arguments, const sched::RunOptions& options) {
-    const Shape shape{options.workers, options.cuts_units(),
+    const Shape shape{options.workers, !options.is_in_order(), options.cuts_units(),
                       options.window_mode == sched::WindowMode::kBenchmark};
     const bool is_marked =
         options.is_in_order() ? shape_.is_benchmark == shape.is_benchmark : shape_ == shape;
@@ -177,7 +179,8 @@ class Executable {
       sched::mark_units(plan, options.workers, shape.cuts_units);
       if (shape.is_benchmark) replace_bodies(plan);
       std::vector<uint32_t> guesses = sched::guess_costs(plan, options.workers);
-      prepared_.reset(new sched::Prepared{code_, std::move(plan), costs_, std::move(guesses)});
+      prepared_.reset(new sched::Prepared{code_, std::move(plan), costs_, std::move(guesses), {}});
+      if (shape.is_tracked) prepared_->units = sched::summarize_units(prepared_->plan, shape.cuts_units);
       shape_ = shape;
     }
   }

@@ -17,7 +17,8 @@ struct Event {
   enum Kind : uint8_t {
     kTask,       ///< index = site
     kFlush,      ///< a variable needs a value that tasks write: `assign` it; index = set
-    kUnit,       ///< a unit of work begins, or the loop that makes them ended; index = loop
+    kUnit,       ///< a unit of work begins; index = loop
+    kUnitEnd,    ///< the loop that makes units ended; index = loop
     kEnter,      ///< a barrier loop begins; index = loop
     kIteration,  ///< the next iteration of a barrier loop begins
     kLeave,      ///< a barrier loop ended
@@ -75,6 +76,13 @@ class Expander {
     return {Event::kNothing, 0};
   }
 
+  /// Leaves out the iteration that has just begun, which would yield so many tasks. \pre the event was kUnit,
+  /// of a loop whose iterations are units
+  void pass_over(uint64_t num_tasks) {
+    num_tasks_ += num_tasks;
+    step_ = steps_[step_ - 1].target - 1;
+  }
+
   /// Gives a variable the value of SET number `set`.
   void assign(uint32_t set, int64_t value) { registers_[plan_->sets[set].reg] = value; }
 
@@ -127,7 +135,7 @@ class Expander {
       return loop.mark == QuickLoop::Mark::kBarrier || loop.mark == QuickLoop::Mark::kUnitIterations;
     }
     ++step_;
-    next_event_ = loop.mark == QuickLoop::Mark::kBarrier ? Event::kLeave : Event::kUnit;
+    next_event_ = loop.mark == QuickLoop::Mark::kBarrier ? Event::kLeave : Event::kUnitEnd;
     return loop.mark != QuickLoop::Mark::kNone;
   }
 

@@ -39,6 +39,20 @@ class BoxMap {
     (writes ? last_write_ : last_read_) = stamp.watermark;
   }
 
+  /// Adds what an access would have to wait for.
+  void find(const Box& box, bool writes, sched::WaitList& waits) const {
+    const bool is_past = waits.has_passed(sched::watermark_name(last_write_)) &&
+                         (!writes || waits.has_passed(sched::watermark_name(last_read_)));
+    if (is_past || grid_.is_empty(box)) return;
+    if (grid_.count(box) > kWide) {
+      waits.add_watermark(last_write_);
+      if (writes) waits.add_watermark(last_read_);
+      return;
+    }
+    find_in(wide_, box, writes, waits);
+    grid_.for_cells(box, [&](int64_t cell) { find_in(lists_[size_t(cell)], box, writes, waits); });
+  }
+
   /// Adds what writes the element at `indices`.
   void find_writers(const int64_t* indices, sched::WaitList& waits) const {
     for (const List* list : {&lists_[size_t(grid_.cell_at(indices))], &wide_}) {
@@ -70,6 +84,16 @@ class BoxMap {
     uint64_t folded_write = 0;
     uint64_t folded_read = 0;
   };
+
+  void find_in(const List& list, const Box& box, bool writes, sched::WaitList& waits) const {
+    waits.add_watermark(list.folded_write);
+    if (writes) waits.add_watermark(list.folded_read);
+    for (const uint32_t index : list.entries) {
+      const Entry& other = entries_[index];
+      const bool is_met = !other.is_dead && (writes || other.how != Touch::kRead);
+      if (is_met && grid_.intersects(other.box, box)) waits.add(other.name);
+    }
+  }
 
   uint32_t make_entry(const Box& box, Touch how, const sched::Stamp& stamp) {
     if (free_.empty()) {

@@ -34,8 +34,19 @@ class DenseMap {
 
   void access(const CellBox& box, Touch how, const sched::Stamp& stamp, sched::WaitList& waits) {
     if (how != Touch::kRead && wide_reads_.watermark != 0) wait_for_wide_reads(box, waits);
+    (how == Touch::kRead ? last_read_ : last_write_) = stamp.watermark;
     if (box.num_dims == 0) return touch(box.first, how, stamp, waits);
-    for_runs(box, 0, box.first, how, stamp, waits);
+    for_runs(box, 0, box.first,
+             [&](int64_t first, int64_t last) { touch_run(first, last, how, stamp, waits); });
+  }
+
+  /// Adds what an access would have to wait for.
+  void find(const CellBox& box, bool writes, sched::WaitList& waits) const {
+    const bool is_past = waits.has_passed(sched::watermark_name(last_write_)) &&
+                         (!writes || waits.has_passed(sched::watermark_name(last_read_)));
+    if (is_past) return;
+    if (writes) wait_for_wide_reads(box, waits);
+    for_runs(box, 0, box.first, [&](int64_t first, int64_t last) { find_run(first, last, writes, waits); });
   }
 
   /// A read of a box that may be as large as the tensor. What it must wait for is not found.
@@ -45,7 +56,7 @@ class DenseMap {
     if (tree_ != nullptr || cells <= kWideCells) return access(box, Touch::kRead, stamp, waits);
     wide_reads_.first = std::min(wide_reads_.first, box.first);
     wide_reads_.last = std::max(wide_reads_.last, last_cell(box));
-    wide_reads_.watermark = stamp.watermark;
+    wide_reads_.watermark = last_read_ = stamp.watermark;
   }
 
   /// Adds what writes a cell.
@@ -84,17 +95,25 @@ class DenseMap {
       waits.add_watermark(wide_reads_.watermark);
   }
 
-  void for_runs(const CellBox& box, int dim, int64_t cell, Touch how, const sched::Stamp& stamp,
-                sched::WaitList& waits) {
-    if (dim + 1 == box.num_dims && box.stride[dim] == 1) {
-      return touch_run(cell, cell + box.extent[dim], how, stamp, waits);
-    }
-    for (int64_t i = 0; i < box.extent[dim]; ++i, cell += box.stride[dim]) {
-      if (dim + 1 == box.num_dims) {
-        touch(cell, how, stamp, waits);
-      } else {
-        for_runs(box, dim + 1, cell, how, stamp, waits);
-      }
+  /// Calls `visit(first, last)` for the runs of neighbours [first, last) of a box.
+  template <class Visit>
+  static void for_runs(const CellBox& box, int dim, int64_t cell, Visit visit) {
+    if (dim == box.num_dims) return visit(cell, cell + 1);
+    if (dim + 1 == box.num_dims && box.stride[dim] == 1) return visit(cell, cell + box.extent[dim]);
+    for (int64_t i = 0; i < box.extent[dim]; ++i, cell += box.stride[dim])
+      for_runs(box, dim + 1, cell, visit);
+  }
+
+  void find_run(int64_t first, int64_t last, bool writes, sched::WaitList& waits) const {
+    const auto leaf = [&](int64_t cell) {
+      waits.add(entries_.get()[cell].writer);
+      if (writes) waits.add(entries_.get()[cell].reader);
+    };
+    if (first >= last) return;
+    if (tree_ && last - first > kWideCells) return tree_->find_range(first, last, writes, waits, leaf);
+    for (; first < last; ++first) {
+      leaf(first);
+      if (tree_) tree_->find_cell(first, writes, waits);
     }
   }
 
@@ -129,6 +148,7 @@ class DenseMap {
   std::unique_ptr<Entry[], Free> entries_;
   std::unique_ptr<RangeTree> tree_;
   WideReads wide_reads_;
+  uint64_t last_write_ = 0, last_read_ = 0;  ///< watermarks
 };
 
 }  // namespace pto::wsp::graph

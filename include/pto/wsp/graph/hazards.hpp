@@ -54,6 +54,22 @@ class Hazards {
     }
   }
 
+  /// Adds what a whole iteration must wait for, or more. \pre as for `pass_over`
+  void find(const UnitSummary& unit, const UnitSummary::Shape& shape, const int64_t* registers,
+            sched::WaitList& waits) const {
+    unit.for_boxes(shape, registers, [&](uint32_t space, const Box& box, Touch how) {
+      const Map& map = maps_[space];
+      const bool writes = how != Touch::kRead;
+      CellBox cells;
+      if (map.dense != nullptr) {
+        if (find_cells(map, box, cells)) map.dense->find(cells, writes, waits);
+      } else if (map.boxes != nullptr) {
+        map.boxes->find(box, writes, waits);
+      }
+      if (map.marks.count > 1) find_across(map.marks, writes, waits);
+    });
+  }
+
   /// Makes later tasks wait for the end of a whole iteration, which is left to another dispatcher to walk
   /// through: `stamp` is that of its last task. What the iteration itself must wait for is not found; what is
   /// added to `waits` means nothing.
@@ -62,8 +78,9 @@ class Hazards {
                  const sched::Stamp& stamp, sched::WaitList& waits) {
     unit.for_boxes(shape, registers, [&](uint32_t space, const Box& box, Touch how) {
       const Map& map = maps_[space];
+      CellBox cells;
       if (map.dense != nullptr) {
-        pass_over_cells(map, box, how, stamp, waits);
+        if (find_cells(map, box, cells)) pass_over_cells(map, cells, how, stamp, waits);
       } else if (map.boxes != nullptr) {
         map.boxes->access(box, how, stamp, waits);
       }
@@ -211,25 +228,32 @@ class Hazards {
   /// Orders an access behind those in the other spaces of its memory.
   void cross(const Marks& marks, Touch how, const sched::Stamp& stamp, sched::WaitList& waits) {
     const bool writes = how != Touch::kRead;
+    find_across(marks, writes, waits);
+    (writes ? marks_[marks.own].write : marks_[marks.own].read) = stamp.watermark;
+  }
+
+  void find_across(const Marks& marks, bool writes, sched::WaitList& waits) const {
     for (uint32_t i = marks.first; i < marks.first + marks.count; ++i) {
       if (i == marks.own) continue;
       waits.add_watermark(marks_[i].write);
       if (writes) waits.add_watermark(marks_[i].read);
     }
-    (writes ? marks_[marks.own].write : marks_[marks.own].read) = stamp.watermark;
   }
 
-  /// The cells that a box meets.
-  static void pass_over_cells(const Map& map, const Box& elements, Touch how, const sched::Stamp& stamp,
-                              sched::WaitList& waits) {
-    CellBox box;
+  /// The cells that a box meets; false if it is empty.
+  static bool find_cells(const Map& map, const Box& elements, CellBox& box) {
     for (int d = 0; d < map.grid.rank; ++d) {
-      if (elements.lo[d] >= elements.hi[d]) return;
+      if (elements.lo[d] >= elements.hi[d]) return false;
       const int64_t first = elements.lo[d] / map.grid.step[d];
       const int64_t last = (elements.hi[d] - 1) / map.grid.step[d];
       box.first += first * map.grid.cell_stride[d];
       add_cells(box, last - first + 1, map.grid.cell_stride[d], map.grid.cells[d]);
     }
+    return true;
+  }
+
+  static void pass_over_cells(const Map& map, const CellBox& box, Touch how, const sched::Stamp& stamp,
+                              sched::WaitList& waits) {
     if (how == Touch::kRead) {
       map.dense->read_widely(box, stamp, waits);
     } else {

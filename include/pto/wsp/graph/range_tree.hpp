@@ -38,19 +38,29 @@ class RangeTree {
     for (const auto& level : levels_) waits.add_watermark(level[size_t(cell /= kArity)].cover_write);
   }
 
+  /// Adds what an access to one cell would meet of what covered a range around it.
+  void find_cell(int64_t cell, bool writes, sched::WaitList& waits) const {
+    for (const auto& level : levels_) wait_for_covers(level[size_t(cell /= kArity)], writes, waits);
+  }
+
+  /// Adds what an access to the cells [first, last) would meet; `leaf(cell)` looks at the single cells at its
+  /// ends.
+  template <class Leaf>
+  void find_range(int64_t first, int64_t last, bool writes, sched::WaitList& waits, Leaf leaf) const {
+    for_ends(*this, first, last, [&](const Node& node) { wait_for_covers(node, writes, waits); });
+    for_inside(*this, first, last, leaf, [&](const Node& node) { wait_for_any(node, writes, waits); });
+  }
+
   /// An access to the cells [first, last): `leaf(cell)` handles the single cells at its ends.
   template <class Leaf>
   void touch_range(int64_t first, int64_t last, bool writes, const sched::Stamp& stamp,
                    sched::WaitList& waits, Leaf leaf) {
     // All questions come before all marks: a node may be both inside the range and above one of its ends.
-    for_ends(first, last, [&](Node& node) { wait_for_covers(node, writes, waits); });
-    for_inside(first, last, leaf, [&](Node& node) {
-      waits.add_watermark(node.any_write);
-      if (writes) waits.add_watermark(node.any_read);
-    });
-    for_ends(first, last, [&](Node& node) { (writes ? node.any_write : node.any_read) = stamp.watermark; });
+    find_range(first, last, writes, waits, leaf);
+    for_ends(*this, first, last,
+             [&](Node& node) { (writes ? node.any_write : node.any_read) = stamp.watermark; });
     for_inside(
-        first, last, [](int64_t) {},
+        *this, first, last, [](int64_t) {},
         [&](Node& node) {
           (writes ? node.any_write : node.any_read) = stamp.watermark;
           (writes ? node.cover_write : node.cover_read) = stamp.watermark;
@@ -70,20 +80,25 @@ class RangeTree {
     if (writes) waits.add_watermark(node.cover_read);
   }
 
-  /// Visits the nodes above the first and the last cell.
-  template <class Visit>
-  void for_ends(int64_t first, int64_t last, Visit visit) {
+  static void wait_for_any(const Node& node, bool writes, sched::WaitList& waits) {
+    waits.add_watermark(node.any_write);
+    if (writes) waits.add_watermark(node.any_read);
+  }
+
+  /// Visits the nodes above the first and the last cell. `Tree` is this class, const or not.
+  template <class Tree, class Visit>
+  static void for_ends(Tree& tree, int64_t first, int64_t last, Visit visit) {
     for (int64_t cell : {first, last - 1}) {
-      for (auto& level : levels_) visit(level[size_t(cell /= kArity)]);
+      for (auto& level : tree.levels_) visit(level[size_t(cell /= kArity)]);
     }
   }
 
   /// Visits the largest nodes and the cells that together are [first, last).
-  template <class Leaf, class Visit>
-  void for_inside(int64_t first, int64_t last, Leaf leaf, Visit visit) {
+  template <class Tree, class Leaf, class Visit>
+  static void for_inside(Tree& tree, int64_t first, int64_t last, Leaf leaf, Visit visit) {
     for (; first < last && first % kArity != 0; ++first) leaf(first);
     for (; first < last && last % kArity != 0; --last) leaf(last - 1);
-    for (auto& level : levels_) {
+    for (auto& level : tree.levels_) {
       first /= kArity;
       last /= kArity;
       const bool is_root = level.size() == 1;

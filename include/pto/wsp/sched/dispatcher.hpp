@@ -45,6 +45,7 @@ class Dispatcher {
       if (!is_ready_) begin();
       for (int events = 0; events < kStepEvents && !has_closed_; ++events) {
         if (has_ended() || num_tasks() > run_.task_limit()) return end();
+        if (is_free_ && !has_event_) run_free();
         if (!has_event_) event_ = next();
         has_event_ = true;
         if (has_ended()) return end();
@@ -70,6 +71,8 @@ class Dispatcher {
  private:
   static constexpr int kStepEvents = 1024;
   static constexpr uint32_t kNobody = UINT32_MAX;
+  static constexpr uint64_t kTimedPeriod = 64;  ///< of tasks that may be timed
+  static constexpr uint64_t kMaxUnitTasks = uint64_t{1} << 40;
 
   void begin() {
     const bytecode::Plan& plan = run_.plan();
@@ -79,12 +82,15 @@ class Dispatcher {
       hazards_ = std::make_unique<graph::Hazards>(plan, true);
       prepared_ = run_.prepared();
     }
-    expander_.emplace(plan);
+    arguments_.bind(plan, run_.bases());
+    expander_.emplace(plan, &arguments_);
     checker_.emplace(plan);
     latest_.assign(plan.sites.size(), 0);
     numbering_.begin(run_.numbering_start());
     num_flushed_ = 0;
     has_event_ = has_waits_ = is_mine_ = is_silent_ = is_feeding_ = is_blocked_ = false;
+    is_counted_ = is_free_ = false;
+    is_watched_ = run_.options().trace || run_.options().jitter != 0;
     record_ = nullptr;
     key_owner_ = kNobody;
     priority_ = 0;
@@ -127,9 +133,8 @@ class Dispatcher {
     switch (event.kind) {
       case bytecode::Event::kTask: return emit(event.index);
       case bytecode::Event::kFlush: return flush(event.index);
-      case bytecode::Event::kUnit:
-        if (numbering_.is_open() && numbering_.is_over()) close(true);
-        return true;
+      case bytecode::Event::kUnit: end_unit(); return begin_unit(event.index);
+      case bytecode::Event::kUnitEnd: end_unit(); return true;
       case bytecode::Event::kEnter:
         close_open(true);
         numbering_.enter_group();
@@ -152,9 +157,79 @@ class Dispatcher {
     return true;
   }
 
+  // Units
+
+  void end_unit() {
+    is_counted_ = is_free_ = false;
+    if (numbering_.is_open() && numbering_.is_over()) close(true);
+  }
+
+  /// Passes over a unit of another, if it has a summary, and looks ahead in one of its own. False if no slice
+  /// can be opened now.
+  bool begin_unit(uint32_t loop) {
+    const graph::UnitSummary* unit = run_.prepared()->units[loop].get();
+    if (unit == nullptr) return true;
+    const graph::UnitSummary::Shape shape = unit->shape(expander_->registers());
+    uint64_t num_tasks = 0, ns = 0;
+    if (!count(*unit, shape, num_tasks, ns)) return true;
+    if (numbering_.is_open() && num_tasks > numbering_.max_tasks() - numbering_.num_tasks()) close(true);
+    if (!numbering_.is_open() && !open()) return false;
+    if (is_mine_) {
+      is_free_ = begin_free(*unit, shape, num_tasks);
+      is_counted_ = true;
+      numbering_.add_weight(ns);
+    } else {
+      numbering_.add_unit(num_tasks, ns);
+      if (!run_.progress().is_complete(numbering_.slice())) note(*unit, shape, numbering_.slice());
+      expander_->pass_over(num_tasks);
+    }
+    return true;
+  }
+
+  /// False if a unit has no tasks, or so many that it had better be walked through.
+  bool count(const graph::UnitSummary& unit, const graph::UnitSummary::Shape& shape, uint64_t& num_tasks,
+             uint64_t& ns) const {
+    unit.for_sites(shape, [&](uint32_t site, uint64_t count) {
+      num_tasks += std::min(count, kMaxUnitTasks);
+      ns += std::min(count, kMaxUnitTasks) * cost_in_unit(site);
+    });
+    return num_tasks > 0 && num_tasks < kMaxUnitTasks;
+  }
+
+  uint64_t cost_in_unit(uint32_t site) const {
+    const uint64_t measured = run_.measured_cost(site);
+    return std::min<uint64_t>(measured != 0 ? measured : run_.guessed_cost(site), detail::kGatherNs);
+  }
+
+  /// Whether all that a unit must wait for has passed. Then its tasks need not be looked at one by one, and
+  /// are known to others by the unit's name alone.
+  bool begin_free(const graph::UnitSummary& unit, const graph::UnitSummary::Shape& shape,
+                  uint64_t num_tasks) {
+    if (record_ != nullptr || is_feeding_) return false;
+    waits_.begin(numbering_.strand(), numbering_.slice());
+    hazards_->find(unit, shape, expander_->registers(), waits_);
+    waits_.finish();
+    if (numbering_.num_tasks() == 0) add_slice_waits();
+    if (!waits_.have_passed()) return false;
+    note(unit, shape, numbering_.slice_behind(num_tasks));
+    return true;
+  }
+
+  /// Makes later tasks wait for a unit that ends in `last`.
+  void note(const graph::UnitSummary& unit, const graph::UnitSummary::Shape& shape, uint64_t last) {
+    waits_.begin(numbering_.strand(), last, true);
+    hazards_->pass_over(unit, shape, expander_->registers(), {complete_name(last), last + 1}, waits_);
+  }
+
   // Tasks
 
   bool emit(uint32_t site) {
+    if (is_free_) {
+      if (!place(site)) return false;
+      numbering_.add_task(0);
+      run_here(site);
+      return true;
+    }
     if (!has_waits_) {
       if (!place(site)) return false;
       find_waits(site);
@@ -206,7 +281,7 @@ class Dispatcher {
     if (is_mine_) {
       run_.count_live(slice);
       is_feeding_ = run_.is_ordered() || run_.wants_slices(slice, num_dispatchers_);
-      first_task_ = num_tasks() - 1;
+      first_task_ = num_tasks() - (event_.kind == bytecode::Event::kTask ? 1 : 0);
     }
     numbering_.open();
     return true;
@@ -220,7 +295,7 @@ class Dispatcher {
 
   /// Finds what the task must wait for, and makes later tasks wait for it.
   void find_waits(uint32_t site) {
-    numbering_.add_task(cost_of(site));
+    numbering_.add_task(is_counted_ ? 0 : cost_of(site));
     // Nobody waits for what is complete.
     if (is_silent_) return;
     const uint64_t slice = numbering_.slice();
@@ -248,10 +323,10 @@ class Dispatcher {
 
   /// The mean of what was measured, else what the task states, else a guess.
   uint64_t cost_of(uint32_t site) const {
-    const uint64_t measured = run_.cost(site);
+    const uint64_t measured = run_.measured_cost(site);
     if (measured != 0) return measured;
     const bytecode::QuickAmount& stated = plan_->sites[site].cost;
-    if (!stated.is_given) return run_.cost_guess(site);
+    if (!stated.is_given) return run_.guessed_cost(site);
     return std::min(uint64_t(plan_->evaluate(stated.value, expander_->registers())), detail::kGatherNs);
   }
 
@@ -261,7 +336,12 @@ class Dispatcher {
       const bool is_ready = waits_.have_passed();
       const bool has_record = (!is_ready || is_feeding_) && begin_record();
       if (!has_record && !(is_ready && may_run_here())) return block(Stall::kWindow);
-      if (!has_record) return run_here(site);
+      if (!has_record) {
+        worker_->resume();
+        run_here(site);
+        if (!has_ended()) run_.progress().reach(task_name(numbering_.slice(), numbering_.num_tasks()));
+        return true;
+      }
     }
     record(site);
     return true;
@@ -275,15 +355,38 @@ class Dispatcher {
     return run_.progress().watermark() == numbering_.slice();
   }
 
-  bool run_here(uint32_t site) {
-    const uint64_t slice = numbering_.slice();
-    worker_->resume();
-    if (!run_.run_task(*worker_, site, expander_->registers(), num_tasks() - 1, slice)) {
-      is_ended_.store(true, std::memory_order_relaxed);
-      return true;
+  /// Runs the tasks of a free unit up to another event, or until its slice is full.
+  void run_free() {
+    uint64_t task = num_tasks();
+    const uint64_t last = task + numbering_.max_tasks() - numbering_.num_tasks();
+    for (; task < last && !has_ended(); ++task) {
+      const bytecode::Event event = expander_->next();
+      if (event.kind != bytecode::Event::kTask) {
+        event_ = event;
+        has_event_ = true;
+        break;
+      }
+      const bytecode::Arguments::Call& call = arguments_.call(event.index);
+      const bool is_timed = task % kTimedPeriod == 0 || run_.measured_cost(event.index) == 0;
+      if (!call.is_simple || is_watched_ || is_timed) {
+        run_here(event.index);
+      } else if (!run_.may_run(*worker_, task) ||
+                 !run_.succeeds(task, numbering_.slice(), [&] { return worker_->run_simple(call, task); })) {
+        end();
+      } else {
+        ++worker_->num_tasks;
+      }
     }
-    run_.progress().reach(task_name(slice, numbering_.num_tasks()));
-    return true;
+    numbering_.add_tasks(uint32_t(task + numbering_.max_tasks() - numbering_.num_tasks() - last));
+  }
+
+  void run_here(uint32_t site) {
+    const uint64_t task = num_tasks() - 1;
+    const int64_t* registers = expander_->registers();
+    arguments_.fill_rest(site, registers);
+    const auto body = [&] { return worker_->run_filled(arguments_, site, registers, task); };
+    if (!run_.may_run(*worker_, task) || !run_.succeeds(task, numbering_.slice(), body))
+      is_ended_.store(true, std::memory_order_relaxed);
   }
 
   /// From the present task on, the slice is recorded. Room for all that it may hold is taken at once, so that
@@ -327,6 +430,7 @@ class Dispatcher {
         for (const Group& group : numbering_.groups()) run_.progress().reach_in_group(group.line);
         run_.progress().reach(complete_name(numbering_.slice()));
       }
+      run_.progress().advance_watermark();
       has_closed_ = true;
       if (run_.options().trace) owned_.emplace_back(first_task_, numbering_.num_tasks());
     }
@@ -410,6 +514,7 @@ class Dispatcher {
   const bytecode::Plan* plan_ = nullptr;
   std::shared_ptr<Prepared> prepared_;
   std::unique_ptr<graph::Hazards> hazards_;
+  bytecode::Arguments arguments_;  ///< of the task that is being walked
   std::optional<bytecode::Expander> expander_;
   std::optional<bytecode::TaskChecker> checker_;
   Numbering numbering_;
@@ -431,6 +536,9 @@ class Dispatcher {
   bool has_waits_ = false;   ///< those of the present task are known
   bool is_mine_ = false;     ///< the strand
   bool is_silent_ = false;   ///< the slice is another's, and complete
+  bool is_counted_ = false;  ///< the unit has a summary
+  bool is_free_ = false;     ///< and nothing to wait for
+  bool is_watched_ = false;  ///< tasks are delayed, or their times recorded
   bool is_feeding_ = false;  ///< others wait for slices
   bool has_closed_ = false;
   bool is_blocked_ = false;

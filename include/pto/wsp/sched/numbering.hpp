@@ -61,17 +61,38 @@ class Numbering {
     is_open_ = true;
     num_tasks_ = 0;
     weight_ = 0;
-    max_tasks_ =
-        jitter_ == 0 ? most_tasks_ : std::min(most_tasks_, 1 + Random(jitter_ ^ slice_ * 0x9E37).next() % 8);
+    max_tasks_ = max_tasks_of(slice_);
     if (has_strand_) return;
     has_strand_ = true;
     strand_ = slice_;
     ++num_strands_;
   }
 
+  void add_tasks(uint32_t num_tasks) { num_tasks_ += num_tasks; }
   void add_task(uint64_t ns) {
     ++num_tasks_;
     weight_ += ns;
+  }
+
+  // Units whose tasks are counted beforehand. \pre a slice is open
+
+  /// The slice of the last one of so many further tasks of the strand.
+  uint64_t slice_behind(uint64_t num_tasks) const {
+    uint64_t slice = slice_;
+    for (uint64_t room = max_tasks_ - num_tasks_; num_tasks > room; room = max_tasks_of(++slice))
+      num_tasks -= room;
+    return slice;
+  }
+  void add_weight(uint64_t ns) { weight_ += ns; }
+  /// Adds all tasks of a unit at once.
+  void add_unit(uint64_t num_tasks, uint64_t ns) {
+    add_weight(ns);
+    while (num_tasks > max_tasks_ - num_tasks_) {
+      num_tasks -= max_tasks_ - num_tasks_;
+      close(false);
+      open();
+    }
+    num_tasks_ += uint32_t(num_tasks);
   }
 
   void close(bool ends_strand) {
@@ -93,6 +114,10 @@ class Numbering {
   void leave_group() { groups_.pop_back(); }
 
  private:
+  uint32_t max_tasks_of(uint64_t slice) const {
+    return jitter_ == 0 ? most_tasks_ : std::min(most_tasks_, 1 + Random(jitter_ + slice * 77).next() % 8);
+  }
+
   uint64_t slice_ = 0;
   uint64_t strand_ = 0;
   uint64_t num_strands_ = 0;

@@ -15,6 +15,7 @@
 #include "pto/wsp/sched/slice.hpp"
 #include "pto/wsp/sched/stalls.hpp"
 #include "pto/wsp/sched/strands.hpp"
+#include "pto/wsp/sched/units.hpp"
 #include "pto/wsp/sched/worker.hpp"
 
 namespace pto::wsp::sched {
@@ -42,6 +43,7 @@ struct Prepared {
   bytecode::Plan plan;
   std::shared_ptr<SiteCosts> costs;    ///< measured by the runs before, whatever their plan
   std::vector<uint32_t> cost_guesses;  ///< per site, for what was never measured
+  std::vector<std::unique_ptr<graph::UnitSummary>> units;  ///< per loop: see units.hpp
 };
 
 class Run {
@@ -84,24 +86,27 @@ class Run {
 
   /// Runs one body; false if the task failed, or must not run any more. Slices before `slice` complete.
   bool run_task(Worker& worker, uint32_t site, const int64_t* registers, uint64_t task, uint64_t slice) {
-    if (&worker == workers_[0].get()) look_out();
-    if (task >= task_limit_.load(std::memory_order_relaxed)) return false;
+    if (!may_run(worker, task)) return false;
     return succeeds(task, slice, [&] { return worker.run(site, registers, task); });
+  }
+
+  /// Whether the run goes on as far as to a task, which `worker` is about to run.
+  bool may_run(Worker& worker, uint64_t task) {
+    if (&worker == workers_[0].get()) look_out();
+    return task < task_limit_.load(std::memory_order_relaxed);
   }
 
   /// Runs what `body` runs of a task; false if that failed.
   template <class Body>
-  bool succeeds(uint64_t task, uint64_t slice, Body body) {
+  [[gnu::always_inline]] inline bool succeeds(uint64_t task, uint64_t slice, const Body& body) {
     try {
       const int32_t check = body();
-      if (check == 0) return true;
-      fail({task, check, {}}, slice);
+      return check == 0 || fail_in_task({task, check, {}}, slice);
     } catch (EngineError& error) {
-      fail({task, 0, std::move(error)}, slice);
+      return fail_in_task({task, 0, std::move(error)}, slice);
     } catch (const std::bad_alloc&) {
-      fail({task, 0, EngineError("out-of-memory", "there is no memory to run a task")}, slice);
+      return fail_in_task({task, 0, EngineError("out-of-memory", "there is no memory to run a task")}, slice);
     }
-    return false;
   }
 
   /// Runs the rest of a slice; if a task must wait, the slice becomes a waiting one.
@@ -214,6 +219,7 @@ class Run {
   // Parts
 
   const bytecode::Plan& plan() const { return *plan_; }
+  const std::vector<char*>& bases() const { return bases_; }
   const std::shared_ptr<Prepared>& prepared() const { return prepared_; }
   const RunOptions& options() const { return options_; }
   /// Whether a policy decides which of the ready tasks starts first; then all are recorded.
@@ -224,9 +230,9 @@ class Run {
   const NumberingStart& numbering_start() const { return numbering_start_; }
   Worker& worker(uint32_t i) { return *workers_[i]; }
   uint32_t num_workers() const { return options_.workers; }
-  /// What a task of a site takes, in nanoseconds; 0 where nothing is known but what it states.
-  uint32_t cost(uint32_t site) const { return costs_[site]; }
-  uint32_t cost_guess(uint32_t site) const { return prepared_->cost_guesses[site]; }
+  /// What a task of a site took before this run, in nanoseconds; 0 if it never ran.
+  uint32_t measured_cost(uint32_t site) const { return costs_[site]; }
+  uint32_t guessed_cost(uint32_t site) const { return prepared_->cost_guesses[site]; }
 
   /// \pre all of a run that is not in order is complete
   uint64_t num_slices() const {
@@ -241,6 +247,11 @@ class Run {
   void count_live(uint64_t slice) { raise(max_live_slices_, slice + 1 - progress_.watermark()); }
 
  private:
+  [[gnu::noinline]] bool fail_in_task(Failure failure, uint64_t slice) {
+    fail(std::move(failure), slice);
+    return false;
+  }
+
   /// Costs and sizes stay as they are now until the run is over: all dispatchers count on the same numbers.
   void begin_numbering() {
     const size_t num_sites = plan_->sites.size();

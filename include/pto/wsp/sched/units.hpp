@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Which units of a plan a dispatcher need not walk through.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "pto/wsp/graph/unit_summary.hpp"
+
+namespace pto::wsp::sched {
+
+namespace detail {
+
+/// Whether explicit edges cross the border of a loop.
+inline bool has_edges_across(const bytecode::Program& program, uint32_t loop) {
+  const bytecode::LoopForm& form = program.loops[loop];
+  const auto is_inside = [&](uint32_t site) {
+    const uint32_t pc = program.sites[site].pc;
+    return pc > form.begin_pc && pc < form.end_pc;
+  };
+  for (uint32_t site = 0; site < program.sites.size(); ++site) {
+    const bytecode::SiteForm& from = program.sites[site];
+    for (uint32_t i = 0; i < from.num_afters; ++i) {
+      if (is_inside(site) != is_inside(program.afters[from.first_after + i])) return true;
+    }
+  }
+  return false;
+}
+
+}  // namespace detail
+
+/// Per loop, the summary of its iterations if they are units that can be passed over; else null. Only those
+/// that do not conflict with each other are: else whoever comes next would wait for a whole one. None is
+/// where units are cut.
+/// \pre mark_units; the plan stays where it is
+inline std::vector<std::unique_ptr<graph::UnitSummary>> summarize_units(const bytecode::Plan& plan,
+                                                                        bool are_cut) {
+  std::vector<std::unique_ptr<graph::UnitSummary>> units(plan.loops.size());
+  if (are_cut) return units;
+  const std::vector<graph::Space> spaces = graph::find_spaces(plan);
+  for (uint32_t loop = 0; loop < plan.loops.size(); ++loop) {
+    if (plan.loops[loop].mark != bytecode::QuickLoop::Mark::kUnitIterations) continue;
+    if (detail::has_edges_across(plan.program(), loop)) continue;
+    auto unit = std::make_unique<graph::UnitSummary>(plan, spaces, loop);
+    if (unit->is_closed() && unit->is_independent()) units[loop] = std::move(unit);
+  }
+  return units;
+}
+
+}  // namespace pto::wsp::sched

@@ -16,7 +16,7 @@ from pto_wsp.errors_text import BadText, TextLimit, UnknownText
 from pto_wsp.location import Location
 
 MAX_CHARACTERS = 1 << 26
-MAX_NESTING = 640
+MAX_NESTING = 320
 """Levels of operations, parentheses and calls in one expression, calls counted thrice."""
 
 NAME, LITERAL, NUMBER, WORD, FUNCTION, TYPE, STRING, SIGN, END = (
@@ -34,7 +34,7 @@ NONE = "none"
 
 _PATTERN = re.compile(
     r"""
-    [ \t\r\f\v]*
+    \s*
     (?: (?P<name> %[^\W\d]\w*(?:\.\w+)* )
     | (?P<word> [^\W\d]\w*(?:\.\w+)* )
     | (?P<sign> :\+ | := | -> | // | << | >> | <= | >= | == | != | [^\w\s"@!%.] )

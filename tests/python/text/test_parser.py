@@ -102,7 +102,7 @@ func @k(%x: !pto.memref<gm,1x1,f32> {inout, tile}) {
     assert not list(tmp_path.iterdir()) and Program is not None
 
 
-@pytest.mark.parametrize("depth", [150, 3000])
+@pytest.mark.parametrize("depth", [90, 3000])
 @pytest.mark.parametrize("make", ["({}", "-{}", "not({}", "%n + ({}", "min(1, {}", "dim(%x, 0) + {}"])
 def test_nesting_is_bounded(make: str, depth: int) -> None:
     opened, _, _ = make.partition("{}")

@@ -1,0 +1,101 @@
+"""No text does anything but be read, or be refused by name."""
+
+from __future__ import annotations
+
+import random
+import string
+
+from pto_wsp import parse
+from pto_wsp.errors import PtoError
+from pto_wsp.text import to_python
+from tests.python.builder.softmax import softmax_module
+from tests.python.samples import scale_module
+from tests.python.text.random_modules import random_module
+from tests.python.text.test_seed_forms import LOOPED, ROWMAX, kernel
+
+NUM_TEXTS = 400
+"""Many thousands have been read: a change of the parser deserves as many."""
+
+SCALARS = """\
+  %c = alloc_scalar : u1
+  %n = alloc_scalar : i32
+  IF_BIT %n:i32, 4
+    WHILE (), ()
+      CMP %c:u1, %n:i32, 3, GT
+    DO
+      MUL %n:i32, %n:i32, 2
+    ENDWHILE %c:u1
+  ENDIF
+  %b = tmuls %a, %1e-05 : !pto.tile<8x8xf32>, f32"""
+OLDER = (
+    ".function f\n.memref x: gm f32\n.tile a: f32[8, 8]\n%a = tload %x[0, 0]\ntstore %a, %x[0, 0]\n.end f\n"
+)
+
+
+def samples() -> list[str]:
+    texts = [str(scale_module()), str(softmax_module()), ROWMAX + LOOPED, kernel(SCALARS), OLDER]
+    return texts + [str(random_module(seed)) for seed in range(20)]
+
+
+def mutated(text: str, draw: random.Random, others: list[str]) -> str:
+    """Return a text with some of it changed: characters, pieces of lines, whole lines."""
+    for _ in range(draw.choice((1, 1, 2, 5))):
+        kind, at = draw.randrange(6), draw.randrange(len(text) + 1)
+        end = min(len(text), at + draw.choice((1, 3, 10, 200)))
+        lines = text.split("\n")
+        if kind == 0:
+            text = text[:at] + text[end:]
+        elif kind == 1:
+            text = text[:at] + draw.choice(string.printable + "é\u2028\x00") + text[at:]
+        elif kind == 2:
+            text = text[:at] + text[at:end] * 2 + text[end:]
+        elif kind == 3:
+            words = draw.choice(others).split()
+            text = text[:at] + draw.choice(words) + text[end:]
+        elif kind == 4:
+            draw.shuffle(lines)
+            text = "\n".join(lines)
+        else:
+            lines.insert(draw.randrange(len(lines)), draw.choice(draw.choice(others).split("\n")))
+            text = "\n".join(lines)
+    return text
+
+
+def read(text: str) -> bool:
+    """Read a text; return whether it is one. What is read prints, and is read again as the same."""
+    try:
+        module = parse(text)
+    except PtoError as error:
+        assert str(error)
+        return False
+    printed = str(module)
+    assert str(parse(printed)) == printed, text
+    return True
+
+
+def test_mutated_texts() -> None:
+    draw, texts = random.Random(7), samples()
+    are_read = [read(mutated(draw.choice(texts), draw, texts)) for _ in range(NUM_TEXTS)]
+    assert 10 < sum(are_read) < NUM_TEXTS - 10
+
+
+def test_random_text() -> None:
+    draw = random.Random(8)
+    words = [word for text in samples() for word in text.split()]
+    for _ in range(NUM_TEXTS):
+        size = draw.choice((1, 10, 60))
+        read(bytes(draw.randrange(256) for _ in range(size)).decode("latin-1"))
+        read("func @f() {\n" + " ".join(draw.choice([*words, "\n"]) for _ in range(size)) + "\n}")
+
+
+def test_python_of_mutated_texts() -> None:
+    """The Python of any text that is read is Python, and makes the same module."""
+    draw, texts = random.Random(9), samples()
+    for _ in range(NUM_TEXTS // 10):
+        try:
+            module = parse(mutated(draw.choice(texts), draw, texts))
+        except PtoError:
+            continue
+        names: dict[str, object] = {"__name__": "made"}
+        exec(compile(to_python(module), "<made>", "exec"), names)
+        assert str(names["ir"]) == str(module)

@@ -3,29 +3,25 @@
 from __future__ import annotations
 
 import os
-import sys
 from functools import lru_cache
-from math import e, gcd, log2, sqrt
+from math import e, log2, sqrt
 from typing import Any, Final, Literal
 
 import numpy as np
-from numpy.lib.stride_tricks import as_strided
 
-from pto_wsp.errors import (
-    BadPlanConfig,
-    InvalidPlanParams,
-    NotPlanned,
-    UnusableArray,
-    WrongDType,
-    WrongRank,
-    WrongShape,
-    WrongValue,
+from pto_wsp.errors import BadPlanConfig, InvalidPlanParams, NotPlanned, WrongShape, WrongValue
+from pto_wsp.ops.attention_arrays import (
+    as_rows,
+    empty_like,
+    given_arrays,
+    paged_request,
+    read_array,
+    read_indptr,
 )
 from pto_wsp.ops.attention_program import AttentionForm, attention_workload
 from pto_wsp.planner.balanced import BalancedConfig, BalancedPlan, BalancedPlanner
 from pto_wsp.planner.config import INT_MAX, check_range
 from pto_wsp.planner.descriptor import BALANCED_ITEM, MERGE_ROW
-from pto_wsp.runtime.dlpack import import_array
 from pto_wsp.runtime.program import Program
 from pto_wsp.types import bf16, f16, f32
 from pto_wsp.types.dtype import DType
@@ -74,10 +70,10 @@ class _BatchAttention:
         """Plan a batch of query offsets (None: one query each) and the arrays that say where its keys are."""
         self.current = None
         if self.form.page_size:
-            indptr, pages, lengths = _paged(self.form.page_size, *kv)
+            indptr, pages, lengths = paged_request(self.form.page_size, *kv)
             places = int(pages.max(initial=-1)) + 1
         else:
-            indptr = _indptr("kv_indptr", *kv)
+            indptr = read_indptr("kv_indptr", *kv)
             pages, lengths, places = np.empty(0, np.int32), np.diff(indptr), int(indptr[-1])
         batch = lengths.size
         if qo is not None and qo.size != batch + 1:
@@ -161,12 +157,12 @@ class _BatchAttention:
             raise WrongValue(name="lse_base", expected="'e' or '2'", found=repr(lse_base))
         form, heads = self.form, self.form.kv_heads * self.form.group
         shape = (self._queries, heads, form.dim)
-        queries = _array("q", q, form.q_dtype, shape)
-        cache = _rows(*self._cache(kv_cache))
-        out = _empty_like(q, shape, None) if out is None else out
-        lse = _empty_like(q, shape[:2], np.float32) if lse is None else lse
-        o = _array("out", out, form.q_dtype, shape, is_written=True)
-        stats = _array("lse", lse, f32, shape[:2], is_written=True)
+        queries = read_array("q", q, form.q_dtype, shape)
+        cache = as_rows(*self._cache(kv_cache))
+        out = empty_like(q, shape, None) if out is None else out
+        lse = empty_like(q, shape[:2], np.float32) if lse is None else lse
+        o = read_array("out", out, form.q_dtype, shape, is_written=True)
+        stats = read_array("lse", lse, f32, shape[:2], is_written=True)
         tile = (self._queries, *form.q_dims)
         self.program.run(
             workers=self.workers,
@@ -196,9 +192,9 @@ class _BatchAttention:
                 raise WrongValue(
                     name="kv_cache", expected="a pair of keys and values", found=f"{len(kv_cache)} arrays"
                 )
-            both = [_array(n, a, form.kv_dtype, shape) for n, a in zip("kv", kv_cache, strict=True)]
+            both = [read_array(n, a, form.kv_dtype, shape) for n, a in zip("kv", kv_cache, strict=True)]
         elif form.page_size:
-            stacked = _array("kv_cache", kv_cache, form.kv_dtype, (None, 2, *shape[1:]))
+            stacked = read_array("kv_cache", kv_cache, form.kv_dtype, (None, 2, *shape[1:]))
             both = [stacked[:, 0], stacked[:, 1]]
         else:
             raise WrongValue(
@@ -216,30 +212,6 @@ class _BatchAttention:
                 name="v", dim=0, expected=f"{both[0].shape[0]}, as `k` has", found=both[1].shape[0]
             )
         return both[0], both[1]
-
-
-def _rows(keys: np.ndarray, values: np.ndarray) -> dict[str, Any]:
-    """Return keys and values as rows of `dim` elements, and how many rows lie between neighbours.
-
-    Raises:
-        UnusableArray: the elements of a head do not lie side by side, or strides are negative.
-        WrongValue: values lie in memory otherwise than keys do.
-    """
-    for name, array in (("k", keys), ("v", values)):
-        if array.size and (array.strides[-1] != array.itemsize or min(array.strides) < 0):
-            reason = f"strides of {array.strides} bytes, for elements of {array.itemsize}"
-            raise UnusableArray(name=name, reason=reason)
-    if keys.strides != values.strides:
-        raise WrongValue(name="v", expected=f"the strides of `k`, {keys.strides}", found=str(values.strides))
-    *outer, dim = keys.shape
-    *strides, itemsize = keys.strides
-    unit = gcd(*strides) or dim * itemsize
-    steps = [stride // unit for stride in strides]
-    count = 1 + sum((n - 1) * step for n, step in zip(outer, steps, strict=True)) if keys.size else 0
-    shape, spacing = (count, dim), (unit, itemsize)
-    k, v = (as_strided(array, shape, spacing, writeable=False) for array in (keys, values))
-    page_step = steps[0] if len(steps) == 3 else 0
-    return {"K": k, "V": v, "page_step": page_step, "slot_step": steps[-2], "head_step": steps[-1]}
 
 
 class BatchDecode(_BatchAttention):
@@ -305,7 +277,7 @@ class BatchDecode(_BatchAttention):
         Raises:
             InvalidPlanParams: arrays that say nothing sensible.
         """
-        self._plan(None, _given(self.form, kv_indptr, kv_indices, kv_last_page_len))
+        self._plan(None, given_arrays(self.form, kv_indptr, kv_indices, kv_last_page_len))
 
 
 class BatchPrefill(_BatchAttention):
@@ -349,8 +321,8 @@ class BatchPrefill(_BatchAttention):
         `qo_indptr` is `[batch + 1]`: request b has the query rows `qo_indptr[b] : qo_indptr[b + 1]`.
         The other arguments, and the errors, are those of `BatchDecode.plan`.
         """
-        given = _given(self.form, kv_indptr, kv_indices, kv_last_page_len)
-        self._plan(_indptr("qo_indptr", qo_indptr), given)
+        given = given_arrays(self.form, kv_indptr, kv_indices, kv_last_page_len)
+        self._plan(read_indptr("qo_indptr", qo_indptr), given)
 
 
 # --- parameters ---
@@ -415,109 +387,3 @@ def _planner_config(form: AttentionForm, workers: int) -> BalancedConfig:
         causal=form.is_causal,
         batch_invariant=form.is_batch_invariant,
     )
-
-
-# --- plans ---
-
-
-def _given(form: AttentionForm, kv_indptr: Any, kv_indices: Any, kv_last_page_len: Any) -> tuple[Any, ...]:
-    """Return the arrays that a cache of this form needs, no more and no fewer."""
-    for name, value in (("kv_indices", kv_indices), ("kv_last_page_len", kv_last_page_len)):
-        if (value is None) == bool(form.page_size):
-            expected, found = (
-                ("an array", "none") if form.page_size else ("none: keys are ragged", "an array")
-            )
-            raise InvalidPlanParams(what=f"the argument {name}", expected=expected, found=found)
-    return (kv_indptr, kv_indices, kv_last_page_len) if form.page_size else (kv_indptr,)
-
-
-def _integers(name: str, values: Any) -> np.ndarray:
-    """Return a flat sequence of integers."""
-    is_foreign = not isinstance(values, np.ndarray) and hasattr(values, "__dlpack__")
-    try:
-        array = import_array(name, values, None) if is_foreign else np.asarray(values)
-    except ValueError:  # nested sequences of different lengths
-        array = np.empty((0, 0))
-    if array.ndim != 1 or (array.dtype.kind not in "iu" and array.size):
-        found = f"{array.dtype} of rank {array.ndim}"
-        raise InvalidPlanParams(what=f"the array {name}", expected="a flat sequence of integers", found=found)
-    return array
-
-
-def _require(is_good: np.ndarray, name: str, values: np.ndarray, expected: str) -> None:
-    """Raise an error that names the first element that is not good."""
-    if not is_good.all():
-        place = int(np.argmin(is_good))
-        raise InvalidPlanParams(what=f"{name}[{place}]", expected=expected, found=values[place])
-
-
-def _indptr(name: str, values: Any) -> np.ndarray:
-    """Return offsets that begin at 0 and do not fall."""
-    array = _integers(name, values).astype(np.int64)
-    if not array.size:
-        raise InvalidPlanParams(what=f"the array {name}", expected="at least one element", found="none")
-    _require(array[:1] == 0, name, array, "0")
-    _require(array[1:] >= array[:-1], f"{name}[1:]", array[1:], "no less than the element before")
-    if array[-1] > INT_MAX:
-        raise InvalidPlanParams(what=f"{name}[-1]", expected=f"at most {INT_MAX}", found=array[-1])
-    return array
-
-
-def _paged(
-    page_size: int, kv_indptr: Any, kv_indices: Any, last: Any
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return offsets, pages and lengths."""
-    indptr, indices, last = (
-        _indptr("kv_indptr", kv_indptr),
-        _integers("kv_indices", kv_indices),
-        _integers("kv_last_page_len", last).astype(np.int64),
-    )
-    counts = np.diff(indptr)
-    if indices.size < indptr[-1]:
-        raise InvalidPlanParams(
-            what="the array kv_indices",
-            expected=f"at least kv_indptr[-1] = {indptr[-1]} pages",
-            found=indices.size,
-        )
-    if last.size != counts.size:
-        raise InvalidPlanParams(
-            what="the array kv_last_page_len", expected=f"{counts.size} elements", found=last.size
-        )
-    indices = indices[: indptr[-1]]
-    if indices.min(initial=0) < 0 or indices.max(initial=0) > INT_MAX:
-        _require((indices >= 0) & (indices <= INT_MAX), "kv_indices", indices, f"0..{INT_MAX}")
-    is_empty = counts == 0
-    _require(is_empty | ((last >= 1) & (last <= page_size)), "kv_last_page_len", last, f"1..{page_size}")
-    return indptr, indices.astype(np.int32), np.where(is_empty, 0, (counts - 1) * page_size + last)
-
-
-# --- arrays ---
-
-
-def _array(
-    name: str, value: Any, dtype: DType, shape: tuple[int | None, ...], is_written: bool = False
-) -> np.ndarray:
-    """Return an argument as an array of the same memory, checked against a shape; None is any size."""
-    if not isinstance(value, np.ndarray):
-        if not hasattr(value, "__dlpack__"):
-            expected = "a numpy array, or one with `__dlpack__`"
-            raise WrongValue(name=name, expected=expected, found=type(value).__name__)
-        value = import_array(name, value, None)
-    if value.dtype != dtype.to_numpy():
-        raise WrongDType(name=name, expected=dtype, found=value.dtype)
-    if value.ndim != len(shape):
-        raise WrongRank(name=name, expected=len(shape), found=value.ndim)
-    for dim, (size, found) in enumerate(zip(shape, value.shape, strict=True)):
-        if size is not None and size != found:
-            raise WrongShape(name=name, dim=dim, expected=size, found=found)
-    if is_written and not value.flags.c_contiguous:
-        raise WrongValue(name=name, expected="a C-contiguous array", found=f"strides {value.strides}")
-    return value
-
-
-def _empty_like(q: Any, shape: tuple[int, ...], dtype: Any) -> Any:
-    """Return a new array of the library that `q` is of: numpy, or one whose arrays have `new_empty`."""
-    if isinstance(q, np.ndarray) or not hasattr(q, "new_empty"):
-        return np.empty(shape, getattr(q, "dtype", None) if dtype is None else dtype)
-    library = sys.modules[type(q).__module__.partition(".")[0]]
-    return q.new_empty(shape) if dtype is None else q.new_empty(shape, dtype=library.float32)

@@ -11,6 +11,7 @@ from typing import NoReturn
 from pto_wsp.errors import OutsideWorkload, UnknownInstruction, did_you_mean
 from pto_wsp.isa import TABLE, Instruction
 from pto_wsp.isa.attributes import CONSTANTS, EXTENTS, PLACES
+from pto_wsp.isa.refused import REFUSED
 from pto_wsp.lang.surface import Tile
 from pto_wsp.location import caller_location
 from pto_wsp.support.record import record
@@ -55,7 +56,8 @@ def tile(rows: int, cols: int, dtype: DType) -> Tile:
 
 def unknown(name: str) -> str:
     """Return a hint for an instruction that does not exist."""
-    return did_you_mean(name, (*FUNCTIONS, "tile"))
+    instead = REFUSED.get(name.lower()) or REFUSED.get(name.lower().replace("_", "."))
+    return instead or did_you_mean(name, (*FUNCTIONS, "tile"))
 
 
 def __getattr__(name: str) -> PtoisaFunction:

@@ -1,0 +1,35 @@
+"""Every instruction of the PTO ISA on tiles is a row of the table, or refused by name."""
+
+import pytest
+
+from pto_wsp.errors import UnknownInstruction
+from pto_wsp.isa import BY_MNEMONIC
+from pto_wsp.isa.refused import REFUSED
+from pto_wsp.lang import ptoisa
+
+INSTRUCTIONS = """
+    TLOAD TSTORE MGATHER MSCATTER
+    TABS TNEG TNOT TEXP TLOG TSQRT TRSQRT TRECIP TRELU TLRELU TSILU
+    TADD TSUB TMUL TDIV TREM TMAX TMIN TAND TOR TXOR TSHL TSHR TPRELU
+    TADDS TSUBS TMULS TDIVS TREMS TMAXS TMINS TANDS TORS TXORS TSHLS TSHRS
+    TADDC TADDSC TSUBC TSUBSC TCMP TCMPS TSEL TSELS
+    TMATMUL TMATMUL_ACC TMATMUL_BIAS TMATMUL_MX
+    TROWSUM TROWMAX TROWMIN TCOLSUM TCOLMAX TCOLMIN
+    TEXPANDS TROWEXPAND TCOLEXPAND TROWEXPANDMUL TROWEXPANDDIV TROWEXPANDSUB
+    TTRANS TRESHAPE TEXTRACT TGATHER TGATHERB TSCATTER TCVT TMOV TMOV_FP TSTORE_FP TCI TSORT32 TMRGSORT
+    TASSIGN TSYNC GETVAL SETVAL SLOAD SSTORE
+""".split()
+"""Source: seed 004 section 1.1 and its builder."""
+
+
+@pytest.mark.parametrize("name", INSTRUCTIONS)
+def test_an_instruction_is_a_row_or_refused(name: str) -> None:
+    mnemonics = {name.lower(), name.lower().replace("_", ".")}
+    is_row = bool(mnemonics & BY_MNEMONIC.keys())
+    assert is_row != bool(mnemonics & REFUSED.keys())
+    if is_row:
+        assert getattr(ptoisa, name).row in BY_MNEMONIC.values()
+        return
+    with pytest.raises(UnknownInstruction) as caught:
+        getattr(ptoisa, name)
+    assert caught.value.fields["advice"] == REFUSED[next(iter(mnemonics & REFUSED.keys()))]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import inspect
 import re
 import sys
 from collections.abc import Callable
@@ -13,6 +14,7 @@ from pto_wsp.errors import PtoError, catalogue
 from pto_wsp.ir.schedule import POLICIES
 from pto_wsp.ir.schedule import Form as PolicyForm
 from pto_wsp.isa import TABLE, Bound, Form, Instruction
+from pto_wsp.ops.functional import OPERATORS
 from pto_wsp.targets.registry import TARGETS
 from pto_wsp.targets.schedules import Enforced, Idle, Refused, Support, support
 
@@ -25,6 +27,23 @@ Every mistake has a code, a class in `pto_wsp.errors` and a test: the programs a
 and compared, letter by letter, by `tests/errors`. Where a message depends on the machine, `[...]` stands for
 it. Handle an error by its class: all are subclasses of `PtoError`, and `error.fields` holds what the text
 mentions."""
+
+OPERATORS_INTRODUCTION = """\
+# Operators
+
+Generated from `pto_wsp.ops.functional`, whose functions take and return arrays: `from pto_wsp.ops import
+functional as F; y = F.gelu(x)`. Elements are f32, f16 or bf16; shapes are any, with no elements too; `out=`
+is written in place. The first call for an element type compiles what its family of operators needs, once:
+no shape compiles again. Arrays that are not in row-major order, or are reduced along another dimension than
+the last, are copied.
+
+*Bound* is tested for f32: |y - exact| <= bound eps max(|exact|, s), where s is 1, or the sum of the sizes
+of the terms where many are added. With f16 and bf16 an operator computes in f32 and rounds what it returns
+(a loss that is summed up: its elements too).
+
+`F.workload("gelu")` is the workload of an operator, to be called in another workload: its tensors are
+matrices, `X` and `Y` among them. `F.modules(dtype)` are all of them as IR: `print(F.modules()[0])` is their
+`.pto` text, which `parse` reads back."""
 
 INSTRUCTIONS_INTRODUCTION = """\
 # Instructions
@@ -78,6 +97,28 @@ def instruction_line(row: Instruction) -> str:
 def bound_text(bound: Bound) -> str:
     """Return an error bound as the page writes it."""
     return f"{bound.amount:g} ulp" if bound.kind == "ulp" else bound.kind
+
+
+def operators_page() -> str:
+    """Return the reference of the operator library, grouped by file."""
+    parts = [OPERATORS_INTRODUCTION]
+    families: dict[str, list[str]] = {}
+    for name, operator in OPERATORS.items():
+        parameters = ", ".join(p.replace("'", '"') for p in _parameters(operator.function))
+        bound = f"{operator.bound:g}" if operator.bound else "exact"
+        family = operator.function.__module__.rsplit(".", 1)[-1]
+        line = f"| `{name}({parameters})` | {operator.formula.replace('|', chr(92) + '|')} | {bound} |"
+        families.setdefault(family, []).append(line)
+    for family, lines in families.items():
+        header = ["| operator | computes | bound |", "|---|---|---|"]
+        parts.append(f"## {family}\n\n" + "\n".join(header + lines))
+    return "\n\n".join(parts) + "\n"
+
+
+def _parameters(function: Callable[..., object]) -> list[str]:
+    """Return the parameters of an operator without their types; all have `out=` too."""
+    found = inspect.signature(function).parameters.values()
+    return [p.name if p.default is p.empty else f"{p.name}={p.default!r}" for p in found if p.name != "out"]
 
 
 def errors_page() -> str:
@@ -137,6 +178,7 @@ def support_text(found: Support) -> str:
 PAGES: dict[str, Callable[[], str]] = {
     "errors.md": errors_page,
     "instructions.md": instructions_page,
+    "operators.md": operators_page,
     "performance.md": performance_page,
     "policies.md": policies_page,
 }

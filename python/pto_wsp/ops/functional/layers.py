@@ -1,0 +1,104 @@
+"""Layers: products, tables, positions, and dropout of inference."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from pto_wsp.errors import NotYetSupported, WrongShape, WrongValue
+from pto_wsp.ops.functional.arrays import as_array, floats, like, output, require_rank, require_shape, rows
+from pto_wsp.ops.functional.losses import classes
+from pto_wsp.ops.functional.operator import GATES, PRODUCTS, TABLES, operator
+from pto_wsp.types import f32, i64
+
+Array = np.ndarray
+
+
+@operator("x W^T + b", 16)
+def linear(x: Any, weight: Any, bias: Any = None, *, out: Array | None = None) -> Array:
+    """Return rows of the last dimension times the transposed weight [out, in], plus the bias."""
+    array, dtype = floats("x", x)
+    require_rank("x", array, 1)
+    w = like("weight", weight, dtype)
+    require_shape("weight", w, (w.shape[0] if w.ndim else 0, array.shape[-1]))
+    count = w.shape[0]
+    b = np.zeros(count, dtype.to_numpy()) if bias is None else like("bias", bias, dtype, (count,))
+    y = output(out, (*array.shape[:-1], count), dtype)
+    PRODUCTS.run(dtype, "linear", X=rows(array), W=w, B=b.reshape(1, -1), Y=rows(y))
+    return y
+
+
+@operator("x1 W_o x2 + b_o", 24)
+def bilinear(x1: Any, x2: Any, weight: Any, bias: Any = None, *, out: Array | None = None) -> Array:
+    """Return x1 @ weight[o] @ x2 + bias[o] of rows of the last dimension; the weight is [out, in1, in2]."""
+    a, dtype = floats("x1", x1)
+    require_rank("x1", a, 1)
+    t = like("x2", x2, dtype)
+    require_shape("x2", t, (*a.shape[:-1], t.shape[-1] if t.ndim else 0))
+    w = like("weight", weight, dtype)
+    require_shape("weight", w, (w.shape[0] if w.ndim else 0, a.shape[-1], t.shape[-1]))
+    count = w.shape[0]
+    b = np.zeros(count, dtype.to_numpy()) if bias is None else like("bias", bias, dtype, (count,))
+    y = output(out, (*a.shape[:-1], count), dtype)
+    x, target = rows(a), rows(y)
+    made = np.empty((count, len(x), 1), dtype.to_numpy())
+    PRODUCTS.run(dtype, "bilinear", X=x, T=rows(t), W=w, B=b.reshape(-1, 1, 1), Y=made)
+    target[...] = made[:, :, 0].T
+    return y
+
+
+@operator("W[i]", 0)
+def embedding(indices: Any, weight: Any, *, out: Array | None = None) -> Array:
+    """Return rows of a table."""
+    w, dtype = floats("weight", weight)
+    require_rank("weight", w, 2)
+    chosen = as_array("indices", indices)
+    numbers = classes("indices", chosen, chosen.shape, w.shape[0])
+    y = output(out, (*chosen.shape, w.shape[1]), dtype)
+    TABLES.run(dtype, "embedding", W=w, I=numbers.reshape(1, -1), Y=y.reshape(numbers.size, w.shape[1]))
+    return y
+
+
+@operator("1 where j = i, else 0, as i64", 0)
+def one_hot(indices: Any, num_classes: int, *, out: Array | None = None) -> Array:
+    """Return a 1 in the place of each index, in a new last dimension."""
+    chosen = as_array("indices", indices)
+    numbers = classes("indices", chosen, chosen.shape, num_classes)
+    y = output(out, (*chosen.shape, num_classes), i64)
+    TABLES.run(f32, "one_hot", I=numbers, Y=y.reshape(numbers.size, num_classes))
+    return y
+
+
+@operator("(a cos - b sin, b cos + a sin), of the halves a, b of the last dimension", 3)
+def rope(x: Any, cos: Any, sin: Any, *, out: Array | None = None) -> Array:
+    """Return rows turned by angles, whose cosines and sines are given for every row and half of it."""
+    array, dtype = floats("x", x)
+    require_rank("x", array, 1)
+    if array.shape[-1] % 2:
+        raise WrongShape(dim=array.ndim - 1, name="x", expected="an even size", found=array.shape[-1])
+    half = array.shape[-1] // 2
+    shape = (*array.shape[:-1], half)
+    c, s = like("cos", cos, dtype, shape), like("sin", sin, dtype, shape)
+    y = output(out, array.shape, dtype)
+    pairs = (len(rows(c)), 2, half)
+    GATES.run(dtype, "rope", X=array.reshape(pairs), Cos=rows(c), Sin=rows(s), Y=y.reshape(pairs))
+    return y
+
+
+@operator("x: dropout of inference", 0)
+def dropout(x: Any, p: float = 0.5, training: bool = False, *, out: Array | None = None) -> Array:
+    """Return a copy of x: at inference nothing is dropped.
+
+    Raises:
+        NotYetSupported: for training.
+        WrongValue: p is no probability.
+    """
+    if training:
+        raise NotYetSupported(feature="dropout for training", detail="", advice="multiply by a mask")
+    if not 0 <= p <= 1:
+        raise WrongValue(name="p", expected="a number from 0 to 1", found=str(p))
+    array, dtype = floats("x", x)
+    y = output(out, array.shape, dtype)
+    y[...] = array
+    return y

@@ -1,6 +1,9 @@
 """PTO-WSP: dynamic LLM operators in three parts: kernels, workloads and schedules."""
 
+from typing import NoReturn
+
 from pto_wsp.builder import CompareMode, ElementType, MemorySpace, PTOFunctionBuilder, PTOModule
+from pto_wsp.builder.drivers import refuse_driver
 from pto_wsp.builder.module import set_compile_hook as set_module_hook
 from pto_wsp.errors import PtoError
 from pto_wsp.lang import pto, ptoisa
@@ -112,3 +115,8 @@ __all__ = [
 
 set_compile_hook(compile_program)
 set_module_hook(compile_module)
+
+
+def __getattr__(name: str) -> NoReturn:
+    refuse_driver(name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from pto_wsp.builder.calls import Function
+from pto_wsp.analysis.buffers import BufferUse, buffer_use
+from pto_wsp.builder.calls import Function, wrong_kind
 from pto_wsp.errors import BadOperand, NameClash, UnknownKernel, did_you_mean
 from pto_wsp.ir.kernel import KernelFunction
 from pto_wsp.ir.module import Module
 from pto_wsp.ir.verify import verify
 from pto_wsp.ir.workload import WorkloadFunction
-from pto_wsp.location import caller_location
+from pto_wsp.location import Location, caller_location
+from pto_wsp.passes.inline_calls import inline_calls
 from pto_wsp.support.record import replace
 
 if TYPE_CHECKING:
@@ -110,6 +112,23 @@ class PTOModule:
             UnknownKernel: there is none of that name.
         """
         self._entry = self.get_function(name).name
+
+    def get_buffer_analysis(self, name: str) -> BufferUse:
+        """Return what the tiles of an InCore function take, on their own and where they share memory.
+
+        Raises:
+            UnknownKernel: there is no function of that name.
+            WrongFunctionKind: it is an Orchestration, which has no tiles.
+        """
+        function = self.get_function(name)
+        if isinstance(function, WorkloadFunction):
+            raise wrong_kind("get_buffer_analysis", name, "InCore", caller_location() or Location("", 0))
+        return buffer_use(inline_calls(self.ir).kernel(name))
+
+    def get_buffer_size(self, name: str) -> tuple[int, int]:
+        """Return the bytes of an InCore function's tiles: of all, and where they share memory."""
+        found = self.get_buffer_analysis(name)
+        return found.separate, found.shared
 
     def compile(self, target: str = "cpu", entry: str | None = None) -> Program:
         """Compile for a target; needs no data and no sizes.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+import pto_wsp
 from pto_wsp import PtoError, PTOFunctionBuilder, PTOModule, parse
 from tests.python.builder.softmax import softmax_module
 
@@ -53,3 +54,19 @@ def test_two_functions_have_two_names() -> None:
         PTOFunctionBuilder("rowmax", module).memref("x").tile("t", 8, 8).load("t", "x").build()
     with pytest.raises(PtoError, match=r"what `.build\(\)` returns"):
         module.add_function("rowmax")  # pyright: ignore[reportArgumentType]
+
+
+def test_what_the_tiles_of_a_function_take() -> None:
+    module = softmax_module()
+    assert module.get_buffer_size("rowmax") == (320, 320)
+    assert module.get_buffer_size("elem_exp") == (512, 256)
+    assert module.get_buffer_analysis("elem_exp").peak == (("x", 256),)
+    with pytest.raises(PtoError, match="wrong-function-kind"):
+        module.get_buffer_size("dynamic_softmax")
+
+
+def test_drivers_of_other_builders_are_refused_by_name() -> None:
+    for name in ("PTOCompiler", "PTOModuleCompiler", "MultiBackendCodeGenerator"):
+        with pytest.raises(PtoError, match=r"`module\.compile"):
+            getattr(pto_wsp, name)
+    assert not hasattr(pto_wsp, "PTOCompilers")

@@ -209,6 +209,10 @@ nb::dict counters(const RunResult& result) {
   counters["max_workspace_bytes"] = result.max_workspace_bytes;
   counters["worker_tasks"] = result.worker_tasks;
   if (result.order_violations) counters["order_violations"] = *result.order_violations;
+  counters["replayed"] = int(result.is_replay);
+  counters["build_ns"] = result.build_ns;
+  counters["graph_tasks"] = result.graph_tasks;
+  counters["graph_bytes"] = result.graph_bytes;
   return counters;
 }
 
@@ -400,6 +404,10 @@ void bind_options(nb::module_& module) {
       .value("STALL", sched::WindowMode::kStall)
       .value("ABORT", sched::WindowMode::kAbort)
       .value("BENCHMARK", sched::WindowMode::kBenchmark);
+  nb::enum_<sched::Start>(module, "Start")
+      .value("IMMEDIATE", sched::Start::kImmediate)
+      .value("THRESHOLD", sched::Start::kThreshold)
+      .value("AFTER_BUILD", sched::Start::kAfterBuild);
   nb::class_<RunOptions>(module, "RunOptions")
       .def(nb::init<>())
       .def_rw("verifies", &RunOptions::verifies)
@@ -407,7 +415,9 @@ void bind_options(nb::module_& module) {
       .def_rw("ownership", &RunOptions::ownership)
       .def_rw("window", &RunOptions::window)
       .def_rw("window_mode", &RunOptions::window_mode)
-      .def_rw("ready", &RunOptions::ready);
+      .def_rw("ready", &RunOptions::ready)
+      .def_rw("start", &RunOptions::start)
+      .def_rw("threshold", &RunOptions::threshold);
 }
 
 void add_error(nb::module_& module) {

@@ -117,6 +117,13 @@ class WindowMode(enum.Enum):
     ABORT = 1
     BENCHMARK = 2
 
+class Start(enum.Enum):
+    """When the first task starts."""
+
+    IMMEDIATE = 0
+    THRESHOLD = 1
+    AFTER_BUILD = 2
+
 class RunOptions:
     """How a run behaves besides its result.
 
@@ -127,6 +134,8 @@ class RunOptions:
         window: tasks that may be recorded and not complete.
         window_mode: what happens where it has no room.
         ready: which of the tasks that are ready starts first.
+        start: when the first task starts.
+        threshold: how many tasks `Start.THRESHOLD` waits for.
     """
 
     verifies: bool
@@ -135,6 +144,8 @@ class RunOptions:
     window: int
     window_mode: WindowMode
     ready: Ready
+    start: Start
+    threshold: int
 
 class Executable:
     """A validated program.

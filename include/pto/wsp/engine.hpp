@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "pto/wsp/bind/arguments.hpp"
+#include "pto/wsp/bytecode/element_copies.hpp"
 #include "pto/wsp/bytecode/quicken.hpp"
 #include "pto/wsp/bytecode/regions.hpp"
 #include "pto/wsp/bytecode/validate.hpp"
@@ -38,6 +39,10 @@ struct RunResult {
   uint64_t max_live_slices = 0;  ///< most slices between the oldest that was not complete and the newest
   uint64_t stalls[sched::kNumStalls] = {};   ///< times a dispatcher was stopped, per sched::Stall
   int64_t stall_ns[sched::kNumStalls] = {};  ///< for how long
+  bool is_replay = false;                    ///< a graph that was kept from a run before was run
+  int64_t build_ns = 0;                      ///< to build a graph as a whole, if that was done
+  uint64_t graph_tasks = 0;                  ///< of a graph that is kept for runs to come
+  uint64_t graph_bytes = 0;                  ///< its size
   uint64_t max_workspace_bytes = 0;          ///< the largest workspace that a task asked for
   std::vector<uint64_t> worker_tasks;
   std::shared_ptr<trace::RunRecord> record;  ///< null unless asked for
@@ -168,21 +173,39 @@ class Executable {
                       options.window_mode == sched::WindowMode::kBenchmark};
     const bool is_marked =
         options.is_in_order() ? shape_.is_benchmark == shape.is_benchmark : shape_ == shape;
-    if (prepared_ == nullptr || !is_marked || !is_same_call(arguments)) {
-      auto plan =
-          bytecode::make_plan({&code_->program, arguments.symbols}, arguments.layouts, *code_->library);
-      bytecode::bind_elements(plan, arguments.bases);
-      bytecode::look_at_rows(plan);
-      check_regions(plan, options);
-      if (costs_ == nullptr) costs_ = std::make_shared<sched::SiteCosts>(plan.sites.size());
-      // Threads that still leave an earlier run may read its marks: each plan is marked once.
-      sched::mark_units(plan, options.workers, shape.cuts_units);
-      if (shape.is_benchmark) replace_bodies(plan);
-      std::vector<uint32_t> guesses = sched::guess_costs(plan, options.workers);
-      prepared_.reset(new sched::Prepared{code_, std::move(plan), costs_, std::move(guesses), {}});
-      if (shape.is_tracked) prepared_->units = sched::summarize_units(prepared_->plan, shape.cuts_units);
-      shape_ = shape;
+    if (prepared_ != nullptr && is_marked && is_same_call(arguments)) {
+      if (elements_ != nullptr) move_elements(arguments.bases);
+      return;
     }
+    elements_.reset();
+    auto plan = bytecode::make_plan({&code_->program, arguments.symbols}, arguments.layouts, *code_->library);
+    bytecode::bind_elements(plan, arguments.bases);
+    bytecode::look_at_rows(plan);
+    check_regions(plan, options);
+    if (costs_ == nullptr) costs_ = std::make_shared<sched::SiteCosts>(plan.sites.size());
+    // Threads that still leave an earlier run may read its marks: each plan is marked once.
+    sched::mark_units(plan, options.workers, shape.cuts_units);
+    if (shape.is_benchmark) replace_bodies(plan);
+    std::vector<uint32_t> guesses = sched::guess_costs(plan, options.workers);
+    if (options.keeps_graph()) elements_ = std::make_unique<bytecode::ElementCopies>(plan);
+    prepared_.reset(new sched::Prepared{code_, std::move(plan), costs_, std::move(guesses), {}});
+    if (shape.is_tracked) prepared_->units = sched::summarize_units(prepared_->plan, shape.cuts_units);
+    shape_ = shape;
+  }
+
+  /// The same elements may lie elsewhere in this call. A thread that still leaves an earlier run has the old
+  /// plan.
+  void move_elements(const std::vector<char*>& bases) {
+    const std::vector<bool>& decides = code_->program.decides;
+    bool is_there = true;
+    for (size_t i = 0; i < bases.size(); ++i)
+      is_there = is_there && (!decides[i] || prepared_->plan.bindings.elements[i].base == bases[i]);
+    if (is_there) return;
+    std::shared_ptr<sched::Prepared> moved(
+        new sched::Prepared{code_, prepared_->plan, costs_, prepared_->cost_guesses, {}});
+    bytecode::bind_elements(moved->plan, bases);
+    if (shape_.is_tracked) moved->units = sched::summarize_units(moved->plan, shape_.cuts_units);
+    prepared_ = std::move(moved);
   }
 
   static void replace_bodies(bytecode::Plan& plan) {
@@ -221,17 +244,18 @@ class Executable {
 
   bool is_same_call(const bind::Arguments& arguments) const {
     const bytecode::Plan& plan = prepared_->plan;
-    const auto& decides = code_->program.decides;
+    if (plan.bindings.symbols != arguments.symbols || plan.layouts != arguments.layouts) return false;
+    if (elements_ != nullptr) return elements_->match(arguments.bases);
     // Elements that decide what runs may differ even between calls with the same arrays.
-    if (std::find(decides.begin(), decides.end(), true) != decides.end()) return false;
-    return plan.bindings.symbols == arguments.symbols && plan.layouts == arguments.layouts;
+    const auto& decides = code_->program.decides;
+    return std::find(decides.begin(), decides.end(), true) == decides.end();
   }
 
   RunResult execute(std::vector<char*> bases, const sched::RunOptions& options) {
     std::shared_ptr<sched::Crew> crew = take_crew();
     sched::Run& run = crew->run();
     const int64_t start = trace::now_ns(), start_ticks = trace::ticks();
-    crew->begin(prepared_, std::move(bases), options);
+    crew->begin(prepared_, std::move(bases), options, take_graph(options));
     work(*crew, options.is_in_order());
     // After an error the state names moments that will never come: it is dropped, and the next run starts
     // afresh.
@@ -241,11 +265,34 @@ class Executable {
     result.dispatchers = crew->num_dispatchers();
     result.is_benchmark = options.window_mode == sched::WindowMode::kBenchmark;
     result.run_ns = trace::now_ns() - start;
+    if (crew->graph_run() != nullptr) keep_graph(*crew->graph_run(), result);
     result.flushed = run.flushed().values();
     if (options.trace) result.record = make_record(*crew, start_ticks, result.tasks);
     if (options.verifies) result.order_violations = count_order_violations(run, result);
     crews_.push_back(std::move(crew));
     return result;
+  }
+
+  /// The graph of the plan if it was kept, else an empty one; null for a run that keeps none. A run that
+  /// fails keeps nothing.
+  std::shared_ptr<sched::KeptGraph> take_graph(const sched::RunOptions& options) {
+    if (!options.keeps_graph()) return nullptr;
+    std::shared_ptr<sched::KeptGraph> graph = std::move(graph_);
+    if (graph != nullptr && graph_of_ == prepared_->plan.number && !graph->is_worn() && options.jitter == 0)
+      return graph;
+    return std::make_shared<sched::KeptGraph>();
+  }
+
+  void keep_graph(const sched::GraphRun& graph_run, RunResult& result) {
+    result.dispatchers = 0;
+    result.slices = graph_run.share_graph()->num_strands();
+    result.is_replay = graph_run.build_ns() == 0;
+    result.build_ns = graph_run.build_ns();
+    if (!graph_run.can_be_kept()) return;
+    graph_ = graph_run.share_graph();
+    graph_of_ = prepared_->plan.number;
+    result.graph_tasks = graph_->num_tasks();
+    result.graph_bytes = graph_->num_bytes();
   }
 
   /// Works until the run is over, and nobody is in one of its tasks.
@@ -349,9 +396,12 @@ class Executable {
   std::shared_ptr<Code> code_;
   std::shared_ptr<detail::RunGate> gate_;
   std::shared_ptr<sched::Prepared> prepared_;
+  std::unique_ptr<bytecode::ElementCopies> elements_;  ///< that `prepared_` was made for, if they are kept
   Shape shape_;
   std::shared_ptr<sched::SiteCosts> costs_;
   std::vector<std::shared_ptr<sched::Crew>> crews_;
+  std::shared_ptr<sched::KeptGraph> graph_;
+  uint64_t graph_of_ = 0;                  ///< number of its plan
   std::atomic<bool> is_cancelled_{false};  ///< while the checks before a run are made
   std::mutex cancel_mutex_;
   sched::Run* running_ = nullptr;

@@ -22,6 +22,11 @@ _READY = {
     "fifo": _native.Ready.FIFO,
     "priority": _native.Ready.PRIORITY,
 }
+_START = {
+    "immediate": _native.Start.IMMEDIATE,
+    "threshold": _native.Start.THRESHOLD,
+    "after_build": _native.Start.AFTER_BUILD,
+}
 
 
 def run_options(schedule: Schedule) -> _native.RunOptions:
@@ -32,4 +37,6 @@ def run_options(schedule: Schedule) -> _native.RunOptions:
     options.window = schedule.window.count or options.window
     options.window_mode = _WINDOW[schedule.window.name]
     options.ready = _READY[schedule.ready.name]
+    options.start = _START[schedule.start.name]
+    options.threshold = schedule.start.count
     return options

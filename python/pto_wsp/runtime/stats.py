@@ -30,6 +30,26 @@ class RunStats:
         """Whether no kernel was called, as `WindowMode.BENCHMARK` says: results are those of before."""
         return self.counters.get("is_benchmark") == 1
 
+    @property
+    def replayed(self) -> bool:
+        """Whether the tasks were those of a graph that was kept from an earlier run, and not found anew."""
+        return self._count("replayed") != 0
+
+    @property
+    def build_ms(self) -> float:
+        """Time that building a graph of all tasks took, in milliseconds; 0 if none was built."""
+        return self._count("build_ns") / 1e6
+
+    @property
+    def bytes_per_task(self) -> float:
+        """Memory that the kept graph takes per task; 0 if none is kept."""
+        return self._count("graph_bytes") / max(1, self._count("graph_tasks"))
+
+    def _count(self, name: str) -> int:
+        count = self.counters.get(name, 0)
+        assert isinstance(count, int)
+        return count
+
     def __str__(self) -> str:
         called = ", calling no kernel" if self.is_benchmark else ""
         return (

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from pto_wsp.errors import UnsupportedByTarget
 from pto_wsp.ir.printer import print_policy
-from pto_wsp.ir.schedule import POLICIES, Schedule
+from pto_wsp.ir.schedule import POLICIES, Policy, Schedule
 from pto_wsp.support.record import record
 
 
@@ -45,7 +45,7 @@ _CPU: Mapping[str, Mapping[str, Support]] = {
     },
     "window": {"stall": Enforced(), "abort": Enforced(), "benchmark": Enforced()},
     "ready": {"work_steal": Enforced(), "fifo": Enforced(), "priority": Enforced()},
-    "start": {"immediate": Enforced(), "threshold": _LATER, "after_build": _LATER},
+    "start": {"immediate": Enforced(), "threshold": Enforced(), "after_build": Enforced()},
     "deps": {
         "infer_tensor_map_exact": Enforced(),
         "infer_bytes_overlap": _LATER,
@@ -55,6 +55,13 @@ _CPU: Mapping[str, Mapping[str, Support]] = {
     },
 }
 
+
+_CPU_REFUSES_WHERE_IT_BUILDS = {
+    *(("dispatch", name) for name in ("round_robin", "affinity", "hash", "dispatch_by")),
+    *(("window", name) for name in ("stall", "abort", "benchmark")),
+    ("ready", "priority"),
+}
+"""Where the tasks are built as a graph before they run, nobody owns them and no window slides over them."""
 
 _INTERP: Mapping[str, Mapping[str, Support]] = {
     directive: {policy: _INTERP_REFUSES.get((directive, policy), Idle()) for policy in policies}
@@ -70,10 +77,19 @@ def support(target: str, directive: str, policy: str) -> Support:
     return _TARGETS[target][directive][policy]
 
 
+def _support_in(target: str, schedule: Schedule, policy: Policy) -> Support:
+    """Return what a target makes of a policy beside the others of a schedule."""
+    builds = target == "cpu" and schedule.start.name != "immediate"
+    if builds and (policy.directive, policy.name) in _CPU_REFUSES_WHERE_IT_BUILDS:
+        start = print_policy(schedule.start)
+        return Refused(f"with `start = {start}` whoever is free takes what is ready, in program order")
+    return support(target, policy.directive, policy.name)
+
+
 def require_support(target: str, schedule: Schedule) -> None:
     """Raise UnsupportedByTarget at the first policy of a schedule that a target refuses."""
     for policy in schedule.chosen():
-        found = support(target, policy.directive, policy.name)
+        found = _support_in(target, schedule, policy)
         if isinstance(found, Refused):
             what = f"`{policy.directive} = {print_policy(policy)}`"
             loc = policy.key.loc if policy.key is not None else None

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from pto_wsp.errors import BadKey
+from pto_wsp.errors import BadKey, UnsupportedByTarget
 from pto_wsp.ir.module import Module
 from pto_wsp.ir.scalar import Binary, Const, Expr, Extent, Var, binary
 from pto_wsp.ir.schedule import ARGUMENTS, POLICIES, TASK, Policy, Schedule
 from pto_wsp.ir.workload import Loop, walk_nodes
 from pto_wsp.passes.task_keys import TaskKeys
-from pto_wsp.targets.schedules import Enforced, support
+from pto_wsp.targets.schedules import Enforced, require_support, support
 
 WITHOUT_RESULTS = {"abort", "benchmark"}
 COUNTS = {"dispatch": (1, 2, 3, 5, 8), "window": (1, 2, 3, 7, 64), "start": (1, 5, 60)}
@@ -37,8 +37,19 @@ def schedules(draw: st.DrawFn, module: Module) -> Schedule:
             key = binary("mod", key, Const(count))
         if key is not None and not has_key(module, key):
             continue
-        schedule = schedule.having(Policy(directive, name, count, key))
+        having = schedule.having(Policy(directive, name, count, key))
+        if is_supported(having):
+            schedule = having
     return schedule
+
+
+def is_supported(schedule: Schedule) -> bool:
+    """Whether the policies go together."""
+    try:
+        require_support("cpu", schedule)
+    except UnsupportedByTarget:
+        return False
+    return True
 
 
 def has_key(module: Module, key: Expr) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from hypothesis import HealthCheck, Phase, given, note, settings
 from hypothesis import strategies as st
 
@@ -34,9 +36,17 @@ def check(data: st.DataObject, module: Module, sample: object, scalars: list[int
         workers, jitter = data.draw(st.integers(1, 4)), data.draw(st.integers(0, 2**31))
         note(f"{Module('', schedule=schedule)} on {workers} workers, jitter {jitter}")
         engine.reschedule(verify(module.with_schedule(schedule)))
-        assert run(workers, jitter) == expected
+        found = run(workers, jitter)
+        assert found == expected or has_run_less(schedule, found, expected)
     engine.reschedule(module.with_schedule(Schedule()))
     assert run(2, 0) == expected
+
+
+def has_run_less(schedule: Schedule, found: Any, expected: Any) -> bool:
+    """Whether both are one error, which has left tasks undone that would have been built before they ran."""
+    *error, tasks = found
+    *same, most = expected
+    return schedule.start.name != "immediate" and error == same and len(error) == 4 and tasks <= most
 
 
 @SETTINGS

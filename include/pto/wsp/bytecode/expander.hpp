@@ -47,6 +47,10 @@ class Expander {
   /// Number of tasks yielded so far.
   uint64_t num_tasks() const { return num_tasks_; }
 
+  /// The outermost depth of the loops that began an iteration since `forget_changes`.
+  uint32_t changed_depth() const { return changed_depth_; }
+  void forget_changes() { changed_depth_ = kMaxLoopDepth; }
+
   /// Goes on to the next event. Throws `negative-extent`, `bad-tile`, `refused` or an expression's error.
   [[gnu::always_inline]] inline Event next() {
     for (uint32_t silent = 0; silent < kMaxSilentSteps; ++silent) {
@@ -148,6 +152,7 @@ class Expander {
       const int64_t rest = state.extent - reg[1];
       reg[2] = rest < state.tile ? rest : state.tile;
     }
+    if (loop.depth < changed_depth_) changed_depth_ = loop.depth;
     if (arguments_ != nullptr) arguments_->enter(index, registers_.data());
   }
 
@@ -176,6 +181,7 @@ class Expander {
   std::vector<int64_t> registers_;
   LoopState states_[kMaxLoopDepth];
   uint32_t step_ = 0;
+  uint32_t changed_depth_ = 0;
   Event::Kind next_event_ = Event::kEnd;
   uint64_t num_tasks_ = 0;
 };

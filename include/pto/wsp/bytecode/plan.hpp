@@ -52,6 +52,9 @@ struct QuickLoop {
   Value extent;
   Value tile;
   Range trips{0, 0};
+
+  /// From `reg` on.
+  uint32_t num_registers() const { return kind == AxisKind::TILES ? 3 : 1; }
 };
 
 struct QuickCond {

@@ -4,9 +4,11 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "pto/wsp/sched/dispatcher.hpp"
+#include "pto/wsp/sched/graph_run.hpp"
 #include "pto/wsp/sched/pool.hpp"
 
 namespace pto::wsp::sched {
@@ -17,9 +19,12 @@ namespace pto::wsp::sched {
 /// own first, or waits. So neither dispatchers nor slices depend on any one thread.
 class Crew final : public Job, public std::enable_shared_from_this<Crew> {
  public:
-  /// Prepares a run. \pre is_idle()
-  void begin(std::shared_ptr<Prepared> prepared, std::vector<char*> bases, const RunOptions& options) {
+  /// Prepares a run: of `graph` if that is not null, which is built first if it is empty. \pre is_idle()
+  void begin(std::shared_ptr<Prepared> prepared, std::vector<char*> bases, const RunOptions& options,
+             std::shared_ptr<KeptGraph> graph) {
     run_.begin(std::move(prepared), std::move(bases), options);
+    graph_run_.reset();
+    if (graph != nullptr) graph_run_.emplace(run_, std::move(graph));
     free_slots_.clear();
     for (uint32_t i = options.workers; i-- > 1;) free_slots_.push_back(int(i));
     num_dispatchers_ = options.dispatchers != 0 ? options.dispatchers
@@ -37,7 +42,7 @@ class Crew final : public Job, public std::enable_shared_from_this<Crew> {
 
   /// Works until the run is over.
   void work() {
-    for (int round = 0; !run_.is_over();) {
+    for (int round = 0; !has_ended();) {
       if (work_once(0)) {
         round = 0;
         if (num_free_slots() > 0) call_others();
@@ -64,6 +69,8 @@ class Crew final : public Job, public std::enable_shared_from_this<Crew> {
   Run& run() { return run_; }
   uint32_t num_dispatchers() const { return num_dispatchers_; }
   const Dispatcher& dispatcher(uint32_t i) const { return *dispatchers_[i]; }
+  /// Null if the run is not of a graph.
+  const GraphRun* graph_run() const { return graph_run_ ? &*graph_run_ : nullptr; }
 
   // Job, called by the pool.
   int join() override {
@@ -97,6 +104,7 @@ class Crew final : public Job, public std::enable_shared_from_this<Crew> {
 
   bool has_work() const {
     if (is_over_.load(std::memory_order_relaxed)) return false;
+    if (graph_run_) return graph_run_->has_work();
     if (run_.has_slices()) return true;
     for (uint32_t i = 0; i < num_dispatchers_; ++i) {
       if (dispatchers_[i]->is_free()) return true;
@@ -104,12 +112,15 @@ class Crew final : public Job, public std::enable_shared_from_this<Crew> {
     return false;
   }
 
-  /// A slice, or a stretch of a dispatcher. False if nothing could be done.
+  /// Whether all that must complete is complete.
+  bool has_ended() { return graph_run_ ? run_.is_cancelled() || graph_run_->is_over() : run_.is_over(); }
+
+  /// A strand of a graph, a slice, or a stretch of a dispatcher. False if nothing could be done.
   bool work_once(uint32_t slot) {
     Worker& worker = run_.worker(slot);
     // Sequentially consistent against `end` and `fail`: either they see this worker active, or it sees them.
     worker.is_active.store(true, std::memory_order_seq_cst);
-    const bool is_over = is_over_.load(std::memory_order_seq_cst) || run_.is_over();
+    const bool is_over = is_over_.load(std::memory_order_seq_cst) || has_ended();
     const bool has_worked = !is_over && is_ready(slot) && find_work(worker, slot);
     worker.is_active.store(false, std::memory_order_release);
     return has_worked;
@@ -127,6 +138,7 @@ class Crew final : public Job, public std::enable_shared_from_this<Crew> {
 
   /// Where a policy decides what starts first, tasks are made before one is chosen.
   bool find_work(Worker& worker, uint32_t slot) {
+    if (graph_run_) return graph_run_->work(worker, slot == 0);
     if (run_.is_ordered()) return step_any(slot) || run_.run_slice(worker);
     return run_.run_slice(worker) || step_any(slot);
   }
@@ -167,7 +179,7 @@ class Crew final : public Job, public std::enable_shared_from_this<Crew> {
   void sleep_until_progress() {
     std::unique_lock<std::mutex> lock(caller_mutex_);
     is_caller_asleep_.store(true, std::memory_order_seq_cst);
-    if (!run_.is_over()) caller_wake_.wait_for(lock, std::chrono::microseconds(100));
+    if (!has_ended()) caller_wake_.wait_for(lock, std::chrono::microseconds(100));
     is_caller_asleep_.store(false, std::memory_order_relaxed);
   }
 
@@ -181,6 +193,7 @@ class Crew final : public Job, public std::enable_shared_from_this<Crew> {
   }
 
   Run run_;
+  std::optional<GraphRun> graph_run_;
   uint32_t num_dispatchers_ = 0;
   std::vector<std::unique_ptr<Dispatcher>> dispatchers_;
   std::atomic<uint64_t> num_turns_{0};

@@ -295,7 +295,7 @@ class Dispatcher {
 
   /// Finds what the task must wait for, and makes later tasks wait for it.
   void find_waits(uint32_t site) {
-    numbering_.add_task(is_counted_ ? 0 : cost_of(site));
+    numbering_.add_task(is_counted_ ? 0 : run_.task_cost(site, expander_->registers()));
     // Nobody waits for what is complete.
     if (is_silent_) return;
     const uint64_t slice = numbering_.slice();
@@ -319,15 +319,6 @@ class Dispatcher {
   void add_slice_waits() {
     if (numbering_.slice() != numbering_.strand()) waits_.require(complete_name(numbering_.slice() - 1));
     for (const Group& group : numbering_.groups()) waits_.require(group_name(group.line, group.barrier));
-  }
-
-  /// The mean of what was measured, else what the task states, else a guess.
-  uint64_t cost_of(uint32_t site) const {
-    const uint64_t measured = run_.measured_cost(site);
-    if (measured != 0) return measured;
-    const bytecode::QuickAmount& stated = plan_->sites[site].cost;
-    if (!stated.is_given) return run_.guessed_cost(site);
-    return std::min(uint64_t(plan_->evaluate(stated.value, expander_->registers())), detail::kGatherNs);
   }
 
   /// False while the task is not ready and there is no room to record it.
@@ -373,8 +364,6 @@ class Dispatcher {
       } else if (!run_.may_run(*worker_, task) ||
                  !run_.succeeds(task, numbering_.slice(), [&] { return worker_->run_simple(call, task); })) {
         end();
-      } else {
-        ++worker_->num_tasks;
       }
     }
     numbering_.add_tasks(uint32_t(task + numbering_.max_tasks() - numbering_.num_tasks() - last));

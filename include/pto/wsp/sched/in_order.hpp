@@ -24,7 +24,6 @@ class InOrder {
     uint64_t num_run = 0;
     try {
       walk(num_run);
-      worker_.num_tasks = num_run;
     } catch (EngineError& error) {
       run_.fail({num_run, 0, place_late(std::move(error), expander_, num_run), true}, 0);
     }

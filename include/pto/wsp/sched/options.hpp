@@ -29,6 +29,13 @@ enum class WindowMode : uint8_t {
   kBenchmark,  ///< the walk waits, and no kernel is called at all
 };
 
+/// When the first task starts.
+enum class Start : uint8_t {
+  kImmediate,   ///< as soon as it is known
+  kThreshold,   ///< when so many tasks are built, or all of them
+  kAfterBuild,  ///< when all of them are built
+};
+
 struct RunOptions {
   uint32_t workers = 0;  ///< 0 = one per core
   bool trace = false;
@@ -43,18 +50,23 @@ struct RunOptions {
   uint64_t window = 8192;  ///< tasks that may be recorded and not complete, over all dispatchers; at least 1
   WindowMode window_mode = WindowMode::kStall;
   Ready ready = Ready::kOwn;
+  Start start = Start::kImmediate;
+  uint64_t threshold = 0;  ///< of Start::kThreshold
 
   static constexpr uint32_t kMaxDispatchers = 8;
 
   /// With one worker, program order satisfies every hazard and every barrier, and the first task is ready.
   bool is_in_order() const {
     const bool is_open = dispatchers <= 1 && ownership == Ownership::kClaim && ready != Ready::kPriority;
-    return workers == 1 && !tracks && is_open;
+    return workers == 1 && !tracks && is_open && !keeps_graph();
   }
   /// Keys and priorities of tasks cut program order where they change.
   bool cuts_units() const {
     return ownership == Ownership::kKey || ownership == Ownership::kHash || ready == Ready::kPriority;
   }
+
+  /// Whether the graph of tasks is built as a whole, and kept for runs that are alike.
+  bool keeps_graph() const { return start != Start::kImmediate; }
 };
 
 }  // namespace pto::wsp::sched

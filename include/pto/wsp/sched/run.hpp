@@ -233,6 +233,13 @@ class Run {
   /// What a task of a site took before this run, in nanoseconds; 0 if it never ran.
   uint32_t measured_cost(uint32_t site) const { return costs_[site]; }
   uint32_t guessed_cost(uint32_t site) const { return prepared_->cost_guesses[site]; }
+  /// What a task may take, in nanoseconds: the mean of what was measured, else what it states, else a guess.
+  uint64_t task_cost(uint32_t site, const int64_t* registers) const {
+    if (measured_cost(site) != 0) return measured_cost(site);
+    const bytecode::QuickAmount& stated = plan_->sites[site].cost;
+    if (!stated.is_given) return guessed_cost(site);
+    return std::min(uint64_t(plan_->evaluate(stated.value, registers)), detail::kGatherNs);
+  }
 
   /// \pre all of a run that is not in order is complete
   uint64_t num_slices() const {

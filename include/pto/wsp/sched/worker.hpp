@@ -146,6 +146,7 @@ class alignas(kLineBytes) Worker {
 
   /// Runs the body of a task that `arguments` are filled in for, and that is neither recorded nor timed.
   int32_t run_simple(const bytecode::Arguments::Call& call, uint64_t task) {
+    ++num_tasks;
     context_.task = task;
     return call.fn(call.views, call.scalars, &context_);
   }

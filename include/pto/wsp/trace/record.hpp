@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "pto/wsp/bytecode/element_copies.hpp"
 #include "pto/wsp/bytecode/expander.hpp"
 #include "pto/wsp/trace/recorder.hpp"
 
@@ -21,11 +22,12 @@ class RunRecord {
             uint64_t num_tasks, int64_t start)
       : owner_(std::move(owner)),
         plan_(plan),
+        copies_(plan),
         flushed_(std::move(flushed)),
         num_tasks_(num_tasks),
         start_(start),
         ns_per_tick_(ns_per_tick()) {
-    copy_elements();
+    bytecode::bind_elements(plan_, copies_.bases());
   }
   RunRecord(const RunRecord&) = delete;
   RunRecord& operator=(const RunRecord&) = delete;
@@ -72,33 +74,10 @@ class RunRecord {
  private:
   int64_t to_ns(int64_t ticks) const { return int64_t(double(ticks - start_) * ns_per_tick_); }
 
-  /// Tensors that tasks write decide through flush points alone.
-  void copy_elements() {
-    const bytecode::Program& program = plan_.program();
-    std::vector<char*> bases(plan_.layouts.size(), nullptr);
-    copies_.resize(bases.size());
-    for (size_t i = 0; i < bases.size(); ++i) {
-      if (!program.decides[i] || program.tensors[i].written != 0) continue;
-      const char* data = plan_.bindings.elements[i].base;
-      copies_[i].assign(data, data + num_bytes(plan_.layouts[i], program.tensors[i]));
-      bases[i] = copies_[i].data();
-    }
-    bytecode::bind_elements(plan_, bases);
-  }
-
-  static size_t num_bytes(const bytecode::TensorLayout& layout, const bytecode::TensorDescriptor& tensor) {
-    int64_t last = 0;
-    for (int d = 0; d < tensor.rank; ++d) {
-      if (layout.shape[d] == 0) return 0;
-      last += (layout.shape[d] - 1) * layout.stride[d];
-    }
-    return size_t((last + 1) * dtype_bytes(tensor.dtype));
-  }
-
   std::shared_ptr<const void> owner_;
   bytecode::Plan plan_;
+  bytecode::ElementCopies copies_;
   std::vector<int64_t> flushed_;
-  std::vector<std::vector<char>> copies_;
   uint64_t num_tasks_;
   int64_t start_;
   double ns_per_tick_;

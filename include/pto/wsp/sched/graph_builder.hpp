@@ -1,0 +1,255 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Builds a graph that is kept: one walk of the program, with the hazards of all tasks.
+#pragma once
+
+#include <vector>
+
+#include "pto/wsp/bytecode/regions.hpp"
+#include "pto/wsp/graph/hazards.hpp"
+#include "pto/wsp/sched/kept_graph.hpp"
+#include "pto/wsp/sched/run.hpp"
+
+namespace pto::wsp::sched {
+
+/// Nothing runs while names are given, so that a task is known to wait for all that it could have to wait for
+/// in any run. Stops at flush points: whoever builds then runs what there is, and says what it read.
+class GraphBuilder {
+ public:
+  enum class Outcome { kMore, kFlush, kEnded };
+
+  GraphBuilder(KeptGraph& graph, Run& run)
+      : graph_(graph),
+        run_(run),
+        plan_(run.plan()),
+        hazards_(plan_, true),
+        expander_(plan_),
+        checker_(plan_),
+        latest_(plan_.sites.size(), 0),
+        waits_(progress_) {
+    NumberingStart start;
+    start.jitter = run.options().jitter;
+    numbering_.begin(start);
+    for (uint32_t reg = 0; reg < plan_.program().header.num_registers; ++reg) {
+      if (plan_.program().is_variable[reg]) variables_.push_back({reg, 0});
+    }
+    add_chunk();
+  }
+
+  uint64_t num_tasks() const { return num_tasks_; }
+  const bytecode::Expander& expander() const { return expander_; }
+
+  /// Goes on for a while. Throws what only the walk can find.
+  Outcome step() {
+    for (int events = 0; events < kStepEvents; ++events) {
+      const bytecode::Event event = expander_.next();
+      if (event.kind == bytecode::Event::kTask) {
+        emit(event.index);
+      } else if (!handle(event)) {
+        return event.kind == bytecode::Event::kFlush ? Outcome::kFlush : Outcome::kEnded;
+      }
+    }
+    return Outcome::kMore;
+  }
+
+  /// The value that the flush point waits for. \pre all tasks before it are complete
+  int64_t read_flushed() const { return plan_.evaluate(plan_.sets[flush_].value, expander_.registers()); }
+  void pass_flush(int64_t value) { expander_.assign(flush_, value); }
+
+ private:
+  static constexpr int kStepEvents = 1024;
+
+  struct Variable {
+    uint32_t reg;
+    int64_t value;  ///< that was written down last
+  };
+
+  /// Where a slice lies in its strand.
+  struct Place {
+    uint32_t strand;
+    uint32_t first;  ///< tasks of the strand before the slice
+  };
+
+  /// False where the walk cannot go on by itself.
+  bool handle(bytecode::Event event) {
+    switch (event.kind) {
+      case bytecode::Event::kUnit:
+      case bytecode::Event::kUnitEnd:
+        if (numbering_.is_open() && numbering_.is_over()) close(true);
+        return true;
+      case bytecode::Event::kEnter:
+        close_open();
+        numbering_.enter_group();
+        return true;
+      case bytecode::Event::kIteration:
+        close_open();
+        numbering_.begin_iteration();
+        return true;
+      case bytecode::Event::kLeave:
+        close_open();
+        numbering_.leave_group();
+        return true;
+      case bytecode::Event::kFlush:
+        close_open();
+        flush_ = event.index;
+        return false;
+      case bytecode::Event::kEnd:
+        close_open();
+        graph_.finish(num_tasks_);
+        return false;
+      default: return true;
+    }
+  }
+
+  void emit(uint32_t site) {
+    const bytecode::QuickSite& quick = plan_.sites[site];
+    if (quick.checks_late) checker_.check(quick, expander_.registers(), true);
+    if (numbering_.is_open() && (quick.is_unit ? numbering_.is_over() : numbering_.is_full()))
+      close(quick.is_unit);
+    if (!numbering_.is_open()) open();
+    numbering_.add_task(run_.task_cost(site, expander_.registers()));
+    find_waits(site);
+    for (int i = 0; i < waits_.size(); ++i) write_wait(waits_[i]);
+    write_state(site);
+    write(GraphOp::kTask, site);
+    ++num_in_strand_;
+    ++num_tasks_;
+  }
+
+  void open() {
+    const bool begins_strand = numbering_.begins_strand();
+    numbering_.open();
+    if (begins_strand) {
+      make_room();
+      num_in_strand_ = 0;
+      graph_.begin_strand(room_.at, num_tasks_);
+    } else {
+      write(GraphOp::kSlice, 0);
+    }
+    places_.push_back({uint32_t(graph_.num_built() - 1), num_in_strand_});
+    is_fresh_ = true;
+  }
+
+  void close_open() {
+    if (numbering_.is_open()) close(true);
+  }
+
+  void close(bool ends_strand) {
+    for (const Group& group : numbering_.groups()) write(GraphOp::kReach, group.line);
+    if (ends_strand) write(GraphOp::kEnd, 0);
+    if (ends_strand) graph_.publish(graph_.num_built());
+    numbering_.close(ends_strand);
+  }
+
+  // Waits
+
+  void find_waits(uint32_t site) {
+    const uint64_t slice = numbering_.slice();
+    waits_.begin(numbering_.strand(), slice);
+    const Stamp stamp{task_name(slice, numbering_.num_tasks()), slice + 1};
+    hazards_.access(site, expander_.registers(), stamp, waits_);
+    const bytecode::SiteForm& form = plan_.program().sites[site];
+    for (uint32_t i = form.first_after; i < form.first_after + form.num_afters; ++i)
+      waits_.add(latest_[plan_.program().afters[i]]);
+    latest_[site] = stamp.name;
+    waits_.finish();
+    if (numbering_.num_tasks() > 1) return;
+    for (const Group& group : numbering_.groups()) waits_.require(group_name(group.line, group.barrier));
+  }
+
+  void write_wait(Name name) {
+    const uint64_t own = graph_.num_built() - 1;
+    if (is_task_name(name)) {
+      const Place place = places_[slice_of(name)];
+      write(GraphOp::kWait, place.strand);
+      *room_.at++ = place.first + uint32_t(name & kTaskMask);
+    } else if (is_watermark_name(name)) {
+      // A strand that was begun before a moment is waited for whole.
+      const Place last = places_[name - 1];
+      const uint64_t strands = std::min<uint64_t>(last.strand + uint64_t{1}, own);
+      if (strands > 0) write(GraphOp::kWaitAll, uint32_t(strands));
+    } else {
+      write(GraphOp::kWaitGroup, group_line_of(name));
+      write_wide(int64_t(name & kGroupMask));
+    }
+  }
+
+  // What a task can count on
+
+  void write_state(uint32_t site) {
+    const uint32_t depth = is_fresh_ ? 0 : expander_.changed_depth();
+    expander_.forget_changes();
+    write_loops(plan_.program().sites[site].loop, depth);
+    for (Variable& variable : variables_) {
+      const int64_t value = expander_.registers()[variable.reg];
+      if (value == variable.value && !is_fresh_) continue;
+      variable.value = value;
+      write(GraphOp::kSet, variable.reg);
+      write_wide(value);
+    }
+    is_fresh_ = false;
+  }
+
+  /// From the outside in, down to `loop`.
+  void write_loops(int32_t loop, uint32_t from_depth) {
+    if (loop < 0 || plan_.loops[size_t(loop)].depth < from_depth) return;
+    write_loops(plan_.program().loops[size_t(loop)].parent, from_depth);
+    const bytecode::QuickLoop& quick = plan_.loops[size_t(loop)];
+    const int64_t* first = expander_.registers() + quick.reg;
+    const int64_t* last = first + quick.num_registers();
+    const bool is_near = std::all_of(first, last, [](int64_t x) { return x == int32_t(x); });
+    write(is_near ? GraphOp::kEnterNear : GraphOp::kEnter, uint32_t(loop));
+    for (; first != last; ++first) {
+      if (is_near) {
+        *room_.at++ = uint32_t(*first);
+      } else {
+        write_wide(*first);
+      }
+    }
+  }
+
+  // Words
+
+  void write(GraphOp op, uint32_t operand) {
+    if (operand > kMaxGraphOperand)
+      throw EngineError("too-many-strands", "more strands are alive than the engine can name");
+    make_room();
+    *room_.at++ = operand << kGraphOpBits | uint32_t(op);
+  }
+
+  void write_wide(int64_t value) {
+    std::memcpy(room_.at, &value, sizeof(value));
+    room_.at += 2;
+  }
+
+  void make_room() {
+    if (room_.end - room_.at >= ptrdiff_t(2 * KeptGraph::kMostWords)) return;
+    uint32_t* at = room_.at;
+    add_chunk();
+    *at++ = uint32_t(GraphOp::kJump);
+    const uint32_t* to = room_.at;
+    std::memcpy(at, &to, sizeof(to));
+  }
+
+  void add_chunk() { room_ = graph_.add_chunk(); }
+
+  KeptGraph& graph_;
+  Run& run_;
+  const bytecode::Plan& plan_;
+  Progress progress_;  ///< in which nothing ever passes
+  graph::Hazards hazards_;
+  bytecode::Expander expander_;
+  bytecode::TaskChecker checker_;
+  Numbering numbering_;
+  std::vector<Name> latest_;  ///< per site, its latest task
+  WaitList waits_;
+  std::vector<Place> places_;  ///< per slice
+  std::vector<Variable> variables_;
+  KeptGraph::Room room_{};
+  uint64_t num_tasks_ = 0;
+  uint32_t num_in_strand_ = 0;
+  uint32_t flush_ = 0;
+  bool is_fresh_ = false;  ///< nothing was written down of the state since the slice began
+};
+
+}  // namespace pto::wsp::sched

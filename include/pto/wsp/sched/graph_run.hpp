@@ -1,0 +1,294 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// A run of a graph that is kept: strands are taken in program order, and one that must wait is put aside.
+///
+/// Every wait is for strands that come earlier in program order. So the oldest strand that is not complete is
+/// being run, or ready to be taken: that is why a run ends.
+#pragma once
+
+#include <algorithm>
+#include <optional>
+#include <vector>
+
+#include "pto/wsp/sched/graph_builder.hpp"
+
+namespace pto::wsp::sched {
+
+class GraphRun {
+ public:
+  /// Prepares a run of `graph`, which is built first if it is empty. \pre nobody uses the graph
+  GraphRun(Run& run, std::shared_ptr<KeptGraph> graph)
+      : run_(run),
+        graph_(std::move(graph)),
+        is_watched_(run.options().trace || run.options().jitter != 0),
+        num_open_(graph_->num_strands()),
+        is_built_(graph_->num_strands() > 0) {
+    graph_->begin_run();
+    if (!is_built_) builder_.emplace(*graph_, run_);
+  }
+
+  bool has_work() const {
+    return num_waiting_.load(std::memory_order_relaxed) > 0 ||
+           num_taken_.load(std::memory_order_relaxed) < num_open_.load(std::memory_order_relaxed);
+  }
+
+  /// Whether all that must complete is complete.
+  bool is_over() const { return is_built_.load(std::memory_order_acquire) && is_drained(); }
+
+  /// Builds, on the calling thread of the run, or runs a strand. False if nothing could be done.
+  bool work(Worker& worker, bool is_caller) {
+    if (is_caller && !is_built_.load(std::memory_order_relaxed) && build()) return true;
+    Aside aside;
+    if (!take(aside)) return false;
+    worker.resume();
+    execute(worker, aside);
+    return true;
+  }
+
+  /// \pre is_over()
+  bool can_be_kept() const { return !has_flushed_; }
+  const std::shared_ptr<KeptGraph>& share_graph() const { return graph_; }
+  int64_t build_ns() const { return build_ns_; }  ///< 0 if the graph was there
+
+ private:
+  /// A strand that is put aside, or that is about to be run.
+  struct Aside {
+    uint64_t strand;
+    const uint32_t* slice;  ///< from where the state is written down
+    const uint32_t* at;     ///< where to go on
+    uint64_t task;          ///< the next one
+  };
+
+  bool is_drained() const {
+    return num_finished_.load(std::memory_order_acquire) == num_open_.load(std::memory_order_relaxed);
+  }
+
+  // Building
+
+  /// False where that must wait until what is built has run.
+  bool build() {
+    if (is_at_flush_ && !pass_flush()) return false;
+    const int64_t start = trace::now_ns();
+    try {
+      const GraphBuilder::Outcome outcome = builder_->step();
+      if (outcome == GraphBuilder::Outcome::kFlush) is_at_flush_ = has_flushed_ = true;
+      if (outcome == GraphBuilder::Outcome::kEnded) end_build();
+    } catch (EngineError& error) {
+      fail(std::move(error));
+    }
+    build_ns_ += trace::now_ns() - start;
+    if (is_at_flush_ || has_enough()) open();
+    return true;
+  }
+
+  bool has_enough() const {
+    return builder_ && run_.options().start == Start::kThreshold &&
+           builder_->num_tasks() >= run_.options().threshold;
+  }
+
+  /// Lets all strands that are built be taken.
+  void open() { num_open_.store(graph_->num_strands(), std::memory_order_seq_cst); }
+
+  void end_build() {
+    builder_.reset();
+    open();
+    is_built_.store(true, std::memory_order_release);
+  }
+
+  bool pass_flush() {
+    if (!is_drained()) return false;
+    try {
+      const auto read = [&] { return std::optional<int64_t>(builder_->read_flushed()); };
+      builder_->pass_flush(*run_.flushed().value(num_flushes_, read));
+      ++num_flushes_;
+    } catch (EngineError& error) {
+      fail(std::move(error));
+    }
+    is_at_flush_ = false;
+    return builder_.has_value();
+  }
+
+  /// Ends a run whose program cannot be walked on. What was not yet open never runs.
+  void fail(EngineError error) {
+    const uint64_t open = num_open_.load(std::memory_order_relaxed);
+    const uint64_t num_run =
+        open == graph_->num_built() ? builder_->num_tasks() : graph_->strand(open).first_task;
+    run_.fail({num_run, 0, place_late(std::move(error), builder_->expander(), num_run), true}, 0);
+    builder_.reset();
+    is_built_.store(true, std::memory_order_release);
+  }
+
+  // Running
+
+  bool take(Aside& aside) {
+    const size_t num_waiting = num_waiting_.load(std::memory_order_relaxed);
+    if (num_waiting > 0 && take_waiting(aside)) return true;
+    if (num_waiting >= kMaxWaiting + run_.num_workers()) return false;
+    uint64_t strand = num_taken_.load(std::memory_order_relaxed);
+    do {
+      if (strand >= num_open_.load(std::memory_order_acquire)) return false;
+    } while (!num_taken_.compare_exchange_weak(strand, strand + 1, std::memory_order_relaxed));
+    const KeptGraph::Strand& found = graph_->strand(strand);
+    aside = {strand, found.ops, found.ops, found.first_task};
+    return true;
+  }
+
+  /// The oldest strand that can go on.
+  bool take_waiting(Aside& aside) {
+    if (!lock_.try_lock()) return false;
+    const auto found = std::find_if(waiting_.begin(), waiting_.end(),
+                                    [this](const Aside& waiting) { return can_go_on(waiting); });
+    const bool is_found = found != waiting_.end();
+    if (is_found) {
+      aside = *found;
+      waiting_.erase(found);
+      num_waiting_.store(waiting_.size(), std::memory_order_relaxed);
+    }
+    lock_.unlock();
+    return is_found;
+  }
+
+  void put_aside(const Aside& aside) {
+    lock_.lock();
+    const auto is_before = [](const Aside& a, const Aside& b) { return a.strand < b.strand; };
+    waiting_.insert(std::upper_bound(waiting_.begin(), waiting_.end(), aside, is_before), aside);
+    num_waiting_.store(waiting_.size(), std::memory_order_seq_cst);
+    lock_.unlock();
+  }
+
+  bool can_go_on(const Aside& aside) const { return aside.task >= run_.task_limit() || has_passed(aside.at); }
+
+  /// Whether the wait that is written at `op` is over.
+  bool has_passed(const uint32_t* op) const {
+    const uint32_t operand = operand_of(*op);
+    switch (op_of(*op)) {
+      case GraphOp::kWait: return graph_->has_reached(operand, op[1]);
+      case GraphOp::kWaitAll: return graph_->are_complete(operand);
+      default: return graph_->has_reached_in_group(operand, uint64_t(read_wide(op + 1)));
+    }
+  }
+
+  bool has_passed_soon(const uint32_t* op) const {
+    for (int spins = 0; spins < kSpins; ++spins) {
+      if (has_passed(op)) return true;
+      if (run_.num_workers() == 1) return false;
+      relax();
+    }
+    return false;
+  }
+
+  /// Runs a strand until its end, or until it must wait.
+  void execute(Worker& worker, Aside& strand) {
+    if (strand.at != strand.slice) restore(worker, strand);
+    const uint64_t first_task = graph_->strand(strand.strand).first_task;
+    for (const uint32_t* at = strand.at;;) {
+      const uint32_t operand = operand_of(*at);
+      switch (op_of(*at)) {
+        case GraphOp::kTask:
+          if (!run_task(worker, operand, strand.task)) return finish();
+          graph_->reach(strand.strand, ++strand.task - first_task);
+          ++at;
+          break;
+        case GraphOp::kWait:
+        case GraphOp::kWaitAll:
+        case GraphOp::kWaitGroup:
+          if (!has_passed_soon(at)) {
+            if (strand.task >= run_.task_limit()) return finish();
+            strand.at = at;
+            ++worker.num_suspended;
+            return put_aside(strand);
+          }
+          worker.resume();
+          at += num_words(at);
+          break;
+        case GraphOp::kReach:
+          graph_->reach_in_group(operand);
+          ++at;
+          break;
+        case GraphOp::kSlice: strand.slice = ++at; break;
+        case GraphOp::kEnd: graph_->complete(strand.strand); return finish();
+        default: at = change_state(worker, at);
+      }
+    }
+  }
+
+  void finish() { num_finished_.fetch_add(1, std::memory_order_release); }
+
+  /// Runs a body; false if the task failed, or must not run any more.
+  bool run_task(Worker& worker, uint32_t site, uint64_t task) {
+    if (&worker == &run_.worker(0)) run_.look_out();
+    if (task >= run_.task_limit()) return false;
+    bytecode::Arguments& arguments = worker.arguments();
+    const bytecode::Arguments::Call& call = arguments.call(site);
+    return run_.succeeds(task, 0, [&] {
+      if (call.is_simple && !is_watched_) return worker.run_simple(call, task);
+      arguments.fill_rest(site, worker.registers());
+      return worker.run_filled(arguments, site, worker.registers(), task);
+    });
+  }
+
+  /// Makes the state that a strand counts on where it goes on.
+  void restore(Worker& worker, const Aside& strand) const {
+    for (const uint32_t* at = strand.slice; at != strand.at;) {
+      const GraphOp op = op_of(*at);
+      const bool is_state = op == GraphOp::kEnter || op == GraphOp::kEnterNear || op == GraphOp::kSet;
+      at = is_state || op == GraphOp::kJump ? change_state(worker, at) : at + num_words(at);
+    }
+  }
+
+  /// Does what an operation says of loops and variables; returns the operation after it.
+  const uint32_t* change_state(Worker& worker, const uint32_t* at) const {
+    const uint32_t operand = operand_of(*at);
+    switch (op_of(*at++)) {
+      case GraphOp::kEnter:
+      case GraphOp::kEnterNear: {
+        const bool is_near = op_of(at[-1]) == GraphOp::kEnterNear;
+        const bytecode::QuickLoop& loop = run_.plan().loops[operand];
+        int64_t* reg = worker.registers() + loop.reg;
+        for (const int64_t* last = reg + loop.num_registers(); reg != last; ++reg) {
+          *reg = is_near ? int64_t(int32_t(*at)) : read_wide(at);
+          at += is_near ? 1 : 2;
+        }
+        worker.arguments().enter(operand, worker.registers());
+        return at;
+      }
+      case GraphOp::kSet: worker.registers()[operand] = read_wide(at); return at + 2;
+      default: {
+        const uint32_t* to = nullptr;
+        std::memcpy(&to, at, sizeof(to));
+        return to;
+      }
+    }
+  }
+
+  /// Of an operation that says nothing of loops and variables.
+  static int num_words(const uint32_t* at) {
+    switch (op_of(*at)) {
+      case GraphOp::kWait: return 2;
+      case GraphOp::kWaitGroup: return 3;
+      default: return 1;
+    }
+  }
+
+  static constexpr int kSpins = 20;
+  static constexpr size_t kMaxWaiting = 64;
+
+  Run& run_;
+  std::shared_ptr<KeptGraph> graph_;
+  std::optional<GraphBuilder> builder_;
+  size_t num_flushes_ = 0;
+  int64_t build_ns_ = 0;
+  bool is_at_flush_ = false;
+  bool has_flushed_ = false;
+  const bool is_watched_;
+
+  SpinLock lock_;
+  std::vector<Aside> waiting_;  ///< oldest first
+  alignas(kLineBytes) std::atomic<size_t> num_waiting_{0};
+  alignas(kLineBytes) std::atomic<uint64_t> num_taken_{0};
+  alignas(kLineBytes) std::atomic<uint64_t> num_open_{0};  ///< strands that may be taken
+  std::atomic<bool> is_built_;
+  alignas(kLineBytes) std::atomic<uint64_t> num_finished_{0};
+};
+
+}  // namespace pto::wsp::sched

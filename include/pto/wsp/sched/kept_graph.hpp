@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// A graph that is kept: all tasks of a run, written down in the order of the program, with what each strand
+/// must wait for.
+///
+/// A strand is a row of operations. They say what a walk of the program would find there: which loops go on,
+/// which variables change, what is waited for, and which tasks run. So a task takes a few bytes, and its
+/// arguments are filled in where loops go on, as in a walk. Nothing in them depends on addresses.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <new>
+#include <vector>
+
+#include "pto/wsp/sched/progress.hpp"
+
+namespace pto::wsp::sched {
+
+/// The low bits of an operation's first word; the others are its operand.
+enum class GraphOp : uint32_t {
+  kTask,       ///< operand = site
+  kEnter,      ///< operand = loop; its registers follow, in 8 bytes each
+  kEnterNear,  ///< the same, in 4 bytes each
+  kSet,        ///< operand = variable; its value follows, in 8 bytes
+  kWait,       ///< operand = strand; how many of its tasks must be complete follows, in 4 bytes
+  kWaitAll,    ///< operand = strands: all before this one must be complete
+  kWaitGroup,  ///< operand = group line; how many slices must be complete there follows, in 8 bytes
+  kReach,      ///< operand = group line: a slice is complete there
+  kSlice,      ///< what follows does not count on any state from before
+  kJump,       ///< the strand goes on at the address that follows
+  kEnd,        ///< of the strand
+};
+inline constexpr int kGraphOpBits = 4;
+inline constexpr uint32_t kMaxGraphOperand = UINT32_MAX >> kGraphOpBits;
+
+constexpr GraphOp op_of(uint32_t word) { return GraphOp(word & ((1u << kGraphOpBits) - 1)); }
+constexpr uint32_t operand_of(uint32_t word) { return word >> kGraphOpBits; }
+
+/// Reads eight bytes of an operation.
+inline int64_t read_wide(const uint32_t* words) {
+  int64_t value = 0;
+  std::memcpy(&value, words, sizeof(value));
+  return value;
+}
+
+/// An array that grows while others read what was in it before.
+template <class T>
+class StableArray {
+ public:
+  T& operator[](uint64_t i) { return chunks_[i / kChunk].get()[i % kChunk]; }
+  const T& operator[](uint64_t i) const { return chunks_[i / kChunk].get()[i % kChunk]; }
+
+  /// Makes element `i` exist, as zeros if it was not there before. \pre those before it exist
+  void reach(uint64_t i) {
+    if (i / kChunk == kMaxChunks)
+      throw EngineError("too-many-strands", "more strands are alive than the engine can name");
+    auto& chunk = chunks_[i / kChunk];
+    if (chunk != nullptr) return;
+    void* memory = std::aligned_alloc(kLineBytes, kChunk * sizeof(T));
+    if (memory == nullptr) throw std::bad_alloc();
+    std::memset(memory, 0, kChunk * sizeof(T));
+    chunk.reset(static_cast<T*>(memory));
+  }
+
+ private:
+  static constexpr uint64_t kChunk = 512;
+  static constexpr uint64_t kMaxChunks = 1 << 14;
+  struct Free {
+    void operator()(T* memory) const { std::free(memory); }
+  };
+
+  std::unique_ptr<std::unique_ptr<T, Free>[]> chunks_{new std::unique_ptr<T, Free>[kMaxChunks]};
+};
+
+class KeptGraph {
+ public:
+  struct Strand {
+    const uint32_t* ops;
+    uint64_t first_task;
+  };
+
+  // Building, by one thread; the others may read strands that were published.
+
+  /// Room for at least `kMostWords` words, and where they end.
+  struct Room {
+    uint32_t* at;
+    uint32_t* end;
+  };
+  static constexpr size_t kMostWords = 4 + 2 * 3;
+
+  Room add_chunk() {
+    chunks_.emplace_back(new uint32_t[kChunkWords]);
+    return {chunks_.back().get(), chunks_.back().get() + kChunkWords};
+  }
+
+  /// Adds a strand whose operations begin at `ops`.
+  void begin_strand(const uint32_t* ops, uint64_t first_task) {
+    strands_.reach(num_built_);
+    lines_.reach(num_built_);
+    strands_[num_built_++] = {ops, first_task};
+  }
+  uint64_t num_built() const { return num_built_; }
+
+  /// Shows the strands that are complete by now to those who run them.
+  void publish(uint64_t num_strands) { num_strands_.store(num_strands, std::memory_order_release); }
+  void finish(uint64_t num_tasks) { num_tasks_ = num_tasks; }
+
+  uint64_t num_tasks() const { return num_tasks_; }
+  uint64_t num_strands() const { return num_strands_.load(std::memory_order_acquire); }
+  uint64_t num_bytes() const {
+    return chunks_.size() * kChunkWords * sizeof(uint32_t) + num_built_ * (sizeof(Strand) + sizeof(Line));
+  }
+
+  // Running
+
+  /// Begins a run: nothing is complete. \pre nobody runs the graph
+  void begin_run() {
+    ++num_runs_;
+    watermark_.store(0, std::memory_order_relaxed);
+    for (uint32_t i = 0; i < kNumGroupLines; ++i)
+      group_bases_[i] = groups_[i].reached.load(std::memory_order_relaxed);
+  }
+  /// So many runs can be told apart.
+  bool is_worn() const { return num_runs_ == kMaxRuns; }
+
+  const Strand& strand(uint64_t i) const { return strands_[i]; }
+
+  void reach(uint64_t strand, uint64_t tasks) {
+    lines_[strand].reached.store(num_runs_ << kTaskBitsOfRun | tasks, std::memory_order_release);
+  }
+  void complete(uint64_t strand) { reach(strand, kComplete); }
+  void reach_in_group(uint32_t line) { groups_[line].reached.fetch_add(1, std::memory_order_release); }
+
+  // Acquire: what the tasks in question wrote is visible once one of these is true.
+  bool has_reached(uint64_t strand, uint64_t tasks) const {
+    return lines_[strand].reached.load(std::memory_order_acquire) >= (num_runs_ << kTaskBitsOfRun | tasks);
+  }
+  bool has_reached_in_group(uint32_t line, uint64_t slices) const {
+    return groups_[line].reached.load(std::memory_order_acquire) - group_bases_[line] >= slices;
+  }
+  /// Whether the first `strands` strands are complete.
+  bool are_complete(uint64_t strands) {
+    uint64_t watermark = watermark_.load(std::memory_order_acquire);
+    if (watermark >= strands) return true;
+    if (!watermark_lock_.try_lock()) return false;
+    watermark = watermark_.load(std::memory_order_relaxed);
+    while (watermark < strands && has_reached(watermark, kComplete)) ++watermark;
+    watermark_.store(watermark, std::memory_order_release);
+    watermark_lock_.unlock();
+    return watermark >= strands;
+  }
+
+ private:
+  static constexpr size_t kChunkWords = 1 << 16;
+  static constexpr int kTaskBitsOfRun = 40;
+  static constexpr uint64_t kComplete = (uint64_t{1} << kTaskBitsOfRun) - 1;
+  static constexpr uint64_t kMaxRuns = (uint64_t{1} << (64 - kTaskBitsOfRun)) - 1;
+
+  struct alignas(kLineBytes) Line {
+    std::atomic<uint64_t> reached;  ///< run, and tasks of the strand that are complete in it
+  };
+
+  std::vector<std::unique_ptr<uint32_t[]>> chunks_;
+  StableArray<Strand> strands_;
+  StableArray<Line> lines_;
+  uint64_t num_built_ = 0;
+  uint64_t num_tasks_ = 0;
+  uint64_t num_runs_ = 0;
+  std::array<Line, kNumGroupLines> groups_{};
+  std::array<uint64_t, kNumGroupLines> group_bases_{};
+  alignas(kLineBytes) std::atomic<uint64_t> num_strands_{0};
+  alignas(kLineBytes) std::atomic<uint64_t> watermark_{0};
+  SpinLock watermark_lock_;
+};
+
+}  // namespace pto::wsp::sched

@@ -2,6 +2,9 @@
 /// \file
 /// Hazards without threads: over random workloads, random strands and random progress, the waits that are
 /// found order every conflicting pair, and those that name a task name one that conflicts.
+#include <ctime>
+#include <functional>
+
 #include "pto/wsp/bytecode/quicken.hpp"
 #include "pto/wsp/bytecode/validate.hpp"
 #include "pto/wsp/engine.hpp"
@@ -233,6 +236,22 @@ void check_pair(uint16_t first_kernel, int64_t first_extent, uint16_t second_ker
   }
 }
 
+/// Seconds that `count` accesses take this thread while none of them completes; `box_of` makes the i-th.
+double time_accesses(int64_t count, graph::Touch how, const std::function<graph::Box(int64_t)>& box_of) {
+  const int64_t size[] = {4096, 4096}, typical[] = {64, 64};
+  graph::BoxMap map(2, size, typical);
+  sched::Progress progress;
+  sched::WaitList waits(progress);
+  timespec start, end;
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &start);
+  for (int64_t i = 0; i < count; ++i) {
+    waits.begin(uint64_t(i), uint64_t(i));
+    map.access(box_of(i), how, {sched::task_name(uint64_t(i), 1), uint64_t(i) + 1}, waits);
+  }
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &end);
+  return double(end.tv_sec - start.tv_sec) + double(end.tv_nsec - start.tv_nsec) * 1e-9;
+}
+
 constexpr uint16_t kWrite = 0, kReadWriteOther = 6;  // see mix_kernels.hpp: {out} and {in, out} of rank 1
 
 }  // namespace
@@ -288,6 +307,20 @@ TEST(write_after_read_waits) {
 TEST(write_after_write_waits) {
   check_pair(kWrite, 20, kWrite, 8);
   check_pair(kWrite, 59, kWrite, 5);
+}
+
+TEST(live_accesses_do_not_make_later_ones_slow) {
+  const std::function<graph::Box(int64_t)> shapes[] = {
+      [](int64_t) { return graph::Box{{100, 100}, {140, 141}}; },
+      [](int64_t i) { return graph::Box{{0, i * 13 % 4000}, {4096, i * 13 % 4000 + 70}}; },
+      [](int64_t i) { return graph::Box{{i % 2000, 7}, {i % 2000 + 1000, 4000}}; },
+  };
+  for (const auto& shape : shapes) {
+    for (const graph::Touch how : {graph::Touch::kRead, graph::Touch::kWriteSome}) {
+      const double few = time_accesses(500, how, shape), many = time_accesses(8000, how, shape);
+      CHECK(many < 16 * 4 * few + 0.01);
+    }
+  }
 }
 
 TEST(row_sets_are_checked) {

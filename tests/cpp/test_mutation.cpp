@@ -193,14 +193,14 @@ TEST(each_wait_that_is_left_out_is_reported) {
 
 TEST(each_region_that_becomes_wrong_is_reported) {
   Score score;
-  for (uint64_t seed = 1; seed <= 1500; ++seed) {
+  for (uint64_t seed = 1; seed <= 1000; ++seed) {
     const random_nest::Workload nest(seed, 1);
     Planned planned(nest.bytes(), nest.shapes());
     if (has_violation(planned)) continue;
     for (size_t dim = 0; dim < planned.plan.dims.size(); ++dim) mutate(planned, dim, score);
   }
   std::printf("  %d changes of regions, %d of them against P\n", score.mutants, score.reported);
-  CHECK(score.reported > 150);
+  CHECK(score.reported > 100);
 }
 
 TEST(each_wait_of_dynamic_programs_that_is_left_out_is_reported) {
@@ -223,7 +223,7 @@ TEST(each_wait_of_dynamic_programs_that_is_left_out_is_reported) {
 
 TEST(each_wait_of_row_sets_that_is_left_out_is_reported) {
   Score score;
-  for (uint64_t seed = 1; seed <= 100; ++seed) {
+  for (uint64_t seed = 1; seed <= 50; ++seed) {
     const random_rows::Workload workload(seed);
     const std::vector<random_rows::Task>& tasks = workload.tasks();
     if (tasks.size() > 60) continue;

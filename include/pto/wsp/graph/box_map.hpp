@@ -10,64 +10,65 @@
 
 namespace pto::wsp::graph {
 
-/// Keeps the live accesses in lists: one per coarse cell, for those that meet it, and one for accesses that
-/// meet very many. An entry leaves when its task is complete or a later access covers it. A list that gets
-/// long all the same is folded into two watermarks, so that no access meets many entries, however many tasks
-/// are alive.
+/// Keeps the live accesses in lists, one per coarse cell that they meet. An entry leaves when its task is
+/// complete or a later access covers it. A list that gets long all the same is folded into two watermarks, so
+/// that no access meets many entries, however many tasks are alive.
 class BoxMap {
  public:
   /// `typical[d]` is the usual extent of an access in dimension d: the size of the coarse cells.
   BoxMap(int rank, const int64_t* size, const int64_t* typical)
-      : grid_(rank, size, typical, kMaxCells), lists_(size_t(grid_.num_cells())) {}
+      : rank_(rank), grid_(rank, size, typical, kMaxCells) {}
 
   void access(const Box& box, Touch how, const sched::Stamp& stamp, sched::WaitList& waits) {
-    if (grid_.is_empty(box)) return;
+    if (is_empty(box, rank_)) return;
     const uint32_t self = make_entry(box, how, stamp);
     const bool writes = how != Touch::kRead;
-    scan(wide_, self, waits);
-    if (const int64_t count = grid_.count(box); count > kWide) {
-      // Waiting for the whole tensor instead of visiting so many cells.
-      waits.add_watermark(last_write_);
-      if (writes) waits.add_watermark(last_read_);
-      add(wide_, self, stamp);
-    } else {
-      grid_.for_cells(box, [&](int64_t cell) {
-        scan(lists_[size_t(cell)], self, waits);
-        add(lists_[size_t(cell)], self, stamp);
-      });
+    for (const auto& layer : grid_.layers()) {
+      Lists& lists = layer->content;
+      if (layer->grid.count(box) > kMaxVisits) {
+        wait_for_all(lists, writes, waits);
+      } else {
+        layer->grid.for_cells(box, [&](int64_t cell) { scan(lists.of_cell[size_t(cell)], self, waits); });
+      }
     }
-    (writes ? last_write_ : last_read_) = stamp.watermark;
+    auto& own = grid_.layer_of(box);
+    own.grid.for_cells(box, [&](int64_t cell) { add(own.content.of_cell[size_t(cell)], self, stamp); });
+    (writes ? own.content.last_write : own.content.last_read) = stamp.watermark;
   }
 
   /// Adds what an access would have to wait for.
   void find(const Box& box, bool writes, sched::WaitList& waits) const {
-    const bool is_past = waits.has_passed(sched::watermark_name(last_write_)) &&
-                         (!writes || waits.has_passed(sched::watermark_name(last_read_)));
-    if (is_past || grid_.is_empty(box)) return;
-    if (grid_.count(box) > kWide) {
-      waits.add_watermark(last_write_);
-      if (writes) waits.add_watermark(last_read_);
-      return;
+    if (is_empty(box, rank_)) return;
+    for (const auto& layer : grid_.layers()) {
+      const Lists& lists = layer->content;
+      const bool is_past = waits.has_passed(sched::watermark_name(lists.last_write)) &&
+                           (!writes || waits.has_passed(sched::watermark_name(lists.last_read)));
+      if (is_past) continue;
+      if (layer->grid.count(box) > kMaxVisits) {
+        wait_for_all(lists, writes, waits);
+      } else {
+        layer->grid.for_cells(
+            box, [&](int64_t cell) { find_in(lists.of_cell[size_t(cell)], box, writes, waits); });
+      }
     }
-    find_in(wide_, box, writes, waits);
-    grid_.for_cells(box, [&](int64_t cell) { find_in(lists_[size_t(cell)], box, writes, waits); });
   }
 
   /// Adds what writes the element at `indices`.
   void find_writers(const int64_t* indices, sched::WaitList& waits) const {
-    for (const List* list : {&lists_[size_t(grid_.cell_at(indices))], &wide_}) {
-      waits.add_watermark(list->folded_write);
-      for (const uint32_t index : list->entries) {
+    for (const auto& layer : grid_.layers()) {
+      const List& list = layer->content.of_cell[size_t(layer->grid.cell_at(indices))];
+      waits.add_watermark(list.folded_write);
+      for (const uint32_t index : list.entries) {
         const Entry& entry = entries_[index];
-        if (!entry.is_dead && entry.how != Touch::kRead && grid_.contains(entry.box, indices))
+        if (!entry.is_dead && entry.how != Touch::kRead && contains(entry.box, indices, rank_))
           waits.add(entry.name);
       }
     }
   }
 
  private:
-  static constexpr int64_t kMaxCells = 1 << 16;
-  static constexpr int64_t kWide = 64;
+  static constexpr int64_t kMaxCells = 1 << 14;
+  static constexpr int64_t kMaxVisits = 1024;
   static constexpr size_t kMaxEntries = 64;
 
   struct Entry {
@@ -85,13 +86,28 @@ class BoxMap {
     uint64_t folded_read = 0;
   };
 
+  /// The lists of a layer, and watermarks at which all that they ever held are complete.
+  struct Lists {
+    explicit Lists(int64_t num_cells) : of_cell(size_t(num_cells)) {}
+
+    std::vector<List> of_cell;
+    uint64_t last_write = 0;
+    uint64_t last_read = 0;
+  };
+
+  /// Instead of a visit to very many cells.
+  static void wait_for_all(const Lists& lists, bool writes, sched::WaitList& waits) {
+    waits.add_watermark(lists.last_write);
+    if (writes) waits.add_watermark(lists.last_read);
+  }
+
   void find_in(const List& list, const Box& box, bool writes, sched::WaitList& waits) const {
     waits.add_watermark(list.folded_write);
     if (writes) waits.add_watermark(list.folded_read);
     for (const uint32_t index : list.entries) {
       const Entry& other = entries_[index];
       const bool is_met = !other.is_dead && (writes || other.how != Touch::kRead);
-      if (is_met && grid_.intersects(other.box, box)) waits.add(other.name);
+      if (is_met && intersects(other.box, box, rank_)) waits.add(other.name);
     }
   }
 
@@ -147,23 +163,20 @@ class BoxMap {
       other.is_dead = true;
       return;
     }
-    if (!grid_.intersects(other.box, self.box)) return;
+    if (!intersects(other.box, self.box, rank_)) return;
     const bool is_read = other.how == Touch::kRead;
     if (self.how != Touch::kRead || !is_read) waits.add(other.name);
     // A covering write orders everything after it behind `other`; a covering read does so for reads of its
     // strand.
     const bool replaces =
         self.how == Touch::kWrite || (self.how == Touch::kRead && is_read && waits.is_own(other.name));
-    other.is_dead = replaces && grid_.covers(self.box, other.box);
+    other.is_dead = replaces && covers(self.box, other.box, rank_);
   }
 
-  CellGrid grid_;
-  std::vector<List> lists_;
-  List wide_;
+  int rank_;
+  LayeredGrid<Lists> grid_;
   std::vector<Entry> entries_;
   std::vector<uint32_t> free_;
-  uint64_t last_write_ = 0;
-  uint64_t last_read_ = 0;
 };
 
 }  // namespace pto::wsp::graph

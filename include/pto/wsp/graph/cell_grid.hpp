@@ -4,6 +4,9 @@
 #pragma once
 
 #include <algorithm>
+#include <memory>
+#include <utility>
+#include <vector>
 
 #include "pto/wsp/bytecode/format.hpp"
 
@@ -15,29 +18,50 @@ struct Box {
   int64_t hi[kMaxTensorRank];
 };
 
+inline bool is_empty(const Box& box, int rank) {
+  for (int d = 0; d < rank; ++d) {
+    if (box.lo[d] >= box.hi[d]) return true;
+  }
+  return false;
+}
+
+inline bool intersects(const Box& a, const Box& b, int rank) {
+  for (int d = 0; d < rank; ++d) {
+    if (a.lo[d] >= b.hi[d] || b.lo[d] >= a.hi[d]) return false;
+  }
+  return true;
+}
+
+inline bool covers(const Box& outer, const Box& inner, int rank) {
+  for (int d = 0; d < rank; ++d) {
+    if (inner.lo[d] < outer.lo[d] || inner.hi[d] > outer.hi[d]) return false;
+  }
+  return true;
+}
+
+inline bool contains(const Box& box, const int64_t* indices, int rank) {
+  for (int d = 0; d < rank; ++d) {
+    if (indices[d] < box.lo[d] || indices[d] >= box.hi[d]) return false;
+  }
+  return true;
+}
+
 class CellGrid {
  public:
   /// `typical[d]` is the usual extent of an access in dimension d, and the extent of a cell unless that makes
-  /// more than `most` of them.
-  CellGrid(int rank, const int64_t* size, const int64_t* typical, int64_t most) : rank_(rank) {
+  /// more than `most` of them. Dimensions in the set `whole` are not divided.
+  CellGrid(int rank, const int64_t* size, const int64_t* typical, int64_t most, uint32_t whole = 0)
+      : rank_(rank) {
     for (int d = rank_; d-- > 0;) {
       const int64_t left = std::max<int64_t>(most / num_cells_, 1);
-      const int64_t finest = (size[d] + left - 1) / left;
+      const int64_t finest = (whole >> d & 1) != 0 ? size[d] : (size[d] + left - 1) / left;
       step_[d] = std::max({typical[d], finest, int64_t{1}});
       cells_[d] = std::max<int64_t>((size[d] + step_[d] - 1) / step_[d], 1);
       num_cells_ *= cells_[d];
     }
   }
 
-  int rank() const { return rank_; }
   int64_t num_cells() const { return num_cells_; }
-
-  bool is_empty(const Box& box) const {
-    for (int d = 0; d < rank_; ++d) {
-      if (box.lo[d] >= box.hi[d]) return true;
-    }
-    return false;
-  }
 
   /// How many cells a box meets. \pre it is not empty
   int64_t count(const Box& box) const {
@@ -69,27 +93,6 @@ class CellGrid {
     return cell_of(at);
   }
 
-  bool intersects(const Box& a, const Box& b) const {
-    for (int d = 0; d < rank_; ++d) {
-      if (a.lo[d] >= b.hi[d] || b.lo[d] >= a.hi[d]) return false;
-    }
-    return true;
-  }
-
-  bool covers(const Box& outer, const Box& inner) const {
-    for (int d = 0; d < rank_; ++d) {
-      if (inner.lo[d] < outer.lo[d] || inner.hi[d] > outer.hi[d]) return false;
-    }
-    return true;
-  }
-
-  bool contains(const Box& box, const int64_t* indices) const {
-    for (int d = 0; d < rank_; ++d) {
-      if (indices[d] < box.lo[d] || indices[d] >= box.hi[d]) return false;
-    }
-    return true;
-  }
-
  private:
   int64_t first(const Box& box, int d) const { return box.lo[d] / step_[d]; }
   int64_t last(const Box& box, int d) const { return (box.hi[d] - 1) / step_[d]; }
@@ -104,6 +107,46 @@ class CellGrid {
   int64_t num_cells_ = 1;
   int64_t step_[kMaxTensorRank];
   int64_t cells_[kMaxTensorRank];
+};
+
+/// Several grids of one space, each with a `Content` for the boxes that are long in the same dimensions:
+/// these are not divided there. So a box meets few cells of the grid that it belongs to, and boxes that are
+/// long in one dimension are told apart by the others.
+template <class Content>
+class LayeredGrid {
+ public:
+  struct Layer {
+    uint32_t whole;
+    CellGrid grid;
+    Content content;
+  };
+
+  LayeredGrid(int rank, const int64_t* size, const int64_t* typical, int64_t most)
+      : most_(most), size_(size, size + rank), typical_(typical, typical + rank) {}
+
+  /// The layer that a box belongs to.
+  Layer& layer_of(const Box& box) {
+    uint32_t whole = 0;
+    for (size_t d = 0; d < size_.size(); ++d) {
+      if (box.hi[d] - box.lo[d] > kLong * typical_[d]) whole |= 1u << d;
+    }
+    for (const auto& layer : layers_) {
+      if (layer->whole == whole) return *layer;
+    }
+    CellGrid grid(int(size_.size()), size_.data(), typical_.data(), most_, whole);
+    Content content(grid.num_cells());
+    layers_.push_back(std::make_unique<Layer>(Layer{whole, grid, std::move(content)}));
+    return *layers_.back();
+  }
+
+  const std::vector<std::unique_ptr<Layer>>& layers() const { return layers_; }
+
+ private:
+  static constexpr int64_t kLong = 2;
+
+  int64_t most_;
+  std::vector<int64_t> size_, typical_;
+  std::vector<std::unique_ptr<Layer>> layers_;
 };
 
 }  // namespace pto::wsp::graph

@@ -42,87 +42,104 @@ class AccessSet {
     bool is_dead = false;
   };
 
-  explicit AccessSet(const CellGrid& grid) : grid_(grid), heads_(size_t(grid.num_cells()), kNone) {}
+  AccessSet(int rank, const int64_t* size, const int64_t* typical)
+      : rank_(rank), grid_(rank, size, typical, kMaxCells) {}
 
-  /// Calls `visit(entry)` for the entries around a box, perhaps more than once; true ends it.
+  /// Calls `visit(entry)` for the entries that a box meets, perhaps more than once; true ends it.
   template <class Visit>
   bool find(const Box& box, Visit visit) {
-    if (grid_.count(box) > kWide) {
-      for (Entry& entry : entries_) {
-        if (!entry.is_dead && grid_.intersects(entry.box, box) && visit(entry)) return true;
-      }
-      return false;
+    for (const auto& layer : grid_.layers()) {
+      if (find_in(layer->grid, layer->content, box, visit)) return true;
     }
-    bool is_found = find_in(wide_, box, visit);
-    grid_.for_cells(box, [&](int64_t cell) {
-      if (!is_found) is_found = find_in(heads_[size_t(cell)], box, visit);
-    });
-    return is_found;
+    return false;
   }
 
   void add(const Entry& access) {
-    const auto entry = uint32_t(entries_.size());
-    entries_.push_back(access);
-    if (grid_.count(access.box) > kWide) return push(wide_, entry);
-    grid_.for_cells(access.box, [&](int64_t cell) {
-      if (heads_[size_t(cell)] == kNone) used_.push_back(cell);
-      push(heads_[size_t(cell)], entry);
+    auto& layer = grid_.layer_of(access.box);
+    Chains& chains = layer.content;
+    const auto entry = uint32_t(chains.entries.size());
+    chains.entries.push_back(access);
+    layer.grid.for_cells(access.box, [&](int64_t cell) {
+      uint32_t& head = chains.heads[size_t(cell)];
+      if (head == kNone) chains.used.push_back(cell);
+      chains.links.push_back({entry, head});
+      head = uint32_t(chains.links.size() - 1);
     });
   }
 
   void clear() {
-    for (const int64_t cell : used_) heads_[size_t(cell)] = kNone;
-    used_.clear();
-    wide_ = kNone;
-    entries_.clear();
-    links_.clear();
+    for (const auto& layer : grid_.layers()) {
+      Chains& chains = layer->content;
+      for (const int64_t cell : chains.used) chains.heads[size_t(cell)] = kNone;
+      chains.used.clear();
+      chains.entries.clear();
+      chains.links.clear();
+    }
   }
 
  private:
   static constexpr uint32_t kNone = UINT32_MAX;
-  static constexpr int64_t kWide = 64;
+  static constexpr int64_t kMaxCells = 1 << 17;
 
   struct Link {
     uint32_t entry;
     uint32_t next;
   };
 
-  void push(uint32_t& head, uint32_t entry) {
-    links_.push_back({entry, head});
-    head = uint32_t(links_.size() - 1);
+  /// Per cell, its entries one after the other.
+  struct Chains {
+    explicit Chains(int64_t num_cells) : heads(size_t(num_cells), kNone) {}
+
+    std::vector<uint32_t> heads;
+    std::vector<int64_t> used;
+    std::vector<Entry> entries;
+    std::vector<Link> links;
+  };
+
+  template <class Visit>
+  bool find_in(const CellGrid& grid, Chains& chains, const Box& box, Visit visit) {
+    bool is_found = false;
+    if (grid.count(box) > int64_t(chains.entries.size())) {
+      for (Entry& entry : chains.entries) is_found = is_found || meets(entry, box, visit);
+    } else {
+      grid.for_cells(box, [&](int64_t cell) {
+        is_found = is_found || find_at(chains.heads[size_t(cell)], chains, box, visit);
+      });
+    }
+    return is_found;
   }
 
   /// Unlinks dead entries on its way.
   template <class Visit>
-  bool find_in(uint32_t& head, const Box& box, Visit visit) {
+  bool find_at(uint32_t& head, Chains& chains, const Box& box, Visit visit) {
     for (uint32_t* at = &head; *at != kNone;) {
-      Entry& entry = entries_[links_[*at].entry];
-      if (!entry.is_dead && grid_.intersects(entry.box, box) && visit(entry)) return true;
-      if (entry.is_dead) {
-        *at = links_[*at].next;
+      Link& link = chains.links[*at];
+      if (meets(chains.entries[link.entry], box, visit)) return true;
+      if (chains.entries[link.entry].is_dead) {
+        *at = link.next;
       } else {
-        at = &links_[*at].next;
+        at = &link.next;
       }
     }
     return false;
   }
 
-  const CellGrid& grid_;
-  std::vector<uint32_t> heads_;
-  std::vector<int64_t> used_;
-  uint32_t wide_ = kNone;
-  std::vector<Entry> entries_;
-  std::vector<Link> links_;
+  template <class Visit>
+  bool meets(Entry& entry, const Box& box, Visit visit) const {
+    return !entry.is_dead && intersects(entry.box, box, rank_) && visit(entry);
+  }
+
+  int rank_;
+  LayeredGrid<Chains> grid_;
 };
 
 /// The accesses to one memory.
 class CheckedMemory {
  public:
   CheckedMemory(int rank, const int64_t* size, const int64_t* typical)
-      : grid_(rank, size, typical, kMaxCells), reads_(grid_), writes_(grid_) {}
-  CheckedMemory(const CheckedMemory&) = delete;
+      : rank_(rank), reads_(rank, size, typical), writes_(rank, size, typical) {}
 
-  const CellGrid& grid() const { return grid_; }
+  int rank() const { return rank_; }
 
   /// The entry that an access conflicts with though P states otherwise, and the loop; else it is remembered.
   /// \pre the box is not empty, and a P loop is open
@@ -134,7 +151,7 @@ class CheckedMemory {
     const auto conflicts = [&](AccessSet::Entry& other) {
       loop = loop_between(other.task, open);
       if (loop != nullptr) found = &other;
-      other.is_dead = writes && loop == nullptr && grid_.covers(box, other.box);
+      other.is_dead = writes && loop == nullptr && covers(box, other.box, rank_);
       return loop != nullptr;
     };
     if (writes_.find(box, conflicts) || (writes && reads_.find(box, conflicts))) return found;
@@ -152,8 +169,6 @@ class CheckedMemory {
   }
 
  private:
-  static constexpr int64_t kMaxCells = 1 << 18;
-
   /// The loop in an earlier iteration of which a task is, or null.
   static const OpenLoop* loop_between(uint64_t task, const std::vector<OpenLoop>& open) {
     for (const OpenLoop& loop : open) {
@@ -166,13 +181,14 @@ class CheckedMemory {
   bool is_known(const Box& box, const std::vector<OpenLoop>& open) {
     return reads_.find(box, [&](AccessSet::Entry& other) {
       const bool is_same_iteration = other.task >= open.back().iteration;
-      if (grid_.covers(other.box, box)) return is_same_iteration || loop_between(other.task, open) != nullptr;
-      other.is_dead = is_same_iteration && grid_.covers(box, other.box);
+      if (covers(other.box, box, rank_))
+        return is_same_iteration || loop_between(other.task, open) != nullptr;
+      other.is_dead = is_same_iteration && covers(box, other.box, rank_);
       return false;
     });
   }
 
-  CellGrid grid_;
+  int rank_;
   AccessSet reads_, writes_;
 };
 
@@ -354,7 +370,7 @@ class IterationChecker {
   }
 
   void check_box(const Access& access, CheckedMemory* space, const Box& box) {
-    if (space == nullptr || space->grid().is_empty(box)) return;
+    if (space == nullptr || is_empty(box, space->rank())) return;
     CheckedSpaces& memory = memory_of(access.tensor);
     memory.is_written = memory.is_written || access.writes;
     memory.is_mixed = memory.is_mixed || (memory.used != nullptr && memory.used != space);
@@ -362,7 +378,7 @@ class IterationChecker {
     if (memory.is_mixed && memory.is_written) fail_unknown(access, access.tensor);
     const OpenLoop* loop = nullptr;
     const AccessSet::Entry* other = space->access({box, task_, access.io, access.writes}, open_, loop);
-    if (other != nullptr) fail(access, *other, box, space->grid().rank(), *loop);
+    if (other != nullptr) fail(access, *other, box, space->rank(), *loop);
   }
 
   [[noreturn]] void fail_unknown(const Access& access, uint16_t tensor) const {

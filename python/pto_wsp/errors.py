@@ -911,6 +911,30 @@ class NotPlanned(PlanError):
     hint = "call plan(...) with the lengths of the batch; it serves any number of runs"
 
 
+# --- the command line ----------------------------------------------------------------
+
+
+class CommandError(PtoError):
+    """A command that cannot do what it was asked for."""
+
+
+class UnusableFile(CommandError):
+    """A file that cannot be read or written, or that holds something else."""
+
+    code = "unusable-file"
+    template = "cannot {what} {path}"
+    label = "{reason}"
+
+
+class BadOption(CommandError):
+    """An option of a command that does not fit the program it is given for."""
+
+    code = "bad-option"
+    template = "`{option}` does not fit"
+    label = "expected {expected}, found {found}"
+    hint = "{advice}"
+
+
 def catalogue() -> list[type[PtoError]]:
     """Return every error class with a code of its own, in the order of this file."""
     found: list[type[PtoError]] = []

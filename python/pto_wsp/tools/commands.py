@@ -1,0 +1,149 @@
+"""What the commands do that only read, and those that change a module. None of them runs anything."""
+
+from __future__ import annotations
+
+import sys
+from argparse import Namespace
+from collections.abc import Callable
+from pathlib import Path
+
+from pto_wsp.analysis.buffers import buffer_use
+from pto_wsp.errors import PtoError, UnknownKernel, did_you_mean
+from pto_wsp.ir import workload as w
+from pto_wsp.ir.kernel import KernelFunction
+from pto_wsp.ir.module import Module
+from pto_wsp.passes.inline_calls import inline_calls
+from pto_wsp.passes.pipeline import PASSES, Step, parse_pipeline, prepare, run_pipeline
+from pto_wsp.runtime.cache import ArtifactCache
+from pto_wsp.targets import registry
+from pto_wsp.targets.base import Target
+from pto_wsp.targets.cpu import toolchain
+from pto_wsp.targets.cpu.features import resolve_features
+from pto_wsp.text.python_text import to_python
+from pto_wsp.tools.files import modules_of, read_module, write_text
+from pto_wsp.types.tile import ScalarType
+
+
+def parse(args: Namespace) -> None:
+    """Write Python that builds the module of a file, or of every file of a folder."""
+    if not Path(args.path).is_dir():
+        write_text(to_python(read_module(args.path)), args.output)
+        return
+    files = modules_of(args.path)
+    for file in files:
+        module = read_module(str(file))
+        folder = file.parent if args.output is None else Path(args.output)
+        folder.mkdir(parents=True, exist_ok=True)
+        made = folder / f"{file.stem}_builder.py"
+        write_text(to_python(module), str(made))
+        print(f"{file}: {_counted(module)} -> {made}")
+
+
+def print_(args: Namespace) -> None:
+    """Write the module of a file in the form that every module is printed in."""
+    write_text(str(read_module(args.file)), args.output)
+
+
+def check(args: Namespace) -> int:
+    """Say of each file whether it holds a sound module that the target takes; return the exit status."""
+    target = None if args.target is None else registry.get(args.target)
+    failed = 0
+    for path in args.files:
+        try:
+            module = read_module(path)
+            if target is not None:
+                _refuse_unsupported(module, target)
+        except PtoError as error:
+            failed = 1
+            print(error, file=sys.stderr)
+        else:
+            print(f"{path}: {_counted(module)}")
+    return failed
+
+
+def _refuse_unsupported(module: Module, target: Target) -> None:
+    for kernel in inline_calls(module).kernels:
+        if kernel.body is not None or kernel.native is not None:
+            target.unsupported(kernel)
+
+
+def opt(args: Namespace) -> None:
+    """Write what passes make of a module."""
+    if args.list:
+        for each in PASSES.values():
+            options = ",".join(f"{name}={value}" for name, value in each.options.items())
+            print(f"{each.name + (f'{{{options}}}' if options else ''):<24} {each.doc}")
+        return
+    steps = parse_pipeline(args.passes)
+    module = run_pipeline(read_module(args.file), steps, _shown if args.print_after else None)
+    write_text(str(module), args.output)
+
+
+def _shown(step: Step, module: Module) -> None:
+    print(f"// ----- after {step} -----\n{module}", file=sys.stderr)
+
+
+def emit(args: Namespace) -> None:
+    """Write the code that a target makes of a module's kernels."""
+    module = prepare(read_module(args.file))
+    kernels = [kernel for kernel in module.kernels if args.kernel in (None, kernel.name)]
+    if args.kernel is not None and not kernels:
+        known = [kernel.name for kernel in module.kernels]
+        raise UnknownKernel(name=args.kernel, advice=did_you_mean(args.kernel, known))
+    write_text(registry.get(args.target).emit(kernels), args.output)
+
+
+def targets(_: Namespace) -> None:
+    """List the targets."""
+    for name in registry.TARGETS:
+        doc = (type(registry.get(name)).__doc__ or "").splitlines()[0]
+        print(f"{name:<12} {doc}")
+
+
+def info(args: Namespace) -> None:
+    """Describe a module, or, without one, the installation."""
+    if args.file is not None:
+        _describe(read_module(args.file))
+        return
+    cache = ArtifactCache()
+    features = resolve_features()
+    rows: dict[str, Callable[[], object]] = {
+        "package": lambda: Path(__file__).parents[1],
+        "python": lambda: sys.version.split()[0],
+        "machine": lambda: " ".join((features.machine, *features.names)),
+        "vectors": lambda: f"{features.lanes} lanes of 32 bits",
+        "compiler": lambda: toolchain.find_compiler(cache).text.splitlines()[0],
+        "cache": lambda: cache.directory,
+        "targets": lambda: ", ".join(registry.TARGETS),
+        "passes": lambda: ", ".join(PASSES),
+    }
+    for name, value in rows.items():
+        try:
+            print(f"{name:<10} {value()}")
+        except PtoError as error:
+            print(f"{name:<10} {error.message}")
+
+
+def _describe(module: Module) -> None:
+    print(f"module {module.name}: {_counted(module)}" + (f", entry {module.entry}" if module.entry else ""))
+    inlined = {kernel.name: kernel for kernel in inline_calls(module).kernels}
+    for kernel in module.kernels:
+        use = buffer_use(inlined[kernel.name])
+        tiles = f"tiles {use.separate} bytes, {use.shared} where they share" if use.separate else ""
+        print(f"  {kernel.name}({_kernel_params(kernel)})" + (f": {tiles}" if tiles else ""))
+    for workload in module.workloads:
+        tasks = len([*w.tasks(workload.body)])
+        params = ", ".join(p.name for p in workload.open_params)
+        print(f"  {workload.name}({params}): {tasks} calls of kernels")
+
+
+def _kernel_params(kernel: KernelFunction) -> str:
+    scalars = (p for p in kernel.params if isinstance(p.type, ScalarType))
+    views = (p for p in kernel.params if not isinstance(p.type, ScalarType))
+    return ", ".join([*(f"{p.role} {p.name}: {p.type}" for p in views), *(f"{p.name}: {p.type}" for p in scalars)])
+
+
+def _counted(module: Module) -> str:
+    counts = ((len(module.kernels), "InCore"), (len(module.workloads), "Orchestration"))
+    found = " and ".join(f"{count} {kind}" for count, kind in counts if count)
+    return f"{found or 'no'} function{'s' if len(module.kernels) + len(module.workloads) != 1 else ''}"

@@ -1,0 +1,106 @@
+"""What commands read and write: text and arrays, in files or, as `-`, in pipes."""
+
+from __future__ import annotations
+
+import io
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO
+
+import numpy as np
+
+from pto_wsp.errors import UnusableFile
+from pto_wsp.ir.module import Module
+from pto_wsp.text import parse
+from pto_wsp.types.dtype import DType
+
+PIPE = "-"
+
+
+@contextmanager
+def _reported(what: str, path: str) -> Iterator[None]:
+    """Name the file in what goes wrong with it."""
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise UnusableFile(what=what, path=path, reason=error.strerror or str(error)) from None
+
+
+def read_module(path: str) -> Module:
+    """Return the module that a `.pto` file holds. Nothing of it is compiled or run.
+
+    Raises:
+        UnusableFile: the file cannot be read, or is no text.
+        TextError, InvalidIR: it holds no module.
+    """
+    with _reported("read", path):
+        data = sys.stdin.buffer.read() if path == PIPE else Path(path).read_bytes()
+    try:
+        text = data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        reason = f"byte {error.start} is no part of UTF-8 text"
+        raise UnusableFile(what="read", path=path, reason=reason) from None
+    return parse(text, "<stdin>" if path == PIPE else path)
+
+
+def write_text(text: str, path: str | None) -> None:
+    """Write text to a file, or to standard output."""
+    with _reported("write", path or "standard output"):
+        if path is None or path == PIPE:
+            sys.stdout.write(text)
+            sys.stdout.flush()
+        else:
+            Path(path).write_text(text, encoding="utf-8")
+
+
+def read_array(path: str, dtype: DType | None) -> np.ndarray:
+    """Return the array of a `.npy` file, of an element type that numpy lacks if `dtype` is one.
+
+    Raises:
+        UnusableFile: the file cannot be read, or holds no array of numbers.
+    """
+    with _reported("read", path):
+        data = sys.stdin.buffer.read() if path == PIPE else Path(path).read_bytes()
+    try:
+        array = np.load(io.BytesIO(data), allow_pickle=False)
+    except (ValueError, EOFError, OSError) as error:
+        raise UnusableFile(what="read", path=path, reason=f"it holds no array: {error}") from None
+    if not isinstance(array, np.ndarray):
+        raise UnusableFile(what="read", path=path, reason="it holds several arrays; expected a `.npy` file")
+    if array.dtype.kind == "V" and dtype is not None and array.dtype.itemsize == dtype.itemsize:
+        array = array.view(dtype.to_numpy())  # how numpy stores bf16
+    return np.ascontiguousarray(array) if array.ndim else array
+
+
+def write_array(array: np.ndarray, path: str) -> None:
+    """Write an array as a `.npy` file."""
+    with _reported("write", path):
+        if path == PIPE:
+            _save(array, sys.stdout.buffer)
+            sys.stdout.buffer.flush()
+        else:
+            with Path(path).open("wb") as file:
+                _save(array, file)
+
+
+def _save(array: np.ndarray, file: BinaryIO) -> None:
+    data = io.BytesIO()  # numpy asks for the position, which a pipe has not
+    np.save(data, array, allow_pickle=False)
+    file.write(data.getvalue())
+
+
+def modules_of(path: str) -> list[Path]:
+    """Return the `.pto` files of a folder and of those inside it, in order.
+
+    Raises:
+        UnusableFile: there are none.
+    """
+    with _reported("read", path):
+        found = sorted(Path(path).rglob("*.pto"))
+    if not found:
+        raise UnusableFile(what="read", path=path, reason="there is no `.pto` file in this folder")
+    return found

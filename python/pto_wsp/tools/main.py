@@ -1,0 +1,140 @@
+"""The `pto` command: arguments, exit statuses, and errors without tracebacks."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Callable, Sequence
+
+from pto_wsp.errors import PtoError
+from pto_wsp.tools import commands
+from pto_wsp.tools.run_module import run
+
+OK, FAILED, USAGE = 0, 1, 2
+INTERRUPTED, BROKEN_PIPE = 130, 141
+
+DESCRIPTION = """\
+Read, check, change, compile and run programs in `.pto` text.
+
+A file named `-` is standard input, or standard output. Only `run` compiles and runs anything."""
+
+EPILOG = """\
+examples:
+  pto check program.pto
+  pto opt program.pto --passes inline,fuse,dce | pto print -
+  pto run softmax.pto --set n=100 --input x=x.npy --output y=y.npy
+
+exit status: 0 done; 1 the program or its data are refused; 2 the command line is."""
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return the parser of the command line."""
+    made = _parser("pto", DESCRIPTION, EPILOG)
+    found = made.add_subparsers(metavar="COMMAND", required=True)
+    _add_readers(found)
+    _add_opt(found)
+    _add_emit(found)
+    _add_run(found)
+    command = _add(found, "targets", commands.targets, "list what kernels can run on")
+    command = _add(found, "info", commands.info, "describe a module, or this installation")
+    command.add_argument("file", metavar="FILE", nargs="?", help="a `.pto` file")
+    return made
+
+
+def _parser(name: str, description: str, epilog: str) -> argparse.ArgumentParser:
+    style = argparse.RawDescriptionHelpFormatter
+    return argparse.ArgumentParser(name, description=description, epilog=epilog, formatter_class=style)
+
+
+def _add(
+    found: argparse._SubParsersAction[argparse.ArgumentParser],
+    name: str,
+    command: Callable[[argparse.Namespace], int | None],
+    summary: str,
+    epilog: str = "",
+) -> argparse.ArgumentParser:
+    style = argparse.RawDescriptionHelpFormatter
+    description = (command.__doc__ or "").splitlines()[0]
+    made = found.add_parser(name, help=summary, description=description, epilog=epilog, formatter_class=style)
+    made.set_defaults(command=command)
+    return made
+
+
+def _add_readers(found: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    command = _add(found, "parse", commands.parse, "turn `.pto` text into Python that builds it")
+    command.add_argument("path", metavar="FILE|DIR", help="a `.pto` file, or a folder of them")
+    out = "where to write; beside the files of a folder without it, else to standard output"
+    command.add_argument("-o", "--output", metavar="PATH", help=out)
+    command = _add(found, "print", commands.print_, "print a module in its canonical form")
+    command.add_argument("file", metavar="FILE", help="a `.pto` file")
+    command.add_argument("-o", "--output", metavar="FILE", help="where to write")
+    command = _add(found, "check", commands.check, "say whether files hold sound modules")
+    command.add_argument("files", metavar="FILE", nargs="+", help="`.pto` files")
+    command.add_argument("--target", metavar="NAME", help="also refuse what this target does not support")
+
+
+def _add_opt(found: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    example = "example:\n  pto opt program.pto --passes 'inline,unroll{factor=8},dce'"
+    command = _add(found, "opt", commands.opt, "change a module by passes", example)
+    command.add_argument("file", metavar="FILE", nargs="?", default="-", help="a `.pto` file")
+    what = command.add_mutually_exclusive_group(required=True)
+    what.add_argument("--passes", metavar="PIPELINE", help="passes with their options, separated by commas")
+    what.add_argument("--list", action="store_true", help="list the passes")
+    command.add_argument("--print-after", action="store_true", help="show the module after each pass, on stderr")
+    command.add_argument("-o", "--output", metavar="FILE", help="where to write")
+
+
+def _add_emit(found: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    command = _add(found, "emit", commands.emit, "write the code of a module's kernels")
+    command.add_argument("file", metavar="FILE", help="a `.pto` file")
+    command.add_argument("--target", metavar="NAME", default="cpu", help="whose code (default: cpu)")
+    command.add_argument("--kernel", metavar="NAME", help="of this kernel alone")
+    command.add_argument("-o", "--output", metavar="FILE", help="where to write")
+
+
+RUN_EPILOG = """\
+Arrays are `.npy` files. A tensor that the program writes and no input gives begins as zeros, of the size that
+other arrays and `--set` decide; of an InCore function, of the size of its tile. A ragged axis takes its
+offsets, a sparse one `offsets.npy,indices.npy`.
+
+examples:
+  pto run scale.pto --entry scale --set factor=0.5 --input x=x.npy --output y=y.npy
+  pto run llama.pto --set num_tiles=32 --input input=x.npy --output output=y.npy --stats"""
+
+
+def _add_run(found: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    command = _add(found, "run", run, "run a function on arrays of files", RUN_EPILOG)
+    command.add_argument("file", metavar="FILE", help="a `.pto` file")
+    command.add_argument("--entry", metavar="NAME", help="the function; the module's entry without it")
+    for name, what in (
+        ("set", "a size or scalar"),
+        ("input", "the array of a tensor"),
+        ("output", "where to write a tensor after the run"),
+    ):
+        value = "VALUE" if name == "set" else "FILE"
+        command.add_argument(f"--{name}", metavar=f"NAME={value}", action="append", default=[], help=what)
+    command.add_argument("--target", metavar="NAME", default="cpu", help="where to run (default: cpu)")
+    command.add_argument("--workers", metavar="N", type=int, help="threads (default: all cores)")
+    command.add_argument("--stats", action="store_true", help="say how many tasks ran, and how long")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line `argv`, or that of the process; return the exit status."""
+    try:
+        args = parser().parse_args(argv)
+    except SystemExit as stop:  # help, or a mistake that argparse has reported
+        return stop.code if isinstance(stop.code, int) else USAGE
+    try:
+        status = args.command(args) or OK
+        sys.stdout.flush()
+        return status
+    except PtoError as error:
+        print(error, file=sys.stderr)
+        return FAILED
+    except BrokenPipeError:
+        # Whoever read the output has what it wanted; nothing may be written to it at exit either.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return BROKEN_PIPE
+    except KeyboardInterrupt:
+        return INTERRUPTED

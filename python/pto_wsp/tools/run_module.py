@@ -1,0 +1,206 @@
+"""`pto run`: from a module and files to files."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from pto_wsp.errors import BadOption, UnboundTensor, UnknownParameter, did_you_mean
+from pto_wsp.ir import workload as w
+from pto_wsp.ir.entry import with_entry_workload
+from pto_wsp.ir.kernel import KernelFunction
+from pto_wsp.ir.module import Module
+from pto_wsp.ir.scalar import Value, Var, evaluate, walk
+from pto_wsp.lang.ragged import Ragged
+from pto_wsp.lang.sparse import Sparse
+from pto_wsp.runtime.memory import empty
+from pto_wsp.runtime.program import Program, compile_module
+from pto_wsp.support.record import replace
+from pto_wsp.tools.files import PIPE, read_array, read_module, write_array
+from pto_wsp.types.dtype import b1
+from pto_wsp.types.tile import TileType
+
+
+def run(args: Namespace) -> None:
+    """Run the entry of a module on the arrays of files, and write what it has written."""
+    module = with_entry(read_module(args.file), args.entry)
+    names = [kernel.name for kernel in module.kernels]
+    kernel = module.kernel(module.entry) if module.entry in names else None
+    program = compile_module(module, args.target)
+    workload = with_entry_workload(module).entry_workload
+    values = _Values(workload, kernel, pairs("--set", args.set), pairs("--input", args.input))
+    outputs = pairs("--output", args.output)
+    values.require(outputs)
+    arrays = values.arrays(program.module.written)
+    program(**values.given, **arrays, **({} if args.workers is None else {"workers": args.workers}))
+    for name, path in outputs.items():
+        write_array(arrays[name], path)
+    if PIPE not in outputs.values():
+        _report(program, arrays, outputs, args.stats)
+
+
+def with_entry(module: Module, entry: str | None) -> Module:
+    """Return a module with an entry: that of its name, its own, or its only function.
+
+    Raises:
+        BadOption: there is no such function, or it is not clear which.
+    """
+    names = [f.name for f in (*module.kernels, *module.workloads)]
+    last = [workload.name for workload in module.workloads] or names
+    found = entry or module.entry or (last[0] if len(last) == 1 else "")
+    if found not in names:
+        what = "the name of a function" if found else "one of " + ", ".join(f"`{name}`" for name in names)
+        advice = did_you_mean(found, names) if found else ""
+        raise BadOption(option="--entry", expected=what, found=f"`{found}`" if found else "none", advice=advice)
+    return replace(module, entry=found)
+
+
+def pairs(option: str, texts: Sequence[str]) -> dict[str, str]:
+    """Return the values of options `name=value` by name.
+
+    Raises:
+        BadOption: a text is no such pair, or a name is given twice.
+    """
+    found: dict[str, str] = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not (name and equals and value):
+            raise BadOption(option=option, expected="name=value", found=f"`{text}`", advice="")
+        if name in found:
+            raise BadOption(option=option, expected="each name once", found=f"`{name}` twice", advice="")
+        found[name] = value
+    return found
+
+
+class _Values:
+    """What a run is given, as options say.
+
+    Attributes:
+        given: values of a call, without the arrays that are made for it.
+    """
+
+    def __init__(
+        self,
+        workload: w.WorkloadFunction,
+        kernel: KernelFunction | None,
+        numbers: Mapping[str, str],
+        inputs: Mapping[str, str],
+    ) -> None:
+        self.workload = workload
+        self.kernel = kernel
+        self.tensors = {t.name: t for t in workload.tensors if not t.is_local}
+        self.params = {p.name: p for p in workload.params}
+        self.given: dict[str, Any] = {}
+        for name, text in numbers.items():
+            self.given[name] = self.number(name, text)
+        for name, path in inputs.items():
+            self.given[name] = self.input(name, path)
+
+    def unknown(self, name: str) -> UnknownParameter:
+        return UnknownParameter(program=self.workload.name, name=name, advice=did_you_mean(name, self.params))
+
+    def require(self, outputs: Mapping[str, str]) -> None:
+        """Raise UnknownParameter for an output that is no tensor."""
+        for name in outputs:
+            if name not in self.tensors:
+                raise self.unknown(name)
+
+    def number(self, name: str, text: str) -> int | float | bool:
+        param = self.params.get(name)
+        if not isinstance(param, (w.SizeParam, w.ScalarParam)):
+            raise self.unknown(name)
+        dtype = param.type.dtype if isinstance(param, w.ScalarParam) else None
+        try:
+            if dtype is b1:
+                return {"true": True, "1": True, "false": False, "0": False}[text.lower()]
+            return float(text) if dtype is not None and dtype.is_float else int(text, 0)
+        except (KeyError, ValueError):
+            kind = "an integer" if dtype is None else f"a number of type {dtype}"
+            raise BadOption(option=f"--set {name}", expected=kind, found=f"`{text}`", advice="") from None
+
+    def input(self, name: str, path: str) -> object:
+        match self.params.get(name):
+            case w.TensorParam(type=kind, is_local=False):
+                return read_array(path, kind.dtype)
+            case w.RaggedParam():
+                return Ragged.indptr(read_array(path, None))
+            case w.SparseParam():
+                offsets, comma, indices = path.partition(",")
+                if not comma:
+                    expected = "two files, `offsets.npy,indices.npy`"
+                    raise BadOption(option=f"--input {name}", expected=expected, found=f"`{path}`", advice="")
+                return Sparse.csr(read_array(offsets, None), read_array(indices, None))
+            case _:
+                raise self.unknown(name)
+
+    def arrays(self, written: frozenset[str]) -> dict[str, np.ndarray]:
+        """Return the arrays that are written: those of inputs, which are then taken out of `given`, or zeros.
+
+        Raises:
+            UnboundTensor: the size of one is not known.
+        """
+        sizes = self.sizes()
+        found: dict[str, np.ndarray] = {}
+        for name in (name for name in self.tensors if name in written):
+            if name in self.given:
+                found[name] = self.given.pop(name)
+            else:
+                dims = (self.size(name, dim, sizes) for dim in self.tensors[name].type.dims)
+                found[name] = empty(tuple(dims), self.tensors[name].type.dtype)
+                found[name][...] = 0
+        return found
+
+    def sizes(self) -> dict[str, Value]:
+        """Return the sizes that options and the arrays of inputs give, and those that follow from them."""
+        found: dict[str, Value] = {}
+        for name, tensor in self.tensors.items():
+            array = self.given.get(name)
+            if isinstance(array, np.ndarray):
+                pairs = zip(tensor.type.dims, array.shape, strict=False)
+                found |= {dim: size for dim, size in pairs if isinstance(dim, str)}
+        for param in self.workload.symbols:
+            if isinstance(param, w.SizeParam) and param.default is not None:
+                found.setdefault(param.name, param.default)
+        found |= {name: value for name, value in self.given.items() if isinstance(value, (int, float))}
+        pending = [p for p in self.workload.symbols if p.value is not None and p.name not in found]
+        while pending:
+            ready = [p for p in pending if p.value is not None and _is_known(p.value, found)]
+            found |= {p.name: evaluate(p.value, found) for p in ready if p.value is not None}
+            pending = [p for p in pending if p not in ready] if ready else []
+        return found
+
+    def size(self, tensor: str, dim: int | str, sizes: Mapping[str, Value]) -> int:
+        if isinstance(dim, int):
+            return dim
+        size = sizes.get(dim, self.capacity(dim))
+        if size is None:
+            advice = f"give `--set {dim}=...`, or `--input {tensor}=...`"
+            raise UnboundTensor(kind="size", name=dim, advice=advice)
+        return max(int(size), 0)
+
+    def capacity(self, dim: str) -> int | None:
+        """Return the size of a tile of the entry, where that is a kernel and the size is one of its own."""
+        name, _, number = dim.rpartition(".")
+        params = () if self.kernel is None else self.kernel.params
+        for param in params:
+            if param.name == name and isinstance(param.type, TileType):
+                return param.type.shape[int(number)]
+        return None
+
+
+def _is_known(value: Any, sizes: Mapping[str, Value]) -> bool:
+    return all(part.name in sizes for part in walk(value) if isinstance(part, Var))
+
+
+def _report(
+    program: Program, arrays: Mapping[str, np.ndarray], outputs: Mapping[str, str], has_stats: bool
+) -> None:
+    """Say what was written where, and, where asked, what the run took."""
+    for name, array in arrays.items():
+        where = f" -> {outputs[name]}" if name in outputs else ""
+        print(f"{name}: {array.dtype}[{', '.join(map(str, array.shape))}]{where}")
+    if has_stats:
+        print(program.stats)

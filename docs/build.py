@@ -17,6 +17,7 @@ from pto_wsp.isa import TABLE, Bound, Form, Instruction
 from pto_wsp.ops.functional import OPERATORS
 from pto_wsp.targets.registry import TARGETS
 from pto_wsp.targets.schedules import Enforced, Idle, Refused, Support, support
+from pto_wsp.tools.main import parser
 
 DOCS = Path(__file__).parent
 ERROR_PAGES = DOCS.parent / "tests" / "errors"
@@ -175,7 +176,44 @@ def support_text(found: Support) -> str:
             return f"refused: {reason}"
 
 
+COMMAND_INTRODUCTION = """\
+# The `pto` command
+
+Reads, checks, changes, compiles and runs programs in [`.pto` text](pto_text.md), with no Python written. A
+file named `-` is standard input or standard output. Only `pto run` compiles and runs anything; the other
+commands are safe on files from anywhere.
+
+Exit status: 0 done; 1 the program or its data are refused, with the error on standard error; 2 the command
+line is; 141 whoever read the output has stopped reading."""
+
+
+def command_page() -> str:
+    """Return the page of the command line, from its parser."""
+    parts = [COMMAND_INTRODUCTION]
+    for action in parser()._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            parts += [command_chapter(name, command) for name, command in action.choices.items()]
+    return "\n\n".join(parts) + "\n"
+
+
+def command_chapter(name: str, command: argparse.ArgumentParser) -> str:
+    """Return the chapter of one command."""
+    rows = [argument_line(action) for action in command._actions if action.dest != "help"]
+    table = "\n".join(["| argument | |", "|---|---|", *rows]) if rows else ""
+    notes = f"```text\n{command.epilog}\n```" if command.epilog else ""
+    chapter = (f"## pto {name}", str(command.description), table, notes)
+    return "\n\n".join(part for part in chapter if part)
+
+
+def argument_line(action: argparse.Action) -> str:
+    """Return one line of a table of arguments."""
+    metavar = str(action.metavar or "").replace("|", "\\|")
+    name = ", ".join(f"{option} {metavar}".strip() for option in action.option_strings) or metavar
+    return f"| `{name}` | {action.help} |"
+
+
 PAGES: dict[str, Callable[[], str]] = {
+    "command.md": command_page,
     "errors.md": errors_page,
     "instructions.md": instructions_page,
     "operators.md": operators_page,

@@ -918,14 +918,6 @@ class CommandError(PtoError):
     """A command that cannot do what it was asked for."""
 
 
-class UnusableFile(CommandError):
-    """A file that cannot be read or written, or that holds something else."""
-
-    code = "unusable-file"
-    template = "cannot {what} {path}"
-    label = "{reason}"
-
-
 class BadOption(CommandError):
     """An option of a command that does not fit the program it is given for."""
 

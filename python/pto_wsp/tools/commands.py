@@ -20,7 +20,7 @@ from pto_wsp.targets.base import Target
 from pto_wsp.targets.cpu import toolchain
 from pto_wsp.targets.cpu.features import resolve_features
 from pto_wsp.text.python_text import to_python
-from pto_wsp.tools.files import modules_of, read_module, write_text
+from pto_wsp.tools.files import make_folder, modules_of, read_module, write_text
 from pto_wsp.types.tile import ScalarType
 
 
@@ -32,8 +32,7 @@ def parse(args: Namespace) -> None:
     files = modules_of(args.path)
     for file in files:
         module = read_module(str(file))
-        folder = file.parent if args.output is None else Path(args.output)
-        folder.mkdir(parents=True, exist_ok=True)
+        folder = file.parent if args.output is None else make_folder(args.output)
         made = folder / f"{file.stem}_builder.py"
         write_text(to_python(module), str(made))
         print(f"{file}: {_counted(module)} -> {made}")
@@ -140,7 +139,9 @@ def _describe(module: Module) -> None:
 def _kernel_params(kernel: KernelFunction) -> str:
     scalars = (p for p in kernel.params if isinstance(p.type, ScalarType))
     views = (p for p in kernel.params if not isinstance(p.type, ScalarType))
-    return ", ".join([*(f"{p.role} {p.name}: {p.type}" for p in views), *(f"{p.name}: {p.type}" for p in scalars)])
+    return ", ".join(
+        [*(f"{p.role} {p.name}: {p.type}" for p in views), *(f"{p.name}: {p.type}" for p in scalars)]
+    )
 
 
 def _counted(module: Module) -> str:

@@ -11,7 +11,7 @@ from typing import BinaryIO
 
 import numpy as np
 
-from pto_wsp.errors import UnusableFile
+from pto_wsp.errors_text import UnusableFile
 from pto_wsp.ir.module import Module
 from pto_wsp.text import parse
 from pto_wsp.types.dtype import DType
@@ -49,7 +49,7 @@ def read_module(path: str) -> Module:
 
 def write_text(text: str, path: str | None) -> None:
     """Write text to a file, or to standard output."""
-    with _reported("write", path or "standard output"):
+    with _reported("written", path or "standard output"):
         if path is None or path == PIPE:
             sys.stdout.write(text)
             sys.stdout.flush()
@@ -78,7 +78,7 @@ def read_array(path: str, dtype: DType | None) -> np.ndarray:
 
 def write_array(array: np.ndarray, path: str) -> None:
     """Write an array as a `.npy` file."""
-    with _reported("write", path):
+    with _reported("written", path):
         if path == PIPE:
             _save(array, sys.stdout.buffer)
             sys.stdout.buffer.flush()
@@ -104,3 +104,10 @@ def modules_of(path: str) -> list[Path]:
     if not found:
         raise UnusableFile(what="read", path=path, reason="there is no `.pto` file in this folder")
     return found
+
+
+def make_folder(path: str) -> Path:
+    """Return a folder, made where it is missing."""
+    with _reported("written", path):
+        Path(path).mkdir(parents=True, exist_ok=True)
+    return Path(path)

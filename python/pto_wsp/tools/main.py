@@ -81,7 +81,9 @@ def _add_opt(found: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
     what = command.add_mutually_exclusive_group(required=True)
     what.add_argument("--passes", metavar="PIPELINE", help="passes with their options, separated by commas")
     what.add_argument("--list", action="store_true", help="list the passes")
-    command.add_argument("--print-after", action="store_true", help="show the module after each pass, on stderr")
+    command.add_argument(
+        "--print-after", action="store_true", help="show the module after each pass, on stderr"
+    )
     command.add_argument("-o", "--output", metavar="FILE", help="where to write")
 
 

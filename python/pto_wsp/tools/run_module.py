@@ -54,7 +54,9 @@ def with_entry(module: Module, entry: str | None) -> Module:
     if found not in names:
         what = "the name of a function" if found else "one of " + ", ".join(f"`{name}`" for name in names)
         advice = did_you_mean(found, names) if found else ""
-        raise BadOption(option="--entry", expected=what, found=f"`{found}`" if found else "none", advice=advice)
+        raise BadOption(
+            option="--entry", expected=what, found=f"`{found}`" if found else "none", advice=advice
+        )
     return replace(module, entry=found)
 
 
@@ -137,7 +139,7 @@ class _Values:
                 raise self.unknown(name)
 
     def arrays(self, written: frozenset[str]) -> dict[str, np.ndarray]:
-        """Return the arrays that are written: those of inputs, which are then taken out of `given`, or zeros.
+        """Return the arrays that are written: those of inputs, taken out of `given`, or zeros.
 
         Raises:
             UnboundTensor: the size of one is not known.
@@ -148,8 +150,9 @@ class _Values:
             if name in self.given:
                 found[name] = self.given.pop(name)
             else:
-                dims = (self.size(name, dim, sizes) for dim in self.tensors[name].type.dims)
-                found[name] = empty(tuple(dims), self.tensors[name].type.dtype)
+                kind = self.tensors[name].type
+                shape = tuple(self.size(name, number, sizes) for number in range(len(kind.dims)))
+                found[name] = empty(shape, kind.dtype)
                 found[name][...] = 0
         return found
 
@@ -172,23 +175,18 @@ class _Values:
             pending = [p for p in pending if p not in ready] if ready else []
         return found
 
-    def size(self, tensor: str, dim: int | str, sizes: Mapping[str, Value]) -> int:
+    def size(self, tensor: str, number: int, sizes: Mapping[str, Value]) -> int:
+        """Return a dimension of a tensor that is made; where nothing says, that of its tile."""
+        dim = self.tensors[tensor].type.dims[number]
         if isinstance(dim, int):
             return dim
-        size = sizes.get(dim, self.capacity(dim))
-        if size is None:
-            advice = f"give `--set {dim}=...`, or `--input {tensor}=...`"
-            raise UnboundTensor(kind="size", name=dim, advice=advice)
-        return max(int(size), 0)
-
-    def capacity(self, dim: str) -> int | None:
-        """Return the size of a tile of the entry, where that is a kernel and the size is one of its own."""
-        name, _, number = dim.rpartition(".")
-        params = () if self.kernel is None else self.kernel.params
-        for param in params:
-            if param.name == name and isinstance(param.type, TileType):
-                return param.type.shape[int(number)]
-        return None
+        if dim in sizes:
+            return max(int(sizes[dim]), 0)
+        kind = None if self.kernel is None else self.kernel.param(tensor).type
+        if isinstance(kind, TileType):
+            return kind.shape[number]
+        advice = f"give `--set {dim}=...`, or `--input {tensor}=...`"
+        raise UnboundTensor(kind="size", name=dim, advice=advice)
 
 
 def _is_known(value: Any, sizes: Mapping[str, Value]) -> bool:

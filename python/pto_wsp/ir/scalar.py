@@ -25,11 +25,23 @@ Value = int | float | bool
 
 @record
 class Const:
-    """A literal."""
+    """A literal. Literals are equal if they are the same number: 0.0 is not -0.0, and NaN is NaN."""
 
     value: Value
     dtype: DType = i64
     loc: Location | None = None
+
+    def __eq__(self, other: object) -> bool:
+        if other.__class__ is not Const:
+            return NotImplemented
+        assert isinstance(other, Const)
+        a, b = self.value, other.value
+        if self.dtype is not other.dtype or a != b:
+            return self.dtype is other.dtype and a != a and b != b
+        return a != 0 or math.copysign(1, a) == math.copysign(1, b)
+
+    def __hash__(self) -> int:
+        return hash((self.value, self.dtype)) if self.value == self.value else 0
 
 
 @record

@@ -160,3 +160,20 @@ def test_elements_of_tensors() -> None:
 def test_float_literals_are_f32() -> None:
     assert evaluate(Const(0.1, f32), {}) == float(np.float32(0.1)) != 0.1
     assert evaluate(Const(1e300, f32), {}) == float("inf")
+
+
+def test_literals_are_equal_as_numbers() -> None:
+    nan = float("nan")
+    for a, b, is_equal in (
+        (Const(0.0, f32), Const(-0.0, f32), False),
+        (Const(-0.0, f32), Const(-0.0, f32), True),
+        (Const(nan, f32), Const(-nan, f32), True),
+        (Const(nan, f32), Const(0.0, f32), False),
+        (Const(1), Const(1), True),
+        (Const(1), Const(1.0, f32), False),
+        (Const(1), Const(True, b1), False),
+    ):
+        assert (a == b) is is_equal
+        assert not is_equal or hash(a) == hash(b)
+        assert (Binary("add", a, b) == Binary("add", b, a)) is is_equal
+    assert Const(1) != 1

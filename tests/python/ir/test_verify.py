@@ -28,8 +28,8 @@ def with_body(*body: object) -> Change:
 
 
 KERNEL_MISTAKES: dict[str, tuple[Change, str]] = {
-    "unknown tile": (with_body(Load("q", Region("x", WHOLE))), "unknown name"),
-    "unknown view": (with_body(Load("x0", Region("q", WHOLE))), "unknown name"),
+    "unknown tile": (with_body(Load("q", Region("x", WHOLE))), "unknown tile"),
+    "unknown view": (with_body(Load("x0", Region("q", WHOLE))), "`q` is no view"),
     "store to an input": (with_body(Store(Region("x", WHOLE), "x0")), "is an input"),
     "rank of a region": (with_body(Load("x0", Region("x", (Full(),)))), "has 2 dimensions"),
     "rank of a view": (with_body(Load("x0", Region("x", (Full(), Index(Const(0)))))), "two dimensions"),

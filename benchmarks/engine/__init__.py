@@ -1,0 +1,1 @@
+"""What a task costs: finding its place, waiting, running; beside other task runtimes."""

@@ -1,0 +1,74 @@
+"""What is measured without Python: the program of native.cpp, and the calls that it gets."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.calibrate import compiler
+from pto_wsp.lang.workload import Workload
+from pto_wsp.passes.lower_workload_to_bytecode import Lowered, lower_workload_to_bytecode
+from pto_wsp.runtime.cache import ArtifactCache
+from pto_wsp.targets import registry
+
+HERE = Path(__file__).parent
+INCLUDE = HERE.parents[1] / "include"
+FLAGS = ["-std=c++17", "-O3", f"-I{INCLUDE}", "-pthread"]
+
+
+@dataclass
+class Native:
+    """The built program, and where its inputs are written."""
+
+    folder: Path
+
+    def value(self, mode: str, call: Path) -> Callable[[], float]:
+        """Return a function that starts the program once and returns the number that it prints."""
+        command = [str(self.folder / "native"), mode, str(call)]
+        return lambda: float(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+
+    def call(self, workload: Workload, sizes: Mapping[str, int]) -> Path:
+        """Write what the program needs to run a workload: bytecode, kernels, shapes and sizes."""
+        module = workload.trace().module
+        artifact = registry.get("cpu").build(module.kernels, ArtifactCache())
+        code = self.folder / f"{module.name}.ptow"
+        found = lowered(workload)
+        code.write_bytes(found.code)
+        shapes = [
+            tuple(sizes[d] if isinstance(d, str) else d for d in t.type.dims)
+            for t in module.entry_workload.tensors
+        ]
+        symbols = [str(sizes.get(name, "-")) for name in found.symbols]
+        lines = [str(code), str(artifact.path), str(len(shapes))]
+        lines += [" ".join(map(str, (len(shape), *shape))) for shape in shapes]
+        lines += [str(len(symbols)), *symbols]
+        path = self.folder / f"{module.name}.txt"
+        path.write_text("\n".join(lines) + "\n")
+        return path
+
+
+def build(folder: Path) -> Native:
+    """Compile the program into `folder`."""
+    command = [*compiler(), *FLAGS, str(HERE / "native.cpp"), "-o", str(folder / "native"), "-ldl"]
+    subprocess.run(command, check=True)
+    return Native(folder)
+
+
+def lowered(workload: Workload) -> Lowered:
+    """Return the bytecode of a workload."""
+    module = workload.trace().module
+    artifact = registry.get("cpu").build(module.kernels, ArtifactCache())
+    return lower_workload_to_bytecode(module, artifact.kernels, artifact.table_hash)
+
+
+def zeros(workload: Workload, sizes: Mapping[str, int]) -> dict[str, np.ndarray]:
+    """Return an array of zeros for every tensor of a workload."""
+    tensors = workload.trace().module.entry_workload.tensors
+    return {
+        t.name: np.zeros(tuple(sizes[d] if isinstance(d, str) else d for d in t.type.dims), np.int32)
+        for t in tensors
+    }

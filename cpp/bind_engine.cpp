@@ -334,6 +334,7 @@ nb::dict opcodes() {
   PTO_OP(COST);
   PTO_OP(KEY);
   PTO_OP(PRIORITY);
+  PTO_OP(STREAM);
   PTO_OP(EXPR_END);
   PTO_OP(EXPR_CONST);
   PTO_OP(EXPR_REG);
@@ -395,7 +396,12 @@ void bind_options(nb::module_& module) {
       .value("CLAIM", sched::Ownership::kClaim)
       .value("ROUND_ROBIN", sched::Ownership::kRoundRobin)
       .value("KEY", sched::Ownership::kKey)
-      .value("HASH", sched::Ownership::kHash);
+      .value("HASH", sched::Ownership::kHash)
+      .value("PARTITION", sched::Ownership::kPartition);
+  nb::enum_<sched::Streams>(module, "Streams")
+      .value("OFF", sched::Streams::kOff)
+      .value("IN_TURN", sched::Streams::kInTurn)
+      .value("BY_KEY", sched::Streams::kByKey);
   nb::enum_<sched::Ready>(module, "Ready")
       .value("OWN", sched::Ready::kOwn)
       .value("FIFO", sched::Ready::kFifo)
@@ -413,6 +419,9 @@ void bind_options(nb::module_& module) {
       .def_rw("verifies", &RunOptions::verifies)
       .def_rw("dispatchers", &RunOptions::dispatchers)
       .def_rw("ownership", &RunOptions::ownership)
+      .def_rw("bounds", &RunOptions::bounds)
+      .def_rw("streams", &RunOptions::streams)
+      .def_rw("num_streams", &RunOptions::num_streams)
       .def_rw("window", &RunOptions::window)
       .def_rw("window_mode", &RunOptions::window_mode)
       .def_rw("ready", &RunOptions::ready)

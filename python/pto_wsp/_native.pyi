@@ -102,6 +102,7 @@ class Ownership(enum.Enum):
     ROUND_ROBIN = 1
     KEY = 2
     HASH = 3
+    PARTITION = 4
 
 class Ready(enum.Enum):
     """Which of the tasks that are ready starts first."""
@@ -124,6 +125,13 @@ class Start(enum.Enum):
     THRESHOLD = 1
     AFTER_BUILD = 2
 
+class Streams(enum.Enum):
+    """Which tasks are in one stream."""
+
+    OFF = 0
+    IN_TURN = 1
+    BY_KEY = 2
+
 class RunOptions:
     """How a run behaves besides its result.
 
@@ -131,6 +139,9 @@ class RunOptions:
         verifies: check afterwards that tasks kept their order (`order_violations` of the counters).
         dispatchers: how many; 0 = one per worker, up to 8.
         ownership: which of them runs a unit of work.
+        bounds: of a partition, the first task of each dispatcher but the first.
+        streams: which tasks are in one stream.
+        num_streams: how many there are; 0 = one per key.
         window: tasks that may be recorded and not complete.
         window_mode: what happens where it has no room.
         ready: which of the tasks that are ready starts first.
@@ -141,6 +152,9 @@ class RunOptions:
     verifies: bool
     dispatchers: int
     ownership: Ownership
+    bounds: list[int]
+    streams: Streams
+    num_streams: int
     window: int
     window_mode: WindowMode
     ready: Ready

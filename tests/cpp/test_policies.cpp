@@ -24,7 +24,11 @@ sched::RunOptions any_policies(uint64_t seed) {
   options.workers = uint32_t(1 + random() % 4);
   options.dispatchers = uint32_t(random() % 6);
   options.window = windows[random() % 6];
-  options.ownership = Ownership(random() % 4);
+  options.ownership = Ownership(random() % 5);
+  if (options.ownership == Ownership::kPartition) options.bounds = {5, 9, 60};
+  options.streams = sched::Streams(random() % 3);
+  options.num_streams =
+      uint32_t(options.streams == sched::Streams::kInTurn ? 1 + random() % 4 : random() % 3);
   options.ready = Ready(random() % 3);
   options.jitter = random() % 3 == 0 ? 0 : seed;
   options.tracks = random() % 2 == 0;

@@ -126,6 +126,11 @@ class Executable {
           .with_int("workers", options.workers)
           .with_int("max", kMaxWorkers);
     }
+    if (options.dispatchers > kMaxDispatchers) {
+      throw EngineError("too-many-dispatchers", "more dispatchers than the engine supports")
+          .with_int("dispatchers", options.dispatchers)
+          .with_int("max", kMaxDispatchers);
+    }
     bind::Arguments arguments = bind::bind_arguments(code_->program, arrays, symbols);
     is_cancelled_.store(false, std::memory_order_relaxed);
     prepare(arguments, options);
@@ -142,6 +147,7 @@ class Executable {
   }
 
   static constexpr uint32_t kMaxWorkers = 1024;
+  static constexpr uint32_t kMaxDispatchers = 64;
 
  private:
   struct Code {
@@ -154,10 +160,11 @@ class Executable {
     uint32_t workers = 0;
     bool is_tracked = false;
     bool cuts_units = false;
+    bool has_streams = false;
     bool is_benchmark = false;
     bool operator==(const Shape& other) const {
       return workers == other.workers && is_tracked == other.is_tracked && cuts_units == other.cuts_units &&
-             is_benchmark == other.is_benchmark;
+             has_streams == other.has_streams && is_benchmark == other.is_benchmark;
     }
   };
 
@@ -170,6 +177,7 @@ class Executable {
   /// Makes `prepared_` fit the arguments, keeping it when nothing that shapes a plan has changed.
   void prepare(const bind::Arguments& arguments, const sched::RunOptions& options) {
     const Shape shape{options.workers, !options.is_in_order(), options.cuts_units(),
+                      options.streams != sched::Streams::kOff,
                       options.window_mode == sched::WindowMode::kBenchmark};
     const bool is_marked =
         options.is_in_order() ? shape_.is_benchmark == shape.is_benchmark : shape_ == shape;
@@ -189,7 +197,7 @@ class Executable {
     std::vector<uint32_t> guesses = sched::guess_costs(plan, options.workers);
     if (options.keeps_graph()) elements_ = std::make_unique<bytecode::ElementCopies>(plan);
     prepared_.reset(new sched::Prepared{code_, std::move(plan), costs_, std::move(guesses), {}});
-    if (shape.is_tracked) prepared_->units = sched::summarize_units(prepared_->plan, shape.cuts_units);
+    if (shape.is_tracked) summarize_units(*prepared_, shape);
     shape_ = shape;
   }
 
@@ -204,8 +212,13 @@ class Executable {
     std::shared_ptr<sched::Prepared> moved(
         new sched::Prepared{code_, prepared_->plan, costs_, prepared_->cost_guesses, {}});
     bytecode::bind_elements(moved->plan, bases);
-    if (shape_.is_tracked) moved->units = sched::summarize_units(moved->plan, shape_.cuts_units);
+    if (shape_.is_tracked) summarize_units(*moved, shape_);
     prepared_ = std::move(moved);
+  }
+
+  static void summarize_units(sched::Prepared& prepared, const Shape& shape) {
+    const bool is_each_task_seen = shape.cuts_units || shape.has_streams;
+    prepared.units = sched::summarize_units(prepared.plan, is_each_task_seen);
   }
 
   static void replace_bodies(bytecode::Plan& plan) {

@@ -51,6 +51,7 @@ def print_policy(policy: Policy) -> str:
     """Return a policy without its directive: its name, its key and its count."""
     parts = [expr_text(policy.key)] if policy.key is not None else []
     parts += [f"n = {policy.count}"] if policy.count else []
+    parts += [f"at = {list(policy.bounds)}"] if policy.bounds else []
     return f"{policy.name}({', '.join(parts)})" if parts else policy.name
 
 

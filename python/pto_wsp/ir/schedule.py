@@ -5,8 +5,9 @@ the functions of a module:
 
     schedule  = "SCHEDULE" "{" newline { line } "}"
     line      = directive "=" name [ "(" arguments ")" ] newline
-    arguments = key | count | key "," count
+    arguments = key | count | key "," count | bounds
     count     = "n" "=" integer
+    bounds    = "at" "=" "[" integer { "," integer } "]"
 
     SCHEDULE {
       dispatch = affinity(%t.b, n = 4)
@@ -47,12 +48,14 @@ class Policy:
         name: of the policy, of `POLICIES[directive]`.
         count: its number; 0 where it has none, or leaves it open.
         key: its key, or None where it has none.
+        bounds: the numbers of tasks at which something changes, in ascending order; empty where it has none.
     """
 
     directive: str
     name: str
     count: int = 0
     key: Expr | None = None
+    bounds: tuple[int, ...] = ()
 
     @property
     def form(self) -> Form:
@@ -68,20 +71,31 @@ class Form:
         doc: what it does, in a line.
         takes_key: whether it has a key.
         least: the least count that it takes, or None if it takes none; 0 leaves the count open.
+        most: the largest count that it takes.
+        takes_bounds: whether it has bounds.
     """
 
     doc: str
     takes_key: bool = False
     least: int | None = None
+    most: int = 2**31 - 1
+    takes_bounds: bool = False
 
+
+MOST = 64
+"""So many dispatchers can walk one program; partitions have one more than bounds."""
 
 POLICIES: Mapping[str, Mapping[str, Form]] = {
     "dispatch": {
-        "work_steal": Form("a dispatcher that is free takes the next piece of the program", least=0),
-        "round_robin": Form("the pieces of the program go to the dispatchers in turn", least=0),
-        "affinity": Form("tasks with equal keys go to one dispatcher: key modulo n", True, 0),
-        "hash": Form("tasks with equal keys go to one dispatcher: hash of the key modulo n", True, 0),
-        "dispatch_by": Form("the key is the number of the dispatcher, from 0 to n - 1", True, 1),
+        "work_steal": Form("a dispatcher that is free takes the next piece of the program", False, 0, MOST),
+        "round_robin": Form("the pieces of the program go to the dispatchers in turn", False, 0, MOST),
+        "affinity": Form("tasks with equal keys go to one dispatcher: key modulo n", True, 0, MOST),
+        "hash": Form("tasks with equal keys go to one dispatcher: hash of the key modulo n", True, 0, MOST),
+        "dispatch_by": Form("the key is the number of the dispatcher, from 0 to n - 1", True, 1, MOST),
+        "static_partition": Form(
+            "the tasks before the first bound go to dispatcher 0, those before the second to 1, ...",
+            takes_bounds=True,
+        ),
     },
     "window": {
         "stall": Form("at most n tasks are recorded and not complete; the walk waits for room", least=0),
@@ -97,6 +111,13 @@ POLICIES: Mapping[str, Mapping[str, Form]] = {
         "immediate": Form("tasks run while the program is still being walked"),
         "threshold": Form("no task runs before n of them, or all, have been made", least=1),
         "after_build": Form("no task runs before all of them have been made"),
+    },
+    "streams": {
+        "off": Form("tasks are in no streams"),
+        "in_turn": Form(
+            "every n-th task is in one stream: they start in program order, one at a time", least=1
+        ),
+        "by": Form("tasks with equal keys are in one stream: key modulo n, or any key if n is open", True, 0),
     },
     "deps": {
         "infer_tensor_map_exact": Form("tasks wait for each other where their regions share an element"),
@@ -122,6 +143,7 @@ class Schedule:
     window: Policy = default_policy("window")
     ready: Policy = default_policy("ready")
     start: Policy = default_policy("start")
+    streams: Policy = default_policy("streams")
     deps: Policy = default_policy("deps")
 
     def policies(self) -> Iterator[Policy]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pto_wsp.ir.rules import require
 from pto_wsp.ir.scalar import Const, Element, Expr, Extent, Var, walk
-from pto_wsp.ir.schedule import ARGUMENTS, KERNEL_NUMBER, POLICIES, TASK, Policy, Schedule
+from pto_wsp.ir.schedule import ARGUMENTS, KERNEL_NUMBER, MOST, POLICIES, TASK, Policy, Schedule
 from pto_wsp.types.dtype import b1, i64
 
 
@@ -22,10 +22,18 @@ def _policy(directive: str, policy: Policy) -> None:
     require(
         has_key == form.takes_key, f"`{policy.name}` {'lacks a' if form.takes_key else 'takes no'} key", None
     )
-    is_count = policy.count == 0 if form.least is None else policy.count >= form.least
+    is_count = policy.count == 0 if form.least is None else form.least <= policy.count <= form.most
     require(is_count, f"`{policy.name}` cannot have n = {policy.count}", None)
     if policy.key is not None:
         _key(policy.key)
+    _bounds(policy)
+
+
+def _bounds(policy: Policy) -> None:
+    bounds = policy.bounds
+    are_due = 0 < len(bounds) < MOST if policy.form.takes_bounds else not bounds
+    is_ascending = all(a < b for a, b in zip((-1, *bounds), bounds, strict=False))
+    require(are_due and is_ascending, f"`{policy.name}` cannot have bounds {list(bounds)}", None)
 
 
 def _key(key: Expr) -> None:

@@ -6,12 +6,13 @@ from abc import ABC, abstractmethod
 from typing import Any, ClassVar, TypeVar
 
 from pto_wsp.errors import NotYetSupported, WrongValue
-from pto_wsp.ir.schedule import Policy, Schedule
+from pto_wsp.ir.schedule import POLICIES, Policy, Schedule
+from pto_wsp.lang.keys import KeyFunction, trace_key
 from pto_wsp.location import caller_location
 
 Self = TypeVar("Self", bound="Schedulable")
 
-LATER = frozenset({"streams", "stream_by", "timing", "spatial_map"})
+LATER = frozenset({"timing", "spatial_map"})
 
 
 class Schedulable(ABC):
@@ -59,6 +60,30 @@ class Schedulable(ABC):
             WrongValue: something else.
         """
         return self._directed({"window": window, "ready": ready, "start": start, "deps": deps})
+
+    def streams(self: Self, n: int) -> Self:
+        """Return a copy whose tasks are in n streams; without `stream_by` they go to them in turn.
+
+        Tasks of one stream start in program order, one at a time.
+
+        Raises:
+            WrongValue: n is no integer from 1 on.
+        """
+        form = POLICIES["streams"]["in_turn"]
+        if not isinstance(n, int) or isinstance(n, bool) or not 1 <= n <= form.most:
+            expected = f"an integer from 1 to {form.most}"
+            raise WrongValue(name="streams", expected=expected, found=repr(n), loc=caller_location())
+        key = self.policies.streams.key
+        return self._directed({"streams": Policy("streams", "by" if key is not None else "in_turn", n, key)})
+
+    def stream_by(self: Self, key: KeyFunction) -> Self:
+        """Return a copy whose tasks are in streams by a key: modulo their number, or one stream per key.
+
+        Raises:
+            WrongValue, BadKey, FrontendError: the key is no function of a task that gives an integer.
+        """
+        found = trace_key("`stream_by`", key)
+        return self._directed({"streams": Policy("streams", "by", self.policies.streams.count, found)})
 
     def _directed(self: Self, policies: dict[str, Policy | None]) -> Self:
         found = self.policies

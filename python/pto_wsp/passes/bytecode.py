@@ -6,7 +6,7 @@ import enum
 import struct
 
 MAGIC = 0x50544F57
-VERSION = 3
+VERSION = 4
 MAX_TENSOR_RANK = 8
 MAX_LOOP_DEPTH = 16
 MAX_COND_DEPTH = 256
@@ -56,6 +56,7 @@ class Op(enum.IntEnum):
     COST = 0x36
     KEY = 0x37
     PRIORITY = 0x38
+    STREAM = 0x39
     EXPR_END = 0x50
     EXPR_CONST = 0x51
     EXPR_REG = 0x52

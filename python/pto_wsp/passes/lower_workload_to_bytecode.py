@@ -116,7 +116,11 @@ class _Lowering:
         self.open_loops: list[w.Loop] = []
         self.keys = [
             (op, policy.count if policy.name == "dispatch_by" else 0, TaskKeys(module, policy.key))
-            for op, policy in ((Op.KEY, module.schedule.dispatch), (Op.PRIORITY, module.schedule.ready))
+            for op, policy in (
+                (Op.KEY, module.schedule.dispatch),
+                (Op.PRIORITY, module.schedule.ready),
+                (Op.STREAM, module.schedule.streams),
+            )
             if policy.key is not None
         ]
         self.num_registers = 0

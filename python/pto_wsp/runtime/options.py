@@ -11,11 +11,17 @@ _OWNERSHIP = {
     "affinity": _native.Ownership.KEY,
     "hash": _native.Ownership.HASH,
     "dispatch_by": _native.Ownership.KEY,
+    "static_partition": _native.Ownership.PARTITION,
 }
 _WINDOW = {
     "stall": _native.WindowMode.STALL,
     "abort": _native.WindowMode.ABORT,
     "benchmark": _native.WindowMode.BENCHMARK,
+}
+_STREAMS = {
+    "off": _native.Streams.OFF,
+    "in_turn": _native.Streams.IN_TURN,
+    "by": _native.Streams.BY_KEY,
 }
 _READY = {
     "work_steal": _native.Ready.OWN,
@@ -32,10 +38,14 @@ _START = {
 def run_options(schedule: Schedule) -> _native.RunOptions:
     """Return the options of runs under a schedule; what it leaves open is the engine's own choice."""
     options = _native.RunOptions()
-    options.dispatchers = schedule.dispatch.count
+    bounds = schedule.dispatch.bounds
+    options.dispatchers = len(bounds) + 1 if bounds else schedule.dispatch.count
+    options.bounds = list(bounds)
     options.ownership = _OWNERSHIP[schedule.dispatch.name]
     options.window = schedule.window.count or options.window
     options.window_mode = _WINDOW[schedule.window.name]
+    options.streams = _STREAMS[schedule.streams.name]
+    options.num_streams = schedule.streams.count
     options.ready = _READY[schedule.ready.name]
     options.start = _START[schedule.start.name]
     options.threshold = schedule.start.count

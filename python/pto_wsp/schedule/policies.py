@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Sequence
 
 from pto_wsp.errors import WrongValue
-from pto_wsp.ir.schedule import POLICIES, Policy
+from pto_wsp.ir.schedule import MOST, POLICIES, Policy
+from pto_wsp.lang.keys import KeyFunction, trace_key
 from pto_wsp.location import caller_location
-from pto_wsp.schedule.keys import KeyFunction, trace_key
-
-MAX_COUNT = 2**31 - 1
 
 
 def _policy(
@@ -20,8 +19,8 @@ def _policy(
     if count is not None:
         is_integer = isinstance(count, int) and not isinstance(count, bool)
         least = max(least, form.least or 0)
-        if not is_integer or not least <= count <= MAX_COUNT:
-            expected = f"an integer from {least} to {MAX_COUNT}"
+        if not is_integer or not least <= count <= form.most:
+            expected = f"an integer from {least} to {form.most}"
             raise WrongValue(name=f"{name}'s n", expected=expected, found=repr(count), loc=caller_location())
     return Policy(directive, name, count or 0, trace_key(f"`{name}`", key) if form.takes_key else None)
 
@@ -29,7 +28,7 @@ def _policy(
 class DispatchPolicy:
     """Which dispatcher walks the tasks into being, and runs those that can run at once.
 
-    A number of dispatchers of 0 means as many as there are workers, up to 8.
+    A number of dispatchers of 0 means as many as there are workers, up to 8. There can be 64.
     """
 
     @staticmethod
@@ -56,6 +55,21 @@ class DispatchPolicy:
     def dispatch_by(key: KeyFunction, n: int) -> Policy:
         """The key is the number of the dispatcher, from 0 to n - 1; any other is an error of the run."""
         return _policy("dispatch", "dispatch_by", n, key)
+
+    @staticmethod
+    def static_partition(bounds: Sequence[int]) -> Policy:
+        """Tasks go to dispatchers by their number in program order: `[100, 300]` makes three parts.
+
+        Raises:
+            WrongValue: no 1 to 63 integers in ascending order.
+        """
+        found = tuple(bounds) if isinstance(bounds, Sequence) else ()
+        are_integers = all(isinstance(b, int) and not isinstance(b, bool) for b in found)
+        is_ascending = are_integers and all(a < b for a, b in zip((-1, *found), found, strict=False))
+        if not found or len(found) >= MOST or not is_ascending:
+            expected = f"1 to {MOST - 1} numbers of tasks in ascending order"
+            raise WrongValue(name="bounds", expected=expected, found=repr(bounds), loc=caller_location())
+        return Policy("dispatch", "static_partition", bounds=found)
 
 
 class WindowMode(enum.Enum):

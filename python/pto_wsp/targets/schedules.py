@@ -42,9 +42,11 @@ _CPU: Mapping[str, Mapping[str, Support]] = {
         "affinity": Enforced(),
         "hash": Enforced(),
         "dispatch_by": Enforced(),
+        "static_partition": Enforced(),
     },
     "window": {"stall": Enforced(), "abort": Enforced(), "benchmark": Enforced()},
     "ready": {"work_steal": Enforced(), "fifo": Enforced(), "priority": Enforced()},
+    "streams": {"off": Enforced(), "in_turn": Enforced(), "by": Enforced()},
     "start": {"immediate": Enforced(), "threshold": Enforced(), "after_build": Enforced()},
     "deps": {
         "infer_tensor_map_exact": Enforced(),
@@ -56,12 +58,9 @@ _CPU: Mapping[str, Mapping[str, Support]] = {
 }
 
 
-_CPU_REFUSES_WHERE_IT_BUILDS = {
-    *(("dispatch", name) for name in ("round_robin", "affinity", "hash", "dispatch_by")),
-    *(("window", name) for name in ("stall", "abort", "benchmark")),
-    ("ready", "priority"),
-}
-"""Where the tasks are built as a graph before they run, nobody owns them and no window slides over them."""
+_WHERE_IT_WALKS = {"dispatch", "window", "streams"}
+"""Directives for walks of the program: where its tasks are built as a graph first, nobody owns them, no window
+slides over them and no stream orders them."""
 
 _INTERP: Mapping[str, Mapping[str, Support]] = {
     directive: {policy: _INTERP_REFUSES.get((directive, policy), Idle()) for policy in policies}
@@ -80,7 +79,7 @@ def support(target: str, directive: str, policy: str) -> Support:
 def _support_in(target: str, schedule: Schedule, policy: Policy) -> Support:
     """Return what a target makes of a policy beside the others of a schedule."""
     builds = target == "cpu" and schedule.start.name != "immediate"
-    if builds and (policy.directive, policy.name) in _CPU_REFUSES_WHERE_IT_BUILDS:
+    if builds and (policy.directive in _WHERE_IT_WALKS or policy.name == "priority"):
         start = print_policy(schedule.start)
         return Refused(f"with `start = {start}` whoever is free takes what is ready, in program order")
     return support(target, policy.directive, policy.name)

@@ -66,6 +66,18 @@ def _policy(cursor: Cursor, directive: str) -> Policy:
         cursor.expect("n")
         cursor.expect("=")
         count = cursor.integer()
+    bounds = _bounds(cursor) if form.takes_bounds and is_open else ()
     if is_open:
         cursor.expect(")")
-    return Policy(directive, name, count, key)
+    return Policy(directive, name, count, key, bounds)
+
+
+def _bounds(cursor: Cursor) -> tuple[int, ...]:
+    cursor.expect("at")
+    cursor.expect("=")
+    cursor.expect("[")
+    found = [cursor.integer()]
+    while cursor.accept(","):
+        found.append(cursor.integer())
+    cursor.expect("]")
+    return tuple(found)

@@ -13,7 +13,7 @@ from pto_wsp.passes.task_keys import TaskKeys
 from pto_wsp.targets.schedules import Enforced, require_support, support
 
 WITHOUT_RESULTS = {"abort", "benchmark"}
-COUNTS = {"dispatch": (1, 2, 3, 5, 8), "window": (1, 2, 3, 7, 64), "start": (1, 5, 60)}
+COUNTS = {"streams": (0, 1, 3), "dispatch": (1, 2, 3, 5, 8), "window": (1, 2, 3, 7, 64), "start": (1, 5, 60)}
 
 
 @st.composite
@@ -37,7 +37,8 @@ def schedules(draw: st.DrawFn, module: Module) -> Schedule:
             key = binary("mod", key, Const(count))
         if key is not None and not has_key(module, key):
             continue
-        having = schedule.having(Policy(directive, name, count, key))
+        bounds = tuple(sorted(draw(st.sets(st.integers(0, 99), min_size=1)))) if form.takes_bounds else ()
+        having = schedule.having(Policy(directive, name, count, key, bounds[:8]))
         if is_supported(having):
             schedule = having
     return schedule

@@ -25,7 +25,7 @@ from pto_wsp import (
     workload,
 )
 from pto_wsp.errors import UnsupportedByTarget, WindowFull
-from pto_wsp.runtime.trace import Trace
+from pto_wsp.runtime.trace import TaskEvent, Trace
 from tests.python.schedule.programs import totals
 
 
@@ -187,3 +187,27 @@ def test_benchmark_is_refused_where_kernels_decide() -> None:
         decided.compile("cpu").reschedule(benchmark)
     with pytest.raises(UnsupportedByTarget, match="benchmark"):
         totals.compile("interp").reschedule(benchmark)
+
+
+def test_partitions_are_by_number() -> None:
+    for bounds in ([10], [3, 4, 40], [0, 7, 61, 100]):
+        trace = run(STEPS, Schedule().dispatch(DispatchPolicy.static_partition(bounds)), 2)
+        assert [int(d) for d in trace.dispatcher] == [
+            int(np.searchsorted(bounds, i, "right")) for i in range(61)
+        ]
+
+
+def one_at_a_time(events: list[TaskEvent]) -> bool:
+    return all(a.end_ns <= b.start_ns for a, b in pairwise(events))
+
+
+def test_tasks_of_a_stream_run_one_at_a_time() -> None:
+    for n in (1, 3):
+        events = list(run(STEPS, Schedule().streams(n), 3))
+        assert all(one_at_a_time(events[lane::n]) for lane in range(n))
+    events = list(run(STEPS, Schedule().stream_by(lambda t: t.j), 3))
+    by_key = [[e for e in events if len(e.keys) == 2 and e.keys[1] == j] for j in range(5)]
+    assert all(one_at_a_time(lane) and len(lane) == 12 for lane in by_key)
+    events = list(run(STEPS, Schedule().streams(2).stream_by(lambda t: t.j - 7), 3))
+    by_key = [[e for e in events if len(e.keys) == 2 and (e.keys[1] - 7) % 2 == j] for j in range(2)]
+    assert all(one_at_a_time(lane) for lane in by_key)

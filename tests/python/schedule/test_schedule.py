@@ -63,6 +63,8 @@ def test_text_of_a_schedule_stands_behind_the_functions() -> None:
         "}\n"
     )
     assert "SCHEDULE" not in str(Module("m"))
+    partition = Schedule().dispatch(DispatchPolicy.static_partition([4, 9])).streams(3)
+    assert repr(partition) == "<Schedule: dispatch = static_partition(at = [4, 9]); streams = in_turn(n = 3)>"
 
 
 def test_a_schedule_shows_what_it_says() -> None:
@@ -86,6 +88,10 @@ def test_every_policy_has_a_function() -> None:
         DispatchPolicy.affinity(lambda t: t.b),
         DispatchPolicy.hash(lambda t: t.b),
         DispatchPolicy.dispatch_by(lambda t: t.b, 2),
+        DispatchPolicy.static_partition([4]),
+        Schedule().policies.streams,
+        Schedule().streams(2).policies.streams,
+        Schedule().stream_by(lambda t: t.b).policies.streams,
         *(TaskWindow(1, mode=mode) for mode in WindowMode),
         ReadyPolicy.work_steal(),
         ReadyPolicy.fifo(),
@@ -136,6 +142,14 @@ def test_keys_that_are_no_integers_are_refused(function: Key) -> None:
         lambda: DispatchPolicy.affinity(3),
         lambda: DispatchPolicy.round_robin(-1),
         lambda: DispatchPolicy.round_robin(2.0),
+        lambda: DispatchPolicy.round_robin(65),
+        lambda: DispatchPolicy.static_partition([]),
+        lambda: DispatchPolicy.static_partition([3, 3]),
+        lambda: DispatchPolicy.static_partition([-1]),
+        lambda: DispatchPolicy.static_partition(range(64)),
+        lambda: DispatchPolicy.static_partition(7),
+        lambda: Schedule().streams(0),
+        lambda: Schedule().stream_by(3),
         lambda: DispatchPolicy.dispatch_by(lambda t: t.b, 0),
         lambda: TaskWindow(0),
         lambda: TaskWindow(True),
@@ -153,8 +167,8 @@ def test_wrong_values_are_refused(make: Callable[[], object]) -> None:
 
 
 def test_directives_of_later_versions_are_refused_by_name() -> None:
-    with pytest.raises(NotYetSupported, match="streams"):
-        totals.streams(2)
+    with pytest.raises(NotYetSupported, match="timing"):
+        totals.timing(2)
     with pytest.raises(AttributeError):
         Schedule().nonsense  # noqa: B018
 
@@ -190,6 +204,10 @@ def test_parts_of_a_workload_have_no_schedule(join: Callable[..., Workload]) -> 
         Policy("dispatch", "round_robin", 0, Var("t.b")),
         Policy("dispatch", "dispatch_by", 0, Var("t.b")),
         Policy("dispatch", "affinity", -1, Var("t.b")),
+        Policy("dispatch", "round_robin", 65),
+        Policy("dispatch", "static_partition"),
+        Policy("dispatch", "static_partition", bounds=(4, 2)),
+        Policy("dispatch", "round_robin", bounds=(4,)),
         *(
             Policy("dispatch", "affinity", 0, e)
             for e in (Var("b"), Const(1.5, f32), Element("X", (Const(0),)))

@@ -409,7 +409,8 @@ def random_schedule(draw: random.Random) -> Schedule:
         name = draw.choice([*policies])
         form = policies[name]
         count = 0 if form.least is None else draw.choice((form.least, 8))
-        found = found.having(Policy(directive, name, count, draw.choice(keys) if form.takes_key else None))
+        key = draw.choice(keys) if form.takes_key else None
+        found = found.having(Policy(directive, name, count, key, (4, 9) if form.takes_bounds else ()))
     return found
 
 

@@ -131,7 +131,7 @@ struct QuickScalar {
   bool is_late;  ///< see late.hpp
 };
 
-/// A number that a task states, if it does: bytes of workspace, nanoseconds, a key or a priority.
+/// A number that a task states, if it does: bytes of workspace, nanoseconds, a key, a priority or a stream.
 struct QuickAmount {
   Value value;
   bool is_given = false;
@@ -152,7 +152,7 @@ struct QuickSite {
   uint32_t first_patch, num_patches;
   uint32_t first_scalar, num_scalars;
   uint32_t first_register, num_registers;  ///< the registers a task of this site needs to run
-  QuickAmount workspace, cost, key, priority;
+  QuickAmount workspace, cost, key, priority, stream;
 };
 
 struct Plan {

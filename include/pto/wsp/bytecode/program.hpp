@@ -84,7 +84,7 @@ struct SiteForm {
   uint32_t num_io;
   uint32_t first_param;
   uint32_t num_params;
-  AmountForm workspace, cost, key, priority;
+  AmountForm workspace, cost, key, priority, stream;
   uint32_t first_after;  ///< in Program::afters
   uint32_t num_afters;
 };
@@ -151,7 +151,7 @@ void for_expressions(const Program& program, const SiteForm& site, Visit visit) 
     for (uint32_t d = 0; d < program.tensors[io.tensor].rank; ++d)
       for_expressions(program.dims[io.first_dim + d], visit);
   }
-  for (const AmountForm& amount : {site.workspace, site.cost, site.key, site.priority}) {
+  for (const AmountForm& amount : {site.workspace, site.cost, site.key, site.priority, site.stream}) {
     if (amount.expression != kNoExpression) visit(amount.expression);
   }
 }

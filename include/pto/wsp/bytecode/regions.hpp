@@ -54,8 +54,9 @@ class TaskChecker {
     check(site.workspace, form.workspace, "negative-workspace", "a task's workspace is negative");
     check(site.cost, form.cost, "negative-cost", "a task's cost is negative");
     check(site.key, form.key, "key-outside", "a task's key is the number of no dispatcher");
-    if (!site.priority.is_proven && site.priority.is_late == late)
-      plan_.evaluate(site.priority.value, registers);
+    for (const QuickAmount* amount : {&site.priority, &site.stream}) {
+      if (!amount->is_proven && amount->is_late == late) plan_.evaluate(amount->value, registers);
+    }
   }
 
   void check_io(const QuickSite& site, uint32_t index, const int64_t* registers) {

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <optional>
+#include <unordered_map>
 #include <vector>
 
 #include "pto/wsp/bytecode/regions.hpp"
@@ -86,6 +87,7 @@ class Dispatcher {
     expander_.emplace(plan, &arguments_);
     checker_.emplace(plan);
     latest_.assign(plan.sites.size(), 0);
+    streams_.clear();
     numbering_.begin(run_.numbering_start());
     num_flushed_ = 0;
     has_event_ = has_waits_ = is_mine_ = is_silent_ = is_feeding_ = is_blocked_ = false;
@@ -252,7 +254,7 @@ class Dispatcher {
 
   /// Ends the strand where a task is another dispatcher's, or has another priority.
   void note_traits(const bytecode::QuickSite& site) {
-    const uint32_t owner = owner_by_key(site.key);
+    const uint32_t owner = owner_of_task(site.key);
     const int64_t priority =
         site.priority.is_given ? plan_->evaluate(site.priority.value, expander_->registers()) : 0;
     if (owner != key_owner_ || priority != priority_) close_open(true);
@@ -260,13 +262,22 @@ class Dispatcher {
     priority_ = priority;
   }
 
-  uint32_t owner_by_key(const bytecode::QuickAmount& key) const {
+  /// The dispatcher that the present task is for, or kNobody.
+  uint32_t owner_of_task(const bytecode::QuickAmount& key) const {
+    const std::vector<uint64_t>& bounds = run_.options().bounds;
     const Ownership ownership = run_.options().ownership;
+    if (ownership == Ownership::kPartition)
+      return uint32_t(std::upper_bound(bounds.begin(), bounds.end(), num_tasks() - 1) - bounds.begin()) %
+             num_dispatchers_;
     if (!key.is_given || (ownership != Ownership::kKey && ownership != Ownership::kHash)) return kNobody;
-    const auto value = uint64_t(plan_->evaluate(key.value, expander_->registers()));
-    if (ownership == Ownership::kHash) return Random(value).next() % num_dispatchers_;
-    const int64_t rest = int64_t(value) % int64_t(num_dispatchers_);
-    return uint32_t(rest < 0 ? rest + num_dispatchers_ : rest);
+    const int64_t value = plan_->evaluate(key.value, expander_->registers());
+    if (ownership == Ownership::kHash) return Random(uint64_t(value)).next() % num_dispatchers_;
+    return uint32_t(modulo(value, num_dispatchers_));
+  }
+
+  static int64_t modulo(int64_t value, uint32_t n) {
+    const int64_t rest = value % int64_t(n);
+    return rest < 0 ? rest + n : rest;
   }
 
   /// Opens a slice for the task that was just expanded; false while too many are on their way.
@@ -303,6 +314,7 @@ class Dispatcher {
     const Stamp stamp{task_name(slice, numbering_.num_tasks()), slice + 1};
     hazards_->access(site, expander_->registers(), stamp, waits_);
     add_afters(site, stamp.name);
+    if (run_.options().streams != Streams::kOff) add_stream(site, stamp.name);
     waits_.finish();
     if (is_mine_ && numbering_.num_tasks() == 1) add_slice_waits();
   }
@@ -313,6 +325,19 @@ class Dispatcher {
     const uint32_t* after = plan_->program().afters.data() + form.first_after;
     for (uint32_t i = 0; i < form.num_afters; ++i) waits_.add(latest_[after[i]]);
     latest_[site] = name;
+  }
+
+  /// Adds the task before it in its stream.
+  void add_stream(uint32_t site, Name name) {
+    const RunOptions& options = run_.options();
+    const bytecode::QuickAmount& key = plan_->sites[site].stream;
+    if (options.streams == Streams::kByKey && !key.is_given) return;
+    int64_t stream = options.streams == Streams::kByKey ? plan_->evaluate(key.value, expander_->registers())
+                                                        : int64_t(num_tasks() - 1);
+    if (options.num_streams != 0) stream = modulo(stream, options.num_streams);
+    Name& latest = streams_[stream];
+    waits_.add(latest);
+    latest = name;
   }
 
   /// What the whole slice must wait for: the strand's slice before it, and the barriers around it.
@@ -507,7 +532,8 @@ class Dispatcher {
   std::optional<bytecode::Expander> expander_;
   std::optional<bytecode::TaskChecker> checker_;
   Numbering numbering_;
-  std::vector<Name> latest_;  ///< per site, its latest task
+  std::vector<Name> latest_;                   ///< per site, its latest task
+  std::unordered_map<int64_t, Name> streams_;  ///< per stream, its latest task
   WaitList waits_;
   std::vector<std::pair<uint64_t, uint32_t>> owned_;
   uint64_t first_task_ = 0;       ///< of the open slice

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 namespace pto::wsp::sched {
 
@@ -13,6 +14,14 @@ enum class Ownership : uint8_t {
   kRoundRobin,  ///< they take turns
   kKey,         ///< that with the number of its key, modulo their number
   kHash,        ///< that with the number of its key's hash, modulo their number
+  kPartition,   ///< that with the number of the part which the task's number lies in
+};
+
+/// Which tasks are in one stream: they start in program order, one at a time.
+enum class Streams : uint8_t {
+  kOff,     ///< none
+  kInTurn,  ///< every n-th
+  kByKey,   ///< those with equal STREAM, modulo n if there is one; tasks without it are in none
 };
 
 /// Which of the tasks that are ready starts first.
@@ -47,6 +56,10 @@ struct RunOptions {
   bool checks_iterations = false;  ///< check that iterations of P loops are independent
   uint32_t dispatchers = 0;        ///< 0 = one per worker, up to kMaxDispatchers
   Ownership ownership = Ownership::kClaim;
+  std::vector<uint64_t> bounds =
+      {};  ///< kPartition: the first task of each dispatcher but the first, ascending
+  Streams streams = Streams::kOff;
+  uint32_t num_streams = 0;  ///< 0 = one per key
   uint64_t window = 8192;  ///< tasks that may be recorded and not complete, over all dispatchers; at least 1
   WindowMode window_mode = WindowMode::kStall;
   Ready ready = Ready::kOwn;
@@ -62,7 +75,8 @@ struct RunOptions {
   }
   /// Keys and priorities of tasks cut program order where they change.
   bool cuts_units() const {
-    return ownership == Ownership::kKey || ownership == Ownership::kHash || ready == Ready::kPriority;
+    return ownership == Ownership::kKey || ownership == Ownership::kHash ||
+           ownership == Ownership::kPartition || ready == Ready::kPriority;
   }
 
   /// Whether the graph of tasks is built as a whole, and kept for runs that are alike.

@@ -32,12 +32,12 @@ inline bool has_edges_across(const bytecode::Program& program, uint32_t loop) {
 
 /// Per loop, the summary of its iterations if they are units that can be passed over; else null. Only those
 /// that do not conflict with each other are: else whoever comes next would wait for a whole one. None is
-/// where units are cut.
+/// where each task must be seen.
 /// \pre mark_units; the plan stays where it is
 inline std::vector<std::unique_ptr<graph::UnitSummary>> summarize_units(const bytecode::Plan& plan,
-                                                                        bool are_cut) {
+                                                                        bool is_each_task_seen) {
   std::vector<std::unique_ptr<graph::UnitSummary>> units(plan.loops.size());
-  if (are_cut) return units;
+  if (is_each_task_seen) return units;
   const std::vector<graph::Space> spaces = graph::find_spaces(plan);
   for (uint32_t loop = 0; loop < plan.loops.size(); ++loop) {
     if (plan.loops[loop].mark != bytecode::QuickLoop::Mark::kUnitIterations) continue;

@@ -59,8 +59,8 @@ _CPU: Mapping[str, Mapping[str, Support]] = {
 
 
 _WHERE_IT_WALKS = {"dispatch", "window", "streams"}
-"""Directives for walks of the program: where its tasks are built as a graph first, nobody owns them, no window
-slides over them and no stream orders them."""
+"""Directives for walks of the program: where its tasks are built as a graph first, nobody owns them, no
+window slides over them and no stream orders them."""
 
 _INTERP: Mapping[str, Mapping[str, Support]] = {
     directive: {policy: _INTERP_REFUSES.get((directive, policy), Idle()) for policy in policies}

@@ -9,12 +9,15 @@ from hypothesis import strategies as st
 from pto_wsp.ir import kernel as k
 from pto_wsp.ir.core import Full, Range, Region
 from pto_wsp.ir.scalar import Binary, Const, Expr, Extent, Var, binary
-from pto_wsp.types.dtype import DType, b1, bf16, f32, i32, i64
+from pto_wsp.isa.meaning import ROUND_MODES
+from pto_wsp.types.dtype import DType, b1, bf16, f32, i8, i32, i64, u16, u32
 from pto_wsp.types.tile import ScalarType, TileType, ViewType
 
 ROWS, COLS = 5, 19
 VIEWS = {"a": k.IN, "b": k.IN, "y": k.INOUT, "z": k.INOUT}
 BINARY = ("add", "sub", "mul", "div", "max", "min")
+BROADCAST = BINARY
+BITS = ("bitwise_and", "bitwise_or", "bitwise_xor", "shl", "shr", "rem")
 UNARY = ("mov", "abs", "neg", "relu")
 NAMES = {"t": 4, "c": 2, "r": 2, "u": 2, "m": 2, "x": 2, "p": 2, "g": 1, "q": 1}
 
@@ -72,7 +75,7 @@ class _Body:
 
     def scalar(self) -> Expr:
         if self.dtype.is_integer:
-            return self.pick([Const(3), Const(-2), Var("n")])
+            return self.pick([Const(3), Const(-2 if self.dtype.kind == "i" else 2), Var("n")])
         return self.pick([Const(1.5, f32), Const(-0.3, f32), Var("s", f32)])
 
     def statements(self, count: int, defined: set[str], loops: list[str]) -> tuple[k.Stmt, ...]:
@@ -85,11 +88,16 @@ class _Body:
         by_need: list[tuple[str, list[Callable[[set[str], list[str]], list[k.Stmt]]]]] = [
             ("", [self.load, self.assign, self.number_rows]),
             ("t", [self.elementwise] * 4 + [self.store] * 2 + [self.fold, self.mask, self.turn]),
-            ("t", [self.number, self.best]),
-            ("tc", [self.broadcast, self.column]),
+            (
+                "t",
+                [self.number, self.best, self.reshape, self.extract_part]
+                + [self.round] * self.dtype.is_float,
+            ),
+            ("tc", [self.broadcast, self.column, self.insert]),
             ("r", [self.expand_row]),
-            ("tm", [self.select]),
-            ("tx", [self.take] + [self.sort] * self.dtype.is_float),
+            ("tr", [self.broadcast_row] * 2),
+            ("tm", [self.select, self.masks]),
+            ("tx", [self.take, self.put] + [self.sort] * self.dtype.is_float),
             ("p", [self.merge, self.extract]),
             ("g", [self.gather]),
             ("tg", [self.scatter]),
@@ -124,12 +132,20 @@ class _Body:
 
     def elementwise(self, defined: set[str], loops: list[str]) -> list[k.Stmt]:
         a, b, dst = self.known("t", defined), self.known("t", defined), self.new("t")
-        form = self.draw(st.integers(0, 2))
+        binary = BINARY + BITS * self.dtype.is_integer
+        form = self.draw(st.integers(0, 4))
         if form == 0:
-            return self.instr(str(self.pick(BINARY)), dst, a, b, defined=defined)
+            return self.instr(str(self.pick(binary)), dst, a, b, defined=defined)
         if form == 1:
-            return self.instr(str(self.pick(UNARY)), dst, a, defined=defined)
-        return self.instr(f"{self.pick(BINARY)}s", dst, a, scalars=(self.scalar(),), defined=defined)
+            unary = (*UNARY, "bitwise_not") if self.dtype.is_integer else UNARY
+            return self.instr(str(self.pick(unary)), dst, a, defined=defined)
+        if form == 2:
+            c = self.known("t", defined)
+            return self.instr(str(self.pick(["addc", "subc"])), dst, a, b, c, defined=defined)
+        if form == 3:
+            op, scalars = str(self.pick(["addsc", "subsc"])), (self.scalar(),)
+            return self.instr(op, dst, a, b, scalars=scalars, defined=defined)
+        return self.instr(f"{self.pick(binary)}s", dst, a, scalars=(self.scalar(),), defined=defined)
 
     def fold(self, defined: set[str], loops: list[str]) -> list[k.Stmt]:
         kind, op = self.pick([("c", "rowmax"), ("c", "rowmin"), ("r", "colmax"), ("r", "colmin")])
@@ -140,12 +156,16 @@ class _Body:
         return self.instr(str(self.pick(BINARY)), self.new("c"), a, b, defined=defined)
 
     def broadcast(self, defined: set[str], loops: list[str]) -> list[k.Stmt]:
-        op = str(self.pick(["rowexpandsub", "rowexpandmul", "rowexpanddiv", "rowexpand"]))
+        op = str(self.pick(["rowexpand", *(f"rowexpand{name}" for name in BROADCAST)]))
         column, dst = self.known("c", defined), self.new("t")
         if op == "rowexpand":
             extent = self.pick([Const(COLS), Extent("a", 1)])
             return self.instr(op, dst, column, cols=extent, defined=defined)
         return self.instr(op, dst, self.known("t", defined), column, defined=defined)
+
+    def broadcast_row(self, defined: set[str], loops: list[str]) -> list[k.Stmt]:
+        row, a = self.known("r", defined), self.known("t", defined)
+        return self.instr(f"colexpand{self.pick(BROADCAST)}", self.new("t"), a, row, defined=defined)
 
     def expand_row(self, defined: set[str], loops: list[str]) -> list[k.Stmt]:
         extent = self.pick([Const(ROWS), Const(2), binary("min", Const(ROWS), Extent("a", 0))])
@@ -159,6 +179,35 @@ class _Body:
     def select(self, defined: set[str], loops: list[str]) -> list[k.Stmt]:
         a, b = self.known("t", defined), self.known("t", defined)
         return self.instr("sel", self.new("t"), self.known("m", defined), a, b, defined=defined)
+
+    def masks(self, defined: set[str], loops: list[str]) -> list[k.Stmt]:
+        a, b = self.known("m", defined), self.known("m", defined)
+        if self.draw(st.booleans()):
+            return self.instr("bitwise_not", self.new("m"), a, defined=defined)
+        return self.instr(str(self.pick(BITS[:3])), self.new("m"), a, b, defined=defined)
+
+    def round(self, defined: set[str], loops: list[str]) -> list[k.Stmt]:
+        mode, a = str(self.pick(ROUND_MODES)), self.known("t", defined)
+        return self.instr("cvt", self.new(str(self.pick("tx"))), a, rmode=mode, defined=defined)
+
+    def reshape(self, defined: set[str], loops: list[str]) -> list[k.Stmt]:
+        a = self.known("t", defined)
+        extents = {"rows": Extent(a, 1), "cols": Extent(a, 0)}
+        return self.instr("reshape", self.new("u"), a, **extents, defined=defined)
+
+    def extract_part(self, defined: set[str], loops: list[str]) -> list[k.Stmt]:
+        a, col = self.known("t", defined), self.pick([Const(0), Const(2), Var("n")])
+        rows = self.pick([Extent(a, 0), Const(2)])
+        return self.instr("extract", self.new("c"), a, rows=rows, col=col, defined=defined)
+
+    def insert(self, defined: set[str], loops: list[str]) -> list[k.Stmt]:
+        a, part = self.known("t", defined), self.known("c", defined)
+        place = {"row": Const(self.draw(st.integers(0, 1))), "col": self.pick([Const(0), Var("n")])}
+        return self.instr("insert", self.new("t"), a, part, **place, defined=defined)
+
+    def put(self, defined: set[str], loops: list[str]) -> list[k.Stmt]:
+        a, values, at = self.known("t", defined), self.known("t", defined), self.known("x", defined)
+        return self.instr("put", self.new("t"), a, values, at, defined=defined)
 
     def number(self, defined: set[str], loops: list[str]) -> list[k.Stmt]:
         like, start = self.known("t", defined), self.pick([Const(0), Const(-1), Var("n")])
@@ -232,7 +281,7 @@ class _Body:
 @st.composite
 def kernels(draw: st.DrawFn, name: str) -> k.KernelFunction:
     """Draw a kernel over the views a, b, y, z and the scalars s (f32) and n (i64)."""
-    dtype = draw(st.sampled_from([f32, f32, bf16, i32, i64]))
+    dtype = draw(st.sampled_from([f32, f32, bf16, i32, i64, i8, u16, u32]))
     body = _Body(draw, dtype)
     defined: set[str] = set()
     statements = body.statements(draw(st.integers(3, 14)), defined, [])

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from benchmarks.report import performance_page
+from docs.editor_grammar import editor_grammar
 from pto_wsp.errors import PtoError, catalogue
 from pto_wsp.ir.schedule import POLICIES
 from pto_wsp.ir.schedule import Form as PolicyForm
@@ -214,6 +215,7 @@ def argument_line(action: argparse.Action) -> str:
 
 PAGES: dict[str, Callable[[], str]] = {
     "command.md": command_page,
+    "../editors/vscode/pto.tmLanguage.json": editor_grammar,
     "errors.md": errors_page,
     "instructions.md": instructions_page,
     "operators.md": operators_page,

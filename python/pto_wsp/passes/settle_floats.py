@@ -20,6 +20,9 @@ def settle_floats(module: Module) -> Module:
     Only expressions that always have a value are taken, since a run may never come to where they stand.
     """
     workload = module.entry_workload
+    expressions = (expr for node in w.walk_nodes(workload.body) for expr in w.node_expressions(node))
+    if not any(part.dtype.is_float for expr in expressions for part in walk(expr)):
+        return module
     settler = _Settler(workload)
     body = settler.nodes(workload.body)
     if not settler.found:

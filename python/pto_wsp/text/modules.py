@@ -32,7 +32,7 @@ VERSION_LINE = f"// PTO Text: {VERSION}"
 _HEADER = re.compile(
     r"//\s*(PTO Text|PTO Module|PTO Program|Functions|Entry|Function Type)\s*:\s*(.*?)\s*", re.I
 )
-_KEYS = ("PTO Text", "PTO Module", "PTO Program", "Functions", "Entry", "Function Type")
+HEADER_KEYS = ("PTO Text", "PTO Module", "PTO Program", "Functions", "Entry", "Function Type")
 _KINDS = {"InCore": False, "Orchestration": True}
 _KIND = re.compile(r"//\s*(InCore|Orchestration) Function\b.*")
 
@@ -142,8 +142,8 @@ class _ModuleReader:
         if found is None:
             return None
         key, value = found.groups()
-        if key not in _KEYS:
-            known = next(k for k in _KEYS if k.lower() == key.lower())
+        if key not in HEADER_KEYS:
+            known = next(k for k in HEADER_KEYS if k.lower() == key.lower())
             raise BadText(expected=f"`{known}`", found=f"`{key}`", advice="", loc=loc)
         if key == "Function Type":
             word = value.partition(" ")[0]

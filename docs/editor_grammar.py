@@ -1,0 +1,86 @@
+"""The TextMate grammar of `.pto` text: words and instructions from the tables."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable
+
+from pto_wsp.ir import kernel as k
+from pto_wsp.ir.scalar import UNARY_CALLS
+from pto_wsp.ir.schedule import POLICIES
+from pto_wsp.isa import BY_MNEMONIC
+from pto_wsp.isa.attributes import MODES
+from pto_wsp.text.modules import HEADER_KEYS
+from pto_wsp.text.seed_scalars import SCALAR_WORDS
+from pto_wsp.types.dtype import DTYPES
+
+CONTROL = (
+    *("FOR", "ENDFOR", "WHILE", "DO", "ENDWHILE", "IF", "IF_BIT", "ELSE", "ENDIF", "CALL", "REFUSE"),
+    *("return", "RETURN"),
+)
+DECLARATIONS = ("func", "attributes", "alloc_tile", "alloc_scalar", "SCHEDULE")
+NATIVE = ("CPP", "ENDCPP", "INCLUDE", "FOLDER", "CONSTANT")
+ATTRIBUTES = (
+    *("in", "out", "inout", "tile", "local", "distinct", "columns", "parallel", "seq", "range", "tiles"),
+    *("name", "max_range", "min_range", "tile_levels", "label", "after", "workspace", "cost", "bounds"),
+    *("unit", "block_dim", "body", "n"),
+)
+CALLS = ("min", "max", "select", "dim", "rows", "at", "merged", "and", "or", *UNARY_CALLS)
+TYPES = (*DTYPES, "u1", "idx", "index", "memref", "ragged", "sparse", "gm", "l1", "l2")
+
+
+def words(scope: str, found: Iterable[str]) -> dict[str, str]:
+    """Return the pattern of whole words, the longest first."""
+    listed = "|".join(re.escape(word) for word in sorted(set(found), key=lambda w: (-len(w), w)))
+    return {"name": f"{scope}.pto", "match": rf"(?<![\w.%@#])(?:{listed})(?![\w.])"}
+
+
+def patterns() -> list[dict[str, str]]:
+    """Return the patterns of the grammar, in the order in which they are tried."""
+    keys = "|".join(HEADER_KEYS)
+    plain = {
+        "meta.header.pto": rf"^\s*//\s*(?:{keys})\s*:.*$",
+        "comment.line.double-slash.pto": r"^\s*//.*$",
+        "source.cpp.embedded.pto": r"^\s*\|.*$",
+        "string.quoted.other.pto": r"(?<=INCLUDE )<[^>]*>",
+        "keyword.control.import.pto": r"^\s*#import\b",
+        "storage.type.pto": r'!pto\.\w+(?:<(?:[^<>"]|"[^"]*")*>)?',
+        "storage.modifier.pto": r"^\s*\.(?:function|end|tile|memref|scalar)\b",
+        "entity.name.function.pto": r"@[A-Za-z_]\w*",
+        "constant.numeric.operand.pto": r"%-?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?",
+        "variable.other.pto": r"%[A-Za-z_]\w*(?:\.\w+)*",
+        "string.quoted.double.pto": r'"(?:[^"\\]|\\.)*"',
+        "constant.other.attribute.pto": r"#pto\.\w+<\w+>",
+    }
+    found: list[dict[str, str]] = [{"name": name, "match": match} for name, match in plain.items()]
+    modes = [word for listed in MODES.values() for mode in listed for word in (mode, mode.upper())]
+    policies = [name for policies in POLICIES.values() for name in policies]
+    groups = (
+        ("keyword.control", CONTROL),
+        ("keyword.other", DECLARATIONS),
+        ("keyword.other.native", NATIVE),
+        ("support.function", BY_MNEMONIC),
+        ("support.function.scalar", SCALAR_WORDS),
+        ("storage.type", TYPES),
+        ("keyword.operator.word", CALLS),
+        ("support.constant", (*POLICIES, *policies, *modes)),
+        ("entity.other.attribute-name", (*ATTRIBUTES, *k.ATTRIBUTES, *k.UNITS)),
+        ("constant.language", ("true", "false", "inf", "nan", "True", "False")),
+    )
+    found += [words(scope, listed) for scope, listed in groups]
+    found.append({"name": "constant.numeric.pto", "match": r"(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?"})
+    operators = r":\+|:=|->|//|<<|>>|<=|>=|==|!=|[-+*/%&|^~<>=:?]"
+    return [*found, {"name": "keyword.operator.pto", "match": operators}]
+
+
+def editor_grammar() -> str:
+    """Return the grammar as JSON."""
+    grammar = {
+        "$schema": "https://raw.githubusercontent.com/martinring/tmlanguage/master/tmlanguage.json",
+        "name": "PTO",
+        "scopeName": "source.pto",
+        "fileTypes": ["pto"],
+        "patterns": patterns(),
+    }
+    return json.dumps(grammar, indent=2) + "\n"

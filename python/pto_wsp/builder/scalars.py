@@ -114,6 +114,8 @@ class ScalarReader:
         match node:
             case ast.Constant(value=bool() | int() | float() as value):
                 return arithmetic.constant(value, loc)
+            case ast.Name(id="true" | "false" as name):
+                return arithmetic.constant(name == "true", loc)
             case ast.Name(id=name):
                 return self._lookup(name, loc)
             case ast.BinOp(left=left, op=sign, right=right):
@@ -129,8 +131,8 @@ class ScalarReader:
                 return result
             case ast.UnaryOp(op=sign, operand=operand):
                 return _unary(sign, self._node(operand, op, loc), loc)
-            case ast.Call(func=ast.Name(id="min" | "max" as name), args=[left, right], keywords=[]):
-                return self._two(name, left, right, op, loc)
+            case ast.Call(func=ast.Name(id=name), args=args, keywords=[]):
+                return _applied(name, [self._node(arg, op, loc) for arg in args], loc)
             case _:
                 raise ValueError(type(node).__name__)
 
@@ -139,6 +141,23 @@ class ScalarReader:
             raise ValueError("an operator that expressions do not have")
         a, b = self._node(left, op, loc), self._node(right, op, loc)
         return arithmetic.combine(name, a, b, loc)
+
+
+def _applied(name: str, args: Sequence[Expr], loc: Location | None) -> Expr:
+    """Return a function of scalars, as `.pto` text calls them."""
+    match name, args:
+        case "min" | "max", [a, b]:
+            return arithmetic.combine(name, a, b, loc)
+        case "select", [condition, then, other]:
+            return arithmetic.select(arithmetic.truth(condition, loc), then, other, loc)
+        case "b1", [a]:
+            return arithmetic.truth(a, loc)
+        case "i64", [a]:
+            return a if a.dtype is i64 else ir.Unary("i64", a, loc)
+        case "f32", [a]:
+            return arithmetic.convert(a, f32, name, loc)
+        case _:
+            raise ValueError(f"no function {name} of {len(args)}")
 
 
 def _unary(sign: ast.unaryop, a: Expr, loc: Location | None) -> Expr:
@@ -156,15 +175,14 @@ def _unary(sign: ast.unaryop, a: Expr, loc: Location | None) -> Expr:
 def _truncated(a: Expr, b: Expr, loc: Location | None) -> Expr:
     """Return the quotient of integers, rounded toward zero."""
     plain = arithmetic.combine("floordiv", a, b, loc)
-    if isinstance(a, Const) and isinstance(b, Const) and b.value != 0:
-        same = (a.value < 0) == (b.value < 0)
-        negated = arithmetic.combine("floordiv", arithmetic.negate(a, loc), b, loc)
-        return plain if same else arithmetic.negate(negated, loc)
-    zero = Const(0)
-    left, right = (arithmetic.combine("lt", value, zero, loc) for value in (a, b))
-    differ = arithmetic.combine("ne", left, right, loc)
+    differ = arithmetic.combine("lt", a, Const(0), loc)
+    if not (isinstance(b, Const) and b.value > 0):
+        differ = arithmetic.combine("ne", differ, arithmetic.combine("lt", b, Const(0), loc), loc)
     opposite = arithmetic.combine("floordiv", arithmetic.negate(a, loc), b, loc)
-    return arithmetic.select(differ, arithmetic.negate(opposite, loc), plain, loc)
+    rounded_up = arithmetic.negate(opposite, loc)
+    if isinstance(differ, Const):
+        return rounded_up if differ.value else plain
+    return arithmetic.select(differ, rounded_up, plain, loc)
 
 
 def fitted(expr: Expr, dtype: DType, op: str, loc: Location | None) -> Expr:

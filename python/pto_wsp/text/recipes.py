@@ -10,6 +10,7 @@ from pto_wsp.ir import kernel as k
 from pto_wsp.ir import workload as w
 from pto_wsp.ir.core import DimSelect, Full, Range, Region
 from pto_wsp.ir.scalar import Binary, Const, Expr, format_expr
+from pto_wsp.passes.names import WorkloadRenaming
 from pto_wsp.support.record import record
 from pto_wsp.types.dtype import DType
 from pto_wsp.types.tile import ScalarType, TileType, ViewType
@@ -187,9 +188,9 @@ def _workload(
 def _nodes(body: Sequence[w.Node], functions: Mapping[str, Function]) -> Iterator[Call]:
     for node in body:
         match node:
-            case w.Loop(tile=None):
+            case w.Loop(tile=None, var=var, body=body):
                 yield _loop(node)
-                yield from _nodes(node.body, functions)
+                yield from _nodes(WorkloadRenaming({var: node.called}).nodes(body), functions)
                 yield Call("end_for")
             case w.Cond(condition=condition, then=then, other=other):
                 yield Call("if_then", (_operand(condition),))
@@ -236,8 +237,13 @@ def _argument(param: k.Param | w.WorkloadParam, arg: Region | Expr) -> Argument:
         case _:
             raise NoRecipe
     extents = [_extent(dim, size) for dim, size in zip(arg.dims, (rows, cols), strict=True)]
-    if None not in extents:
-        return (arg.tensor, row, col, *[extent for extent in extents if extent is not None])
+    if extents != [None, None]:
+        found = [
+            size if extent is None else extent for extent, size in zip(extents, (rows, cols), strict=True)
+        ]
+        if None in found:
+            raise NoRecipe
+        return (arg.tensor, row, col, *[extent for extent in found if extent is not None])
     return arg.tensor if (row, col) == (0, 0) else (arg.tensor, row, col)
 
 

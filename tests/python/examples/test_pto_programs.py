@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 
 from examples.pto_programs import llama_kernels
 from examples.pto_programs.__main__ import TOLERANCE, llama_tensors, run_bgemm, run_bgemm_tree, run_softmax
+from examples.pto_programs.bgemm import bgemm_module, bgemm_tree_module
 from examples.pto_programs.llama import ROWS, llama_module
 from examples.pto_programs.reference import llama_layer
 from examples.pto_programs.softmax import softmax_module
-from pto_wsp import Program, parse
+from pto_wsp import Program, PTOModule, parse
 from pto_wsp.interp.workload import expand
 from pto_wsp.ir.module import Module
 from pto_wsp.lang.kernel import Kernel
 from pto_wsp.passes.canonical_names import canonical_names
 from pto_wsp.passes.pipeline import prepare
+from pto_wsp.text import to_python
 
 
 def num_tasks(program: Program) -> int:
@@ -77,6 +81,13 @@ def test_both_ways_of_writing_the_layer_are_one_program() -> None:
     assert str(canonical_names(built)) == str(canonical_names(written))
 
 
-def test_the_text_is_the_program() -> None:
-    for module in (softmax_module(), llama_module()):
-        assert parse(str(module)) == module
+@pytest.mark.parametrize("make", [softmax_module, bgemm_module, bgemm_tree_module, llama_module])
+def test_text_and_builder_say_the_same(make: Callable[[], PTOModule]) -> None:
+    """Text reads back, and the Python that is written for it is builder calls alone."""
+    module = make()
+    assert parse(str(module)) == module
+    python = to_python(module.ir)
+    assert "add_function" not in python
+    names: dict[str, object] = {}
+    exec(python, names)
+    assert names["ir"] == module.ir

@@ -44,7 +44,7 @@ def print_(args: Namespace) -> None:
 
 
 def check(args: Namespace) -> int:
-    """Say of each file whether it holds a sound module that the target takes; return the exit status."""
+    """Say of each file whether it holds a sound module."""
     target = None if args.target is None else registry.get(args.target)
     failed = 0
     for path in args.files:

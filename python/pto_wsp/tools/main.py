@@ -97,8 +97,8 @@ def _add_emit(found: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
 
 RUN_EPILOG = """\
 Arrays are `.npy` files. A tensor that the program writes and no input gives begins as zeros, of the size that
-other arrays and `--set` decide; of an InCore function, of the size of its tile. A ragged axis takes its
-offsets, a sparse one `offsets.npy,indices.npy`.
+other arrays and `--set` decide; where these do not, of the size that the tasks reach, or of an InCore
+function's tile. A ragged axis takes its offsets, a sparse one `offsets.npy,indices.npy`.
 
 examples:
   pto run scale.pto --entry scale --set factor=0.5 --input x=x.npy --output y=y.npy

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from pto_wsp.analysis.bounding import extent_needed
 from pto_wsp.errors import BadOption, UnboundTensor, UnknownParameter, did_you_mean
 from pto_wsp.ir import workload as w
 from pto_wsp.ir.entry import with_entry_workload
@@ -16,6 +17,7 @@ from pto_wsp.ir.module import Module
 from pto_wsp.ir.scalar import Value, Var, evaluate, walk
 from pto_wsp.lang.ragged import Ragged
 from pto_wsp.lang.sparse import Sparse
+from pto_wsp.passes.inline_calls import inline_calls
 from pto_wsp.runtime.memory import empty
 from pto_wsp.runtime.program import Program, compile_module
 from pto_wsp.support.record import replace
@@ -30,7 +32,7 @@ def run(args: Namespace) -> None:
     names = [kernel.name for kernel in module.kernels]
     kernel = module.kernel(module.entry) if module.entry in names else None
     program = compile_module(module, args.target)
-    workload = with_entry_workload(module).entry_workload
+    workload = inline_calls(with_entry_workload(module)).entry_workload
     values = _Values(workload, kernel, pairs("--set", args.set), pairs("--input", args.input))
     outputs = pairs("--output", args.output)
     values.require(outputs)
@@ -176,7 +178,7 @@ class _Values:
         return found
 
     def size(self, tensor: str, number: int, sizes: Mapping[str, Value]) -> int:
-        """Return a dimension of a tensor that is made; where nothing says, that of its tile."""
+        """Return a dimension of a tensor that is made; where nothing says, as tasks need it."""
         dim = self.tensors[tensor].type.dims[number]
         if isinstance(dim, int):
             return dim
@@ -185,6 +187,9 @@ class _Values:
         kind = None if self.kernel is None else self.kernel.param(tensor).type
         if isinstance(kind, TileType):
             return kind.shape[number]
+        needed = extent_needed(self.workload, tensor, number)
+        if needed is not None and _is_known(needed, sizes):
+            return max(int(evaluate(needed, sizes)), 0)
         advice = f"give `--set {dim}=...`, or `--input {tensor}=...`"
         raise UnboundTensor(kind="size", name=dim, advice=advice)
 

@@ -206,6 +206,25 @@ def test_a_kernel_is_run_on_its_tiles(folder: Path, capsys: pytest.CaptureFixtur
     assert (np.load("y.npy") == x[:5] * 2).all()
 
 
+def test_tensors_between_tasks_are_made(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Nothing says how large `T` is but the tasks that write it."""
+    text = PROGRAM.replace(
+        '%Y: !pto.memref<gm,"n"x16,f32>', '%Y: !pto.memref<gm,"n"x16,f32>, %T: !pto.memref<gm,"t"x16,f32>'
+    )
+    text = text.replace("%n: index, ", "%n: index, %t: index, ").replace("{parallel, tiles}", "{range}")
+    text = text.replace("0:idx, %n:idx, 8:idx", "0:idx, %n // 8:idx, 1:idx").replace(
+        "%i, :]", "%i * 8 :+ 8, :]"
+    )
+    call = "CALL @scale[%i](%X[%i * 8 :+ 8, :], %Y[%i * 8 :+ 8, :], %factor)"
+    calls = [call.replace("%Y", "%T"), call.replace("%X", "%T")]
+    (folder / "two.pto").write_text(text.replace(call, "\n    ".join(calls)))
+    np.save("x16.npy", np.load("x.npy")[:16])
+    values = ["--set", "factor=2", "--input", "X=x16.npy", "--output", "Y=y.npy", "--target", "interp"]
+    status, out, err = pto(capsys, "run", "two.pto", *values)
+    assert (status, err) == (OK, "") and "T: float32[16, 16]" in out
+    assert (np.load("y.npy") == np.load("x16.npy") * 4).all()
+
+
 def parse_sizes(capsys: pytest.CaptureFixture[str]) -> str:
     """The name of the rows of `y`, as the error says that asks for it."""
     text = PROGRAM.replace("memref<gm,8x16,f32> {out, tile}", "memref<gm,?x16,f32> {out}")

@@ -31,13 +31,13 @@ def extent_needed(workload: w.WorkloadFunction, tensor: str, dim: int) -> Expr |
     """Return an extent of a tensor's dimension that holds every region of it in a workload.
 
     Args:
-        workload: a function without calls of others.
+        workload: a function; what others that it calls reach is not known.
         tensor: the name of one of its tensors.
         dim: a dimension of it.
 
     Returns:
         An expression of the workload's sizes and scalars; None where an element of a tensor or a variable
-        decides, or a row set.
+        decides, a row set, or a call.
     """
     symbols = frozenset(p.name for p in workload.symbols)
     ends: list[Expr] = []
@@ -77,6 +77,8 @@ def _regions(
                 for arg in args:
                     if isinstance(arg, Region):
                         yield arg, bounds
+            case w.Call():
+                raise _Unbounded
             case _:
                 pass
 

@@ -11,6 +11,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from examples.pto_programs.reference import softmax
+from examples.pto_programs.softmax import softmax_module
 from pto_wsp.passes.pipeline import PASSES
 from pto_wsp.targets.cpu import toolchain
 from pto_wsp.text import parse
@@ -312,3 +314,15 @@ def test_readers_that_are_gone(folder: Path, argv: list[str]) -> None:
 def test_errors_of_a_process(folder: Path) -> None:
     ran = subprocess.run([*PTO, "print", "bad.pto"], capture_output=True, text=True, check=False)
     assert ran.returncode == FAILED and ran.stdout == "" and ran.stderr.startswith("error[")
+
+
+def test_outputs_are_as_large_as_their_regions_reach(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "softmax.pto").write_text(str(softmax_module()))
+    x = np.linspace(-3, 3, 19 * 8, dtype=np.float32).reshape(19, 8)
+    np.save("x.npy", x)
+    options = ["--set", "total_rows=19", "--input", "input=x.npy", "--output", "output=y.npy"]
+    assert main(["run", "softmax.pto", "--target", "interp", *options]) == OK
+    assert "output: float32[19, 8] -> y.npy" in capsys.readouterr().out
+    np.testing.assert_allclose(np.load("y.npy"), softmax(x), rtol=1e-6)

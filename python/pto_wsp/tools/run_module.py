@@ -178,11 +178,7 @@ class _Values:
         return found
 
     def size(self, tensor: str, number: int, sizes: Mapping[str, Value]) -> int:
-<<<<<<< HEAD
         """Return a dimension of a tensor that is made; where nothing says, as tasks need it."""
-=======
-        """Return a dimension of a tensor that is made: what is said of it, that of its tile, or its reach."""
->>>>>>> 56e8be7 (tools: outputs of pto run are as large as their regions reach; analysis: no bound through calls)
         dim = self.tensors[tensor].type.dims[number]
         if isinstance(dim, int):
             return dim

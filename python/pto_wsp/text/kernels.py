@@ -89,6 +89,7 @@ class _KernelBody(Body[k.Stmt]):
             if row is not None:
                 return self.instruction(cursor, token, row)
             if follower.text not in LITERALS and cursor.ahead(1).text != "(":
+                refuse_known(cursor)
                 cursor.word((*BY_MNEMONIC, "alloc_tile", "alloc_scalar"), "an instruction")
         return self.assign(cursor, token, name)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pto_wsp.errors_text import NoMeaning
+from pto_wsp.isa.refused import REFUSED
 from pto_wsp.text.tokens import Cursor
 
 _LEAVES = "loops run to their end"
@@ -14,8 +15,11 @@ _STATEMENTS = {
 
 
 def refuse_known(cursor: Cursor) -> None:
-    """Raise NoMeaning where a statement is one that other systems know."""
+    """Raise NoMeaning where a statement or instruction is one that other systems know."""
     token = cursor.token
-    if token.text in _STATEMENTS:
-        reason, advice = _STATEMENTS[token.text]
+    known = _STATEMENTS.get(token.text)
+    if known is None and token.text in REFUSED:
+        known = ("it is no instruction of tiles here", REFUSED[token.text])
+    if known is not None:
+        reason, advice = known
         raise NoMeaning(form=f"`{token.text}`", reason=reason, advice=advice, loc=cursor.place(token))

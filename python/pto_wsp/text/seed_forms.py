@@ -214,6 +214,7 @@ class _SeedReader(SeedScalars):
         token = cursor.token
         row = BY_MNEMONIC.get(token.text)
         if row is None or token.kind != WORD:
+            refuse_known(cursor)
             cursor.word((*BY_MNEMONIC, "alloc_tile", "alloc_scalar"), "an instruction")
             raise AssertionError(token)
         cursor.advance()

@@ -19,6 +19,12 @@ from pto_wsp.types.dtype import DType
 BLOCK: Final = 64
 """Rows and columns of a tile of a product, and rows of a table that a task looks up."""
 
+DEEP_ROWS: Final = 128
+"""Rows of a tile of a product with a transposed matrix, whose turning they share."""
+
+FEW_ROWS: Final = 8
+"""Up to this many rows are multiplied with a matrix where it lies."""
+
 DEPTH: Final = 256
 MAX_K: Final = 128
 """The most elements that `topk` finds."""
@@ -133,7 +139,21 @@ def products(DT: DType) -> list[Workload]:
         b: In[Tile[1, BLOCK, DT]],
         y: Out[Tensor[DT, DYN, DYN]],
     ):
-        for r in pto.tiles(x.rows, BLOCK):
+        for r in pto.tiles(x.rows, DEEP_ROWS):
+            for c in pto.tiles(w.rows, BLOCK):
+                total = pto.full((x[r].rows, w[c].rows), 0.0)
+                for k in pto.tiles(x.cols, DEPTH):
+                    total = pto.matmul(x[r, k], pto.load(w[c, k]).T, acc=total)
+                pto.store(y[r, c], pto.cast(total + pto.cast(b, f32), DT))
+
+    @kernel
+    def few_linear(
+        x: In[Tensor[DT, DYN, DYN]],
+        w: In[Tensor[DT, DYN, DYN]],
+        b: In[Tile[1, BLOCK, DT]],
+        y: Out[Tensor[DT, DYN, DYN]],
+    ):
+        for r in pto.tiles(x.rows, FEW_ROWS):
             for c in pto.tiles(w.rows, BLOCK):
                 total = pto.full((x[r].rows, w[c].rows), 0.0)
                 for k in pto.tiles(x.cols, DEPTH):
@@ -161,9 +181,13 @@ def products(DT: DType) -> list[Workload]:
     def linear(
         X: Tensor[DT, "n", "k"], W: Tensor[DT, "m", "k"], B: Tensor[DT, 1, "m"], Y: Tensor[DT, "n", "m"]
     ):
-        for r in P.tiles("n", BLOCK):
+        with P.when(X.shape[0] <= FEW_ROWS):
             for c in P.tiles("m", BLOCK):
-                block_linear[r, c](x=X[r], w=W[c], b=B[:, c], y=Y[r, c])
+                few_linear[c](x=X, w=W[c], b=B[:, c], y=Y[:, c])
+        with P.otherwise():
+            for r in P.tiles("n", DEEP_ROWS):
+                for c in P.tiles("m", BLOCK):
+                    block_linear[r, c](x=X[r], w=W[c], b=B[:, c], y=Y[r, c])
 
     @workload
     def bilinear(

@@ -232,7 +232,7 @@ MISTAKES = [
     ("%b = tmov.ub %a : !pto.tile<8x8xf32>", "bad-text", "found `tmov.ub`"),
     ("%b = tgatherb %a, %a : !pto.tile<8x8xf32>", "no-meaning", "`tgather` picks elements"),
     ("%b = tmatmul.mx %a, %a : !pto.tile<8x8xf32>", "no-meaning", "8-bit floats"),
-    ("TSYNC", "bad-text", ""),
+    ("tsync", "no-meaning", "what waits for what"),
     ("BREAK", "no-meaning", "`BREAK` has no meaning"),
     ("YIELD (%a)", "no-meaning", "`YIELD` has no meaning"),
     ("RETURN (%a)", "no-meaning", "`RETURN` with values"),

@@ -33,6 +33,7 @@ class GraphBuilder {
     for (uint32_t reg = 0; reg < plan_.program().header.num_registers; ++reg) {
       if (plan_.program().is_variable[reg]) variables_.push_back({reg, 0});
     }
+    most_words_ = ptrdiff_t(kMostWords + 3 * variables_.size());
     add_chunk();
   }
 
@@ -58,6 +59,11 @@ class GraphBuilder {
 
  private:
   static constexpr int kStepEvents = 1024;
+  static constexpr size_t kMostWords =
+      8 + 3 * WaitList::kMostNames + 7 * size_t(bytecode::kMaxLoopDepth);  ///< without variables
+  /// What 4 bytes can count, and some slices.
+  static constexpr uint64_t kMostTasks = UINT32_MAX - 1024;
+  static_assert(kMostWords + 3 * UINT16_MAX < KeptGraph::kChunkWords);
 
   struct Variable {
     uint32_t reg;
@@ -95,7 +101,7 @@ class GraphBuilder {
         return false;
       case bytecode::Event::kEnd:
         close_open();
-        graph_.finish(num_tasks_);
+        graph_.finish(num_tasks_, room_);
         return false;
       default: return true;
     }
@@ -107,6 +113,7 @@ class GraphBuilder {
     if (numbering_.is_open() && (quick.is_unit ? numbering_.is_over() : numbering_.is_full()))
       close(quick.is_unit);
     if (!numbering_.is_open()) open();
+    make_room();
     numbering_.add_task(run_.task_cost(site, expander_.registers()));
     find_waits(site);
     for (int i = 0; i < waits_.size(); ++i) write_wait(waits_[i]);
@@ -118,9 +125,11 @@ class GraphBuilder {
 
   void open() {
     const bool begins_strand = numbering_.begins_strand();
+    if (num_tasks_ > kMostTasks)
+      throw EngineError("too-many-tasks", "a graph of so many tasks cannot be built");
     numbering_.open();
+    make_room();
     if (begins_strand) {
-      make_room();
       num_in_strand_ = 0;
       graph_.begin_strand(room_.at, num_tasks_);
     } else {
@@ -135,6 +144,7 @@ class GraphBuilder {
   }
 
   void close(bool ends_strand) {
+    make_room();
     for (const Group& group : numbering_.groups()) write(GraphOp::kReach, group.line);
     if (ends_strand) write(GraphOp::kEnd, 0);
     if (ends_strand) graph_.publish(graph_.num_built());
@@ -210,20 +220,16 @@ class GraphBuilder {
 
   // Words
 
-  void write(GraphOp op, uint32_t operand) {
-    if (operand > kMaxGraphOperand)
-      throw EngineError("too-many-strands", "more strands are alive than the engine can name");
-    make_room();
-    *room_.at++ = operand << kGraphOpBits | uint32_t(op);
-  }
+  void write(GraphOp op, uint32_t operand) { *room_.at++ = operand << kGraphOpBits | uint32_t(op); }
 
   void write_wide(int64_t value) {
     std::memcpy(room_.at, &value, sizeof(value));
     room_.at += 2;
   }
 
+  /// For all that is written of one task, or at the end of a slice.
   void make_room() {
-    if (room_.end - room_.at >= ptrdiff_t(2 * KeptGraph::kMostWords)) return;
+    if (room_.end - room_.at >= most_words_) return;
     uint32_t* at = room_.at;
     add_chunk();
     *at++ = uint32_t(GraphOp::kJump);
@@ -246,6 +252,7 @@ class GraphBuilder {
   std::vector<Place> places_;  ///< per slice
   std::vector<Variable> variables_;
   KeptGraph::Room room_{};
+  ptrdiff_t most_words_ = 0;
   uint64_t num_tasks_ = 0;
   uint32_t num_in_strand_ = 0;
   uint32_t flush_ = 0;

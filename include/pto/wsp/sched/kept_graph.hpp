@@ -35,7 +35,6 @@ enum class GraphOp : uint32_t {
   kEnd,        ///< of the strand
 };
 inline constexpr int kGraphOpBits = 4;
-inline constexpr uint32_t kMaxGraphOperand = UINT32_MAX >> kGraphOpBits;
 
 constexpr GraphOp op_of(uint32_t word) { return GraphOp(word & ((1u << kGraphOpBits) - 1)); }
 constexpr uint32_t operand_of(uint32_t word) { return word >> kGraphOpBits; }
@@ -85,12 +84,12 @@ class KeptGraph {
 
   // Building, by one thread; the others may read strands that were published.
 
-  /// Room for at least `kMostWords` words, and where they end.
+  /// Room for words, and where it ends.
   struct Room {
     uint32_t* at;
     uint32_t* end;
   };
-  static constexpr size_t kMostWords = 4 + 2 * 3;
+  static constexpr size_t kChunkWords = 1 << 18;
 
   Room add_chunk() {
     chunks_.emplace_back(new uint32_t[kChunkWords]);
@@ -107,12 +106,17 @@ class KeptGraph {
 
   /// Shows the strands that are complete by now to those who run them.
   void publish(uint64_t num_strands) { num_strands_.store(num_strands, std::memory_order_release); }
-  void finish(uint64_t num_tasks) { num_tasks_ = num_tasks; }
+  /// Ends with so many tasks, and with some room that is not used.
+  void finish(uint64_t num_tasks, Room rest) {
+    num_tasks_ = num_tasks;
+    num_unused_ = size_t(rest.end - rest.at);
+  }
 
   uint64_t num_tasks() const { return num_tasks_; }
   uint64_t num_strands() const { return num_strands_.load(std::memory_order_acquire); }
   uint64_t num_bytes() const {
-    return chunks_.size() * kChunkWords * sizeof(uint32_t) + num_built_ * (sizeof(Strand) + sizeof(Line));
+    return (chunks_.size() * kChunkWords - num_unused_) * sizeof(uint32_t) +
+           num_built_ * (sizeof(Strand) + sizeof(Line));
   }
 
   // Running
@@ -155,7 +159,6 @@ class KeptGraph {
   }
 
  private:
-  static constexpr size_t kChunkWords = 1 << 16;
   static constexpr int kTaskBitsOfRun = 40;
   static constexpr uint64_t kComplete = (uint64_t{1} << kTaskBitsOfRun) - 1;
   static constexpr uint64_t kMaxRuns = (uint64_t{1} << (64 - kTaskBitsOfRun)) - 1;
@@ -169,6 +172,7 @@ class KeptGraph {
   StableArray<Line> lines_;
   uint64_t num_built_ = 0;
   uint64_t num_tasks_ = 0;
+  size_t num_unused_ = 0;
   uint64_t num_runs_ = 0;
   std::array<Line, kNumGroupLines> groups_{};
   std::array<uint64_t, kNumGroupLines> group_bases_{};

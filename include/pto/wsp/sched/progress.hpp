@@ -134,6 +134,7 @@ class Progress {
 class WaitList {
  public:
   static constexpr int kMaxWaits = 12;
+  static constexpr int kMostNames = kMaxWaits + 1 + int(bytecode::kMaxLoopDepth) + 1;
 
   explicit WaitList(Progress& progress) : progress_(progress) {}
 
@@ -195,7 +196,7 @@ class WaitList {
 
  private:
   Progress& progress_;
-  Name names_[kMaxWaits + 1 + bytecode::kMaxLoopDepth + 1];
+  Name names_[kMostNames];
   int count_ = 0;
   Name own_ = 0;
   Name kept_below_ = 0;

@@ -230,6 +230,14 @@ nb::object dispatchers(const trace::RunRecord& record) {
   return std::move(dispatcher).to_array();
 }
 
+/// [n, 3]: before, after, kind
+nb::object dependences(const trace::RunRecord& record) {
+  const std::vector<int64_t> found = record.find_dependences();
+  ColumnData rows(found.size() / 3, 3);
+  std::copy(found.begin(), found.end(), rows.data());
+  return std::move(rows).to_array();
+}
+
 /// (site, registers)
 nb::tuple places(const trace::RunRecord& record) {
   const size_t n = record.num_tasks();
@@ -460,6 +468,7 @@ void bind_engine(nb::module_& module) {
       .def_prop_ro("tasks", &trace::RunRecord::num_tasks)
       .def("times", &times)
       .def("dispatchers", &dispatchers)
+      .def("dependences", &dependences)
       .def("places", &places);
   nb::class_<RunResult>(module, "RunResult")
       .def_ro("tasks", &RunResult::tasks)

@@ -72,6 +72,13 @@ class RunRecord:
     def dispatchers(self) -> NDArray[np.int64]:
         """Return the dispatcher that made each task."""
 
+    def dependences(self) -> NDArray[np.int64]:
+        """Return [n, 3]: a task, one that depended on it, and why.
+
+        0 means read after write, 1 write after read, 2 write after write, 3 `after=`. Of each task the
+        latest 8 are given.
+        """
+
     def places(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Return the index of the TASK instruction, and the registers [tasks, registers].
 

@@ -32,22 +32,6 @@ sched::RunOptions options_of(uint32_t workers, sched::Start start, uint64_t thre
 
 sched::RunOptions after_build(uint32_t workers) { return options_of(workers, sched::Start::kAfterBuild); }
 
-std::vector<bind::ArrayRef> to_arrays(std::vector<Tensor>& tensors) {
-  std::vector<bind::ArrayRef> arrays;
-  for (Tensor& tensor : tensors) {
-    bind::ArrayRef ref;
-    ref.data = tensor.data.data();
-    ref.dtype = DType::u64;
-    ref.rank = int(tensor.shape.size());
-    for (int d = 0; d < ref.rank; ++d) {
-      ref.shape[d] = tensor.shape[size_t(d)];
-      ref.stride_bytes[d] = tensor.stride[size_t(d)] * 8;
-    }
-    arrays.push_back(ref);
-  }
-  return arrays;
-}
-
 /// Runs a random workload again and again, in modes and with workers that `seed` picks.
 void check_workload(uint64_t seed, size_t max_tasks) {
   const Workload workload(seed, max_tasks);
@@ -62,7 +46,7 @@ void check_workload(uint64_t seed, size_t max_tasks) {
     options.jitter = round % 2 == 1 ? seed * 4 + uint64_t(round) : 0;
     std::vector<Tensor> found = workload.tensors();
     mix::stamps().reset(workload.tasks().size());
-    const RunResult result = executable.run(to_arrays(found), {}, options);
+    const RunResult result = executable.run(Workload::to_arrays(found), {}, options);
     CHECK_EQ(result.tasks, workload.tasks().size());
     CHECK_EQ(result.order_violations.value_or(0), 0u);
     for (size_t i = 0; i < found.size(); ++i) CHECK(found[i].data == workload.results()[i].data);

@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// The record of a run: every task once, on one worker at a time, and where it stands in the program.
+#include <algorithm>
+#include <tuple>
+
 #include "assembler.hpp"
 #include "check.hpp"
 #include "pto/wsp/engine.hpp"
+#include "random_workload.hpp"
 #include "record.hpp"
 
 namespace test_trace {
@@ -104,6 +108,46 @@ TEST(places_are_those_of_the_run_whatever_becomes_of_the_arrays) {
     CHECK_EQ(places.registers[task * 2], int64_t(task / 34));
     CHECK_EQ(places.registers[task * 2 + 1], int64_t(task % 34 * 3));
   }
+}
+
+TEST(dependences_are_conflicts_and_lead_to_all_of_them) {
+  using random_workload::Tensor;
+  using random_workload::Workload;
+  int num_checked = 0;
+  for (uint64_t seed = 9000; seed < 9120; ++seed) {
+    const Workload workload(seed, 120);
+    const std::vector<uint8_t> bytes = workload.bytes();
+    Executable executable(bytes.data(), bytes.size(), mix::library().shared());
+    std::vector<Tensor> tensors = workload.tensors();
+    mix::stamps().reset(workload.tasks().size());
+    sched::RunOptions options;
+    options.workers = 1;
+    options.trace = true;
+    const RunResult result = executable.run(Workload::to_arrays(tensors), {}, options);
+    const std::vector<int64_t> found = result.record->find_dependences();
+    const auto& tasks = workload.tasks();
+    std::vector<std::vector<bool>> is_behind(tasks.size(), std::vector<bool>(tasks.size(), false));
+    std::vector<size_t> counts(tasks.size(), 0);
+    for (size_t i = 0; i < found.size(); i += 3) {
+      const auto before = size_t(found[i]), after = size_t(found[i + 1]);
+      CHECK(before < after);
+      const bool is_named = trace::DependenceKind(found[i + 2]) == trace::DependenceKind::kAfter;
+      const auto& afters = tasks[after].afters;
+      CHECK(is_named ? std::count(afters.begin(), afters.end(), before) > 0
+                     : Workload::conflict(tasks[before], tasks[after]));
+      ++counts[after];
+      is_behind[after][before] = true;
+      for (size_t other = 0; other < before; ++other)
+        if (is_behind[before][other]) is_behind[after][other] = true;
+    }
+    if (std::count(counts.begin(), counts.end(), trace::LatestDependences::kMost) > 0) continue;
+    ++num_checked;
+    for (size_t after = 0; after < tasks.size(); ++after) {
+      for (size_t before = 0; before < after; ++before)
+        CHECK(is_behind[after][before] || !Workload::conflict(tasks[before], tasks[after]));
+    }
+  }
+  CHECK(num_checked > 30);
 }
 
 TEST(a_run_that_is_not_traced_has_no_record) {

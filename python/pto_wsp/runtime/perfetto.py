@@ -5,10 +5,15 @@ It is written a kernel at a time, since runs have millions of tasks.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import IO
 
 import numpy as np
+
+REASONS = ("read after write", "write after read", "write after write", "after=")
+"""Why a task depends on another one."""
+
+_ROWS_AT_ONCE = 1 << 14
 
 
 class PerfettoWriter:
@@ -44,11 +49,22 @@ class PerfettoWriter:
         start, end = self._start_ns[rows], self._end_ns[rows]
         self._write(form, [self._worker[rows], *keys, *_us(start), *_us(end - start), rows])
 
-    def _write(self, form: str, columns: Iterable[np.ndarray]) -> None:
-        lines = map(form.__mod__, zip(*(column.tolist() for column in columns), strict=True))
-        text = ",\n".join(lines)
-        if text:
-            self._file.write(",\n" + text)
+    def arrows(self, dependences: np.ndarray) -> None:
+        """Write an arrow for each row (task, one that depended on it, index in `REASONS`)."""
+        for index, reason in enumerate(REASONS):
+            numbers = np.flatnonzero(dependences[:, 2] == index)
+            before, after = dependences[numbers, 0], dependences[numbers, 1]
+            # An arrow begins in the last moment that belongs to its task.
+            leave = np.maximum(self._end_ns[before] - 1, self._start_ns[before])
+            common = f'"cat":"dependence","name":"{reason}","id":%d,"pid":0,"tid":%d,"ts":%d.%03d'
+            form = f'{{"ph":"s",{common}}},\n{{"ph":"f","bp":"e",{common}}}'
+            begins = [numbers, self._worker[before], *_us(leave)]
+            self._write(form, [*begins, numbers, self._worker[after], *_us(self._start_ns[after])])
+
+    def _write(self, form: str, columns: Sequence[np.ndarray]) -> None:
+        for first in range(0, len(columns[0]), _ROWS_AT_ONCE):
+            rows = (column[first : first + _ROWS_AT_ONCE].tolist() for column in columns)
+            self._file.write(",\n" + ",\n".join(map(form.__mod__, zip(*rows, strict=True))))
 
 
 def _us(ns: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

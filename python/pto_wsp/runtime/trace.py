@@ -62,6 +62,10 @@ class Record(Protocol):
         """Return the dispatcher."""
         ...
 
+    def dependences(self) -> np.ndarray:
+        """Return rows of a task, one that depended on it, and the index of the reason in `REASONS`."""
+        ...
+
     def places(self) -> tuple[np.ndarray, np.ndarray]:
         """Return the number of the task's node, and the registers at its place."""
         ...
@@ -96,6 +100,16 @@ class Trace:
     @cached_property
     def _places(self) -> tuple[np.ndarray, np.ndarray]:
         return self._record.places()
+
+    @cached_property
+    def dependences(self) -> np.ndarray:
+        """What tasks waited for, found by comparing their regions once more: an array [n, 3].
+
+        A row is a task, a later one that depended on it, and the index of the reason in
+        `pto_wsp.runtime.perfetto.REASONS`. Of each task the latest 8 are there; what the task before in a
+        `P.seq` or `sequential` ordered is not.
+        """
+        return self._record.dependences()
 
     @property
     def task(self) -> np.ndarray:
@@ -158,8 +172,13 @@ class Trace:
         values = (evaluate(key, self._scope(registers[row]), self._reader) for row in rows)
         return np.fromiter(values, np.int64, len(rows))
 
-    def save(self, path: str | Path) -> None:
-        """Write the run as Chrome trace JSON, which Perfetto (ui.perfetto.dev) opens. Times are in us."""
+    def save(self, path: str | Path, dependences: bool = True) -> None:
+        """Write the run as Chrome trace JSON, which Perfetto (ui.perfetto.dev) opens. Times are in us.
+
+        Args:
+            path: the file.
+            dependences: draw an arrow for each of `dependences`.
+        """
         sites = self._places[0]
         with Path(path).open("w", encoding="utf-8") as file:
             with PerfettoWriter(file, self.worker, self.start_ns, self.end_ns) as out:
@@ -167,6 +186,8 @@ class Trace:
                     rows = np.flatnonzero(sites == number)
                     keys = [self._key_column(key, rows) for key in node.keys]
                     out.tasks(node.kernel, _location(node), rows, keys)
+                if dependences:
+                    out.arrows(self.dependences)
 
     def to_svg(self) -> str:
         """Return a picture of the run: one lane per worker, one colour per kernel."""

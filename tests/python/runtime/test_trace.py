@@ -29,6 +29,10 @@ class SampleRecord:
         """Return dispatchers."""
         return np.array([0, 1, 0])
 
+    def dependences(self) -> np.ndarray:
+        """Return who waited for whom."""
+        return np.array([[0, 1, 0], [0, 2, 2]])
+
     def places(self) -> tuple[np.ndarray, np.ndarray]:
         """Return nodes and registers."""
         return np.array([1, 5, 1]), np.array([[0], [0], [7]])
@@ -65,6 +69,18 @@ def test_perfetto_json(tmp_path: Path) -> None:
         ("sum[3]", 1, 0.15, 0.8),
     ]
     assert {e["args"]["task"]: e["cat"] for e in spans} == {0: "scale", 1: "sum", 2: "scale"}
+
+
+def test_perfetto_arrows_lead_from_end_to_start(tmp_path: Path) -> None:
+    path = tmp_path / "run.json"
+    sample_trace().save(path)
+    events = json.loads(path.read_text())["traceEvents"]
+    begins = {e["id"]: (e["tid"], e["ts"], e["name"]) for e in events if e["ph"] == "s"}
+    ends = {e["id"]: (e["tid"], e["ts"], e["bp"]) for e in events if e["ph"] == "f"}
+    assert begins == {0: (0, 1.999, "read after write"), 1: (0, 1.999, "write after write")}
+    assert ends == {0: (1, 0.15, "e"), 1: (0, 2.1, "e")}
+    sample_trace().save(path, dependences=False)
+    assert not [e for e in json.loads(path.read_text())["traceEvents"] if e["ph"] in "sf"]
 
 
 def test_perfetto_json_of_odd_names(tmp_path: Path) -> None:

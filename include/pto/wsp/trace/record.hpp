@@ -10,6 +10,7 @@
 
 #include "pto/wsp/bytecode/element_copies.hpp"
 #include "pto/wsp/bytecode/expander.hpp"
+#include "pto/wsp/trace/dependences.hpp"
 #include "pto/wsp/trace/recorder.hpp"
 
 namespace pto::wsp::trace {
@@ -69,6 +70,19 @@ class RunRecord {
       pc[task] = plan_.sites[size_t(replay.next_task())].pc;
       std::copy_n(replay.expander().registers(), num_registers(), registers + task * num_registers());
     }
+  }
+
+  /// (before, after, DependenceKind) of the dependences of all tasks, the later of each task first.
+  std::vector<int64_t> find_dependences() const {
+    bytecode::Replay replay(plan_, flushed_);
+    DependenceFinder finder(plan_);
+    std::vector<int64_t> found;
+    for (uint64_t task = 0; task < num_tasks_; ++task) {
+      const auto site = uint32_t(replay.next_task());
+      for (const Dependence& dependence : finder.next(site, replay.expander().registers()))
+        found.insert(found.end(), {int64_t(dependence.before), int64_t(task), int64_t(dependence.kind)});
+    }
+    return found;
   }
 
  private:

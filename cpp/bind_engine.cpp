@@ -113,6 +113,20 @@ bool is_signalled() {
   return PyErr_CheckSignals() != 0;
 }
 
+/// Calls a Python function with the number of complete tasks; true if it raised an exception, which is then
+/// set.
+bool report_progress(void* listener, uint64_t num_complete) {
+  const nb::gil_scoped_acquire acquired;
+  if (PyErr_Occurred() != nullptr) return true;
+  try {
+    (*static_cast<nb::object*>(listener))(num_complete);
+  } catch (nb::python_error& error) {
+    error.restore();
+    return true;
+  }
+  return false;
+}
+
 class PythonLibrary {
  public:
   explicit PythonLibrary(const std::string& path) : library_(std::make_shared<LoadedLibrary>(path)) {}
@@ -254,17 +268,23 @@ class PythonExecutable {
         has_native_(library.has_native()) {}
 
   RunResult run(nb::tuple arrays, nb::tuple scalars, uint32_t workers, bool trace, uint64_t jitter,
-                bool tracks, bool check, sched::RunOptions options) {
+                bool tracks, bool check, sched::RunOptions options, nb::object progress) {
     options.workers = workers;
     options.trace = trace;
     options.jitter = jitter;
     options.is_interrupted = &is_signalled;
     options.tracks = tracks;
     options.checks_iterations = check;
+    if (!progress.is_none()) {
+      options.listener = &progress;
+      options.on_progress = &report_progress;
+    }
     const python::BoundArrays bound(arrays);
     const std::vector<std::optional<int64_t>> symbols = to_symbols(scalars);
     try {
-      return run_without_gil(bound.refs(), symbols, options);
+      RunResult result = run_without_gil(bound.refs(), symbols, options);
+      if (PyErr_Occurred() != nullptr) throw nb::python_error();
+      return result;
     } catch (const EngineError&) {
       if (PyErr_Occurred() != nullptr) throw nb::python_error();
       throw;
@@ -482,7 +502,8 @@ void bind_engine(nb::module_& module) {
            nb::arg("library"), nb::arg("shared").none() = nb::none())
       .def("run", &PythonExecutable::run, nb::arg("arrays"), nb::arg("scalars"), nb::arg("workers") = 0,
            nb::arg("trace") = false, nb::arg("jitter") = 0, nb::arg("tracks") = false,
-           nb::arg("check") = false, nb::arg("options") = sched::RunOptions{})
+           nb::arg("check") = false, nb::arg("options") = sched::RunOptions{},
+           nb::arg("progress") = nb::none())
       .def("cancel", &PythonExecutable::cancel);
   pthread_atfork(nullptr, nullptr, [] { active_calls().forget(); });
   const nb::object close = nb::cpp_function([] {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import numpy as np
 from numpy.typing import NDArray
@@ -188,6 +188,7 @@ class Executable:
         tracks: bool = False,
         check: bool = False,
         options: RunOptions = ...,
+        progress: Callable[[int], object] | None = None,
     ) -> RunResult:
         """Bind, check and run; the GIL is released meanwhile.
 
@@ -200,12 +201,14 @@ class Executable:
             tracks: order tasks by their hazards with one worker too (for tests).
             check: check that iterations of P loops are independent.
             options: what the schedule says.
+            progress: called now and then, and at the end, with the number of tasks that are complete. An
+                exception in it stops the run and is raised.
 
         Raises:
             EngineError: a mistake in the arguments or regions, before anything has run; one that depends on
                 what tasks write, with the detail `late`: how many tasks have run before it; `kernel-failed`
                 after some tasks have; `iterations-conflict` and `unknown-rows` if that is checked;
-                `nested-run`, `run-in-flight-at-fork`, `run-cancelled`.
+                `nested-run`, `run-in-flight-at-fork`, `run-cancelled`, `stuck`.
         """
 
     def cancel(self) -> None:

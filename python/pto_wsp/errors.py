@@ -765,6 +765,16 @@ class WindowFull(RunError):
     hint = "take a larger window, or let the walk wait: `WindowMode.STALL`"
 
 
+class Stuck(RunError):
+    """A run in which no task can go on although not all are complete: a fault of the engine, which it reports
+    instead of hanging."""
+
+    code = "stuck"
+    template = "no task can run, and {count} wait for ever"
+    label = "the first is one of kernel `{kernel}`{where}"
+    hint = "this is a fault of PTO-WSP: please report it with the program"
+
+
 class StridedView(RunError):
     """A view whose innermost dimension does not lie contiguously in memory."""
 

@@ -32,6 +32,48 @@ std::vector<bind::ArrayRef> to_arrays(std::vector<Tensor>& tensors) {
   return arrays;
 }
 
+std::atomic<bool> fails[40 * 30];
+
+/// Adds one to its element; fails where that is asked for.
+int32_t count_up(const View* views, const Scalar*, const TaskContext* context) {
+  if (context->task < std::size(fails) && fails[context->task]) return 3;
+  ++*static_cast<uint64_t*>(views[0].data);
+  return 0;
+}
+const ParamInfo kCountParams[] = {{Role::inout, DType::u64, 1, 0, {}, {1}}};
+const KernelInfo kCount[] = {{"count", count_up, kCountParams, 1, 0, 0, 1, Unit::any, {}}};
+const KernelLibrary kTable{kAbiVersion, 1, 42, kCount};
+
+/// P(i < n): `repeat` times count_up(X[i]).
+std::vector<uint8_t> counting_bytes(int64_t n, int64_t repeat) {
+  assembler::Assembler program(kTable);
+  program.tensor(DType::u64, {n});
+  const uint32_t i = program.loop(bytecode::Op::PARALLEL_FOR, program.constant(n));
+  program.loop(bytecode::Op::RANGE_FOR, program.constant(repeat));
+  program.task(0);
+  program.io(Role::inout, 0);
+  program.range(program.reg(i), program.constant(1));
+  program.end();
+  program.end();
+  return program.bytes();
+}
+
+Executable counting_program(int64_t n, int64_t repeat) {
+  const std::vector<uint8_t> bytes = counting_bytes(n, repeat);
+  return Executable(bytes.data(), bytes.size(),
+                    std::shared_ptr<const KernelLibrary>(std::shared_ptr<void>(), &kTable));
+}
+
+bind::ArrayRef ref(std::vector<uint64_t>& data) {
+  bind::ArrayRef ref;
+  ref.data = data.data();
+  ref.dtype = DType::u64;
+  ref.rank = 1;
+  ref.shape[0] = int64_t(data.size());
+  ref.stride_bytes[0] = 8;
+  return ref;
+}
+
 /// A way of running that `seed` picks.
 sched::RunOptions any_options(uint64_t seed) {
   std::mt19937_64 random(seed);
@@ -168,6 +210,113 @@ TEST(any_dispatchers_windows_and_owners_keep_every_order) {
 
 TEST(units_that_are_passed_over_keep_every_order) {
   for_seeds(4, [](uint64_t seed) { check_phases(seed, 12); });
+}
+
+TEST(of_several_kernels_that_fail_the_first_in_program_order_is_the_error) {
+  Executable executable = counting_program(40, 30);
+  const uint64_t num_tasks = 40 * 30;
+  std::vector<uint64_t> data(40);
+  for (uint64_t seed = 1; seed <= 60; ++seed) {
+    const std::vector<uint64_t> bad = {seed * 37 % num_tasks, seed * 91 % num_tasks, seed * 53 % num_tasks};
+    for (const uint64_t task : bad) fails[task] = true;
+    try {
+      executable.run({ref(data)}, {}, any_options(seed));
+      CHECK(false);
+    } catch (const EngineError& error) {
+      CHECK(error.code() == "kernel-failed");
+      CHECK_EQ(uint64_t(error.number("task")), *std::min_element(bad.begin(), bad.end()));
+    }
+    for (const uint64_t task : bad) fails[task] = false;
+    std::fill(data.begin(), data.end(), 0);
+    CHECK_EQ(executable.run({ref(data)}, {}, any_options(seed)).tasks, num_tasks);
+    for (const uint64_t count : data) CHECK_EQ(count, 30u);
+  }
+}
+
+TEST(a_run_of_several_dispatchers_can_be_cancelled_at_any_time) {
+  Executable executable = counting_program(16, int64_t{1} << 40);
+  std::vector<uint64_t> data(16);
+  for (uint64_t seed = 1; seed <= 12; ++seed) {
+    std::atomic<bool> is_over{false};
+    std::thread canceller([&] {
+      for (uint64_t i = 0; !is_over; ++i) {
+        std::this_thread::sleep_for(std::chrono::microseconds(seed * 137 % 3000));
+        executable.cancel();
+      }
+    });
+    CHECK_CODE("run-cancelled", executable.run({ref(data)}, {}, any_options(seed)));
+    is_over = true;
+    canceller.join();
+  }
+}
+
+TEST(progress_is_told_and_can_stop_a_run) {
+  struct Listener {
+    uint64_t last = 0, calls = 0, most = 0;
+    static bool hear(void* listener, uint64_t num_complete) {
+      auto& self = *static_cast<Listener*>(listener);
+      CHECK(num_complete >= self.last);
+      self.last = num_complete;
+      return ++self.calls >= self.most;
+    }
+  };
+  std::vector<uint64_t> data(16);
+  for (const uint32_t workers : {1u, 2u, 3u}) {
+    Listener listener;
+    listener.most = 3;
+    sched::RunOptions options;
+    options.workers = workers;
+    options.listener = &listener;
+    options.on_progress = &Listener::hear;
+    CHECK_CODE("run-cancelled", counting_program(16, int64_t{1} << 40).run({ref(data)}, {}, options));
+    CHECK(listener.last > 0);
+    listener = {};
+    listener.most = UINT64_MAX;
+    CHECK_EQ(counting_program(16, 10).run({ref(data)}, {}, options).tasks, 160u);
+    CHECK_EQ(listener.last, 160u);
+  }
+}
+
+/// Nothing can make a run stuck but a state that no run comes to: here a slice waits for a moment that never
+/// comes, and one that nobody walks through is taken away from all dispatchers.
+TEST(a_run_that_is_stuck_says_what_waits) {
+  const std::vector<uint8_t> bytes = counting_bytes(16, 4);
+  const bytecode::Program program = bytecode::load_program(bytes.data(), bytes.size(), kTable);
+  bytecode::TensorLayout layout{};
+  layout.shape[0] = 16;
+  layout.stride[0] = 1;
+  std::vector<uint64_t> data(16);
+  for (const bool has_slice : {true, false}) {
+    auto prepared = std::make_shared<sched::Prepared>();
+    prepared->plan = bytecode::make_plan({&program, {}}, {layout}, kTable);
+    prepared->costs = std::make_shared<sched::SiteCosts>(1);
+    sched::mark_units(prepared->plan, 2);
+    prepared->cost_guesses = sched::guess_costs(prepared->plan, 2);
+    prepared->units = sched::summarize_units(prepared->plan, false);
+    sched::RunOptions options;
+    options.workers = 2;
+    auto crew = std::make_shared<sched::Crew>();
+    crew->begin(prepared, {reinterpret_cast<char*>(data.data())}, options, nullptr);
+    CHECK(crew->run().progress().claim(0));
+    if (has_slice) {
+      sched::Slice* slice = crew->run().record_slice(1);
+      slice->num_tasks = 1;
+      slice->words = {uint64_t{1} << 32, sched::task_name(1000, 5), 0, 0};
+      crew->run().publish(*slice, 0);
+    }
+    const auto start = std::chrono::steady_clock::now();
+    try {
+      crew->work();
+      CHECK(false);
+    } catch (const EngineError& error) {
+      CHECK(error.code() == "stuck");
+      CHECK_EQ(error.number("blocked"), has_slice ? 1 : 0);
+      CHECK_EQ(error.number("slice"), 0);
+      CHECK(error.has("waits") == has_slice);
+    }
+    CHECK(std::chrono::steady_clock::now() - start < std::chrono::seconds(5));
+    crew->end();
+  }
 }
 
 }  // namespace test_dispatchers

@@ -275,6 +275,7 @@ class Executable {
     if (run.failure()) throw_failure(*run.failure(), run.flushed().values());
     if (run.is_cancelled()) throw cancelled();
     RunResult result = summarize(run);
+    if (options.on_progress != nullptr) options.on_progress(options.listener, result.tasks);
     result.dispatchers = crew->num_dispatchers();
     result.is_benchmark = options.window_mode == sched::WindowMode::kBenchmark;
     result.run_ns = trace::now_ns() - start;

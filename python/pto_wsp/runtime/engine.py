@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -64,13 +64,21 @@ class EngineRunner:
         workers: int,
         trace: bool,
         check: bool = False,
+        progress: Callable[[int], object] | None = None,
         jitter: int = 0,
     ) -> tuple[Figures, Trace | None]:
         """Run on `workers` threads (0: all cores). `jitter` seeds random delays before tasks, for tests."""
         loaded = self._loaded
         try:
             result = loaded.executable.run(
-                tuple(arrays), tuple(scalars), workers, trace, jitter, check=check, options=loaded.options
+                tuple(arrays),
+                tuple(scalars),
+                workers,
+                trace,
+                jitter,
+                check=check,
+                options=loaded.options,
+                progress=progress,
             )
         except _native.EngineError as error:
             raise self._explained(error, loaded.module, loaded.lowered, arrays) from None

@@ -330,6 +330,21 @@ def _window_full(c: _Context) -> errors.PtoError:
     return errors.WindowFull(size=size, kernel=c.kernel.name, where=where, loc=c.task.loc)
 
 
+def _stuck(c: _Context) -> errors.PtoError:
+    count = c.number("blocked")
+    if count == 0:
+        return c.fault()
+    tasks, pcs, waits = c.details["tasks"], c.details["pcs"], c.details["waits"]
+    assert isinstance(tasks, list) and isinstance(pcs, list) and isinstance(waits, str)
+    reasons = waits.split("; ")
+    where = c.where(c.enclosing)
+    notes = [
+        (f"task {task} waits for {reason}", c.lowered.sites[pc].loc)
+        for task, pc, reason in zip(tasks, pcs, reasons, strict=True)
+    ]
+    return errors.Stuck(count=count, kernel=c.kernel.name, where=where, loc=c.task.loc, notes=notes)
+
+
 def _out_of_memory(c: _Context) -> errors.PtoError:
     if "pc" not in c.details:
         return c.fault()
@@ -389,6 +404,7 @@ _DESCRIBE: dict[str, Callable[[_Context], errors.PtoError]] = {
     "negative-cost": _negative_amount("cost"),
     "key-outside": _key_outside,
     "window-full": _window_full,
+    "stuck": _stuck,
     "out-of-memory": _out_of_memory,
     "refused": _refused,
     "negative-extent": _negative_extent,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 
 import numpy as np
@@ -55,12 +55,16 @@ class InterpretedRunner:
         workers: int,
         trace: bool,
         check: bool = False,
+        progress: Callable[[int], object] | None = None,
     ) -> tuple[InterpretedFigures, Trace | None]:
         """Run every task in program order on this thread; `workers` and `trace` have nothing to act on."""
         if check:
             reason = "the check is part of the engine: compile for `cpu`"
             raise UnsupportedByTarget(target="interp", what='`check="hazards"`', reason=reason)
-        return self.run_calling(arrays, scalars, self._call)
+        figures, recorded = self.run_calling(arrays, scalars, self._call)
+        if progress is not None:
+            progress(figures.tasks)
+        return figures, recorded
 
     def reschedule(self, module: Module) -> None:
         """Do nothing: no schedule changes program order."""

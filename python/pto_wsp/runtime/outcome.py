@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 import numpy as np
@@ -56,6 +56,7 @@ class Runner(Protocol):
         workers: int,
         trace: bool,
         check: bool = False,
+        progress: Callable[[int], object] | None = None,
     ) -> tuple[Figures, Trace | None]:
         """Check the arguments, run every task and return when all are done; `workers` 0 means all cores.
 

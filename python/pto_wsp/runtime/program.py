@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -40,7 +40,7 @@ from pto_wsp.targets.schedules import require_support
 from pto_wsp.text.files import read_program, write_program
 from pto_wsp.types.dtype import DType, f32, i64, u64
 
-RUN_OPTIONS = ("workers", "trace", "check")
+RUN_OPTIONS = ("workers", "trace", "check", "progress")
 
 
 def compile_module(module: Module, target: str = "cpu") -> Program:
@@ -110,6 +110,7 @@ class Program:
         workers: int | None = None,
         trace: bool = False,
         check: str | None = None,
+        progress: Callable[[int], object] | None = None,
         **values: Any,
     ) -> None:
         """Bind, check and run; return when every task is done.
@@ -121,6 +122,9 @@ class Program:
             check: `"hazards"` checks what P states: that no two tasks of different iterations touch a common
                 element that one of them writes. Before anything runs; where elements that tasks write decide
                 what runs, when everything has.
+            progress: called with the number of tasks that are complete: about every 50 ms, while the calling
+                thread comes by between two tasks, and at the end. An exception in it stops the run and is
+                raised. The target `interp` calls it at the end only.
             values: an array per tensor, `Ragged.lengths(...)` and the like per axis with rows, a number per
                 scalar and per size that no array decides.
 
@@ -139,9 +143,12 @@ class Program:
         bound = self._binder.bind(values)
         if not isinstance(trace, (bool, np.bool_)):
             raise WrongValue(name="trace", expected="True or False", found=repr(trace))
+        if progress is not None and not callable(progress):
+            expected = "a function of one number, or None"
+            raise WrongValue(name="progress", expected=expected, found=repr(progress))
         compiles, compile_ms = self._unreported
         figures, self.trace = self._runner.run(
-            bound.arrays, bound.scalars, _worker_count(workers), bool(trace), check is not None
+            bound.arrays, bound.scalars, _worker_count(workers), bool(trace), check is not None, progress
         )
         self._binder.keep(bound)
         self._unreported = (0, 0.0)

@@ -42,16 +42,19 @@ class Crew final : public Job, public std::enable_shared_from_this<Crew> {
 
   /// Works until the run is over.
   void work() {
+    int64_t looked_ns = 0;  // when it was last made sure that the run is not stuck
     for (int round = 0; !has_ended();) {
       if (work_once(0)) {
         round = 0;
         if (num_free_slots() > 0) call_others();
       } else if (round < kSpins) {
         pause(round++);
+        looked_ns = 0;
       } else {
         sleep_until_progress();
+        check_stuck(looked_ns);
       }
-      run_.look_out();
+      run_.look_out(run_.worker(0).num_tasks);
     }
   }
 
@@ -91,6 +94,7 @@ class Crew final : public Job, public std::enable_shared_from_this<Crew> {
       if (work_once(uint32_t(slot))) {
         has_worked = true;
         idle = 0;
+        run_.note_complete(uint32_t(slot));
         wake_caller();
       } else {
         pause(idle++);
@@ -154,6 +158,38 @@ class Crew final : public Job, public std::enable_shared_from_this<Crew> {
       if (has_worked) return true;
     }
     return false;
+  }
+
+  /// Throws `stuck` if nothing can go on. Looks every now and then while there is nothing to do.
+  void check_stuck(int64_t& looked_ns) {
+    if (graph_run_) return;
+    constexpr int64_t kPeriodNs = 200000000;
+    const int64_t now = trace::now_ns();
+    if (looked_ns == 0) looked_ns = now;
+    if (now - looked_ns < kPeriodNs) return;
+    looked_ns = now;
+    const uint32_t num_locked = lock_all();
+    bool is_stuck = num_locked == num_dispatchers_ && run_.has_idle_slices();
+    for (uint32_t i = 0; is_stuck && i < num_dispatchers_; ++i)
+      is_stuck = dispatchers_[i]->step(run_.worker(0)) != Dispatcher::Outcome::kWorked;
+    // With all of them held, and no slice in anybody's hands, there is nobody who could still do something.
+    is_stuck = is_stuck && run_.has_idle_slices() && !run_.is_over();
+    std::vector<BlockedTask> blocked;
+    if (is_stuck) blocked = run_.blocked_tasks();
+    for (uint32_t i = 0; i < num_locked; ++i) {
+      if (is_stuck) dispatchers_[i]->add_blocked(blocked);
+      dispatchers_[i]->lock.unlock();
+    }
+    if (!is_stuck) return;
+    run_.cancel();
+    throw stuck_error(std::move(blocked), run_.progress().watermark());
+  }
+
+  /// Keeps all others out of as many dispatchers, from the first on, as can be had at once.
+  uint32_t lock_all() {
+    uint32_t num_locked = 0;
+    while (num_locked < num_dispatchers_ && dispatchers_[num_locked]->lock.try_lock()) ++num_locked;
+    return num_locked;
   }
 
   void call_others() {

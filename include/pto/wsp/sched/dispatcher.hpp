@@ -64,6 +64,14 @@ class Dispatcher {
   /// The tasks that it owned, if the run is traced: of each slice the first one, and how many.
   const std::vector<std::pair<uint64_t, uint32_t>>& owned() const { return owned_; }
 
+  /// Adds the task that it cannot get past, if there is one. \pre `lock` is held
+  void add_blocked(std::vector<BlockedTask>& blocked) const {
+    if (!is_ready_ || has_ended() || !has_event_ || event_.kind != bytecode::Event::kTask) return;
+    const std::string waits_for = waits_.size() > 0 ? describe(waits_[0]) : kStallNames[int(stall_)];
+    blocked.push_back(
+        {num_tasks() - 1, plan_->sites[event_.index].pc, expander_->copy_registers(), waits_for});
+  }
+
   /// Whether it might go on and nobody is in it.
   bool is_free() const { return !is_ended_.load(std::memory_order_relaxed) && !lock.is_locked(); }
 
@@ -73,7 +81,6 @@ class Dispatcher {
   static constexpr int kStepEvents = 1024;
   static constexpr uint32_t kNobody = UINT32_MAX;
   static constexpr uint64_t kTimedPeriod = 64;  ///< of tasks that may be timed
-  static constexpr uint64_t kMaxUnitTasks = uint64_t{1} << 40;
 
   void begin() {
     const bytecode::Plan& plan = run_.plan();
@@ -191,11 +198,12 @@ class Dispatcher {
   /// False if a unit has no tasks, or so many that it had better be walked through.
   bool count(const graph::UnitSummary& unit, const graph::UnitSummary::Shape& shape, uint64_t& num_tasks,
              uint64_t& ns) const {
+    const uint64_t most = numbering_.max_unit_tasks();
     unit.for_sites(shape, [&](uint32_t site, uint64_t count) {
-      num_tasks += std::min(count, kMaxUnitTasks);
-      ns += std::min(count, kMaxUnitTasks) * cost_in_unit(site);
+      num_tasks += std::min(count, most);
+      ns += std::min(count, most) * cost_in_unit(site);
     });
-    return num_tasks > 0 && num_tasks < kMaxUnitTasks;
+    return num_tasks > 0 && num_tasks < most;
   }
 
   uint64_t cost_in_unit(uint32_t site) const {

@@ -32,7 +32,7 @@ class InOrder {
  private:
   void walk(uint64_t& num_run) {
     while (!run_.is_cancelled()) {
-      run_.look_out();
+      run_.look_out(num_run);
       const bytecode::Event event = expander_.next();
       switch (event.kind) {
         case bytecode::Event::kTask:

@@ -9,7 +9,7 @@
 
 namespace pto::wsp::sched {
 
-/// Asks a question about every 50 ms, however often it is polled.
+/// Is due about every 50 ms, however often it is asked.
 ///
 /// Reading the clock takes longer than a small task: while polls come quickly, only some of them read it.
 class Lookout {
@@ -18,8 +18,11 @@ class Lookout {
   explicit Lookout(bool (*question)())
       : question_(question), asked_ns_(trace::now_ns()), seen_ns_(asked_ns_) {}
 
-  bool poll() {
-    if (question_ == nullptr || --countdown_ > 0) return false;
+  /// Asks the question when it is due.
+  bool poll() { return question_ != nullptr && is_due() && question_(); }
+
+  bool is_due() {
+    if (--countdown_ > 0) return false;
     const int64_t now = trace::now_ns();
     const int64_t since = now - seen_ns_;
     stride_ = since > kPeriodNs / 8                            ? 1
@@ -29,7 +32,7 @@ class Lookout {
     seen_ns_ = now;
     if (now - asked_ns_ < kPeriodNs) return false;
     asked_ns_ = now;
-    return question_();
+    return true;
   }
 
  private:

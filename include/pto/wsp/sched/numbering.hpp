@@ -31,7 +31,7 @@ struct Group {
 class Numbering {
  public:
   void begin(const NumberingStart& start) {
-    slice_ = start.first_slice;
+    numbers_.slice = start.first_slice;
     most_tasks_ = start.max_tasks;
     jitter_ = start.jitter;
     group_slices_ = start.group_slices;
@@ -43,34 +43,34 @@ class Numbering {
 
   bool is_open() const { return is_open_; }
   /// The open slice, else the next one.
-  uint64_t slice() const { return slice_; }
+  uint64_t slice() const { return numbers_.slice; }
   /// The first slice of the strand that is being walked, else the next one.
-  uint64_t strand() const { return has_strand_ ? strand_ : slice_; }
+  uint64_t strand() const { return has_strand_ ? strand_ : numbers_.slice; }
   bool begins_strand() const { return !has_strand_; }
   uint64_t num_strands() const { return num_strands_; }
-  uint32_t num_tasks() const { return num_tasks_; }
-  uint32_t max_tasks() const { return max_tasks_; }
+  uint32_t num_tasks() const { return numbers_.num_tasks; }
+  uint32_t max_tasks() const { return numbers_.max_tasks; }
   const std::vector<Group>& groups() const { return groups_; }
 
   /// Whether the slice takes no more tasks.
-  bool is_full() const { return num_tasks_ >= max_tasks_; }
+  bool is_full() const { return numbers_.num_tasks >= numbers_.max_tasks; }
   /// Whether the slice ends at the boundary of a unit.
-  bool is_over() const { return is_full() || weight_ >= detail::kGatherNs || slice_ != strand_; }
+  bool is_over() const { return is_full() || weight_ >= detail::kGatherNs || numbers_.slice != strand_; }
 
   void open() {
     is_open_ = true;
-    num_tasks_ = 0;
+    numbers_.num_tasks = 0;
     weight_ = 0;
-    max_tasks_ = max_tasks_of(slice_);
+    numbers_.max_tasks = max_tasks_of(numbers_.slice);
     if (has_strand_) return;
     has_strand_ = true;
-    strand_ = slice_;
+    strand_ = numbers_.slice;
     ++num_strands_;
   }
 
-  void add_tasks(uint32_t num_tasks) { num_tasks_ += num_tasks; }
+  void add_tasks(uint32_t num_tasks) { numbers_.num_tasks += num_tasks; }
   void add_task(uint64_t ns) {
-    ++num_tasks_;
+    ++numbers_.num_tasks;
     weight_ += ns;
   }
 
@@ -78,27 +78,26 @@ class Numbering {
 
   /// The slice of the last one of so many further tasks of the strand.
   uint64_t slice_behind(uint64_t num_tasks) const {
-    uint64_t slice = slice_;
-    for (uint64_t room = max_tasks_ - num_tasks_; num_tasks > room; room = max_tasks_of(++slice))
-      num_tasks -= room;
-    return slice;
+    Numbers numbers = numbers_;
+    pass(numbers, num_tasks);
+    return numbers.slice;
   }
   void add_weight(uint64_t ns) { weight_ += ns; }
   /// Adds all tasks of a unit at once.
   void add_unit(uint64_t num_tasks, uint64_t ns) {
-    add_weight(ns);
-    while (num_tasks > max_tasks_ - num_tasks_) {
-      num_tasks -= max_tasks_ - num_tasks_;
-      close(false);
-      open();
-    }
-    num_tasks_ += uint32_t(num_tasks);
+    const uint64_t before = numbers_.slice;
+    pass(numbers_, num_tasks);
+    const uint64_t num_closed = numbers_.slice - before;
+    weight_ = num_closed == 0 ? weight_ + ns : 0;
+    for (const Group& group : groups_) group_slices_[group.line] += num_closed;
   }
+  /// A unit with more tasks is not one to add at once.
+  uint64_t max_unit_tasks() const { return jitter_ == 0 ? uint64_t{1} << 40 : uint64_t{1} << 16; }
 
   void close(bool ends_strand) {
     for (const Group& group : groups_) ++group_slices_[group.line];
     is_open_ = false;
-    ++slice_;
+    ++numbers_.slice;
     if (ends_strand) has_strand_ = false;
   }
 
@@ -114,16 +113,37 @@ class Numbering {
   void leave_group() { groups_.pop_back(); }
 
  private:
+  /// The open slice.
+  struct Numbers {
+    uint64_t slice = 0;
+    uint32_t num_tasks = 0;
+    uint32_t max_tasks = kMaxSliceTasks;
+  };
+
+  /// Goes on by so many tasks.
+  void pass(Numbers& at, uint64_t num_tasks) const {
+    const uint64_t room = at.max_tasks - at.num_tasks;
+    if (num_tasks <= room) {
+      at.num_tasks += uint32_t(num_tasks);
+      return;
+    }
+    uint64_t left = num_tasks - room;
+    const uint64_t num_full = jitter_ == 0 ? (left - 1) / most_tasks_ : 0;
+    left -= num_full * most_tasks_;
+    at.slice += 1 + num_full;
+    for (at.max_tasks = max_tasks_of(at.slice); left > at.max_tasks; at.max_tasks = max_tasks_of(++at.slice))
+      left -= at.max_tasks;
+    at.num_tasks = uint32_t(left);
+  }
+
   uint32_t max_tasks_of(uint64_t slice) const {
     return jitter_ == 0 ? most_tasks_ : std::min(most_tasks_, 1 + Random(jitter_ + slice * 77).next() % 8);
   }
 
-  uint64_t slice_ = 0;
+  Numbers numbers_;
   uint64_t strand_ = 0;
   uint64_t num_strands_ = 0;
   uint64_t weight_ = 0;
-  uint32_t num_tasks_ = 0;
-  uint32_t max_tasks_ = kMaxSliceTasks;
   uint32_t most_tasks_ = kMaxSliceTasks;
   uint64_t jitter_ = 0;
   bool is_open_ = false;

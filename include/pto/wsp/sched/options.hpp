@@ -66,6 +66,11 @@ struct RunOptions {
   Start start = Start::kImmediate;
   uint64_t threshold = 0;  ///< of Start::kThreshold
 
+  /// Told, by the calling thread, how many tasks are complete, now and then and at the end; true cancels the
+  /// run. Null: nobody wants to know.
+  bool (*on_progress)(void* listener, uint64_t num_complete) = nullptr;
+  void* listener = nullptr;
+
   static constexpr uint32_t kMaxDispatchers = 8;
 
   /// With one worker, program order satisfies every hazard and every barrier, and the first task is ready.

@@ -15,6 +15,7 @@
 #include "pto/wsp/sched/slice.hpp"
 #include "pto/wsp/sched/stalls.hpp"
 #include "pto/wsp/sched/strands.hpp"
+#include "pto/wsp/sched/stuck.hpp"
 #include "pto/wsp/sched/units.hpp"
 #include "pto/wsp/sched/worker.hpp"
 
@@ -61,6 +62,10 @@ class Run {
     }
     ready_worker(0);
     lookout_.emplace(options.is_interrupted);
+    is_observed_ = options.is_interrupted != nullptr || options.on_progress != nullptr;
+    if (num_complete_.size() < options.workers) num_complete_ = std::vector<Count>(options.workers);
+    for (Count& count : num_complete_) count.value.store(0, std::memory_order_relaxed);
+    num_in_slices_.store(0, std::memory_order_relaxed);
     num_recorded_.store(0, std::memory_order_relaxed);
     max_recorded_.store(0, std::memory_order_relaxed);
     max_live_slices_.store(0, std::memory_order_relaxed);
@@ -92,7 +97,7 @@ class Run {
 
   /// Whether the run goes on as far as to a task, which `worker` is about to run.
   bool may_run(Worker& worker, uint64_t task) {
-    if (&worker == workers_[0].get()) look_out();
+    if (&worker == workers_[0].get()) look_out(worker.num_tasks);
     return task < task_limit_.load(std::memory_order_relaxed);
   }
 
@@ -139,11 +144,37 @@ class Run {
 
   /// Runs one published slice, or as much of it as can run now. False if there was none.
   bool run_slice(Worker& worker) {
+    if (!has_slices()) return false;
+    num_in_slices_.fetch_add(1, std::memory_order_relaxed);
     Slice* slice = take();
-    if (slice == nullptr) return false;
-    worker.resume();
-    execute(*slice, worker);
-    return true;
+    if (slice != nullptr) {
+      worker.resume();
+      execute(*slice, worker);
+    }
+    num_in_slices_.fetch_sub(1, std::memory_order_release);
+    return slice != nullptr;
+  }
+
+  /// Whether nobody has a slice, nor can take one. \pre nobody makes slices
+  bool has_idle_slices() {
+    if (queue_.size() > 0 || num_in_slices_.load(std::memory_order_acquire) > 0) return false;
+    const std::vector<Slice*> waiting = waiting_.copy();
+    return std::none_of(waiting.begin(), waiting.end(),
+                        [&](const Slice* slice) { return progress_.has_passed(slice->blocked_on); });
+  }
+
+  /// What the slices that wait, wait for. \pre has_idle_slices(), and nothing has changed since
+  std::vector<BlockedTask> blocked_tasks() {
+    std::vector<BlockedTask> blocked;
+    for (const Slice* slice : waiting_.copy()) {
+      const uint64_t* record = slice->words.data() + slice->cursor;
+      const auto site = uint32_t(record[0]);
+      std::vector<int64_t> registers(plan_->program().header.num_registers);
+      load_registers(site, record + 1 + (record[0] >> 32), registers.data());
+      blocked.push_back({slice->first_task + slice->next, plan_->sites[site].pc, std::move(registers),
+                         describe(slice->blocked_on)});
+    }
+    return blocked;
   }
 
   // Recorded slices
@@ -205,9 +236,15 @@ class Run {
     return progress_.watermark() >= end;
   }
 
-  /// Asks whether the caller was interrupted. On the calling thread only.
-  void look_out() {
-    if (lookout_->poll()) cancel();
+  /// Asks whether the caller was interrupted, and says how far the run is. On the calling thread only, which
+  /// has run so many tasks.
+  void look_out(uint64_t num_own) {
+    if (is_observed_ && lookout_->is_due() && (is_interrupted() || is_refused(num_own))) cancel();
+  }
+
+  /// Says how far a worker other than the calling thread is.
+  void note_complete(uint32_t slot) {
+    num_complete_[slot].value.store(workers_[slot]->num_tasks, std::memory_order_relaxed);
   }
 
   bool is_cancelled() const { return is_cancelled_.load(std::memory_order_relaxed); }
@@ -254,6 +291,19 @@ class Run {
   void count_live(uint64_t slice) { raise(max_live_slices_, slice + 1 - progress_.watermark()); }
 
  private:
+  struct alignas(kLineBytes) Count {
+    std::atomic<uint64_t> value{0};
+  };
+
+  bool is_interrupted() const { return options_.is_interrupted != nullptr && options_.is_interrupted(); }
+
+  /// Tells the listener, and returns whether it wants no more.
+  bool is_refused(uint64_t num_own) const {
+    if (options_.on_progress == nullptr) return false;
+    for (const Count& count : num_complete_) num_own += count.value.load(std::memory_order_relaxed);
+    return options_.on_progress(options_.listener, num_own);
+  }
+
   [[gnu::noinline]] bool fail_in_task(Failure failure, uint64_t slice) {
     fail(std::move(failure), slice);
     return false;
@@ -319,6 +369,8 @@ class Run {
   RunOptions options_;
   std::vector<std::unique_ptr<Worker>> workers_;
   std::optional<Lookout> lookout_;  ///< of the calling thread, which is worker 0
+  bool is_observed_ = false;
+  std::vector<Count> num_complete_;  ///< tasks, per worker but the first
   std::vector<uint32_t> costs_;
   NumberingStart numbering_start_;
   size_t max_waiting_slices_ = 0;
@@ -333,6 +385,7 @@ class Run {
   std::mutex failure_mutex_;
   std::optional<Failure> failure_;
 
+  alignas(kLineBytes) std::atomic<uint32_t> num_in_slices_{0};  ///< workers
   alignas(kLineBytes) std::atomic<uint64_t> num_recorded_{0};
   alignas(kLineBytes) std::atomic<uint64_t> max_recorded_{0};
   std::atomic<uint64_t> max_live_slices_{0};

@@ -216,7 +216,7 @@ class GraphRun {
 
   /// Runs a body; false if the task failed, or must not run any more.
   bool run_task(Worker& worker, uint32_t site, uint64_t task) {
-    if (&worker == &run_.worker(0)) run_.look_out();
+    if (&worker == &run_.worker(0)) run_.look_out(run_.worker(0).num_tasks);
     if (task >= run_.task_limit()) return false;
     bytecode::Arguments& arguments = worker.arguments();
     const bytecode::Arguments::Call& call = arguments.call(site);

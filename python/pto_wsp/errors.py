@@ -766,8 +766,7 @@ class WindowFull(RunError):
 
 
 class Stuck(RunError):
-    """A run in which no task can go on although not all are complete: a fault of the engine, which it reports
-    instead of hanging."""
+    """A run in which no task can go on, and not all are complete: a fault of the engine."""
 
     code = "stuck"
     template = "no task can run, and {count} wait for ever"

@@ -20,6 +20,7 @@ def _in_core(module: PTOModule, rows: int, inner: int, cols: int) -> None:
     (
         PTOFunctionBuilder("gemm_tile", module)
         .in_core()
+        .cube()
         .memref("input_a", GM, F32)
         .memref("input_b", GM, F32)
         .memref("output", GM, F32)
@@ -34,6 +35,7 @@ def _in_core(module: PTOModule, rows: int, inner: int, cols: int) -> None:
     (
         PTOFunctionBuilder("tile_add", module)
         .in_core()
+        .cube(False)
         .memref("input_a", GM, F32)
         .memref("input_b", GM, F32)
         .memref("output", GM, F32)

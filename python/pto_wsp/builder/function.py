@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pto_wsp.builder.blocks import nest
-from pto_wsp.builder.calls import Function
+from pto_wsp.builder.calls import Function, wrong_kind
 from pto_wsp.builder.in_core import make_kernel
 from pto_wsp.builder.names import CompareMode, ElementType, MemorySpace, scalar_dtype
 from pto_wsp.builder.operands import methods, option_names
@@ -32,6 +32,7 @@ from pto_wsp.builder.steps import (
     WhileStep,
 )
 from pto_wsp.errors import BadBlock, BadOperand, NameClash, NotYetSupported, UnknownKernel, did_you_mean
+from pto_wsp.ir.kernel import KernelFunction
 from pto_wsp.isa import Instruction
 from pto_wsp.isa.meaning import COMPARE_MODES
 from pto_wsp.lang.expansion import is_positive, read_expansion
@@ -62,6 +63,7 @@ class PTOFunctionBuilder:
         self._loc: Location | None = None
         self._start = self._here("PTOFunctionBuilder")
         self._is_in_core = True
+        self._unit = ("any", self._start)
         self._declared: dict[str, Declaration] = {}
         self._steps: list[Step] = []
         _require_name("PTOFunctionBuilder", name, self._start)
@@ -106,6 +108,11 @@ class PTOFunctionBuilder:
     def not_in_core(self) -> PTOFunctionBuilder:
         """Make it an Orchestration: control flow and calls."""
         self._is_in_core = False
+        return self
+
+    def cube(self, is_cube: bool = True) -> PTOFunctionBuilder:
+        """Say which cores the function wants: those for matrices, or those for vectors; any without it."""
+        self._unit = ("cube" if is_cube else "vector", self._here("cube"))
         return self
 
     def tile(
@@ -370,6 +377,11 @@ class PTOFunctionBuilder:
                 raise UnknownKernel(name=step.name, advice=advice, loc=step.loc)
         make = make_kernel if self._is_in_core else make_workload
         function = make(self.name, self._declared, functions, tree, self._start)
+        unit, loc = self._unit
+        if isinstance(function, KernelFunction):
+            function = replace(function, unit=unit)
+        elif unit != "any":
+            raise wrong_kind("cube", self.name, "InCore", loc)
         if self.module is not None:
             self.module.add_function(function)
         return function

@@ -96,8 +96,10 @@ def _in_elements(dim: DimSelect) -> Operand:
 def _kernel(
     function: k.KernelFunction, functions: Mapping[str, Function], has_shapes: bool
 ) -> Iterator[Call]:
-    if function.body is None or (function.unit, function.block_dim) != ("any", 1):
+    if function.body is None or function.block_dim != 1 or function.unit not in ("any", "cube", "vector"):
         raise NoRecipe
+    if function.unit != "any":
+        yield Call("cube", () if function.unit == "cube" else (False,))
     for param in function.params:
         match param.type:
             case ScalarType(dtype=dtype):

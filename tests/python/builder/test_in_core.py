@@ -233,6 +233,13 @@ def test_rows_by_number(programs: dict[str, Program]) -> None:
     assert np.array_equal(y, expected)
 
 
+def test_functions_say_which_cores_they_want() -> None:
+    for is_cube, unit in ((True, "cube"), (False, "vector")):
+        built = PTOFunctionBuilder("f").cube(is_cube).memref("x", shape=(8, 8)).load("t", "x").build()
+        assert isinstance(built, KernelFunction)
+        assert built.unit == unit
+
+
 def test_a_number_assigned_once_is_no_variable(module: PTOModule) -> None:
     built = (
         PTOFunctionBuilder("scaled")

@@ -86,6 +86,7 @@ IN_CORE: dict[str, tuple[str, str]] = {
 }
 
 ORCHESTRATION: dict[str, tuple[str, str]] = {
+    ".not_in_core().cube()": ("wrong-function-kind", "`cube` has no meaning"),
     '.not_in_core().tile("t", 8, 8)': ("wrong-function-kind", "InCore functions"),
     '.not_in_core().memref("x").load("t", "x")': ("wrong-function-kind", "`load` has no meaning"),
     '.not_in_core().add("t", "t", "t")': ("wrong-function-kind", "`add` has no meaning"),

@@ -100,7 +100,9 @@ def _mapped(dim: DimSelect, change: Callable[[Expr], Expr]) -> DimSelect:
     match dim:
         case Index(at=at):
             return Index(change(at))
-        case Range(start=start, extent=extent) | Rows(start=start, extent=extent):
-            return replace(dim, start=change(start), extent=change(extent))
+        case Range(start=start, extent=extent):
+            return Range(change(start), change(extent))
+        case Rows(indices=indices, start=start, extent=extent):
+            return Rows(indices, change(start), change(extent))
         case _:
             return dim

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from pto_wsp.ir import kernel as k
 from pto_wsp.ir import workload as w
 from pto_wsp.ir.core import DimSelect, Full, Index, Region, Rows, TileRange
-from pto_wsp.ir.scalar import Element, Expr, Extent, Var, substitute
+from pto_wsp.ir.scalar import Const, Element, Expr, Extent, Var, substitute
 from pto_wsp.support.record import replace
 
 
@@ -200,7 +200,7 @@ class WorkloadRenaming:
         dims = tuple(self._dim(dim) for dim in region.dims)
         inside = self.tensors.get(region.tensor)
         if inside is None:
-            return replace(region, dims=dims)
+            return region if dims == region.dims else replace(region, dims=dims)
         rest = iter(dims)
         return replace(
             inside, dims=tuple(next(rest) if d == Full() else d for d in inside.dims), loc=region.loc
@@ -217,7 +217,7 @@ class WorkloadRenaming:
 
     def expr(self, expr: Expr) -> Expr:
         """Return a renamed expression."""
-        return substitute(expr, self._renamed)
+        return expr if isinstance(expr, Const) else substitute(expr, self._renamed)
 
     def _renamed(self, node: Expr) -> Expr | None:
         match node:

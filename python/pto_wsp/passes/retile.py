@@ -24,8 +24,9 @@ def retile(
     kernel: k.KernelFunction,
     name: str,
     factor: int,
+    classes: DimensionClasses,
     growing: AbstractSet[Dim],
-    periodic: AbstractSet[str] = frozenset(),
+    periodic: AbstractSet[str],
 ) -> k.KernelFunction:
     """Return a kernel for tiles that are `factor` times as large in some dimensions.
 
@@ -33,21 +34,27 @@ def retile(
         kernel: a kernel whose tiles are moved as a whole.
         name: of the new kernel.
         factor: how many times as large.
+        classes: the classes of its dimensions.
         growing: the classes that grow, each by the member that stands for it.
         periodic: views whose rows repeat.
     """
-    return _Retiling(kernel, factor, growing, periodic).run(name)
+    return _Retiling(kernel, factor, classes, growing, periodic).run(name)
 
 
 class _Retiling:
     def __init__(
-        self, kernel: k.KernelFunction, factor: int, growing: AbstractSet[Dim], periodic: AbstractSet[str]
+        self,
+        kernel: k.KernelFunction,
+        factor: int,
+        classes: DimensionClasses,
+        growing: AbstractSet[Dim],
+        periodic: AbstractSet[str],
     ) -> None:
         self.kernel = kernel
         self.factor = factor
         self.growing = growing
         self.periodic = periodic
-        self.classes = DimensionClasses(kernel)
+        self.classes = classes
         self.old = dict(kernel.tiles)
         self.fresh = Fresh(kernel_names(kernel))
         self.periods: dict[int, str] = {}

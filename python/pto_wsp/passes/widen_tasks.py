@@ -56,7 +56,9 @@ class Variants:
         key = (name, factor, growing, periodic)
         if key not in self._made:
             made = self._made[key] = self._fresh.name(f"{name}_{rows}")
-            self.kernels[made] = retile(self.kernels[name], made, factor, growing, periodic)
+            self.kernels[made] = retile(
+                self.kernels[name], made, factor, self.classes(name), growing, periodic
+            )
         return self._made[key]
 
 
@@ -93,9 +95,11 @@ class Widening:
             a.tensor for t in w.tasks(workload.body) if id(t) not in inside for a in _regions(t)
         }
         self._check_nodes()
+        self.selected = {id(task): [*self._selected(task)] for task in self.tasks}
         self.base = self._base()
         self.grown: set[Place] = set()
         self.plans = self._plans()
+        self._larger: dict[int, tuple[w.Node, ...]] = {}
 
     def refuse(self, reason: str, loc: Location | None) -> CannotExpand:
         """Return the error that the loop's tasks cannot have larger tiles."""
@@ -119,7 +123,7 @@ class Widening:
     def _base(self) -> int:
         found: dict[int, Location | None] = {}
         for task in self.tasks:
-            for _, _, rows in self._selected(task):
+            for _, _, rows in self.selected[id(task)]:
                 found.setdefault(rows, task.loc)
         if len(found) > 1:
             counts = " and ".join(map(str, sorted(found)))
@@ -169,7 +173,7 @@ class Widening:
 
     def _plan(self, task: w.Task) -> _Plan:
         classes = self.variants.classes(task.kernel)
-        selected = {(name, number) for name, number, _ in self._selected(task)}
+        selected = {(name, number) for name, number, _ in self.selected[id(task)]}
         growing = self._growing(task, selected)
         periodic: set[str] = set()
         for param, region in self._arguments(task):
@@ -245,8 +249,10 @@ class Widening:
 
     def nodes(self, rows: int) -> tuple[w.Node, ...]:
         """Return the body for tiles of `rows` rows, a multiple of `base` above it."""
-        plans = {id(task): plan for task, plan in zip(self.tasks, self.plans, strict=True)}
-        return self._nodes(self.body, plans, rows)
+        if rows not in self._larger:
+            plans = {id(task): plan for task, plan in zip(self.tasks, self.plans, strict=True)}
+            self._larger[rows] = self._nodes(self.body, plans, rows)
+        return self._larger[rows]
 
     def _nodes(self, body: tuple[w.Node, ...], plans: Mapping[int, _Plan], rows: int) -> tuple[w.Node, ...]:
         found: list[w.Node] = []

@@ -431,6 +431,20 @@ def test_workloads_compose() -> None:
     assert np.array_equal(h, F.gelu(x)) and np.array_equal(y, F.softmax(h))
 
 
+def test_results_may_overwrite_arguments() -> None:
+    x = floats(np.random.default_rng(16), 6, 6)
+    for name in ("gelu", "softmax", "layer_norm", "log_softmax", "normalize", "rms_norm"):
+        target = x.copy()
+        assert np.array_equal(getattr(F, name)(target, out=target), getattr(F, name)(x))
+    target = x[None].copy()
+    assert np.array_equal(F.group_norm(target, 2, out=target), F.group_norm(x[None], 2))
+    for inputs in ((x, x.copy()), (x.copy(), x)):
+        with pytest.raises(WrongValue, match="memory of its own"):
+            F.linear(*inputs, out=x)
+    with pytest.raises(WrongValue, match="memory of its own"):
+        F.embedding(np.arange(6), x, out=x)
+
+
 def test_what_does_not_fit_is_named() -> None:
     x = np.ones((4, 6), np.float32)
     for wrong in (x.astype(np.float64), np.ones(3, np.int32)):

@@ -79,6 +79,12 @@ def output(out: np.ndarray | None, shape: tuple[int, ...], dtype: DType) -> np.n
     return out
 
 
+def require_apart(out: np.ndarray | None, *inputs: np.ndarray) -> None:
+    """Raise WrongValue where a result would overwrite what is still to be read."""
+    if out is not None and any(np.shares_memory(out, array) for array in inputs):
+        raise WrongValue(name="out", expected="memory of its own", found="that of an input")
+
+
 def flat(array: np.ndarray) -> np.ndarray:
     """Return the elements of an array as a matrix of long rows."""
     if array.ndim and array.shape[-1] >= WIDE:

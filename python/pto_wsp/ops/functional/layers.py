@@ -7,7 +7,16 @@ from typing import Any
 import numpy as np
 
 from pto_wsp.errors import NotYetSupported, WrongShape, WrongValue
-from pto_wsp.ops.functional.arrays import as_array, floats, like, output, require_rank, require_shape, rows
+from pto_wsp.ops.functional.arrays import (
+    as_array,
+    floats,
+    like,
+    output,
+    require_apart,
+    require_rank,
+    require_shape,
+    rows,
+)
 from pto_wsp.ops.functional.losses import classes
 from pto_wsp.ops.functional.operator import GATES, PRODUCTS, TABLES, operator
 from pto_wsp.types import f32, i64
@@ -24,6 +33,7 @@ def linear(x: Any, weight: Any, bias: Any = None, *, out: Array | None = None) -
     require_shape("weight", w, (w.shape[0] if w.ndim else 0, array.shape[-1]))
     count = w.shape[0]
     b = np.zeros(count, dtype.to_numpy()) if bias is None else like("bias", bias, dtype, (count,))
+    require_apart(out, array, w, b)
     y = output(out, (*array.shape[:-1], count), dtype)
     PRODUCTS.run(dtype, "linear", X=rows(array), W=w, B=b.reshape(1, -1), Y=rows(y))
     return y
@@ -55,6 +65,7 @@ def embedding(indices: Any, weight: Any, *, out: Array | None = None) -> Array:
     require_rank("weight", w, 2)
     chosen = as_array("indices", indices)
     numbers = classes("indices", chosen, chosen.shape, w.shape[0])
+    require_apart(out, w)
     y = output(out, (*chosen.shape, w.shape[1]), dtype)
     TABLES.run(dtype, "embedding", W=w, I=numbers.reshape(1, -1), Y=y.reshape(numbers.size, w.shape[1]))
     return y

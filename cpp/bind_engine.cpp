@@ -430,6 +430,9 @@ void bind_options(nb::module_& module) {
       .value("OFF", sched::Streams::kOff)
       .value("IN_TURN", sched::Streams::kInTurn)
       .value("BY_KEY", sched::Streams::kByKey);
+  nb::enum_<sched::Deps>(module, "Deps")
+      .value("EXACT", sched::Deps::kExact)
+      .value("BYTES", sched::Deps::kBytes);
   nb::enum_<sched::Ready>(module, "Ready")
       .value("OWN", sched::Ready::kOwn)
       .value("FIFO", sched::Ready::kFifo)
@@ -445,6 +448,7 @@ void bind_options(nb::module_& module) {
   nb::class_<RunOptions>(module, "RunOptions")
       .def(nb::init<>())
       .def_rw("verifies", &RunOptions::verifies)
+      .def_rw("deps", &RunOptions::deps)
       .def_rw("dispatchers", &RunOptions::dispatchers)
       .def_rw("ownership", &RunOptions::ownership)
       .def_rw("bounds", &RunOptions::bounds)

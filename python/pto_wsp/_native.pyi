@@ -111,6 +111,12 @@ class Ownership(enum.Enum):
     HASH = 3
     PARTITION = 4
 
+class Deps(enum.Enum):
+    """Which tasks are ordered by what they touch."""
+
+    EXACT = 0
+    BYTES = 1
+
 class Ready(enum.Enum):
     """Which of the tasks that are ready starts first."""
 
@@ -144,6 +150,7 @@ class RunOptions:
 
     Attributes:
         verifies: check afterwards that tasks kept their order (`order_violations` of the counters).
+        deps: which tasks are ordered by what they touch.
         dispatchers: how many; 0 = one per worker, up to 8.
         ownership: which of them runs a unit of work.
         bounds: of a partition, the first task of each dispatcher but the first.
@@ -157,6 +164,7 @@ class RunOptions:
     """
 
     verifies: bool
+    deps: Deps
     dispatchers: int
     ownership: Ownership
     bounds: list[int]

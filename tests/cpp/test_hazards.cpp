@@ -5,6 +5,7 @@
 #include <ctime>
 #include <functional>
 
+#include "planned.hpp"
 #include "pto/wsp/bytecode/quicken.hpp"
 #include "pto/wsp/bytecode/validate.hpp"
 #include "pto/wsp/engine.hpp"
@@ -44,7 +45,7 @@ class Simulation {
         bytes_(workload.bytes()),
         program_(load()),
         plan_(quicken()),
-        hazards_(plan_, true),
+        hazards_(plan_),
         waits_(progress_),
         is_done_(workload.tasks().size()),
         behind_(workload.tasks().size()) {}
@@ -307,6 +308,37 @@ TEST(write_after_read_waits) {
 TEST(write_after_write_waits) {
   check_pair(kWrite, 20, kWrite, 8);
   check_pair(kWrite, 59, kWrite, 5);
+}
+
+/// The number of waits of the second of two tasks that write parts of a [4, 8] tensor.
+int waits_between(sched::Deps deps, bool by_rows) {
+  assembler::Assembler program(mix::library().table());
+  program.tensor(DType::u64, {4, 8});
+  const uint32_t reg = program.loop(bytecode::Op::PARALLEL_FOR, program.constant(2));
+  program.task(1);  // {out} of rank 2
+  program.io(Role::out, 0);
+  const assembler::Expr start = program.mul(program.reg(reg), program.constant(2));
+  if (!by_rows) program.full();
+  program.range(start, program.constant(2));
+  if (by_rows) program.full();
+  program.end();
+  const planned::Planned planned(program.bytes(), {{4, 8}});
+  graph::Hazards hazards(planned.plan, deps);
+  sched::Progress progress;
+  sched::WaitList waits(progress);
+  for (int64_t i = 0; i < 2; ++i) {
+    waits.begin(uint64_t(i), uint64_t(i));
+    hazards.access(0, &i, {sched::task_name(uint64_t(i), 1), uint64_t(i) + 1}, waits);
+    waits.finish();
+  }
+  return waits.size();
+}
+
+TEST(ranges_of_memory_order_more_than_elements) {
+  CHECK_EQ(waits_between(sched::Deps::kExact, true), 0);
+  CHECK_EQ(waits_between(sched::Deps::kExact, false), 0);
+  CHECK_EQ(waits_between(sched::Deps::kBytes, true), 0);
+  CHECK_EQ(waits_between(sched::Deps::kBytes, false), 1);
 }
 
 TEST(live_accesses_do_not_make_later_ones_slow) {

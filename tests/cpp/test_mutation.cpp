@@ -26,7 +26,7 @@ Waits find_waits(Planned& planned, const std::vector<int64_t>& flushed, uint64_t
   const std::vector<PlacedTask> tasks = walk(planned, flushed, bytecode::Op::FOR_EACH);
   std::mt19937_64 random(seed);
   Waits found;
-  graph::Hazards hazards(planned.plan, true);
+  graph::Hazards hazards(planned.plan);
   sched::Progress progress;
   sched::WaitList waits(progress);
   std::vector<std::vector<size_t>> slices;

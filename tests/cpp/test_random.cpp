@@ -25,6 +25,7 @@ void check_workload(uint64_t seed, size_t max_tasks) {
     mix::stamps().reset(workload.tasks().size());
     sched::RunOptions options{workers, false, round % 2 == 1 ? seed * 8 + round : 0, nullptr, round > 0};
     options.verifies = seed % 4 == 0;
+    options.deps = seed % 5 == 0 ? sched::Deps::kBytes : sched::Deps::kExact;
     const RunResult result = executable.run(Workload::to_arrays(found), {}, options);
     CHECK_EQ(result.tasks, workload.tasks().size());
     CHECK(result.order_violations.value_or(0) == 0);

@@ -66,7 +66,7 @@ void try_to_run(const std::vector<uint8_t>& bytes) {
     Plan plan = make_plan(bindings, layouts, library());
     bind_elements(plan, std::vector<char*>(layouts.size(), nullptr));
     sched::mark_units(plan, 2);
-    graph::Hazards hazards(plan, true);
+    graph::Hazards hazards(plan);
     sched::guess_costs(plan, 2);
     Expander expander(plan);
     for (int i = 0; i < 2000; ++i) {

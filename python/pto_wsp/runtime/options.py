@@ -28,6 +28,11 @@ _READY = {
     "fifo": _native.Ready.FIFO,
     "priority": _native.Ready.PRIORITY,
 }
+_DEPS = {
+    "infer_tensor_map_exact": _native.Deps.EXACT,
+    "infer_bytes_overlap": _native.Deps.BYTES,
+    "hybrid": _native.Deps.EXACT,  # edges of `after=` count whatever else does
+}
 _START = {
     "immediate": _native.Start.IMMEDIATE,
     "threshold": _native.Start.THRESHOLD,
@@ -47,6 +52,7 @@ def run_options(schedule: Schedule) -> _native.RunOptions:
     options.streams = _STREAMS[schedule.streams.name]
     options.num_streams = schedule.streams.count
     options.ready = _READY[schedule.ready.name]
+    options.deps = _DEPS[schedule.deps.name]
     options.start = _START[schedule.start.name]
     options.threshold = schedule.start.count
     return options

@@ -50,8 +50,8 @@ _CPU: Mapping[str, Mapping[str, Support]] = {
     "start": {"immediate": Enforced(), "threshold": Enforced(), "after_build": Enforced()},
     "deps": {
         "infer_tensor_map_exact": Enforced(),
-        "infer_bytes_overlap": _LATER,
-        "hybrid": _LATER,
+        "infer_bytes_overlap": Enforced(),
+        "hybrid": Enforced(),
         "explicit": _LATER,
         "trust": _LATER,
     },

@@ -4,21 +4,22 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "pto/wsp/graph/box_map.hpp"
 #include "pto/wsp/graph/dense_map.hpp"
+#include "pto/wsp/graph/memory_range.hpp"
 #include "pto/wsp/graph/typical.hpp"
 #include "pto/wsp/graph/unit_summary.hpp"
+#include "pto/wsp/sched/options.hpp"
 
 namespace pto::wsp::graph {
 
 /// One map per space that some task of the plan writes. Memory that is only read is not tracked at all.
 class Hazards {
  public:
-  /// `tracks` false makes an empty one, for runs in program order.
-  Hazards(const Plan& plan, bool tracks) : plan_(plan), tracks_(tracks) {
-    if (!tracks) return;
+  explicit Hazards(const Plan& plan, sched::Deps deps = sched::Deps::kExact) : plan_(plan), deps_(deps) {
     const std::vector<Space> spaces = find_spaces(plan);
     std::vector<std::vector<uint32_t>> groups(plan.layouts.size());
     std::vector<bool> is_written(plan.layouts.size(), false);
@@ -39,7 +40,7 @@ class Hazards {
     first_access_.push_back(uint32_t(accesses_.size()));
   }
 
-  bool is_tracking() const { return tracks_; }
+  sched::Deps deps() const { return deps_; }
 
   /// Adds what a task of `site` must wait for, and makes later tasks wait for it.
   void access(uint32_t site, const int64_t* registers, const sched::Stamp& stamp, sched::WaitList& waits) {
@@ -64,7 +65,7 @@ class Hazards {
       if (map.dense != nullptr) {
         if (find_cells(map, box, cells)) map.dense->find(cells, writes, waits);
       } else if (map.boxes != nullptr) {
-        map.boxes->find(box, writes, waits);
+        map.boxes->find(map.order ? map.order->range_of(box) : box, writes, waits);
       }
       if (map.marks.count > 1) find_across(map.marks, writes, waits);
     });
@@ -82,7 +83,7 @@ class Hazards {
       if (map.dense != nullptr) {
         if (find_cells(map, box, cells)) pass_over_cells(map, cells, how, stamp, waits);
       } else if (map.boxes != nullptr) {
-        map.boxes->access(box, how, stamp, waits);
+        pass_over_boxes(map, box, how, stamp, waits);
       }
       if (map.marks.count > 1) cross(map.marks, how, stamp, waits);
     });
@@ -98,7 +99,9 @@ class Hazards {
       for (int d = 0; d < grid.rank; ++d) cell += indices[d] / grid.step[d] * grid.cell_stride[d];
       memory.map->dense->find_writers(cell, waits);
     } else if (memory.map != nullptr) {
-      memory.map->boxes->find_writers(indices, waits);
+      const auto& order = memory.map->order;
+      const int64_t at = order ? order->index_of(indices) : 0;
+      memory.map->boxes->find_writers(order ? &at : indices, waits);
     }
     if (memory.has_rows) waits.add_watermark(UINT64_MAX);
   }
@@ -127,6 +130,7 @@ class Hazards {
   struct Access {
     DenseMap* dense = nullptr;
     BoxMap* boxes = nullptr;
+    const MemoryOrder* order = nullptr;  ///< where ranges of memory are compared
     Touch how = Touch::kRead;
     int64_t first_cell = 0;
     uint32_t first_term = 0, num_terms = 0;
@@ -139,6 +143,7 @@ class Hazards {
   struct Map {
     DenseMap* dense = nullptr;
     BoxMap* boxes = nullptr;
+    std::optional<MemoryOrder> order;
     Grid grid;
     Marks marks;
   };
@@ -169,7 +174,10 @@ class Hazards {
 
   void track_space(const Space& space, Map& map, std::vector<std::vector<Access>>& of_site) {
     if (space.is_written) {
-      if (find_grid(space, map.grid)) {
+      if (deps_ == sched::Deps::kBytes && space.is_boxes()) {
+        map.order.emplace(layout_of(space), int(space.size.size()));
+        map.boxes = boxes_.emplace_back(make_range_map(space, *map.order)).get();
+      } else if (find_grid(space, map.grid)) {
         map.dense = dense_.emplace_back(std::make_unique<DenseMap>(map.grid)).get();
       } else {
         map.boxes = boxes_.emplace_back(make_box_map(space)).get();
@@ -185,6 +193,7 @@ class Hazards {
       Access access;
       access.dense = map.dense;
       access.boxes = map.boxes;
+      access.order = map.order ? &*map.order : nullptr;
       access.marks = map.marks;
       access.how = footprint.writes ? Touch::kWrite : Touch::kRead;
       if (access.dense != nullptr) place_on_grid(access, footprint, map.grid);
@@ -197,6 +206,23 @@ class Hazards {
     int64_t typical[kMaxTensorRank];
     for (size_t d = 0; d < space.size.size(); ++d) typical[d] = typical_extent(plan_, space, d);
     return std::make_unique<BoxMap>(int(space.size.size()), space.size.data(), typical);
+  }
+
+  const bytecode::TensorLayout& layout_of(const Space& space) const {
+    return *std::find_if(plan_.layouts.begin(), plan_.layouts.end(),
+                         [&](const auto& layout) { return layout.group == space.group(); });
+  }
+
+  /// A map of ranges of memory.
+  std::unique_ptr<BoxMap> make_range_map(const Space& space, const MemoryOrder& order) const {
+    Box usual;
+    for (size_t d = 0; d < space.size.size(); ++d) {
+      usual.lo[d] = 0;
+      usual.hi[d] = typical_extent(plan_, space, d);
+    }
+    const Box range = order.range_of(usual);
+    const int64_t size = order.size(), typical = std::max<int64_t>(range.hi[0] - range.lo[0], 1);
+    return std::make_unique<BoxMap>(1, &size, &typical);
   }
 
   void place_on_grid(Access& access, const Footprint& footprint, const Grid& grid) {
@@ -223,6 +249,14 @@ class Hazards {
     access.first_reach = uint32_t(reaches_.size());
     access.num_reaches = uint32_t(footprint.dims.size());
     for (const QuickDim& dim : footprint.dims) reaches_.push_back({dim.start, dim.extent});
+  }
+
+  /// All of a box may be written, but not all of the range of memory that it lies in.
+  static void pass_over_boxes(const Map& map, const Box& box, Touch how, const sched::Stamp& stamp,
+                              sched::WaitList& waits) {
+    if (!map.order) return map.boxes->access(box, how, stamp, waits);
+    const Touch some = how == Touch::kRead ? Touch::kRead : Touch::kWriteSome;
+    map.boxes->access(map.order->range_of(box), some, stamp, waits);
   }
 
   /// Orders an access behind those in the other spaces of its memory.
@@ -296,11 +330,12 @@ class Hazards {
       box.lo[d] = plan_.evaluate(reach.start, registers);
       box.hi[d] = box.lo[d] + plan_.evaluate(reach.extent, registers);
     }
+    if (access.order != nullptr) return access.order->range_of(box);
     return box;
   }
 
   const Plan& plan_;
-  const bool tracks_;
+  const sched::Deps deps_;
   std::vector<Access> accesses_;        ///< of one site after the other
   std::vector<uint32_t> first_access_;  ///< per site, and where those of the last one end
   std::vector<bytecode::Term> terms_;

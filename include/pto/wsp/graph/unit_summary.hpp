@@ -405,17 +405,26 @@ class UnitSummary {
     }
   }
 
-  /// Hulls that are equal count once. One that is written stands for one that is read.
+  /// Of hulls that are alike, one stands for the others.
   void add_hull(detail::Hull hull) {
     for (detail::Hull& mine : hulls_) {
-      if (mine.space != hull.space || mine.guards != hull.guards) continue;
-      const auto is_same = [this](auto& a, auto& b) { return detail::is_same(a, b, *plan_); };
-      if (!std::equal(mine.dims.begin(), mine.dims.end(), hull.dims.begin(), is_same)) continue;
-      if (mine.writes == hull.writes) mine.is_exact = mine.is_exact || hull.is_exact;
-      if (!mine.writes && hull.writes) mine = std::move(hull);
+      if (stands_for(mine, hull)) {
+        const bool is_equal = mine.guards == hull.guards && mine.writes == hull.writes;
+        mine.is_exact = mine.is_exact || (is_equal && hull.is_exact);
+        return;
+      }
+      if (!stands_for(hull, mine)) continue;
+      mine = std::move(hull);
       return;
     }
     hulls_.push_back(std::move(hull));
+  }
+
+  /// Whether `a` is touched whenever `b` is, and written if `b` is.
+  bool stands_for(const detail::Hull& a, const detail::Hull& b) const {
+    const auto is_same = [this](auto& x, auto& y) { return detail::is_same(x, y, *plan_); };
+    return a.space == b.space && (a.guards & ~b.guards) == 0 && (a.writes || !b.writes) &&
+           std::equal(a.dims.begin(), a.dims.end(), b.dims.begin(), is_same);
   }
 
   const Plan* plan_;

@@ -85,9 +85,10 @@ class Dispatcher {
   void begin() {
     const bytecode::Plan& plan = run_.plan();
     plan_ = &plan;
-    if (hazards_ == nullptr || prepared_ != run_.prepared()) {
+    const Deps deps = run_.options().deps;
+    if (hazards_ == nullptr || prepared_ != run_.prepared() || hazards_->deps() != deps) {
       hazards_.reset();
-      hazards_ = std::make_unique<graph::Hazards>(plan, true);
+      hazards_ = std::make_unique<graph::Hazards>(plan, deps);
       prepared_ = run_.prepared();
     }
     arguments_.bind(plan, run_.bases());

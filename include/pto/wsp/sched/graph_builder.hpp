@@ -22,7 +22,7 @@ class GraphBuilder {
       : graph_(graph),
         run_(run),
         plan_(run.plan()),
-        hazards_(plan_, true),
+        hazards_(plan_, run.options().deps),
         expander_(plan_),
         checker_(plan_),
         latest_(plan_.sites.size(), 0),

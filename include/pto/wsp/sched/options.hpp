@@ -45,6 +45,12 @@ enum class Start : uint8_t {
   kAfterBuild,  ///< when all of them are built
 };
 
+/// Which tasks are ordered by what they touch.
+enum class Deps : uint8_t {
+  kExact,  ///< those that share an element
+  kBytes,  ///< those whose regions lie in ranges of memory that overlap
+};
+
 struct RunOptions {
   uint32_t workers = 0;  ///< 0 = one per core
   bool trace = false;
@@ -54,7 +60,8 @@ struct RunOptions {
   bool tracks = false;             ///< order tasks by their hazards with one worker too (for tests)
   bool verifies = false;           ///< check afterwards that tasks kept their order (for tests)
   bool checks_iterations = false;  ///< check that iterations of P loops are independent
-  uint32_t dispatchers = 0;        ///< 0 = one per worker, up to kMaxDispatchers
+  Deps deps = Deps::kExact;
+  uint32_t dispatchers = 0;  ///< 0 = one per worker, up to kMaxDispatchers
   Ownership ownership = Ownership::kClaim;
   std::vector<uint64_t> bounds =
       {};  ///< kPartition: the first task of each dispatcher but the first, ascending

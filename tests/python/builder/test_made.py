@@ -1,4 +1,4 @@
-"""What the run makes is never read before: random Orchestrations, walked element by element."""
+"""What the run makes is never read before: random Orchestrations, walked element by element, and run."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def _steps(rng: random.Random, builder: PTOFunctionBuilder, loops: list[str], de
             made, kept = ("t", row, 0), ("x", 0, 0)
             is_read = rng.random() < 0.3
             places: dict[str, Argument] = {"x": made if is_read else kept, "y": kept if is_read else made}
-            builder.call("scale", {**places, "factor": 1.0})
+            builder.call("scale", {**places, "factor": 0.5 + depth})
 
 
 def reads_are_made(function: w.WorkloadFunction, module: PTOModule, n: int) -> bool:
@@ -85,6 +85,7 @@ def reads_are_made(function: w.WorkloadFunction, module: PTOModule, n: int) -> b
 def test_random_orchestrations_read_what_is_made() -> None:
     rng = random.Random(11)
     accepted = refused = reading = 0
+    x = np.linspace(1, 2, ROWS * 8, dtype=np.float32).reshape(ROWS, 8)
     for _ in range(400):
         module = base()
         try:
@@ -94,7 +95,16 @@ def test_random_orchestrations_read_what_is_made() -> None:
             continue
         accepted += 1
         tasks = [*w.tasks(function.body)]
-        reading += any(isinstance(t.args[0], Region) and t.args[0].tensor == "t" for t in tasks)
+        is_reading = any(isinstance(t.args[0], Region) and t.args[0].tensor == "t" for t in tasks)
+        reading += is_reading
+        if is_reading and reading <= 10:
+            module.set_entry("f")
+            found = [x.copy(), x.copy()]
+            for target, array in zip(("interp", "cpu"), found, strict=True):
+                program = module.compile(target)
+                for n in range(3):
+                    program(x=array, n=n)
+            assert np.array_equal(*found), str(module)
         for n in range(4):
             assert reads_are_made(function, module, n), str(module)
     assert accepted > 50 and refused > 50 and reading > 15, (accepted, refused, reading)

@@ -456,6 +456,7 @@ void bind_options(nb::module_& module) {
       .def_rw("num_streams", &RunOptions::num_streams)
       .def_rw("window", &RunOptions::window)
       .def_rw("window_mode", &RunOptions::window_mode)
+      .def_rw("held", &RunOptions::held)
       .def_rw("ready", &RunOptions::ready)
       .def_rw("start", &RunOptions::start)
       .def_rw("threshold", &RunOptions::threshold);

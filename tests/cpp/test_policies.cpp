@@ -30,6 +30,7 @@ sched::RunOptions any_policies(uint64_t seed) {
   options.num_streams =
       uint32_t(options.streams == sched::Streams::kInTurn ? 1 + random() % 4 : random() % 3);
   options.ready = Ready(random() % 3);
+  options.held = random() % 3 == 0 ? 1 + random() % options.window : 0;
   options.jitter = random() % 3 == 0 ? 0 : seed;
   options.tracks = random() % 2 == 0;
   options.trace = random() % 4 == 0;

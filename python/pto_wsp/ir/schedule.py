@@ -82,6 +82,9 @@ class Form:
     takes_bounds: bool = False
 
 
+WINDOW = 8192
+"""The size of a window that is left open."""
+
 MOST = 64
 """So many dispatchers can walk one program; partitions have one more than bounds."""
 
@@ -153,6 +156,12 @@ class Schedule:
     def chosen(self) -> Iterator[Policy]:
         """Yield the policies that are not the default."""
         return (policy for policy in self.policies() if policy != default_policy(policy.directive))
+
+    @property
+    def is_walked(self) -> bool:
+        """Whether some policy is about walks of the program: dispatchers, windows, streams or priorities."""
+        of_walks = (self.dispatch, self.window, self.streams)
+        return any(p != default_policy(p.directive) for p in of_walks) or self.ready.name == "priority"
 
     def having(self, policy: Policy) -> Schedule:
         """Return the schedule with another policy for the directive of `policy`."""

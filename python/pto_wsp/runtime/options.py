@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pto_wsp import _native
-from pto_wsp.ir.schedule import Schedule
+from pto_wsp.ir.schedule import WINDOW, Schedule
 
 _OWNERSHIP = {
     "work_steal": _native.Ownership.CLAIM,
@@ -47,12 +47,15 @@ def run_options(schedule: Schedule) -> _native.RunOptions:
     options.dispatchers = len(bounds) + 1 if bounds else schedule.dispatch.count
     options.bounds = list(bounds)
     options.ownership = _OWNERSHIP[schedule.dispatch.name]
-    options.window = schedule.window.count or options.window
+    options.window = schedule.window.count or WINDOW
     options.window_mode = _WINDOW[schedule.window.name]
     options.streams = _STREAMS[schedule.streams.name]
     options.num_streams = schedule.streams.count
     options.ready = _READY[schedule.ready.name]
     options.deps = _DEPS[schedule.deps.name]
-    options.start = _START[schedule.start.name]
-    options.threshold = schedule.start.count
+    if schedule.is_walked:
+        options.held = schedule.start.count
+    else:
+        options.start = _START[schedule.start.name]
+        options.threshold = schedule.start.count
     return options

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from pto_wsp.errors import UnsupportedByTarget
 from pto_wsp.ir.printer import print_policy
-from pto_wsp.ir.schedule import POLICIES, Policy, Schedule
+from pto_wsp.ir.schedule import POLICIES, WINDOW, Policy, Schedule
 from pto_wsp.support.record import record
 
 
@@ -58,10 +58,6 @@ _CPU: Mapping[str, Mapping[str, Support]] = {
 }
 
 
-_WHERE_IT_WALKS = {"dispatch", "window", "streams"}
-"""Directives for walks of the program: where its tasks are built as a graph first, nobody owns them, no
-window slides over them and no stream orders them."""
-
 _INTERP: Mapping[str, Mapping[str, Support]] = {
     directive: {policy: _INTERP_REFUSES.get((directive, policy), Idle()) for policy in policies}
     for directive, policies in POLICIES.items()
@@ -78,10 +74,12 @@ def support(target: str, directive: str, policy: str) -> Support:
 
 def _support_in(target: str, schedule: Schedule, policy: Policy) -> Support:
     """Return what a target makes of a policy beside the others of a schedule."""
-    builds = target == "cpu" and schedule.start.name != "immediate"
-    if builds and (policy.directive in _WHERE_IT_WALKS or policy.name == "priority"):
-        start = print_policy(schedule.start)
-        return Refused(f"with `start = {start}` whoever is free takes what is ready, in program order")
+    if target == "cpu" and policy.directive == "start" and schedule.is_walked:
+        if policy.name == "after_build":
+            return Refused("a graph that is built first has no dispatchers, window, streams or priorities")
+        window = schedule.window.count or WINDOW
+        if policy.count > window:
+            return Refused(f"a window of {window} tasks never holds as many")
     return support(target, policy.directive, policy.name)
 
 

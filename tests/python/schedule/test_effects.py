@@ -14,6 +14,7 @@ from pto_wsp import (
     Program,
     ReadyPolicy,
     Schedule,
+    StartPolicy,
     TaskWindow,
     Tensor,
     Tile,
@@ -211,3 +212,23 @@ def test_tasks_of_a_stream_run_one_at_a_time() -> None:
     events = list(run(STEPS, Schedule().streams(2).stream_by(lambda t: t.j - 7), 3))
     by_key = [[e for e in events if len(e.keys) == 2 and (e.keys[1] - 7) % 2 == j] for j in range(2)]
     assert all(one_at_a_time(lane) for lane in by_key)
+
+
+@pytest.mark.parametrize("n", [1, 20, 61, 64])
+def test_no_task_starts_before_so_many_are_made(n: int) -> None:
+    threshold = {"start": StartPolicy.threshold(n)}
+    for schedule in (
+        Schedule().dispatch(DispatchPolicy.round_robin(3)).task_graph(**threshold),
+        Schedule().task_graph(window=TaskWindow(64), **threshold),
+        Schedule().stream_by(lambda t: t.j).task_graph(ready=ReadyPolicy.fifo(), **threshold),
+    ):
+        run(STEPS, schedule, 2)
+        assert counter("max_recorded") >= min(n, 61)
+    with pytest.raises(UnsupportedByTarget, match="never holds"):
+        STEPS.reschedule(Schedule().task_graph(window=TaskWindow(64), start=StartPolicy.threshold(65)))
+
+
+def test_with_a_threshold_the_largest_key_of_all_starts_first() -> None:
+    by_row = Schedule().task_graph(ready=ReadyPolicy.priority(lambda t: t.i), start=StartPolicy.threshold(61))
+    order = [keys[0] for _, keys in starts(run(STEPS, by_row, 1)) if len(keys) == 2]
+    assert order == sorted(order, reverse=True)

@@ -143,8 +143,18 @@ class Crew final : public Job, public std::enable_shared_from_this<Crew> {
   /// Where a policy decides what starts first, tasks are made before one is chosen.
   bool find_work(Worker& worker, uint32_t slot) {
     if (graph_run_) return graph_run_->work(worker, slot == 0);
+    if (run_.is_held()) return step_any(slot) || release();
     if (run_.is_ordered()) return step_any(slot) || run_.run_slice(worker);
     return run_.run_slice(worker) || step_any(slot);
+  }
+
+  /// Lets tasks start where the walk can go no further without; else false.
+  bool release() {
+    for (uint32_t i = 0; i < num_dispatchers_; ++i) {
+      if (!dispatchers_[i]->is_stuck()) return false;
+    }
+    run_.release();
+    return true;
   }
 
   bool step_any(uint32_t slot) {

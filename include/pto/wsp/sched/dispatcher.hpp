@@ -36,6 +36,7 @@ class Dispatcher {
     is_ready_ = false;
     owned_.clear();
     is_ended_.store(false, std::memory_order_relaxed);
+    is_stuck_.store(false, std::memory_order_relaxed);
   }
 
   /// Goes on until a slice of its own is closed, for a while, or as far as it can.
@@ -70,6 +71,11 @@ class Dispatcher {
     const std::string waits_for = waits_.size() > 0 ? describe(waits_[0]) : kStallNames[int(stall_)];
     blocked.push_back(
         {num_tasks() - 1, plan_->sites[event_.index].pc, expander_->copy_registers(), waits_for});
+  }
+
+  /// Whether it has ended, or waits for what only others can do.
+  bool is_stuck() const {
+    return is_ended_.load(std::memory_order_relaxed) || is_stuck_.load(std::memory_order_relaxed);
   }
 
   /// Whether it might go on and nobody is in it.
@@ -300,7 +306,7 @@ class Dispatcher {
     is_silent_ = !is_mine_ && run_.progress().is_complete(slice);
     if (is_mine_) {
       run_.count_live(slice);
-      is_feeding_ = run_.is_ordered() || run_.wants_slices(slice, num_dispatchers_);
+      is_feeding_ = run_.is_ordered() || run_.is_held() || run_.wants_slices(slice, num_dispatchers_);
       first_task_ = num_tasks() - (event_.kind == bytecode::Event::kTask ? 1 : 0);
     }
     numbering_.open();
@@ -375,6 +381,7 @@ class Dispatcher {
   /// Where a policy decides what starts first, only the oldest slice goes past it, since it must not wait for
   /// room.
   bool may_run_here() {
+    if (run_.is_held()) return false;
     if (!run_.is_ordered()) return true;
     run_.progress().advance_watermark();
     return run_.progress().watermark() == numbering_.slice();
@@ -436,6 +443,7 @@ class Dispatcher {
     const uint32_t* index = plan_->registers.data() + site.first_register;
     for (uint32_t i = 0; i < site.num_registers; ++i)
       words.push_back(uint64_t(expander_->registers()[index[i]]));
+    if (run_.is_held()) run_.note_held();
   }
 
   void close_open(bool ends_strand) {
@@ -511,6 +519,7 @@ class Dispatcher {
     if (!is_blocked_) {
       stall_ = stall;
       blocked_ns_ = trace::now_ns();
+      is_stuck_.store(true, std::memory_order_relaxed);
       is_blocked_ = true;
     }
     return false;
@@ -527,6 +536,7 @@ class Dispatcher {
 
   void note_unblocked() {
     if (!is_blocked_) return;
+    is_stuck_.store(false, std::memory_order_relaxed);
     run_.stalls().add(stall_, trace::now_ns() - blocked_ns_);
     is_blocked_ = false;
   }
@@ -556,14 +566,15 @@ class Dispatcher {
   int64_t blocked_ns_ = 0;
   bool is_ready_ = false;
   std::atomic<bool> is_ended_{false};
-  bool has_event_ = false;   ///< `event_` must be handled again
-  bool has_waits_ = false;   ///< those of the present task are known
-  bool is_mine_ = false;     ///< the strand
-  bool is_silent_ = false;   ///< the slice is another's, and complete
-  bool is_counted_ = false;  ///< the unit has a summary
-  bool is_free_ = false;     ///< and nothing to wait for
-  bool is_watched_ = false;  ///< tasks are delayed, or their times recorded
-  bool is_feeding_ = false;  ///< others wait for slices
+  std::atomic<bool> is_stuck_{false};  ///< `is_blocked_`, for others
+  bool has_event_ = false;             ///< `event_` must be handled again
+  bool has_waits_ = false;             ///< those of the present task are known
+  bool is_mine_ = false;               ///< the strand
+  bool is_silent_ = false;             ///< the slice is another's, and complete
+  bool is_counted_ = false;            ///< the unit has a summary
+  bool is_free_ = false;               ///< and nothing to wait for
+  bool is_watched_ = false;            ///< tasks are delayed, or their times recorded
+  bool is_feeding_ = false;            ///< others wait for slices
   bool has_closed_ = false;
   bool is_blocked_ = false;
 };

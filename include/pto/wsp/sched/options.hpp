@@ -72,6 +72,7 @@ struct RunOptions {
   Ready ready = Ready::kOwn;
   Start start = Start::kImmediate;
   uint64_t threshold = 0;  ///< of Start::kThreshold
+  uint64_t held = 0;       ///< of a walk: no task starts before so many are recorded, or it can go no further
 
   /// Told, by the calling thread, how many tasks are complete, now and then and at the end; true cancels the
   /// run. Null: nobody wants to know.
@@ -83,7 +84,7 @@ struct RunOptions {
   /// With one worker, program order satisfies every hazard and every barrier, and the first task is ready.
   bool is_in_order() const {
     const bool is_open = dispatchers <= 1 && ownership == Ownership::kClaim && ready != Ready::kPriority;
-    return workers == 1 && !tracks && is_open && !keeps_graph();
+    return workers == 1 && !tracks && is_open && held == 0 && !keeps_graph();
   }
   /// Keys and priorities of tasks cut program order where they change.
   bool cuts_units() const {

@@ -68,6 +68,8 @@ class Run {
     num_in_slices_.store(0, std::memory_order_relaxed);
     num_recorded_.store(0, std::memory_order_relaxed);
     max_recorded_.store(0, std::memory_order_relaxed);
+    num_held_.store(0, std::memory_order_relaxed);
+    is_held_.store(options.held != 0, std::memory_order_relaxed);
     max_live_slices_.store(0, std::memory_order_relaxed);
     stalls_.clear();
     flushed_.clear();
@@ -144,7 +146,7 @@ class Run {
 
   /// Runs one published slice, or as much of it as can run now. False if there was none.
   bool run_slice(Worker& worker) {
-    if (!has_slices()) return false;
+    if (is_held() || !has_slices()) return false;
     num_in_slices_.fetch_add(1, std::memory_order_relaxed);
     Slice* slice = take();
     if (slice != nullptr) {
@@ -175,6 +177,16 @@ class Run {
                          describe(slice->blocked_on)});
     }
     return blocked;
+  }
+
+  // The start
+
+  /// Whether no task may start yet: all are recorded.
+  bool is_held() const { return is_held_.load(std::memory_order_relaxed); }
+  void release() { is_held_.store(false, std::memory_order_relaxed); }
+  /// Another task has been recorded while none may start.
+  void note_held() {
+    if (num_held_.fetch_add(1, std::memory_order_relaxed) + 1 >= options_.held) release();
   }
 
   // Recorded slices
@@ -316,7 +328,11 @@ class Run {
     for (size_t i = 0; i < num_sites; ++i) costs_[i] = (*prepared_->costs)[i];
     // Room is asked for a whole slice: where a lack of it is an error, that is for one task.
     const bool is_exact = options_.window_mode == WindowMode::kAbort;
-    const uint64_t most = is_exact ? 1 : std::max<uint64_t>(options_.window / 8, 1);
+    uint64_t most = is_exact ? 1 : std::max<uint64_t>(options_.window / 8, 1);
+    if (options_.held != 0) {
+      const uint64_t spare = options_.window - std::min(options_.held, options_.window);
+      most = std::clamp<uint64_t>(spare / (2 * std::max(options_.dispatchers, 8u)), 1, most);
+    }
     numbering_start_.first_slice = progress_.watermark();
     numbering_start_.max_tasks = uint32_t(std::min<uint64_t>(most, kMaxSliceTasks));
     numbering_start_.jitter = options_.jitter;
@@ -391,6 +407,8 @@ class Run {
   std::atomic<uint64_t> max_live_slices_{0};
   alignas(kLineBytes) std::atomic<uint64_t> task_limit_{UINT64_MAX};
   std::atomic<uint64_t> end_slice_{UINT64_MAX};
+  std::atomic<bool> is_held_{false};
+  std::atomic<uint64_t> num_held_{0};
   std::atomic<bool> is_cancelled_{false};
 };
 

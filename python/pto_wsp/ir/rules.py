@@ -2,19 +2,36 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from pto_wsp.errors import InvalidIR
 from pto_wsp.ir import kernel as k
 from pto_wsp.ir.core import Region
 from pto_wsp.ir.scalar import Element
 from pto_wsp.location import Location
 from pto_wsp.types.dtype import DType, b1
-from pto_wsp.types.tile import TileType, ViewType
+from pto_wsp.types.tile import MAX_TILE_BYTES, TileType, ViewType
 
 
 def require(condition: bool, message: str, loc: Location | None) -> None:
     """Raise InvalidIR at `loc` unless `condition` holds."""
     if not condition:
         raise InvalidIR(message=message, loc=loc)
+
+
+def require_distinct(
+    names: Sequence[str], loc: Location | None, message: str = "`{}` is declared twice"
+) -> None:
+    """Raise InvalidIR at the first name that is there twice."""
+    if len(set(names)) < len(names):
+        twice = next(name for number, name in enumerate(names) if name in names[:number])
+        raise InvalidIR(message=message.format(twice), loc=loc)
+
+
+def require_tile(name: str, tile: TileType, loc: Location | None) -> None:
+    """Raise InvalidIR unless a tile has elements, and not more than any core could hold."""
+    sound = tile.rows > 0 < tile.cols and tile.rows * tile.cols * tile.dtype.itemsize <= MAX_TILE_BYTES
+    require(sound, f"`{name}` is {tile}: a tile has elements, of at most {MAX_TILE_BYTES} bytes", loc)
 
 
 def call_left(name: str, loc: Location | None) -> InvalidIR:

@@ -12,24 +12,34 @@ from graphlib import CycleError, TopologicalSorter
 from pto_wsp.errors import InvalidIR
 from pto_wsp.ir import kernel as k
 from pto_wsp.ir.core import Merged, Region, Rows, TileRange
+from pto_wsp.ir.expression_types import SCALAR_DTYPES, require_types
 from pto_wsp.ir.module import Module, called_functions
-from pto_wsp.ir.rules import region_rank, require, require_element, view_rank_and_dtype
+from pto_wsp.ir.rules import (
+    region_rank,
+    require,
+    require_distinct,
+    require_element,
+    require_tile,
+    view_rank_and_dtype,
+)
 from pto_wsp.ir.scalar import Element, Expr, Extent, Var, walk
+from pto_wsp.ir.verify_paths import require_written
 from pto_wsp.ir.verify_schedule import verify_schedule
 from pto_wsp.ir.verify_workload import verify_workload
 from pto_wsp.isa.attributes import unknown_attribute
 from pto_wsp.isa.forms import FormError, data_operands, result_type
 from pto_wsp.isa.table import TABLE
 from pto_wsp.location import Location
-from pto_wsp.types.dtype import i32, i64
-from pto_wsp.types.tile import ScalarType
+from pto_wsp.types.dtype import b1, i32, i64
+from pto_wsp.types.tile import ScalarType, TileType
 
 
 def verify(module: Module) -> Module:
     """Return `module`, or raise InvalidIR at the first node that breaks a rule."""
     names = [f.name for f in (*module.kernels, *module.workloads)]
+    require(module.name.isprintable() and module.name == module.name.strip(), "the module's name", None)
+    require_distinct(names, None, "two functions are called `{}`")
     for name in names:
-        require(names.count(name) == 1, f"two functions are called `{name}`", None)
         require(name.isidentifier(), f"`{name}` is not an identifier", None)
     for kernel in module.kernels:
         _KernelVerifier(module, kernel).run()
@@ -64,12 +74,20 @@ class _KernelVerifier:
     def run(self) -> None:
         declared = (*self.kernel.tiles, *self.kernel.scalars)
         names = [name for name, _ in declared] + [p.name for p in self.kernel.params]
+        require_distinct(names, self.kernel.loc)
         for name in names:
-            require(names.count(name) == 1, f"`{name}` is declared twice", self.kernel.loc)
             require(name.isidentifier(), f"`{name}` is not an identifier", self.kernel.loc)
+        for name, dtype in self.scalars.items():
+            require(dtype in SCALAR_DTYPES, f"scalar `{name}` is no i64, f32 or b1", self.kernel.loc)
+        for param in self.kernel.params:
+            if isinstance(param.type, TileType):
+                require_tile(param.name, param.type, param.loc or self.kernel.loc)
+        for name, tile in self.kernel.tiles:
+            require_tile(name, tile, self.kernel.loc)
         require(self.kernel.unit in k.UNITS, f"there is no unit `{self.kernel.unit}`", self.kernel.loc)
         require(self.kernel.block_dim > 0, "a task has at least one block", self.kernel.loc)
         self.statements(self.kernel.body or ())
+        require_written(self.kernel)
         if self.kernel.native is not None:
             self.native(self.kernel.native)
 
@@ -99,6 +117,8 @@ class _KernelVerifier:
                     require(self.scalars.get(name) is value.dtype, f"`{name}` has another type", stmt.loc)
                 case k.For(var=var, start=start, stop=stop, step=step):
                     self.expressions([start, stop], stmt.loc)
+                    integers = start.dtype is i64 and stop.dtype is i64
+                    require(integers, "the bounds of a loop are integers", stmt.loc)
                     require(step > 0, "a loop's step must be positive", stmt.loc)
                     require(var not in self.scalars, f"loop variable `{var}` is declared twice", stmt.loc)
                     self.scalars[var] = start.dtype
@@ -106,10 +126,12 @@ class _KernelVerifier:
                     del self.scalars[var]
                 case k.If(condition=condition, then=then, other=other):
                     self.expressions([condition], stmt.loc)
+                    require(condition.dtype is b1, "a condition is a truth value", stmt.loc)
                     self.statements(then)
                     self.statements(other)
                 case k.While(condition=condition):
                     self.expressions([condition], stmt.loc)
+                    require(condition.dtype is b1, "a condition is a truth value", stmt.loc)
                     self.statements(stmt.body)
                 case k.Call():
                     self.call(stmt)
@@ -238,8 +260,11 @@ class _KernelVerifier:
     def expressions(self, exprs: Iterable[Expr], loc: Location | None) -> None:
         for expr in exprs:
             for node in walk(expr):
+                require_types(node, loc)
                 if isinstance(node, Var):
-                    require(node.name in self.scalars, f"scalar `{node.name}` is not declared", loc)
+                    dtype = self.scalars.get(node.name)
+                    require(dtype is not None, f"scalar `{node.name}` is not declared", loc)
+                    require(dtype is node.dtype, f"scalar `{node.name}` is no {node.dtype}", loc)
                 elif isinstance(node, Element):
                     self.element(node, loc)
                 elif isinstance(node, Extent):

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from pto_wsp.ir import kernel as k
 from pto_wsp.ir import workload as w
 from pto_wsp.ir.core import Full, Index, Merged, Region, Rows, TileRange
+from pto_wsp.ir.expression_types import require_types
 from pto_wsp.ir.module import Module
-from pto_wsp.ir.rules import region_rank, require, require_element, view_rank_and_dtype
+from pto_wsp.ir.rules import region_rank, require, require_distinct, require_element, view_rank_and_dtype
 from pto_wsp.ir.scalar import Element, Expr, Extent, Var, walk
 from pto_wsp.location import Location
 from pto_wsp.types.dtype import DType, b1, i32, i64
@@ -36,8 +37,9 @@ class _WorkloadVerifier:
 
     def run(self) -> None:
         names = [p.name for p in self.workload.params]
+        require_distinct(names, self.workload.loc)
         for name in names:
-            require(names.count(name) == 1, f"`{name}` is declared twice", self.workload.loc)
+            self.name(name, self.workload.loc)
         for tensor in self.workload.tensors:
             self.tensor(tensor)
         for axis in (*self.workload.raggeds, *self.workload.sparses):
@@ -214,6 +216,7 @@ class _WorkloadVerifier:
                 self.region(param, arg, task.loc)
             else:
                 require(isinstance(param.type, ScalarType), f"`{param.name}` takes a tensor", task.loc)
+                require(arg.dtype is param.type.dtype, f"`{param.name}` takes {param.type}", task.loc)
                 self.expression(arg, task.loc)
         self.own_indices(kernel, task)
         for key in task.keys:
@@ -286,6 +289,7 @@ class _WorkloadVerifier:
 
     def expression(self, expr: Expr, loc: Location | None) -> None:
         for node in walk(expr):
+            require_types(node, loc)
             match node:
                 case Extent():
                     require(False, "extents of views occur in kernels only", loc)

@@ -22,11 +22,7 @@ from pto_wsp.lang.tensor import Tensor
 from pto_wsp.location import Location
 from pto_wsp.support.record import record
 from pto_wsp.types.dtype import DType
-from pto_wsp.types.tile import DYN, ScalarType, TileType, ViewType
-
-MAX_TILE_BYTES = 1 << 24
-"""A tile larger than this is a mistake: it would not fit the scratch memory of any core."""
-
+from pto_wsp.types.tile import DYN, MAX_TILE_BYTES, ScalarType, TileType, ViewType
 
 CONSTANT_TYPES = (int, float, bool, str, DType)
 """What `Constexpr[...]` can hold."""

@@ -19,6 +19,10 @@ DYN: Final = _Dyn()
 """A dimension of a kernel's tensor view whose extent is known only at run time."""
 
 
+MAX_TILE_BYTES = 1 << 24
+"""A tile larger than this is a mistake: it would not fit the scratch memory of any core."""
+
+
 @record
 class TileType:
     """A tile: static shape [rows, cols] (its capacity); the valid part is known at run time."""

@@ -97,7 +97,7 @@ class KernelWriter:
         draw, found = self.draw, []
         for number in range(draw.randrange(1, 5)):
             name = f"p{number}"
-            dtype = draw.choice([*DTYPES.values()])
+            dtype = draw.choice(sorted(TABLE["expands"].dtypes, key=str))
             kind = draw.choice(("tile", "view", "scalar"))
             if kind == "scalar":
                 dtype = draw.choice((i64, f32, b1))
@@ -137,9 +137,18 @@ class KernelWriter:
         if kind < 0.25:
             return k.KernelFunction(self.name, self.params, native=self.native(), unit=unit, block_dim=blocks)
         body = self.block(3)
+        body = (*self.first_writes(), *body)
         tiles = tuple(self.tiles.items())
         scalars = tuple((name, ScalarType(dtype)) for name, dtype in self.declared.items())
         return k.KernelFunction(self.name, self.params, tiles, scalars, body, unit=unit, block_dim=blocks)
+
+    def first_writes(self) -> list[k.Stmt]:
+        """Return statements that write everything, so that nothing is read before."""
+        found: list[k.Stmt] = [k.Assign(n, self.exprs.literal(dtype)) for n, dtype in self.declared.items()]
+        for name, tile in self.tiles.items():
+            kind = b1 if tile.dtype is b1 else f32 if tile.dtype.is_float else i64
+            found.append(k.Instr("expands", name, (), (self.exprs.literal(kind),)))
+        return found
 
     def native(self) -> k.Native:
         draw = self.draw
@@ -207,6 +216,8 @@ class KernelWriter:
         attrs: tuple[tuple[str, k.AttrValue], ...],
     ) -> k.Stmt | None:
         shapes = operand_shapes(row, dict(flags), shape, 4)
+        if any(0 in size for size in shapes):
+            return None
         tiles = [self.tile(s, d) for s, d in zip(shapes, operand_types(row, dtype), strict=True)]
         given = {"shape": shape, "dtype": dtype, **flags, **dict(attrs)}
         try:

@@ -121,7 +121,7 @@ class Program:
             trace: record every task's start, end and worker in `self.trace`.
             check: `"hazards"` checks what P states: that no two tasks of different iterations touch a common
                 element that one of them writes. Before anything runs; where elements that tasks write decide
-                what runs, when everything has.
+                what runs, when everything has. Blocks of one task are not compared with each other.
             progress: called with the number of tasks that are complete: about every 50 ms, while the calling
                 thread comes by between two tasks, and at the end. An exception in it stops the run and is
                 raised. The target `interp` calls it at the end only.
@@ -133,7 +133,8 @@ class Program:
             ReadOnlyArray, OverlappingArrays: the values do not fit; nothing has run.
             RegionOutside, ViewShape, BadExpression: a region or size is wrong; nothing has run.
             KernelFailed: a check inside a kernel failed; earlier tasks have run.
-            IterationsConflict, BlocksConflict: the check found something.
+            IterationsConflict: the check found something.
+            RowsNotKnown: the check cannot tell; the run is right all the same.
         """
         if unnamed:
             expected = "values by name: " + ", ".join(f"{name}=..." for name in self._binder.params)

@@ -159,7 +159,7 @@ class GraphRun {
   bool can_go_on(const Aside& aside) const { return aside.task >= run_.task_limit() || has_passed(aside.at); }
 
   /// Whether the wait that is written at `op` is over.
-  bool has_passed(const uint32_t* op) const {
+  [[gnu::always_inline]] inline bool has_passed(const uint32_t* op) const {
     const uint32_t operand = operand_of(*op);
     switch (op_of(*op)) {
       case GraphOp::kWait: return graph_->has_reached(operand, op[1]);
@@ -181,18 +181,19 @@ class GraphRun {
   void execute(Worker& worker, Aside& strand) {
     if (strand.at != strand.slice) restore(worker, strand);
     const uint64_t first_task = graph_->strand(strand.strand).first_task;
+    KeptGraph::Reach reach = graph_->reach(strand.strand);
     for (const uint32_t* at = strand.at;;) {
       const uint32_t operand = operand_of(*at);
       switch (op_of(*at)) {
         case GraphOp::kTask:
           if (!run_task(worker, operand, strand.task)) return finish();
-          graph_->reach(strand.strand, ++strand.task - first_task);
+          reach.tasks(++strand.task - first_task);
           ++at;
           break;
         case GraphOp::kWait:
         case GraphOp::kWaitAll:
         case GraphOp::kWaitGroup:
-          if (!has_passed_soon(at)) {
+          if (!has_passed(at) && !has_passed_soon(at)) {
             if (strand.task >= run_.task_limit()) return finish();
             strand.at = at;
             ++worker.num_suspended;
@@ -206,7 +207,7 @@ class GraphRun {
           ++at;
           break;
         case GraphOp::kSlice: strand.slice = ++at; break;
-        case GraphOp::kEnd: graph_->complete(strand.strand); return finish();
+        case GraphOp::kEnd: reach.end(); return finish();
         default: at = change_state(worker, at);
       }
     }
@@ -215,9 +216,8 @@ class GraphRun {
   void finish() { num_finished_.fetch_add(1, std::memory_order_release); }
 
   /// Runs a body; false if the task failed, or must not run any more.
-  bool run_task(Worker& worker, uint32_t site, uint64_t task) {
-    if (&worker == &run_.worker(0)) run_.look_out(run_.worker(0).num_tasks);
-    if (task >= run_.task_limit()) return false;
+  [[gnu::always_inline]] inline bool run_task(Worker& worker, uint32_t site, uint64_t task) {
+    if (!run_.may_run(worker, task)) return false;
     bytecode::Arguments& arguments = worker.arguments();
     const bytecode::Arguments::Call& call = arguments.call(site);
     return run_.succeeds(task, 0, [&] {
@@ -237,7 +237,7 @@ class GraphRun {
   }
 
   /// Does what an operation says of loops and variables; returns the operation after it.
-  const uint32_t* change_state(Worker& worker, const uint32_t* at) const {
+  [[gnu::always_inline]] inline const uint32_t* change_state(Worker& worker, const uint32_t* at) const {
     const uint32_t operand = operand_of(*at);
     switch (op_of(*at++)) {
       case GraphOp::kEnter:

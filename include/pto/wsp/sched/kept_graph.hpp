@@ -133,10 +133,18 @@ class KeptGraph {
 
   const Strand& strand(uint64_t i) const { return strands_[i]; }
 
-  void reach(uint64_t strand, uint64_t tasks) {
-    lines_[strand].reached.store(num_runs_ << kTaskBitsOfRun | tasks, std::memory_order_release);
-  }
-  void complete(uint64_t strand) { reach(strand, kComplete); }
+  /// How far a strand has come in this run.
+  class Reach {
+   public:
+    Reach(std::atomic<uint64_t>& reached, uint64_t run) : reached_(reached), run_(run) {}
+    void tasks(uint64_t count) { reached_.store(run_ | count, std::memory_order_release); }
+    void end() { tasks(kComplete); }
+
+   private:
+    std::atomic<uint64_t>& reached_;
+    const uint64_t run_;
+  };
+  Reach reach(uint64_t strand) { return {lines_[strand].reached, num_runs_ << kTaskBitsOfRun}; }
   void reach_in_group(uint32_t line) { groups_[line].reached.fetch_add(1, std::memory_order_release); }
 
   // Acquire: what the tasks in question wrote is visible once one of these is true.

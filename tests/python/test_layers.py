@@ -18,7 +18,7 @@ PACKAGE = Path(__file__).parents[2] / "python" / "pto_wsp"
 # no cycle arises. "" is the package's own __init__.
 ORDER = (
     ("support", "_native"),
-    ("errors", "errors_text", "location"),
+    ("errors", "location"),
     ("types",),
     ("isa",),
     ("ir",),

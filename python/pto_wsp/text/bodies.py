@@ -6,7 +6,7 @@ from abc import abstractmethod
 from collections.abc import Iterable
 from typing import Generic, TypeVar
 
-from pto_wsp.errors_text import RepeatedText, TextLimit, TextMismatch
+from pto_wsp.errors import RepeatedText, TextLimit, TextMismatch
 from pto_wsp.ir.scalar import Expr
 from pto_wsp.text.expressions import read_dtype, read_expression
 from pto_wsp.text.tokens import WORD, Cursor, Source, Token

@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from pto_wsp.errors_text import UnusableFile
+from pto_wsp.errors import UnusableFile
 from pto_wsp.ir import workload as w
 from pto_wsp.ir.module import Module
 from pto_wsp.support.record import replace

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pto_wsp.errors_text import RepeatedText
+from pto_wsp.errors import RepeatedText
 from pto_wsp.ir import kernel as k
 from pto_wsp.ir.kernel_printer import signature_text
 from pto_wsp.ir.region_text import operand_text

@@ -7,8 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from pto_wsp.builder.function import PTOFunctionBuilder
 from pto_wsp.builder.module import PTOModule
-from pto_wsp.errors import did_you_mean
-from pto_wsp.errors_text import BadText, NoMeaning, RepeatedText, TextLimit, TextVersion, UnknownText
+from pto_wsp.errors import BadText, NoMeaning, RepeatedText, TextLimit, TextVersion, UnknownText, did_you_mean
 from pto_wsp.ir import kernel as k
 from pto_wsp.ir import workload as w
 from pto_wsp.ir.module import Module

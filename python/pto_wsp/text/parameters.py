@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 
-from pto_wsp.errors_text import RepeatedText
+from pto_wsp.errors import RepeatedText
 from pto_wsp.ir import kernel as k
 from pto_wsp.ir import workload as w
 from pto_wsp.ir.scalar import Expr

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pto_wsp.errors_text import NoMeaning
+from pto_wsp.errors import NoMeaning
 from pto_wsp.isa.refused import REFUSED
 from pto_wsp.text.tokens import Cursor
 

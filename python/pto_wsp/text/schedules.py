@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from pto_wsp.errors_text import RepeatedText
+from pto_wsp.errors import RepeatedText
 from pto_wsp.ir.scalar import Expr
 from pto_wsp.ir.schedule import ARGUMENTS, DEFAULT, KERNEL, KERNEL_NUMBER, POLICIES, TASK, Policy, Schedule
 from pto_wsp.text.expressions import read_expression

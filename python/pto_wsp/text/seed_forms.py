@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from pto_wsp.builder.function import PTOFunctionBuilder
 from pto_wsp.builder.steps import Argument, Operand
-from pto_wsp.errors_text import BadText, NoMeaning, TextLimit, TextMismatch
+from pto_wsp.errors import BadText, NoMeaning, TextLimit, TextMismatch
 from pto_wsp.ir import kernel as k
 from pto_wsp.ir.scalar import Expr
 from pto_wsp.isa.table import BY_MNEMONIC, Instruction

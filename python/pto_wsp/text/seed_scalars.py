@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from pto_wsp.builder.function import PTOFunctionBuilder
 from pto_wsp.builder.names import MemorySpace
-from pto_wsp.errors_text import TextMismatch
+from pto_wsp.errors import TextMismatch
 from pto_wsp.ir.scalar import Expr
 from pto_wsp.location import Location
 from pto_wsp.text.expressions import read_dtype, read_expression, read_operand

@@ -11,8 +11,7 @@ import re
 from collections.abc import Iterable
 from typing import NamedTuple, NoReturn
 
-from pto_wsp.errors import did_you_mean
-from pto_wsp.errors_text import BadText, TextLimit, UnknownText
+from pto_wsp.errors import BadText, TextLimit, UnknownText, did_you_mean
 from pto_wsp.location import Location
 
 MAX_CHARACTERS = 1 << 26

@@ -11,7 +11,7 @@ from typing import BinaryIO
 
 import numpy as np
 
-from pto_wsp.errors_text import UnusableFile
+from pto_wsp.errors import UnusableFile
 from pto_wsp.ir.module import Module
 from pto_wsp.text import parse
 from pto_wsp.types.dtype import DType

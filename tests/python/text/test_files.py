@@ -9,7 +9,7 @@ import pytest
 
 from pto_wsp import MemLayout, Program, parse
 from pto_wsp.errors import WrongRank
-from pto_wsp.errors_text import TextVersion, UnusableFile
+from pto_wsp.errors import TextVersion, UnusableFile
 from tests.python.lang.programs import execute
 
 SCALED = """

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pto_wsp.errors import PtoError
+from pto_wsp.errors.base import PtoError
 
 
 class TextError(PtoError):

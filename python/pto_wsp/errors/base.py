@@ -1,0 +1,135 @@
+"""What all errors have in common, and their families."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import ClassVar
+
+from pto_wsp.location import Location
+
+
+class PtoError(Exception):
+    """Base of every error that a user's program can cause.
+
+    Args:
+        loc: where the mistake was written, if known.
+        notes: further places that have a part in it, each with a sentence; unknown places are left out.
+        hint: replaces the class's hint.
+        fields: what the class's texts mention.
+
+    Attributes:
+        fields: the keyword arguments, for programs that handle the error.
+    """
+
+    code: ClassVar[str] = "error"
+    template: ClassVar[str] = "{message}"
+    label: ClassVar[str] = ""
+    hint: ClassVar[str] = ""
+
+    def __init__(
+        self,
+        *,
+        loc: Location | None = None,
+        notes: Iterable[tuple[str, Location | None]] = (),
+        hint: str | None = None,
+        **fields: object,
+    ) -> None:
+        self.loc = loc
+        self.notes = tuple((text, place) for text, place in notes if place is not None)
+        self.fields = fields
+        self.message = self.template.format(**fields)
+        self.caret_text = self.label.format(**fields)
+        self.help = self.hint.format(**fields) if hint is None else hint
+        super().__init__(self.message)
+
+    def __str__(self) -> str:
+        """Render the message with its source line, caret, notes and hint."""
+        lines = [f"error[{self.code}]: {self.message}"]
+        lines += self._excerpt()
+        lines += [f"note: {text} --> {place}" for text, place in self.notes]
+        if self.help:
+            lines.append(f"help: {self.help}")
+        return "\n".join(lines)
+
+    def _excerpt(self) -> list[str]:
+        if self.loc is None:
+            return [f"  = {self.caret_text}"] if self.caret_text else []
+        lines = [f"  --> {self.loc}"]
+        source = self.loc.source_line()
+        if source is None:
+            return lines + ([f"  = {self.caret_text}"] if self.caret_text else [])
+        number = str(self.loc.line)
+        margin = " " * len(number)
+        start = self.loc.col or len(source) - len(source.lstrip()) + 1
+        width = max(1, self.loc.end_col - start) if self.loc.col else len(source.strip())
+        caret = "".join("\t" if c == "\t" else " " for c in source[: start - 1]) + "^" * width
+        return [
+            *lines,
+            f"{margin} |",
+            f"{number} | {source}",
+            f"{margin} | {caret} {self.caret_text}".rstrip(),
+        ]
+
+
+def closest(name: str, known: Iterable[str]) -> str | None:
+    """Return the one of `known` that `name` may be a misspelling of, or None."""
+    from difflib import get_close_matches  # here: programs without mistakes start without it
+
+    return next(iter(get_close_matches(name, sorted(known), n=1)), None)
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """Return a hint that names the closest of `known`, or lists them."""
+    candidates = sorted(known)
+    close = closest(name, candidates)
+    if close is not None:
+        return f"did you mean `{close}`?"
+    return "known: " + ", ".join(f"`{c}`" for c in candidates) if candidates else ""
+
+
+class FrontendError(PtoError):
+    """A kernel or workload that cannot be read."""
+
+
+class VerifyError(PtoError):
+    """An IR module that breaks a rule."""
+
+
+class CompileError(PtoError):
+    """A program that cannot be compiled."""
+
+
+class BindError(PtoError):
+    """Arguments that do not fit the program they are given to; nothing has run."""
+
+
+class RunError(PtoError):
+    """A run that failed.
+
+    Attributes:
+        tasks_before: how many tasks came before the place of an error that was found while the program ran:
+            they may have run. None where nothing has run, or the error tells itself.
+    """
+
+    tasks_before: int | None = None
+
+    def found_late(self, tasks_before: int) -> RunError:
+        """Return the error, found when so many tasks came before it."""
+        self.tasks_before = tasks_before
+        return self
+
+    def __str__(self) -> str:
+        """Render the error, and say whether tasks have run."""
+        text = super().__str__()
+        if not self.tasks_before:
+            return text
+        tasks = "1 earlier task" if self.tasks_before == 1 else f"{self.tasks_before} earlier tasks"
+        return f"{text}\nnote: {tasks} may have run and written; only the run itself could tell"
+
+
+class ScheduleError(PtoError):
+    """A schedule that does not fit what it is given to."""
+
+
+class PlanError(PtoError):
+    """A plan that cannot be made; nothing has been written."""

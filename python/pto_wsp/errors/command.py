@@ -1,0 +1,18 @@
+"""Mistakes on the command line."""
+
+from __future__ import annotations
+
+from pto_wsp.errors.base import PtoError
+
+
+class CommandError(PtoError):
+    """A command that cannot do what it was asked for."""
+
+
+class BadOption(CommandError):
+    """An option of a command that does not fit the program it is given for."""
+
+    code = "bad-option"
+    template = "`{option}` does not fit"
+    label = "expected {expected}, found {found}"
+    hint = "{advice}"

@@ -1,0 +1,264 @@
+"""Arguments that do not fit, and runs that fail."""
+
+from __future__ import annotations
+
+from pto_wsp.errors.base import BindError, RunError
+
+
+class UnboundTensor(BindError):
+    """A tensor or size without a value in a call of a program."""
+
+    code = "unbound"
+    template = "{kind} `{name}` has no value in this call"
+    hint = "{advice}"
+
+
+class UnknownParameter(BindError):
+    """A keyword that is no parameter of the program."""
+
+    code = "unknown-parameter"
+    template = "program `{program}` has no parameter `{name}`"
+    hint = "{advice}"
+
+
+class WrongValue(BindError):
+    """A value that a parameter of the program cannot take."""
+
+    code = "wrong-value"
+    template = "`{name}` cannot take this value"
+    label = "expected {expected}, found {found}"
+
+
+class WrongDType(BindError):
+    """An array whose element type is not the tensor's."""
+
+    code = "wrong-dtype"
+    template = "array `{name}` has the wrong element type"
+    label = "expected {expected}, found {found}"
+
+
+class WrongRank(BindError):
+    """An array whose number of dimensions is not the tensor's."""
+
+    code = "wrong-rank"
+    template = "array `{name}` has the wrong number of dimensions"
+    label = "expected {expected}, found {found}"
+
+
+class WrongShape(BindError):
+    """An array whose size disagrees with the declaration or with another array."""
+
+    code = "wrong-shape"
+    template = "dimension {dim} of array `{name}` has the wrong size"
+    label = "expected {expected}, found {found}"
+
+
+class UnusableArray(BindError):
+    """An array that the engine cannot work on in place."""
+
+    code = "unusable-array"
+    template = "array `{name}` cannot be used as it is"
+    label = "{reason}"
+    hint = "pass a C-contiguous, aligned, writable array of this machine's byte order, or a slice of one"
+
+
+class ReadOnlyArray(BindError):
+    """A read-only array for a tensor that the program writes."""
+
+    code = "read-only-array"
+    template = "array `{name}` is read-only, and the program writes it"
+    hint = "pass a writable array"
+
+
+class OverlappingArrays(BindError):
+    """Two arguments that share memory without being the same view, one of them written."""
+
+    code = "overlapping-arrays"
+    template = "arrays `{first}` and `{second}` share memory, and the program writes {written}"
+    label = "{detail}"
+    hint = "pass the identical array, or arrays that do not overlap"
+
+
+class BadRagged(BindError):
+    """Lengths or an index pointer that describe no rows."""
+
+    code = "bad-ragged"
+    template = "`{what}` cannot describe rows of a ragged axis"
+    label = "expected {expected}, found {found} at {place}"
+    hint = "`Ragged.lengths([3, 0, 2])` and `Ragged.indptr([0, 3, 3, 5])` are the same rows"
+
+
+class BadSparse(BadRagged):
+    """CSR arrays that describe no rows of indices."""
+
+    code = "bad-sparse"
+    template = "`{what}` cannot describe rows of a sparse axis"
+    hint = "`Sparse.csr([0, 2, 2, 3], [5, 1, 0])` and `Sparse.lists([[5, 1], [], [0]])` are the same rows"
+
+
+class RegionOutside(RunError):
+    """A view that reaches outside its tensor."""
+
+    code = "region-outside"
+    template = "`{tensor}` is indexed outside dimension {dim}"
+    label = "expected a range inside [0, {size}), found [{start}, {stop}){where}"
+    hint = "only ranges made by `P.tiles` are clipped, and only to their own axis"
+
+
+class ViewShape(RunError):
+    """A view whose run-time shape does not fit its kernel parameter."""
+
+    code = "view-shape"
+    template = "argument `{param}` of kernel `{kernel}` has a shape that it cannot take"
+    label = "expected {expected} in dimension {dim}, found {found}{where}"
+
+
+class RowOutside(RunError):
+    """A row set with an index that names no row of its tensor."""
+
+    code = "row-outside"
+    template = "`{indices}` names row {row} of `{tensor}`, which has {size} rows"
+    label = "position {position} of `{indices}` holds {row}, expected a row in [0, {size}){where}"
+
+
+class RowRepeated(RunError):
+    """A row set that a task writes and that names a row twice: the result would depend on chance."""
+
+    code = "row-repeated"
+    template = "`{tensor}` is written through `{indices}`, which names row {row} twice"
+    label = "positions {first} and {second} of `{indices}` both hold {row}{where}"
+    hint = "let each task write a row once, or give the rows to different tasks"
+
+
+class StridedRows(RunError):
+    """A row set over rows that do not lie evenly in memory."""
+
+    code = "strided-rows"
+    template = "`{tensor}` cannot be indexed by rows: dimension {dim} does not step over those behind it"
+    hint = "pass a packed array: `numpy.ascontiguousarray(array)`"
+
+
+class NoTier(RunError):
+    """A size that no tier takes."""
+
+    code = "no-tier"
+    template = "no tier of `{tier}` takes size {size}"
+    label = "its tiers end at {tiers}"
+    hint = "add a tier with a larger bound, or one without (`None`)"
+
+
+class NegativeAmount(RunError):
+    """A task that asks for a negative workspace, or is said to take a negative time."""
+
+    code = "negative-amount"
+    template = "the {what} of a task of kernel `{kernel}` is negative"
+    label = "expected at least 0, found {found}{where}"
+
+
+class NoDispatcher(RunError):
+    """A key of `DispatchPolicy.dispatch_by` that is the number of no dispatcher."""
+
+    code = "no-dispatcher"
+    template = "a task of kernel `{kernel}` is for dispatcher {found}"
+    label = "expected one of 0 to {most}{where}"
+
+
+class WindowFull(RunError):
+    """A window with `WindowMode.ABORT` that has no room for a task."""
+
+    code = "window-full"
+    template = "the window of {size} tasks has no room for a task of kernel `{kernel}`"
+    label = "this task{where}"
+    hint = "take a larger window, or let the walk wait: `WindowMode.STALL`"
+
+
+class Stuck(RunError):
+    """A run in which no task can go on, and not all are complete: a fault of the engine."""
+
+    code = "stuck"
+    template = "no task can run, and {count} wait for ever"
+    label = "the first is one of kernel `{kernel}`{where}"
+    hint = "this is a fault of PTO-WSP: please report it with the program"
+
+
+class StridedView(RunError):
+    """A view whose innermost dimension does not lie contiguously in memory."""
+
+    code = "strided-view"
+    template = "argument `{param}` of kernel `{kernel}` views `{tensor}` with an innermost stride above 1"
+    label = "dimension {dim} of `{tensor}` is innermost in the view"
+    hint = "keep the tensor's last dimension in the view, or lay the tensor out the other way"
+
+
+class BadExpression(RunError):
+    """A scalar expression without a value."""
+
+    code = "bad-expression"
+    template = "an expression has no value: {reason}"
+
+
+class KernelFailed(RunError):
+    """A check inside a kernel that failed."""
+
+    code = "kernel-failed"
+    template = "kernel `{kernel}` failed: {reason}"
+    label = "{detail}"
+
+
+class IterationsConflict(RunError):
+    """Tasks of different iterations of a P loop that touch the same elements, found by `check="hazards"`."""
+
+    code = "iterations-conflict"
+    template = "`{second}`{second_where} {second_does} what `{first}`{first_where} {first_does}: `{region}`"
+    label = "{kind}"
+    hint = "P states that iterations are independent; where their order matters, use `P.range` or `P.seq`"
+
+
+class RowsNotKnown(RunError):
+    """Row sets that `check="hazards"` cannot compare, since tasks write their indices."""
+
+    code = "rows-not-known"
+    template = "which rows of `{tensor}` kernel `{kernel}` touches is known only to the run itself"
+    label = "tasks write the indices of row sets of `{tensor}`"
+    hint = "such tasks can be checked where all row sets of a tensor take their rows from one `group_by`"
+
+
+class NoReference(RunError):
+    """A kernel in C++ that the target `interp` is asked to run."""
+
+    code = "no-reference"
+    template = "kernel `{name}` is C++ and has no reference in numpy"
+    label = "declared here"
+    hint = (
+        "declare it with `reference=function`, a numpy function of the same parameters, or use another target"
+    )
+
+
+class OutOfMemory(RunError):
+    """Memory that a run needs and the machine does not have."""
+
+    code = "out-of-memory"
+    template = "there is no memory for {what}"
+    label = "{size}"
+
+
+class NestedRun(RunError):
+    """A program that is run from inside a run."""
+
+    code = "nested-run"
+    template = "a program cannot be run from inside a run"
+
+
+class RunInterrupted(RunError):
+    """A run that could not be finished."""
+
+    code = "run-interrupted"
+    template = "the run could not be finished: {reason}"
+
+
+class EngineFault(RunError):
+    """A defect of the engine or of lowering, not of the user's program."""
+
+    code = "engine-fault"
+    template = "internal error `{engine_code}`: {details}"
+    hint = "please report this with the program that caused it"

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from pto_wsp import MemLayout, Program, parse
-from pto_wsp.errors import WrongRank
-from pto_wsp.errors import TextVersion, UnusableFile
+from pto_wsp.errors import TextVersion, UnusableFile, WrongRank
 from tests.python.lang.programs import execute
 
 SCALED = """

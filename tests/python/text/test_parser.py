@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from pto_wsp import Program, parse
-from pto_wsp.errors import PtoError
-from pto_wsp.errors import TextLimit
+from pto_wsp.errors import PtoError, TextLimit
 from pto_wsp.ir.module import Module
 from pto_wsp.ir.scalar import walk
 from pto_wsp.ir.workload import node_expressions, walk_nodes

@@ -36,8 +36,8 @@ class Const:
             return NotImplemented
         assert isinstance(other, Const)
         a, b = self.value, other.value
-        if self.dtype is not other.dtype or a != b:
-            return self.dtype is other.dtype and a != a and b != b
+        if self.dtype != other.dtype or a != b:
+            return self.dtype == other.dtype and a != a and b != b
         return a != 0 or math.copysign(1, a) == math.copysign(1, b)
 
     def __hash__(self) -> int:

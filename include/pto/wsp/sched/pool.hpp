@@ -99,11 +99,13 @@ class Pool {
     is_inside_run() = false;
   }
 
-  /// Signals are left to the threads of the program.
+  /// Signals are left to the threads of the program, but for those of a thread's own crash: blocked, they
+  /// would end the process without a word.
   void start_thread() {
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
+    sigset_t others, before;
+    sigfillset(&others);
+    for (int crash : {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT}) sigdelset(&others, crash);
+    pthread_sigmask(SIG_SETMASK, &others, &before);
     try {
       std::thread([this] { work(); }).detach();
       ++num_threads_;

@@ -97,6 +97,7 @@ class Noted {
  public:
   explicit Noted(const NativeCall& call) : place_(kernels.current_call ? kernels.current_call() : nullptr) {
     if (place_ != nullptr) *place_ = &call;
+    __atomic_signal_fence(__ATOMIC_SEQ_CST);  // a handler of signals reads it
   }
   ~Noted() {
     if (place_ != nullptr) *place_ = nullptr;

@@ -205,11 +205,11 @@ void for_seeds(int seconds, const std::function<void(uint64_t)>& check) {
 }  // namespace
 
 TEST(any_dispatchers_windows_and_owners_keep_every_order) {
-  for_seeds(2, [](uint64_t seed) { check_workload(seed, seed % 8 == 0 ? 800 : 150, 6); });
+  for_seeds(4, [](uint64_t seed) { check_workload(seed, seed % 8 == 0 ? 800 : 150, 6); });
 }
 
 TEST(units_that_are_passed_over_keep_every_order) {
-  for_seeds(2, [](uint64_t seed) { check_phases(seed, 12); });
+  for_seeds(4, [](uint64_t seed) { check_phases(seed, 12); });
 }
 
 TEST(of_several_kernels_that_fail_the_first_in_program_order_is_the_error) {

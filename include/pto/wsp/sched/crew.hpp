@@ -59,12 +59,11 @@ class Crew final : public Job, public std::enable_shared_from_this<Crew> {
   }
 
   /// Ends a run: pool threads leave on their own. Waits until none of them runs a body, or reads what belongs
-  /// to the caller, any more; for one that only walks on, behind the others, it does not wait.
+  /// to the caller, any more.
   void end() {
     is_over_.store(true, std::memory_order_seq_cst);
     if (is_in_pool_) Pool::instance().remove(this);
     is_in_pool_ = false;
-    if (!may_be_read()) return;
     for (uint32_t i = 1; i < run_.num_workers(); ++i) {
       for (int spins = 0; run_.worker(i).is_active.load(std::memory_order_seq_cst); ++spins) pause(spins);
     }
@@ -106,13 +105,6 @@ class Crew final : public Job, public std::enable_shared_from_this<Crew> {
 
  private:
   static constexpr int kSpins = 200;
-
-  /// Whether a thread that is late may still be in a task, or read arrays or write what is read now.
-  bool may_be_read() const {
-    const std::vector<bool>& decides = run_.plan().program().decides;
-    const bool has_elements = std::find(decides.begin(), decides.end(), true) != decides.end();
-    return has_elements || run_.task_limit() != UINT64_MAX || run_.options().trace || run_.options().verifies;
-  }
 
   bool has_work() const {
     if (is_over_.load(std::memory_order_relaxed)) return false;

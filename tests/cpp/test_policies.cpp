@@ -30,11 +30,11 @@ sched::RunOptions any_policies(uint64_t seed) {
   options.num_streams =
       uint32_t(options.streams == sched::Streams::kInTurn ? 1 + random() % 4 : random() % 3);
   options.ready = Ready(random() % 3);
-  options.held = random() % 3 == 0 ? 1 + random() % options.window : 0;
+  const bool is_held = random() % 3 == 0 && options.streams == sched::Streams::kOff;
+  options.held = is_held ? 1 + random() % options.window : 0;
   options.jitter = random() % 3 == 0 ? 0 : seed;
   options.tracks = random() % 2 == 0;
   options.trace = random() % 4 == 0;
-  options.verifies = random() % 4 == 0;
   return options;
 }
 
@@ -48,7 +48,6 @@ void check_workload(uint64_t seed, size_t max_tasks, uint32_t rounds) {
     mix::stamps().reset(workload.tasks().size());
     const RunResult result = executable.run(Workload::to_arrays(found), {}, options);
     CHECK_EQ(result.tasks, workload.tasks().size());
-    CHECK(result.order_violations.value_or(0) == 0);
     CHECK(result.max_recorded <= options.window);
     for (size_t i = 0; i < found.size(); ++i) CHECK(found[i].data == workload.results()[i].data);
     workload.check_order(mix::stamps());

@@ -105,6 +105,7 @@ def shapes(bench: Bench, others: peers.Peers) -> None:
         n = sizes["n"] if not bench.quick else sizes["n"] // (3 if letter == "e" else 10)
         ours, graph = Ours(workload, {**sizes, "n": n, "rows": n + 1}), others.graph(name, n)
         functions: dict[str, Callable[[], float]] = {}
+        ours.ns_per_task(2)  # pages of the arrays exist then
         for workers in (1, 2):
             functions[f"ours_{workers}w"] = ours.total(workers)
             if others.has_tbb:
@@ -118,7 +119,7 @@ def shapes(bench: Bench, others: peers.Peers) -> None:
 
 def fixed_costs(bench: Bench, program: native.Native) -> None:
     """What a run costs beside its tasks, from C++ and from Python; what reading bytecode costs."""
-    one, layer = program.call(programs.chain, {"n": 1}), program.call(programs.llama, {"n": 1024})
+    one, layer = program.call(programs.single, {}), program.call(programs.llama, {"n": 1024})
     calls = {"startup": one, "roundtrip": one, "interpret": layer, "loops": layer}
     functions = {mode: program.value(mode, call) for mode, call in calls.items()}
     found = bench.measure(functions, rounds=bench.rounds(9, 3))
@@ -126,7 +127,7 @@ def fixed_costs(bench: Bench, program: native.Native) -> None:
     bench.add("roundtrip_cpp_us", changed(found["roundtrip"], lambda ns: ns / 1e3), "us", "<= 5")
     over = changed(found["interpret"], lambda ns: ns - found["loops"].value)
     bench.add("interpret_ns", over, "ns per task over loops in C++", "<= 4")
-    ours = Ours(programs.chain, {"n": 1})
+    ours = Ours(programs.single, {})
     functions = {"us": lambda: median(ours.ns_per_task(2) for _ in range(500)) / 1e3}
     measured = bench.measure(functions, rounds=bench.rounds(9, 3))["us"]
     bench.add("roundtrip_python_us", measured, "us", "<= 15")

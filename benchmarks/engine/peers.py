@@ -69,8 +69,8 @@ class Graph:
         return lambda: self.ns_per_task(peer, workers)[1]
 
     def build(self, peer: str, workers: int) -> Callable[[], float]:
-        """Return a function that builds and runs, and returns the tasks per millisecond of building."""
-        return lambda: 1e6 / self.ns_per_task(peer, workers)[0]
+        """Return a function that builds and runs, and returns the nanoseconds per task of building."""
+        return lambda: self.ns_per_task(peer, workers)[0]
 
     def close(self) -> None:
         """Free the graph."""

@@ -1,3 +1,4 @@
+# ruff: noqa: D103  (declarations: their bodies are C++)
 """The graphs of the case, as a user would write them. A body stores one number.
 
 `llama` is the skeleton of a LLaMA layer (seed 004, 4.4), 16 n + 3 n**2 tasks; `folding` is the same with
@@ -10,71 +11,51 @@ from pto_wsp.lang.kernel import Kernel
 from pto_wsp.lang.workload import Workload
 from pto_wsp.support.record import record
 
-Cell = Tile[1, 1, i32]
+WIDTH = 32  # numbers of a cell: neighbours do not share a line of the cache
+Cell = Tile[1, WIDTH, i32]
 
 
-@kernel
-def put(out: Out[Cell]):
-    """Make a cell from nothing."""
-    pto.store(out, pto.full((1, 1), 1, dtype=i32))
+@kernel(cpp_src="out(0, 0) = 1;")
+def put(out: Out[Cell]): ...
 
 
-@kernel
-def step(state: InOut[Cell]):
-    """Change a cell."""
-    pto.store(state, pto.full((1, 1), 1, dtype=i32))
+@kernel(cpp_src="state(0, 0) = 1;")
+def step(state: InOut[Cell]): ...
 
 
-@kernel
-def map1(a: In[Cell], out: Out[Cell]):
-    """Make a cell from another."""
-    pto.store(out, pto.full((1, 1), 1, dtype=i32))
+@kernel(cpp_src="out(0, 0) = 1;")
+def map1(a: In[Cell], out: Out[Cell]): ...
 
 
-@kernel
-def map2(a: In[Cell], b: In[Cell], out: Out[Cell]):
-    """Make a cell from two others."""
-    pto.store(out, pto.full((1, 1), 1, dtype=i32))
+@kernel(cpp_src="out(0, 0) = 1;")
+def map2(a: In[Cell], b: In[Cell], out: Out[Cell]): ...
 
 
-@kernel
-def map3(a: In[Cell], b: In[Cell], c: In[Cell], out: Out[Cell]):
-    """Make a cell from three others."""
-    pto.store(out, pto.full((1, 1), 1, dtype=i32))
+@kernel(cpp_src="out(0, 0) = 1;")
+def map3(a: In[Cell], b: In[Cell], c: In[Cell], out: Out[Cell]): ...
 
 
-@kernel
-def init_state(a: In[Cell], b: In[Cell], c: In[Cell], out: Out[Cell], row_sum: Out[Cell], row_max: Out[Cell]):
-    """Begin the attention of one tile of queries."""
-    pto.store(out, pto.full((1, 1), 1, dtype=i32))
-    pto.store(row_sum, pto.full((1, 1), 1, dtype=i32))
-    pto.store(row_max, pto.full((1, 1), 1, dtype=i32))
+@kernel(cpp_src="out(0, 0) = 1;")
+def init_state(
+    a: In[Cell], b: In[Cell], c: In[Cell], out: Out[Cell], row_sum: Out[Cell], row_max: Out[Cell]
+): ...
 
 
-@kernel
+@kernel(cpp_src="weights(0, 0) = 1;")
 def softmax_update(
     scores: In[Cell], row_max: InOut[Cell], row_sum: InOut[Cell], weights: Out[Cell], scale: Out[Cell]
-):
-    """Fold one tile of scores into the running maximum and sum."""
-    pto.store(row_max, pto.full((1, 1), 1, dtype=i32))
-    pto.store(row_sum, pto.full((1, 1), 1, dtype=i32))
-    pto.store(weights, pto.full((1, 1), 1, dtype=i32))
-    pto.store(scale, pto.full((1, 1), 1, dtype=i32))
+): ...
 
 
-@kernel
-def output_update(out: InOut[Cell], weights: In[Cell], v: In[Cell], scale: In[Cell]):
-    """Add one tile of values, weighted."""
-    pto.store(out, pto.full((1, 1), 1, dtype=i32))
+@kernel(cpp_src="out(0, 0) = 1;")
+def output_update(out: InOut[Cell], weights: In[Cell], v: In[Cell], scale: In[Cell]): ...
 
 
-@kernel
-def normalize(out: InOut[Cell], row_sum: In[Cell]):
-    """Divide by the sum."""
-    pto.store(out, pto.full((1, 1), 1, dtype=i32))
+@kernel(cpp_src="out(0, 0) = 1;")
+def normalize(out: InOut[Cell], row_sum: In[Cell]): ...
 
 
-Column = Tensor[i32, "n", 1, 1]
+Column = Tensor[i32, "n", 1, WIDTH]
 
 
 @record
@@ -95,9 +76,10 @@ def layer_of(kernels: LayerKernels) -> Workload:
 
     @workload
     def llama(
-        n: DenseDyn, Weights: Tensor[i32, 12, 1, 1], X: Column, Y: Column, Q: Column, K: Column, V: Column,
-        QR: Column, KR: Column, Attn: Column, Max: Column, Sum: Column, Hidden: Column, Norm: Column,
-        Scores: Column, Probs: Column, Scale: Column, Gate: Column, Up: Column, Swiglu: Column, Mlp: Column,
+        n: DenseDyn, Weights: Tensor[i32, 12, 1, WIDTH], X: Column, Y: Column, Q: Column, K: Column,
+        V: Column, QR: Column, KR: Column, Attn: Column, Max: Column, Sum: Column, Hidden: Column,
+        Norm: Column, Scores: Column, Probs: Column, Scale: Column, Gate: Column, Up: Column,
+        Swiglu: Column, Mlp: Column,
     ):  # fmt: skip
         for i in P(n):
             map2[i](a=X[i], b=Weights[0], out=Norm[i])
@@ -215,6 +197,18 @@ def slow_layer() -> Workload:
     return layer_of(LayerKernels(slow_map2, slow_map3, slow_init, slow_softmax, slow_output, slow_normalize))
 
 
+@kernel
+def mark(state: InOut[Cell]):
+    """Change a cell."""
+    pto.store(state, state + 1)
+
+
+@workload
+def single(S: Tensor[i32, 1, WIDTH]):
+    """One task."""
+    mark(state=S)
+
+
 @workload
 def independent(n: DenseDyn, Y: Column):
     """N tasks that nothing orders."""
@@ -223,7 +217,7 @@ def independent(n: DenseDyn, Y: Column):
 
 
 @workload
-def fan(n: DenseDyn, rounds: DenseDyn, S: Tensor[i32, 1, 1], Y: Column):
+def fan(n: DenseDyn, rounds: DenseDyn, S: Tensor[i32, 1, WIDTH], Y: Column):
     """One task, n that read what it wrote, one that overwrites it, and so on."""
     step(state=S)
     for r in P.range(rounds):
@@ -233,20 +227,18 @@ def fan(n: DenseDyn, rounds: DenseDyn, S: Tensor[i32, 1, 1], Y: Column):
 
 
 @workload
-def chain(n: DenseDyn, S: Tensor[i32, 1, 1]):
+def chain(n: DenseDyn, S: Tensor[i32, 1, WIDTH]):
     """N tasks, each after the other."""
     for i in P.range(n):
         step[i](state=S)
 
 
-@kernel
-def cell(up: In[Cell], left: In[Cell], state: InOut[Cell]):
-    """Change a cell of the wavefront."""
-    pto.store(state, pto.full((1, 1), 1, dtype=i32))
+@kernel(cpp_src="state(0, 0) = 1;")
+def cell(up: In[Cell], left: In[Cell], state: InOut[Cell]): ...
 
 
 @workload
-def wavefront(n: DenseDyn, A: Tensor[i32, "rows", "rows", 1, 1]):
+def wavefront(n: DenseDyn, A: Tensor[i32, "rows", "rows", 1, WIDTH]):
     """Every cell of an n x n matrix after the one above it and the one to its left; A has a border."""
     for i in P.range(n):
         for j in P.range(n):

@@ -61,6 +61,24 @@ class KernelLibrary:
             workspace_bytes: size of the workspace that the kernel gets.
         """
 
+class TaskDump:
+    """Tasks and what they wait for, as the text of docs/task_dump.md."""
+
+    def add(
+        self, name: str, buffer_bytes: int, reused_bytes: int, before: list[int], arguments: list[str]
+    ) -> None:
+        """Add the next task in program order, none of which is complete.
+
+        Args:
+            name: of its kernel.
+            buffer_bytes: tiles that share no memory.
+            reused_bytes: tiles that share memory where they are not in use together.
+            before: numbers of earlier tasks that it waits for, ascending.
+            arguments: a line for each: its role, tensor and elements.
+        """
+
+    def text(self, verbose: bool) -> str: ...
+
 class RunRecord:
     """What a traced run wrote down. Each call makes new int64 arrays, one row per task in program order."""
 

@@ -103,6 +103,17 @@ class RegionReader:
         at = _unravel(rows, array.shape[: 1 + _num_merged(region)])
         return View(box[at], box, at)
 
+    def describe(self, region: Region, place: Place) -> str:
+        """Return the elements of `region` at `place`: `X[0:32, 3]`; of a row set `X[indices[0:9]]`."""
+        dims = []
+        for dim, entry in enumerate(region.dims):
+            if isinstance(entry, Merged):
+                continue
+            start, extent = self._range(entry, self.arrays[region.tensor].shape[dim], place)
+            span = f"{start}" if isinstance(entry, Index) else f"{start}:{start + extent}"
+            dims.append(f"{entry.indices}[{span}]" if isinstance(entry, Rows) else span)
+        return f"{region.tensor}[{', '.join(dims)}]"
+
     def _range(
         self, entry: Full | Index | Range | Rows | TileRange, size: int, place: Place
     ) -> tuple[int, int]:

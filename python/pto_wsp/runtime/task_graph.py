@@ -7,6 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
+from pto_wsp import _native
+from pto_wsp.analysis.buffers import BufferUse, buffer_use
 from pto_wsp.errors import PtoError
 from pto_wsp.interp.regions import Place, RegionReader
 from pto_wsp.interp.workload import BoundTask, TensorReader
@@ -27,11 +29,13 @@ class GraphTask:
         kernel: name of its kernel.
         keys: the coordinates of the task call.
         location: `file:line:col` of the task call.
+        arguments: role, tensor and elements of each region: `in X[0:32, 0:128]`.
     """
 
     kernel: str
     keys: tuple[int, ...]
     location: str
+    arguments: tuple[str, ...]
 
     @property
     def label(self) -> str:
@@ -49,11 +53,32 @@ class TaskGraph:
             or `after=`. What follows from other pairs is left out.
         decisions: pairs (before, after): that `after` exists, or what it works on, depends on an element
             whose last writer, when `after` begins, is `before`.
+        buffers: of each kernel, what its tiles take.
     """
 
     tasks: tuple[GraphTask, ...]
     edges: tuple[tuple[int, int], ...]
     decisions: tuple[tuple[int, int], ...]
+    buffers: Mapping[str, BufferUse]
+
+    def dump(self, path: str | Path | None = None, verbose: bool = False) -> str:
+        """Return the tasks and what they wait for as text (docs/task_dump.md).
+
+        Args:
+            path: a file to write the text to as well.
+            verbose: list the buffers and arguments of each task too.
+        """
+        before: list[list[int]] = [[] for _ in self.tasks]
+        for first, second in sorted({*self.edges, *self.decisions}):
+            before[second].append(first)
+        native = _native.TaskDump()
+        for task, waits in zip(self.tasks, before, strict=True):
+            use = self.buffers[task.kernel]
+            native.add(task.kernel, use.separate, use.shared, waits, list(task.arguments))
+        text = native.text(verbose)
+        if path is not None:
+            Path(path).write_text(text)
+        return text
 
     def to_svg(self) -> str:
         """Return a picture: a box for each task, an arrow for each edge, a dashed one for each decision."""
@@ -93,7 +118,8 @@ class Collector:
         """Add a task."""
         number, node = len(self._tasks), task.node
         keys = tuple(int(evaluate(key, task.scope, self._reader)) for key in node.keys)
-        self._tasks.append(GraphTask(node.kernel, keys, str(node.loc) if node.loc else ""))
+        loc = str(node.loc) if node.loc else ""
+        self._tasks.append(GraphTask(node.kernel, keys, loc, tuple(self._arguments(task))))
         self._decided.append(self._deciders(task))
         before = {self._labelled[label] for label in node.after if label in self._labelled}
         before |= self._sequence(task, number)
@@ -109,7 +135,16 @@ class Collector:
     def graph(self) -> TaskGraph:
         """Return what was found."""
         decisions = [(b, a) for a, before in enumerate(self._decided) for b in sorted(before)]
-        return TaskGraph(tuple(self._tasks), tuple(_reduced(self._before)), tuple(decisions))
+        buffers = {name: buffer_use(kernel) for name, kernel in self._kernels.items()}
+        return TaskGraph(tuple(self._tasks), tuple(_reduced(self._before)), tuple(decisions), buffers)
+
+    def _arguments(self, task: BoundTask) -> Iterator[str]:
+        """Yield a line for each region of a task."""
+        kernel, regions = self._kernels[task.node.kernel], RegionReader(self._arrays, self._reader)
+        for param, arg in zip(kernel.params, task.node.args, strict=True):
+            if isinstance(arg, Region):
+                place = Place(kernel, param, task.scope, task.loops, arg.loc)
+                yield f"{param.role} {regions.describe(arg, place)}"
 
     def _touched(self, task: BoundTask) -> Iterator[tuple[_Accesses, np.ndarray, str]]:
         """Yield what a task reads and writes: elements of its regions, and the indices of its row sets."""

@@ -109,7 +109,7 @@ def test_row_sets_are_exact() -> None:
 
 
 def test_a_picture_shows_every_task_and_edge() -> None:
-    picture = TaskGraph((), (), ()).to_svg()
+    picture = TaskGraph((), (), (), {}).to_svg()
     assert picture.startswith("<svg") and "0 tasks" in picture
     graph = ordered.compile("interp").task_graph(X=np.zeros((6, 1), np.int32))
     picture = graph.to_svg()

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Tasks and what they wait for, as text: one line per task, or a block per task. Prose: docs/task_dump.md.
+#pragma once
+
+#include <cinttypes>
+#include <cstdint>
+#include <cstdio>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace pto::wsp::trace {
+
+/// A task as a dump shows it.
+struct DumpedTask {
+  std::string name;
+  uint64_t function = 0;      ///< address of what runs; 0: nothing, or nobody says
+  uint64_t buffer_bytes = 0;  ///< tiles that share no memory
+  uint64_t reused_bytes = 0;  ///< tiles that share memory where they are not in use together
+  bool is_complete = false;
+  std::vector<uint64_t> before;        ///< the tasks that it waits for, ascending
+  std::vector<std::string> arguments;  ///< one line each: "in X[0:8, 0:8]"
+};
+
+class TaskDump {
+ public:
+  enum class Form { kShort, kVerbose };
+
+  /// Adds the next task in program order. \pre it waits for earlier tasks only
+  void add(DumpedTask task) {
+    after_.emplace_back();
+    for (const uint64_t before : task.before) after_[before].push_back(tasks_.size());
+    tasks_.push_back(std::move(task));
+  }
+
+  void write(std::FILE* out, Form form) const {
+    write_summary(out);
+    std::fprintf(out, "TASK TABLE\n");
+    for (size_t i = 0; i < tasks_.size(); ++i) {
+      write_task(out, i);
+      if (form == Form::kVerbose) write_details(out, tasks_[i]);
+    }
+    std::fprintf(out, "\nDEPENDENCY GRAPH\n");
+    for (size_t i = 0; i < tasks_.size(); ++i) {
+      for (const uint64_t after : after_[i]) std::fprintf(out, "  Task %zu -> Task %" PRIu64 "\n", i, after);
+    }
+    std::fprintf(out, "\nEND\n");
+  }
+
+ private:
+  static constexpr const char* kRule =
+      "================================================================================\n";
+  static constexpr int kNameWidth = 14;
+
+  /// How many tasks that a task waits for are not complete.
+  size_t count_open(const DumpedTask& task) const {
+    size_t count = 0;
+    for (const uint64_t before : task.before) count += tasks_[before].is_complete ? 0 : 1;
+    return count;
+  }
+
+  void write_summary(std::FILE* out) const {
+    size_t num_complete = 0, num_ready = 0;
+    for (const DumpedTask& task : tasks_) {
+      num_complete += task.is_complete ? 1 : 0;
+      num_ready += !task.is_complete && count_open(task) == 0 ? 1 : 0;
+    }
+    std::fprintf(out, "%sPTO RUNTIME DUMP\n%s\nSUMMARY\n", kRule, kRule);
+    std::fprintf(out, "  Total tasks scheduled:  %zu\n", tasks_.size());
+    std::fprintf(out, "  Total tasks completed:  %zu\n", num_complete);
+    std::fprintf(out, "  Ready queue size:       %zu\n\n", num_ready);
+  }
+
+  void write_task(std::FILE* out, size_t i) const {
+    const DumpedTask& task = tasks_[i];
+    const size_t fanin = task.is_complete ? 0 : count_open(task);
+    const char* state = task.is_complete ? "[DONE]" : fanin == 0 ? "[READY]" : "[WAIT]";
+    std::fprintf(out, "  Task %zu: %-*s %-7s fanin=%zu buf=%" PRIu64 "B fanout=[", i, kNameWidth,
+                 task.name.c_str(), state, fanin, task.reused_bytes);
+    write_list(out, after_[i]);
+    std::fprintf(out, "]\n");
+  }
+
+  static void write_details(std::FILE* out, const DumpedTask& task) {
+    if (task.function != 0) std::fprintf(out, "    function 0x%" PRIx64 "\n", task.function);
+    std::fprintf(out, "    buffers %" PRIu64 "B without reuse, %" PRIu64 "B with reuse\n    after [",
+                 task.buffer_bytes, task.reused_bytes);
+    write_list(out, task.before);
+    std::fprintf(out, "]\n");
+    for (const std::string& argument : task.arguments) std::fprintf(out, "    %s\n", argument.c_str());
+  }
+
+  static void write_list(std::FILE* out, const std::vector<uint64_t>& tasks) {
+    for (size_t i = 0; i < tasks.size(); ++i) std::fprintf(out, "%s%" PRIu64, i == 0 ? "" : ",", tasks[i]);
+  }
+
+  std::vector<DumpedTask> tasks_;
+  std::vector<std::vector<uint64_t>> after_;
+};
+
+}  // namespace pto::wsp::trace

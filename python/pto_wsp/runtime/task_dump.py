@@ -1,0 +1,91 @@
+"""Reading task dumps back: the text of docs/task_dump.md."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from pto_wsp.errors import UnusableFile
+from pto_wsp.support.record import record
+
+READY, WAIT, DONE = "READY", "WAIT", "DONE"
+
+_TASK = re.compile(r"  Task (\d+): (.*?) +\[(READY|WAIT|DONE)\] +fanin=(\d+) buf=(\d+)B fanout=\[([\d,]*)\]")
+
+
+@record
+class DumpedTask:
+    """A task of a dump.
+
+    Attributes:
+        name: of its kernel.
+        state: `READY`, `WAIT` or `DONE`.
+        fanin: tasks that it waits for and that are not complete.
+        buffer_bytes: what the tiles of its kernel take, sharing memory.
+        fanout: numbers of the tasks that wait for it, ascending.
+        details: what a verbose dump says besides, one text per line.
+    """
+
+    name: str
+    state: str
+    fanin: int
+    buffer_bytes: int
+    fanout: tuple[int, ...]
+    details: tuple[str, ...]
+
+
+def read_task_dump(path: str | Path) -> tuple[DumpedTask, ...]:
+    """Return the tasks of a dump, in program order; their numbers are their positions.
+
+    Args:
+        path: a file that holds a dump of either form.
+
+    Raises:
+        UnusableFile: it cannot be read, or is no task dump, with the line that is not of one.
+    """
+    try:
+        text = Path(path).read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is no UTF-8 text"
+        raise UnusableFile(what="read", path=path, reason=reason) from None
+    return parse_task_dump(text, path)
+
+
+def parse_task_dump(text: str, path: str | Path = "dump") -> tuple[DumpedTask, ...]:
+    """Return the tasks of the text of a dump; see `read_task_dump`.
+
+    Args:
+        text: all of it.
+        path: what errors call it.
+    """
+    lines = text.splitlines()
+    if "PTO RUNTIME DUMP" not in lines or "TASK TABLE" not in lines:
+        raise UnusableFile(what="read", path=path, reason="it is no task dump")
+    tasks: list[DumpedTask] = []
+    first = lines.index("TASK TABLE") + 1
+    for number, line in enumerate(lines[first:], first + 1):
+        if not line:
+            break
+        if tasks and line.startswith("    "):
+            tasks[-1] = _with_detail(tasks[-1], line.strip())
+            continue
+        found = _TASK.fullmatch(line)
+        if found is None or int(found[1]) != len(tasks):
+            raise UnusableFile(what="read", path=path, reason=f"line {number} is not of task {len(tasks)}")
+        fanout = tuple(int(task) for task in found[6].split(",") if task)
+        tasks.append(DumpedTask(found[2], found[3], int(found[4]), int(found[5]), fanout, ()))
+    _check_fanout(tasks, path)
+    return tuple(tasks)
+
+
+def _with_detail(task: DumpedTask, detail: str) -> DumpedTask:
+    details = (*task.details, detail)
+    return DumpedTask(task.name, task.state, task.fanin, task.buffer_bytes, task.fanout, details)
+
+
+def _check_fanout(tasks: list[DumpedTask], path: str | Path) -> None:
+    for number, task in enumerate(tasks):
+        for after in task.fanout:
+            if not number < after < len(tasks):
+                reason = f"task {after} cannot wait for task {number}"
+                raise UnusableFile(what="read", path=path, reason=reason)

@@ -1,0 +1,65 @@
+"""Task dumps: what is written can be read back, in both forms."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pto_wsp import In, Out, P, Tensor, Tile, f32, kernel, pto, workload
+from pto_wsp.errors import UnusableFile
+from pto_wsp.runtime.task_dump import parse_task_dump, read_task_dump
+
+
+@kernel
+def double(x: In[Tile[8, 8, f32]], y: Out[Tile[8, 8, f32]]):
+    pto.store(y, x + x)
+
+
+@kernel
+def join(a: In[Tile[8, 8, f32]], b: In[Tile[8, 8, f32]], y: Out[Tile[8, 8, f32]]):
+    pto.store(y, a * b)
+
+
+@workload
+def squares(X: Tensor[f32, "n", 8], Y: Tensor[f32, "n", 8], Z: Tensor[f32, "n", 8]):
+    for i in P.range(3):
+        double[i](x=X[8 * i : 8 * i + 8], y=Y[8 * i : 8 * i + 8])
+    join[0](a=Y[0:8], b=Y[16:24], y=Z[0:8])
+
+
+def dump(tmp_path: Path, verbose: bool) -> Path:
+    x = np.ones((24, 8), np.float32)
+    graph = squares.compile("interp").task_graph(X=x, Y=np.zeros_like(x), Z=np.zeros_like(x))
+    text = graph.dump(tmp_path / "tasks.txt", verbose)
+    assert (tmp_path / "tasks.txt").read_text() == text
+    return tmp_path / "tasks.txt"
+
+
+@pytest.mark.parametrize("verbose", [False, True])
+def test_written_is_read(tmp_path: Path, verbose: bool) -> None:
+    tasks = read_task_dump(dump(tmp_path, verbose))
+    assert [t.name for t in tasks] == ["double", "double", "double", "join"]
+    assert [t.fanout for t in tasks] == [(3,), (), (3,), ()]
+    assert [(t.state, t.fanin) for t in tasks] == [("READY", 0)] * 3 + [("WAIT", 2)]
+    assert tasks[0].buffer_bytes == 256  # the sum may lie where the tile was
+    if verbose:
+        assert tasks[1].details[-2:] == ("in X[8:16, 0:8]", "out Y[8:16, 0:8]")
+        assert tasks[3].details[1] == "after [0,2]"
+    else:
+        assert not any(t.details for t in tasks)
+
+
+def test_what_is_no_dump_is_refused(tmp_path: Path) -> None:
+    good = dump(tmp_path, False).read_text()
+    for bad, reason in (
+        ("hello\n", "it is no task dump"),
+        (good.replace("Task 1: ", "Task 7: ", 1), "line 12 is not of task 1"),
+        (good.replace("buf=256B", "buf=?", 1), "line 11 is not of task 0"),
+        (good.replace("fanout=[3]", "fanout=[9]", 1), "task 9 cannot wait for task 0"),
+    ):
+        with pytest.raises(UnusableFile, match=reason):
+            parse_task_dump(bad)
+    with pytest.raises(UnusableFile, match="No such file"):
+        read_task_dump(tmp_path / "missing.txt")

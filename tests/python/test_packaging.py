@@ -68,7 +68,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
             shutil.copytree(source, copy / source.name, ignore=shutil.ignore_patterns("__pycache__"))
         else:
             shutil.copy(source, copy)
-    options = ("--no-deps", "--no-build-isolation", "--no-index")
+    options = ("--no-deps", "--no-build-isolation", "--no-index", "-C", "cmake.build-type=Debug")
     run(sys.executable, "-m", "pip", "wheel", *options, "-w", folder, copy, cwd=folder)
     shutil.rmtree(copy)
     return next(folder.glob("*.whl"))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from statistics import mean, median
 from typing import Any
@@ -72,6 +73,21 @@ class Measurement:
     def value(self) -> float:
         """The median."""
         return median(self.values)
+
+    def percent_of_peak(self, flops: float) -> float:
+        """Return how much of the peak around them repetitions in ms reach, which do `flops` operations."""
+        return median(100 * flops / (ms * 1e6 * peak) for ms, peak in self._pairs())
+
+    def times_memory(self, num_bytes: float) -> float:
+        """Return how many times longer repetitions in ms take than memory takes to read `num_bytes`."""
+        return median(ms * 1e6 * rate / num_bytes for ms, rate in self._pairs())
+
+    def times_bound(self, bound_ms: Callable[[float], float]) -> float:
+        """Return how many times longer repetitions in ms take than a bound, given the rate around them."""
+        return median(ms / bound_ms(rate) for ms, rate in self._pairs())
+
+    def _pairs(self) -> Iterator[tuple[float, float]]:
+        return zip(self.values, self.calibrations, strict=True)
 
 
 @dataclass
@@ -164,3 +180,14 @@ def calibration_rows(calibrator: Calibrator) -> list[Row]:
 def available_cores() -> int:
     """Return the number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+THREADS = min(2, available_cores())
+"""How many threads most rows are measured with."""
+
+
+def elapsed_ms(function: Callable[[], object]) -> float:
+    """Return the milliseconds that one call takes."""
+    began = time.perf_counter()
+    function()
+    return 1e3 * (time.perf_counter() - began)

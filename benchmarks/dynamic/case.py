@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
 from benchmarks.dynamic import operators, programs
-from benchmarks.harness import Bench, Measurement, Row
+from benchmarks.harness import THREADS, Bench, Measurement, Row, elapsed_ms
 from pto_wsp import Program, Ragged
 
 ROWS = 1_000_000
@@ -83,10 +82,10 @@ def ragged_rows(bench: Bench) -> None:
     if not np.allclose(y, numpy_sums(), atol=1e-5):
         raise AssertionError("rows were added up wrongly")
     functions = {
-        "ours": lambda: elapsed_ms(lambda: program.run(**values, workers=operators.THREADS)),
+        "ours": lambda: elapsed_ms(lambda: program.run(**values, workers=THREADS)),
         "numpy": lambda: elapsed_ms(numpy_sums),
     }
-    measured = bench.measure(functions, rounds=bench.rounds(15, 3), threads=operators.THREADS)
+    measured = bench.measure(functions, rounds=bench.rounds(15, 3), threads=THREADS)
     bench.rows.append(compared("ragged_1m_rows_ms", "numpy", measured["ours"], measured["numpy"], "<= 300"))
 
 
@@ -102,7 +101,7 @@ def against_peers(bench: Bench, operator: operators.Operator) -> int:
             bench.skipped[name] = f"{error.name} is not installed: make bench needs the extra [bench]"
             continue
         functions[name] = lambda peer=peer: elapsed_ms(peer)
-    measured = bench.measure(functions, rounds=bench.rounds(9, 2), threads=operators.THREADS)
+    measured = bench.measure(functions, rounds=bench.rounds(9, 2), threads=THREADS)
     ours = measured.pop("ours")
     best = min(measured, key=lambda name: measured[name].value)
     bench.rows.append(compared(f"{operator.name}_ms", best, ours, measured[best], "ratio >= 1"))
@@ -113,10 +112,3 @@ def compared(row: str, name: str, ours: Measurement, peer: Measurement, goal: st
     """Return the row of two measurements of which less is better."""
     noisy = ours.noisy or peer.noisy
     return Row(row, ours.value, "ms", name, peer.value, peer.value / ours.value, goal, noisy)
-
-
-def elapsed_ms(function: Callable[[], object]) -> float:
-    """Return the milliseconds that one call takes."""
-    began = time.perf_counter()
-    function()
-    return 1e3 * (time.perf_counter() - began)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from benchmarks.dynamic import peers
-from benchmarks.harness import available_cores
+from benchmarks.harness import THREADS
 from pto_wsp import Program, bf16
 
 # The folders of numbered examples have no names that an import statement can say.
@@ -18,7 +18,6 @@ moe = importlib.import_module("examples.03_moe.moe")
 sparse_attention = importlib.import_module("examples.04_sparse_attention.sparse_attention")
 
 Maker = Callable[[], peers.Peer]
-THREADS = min(2, available_cores())
 
 
 @dataclass(frozen=True)

@@ -18,11 +18,10 @@ from statistics import median
 
 from benchmarks.engine import native, peers, programs
 from benchmarks.engine.ours import Layer, Ours, violations
-from benchmarks.harness import Bench, Measurement, Row, available_cores
+from benchmarks.harness import THREADS, Bench, Measurement, Row
 from benchmarks.spine.case import fresh_cache
 from pto_wsp import StartPolicy
 
-THREADS = min(2, available_cores())
 TBB = "oneTBB flow graph"
 WINDOWS = (1, 2, 3, 7, 64, 1024, 8192, 65536)
 SHAPES = (

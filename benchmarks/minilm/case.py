@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from statistics import median
 
 import numpy as np
 
-from benchmarks.harness import Bench, Measurement, Row, available_cores
+from benchmarks.harness import THREADS, Bench, Measurement, Row, elapsed_ms
 from benchmarks.minilm import peers
 from examples.minilm.__main__ import MAX_DIFFERENCE, REFERENCE, SENTENCES
 from examples.minilm.encoder import Encoder
 from examples.minilm.kernels import HIDDEN, INNER, LAYERS
 from examples.minilm.model import ModelMissing, load_weights, model_folder
 from examples.minilm.tokens import WordPieces, read_lines
-
-THREADS = min(2, available_cores())
 
 
 def run(bench: Bench) -> None:
@@ -57,11 +54,8 @@ def throughput(bench: Bench, encoder: Encoder, ids: list[np.ndarray]) -> None:
     measured = bench.measure(ours, rounds=bench.rounds(15, 5), threads=THREADS)["minilm"]
     bench.add("minilm_ms", measured, "ms")
     flops = useful_flops(np.array([len(i) for i in ids]))
-    shares = [
-        100 * flops / (ms * 1e6 * peak)
-        for ms, peak in zip(measured.values, measured.calibrations, strict=True)
-    ]
-    bench.rows.append(Row("minilm_pct_peak", median(shares), "%", goal=">= 16", noisy=measured.noisy))
+    share = measured.percent_of_peak(flops)
+    bench.rows.append(Row("minilm_pct_peak", share, "%", goal=">= 16", noisy=measured.noisy))
 
 
 def one_sentence(bench: Bench, encoder: Encoder, ids: list[np.ndarray]) -> None:
@@ -100,10 +94,3 @@ def compared(row: str, name: str, ours: Measurement, peer: Measurement) -> Row:
     """Return the row of two measurements of which less is better."""
     noisy = ours.noisy or peer.noisy
     return Row(row, ours.value, "ms", name, peer.value, peer.value / ours.value, "ratio >= 1", noisy)
-
-
-def elapsed_ms(function: Callable[[], object]) -> float:
-    """Return the milliseconds that one call takes."""
-    began = time.perf_counter()
-    function()
-    return 1e3 * (time.perf_counter() - began)

@@ -10,13 +10,11 @@ from __future__ import annotations
 import importlib.util
 import time
 from collections.abc import Callable
-from statistics import median
-from typing import Any
 
 import numpy as np
 
 import pto_wsp
-from benchmarks.harness import Bench, Measurement, Row, available_cores
+from benchmarks.harness import THREADS, Bench, Measurement, Row, elapsed_ms
 from benchmarks.ragged_decode import peers
 from pto_wsp import bf16, f32
 from pto_wsp.ops.attention import BatchDecode
@@ -29,7 +27,6 @@ LENGTHS = np.array(
     ]
 )  # fmt: skip
 Q_HEADS, KV_HEADS, DIM, PAGE = 32, 8, 128, 16
-THREADS = min(2, available_cores())
 TOLERANCE = 1e-5
 PEERS = {
     "decode_f32_vs_torch_padded": (peers.torch_padded, "ratio >= 8"),
@@ -120,8 +117,7 @@ def against_memory(bench: Bench, name: str, decode: Decode, goal: str | None) ->
     measured = bench.measure(
         {name: decode.step}, rounds=bench.rounds(15, 5), threads=THREADS, memory_bound=True
     )[name]
-    times = zip(measured.values, measured.calibrations, strict=True)
-    over = median(ms * 1e6 * gbs / decode.bytes for ms, gbs in times)
+    over = measured.times_memory(decode.bytes)
     bench.rows.append(Row(name, over, "x", goal=goal, noisy=measured.noisy))
 
 
@@ -149,10 +145,3 @@ def compared(name: str, ours: Measurement, peer: Measurement, goal: str | None) 
     noisy = ours.noisy or peer.noisy
     what = name.partition("_vs_")[2]
     return Row(name, ours.value, "ms", what, peer.value, peer.value / ours.value, goal, noisy)
-
-
-def elapsed_ms(function: Callable[[], Any]) -> float:
-    """Return the milliseconds that one call takes."""
-    began = time.perf_counter()
-    function()
-    return 1e3 * (time.perf_counter() - began)

@@ -90,6 +90,7 @@ def test_error_over_all_floats(library: ctypes_abi.Library, expected: dict[str, 
     finite = np.isfinite(rounded)
     same = (found == rounded) | (np.isnan(found) & np.isnan(rounded))
     assert same[~finite].all(), values[~finite & ~same][:5]
+    assert (np.signbit(found) == np.signbit(exact))[exact == 0].all()
     ulp = np.spacing(np.maximum(np.abs(rounded), np.float32(2.0**-126))).astype(np.float64)
     with np.errstate(all="ignore"):
         distance = np.abs(found - exact)

@@ -1,0 +1,1 @@
+"""Passes over memory that arithmetic should not slow down: RMSNorm and SwiGLU."""

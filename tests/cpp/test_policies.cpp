@@ -19,22 +19,22 @@ namespace {
 
 sched::RunOptions any_policies(uint64_t seed) {
   std::mt19937_64 random(seed);
-  const uint64_t windows[] = {1, 2, 3, 7, 64, 8192};
+  const uint64_t windows[] = {1, 2, 3, 4, 5, 6, 7, 64, 8192};
   sched::RunOptions options;
   options.workers = uint32_t(1 + random() % 4);
-  options.dispatchers = uint32_t(random() % 6);
-  options.window = windows[random() % 6];
+  options.dispatchers = uint32_t(random() % 9);
+  options.window = windows[random() % 9];
   options.ownership = Ownership(random() % 5);
   if (options.ownership == Ownership::kPartition) options.bounds = {5, 9, 60};
   options.streams = sched::Streams(random() % 3);
   options.num_streams =
       uint32_t(options.streams == sched::Streams::kInTurn ? 1 + random() % 4 : random() % 3);
   options.ready = Ready(random() % 3);
-  const bool is_held = random() % 3 == 0 && options.streams == sched::Streams::kOff;
-  options.held = is_held ? 1 + random() % options.window : 0;
+  options.held = random() % 3 == 0 ? 1 + random() % options.window : 0;
   options.jitter = random() % 3 == 0 ? 0 : seed;
   options.tracks = random() % 2 == 0;
   options.trace = random() % 4 == 0;
+  options.verifies = random() % 4 == 0;
   return options;
 }
 
@@ -49,6 +49,7 @@ void check_workload(uint64_t seed, size_t max_tasks, uint32_t rounds) {
     const RunResult result = executable.run(Workload::to_arrays(found), {}, options);
     CHECK_EQ(result.tasks, workload.tasks().size());
     CHECK(result.max_recorded <= options.window);
+    CHECK_EQ(result.order_violations.value_or(0), 0u);
     for (size_t i = 0; i < found.size(); ++i) CHECK(found[i].data == workload.results()[i].data);
     workload.check_order(mix::stamps());
   }

@@ -77,8 +77,6 @@ def _support_in(target: str, schedule: Schedule, policy: Policy) -> Support:
     if target == "cpu" and policy.directive == "start" and schedule.is_walked:
         if policy.name == "after_build":
             return Refused("a graph that is built first has no dispatchers, window, streams or priorities")
-        if any(chosen.directive == "streams" for chosen in schedule.chosen()):
-            return Refused("what is held back has no streams")
         window = schedule.window.count or WINDOW
         if policy.count > window:
             return Refused(f"a window of {window} tasks never holds as many")

@@ -220,11 +220,13 @@ def test_no_task_starts_before_so_many_are_made(n: int) -> None:
     for schedule in (
         Schedule().dispatch(DispatchPolicy.round_robin(3)).task_graph(**threshold),
         Schedule().task_graph(window=TaskWindow(64), **threshold),
+        Schedule()
+        .dispatch(DispatchPolicy.static_partition([20]))
+        .stream_by(lambda t: t.j)
+        .task_graph(**threshold),
     ):
         run(STEPS, schedule, 2)
         assert counter("max_recorded") >= min(n, 61)
-    with pytest.raises(UnsupportedByTarget, match="has no streams"):
-        STEPS.reschedule(Schedule().stream_by(lambda t: t.j).task_graph(**threshold))
     with pytest.raises(UnsupportedByTarget, match="never holds"):
         STEPS.reschedule(Schedule().task_graph(window=TaskWindow(64), start=StartPolicy.threshold(65)))
 

@@ -106,7 +106,7 @@ class Dispatcher {
     num_flushed_ = 0;
     has_event_ = has_waits_ = is_mine_ = is_silent_ = is_feeding_ = is_blocked_ = false;
     is_counted_ = is_free_ = false;
-    is_watched_ = run_.options().trace || run_.options().jitter != 0;
+    is_watched_ = run_.options().watches_tasks();
     record_ = nullptr;
     key_owner_ = kNobody;
     priority_ = 0;
@@ -270,8 +270,8 @@ class Dispatcher {
   /// Ends the strand where a task is another dispatcher's, or has another priority.
   void note_traits(const bytecode::QuickSite& site) {
     const uint32_t owner = owner_of_task(site.key);
-    const int64_t priority =
-        site.priority.is_given ? plan_->evaluate(site.priority.value, expander_->registers()) : 0;
+    const bool has_priority = run_.options().ready == Ready::kPriority && site.priority.is_given;
+    const int64_t priority = has_priority ? plan_->evaluate(site.priority.value, expander_->registers()) : 0;
     if (owner != key_owner_ || priority != priority_) close_open(true);
     key_owner_ = owner;
     priority_ = priority;
@@ -573,7 +573,7 @@ class Dispatcher {
   bool is_silent_ = false;             ///< the slice is another's, and complete
   bool is_counted_ = false;            ///< the unit has a summary
   bool is_free_ = false;               ///< and nothing to wait for
-  bool is_watched_ = false;            ///< tasks are delayed, or their times recorded
+  bool is_watched_ = false;            ///< workers look at every task
   bool is_feeding_ = false;            ///< others wait for slices
   bool has_closed_ = false;
   bool is_blocked_ = false;

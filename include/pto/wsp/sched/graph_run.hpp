@@ -20,7 +20,7 @@ class GraphRun {
   GraphRun(Run& run, std::shared_ptr<KeptGraph> graph)
       : run_(run),
         graph_(std::move(graph)),
-        is_watched_(run.options().trace || run.options().jitter != 0),
+        is_watched_(run.options().watches_tasks()),
         num_open_(graph_->num_strands()),
         is_built_(graph_->num_strands() > 0) {
     graph_->begin_run();

@@ -17,7 +17,7 @@ class InOrder {
         worker_(run.worker(0)),
         expander_(run.plan(), &worker_.arguments()),
         checker_(run.plan()),
-        is_watched_(run.options().trace || run.options().verifies || run.options().jitter != 0) {}
+        is_watched_(run.options().watches_tasks()) {}
 
   /// Runs everything, or ends early with a failure in the run, or because it was cancelled.
   void work() {

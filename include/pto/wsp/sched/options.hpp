@@ -81,6 +81,8 @@ struct RunOptions {
 
   static constexpr uint32_t kMaxDispatchers = 8;
 
+  /// Whether workers look at every task: it is delayed, recorded or verified.
+  bool watches_tasks() const { return trace || verifies || jitter != 0; }
   /// With one worker, program order satisfies every hazard and every barrier, and the first task is ready.
   bool is_in_order() const {
     const bool is_open = dispatchers <= 1 && ownership == Ownership::kClaim && ready != Ready::kPriority;

@@ -106,8 +106,7 @@ class alignas(kLineBytes) Worker {
     random_ = Random(options.jitter + slot * 7919);
     arguments_.bind(plan, bases);
     registers_.resize(plan.program().header.num_registers);
-    const bool is_watched = options.trace || options.verifies || options.jitter != 0;
-    period_ = is_watched ? 0 : options.is_in_order() ? INT32_MAX : kSamplePeriod;
+    period_ = options.watches_tasks() ? 0 : options.is_in_order() ? INT32_MAX : kSamplePeriod;
     countdown_.assign(plan.sites.size(), options.is_in_order() ? period_ : 0);
     if (!scratch_.reserve(plan.max_scratch_bytes)) throw std::bad_alloc();
     context_ = {scratch_.data(), nullptr, 0, 0, 0, 1};

@@ -4,12 +4,12 @@
 #pragma once
 
 #include <optional>
-#include <unordered_map>
 #include <vector>
 
 #include "pto/wsp/bytecode/regions.hpp"
-#include "pto/wsp/graph/hazards.hpp"
+#include "pto/wsp/sched/ordering.hpp"
 #include "pto/wsp/sched/run.hpp"
+#include "pto/wsp/sched/traits.hpp"
 
 namespace pto::wsp::sched {
 
@@ -28,7 +28,7 @@ class Dispatcher {
  public:
   enum class Outcome { kWorked, kBlocked, kEnded };
 
-  Dispatcher(Run& run, uint32_t index) : run_(run), index_(index), waits_(run.progress()) {}
+  Dispatcher(Run& run, uint32_t index) : run_(run), index_(index), ordering_(run.progress()) {}
 
   /// Makes it start anew with the next step. \pre nobody uses it
   void reset(uint32_t num_dispatchers) {
@@ -68,7 +68,7 @@ class Dispatcher {
   /// Adds the task that it cannot get past, if there is one. \pre `lock` is held
   void add_blocked(std::vector<BlockedTask>& blocked) const {
     if (!is_ready_ || has_ended() || !has_event_ || event_.kind != bytecode::Event::kTask) return;
-    const std::string waits_for = waits_.size() > 0 ? describe(waits_[0]) : kStallNames[int(stall_)];
+    const std::string waits_for = waits().size() > 0 ? describe(waits()[0]) : kStallNames[int(stall_)];
     blocked.push_back(
         {num_tasks() - 1, plan_->sites[event_.index].pc, expander_->copy_registers(), waits_for});
   }
@@ -85,31 +85,22 @@ class Dispatcher {
 
  private:
   static constexpr int kStepEvents = 1024;
-  static constexpr uint32_t kNobody = UINT32_MAX;
   static constexpr uint64_t kTimedPeriod = 64;  ///< of tasks that may be timed
 
   void begin() {
     const bytecode::Plan& plan = run_.plan();
     plan_ = &plan;
-    const Deps deps = run_.options().deps;
-    if (hazards_ == nullptr || prepared_ != run_.prepared() || hazards_->deps() != deps) {
-      hazards_.reset();
-      hazards_ = std::make_unique<graph::Hazards>(plan, deps);
-      prepared_ = run_.prepared();
-    }
+    ordering_.begin(run_);
     arguments_.bind(plan, run_.bases());
     expander_.emplace(plan, &arguments_);
     checker_.emplace(plan);
-    latest_.assign(plan.sites.size(), 0);
-    streams_.clear();
     numbering_.begin(run_.numbering_start());
     num_flushed_ = 0;
     has_event_ = has_waits_ = is_mine_ = is_silent_ = is_feeding_ = is_blocked_ = false;
     is_counted_ = is_free_ = false;
     is_watched_ = run_.options().watches_tasks();
     record_ = nullptr;
-    key_owner_ = kNobody;
-    priority_ = 0;
+    traits_ = {};
     is_ready_ = true;
   }
 
@@ -120,6 +111,8 @@ class Dispatcher {
 
   bool has_ended() const { return is_ended_.load(std::memory_order_relaxed); }
   uint64_t num_tasks() const { return expander_->num_tasks(); }
+  WaitList& waits() { return ordering_.waits(); }
+  const WaitList& waits() const { return ordering_.waits(); }
 
   /// Goes on to the next event. A task's late arguments have been checked then.
   bytecode::Event next() {
@@ -223,19 +216,14 @@ class Dispatcher {
   bool begin_free(const graph::UnitSummary& unit, const graph::UnitSummary::Shape& shape,
                   uint64_t num_tasks) {
     if (record_ != nullptr || is_feeding_) return false;
-    waits_.begin(numbering_.strand(), numbering_.slice());
-    hazards_->find(unit, shape, expander_->registers(), waits_);
-    waits_.finish();
-    if (numbering_.num_tasks() == 0) add_slice_waits();
-    if (!waits_.have_passed()) return false;
+    if (!ordering_.is_ready(unit, shape, expander_->registers(), numbering_)) return false;
     note(unit, shape, numbering_.slice_behind(num_tasks));
     return true;
   }
 
   /// Makes later tasks wait for a unit that ends in `last`.
   void note(const graph::UnitSummary& unit, const graph::UnitSummary::Shape& shape, uint64_t last) {
-    waits_.begin(numbering_.strand(), last, true);
-    hazards_->pass_over(unit, shape, expander_->registers(), {complete_name(last), last + 1}, waits_);
+    ordering_.add_unit(unit, shape, expander_->registers(), numbering_, last);
   }
 
   // Tasks
@@ -269,30 +257,10 @@ class Dispatcher {
 
   /// Ends the strand where a task is another dispatcher's, or has another priority.
   void note_traits(const bytecode::QuickSite& site) {
-    const uint32_t owner = owner_of_task(site.key);
-    const bool has_priority = run_.options().ready == Ready::kPriority && site.priority.is_given;
-    const int64_t priority = has_priority ? plan_->evaluate(site.priority.value, expander_->registers()) : 0;
-    if (owner != key_owner_ || priority != priority_) close_open(true);
-    key_owner_ = owner;
-    priority_ = priority;
-  }
-
-  /// The dispatcher that the present task is for, or kNobody.
-  uint32_t owner_of_task(const bytecode::QuickAmount& key) const {
-    const std::vector<uint64_t>& bounds = run_.options().bounds;
-    const Ownership ownership = run_.options().ownership;
-    if (ownership == Ownership::kPartition)
-      return uint32_t(std::upper_bound(bounds.begin(), bounds.end(), num_tasks() - 1) - bounds.begin()) %
-             num_dispatchers_;
-    if (!key.is_given || (ownership != Ownership::kKey && ownership != Ownership::kHash)) return kNobody;
-    const int64_t value = plan_->evaluate(key.value, expander_->registers());
-    if (ownership == Ownership::kHash) return Random(uint64_t(value)).next() % num_dispatchers_;
-    return uint32_t(modulo(value, num_dispatchers_));
-  }
-
-  static int64_t modulo(int64_t value, uint32_t n) {
-    const int64_t rest = value % int64_t(n);
-    return rest < 0 ? rest + n : rest;
+    const Traits traits =
+        traits_of(*plan_, run_.options(), num_dispatchers_, site, expander_->registers(), num_tasks() - 1);
+    if (traits != traits_) close_open(true);
+    traits_ = traits;
   }
 
   /// Opens a slice for the task that was just expanded; false while too many are on their way.
@@ -315,7 +283,7 @@ class Dispatcher {
 
   /// The dispatcher whose strand begins, or kNobody: then it is that of the first who claims it.
   uint32_t owner_of_strand() const {
-    if (run_.options().ownership != Ownership::kRoundRobin) return key_owner_;
+    if (run_.options().ownership != Ownership::kRoundRobin) return traits_.owner;
     return uint32_t(numbering_.num_strands() % num_dispatchers_);
   }
 
@@ -323,48 +291,13 @@ class Dispatcher {
   void find_waits(uint32_t site) {
     numbering_.add_task(is_counted_ ? 0 : run_.task_cost(site, expander_->registers()));
     // Nobody waits for what is complete.
-    if (is_silent_) return;
-    const uint64_t slice = numbering_.slice();
-    waits_.begin(numbering_.strand(), slice, !is_mine_);
-    const Stamp stamp{task_name(slice, numbering_.num_tasks()), slice + 1};
-    hazards_->access(site, expander_->registers(), stamp, waits_);
-    add_afters(site, stamp.name);
-    if (run_.options().streams != Streams::kOff) add_stream(site, stamp.name);
-    waits_.finish();
-    if (is_mine_ && numbering_.num_tasks() == 1) add_slice_waits();
-  }
-
-  /// Adds the latest tasks of the sites that a task names, and makes it the latest of its own.
-  void add_afters(uint32_t site, Name name) {
-    const bytecode::SiteForm& form = plan_->program().sites[site];
-    const uint32_t* after = plan_->program().afters.data() + form.first_after;
-    for (uint32_t i = 0; i < form.num_afters; ++i) waits_.add(latest_[after[i]]);
-    latest_[site] = name;
-  }
-
-  /// Adds the task before it in its stream.
-  void add_stream(uint32_t site, Name name) {
-    const RunOptions& options = run_.options();
-    const bytecode::QuickAmount& key = plan_->sites[site].stream;
-    if (options.streams == Streams::kByKey && !key.is_given) return;
-    int64_t stream = options.streams == Streams::kByKey ? plan_->evaluate(key.value, expander_->registers())
-                                                        : int64_t(num_tasks() - 1);
-    if (options.num_streams != 0) stream = modulo(stream, options.num_streams);
-    Name& latest = streams_[stream];
-    waits_.add(latest);
-    latest = name;
-  }
-
-  /// What the whole slice must wait for: the strand's slice before it, and the barriers around it.
-  void add_slice_waits() {
-    if (numbering_.slice() != numbering_.strand()) waits_.require(complete_name(numbering_.slice() - 1));
-    for (const Group& group : numbering_.groups()) waits_.require(group_name(group.line, group.barrier));
+    if (!is_silent_) ordering_.add_task(site, expander_->registers(), num_tasks() - 1, numbering_, is_mine_);
   }
 
   /// False while the task is not ready and there is no room to record it.
   bool run_or_record(uint32_t site) {
     if (record_ == nullptr) {
-      const bool is_ready = waits_.have_passed();
+      const bool is_ready = waits().have_passed();
       const bool has_record = (!is_ready || is_feeding_) && begin_record();
       if (!has_record && !(is_ready && may_run_here())) return block(Stall::kWindow);
       if (!has_record) {
@@ -429,7 +362,7 @@ class Dispatcher {
     record_->first_task = num_tasks() - 1 - num_before;
     record_->next = num_before;
     record_->cursor = 0;
-    record_->priority = priority_;
+    record_->priority = traits_.priority;
     record_->num_groups = 0;
     for (const Group& group : numbering_.groups()) record_->groups[record_->num_groups++] = group.line;
     return true;
@@ -438,8 +371,8 @@ class Dispatcher {
   void record(uint32_t site_index) {
     const bytecode::QuickSite& site = plan_->sites[site_index];
     std::vector<uint64_t>& words = record_->words;
-    words.push_back(uint64_t(waits_.size()) << 32 | site_index);
-    for (int i = 0; i < waits_.size(); ++i) words.push_back(waits_[i]);
+    words.push_back(uint64_t(waits().size()) << 32 | site_index);
+    for (int i = 0; i < waits().size(); ++i) words.push_back(waits()[i]);
     const uint32_t* index = plan_->registers.data() + site.first_register;
     for (uint32_t i = 0; i < site.num_registers; ++i)
       words.push_back(uint64_t(expander_->registers()[index[i]]));
@@ -474,7 +407,9 @@ class Dispatcher {
   bool flush(uint32_t set) {
     close_open(false);
     try {
-      const auto value = run_.flushed().value(num_flushed_, [&] { return read(plan_->sets[set].value); });
+      const auto value = run_.flushed().value(num_flushed_, [&] {
+        return ordering_.read(plan_->sets[set].value, expander_->registers(), numbering_.slice());
+      });
       if (!value) return block(Stall::kFlush);
       ++num_flushed_;
       expander_->assign(set, *value);
@@ -482,34 +417,6 @@ class Dispatcher {
       fail(std::move(error), num_tasks());
     }
     return true;
-  }
-
-  /// Evaluates with each element read after the tasks that write it; nothing until these are complete.
-  std::optional<int64_t> read(const bytecode::Value& value) {
-    const bytecode::Bindings& bindings = plan_->bindings;
-    if (value.postfix == bytecode::kNoPostfix) return plan_->evaluate(value, expander_->registers());
-    bool is_known = true;
-    const auto element = [&](bytecode::Instruction in, uint32_t pc, const int64_t* indices) {
-      is_known = is_known && (bindings.program->tensors[in.operand1].written == 0 || is_written(in, indices));
-      return is_known ? bytecode::detail::read_element(bindings, in, pc, indices) : bytecode::Outcome{};
-    };
-    try {
-      const int64_t result =
-          bytecode::evaluate_postfix(bindings, value.postfix, expander_->registers(), element);
-      return is_known ? std::optional<int64_t>(result) : std::nullopt;
-    } catch (EngineError&) {
-      // An error behind an element that is not known yet means nothing.
-      if (is_known) throw;
-      return {};
-    }
-  }
-
-  /// Whether the tasks that write an element are complete.
-  bool is_written(bytecode::Instruction in, const int64_t* indices) {
-    waits_.begin_look(numbering_.slice());
-    hazards_->find_writers(in.operand1, indices, waits_);
-    waits_.finish();
-    return waits_.size() == 0;
   }
 
   // Stalls
@@ -545,21 +452,16 @@ class Dispatcher {
   const uint32_t index_;
   uint32_t num_dispatchers_ = 0;
   const bytecode::Plan* plan_ = nullptr;
-  std::shared_ptr<Prepared> prepared_;
-  std::unique_ptr<graph::Hazards> hazards_;
   bytecode::Arguments arguments_;  ///< of the task that is being walked
   std::optional<bytecode::Expander> expander_;
   std::optional<bytecode::TaskChecker> checker_;
   Numbering numbering_;
-  std::vector<Name> latest_;                   ///< per site, its latest task
-  std::unordered_map<int64_t, Name> streams_;  ///< per stream, its latest task
-  WaitList waits_;
+  Ordering ordering_;
   std::vector<std::pair<uint64_t, uint32_t>> owned_;
-  uint64_t first_task_ = 0;       ///< of the open slice
-  uint32_t key_owner_ = kNobody;  ///< whose the present task is by its key
-  int64_t priority_ = 0;          ///< of the present task
-  Worker* worker_ = nullptr;      ///< of the thread whose step this is
-  Slice* record_ = nullptr;       ///< the open slice, if some of it is recorded
+  uint64_t first_task_ = 0;   ///< of the open slice
+  Traits traits_;             ///< of the present task
+  Worker* worker_ = nullptr;  ///< of the thread whose step this is
+  Slice* record_ = nullptr;   ///< the open slice, if some of it is recorded
   bytecode::Event event_{bytecode::Event::kNothing, 0};
   size_t num_flushed_ = 0;
   Stall stall_ = Stall::kWindow;

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// What the tasks of one walk must wait for: those before them that touch the same, that they name or that
+/// are in their stream, the slice before theirs in a strand, and the barriers around them.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <unordered_map>
+#include <vector>
+
+#include "pto/wsp/graph/hazards.hpp"
+#include "pto/wsp/sched/run.hpp"
+#include "pto/wsp/sched/traits.hpp"
+
+namespace pto::wsp::sched {
+
+class Ordering {
+ public:
+  using Unit = graph::UnitSummary;
+
+  explicit Ordering(Progress& progress) : waits_(progress) {}
+
+  /// Forgets all tasks. What hazard maps of the same plan hold has passed.
+  void begin(const Run& run) {
+    plan_ = &run.plan();
+    options_ = &run.options();
+    if (hazards_ == nullptr || prepared_ != run.prepared() || hazards_->deps() != options_->deps) {
+      hazards_.reset();
+      hazards_ = std::make_unique<graph::Hazards>(*plan_, options_->deps);
+      prepared_ = run.prepared();
+    }
+    latest_.assign(plan_->sites.size(), 0);
+    streams_.clear();
+  }
+
+  /// What the task, or the unit, that was looked at last waits for.
+  WaitList& waits() { return waits_; }
+  const WaitList& waits() const { return waits_; }
+
+  /// Finds what the latest task of the open slice must wait for, if that is ours to run, and makes later
+  /// tasks wait for it. `task` is its number in the program.
+  void add_task(uint32_t site, const int64_t* registers, uint64_t task, const Numbering& numbering,
+                bool is_ours) {
+    const uint64_t slice = numbering.slice();
+    waits_.begin(numbering.strand(), slice, !is_ours);
+    const Stamp stamp{task_name(slice, numbering.num_tasks()), slice + 1};
+    hazards_->access(site, registers, stamp, waits_);
+    add_afters(site, stamp.name);
+    if (options_->streams != Streams::kOff) add_stream(site, registers, task, stamp.name);
+    waits_.finish();
+    if (is_ours && numbering.num_tasks() == 1) add_slice_waits(numbering);
+  }
+
+  /// Whether all that a unit, which comes next in the open slice, must wait for has passed.
+  bool is_ready(const Unit& unit, const Unit::Shape& shape, const int64_t* registers,
+                const Numbering& numbering) {
+    waits_.begin(numbering.strand(), numbering.slice());
+    hazards_->find(unit, shape, registers, waits_);
+    waits_.finish();
+    if (numbering.num_tasks() == 0) add_slice_waits(numbering);
+    return waits_.have_passed();
+  }
+
+  /// Makes later tasks wait for a unit that ends in slice `last`.
+  void add_unit(const Unit& unit, const Unit::Shape& shape, const int64_t* registers,
+                const Numbering& numbering, uint64_t last) {
+    waits_.begin(numbering.strand(), last, true);
+    hazards_->pass_over(unit, shape, registers, {complete_name(last), last + 1}, waits_);
+  }
+
+  /// Evaluates before `slice`, with each element read after the tasks that write it; nothing until these are
+  /// complete.
+  std::optional<int64_t> read(const bytecode::Value& value, const int64_t* registers, uint64_t slice) {
+    const bytecode::Bindings& bindings = plan_->bindings;
+    if (value.postfix == bytecode::kNoPostfix) return plan_->evaluate(value, registers);
+    bool is_known = true;
+    const auto element = [&](bytecode::Instruction in, uint32_t pc, const int64_t* indices) {
+      const bool is_written = bindings.program->tensors[in.operand1].written != 0;
+      is_known = is_known && (!is_written || is_complete(in.operand1, indices, slice));
+      return is_known ? bytecode::detail::read_element(bindings, in, pc, indices) : bytecode::Outcome{};
+    };
+    try {
+      const int64_t result = bytecode::evaluate_postfix(bindings, value.postfix, registers, element);
+      return is_known ? std::optional<int64_t>(result) : std::nullopt;
+    } catch (EngineError&) {
+      // An error behind an element that is not known yet means nothing.
+      if (is_known) throw;
+      return {};
+    }
+  }
+
+ private:
+  /// Adds the latest tasks of the sites that a task names, and makes it the latest of its own.
+  void add_afters(uint32_t site, Name name) {
+    const bytecode::SiteForm& form = plan_->program().sites[site];
+    const uint32_t* after = plan_->program().afters.data() + form.first_after;
+    for (uint32_t i = 0; i < form.num_afters; ++i) waits_.add(latest_[after[i]]);
+    latest_[site] = name;
+  }
+
+  /// Adds the task before it in its stream.
+  void add_stream(uint32_t site, const int64_t* registers, uint64_t task, Name name) {
+    const bytecode::QuickAmount& key = plan_->sites[site].stream;
+    const bool is_by_key = options_->streams == Streams::kByKey;
+    if (is_by_key && !key.is_given) return;
+    int64_t stream = is_by_key ? plan_->evaluate(key.value, registers) : int64_t(task);
+    if (options_->num_streams != 0) stream = detail::modulo(stream, options_->num_streams);
+    Name& latest = streams_[stream];
+    waits_.add(latest);
+    latest = name;
+  }
+
+  /// What a whole slice must wait for: the strand's slice before it, and the barriers around it.
+  void add_slice_waits(const Numbering& numbering) {
+    if (numbering.slice() != numbering.strand()) waits_.require(complete_name(numbering.slice() - 1));
+    for (const Group& group : numbering.groups()) waits_.require(group_name(group.line, group.barrier));
+  }
+
+  /// Whether the tasks that write an element are.
+  bool is_complete(uint16_t tensor, const int64_t* indices, uint64_t slice) {
+    waits_.begin_look(slice);
+    hazards_->find_writers(tensor, indices, waits_);
+    waits_.finish();
+    return waits_.size() == 0;
+  }
+
+  const bytecode::Plan* plan_ = nullptr;
+  const RunOptions* options_ = nullptr;
+  std::shared_ptr<Prepared> prepared_;
+  std::unique_ptr<graph::Hazards> hazards_;
+  std::vector<Name> latest_;                   ///< per site, its latest task
+  std::unordered_map<int64_t, Name> streams_;  ///< per stream, its latest task
+  WaitList waits_;
+};
+
+}  // namespace pto::wsp::sched

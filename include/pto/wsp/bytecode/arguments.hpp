@@ -219,23 +219,14 @@ class Arguments {
       if (loop < 0) return kAtTask;
       innermost = std::max(innermost, loop);
     }
-    const SiteForm& at = program.sites[site];
-    return is_in_every_iteration(program, program.loops[size_t(innermost)], at.pc) ? innermost : kAtTask;
+    const bool is_always_there =
+        is_in_every_iteration(program, program.loops[size_t(innermost)], program.sites[site].pc);
+    return is_always_there ? innermost : kAtTask;
   }
 
   static bool owns(const Program& program, int32_t loop, uint32_t reg) {
     const AxisDescriptor& axis = program.axes[program.loops[size_t(loop)].axis];
     return reg >= axis.reg && reg < axis.reg + (axis.kind == AxisKind::TILES ? 3u : 1u);
-  }
-
-  /// Whether no condition stands around the task at `pc` inside `loop`.
-  static bool is_in_every_iteration(const Program& program, const LoopForm& loop, uint32_t pc) {
-    int depth = 0;
-    for (uint32_t i = loop.begin_pc; i < pc; ++i) {
-      if (program.instructions[i].op == Op::COND) ++depth;
-      if (program.instructions[i].op == Op::END_COND) --depth;
-    }
-    return depth == 0;
   }
 
   void move_to(const std::vector<char*>& bases) {

@@ -47,6 +47,11 @@ class Expander {
   /// Number of tasks yielded so far.
   uint64_t num_tasks() const { return num_tasks_; }
 
+  /// Whether the present iteration of the loop at `depth` is neither its first nor its last.
+  bool is_between(uint32_t depth) const {
+    return states_[depth].index > 0 && states_[depth].index + 1 < states_[depth].trips;
+  }
+
   /// The outermost depth of the loops that began an iteration since `forget_changes`.
   uint32_t changed_depth() const { return changed_depth_; }
   void forget_changes() { changed_depth_ = kMaxLoopDepth; }

@@ -144,6 +144,7 @@ struct QuickSite {
   const KernelInfo* kernel;
   uint32_t pc;
   bool is_unit = false;           ///< each task is one unit of work
+  bool repeats = false;           ///< it has a task in each iteration around it, all of one unit
   bool checks_early = false;      ///< an argument that is not late is not proven
   bool checks_late = false;       ///< a late argument is not proven
   bool is_plain = true;           ///< no workspace, no blocks, no written rows

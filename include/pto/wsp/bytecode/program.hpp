@@ -131,6 +131,16 @@ struct Program {
   const ExpressionForm& expression(uint32_t pc) const { return expressions[size_t(expression_at[pc])]; }
 };
 
+/// Whether no condition stands around the task at `pc` inside `loop`.
+inline bool is_in_every_iteration(const Program& program, const LoopForm& loop, uint32_t pc) {
+  int depth = 0;
+  for (uint32_t i = loop.begin_pc; i < pc; ++i) {
+    if (program.instructions[i].op == Op::COND) ++depth;
+    if (program.instructions[i].op == Op::END_COND) --depth;
+  }
+  return depth == 0;
+}
+
 /// Calls `visit(expression)` for what a dimension evaluates.
 template <class Visit>
 void for_expressions(const DimForm& dim, Visit visit) {

@@ -33,11 +33,17 @@ class DenseMap {
   }
 
   void access(const CellBox& box, Touch how, const sched::Stamp& stamp, sched::WaitList& waits) {
-    if (how != Touch::kRead && wide_reads_.watermark != 0) wait_for_wide_reads(box, waits);
-    (how == Touch::kRead ? last_read_ : last_write_) = stamp.watermark;
-    if (box.num_dims == 0) return touch(box.first, how, stamp, waits);
+    if (box.num_dims == 0) return access(box.first, how, stamp, waits);
+    note(box, how, stamp, waits);
     for_runs(box, 0, box.first,
              [&](int64_t first, int64_t last) { touch_run(first, last, how, stamp, waits); });
+  }
+
+  /// An access to one cell.
+  [[gnu::always_inline]] inline void access(int64_t cell, Touch how, const sched::Stamp& stamp,
+                                            sched::WaitList& waits) {
+    note({cell, 0, {}, {}}, how, stamp, waits);
+    touch(cell, how, stamp, waits);
   }
 
   /// Adds what an access would have to wait for.
@@ -88,6 +94,13 @@ class DenseMap {
     int64_t last = box.first;
     for (int d = 0; d < box.num_dims; ++d) last += (box.extent[d] - 1) * box.stride[d];
     return last;
+  }
+
+  /// What an access means for the map as a whole.
+  [[gnu::always_inline]] inline void note(const CellBox& box, Touch how, const sched::Stamp& stamp,
+                                          sched::WaitList& waits) {
+    if (how != Touch::kRead && wide_reads_.watermark != 0) wait_for_wide_reads(box, waits);
+    (how == Touch::kRead ? last_read_ : last_write_) = stamp.watermark;
   }
 
   void wait_for_wide_reads(const CellBox& box, sched::WaitList& waits) const {

@@ -3,6 +3,7 @@
 /// Read-after-write, write-after-read and write-after-write between the tasks of a plan.
 #pragma once
 
+#include <algorithm>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -33,25 +34,33 @@ class Hazards {
     for (size_t group = 0; group < groups.size(); ++group) {
       if (is_written[group]) track(spaces, groups[group], of_site);
     }
-    for (const std::vector<Access>& accesses : of_site) {
-      first_access_.push_back(uint32_t(accesses_.size()));
+    for (std::vector<Access>& accesses : of_site) {
+      const auto steady = std::stable_partition(accesses.begin(), accesses.end(),
+                                                [](const Access& access) { return !access.is_steady; });
+      const auto first = uint32_t(accesses_.size());
+      sites_.push_back(
+          {first, first + uint32_t(steady - accesses.begin()), first + uint32_t(accesses.size())});
       accesses_.insert(accesses_.end(), accesses.begin(), accesses.end());
     }
-    first_access_.push_back(uint32_t(accesses_.size()));
   }
 
   sched::Deps deps() const { return deps_; }
 
   /// Adds what a task of `site` must wait for, and makes later tasks wait for it.
-  void access(uint32_t site, const int64_t* registers, const sched::Stamp& stamp, sched::WaitList& waits) {
-    for (uint32_t i = first_access_[site]; i < first_access_[site + 1]; ++i) {
-      const Access& access = accesses_[i];
-      if (access.dense != nullptr) {
-        access.dense->access(cell_box(access, registers), access.how, stamp, waits);
-      } else if (access.boxes != nullptr) {
-        access.boxes->access(element_box(access, registers), access.how, stamp, waits);
+  ///
+  /// Where the task is `between` tasks of the same site and strand, in the first and the last iteration of
+  /// the loop around it, what it touches in every iteration is left out: the first one waits for what came
+  /// before, and who comes behind waits for the last one.
+  void access(uint32_t site, const int64_t* registers, const sched::Stamp& stamp, sched::WaitList& waits,
+              bool is_between = false) {
+    const SiteAccesses& range = sites_[site];
+    const Access* last = accesses_.data() + (is_between ? range.steady : range.end);
+    for (const Access* access = accesses_.data() + range.first; access != last; ++access) {
+      if (access->is_cell) {
+        access->dense->access(first_cell(*access, registers), access->how, stamp, waits);
+      } else {
+        access_box(*access, registers, stamp, waits);
       }
-      if (access.marks.count > 1) cross(access.marks, access.how, stamp, waits);
     }
   }
 
@@ -137,6 +146,13 @@ class Hazards {
     uint32_t first_span = 0, num_spans = 0;
     uint32_t first_reach = 0, num_reaches = 0;
     Marks marks;
+    bool is_cell = false;    ///< of a dense map, and the only kind of access to its memory
+    bool is_steady = false;  ///< the same in all iterations of the loop around the site
+  };
+
+  /// Where the accesses of a site begin, those that are steady, and where they end.
+  struct SiteAccesses {
+    uint32_t first, steady, end;
   };
 
   /// What a space is tracked by, if it is.
@@ -198,8 +214,28 @@ class Hazards {
       access.how = footprint.writes ? Touch::kWrite : Touch::kRead;
       if (access.dense != nullptr) place_on_grid(access, footprint, map.grid);
       if (access.boxes != nullptr) place_in_elements(access, footprint);
+      access.is_cell = access.dense != nullptr && access.num_spans == 0 && access.marks.count == 1;
+      access.is_steady = access.marks.count == 1 && is_steady(footprint);
       of_site[footprint.site].push_back(access);
     }
+  }
+
+  /// Whether a footprint depends on nothing that the loop around its site, or what stands in it, changes.
+  bool is_steady(const Footprint& footprint) const {
+    const bytecode::Program& program = plan_.program();
+    const int32_t loop = program.sites[footprint.site].loop;
+    if (loop < 0) return false;
+    const bytecode::QuickLoop& around = plan_.loops[size_t(loop)];
+    const auto is_fixed = [&](const bytecode::Value& value) {
+      if (value.postfix != bytecode::kNoPostfix) return false;
+      const bytecode::Term* first = plan_.terms.data() + value.first_term;
+      return std::none_of(first, first + value.num_terms, [&](const bytecode::Term& term) {
+        const bool is_own = term.reg >= around.reg && term.reg < around.reg + around.num_registers();
+        return is_own || program.is_variable[term.reg];
+      });
+    };
+    return std::all_of(footprint.dims.begin(), footprint.dims.end(),
+                       [&](const QuickDim& dim) { return is_fixed(dim.start) && is_fixed(dim.extent); });
   }
 
   std::unique_ptr<BoxMap> make_box_map(const Space& space) const {
@@ -295,13 +331,27 @@ class Hazards {
     }
   }
 
+  void access_box(const Access& access, const int64_t* registers, const sched::Stamp& stamp,
+                  sched::WaitList& waits) {
+    if (access.dense != nullptr) {
+      access.dense->access(cell_box(access, registers), access.how, stamp, waits);
+    } else if (access.boxes != nullptr) {
+      access.boxes->access(element_box(access, registers), access.how, stamp, waits);
+    }
+    if (access.marks.count > 1) cross(access.marks, access.how, stamp, waits);
+  }
+
+  int64_t first_cell(const Access& access, const int64_t* registers) const {
+    auto cell = uint64_t(access.first_cell);
+    const bytecode::Term* term = terms_.data() + access.first_term;
+    for (uint32_t i = 0; i < access.num_terms; ++i)
+      cell += uint64_t(term[i].coef) * uint64_t(registers[term[i].reg]);
+    return int64_t(cell);
+  }
+
   CellBox cell_box(const Access& access, const int64_t* registers) const {
     CellBox box;
-    box.first = access.first_cell;
-    for (uint32_t i = 0; i < access.num_terms; ++i) {
-      const bytecode::Term term = terms_[access.first_term + i];
-      box.first += int64_t(uint64_t(term.coef) * uint64_t(registers[term.reg]));
-    }
+    box.first = first_cell(access, registers);
     for (uint32_t i = 0; i < access.num_spans; ++i) add_span(box, spans_[access.first_span + i], registers);
     return box;
   }
@@ -336,8 +386,8 @@ class Hazards {
 
   const Plan& plan_;
   const sched::Deps deps_;
-  std::vector<Access> accesses_;        ///< of one site after the other
-  std::vector<uint32_t> first_access_;  ///< per site, and where those of the last one end
+  std::vector<Access> accesses_;     ///< of one site after the other
+  std::vector<SiteAccesses> sites_;  ///< where they are
   std::vector<bytecode::Term> terms_;
   std::vector<Span> spans_;
   std::vector<Reach> reaches_;

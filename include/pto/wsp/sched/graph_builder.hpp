@@ -70,6 +70,14 @@ class GraphBuilder {
     int64_t value;  ///< that was written down last
   };
 
+  /// That a strand, which is number `by` - 1, waits for so many tasks of another one.
+  struct Awaited {
+    uint64_t by;
+    uint32_t strand;
+    uint32_t num_tasks;
+  };
+  static constexpr uint32_t kMostAwaited = 64;  ///< that are remembered
+
   /// Where a slice lies in its strand.
   struct Place {
     uint32_t strand;
@@ -157,8 +165,10 @@ class GraphBuilder {
     const uint64_t slice = numbering_.slice();
     waits_.begin(numbering_.strand(), slice);
     const Stamp stamp{task_name(slice, numbering_.num_tasks()), slice + 1};
-    hazards_.access(site, expander_.registers(), stamp, waits_);
     const bytecode::SiteForm& form = plan_.program().sites[site];
+    const bool is_between =
+        plan_.sites[site].repeats && expander_.is_between(plan_.loops[size_t(form.loop)].depth);
+    hazards_.access(site, expander_.registers(), stamp, waits_, is_between);
     for (uint32_t i = form.first_after; i < form.first_after + form.num_afters; ++i)
       waits_.add(latest_[plan_.program().afters[i]]);
     latest_[site] = stamp.name;
@@ -171,8 +181,7 @@ class GraphBuilder {
     const uint64_t own = graph_.num_built() - 1;
     if (is_task_name(name)) {
       const Place place = places_[slice_of(name)];
-      write(GraphOp::kWait, place.strand);
-      *room_.at++ = place.first + uint32_t(name & kTaskMask);
+      write_wait(place.strand, place.first + uint32_t(name & kTaskMask));
     } else if (is_watermark_name(name)) {
       // A strand that was begun before a moment is waited for whole.
       const Place last = places_[name - 1];
@@ -182,6 +191,16 @@ class GraphBuilder {
       write(GraphOp::kWaitGroup, group_line_of(name));
       write_wide(int64_t(name & kGroupMask));
     }
+  }
+
+  /// A strand that has waited for a moment does not wait for it, or for one before it, again.
+  void write_wait(uint32_t strand, uint32_t num_tasks) {
+    Awaited& last = awaited_[strand % kMostAwaited];
+    const Awaited wait{graph_.num_built(), strand, num_tasks};
+    if (last.by == wait.by && last.strand == strand && last.num_tasks >= num_tasks) return;
+    last = wait;
+    write(GraphOp::kWait, strand);
+    *room_.at++ = num_tasks;
   }
 
   // What a task can count on
@@ -250,6 +269,7 @@ class GraphBuilder {
   std::vector<Name> latest_;  ///< per site, its latest task
   WaitList waits_;
   std::vector<Place> places_;  ///< per slice
+  Awaited awaited_[kMostAwaited] = {};
   std::vector<Variable> variables_;
   KeptGraph::Room room_{};
   ptrdiff_t most_words_ = 0;

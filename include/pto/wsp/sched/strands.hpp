@@ -45,6 +45,7 @@ class UnitMarker {
     for (size_t s = 0; s < program_.sites.size(); ++s) {
       const int32_t loop = program_.sites[s].loop;
       plan_.sites[s].is_unit = loop < 0 || !is_inside[size_t(loop)];
+      plan_.sites[s].repeats = !plan_.sites[s].is_unit && repeats(program_.sites[s]);
     }
   }
 
@@ -87,6 +88,17 @@ class UnitMarker {
     const bool is_whole = !sum.has_parallel_inside && !(are_cut_ && sum.has_sequence_inside);
     const bool is_unit = is_whole && makes_several && num_units(i) >= min_units_;
     return is_unit ? QuickLoop::Mark::kUnitIterations : QuickLoop::Mark::kNone;
+  }
+
+  /// Whether a task inside a unit is there in every iteration of the loop around it, and nothing looks in
+  /// between at what was written.
+  bool repeats(const bytecode::SiteForm& site) const {
+    const bytecode::LoopForm& loop = program_.loops[size_t(site.loop)];
+    const bool ends_unit = plan_.loops[size_t(site.loop)].mark == QuickLoop::Mark::kUnitIterations;
+    const bool is_flushed = std::any_of(program_.sets.begin(), program_.sets.end(), [&](const auto& set) {
+      return set.is_flush && set.pc > loop.begin_pc && set.pc < loop.end_pc;
+    });
+    return !ends_unit && !is_flushed && is_in_every_iteration(program_, loop, site.pc);
   }
 
   /// How many iterations of loop `i` can be alive at once, at most.

@@ -3,7 +3,9 @@
 /// The engine around the tasks: argument rules, region errors, kernel errors, cancelling, threads, tracing.
 #include "pto/wsp/engine.hpp"
 
+#include <mutex>
 #include <random>
+#include <set>
 #include <thread>
 
 #include "assembler.hpp"
@@ -47,6 +49,22 @@ bind::ArrayRef vector_ref(std::vector<float>& data) {
   return ref;
 }
 
+std::mutex meeting_mutex;
+std::set<std::thread::id> meeting;
+
+/// Waits until two threads have begun a task.
+int32_t meet(const View*, const Scalar*, const TaskContext*) {
+  const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+  for (;; std::this_thread::sleep_for(std::chrono::microseconds(20))) {
+    const std::lock_guard<std::mutex> lock(meeting_mutex);
+    meeting.insert(std::this_thread::get_id());
+    if (meeting.size() == 2) return 0;
+    if (std::chrono::steady_clock::now() > limit) return 1;
+  }
+}
+const KernelInfo kMeet[] = {{"meet", meet, nullptr, 0, 0, 0, 1, Unit::any, {}}};
+const KernelLibrary kMeetTable{kAbiVersion, 1, 43, kMeet};
+
 /// P over tiles of X[n]: touch(X[tile], 1).
 Executable tiles_program(int64_t tile, int64_t repeat = 1) {
   Assembler program(kTable);
@@ -88,6 +106,22 @@ std::string run_ranges(int64_t n, int64_t step, int64_t extent, bool triangular 
 }
 
 }  // namespace
+
+TEST(others_are_called_before_a_long_first_unit) {
+  Assembler program(kMeetTable);
+  program.loop(Op::PARALLEL_FOR, program.constant(2));
+  program.loop(Op::FOR_EACH, program.constant(20));
+  program.task(0);
+  program.end();
+  program.end();
+  const auto bytes = program.bytes();
+  Executable executable(bytes.data(), bytes.size(), share(kMeetTable));
+  for (int round = 0; round < 3; ++round) {
+    meeting.clear();
+    executable.run({}, {}, {2, false, 0});
+    CHECK(meeting.size() == 2);
+  }
+}
 
 TEST(tails_are_clipped) {
   Executable executable = tiles_program(7);

@@ -279,6 +279,7 @@ class Executable {
     result.dispatchers = crew->num_dispatchers();
     result.is_benchmark = options.window_mode == sched::WindowMode::kBenchmark;
     result.run_ns = trace::now_ns() - start;
+    prepared_->costs->record_run(result.run_ns);
     if (crew->graph_run() != nullptr) keep_graph(*crew->graph_run(), result);
     result.flushed = run.flushed().values();
     if (options.trace) result.record = make_record(*crew, start_ticks, result.tasks);

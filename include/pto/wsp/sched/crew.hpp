@@ -40,8 +40,10 @@ class Crew final : public Job, public std::enable_shared_from_this<Crew> {
   /// No pool thread is inside. Only meaningful while the run is not in the pool.
   bool is_idle() const { return num_inside_.load(std::memory_order_acquire) == 0; }
 
-  /// Works until the run is over.
+  /// Works until the run is over. Others are called once there is more to do, or at once if the first slice,
+  /// which the caller runs itself, may take long.
   void work() {
+    for (uint32_t i = 1; i < run_.num_workers() && run_.may_be_long(); ++i) call_others();
     int64_t looked_ns = 0;  // when it was last made sure that the run is not stuck
     for (int round = 0; !has_ended();) {
       if (work_once(0)) {

@@ -282,6 +282,8 @@ class Run {
   /// What a task of a site took before this run, in nanoseconds; 0 if it never ran.
   uint32_t measured_cost(uint32_t site) const { return costs_[site]; }
   uint32_t guessed_cost(uint32_t site) const { return prepared_->cost_guesses[site]; }
+  /// Whether the run may take longer than it takes to wake others.
+  bool may_be_long() const { return prepared_->costs->are_for_many(); }
   /// What a task may take, in nanoseconds: the mean of what was measured, else what it states, else a guess.
   uint64_t task_cost(uint32_t site, const int64_t* registers) const {
     if (measured_cost(site) != 0) return measured_cost(site);

@@ -26,6 +26,10 @@ class SiteCosts {
   explicit SiteCosts(size_t num_sites) : costs_(num_sites) {}
   uint32_t operator[](size_t site) const { return costs_[site].load(std::memory_order_relaxed); }
 
+  /// Whether the last run took so long, or there was none, that the next one is worth waking others for.
+  bool are_for_many() const { return run_ns_.load(std::memory_order_relaxed) >= kLongRunNs; }
+  void record_run(int64_t ns) { run_ns_.store(ns, std::memory_order_relaxed); }
+
   /// Folds in a sample. Small changes are not published: the line is shared with the dispatcher.
   void record(size_t site, int64_t ns) {
     const int64_t sample = ns < 1 ? 1 : ns > 1000000000 ? 1000000000 : ns;
@@ -37,7 +41,10 @@ class SiteCosts {
   }
 
  private:
+  static constexpr int64_t kLongRunNs = 50000;
+
   std::vector<std::atomic<uint32_t>> costs_;
+  std::atomic<int64_t> run_ns_{kLongRunNs};
 };
 
 /// What timing a task adds to its time, in nanoseconds: the best of some tries, measured once.

@@ -212,6 +212,7 @@ nb::dict counters(const RunResult& result) {
   counters["slices"] = result.slices;
   counters["waits"] = result.waits;
   counters["max_queued"] = result.max_queued;
+  counters["lanes_queued"] = result.lanes_queued;
   counters["max_waiting"] = result.max_waiting;
   counters["max_recorded"] = result.max_recorded;
   counters["max_live_slices"] = result.max_live_slices;
@@ -244,6 +245,16 @@ nb::object dispatchers(const trace::RunRecord& record) {
   return std::move(dispatcher).to_array();
 }
 
+/// [n, 4]
+nb::object rows_of_four(const std::vector<int64_t>& found) {
+  ColumnData rows(found.size() / 4, 4);
+  std::copy(found.begin(), found.end(), rows.data());
+  return std::move(rows).to_array();
+}
+
+nb::object walks(const trace::RunRecord& record) { return rows_of_four(record.list_walks()); }
+nb::object stalls(const trace::RunRecord& record) { return rows_of_four(record.list_stalls()); }
+
 /// [n, 3]: before, after, kind
 nb::object dependences(const trace::RunRecord& record) {
   const std::vector<int64_t> found = record.find_dependences();
@@ -267,10 +278,11 @@ class PythonExecutable {
                     shared != nullptr ? &shared->executable_ : nullptr),
         has_native_(library.has_native()) {}
 
-  RunResult run(nb::tuple arrays, nb::tuple scalars, uint32_t workers, bool trace, uint64_t jitter,
+  RunResult run(nb::tuple arrays, nb::tuple scalars, uint32_t workers, int trace, uint64_t jitter,
                 bool tracks, bool check, sched::RunOptions options, nb::object progress) {
     options.workers = workers;
-    options.trace = trace;
+    options.trace = trace > 0;
+    options.traces_walks = trace > 1;
     options.jitter = jitter;
     options.is_interrupted = &is_signalled;
     options.tracks = tracks;
@@ -363,6 +375,7 @@ nb::dict opcodes() {
   PTO_OP(KEY);
   PTO_OP(PRIORITY);
   PTO_OP(STREAM);
+  PTO_OP(POOL);
   PTO_OP(EXPR_END);
   PTO_OP(EXPR_CONST);
   PTO_OP(EXPR_REG);
@@ -457,6 +470,11 @@ void bind_options(nb::module_& module) {
       .def_rw("window", &RunOptions::window)
       .def_rw("window_mode", &RunOptions::window_mode)
       .def_rw("held", &RunOptions::held)
+      .def_rw("batch", &RunOptions::batch)
+      .def_rw("interleaved", &RunOptions::interleaved)
+      .def_rw("starts_per_second", &RunOptions::starts_per_second)
+      .def_rw("num_pools", &RunOptions::num_pools)
+      .def_rw("pool_bounds", &RunOptions::pool_bounds)
       .def_rw("ready", &RunOptions::ready)
       .def_rw("start", &RunOptions::start)
       .def_rw("threshold", &RunOptions::threshold);
@@ -493,6 +511,8 @@ void bind_engine(nb::module_& module) {
       .def_prop_ro("tasks", &trace::RunRecord::num_tasks)
       .def("times", &times)
       .def("dispatchers", &dispatchers)
+      .def("walks", &walks)
+      .def("stalls", &stalls)
       .def("dependences", &dependences)
       .def("places", &places);
   nb::class_<RunResult>(module, "RunResult")
@@ -506,9 +526,8 @@ void bind_engine(nb::module_& module) {
       .def(nb::init<nb::bytes, const PythonLibrary&, const PythonExecutable*>(), nb::arg("bytecode"),
            nb::arg("library"), nb::arg("shared").none() = nb::none())
       .def("run", &PythonExecutable::run, nb::arg("arrays"), nb::arg("scalars"), nb::arg("workers") = 0,
-           nb::arg("trace") = false, nb::arg("jitter") = 0, nb::arg("tracks") = false,
-           nb::arg("check") = false, nb::arg("options") = sched::RunOptions{},
-           nb::arg("progress") = nb::none())
+           nb::arg("trace") = 0, nb::arg("jitter") = 0, nb::arg("tracks") = false, nb::arg("check") = false,
+           nb::arg("options") = sched::RunOptions{}, nb::arg("progress") = nb::none())
       .def("cancel", &PythonExecutable::cancel);
   pthread_atfork(nullptr, nullptr, [] { active_calls().forget(); });
   const nb::object close = nb::cpp_function([] {

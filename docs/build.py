@@ -160,7 +160,7 @@ def policies_page() -> str:
 
 def policy_line(directive: str, name: str, form: PolicyForm) -> str:
     """Return one line of a table of policies."""
-    arguments = ["key"] * form.takes_key + ["n"] * (form.least is not None)
+    arguments = ["key"] * form.takes_key + ["n"] * (form.least is not None) + ["bounds"] * form.takes_bounds
     shown = f"`{name}({', '.join(arguments)})`" if arguments else f"`{name}`"
     cells = [support_text(support(target, directive, name)) for target in TARGETS]
     return f"| {' | '.join([shown, form.doc, *cells])} |"

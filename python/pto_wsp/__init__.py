@@ -36,9 +36,12 @@ from pto_wsp.runtime.program import Program, compile_module, compile_program
 from pto_wsp.schedule.policies import (
     Deps,
     DispatchPolicy,
+    Pools,
     ReadyPolicy,
     StartPolicy,
     TaskWindow,
+    TimingPolicy,
+    TracePolicy,
     WindowMode,
 )
 from pto_wsp.schedule.schedule import Schedule
@@ -63,6 +66,7 @@ __all__ = [
     "P",
     "PTOFunctionBuilder",
     "PTOModule",
+    "Pools",
     "Program",
     "PtoError",
     "Ragged",
@@ -74,6 +78,8 @@ __all__ = [
     "TaskWindow",
     "Tensor",
     "Tile",
+    "TimingPolicy",
+    "TracePolicy",
     "WindowMode",
     "b1",
     "bf16",

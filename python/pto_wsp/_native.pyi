@@ -90,6 +90,18 @@ class RunRecord:
     def dispatchers(self) -> NDArray[np.int64]:
         """Return the dispatcher that made each task."""
 
+    def walks(self) -> NDArray[np.int64]:
+        """Return [n, 4]: a dispatcher, the first of some tasks that it made, how many, and when it had.
+
+        Times are in nanoseconds since the run began. Empty unless what dispatchers do was recorded.
+        """
+
+    def stalls(self) -> NDArray[np.int64]:
+        """Return [n, 4]: a dispatcher, what it was stopped by, and from when to when.
+
+        0 means the window, 1 the slices on their way, 2 a value that tasks write, 3 the pool of a task.
+        """
+
     def dependences(self) -> NDArray[np.int64]:
         """Return [n, 3]: a task, one that depended on it, and why.
 
@@ -180,6 +192,11 @@ class RunOptions:
         ready: which of the tasks that are ready starts first.
         start: when the first task starts.
         threshold: how many tasks `Start.THRESHOLD` waits for.
+        batch: tasks start in groups of so many; 0 = there are no groups.
+        interleaved: so many streams at a time take turns; 0 = they do not.
+        starts_per_second: at most so many tasks start; 0 = as many as can.
+        num_pools: pools that workers are in; 0 = any worker runs any task.
+        pool_bounds: the first worker of each pool but the first; empty = equal pools.
     """
 
     verifies: bool
@@ -195,6 +212,11 @@ class RunOptions:
     ready: Ready
     start: Start
     threshold: int
+    batch: int
+    interleaved: int
+    starts_per_second: int
+    num_pools: int
+    pool_bounds: list[int]
 
 class Executable:
     """A validated program.

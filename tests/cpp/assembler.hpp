@@ -129,6 +129,7 @@ class Assembler {
   void key(const Expr& key, uint16_t limit = 0) { emit(Op::KEY, limit, expression(key)); }
   void priority(const Expr& priority) { emit(Op::PRIORITY, 0, expression(priority)); }
   void stream(const Expr& stream) { emit(Op::STREAM, 0, expression(stream)); }
+  void pool(const Expr& pool) { emit(Op::POOL, 0, expression(pool)); }
   void tile(uint16_t axis) { emit(Op::DIM_TILE, axis, 0); }
   void full() { emit(Op::DIM_FULL, 0, 0); }
   void emit(Op op, uint16_t operand1, uint32_t operand2) { code_.push_back({op, 0, operand1, operand2}); }
@@ -162,7 +163,8 @@ class Assembler {
   static bool names_expression(Op op) {
     return op == Op::PARAM_EXPR || op == Op::DIM_INDEX || op == Op::DIM_RANGE || op == Op::DIM_EXTENT ||
            op == Op::DIM_ROWS || op == Op::WORKSPACE || op == Op::COST || op == Op::KEY ||
-           op == Op::PRIORITY || op == Op::STREAM || op == Op::COND || op == Op::SET || op == Op::FAIL;
+           op == Op::PRIORITY || op == Op::STREAM || op == Op::POOL || op == Op::COND || op == Op::SET ||
+           op == Op::FAIL;
   }
 
   uint32_t expression(const Expr& expr) {

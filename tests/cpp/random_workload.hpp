@@ -265,6 +265,7 @@ class Workload {
     if (pick(0, 2) != 0) program_.key(number(around));
     if (pick(0, 2) != 0) program_.priority(number(around));
     if (pick(0, 2) != 0) program_.stream(number(around));
+    if (pick(0, 2) != 0) program_.pool(number(around));
     for (const std::vector<uint32_t>& names : names_) {
       if (names.empty() || pick(0, 5) != 0) continue;
       node.afters.push_back(names[size_t(pick(0, int(names.size()) - 1))]);

@@ -31,6 +31,11 @@ sched::RunOptions any_policies(uint64_t seed) {
       uint32_t(options.streams == sched::Streams::kInTurn ? 1 + random() % 4 : random() % 3);
   options.ready = Ready(random() % 3);
   options.held = random() % 3 == 0 ? 1 + random() % options.window : 0;
+  if (random() % 3 == 0) options.batch = 1 + random() % 20;
+  if (random() % 3 == 0 && options.streams != sched::Streams::kOff) options.interleaved = 1 + random() % 3;
+  if (random() % 8 == 0) options.starts_per_second = 200000;
+  options.num_pools = random() % 2 == 0 ? 0 : uint32_t(1 + random() % 4);
+  if (options.num_pools == 3 && random() % 2 == 0) options.pool_bounds = {1, 2};
   options.jitter = random() % 3 == 0 ? 0 : seed;
   options.tracks = random() % 2 == 0;
   options.trace = random() % 4 == 0;

@@ -30,12 +30,13 @@ struct RunResult {
   int64_t run_ns = 0;
   uint32_t workers = 0;
   uint32_t dispatchers = 0;
-  bool is_benchmark = false;     ///< no kernel was called
-  uint64_t slices = 0;           ///< stretches of tasks that were scheduled as one
-  uint64_t waits = 0;            ///< times a worker put a slice aside because a task had to wait
-  uint64_t max_queued = 0;       ///< most slices that waited for a worker
-  uint64_t max_waiting = 0;      ///< most slices that waited for a task
-  uint64_t max_recorded = 0;     ///< most tasks that were recorded and not complete
+  bool is_benchmark = false;           ///< no kernel was called
+  uint64_t slices = 0;                 ///< stretches of tasks that were scheduled as one
+  uint64_t waits = 0;                  ///< times a worker put a slice aside because a task had to wait
+  uint64_t max_queued = 0;             ///< most slices that waited for a worker
+  std::vector<uint64_t> lanes_queued;  ///< the same, of those for any worker and of each pool
+  uint64_t max_waiting = 0;            ///< most slices that waited for a task
+  uint64_t max_recorded = 0;           ///< most tasks that were recorded and not complete
   uint64_t max_live_slices = 0;  ///< most slices between the oldest that was not complete and the newest
   uint64_t stalls[sched::kNumStalls] = {};   ///< times a dispatcher was stopped, per sched::Stall
   int64_t stall_ns[sched::kNumStalls] = {};  ///< for how long
@@ -373,8 +374,11 @@ class Executable {
     RunResult result;
     result.workers = run.num_workers();
     result.slices = run.num_slices();
-    result.max_queued = run.max_queued();
-    result.max_waiting = run.max_waiting();
+    for (uint32_t lane = 0; lane < run.ready().num_lanes(); ++lane) {
+      result.lanes_queued.push_back(run.ready().most_queued(lane));
+      result.max_waiting = std::max<uint64_t>(result.max_waiting, run.ready().most_waiting(lane));
+    }
+    result.max_queued = *std::max_element(result.lanes_queued.begin(), result.lanes_queued.end());
     result.max_recorded = run.max_recorded();
     result.max_live_slices = run.max_live_slices();
     for (int i = 0; i < sched::kNumStalls; ++i) {
@@ -404,7 +408,8 @@ class Executable {
     auto record =
         std::make_shared<trace::RunRecord>(code_, prepared_->plan, run.flushed().values(), tasks, start);
     for (uint32_t i = 0; i < run.num_workers(); ++i) record->add(run.worker(i).take_events());
-    for (uint32_t i = 0; i < crew.num_dispatchers(); ++i) record->add_dispatcher(crew.dispatcher(i).owned());
+    for (uint32_t i = 0; i < crew.num_dispatchers(); ++i)
+      record->add_dispatcher(crew.dispatcher(i).owned(), crew.dispatcher(i).stall_events());
     return record;
   }
 

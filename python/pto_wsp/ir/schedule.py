@@ -5,7 +5,7 @@ the functions of a module:
 
     schedule  = "SCHEDULE" "{" newline { line } "}"
     line      = directive "=" name [ "(" arguments ")" ] newline
-    arguments = key | count | key "," count | bounds
+    arguments = key | count | bounds | key "," count | key "," bounds
     count     = "n" "=" integer
     bounds    = "at" "=" "[" integer { "," integer } "]"
 
@@ -21,7 +21,8 @@ A key is a scalar expression over a task `t`, with these names:
 - `t.kernel` is the number of the task's kernel in the module, `kernel.attend` that of the kernel `attend`;
 - `dim(t.args.k, 0)` and `dim(t.args.k, 1)` are the rows and columns of the argument for the parameter `k`.
 
-A task that lacks a name of a key has no key: it goes to any dispatcher, or has priority 0.
+A task that lacks a name of a key has no key: it goes to any dispatcher, has priority 0, is in no stream, or
+runs in any pool.
 Source: ARCHITECTURE section 5 ("Knobs"); seed 003 section 4; seed 001 section 4; seed 002 section 4.
 """
 
@@ -37,6 +38,15 @@ TASK, ARGUMENTS, KERNEL = "t.", "t.args.", "t.kernel"
 
 KERNEL_NUMBER = "kernel."
 """What the name of the number of a kernel begins with."""
+
+WINDOW = 8192
+"""The size of a window that is left open."""
+
+MOST = 64
+"""So many dispatchers can walk one program; partitions have one more than bounds."""
+
+MOST_POOLS = 8
+"""So many pools can workers be in."""
 
 
 @record
@@ -72,7 +82,8 @@ class Form:
         takes_key: whether it has a key.
         least: the least count that it takes, or None if it takes none; 0 leaves the count open.
         most: the largest count that it takes.
-        takes_bounds: whether it has bounds.
+        takes_bounds: whether it has bounds, one less than it makes parts.
+        most_parts: the most parts.
     """
 
     doc: str
@@ -80,13 +91,8 @@ class Form:
     least: int | None = None
     most: int = 2**31 - 1
     takes_bounds: bool = False
+    most_parts: int = MOST
 
-
-WINDOW = 8192
-"""The size of a window that is left open."""
-
-MOST = 64
-"""So many dispatchers can walk one program; partitions have one more than bounds."""
 
 POLICIES: Mapping[str, Mapping[str, Form]] = {
     "dispatch": {
@@ -95,6 +101,11 @@ POLICIES: Mapping[str, Mapping[str, Form]] = {
         "affinity": Form("tasks with equal keys go to one dispatcher: key modulo n", True, 0, MOST),
         "hash": Form("tasks with equal keys go to one dispatcher: hash of the key modulo n", True, 0, MOST),
         "dispatch_by": Form("the key is the number of the dispatcher, from 0 to n - 1", True, 1, MOST),
+        "threshold": Form(
+            "tasks with a key below the first bound go to dispatcher 0, below the second to 1, ...",
+            takes_key=True,
+            takes_bounds=True,
+        ),
         "static_partition": Form(
             "the tasks before the first bound go to dispatcher 0, those before the second to 1, ...",
             takes_bounds=True,
@@ -122,6 +133,34 @@ POLICIES: Mapping[str, Mapping[str, Form]] = {
         ),
         "by": Form("tasks with equal keys are in one stream: key modulo n, or any key if n is open", True, 0),
     },
+    "timing": {
+        "immediate": Form("a task starts as soon as it is ready and there is a worker for it"),
+        "batched": Form("tasks start in groups of n, in program order, one group after the other", least=1),
+        "interleaved": Form(
+            "n streams at a time, in the order in which they begin, start a task in turn", least=1
+        ),
+        "rate_limit": Form("at most n tasks start per second, evenly spaced", least=1, most=10**9),
+    },
+    "pools": {
+        "single": Form("every worker runs every task"),
+        "by_exec_unit": Form(
+            "kernels for cube cores run on the first n workers, or half of them if n is open, those for "
+            "vector cores on the others",
+            least=0,
+        ),
+        "custom": Form(
+            "workers before the first bound run the tasks with key 0, those before the second key 1, ...; "
+            "keys count modulo the number of pools",
+            takes_key=True,
+            takes_bounds=True,
+            most_parts=MOST_POOLS,
+        ),
+    },
+    "trace": {
+        "off": Form("nothing is recorded"),
+        "tasks": Form("which worker ran each task, when, and which dispatcher made it"),
+        "full": Form("as `tasks`, and when dispatchers made tasks and what stopped them"),
+    },
     "deps": {
         "infer_tensor_map_exact": Form("tasks wait for each other where their regions share an element"),
         "infer_bytes_overlap": Form("tasks wait for each other where the bounds of their regions overlap"),
@@ -147,6 +186,9 @@ class Schedule:
     ready: Policy = default_policy("ready")
     start: Policy = default_policy("start")
     streams: Policy = default_policy("streams")
+    timing: Policy = default_policy("timing")
+    pools: Policy = default_policy("pools")
+    trace: Policy = default_policy("trace")
     deps: Policy = default_policy("deps")
 
     def policies(self) -> Iterator[Policy]:
@@ -159,9 +201,10 @@ class Schedule:
 
     @property
     def is_walked(self) -> bool:
-        """Whether some policy is about walks of the program: dispatchers, windows, streams or priorities."""
-        of_walks = (self.dispatch, self.window, self.streams)
-        return any(p != default_policy(p.directive) for p in of_walks) or self.ready.name == "priority"
+        """Whether some policy is about walks: dispatchers, windows, streams, pools, turns or batches."""
+        of_walks = (self.dispatch, self.window, self.streams, self.pools)
+        decides = self.ready.name == "priority" or self.timing.name in ("batched", "interleaved")
+        return decides or any(p != default_policy(p.directive) for p in of_walks)
 
     def having(self, policy: Policy) -> Schedule:
         """Return the schedule with another policy for the directive of `policy`."""

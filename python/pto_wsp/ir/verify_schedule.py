@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pto_wsp.ir.rules import require
 from pto_wsp.ir.scalar import Const, Element, Expr, Extent, Var, walk
-from pto_wsp.ir.schedule import ARGUMENTS, KERNEL_NUMBER, MOST, POLICIES, TASK, Policy, Schedule
+from pto_wsp.ir.schedule import ARGUMENTS, KERNEL_NUMBER, POLICIES, TASK, Policy, Schedule
 from pto_wsp.types.dtype import b1, i64
 
 
@@ -31,7 +31,7 @@ def _policy(directive: str, policy: Policy) -> None:
 
 def _bounds(policy: Policy) -> None:
     bounds = policy.bounds
-    are_due = 0 < len(bounds) < MOST if policy.form.takes_bounds else not bounds
+    are_due = 0 < len(bounds) < policy.form.most_parts if policy.form.takes_bounds else not bounds
     is_ascending = all(a < b for a, b in zip((-1, *bounds), bounds, strict=False))
     require(are_due and is_ascending, f"`{policy.name}` cannot have bounds {list(bounds)}", None)
 

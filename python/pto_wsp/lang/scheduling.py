@@ -12,7 +12,7 @@ from pto_wsp.location import caller_location
 
 Self = TypeVar("Self", bound="Schedulable")
 
-LATER = frozenset({"timing", "spatial_map"})
+LATER = frozenset({"spatial_map"})
 
 
 class Schedulable(ABC):
@@ -47,6 +47,8 @@ class Schedulable(ABC):
         ready: Policy | None = None,
         start: Policy | None = None,
         deps: Policy | None = None,
+        pools: Policy | None = None,
+        trace: Policy | None = None,
     ) -> Self:
         """Return a copy with other policies for the graph of tasks; what is not given stays.
 
@@ -55,11 +57,29 @@ class Schedulable(ABC):
             ready: a `ReadyPolicy`.
             start: a `StartPolicy`.
             deps: a `Deps`.
+            pools: a `Pools`.
+            trace: a `TracePolicy`.
 
         Raises:
             WrongValue: something else.
         """
-        return self._directed({"window": window, "ready": ready, "start": start, "deps": deps})
+        given = {
+            "window": window,
+            "ready": ready,
+            "start": start,
+            "deps": deps,
+            "pools": pools,
+            "trace": trace,
+        }
+        return self._directed({name: policy for name, policy in given.items() if policy is not None})
+
+    def timing(self: Self, policy: Policy) -> Self:
+        """Return a copy whose tasks start when a `TimingPolicy` says.
+
+        Raises:
+            WrongValue: something else.
+        """
+        return self._directed({"timing": policy})
 
     def streams(self: Self, n: int) -> Self:
         """Return a copy whose tasks are in n streams; without `stream_by` they go to them in turn.
@@ -85,11 +105,9 @@ class Schedulable(ABC):
         found = trace_key("`stream_by`", key)
         return self._directed({"streams": Policy("streams", "by", self.policies.streams.count, found)})
 
-    def _directed(self: Self, policies: dict[str, Policy | None]) -> Self:
+    def _directed(self: Self, policies: dict[str, Policy]) -> Self:
         found = self.policies
         for directive, policy in policies.items():
-            if policy is None and directive != "dispatch":
-                continue
             if not isinstance(policy, Policy) or policy.directive != directive:
                 expected = f"a policy for `{directive}`"
                 raise WrongValue(name=directive, expected=expected, found=repr(policy), loc=caller_location())

@@ -57,6 +57,7 @@ class Op(enum.IntEnum):
     KEY = 0x37
     PRIORITY = 0x38
     STREAM = 0x39
+    POOL = 0x3A
     EXPR_END = 0x50
     EXPR_CONST = 0x51
     EXPR_REG = 0x52

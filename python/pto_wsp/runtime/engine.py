@@ -62,7 +62,7 @@ class EngineRunner:
         arrays: Sequence[np.ndarray],
         scalars: Sequence[Value | None],
         workers: int,
-        trace: bool,
+        trace: int,
         check: bool = False,
         progress: Callable[[int], object] | None = None,
         jitter: int = 0,

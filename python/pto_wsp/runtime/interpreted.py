@@ -53,7 +53,7 @@ class InterpretedRunner:
         arrays: Sequence[np.ndarray],
         scalars: Sequence[Value | None],
         workers: int,
-        trace: bool,
+        trace: int,
         check: bool = False,
         progress: Callable[[int], object] | None = None,
     ) -> tuple[InterpretedFigures, Trace | None]:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from pto_wsp import _native
-from pto_wsp.ir.schedule import WINDOW, Schedule
+from pto_wsp.ir.schedule import WINDOW, Policy, Schedule
 
 _OWNERSHIP = {
     "work_steal": _native.Ownership.CLAIM,
     "round_robin": _native.Ownership.ROUND_ROBIN,
     "affinity": _native.Ownership.KEY,
+    "threshold": _native.Ownership.KEY,
     "hash": _native.Ownership.HASH,
     "dispatch_by": _native.Ownership.KEY,
     "static_partition": _native.Ownership.PARTITION,
@@ -45,7 +46,7 @@ def run_options(schedule: Schedule) -> _native.RunOptions:
     options = _native.RunOptions()
     bounds = schedule.dispatch.bounds
     options.dispatchers = len(bounds) + 1 if bounds else schedule.dispatch.count
-    options.bounds = list(bounds)
+    options.bounds = list(bounds) if schedule.dispatch.name == "static_partition" else []
     options.ownership = _OWNERSHIP[schedule.dispatch.name]
     options.window = schedule.window.count or WINDOW
     options.window_mode = _WINDOW[schedule.window.name]
@@ -53,9 +54,22 @@ def run_options(schedule: Schedule) -> _native.RunOptions:
     options.num_streams = schedule.streams.count
     options.ready = _READY[schedule.ready.name]
     options.deps = _DEPS[schedule.deps.name]
+    timing = schedule.timing.name
+    options.batch = schedule.timing.count if timing == "batched" else 0
+    options.interleaved = schedule.timing.count if timing == "interleaved" else 0
+    options.starts_per_second = schedule.timing.count if timing == "rate_limit" else 0
+    options.num_pools, options.pool_bounds = _pools(schedule.pools)
     if schedule.is_walked:
         options.held = schedule.start.count
     else:
         options.start = _START[schedule.start.name]
         options.threshold = schedule.start.count
     return options
+
+
+def _pools(policy: Policy) -> tuple[int, list[int]]:
+    """Return the number of pools, 0 where any worker runs any task, and the first worker of all but one."""
+    if policy.name == "single":
+        return 0, []
+    bounds = policy.bounds if policy.bounds else (policy.count,) * (policy.count > 0)
+    return len(policy.bounds) + 1 if policy.bounds else 2, list(bounds)

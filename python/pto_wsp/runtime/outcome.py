@@ -54,14 +54,14 @@ class Runner(Protocol):
         arrays: Sequence[np.ndarray],
         scalars: Sequence[Value | None],
         workers: int,
-        trace: bool,
+        trace: int,
         check: bool = False,
         progress: Callable[[int], object] | None = None,
     ) -> tuple[Figures, Trace | None]:
         """Check the arguments, run every task and return when all are done; `workers` 0 means all cores.
 
-        The second part of the result is the record of the run, if one was asked for. With `check`, what P
-        states is checked.
+        `trace` is what to record: 0 nothing, 1 tasks, 2 what dispatchers do too. The second part of the
+        result is the record of the run, if one was asked for. With `check`, what P states is checked.
         """
         ...
 

@@ -13,6 +13,9 @@ import numpy as np
 REASONS = ("read after write", "write after read", "write after write", "after=")
 """Why a task depends on another one."""
 
+STALLS = ("window", "slice", "flush", "pool")
+"""What stops a dispatcher: no room for a record, too many slices, a value that tasks write, another pool."""
+
 _ROWS_AT_ONCE = 1 << 14
 
 
@@ -60,6 +63,22 @@ class PerfettoWriter:
             form = f'{{"ph":"s",{common}}},\n{{"ph":"f","bp":"e",{common}}}'
             begins = [numbers, self._worker[before], *_us(leave)]
             self._write(form, [*begins, numbers, self._worker[after], *_us(self._start_ns[after])])
+
+    def dispatchers(self, walks: np.ndarray, stalls: np.ndarray) -> None:
+        """Write what dispatchers did, as a process of its own: when they made tasks, what stopped them."""
+        if not len(walks):
+            return
+        self._file.write(',\n{"ph":"M","pid":1,"name":"process_name","args":{"name":"dispatchers"}}')
+        lanes = np.unique(walks[:, 0])
+        form = '{"ph":"M","pid":1,"tid":%d,"name":"thread_name","args":{"name":"dispatcher %d"}}'
+        self._write(form, [lanes, lanes])
+        made = '"name":"made %d tasks","cat":"walk","args":{"first":%d}'
+        form = f'{{"ph":"i","s":"t","pid":1,"tid":%d,"ts":%d.%03d,{made}}}'
+        self._write(form, [walks[:, 0], *_us(walks[:, 3]), walks[:, 2], walks[:, 1]])
+        for index, reason in enumerate(STALLS):
+            rows = stalls[stalls[:, 1] == index]
+            form = f'{{"ph":"X","pid":1,"tid":%d,"name":"{reason}","cat":"stall","ts":%d.%03d,"dur":%d.%03d}}'
+            self._write(form, [rows[:, 0], *_us(rows[:, 2]), *_us(rows[:, 3] - rows[:, 2])])
 
     def _write(self, form: str, columns: Sequence[np.ndarray]) -> None:
         for first in range(0, len(columns[0]), _ROWS_AT_ONCE):

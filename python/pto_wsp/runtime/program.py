@@ -20,6 +20,7 @@ from pto_wsp.ir.entry import with_entry_workload
 from pto_wsp.ir.module import Module
 from pto_wsp.ir.printer import print_policy
 from pto_wsp.ir.scalar import I64_MAX
+from pto_wsp.ir.schedule import POLICIES
 from pto_wsp.ir.verify import verify
 from pto_wsp.lang.tracing import Traced
 from pto_wsp.location import caller_location
@@ -108,7 +109,7 @@ class Program:
         self,
         *unnamed: object,
         workers: int | None = None,
-        trace: bool = False,
+        trace: bool | str | None = None,
         check: str | None = None,
         progress: Callable[[int], object] | None = None,
         **values: Any,
@@ -118,7 +119,8 @@ class Program:
         Args:
             unnamed: refused: values have names.
             workers: threads to use; all cores by default. Results do not depend on it.
-            trace: record every task's start, end and worker in `self.trace`.
+            trace: what to record in `self.trace`: `"tasks"` or True, when and where each task ran; `"full"`,
+                what dispatchers did, too; `"off"` or False, nothing. By default what the schedule says.
             check: `"hazards"` checks what P states: that no two tasks of different iterations touch a common
                 element that one of them writes. Before anything runs; where elements that tasks write decide
                 what runs, when everything has. Blocks of one task are not compared with each other.
@@ -142,14 +144,13 @@ class Program:
         if check not in (None, "hazards"):
             raise WrongValue(name="check", expected='None or "hazards"', found=repr(check))
         bound = self._binder.bind(values)
-        if not isinstance(trace, (bool, np.bool_)):
-            raise WrongValue(name="trace", expected="True or False", found=repr(trace))
+        level = _trace_level(self.module.schedule.trace.name if trace is None else trace)
         if progress is not None and not callable(progress):
             expected = "a function of one number, or None"
             raise WrongValue(name="progress", expected=expected, found=repr(progress))
         compiles, compile_ms = self._unreported
         figures, self.trace = self._runner.run(
-            bound.arrays, bound.scalars, _worker_count(workers), bool(trace), check is not None, progress
+            bound.arrays, bound.scalars, _worker_count(workers), level, check is not None, progress
         )
         self._binder.keep(bound)
         self._unreported = (0, 0.0)
@@ -284,6 +285,17 @@ def check_schedule(module: Module, target: str) -> None:
     for policy in module.schedule.policies():
         if policy.key is not None:
             TaskKeys(module, policy.key).check()
+
+
+def _trace_level(trace: object) -> int:
+    """Return 0, 1 or 2: what to record."""
+    levels = tuple(POLICIES["trace"])
+    if isinstance(trace, str) and trace in levels:
+        return levels.index(trace)
+    if not isinstance(trace, (bool, np.bool_)):
+        expected = f"True, False, {', '.join(repr(level) for level in levels)} or None"
+        raise WrongValue(name="trace", expected=expected, found=repr(trace))
+    return int(trace)
 
 
 def _worker_count(workers: int | None) -> int:

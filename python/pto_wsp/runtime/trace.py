@@ -62,6 +62,14 @@ class Record(Protocol):
         """Return the dispatcher."""
         ...
 
+    def walks(self) -> np.ndarray:
+        """Return rows of a dispatcher, its first task, how many, and when it had made them."""
+        ...
+
+    def stalls(self) -> np.ndarray:
+        """Return rows of a dispatcher, the index of the reason in `STALLS`, and start and end."""
+        ...
+
     def dependences(self) -> np.ndarray:
         """Return rows of a task, one that depended on it, and the index of the reason in `REASONS`."""
         ...
@@ -126,6 +134,24 @@ class Trace:
         """Index of the dispatcher that made each task."""
         return self._record.dispatchers()
 
+    @cached_property
+    def walks(self) -> np.ndarray:
+        """When dispatchers made tasks: an array [n, 4], empty unless `trace="full"`.
+
+        A row is a dispatcher, the first of consecutive tasks that it made, how many, and when it had made
+        them, in nanoseconds since the run began.
+        """
+        return self._record.walks()
+
+    @cached_property
+    def stalls(self) -> np.ndarray:
+        """What stopped dispatchers: an array [n, 4], empty unless `trace="full"`.
+
+        A row is a dispatcher, the index of the reason in `pto_wsp.runtime.perfetto.STALLS`, and from when to
+        when, in nanoseconds since the run began.
+        """
+        return self._record.stalls()
+
     @property
     def start_ns(self) -> np.ndarray:
         """Start of each task, in nanoseconds since the run began."""
@@ -188,6 +214,7 @@ class Trace:
                     out.tasks(node.kernel, _location(node), rows, keys)
                 if dependences:
                     out.arrows(self.dependences)
+                out.dispatchers(self.walks, self.stalls)
 
     def to_svg(self) -> str:
         """Return a picture of the run: one lane per worker, one colour per kernel."""

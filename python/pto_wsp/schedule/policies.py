@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Sequence
+from itertools import pairwise
 
 from pto_wsp.errors import WrongValue
-from pto_wsp.ir.schedule import MOST, POLICIES, Policy
+from pto_wsp.ir.scalar import I64_MAX
+from pto_wsp.ir.schedule import POLICIES, Policy
 from pto_wsp.lang.keys import KeyFunction, trace_key
 from pto_wsp.location import caller_location
 
@@ -16,13 +18,27 @@ def _policy(
 ) -> Policy:
     """Return a policy with its number and key checked against its form."""
     form = POLICIES[directive][name]
-    if count is not None:
+    if form.least is not None:
         is_integer = isinstance(count, int) and not isinstance(count, bool)
         least = max(least, form.least or 0)
         if not is_integer or not least <= count <= form.most:
             expected = f"an integer from {least} to {form.most}"
             raise WrongValue(name=f"{name}'s n", expected=expected, found=repr(count), loc=caller_location())
     return Policy(directive, name, count or 0, trace_key(f"`{name}`", key) if form.takes_key else None)
+
+
+def _bounded(directive: str, name: str, bounds: Sequence[int], key: KeyFunction | None = None) -> Policy:
+    """Return a policy with its bounds, which are ascending integers, and its key checked against its form."""
+    form = POLICIES[directive][name]
+    found = tuple(bounds) if isinstance(bounds, Sequence) and not isinstance(bounds, str) else ()
+    are_integers = all(isinstance(b, int) and not isinstance(b, bool) and 0 <= b <= I64_MAX for b in found)
+    is_ascending = are_integers and all(a < b for a, b in pairwise(found))
+    if not found or len(found) >= form.most_parts or not is_ascending:
+        expected = f"1 to {form.most_parts - 1} integers >= 0 in ascending order"
+        raise WrongValue(
+            name=f"{name}'s bounds", expected=expected, found=repr(bounds), loc=caller_location()
+        )
+    return Policy(directive, name, key=trace_key(f"`{name}`", key) if form.takes_key else None, bounds=found)
 
 
 class DispatchPolicy:
@@ -57,19 +73,22 @@ class DispatchPolicy:
         return _policy("dispatch", "dispatch_by", n, key)
 
     @staticmethod
+    def threshold(key: KeyFunction, bounds: Sequence[int]) -> Policy:
+        """Tasks go to dispatchers by the size of their key: `[128, 1024]` makes three, small keys first.
+
+        Raises:
+            WrongValue: no 1 to 63 integers from 0 on in ascending order.
+        """
+        return _bounded("dispatch", "threshold", bounds, key)
+
+    @staticmethod
     def static_partition(bounds: Sequence[int]) -> Policy:
         """Tasks go to dispatchers by their number in program order: `[100, 300]` makes three parts.
 
         Raises:
             WrongValue: no 1 to 63 integers in ascending order.
         """
-        found = tuple(bounds) if isinstance(bounds, Sequence) else ()
-        are_integers = all(isinstance(b, int) and not isinstance(b, bool) for b in found)
-        is_ascending = are_integers and all(a < b for a, b in zip((-1, *found), found, strict=False))
-        if not found or len(found) >= MOST or not is_ascending:
-            expected = f"1 to {MOST - 1} numbers of tasks in ascending order"
-            raise WrongValue(name="bounds", expected=expected, found=repr(bounds), loc=caller_location())
-        return Policy("dispatch", "static_partition", bounds=found)
+        return _bounded("dispatch", "static_partition", bounds)
 
 
 class WindowMode(enum.Enum):
@@ -135,6 +154,83 @@ class StartPolicy:
     def after_build() -> Policy:
         """When all tasks have been made."""
         return _policy("start", "after_build")
+
+
+class TimingPolicy:
+    """When tasks that are ready start."""
+
+    @staticmethod
+    def immediate() -> Policy:
+        """As soon as there is a worker for them. The default."""
+        return _policy("timing", "immediate")
+
+    @staticmethod
+    def batched(n: int) -> Policy:
+        """In groups of n in program order: none of a group starts before the group before it is complete."""
+        return _policy("timing", "batched", n)
+
+    @staticmethod
+    def interleaved(n: int) -> Policy:
+        """Streams take turns, n at a time, in the order in which they begin; needs streams."""
+        return _policy("timing", "interleaved", n)
+
+    @staticmethod
+    def rate_limit(per_second: int) -> Policy:
+        """At most so many starts per second, evenly spaced: a token bucket with room for one."""
+        return _policy("timing", "rate_limit", per_second)
+
+
+class Pools:
+    """Which workers run which tasks: disjoint sets of workers, but where there are too few to share."""
+
+    @staticmethod
+    def single() -> Policy:
+        """Every worker runs every task. The default."""
+        return _policy("pools", "single")
+
+    @staticmethod
+    def by_exec_unit(cube_workers: int = 0) -> Policy:
+        """Kernels with `core="cube"` on the first workers, those with `core="vector"` on the others.
+
+        Kernels for other cores run anywhere.
+
+        Args:
+            cube_workers: how many run cube kernels; 0 means half of them.
+        """
+        return _policy("pools", "by_exec_unit", cube_workers)
+
+    @staticmethod
+    def custom(key: KeyFunction, bounds: Sequence[int]) -> Policy:
+        """Tasks run in the pool that their key numbers, modulo the number of pools.
+
+        Args:
+            key: a function of a task.
+            bounds: the first worker of each pool but the first: `[1, 3]` makes pools of worker 0, of 1 and 2,
+                and of all others.
+
+        Raises:
+            WrongValue: no 1 to 7 integers from 0 on in ascending order.
+        """
+        return _bounded("pools", "custom", bounds, key)
+
+
+class TracePolicy:
+    """What runs record in `Program.trace`, unless `run(trace=...)` says otherwise."""
+
+    @staticmethod
+    def off() -> Policy:
+        """Nothing. The default."""
+        return _policy("trace", "off")
+
+    @staticmethod
+    def tasks() -> Policy:
+        """Where and when each task ran."""
+        return _policy("trace", "tasks")
+
+    @staticmethod
+    def full() -> Policy:
+        """As `tasks`, and what dispatchers did: when they made tasks, and what stopped them."""
+        return _policy("trace", "full")
 
 
 class Deps:

@@ -32,7 +32,10 @@ Support = Enforced | Idle | Refused
 _LATER = Refused("this version does not have it")
 
 _INTERP_REFUSES = {
-    ("window", "benchmark"): Refused("it runs tasks by calling kernels, and does nothing else")
+    ("window", "benchmark"): Refused("it runs tasks by calling kernels, and does nothing else"),
+    ("timing", "rate_limit"): Refused("it has no clock"),
+    ("trace", "tasks"): Refused("it records nothing; `Program.task_graph` does"),
+    ("trace", "full"): Refused("it records nothing; `Program.task_graph` does"),
 }
 
 _CPU: Mapping[str, Mapping[str, Support]] = {
@@ -42,12 +45,21 @@ _CPU: Mapping[str, Mapping[str, Support]] = {
         "affinity": Enforced(),
         "hash": Enforced(),
         "dispatch_by": Enforced(),
+        "threshold": Enforced(),
         "static_partition": Enforced(),
     },
     "window": {"stall": Enforced(), "abort": Enforced(), "benchmark": Enforced()},
     "ready": {"work_steal": Enforced(), "fifo": Enforced(), "priority": Enforced()},
     "streams": {"off": Enforced(), "in_turn": Enforced(), "by": Enforced()},
     "start": {"immediate": Enforced(), "threshold": Enforced(), "after_build": Enforced()},
+    "timing": {
+        "immediate": Enforced(),
+        "batched": Enforced(),
+        "interleaved": Enforced(),
+        "rate_limit": Enforced(),
+    },
+    "pools": {"single": Enforced(), "by_exec_unit": Enforced(), "custom": Enforced()},
+    "trace": {"off": Enforced(), "tasks": Enforced(), "full": Enforced()},
     "deps": {
         "infer_tensor_map_exact": Enforced(),
         "infer_bytes_overlap": Enforced(),
@@ -62,7 +74,7 @@ _INTERP: Mapping[str, Mapping[str, Support]] = {
     directive: {policy: _INTERP_REFUSES.get((directive, policy), Idle()) for policy in policies}
     for directive, policies in POLICIES.items()
 }
-"""Tasks run one after another, in program order, on the calling thread: as all policies allow but one."""
+"""Tasks run one after another, in program order, on the calling thread: as all policies allow but these."""
 
 _TARGETS = {"cpu": _CPU, "interp": _INTERP}
 
@@ -74,13 +86,27 @@ def support(target: str, directive: str, policy: str) -> Support:
 
 def _support_in(target: str, schedule: Schedule, policy: Policy) -> Support:
     """Return what a target makes of a policy beside the others of a schedule."""
-    if target == "cpu" and policy.directive == "start" and schedule.is_walked:
-        if policy.name == "after_build":
-            return Refused("a graph that is built first has no dispatchers, window, streams or priorities")
-        window = schedule.window.count or WINDOW
-        if policy.count > window:
-            return Refused(f"a window of {window} tasks never holds as many")
-    return support(target, policy.directive, policy.name)
+    found = support(target, policy.directive, policy.name)
+    if not isinstance(found, Enforced):
+        return found
+    if policy.name == "interleaved":
+        if schedule.streams.name == "off":
+            return Refused("there are no streams that could take turns")
+        if schedule.ready.name == "priority":
+            return Refused("what starts first is decided by priority")
+    if policy.directive == "start" and schedule.is_walked:
+        return _held(schedule, policy)
+    return found
+
+
+def _held(schedule: Schedule, start: Policy) -> Support:
+    """Return what becomes of a start beside policies for the walk of the program."""
+    if start.name == "after_build":
+        return Refused("a graph that is built first has no dispatchers, window, streams, pools or priorities")
+    window = schedule.window.count or WINDOW
+    if start.count > window:
+        return Refused(f"a window of {window} tasks never holds as many")
+    return Enforced()
 
 
 def require_support(target: str, schedule: Schedule) -> None:

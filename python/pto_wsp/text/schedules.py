@@ -66,6 +66,8 @@ def _policy(cursor: Cursor, directive: str) -> Policy:
         cursor.expect("n")
         cursor.expect("=")
         count = cursor.integer()
+    if form.takes_bounds and key is not None:
+        cursor.expect(",")
     bounds = _bounds(cursor) if form.takes_bounds and is_open else ()
     if is_open:
         cursor.expect(")")

@@ -29,6 +29,14 @@ class SampleRecord:
         """Return dispatchers."""
         return np.array([0, 1, 0])
 
+    def walks(self) -> np.ndarray:
+        """Return what dispatchers made."""
+        return np.array([[0, 0, 1, 90], [1, 1, 2, 1900]])
+
+    def stalls(self) -> np.ndarray:
+        """Return what stopped them."""
+        return np.array([[1, 0, 200, 1800]])
+
     def dependences(self) -> np.ndarray:
         """Return who waited for whom."""
         return np.array([[0, 1, 0], [0, 2, 2]])
@@ -61,8 +69,16 @@ def test_perfetto_json(tmp_path: Path) -> None:
     path = tmp_path / "run.json"
     sample_trace().save(path)
     events = json.loads(path.read_text())["traceEvents"]
-    assert [e["args"]["name"] for e in events if e["name"] == "thread_name"] == ["worker 0", "worker 1"]
-    spans = [e for e in events if e["ph"] == "X"]
+    lanes = [e["args"]["name"] for e in events if e["name"] == "thread_name"]
+    assert lanes == ["worker 0", "worker 1", "dispatcher 0", "dispatcher 1"]
+    stalls = [e for e in events if e["ph"] == "X" and e["pid"] == 1]
+    assert [(e["name"], e["tid"], e["ts"], e["dur"]) for e in stalls] == [("window", 1, 0.2, 1.6)]
+    made = [e for e in events if e["ph"] == "i"]
+    assert [(e["name"], e["args"]["first"], e["ts"]) for e in made] == [
+        ("made 1 tasks", 0, 0.09),
+        ("made 2 tasks", 1, 1.9),
+    ]
+    spans = [e for e in events if e["ph"] == "X" and e["pid"] == 0]
     assert sorted((e["name"], e["tid"], e["ts"], e["dur"]) for e in spans) == [
         ("scale[0, 0]", 0, 0.1, 1.9),
         ("scale[7, 70]", 0, 2.1, 1.0),

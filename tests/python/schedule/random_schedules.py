@@ -13,7 +13,15 @@ from pto_wsp.passes.task_keys import TaskKeys
 from pto_wsp.targets.schedules import Enforced, require_support, support
 
 WITHOUT_RESULTS = {"abort", "benchmark"}
-COUNTS = {"streams": (0, 1, 3), "dispatch": (1, 2, 3, 5, 8), "window": (1, 2, 3, 7, 64), "start": (1, 5, 60)}
+COUNTS = {
+    "streams": (0, 1, 3),
+    "dispatch": (1, 2, 3, 5, 8),
+    "window": (1, 2, 3, 7, 64),
+    "start": (1, 5, 60),
+    "timing": (1, 2, 7, 1000),
+    "pools": (0, 1, 2),
+}
+RATE = 10**5
 
 
 @st.composite
@@ -33,12 +41,14 @@ def schedules(draw: st.DrawFn, module: Module) -> Schedule:
         counts = [c for c in COUNTS.get(directive, ()) if c >= (form.least or 0)]
         count = 0 if form.least is None else draw(st.sampled_from(counts))
         key = draw(keys(module)) if form.takes_key else None
+        if name == "rate_limit":
+            count = RATE
         if name == "dispatch_by" and key is not None:
             key = binary("mod", key, Const(count))
         if key is not None and not has_key(module, key):
             continue
         bounds = tuple(sorted(draw(st.sets(st.integers(0, 99), min_size=1)))) if form.takes_bounds else ()
-        having = schedule.having(Policy(directive, name, count, key, bounds[:8]))
+        having = schedule.having(Policy(directive, name, count, key, bounds[: min(8, form.most_parts - 1)]))
         if is_supported(having):
             schedule = having
     return schedule

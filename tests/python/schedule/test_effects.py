@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from itertools import pairwise
 
 import numpy as np
@@ -11,6 +12,7 @@ from pto_wsp import (
     DispatchPolicy,
     InOut,
     P,
+    Pools,
     Program,
     ReadyPolicy,
     Schedule,
@@ -18,6 +20,8 @@ from pto_wsp import (
     TaskWindow,
     Tensor,
     Tile,
+    TimingPolicy,
+    TracePolicy,
     WindowMode,
     f32,
     i32,
@@ -25,7 +29,9 @@ from pto_wsp import (
     pto,
     workload,
 )
-from pto_wsp.errors import UnsupportedByTarget, WindowFull
+from pto_wsp.errors import UnsupportedByTarget, WindowFull, WrongValue
+from pto_wsp.ir.schedule import Policy
+from pto_wsp.runtime.perfetto import STALLS
 from pto_wsp.runtime.trace import TaskEvent, Trace
 from tests.python.schedule.programs import totals
 
@@ -235,3 +241,148 @@ def test_with_a_threshold_the_largest_key_of_all_starts_first() -> None:
     by_row = Schedule().task_graph(ready=ReadyPolicy.priority(lambda t: t.i), start=StartPolicy.threshold(61))
     order = [keys[0] for _, keys in starts(run(STEPS, by_row, 1)) if len(keys) == 2]
     assert order == sorted(order, reverse=True)
+
+
+def test_keys_go_to_dispatchers_by_their_size() -> None:
+    by_row = Schedule().dispatch(DispatchPolicy.threshold(lambda t: t.i, [2, 5]))
+    for event in run(STEPS, by_row, 2):
+        assert len(event.keys) == 1 or event.dispatcher == (event.keys[0] >= 2) + (event.keys[0] >= 5)
+    assert counter("dispatchers") == 3
+
+
+@pytest.mark.parametrize("n", [1, 7, 100])
+def test_batches_start_one_after_the_other(n: int) -> None:
+    for schedule in (
+        Schedule(),
+        Schedule().task_graph(window=TaskWindow(2)),
+        Schedule().task_graph(ready=ReadyPolicy.priority(lambda t: t.i)),
+    ):
+        trace = run(STEPS, schedule.timing(TimingPolicy.batched(n)), 3)
+        for first in range(n, len(trace), n):
+            assert trace.end_ns[:first].max() <= trace.start_ns[first:].min()
+
+
+def test_within_a_batch_the_largest_key_starts_first() -> None:
+    schedule = (
+        Schedule().task_graph(ready=ReadyPolicy.priority(lambda t: t.i)).timing(TimingPolicy.batched(20))
+    )
+    order = [keys[0] for _, keys in starts(run(STEPS, schedule, 1)) if len(keys) == 2]
+    assert order == [*[1] * 10, *[0] * 10, *[3] * 10, *[2] * 10, *[5] * 10, *[4] * 10]
+
+
+def test_streams_take_turns() -> None:
+    rows = Schedule().stream_by(lambda t: t.i)
+    for n, groups in (
+        (6, [range(6)]),
+        (2, [range(2), range(2, 4), range(4, 6)]),
+        (1, [[i] for i in range(6)]),
+    ):
+        order = starts(run(STEPS, rows.timing(TimingPolicy.interleaved(n)), 1))
+        expected = [i for group in groups for _ in range(10) for i in group]
+        assert [keys[0] for _, keys in order if len(keys) == 2] == expected
+        assert order[0] == ("bump", (0,))
+
+
+def test_turns_need_streams_and_no_priority() -> None:
+    turns = Schedule().timing(TimingPolicy.interleaved(2))
+    with pytest.raises(UnsupportedByTarget, match="no streams"):
+        STEPS.reschedule(turns)
+    with pytest.raises(UnsupportedByTarget, match="decided by priority"):
+        STEPS.reschedule(turns.streams(2).task_graph(ready=ReadyPolicy.priority(lambda t: t.i)))
+
+
+@pytest.mark.parametrize("start", [StartPolicy.immediate(), StartPolicy.after_build()])
+@pytest.mark.parametrize("workers", [1, 2])
+def test_starts_keep_their_distance(start: Policy, workers: int) -> None:
+    limited = Schedule().task_graph(start=start).timing(TimingPolicy.rate_limit(10000))
+    trace = run(STEPS, limited, workers)
+    assert trace.start_ns.max() - trace.start_ns.min() >= 60 * 100_000 * 0.99
+
+
+def test_a_run_that_is_paced_can_be_stopped() -> None:
+    STEPS.reschedule(Schedule().timing(TimingPolicy.rate_limit(20)))
+    begin = time.monotonic()
+    with pytest.raises(ZeroDivisionError):
+        STEPS.run(X=np.zeros(SHAPE, np.float32), Z=np.ones((1, 8), np.float32), progress=lambda n: 1 // 0)
+    assert time.monotonic() - begin < 2
+
+
+POOLS_OF_STEPS = {
+    "halves": (lambda t: t.i, [2], 4, lambda i: ({0, 1}, {2, 3})[i % 2]),
+    "uneven": (lambda t: t.i, [1, 3], 4, lambda i: ({0}, {1, 2}, {3})[i % 3]),
+    "shared": (lambda t: t.i, [1, 2, 3], 2, lambda i: ({0}, {1}, {0}, {1})[i % 4]),
+    "empty": (lambda t: t.i, [7], 2, lambda i: ({0, 1}, {1})[i % 2]),
+}
+
+
+@pytest.mark.parametrize("name", POOLS_OF_STEPS)
+@pytest.mark.parametrize(
+    "beside",
+    [
+        Schedule(),
+        Schedule().task_graph(window=TaskWindow(1)),
+        Schedule().task_graph(ready=ReadyPolicy.fifo()),
+        Schedule().dispatch(DispatchPolicy.affinity(lambda t: t.j, 3)),
+    ],
+)
+def test_tasks_run_in_their_pool(name: str, beside: Schedule) -> None:
+    key, bounds, workers, allowed = POOLS_OF_STEPS[name]
+    trace = run(STEPS, beside.task_graph(pools=Pools.custom(key, bounds)), workers)
+    assert all(len(event.keys) == 1 or event.worker in allowed(event.keys[0]) for event in trace)
+
+
+def test_a_trace_is_as_full_as_the_schedule_says() -> None:
+    x, z = np.ones(SHAPE, np.float32), np.ones((1, 8), np.float32)
+    STEPS.reschedule(Schedule().task_graph(trace=TracePolicy.tasks(), window=TaskWindow(4)))
+    STEPS.run(X=x, Z=z, workers=2)
+    assert STEPS.trace is not None and len(STEPS.trace) == 61 and not len(STEPS.trace.walks)
+    STEPS.run(X=x, Z=z, workers=2, trace="off")
+    assert STEPS.trace is None
+    STEPS.run(X=x, Z=z, workers=2, trace="full")
+    assert STEPS.trace is not None
+    made = STEPS.trace.walks
+    assert made[:, 2].sum() == 61 and (np.diff(made[made[:, 0] == 0][:, 3]) >= 0).all()
+    for dispatcher, first, count, _ in made:
+        assert (STEPS.trace.dispatcher[first : first + count] == dispatcher).all()
+    stalls = STEPS.trace.stalls
+    assert len(stalls) == sum(counter(f"{name}_stalls") for name in STALLS)
+    assert (stalls[:, 2] <= stalls[:, 3]).all()
+    with pytest.raises(WrongValue, match="'full'"):
+        STEPS.run(X=x, Z=z, trace="all")
+
+
+@kernel(core="cube")
+def cube(x: InOut[Tile[1, 8, f32]]):
+    pto.store(x, x + 1.0)
+
+
+@kernel(core="vector")
+def vector(x: InOut[Tile[1, 8, f32]]):
+    pto.store(x, x * 2.0)
+
+
+@workload
+def cores(X: Tensor[f32, "n", 1, 8]):
+    for i in P("n"):
+        cube[i](x=X[i])
+        vector[i](x=X[i])
+        bump[i](x=X[i])
+
+
+CORES = cores.compile("cpu")
+
+
+@pytest.mark.parametrize(("n", "workers"), [(0, 2), (1, 3), (2, 3), (0, 1)])
+def test_kernels_run_on_workers_for_their_cores(n: int, workers: int) -> None:
+    expected = np.random.default_rng(0).standard_normal((200, 1, 8)).astype(np.float32)
+    x = expected.copy()
+    CORES.reschedule(Schedule())
+    CORES.run(X=expected, workers=1)
+    CORES.reschedule(Schedule().task_graph(pools=Pools.by_exec_unit(n)))
+    CORES.run(X=x, workers=workers, trace=True)
+    assert x.tobytes() == expected.tobytes() and CORES.trace is not None
+    limit = n or max(workers // 2, 1)
+    for event in CORES.trace:
+        if workers > 1 and event.kernel != "bump":
+            assert (event.worker < limit) == (event.kernel == "cube")
+    assert CORES.stats is not None and len(CORES.stats.counters["lanes_queued"]) == 3

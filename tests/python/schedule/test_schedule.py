@@ -10,12 +10,16 @@ import pytest
 from pto_wsp import (
     Deps,
     DispatchPolicy,
+    Pools,
     ReadyPolicy,
     Schedule,
     StartPolicy,
     TaskWindow,
+    TimingPolicy,
+    TracePolicy,
     WindowMode,
     combine,
+    parse,
     sequential,
     workload,
 )
@@ -63,6 +67,22 @@ def test_text_of_a_schedule_stands_behind_the_functions() -> None:
         "}\n"
     )
     assert "SCHEDULE" not in str(Module("m"))
+    others = (
+        Schedule()
+        .dispatch(DispatchPolicy.threshold(lambda t: t.b, [4, 9]))
+        .timing(TimingPolicy.rate_limit(1000))
+        .task_graph(pools=Pools.custom(lambda t: t.b, [1]), trace=TracePolicy.full())
+    )
+    shown = str(Module("m", schedule=others.policies))
+    assert shown.split("\n\n", 1)[1] == (
+        "SCHEDULE {\n"
+        "  dispatch = threshold(%t.b, at = [4, 9])\n"
+        "  timing = rate_limit(n = 1000)\n"
+        "  pools = custom(%t.b, at = [1])\n"
+        "  trace = full\n"
+        "}\n"
+    )
+    assert parse(shown).schedule == others.policies
     partition = Schedule().dispatch(DispatchPolicy.static_partition([4, 9])).streams(3)
     assert repr(partition) == "<Schedule: dispatch = static_partition(at = [4, 9]); streams = in_turn(n = 3)>"
 
@@ -89,6 +109,17 @@ def test_every_policy_has_a_function() -> None:
         DispatchPolicy.hash(lambda t: t.b),
         DispatchPolicy.dispatch_by(lambda t: t.b, 2),
         DispatchPolicy.static_partition([4]),
+        DispatchPolicy.threshold(lambda t: t.b, [4]),
+        TimingPolicy.immediate(),
+        TimingPolicy.batched(2),
+        TimingPolicy.interleaved(2),
+        TimingPolicy.rate_limit(2),
+        Pools.single(),
+        Pools.by_exec_unit(2),
+        Pools.custom(lambda t: t.b, [1]),
+        TracePolicy.off(),
+        TracePolicy.tasks(),
+        TracePolicy.full(),
         Schedule().policies.streams,
         Schedule().streams(2).policies.streams,
         Schedule().stream_by(lambda t: t.b).policies.streams,
@@ -148,6 +179,14 @@ def test_keys_that_are_no_integers_are_refused(function: Key) -> None:
         lambda: DispatchPolicy.static_partition([-1]),
         lambda: DispatchPolicy.static_partition(range(64)),
         lambda: DispatchPolicy.static_partition(7),
+        lambda: DispatchPolicy.threshold(lambda t: t.b, []),
+        lambda: DispatchPolicy.threshold(3, [4]),
+        lambda: TimingPolicy.batched(0),
+        lambda: TimingPolicy.rate_limit(0.5),
+        lambda: TimingPolicy.interleaved(None),
+        lambda: Pools.custom(lambda t: t.b, range(8)),
+        lambda: Pools.by_exec_unit(-1),
+        lambda: Schedule().timing(Pools.single()),
         lambda: Schedule().streams(0),
         lambda: Schedule().stream_by(3),
         lambda: DispatchPolicy.dispatch_by(lambda t: t.b, 0),
@@ -167,8 +206,8 @@ def test_wrong_values_are_refused(make: Callable[[], object]) -> None:
 
 
 def test_directives_of_later_versions_are_refused_by_name() -> None:
-    with pytest.raises(NotYetSupported, match="timing"):
-        totals.timing(2)
+    with pytest.raises(NotYetSupported, match="spatial_map"):
+        totals.spatial_map(2)
     with pytest.raises(AttributeError):
         Schedule().nonsense  # noqa: B018
 

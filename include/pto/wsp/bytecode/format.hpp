@@ -40,7 +40,7 @@ enum class Op : uint8_t {
   FAIL = 0x1D,          ///< operand1 = the compiler's number of the reason, operand2 = expression to report
 
   // Tasks: TASK, then num_scalars PARAM_*, then num_io times (IO_*, then one DIM_* per tensor dimension), then
-  // at most one each of WORKSPACE, COST, KEY, PRIORITY and STREAM, and any number of AFTER, in this order.
+  // at most one each of WORKSPACE, COST, KEY, PRIORITY, STREAM and POOL, and any number of AFTER, in this order.
   TASK = 0x20,           ///< operand1 = kernel, operand2 = num_io << 16 | num_scalars
   PARAM_CONST = 0x21,    ///< operand2 = constant holding the Scalar's bits
   PARAM_LOOPVAR = 0x22,  ///< operand2 = register
@@ -63,6 +63,7 @@ enum class Op : uint8_t {
   KEY = 0x37,            ///< operand2 = expression: which dispatcher; operand1 = n: it lies in [0, n), 0: anywhere
   PRIORITY = 0x38,       ///< operand2 = expression: of tasks that are ready, the largest starts first
   STREAM = 0x39,         ///< operand2 = expression: tasks of one stream start in program order, one at a time
+  POOL = 0x3A,           ///< operand2 = expression: of the workers, those of this pool run the task
 
   // Expressions: postfix over i64, after HALT, each ended by EXPR_END. Named by their first instruction.
   EXPR_END = 0x50,

@@ -75,7 +75,8 @@ class LateAnalysis {
                         [&](uint32_t expression) { io.is_late = io.is_late || reads_late(expression); });
       }
     }
-    for (AmountForm* amount : {&site.workspace, &site.cost, &site.key, &site.priority, &site.stream}) {
+    for (AmountForm* amount :
+         {&site.workspace, &site.cost, &site.key, &site.priority, &site.stream, &site.pool}) {
       if (amount->expression == kNoExpression) continue;
       amount->is_late = is_under_late || reads_late(amount->expression);
     }

@@ -131,7 +131,8 @@ struct QuickScalar {
   bool is_late;  ///< see late.hpp
 };
 
-/// A number that a task states, if it does: bytes of workspace, nanoseconds, a key, a priority or a stream.
+/// A number that a task states, if it does: bytes of workspace, nanoseconds, a key, a priority, a stream or a
+/// pool.
 struct QuickAmount {
   Value value;
   bool is_given = false;
@@ -153,7 +154,7 @@ struct QuickSite {
   uint32_t first_patch, num_patches;
   uint32_t first_scalar, num_scalars;
   uint32_t first_register, num_registers;  ///< the registers a task of this site needs to run
-  QuickAmount workspace, cost, key, priority, stream;
+  QuickAmount workspace, cost, key, priority, stream, pool;
 };
 
 struct Plan {

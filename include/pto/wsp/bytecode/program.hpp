@@ -84,7 +84,7 @@ struct SiteForm {
   uint32_t num_io;
   uint32_t first_param;
   uint32_t num_params;
-  AmountForm workspace, cost, key, priority, stream;
+  AmountForm workspace, cost, key, priority, stream, pool;
   uint32_t first_after;  ///< in Program::afters
   uint32_t num_afters;
 };
@@ -161,7 +161,8 @@ void for_expressions(const Program& program, const SiteForm& site, Visit visit) 
     for (uint32_t d = 0; d < program.tensors[io.tensor].rank; ++d)
       for_expressions(program.dims[io.first_dim + d], visit);
   }
-  for (const AmountForm& amount : {site.workspace, site.cost, site.key, site.priority, site.stream}) {
+  for (const AmountForm& amount :
+       {site.workspace, site.cost, site.key, site.priority, site.stream, site.pool}) {
     if (amount.expression != kNoExpression) visit(amount.expression);
   }
 }

@@ -175,6 +175,7 @@ class Quickener {
     site.key = quicken_amount(form.key, site);
     site.priority = quicken_amount(form.priority, site);
     site.stream = quicken_amount(form.stream, site);
+    site.pool = quicken_amount(form.pool, site);
     site.is_plain = !site.has_written_rows && !site.workspace.is_given && site.kernel->block_dim == 1;
     collect_registers(site);
     plan_.max_scalars = std::max(plan_.max_scalars, site.num_scalars);

@@ -54,7 +54,7 @@ class TaskChecker {
     check(site.workspace, form.workspace, "negative-workspace", "a task's workspace is negative");
     check(site.cost, form.cost, "negative-cost", "a task's cost is negative");
     check(site.key, form.key, "key-outside", "a task's key is the number of no dispatcher");
-    for (const QuickAmount* amount : {&site.priority, &site.stream}) {
+    for (const QuickAmount* amount : {&site.priority, &site.stream, &site.pool}) {
       if (!amount->is_proven && amount->is_late == late) plan_.evaluate(amount->value, registers);
     }
   }

@@ -287,6 +287,7 @@ class Validator {
     site.key = check_amount(Op::KEY);
     site.priority = check_amount(Op::PRIORITY);
     site.stream = check_amount(Op::STREAM);
+    site.pool = check_amount(Op::POOL);
     site.first_after = uint32_t(program_.afters.size());
     while (program_.instructions[pc_].op == Op::AFTER) check_after(take());
     site.num_afters = uint32_t(program_.afters.size()) - site.first_after;
@@ -411,8 +412,8 @@ class Validator {
     if (in.operand1 != 0 && op != Op::KEY) fail("a reserved field is set");
     require_registers(in.operand2);
     AmountForm amount{in.operand2};
-    const bool is_any = op == Op::PRIORITY || op == Op::STREAM || (op == Op::KEY && in.operand1 == 0);
-    if (is_any) amount.least = INT64_MIN;
+    const bool is_named = op == Op::PRIORITY || op == Op::STREAM || op == Op::POOL;
+    if (is_named || (op == Op::KEY && in.operand1 == 0)) amount.least = INT64_MIN;
     if (in.operand1 != 0) amount.most = in.operand1 - 1;
     return amount;
   }

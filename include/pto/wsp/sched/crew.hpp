@@ -79,17 +79,23 @@ class Crew final : public Job, public std::enable_shared_from_this<Crew> {
 
   // Job, called by the pool.
   int join() override {
-    if (free_slots_.empty() || !has_work()) return -1;
-    const int slot = free_slots_.back();
-    free_slots_.pop_back();
+    if (!has_work(kAllLanes)) return -1;
+    const auto found = std::find_if(free_slots_.rbegin(), free_slots_.rend(), [this](int slot) {
+      return has_work(run_.pools().lanes_of(uint32_t(slot)));
+    });
+    if (found == free_slots_.rend()) return -1;
+    const int slot = *found;
+    free_slots_.erase(found.base() - 1);
     num_inside_.fetch_add(1, std::memory_order_relaxed);
     return slot;
   }
   void leave(int slot) override {
-    free_slots_.push_back(slot);
+    // With pools every worker must get its turn; without, one that is warm had better come again.
+    const bool has_pools = run_.pools().num_pools() > 0;
+    free_slots_.insert(has_pools ? free_slots_.begin() : free_slots_.end(), slot);
     num_inside_.fetch_sub(1, std::memory_order_release);
   }
-  bool wants_help() const override { return !free_slots_.empty() && has_work(); }
+  bool wants_help() const override { return !free_slots_.empty() && has_work(kAllLanes); }
   bool help(int slot) override {
     bool has_worked = false;
     for (int idle = 0; idle < kSpins && !is_over_.load(std::memory_order_relaxed);) {
@@ -108,10 +114,11 @@ class Crew final : public Job, public std::enable_shared_from_this<Crew> {
  private:
   static constexpr int kSpins = 200;
 
-  bool has_work() const {
+  /// Whether there is something to do for workers that take slices from `lanes`.
+  bool has_work(Lanes lanes) const {
     if (is_over_.load(std::memory_order_relaxed)) return false;
     if (graph_run_) return graph_run_->has_work();
-    if (run_.has_slices()) return true;
+    if (run_.ready().has_slices(lanes)) return true;
     for (uint32_t i = 0; i < num_dispatchers_; ++i) {
       if (dispatchers_[i]->is_free()) return true;
     }
@@ -145,9 +152,10 @@ class Crew final : public Job, public std::enable_shared_from_this<Crew> {
   /// Where a policy decides what starts first, tasks are made before one is chosen.
   bool find_work(Worker& worker, uint32_t slot) {
     if (graph_run_) return graph_run_->work(worker, slot == 0);
+    const Lanes lanes = run_.pools().lanes_of(slot);
     if (run_.is_held()) return step_any(slot) || release();
-    if (run_.is_ordered()) return step_any(slot) || run_.run_slice(worker);
-    return run_.run_slice(worker) || step_any(slot);
+    if (run_.is_ordered()) return step_any(slot) || run_.run_slice(worker, lanes);
+    return run_.run_slice(worker, lanes) || step_any(slot);
   }
 
   /// Lets tasks start where the walk can go no further without; else false.
@@ -165,7 +173,8 @@ class Crew final : public Job, public std::enable_shared_from_this<Crew> {
     for (uint32_t i = 0; i < num_dispatchers_; ++i) {
       Dispatcher& dispatcher = *dispatchers_[(first + i) % num_dispatchers_];
       if (!dispatcher.is_free() || !dispatcher.lock.try_lock()) continue;
-      const bool has_worked = dispatcher.step(run_.worker(slot)) == Dispatcher::Outcome::kWorked;
+      const bool has_worked =
+          dispatcher.step(run_.worker(slot), run_.pools().lanes_of(slot)) == Dispatcher::Outcome::kWorked;
       dispatcher.lock.unlock();
       if (has_worked) return true;
     }
@@ -183,7 +192,9 @@ class Crew final : public Job, public std::enable_shared_from_this<Crew> {
     const uint32_t num_locked = lock_all();
     bool is_stuck = num_locked == num_dispatchers_ && run_.has_idle_slices();
     for (uint32_t i = 0; is_stuck && i < num_dispatchers_; ++i)
-      is_stuck = dispatchers_[i]->step(run_.worker(0)) != Dispatcher::Outcome::kWorked;
+      is_stuck =
+          dispatchers_[i]->step(run_.worker(0), run_.pools().lanes_of(0)) != Dispatcher::Outcome::kWorked &&
+          !dispatchers_[i]->waits_for_pool();
     // With all of them held, and no slice in anybody's hands, there is nobody who could still do something.
     is_stuck = is_stuck && run_.has_idle_slices() && !run_.is_over();
     std::vector<BlockedTask> blocked;
@@ -205,7 +216,7 @@ class Crew final : public Job, public std::enable_shared_from_this<Crew> {
   }
 
   void call_others() {
-    if (!has_work()) return;
+    if (!has_work(kAllLanes)) return;
     if (!is_in_pool_) {
       Pool::instance().add(shared_from_this(), run_.num_workers() - 1);
       is_in_pool_ = true;

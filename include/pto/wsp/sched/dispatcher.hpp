@@ -35,13 +35,16 @@ class Dispatcher {
     num_dispatchers_ = num_dispatchers;
     is_ready_ = false;
     owned_.clear();
+    stall_events_.clear();
     is_ended_.store(false, std::memory_order_relaxed);
     is_stuck_.store(false, std::memory_order_relaxed);
   }
 
-  /// Goes on until a slice of its own is closed, for a while, or as far as it can.
-  Outcome step(Worker& worker) {
+  /// Goes on until a slice of its own is closed, for a while, or as far as it can. `worker` takes slices
+  /// from `lanes`.
+  Outcome step(Worker& worker, Lanes lanes) {
     worker_ = &worker;
+    lanes_ = lanes;
     has_closed_ = false;
     try {
       if (!is_ready_) begin();
@@ -62,8 +65,10 @@ class Dispatcher {
     return Outcome::kWorked;
   }
 
-  /// The tasks that it owned, if the run is traced: of each slice the first one, and how many.
-  const std::vector<std::pair<uint64_t, uint32_t>>& owned() const { return owned_; }
+  /// The tasks that it owned, if the run is traced.
+  const std::vector<trace::MadeSlice>& owned() const { return owned_; }
+  /// What stopped it, if the run traces walks.
+  const std::vector<StallEvent>& stall_events() const { return stall_events_; }
 
   /// Adds the task that it cannot get past, if there is one. \pre `lock` is held
   void add_blocked(std::vector<BlockedTask>& blocked) const {
@@ -77,6 +82,9 @@ class Dispatcher {
   bool is_stuck() const {
     return is_ended_.load(std::memory_order_relaxed) || is_stuck_.load(std::memory_order_relaxed);
   }
+
+  /// Whether it waits for a worker of another pool than the last one that came. \pre `lock` is held
+  bool waits_for_pool() const { return is_blocked_ && stall_ == Stall::kPool; }
 
   /// Whether it might go on and nobody is in it.
   bool is_free() const { return !is_ended_.load(std::memory_order_relaxed) && !lock.is_locked(); }
@@ -101,6 +109,8 @@ class Dispatcher {
     is_watched_ = run_.options().watches_tasks();
     record_ = nullptr;
     traits_ = {};
+    turns_.begin(run_.options().interleaved);
+    num_traits_ = 0;
     is_ready_ = true;
   }
 
@@ -255,11 +265,19 @@ class Dispatcher {
     return numbering_.is_open() || open();
   }
 
-  /// Ends the strand where a task is another dispatcher's, or has another priority.
+  /// Ends the strand where a task has other traits than the one before it.
   void note_traits(const bytecode::QuickSite& site) {
-    const Traits traits =
-        traits_of(*plan_, run_.options(), num_dispatchers_, site, expander_->registers(), num_tasks() - 1);
+    if (num_traits_ == num_tasks()) return;
+    num_traits_ = num_tasks();
+    const RunOptions& options = run_.options();
+    const int64_t* registers = expander_->registers();
+    Traits traits = traits_of(*plan_, options, num_dispatchers_, site, registers, num_tasks() - 1);
+    if (options.interleaved != 0) {
+      const auto stream = stream_of(*plan_, options, site, registers, num_tasks() - 1);
+      if (stream) traits.priority = turns_.next(*stream);
+    }
     if (traits != traits_) close_open(true);
+    if (traits.batch != traits_.batch) ordering_.begin_batch(numbering_.slice());
     traits_ = traits;
   }
 
@@ -297,9 +315,10 @@ class Dispatcher {
   /// False while the task is not ready and there is no room to record it.
   bool run_or_record(uint32_t site) {
     if (record_ == nullptr) {
-      const bool is_ready = waits().have_passed();
-      const bool has_record = (!is_ready || is_feeding_) && begin_record();
+      const bool is_ready = waits().have_passed(), is_of_pool = has_lane(lanes_, traits_.lane);
+      const bool has_record = (!is_ready || is_feeding_ || !is_of_pool) && begin_record();
       if (!has_record && !(is_ready && may_run_here())) return block(Stall::kWindow);
+      if (!has_record && !is_of_pool) return block(Stall::kPool);
       if (!has_record) {
         worker_->resume();
         run_here(site);
@@ -363,6 +382,7 @@ class Dispatcher {
     record_->next = num_before;
     record_->cursor = 0;
     record_->priority = traits_.priority;
+    record_->lane = traits_.lane;
     record_->num_groups = 0;
     for (const Group& group : numbering_.groups()) record_->groups[record_->num_groups++] = group.line;
     return true;
@@ -396,7 +416,9 @@ class Dispatcher {
       }
       run_.progress().advance_watermark();
       has_closed_ = true;
-      if (run_.options().trace) owned_.emplace_back(first_task_, numbering_.num_tasks());
+      const RunOptions& options = run_.options();
+      if (options.trace)
+        owned_.push_back({first_task_, numbering_.num_tasks(), options.traces_walks ? trace::ticks() : 0});
     }
     numbering_.close(ends_strand);
   }
@@ -423,9 +445,13 @@ class Dispatcher {
 
   bool block(Stall stall) {
     if (stall == Stall::kWindow && run_.options().window_mode == WindowMode::kAbort) return abort();
+    // The waits of a task may be for a watermark that nobody else has a reason to move.
+    run_.progress().advance_watermark();
+    if (stall != stall_) note_unblocked();
     if (!is_blocked_) {
       stall_ = stall;
       blocked_ns_ = trace::now_ns();
+      blocked_ticks_ = trace::ticks();
       is_stuck_.store(true, std::memory_order_relaxed);
       is_blocked_ = true;
     }
@@ -445,6 +471,7 @@ class Dispatcher {
     if (!is_blocked_) return;
     is_stuck_.store(false, std::memory_order_relaxed);
     run_.stalls().add(stall_, trace::now_ns() - blocked_ns_);
+    if (run_.options().traces_walks) stall_events_.push_back({stall_, blocked_ticks_, trace::ticks()});
     is_blocked_ = false;
   }
 
@@ -457,15 +484,20 @@ class Dispatcher {
   std::optional<bytecode::TaskChecker> checker_;
   Numbering numbering_;
   Ordering ordering_;
-  std::vector<std::pair<uint64_t, uint32_t>> owned_;
-  uint64_t first_task_ = 0;   ///< of the open slice
+  std::vector<trace::MadeSlice> owned_;
+  std::vector<StallEvent> stall_events_;
+  uint64_t first_task_ = 0;  ///< of the open slice
+  uint64_t num_traits_ = 0;  ///< tasks up to the one that `traits_` are of
+  Turns turns_;
   Traits traits_;             ///< of the present task
   Worker* worker_ = nullptr;  ///< of the thread whose step this is
+  Lanes lanes_ = kAllLanes;   ///< that it takes slices from
   Slice* record_ = nullptr;   ///< the open slice, if some of it is recorded
   bytecode::Event event_{bytecode::Event::kNothing, 0};
   size_t num_flushed_ = 0;
   Stall stall_ = Stall::kWindow;
   int64_t blocked_ns_ = 0;
+  int64_t blocked_ticks_ = 0;
   bool is_ready_ = false;
   std::atomic<bool> is_ended_{false};
   std::atomic<bool> is_stuck_{false};  ///< `is_blocked_`, for others

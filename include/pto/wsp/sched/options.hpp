@@ -71,8 +71,15 @@ struct RunOptions {
   WindowMode window_mode = WindowMode::kStall;
   Ready ready = Ready::kOwn;
   Start start = Start::kImmediate;
-  uint64_t threshold = 0;  ///< of Start::kThreshold
-  uint64_t held = 0;       ///< of a walk: no task starts before so many are recorded, or it can go no further
+  uint64_t threshold = 0;          ///< of Start::kThreshold
+  uint64_t starts_per_second = 0;  ///< 0 = as many as there can be
+  uint64_t batch = 0;              ///< not 0: tasks start in groups of so many, one group after the other
+  uint64_t interleaved = 0;        ///< not 0: so many streams at a time start one task each in turn
+  uint32_t num_pools = 0;          ///< of workers; 0 = any worker runs any task
+  std::vector<uint64_t> pool_bounds =
+      {};                     ///< the first worker of each pool but the first; empty: equal pools
+  bool traces_walks = false;  ///< with `trace`: record what dispatchers do too
+  uint64_t held = 0;  ///< of a walk: no task starts before so many are recorded, or it can go no further
 
   /// Told, by the calling thread, how many tasks are complete, now and then and at the end; true cancels the
   /// run. Null: nobody wants to know.
@@ -82,16 +89,18 @@ struct RunOptions {
   static constexpr uint32_t kMaxDispatchers = 8;
 
   /// Whether workers look at every task: it is delayed, recorded or verified.
-  bool watches_tasks() const { return trace || verifies || jitter != 0; }
+  bool watches_tasks() const { return trace || verifies || jitter != 0 || starts_per_second != 0; }
   /// With one worker, program order satisfies every hazard and every barrier, and the first task is ready.
   bool is_in_order() const {
-    const bool is_open = dispatchers <= 1 && ownership == Ownership::kClaim && ready != Ready::kPriority;
+    const bool is_open =
+        dispatchers <= 1 && ownership == Ownership::kClaim && ready != Ready::kPriority && interleaved == 0;
     return workers == 1 && !tracks && is_open && held == 0 && !keeps_graph();
   }
-  /// Keys and priorities of tasks cut program order where they change.
+  /// Keys, priorities and pools of tasks cut program order where they change, and batches where they end.
   bool cuts_units() const {
     return ownership == Ownership::kKey || ownership == Ownership::kHash ||
-           ownership == Ownership::kPartition || ready == Ready::kPriority;
+           ownership == Ownership::kPartition || ready == Ready::kPriority || batch != 0 ||
+           interleaved != 0 || num_pools != 0;
   }
 
   /// Whether the graph of tasks is built as a whole, and kept for runs that are alike.

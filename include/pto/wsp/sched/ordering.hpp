@@ -32,7 +32,11 @@ class Ordering {
     }
     latest_.assign(plan_->sites.size(), 0);
     streams_.clear();
+    batch_slice_ = 0;
   }
+
+  /// Makes what is in `slice` or behind it wait for all before it.
+  void begin_batch(uint64_t slice) { batch_slice_ = slice; }
 
   /// What the task, or the unit, that was looked at last waits for.
   WaitList& waits() { return waits_; }
@@ -47,7 +51,8 @@ class Ordering {
     const Stamp stamp{task_name(slice, numbering.num_tasks()), slice + 1};
     hazards_->access(site, registers, stamp, waits_);
     add_afters(site, stamp.name);
-    if (options_->streams != Streams::kOff) add_stream(site, registers, task, stamp.name);
+    if (const auto stream = stream_of(*plan_, *options_, plan_->sites[site], registers, task))
+      add_stream(*stream, stamp.name);
     waits_.finish();
     if (is_ours && numbering.num_tasks() == 1) add_slice_waits(numbering);
   }
@@ -100,19 +105,16 @@ class Ordering {
   }
 
   /// Adds the task before it in its stream.
-  void add_stream(uint32_t site, const int64_t* registers, uint64_t task, Name name) {
-    const bytecode::QuickAmount& key = plan_->sites[site].stream;
-    const bool is_by_key = options_->streams == Streams::kByKey;
-    if (is_by_key && !key.is_given) return;
-    int64_t stream = is_by_key ? plan_->evaluate(key.value, registers) : int64_t(task);
-    if (options_->num_streams != 0) stream = detail::modulo(stream, options_->num_streams);
+  void add_stream(int64_t stream, Name name) {
     Name& latest = streams_[stream];
     waits_.add(latest);
     latest = name;
   }
 
-  /// What a whole slice must wait for: the strand's slice before it, and the barriers around it.
+  /// What a whole slice must wait for: the batch before its own, the strand's slice before it, and the
+  /// barriers around it.
   void add_slice_waits(const Numbering& numbering) {
+    if (batch_slice_ != 0) waits_.require(watermark_name(batch_slice_));
     if (numbering.slice() != numbering.strand()) waits_.require(complete_name(numbering.slice() - 1));
     for (const Group& group : numbering.groups()) waits_.require(group_name(group.line, group.barrier));
   }
@@ -131,6 +133,7 @@ class Ordering {
   std::unique_ptr<graph::Hazards> hazards_;
   std::vector<Name> latest_;                   ///< per site, its latest task
   std::unordered_map<int64_t, Name> streams_;  ///< per stream, its latest task
+  uint64_t batch_slice_ = 0;                   ///< the first one of the present batch, or 0
   WaitList waits_;
 };
 

@@ -134,7 +134,7 @@ class Progress {
 class WaitList {
  public:
   static constexpr int kMaxWaits = 12;
-  static constexpr int kMostNames = kMaxWaits + 1 + int(bytecode::kMaxLoopDepth) + 1;
+  static constexpr int kMostNames = kMaxWaits + 1 + int(bytecode::kMaxLoopDepth) + 2;
 
   explicit WaitList(Progress& progress) : progress_(progress) {}
 
@@ -178,7 +178,7 @@ class WaitList {
     require(name);
   }
 
-  /// Adds a moment of any kind, at most one per loop around the task and one more.
+  /// Adds a moment of any kind, at most one per loop around the task and two more.
   void require(Name name) {
     if (!progress_.has_passed(name)) names_[count_++] = name;
   }

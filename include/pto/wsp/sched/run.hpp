@@ -12,7 +12,8 @@
 #include "pto/wsp/sched/flush_log.hpp"
 #include "pto/wsp/sched/lookout.hpp"
 #include "pto/wsp/sched/numbering.hpp"
-#include "pto/wsp/sched/slice.hpp"
+#include "pto/wsp/sched/pace.hpp"
+#include "pto/wsp/sched/ready_slices.hpp"
 #include "pto/wsp/sched/stalls.hpp"
 #include "pto/wsp/sched/strands.hpp"
 #include "pto/wsp/sched/stuck.hpp"
@@ -60,6 +61,8 @@ class Run {
       if (worker == nullptr) worker = std::make_unique<Worker>();
       worker->reset();
     }
+    pools_.begin(options.num_pools, options.pool_bounds, options.workers);
+    pace_.begin(options.starts_per_second);
     ready_worker(0);
     lookout_.emplace(options.is_interrupted);
     is_observed_ = options.is_interrupted != nullptr || options.on_progress != nullptr;
@@ -73,8 +76,9 @@ class Run {
     max_live_slices_.store(0, std::memory_order_relaxed);
     stalls_.clear();
     flushed_.clear();
-    queue_.clear();
-    waiting_.clear();
+    // Where slices are not taken oldest first, the window alone bounds those that wait.
+    ready_.begin(pools_.num_lanes(), is_ordered(),
+                 is_ordered() ? SIZE_MAX : 64 + 16 * size_t(options.workers));
     failure_.reset();
     is_cancelled_.store(false, std::memory_order_relaxed);
     task_limit_.store(UINT64_MAX, std::memory_order_relaxed);
@@ -85,7 +89,7 @@ class Run {
   /// Readies a worker when it first takes part in a run, so that small runs pay for no other.
   void ready_worker(uint32_t slot) {
     Worker& worker = *workers_[slot];
-    if (!worker.is_ready) worker.begin(*plan_, bases_, *prepared_->costs, options_, slot);
+    if (!worker.is_ready) worker.begin(*plan_, bases_, *prepared_->costs, options_, pace_, slot);
     worker.is_ready = true;
   }
 
@@ -125,7 +129,7 @@ class Run {
         if (progress_.has_passed(record[i])) continue;
         ++worker.num_suspended;
         slice.blocked_on = record[i];
-        waiting_.push(&slice);
+        ready_.push_waiting(&slice);
         return;
       }
       // What a task waited for may have ended after the task before it.
@@ -144,11 +148,11 @@ class Run {
     progress_.reach(complete_name(number));
   }
 
-  /// Runs one published slice, or as much of it as can run now. False if there was none.
-  bool run_slice(Worker& worker) {
-    if (is_held() || !has_slices()) return false;
+  /// Runs one published slice of `lanes`, or as much of it as can run now. False if there was none.
+  bool run_slice(Worker& worker, Lanes lanes) {
+    if (is_held() || !ready_.has_slices(lanes)) return false;
     num_in_slices_.fetch_add(1, std::memory_order_relaxed);
-    Slice* slice = take();
+    Slice* slice = ready_.take(lanes, progress_);
     if (slice != nullptr) {
       worker.resume();
       execute(*slice, worker);
@@ -159,8 +163,8 @@ class Run {
 
   /// Whether nobody has a slice, nor can take one. \pre nobody makes slices
   bool has_idle_slices() {
-    if (queue_.size() > 0 || num_in_slices_.load(std::memory_order_acquire) > 0) return false;
-    const std::vector<Slice*> waiting = waiting_.copy();
+    if (ready_.num_queued() > 0 || num_in_slices_.load(std::memory_order_acquire) > 0) return false;
+    const std::vector<Slice*> waiting = ready_.waiting();
     return std::none_of(waiting.begin(), waiting.end(),
                         [&](const Slice* slice) { return progress_.has_passed(slice->blocked_on); });
   }
@@ -168,7 +172,7 @@ class Run {
   /// What the slices that wait, wait for. \pre has_idle_slices(), and nothing has changed since
   std::vector<BlockedTask> blocked_tasks() {
     std::vector<BlockedTask> blocked;
-    for (const Slice* slice : waiting_.copy()) {
+    for (const Slice* slice : ready_.waiting()) {
       const uint64_t* record = slice->words.data() + slice->cursor;
       const auto site = uint32_t(record[0]);
       std::vector<int64_t> registers(plan_->program().header.num_registers);
@@ -207,18 +211,15 @@ class Run {
   void publish(Slice& slice, uint32_t unused) {
     if (unused > 0) num_recorded_.fetch_sub(unused, std::memory_order_relaxed);
     slice.num_records -= unused;
-    queue_.push(&slice);
+    ready_.push(&slice);
   }
 
   /// Whether `slice` should be recorded for workers that have no dispatcher of their own.
   bool wants_slices(uint64_t slice, uint32_t num_dispatchers) const {
     if (options_.jitter != 0) return Random(options_.jitter + slice).next() % 4 != 0;
     return options_.workers > num_dispatchers &&
-           queue_.size() < 2 * size_t(options_.workers - num_dispatchers);
+           ready_.num_queued() < 2 * size_t(options_.workers - num_dispatchers);
   }
-
-  bool has_slices() const { return queue_.size() > 0 || waiting_.size() > 0; }
-  std::vector<Slice*> waiting_slices() { return waiting_.copy(); }
 
   // The end
 
@@ -236,6 +237,7 @@ class Run {
   /// Ends the run as soon as nobody is in a task any more. Any thread may call it.
   void cancel() {
     is_cancelled_.store(true, std::memory_order_relaxed);
+    pace_.stop();
     task_limit_.store(0, std::memory_order_seq_cst);
     end_slice_.store(0, std::memory_order_seq_cst);
   }
@@ -272,8 +274,10 @@ class Run {
   const std::shared_ptr<Prepared>& prepared() const { return prepared_; }
   const RunOptions& options() const { return options_; }
   /// Whether a policy decides which of the ready tasks starts first; then all are recorded.
-  bool is_ordered() const { return options_.ready != Ready::kOwn; }
+  bool is_ordered() const { return options_.ready != Ready::kOwn || options_.interleaved != 0; }
   Progress& progress() { return progress_; }
+  const Pools& pools() const { return pools_; }
+  const ReadySlices& ready() const { return ready_; }
   FlushLog& flushed() { return flushed_; }
   Stalls& stalls() { return stalls_; }
   const NumberingStart& numbering_start() const { return numbering_start_; }
@@ -299,8 +303,6 @@ class Run {
   }
   uint64_t max_recorded() const { return max_recorded_.load(std::memory_order_relaxed); }
   uint64_t max_live_slices() const { return max_live_slices_.load(std::memory_order_relaxed); }
-  size_t max_queued() const { return queue_.most(); }
-  size_t max_waiting() const { return waiting_.most(); }
   /// A slice begins.
   void count_live(uint64_t slice) { raise(max_live_slices_, slice + 1 - progress_.watermark()); }
 
@@ -340,28 +342,6 @@ class Run {
     numbering_start_.jitter = options_.jitter;
     for (uint32_t i = 0; i < kNumGroupLines; ++i)
       numbering_start_.group_slices[i] = progress_.slices_in_group(i);
-    // Where slices are not taken oldest first, the window alone bounds those that wait.
-    max_waiting_slices_ = is_ordered() ? SIZE_MAX : 64 + 16 * size_t(options_.workers);
-  }
-
-  Slice* take() {
-    uint64_t oldest = UINT64_MAX;
-    const size_t num_waiting = waiting_.size();
-    if (num_waiting > 0) {
-      progress_.advance_watermark();
-      Slice* ready = waiting_.pop_ready(progress_, oldest);
-      if (ready != nullptr) return is_ordered() ? first_of(ready) : ready;
-    }
-    return queue_.pop(num_waiting < max_waiting_slices_ ? UINT64_MAX : oldest);
-  }
-
-  /// A slice, or the first one in the queue if that goes before.
-  Slice* first_of(Slice* ready) {
-    Slice* queued = queue_.pop(UINT64_MAX);
-    if (queued == nullptr) return ready;
-    if (is_before(queued, ready)) std::swap(queued, ready);
-    queue_.push(queued);
-    return ready;
   }
 
   size_t load_registers(uint32_t site_index, const uint64_t* words, int64_t* registers) const {
@@ -391,12 +371,12 @@ class Run {
   std::vector<Count> num_complete_;  ///< tasks, per worker but the first
   std::vector<uint32_t> costs_;
   NumberingStart numbering_start_;
-  size_t max_waiting_slices_ = 0;
 
   Progress progress_;
   SliceStore store_;
-  SliceQueue queue_;
-  WaitingSlices waiting_;
+  ReadySlices ready_;
+  Pools pools_;
+  Pace pace_;
   FlushLog flushed_;
   Stalls stalls_;
 

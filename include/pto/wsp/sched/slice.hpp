@@ -23,6 +23,7 @@ struct Slice {
   uint32_t next = 0;
   size_t cursor = 0;  ///< where the record of task `next` begins
   uint32_t num_records = 0;
+  uint32_t lane = 0;  ///< see pools.hpp
   std::vector<uint64_t> words;
   Name blocked_on = 0;
   uint32_t num_groups = 0;

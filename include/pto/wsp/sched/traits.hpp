@@ -1,13 +1,17 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What a schedule says of single tasks: which dispatcher each is for, and its priority.
+/// What a schedule says of single tasks: which dispatcher each is for, what it comes before, and who may
+/// run it.
 #pragma once
 
 #include <algorithm>
 #include <cstdint>
+#include <optional>
+#include <unordered_map>
 
 #include "pto/wsp/bytecode/plan.hpp"
 #include "pto/wsp/sched/options.hpp"
+#include "pto/wsp/sched/pools.hpp"
 #include "pto/wsp/sched/random.hpp"
 
 namespace pto::wsp::sched {
@@ -19,7 +23,12 @@ inline constexpr uint32_t kNobody = UINT32_MAX;
 struct Traits {
   uint32_t owner = kNobody;
   int64_t priority = 0;
-  bool operator!=(const Traits& other) const { return owner != other.owner || priority != other.priority; }
+  uint32_t lane = kAnyLane;  ///< where its slice lies until a worker takes it
+  uint64_t batch = 0;        ///< number of its batch
+
+  bool operator!=(const Traits& other) const {
+    return owner != other.owner || priority != other.priority || lane != other.lane || batch != other.batch;
+  }
 };
 
 namespace detail {
@@ -42,7 +51,51 @@ inline uint32_t owner_of(const bytecode::Plan& plan, const RunOptions& options, 
   return modulo(value, num_dispatchers);
 }
 
+inline uint32_t lane_of(const bytecode::Plan& plan, const RunOptions& options,
+                        const bytecode::QuickAmount& pool, const int64_t* registers) {
+  if (options.num_pools == 0 || !pool.is_given) return kAnyLane;
+  return modulo(plan.evaluate(pool.value, registers), options.num_pools) + 1;
+}
+
 }  // namespace detail
+
+/// The number of the stream that task number `task` of `site` is in, if it is in one.
+inline std::optional<int64_t> stream_of(const bytecode::Plan& plan, const RunOptions& options,
+                                        const bytecode::QuickSite& site, const int64_t* registers,
+                                        uint64_t task) {
+  const bool is_by_key = options.streams == Streams::kByKey;
+  if (options.streams == Streams::kOff || (is_by_key && !site.stream.is_given)) return {};
+  const int64_t stream = is_by_key ? plan.evaluate(site.stream.value, registers) : int64_t(task);
+  return options.num_streams != 0 ? detail::modulo(stream, options.num_streams) : stream;
+}
+
+/// Priorities by which streams take turns: those that begin first go first, so many at a time, and of these
+/// the task with the fewest before it in its stream.
+class Turns {
+ public:
+  void begin(uint64_t streams_at_a_time) {
+    streams_at_a_time_ = int64_t(streams_at_a_time);
+    streams_.clear();
+  }
+
+  /// The priority of the next task, which is in `stream`.
+  int64_t next(int64_t stream) {
+    const auto rank = int64_t(streams_.size());
+    Stream& found = streams_.try_emplace(stream, Stream{rank, 0}).first->second;
+    return -(found.rank / streams_at_a_time_ << kPositionBits | ++found.num_tasks);
+  }
+
+ private:
+  static constexpr int kPositionBits = 40;
+
+  struct Stream {
+    int64_t rank;       ///< streams that began before it
+    int64_t num_tasks;  ///< so far
+  };
+
+  int64_t streams_at_a_time_ = 1;
+  std::unordered_map<int64_t, Stream> streams_;
+};
 
 /// The traits of task number `task`, which is one of `site`.
 inline Traits traits_of(const bytecode::Plan& plan, const RunOptions& options, uint32_t num_dispatchers,
@@ -51,6 +104,8 @@ inline Traits traits_of(const bytecode::Plan& plan, const RunOptions& options, u
   traits.owner = detail::owner_of(plan, options, num_dispatchers, site.key, registers, task);
   if (options.ready == Ready::kPriority && site.priority.is_given)
     traits.priority = plan.evaluate(site.priority.value, registers);
+  traits.lane = detail::lane_of(plan, options, site.pool, registers);
+  if (options.batch != 0) traits.batch = task / options.batch;
   return traits;
 }
 

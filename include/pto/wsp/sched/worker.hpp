@@ -13,6 +13,7 @@
 #include "pto/wsp/bytecode/arguments.hpp"
 #include "pto/wsp/bytecode/rows.hpp"
 #include "pto/wsp/sched/options.hpp"
+#include "pto/wsp/sched/pace.hpp"
 #include "pto/wsp/sched/progress.hpp"
 #include "pto/wsp/sched/random.hpp"
 #include "pto/wsp/trace/order_check.hpp"
@@ -106,8 +107,9 @@ class alignas(kLineBytes) Worker {
 
   /// Makes the worker ready for a run. Called by the thread that is the worker.
   void begin(const bytecode::Plan& plan, const std::vector<char*>& bases, SiteCosts& costs,
-             const RunOptions& options, uint32_t slot) {
+             const RunOptions& options, Pace& pace, uint32_t slot) {
     plan_ = &plan;
+    pace_ = &pace;
     costs_ = &costs;
     options_ = options;
     random_ = Random(options.jitter + slot * 7919);
@@ -170,6 +172,10 @@ class alignas(kLineBytes) Worker {
   /// Runs a task that needs more than its arguments, or that is delayed, recorded or timed.
   int32_t run_watched(const bytecode::Arguments& arguments, uint32_t site, const int64_t* registers) {
     if (options_.jitter != 0) delay();
+    if (pace_->is_on()) {
+      pace_->wait();
+      resume();
+    }
     if (options_.verifies) return run_verified(arguments, site, registers);
     if (options_.trace) {
       const int32_t status = run_body(arguments, site, registers);
@@ -237,6 +243,7 @@ class alignas(kLineBytes) Worker {
 
   const bytecode::Plan* plan_ = nullptr;
   SiteCosts* costs_ = nullptr;
+  Pace* pace_ = nullptr;
   RunOptions options_;
   Random random_;
   bytecode::Arguments arguments_;

@@ -10,6 +10,7 @@
 
 #include "pto/wsp/bytecode/element_copies.hpp"
 #include "pto/wsp/bytecode/expander.hpp"
+#include "pto/wsp/sched/stalls.hpp"
 #include "pto/wsp/trace/dependences.hpp"
 #include "pto/wsp/trace/recorder.hpp"
 
@@ -36,9 +37,9 @@ class RunRecord {
   /// Adds what the next worker wrote down.
   void add(Events events) { workers_.push_back(std::move(events)); }
 
-  /// Adds the slices of the next dispatcher: of each the first task, and how many.
-  void add_dispatcher(std::vector<std::pair<uint64_t, uint32_t>> slices) {
-    dispatchers_.push_back(std::move(slices));
+  /// Adds what the next dispatcher wrote down.
+  void add_dispatcher(std::vector<MadeSlice> slices, std::vector<sched::StallEvent> stalls) {
+    dispatchers_.push_back({std::move(slices), std::move(stalls)});
   }
 
   uint64_t num_tasks() const { return num_tasks_; }
@@ -59,8 +60,32 @@ class RunRecord {
   void fill_dispatchers(int64_t* dispatcher) const {
     std::fill_n(dispatcher, num_tasks_, 0);
     for (size_t i = 0; i < dispatchers_.size(); ++i) {
-      for (const auto& [first, count] : dispatchers_[i]) std::fill_n(dispatcher + first, count, int64_t(i));
+      for (const MadeSlice& made : dispatchers_[i].slices)
+        std::fill_n(dispatcher + made.first_task, made.num_tasks, int64_t(i));
     }
+  }
+
+  /// (dispatcher, first task, number of tasks, when they were made), if what dispatchers do was recorded.
+  std::vector<int64_t> list_walks() const {
+    std::vector<int64_t> rows;
+    for (size_t i = 0; i < dispatchers_.size(); ++i) {
+      for (const MadeSlice& made : dispatchers_[i].slices) {
+        if (made.ticks == 0) continue;
+        rows.insert(rows.end(),
+                    {int64_t(i), int64_t(made.first_task), int64_t(made.num_tasks), to_ns(made.ticks)});
+      }
+    }
+    return rows;
+  }
+
+  /// (dispatcher, sched::Stall, start, end) in nanoseconds since the start of the run.
+  std::vector<int64_t> list_stalls() const {
+    std::vector<int64_t> rows;
+    for (size_t i = 0; i < dispatchers_.size(); ++i) {
+      for (const sched::StallEvent& stall : dispatchers_[i].stalls)
+        rows.insert(rows.end(), {int64_t(i), int64_t(stall.stall), to_ns(stall.start), to_ns(stall.end)});
+    }
+    return rows;
   }
 
   /// Per task the instruction that made it, and all registers.
@@ -86,6 +111,11 @@ class RunRecord {
   }
 
  private:
+  struct Walk {
+    std::vector<MadeSlice> slices;
+    std::vector<sched::StallEvent> stalls;
+  };
+
   int64_t to_ns(int64_t ticks) const { return int64_t(double(ticks - start_) * ns_per_tick_); }
 
   std::shared_ptr<const void> owner_;
@@ -96,7 +126,7 @@ class RunRecord {
   int64_t start_;
   double ns_per_tick_;
   std::vector<Events> workers_;
-  std::vector<std::vector<std::pair<uint64_t, uint32_t>>> dispatchers_;
+  std::vector<Walk> dispatchers_;
 };
 
 }  // namespace pto::wsp::trace

@@ -19,6 +19,13 @@ struct TaskEvent {
   int64_t end;
 };
 
+/// Tasks that a dispatcher made.
+struct MadeSlice {
+  uint64_t first_task;
+  uint32_t num_tasks;
+  int64_t ticks;  ///< when it had made them, or 0 if nobody asked
+};
+
 /// The events of one worker, in chunks that never move.
 class Events {
  public:

@@ -233,7 +233,7 @@ class Executable:
         arrays: tuple[object, ...],
         scalars: tuple[int | float | bool | None, ...],
         workers: int = 0,
-        trace: bool = False,
+        trace: int = 0,
         jitter: int = 0,
         tracks: bool = False,
         check: bool = False,

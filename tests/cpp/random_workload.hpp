@@ -264,8 +264,11 @@ class Workload {
     }
     if (pick(0, 2) != 0) program_.key(number(around));
     if (pick(0, 2) != 0) program_.priority(number(around));
-    if (pick(0, 2) != 0) program_.stream(number(around));
-    if (pick(0, 2) != 0) program_.pool(number(around));
+    if (pick(0, 2) != 0) {
+      const Expr number_of_both = number(around);
+      program_.stream(number_of_both);
+      program_.pool(number_of_both);
+    }
     for (const std::vector<uint32_t>& names : names_) {
       if (names.empty() || pick(0, 5) != 0) continue;
       node.afters.push_back(names[size_t(pick(0, int(names.size()) - 1))]);

@@ -19,9 +19,8 @@ def _policy(
     """Return a policy with its number and key checked against its form."""
     form = POLICIES[directive][name]
     if form.least is not None:
-        is_integer = isinstance(count, int) and not isinstance(count, bool)
-        least = max(least, form.least or 0)
-        if not is_integer or not least <= count <= form.most:
+        least = max(least, form.least)
+        if not isinstance(count, int) or isinstance(count, bool) or not least <= count <= form.most:
             expected = f"an integer from {least} to {form.most}"
             raise WrongValue(name=f"{name}'s n", expected=expected, found=repr(count), loc=caller_location())
     return Policy(directive, name, count or 0, trace_key(f"`{name}`", key) if form.takes_key else None)

@@ -22,12 +22,13 @@ from pto_wsp.targets import registry
 from pto_wsp.targets.base import table_hash
 from pto_wsp.targets.cpu import toolchain
 from pto_wsp.targets.cpu.emit import emit_library
-from pto_wsp.targets.cpu.features import VARIABLE, resolve_features
+from pto_wsp.targets.cpu.features import resolve_features
 from pto_wsp.types.dtype import f32, f64, u64
 from pto_wsp.types.tile import ScalarType, TileType, ViewType
 from tests.python.targets import ctypes_abi
 from tests.python.targets.build_kernels import KernelMaker, whole
 from tests.python.targets.test_cpu_rows import WIDE, make
+from tests.python.targets.widths import WIDTHS, vectors_of
 
 
 def compiler_output(source: str, *options: str) -> str:
@@ -47,16 +48,15 @@ needs_gcc = pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++")
 
 
 @needs_gcc
-@pytest.mark.parametrize("width", [None, "avx2,fma", ""], ids=["16 lanes", "8 lanes", "4 lanes"])
-def test_no_warnings(width: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
-    if width is not None:
-        monkeypatch.setenv(VARIABLE, width)
+@pytest.mark.parametrize("width", WIDTHS)
+def test_no_warnings(width: str | None) -> None:
     seen: dict[str, KernelFunction] = {}
     for cases in WIDE.values():
         for case in cases:
             seen.setdefault(case[0].name, make(case[0].name, [case]))
-    source = registry.get("cpu").emit(list(seen.values()))
-    compiler_output(source, "-fsyntax-only", "-Wall", "-Wextra", "-Werror")
+    with vectors_of(width):
+        source = registry.get("cpu").emit(list(seen.values()))
+        compiler_output(source, "-fsyntax-only", "-Wall", "-Wextra", "-Werror")
 
 
 def arithmetic() -> KernelFunction:

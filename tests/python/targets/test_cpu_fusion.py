@@ -10,10 +10,10 @@ import pytest
 from pto_wsp.ir.kernel import Instr, KernelFunction
 from pto_wsp.runtime.cache import ArtifactCache
 from pto_wsp.targets import registry
-from pto_wsp.targets.cpu.features import VARIABLE
 from pto_wsp.types.dtype import DType, bf16, f16, f32
 from tests.python.targets import ctypes_abi
 from tests.python.targets.build_kernels import KernelMaker
+from tests.python.targets.widths import WIDTHS, vectors_of
 
 ROWS, COLS = 33, 75
 
@@ -64,11 +64,9 @@ def pieces(kernel: KernelFunction) -> list[KernelFunction]:
 KERNELS = [make(t) for make in (softmax, gated, normalised) for t in (f32, bf16, f16)]
 
 
-@pytest.fixture(scope="module", params=[None, ""], ids=["16 lanes", "4 lanes"])
+@pytest.fixture(scope="module", params=[WIDTHS[0], *WIDTHS[1:][-1:]])
 def library(request: pytest.FixtureRequest, cache: ArtifactCache) -> ctypes_abi.Library:
-    with pytest.MonkeyPatch.context() as patch:
-        if request.param is not None:
-            patch.setenv(VARIABLE, request.param)
+    with vectors_of(request.param):
         every = [*KERNELS, *(piece for kernel in KERNELS for piece in pieces(kernel))]
         return ctypes_abi.load(registry.get("cpu").build(every, cache))
 

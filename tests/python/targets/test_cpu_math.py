@@ -11,10 +11,10 @@ from pto_wsp.isa.meaning import gelu, sigmoid, silu
 from pto_wsp.isa.table import TABLE
 from pto_wsp.runtime.cache import ArtifactCache
 from pto_wsp.targets import registry
-from pto_wsp.targets.cpu.features import VARIABLE
 from pto_wsp.types.dtype import f32
 from tests.python.targets import ctypes_abi
 from tests.python.targets.build_kernels import KernelMaker
+from tests.python.targets.widths import WIDTHS, vectors_of
 
 MEANINGS = {
     "exp": np.exp,
@@ -58,11 +58,9 @@ def sweep() -> np.ndarray:
     return padded.reshape(-1, ROWS, COLS)
 
 
-@pytest.fixture(scope="module", params=[None, "avx2,fma", ""], ids=["16 lanes", "8 lanes", "4 lanes"])
+@pytest.fixture(scope="module", params=WIDTHS)
 def library(request: pytest.FixtureRequest, cache: ArtifactCache) -> ctypes_abi.Library:
-    with pytest.MonkeyPatch.context() as patch:
-        if request.param is not None:
-            patch.setenv(VARIABLE, request.param)
+    with vectors_of(request.param):
         return ctypes_abi.load(registry.get("cpu").build([unary(op) for op in MEANINGS], cache))
 
 

@@ -8,10 +8,10 @@ import pytest
 from pto_wsp.ir.kernel import KernelFunction
 from pto_wsp.runtime.cache import ArtifactCache
 from pto_wsp.targets import registry
-from pto_wsp.targets.cpu.features import VARIABLE
 from pto_wsp.types.dtype import DType, bf16, f32
 from tests.python.targets import ctypes_abi
 from tests.python.targets.build_kernels import KernelMaker
+from tests.python.targets.widths import WIDTHS, vectors_of
 
 
 def product(m: int, n: int, k: int, left: DType = f32, right: DType = f32, **attrs: bool) -> KernelFunction:
@@ -49,11 +49,9 @@ ONTO = onto_operands()
 ALL = [TALL, FLAT, DEEP, *TURNED[1:], *MIXED, *NARROW, ONTO]
 
 
-@pytest.fixture(scope="module", params=[None, "avx2,fma", ""], ids=["16 lanes", "8 lanes", "4 lanes"])
+@pytest.fixture(scope="module", params=WIDTHS)
 def library(request: pytest.FixtureRequest, cache: ArtifactCache) -> ctypes_abi.Library:
-    with pytest.MonkeyPatch.context() as patch:
-        if request.param is not None:
-            patch.setenv(VARIABLE, request.param)
+    with vectors_of(request.param):
         return ctypes_abi.load(registry.get("cpu").build(ALL, cache))
 
 

@@ -14,11 +14,11 @@ from pto_wsp.ir.kernel import KernelFunction
 from pto_wsp.ir.scalar import Const, Var
 from pto_wsp.runtime.cache import ArtifactCache
 from pto_wsp.targets import registry
-from pto_wsp.targets.cpu.features import VARIABLE
 from pto_wsp.types.dtype import DType, b1, bf16, f32, i32, i64
 from pto_wsp.types.tile import ScalarType, TileType, ViewType
 from tests.python.targets import ctypes_abi
 from tests.python.targets.build_kernels import KernelMaker
+from tests.python.targets.widths import WIDTHS, vectors_of
 
 PAGE = mmap.PAGESIZE
 ROWS, COLS = 20, 70
@@ -70,11 +70,9 @@ REDUCTIONS = [reductions(t) for t in (f32, bf16, i32)]
 PRODUCTS = [product(t) for t in (f32, bf16)]
 
 
-@pytest.fixture(scope="module", params=[None, "avx2,fma", ""], ids=["16 lanes", "8 lanes", "4 lanes"])
+@pytest.fixture(scope="module", params=WIDTHS)
 def library(request: pytest.FixtureRequest, cache: ArtifactCache) -> ctypes_abi.Library:
-    with pytest.MonkeyPatch.context() as patch:
-        if request.param is not None:
-            patch.setenv(VARIABLE, request.param)
+    with vectors_of(request.param):
         built = registry.get("cpu").build([*COPIES, *REDUCTIONS, *PRODUCTS], cache)
         return ctypes_abi.load(built)
 

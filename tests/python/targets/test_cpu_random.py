@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import numpy as np
-import pytest
 from hypothesis import HealthCheck, Phase, given, note, settings
 from hypothesis import strategies as st
 
@@ -16,10 +15,10 @@ from pto_wsp.ir.module import Module
 from pto_wsp.ir.verify import verify
 from pto_wsp.runtime.cache import ArtifactCache
 from pto_wsp.targets import registry
-from pto_wsp.targets.cpu.features import VARIABLE
 from pto_wsp.types.dtype import DType
 from tests.python.targets import ctypes_abi
 from tests.python.targets.random_kernels import COLS, ROWS, kernels
+from tests.python.targets.widths import SETTINGS, vectors_of
 
 BATCH = 8
 NAMES = ("a", "b", "y", "z")
@@ -74,7 +73,7 @@ def same_bits(a: np.ndarray, b: np.ndarray) -> bool:
 @given(
     batches(),
     st.lists(layouts(), min_size=6, max_size=6),
-    st.sampled_from([None, "avx2,fma", ""]),
+    st.sampled_from(SETTINGS),
     st.integers(0, 99),
 )
 def test_random_kernels(
@@ -85,9 +84,7 @@ def test_random_kernels(
     seed: int,
 ) -> None:
     verify(Module("m", batch))
-    with pytest.MonkeyPatch.context() as patch:
-        if features is not None:
-            patch.setenv(VARIABLE, features)
+    with vectors_of(features):
         artifact = registry.get("cpu").build(batch, cache)
     library = ctypes_abi.load(artifact)
     for kernel in batch:

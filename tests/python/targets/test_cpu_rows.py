@@ -15,12 +15,12 @@ from pto_wsp.isa.meaning import COMPARE_MODES, ROUND_MODES
 from pto_wsp.isa.table import TABLE, Instruction
 from pto_wsp.runtime.cache import ArtifactCache
 from pto_wsp.targets import registry
-from pto_wsp.targets.cpu.features import VARIABLE
 from pto_wsp.targets.cpu.templates import STORAGE, TEMPLATES, Unsupported
 from pto_wsp.types.dtype import DTYPES, DType, b1, bf16, f16, f32, i8, i16, i32, i64, u8, u16
 from tests.python.isa.operands import PLACE, RUN, fitting, makes_shape, operand_shapes, operand_types
 from tests.python.targets import ctypes_abi
 from tests.python.targets.build_kernels import KernelMaker
+from tests.python.targets.widths import WIDTHS, vectors_of
 
 CAPACITY = (40, 70)
 SHAPES = ((40, 70), (1, 1), (7, 64), (33, 17), (40, 1), (5, 69), (0, 5), (3, 0))
@@ -156,10 +156,9 @@ def wide(cache: ArtifactCache) -> ctypes_abi.Library:
     return build(WIDE, cache)
 
 
-@pytest.fixture(scope="module", params=["avx2,fma", ""], ids=["8 lanes", "4 lanes"])
+@pytest.fixture(scope="module", params=WIDTHS[1:])
 def narrow(request: pytest.FixtureRequest, cache: ArtifactCache) -> ctypes_abi.Library:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv(VARIABLE, request.param)
+    with vectors_of(request.param):
         return build(NARROW, cache)
 
 

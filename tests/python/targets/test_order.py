@@ -12,9 +12,9 @@ from pto_wsp.interp.kernels import run_kernel
 from pto_wsp.isa.meaning import NO_PAIR, pairs, topk_indices, topk_values
 from pto_wsp.runtime.cache import ArtifactCache
 from pto_wsp.targets import registry
-from pto_wsp.targets.cpu.features import VARIABLE
 from tests.python.lang.programs import kernel_of
 from tests.python.targets import ctypes_abi
+from tests.python.targets.widths import WIDTHS, vectors_of
 
 K, TILE = 40, 128
 WHOLE_ROWS = "p = pto.sort(t, ids)"
@@ -38,7 +38,7 @@ def ranked(row: np.ndarray) -> np.ndarray:
     )
 
 
-@pytest.fixture(scope="module", params=[None, "avx2,fma", ""], ids=["native", "8 lanes", "4 lanes"])
+@pytest.fixture(scope="module", params=WIDTHS)
 def topk(request: pytest.FixtureRequest, cache: ArtifactCache) -> tuple[list, ctypes_abi.Library]:
     signature = f"x: In[Tensor[f32, 3, DYN]], values: Out[Tile[3, {K}, f32]], indices: Out[Tile[3, {K}, i32]]"
     kernels = []
@@ -46,9 +46,7 @@ def topk(request: pytest.FixtureRequest, cache: ArtifactCache) -> tuple[list, ct
         text = TOPK.format(k=K, tile=TILE, sorting=sorting).replace("\n    ", "\n")
         kernels.append(kernel_of(signature, text))
         object.__setattr__(kernels[-1], "name", name)
-    with pytest.MonkeyPatch.context() as patch:
-        if request.param is not None:
-            patch.setenv(VARIABLE, request.param)
+    with vectors_of(request.param):
         return kernels, ctypes_abi.load(registry.get("cpu").build(kernels, cache))
 
 

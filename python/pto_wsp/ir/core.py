@@ -60,6 +60,9 @@ class Merged:
 
 DimSelect = Index | Range | TileRange | Full | Rows | Merged
 
+WHOLE: tuple[DimSelect, ...] = (Full(), Full())
+"""All of a matrix."""
+
 
 @record
 class Region:
@@ -80,6 +83,8 @@ class Region:
     @property
     def expressions(self) -> tuple[Expr, ...]:
         """Expressions of its indices and ranges, in order."""
+        if self.dims is WHOLE:
+            return ()
         found: list[Expr] = []
         for dim in self.dims:
             match dim:

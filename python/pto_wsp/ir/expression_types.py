@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pto_wsp.errors import InvalidIR
 from pto_wsp.ir.rules import require
 from pto_wsp.ir.scalar import (
     ARITHMETIC,
@@ -39,6 +40,8 @@ _UNARY: dict[str, tuple[DType, ...]] = {
     "u64": _INTEGERS,
     **dict.fromkeys(("b1", "i64", "f32"), SCALAR_DTYPES),
 }
+_VALUES: dict[str, type | tuple[type, ...]] = {"i64": int, "f32": (int, float), "b1": bool}
+"""Python types of literals."""
 
 
 def require_types(node: Expr, loc: Location | None) -> None:
@@ -58,8 +61,8 @@ def require_types(node: Expr, loc: Location | None) -> None:
         case Element(indices=indices):
             require(all(i.dtype is i64 for i in indices), "an index is an integer", loc)
         case Const(value=value, dtype=dtype):
-            kinds = {i64: int, f32: (int, float), b1: bool}.get(dtype)
-            sound = kinds is not None and isinstance(value, kinds)
-            require(sound and (dtype is b1 or value is not True), f"`{value}` is no {dtype}", loc)
+            kinds = _VALUES.get(dtype.name)
+            if kinds is None or not isinstance(value, kinds) or (value is True and dtype is not b1):
+                raise InvalidIR(message=f"`{value}` is no {dtype}", loc=loc)
         case _:
             pass

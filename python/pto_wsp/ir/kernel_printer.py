@@ -83,13 +83,13 @@ class _Statements:
 
     Attributes:
         types: of its tiles, as text.
-        seen: the types that instructions are written with, by row and by types of the operands.
+        seen: the mnemonic and the types of an instruction, by its row and the types of its operands.
     """
 
     def __init__(self, types: Mapping[str, str], out: TextWriter) -> None:
         self.types = types
         self.out = out
-        self.seen: dict[tuple[str, ...], str] = {}
+        self.seen: dict[tuple[str, ...], tuple[str, str]] = {}
 
     def write(self, body: Sequence[k.Stmt]) -> None:
         out = self.out
@@ -142,18 +142,23 @@ class _Statements:
         return f"{'mscatter' if rows else 'tstore'} %{stmt.tile}, {place}{rows}"
 
     def instruction(self, instr: k.Instr) -> str:
-        op, dst, tiles, scalars = instr.op, instr.dst, instr.tiles, instr.scalars
-        types = self.types
-        key = (op, types[dst], *[types[tile] for tile in tiles], *[scalar.dtype.name for scalar in scalars])
-        signature = self.seen.get(key)
-        if signature is None:
-            form = TABLE[op].form
-            signature = self.seen[key] = signature_text(form, key[2:], types[dst])
+        dst, tiles, scalars = instr.dst, instr.tiles, instr.scalars
+        type_of = self.types.__getitem__
+        kinds = [*map(type_of, tiles)]
         operands = "%" + ", %".join(tiles)
         if scalars:
-            operands = ", ".join([*("%" + tile for tile in tiles), *map(operand_text, scalars)])
-        attrs = f" {{{', '.join(f'{name} = {_attr(v)}' for name, v in instr.attrs)}}}" if instr.attrs else ""
-        return f"%{dst} = {TABLE[op].mnemonic} {operands}{attrs} : {signature}"
+            kinds += [scalar.dtype.name for scalar in scalars]
+            operands = ", ".join([*["%" + tile for tile in tiles], *map(operand_text, scalars)])
+        key = (instr.op, type_of(dst), *kinds)
+        known = self.seen.get(key)
+        if known is None:
+            row = TABLE[instr.op]
+            known = self.seen[key] = row.mnemonic, signature_text(row.form, kinds, type_of(dst))
+        mnemonic, signature = known
+        attrs = ""
+        if instr.attrs:
+            attrs = f" {{{', '.join(f'{name} = {_attr(v)}' for name, v in instr.attrs)}}}"
+        return f"%{dst} = {mnemonic} {operands}{attrs} : {signature}"
 
 
 def signature_text(form: Form, operands: Sequence[str], result: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from pto_wsp.ir.core import DimSelect, Full, Index, Merged, Range, Region, Rows, TileRange
+from pto_wsp.ir.core import WHOLE, DimSelect, Full, Index, Merged, Range, Region, Rows, TileRange
 from pto_wsp.ir.scalar import Const, Expr, Var, format_expr
 from pto_wsp.types.dtype import b1
 
@@ -27,6 +27,8 @@ def operand_text(expr: Expr) -> str:
 
 def region_text(region: Region) -> str:
     """Return a region as text."""
+    if region.dims is WHOLE:
+        return f"%{region.tensor}[:, :]"
     return f"%{region.tensor}[" + ", ".join(_dim(d) for d in region.dims) + "]"
 
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Protocol
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -339,26 +339,28 @@ def _apply_unary(expr: Unary, a: Value) -> Value:
             return _checked(int(a), expr.loc)
 
 
+_CHILDREN: dict[type, Callable[[Any], tuple[Expr, ...]]] = {
+    Element: lambda expr: expr.indices,
+    Unary: lambda expr: (expr.a,),
+    Binary: lambda expr: (expr.a, expr.b),
+    Select: lambda expr: (expr.condition, expr.then, expr.other),
+}
+
+
 def children(expr: Expr) -> tuple[Expr, ...]:
     """Return the operands of `expr`."""
-    match expr:
-        case Element(indices=indices):
-            return indices
-        case Unary(a=a):
-            return (a,)
-        case Binary(a=a, b=b):
-            return (a, b)
-        case Select(condition=c, then=t, other=o):
-            return (c, t, o)
-        case _:
-            return ()
+    of = _CHILDREN.get(expr.__class__)
+    return () if of is None else of(expr)
 
 
-def walk(expr: Expr) -> Iterator[Expr]:
-    """Yield `expr` and everything below it."""
-    yield expr
-    for child in children(expr):
-        yield from walk(child)
+def walk(expr: Expr) -> Sequence[Expr]:
+    """Return `expr` and everything below it, each before its operands."""
+    found = [expr]
+    for node in found:
+        of = _CHILDREN.get(node.__class__)
+        if of is not None:
+            found += of(node)
+    return found
 
 
 def substitute(expr: Expr, replace: Callable[[Expr], Expr | None]) -> Expr:
@@ -366,6 +368,8 @@ def substitute(expr: Expr, replace: Callable[[Expr], Expr | None]) -> Expr:
     replaced = replace(expr)
     if replaced is not None:
         return replaced
+    if expr.__class__ not in _CHILDREN:
+        return expr
     match expr:
         case Element(name=name, indices=indices, loc=loc):
             return Element(name, tuple(substitute(i, replace) for i in indices), loc)

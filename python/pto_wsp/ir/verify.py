@@ -11,7 +11,7 @@ from graphlib import CycleError, TopologicalSorter
 
 from pto_wsp.errors import InvalidIR
 from pto_wsp.ir import kernel as k
-from pto_wsp.ir.core import Merged, Region, Rows, TileRange
+from pto_wsp.ir.core import WHOLE, Merged, Region, Rows, TileRange
 from pto_wsp.ir.expression_types import SCALAR_DTYPES, require_types
 from pto_wsp.ir.module import Module, called_functions
 from pto_wsp.ir.rules import (
@@ -41,8 +41,9 @@ def verify(module: Module) -> Module:
     require_distinct(names, None, "two functions are called `{}`")
     for name in names:
         require(name.isidentifier(), f"`{name}` is not an identifier", None)
+    fitting: set[tuple[object, ...]] = set()
     for kernel in module.kernels:
-        _KernelVerifier(module, kernel).run()
+        _KernelVerifier(module, kernel, fitting).run()
     for workload in module.workloads:
         verify_workload(module, workload)
     _require_no_recursion(module)
@@ -61,7 +62,14 @@ def _require_no_recursion(module: Module) -> None:
 
 
 class _KernelVerifier:
-    def __init__(self, module: Module, kernel: k.KernelFunction) -> None:
+    """Checks a kernel.
+
+    Attributes:
+        fitting: instructions that are known to be sound, by row and by types of the operands.
+        moving: moves of whole views that are known to be sound, by their names.
+    """
+
+    def __init__(self, module: Module, kernel: k.KernelFunction, fitting: set[tuple[object, ...]]) -> None:
         self.module = module
         self.kernel = kernel
         self.tiles = dict(kernel.tiles)
@@ -69,7 +77,8 @@ class _KernelVerifier:
         self.scalars |= {p.name: p.type.dtype for p in kernel.params if isinstance(p.type, ScalarType)}
         self.scalars[k.BLOCK_IDX] = i64
         self.views = {p.name: p for p in kernel.views}
-        self.fitting: set[tuple[object, ...]] = set()
+        self.fitting = fitting
+        self.moving: set[tuple[str, str, bool]] = set()
 
     def run(self) -> None:
         declared = (*self.kernel.tiles, *self.kernel.scalars)
@@ -106,12 +115,12 @@ class _KernelVerifier:
     def statements(self, body: Sequence[k.Stmt]) -> None:
         for stmt in body:
             match stmt:
-                case k.Load(tile=tile, region=region) | k.Store(tile=tile, region=region):
-                    self.transfer(tile, region, stmt.rows, isinstance(stmt, k.Store), stmt.loc)
-                case k.Prefetch(region=region, rows=rows):
-                    self.prefetch(region, rows, stmt.loc)
                 case k.Instr():
                     self.instruction(stmt)
+                case k.Load() | k.Store():
+                    self.transfer(stmt)
+                case k.Prefetch(region=region, rows=rows):
+                    self.prefetch(region, rows, stmt.loc)
                 case k.Assign(name=name, value=value):
                     self.expressions([value], stmt.loc)
                     require(self.scalars.get(name) is value.dtype, f"`{name}` has another type", stmt.loc)
@@ -159,9 +168,12 @@ class _KernelVerifier:
         twice = any(isinstance(a, str) and call.args.count(a) > 1 for a in written)
         require(not twice, f"`{callee.name}` writes a view that it takes twice", call.loc)
 
-    def transfer(
-        self, tile: str, region: Region, rows: str | None, is_store: bool, loc: Location | None
-    ) -> None:
+    def transfer(self, stmt: k.Load | k.Store) -> None:
+        tile, region, rows, loc = stmt.tile, stmt.region, stmt.rows, stmt.loc
+        is_store = isinstance(stmt, k.Store)
+        move = (tile, region.tensor, is_store)
+        if move in self.moving and region.dims is WHOLE and rows is None:
+            return
         require(tile in self.tiles, "load or store of an unknown tile", loc)
         param = self.region(region, loc)
         if is_store:
@@ -171,6 +183,8 @@ class _KernelVerifier:
         if rows is not None:
             count = self.row_numbers(rows, loc)
             require(self.tiles[tile].rows == count, f"`{tile}` has not one row per element of `{rows}`", loc)
+        elif region.dims is WHOLE:
+            self.moving.add(move)
 
     def prefetch(self, region: Region, rows: str | None, loc: Location | None) -> None:
         self.region(region, loc)
@@ -199,13 +213,15 @@ class _KernelVerifier:
         return kind.rows * kind.cols
 
     def instruction(self, instr: k.Instr) -> None:
-        self.expressions(instr.scalars, instr.loc)
+        if instr.scalars:
+            self.expressions(instr.scalars, instr.loc)
         if instr.attrs:
             self.attributes(instr)
             self.types(instr)
             return
-        operands = [id(self.tiles.get(name)) for name in (instr.dst, *instr.tiles)]
-        kinds = (instr.op, *operands, *[scalar.dtype for scalar in instr.scalars])
+        tiles = self.tiles.get
+        operands = [id(tiles(name)) for name in instr.tiles]
+        kinds = (instr.op, id(tiles(instr.dst)), *operands, *[scalar.dtype.name for scalar in instr.scalars])
         if kinds not in self.fitting:
             self.types(instr)
             self.fitting.add(kinds)
@@ -260,13 +276,14 @@ class _KernelVerifier:
     def expressions(self, exprs: Iterable[Expr], loc: Location | None) -> None:
         for expr in exprs:
             for node in walk(expr):
-                require_types(node, loc)
-                if isinstance(node, Var):
-                    dtype = self.scalars.get(node.name)
-                    require(dtype is not None, f"scalar `{node.name}` is not declared", loc)
-                    require(dtype is node.dtype, f"scalar `{node.name}` is no {node.dtype}", loc)
-                elif isinstance(node, Element):
-                    self.element(node, loc)
-                elif isinstance(node, Extent):
-                    known = node.name in self.tiles or node.name in self.views
-                    require(known, f"`{node.name}` has no extents", loc)
+                match node:
+                    case Var(name=name, dtype=dtype):
+                        if self.scalars.get(name) is not dtype:
+                            raise InvalidIR(message=f"scalar `{name}` is not declared as {dtype}", loc=loc)
+                    case Extent(name=name):
+                        known = name in self.tiles or name in self.views
+                        require(known, f"`{name}` has no extents", loc)
+                    case _:
+                        require_types(node, loc)
+                        if isinstance(node, Element):
+                            self.element(node, loc)

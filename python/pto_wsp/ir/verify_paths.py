@@ -39,7 +39,8 @@ class _Paths:
         for tile in instr.tiles:
             if tile not in self.written:
                 raise self.unwritten(tile, instr.loc)
-        self.read(instr.scalars, instr.loc)
+        if instr.scalars:
+            self.read(instr.scalars, instr.loc)
         if instr.attrs:
             self.read([v for _, v in instr.attrs if not isinstance(v, (str, int))], instr.loc)
         self.written.add(instr.dst)
@@ -72,9 +73,8 @@ class _Paths:
 
     def moved(self, stmt: k.Load | k.Store | k.Prefetch) -> None:
         self.read(stmt.region.expressions, stmt.loc)
-        needed = [stmt.tile] if isinstance(stmt, k.Store) else []
-        for tile in [*needed, *([] if stmt.rows is None else [stmt.rows])]:
-            if tile not in self.written:
+        for tile in (stmt.tile if isinstance(stmt, k.Store) else None, stmt.rows):
+            if tile is not None and tile not in self.written:
                 raise self.unwritten(tile, stmt.loc)
         if isinstance(stmt, k.Load):
             self.written.add(stmt.tile)

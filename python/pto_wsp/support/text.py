@@ -11,19 +11,20 @@ class TextWriter:
 
     def __init__(self, indent: str = "  ") -> None:
         self._indent = indent
-        self._level = 0
+        self._prefix = ""
         self._lines: list[str] = []
 
     def line(self, text: str = "") -> None:
         """Add one line at the current depth; an empty one stays empty."""
-        self._lines.append(self._indent * self._level + text if text else "")
+        self._lines.append(self._prefix + text if text else "")
 
     @contextmanager
     def indented(self) -> Iterator[None]:
         """Nest the lines written inside one level deeper."""
-        self._level += 1
+        outer = self._prefix
+        self._prefix = outer + self._indent
         yield
-        self._level -= 1
+        self._prefix = outer
 
     def __str__(self) -> str:
         return "\n".join(self._lines) + "\n"

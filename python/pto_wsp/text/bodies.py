@@ -75,6 +75,7 @@ class Body(Generic[T]):
         self._depth += 1
         found: list[T] = []
         while True:
+            source.skip_blank()
             self.take_known(found)
             source.skip_blank()
             if source.at_end or source.first_word() in ends:

@@ -260,7 +260,7 @@ def _range(cursor: Cursor, scope: Scope) -> tuple[Expr, Expr]:
     return start, read_expression(cursor, scope)
 
 
-_tiles: dict[str, TileType] = {}
+TILES: dict[str, TileType] = {}
 
 
 def read_tile(cursor: Cursor) -> TileType:
@@ -270,14 +270,14 @@ def read_tile(cursor: Cursor) -> TileType:
         BadText: it is another type.
     """
     token = cursor.take(TYPE, "a type `!pto.tile<RxCxdtype>`")
-    found = _tiles.get(token.text)
+    found = TILES.get(token.text)
     if found is None:
         inside = token.text.removeprefix("!pto.tile<").removesuffix(">").split("x")
         if len(inside) != 3 or not token.text.startswith("!pto.tile<"):
             cursor.fail("a type `!pto.tile<RxCxdtype>`", token=token)
         rows, cols = (cursor.integer_of(token, size.strip()) for size in inside[:2])
         found = TileType(rows, cols, read_dtype(cursor, token, inside[2].strip()))
-        _tiles[token.text] = found
+        TILES[token.text] = found
     return found
 
 

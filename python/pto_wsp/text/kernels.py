@@ -5,8 +5,7 @@ from __future__ import annotations
 from pto_wsp.errors import RepeatedText
 from pto_wsp.ir import kernel as k
 from pto_wsp.ir.kernel_printer import signature_text
-from pto_wsp.ir.region_text import operand_text
-from pto_wsp.ir.scalar import Const, Expr
+from pto_wsp.ir.scalar import Expr, Var
 from pto_wsp.isa.table import BY_MNEMONIC, Instruction
 from pto_wsp.support.record import replace
 from pto_wsp.text.bodies import Body, indexed
@@ -19,10 +18,10 @@ from pto_wsp.text.expressions import (
     read_tile,
 )
 from pto_wsp.text.refused import refuse_known
-from pto_wsp.text.shapes import Names, Shapes, take_known
+from pto_wsp.text.shapes import Lines, Names, Shapes
 from pto_wsp.text.tokens import NAME, WORD, Cursor, Source, Token
-from pto_wsp.types.dtype import i64
-from pto_wsp.types.tile import ScalarType, TileType
+from pto_wsp.types.dtype import DType, i64
+from pto_wsp.types.tile import ScalarType
 
 _BLOCK_WORDS = ("FOR", "WHILE", "IF")
 _MOVES = ("tload", "mgather", "tstore", "mscatter")
@@ -40,21 +39,34 @@ def read_kernel_body(source: Source, function: k.KernelFunction, shapes: Shapes)
 class _KernelBody(Body[k.Stmt]):
     def __init__(self, source: Source, function: k.KernelFunction, shapes: Shapes) -> None:
         super().__init__(source, f"kernel `{function.name}`")
-        self.shapes = shapes
-        self.names = Names(self.scalars, self.tensors)
-        self.tiles: dict[str, TileType] = {}
+        self.names = Names(shapes)
+        self.lines = Lines(source, shapes, self.names)
+        self.tiles = self.names.tiles
         self.declared: dict[str, ScalarType] = {}
         self.scalars[k.BLOCK_IDX] = i64
         for param in function.params:
             if isinstance(param.type, ScalarType):
-                self.scalars[param.name] = param.type.dtype
+                self.note_scalar(param.name, param.type.dtype)
             else:
                 self.tensors.add(param.name)
+                self.names.view("%" + param.name)
+
+    def note_scalar(self, name: str, dtype: DType) -> None:
+        """Note a scalar that every line behind can name."""
+        self.scalars[name] = dtype
+        self.names.scalar("%" + name, Var(name, dtype))
 
     def take_known(self, found: list[k.Stmt]) -> None:
-        take_known(self.source, self.shapes, self.names, found)
+        self.lines.take(found)
 
     def statement(self, cursor: Cursor) -> k.Stmt | None:
+        line = cursor.token.line
+        stmt = self.read(cursor)
+        if stmt is not None:
+            self.lines.learn(line, stmt)
+        return stmt
+
+    def read(self, cursor: Cursor) -> k.Stmt | None:
         token = cursor.token
         if token.kind == NAME:
             return self.assignment(cursor)
@@ -99,12 +111,11 @@ class _KernelBody(Body[k.Stmt]):
             raise RepeatedText(kind="name", name=name, loc=cursor.place(token))
         cursor.expect(":")
         if kind == "alloc_tile":
-            self.tiles[name] = read_tile(cursor)
-            self.names.tiles["%" + name] = f"!pto.{self.tiles[name]}"
+            self.names.tile(name, read_tile(cursor))
         else:
             written = cursor.take(WORD, "an element type")
             self.declared[name] = ScalarType(read_dtype(cursor, written, written.text))
-            self.scalars[name] = self.declared[name].dtype
+            self.note_scalar(name, self.declared[name].dtype)
         cursor.end()
 
     def assign(self, cursor: Cursor, token: Token, name: str) -> k.Assign:
@@ -131,8 +142,9 @@ class _KernelBody(Body[k.Stmt]):
         cursor.expect(":")
         written = cursor.token
         read_tile(cursor)
-        expected = f"!pto.{self.tiles[name]}"
-        self.require_type(f"the type of `{name}`", written.text, expected, cursor, written)
+        self.require_type(
+            f"the type of `{name}`", written.text, self.names.kinds["%" + name], cursor, written
+        )
         cursor.end()
         return k.Load(name, region, cursor.whole, rows)
 
@@ -175,15 +187,10 @@ class _KernelBody(Body[k.Stmt]):
         instr = k.Instr(row.name, dst, tuple(tiles), tuple(scalars), attrs, cursor.whole)
         written = cursor.token
         found = cursor.rest()
-        kinds = [self.names.tiles["%" + name] for name in tiles] + [s.dtype.name for s in scalars]
-        expected = signature_text(row.form, kinds, self.names.tiles["%" + dst])
+        kinds = [self.names.kinds["%" + name] for name in tiles] + [s.dtype.name for s in scalars]
+        expected = signature_text(row.form, kinds, self.names.kinds["%" + dst])
         if found != expected.replace(" ", ""):
             self.require_type("the type of this instruction", found, expected, cursor, written)
-        if not attrs:
-            shape = (row.mnemonic, expected, self.names.tiles["%" + dst], *kinds)
-            self.shapes.rows[shape] = row.name
-            literals = [s for s in scalars if isinstance(s, Const)]
-            self.shapes.literals.update((operand_text(s), s) for s in literals)
         return instr
 
     def attributes(self, cursor: Cursor) -> tuple[tuple[str, k.AttrValue], ...]:

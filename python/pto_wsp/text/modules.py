@@ -14,6 +14,7 @@ from pto_wsp.ir.module import Module
 from pto_wsp.ir.schedule import DEFAULT, Schedule
 from pto_wsp.ir.verify import verify
 from pto_wsp.location import Location
+from pto_wsp.support.garbage import collection_paused
 from pto_wsp.support.record import record, replace
 from pto_wsp.text.forms import form_of
 from pto_wsp.text.kernels import read_kernel_body
@@ -49,7 +50,8 @@ def parse(text: str, filename: str = "<text>") -> Module:
         TextError: text that cannot be read, at its line and column.
         InvalidIR: a function that breaks a rule, at its line.
     """
-    return verify(_ModuleReader(Source(text, filename)).module())
+    with collection_paused():
+        return verify(_ModuleReader(Source(text, filename)).module())
 
 
 @record

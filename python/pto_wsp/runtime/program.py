@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -12,6 +13,7 @@ from pto_wsp.errors import (
     NameClash,
     UnknownParameter,
     UnsupportedByTarget,
+    UnusableFile,
     WrongValue,
     did_you_mean,
 )
@@ -28,7 +30,7 @@ from pto_wsp.passes.pipeline import prepare
 from pto_wsp.passes.settle_floats import settle_floats
 from pto_wsp.passes.task_keys import TaskKeys
 from pto_wsp.runtime.binding import Binder
-from pto_wsp.runtime.engine import make_runner
+from pto_wsp.runtime.engine import EngineRunner, make_runner
 from pto_wsp.runtime.interpreted import InterpretedRunner
 from pto_wsp.runtime.numbers import integer, number
 from pto_wsp.runtime.outcome import Figures
@@ -254,6 +256,19 @@ class Program:
             UnusableFile: the file cannot be written.
         """
         write_program(path, self.module, self._binder.numbers)
+
+    def save_kernels(self, path: str | os.PathLike[str]) -> None:
+        """Write the kernels as a shared library for this machine: `pto_load_kernels` of the C API loads it.
+
+        Raises:
+            UnusableFile: the target has no library of kernels, or the file cannot be written.
+        """
+        if not isinstance(self._runner, EngineRunner):
+            raise UnusableFile(what="written", path=path, reason=f"`{self._target}` compiles no kernels")
+        try:
+            shutil.copy(self._runner.artifact.path, path)
+        except OSError as error:
+            raise UnusableFile(what="written", path=path, reason=error.strerror or "unknown") from None
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], target: str = "cpu") -> Program:

@@ -19,12 +19,13 @@ namespace pto::wsp::sched {
 /// own first, or waits. So neither dispatchers nor slices depend on any one thread.
 class Crew final : public Job, public std::enable_shared_from_this<Crew> {
  public:
-  /// Prepares a run: of `graph` if that is not null, which is built first if it is empty. \pre is_idle()
+  /// Prepares a run: of `graph` if that is not null, which is built first if it is empty, or by the caller,
+  /// who calls `feed`, if it is fed. \pre is_idle()
   void begin(std::shared_ptr<Prepared> prepared, std::vector<char*> bases, const RunOptions& options,
-             std::shared_ptr<KeptGraph> graph) {
+             std::shared_ptr<KeptGraph> graph, bool is_fed = false) {
     run_.begin(std::move(prepared), std::move(bases), options);
     graph_run_.reset();
-    if (graph != nullptr) graph_run_.emplace(run_, std::move(graph));
+    if (graph != nullptr) graph_run_.emplace(run_, std::move(graph), is_fed);
     free_slots_.clear();
     for (uint32_t i = options.workers; i-- > 1;) free_slots_.push_back(int(i));
     num_dispatchers_ = options.dispatchers != 0 ? options.dispatchers
@@ -39,6 +40,14 @@ class Crew final : public Job, public std::enable_shared_from_this<Crew> {
 
   /// No pool thread is inside. Only meaningful while the run is not in the pool.
   bool is_idle() const { return num_inside_.load(std::memory_order_acquire) == 0; }
+
+  /// Lets others run what has been added to a graph that is fed.
+  void feed() {
+    graph_run_->open();
+    if (num_free_slots() > 0) call_others();
+  }
+  /// All has been added.
+  void end_feed() { graph_run_->end_build(); }
 
   /// Works until the run is over. Others are called once there is more to do, or at once if the first slice,
   /// which the caller runs itself, may take long.

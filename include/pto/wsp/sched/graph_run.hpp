@@ -16,15 +16,17 @@ namespace pto::wsp::sched {
 
 class GraphRun {
  public:
-  /// Prepares a run of `graph`, which is built first if it is empty. \pre nobody uses the graph
-  GraphRun(Run& run, std::shared_ptr<KeptGraph> graph)
+  /// Prepares a run of `graph`, which is built first if it is empty, or by the caller (see `open`) if it is
+  /// fed.
+  /// \pre nobody uses the graph
+  GraphRun(Run& run, std::shared_ptr<KeptGraph> graph, bool is_fed)
       : run_(run),
         graph_(std::move(graph)),
         is_watched_(run.options().watches_tasks()),
         num_open_(graph_->num_strands()),
-        is_built_(graph_->num_strands() > 0) {
+        is_built_(!is_fed && graph_->num_strands() > 0) {
     graph_->begin_run();
-    if (!is_built_) builder_.emplace(*graph_, run_);
+    if (!is_built_ && !is_fed) builder_.emplace(*graph_, run_);
   }
 
   bool has_work() const {
@@ -37,12 +39,22 @@ class GraphRun {
 
   /// Builds, on the calling thread of the run, or runs a strand. False if nothing could be done.
   bool work(Worker& worker, bool is_caller) {
-    if (is_caller && !is_built_.load(std::memory_order_relaxed) && build()) return true;
+    if (is_caller && builder_ && build()) return true;
     Aside aside;
     if (!take(aside)) return false;
     worker.resume();
     execute(worker, aside);
     return true;
+  }
+
+  /// Lets all strands that are built be taken.
+  void open() { num_open_.store(graph_->num_strands(), std::memory_order_seq_cst); }
+
+  /// Nothing is built behind these.
+  void end_build() {
+    builder_.reset();
+    open();
+    is_built_.store(true, std::memory_order_release);
   }
 
   /// \pre is_over()
@@ -86,15 +98,6 @@ class GraphRun {
            builder_->num_tasks() >= run_.options().threshold;
   }
 
-  /// Lets all strands that are built be taken.
-  void open() { num_open_.store(graph_->num_strands(), std::memory_order_seq_cst); }
-
-  void end_build() {
-    builder_.reset();
-    open();
-    is_built_.store(true, std::memory_order_release);
-  }
-
   bool pass_flush() {
     if (!is_drained()) return false;
     try {
@@ -123,7 +126,7 @@ class GraphRun {
   bool take(Aside& aside) {
     const size_t num_waiting = num_waiting_.load(std::memory_order_relaxed);
     if (num_waiting > 0 && take_waiting(aside)) return true;
-    if (num_waiting >= kMaxWaiting + run_.num_workers()) return false;
+    if (num_waiting >= run_.options().lookahead + run_.num_workers()) return false;
     uint64_t strand = num_taken_.load(std::memory_order_relaxed);
     do {
       if (strand >= num_open_.load(std::memory_order_acquire)) return false;
@@ -271,7 +274,6 @@ class GraphRun {
   }
 
   static constexpr int kSpins = 20;
-  static constexpr size_t kMaxWaiting = 64;
 
   Run& run_;
   std::shared_ptr<KeptGraph> graph_;

@@ -16,6 +16,7 @@
 #include <new>
 #include <vector>
 
+#include "pto/wsp/error.hpp"
 #include "pto/wsp/sched/progress.hpp"
 
 namespace pto::wsp::sched {
@@ -47,7 +48,7 @@ inline int64_t read_wide(const uint32_t* words) {
 }
 
 /// An array that grows while others read what was in it before.
-template <class T>
+template <class T, uint64_t kChunk = 512>
 class StableArray {
  public:
   T& operator[](uint64_t i) { return chunks_[i / kChunk].get()[i % kChunk]; }
@@ -66,7 +67,6 @@ class StableArray {
   }
 
  private:
-  static constexpr uint64_t kChunk = 512;
   static constexpr uint64_t kMaxChunks = 1 << 14;
   struct Free {
     void operator()(T* memory) const { std::free(memory); }

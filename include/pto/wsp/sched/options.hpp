@@ -72,6 +72,7 @@ struct RunOptions {
   Ready ready = Ready::kOwn;
   Start start = Start::kImmediate;
   uint64_t threshold = 0;          ///< of Start::kThreshold
+  size_t lookahead = 64;           ///< of a kept graph: strands that may wait while later ones are begun
   uint64_t starts_per_second = 0;  ///< 0 = as many as there can be
   uint64_t batch = 0;              ///< not 0: tasks start in groups of so many, one group after the other
   uint64_t interleaved = 0;        ///< not 0: so many streams at a time start one task each in turn

@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// The functions of pto_runtime.h: checks of what they are called with, and errors as numbers.
+#include "pto/wsp/pto_runtime.h"
+
+#include <cstdio>
+#include <new>
+
+#include "runtime.hpp"
+
+using pto::wsp::EngineError;
+using pto::wsp::Role;
+using pto::wsp::capi::Mistake;
+using pto::wsp::capi::Runtime;
+using pto::wsp::trace::TaskDump;
+
+struct PTORuntimeState {
+  Runtime runtime;
+};
+
+namespace {
+
+[[gnu::cold]] int keep_current(Runtime& runtime) {
+  try {
+    throw;
+  } catch (Mistake& mistake) {
+    return runtime.keep(std::move(mistake));
+  } catch (const EngineError& error) {
+    if (error.code() == "kernel-arguments" || error.code() == "kernel-failed")
+      return runtime.keep({PTO_ERROR_FUNCTION, error.what()});
+    const bool is_size = error.code() == "too-many-tasks" || error.code() == "too-many-strands";
+    return runtime.keep({is_size ? PTO_ERROR_TOO_MANY : PTO_ERROR_MEMORY, error.what()});
+  } catch (const std::bad_alloc&) {
+    return runtime.keep({PTO_ERROR_MEMORY, "there is no memory"});
+  } catch (const std::exception& error) {
+    return runtime.keep({PTO_ERROR_FUNCTION, error.what()});
+  } catch (...) {
+    return runtime.keep({PTO_ERROR_FUNCTION, "a function threw an exception"});
+  }
+}
+
+/// Calls `function(runtime)`, which returns a number or nothing, unless an error is kept.
+template <class Function>
+inline int guarded(PTORuntime* rt, Function function) {
+  if (rt == nullptr || rt->state == nullptr) return PTO_ERROR_ARGUMENT;
+  Runtime& runtime = rt->state->runtime;
+  if (runtime.error() != PTO_OK) return runtime.error();
+  try {
+    if constexpr (std::is_void_v<decltype(function(runtime))>) {
+      function(runtime);
+      return PTO_OK;
+    } else {
+      return function(runtime);
+    }
+  } catch (...) {
+    return keep_current(runtime);
+  }
+}
+
+inline int add(PTORuntime* rt, int32_t task, void* tensor, int32_t row, int32_t col, int32_t rows,
+               int32_t cols, Role role) {
+  return guarded(rt, [&](Runtime& r) { r.add_argument(task, tensor, row, col, rows, cols, role); });
+}
+
+/// Dumps are for looking at what went wrong too: an error that is kept does not matter, and theirs is not
+/// kept.
+int dump(const PTORuntime& rt, std::FILE* out, TaskDump::Form form) {
+  try {
+    rt.state->runtime.dump().write(out, form);
+  } catch (const std::bad_alloc&) {
+    return PTO_ERROR_MEMORY;
+  }
+  return std::fflush(out) == 0 && std::ferror(out) == 0 ? PTO_OK : PTO_ERROR_FILE;
+}
+
+}  // namespace
+
+extern "C" {
+
+int pto_runtime_init(PTORuntime* rt) {
+  if (rt == nullptr) return PTO_ERROR_ARGUMENT;
+  try {
+    rt->state = nullptr;
+    rt->state = new PTORuntimeState;
+    return PTO_OK;
+  } catch (const std::bad_alloc&) {
+    return PTO_ERROR_MEMORY;
+  }
+}
+
+void pto_runtime_shutdown(PTORuntime* rt) {
+  if (rt == nullptr) return;
+  delete rt->state;
+  rt->state = nullptr;
+}
+
+int pto_runtime_set_workers(PTORuntime* rt, int num_workers) {
+  return guarded(rt, [=](Runtime& r) { r.set_workers(num_workers); });
+}
+
+int pto_runtime_set_row_unit(PTORuntime* rt, int32_t rows) {
+  return guarded(rt, [=](Runtime& r) { r.set_row_unit(rows); });
+}
+
+int pto_register_incore_func(PTORuntime* rt, const char* func_name, PTOInCoreFunc func) {
+  return guarded(rt, [=](Runtime& r) { r.register_function(func_name, func); });
+}
+
+int pto_load_kernels(PTORuntime* rt, const char* filename) {
+  return guarded(rt, [=](Runtime& r) { r.load_kernels(filename); });
+}
+
+int32_t pto_task_alloc(PTORuntime* rt, const char* func_name, void* func_ptr, int32_t buffer_bytes,
+                       int32_t reuse_bytes) {
+  return guarded(rt, [=](Runtime& r) {
+    return r.alloc(func_name, reinterpret_cast<PTOInCoreFunc>(func_ptr), buffer_bytes, reuse_bytes);
+  });
+}
+
+int pto_task_add_input(PTORuntime* rt, int32_t task, void* tensor, int32_t row, int32_t col, int32_t rows,
+                       int32_t cols) {
+  return add(rt, task, tensor, row, col, rows, cols, Role::in);
+}
+
+int pto_task_add_output(PTORuntime* rt, int32_t task, void* tensor, int32_t row, int32_t col, int32_t rows,
+                        int32_t cols) {
+  return add(rt, task, tensor, row, col, rows, cols, Role::out);
+}
+
+int pto_task_add_inout(PTORuntime* rt, int32_t task, void* tensor, int32_t row, int32_t col, int32_t rows,
+                       int32_t cols) {
+  return add(rt, task, tensor, row, col, rows, cols, Role::inout);
+}
+
+int pto_task_submit(PTORuntime* rt, int32_t task) {
+  return guarded(rt, [=](Runtime& r) { r.submit(task); });
+}
+
+int pto_execute_all(PTORuntime* rt) {
+  return guarded(rt, [](Runtime& r) { r.execute(); });
+}
+
+int runtime_entry_arm64(PTOOrchFunc orch_func, void* user_data, int num_workers,
+                        int execution_task_threshold) {
+  PTORuntime rt;
+  int code = pto_runtime_init(&rt);
+  if (code != PTO_OK) return code;
+  code = guarded(&rt, [=, &rt](Runtime& r) {
+    if (orch_func == nullptr || execution_task_threshold < 0)
+      throw Mistake{PTO_ERROR_ARGUMENT, "no function, or a negative threshold"};
+    r.set_workers(num_workers);
+    if (execution_task_threshold > 0) r.feed_from(uint32_t(execution_task_threshold));
+    try {
+      orch_func(&rt, user_data);
+    } catch (const std::exception& error) {
+      throw Mistake{PTO_ERROR_FUNCTION, std::string("the orchestration: ") + error.what()};
+    } catch (...) {
+      throw Mistake{PTO_ERROR_FUNCTION, "the orchestration threw an exception"};
+    }
+  });
+  if (code == PTO_OK) code = pto_execute_all(&rt);
+  if (code != PTO_OK) std::fprintf(stderr, "pto_runtime: %s\n", pto_runtime_error_message(&rt));
+  pto_runtime_shutdown(&rt);
+  return code;
+}
+
+int32_t pto_get_ready_task(PTORuntime* rt) {
+  return guarded(rt, [](Runtime& r) { return r.take(false); });
+}
+
+int32_t pto_get_ready_task_blocking(PTORuntime* rt) {
+  return guarded(rt, [](Runtime& r) { return r.take(true); });
+}
+
+int pto_task_run(PTORuntime* rt, int32_t task) {
+  return guarded(rt, [=](Runtime& r) { r.run_taken(task); });
+}
+
+int pto_task_complete(PTORuntime* rt, int32_t task) {
+  return guarded(rt, [=](Runtime& r) { r.complete(task); });
+}
+
+int pto_task_complete_threadsafe(PTORuntime* rt, int32_t task) { return pto_task_complete(rt, task); }
+
+int pto_runtime_get_stats(PTORuntime* rt, PTORuntimeStats* stats) {
+  if (rt == nullptr || rt->state == nullptr || stats == nullptr) return PTO_ERROR_ARGUMENT;
+  *stats = rt->state->runtime.stats();
+  return PTO_OK;
+}
+
+int pto_runtime_stats(PTORuntime* rt) {
+  PTORuntimeStats stats;
+  const int code = pto_runtime_get_stats(rt, &stats);
+  if (code != PTO_OK) return code;
+  std::printf("tasks: %" PRIu64 " allocated, %" PRIu64 " submitted, %" PRIu64 " completed\n",
+              stats.tasks_allocated, stats.tasks_submitted, stats.tasks_completed);
+  std::printf("%" PRIu64 " arguments, %" PRIu64 " dependences, %" PRIu64 " strands, %" PRIu64 " bytes\n",
+              stats.arguments, stats.dependences, stats.strands, stats.bytes);
+  std::printf("last execution: %.3f ms\n", double(stats.run_ns) / 1e6);
+  return PTO_OK;
+}
+
+int pto_runtime_dump(PTORuntime* rt, const char* filename) {
+  if (rt == nullptr || rt->state == nullptr || filename == nullptr) return PTO_ERROR_ARGUMENT;
+  std::FILE* out = std::fopen(filename, "w");
+  if (out == nullptr) return PTO_ERROR_FILE;
+  const int code = dump(*rt, out, TaskDump::Form::kVerbose);
+  return std::fclose(out) == 0 ? code : PTO_ERROR_FILE;
+}
+
+int pto_runtime_dump_stdout(PTORuntime* rt) {
+  if (rt == nullptr || rt->state == nullptr) return PTO_ERROR_ARGUMENT;
+  return dump(*rt, stdout, TaskDump::Form::kShort);
+}
+
+int pto_runtime_error(PTORuntime* rt) {
+  return rt == nullptr || rt->state == nullptr ? int(PTO_ERROR_ARGUMENT) : rt->state->runtime.error();
+}
+
+const char* pto_runtime_error_message(PTORuntime* rt) {
+  return rt == nullptr || rt->state == nullptr ? "there is no runtime" : rt->state->runtime.message();
+}
+
+}  // extern "C"

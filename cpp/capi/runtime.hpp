@@ -1,0 +1,278 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// What a PTORuntime is.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+
+#include "by_hand.hpp"
+#include "graph_engine.hpp"
+#include "pto/wsp/library.hpp"
+#include "pto/wsp/trace/clock.hpp"
+#include "pto/wsp/trace/task_dump.hpp"
+
+namespace pto::wsp::capi {
+
+/// A mistake that a PTOError names.
+struct Mistake {
+  PTOError code;
+  std::string message;
+};
+
+class Runtime {
+ public:
+  static constexpr uint32_t kMaxWorkers = 1024;
+
+  /// Tasks run while others are built, once more than `threshold` are. \pre nothing is built
+  void feed_from(uint32_t threshold) {
+    is_fed_ = true;
+    threshold_ = threshold;
+  }
+
+  void set_workers(int workers) {
+    if (workers < 0 || workers > int(kMaxWorkers))
+      throw Mistake{PTO_ERROR_ARGUMENT, std::to_string(workers) + " workers: expected 0 to 1024"};
+    workers_ = uint32_t(workers);
+  }
+
+  void set_row_unit(int32_t rows) {
+    if (rows < 1) throw Mistake{PTO_ERROR_ARGUMENT, "a row unit of " + std::to_string(rows)};
+    row_unit_ = rows;
+  }
+
+  void register_function(const char* name, PTOInCoreFunc function) {
+    if (name == nullptr) throw Mistake{PTO_ERROR_ARGUMENT, "a function without a name is registered"};
+    names_.find(name)->function = function;
+  }
+
+  /// Makes tasks that have no function run the kernels of their names.
+  void load_kernels(const char* path) {
+    if (path == nullptr) throw Mistake{PTO_ERROR_ARGUMENT, "a kernel library without a name is loaded"};
+    try {
+      libraries_.push_back(std::make_unique<LoadedLibrary>(path));
+    } catch (const EngineError& error) {
+      throw Mistake{PTO_ERROR_FILE, error.what()};
+    }
+    const KernelLibrary& table = libraries_.back()->table();
+    for (uint32_t i = 0; i < table.num_kernels; ++i)
+      names_.find(table.kernels[i].name)->kernel = &table.kernels[i];
+  }
+
+  // Building
+
+  int32_t alloc(const char* name, PTOInCoreFunc function, int32_t buffer_bytes, int32_t reuse_bytes) {
+    if (name == nullptr) throw Mistake{PTO_ERROR_ARGUMENT, "a task has no name"};
+    if (buffer_bytes < 0 || reuse_bytes < 0)
+      throw Mistake{PTO_ERROR_ARGUMENT, std::string("a task `") + name + "` has a negative buffer size"};
+    if (tasks_.num_allocated() == Tasks::kMost) throw Mistake{PTO_ERROR_TOO_MANY, "more than 2^31 - 1 tasks"};
+    return int32_t(tasks_.add(names_.find(name), function, buffer_bytes, reuse_bytes));
+  }
+
+  void add_argument(int32_t number, void* tensor, int64_t row, int32_t col, int32_t rows, int32_t cols,
+                    Role role) {
+    row *= row_unit_;
+    const bool is_known = is_in_state(number, Task::State::kOpen);
+    const bool is_sound = tensor != nullptr && row >= 0 && row <= INT32_MAX && col >= 0 && rows >= 0 &&
+                          cols >= 0 && uint32_t(cols) <= Argument::kMaxCols;
+    if (!is_known || !is_sound) refuse_argument(number, tensor, row, col, rows, cols);
+    tasks_.add_argument(uint32_t(number), {static_cast<char*>(tensor), int32_t(row), col, rows,
+                                           uint32_t(cols), uint32_t(role)});
+  }
+
+  void submit(int32_t number) {
+    if (!is_in_state(number, Task::State::kOpen)) refuse_task(number, "allocated and not submitted");
+    const bool ends_strand = recorder_.record(tasks_.submit(uint32_t(number)));
+    if (is_fed_) feed(ends_strand);
+    if (by_hand_ != nullptr) by_hand_->add_submitted();
+  }
+
+  // Running
+
+  void execute() {
+    if (sched::is_inside_run()) throw Mistake{PTO_ERROR_STATE, "a task cannot run other tasks"};
+    if (by_hand_ != nullptr && by_hand_->has_taken())
+      throw Mistake{PTO_ERROR_STATE, "tasks that were taken are not complete"};
+    if (tasks_.num_submitted() < tasks_.num_allocated()) refuse_open();
+    if (recorder_.is_empty()) return;
+    by_hand_.reset();
+    const int64_t start = trace::now_ns();
+    const std::shared_ptr<sched::KeptGraph> graph = recorder_.finish();
+    if (is_fed_ && is_begun_) {
+      engine().crew().feed();
+      engine().crew().end_feed();
+    } else {
+      engine().begin(graph, num_workers(), false);
+    }
+    const std::optional<sched::Failure> failure = engine().finish();
+    run_ns_ = trace::now_ns() - start;
+    num_strands_ = graph->num_strands();
+    is_begun_ = false;
+    if (failure) throw_failure(*failure);
+    recorder_.begin_graph();
+  }
+
+  /// Taking and completing tasks by hand.
+  int32_t take(bool waits) {
+    if (is_begun_) throw Mistake{PTO_ERROR_STATE, "workers run the tasks already"};
+    if (by_hand_ == nullptr) by_hand_ = std::make_unique<ByHand>(tasks_);
+    return by_hand_->take(waits);
+  }
+  void complete(int32_t number) {
+    if (by_hand_ == nullptr || number < 0 || !by_hand_->complete(uint32_t(number)))
+      refuse_task(number, "taken and not complete");
+  }
+  void run_taken(int32_t number) {
+    if (by_hand_ == nullptr || number < 0 || !by_hand_->is_taken(uint32_t(number)))
+      refuse_task(number, "taken and not complete");
+    call(tasks_[uint32_t(number)], uint64_t(number));
+  }
+
+  // Looking
+
+  PTORuntimeStats stats() const {
+    PTORuntimeStats stats{};
+    stats.tasks_allocated = tasks_.num_allocated();
+    stats.tasks_submitted = tasks_.num_submitted();
+    for (uint32_t i = 0; i < tasks_.num_submitted(); ++i)
+      stats.tasks_completed += tasks_.at(i).state == Task::State::kComplete ? 1 : 0;
+    stats.arguments = recorder_.num_arguments();
+    stats.dependences = recorder_.num_dependences();
+    stats.strands = num_strands_;
+    stats.bytes = tasks_.num_bytes() + recorder_.num_bytes();
+    stats.run_ns = uint64_t(run_ns_);
+    return stats;
+  }
+
+  /// The tasks that were submitted, in this order.
+  trace::TaskDump dump() const {
+    trace::TaskDump dump;
+    EarlierFinder finder;
+    for (uint32_t place = 0; place < tasks_.num_submitted(); ++place) {
+      const Task& task = tasks_.at(place);
+      trace::DumpedTask dumped;
+      dumped.name = task.name->text;
+      dumped.function = task.kernel() != nullptr ? reinterpret_cast<uint64_t>(task.kernel()->fn)
+                                                 : reinterpret_cast<uint64_t>(task.body());
+      dumped.buffer_bytes = uint64_t(task.buffer_bytes);
+      dumped.reused_bytes = uint64_t(task.reuse_bytes);
+      dumped.is_complete = task.state == Task::State::kComplete;
+      const std::vector<uint32_t>& earlier = finder.next(task, place);
+      dumped.before.assign(earlier.begin(), earlier.end());
+      std::sort(dumped.before.begin(), dumped.before.end());
+      for (uint32_t i = 0; i < task.num_arguments; ++i)
+        dumped.arguments.push_back(describe(task.arguments[i]));
+      dump.add(std::move(dumped));
+    }
+    return dump;
+  }
+
+  // The first mistake
+
+  int error() const { return error_.load(std::memory_order_acquire); }
+  /// \pre nobody keeps one at the same time
+  const char* message() const { return message_.c_str(); }
+  int keep(Mistake mistake) {
+    const std::lock_guard<std::mutex> lock(error_mutex_);
+    if (error() == PTO_OK) {
+      message_ = std::move(mistake.message);
+      error_.store(mistake.code, std::memory_order_release);
+    }
+    return error();
+  }
+
+  /// Ends a run that nobody waited for.
+  ~Runtime() {
+    if (!is_begun_) return;
+    engine().crew().end_feed();
+    engine().crew().run().cancel();
+    engine().finish();
+  }
+
+ private:
+  static constexpr uint32_t kFeedStrands = 8;
+
+  GraphEngine& engine() {
+    if (!engine_) engine_.emplace(tasks_);
+    return *engine_;
+  }
+
+  uint32_t num_workers() const {
+    return workers_ != 0 ? workers_ : std::clamp(std::thread::hardware_concurrency(), 1u, kMaxWorkers);
+  }
+
+  void feed(bool ends_strand) {
+    if (!is_begun_ && tasks_.num_submitted() > threshold_) {
+      engine().begin(recorder_.graph(), num_workers(), true);
+      is_begun_ = true;
+    }
+    if (!is_begun_ || !ends_strand || ++num_unfed_ < kFeedStrands) return;
+    num_unfed_ = 0;
+    engine().crew().feed();
+  }
+
+  bool is_in_state(int32_t number, Task::State state) const {
+    return number >= 0 && uint32_t(number) < tasks_.num_allocated() &&
+           tasks_[uint32_t(number)].state == state;
+  }
+
+  [[noreturn, gnu::cold]] void refuse_task(int32_t number, const char* expected) const {
+    throw Mistake{PTO_ERROR_TASK, "task " + std::to_string(number) + " is not " + expected};
+  }
+
+  [[noreturn, gnu::cold]] void refuse_argument(int32_t number, const void* tensor, int64_t row, int32_t col,
+                                               int32_t rows, int32_t cols) const {
+    if (!is_in_state(number, Task::State::kOpen)) refuse_task(number, "allocated and not submitted");
+    const std::string what = tensor == nullptr ? "a null tensor" : "a region that cannot be";
+    throw Mistake{PTO_ERROR_ARGUMENT, "task " + std::to_string(number) + " `" +
+                                          tasks_[uint32_t(number)].name->text + "` gets " + what + ": row " +
+                                          std::to_string(row) + ", col " + std::to_string(col) + ", rows " +
+                                          std::to_string(rows) + ", cols " + std::to_string(cols)};
+  }
+
+  [[noreturn, gnu::cold]] void refuse_open() const {
+    uint32_t number = 0;
+    while (tasks_[number].state != Task::State::kOpen) ++number;
+    throw Mistake{PTO_ERROR_STATE, "task " + std::to_string(number) + " `" + tasks_[number].name->text +
+                                       "` was allocated and never submitted"};
+  }
+
+  [[noreturn]] void throw_failure(const sched::Failure& failure) const {
+    const auto place = uint32_t(failure.task);
+    const std::string task =
+        "task " + std::to_string(tasks_.number_at(place)) + " `" + tasks_.at(place).name->text + "`: ";
+    const bool is_memory = failure.error->code() == "out-of-memory";
+    throw Mistake{is_memory ? PTO_ERROR_MEMORY : PTO_ERROR_FUNCTION, task + failure.error->what()};
+  }
+
+  static std::string describe(const Argument& argument) {
+    static constexpr const char* kRoles[] = {"in", "out", "inout"};
+    char text[160];
+    std::snprintf(text, sizeof(text), "%s 0x%" PRIxPTR "[%" PRId64 ":%" PRId64 ", %d:%" PRId64 "]",
+                  kRoles[argument.role], reinterpret_cast<uintptr_t>(argument.base), int64_t(argument.row),
+                  int64_t(argument.row) + argument.rows, argument.col, int64_t(argument.col) + argument.cols);
+    return text;
+  }
+
+  std::vector<std::unique_ptr<LoadedLibrary>> libraries_;
+  Tasks tasks_;
+  Names names_;
+  Recorder recorder_{tasks_};
+  std::optional<GraphEngine> engine_;
+  std::unique_ptr<ByHand> by_hand_;
+  std::mutex error_mutex_;
+  std::atomic<int> error_{PTO_OK};
+  std::string message_;
+  int64_t row_unit_ = 1;
+  uint32_t workers_ = 0;
+  uint32_t threshold_ = 0;
+  uint32_t num_unfed_ = 0;  ///< strands that are complete and that workers do not know of
+  bool is_fed_ = false;
+  bool is_begun_ = false;  ///< workers run tasks while others are built
+  uint64_t num_strands_ = 0;
+  int64_t run_ns_ = 0;
+};
+
+}  // namespace pto::wsp::capi

@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// The tasks of a runtime: what they are called, what they run, and what memory they touch.
+#pragma once
+
+#include <cstring>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "pto/wsp/abi.hpp"
+#include "pto/wsp/error.hpp"
+#include "pto/wsp/pto_runtime.h"
+#include "pto/wsp/sched/kept_graph.hpp"
+
+namespace pto::wsp::capi {
+
+/// A name that tasks have, and what is registered for it.
+struct Name {
+  std::string text;
+  PTOInCoreFunc function = nullptr;
+  const KernelInfo* kernel = nullptr;  ///< of a kernel library
+};
+
+/// Texts are compared, not addresses: callers may use one buffer for many names.
+class Names {
+ public:
+  Name* find(const char* text) {
+    Recent& recent = recent_[(reinterpret_cast<uintptr_t>(text) >> 3) % kNumRecent];
+    if (recent.text == text && std::strcmp(text, recent.name->text.c_str()) == 0) return recent.name;
+    const auto [at, is_new] = names_.try_emplace(text);
+    if (is_new) at->second = std::make_unique<Name>(Name{text});
+    recent = {text, at->second.get()};
+    return recent.name;
+  }
+
+ private:
+  static constexpr size_t kNumRecent = 64;
+  struct Recent {
+    const char* text = nullptr;
+    Name* name = nullptr;
+  };
+
+  Recent recent_[kNumRecent];
+  std::unordered_map<std::string, std::unique_ptr<Name>> names_;
+};
+
+/// A region of a task: `rows * cols` elements, from `base + row * cols + col` on.
+struct Argument {
+  static constexpr int kElementBytes = 4;
+  static constexpr uint32_t kMaxCols = (uint32_t{1} << 30) - 1;
+
+  char* base;
+  int32_t row, col, rows;
+  uint32_t cols : 30;
+  uint32_t role : 2;
+
+  char* first() const { return base + (int64_t(row) * cols + col) * kElementBytes; }
+  char* last() const { return first() + int64_t(rows) * cols * kElementBytes; }
+  bool writes() const { return Role(role) != Role::in; }
+};
+static_assert(sizeof(Argument) == 24);
+
+struct Task {
+  enum class State : uint8_t { kOpen, kSubmitted, kTaken, kComplete };
+
+  const Name* name;
+  PTOInCoreFunc function;
+  Argument* arguments;
+  uint32_t num_arguments;
+  int32_t buffer_bytes, reuse_bytes;
+  State state;
+
+  /// What it runs, or null.
+  PTOInCoreFunc body() const { return function != nullptr ? function : name->function; }
+  const KernelInfo* kernel() const { return body() != nullptr ? nullptr : name->kernel; }
+};
+
+/// Arguments of tasks, one after the other.
+class ArgumentStore {
+ public:
+  /// Adds an argument to a task. Those of a task lie together; of one that is not the latest they are moved.
+  void add(Task& task, const Argument& argument) {
+    const bool is_latest = task.arguments + task.num_arguments == tip_;
+    if (!is_latest || tip_ == end_) move(task);
+    *tip_++ = argument;
+    ++task.num_arguments;
+  }
+
+  uint64_t num_bytes() const { return num_bytes_; }
+
+ private:
+  static constexpr size_t kChunk = 1 << 14;
+
+  void move(Task& task) {
+    const size_t count = task.num_arguments;
+    if (size_t(end_ - tip_) <= count) add_chunk(std::max(kChunk, 2 * count + 1));
+    if (count > 0) std::memcpy(tip_, task.arguments, count * sizeof(Argument));
+    task.arguments = tip_;
+    tip_ += count;
+  }
+
+  void add_chunk(size_t size) {
+    chunks_.emplace_back(new Argument[size]);
+    tip_ = chunks_.back().get();
+    end_ = tip_ + size;
+    num_bytes_ += size * sizeof(Argument);
+  }
+
+  std::vector<std::unique_ptr<Argument[]>> chunks_;
+  Argument* tip_ = nullptr;
+  Argument* end_ = nullptr;
+  uint64_t num_bytes_ = 0;
+};
+
+/// All tasks by their numbers, and in the order of their submission. One thread adds, others read what is
+/// published to them.
+class Tasks {
+ public:
+  static constexpr uint32_t kMost = INT32_MAX;
+
+  uint32_t num_allocated() const { return num_allocated_; }
+  uint32_t num_submitted() const { return num_submitted_; }
+  Task& operator[](uint32_t number) { return tasks_[number]; }
+  const Task& operator[](uint32_t number) const { return tasks_[number]; }
+
+  /// The task that was submitted at this place, and its number.
+  uint32_t number_at(uint32_t place) const { return order_[place]; }
+  Task& at(uint32_t place) { return tasks_[order_[place]]; }
+  const Task& at(uint32_t place) const { return tasks_[order_[place]]; }
+
+  uint32_t add(const Name* name, PTOInCoreFunc function, int32_t buffer_bytes, int32_t reuse_bytes) {
+    tasks_.reach(num_allocated_);
+    tasks_[num_allocated_] = {name, function, nullptr, 0, buffer_bytes, reuse_bytes, Task::State::kOpen};
+    return num_allocated_++;
+  }
+
+  void add_argument(uint32_t number, const Argument& argument) { arguments_.add(tasks_[number], argument); }
+
+  /// Returns the task's place.
+  uint32_t submit(uint32_t number) {
+    order_.reach(num_submitted_);
+    order_[num_submitted_] = number;
+    tasks_[number].state = Task::State::kSubmitted;
+    return num_submitted_++;
+  }
+
+  uint64_t num_bytes() const {
+    return arguments_.num_bytes() + num_allocated_ * (sizeof(Task) + sizeof(uint32_t));
+  }
+
+ private:
+  static constexpr uint64_t kChunk = 1 << 12;
+
+  sched::StableArray<Task, kChunk> tasks_;
+  sched::StableArray<uint32_t, kChunk> order_;
+  ArgumentStore arguments_;
+  uint32_t num_allocated_ = 0;
+  uint32_t num_submitted_ = 0;
+};
+
+}  // namespace pto::wsp::capi

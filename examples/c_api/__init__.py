@@ -1,0 +1,1 @@
+"""Orchestrations in C that run kernels of Python programs."""

@@ -289,14 +289,14 @@ class Executable {
     return result;
   }
 
-  /// The graph of the plan if it was kept, else an empty one; null for a run that keeps none. A run that
-  /// fails keeps nothing.
+  /// The graph of the plan if it was kept, else an empty one, in the memory of the last one; null for a run
+  /// that keeps none. A run that fails keeps nothing.
   std::shared_ptr<sched::KeptGraph> take_graph(const sched::RunOptions& options) {
     if (!options.keeps_graph()) return nullptr;
     std::shared_ptr<sched::KeptGraph> graph = std::move(graph_);
-    if (graph != nullptr && graph_of_ == prepared_->plan.number && !graph->is_worn() && options.jitter == 0)
-      return graph;
-    return std::make_shared<sched::KeptGraph>();
+    if (graph == nullptr || graph->is_worn()) return std::make_shared<sched::KeptGraph>();
+    if (graph_of_ != prepared_->plan.number || options.jitter != 0) graph->clear();
+    return graph;
   }
 
   void keep_graph(const sched::GraphRun& graph_run, RunResult& result) {

@@ -64,6 +64,9 @@ class Hazards {
     }
   }
 
+  /// Whether a task of `site` that is between others has no access at all.
+  bool is_silent_between(uint32_t site) const { return sites_[site].first == sites_[site].steady; }
+
   /// Adds what a whole iteration must wait for, or more. \pre as for `pass_over`
   void find(const UnitSummary& unit, const UnitSummary::Shape& shape, const int64_t* registers,
             sched::WaitList& waits) const {
@@ -138,16 +141,16 @@ class Hazards {
 
   struct Access {
     DenseMap* dense = nullptr;
-    BoxMap* boxes = nullptr;
-    const MemoryOrder* order = nullptr;  ///< where ranges of memory are compared
-    Touch how = Touch::kRead;
     int64_t first_cell = 0;
     uint32_t first_term = 0, num_terms = 0;
+    Touch how = Touch::kRead;
+    bool is_cell = false;    ///< of a dense map, and the only kind of access to its memory
+    bool is_steady = false;  ///< the same in all iterations of the loop around the site
+    BoxMap* boxes = nullptr;
+    const MemoryOrder* order = nullptr;  ///< where ranges of memory are compared
     uint32_t first_span = 0, num_spans = 0;
     uint32_t first_reach = 0, num_reaches = 0;
     Marks marks;
-    bool is_cell = false;    ///< of a dense map, and the only kind of access to its memory
-    bool is_steady = false;  ///< the same in all iterations of the loop around the site
   };
 
   /// Where the accesses of a site begin, those that are steady, and where they end.

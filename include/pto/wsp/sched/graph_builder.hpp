@@ -25,14 +25,14 @@ class GraphBuilder {
         hazards_(plan_, run.options().deps),
         expander_(plan_),
         checker_(plan_),
-        latest_(plan_.sites.size(), 0),
-        waits_(progress_) {
+        latest_(plan_.sites.size(), 0) {
     NumberingStart start;
     start.jitter = run.options().jitter;
     numbering_.begin(start);
     for (uint32_t reg = 0; reg < plan_.program().header.num_registers; ++reg) {
       if (plan_.program().is_variable[reg]) variables_.push_back({reg, 0});
     }
+    for (uint32_t site = 0; site < plan_.sites.size(); ++site) add_repeat(site);
     most_words_ = ptrdiff_t(kMostWords + 3 * variables_.size());
     add_chunk();
   }
@@ -68,6 +68,14 @@ class GraphBuilder {
   struct Variable {
     uint32_t reg;
     int64_t value;  ///< that was written down last
+  };
+
+  /// What is known beforehand of the tasks of a site that are between others of their loop.
+  struct Repeat {
+    uint32_t depth;  ///< of the loop
+    bool is_there;
+    bool is_silent;  ///< such a task waits for nothing, and who comes behind waits for later ones
+    uint64_t ns;     ///< what it may take, if it is silent
   };
 
   /// That a strand, which is number `by` - 1, waits for so many tasks of another one.
@@ -115,7 +123,35 @@ class GraphBuilder {
     }
   }
 
+  void add_repeat(uint32_t site) {
+    const bytecode::QuickSite& quick = plan_.sites[site];
+    const bytecode::SiteForm& form = plan_.program().sites[site];
+    const uint32_t depth = form.loop < 0 ? 0 : plan_.loops[size_t(form.loop)].depth;
+    const bool is_plain = !quick.checks_late && !quick.cost.is_given && form.num_afters == 0;
+    const bool is_silent = is_plain && hazards_.is_silent_between(site);
+    repeats_.push_back({depth, quick.repeats, is_silent, is_silent ? run_.task_cost(site, nullptr) : 0});
+  }
+
+  bool is_between(const Repeat& repeat) const {
+    return repeat.is_there && expander_.is_between(repeat.depth);
+  }
+
   void emit(uint32_t site) {
+    const Repeat& repeat = repeats_[site];
+    if (repeat.is_silent && is_between(repeat) && numbering_.is_open() && !numbering_.is_full()) {
+      make_room();
+      numbering_.add_task(repeat.ns);
+    } else {
+      order(site);
+    }
+    write_state(site);
+    write(GraphOp::kTask, site);
+    ++num_in_strand_;
+    ++num_tasks_;
+  }
+
+  /// Finds the place of a task, and writes down what it waits for.
+  void order(uint32_t site) {
     const bytecode::QuickSite& quick = plan_.sites[site];
     if (quick.checks_late) checker_.check(quick, expander_.registers(), true);
     if (numbering_.is_open() && (quick.is_unit ? numbering_.is_over() : numbering_.is_full()))
@@ -125,10 +161,6 @@ class GraphBuilder {
     numbering_.add_task(run_.task_cost(site, expander_.registers()));
     find_waits(site);
     for (int i = 0; i < waits_.size(); ++i) write_wait(waits_[i]);
-    write_state(site);
-    write(GraphOp::kTask, site);
-    ++num_in_strand_;
-    ++num_tasks_;
   }
 
   void open() {
@@ -165,16 +197,16 @@ class GraphBuilder {
     const uint64_t slice = numbering_.slice();
     waits_.begin(numbering_.strand(), slice);
     const Stamp stamp{task_name(slice, numbering_.num_tasks()), slice + 1};
+    hazards_.access(site, expander_.registers(), stamp, waits_, is_between(repeats_[site]));
     const bytecode::SiteForm& form = plan_.program().sites[site];
-    const bool is_between =
-        plan_.sites[site].repeats && expander_.is_between(plan_.loops[size_t(form.loop)].depth);
-    hazards_.access(site, expander_.registers(), stamp, waits_, is_between);
     for (uint32_t i = form.first_after; i < form.first_after + form.num_afters; ++i)
       waits_.add(latest_[plan_.program().afters[i]]);
     latest_[site] = stamp.name;
     waits_.finish();
     if (numbering_.num_tasks() > 1) return;
-    for (const Group& group : numbering_.groups()) waits_.require(group_name(group.line, group.barrier));
+    for (const Group& group : numbering_.groups()) {
+      if (group.barrier > 0) waits_.require(group_name(group.line, group.barrier));
+    }
   }
 
   void write_wait(Name name) {
@@ -207,8 +239,10 @@ class GraphBuilder {
 
   void write_state(uint32_t site) {
     const uint32_t depth = is_fresh_ ? 0 : expander_.changed_depth();
-    expander_.forget_changes();
-    write_loops(plan_.program().sites[site].loop, depth);
+    if (depth != bytecode::kMaxLoopDepth) {
+      expander_.forget_changes();
+      write_loops(plan_.program().sites[site].loop, depth);
+    }
     for (Variable& variable : variables_) {
       const int64_t value = expander_.registers()[variable.reg];
       if (value == variable.value && !is_fresh_) continue;
@@ -224,15 +258,16 @@ class GraphBuilder {
     if (loop < 0 || plan_.loops[size_t(loop)].depth < from_depth) return;
     write_loops(plan_.program().loops[size_t(loop)].parent, from_depth);
     const bytecode::QuickLoop& quick = plan_.loops[size_t(loop)];
-    const int64_t* first = expander_.registers() + quick.reg;
-    const int64_t* last = first + quick.num_registers();
-    const bool is_near = std::all_of(first, last, [](int64_t x) { return x == int32_t(x); });
+    const int64_t* registers = expander_.registers() + quick.reg;
+    bool is_near = true;
+    for (uint32_t i = 0; i < quick.num_registers(); ++i)
+      is_near = is_near && registers[i] == int32_t(registers[i]);
     write(is_near ? GraphOp::kEnterNear : GraphOp::kEnter, uint32_t(loop));
-    for (; first != last; ++first) {
+    for (uint32_t i = 0; i < quick.num_registers(); ++i) {
       if (is_near) {
-        *room_.at++ = uint32_t(*first);
+        *room_.at++ = uint32_t(registers[i]);
       } else {
-        write_wide(*first);
+        write_wide(registers[i]);
       }
     }
   }
@@ -261,12 +296,12 @@ class GraphBuilder {
   KeptGraph& graph_;
   Run& run_;
   const bytecode::Plan& plan_;
-  Progress progress_;  ///< in which nothing ever passes
   graph::Hazards hazards_;
   bytecode::Expander expander_;
   bytecode::TaskChecker checker_;
   Numbering numbering_;
-  std::vector<Name> latest_;  ///< per site, its latest task
+  std::vector<Name> latest_;     ///< per site, its latest task
+  std::vector<Repeat> repeats_;  ///< per site
   WaitList waits_;
   std::vector<Place> places_;  ///< per slice
   Awaited awaited_[kMostAwaited] = {};

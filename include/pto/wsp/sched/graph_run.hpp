@@ -166,7 +166,7 @@ class GraphRun {
     const uint32_t operand = operand_of(*op);
     switch (op_of(*op)) {
       case GraphOp::kWait: return graph_->has_reached(operand, op[1]);
-      case GraphOp::kWaitAll: return graph_->are_complete(operand);
+      case GraphOp::kWaitAll: return graph_->num_complete() >= operand;
       default: return graph_->has_reached_in_group(operand, uint64_t(read_wide(op + 1)));
     }
   }
@@ -184,23 +184,31 @@ class GraphRun {
   void execute(Worker& worker, Aside& strand) {
     if (strand.at != strand.slice) restore(worker, strand);
     const uint64_t first_task = graph_->strand(strand.strand).first_task;
+    const uint64_t num_complete = graph_->num_complete();
+    const bool looks_out = run_.is_observed() && &worker == &run_.worker(0);
     KeptGraph::Reach reach = graph_->reach(strand.strand);
+    uint64_t task = strand.task;
     for (const uint32_t* at = strand.at;;) {
       const uint32_t operand = operand_of(*at);
       switch (op_of(*at)) {
         case GraphOp::kTask:
-          if (!run_task(worker, operand, strand.task)) return finish();
-          reach.tasks(++strand.task - first_task);
+          if (looks_out) run_.look_out(worker.num_tasks);
+          if (task >= run_.task_limit() || !run_task(worker, operand, task)) return finish();
+          reach.tasks(++task - first_task);
           ++at;
           break;
         case GraphOp::kWait:
+          if (operand < num_complete) {
+            at += num_words(at);
+            break;
+          }
+          [[fallthrough]];
         case GraphOp::kWaitAll:
         case GraphOp::kWaitGroup:
           if (!has_passed(at) && !has_passed_soon(at)) {
-            if (strand.task >= run_.task_limit()) return finish();
-            strand.at = at;
+            if (task >= run_.task_limit()) return finish();
             ++worker.num_suspended;
-            return put_aside(strand);
+            return put_aside({strand.strand, strand.slice, at, task});
           }
           worker.resume();
           at += num_words(at);
@@ -218,9 +226,8 @@ class GraphRun {
 
   void finish() { num_finished_.fetch_add(1, std::memory_order_release); }
 
-  /// Runs a body; false if the task failed, or must not run any more.
+  /// Runs a body; false if the task failed.
   [[gnu::always_inline]] inline bool run_task(Worker& worker, uint32_t site, uint64_t task) {
-    if (!run_.may_run(worker, task)) return false;
     bytecode::Arguments& arguments = worker.arguments();
     const bytecode::Arguments::Call& call = arguments.call(site);
     return run_.succeeds(task, 0, [&] {

@@ -92,8 +92,16 @@ class KeptGraph {
   static constexpr size_t kChunkWords = 1 << 18;
 
   Room add_chunk() {
-    chunks_.emplace_back(new uint32_t[kChunkWords]);
-    return {chunks_.back().get(), chunks_.back().get() + kChunkWords};
+    if (num_chunks_ == chunks_.size()) chunks_.emplace_back(new uint32_t[kChunkWords]);
+    uint32_t* words = chunks_[num_chunks_++].get();
+    return {words, words + kChunkWords};
+  }
+
+  /// Makes room for another graph; the memory of this one stays warm. \pre nobody uses the graph
+  void clear() {
+    num_chunks_ = 0;
+    num_built_ = 0;
+    publish(0);
   }
 
   /// Adds a strand whose operations begin at `ops`.
@@ -115,7 +123,7 @@ class KeptGraph {
   uint64_t num_tasks() const { return num_tasks_; }
   uint64_t num_strands() const { return num_strands_.load(std::memory_order_acquire); }
   uint64_t num_bytes() const {
-    return (chunks_.size() * kChunkWords - num_unused_) * sizeof(uint32_t) +
+    return (num_chunks_ * kChunkWords - num_unused_) * sizeof(uint32_t) +
            num_built_ * (sizeof(Strand) + sizeof(Line));
   }
 
@@ -154,16 +162,16 @@ class KeptGraph {
   bool has_reached_in_group(uint32_t line, uint64_t slices) const {
     return groups_[line].reached.load(std::memory_order_acquire) - group_bases_[line] >= slices;
   }
-  /// Whether the first `strands` strands are complete.
-  bool are_complete(uint64_t strands) {
+  /// So many strands, the first ones, are complete.
+  uint64_t num_complete() {
     uint64_t watermark = watermark_.load(std::memory_order_acquire);
-    if (watermark >= strands) return true;
-    if (!watermark_lock_.try_lock()) return false;
+    if (!watermark_lock_.try_lock()) return watermark;
     watermark = watermark_.load(std::memory_order_relaxed);
-    while (watermark < strands && has_reached(watermark, kComplete)) ++watermark;
-    watermark_.store(watermark, std::memory_order_release);
+    const uint64_t before = watermark;
+    while (watermark < num_strands() && has_reached(watermark, kComplete)) ++watermark;
+    if (watermark != before) watermark_.store(watermark, std::memory_order_release);
     watermark_lock_.unlock();
-    return watermark >= strands;
+    return watermark;
   }
 
  private:
@@ -176,6 +184,7 @@ class KeptGraph {
   };
 
   std::vector<std::unique_ptr<uint32_t[]>> chunks_;
+  size_t num_chunks_ = 0;  ///< that are in use
   StableArray<Strand> strands_;
   StableArray<Line> lines_;
   uint64_t num_built_ = 0;

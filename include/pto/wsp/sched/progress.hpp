@@ -70,7 +70,7 @@ class Progress {
   }
 
   /// Acquire: what the tasks before the moment wrote is visible once this is true.
-  bool has_passed(Name name) const {
+  [[gnu::always_inline]] inline bool has_passed(Name name) const {
     if (is_task_name(name)) return line(slice_of(name)).reached.load(std::memory_order_acquire) >= name;
     if (is_watermark_name(name)) return watermark() >= name;
     return group(group_line_of(name)).reached.load(std::memory_order_acquire) >= (name & kGroupMask);
@@ -136,7 +136,9 @@ class WaitList {
   static constexpr int kMaxWaits = 12;
   static constexpr int kMostNames = kMaxWaits + 1 + int(bytecode::kMaxLoopDepth) + 2;
 
-  explicit WaitList(Progress& progress) : progress_(progress) {}
+  /// In a walk in which nothing ever passes.
+  WaitList() = default;
+  explicit WaitList(Progress& progress) : progress_(&progress) {}
 
   /// Starts a task of `slice`, whose strand began with slice `strand`. Strands are contiguous and run in
   /// program order: what waits for its own strand waits for nothing. A watermark wait is clamped to the
@@ -155,7 +157,7 @@ class WaitList {
   void add(Name name) {
     if (name >= kept_below_) return;
     if (!is_task_name(name)) return add_watermark(name);
-    if (progress_.has_passed(name)) return;
+    if (has_passed(name)) return;
     for (int i = 0; i < count_; ++i) {
       if (slice_of(names_[i]) != slice_of(name)) continue;
       if (names_[i] < name) names_[i] = name;
@@ -173,29 +175,31 @@ class WaitList {
   /// Completes what hazards demand.
   void finish() {
     const Name name = watermark_name(watermark_ < slice_ ? watermark_ : slice_);
-    if (kept_below_ == 0 || progress_.has_passed(name)) return;
-    progress_.advance_watermark();
+    if (kept_below_ == 0 || has_passed(name)) return;
+    if (progress_ != nullptr) progress_->advance_watermark();
     require(name);
   }
 
   /// Adds a moment of any kind, at most one per loop around the task and two more.
   void require(Name name) {
-    if (!progress_.has_passed(name)) names_[count_++] = name;
+    if (!has_passed(name)) names_[count_++] = name;
   }
 
   /// Drops what has passed meanwhile; true if nothing is left.
   bool have_passed() {
-    while (count_ > 0 && progress_.has_passed(names_[count_ - 1])) --count_;
+    while (count_ > 0 && has_passed(names_[count_ - 1])) --count_;
     return count_ == 0;
   }
 
   bool is_own(Name name) const { return name >= own_; }
-  bool has_passed(Name name) const { return progress_.has_passed(name); }
+  [[gnu::always_inline]] inline bool has_passed(Name name) const {
+    return progress_ != nullptr ? progress_->has_passed(name) : name == 0;
+  }
   int size() const { return count_; }
   Name operator[](int i) const { return names_[i]; }
 
  private:
-  Progress& progress_;
+  Progress* progress_ = nullptr;
   Name names_[kMostNames];
   int count_ = 0;
   Name own_ = 0;

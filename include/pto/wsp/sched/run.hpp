@@ -250,6 +250,9 @@ class Run {
     return progress_.watermark() >= end;
   }
 
+  /// Whether the calling thread must look out between its tasks.
+  bool is_observed() const { return is_observed_; }
+
   /// Asks whether the caller was interrupted, and says how far the run is. On the calling thread only, which
   /// has run so many tasks.
   void look_out(uint64_t num_own) {

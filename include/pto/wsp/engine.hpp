@@ -20,6 +20,7 @@
 #include "pto/wsp/graph/checker.hpp"
 #include "pto/wsp/sched/crew.hpp"
 #include "pto/wsp/sched/in_order.hpp"
+#include "pto/wsp/sched/sharing.hpp"
 #include "pto/wsp/trace/record.hpp"
 
 namespace pto::wsp {
@@ -135,6 +136,7 @@ class Executable {
     bind::Arguments arguments = bind::bind_arguments(code_->program, arrays, symbols);
     is_cancelled_.store(false, std::memory_order_relaxed);
     prepare(arguments, options);
+    options.is_alone = options.may_be_alone() && !sched::is_worth_sharing(*prepared_, options.workers);
     if (options.checks_iterations) return run_checked(std::move(arguments.bases), options);
     return execute(std::move(arguments.bases), options);
   }

@@ -47,9 +47,12 @@ class Expander {
   /// Number of tasks yielded so far.
   uint64_t num_tasks() const { return num_tasks_; }
 
-  /// Whether the present iteration of the loop at `depth` is neither its first nor its last.
-  bool is_between(uint32_t depth) const {
-    return states_[depth].index > 0 && states_[depth].index + 1 < states_[depth].trips;
+  /// Whether the present task, of `site`, repeats and is in neither the first nor the last iteration.
+  bool is_between(uint32_t site) const {
+    const int32_t depth = plan_->sites[site].repeat_depth;
+    if (depth < 0) return false;
+    const LoopState& state = states_[depth];
+    return state.index > 0 && state.index + 1 < state.trips;
   }
 
   /// The outermost depth of the loops that began an iteration since `forget_changes`.
@@ -134,7 +137,7 @@ class Expander {
   }
 
   /// Starts the next iteration or leaves the loop. True if that is an event.
-  bool advance(QuickStep step) {
+  [[gnu::always_inline]] inline bool advance(QuickStep step) {
     const QuickLoop& loop = plan_->loops[step.index];
     LoopState& state = states_[loop.depth];
     if (++state.index < state.trips) {
@@ -148,7 +151,7 @@ class Expander {
     return loop.mark != QuickLoop::Mark::kNone;
   }
 
-  void set_registers(uint32_t index, const LoopState& state) {
+  [[gnu::always_inline]] inline void set_registers(uint32_t index, const LoopState& state) {
     const QuickLoop& loop = plan_->loops[index];
     int64_t* reg = registers_.data() + loop.reg;
     reg[0] = state.index;

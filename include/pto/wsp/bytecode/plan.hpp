@@ -144,8 +144,10 @@ struct QuickSite {
   KernelFn fn;
   const KernelInfo* kernel;
   uint32_t pc;
+  /// Depth of the loop around it, if each of its iterations has a task of the site and all of them are in one
+  /// unit; else -1.
+  int32_t repeat_depth = -1;
   bool is_unit = false;           ///< each task is one unit of work
-  bool repeats = false;           ///< it has a task in each iteration around it, all of one unit
   bool checks_early = false;      ///< an argument that is not late is not proven
   bool checks_late = false;       ///< a late argument is not proven
   bool is_plain = true;           ///< no workspace, no blocks, no written rows

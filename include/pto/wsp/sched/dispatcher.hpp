@@ -309,7 +309,7 @@ class Dispatcher {
   void find_waits(uint32_t site) {
     numbering_.add_task(is_counted_ ? 0 : run_.task_cost(site, expander_->registers()));
     // Nobody waits for what is complete.
-    if (!is_silent_) ordering_.add_task(site, expander_->registers(), num_tasks() - 1, numbering_, is_mine_);
+    if (!is_silent_) ordering_.add_task(site, *expander_, numbering_, is_mine_);
   }
 
   /// False while the task is not ready and there is no room to record it.

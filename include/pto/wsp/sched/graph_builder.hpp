@@ -72,8 +72,6 @@ class GraphBuilder {
 
   /// What is known beforehand of the tasks of a site that are between others of their loop.
   struct Repeat {
-    uint32_t depth;  ///< of the loop
-    bool is_there;
     bool is_silent;  ///< such a task waits for nothing, and who comes behind waits for later ones
     uint64_t ns;     ///< what it may take, if it is silent
   };
@@ -126,19 +124,14 @@ class GraphBuilder {
   void add_repeat(uint32_t site) {
     const bytecode::QuickSite& quick = plan_.sites[site];
     const bytecode::SiteForm& form = plan_.program().sites[site];
-    const uint32_t depth = form.loop < 0 ? 0 : plan_.loops[size_t(form.loop)].depth;
     const bool is_plain = !quick.checks_late && !quick.cost.is_given && form.num_afters == 0;
     const bool is_silent = is_plain && hazards_.is_silent_between(site);
-    repeats_.push_back({depth, quick.repeats, is_silent, is_silent ? run_.task_cost(site, nullptr) : 0});
-  }
-
-  bool is_between(const Repeat& repeat) const {
-    return repeat.is_there && expander_.is_between(repeat.depth);
+    repeats_.push_back({is_silent, is_silent ? run_.task_cost(site, nullptr) : 0});
   }
 
   void emit(uint32_t site) {
     const Repeat& repeat = repeats_[site];
-    if (repeat.is_silent && is_between(repeat) && numbering_.is_open() && !numbering_.is_full()) {
+    if (repeat.is_silent && expander_.is_between(site) && numbering_.is_open() && !numbering_.is_full()) {
       make_room();
       numbering_.add_task(repeat.ns);
     } else {
@@ -197,7 +190,7 @@ class GraphBuilder {
     const uint64_t slice = numbering_.slice();
     waits_.begin(numbering_.strand(), slice);
     const Stamp stamp{task_name(slice, numbering_.num_tasks()), slice + 1};
-    hazards_.access(site, expander_.registers(), stamp, waits_, is_between(repeats_[site]));
+    hazards_.access(site, expander_.registers(), stamp, waits_, expander_.is_between(site));
     const bytecode::SiteForm& form = plan_.program().sites[site];
     for (uint32_t i = form.first_after; i < form.first_after + form.num_afters; ++i)
       waits_.add(latest_[plan_.program().afters[i]]);

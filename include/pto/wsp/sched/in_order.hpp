@@ -17,7 +17,8 @@ class InOrder {
         worker_(run.worker(0)),
         expander_(run.plan(), &worker_.arguments()),
         checker_(run.plan()),
-        is_watched_(run.options().watches_tasks()) {}
+        is_watched_(run.options().watches_tasks()),
+        untimed_(run.options().is_alone ? kTimedPeriod - 1 : UINT64_MAX) {}
 
   /// Runs everything, or ends early with a failure in the run, or because it was cancelled.
   void work() {
@@ -30,6 +31,8 @@ class InOrder {
   }
 
  private:
+  static constexpr uint64_t kTimedPeriod = 64;  ///< of tasks that may be timed, where it is of use
+
   void walk(uint64_t& num_run) {
     while (!run_.is_cancelled()) {
       run_.look_out(num_run);
@@ -46,9 +49,9 @@ class InOrder {
     }
   }
 
-  bool run_task(uint32_t site, uint64_t task) {
+  [[gnu::always_inline]] inline bool run_task(uint32_t site, uint64_t task) {
     const bytecode::Arguments::Call& call = worker_.arguments().call(site);
-    if (call.is_simple && !is_watched_)
+    if (call.is_simple && !is_watched_ && (task & untimed_) != 0)
       return run_.succeeds(task, 0, [&] { return worker_.run_simple(call, task); });
     const int64_t* registers = expander_.registers();
     if (plan_.sites[site].checks_late) checker_.check(plan_.sites[site], registers, true);
@@ -70,6 +73,7 @@ class InOrder {
   bytecode::Expander expander_;
   bytecode::TaskChecker checker_;
   const bool is_watched_;
+  const uint64_t untimed_;  ///< tasks with one of these bits in their number are not timed
   size_t num_flushed_ = 0;
 };
 

@@ -80,6 +80,7 @@ struct RunOptions {
   std::vector<uint64_t> pool_bounds =
       {};                     ///< the first worker of each pool but the first; empty: equal pools
   bool traces_walks = false;  ///< with `trace`: record what dispatchers do too
+  bool is_alone = false;      ///< the calling thread runs all tasks, though there may be more workers
   uint64_t held = 0;  ///< of a walk: no task starts before so many are recorded, or it can go no further
 
   /// Told, by the calling thread, how many tasks are complete, now and then and at the end; true cancels the
@@ -95,7 +96,13 @@ struct RunOptions {
   bool is_in_order() const {
     const bool is_open =
         dispatchers <= 1 && ownership == Ownership::kClaim && ready != Ready::kPriority && interleaved == 0;
-    return workers == 1 && !tracks && is_open && held == 0 && !keeps_graph();
+    return (workers == 1 || is_alone) && !tracks && is_open && held == 0 && !keeps_graph();
+  }
+  /// Whether nothing speaks of who runs a task when: then the calling thread may run all of them.
+  bool may_be_alone() const {
+    return workers > 1 && dispatchers == 0 && streams == Streams::kOff && ready == Ready::kOwn &&
+           ownership == Ownership::kClaim && window_mode == WindowMode::kStall && held == 0 &&
+           !cuts_units() && !keeps_graph() && !watches_tasks() && !tracks;
   }
   /// Keys, priorities and pools of tasks cut program order where they change, and batches where they end.
   bool cuts_units() const {

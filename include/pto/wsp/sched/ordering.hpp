@@ -43,15 +43,16 @@ class Ordering {
   const WaitList& waits() const { return waits_; }
 
   /// Finds what the latest task of the open slice must wait for, if that is ours to run, and makes later
-  /// tasks wait for it. `task` is its number in the program.
-  void add_task(uint32_t site, const int64_t* registers, uint64_t task, const Numbering& numbering,
-                bool is_ours) {
+  /// tasks wait for it.
+  void add_task(uint32_t site, const bytecode::Expander& expander, const Numbering& numbering, bool is_ours) {
+    const int64_t* registers = expander.registers();
     const uint64_t slice = numbering.slice();
     waits_.begin(numbering.strand(), slice, !is_ours);
     const Stamp stamp{task_name(slice, numbering.num_tasks()), slice + 1};
-    hazards_->access(site, registers, stamp, waits_);
+    hazards_->access(site, registers, stamp, waits_, expander.is_between(site));
     add_afters(site, stamp.name);
-    if (const auto stream = stream_of(*plan_, *options_, plan_->sites[site], registers, task))
+    if (const auto stream =
+            stream_of(*plan_, *options_, plan_->sites[site], registers, expander.num_tasks() - 1))
       add_stream(*stream, stamp.name);
     waits_.finish();
     if (is_ours && numbering.num_tasks() == 1) add_slice_waits(numbering);

@@ -45,7 +45,8 @@ class UnitMarker {
     for (size_t s = 0; s < program_.sites.size(); ++s) {
       const int32_t loop = program_.sites[s].loop;
       plan_.sites[s].is_unit = loop < 0 || !is_inside[size_t(loop)];
-      plan_.sites[s].repeats = !plan_.sites[s].is_unit && repeats(program_.sites[s]);
+      const bool repeats = !plan_.sites[s].is_unit && !are_cut_ && does_repeat(program_.sites[s]);
+      plan_.sites[s].repeat_depth = repeats ? plan_.loops[size_t(loop)].depth : -1;
     }
   }
 
@@ -92,7 +93,7 @@ class UnitMarker {
 
   /// Whether a task inside a unit is there in every iteration of the loop around it, and nothing looks in
   /// between at what was written.
-  bool repeats(const bytecode::SiteForm& site) const {
+  bool does_repeat(const bytecode::SiteForm& site) const {
     const bytecode::LoopForm& loop = program_.loops[size_t(site.loop)];
     const bool ends_unit = plan_.loops[size_t(site.loop)].mark == QuickLoop::Mark::kUnitIterations;
     const bool is_flushed = std::any_of(program_.sets.begin(), program_.sets.end(), [&](const auto& set) {

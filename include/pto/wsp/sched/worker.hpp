@@ -115,8 +115,9 @@ class alignas(kLineBytes) Worker {
     random_ = Random(options.jitter + slot * 7919);
     arguments_.bind(plan, bases);
     registers_.resize(plan.program().header.num_registers);
-    period_ = options.watches_tasks() ? 0 : options.is_in_order() ? INT32_MAX : kSamplePeriod;
-    countdown_.assign(plan.sites.size(), options.is_in_order() ? period_ : 0);
+    const bool is_untimed = options.workers == 1 && options.is_in_order();
+    period_ = options.watches_tasks() ? 0 : is_untimed ? INT32_MAX : kSamplePeriod;
+    countdown_.assign(plan.sites.size(), is_untimed ? period_ : 0);
     if (!scratch_.reserve(plan.max_scratch_bytes)) throw std::bad_alloc();
     context_ = {scratch_.data(), nullptr, 0, 0, 0, 1};
     if (options.trace) ns_per_tick_ = trace::ns_per_tick();

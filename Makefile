@@ -54,7 +54,7 @@ $(CPP_TREES:%=test-cpp-%): test-cpp-%:
 	  $$([ $* = thread ] && setarch -R true 2>/dev/null && echo setarch -R) ctest --test-dir $$tree --output-on-failure --no-tests=error \
 	    | grep -vE '^(Internal ctest|Test project| +Start|$$)'
 
-check: build/installed.dev ## format, lint, types, layers, Python 3.10 syntax, generated documents
+check: build/installed.dev ## format, lint, types, layers, Python 3.11 syntax, generated documents
 	@ruff format --check --quiet . || { echo 'run `make format`'; exit 1; }
 	@ruff check --quiet .
 	@clang-format --dry-run -Werror $(CPP_FILES)
@@ -101,6 +101,7 @@ tools:
 	  [ -n "$$name" ] && command -v $${name%% *} >/dev/null && compiler=$$name && break; done; \
 	[ -n "$$compiler" ] || missing+=' C++-compiler'; \
 	command -v $(PYTHON) >/dev/null || missing+=' python3'; \
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || missing+=' Python-3.11-or-newer'; \
 	$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || missing+=' python3-venv'; \
 	$(PYTHON) -c 'import os, sysconfig; open(os.path.join(sysconfig.get_path("include"), "Python.h"))' 2>/dev/null \
 	  || missing+=' python3-dev'; \

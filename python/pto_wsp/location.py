@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import linecache
 import sys
-from collections.abc import Callable, Iterable
 from pathlib import Path
 from types import CodeType, FrameType
 
@@ -58,27 +57,23 @@ def _is_machinery(file: str) -> bool:
 
 
 def frame_location(frame: FrameType) -> Location:
-    """Return the place that `frame` is executing, to the column where Python (3.11 on) records it."""
+    """Return the place that `frame` is executing, to the column where its code records columns."""
     code = frame.f_code
-    positions = getattr(code, "co_positions", None)
-    if positions is not None:
-        line, end_line, col, end_col = _instructions(code, positions)[frame.f_lasti // 2]
-        if line is not None and col is not None:
-            last = end_col + 1 if end_col is not None and end_line == line else col + 2
-            return Location(code.co_filename, line, col + 1, last)
-    return Location(code.co_filename, frame.f_lineno)
+    line, end_line, col, end_col = _instructions(code)[frame.f_lasti // 2]
+    if line is None or col is None:
+        return Location(code.co_filename, frame.f_lineno)
+    last = end_col + 1 if end_col is not None and end_line == line else col + 2
+    return Location(code.co_filename, line, col + 1, last)
 
 
 _latest: tuple[CodeType | None, list[tuple[int | None, ...]]] = (None, [])
 """The code that was asked for last, and its positions: most calls in a row come from one function."""
 
 
-def _instructions(
-    code: CodeType, positions: Callable[[], Iterable[tuple[int | None, ...]]]
-) -> list[tuple[int | None, ...]]:
+def _instructions(code: CodeType) -> list[tuple[int | None, ...]]:
     """Return line, end line, column and end column of every instruction."""
     global _latest
     latest = _latest
     if latest[0] is not code:
-        _latest = latest = (code, [*positions()])
+        _latest = latest = (code, [*code.co_positions()])
     return latest[1]

@@ -7,16 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, TypeVar
-
-if TYPE_CHECKING:
-    from typing_extensions import dataclass_transform
-else:
-
-    def dataclass_transform(**_: object) -> Callable[[Any], Any]:
-        """Do what typing.dataclass_transform of Python 3.11 does when a program runs: nothing."""
-        return lambda decorator: decorator
-
+from typing import Any, TypeVar, dataclass_transform
 
 T = TypeVar("T")
 

@@ -28,7 +28,7 @@ def test_pyright_accepts_the_samples(mode: str, tmp_path: Path) -> None:
         "include": [str(SAMPLES)],
         "extraPaths": [str(ROOT / "python")],
         "typeCheckingMode": mode,
-        "pythonVersion": "3.10",
+        "pythonVersion": "3.11",
         **dict.fromkeys(quiet, False),
     }
     path = tmp_path / "pyrightconfig.json"

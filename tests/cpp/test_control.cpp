@@ -3,6 +3,7 @@
 /// Control that data decides: conditions, variables, flush points, refusals, explicit edges, late errors.
 #include <thread>
 
+#include "arrays.hpp"
 #include "assembler.hpp"
 #include "check.hpp"
 #include "pto/wsp/engine.hpp"
@@ -11,6 +12,7 @@
 namespace test_control {
 
 using namespace pto::wsp;
+using arrays::ref;
 using assembler::Assembler;
 using assembler::Expr;
 using bytecode::Op;
@@ -47,16 +49,6 @@ const KernelInfo kKernels[] = {{"note", note, kNoteParams, 1, 1, 0, 1, Unit::any
 const KernelLibrary kTable{kAbiVersion, 2, 42, kKernels};
 
 using Array = std::vector<int64_t>;
-
-bind::ArrayRef ref(Array& array) {
-  bind::ArrayRef out;
-  out.data = array.data();
-  out.dtype = DType::i64;
-  out.rank = 1;
-  out.shape[0] = int64_t(array.size());
-  out.stride_bytes[0] = 8;
-  return out;
-}
 
 /// A program over i64 tensors; tensor 0 is the log that `note` appends to.
 class Program : public Assembler {

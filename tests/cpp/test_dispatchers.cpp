@@ -5,32 +5,19 @@
 #include <chrono>
 #include <thread>
 
+#include "arrays.hpp"
 #include "pto/wsp/engine.hpp"
 #include "random_workload.hpp"
+#include "seeds.hpp"
 
 namespace test_dispatchers {
 
 using namespace pto::wsp;
+using arrays::ref;
 using random_workload::Tensor;
 using random_workload::Workload;
 
 namespace {
-
-std::vector<bind::ArrayRef> to_arrays(std::vector<Tensor>& tensors) {
-  std::vector<bind::ArrayRef> arrays;
-  for (Tensor& tensor : tensors) {
-    bind::ArrayRef ref;
-    ref.data = tensor.data.data();
-    ref.dtype = DType::u64;
-    ref.rank = int(tensor.shape.size());
-    for (int d = 0; d < ref.rank; ++d) {
-      ref.shape[d] = tensor.shape[size_t(d)];
-      ref.stride_bytes[d] = tensor.stride[size_t(d)] * 8;
-    }
-    arrays.push_back(ref);
-  }
-  return arrays;
-}
 
 std::atomic<bool> fails[40 * 30];
 
@@ -62,16 +49,6 @@ Executable counting_program(int64_t n, int64_t repeat) {
   const std::vector<uint8_t> bytes = counting_bytes(n, repeat);
   return Executable(bytes.data(), bytes.size(),
                     std::shared_ptr<const KernelLibrary>(std::shared_ptr<void>(), &kTable));
-}
-
-bind::ArrayRef ref(std::vector<uint64_t>& data) {
-  bind::ArrayRef ref;
-  ref.data = data.data();
-  ref.dtype = DType::u64;
-  ref.rank = 1;
-  ref.shape[0] = int64_t(data.size());
-  ref.stride_bytes[0] = 8;
-  return ref;
 }
 
 /// A way of running that `seed` picks.
@@ -167,11 +144,11 @@ void check_phases(uint64_t seed, uint32_t rounds) {
   std::vector<Tensor> expected = phases.tensors();
   sched::RunOptions options;
   options.workers = 1;
-  const uint64_t num_tasks = executable.run(to_arrays(expected), {}, options).tasks;
+  const uint64_t num_tasks = executable.run(Workload::to_arrays(expected), {}, options).tasks;
   for (uint32_t round = 0; round < rounds; ++round) {
     options = any_options(seed * 64 + round);
     std::vector<Tensor> found = phases.tensors();
-    CHECK_EQ(executable.run(to_arrays(found), {}, options).tasks, num_tasks);
+    CHECK_EQ(executable.run(Workload::to_arrays(found), {}, options).tasks, num_tasks);
     for (size_t i = 0; i < found.size(); ++i) CHECK(found[i].data == expected[i].data);
   }
 }
@@ -184,7 +161,7 @@ void check_workload(uint64_t seed, size_t max_tasks, uint32_t rounds) {
     const sched::RunOptions options = any_options(seed * 64 + round);
     std::vector<Tensor> found = workload.tensors();
     mix::stamps().reset(workload.tasks().size());
-    const RunResult result = executable.run(to_arrays(found), {}, options);
+    const RunResult result = executable.run(Workload::to_arrays(found), {}, options);
     CHECK_EQ(result.tasks, workload.tasks().size());
     CHECK(result.max_recorded <= options.window);
     for (size_t i = 0; i < found.size(); ++i) CHECK(found[i].data == workload.results()[i].data);
@@ -192,24 +169,15 @@ void check_workload(uint64_t seed, size_t max_tasks, uint32_t rounds) {
   }
 }
 
-/// Calls `check` with one seed after the other for so many seconds, or with the one that is chosen.
-void for_seeds(int seconds, const std::function<void(uint64_t)>& check) {
-  const char* chosen = std::getenv("PTO_WSP_SEED");
-  if (chosen != nullptr) return check(std::strtoull(chosen, nullptr, 10));
-  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(seconds);
-  uint64_t seed = 1;
-  for (; std::chrono::steady_clock::now() < end; ++seed) check(seed);
-  std::printf("  %llu workloads\n", static_cast<unsigned long long>(seed - 1));
-}
-
 }  // namespace
 
 TEST(any_dispatchers_windows_and_owners_keep_every_order) {
-  for_seeds(4, [](uint64_t seed) { check_workload(seed, seed % 8 == 0 ? 800 : 150, 6); });
+  seeds::for_seeds(1, std::chrono::seconds(4),
+                   [](uint64_t seed) { check_workload(seed, seed % 8 == 0 ? 800 : 150, 6); });
 }
 
 TEST(units_that_are_passed_over_keep_every_order) {
-  for_seeds(4, [](uint64_t seed) { check_phases(seed, 12); });
+  seeds::for_seeds(1, std::chrono::seconds(4), [](uint64_t seed) { check_phases(seed, 12); });
 }
 
 TEST(of_several_kernels_that_fail_the_first_in_program_order_is_the_error) {

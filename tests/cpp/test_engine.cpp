@@ -8,6 +8,7 @@
 #include <set>
 #include <thread>
 
+#include "arrays.hpp"
 #include "assembler.hpp"
 #include "check.hpp"
 #include "mix_kernels.hpp"
@@ -15,6 +16,7 @@
 namespace test_engine {
 
 using namespace pto::wsp;
+using arrays::ref;
 using assembler::Assembler;
 using bytecode::Op;
 
@@ -39,15 +41,6 @@ int32_t touch(const View* views, const Scalar* scalars, const TaskContext* conte
 const ParamInfo kTouchParams[] = {{Role::inout, DType::f32, 1, 0, {0, 0, 0, 0}, {64, 0, 0, 0}}};
 const KernelInfo kTouch[] = {{"touch", touch, kTouchParams, 1, 1, 128, 1, Unit::any, {}}};
 const KernelLibrary kTable{kAbiVersion, 1, 42, kTouch};
-
-bind::ArrayRef vector_ref(std::vector<float>& data) {
-  bind::ArrayRef ref;
-  ref.data = data.data();
-  ref.rank = 1;
-  ref.shape[0] = int64_t(data.size());
-  ref.stride_bytes[0] = 4;
-  return ref;
-}
 
 std::mutex meeting_mutex;
 std::set<std::thread::id> meeting;
@@ -100,7 +93,7 @@ std::string run_ranges(int64_t n, int64_t step, int64_t extent, bool triangular 
   const auto bytes = program.bytes();
   Executable executable(bytes.data(), bytes.size(), share(kTable));
   std::vector<float> data(100, 0.0f);
-  const std::string code = check::code_of([&] { executable.run({vector_ref(data)}, {}, {2, false, 0}); });
+  const std::string code = check::code_of([&] { executable.run({ref(data)}, {}, {2, false, 0}); });
   if (code != "none") CHECK(std::all_of(data.begin(), data.end(), [](float x) { return x == 0.0f; }));
   return code;
 }
@@ -128,7 +121,7 @@ TEST(tails_are_clipped) {
   for (size_t n : {0u, 1u, 6u, 7u, 8u, 700u, 703u}) {
     std::vector<float> data(n, 1.0f);
     for (uint32_t workers : {1u, 2u, 5u, 40u})
-      executable.run({vector_ref(data)}, {std::nullopt}, {workers, false, 0});
+      executable.run({ref(data)}, {std::nullopt}, {workers, false, 0});
     for (float x : data) CHECK(x == 5.0f);
   }
 }
@@ -179,7 +172,7 @@ TEST(a_region_error_says_where) {
   Executable executable(bytes.data(), bytes.size(), share(kTable));
   std::vector<float> data(100);
   try {
-    executable.run({vector_ref(data)}, {}, {});
+    executable.run({ref(data)}, {}, {});
     CHECK(false);
   } catch (const EngineError& error) {
     CHECK(error.code() == "region-outside");
@@ -197,7 +190,7 @@ TEST(a_kernel_error_stops_the_run_and_names_the_task) {
     std::vector<float> data(4000);
     fail_at = 777;
     try {
-      executable.run({vector_ref(data)}, {std::nullopt}, {workers, false, 0});
+      executable.run({ref(data)}, {std::nullopt}, {workers, false, 0});
       CHECK(false);
     } catch (const EngineError& error) {
       CHECK(error.code() == "kernel-failed");
@@ -206,7 +199,7 @@ TEST(a_kernel_error_stops_the_run_and_names_the_task) {
       CHECK_EQ(error.number("pc"), 2);
     }
     fail_at = -1;
-    CHECK_EQ(executable.run({vector_ref(data)}, {std::nullopt}, {workers, false, 0}).tasks, 1000u);
+    CHECK_EQ(executable.run({ref(data)}, {std::nullopt}, {workers, false, 0}).tasks, 1000u);
   }
 }
 
@@ -214,7 +207,7 @@ TEST(a_run_inside_a_run_is_refused) {
   Executable executable = tiles_program(4);
   std::vector<float> data(400);
   nested = &executable;
-  executable.run({vector_ref(data)}, {std::nullopt}, {2, false, 0});
+  executable.run({ref(data)}, {std::nullopt}, {2, false, 0});
   nested = nullptr;
 }
 
@@ -225,7 +218,7 @@ TEST(threads_take_turns_and_programs_share_the_pool) {
   for (size_t i = 0; i < data.size(); ++i) {
     threads.emplace_back([&, i] {
       for (int round = 0; round < 20; ++round) {
-        (i % 2 == 0 ? first : second).run({vector_ref(data[i])}, {std::nullopt}, {3, false, 0});
+        (i % 2 == 0 ? first : second).run({ref(data[i])}, {std::nullopt}, {3, false, 0});
       }
     });
   }
@@ -246,7 +239,7 @@ TEST(a_run_can_be_cancelled) {
         executable.cancel();
       }
     });
-    CHECK_CODE("run-cancelled", executable.run({vector_ref(data)}, {std::nullopt}, {workers, false, 0}));
+    CHECK_CODE("run-cancelled", executable.run({ref(data)}, {std::nullopt}, {workers, false, 0}));
     is_over = true;
     canceller.join();
   }

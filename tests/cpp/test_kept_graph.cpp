@@ -6,15 +6,18 @@
 #include <random>
 #include <thread>
 
+#include "arrays.hpp"
 #include "assembler.hpp"
 #include "check.hpp"
 #include "pto/wsp/engine.hpp"
 #include "random_workload.hpp"
 #include "record.hpp"
+#include "seeds.hpp"
 
 namespace test_kept_graph {
 
 using namespace pto::wsp;
+using arrays::ref;
 using assembler::Assembler;
 using bytecode::Op;
 using random_workload::Tensor;
@@ -77,16 +80,6 @@ const ParamInfo kParams[] = {{Role::inout, DType::i64, 1, 0, {0, 0, 0, 0}, {kAny
                              {Role::in, DType::i64, 1, 0, {0, 0, 0, 0}, {kAny, 0, 0, 0}}};
 const KernelInfo kKernels[] = {{"fold", fold, kParams, 2, 1, 0, 1, Unit::any, {}}};
 const KernelLibrary kTable{kAbiVersion, 1, 42, kKernels};
-
-bind::ArrayRef ref(Array& array) {
-  bind::ArrayRef out;
-  out.data = array.data();
-  out.dtype = DType::i64;
-  out.rank = 1;
-  out.shape[0] = int64_t(array.size());
-  out.stride_bytes[0] = 8;
-  return out;
-}
 
 /// The arrays of `Program`: all of one length.
 struct Arrays {
@@ -173,16 +166,8 @@ RunResult run_checked(const Program& program, Executable& executable, Arrays& ar
 }  // namespace
 
 TEST(random_workloads_keep_every_order_when_they_are_kept) {
-  const auto start = std::chrono::steady_clock::now();
-  const char* chosen = std::getenv("PTO_WSP_SEED");
-  uint64_t seed = chosen != nullptr ? std::strtoull(chosen, nullptr, 10) : 5000;
-  const uint64_t first = seed;
-  do {
-    if (chosen != nullptr) std::printf("seed %llu\n", static_cast<unsigned long long>(seed));
-    check_workload(seed, seed % 8 == 0 ? 800 : 150);
-    ++seed;
-  } while (chosen == nullptr && std::chrono::steady_clock::now() - start < std::chrono::milliseconds(1500));
-  std::printf("  %llu workloads\n", static_cast<unsigned long long>(seed - first));
+  seeds::for_seeds(5000, std::chrono::milliseconds(1500),
+                   [](uint64_t seed) { check_workload(seed, seed % 8 == 0 ? 800 : 150); });
 }
 
 TEST(a_graph_is_run_again_only_if_nothing_that_shaped_it_has_changed) {

@@ -6,6 +6,7 @@
 
 #include "pto/wsp/engine.hpp"
 #include "random_workload.hpp"
+#include "seeds.hpp"
 
 namespace test_policies {
 
@@ -63,16 +64,8 @@ void check_workload(uint64_t seed, size_t max_tasks, uint32_t rounds) {
 }  // namespace
 
 TEST(owners_priorities_and_windows_keep_every_order) {
-  const auto start = std::chrono::steady_clock::now();
-  const char* chosen = std::getenv("PTO_WSP_SEED");
-  uint64_t seed = chosen != nullptr ? std::strtoull(chosen, nullptr, 10) : 5000;
-  const uint64_t first = seed;
-  do {
-    if (chosen != nullptr) std::printf("seed %llu\n", static_cast<unsigned long long>(seed));
-    check_workload(seed, seed % 8 == 0 ? 800 : 150, 6);
-    ++seed;
-  } while (chosen == nullptr && std::chrono::steady_clock::now() - start < std::chrono::seconds(4));
-  std::printf("  %llu workloads\n", static_cast<unsigned long long>(seed - first));
+  seeds::for_seeds(5000, std::chrono::seconds(4),
+                   [](uint64_t seed) { check_workload(seed, seed % 8 == 0 ? 800 : 150, 6); });
 }
 
 }  // namespace test_policies

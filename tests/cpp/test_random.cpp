@@ -6,6 +6,7 @@
 
 #include "pto/wsp/engine.hpp"
 #include "random_workload.hpp"
+#include "seeds.hpp"
 
 namespace test_random {
 
@@ -37,16 +38,8 @@ void check_workload(uint64_t seed, size_t max_tasks) {
 }  // namespace
 
 TEST(random_workloads_keep_every_order) {
-  const auto start = std::chrono::steady_clock::now();
-  const char* chosen = std::getenv("PTO_WSP_SEED");
-  uint64_t seed = chosen != nullptr ? std::strtoull(chosen, nullptr, 10) : 1;
-  const uint64_t first = seed;
-  do {
-    if (chosen != nullptr) std::printf("seed %llu\n", static_cast<unsigned long long>(seed));
-    check_workload(seed, seed % 8 == 0 ? 800 : 150);
-    ++seed;
-  } while (chosen == nullptr && std::chrono::steady_clock::now() - start < std::chrono::seconds(8));
-  std::printf("  %llu workloads\n", static_cast<unsigned long long>(seed - first));
+  seeds::for_seeds(1, std::chrono::seconds(8),
+                   [](uint64_t seed) { check_workload(seed, seed % 8 == 0 ? 800 : 150); });
 }
 
 }  // namespace test_random

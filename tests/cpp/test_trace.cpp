@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <tuple>
 
+#include "arrays.hpp"
 #include "assembler.hpp"
 #include "check.hpp"
 #include "pto/wsp/engine.hpp"
@@ -13,6 +14,7 @@
 namespace test_trace {
 
 using namespace pto::wsp;
+using arrays::ref;
 using assembler::Assembler;
 using bytecode::Op;
 
@@ -31,16 +33,6 @@ const KernelLibrary kTable{kAbiVersion, 1, 42, kKernels};
 using Array = std::vector<int64_t>;
 using record::Places;
 using record::Times;
-
-bind::ArrayRef ref(Array& array) {
-  bind::ArrayRef out;
-  out.data = array.data();
-  out.dtype = DType::i64;
-  out.rank = 1;
-  out.shape[0] = int64_t(array.size());
-  out.stride_bytes[0] = 8;
-  return out;
-}
 
 /// for step < repeat: P i < n: if Chosen[i] > 0: add(X[i : +1])
 Executable chosen_program(int64_t repeat, int64_t n) {

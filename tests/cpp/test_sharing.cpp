@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Tasks that take less than what it costs to order them are left to the calling thread.
+#include "arrays.hpp"
+#include "assembler.hpp"
+#include "check.hpp"
+#include "pto/wsp/engine.hpp"
+
+namespace test_sharing {
+
+using namespace pto::wsp;
+using assembler::Assembler;
+using bytecode::Op;
+
+namespace {
+
+constexpr int64_t kNumTasks = 4000;
+
+int32_t count(const View* views, const Scalar*, const TaskContext*) {
+  ++*static_cast<int32_t*>(views[0].data);
+  return 0;
+}
+
+const ParamInfo kParams[] = {{Role::inout, DType::i32, 1, 0, {1, 0, 0, 0}, {1, 0, 0, 0}}};
+const KernelInfo kKernels[] = {{"count", count, kParams, 1, 0, 0, 1, Unit::any, {}}};
+const KernelLibrary kTable{kAbiVersion, 1, 42, kKernels};
+
+/// P i < n / inner: for j < inner: count(X[i : +1]), without the loop inside if `inner` is 1.
+std::vector<uint8_t> make_program(int64_t inner) {
+  Assembler program(kTable);
+  program.tensor(DType::i32, {kNumTasks}, true);
+  const uint32_t i = program.loop(Op::PARALLEL_FOR, program.constant(kNumTasks / inner));
+  if (inner > 1) program.loop(Op::RANGE_FOR, program.constant(inner));
+  program.task(0);
+  program.io(Role::inout, 0);
+  program.range(Assembler::reg(i), program.constant(1));
+  if (inner > 1) program.end();
+  program.end();
+  return program.bytes();
+}
+
+/// Whether two workers are worth it, if tasks were measured to take so long.
+bool is_worth_sharing(int64_t inner, std::optional<int64_t> ns) {
+  const std::vector<uint8_t> bytes = make_program(inner);
+  const bytecode::Program program = bytecode::load_program(bytes.data(), bytes.size(), kTable);
+  bytecode::TensorLayout layout{};
+  layout.shape[0] = kNumTasks;
+  layout.stride[0] = 1;
+  sched::Prepared prepared;
+  prepared.plan = bytecode::make_plan({&program, {}}, {layout}, kTable);
+  prepared.costs = std::make_shared<sched::SiteCosts>(1);
+  sched::mark_units(prepared.plan, 2);
+  prepared.cost_guesses = sched::guess_costs(prepared.plan, 2);
+  prepared.units = sched::summarize_units(prepared.plan, false);
+  if (ns) prepared.costs->record(0, *ns);
+  return sched::is_worth_sharing(prepared, 2);
+}
+
+}  // namespace
+
+TEST(tasks_are_shared_if_they_take_longer_than_their_order) {
+  CHECK(is_worth_sharing(1, {}));
+  CHECK(!is_worth_sharing(1, 5));
+  CHECK(is_worth_sharing(1, 2000));
+  CHECK(is_worth_sharing(20, 5));  // what is passed over costs no order
+}
+
+TEST(who_says_which_task_runs_where_gets_it) {
+  const std::vector<uint8_t> bytes = make_program(1);
+  Executable executable(bytes.data(), bytes.size(), {std::shared_ptr<void>(), &kTable});
+  std::vector<int32_t> data(kNumTasks, 0);
+  for (int32_t run = 1; run <= 12; ++run) {
+    sched::RunOptions options;
+    options.workers = 2;
+    options.dispatchers = run % 3 == 1 ? 2 : 0;
+    if (run % 3 == 2) options.ownership = sched::Ownership::kRoundRobin;
+    const RunResult result = executable.run({arrays::ref(data)}, {}, options);
+    CHECK(result.slices > 0 || run % 3 == 0);
+    CHECK(std::all_of(data.begin(), data.end(), [&](int32_t x) { return x == run; }));
+  }
+}
+
+}  // namespace test_sharing

@@ -1,0 +1,1 @@
+"""A decoder layer of LLaMA as one workload."""

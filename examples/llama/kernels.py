@@ -1,0 +1,184 @@
+"""The kernels of a decoder layer: each works on what one task sees, whatever the sizes of the batch.
+
+Gains of the norms are folded into the weights behind them, so that a norm is a factor per row: `measure`
+makes it, and products are scaled by it when they are complete.
+"""
+
+# Annotations depend on the shape of the layer, and are read by the language.
+# pyright: reportInvalidTypeForm=false, reportUndefinedVariable=false
+
+from math import inf, sqrt
+from typing import Any, NamedTuple
+
+from pto_wsp import DYN, Constexpr, In, InOut, Out, Scalar, Tensor, Tile, f32, i64, kernel, pto
+from pto_wsp.types.dtype import DType
+
+ROWS = 128
+"""Packed tokens per task of the linear layers."""
+
+FEW = 8
+"""Up to so many tokens, weights are read where they lie: products of few rows are bound by memory."""
+
+QUERIES = 128
+"""Queries of a request per task of attention."""
+
+STEP = 64
+"""Keys whose scores are held at a time."""
+
+EPSILON = 1e-5
+
+
+class Shape(NamedTuple):
+    """The sizes of a layer: those of LLaMA-7B unless said otherwise.
+
+    Attributes:
+        heads: of queries, keys and values alike.
+        dim: elements of a head, even; also the columns of a panel of weights.
+        inner: size of the feed-forward network, a multiple of `dim`.
+    """
+
+    heads: int = 32
+    dim: int = 128
+    inner: int = 11008
+
+    @property
+    def hidden(self) -> int:
+        """Elements of a token."""
+        return self.heads * self.dim
+
+
+class Linear(NamedTuple):
+    """The kernels of the linear layers for one number of rows."""
+
+    measure: Any
+    project: Any
+    project_turned: Any
+    gate: Any
+    add: Any
+    add_inner: Any
+
+
+def linear_kernels(shape: Shape, weights: DType, rows: int) -> Linear:
+    """Return the kernels whose tasks have at most `rows` tokens.
+
+    Args:
+        shape: sizes of the layer.
+        weights: element type of the weights; all else is f32.
+        rows: most tokens of a task.
+    """
+    HIDDEN, DIM, INNER, HALF = shape.hidden, shape.dim, shape.inner, shape.dim // 2
+    hidden_tile, head_tile = Tile[rows, HIDDEN, f32], Tile[rows, DIM, f32]
+    column, angles = Tile[rows, 1, f32], Tile[rows, HALF, f32]
+    panel = Tile[HIDDEN, DIM, weights]
+
+    @kernel
+    def measure(h: In[hidden_tile], scale: Out[column], MOST_ROWS: Constexpr[int] = rows):
+        """The factor of an RMS norm: 1 / sqrt(mean(h * h) + EPSILON)."""
+        pto.store(scale, pto.rsqrt(pto.rowsum(h * h) * (1 / HIDDEN) + EPSILON))
+
+    @kernel
+    def project(
+        h: In[hidden_tile],
+        scale: In[column],
+        weight: In[panel],
+        out: Out[head_tile],
+        MOST_ROWS: Constexpr[int] = rows,
+    ):
+        """Values of one head."""
+        pto.store(out, pto.matmul(h, weight) * scale)
+
+    @kernel
+    def project_turned(
+        h: In[hidden_tile],
+        scale: In[column],
+        weight: In[panel],
+        cos: In[angles],
+        sin: In[angles],
+        out: Out[head_tile],
+        MOST_ROWS: Constexpr[int] = rows,
+    ):
+        """Queries or keys of one head, its halves turned by the angles of their positions."""
+        a = pto.matmul(h, weight[:, 0:HALF]) * scale
+        b = pto.matmul(h, weight[:, HALF:DIM]) * scale
+        pto.store(out[:, 0:HALF], a * cos - b * sin)
+        pto.store(out[:, HALF:DIM], b * cos + a * sin)
+
+    @kernel
+    def gate(
+        h: In[hidden_tile],
+        scale: In[column],
+        gate: In[panel],
+        up: In[panel],
+        out: Out[head_tile],
+        MOST_ROWS: Constexpr[int] = rows,
+    ):
+        """silu(x @ gate) * (x @ up)."""
+        factor = pto.silu(pto.matmul(h, gate) * scale)
+        pto.store(out, pto.matmul(h, up) * scale * factor)
+
+    @kernel
+    def add(x: In[hidden_tile], weight: In[panel], h: InOut[head_tile], MOST_ROWS: Constexpr[int] = rows):
+        """Add the output of attention: h + x @ weight."""
+        pto.store(h, pto.matmul(x, weight, acc=h))
+
+    @kernel
+    def add_inner(
+        x: In[Tile[rows, INNER, f32]],
+        weight: In[Tile[INNER, DIM, weights]],
+        h: InOut[head_tile],
+        MOST_ROWS: Constexpr[int] = rows,
+    ):
+        """Add the output of the feed-forward network: h + x @ weight."""
+        pto.store(h, pto.matmul(x, weight, acc=h))
+
+    return Linear(measure, project, project_turned, gate, add, add_inner)
+
+
+def append_kernel(shape: Shape) -> Any:
+    """Return the kernel that puts keys and values of a request behind those of the cache."""
+    DIM = shape.dim
+
+    @kernel
+    def append(
+        new_k: In[Tile[ROWS, DIM, f32]],
+        new_v: In[Tile[ROWS, DIM, f32]],
+        k: Out[Tile[ROWS, DIM, f32]],
+        v: Out[Tile[ROWS, DIM, f32]],
+    ):
+        pto.store(k, new_k)
+        pto.store(v, new_v)
+
+    return append
+
+
+def attend_kernel(shape: Shape, rows: int) -> Any:
+    """Return causal attention of one head for at most `rows` queries of a request."""
+    DIM = shape.dim
+
+    @kernel
+    def attend(
+        q: In[Tile[rows, DIM, f32]],
+        k: In[Tensor[f32, DYN, DIM]],
+        v: In[Tensor[f32, DYN, DIM]],
+        position: Scalar[i64],
+        out: Out[Tile[rows, DIM, f32]],
+        MOST_ROWS: Constexpr[int] = rows,
+    ):
+        """Query i attends to the keys up to number `position` + i."""
+        m, l, acc = pto.full((q.rows, 1), -inf), pto.zeros((q.rows, 1)), pto.zeros((q.rows, DIM))  # noqa: E741
+        scaled = q * (1 / sqrt(DIM))
+        for r in pto.tiles(k.rows, STEP):
+            s = pto.matmul(scaled, k[r].T)
+            if r.start + STEP > position:
+                ahead = pto.iota((s.rows, s.cols), r.start - position) - pto.transpose(
+                    pto.iota((1, s.rows), 0)
+                )
+                s = pto.where(ahead <= 0, s, -inf)
+            m_new = pto.maximum(m, pto.rowmax(s))
+            p, alpha = pto.exp(s - m_new), pto.exp(m - m_new)
+            l = l * alpha + pto.rowsum(p)  # noqa: E741
+            acc = pto.matmul(p, v[r], acc=acc * alpha)
+            m = m_new
+        pto.store(out, acc / l)
+
+    return attend

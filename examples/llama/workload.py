@@ -1,0 +1,188 @@
+"""The layer as one workload: prefill chunks and decode steps of all requests back to back, nothing padded."""
+
+# Annotations depend on the shape of the layer, and are read by the language.
+# pyright: reportInvalidTypeForm=false, reportUndefinedVariable=false
+
+from typing import Any
+
+from examples.llama.kernels import (
+    FEW,
+    QUERIES,
+    ROWS,
+    Linear,
+    Shape,
+    append_kernel,
+    attend_kernel,
+    linear_kernels,
+)
+from pto_wsp import Dense, DenseDyn, MemLayout, P, Ragged, Tensor, f32, i32, workload
+from pto_wsp.types.dtype import DType
+
+
+def decoder_layer(shape: Shape, weights: DType = f32) -> Any:
+    """Return the workload of a layer.
+
+    Args:
+        shape: its sizes.
+        weights: element type of the weights.
+    """
+    HEADS, DIM, HIDDEN, INNER = shape.heads, shape.dim, shape.hidden, shape.inner
+    few, many = (linear_kernels(shape, weights, rows) for rows in (FEW, ROWS))
+    project_few, project_many = (
+        project_inputs(shape, weights, few, FEW),
+        project_inputs(shape, weights, many, ROWS),
+    )
+    finish_few, finish_many = finish_layer(shape, weights, few, FEW), finish_layer(shape, weights, many, ROWS)
+    attention = attend_cached(shape)
+    matrix = Tensor[weights, HIDDEN, HIDDEN, MemLayout.panels(DIM)]
+    wide = Tensor[weights, HIDDEN, INNER, MemLayout.panels(DIM)]
+
+    @workload
+    def layer(
+        tokens: DenseDyn,
+        request: Ragged["batch"],
+        Slot: Tensor[i32, "batch"],
+        Past: Tensor[i32, "batch"],
+        Cos: Tensor[f32, "tokens", DIM // 2],
+        Sin: Tensor[f32, "tokens", DIM // 2],
+        Query: matrix,
+        Key: matrix,
+        Value: matrix,
+        Output: matrix,
+        Gate: wide,
+        Up: wide,
+        Down: Tensor[weights, INNER, HIDDEN, MemLayout.panels(DIM)],
+        Hidden: Tensor[f32, "tokens", HIDDEN],
+        K: Tensor[f32, "slots", HEADS, "longest", DIM],
+        V: Tensor[f32, "slots", HEADS, "longest", DIM],
+        Scale: Tensor[f32, "tokens", 1],
+        Qkv: Tensor[f32, 3, HEADS, "tokens", DIM],
+        Attended: Tensor[f32, "tokens", HIDDEN],
+        Inner: Tensor[f32, "tokens", INNER],
+    ):
+        """`Hidden` is replaced by the output; `Scale`, `Qkv`, `Attended`, `Inner` are intermediate.
+
+        Request b has the tokens `request[b]`; `Past[b]` tokens before them are in the cache at `Slot[b]`.
+        """
+        inputs = (tokens, Cos, Sin, Query, Key, Value, Hidden, Scale, Qkv)
+        outputs = (tokens, Output, Gate, Up, Down, Hidden, Scale, Attended, Inner)
+        with P.when(tokens <= FEW):
+            project_few(*inputs)
+        with P.otherwise():
+            project_many(*inputs)
+        attention(request, Slot, Past, Qkv, K, V, Attended)
+        with P.when(tokens <= FEW):
+            finish_few(*outputs)
+        with P.otherwise():
+            finish_many(*outputs)
+
+    return layer
+
+
+def project_inputs(shape: Shape, weights: DType, linear: Linear, rows: int) -> Any:
+    """Return the workload that makes queries, keys and values, in tasks of at most `rows` tokens."""
+    HEADS, DIM, HIDDEN = shape.heads, shape.dim, shape.hidden
+    matrix = Tensor[weights, HIDDEN, HIDDEN, MemLayout.panels(DIM)]
+
+    @workload
+    def project(
+        tokens: DenseDyn,
+        Cos: Tensor[f32, "tokens", DIM // 2],
+        Sin: Tensor[f32, "tokens", DIM // 2],
+        Query: matrix,
+        Key: matrix,
+        Value: matrix,
+        Hidden: Tensor[f32, "tokens", HIDDEN],
+        Scale: Tensor[f32, "tokens", 1],
+        Qkv: Tensor[f32, 3, HEADS, "tokens", DIM],
+    ):
+        for r in P.tiles(tokens, rows):
+            linear.measure[r](h=Hidden[r], scale=Scale[r])
+        for number, weight in enumerate((Query, Key)):
+            for head in P(Dense[HEADS]):
+                for r in P.tiles(tokens, rows):
+                    linear.project_turned[head, r](
+                        h=Hidden[r], scale=Scale[r], weight=weight.panels[head], cos=Cos[r], sin=Sin[r],
+                        out=Qkv[number, head, r],
+                    )  # fmt: skip
+        for head in P(Dense[HEADS]):
+            for r in P.tiles(tokens, rows):
+                linear.project[head, r](
+                    h=Hidden[r], scale=Scale[r], weight=Value.panels[head], out=Qkv[2, head, r]
+                )
+
+    return project
+
+
+def attend_cached(shape: Shape) -> Any:
+    """Return the workload that appends keys and values to the cache and attends to it, head by head."""
+    HEADS, DIM = shape.heads, shape.dim
+    append = append_kernel(shape)
+    attend_one, attend_many = (attend_kernel(shape, rows) for rows in (1, QUERIES))
+
+    @workload
+    def attention(
+        request: Ragged["batch"],
+        Slot: Tensor[i32, "batch"],
+        Past: Tensor[i32, "batch"],
+        Qkv: Tensor[f32, 3, HEADS, "tokens", DIM],
+        K: Tensor[f32, "slots", HEADS, "longest", DIM],
+        V: Tensor[f32, "slots", HEADS, "longest", DIM],
+        Attended: Tensor[f32, "tokens", shape.hidden],
+    ):
+        def attend(kernel: Any, rows: int, b: Any, head: Any) -> None:
+            for t in P.tiles(request[b], rows):
+                chunk, first = request[b][t], Past[b] + t.start
+                seen = slice(0, first + t.extent)
+                kernel[b, head, t](
+                    q=Qkv[0, head, chunk], k=K[Slot[b], head, seen], v=V[Slot[b], head, seen], position=first,
+                    out=Attended[chunk, DIM * head : DIM * head + DIM],
+                )  # fmt: skip
+
+        for b, head in P("batch", Dense[HEADS]):
+            for t in P.tiles(request[b], ROWS):
+                chunk, first = request[b][t], Past[b] + t.start
+                place = slice(first, first + t.extent)
+                append[b, head, t](
+                    new_k=Qkv[1, head, chunk], new_v=Qkv[2, head, chunk],
+                    k=K[Slot[b], head, place], v=V[Slot[b], head, place],
+                )  # fmt: skip
+        for b, head in P("batch", Dense[HEADS]):
+            with P.when(request[b].extent == 1):
+                attend(attend_one, 1, b, head)
+            with P.otherwise():
+                attend(attend_many, QUERIES, b, head)
+
+    return attention
+
+
+def finish_layer(shape: Shape, weights: DType, linear: Linear, rows: int) -> Any:
+    """Return the workload of what follows attention, in tasks of at most `rows` tokens."""
+    DIM, HIDDEN, INNER = shape.dim, shape.hidden, shape.inner
+    wide = Tensor[weights, HIDDEN, INNER, MemLayout.panels(DIM)]
+
+    @workload
+    def finish(
+        tokens: DenseDyn,
+        Output: Tensor[weights, HIDDEN, HIDDEN, MemLayout.panels(DIM)],
+        Gate: wide,
+        Up: wide,
+        Down: Tensor[weights, INNER, HIDDEN, MemLayout.panels(DIM)],
+        Hidden: Tensor[f32, "tokens", HIDDEN],
+        Scale: Tensor[f32, "tokens", 1],
+        Attended: Tensor[f32, "tokens", HIDDEN],
+        Inner: Tensor[f32, "tokens", INNER],
+    ):
+        for c in P.tiles(HIDDEN, DIM):
+            for r in P.tiles(tokens, rows):
+                linear.add[c, r](x=Attended[r], weight=Output[:, c], h=Hidden[r, c])
+        for r in P.tiles(tokens, rows):
+            linear.measure[r](h=Hidden[r], scale=Scale[r])
+        for c in P.tiles(INNER, DIM):
+            for r in P.tiles(tokens, rows):
+                linear.gate[c, r](h=Hidden[r], scale=Scale[r], gate=Gate[:, c], up=Up[:, c], out=Inner[r, c])
+        for c in P.tiles(HIDDEN, DIM):
+            for r in P.tiles(tokens, rows):
+                linear.add_inner[c, r](x=Inner[r], weight=Down[:, c], h=Hidden[r, c])
+
+    return finish

@@ -1,0 +1,114 @@
+"""The example `llama`, at sizes that numpy computes at once: the code is that of LLaMA-7B."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from examples.llama.kernels import QUERIES, ROWS, Shape
+from examples.llama.model import Cache, Chunk, Layer, Plain, pack, random_weights, reference
+from pto_wsp import bf16
+from tests.python.examples.delays import run_delayed
+
+SHAPE = Shape(heads=2, dim=16, inner=80)
+LONGEST = 400
+RTOL = 1e-4
+
+
+@pytest.fixture(scope="module")
+def plain() -> Plain:
+    return random_weights(np.random.default_rng(1), SHAPE)
+
+
+@pytest.fixture(scope="module")
+def layer(plain: Plain) -> Layer:
+    return Layer(SHAPE, pack(plain, SHAPE))
+
+
+def random_hidden(seed: int, tokens: int) -> np.ndarray:
+    return np.random.default_rng(seed).standard_normal((tokens, SHAPE.hidden), np.float32)
+
+
+def exact(plain: Plain, hidden: np.ndarray) -> np.ndarray:
+    return reference(plain, SHAPE, hidden.astype(np.float64))
+
+
+def close(found: np.ndarray, expected: np.ndarray, rtol: float = RTOL) -> bool:
+    return bool((np.abs(found - expected) <= rtol * np.abs(expected).max()).all())
+
+
+def run(layer: Layer, hidden: np.ndarray, chunks: list[Chunk], cache: Cache, **options: Any) -> np.ndarray:
+    found = hidden.copy()
+    layer(found, chunks, cache, **options)
+    return found
+
+
+@pytest.mark.parametrize("tokens", [1, 2, 8, 9, 63, ROWS, QUERIES + 1, 300])
+def test_prefill(layer: Layer, plain: Plain, tokens: int) -> None:
+    hidden, cache = random_hidden(tokens, tokens), Cache.of(SHAPE, 2, LONGEST)
+    found = run(layer, hidden, [Chunk(1, 0, tokens)], cache)
+    assert close(found, exact(plain, hidden))
+    assert np.isnan(cache.K[0]).all() and np.isnan(cache.V[1, :, tokens:]).all()
+
+
+def test_four_decode_steps_equal_one_longer_prefill(layer: Layer, plain: Plain) -> None:
+    hidden, cache = random_hidden(0, 204), Cache.of(SHAPE, 1, LONGEST)
+    expected = exact(plain, hidden)
+    assert close(run(layer, hidden[:200], [Chunk(0, 0, 200)], cache), expected[:200])
+    for i in range(200, 204):
+        assert close(run(layer, hidden[i : i + 1], [Chunk(0, i, 1)], cache), expected[i : i + 1])
+
+
+def test_batches_that_mix_chunks_and_steps(layer: Layer, plain: Plain) -> None:
+    """Requests come in random pieces; what comes out is what each request gives alone."""
+    rng = np.random.default_rng(3)
+    requests = [random_hidden(10 + i, int(rng.integers(1, LONGEST))) for i in range(5)]
+    expected = [exact(plain, hidden) for hidden in requests]
+    cache, past = Cache.of(SHAPE, len(requests), LONGEST), [0] * len(requests)
+    compiled = 0
+    while left := [b for b, hidden in enumerate(requests) if past[b] < len(hidden)]:
+        chunks = []
+        for b in rng.permutation(left)[: rng.integers(1, len(left) + 1)]:
+            most = len(requests[b]) - past[b]
+            chunks.append(Chunk(b, past[b], min(most, int(rng.choice([1, 1, 7, 150, 200])))))
+        pieces = [slice(past, past + count) for _, past, count in chunks]
+        batch = np.concatenate([requests[c.slot][piece] for c, piece in zip(chunks, pieces, strict=True)])
+        found = run(layer, batch, chunks, cache)
+        wanted = np.concatenate([expected[c.slot][piece] for c, piece in zip(chunks, pieces, strict=True)])
+        assert close(found, wanted)
+        assert layer.program.stats is not None
+        compiled += layer.program.stats.compiles
+        for chunk in chunks:
+            past[chunk.slot] += chunk.tokens
+    assert compiled == 0
+
+
+def test_an_empty_batch(layer: Layer) -> None:
+    run(layer, random_hidden(0, 0), [], Cache.of(SHAPE, 1, 1))
+    assert layer.program.stats is not None and layer.program.stats.tasks == 0
+
+
+def test_the_same_bits_for_any_number_of_workers(layer: Layer) -> None:
+    chunks = [Chunk(0, 0, 150), Chunk(2, 0, 1), Chunk(1, 0, 40)]
+    results = set()
+    for workers in (1, 2, 3, 5):
+        hidden, cache = random_hidden(5, 191), Cache.of(SHAPE, 3, LONGEST)
+        run_delayed(layer.program, layer.arguments(hidden, chunks, cache), workers, seed=workers)
+        results.add(tuple(array.tobytes() for array in (hidden, *cache)))
+    assert len(results) == 1
+
+
+def test_the_interpreter_agrees(plain: Plain) -> None:
+    hidden, cache = random_hidden(0, 140), Cache.of(SHAPE, 1, LONGEST)
+    layer = Layer(SHAPE, pack(plain, SHAPE), target="interp")
+    assert close(run(layer, hidden, [Chunk(0, 0, 140)], cache), exact(plain, hidden))
+
+
+def test_bf16_weights(plain: Plain) -> None:
+    hidden, cache = random_hidden(0, 160), Cache.of(SHAPE, 1, LONGEST)
+    ones = plain._replace(FirstGain=np.ones(SHAPE.hidden), SecondGain=np.ones(SHAPE.hidden))
+    rounded = Plain(*(a.astype(bf16.to_numpy()).astype(np.float32) for a in ones))
+    layer = Layer(SHAPE, pack(ones, SHAPE, bf16), bf16)
+    assert close(run(layer, hidden, [Chunk(0, 0, 160)], cache), exact(rounded, hidden))

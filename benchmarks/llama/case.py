@@ -52,7 +52,7 @@ def run(bench: Bench) -> None:
 def make_layer(weights: DType, seed: int) -> Layer:
     """Return the layer with random weights, made in the layout that it reads."""
     some = np.random.default_rng(seed).standard_normal(1 << 20, np.float32)
-    layout, packed = MemLayout.panels(SHAPE.dim), {}
+    layout, packed = MemLayout.panels(SHAPE.panel), {}
     for name, dims in matrix_shapes(SHAPE).items():
         packed[name] = pto_wsp.empty(tuple(int(d) for d in layout.physical_dims(dims)), weights)
         for panel in packed[name]:
@@ -62,7 +62,7 @@ def make_layer(weights: DType, seed: int) -> Layer:
 
 def verify(layer: Layer) -> None:
     """Raise unless a short prompt agrees with numpy."""
-    layout = MemLayout.panels(SHAPE.dim)
+    layout = MemLayout.panels(SHAPE.panel)
     matrices = (layout.unpack(layer.weights[name], matrix_shapes(SHAPE)[name][1]) for name in MATRICES)
     gains = [np.ones(SHAPE.hidden, np.float32)] * 2
     hidden = random_hidden(12)
@@ -100,7 +100,7 @@ def prefill(bench: Bench, name: str, layer: Layer, tokens: int, cache: Cache) ->
 
 
 def step(bench: Bench, name: str, layer: Layer, cache: Cache) -> None:
-    """Add the rows of one token behind `CONTEXT` others: milliseconds, and the share of the rate of memory."""
+    """Add the rows of one token behind `CONTEXT` others: milliseconds, and the share of memory's rate."""
     hidden = random_hidden(1)
     num_bytes = sum(a.nbytes for a in layer.weights.values()) + 2 * SHAPE.hidden * CONTEXT * f32.itemsize
 

@@ -13,8 +13,11 @@ from typing import Any, NamedTuple
 from pto_wsp import DYN, Constexpr, In, InOut, Out, Scalar, Tensor, Tile, f32, i64, kernel, pto
 from pto_wsp.types.dtype import DType
 
-ROWS = 128
-"""Packed tokens per task of the linear layers."""
+ROWS = 64
+"""Packed tokens per task of the linear layers: they stay in the second cache while panels pass by."""
+
+SLAB = 4
+"""Panels of weights that all tokens are multiplied with before the next ones are read from memory."""
 
 FEW = 8
 """Up to so many tokens, weights are read where they lie: products of few rows are bound by memory."""
@@ -33,8 +36,8 @@ class Shape(NamedTuple):
 
     Attributes:
         heads: of queries, keys and values alike.
-        dim: elements of a head, even; also the columns of a panel of weights.
-        inner: size of the feed-forward network, a multiple of `dim`.
+        dim: elements of a head, even; a panel of weights has half as many columns.
+        inner: size of the feed-forward network, in whole panels.
     """
 
     heads: int = 32
@@ -45,6 +48,11 @@ class Shape(NamedTuple):
     def hidden(self) -> int:
         """Elements of a token."""
         return self.heads * self.dim
+
+    @property
+    def panel(self) -> int:
+        """Columns of a panel of weights: half a head, of which two elements turn together."""
+        return self.dim // 2
 
 
 class Linear(NamedTuple):
@@ -66,10 +74,10 @@ def linear_kernels(shape: Shape, weights: DType, rows: int) -> Linear:
         weights: element type of the weights; all else is f32.
         rows: most tokens of a task.
     """
-    HIDDEN, DIM, INNER, HALF = shape.hidden, shape.dim, shape.inner, shape.dim // 2
-    hidden_tile, head_tile = Tile[rows, HIDDEN, f32], Tile[rows, DIM, f32]
-    column, angles = Tile[rows, 1, f32], Tile[rows, HALF, f32]
-    panel = Tile[HIDDEN, DIM, weights]
+    HIDDEN, INNER, COLS = shape.hidden, shape.inner, shape.panel
+    hidden_tile, inner_tile = Tile[rows, HIDDEN, f32], Tile[rows, INNER, f32]
+    column, columns = Tile[rows, 1, f32], Tile[rows, COLS, f32]
+    panel = Tile[HIDDEN, COLS, weights]
 
     @kernel
     def measure(h: In[hidden_tile], scale: Out[column], MOST_ROWS: Constexpr[int] = rows):
@@ -81,27 +89,26 @@ def linear_kernels(shape: Shape, weights: DType, rows: int) -> Linear:
         h: In[hidden_tile],
         scale: In[column],
         weight: In[panel],
-        out: Out[head_tile],
+        out: Out[columns],
         MOST_ROWS: Constexpr[int] = rows,
     ):
-        """Values of one head."""
+        """Half of the values of a head."""
         pto.store(out, pto.matmul(h, weight) * scale)
 
     @kernel
     def project_turned(
         h: In[hidden_tile],
         scale: In[column],
-        weight: In[panel],
-        cos: In[angles],
-        sin: In[angles],
-        out: Out[head_tile],
+        weight: In[Tensor[weights, 2, HIDDEN, COLS]],
+        cos: In[columns],
+        sin: In[columns],
+        out: Out[Tile[rows, 2 * COLS, f32]],
         MOST_ROWS: Constexpr[int] = rows,
     ):
         """Queries or keys of one head, its halves turned by the angles of their positions."""
-        a = pto.matmul(h, weight[:, 0:HALF]) * scale
-        b = pto.matmul(h, weight[:, HALF:DIM]) * scale
-        pto.store(out[:, 0:HALF], a * cos - b * sin)
-        pto.store(out[:, HALF:DIM], b * cos + a * sin)
+        a, b = pto.matmul(h, weight[0]) * scale, pto.matmul(h, weight[1]) * scale
+        pto.store(out[:, 0:COLS], a * cos - b * sin)
+        pto.store(out[:, COLS : 2 * COLS], b * cos + a * sin)
 
     @kernel
     def gate(
@@ -109,7 +116,7 @@ def linear_kernels(shape: Shape, weights: DType, rows: int) -> Linear:
         scale: In[column],
         gate: In[panel],
         up: In[panel],
-        out: Out[head_tile],
+        out: Out[columns],
         MOST_ROWS: Constexpr[int] = rows,
     ):
         """silu(x @ gate) * (x @ up)."""
@@ -117,15 +124,15 @@ def linear_kernels(shape: Shape, weights: DType, rows: int) -> Linear:
         pto.store(out, pto.matmul(h, up) * scale * factor)
 
     @kernel
-    def add(x: In[hidden_tile], weight: In[panel], h: InOut[head_tile], MOST_ROWS: Constexpr[int] = rows):
+    def add(x: In[hidden_tile], weight: In[panel], h: InOut[columns], MOST_ROWS: Constexpr[int] = rows):
         """Add the output of attention: h + x @ weight."""
         pto.store(h, pto.matmul(x, weight, acc=h))
 
     @kernel
     def add_inner(
-        x: In[Tile[rows, INNER, f32]],
-        weight: In[Tile[INNER, DIM, weights]],
-        h: InOut[head_tile],
+        x: In[inner_tile],
+        weight: In[Tile[INNER, COLS, weights]],
+        h: InOut[columns],
         MOST_ROWS: Constexpr[int] = rows,
     ):
         """Add the output of the feed-forward network: h + x @ weight."""

@@ -52,7 +52,7 @@ def pack(plain: Plain, shape: Shape, weights: DType = f32) -> dict[str, np.ndarr
     """Return the arrays of the workload's weights: in panels, with the gain of the norm before them."""
     gains = dict.fromkeys(("Query", "Key", "Value"), plain.FirstGain)
     gains |= dict.fromkeys(("Gate", "Up"), plain.SecondGain)
-    layout = MemLayout.panels(shape.dim)
+    layout = MemLayout.panels(shape.panel)
     packed = {}
     for name in MATRICES:
         matrix = getattr(plain, name)

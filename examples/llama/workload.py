@@ -3,12 +3,14 @@
 # Annotations depend on the shape of the layer, and are read by the language.
 # pyright: reportInvalidTypeForm=false, reportUndefinedVariable=false
 
+from collections.abc import Iterator
 from typing import Any
 
 from examples.llama.kernels import (
     FEW,
     QUERIES,
     ROWS,
+    SLAB,
     Linear,
     Shape,
     append_kernel,
@@ -34,8 +36,8 @@ def decoder_layer(shape: Shape, weights: DType = f32) -> Any:
     )
     finish_few, finish_many = finish_layer(shape, weights, few, FEW), finish_layer(shape, weights, many, ROWS)
     attention = attend_cached(shape)
-    matrix = Tensor[weights, HIDDEN, HIDDEN, MemLayout.panels(DIM)]
-    wide = Tensor[weights, HIDDEN, INNER, MemLayout.panels(DIM)]
+    matrix = Tensor[weights, HIDDEN, HIDDEN, MemLayout.panels(shape.panel)]
+    wide = Tensor[weights, HIDDEN, INNER, MemLayout.panels(shape.panel)]
 
     @workload
     def layer(
@@ -51,7 +53,7 @@ def decoder_layer(shape: Shape, weights: DType = f32) -> Any:
         Output: matrix,
         Gate: wide,
         Up: wide,
-        Down: Tensor[weights, INNER, HIDDEN, MemLayout.panels(DIM)],
+        Down: Tensor[weights, INNER, HIDDEN, MemLayout.panels(shape.panel)],
         Hidden: Tensor[f32, "tokens", HIDDEN],
         K: Tensor[f32, "slots", HEADS, "longest", DIM],
         V: Tensor[f32, "slots", HEADS, "longest", DIM],
@@ -79,10 +81,18 @@ def decoder_layer(shape: Shape, weights: DType = f32) -> Any:
     return layer
 
 
+def tasks(tokens: Any, rows: int, panels: int, slab: int) -> Iterator[tuple[Any, Any]]:
+    """Yield tiles of tokens and numbers of panels: all tokens meet a slab of panels, then the next."""
+    for some in P.tiles(panels, slab):
+        for r in P.tiles(tokens, rows):
+            for i in P(some.extent):
+                yield r, some.start + i
+
+
 def project_inputs(shape: Shape, weights: DType, linear: Linear, rows: int) -> Any:
     """Return the workload that makes queries, keys and values, in tasks of at most `rows` tokens."""
-    HEADS, DIM, HIDDEN = shape.heads, shape.dim, shape.hidden
-    matrix = Tensor[weights, HIDDEN, HIDDEN, MemLayout.panels(DIM)]
+    HEADS, DIM, HIDDEN, COLS = shape.heads, shape.dim, shape.hidden, shape.panel
+    matrix = Tensor[weights, HIDDEN, HIDDEN, MemLayout.panels(shape.panel)]
 
     @workload
     def project(
@@ -99,17 +109,16 @@ def project_inputs(shape: Shape, weights: DType, linear: Linear, rows: int) -> A
         for r in P.tiles(tokens, rows):
             linear.measure[r](h=Hidden[r], scale=Scale[r])
         for number, weight in enumerate((Query, Key)):
-            for head in P(Dense[HEADS]):
-                for r in P.tiles(tokens, rows):
-                    linear.project_turned[head, r](
-                        h=Hidden[r], scale=Scale[r], weight=weight.panels[head], cos=Cos[r], sin=Sin[r],
-                        out=Qkv[number, head, r],
-                    )  # fmt: skip
-        for head in P(Dense[HEADS]):
-            for r in P.tiles(tokens, rows):
-                linear.project[head, r](
-                    h=Hidden[r], scale=Scale[r], weight=Value.panels[head], out=Qkv[2, head, r]
-                )
+            for r, head in tasks(tokens, rows, HEADS, SLAB // 2):
+                linear.project_turned[r, head](
+                    h=Hidden[r], scale=Scale[r], weight=weight.panels[2 * head : 2 * head + 2],
+                    cos=Cos[r], sin=Sin[r], out=Qkv[number, head, r],
+                )  # fmt: skip
+        for r, c in tasks(tokens, rows, 2 * HEADS, SLAB):
+            half = COLS * (c % 2)
+            linear.project[r, c](
+                h=Hidden[r], scale=Scale[r], weight=Value.panels[c], out=Qkv[2, c // 2, r, half : half + COLS]
+            )
 
     return project
 
@@ -158,31 +167,31 @@ def attend_cached(shape: Shape) -> Any:
 
 def finish_layer(shape: Shape, weights: DType, linear: Linear, rows: int) -> Any:
     """Return the workload of what follows attention, in tasks of at most `rows` tokens."""
-    DIM, HIDDEN, INNER = shape.dim, shape.hidden, shape.inner
-    wide = Tensor[weights, HIDDEN, INNER, MemLayout.panels(DIM)]
+    HIDDEN, INNER, COLS = shape.hidden, shape.inner, shape.panel
+    wide = Tensor[weights, HIDDEN, INNER, MemLayout.panels(shape.panel)]
 
     @workload
     def finish(
         tokens: DenseDyn,
-        Output: Tensor[weights, HIDDEN, HIDDEN, MemLayout.panels(DIM)],
+        Output: Tensor[weights, HIDDEN, HIDDEN, MemLayout.panels(shape.panel)],
         Gate: wide,
         Up: wide,
-        Down: Tensor[weights, INNER, HIDDEN, MemLayout.panels(DIM)],
+        Down: Tensor[weights, INNER, HIDDEN, MemLayout.panels(shape.panel)],
         Hidden: Tensor[f32, "tokens", HIDDEN],
         Scale: Tensor[f32, "tokens", 1],
         Attended: Tensor[f32, "tokens", HIDDEN],
         Inner: Tensor[f32, "tokens", INNER],
     ):
-        for c in P.tiles(HIDDEN, DIM):
-            for r in P.tiles(tokens, rows):
-                linear.add[c, r](x=Attended[r], weight=Output[:, c], h=Hidden[r, c])
+        for r, c in tasks(tokens, rows, HIDDEN // COLS, SLAB):
+            linear.add[r, c](x=Attended[r], weight=Output.panels[c], h=Hidden[r, COLS * c : COLS * c + COLS])
         for r in P.tiles(tokens, rows):
             linear.measure[r](h=Hidden[r], scale=Scale[r])
-        for c in P.tiles(INNER, DIM):
-            for r in P.tiles(tokens, rows):
-                linear.gate[c, r](h=Hidden[r], scale=Scale[r], gate=Gate[:, c], up=Up[:, c], out=Inner[r, c])
-        for c in P.tiles(HIDDEN, DIM):
-            for r in P.tiles(tokens, rows):
-                linear.add_inner[c, r](x=Inner[r], weight=Down[:, c], h=Hidden[r, c])
+        for r, c in tasks(tokens, rows, INNER // COLS, SLAB // 2):
+            linear.gate[r, c](
+                h=Hidden[r], scale=Scale[r], gate=Gate.panels[c], up=Up.panels[c],
+                out=Inner[r, COLS * c : COLS * c + COLS],
+            )  # fmt: skip
+        for r, c in tasks(tokens, rows, HIDDEN // COLS, SLAB):
+            linear.add_inner[r, c](x=Inner[r], weight=Down.panels[c], h=Hidden[r, COLS * c : COLS * c + COLS])
 
     return finish

@@ -84,22 +84,29 @@ def decode(quick: bool, seed: int) -> Operator:
 def experts(quick: bool, seed: int) -> Operator:
     """2048 (quick: 512) tokens through 2 of 64 experts each."""
     random = np.random.default_rng(seed)
-    program = moe.moe.compile(target="cpu")
-    weights = moe.random_weights(random)
-    batch = moe.random_batch(random, 512 if quick else 2048, weights)
+    shape = moe.Shape()
+    program = moe.moe(shape).compile(target="cpu")
+    weights = moe.random_weights(random, shape)
+    batch = moe.random_batch(random, 512 if quick else 2048, weights, shape)
+    plain = [moe.plain(weights, shape, e) for e in range(shape.experts)]
+    stacked = [np.stack(of_all) for of_all in zip(*plain, strict=True)]
+
+    def numpy_layer() -> np.ndarray:
+        chosen = moe.routed(batch, weights, shape)
+        return moe.reference(batch.X, weights.Router, plain.__getitem__, chosen)
 
     def other(count: int) -> None:
-        moe.run(program, moe.random_batch(random, count, weights), weights)
+        moe.run(program, moe.random_batch(random, count, weights, shape), weights)
 
     return Operator(
         "moe",
         program,
         lambda: moe.run(program, batch, weights),
-        lambda: require(moe.difference(batch, weights), moe.TOLERANCE, "moe"),
+        lambda: require(moe.difference(batch, weights, shape), moe.TOLERANCE, "moe"),
         [lambda: other(0), lambda: other(1), lambda: other(333)],
         {
-            "numpy": lambda: lambda: moe.reference(batch, weights, moe.routed(batch, weights)),
-            "torch": lambda: peers.moe(batch, weights, moe.SLOTS, THREADS),
+            "numpy": lambda: numpy_layer,
+            "torch": lambda: peers.moe(batch.X, weights.Router, stacked, shape.slots, THREADS),
         },
     )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Any
 
@@ -46,11 +46,13 @@ def decode(batch: Any, page: int, threads: int) -> Peer:
     return attend
 
 
-def moe(batch: Any, weights: Any, slots: int, threads: int) -> Peer:
+def moe(
+    tokens: np.ndarray, scores: np.ndarray, matrices: Sequence[np.ndarray], slots: int, threads: int
+) -> Peer:
     """Top-k routing, then each expert on the tokens that chose it."""
     torch = load_torch(threads)
-    x, router = torch.from_numpy(batch.X), torch.from_numpy(weights.Router)
-    w1, w2, w3 = (torch.from_numpy(w) for w in (weights.W1, weights.W2, weights.W3))
+    x, router = torch.from_numpy(tokens), torch.from_numpy(scores)
+    w1, w2, w3 = (torch.from_numpy(w) for w in matrices)
 
     def layer() -> Any:
         top, experts = (x @ router).topk(slots, dim=1)

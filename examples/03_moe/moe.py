@@ -4,6 +4,8 @@ python examples/03_moe/moe.py [--tokens N] [--batches N]
 """
 
 import argparse
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -11,9 +13,11 @@ import numpy as np
 
 from pto_wsp import (
     DYN,
+    Constexpr,
     Dense,
     DenseDyn,
     In,
+    MemLayout,
     Out,
     P,
     Program,
@@ -27,81 +31,176 @@ from pto_wsp import (
     workload,
 )
 
-EXPERTS, HIDDEN, INNER = 64, 2048, 256
-SLOTS = 2  # experts per token
-ROWS = 64  # rows per task
+ROWS = 64
+"""Rows per task."""
+
+FEW = 8
+"""Up to so many rows of an expert, its weights are read where they lie: such products are bound by memory."""
+
+COLS = 64
+"""Columns of a panel of weights."""
+
+SLAB = 4
+"""Panels that all rows of an expert are multiplied with before the next ones are read from memory."""
+
 TOLERANCE = 1e-5  # relative to the largest result; numpy computes in f32 as well
+LAYOUT = MemLayout.panels(COLS)
 
 
-@workload
-def moe(
-    tokens: DenseDyn,
-    X: Tensor[f32, "tokens", HIDDEN],
-    Router: Tensor[f32, HIDDEN, EXPERTS],
-    W1: Tensor[f32, EXPERTS, HIDDEN, INNER],
-    W2: Tensor[f32, EXPERTS, INNER, HIDDEN],
-    W3: Tensor[f32, EXPERTS, HIDDEN, INNER],
-    Y: Tensor[f32, "tokens", HIDDEN],
-    Part: Tensor[f32, "tokens", SLOTS, HIDDEN],
-    Experts: Tensor[i32, "tokens", SLOTS],
-    Gates: Tensor[f32, "tokens", SLOTS],
-):
-    """Route, group, apply, combine; `Part`, `Experts` and `Gates` are intermediate, `Y` is the result."""
-    for t in P.tiles(tokens, ROWS):
-        route_top2[t](x=X[t], w=Router, experts=Experts[t], gates=Gates[t])
-    routing = group_by(Experts, num_groups=EXPERTS)  # expert -> its (token, slot) pairs, made by this run
-    for e in P(Dense[EXPERTS]):
-        for pick in P.tiles(routing[e], ROWS):  # an expert without tokens costs nothing
-            rows = routing.rows(pick)  # disjoint between picks: experts do not wait for each other
-            expert_ffn[e, pick](x=X, rows=rows, w1=W1[e], w3=W3[e], w2=W2[e], part=Part[rows])
-    for t in P.tiles(tokens, ROWS):
-        combine_top2[t](parts=Part[t], gates=Gates[t], y=Y[t])  # slots are added in slot order
+class Shape(NamedTuple):
+    """The sizes of a layer.
+
+    Attributes:
+        experts: how many there are.
+        hidden: elements of a token, in whole panels.
+        inner: inner elements of an expert, in whole panels.
+        slots: experts per token.
+    """
+
+    experts: int = 64
+    hidden: int = 2048
+    inner: int = 256
+    slots: int = 2
 
 
-@kernel
-def route_top2(
-    x: In[Tile[ROWS, HIDDEN, f32]],
-    w: In[Tile[HIDDEN, EXPERTS, f32]],
-    experts: Out[Tile[ROWS, SLOTS, i32]],
-    gates: Out[Tile[ROWS, SLOTS, f32]],
-):
-    """The two experts with the largest scores, the lower number first among equals, and a softmax of both."""
-    best = pto.sort(pto.matmul(x, w))
-    top = pto.extract_topk_values(best, SLOTS)
-    e = pto.exp(top - pto.rowmax(top))
-    pto.store(experts, pto.extract_topk_indices(best, SLOTS))
-    pto.store(gates, e / pto.rowsum(e))
+def moe(shape: Shape) -> Any:  # noqa: C901  (loops of the workload, one behind the other)
+    """Return the workload of a layer."""
+    EXPERTS, HIDDEN, INNER, SLOTS = shape
+    route, sort_tokens, combine = token_kernels(shape)
+    few, many = expert_kernels(shape, FEW), expert_kernels(shape, ROWS)
+
+    @workload
+    def moe(  # noqa: C901
+        tokens: DenseDyn,
+        X: Tensor[f32, "tokens", HIDDEN],
+        Router: Tensor[f32, HIDDEN, EXPERTS],
+        W1: Tensor[f32, EXPERTS, HIDDEN, INNER, LAYOUT],
+        W2: Tensor[f32, EXPERTS, INNER, HIDDEN, LAYOUT],
+        W3: Tensor[f32, EXPERTS, HIDDEN, INNER, LAYOUT],
+        Y: Tensor[f32, "tokens", HIDDEN],
+        Experts: Tensor[i32, "tokens", SLOTS],
+        Gates: Tensor[f32, "tokens", SLOTS],
+        Sorted: Tensor[f32, "pairs", HIDDEN],
+        Inner: Tensor[f32, "pairs", INNER],
+        Part: Tensor[f32, "tokens", SLOTS, HIDDEN],
+    ):
+        """Route, group, apply, combine; `Y` is the result, what follows it is intermediate."""
+
+        def enter(kernels: Any, rows: int, e: Any) -> None:
+            for pick, c in tasks(routing[e], rows, INNER // COLS, SLAB // 2):
+                places = routing[e][pick]
+                kernels[0][e, pick, c](
+                    x=Sorted[places], w1=W1[e].panels[c], w3=W3[e].panels[c], inner=Inner[places, part(c)]
+                )
+
+        def leave(kernels: Any, rows: int, e: Any) -> None:
+            for pick, c in tasks(routing[e], rows, HIDDEN // COLS, SLAB):
+                # Row sets are disjoint between picks: experts do not wait for each other.
+                target = Part[routing.rows(pick)][:, part(c)]
+                kernels[1][e, pick, c](inner=Inner[routing[e][pick]], w2=W2[e].panels[c], out=target)
+
+        for t in P.tiles(tokens, ROWS):
+            route[t](x=X[t], w=Router, experts=Experts[t], gates=Gates[t])
+        routing = group_by(Experts, num_groups=EXPERTS)  # expert -> its (token, slot) pairs, made by this run
+        for e in P(Dense[EXPERTS]):
+            for pick in P.tiles(routing[e], ROWS):  # an expert without tokens costs nothing
+                sort_tokens[e, pick](x=X, pairs=routing.rows(pick), out=Sorted[routing[e][pick]])
+        for step in (enter, leave):
+            for e in P(Dense[EXPERTS]):
+                with P.when(routing[e].extent <= FEW):
+                    step(few, FEW, e)
+                with P.otherwise():
+                    step(many, ROWS, e)
+        for t in P.tiles(tokens, ROWS):
+            combine[t](parts=Part[t], gates=Gates[t], y=Y[t])  # slots are added in slot order
+
+    return moe
 
 
-@kernel
-def expert_ffn(
-    x: In[Tensor[f32, DYN, HIDDEN]],
-    rows: In[Tile[ROWS, 1, i32]],
-    w1: In[Tile[HIDDEN, INNER, f32]],
-    w3: In[Tile[HIDDEN, INNER, f32]],
-    w2: In[Tile[INNER, HIDDEN, f32]],
-    part: Out[Tile[ROWS, HIDDEN, f32]],
-):
-    """part[i] = (silu(t @ w1) * (t @ w3)) @ w2, where t is the token of (token, slot) pair rows[i]."""
-    t = pto.gather(x, pto.div(rows, SLOTS))
-    gate = pto.matmul(t, w1)
-    inner = gate * pto.sigmoid(gate) * pto.matmul(t, w3)
-    pto.store(part, pto.matmul(inner, w2))
+def tasks(rows: Any, most: int, panels: int, slab: int) -> Iterator[tuple[Any, Any]]:
+    """Yield tiles of rows and numbers of panels: all rows meet a slab of panels, then the next."""
+    for some in P.tiles(panels, slab):
+        for pick in P.tiles(rows, most):
+            for i in P(some.extent):
+                yield pick, some.start + i
 
 
-@kernel
-def combine_top2(
-    parts: In[Tensor[f32, DYN, SLOTS, HIDDEN]],
-    gates: In[Tile[ROWS, SLOTS, f32]],
-    y: Out[Tile[ROWS, HIDDEN, f32]],
-):
-    """Add gate * part of all slots, in slot order."""
-    for r in pto.tiles(y.rows, 8):
-        pto.store(y[r], parts[r, 0] * gates[r, 0:1] + parts[r, 1] * gates[r, 1:2])
+def part(c: Any) -> slice:
+    """Return the columns of panel c."""
+    return slice(COLS * c, COLS * c + COLS)
+
+
+def token_kernels(shape: Shape) -> tuple[Any, Any, Any]:
+    """Return what is done with tokens before and after the experts."""
+    EXPERTS, HIDDEN, _, SLOTS = shape
+
+    @kernel
+    def route(
+        x: In[Tile[ROWS, HIDDEN, f32]],
+        w: In[Tile[HIDDEN, EXPERTS, f32]],
+        experts: Out[Tile[ROWS, SLOTS, i32]],
+        gates: Out[Tile[ROWS, SLOTS, f32]],
+    ):
+        """The experts with the largest scores, the lower number first among equals, and their softmax."""
+        best = pto.sort(pto.matmul(x, w))
+        top = pto.extract_topk_values(best, SLOTS)
+        e = pto.exp(top - pto.rowmax(top))
+        pto.store(experts, pto.extract_topk_indices(best, SLOTS))
+        pto.store(gates, e / pto.rowsum(e))
+
+    @kernel
+    def sort_tokens(
+        x: In[Tensor[f32, DYN, HIDDEN]], pairs: In[Tile[ROWS, 1, i32]], out: Out[Tile[ROWS, HIDDEN, f32]]
+    ):
+        """The tokens of (token, slot) pairs, side by side."""
+        pto.store(out, pto.gather(x, pto.div(pairs, SLOTS)))
+
+    @kernel
+    def combine(
+        parts: In[Tensor[f32, DYN, SLOTS, HIDDEN]],
+        gates: In[Tile[ROWS, SLOTS, f32]],
+        y: Out[Tile[ROWS, HIDDEN, f32]],
+    ):
+        """Add gate * part of all slots, in slot order."""
+        for r in pto.tiles(y.rows, 8):
+            total = parts[r, 0] * gates[r, 0:1]
+            for slot in range(1, SLOTS):
+                total = total + parts[r, slot] * gates[r, slot : slot + 1]
+            pto.store(y[r], total)
+
+    return route, sort_tokens, combine
+
+
+def expert_kernels(shape: Shape, rows: int) -> tuple[Any, Any]:
+    """Return a panel of the two layers of an expert, for at most `rows` rows."""
+    _, HIDDEN, INNER, _ = shape
+
+    @kernel
+    def enter(
+        x: In[Tile[rows, HIDDEN, f32]],
+        w1: In[Tile[HIDDEN, COLS, f32]],
+        w3: In[Tile[HIDDEN, COLS, f32]],
+        inner: Out[Tile[rows, COLS, f32]],
+        MOST_ROWS: Constexpr[int] = rows,
+    ):
+        """silu(x @ w1) * (x @ w3)."""
+        gate = pto.silu(pto.matmul(x, w1))
+        pto.store(inner, pto.matmul(x, w3) * gate)
+
+    @kernel
+    def leave(
+        inner: In[Tile[rows, INNER, f32]],
+        w2: In[Tile[INNER, COLS, f32]],
+        out: Out[Tile[rows, COLS, f32]],
+        MOST_ROWS: Constexpr[int] = rows,
+    ):
+        pto.store(out, pto.matmul(inner, w2))
+
+    return enter, leave
 
 
 class Weights(NamedTuple):
-    """What stays from batch to batch."""
+    """What stays from batch to batch; W1, W2 and W3 lie in panels."""
 
     Router: np.ndarray
     W1: np.ndarray
@@ -110,76 +209,94 @@ class Weights(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """The arrays of one call: what comes in, what the run makes on the way, and the result."""
+    """The arrays of one call: what comes in, the result, and what the run makes on the way."""
 
     X: np.ndarray
+    Y: np.ndarray
     Experts: np.ndarray
     Gates: np.ndarray
+    Sorted: np.ndarray
+    Inner: np.ndarray
     Part: np.ndarray
-    Y: np.ndarray
 
 
-def random_weights(rng: np.random.Generator) -> Weights:
+def random_weights(rng: np.random.Generator, shape: Shape) -> Weights:
     """Return weights that keep values of order 1."""
+    experts, hidden, inner, _ = shape
 
-    def matrix(rows: int, *shape: int) -> np.ndarray:
-        return rng.standard_normal(shape, np.float32) / np.float32(rows**0.5)
+    def matrix(*dims: int) -> np.ndarray:
+        return rng.standard_normal(dims, np.float32) / np.float32(dims[-2] ** 0.5)
 
-    return Weights(
-        matrix(HIDDEN, HIDDEN, EXPERTS),
-        matrix(HIDDEN, EXPERTS, HIDDEN, INNER),
-        matrix(INNER, EXPERTS, INNER, HIDDEN),
-        matrix(HIDDEN, EXPERTS, HIDDEN, INNER),
-    )
+    wide, narrow = (experts, hidden, inner), (experts, inner, hidden)
+    return Weights(matrix(hidden, experts), *(LAYOUT.pack(matrix(*dims)) for dims in (wide, narrow, wide)))
 
 
-def random_batch(rng: np.random.Generator, tokens: int, weights: Weights) -> Batch:
-    """Make tokens that like one or two experts: the k-th favourite of a random order with weight 1 / k."""
-    share = 1 / np.arange(1, EXPERTS + 1)
-    liked = rng.permutation(EXPERTS)[rng.choice(EXPERTS, (tokens, SLOTS), p=share / share.sum())]
-    x = rng.standard_normal((tokens, HIDDEN), np.float32)
-    x += 4 * weights.Router.T[liked[:, 0]] + 3 * weights.Router.T[liked[:, 1]]
+def random_batch(rng: np.random.Generator, tokens: int, weights: Weights, shape: Shape) -> Batch:
+    """Make tokens that like some experts: the k-th favourite of a random order with weight 1 / k."""
+    experts, hidden, inner, slots = shape
+    share = 1 / np.arange(1, experts + 1)
+    liked = rng.permutation(experts)[rng.choice(experts, (tokens, slots), p=share / share.sum())]
+    x = rng.standard_normal((tokens, hidden), np.float32)
+    for slot in range(slots):
+        x += np.float32(3 + 1 / (1 + slot)) * weights.Router.T[liked[:, slot]]
+
+    def unwritten(*dims: int) -> np.ndarray:
+        return np.full(dims, np.nan, np.float32)
+
+    pairs = tokens * slots
     return Batch(
-        x,
-        np.full((tokens, SLOTS), -1, np.int32),
-        np.full((tokens, SLOTS), np.nan, np.float32),
-        np.full((tokens, SLOTS, HIDDEN), np.nan, np.float32),
-        np.full((tokens, HIDDEN), np.nan, np.float32),
-    )
+        x, unwritten(tokens, hidden), np.full((tokens, slots), -1, np.int32), unwritten(tokens, slots),
+        unwritten(pairs, hidden), unwritten(pairs, inner), unwritten(tokens, slots, hidden),
+    )  # fmt: skip
 
 
-def routed(batch: Batch, weights: Weights) -> np.ndarray:
-    """Return the experts that numpy chooses for each token, [tokens, SLOTS]."""
-    return np.argsort(-(batch.X @ weights.Router), axis=1, kind="stable")[:, :SLOTS]
+def routed(batch: Batch, weights: Weights, shape: Shape) -> np.ndarray:
+    """Return the experts that numpy chooses for each token, [tokens, slots]."""
+    return np.argsort(-(batch.X @ weights.Router), axis=1, kind="stable")[:, : shape.slots]
 
 
-def reference(batch: Batch, weights: Weights, experts: np.ndarray) -> np.ndarray:
-    """Return Y as numpy computes it for given experts [tokens, SLOTS], expert after expert."""
-    scores = np.take_along_axis(batch.X @ weights.Router, experts, axis=1)
+def plain(weights: Weights, shape: Shape, e: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return the matrices w1, w2, w3 of an expert in row-major order."""
+    widths = (shape.inner, shape.hidden, shape.inner)
+    w1, w2, w3 = (LAYOUT.unpack(w[e], n) for w, n in zip(weights[1:], widths, strict=True))
+    return w1, w2, w3
+
+
+def reference(
+    x: np.ndarray,
+    router: np.ndarray,
+    matrices: Callable[[int], tuple[np.ndarray, np.ndarray, np.ndarray]],
+    experts: np.ndarray,
+) -> np.ndarray:
+    """Return Y as numpy computes it for tokens and their experts [tokens, slots], expert after expert.
+
+    `matrices` returns w1, w2 and w3 of an expert.
+    """
+    scores = np.take_along_axis(x @ router, experts, axis=1)
     gates = np.exp(scores - scores.max(axis=1, keepdims=True, initial=-np.inf))
     gates /= gates.sum(axis=1, keepdims=True)
-    parts = np.empty((*experts.shape, HIDDEN), np.float32)
-    for e in range(EXPERTS):
+    parts = np.empty((*experts.shape, x.shape[1]), np.float32)
+    for e in np.unique(experts):
         at = np.nonzero(experts == e)
-        if len(at[0]):
-            x = batch.X[at[0]]
-            gate = x @ weights.W1[e]
-            parts[at] = (gate / (1 + np.exp(-gate)) * (x @ weights.W3[e])) @ weights.W2[e]
+        w1, w2, w3 = matrices(int(e))
+        t = x[at[0]]
+        gate = t @ w1
+        parts[at] = (gate / (1 + np.exp(-gate)) * (t @ w3)) @ w2
     return (parts * gates[:, :, None]).sum(axis=1)
 
 
-def difference(batch: Batch, weights: Weights) -> float:
+def difference(batch: Batch, weights: Weights, shape: Shape) -> float:
     """Return how far Y is from the reference, relative to its largest element; NaN counts as infinite.
 
     Where the scores of two experts differ by no more than rounding, either choice is right.
     """
     scores = batch.X.astype(np.float64) @ weights.Router.astype(np.float64)
-    chosen = np.take_along_axis(scores, batch.Experts.clip(0, EXPERTS - 1), axis=1)
-    best = -np.sort(-scores, axis=1)[:, :SLOTS]
-    is_right = (np.abs(chosen - best) <= 1e-4).all() and (batch.Experts[:, 0] != batch.Experts[:, 1]).all()
-    if not is_right:
+    chosen = np.take_along_axis(scores, batch.Experts.clip(0, shape.experts - 1), axis=1)
+    best = -np.sort(-scores, axis=1)[:, : shape.slots]
+    are_different = (np.diff(np.sort(batch.Experts, axis=1), axis=1) != 0).all()
+    if not ((np.abs(chosen - best) <= 1e-4).all() and are_different):
         return np.inf
-    expected = reference(batch, weights, batch.Experts)
+    expected = reference(batch.X, weights.Router, partial(plain, weights, shape), batch.Experts)
     off = np.abs(batch.Y - expected).max(initial=0.0) / max(np.abs(expected).max(initial=0.0), 1e-9)
     return float(np.nan_to_num(off, nan=np.inf))
 
@@ -190,11 +307,12 @@ def run(program: Program, batch: Batch, weights: Weights, **options: Any) -> Non
 
 
 def small_graph() -> str:
-    """Draw the task graph of nine tokens."""
+    """Draw the task graph of four tokens in a small layer."""
     random = np.random.default_rng(0)
-    weights = random_weights(random)
-    batch = random_batch(random, 9, weights)
-    return moe.compile(target="interp").task_graph(**batch._asdict(), **weights._asdict()).to_svg()
+    shape = Shape(experts=8, hidden=128, inner=128)
+    weights = random_weights(random, shape)
+    batch = random_batch(random, 4, weights, shape)
+    return moe(shape).compile(target="interp").task_graph(**batch._asdict(), **weights._asdict()).to_svg()
 
 
 def main() -> None:
@@ -211,15 +329,16 @@ def main() -> None:
     if options.graph is not None:
         options.graph.write_text(small_graph())
         return
-    program = moe.compile(target="cpu")
+    shape = Shape()
+    program = moe(shape).compile(target="cpu")
     rng = np.random.default_rng(0)
-    weights = random_weights(rng)
-    print(f"{EXPERTS} experts, top {SLOTS}, hidden {HIDDEN}, inner {INNER}")
+    weights = random_weights(rng, shape)
+    print(f"{shape.experts} experts, top {shape.slots}, hidden {shape.hidden}, inner {shape.inner}")
     print(f"\n  {'tokens':>7} {'busy experts':>13} {'tasks':>6} {'ms':>8} {'compiles':>9}   off by")
     for _ in range(options.batches):
-        batch = random_batch(rng, int(rng.integers(0, options.tokens + 1)), weights)
+        batch = random_batch(rng, int(rng.integers(0, options.tokens + 1)), weights, shape)
         run(program, batch, weights)
-        stats, found = program.stats, difference(batch, weights)
+        stats, found = program.stats, difference(batch, weights, shape)
         assert stats is not None
         print(
             f"  {len(batch.X):>7,} {len(np.unique(batch.Experts)):>13} {stats.tasks:>6,} "

@@ -15,40 +15,52 @@ from tests.python.examples.delays import run_delayed
 example = importlib.import_module("examples.03_moe.moe")
 
 
+SHAPE = example.Shape(experts=16, hidden=128, inner=192, slots=3)
+
+
 @pytest.fixture(scope="module")
 def weights():
-    return example.random_weights(np.random.default_rng(7))
+    return example.random_weights(np.random.default_rng(7), SHAPE)
+
+
+def random_batch(seed, tokens: int, weights):
+    return example.random_batch(np.random.default_rng(seed), tokens, weights, SHAPE)
+
+
+def is_right(batch, weights) -> bool:
+    return example.difference(batch, weights, SHAPE) <= example.TOLERANCE
 
 
 def num_tasks(batch) -> int:
     """Two per tile of tokens, the grouping, and none for an expert without tokens."""
     tiles = -(-len(batch.X) // example.ROWS)
-    per_expert = np.bincount(batch.Experts.ravel(), minlength=example.EXPERTS)
-    return 2 * tiles + 1 + int((-(-per_expert // example.ROWS)).sum())
+    pairs = np.bincount(batch.Experts.ravel(), minlength=SHAPE.experts)
+    panels = (SHAPE.inner + SHAPE.hidden) // example.COLS
+    return 2 * tiles + 1 + int((-(-pairs // example.ROWS)).sum()) * (1 + panels)
 
 
 def test_fifty_random_batches_on_one_program(weights, calls: Counter[str]) -> None:
-    program = example.moe.compile("cpu")
+    program = example.moe(SHAPE).compile("cpu")
     assert calls["Popen"] >= 1 and calls["lower_workload_to_bytecode"] == calls["build"] == 1
     compiled = calls.copy()
     rng = np.random.default_rng(2)
     idle = 0
     for number in range(50):
-        tokens = int(rng.choice([0, 1, 7, 40, 130], p=[0.1, 0.1, 0.4, 0.3, 0.1]))
-        batch = example.random_batch(rng, tokens, weights)
+        tokens = int(rng.choice([0, 1, 7, 40, 130, 500], p=[0.1, 0.1, 0.3, 0.3, 0.1, 0.1]))
+        batch = random_batch(rng, tokens, weights)
         example.run(program, batch, weights, workers=1 + number % 3)
-        assert example.difference(batch, weights) <= example.TOLERANCE
+        assert is_right(batch, weights)
         assert program.stats is not None
         assert program.stats.tasks == num_tasks(batch)
         assert number == 0 or program.stats.compiles == 0
-        idle += example.EXPERTS - len(np.unique(batch.Experts))
+        idle += SHAPE.experts - len(np.unique(batch.Experts))
     assert calls == compiled
     assert idle > 0
 
 
 def test_the_same_bits_for_any_number_of_workers(weights) -> None:
-    program = example.moe.compile("cpu")
-    batch = example.random_batch(np.random.default_rng(5), 1000, weights)
+    program = example.moe(SHAPE).compile("cpu")
+    batch = random_batch(5, 1000, weights)
     example.run(program, batch, weights, workers=1)
     first = [array.copy() for array in batch]
     assert np.bincount(batch.Experts.ravel()).max() > 2 * example.ROWS
@@ -57,23 +69,23 @@ def test_the_same_bits_for_any_number_of_workers(weights) -> None:
             array[...] = -1
         run_delayed(program, batch._asdict() | weights._asdict(), workers, seed=workers)
         assert all(a.tobytes() == b.tobytes() for a, b in zip(batch, first, strict=True))
-    assert example.difference(batch, weights) <= example.TOLERANCE
+    assert is_right(batch, weights)
 
 
 def test_every_token_to_the_same_experts(weights) -> None:
-    program = example.moe.compile("cpu")
-    batch = example.random_batch(np.random.default_rng(5), 200, weights)
+    program = example.moe(SHAPE).compile("cpu")
+    batch = random_batch(5, 200, weights)
     batch.X[:] = batch.X[0]
     example.run(program, batch, weights)
-    assert len(np.unique(batch.Experts)) == 2
-    assert example.difference(batch, weights) <= example.TOLERANCE
+    assert len(np.unique(batch.Experts)) == SHAPE.slots
+    assert is_right(batch, weights)
     assert len({row.tobytes() for row in batch.Y}) == 1
 
 
 def test_interpreter_agrees(weights) -> None:
-    batch = example.random_batch(np.random.default_rng(6), 70, weights)
-    example.run(example.moe.compile("interp"), batch, weights)
-    assert example.difference(batch, weights) <= example.TOLERANCE
+    batch = random_batch(6, 70, weights)
+    example.run(example.moe(SHAPE).compile("interp"), batch, weights)
+    assert is_right(batch, weights)
 
 
 def test_command_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

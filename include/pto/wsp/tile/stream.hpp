@@ -75,6 +75,13 @@ constexpr int lines_in(int elements) {
   return lines < 1 ? 1 : lines;
 }
 
+/// Brings the lines of `kElements` elements nearer.
+template <int kElements, class T>
+PTO_INLINE inline void prefetch_lines(const T* p) {
+  for (int line = 0; line < lines_in<T>(kElements); ++line)
+    __builtin_prefetch(reinterpret_cast<const char*>(p) + line * int64_t(kLineBytes), 0, 2);
+}
+
 /// Lane i of the result is the sum of the lanes of v[i]; always in the same order. Overwrites v.
 PTO_INLINE inline F sums_of(F* v) {
 #pragma GCC unroll 4
@@ -140,6 +147,16 @@ void dots_rows(const Tile<float>& c, const Strided<A>& a, const Window<B>& b, bo
   }
 }
 
+/// Elements from a row to what is to be prefetched when it is read: bytes enough to hide how far away memory
+/// is, a few rows at least; 0 where the rows of a window are anywhere.
+template <class T>
+inline int64_t stream_distance(const Window<T>& window) {
+  constexpr int64_t kBytes = 8192, kRows = 4;
+  if (window.index != nullptr || window.stride <= 0) return 0;
+  const int64_t rows = kBytes / (window.stride * int64_t(sizeof(T)));
+  return (rows < kRows ? kRows : rows) * window.stride;
+}
+
 /// kVectors vectors of columns from `j`.
 template <int kRows, int kVectors, class A, class B, class N>
 PTO_INLINE inline void stream_block(const Tile<float>& c, const Strided<A>& a, const Window<B>& b, int64_t j,
@@ -153,8 +170,10 @@ PTO_INLINE inline void stream_block(const Tile<float>& c, const Strided<A>& a, c
       for (int v = 0; v < kVectors; ++v) sum[r][v] = load(c.data + targets.at[r] + j + v * kLanes, Full{});
     }
   }
+  const int64_t distance = stream_distance(b);
   for (int64_t t = 0; t < b.rows; ++t) {
     const B* const row = b.row(t) + j;
+    if (distance > 0) prefetch_lines<kVectors * kLanes>(row + distance);
     F right[kVectors];
 #pragma GCC unroll 4
     for (int v = 0; v < kVectors; ++v) right[v] = load(row + v * kLanes, n);

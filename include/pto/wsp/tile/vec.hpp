@@ -137,6 +137,15 @@ PTO_INLINE inline void put(T* p, V v, Tail n) {
   __builtin_memcpy(p, &v, static_cast<uint64_t>(n.n) * sizeof(T));
 }
 
+/// Lanes of 16 bits in lanes of 32. g++ 12 makes two halves of it, and a whole of them again.
+PTO_INLINE inline U widen(H v) {
+#if defined(__AVX512F__) && PTO_LANES == 16 && !defined(__clang__)
+  return (U)__builtin_ia32_pmovzxwd512_mask((SH)v, I{}, -1);
+#else
+  return __builtin_convertvector(v, U);
+#endif
+}
+
 template <class N>
 PTO_INLINE inline F load(const float* p, N n) {
   return get<F>(p, n);
@@ -147,11 +156,11 @@ PTO_INLINE inline I load(const int32_t* p, N n) {
 }
 template <class N>
 PTO_INLINE inline F load(const Bf16* p, N n) {
-  return (F)(__builtin_convertvector(get<H>(p, n), U) << 16);
+  return (F)(widen(get<H>(p, n)) << 16);
 }
 template <class N>
 PTO_INLINE inline F load(const F16* p, N n) {
-  return f16_value(__builtin_convertvector(get<H>(p, n), U));
+  return f16_value(widen(get<H>(p, n)));
 }
 template <class N>
 PTO_INLINE inline L load(const int64_t* p, N n) {

@@ -1,0 +1,1 @@
+"""Mixtures of experts: few large ones and many small ones."""

@@ -114,13 +114,14 @@ def experts(quick: bool, seed: int) -> Operator:
 def indexer(quick: bool, seed: int) -> Operator:
     """Four sequences, up to 64K tokens: one or more for each tier."""
     random = np.random.default_rng(seed)
-    program = sparse_attention.sparse_attention.compile(target="cpu")
+    shape = sparse_attention.Shape()
+    program = sparse_attention.sparse_attention(shape).compile(target="cpu")
     lengths = np.array([1500, 8000, 20000, 65536 if not quick else 40000])
-    batch = sparse_attention.random_batch(random, lengths, int(lengths.max()))
+    batch = sparse_attention.random_batch(random, shape, lengths, int(lengths.max()))
 
     def other(lengths: Sequence[int]) -> None:
-        longest = max(lengths, default=1)
-        sparse_attention.run(program, sparse_attention.random_batch(random, np.array(lengths, int), longest))
+        sizes, longest = np.array(lengths, int), max(lengths, default=1)
+        sparse_attention.run(program, sparse_attention.random_batch(random, shape, sizes, longest))
 
     return Operator(
         "indexer",

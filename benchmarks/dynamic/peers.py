@@ -72,10 +72,11 @@ def moe(
 def sparse_attention(batch: Any, top_k: int, threads: int) -> Peer:
     """Scores of every token, top-k, gather, scaled_dot_product_attention."""
     torch = load_torch(threads)
-    index_q, weight, index_k, q, k, v = (
+    index_q, weight, index_k, q, latent = (
         torch.from_numpy(array)
-        for array in (batch.IndexQ, batch.IndexWeight, batch.IndexK, batch.Q, batch.K, batch.V)
+        for array in (batch.IndexQ, batch.IndexWeight, batch.IndexK, batch.Q, batch.Latent)
     )
+    values = latent[:, :, : batch.O.shape[2]]
     lengths = (batch.Cached + batch.Accepted)[:, 0].tolist()
 
     def attend() -> list[Any]:
@@ -83,9 +84,9 @@ def sparse_attention(batch: Any, top_k: int, threads: int) -> Peer:
         for b, length in enumerate(lengths):
             picks = torch.arange(length)
             if length > top_k:
-                scores = ((index_q[b] @ index_k[b, :length].T).relu() * weight[b]).sum(dim=0)
+                scores = (weight[b] @ (index_q[b] @ index_k[b, :length].T).relu())[0]
                 picks = scores.topk(top_k, sorted=False).indices
-            rows = [cache[b][picks][None] for cache in (k, v)]
+            rows = [cache[b][picks][None] for cache in (latent, values)]
             found.append(torch.nn.functional.scaled_dot_product_attention(q[b : b + 1], *rows))
         return found
 

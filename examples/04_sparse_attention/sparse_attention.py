@@ -12,10 +12,30 @@ import numpy as np
 
 from pto_wsp import DYN, In, Out, P, Program, Tensor, Tile, f32, i32, kernel, pto, tier, workload
 
-INDEX_HEADS, INDEX_DIM = 16, 64
-HEADS, DIM = 16, 128  # query heads; all share one key and value per token
 TOP_K = 2048
+BLOCK = 2048  # tokens per task of the indexer
+SPLIT = 512  # picked tokens per task of attention
+STEP = 64  # tokens whose scores are held at a time
+GROUP = 32  # heads per task that merges
 TOLERANCE = 1e-5  # absolute, against f64: scores and values are of order 1
+
+
+class Shape(NamedTuple):
+    """The sizes of the operator.
+
+    Attributes:
+        index_heads: heads of the indexer.
+        index_dim: elements of each.
+        heads: query heads; all share one latent vector per token.
+        key: elements of a latent vector, all of which are its key.
+        value: how many of them, from the first on, are its value.
+    """
+
+    index_heads: int = 16
+    index_dim: int = 64
+    heads: int = 16
+    key: int = 144
+    value: int = 128
 
 
 @kernel
@@ -24,90 +44,147 @@ def advance(cached: In[Tile[64, 1, i32]], accepted: In[Tile[64, 1, i32]], length
     pto.store(lengths, cached + accepted)
 
 
+def score_kernel(shape: Shape) -> Any:
+    """Return the indexer: sum over its heads of weight * relu(q . k) for each token."""
+    HEADS, DIM = shape.index_heads, shape.index_dim
+
+    @kernel
+    def score(
+        q: In[Tile[HEADS, DIM, f32]],
+        weight: In[Tile[1, HEADS, f32]],
+        k: In[Tile[BLOCK, DIM, f32]],
+        scores: Out[Tile[1, BLOCK, f32]],
+    ):
+        """Tokens are rows of the product: their keys are read where they lie."""
+        heads = pto.transpose(q)
+        for r in pto.tiles(k.rows, STEP):
+            s = pto.rowsum(pto.relu(pto.matmul(k[r], heads)) * weight)
+            pto.store(scores[:, r], pto.transpose(s))
+
+    return score
+
+
 @kernel
-def index_2k(
-    q: In[Tile[INDEX_HEADS, INDEX_DIM, f32]],
-    weight: In[Tile[INDEX_HEADS, 1, f32]],
-    k: In[Tile[2048, INDEX_DIM, f32]],
-    picks: Out[Tile[1, TOP_K, i32]],
-):
+def select_2k(scores: In[Tile[1, TOP_K, f32]], picks: Out[Tile[1, TOP_K, i32]]):
     """No more tokens than TOP_K: all of them, without a look at their scores."""
-    pto.store(picks, pto.iota((1, k.rows)))
+    pto.store(picks, pto.iota((1, scores.cols)))
 
 
 @kernel
-def index_8k(
-    q: In[Tile[INDEX_HEADS, INDEX_DIM, f32]],
-    weight: In[Tile[INDEX_HEADS, 1, f32]],
-    k: In[Tile[8192, INDEX_DIM, f32]],
-    picks: Out[Tile[1, TOP_K, i32]],
-):
-    """Sort the scores of all tokens: sum over index heads of weight * relu(q . k)."""
-    scores = pto.colsum(pto.relu(pto.matmul(q, k.T)) * weight)
+def select_8k(scores: In[Tile[1, 8192, f32]], picks: Out[Tile[1, TOP_K, i32]]):
+    """Sort the scores of all tokens."""
     pto.store(picks, pto.extract_topk_indices(pto.sort(scores), picks.cols))
 
 
 @kernel
-def index_64k(
-    q: In[Tile[INDEX_HEADS, INDEX_DIM, f32]],
-    weight: In[Tile[INDEX_HEADS, 1, f32]],
-    k: In[Tensor[f32, DYN, INDEX_DIM]],
-    picks: Out[Tile[1, TOP_K, i32]],
-):
+def select_64k(scores: In[Tensor[f32, 1, DYN]], picks: Out[Tile[1, TOP_K, i32]]):
     """Sort the scores of 8192 tokens at a time and merge them into the best so far."""
     best = pto.sort(pto.full((1, TOP_K), -inf))
-    for r in pto.tiles(k.rows, 8192):
-        scores = pto.colsum(pto.relu(pto.matmul(q, k[r].T)) * weight)
-        best = pto.merge(best, pto.sort(scores, pto.iota((1, scores.cols), r.start)), TOP_K)
+    for r in pto.tiles(scores.cols, 8192):
+        numbers = pto.iota((1, scores[:, r].cols), r.start)
+        best = pto.merge(best, pto.sort(scores[:, r], numbers), TOP_K)
     pto.store(picks, pto.extract_topk_indices(best, picks.cols))
 
 
-index = tier("index", (index_2k, 2048), (index_8k, 8192), (index_64k, 65536))
+select = tier("select", (select_2k, 2048), (select_8k, 8192), (select_64k, 65536))
 
 
-@kernel
-def attend(
-    q: In[Tile[HEADS, DIM, f32]],
-    k: In[Tensor[f32, DYN, DIM]],
-    v: In[Tensor[f32, DYN, DIM]],
-    picks: In[Tensor[i32, 1, DYN]],
-    o: Out[Tile[HEADS, DIM, f32]],
-):
-    """Attention over the tokens that `picks` names."""
-    m, l, acc = pto.full((HEADS, 1), -inf), pto.zeros((HEADS, 1)), pto.zeros((HEADS, DIM))  # noqa: E741
-    scaled = q * (1 / sqrt(DIM))
-    for r in pto.tiles(picks.cols, 64):
-        s = pto.matmul(scaled, pto.gather(k, picks[:, r]).T)
-        m_new = pto.maximum(m, pto.rowmax(s))
-        p, alpha = pto.exp(s - m_new), pto.exp(m - m_new)
-        l = l * alpha + pto.rowsum(p)  # noqa: E741
-        acc = pto.matmul(p, pto.gather(v, picks[:, r]), acc=acc * alpha)
-        m = m_new
-    pto.store(o, pto.where(l > 0, acc / l, 0.0))
+def attention_kernels(shape: Shape) -> tuple[Any, Any]:
+    """Return attention over some of the picked tokens, and what puts such parts together.
+
+    The state of a head is a maximum m, a sum of weights l and a weighted sum of values.
+    """
+    HEADS, KEY, VALUE = shape.heads, shape.key, shape.value
+
+    @kernel
+    def attend(
+        q: In[Tile[HEADS, KEY, f32]],
+        latent: In[Tensor[f32, DYN, KEY]],
+        picks: In[Tile[1, SPLIT, i32]],
+        part: Out[Tile[HEADS, VALUE, f32]],
+        state: Out[Tile[2, HEADS, f32]],
+    ):
+        """Tokens are rows of the scores, heads their columns, so that what is gathered is not turned."""
+        m, l, acc = pto.full((1, HEADS), -inf), pto.zeros((1, HEADS)), pto.zeros((HEADS, VALUE))  # noqa: E741
+        heads = pto.transpose(q * (1 / sqrt(KEY)))
+        for r in pto.tiles(picks.cols, STEP):
+            tokens = picks[:, r]
+            s = pto.matmul(pto.gather(latent, tokens), heads)
+            m_new = pto.maximum(m, pto.colmax(s))
+            p, alpha = pto.exp(s - m_new), pto.exp(m - m_new)
+            l = l * alpha + pto.colsum(p)  # noqa: E741
+            values = pto.gather(latent[:, 0:VALUE], tokens)
+            acc = pto.matmul(p.T, values, acc=acc * pto.transpose(alpha))
+            m = m_new
+        pto.store(part, acc)
+        pto.store(state[0:1], m)
+        pto.store(state[1:2], l)
+
+    @kernel
+    def merge(
+        parts: In[Tensor[f32, DYN, DYN, VALUE]],
+        states: In[Tensor[f32, DYN, 2, DYN]],
+        o: Out[Tile[GROUP, VALUE, f32]],
+    ):
+        """Fold the parts in their order; without any, the result is 0."""
+        m, l, acc = pto.full((o.rows, 1), -1e30), pto.zeros((o.rows, 1)), pto.zeros((o.rows, VALUE))  # noqa: E741
+        for i in range(parts.rows):
+            for r in pto.tiles(o.rows, GROUP):
+                m_part = pto.transpose(states[i, 0:1, r])
+                m_new = pto.maximum(m, m_part)
+                before, here = pto.exp(m - m_new), pto.exp(m_part - m_new)
+                l = l * before + pto.transpose(states[i, 1:2, r]) * here  # noqa: E741
+                acc = acc * before + parts[i, r] * here
+                m = m_new
+        pto.store(o, pto.where(l > 0, acc / l, 0.0))
+
+    return attend, merge
 
 
-@workload
-def sparse_attention(
-    Cached: Tensor[i32, "batch", 1],
-    Accepted: Tensor[i32, "batch", 1],
-    Lengths: Tensor[i32, "batch", 1],
-    IndexQ: Tensor[f32, "batch", INDEX_HEADS, INDEX_DIM],
-    IndexWeight: Tensor[f32, "batch", INDEX_HEADS, 1],
-    IndexK: Tensor[f32, "batch", "longest", INDEX_DIM],
-    Q: Tensor[f32, "batch", HEADS, DIM],
-    K: Tensor[f32, "batch", "longest", DIM],
-    V: Tensor[f32, "batch", "longest", DIM],
-    TopK: Tensor[i32, "batch", 1, TOP_K],
-    O: Tensor[f32, "batch", HEADS, DIM],  # noqa: E741
-):
-    """Index and attend; `Lengths` and `TopK` are intermediate, `O` is the result."""
-    for rows in P.tiles("batch", 64):
-        advance[rows](cached=Cached[rows], accepted=Accepted[rows], lengths=Lengths[rows])
-    for b in P("batch"):
-        n = Lengths[b, 0]  # written by this run: the walk waits for it, reads it once, and goes on
-        picks = TopK[b, :, : n.min(TOP_K)]
-        index.at(n)[b](q=IndexQ[b], weight=IndexWeight[b], k=IndexK[b, :n], picks=picks)
-        attend[b](q=Q[b], k=K[b, :n], v=V[b, :n], picks=picks, o=O[b])
+def sparse_attention(shape: Shape) -> Any:
+    """Return the workload of the operator."""
+    INDEX_HEADS, INDEX_DIM, HEADS, KEY, VALUE = shape
+    score = score_kernel(shape)
+    attend, merge = attention_kernels(shape)
+
+    @workload
+    def sparse_attention(
+        Cached: Tensor[i32, "batch", 1],
+        Accepted: Tensor[i32, "batch", 1],
+        Lengths: Tensor[i32, "batch", 1],
+        IndexQ: Tensor[f32, "batch", INDEX_HEADS, INDEX_DIM],
+        IndexWeight: Tensor[f32, "batch", 1, INDEX_HEADS],
+        IndexK: Tensor[f32, "batch", "longest", INDEX_DIM],
+        Q: Tensor[f32, "batch", HEADS, KEY],
+        Latent: Tensor[f32, "batch", "longest", KEY],
+        Scores: Tensor[f32, "batch", 1, "longest"],
+        TopK: Tensor[i32, "batch", 1, TOP_K],
+        Part: Tensor[f32, "batch", TOP_K // SPLIT, HEADS, VALUE],
+        State: Tensor[f32, "batch", TOP_K // SPLIT, 2, HEADS],
+        O: Tensor[f32, "batch", HEADS, VALUE],  # noqa: E741
+    ):
+        """Index, select, attend; `O` is the result, the five before it and `Lengths` are intermediate."""
+        for rows in P.tiles("batch", 64):
+            advance[rows](cached=Cached[rows], accepted=Accepted[rows], lengths=Lengths[rows])
+        for b in P("batch"):
+            n = Lengths[b, 0]  # written by this run: the walk waits for it, reads it once, and goes on
+            with P.when(n > TOP_K):
+                for t in P.tiles(n, BLOCK):
+                    score[b, t](q=IndexQ[b], weight=IndexWeight[b], k=IndexK[b, t], scores=Scores[b, :, t])
+        for b in P("batch"):
+            n = Lengths[b, 0]
+            count = n.min(TOP_K)
+            select.at(n)[b](scores=Scores[b, :, :n], picks=TopK[b, :, :count])
+            for t in P.tiles(count, SPLIT):
+                i = t.start // SPLIT
+                attend[b, i](
+                    q=Q[b], latent=Latent[b, :n], picks=TopK[b, :, t], part=Part[b, i], state=State[b, i]
+                )
+            parts = slice(0, (count + (SPLIT - 1)) // SPLIT)
+            for g in P.tiles(HEADS, GROUP):
+                merge[b, g](parts=Part[b, parts, g], states=State[b, parts, :, g], o=O[b, g])
+
+    return sparse_attention
 
 
 class Batch(NamedTuple):
@@ -120,30 +197,36 @@ class Batch(NamedTuple):
     IndexWeight: np.ndarray
     IndexK: np.ndarray
     Q: np.ndarray
-    K: np.ndarray
-    V: np.ndarray
+    Latent: np.ndarray
+    Scores: np.ndarray
     TopK: np.ndarray
+    Part: np.ndarray
+    State: np.ndarray
     O: np.ndarray  # noqa: E741
 
 
-def random_batch(rng: np.random.Generator, lengths: np.ndarray, longest: int) -> Batch:
+def random_batch(rng: np.random.Generator, shape: Shape, lengths: np.ndarray, longest: int) -> Batch:
     """Make sequences of given lengths, some of whose tokens were accepted just now; behind them lies NaN."""
-    batch = len(lengths)
+    batch, splits, index = len(lengths), TOP_K // SPLIT, (shape.index_heads, shape.index_dim)
     accepted = np.minimum(rng.integers(0, 5, batch), lengths)
 
-    def normal(*shape: int) -> np.ndarray:
-        return rng.standard_normal((batch, *shape), np.float32)
+    def normal(*dims: int) -> np.ndarray:
+        return rng.standard_normal((batch, *dims), np.float32)
 
-    caches = [normal(longest, dim) for dim in (INDEX_DIM, DIM, DIM)]
+    def unwritten(*dims: int) -> np.ndarray:
+        return np.full((batch, *dims), np.nan, np.float32)
+
+    caches = [normal(longest, dim) for dim in (shape.index_dim, shape.key)]
     for cache in caches:
         for b, length in enumerate(lengths):
             cache[b, length:] = np.nan
     column = (batch, 1)
     return Batch(
         (lengths - accepted).astype(np.int32).reshape(column), accepted.astype(np.int32).reshape(column),
-        np.full(column, -1, np.int32), normal(INDEX_HEADS, INDEX_DIM), normal(INDEX_HEADS, 1), caches[0],
-        normal(HEADS, DIM), caches[1], caches[2], np.full((batch, 1, TOP_K), -1, np.int32),
-        np.full((batch, HEADS, DIM), np.nan, np.float32),
+        np.full(column, -1, np.int32), normal(*index), normal(1, index[0]),
+        caches[0], normal(shape.heads, shape.key), caches[1], unwritten(1, longest),
+        np.full((batch, 1, TOP_K), -1, np.int32), unwritten(splits, shape.heads, shape.value),
+        unwritten(splits, 2, shape.heads), unwritten(shape.heads, shape.value),
     )  # fmt: skip
 
 
@@ -156,15 +239,15 @@ def index_scores(batch: Batch, b: int, length: int, number: type[np.floating] = 
     """Return the scores that numpy gives the tokens of a sequence, [length]."""
     q, weight, k = batch.IndexQ[b], batch.IndexWeight[b], batch.IndexK[b, :length]
     dots = q.astype(number) @ k.astype(number).T
-    return (np.maximum(dots, 0) * weight.astype(number)).sum(axis=0)
+    return weight[0].astype(number) @ np.maximum(dots, 0)
 
 
 def attention(batch: Batch, b: int, picks: np.ndarray, number: type[np.floating] = np.float64) -> np.ndarray:
-    """Return attention of a sequence over the tokens `picks` as numpy computes it, [HEADS, DIM]."""
-    q, k, v = batch.Q[b].astype(number), batch.K[b, picks].astype(number), batch.V[b, picks].astype(number)
-    scores = q @ k.T / number(sqrt(DIM))
+    """Return attention of a sequence over the tokens `picks` as numpy computes it, [heads, value]."""
+    q, latent = batch.Q[b].astype(number), batch.Latent[b, picks].astype(number)
+    scores = q @ latent.T / number(sqrt(q.shape[1]))
     weights = np.exp(scores - scores.max(axis=1, keepdims=True))
-    return weights / weights.sum(axis=1, keepdims=True) @ v
+    return weights / weights.sum(axis=1, keepdims=True) @ latent[:, : batch.O.shape[2]]
 
 
 def reference(batch: Batch, number: type[np.floating] = np.float64) -> np.ndarray:
@@ -209,8 +292,8 @@ def run(program: Program, batch: Batch, **options: Any) -> None:
 
 def small_graph() -> str:
     """Draw the task graph of three sequences, one for each tier."""
-    batch = random_batch(np.random.default_rng(0), np.array([100, 5000, 9000]), 9000)
-    return sparse_attention.compile(target="interp").task_graph(**batch._asdict()).to_svg()
+    batch = random_batch(np.random.default_rng(0), Shape(), np.array([100, 5000, 9000]), 9000)
+    return sparse_attention(Shape()).compile(target="interp").task_graph(**batch._asdict()).to_svg()
 
 
 def main() -> None:
@@ -228,13 +311,15 @@ def main() -> None:
     if options.graph is not None:
         options.graph.write_text(small_graph())
         return
-    program = sparse_attention.compile(target="cpu")
+    shape = Shape()
+    program = sparse_attention(shape).compile(target="cpu")
     rng = np.random.default_rng(0)
-    print(f"{INDEX_HEADS} index heads of {INDEX_DIM}, {HEADS} query heads of {DIM}, top {TOP_K}")
+    heads = f"{shape.index_heads} index heads of {shape.index_dim}, {shape.heads} query heads of {shape.key}"
+    print(f"{heads}, top {TOP_K}")
     print(f"\n  {'tasks':>6} {'ms':>8} {'compiles':>9} {'off by':>8}   lengths")
     for _ in range(options.batches):
         lengths = random_lengths(rng, options.batch, options.longest)
-        batch = random_batch(rng, lengths, options.longest)
+        batch = random_batch(rng, shape, lengths, options.longest)
         run(program, batch)
         stats, found = program.stats, difference(batch)
         assert stats is not None

@@ -68,12 +68,12 @@ def decoder_layer(shape: Shape, weights: DType = f32) -> Any:
         """
         inputs = (tokens, Cos, Sin, Query, Key, Value, Hidden, Scale, Qkv)
         outputs = (tokens, Output, Gate, Up, Down, Hidden, Scale, Attended, Inner)
-        with P.when(tokens <= FEW):
+        with P.when(Hidden.shape[0] <= FEW):
             project_few(*inputs)
         with P.otherwise():
             project_many(*inputs)
         attention(request, Slot, Past, Qkv, K, V, Attended)
-        with P.when(tokens <= FEW):
+        with P.when(Hidden.shape[0] <= FEW):
             finish_few(*outputs)
         with P.otherwise():
             finish_many(*outputs)

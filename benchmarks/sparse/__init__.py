@@ -1,0 +1,1 @@
+"""Sparse decode attention at the sizes of a large model."""

@@ -17,16 +17,17 @@ struct Function {
   double (*meaning)(double);
 };
 const Function kFunctions[] = {
-    {"exp", std::exp},   {"expm1", std::expm1}, {"log", std::log},  {"log1p", std::log1p}, {"tanh", std::tanh},
-    {"erf", std::erf},   {"sigmoid", sigmoid},  {"silu", silu},     {"gelu", gelu},        {"rsqrt", rsqrt},
-    {"sqrt", std::sqrt},
+    {"exp", std::exp},   {"expm1", std::expm1}, {"log", std::log},    {"log1p", std::log1p},
+    {"tanh", std::tanh}, {"erf", std::erf},     {"sigmoid", sigmoid}, {"silu", silu},
+    {"gelu", gelu},      {"rsqrt", rsqrt},      {"sqrt", std::sqrt},
 };
 
 // Distance in units of the last place of the nearest float; infinite where one of the two is no number, or
 // where a zero has the wrong sign.
 double error_in_ulp(float found, double exact) {
   const float nearest = static_cast<float>(exact);
-  if (std::isnan(nearest) || std::isnan(found)) return std::isnan(nearest) && std::isnan(found) ? 0 : INFINITY;
+  if (std::isnan(nearest) || std::isnan(found))
+    return std::isnan(nearest) && std::isnan(found) ? 0 : INFINITY;
   if (std::isinf(nearest) || std::isinf(found)) return nearest == found ? 0 : INFINITY;
   if (found == 0 && exact == 0) return std::signbit(found) == std::signbit(exact) ? 0 : INFINITY;
   int exponent;

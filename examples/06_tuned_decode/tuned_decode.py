@@ -1,10 +1,11 @@
 """Decode attention under several schedules: one program, nothing compiled twice, the same bits.
 
-python examples/06_tuned_decode/tuned_decode.py [--batch N] [--longest N] [--workers N]
+python examples/06_tuned_decode/tuned_decode.py [--batch N] [--longest N] [--workers N] [--report OUT.html]
 """
 
 import argparse
 from math import inf, sqrt
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -96,10 +97,10 @@ def make_batch(batch: int, longest: int, seed: int = 0) -> Batch:
     )
 
 
-def run(program: Program, batch: Batch, workers: int | None) -> np.ndarray:
+def run(program: Program, batch: Batch, workers: int | None, trace: str = "off") -> np.ndarray:
     """Return the output of one run."""
     out = np.empty_like(batch.Q)
-    program.run(**batch._asdict(), O=out, workers=workers)
+    program.run(**batch._asdict(), O=out, workers=workers, trace=trace)
     return out
 
 
@@ -124,6 +125,7 @@ def main() -> None:
     parser.add_argument("--batch", type=int, default=32)
     parser.add_argument("--longest", type=int, default=4096, help="tokens of the longest sequence, about")
     parser.add_argument("--workers", type=int, default=None, help="threads; all cores by default")
+    parser.add_argument("--report", type=Path, metavar="OUT.html", help="write a report of a last run")
     options = parser.parse_args()
     if min(options.batch, options.longest) < 1:
         parser.error("sizes are at least 1")
@@ -137,6 +139,11 @@ def main() -> None:
         print(f"  {found[0]:>6.2f}  {found[1]:>8}  {name}: {schedule}")
         if found[2].tobytes() != expected.tobytes():
             raise SystemExit("a schedule changed the result")
+    if options.report is not None:
+        run(program, batch, options.workers, trace="full")
+        assert program.trace is not None
+        program.trace.save_html(options.report)
+        print(f"\n  report: {options.report} (any browser)")
     off_by = float(np.abs(expected - reference(batch)).max())
     print(f"\n  off by {off_by:.1e} from numpy in f64")
     if not off_by <= TOLERANCE:

@@ -23,6 +23,7 @@ ORDER = (
     ("isa",),
     ("ir",),
     ("analysis", "interp"),
+    ("visualize",),
     ("lang", "builder", "schedule", "passes", "planner", "text"),
     ("targets",),
     ("runtime",),

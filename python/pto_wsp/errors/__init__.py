@@ -22,6 +22,7 @@ from pto_wsp.errors.base import (
 from pto_wsp.errors.command import (
     BadOption,
     CommandError,
+    MissingPackage,
 )
 from pto_wsp.errors.compiling import (
     BadCache,
@@ -173,6 +174,7 @@ __all__ = [
     "IterationsConflict",
     "KernelFailed",
     "MemrefShape",
+    "MissingPackage",
     "NameClash",
     "NegativeAmount",
     "NestedRun",

@@ -9,6 +9,14 @@ class CommandError(PtoError):
     """A command that cannot do what it was asked for."""
 
 
+class MissingPackage(CommandError):
+    """Something that needs a package which is not installed."""
+
+    code = "missing-package"
+    template = "{what} needs the package `{package}`, which is not installed"
+    hint = "`pip install 'pto-wsp[{extra}]'`"
+
+
 class BadOption(CommandError):
     """An option of a command that does not fit the program it is given for."""
 

@@ -30,6 +30,7 @@ from pto_wsp.lang.tasks import Handle, kind_of
 from pto_wsp.lang.tracing import Traced, Tracing
 from pto_wsp.location import Location, caller_location
 from pto_wsp.support.record import replace
+from pto_wsp.visualize.notebook import module_html
 
 if TYPE_CHECKING:
     from pto_wsp.runtime.program import Program
@@ -76,6 +77,9 @@ class Workload(Schedulable):
     def __repr__(self) -> str:
         values = [n if n not in self.bound else f"{n}={_shown(self.bound[n])}" for n in self._parameters()]
         return f"<workload {self.name}({', '.join(values)}), not compiled: `.compile()` makes a program>"
+
+    def _repr_html_(self) -> str:
+        return module_html(f"workload {self.name}", self.trace().module)
 
     def _parameters(self) -> list[str]:
         return [*declarations(self.body)]

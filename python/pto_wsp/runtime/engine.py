@@ -11,6 +11,7 @@ from pto_wsp.errors import BadLibrary, PtoError
 from pto_wsp.interp.workload import TensorReader
 from pto_wsp.ir import workload as w
 from pto_wsp.ir.module import Module
+from pto_wsp.ir.printer import print_policy
 from pto_wsp.ir.scalar import Element, Value, walk
 from pto_wsp.passes.lower_workload_to_bytecode import Lowered, lower_workload_to_bytecode
 from pto_wsp.runtime.cache import ArtifactCache
@@ -119,7 +120,14 @@ class _Loaded:
         for tensor, array in zip(self.module.entry_workload.tensors, arrays, strict=True):
             pairs = zip(tensor.type.dims, array.shape, strict=True)
             sizes |= {dim: size for dim, size in pairs if isinstance(dim, str)}
-        return Trace(self.lowered.sites, self.lowered.registers, recorded, sizes, self._key_reader(arrays))
+        about = {
+            "program": self.module.entry_workload.name,
+            "schedule": "\n".join(
+                f"{policy.directive} = {print_policy(policy)}" for policy in self.module.schedule.policies()
+            ),
+        }
+        reader = self._key_reader(arrays)
+        return Trace(self.lowered.sites, self.lowered.registers, recorded, sizes, reader, about)
 
     def _key_reader(self, arrays: Sequence[np.ndarray]) -> TensorReader:
         """Return a reader of what the coordinates of tasks name, which may change after the run."""

@@ -42,6 +42,8 @@ from pto_wsp.targets import registry
 from pto_wsp.targets.schedules import require_support
 from pto_wsp.text.files import read_program, write_program
 from pto_wsp.types.dtype import DType, f32, i64, u64
+from pto_wsp.visualize.drawing import escaped
+from pto_wsp.visualize.notebook import module_html
 
 RUN_OPTIONS = ("workers", "trace", "check", "progress")
 
@@ -97,6 +99,11 @@ class Program:
 
     def __repr__(self) -> str:
         return f"<Program {self._name}({', '.join(self._binder.params)})>"
+
+    def _repr_html_(self) -> str:
+        ran = [f"<p>{escaped(str(self.stats))}</p>"] if self.stats is not None else []
+        pictures = [self.trace.to_svg()] if self.trace is not None else []
+        return module_html(f"program {self._name} for {self._target}", self.module, *ran, *pictures)
 
     @property
     def stats(self) -> RunStats | None:

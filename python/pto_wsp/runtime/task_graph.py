@@ -17,8 +17,9 @@ from pto_wsp.ir.core import Region, Rows
 from pto_wsp.ir.kernel import IN
 from pto_wsp.ir.module import Module
 from pto_wsp.ir.scalar import Element, Expr, Var, evaluate, walk
-from pto_wsp.runtime.graph_picture import graph_svg
 from pto_wsp.support.record import record
+from pto_wsp.visualize.drawing import to_svg
+from pto_wsp.visualize.graph import Graph, graph_drawing
 
 
 @record
@@ -80,13 +81,23 @@ class TaskGraph:
             Path(path).write_text(text)
         return text
 
+    def graph(self) -> Graph:
+        """Return what pictures of the graph are drawn from."""
+        return Graph(
+            [task.kernel for task in self.tasks],
+            [task.label for task in self.tasks],
+            [self.buffers[task.kernel].shared for task in self.tasks],
+            np.array(self.edges, np.int64).reshape(-1, 2),
+            np.array(self.decisions, np.int64).reshape(-1, 2),
+        )
+
     def to_svg(self) -> str:
         """Return a picture: a box for each task, an arrow for each edge, a dashed one for each decision."""
-        return graph_svg([(task.kernel, task.label) for task in self.tasks], self.edges, self.decisions)
+        return to_svg(graph_drawing(self.graph()))
 
     def save_svg(self, path: str | Path) -> None:
         """Write `to_svg()` to a file."""
-        Path(path).write_text(self.to_svg())
+        Path(path).write_text(self.to_svg(), encoding="utf-8")
 
     def _repr_svg_(self) -> str:
         return self.to_svg()

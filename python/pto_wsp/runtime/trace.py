@@ -11,9 +11,12 @@ import numpy as np
 
 from pto_wsp.ir import workload as w
 from pto_wsp.ir.scalar import Element, Expr, Reader, Value, Var, evaluate, walk
-from pto_wsp.runtime.perfetto import PerfettoWriter
-from pto_wsp.runtime.timeline import timeline_svg
 from pto_wsp.support.record import record
+from pto_wsp.visualize.drawing import to_svg
+from pto_wsp.visualize.graph import MOST_BOXES
+from pto_wsp.visualize.perfetto import PerfettoWriter
+from pto_wsp.visualize.report import run_report
+from pto_wsp.visualize.timeline import Timeline, timeline_drawing
 
 
 @record
@@ -94,12 +97,14 @@ class Trace:
         recorded: Record,
         sizes: Mapping[str, Value],
         reader: Reader,
+        about: Mapping[str, str] | None = None,
     ) -> None:
         self._sites = {number: node for number, node in sites.items() if isinstance(node, w.Task)}
         self._register_names = registers
         self._record = recorded
         self._sizes = sizes
         self._reader = reader
+        self._about = dict(about or {})
 
     @cached_property
     def _times(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -114,7 +119,7 @@ class Trace:
         """What tasks waited for, found by comparing their regions once more: an array [n, 3].
 
         A row is a task, a later one that depended on it, and the index of the reason in
-        `pto_wsp.runtime.perfetto.REASONS`. Of each task the latest 8 are there; what the task before in a
+        `pto_wsp.visualize.timeline.REASONS`. Of each task the latest 8 are there; what the task before in a
         `P.seq` or `sequential` ordered is not.
         """
         return self._record.dependences()
@@ -147,8 +152,8 @@ class Trace:
     def stalls(self) -> np.ndarray:
         """What stopped dispatchers: an array [n, 4], empty unless `trace="full"`.
 
-        A row is a dispatcher, the index of the reason in `pto_wsp.runtime.perfetto.STALLS`, and from when to
-        when, in nanoseconds since the run began.
+        A row is a dispatcher, the index of the reason in `pto_wsp.visualize.timeline.STALLS`, and start
+        and end, in nanoseconds since the run began.
         """
         return self._record.stalls()
 
@@ -207,7 +212,7 @@ class Trace:
         """
         sites = self._places[0]
         with Path(path).open("w", encoding="utf-8") as file:
-            with PerfettoWriter(file, self.worker, self.start_ns, self.end_ns) as out:
+            with PerfettoWriter(file, self.worker, self.start_ns, self.end_ns, self._about) as out:
                 for number, node in self._sites.items():
                     rows = np.flatnonzero(sites == number)
                     keys = [self._key_column(key, rows) for key in node.keys]
@@ -216,17 +221,42 @@ class Trace:
                     out.arrows(self.dependences)
                 out.dispatchers(self.walks, self.stalls)
 
-    def to_svg(self) -> str:
-        """Return a picture of the run: one lane per worker, one colour per kernel."""
+    def timeline(self, dependences: bool = True) -> Timeline:
+        """Return what pictures of the run are drawn from.
+
+        Args:
+            dependences: find out what tasks waited for, too.
+        """
         names = sorted({node.kernel for node in self._sites.values()})
         by_site = np.zeros(max(self._sites, default=0) + 1, np.int64)
         for site, node in self._sites.items():
             by_site[site] = names.index(node.kernel)
-        return timeline_svg(names, by_site[self._places[0]], self.worker, self.start_ns, self.end_ns)
+        return Timeline(
+            names,
+            [event.label for event in self] if dependences and len(self) <= MOST_BOXES else [],
+            by_site[self._places[0]],
+            *self._times,
+            self.dependences if dependences else np.empty((0, 3), np.int64),
+            self.walks,
+            self.stalls,
+            self._about,
+        )
+
+    def to_svg(self) -> str:
+        """Return a picture of the run: a lane per worker and dispatcher, a colour per kernel."""
+        return to_svg(timeline_drawing(self.timeline(dependences=False)))
+
+    def to_html(self) -> str:
+        """Return a report: timeline, task graph, figures, hazards and schedule, in one page."""
+        return run_report(self.timeline())
+
+    def save_html(self, path: str | Path) -> None:
+        """Write `to_html()` to a file, which opens in any browser without a network."""
+        Path(path).write_text(self.to_html(), encoding="utf-8")
 
     def save_svg(self, path: str | Path) -> None:
         """Write `to_svg()` to a file."""
-        Path(path).write_text(self.to_svg())
+        Path(path).write_text(self.to_svg(), encoding="utf-8")
 
     def _repr_svg_(self) -> str:
         return self.to_svg()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pto_wsp.ir import schedule as ir
 from pto_wsp.ir.printer import print_policy
 from pto_wsp.lang.scheduling import Schedulable
+from pto_wsp.visualize.notebook import schedule_html
 
 
 class Schedule(Schedulable):
@@ -29,6 +30,9 @@ class Schedule(Schedulable):
 
     def __hash__(self) -> int:
         return hash(self.policies)
+
+    def _repr_html_(self) -> str:
+        return schedule_html(self.policies)
 
     def __repr__(self) -> str:
         chosen = [f"{policy.directive} = {print_policy(policy)}" for policy in self.policies.chosen()]

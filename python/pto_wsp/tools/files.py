@@ -30,6 +30,21 @@ def _reported(what: str, path: str) -> Iterator[None]:
         raise UnusableFile(what=what, path=path, reason=error.strerror or str(error)) from None
 
 
+def read_text(path: str) -> str:
+    """Return the text of a file, or of standard input.
+
+    Raises:
+        UnusableFile: the file cannot be read, or is no text.
+    """
+    with _reported("read", path):
+        data = sys.stdin.buffer.read() if path == PIPE else Path(path).read_bytes()
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        reason = f"byte {error.start} is no part of UTF-8 text"
+        raise UnusableFile(what="read", path=path, reason=reason) from None
+
+
 def read_module(path: str) -> Module:
     """Return the module that a `.pto` file holds. Nothing of it is compiled or run.
 
@@ -37,14 +52,13 @@ def read_module(path: str) -> Module:
         UnusableFile: the file cannot be read, or is no text.
         TextError, InvalidIR: it holds no module.
     """
-    with _reported("read", path):
-        data = sys.stdin.buffer.read() if path == PIPE else Path(path).read_bytes()
-    try:
-        text = data.decode("utf-8")
-    except UnicodeDecodeError as error:
-        reason = f"byte {error.start} is no part of UTF-8 text"
-        raise UnusableFile(what="read", path=path, reason=reason) from None
-    return parse(text, "<stdin>" if path == PIPE else path)
+    return parse(read_text(path), "<stdin>" if path == PIPE else path)
+
+
+def write_bytes(data: bytes, path: str) -> None:
+    """Write a file."""
+    with _reported("written", path):
+        Path(path).write_bytes(data)
 
 
 def write_text(text: str, path: str | None) -> None:

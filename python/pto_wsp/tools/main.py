@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from pto_wsp.errors import PtoError
 from pto_wsp.tools import commands
 from pto_wsp.tools.run_module import run
+from pto_wsp.tools.visualize import visualize
 
 OK, FAILED, USAGE = 0, 1, 2
 INTERRUPTED, BROKEN_PIPE = 130, 141
@@ -36,6 +37,7 @@ def parser() -> argparse.ArgumentParser:
     _add_opt(found)
     _add_emit(found)
     _add_run(found)
+    _add_visualize(found)
     command = _add(found, "targets", commands.targets, "list what kernels can run on")
     command = _add(found, "info", commands.info, "describe a module, or this installation")
     command.add_argument("file", metavar="FILE", nargs="?", help="a `.pto` file")
@@ -119,6 +121,24 @@ def _add_run(found: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
     command.add_argument("--target", metavar="NAME", default="cpu", help="where to run (default: cpu)")
     command.add_argument("--workers", metavar="N", type=int, help="threads (default: all cores)")
     command.add_argument("--stats", action="store_true", help="say how many tasks ran, and how long")
+
+
+VISUALIZE_EPILOG = """\
+A dump is what `TaskGraph.dump` or the C function `pto_runtime_dump` wrote, a trace what `Trace.save` did.
+PDF needs the extra `pto-wsp[visualize]`.
+
+examples:
+  pto visualize tasks.txt -o tasks.svg
+  pto visualize run.json -o report.html"""
+
+
+def _add_visualize(found: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    summary = "draw the tasks of a dump or a trace"
+    command = _add(found, "visualize", visualize, summary, VISUALIZE_EPILOG)
+    command.add_argument("file", metavar="DUMP|TRACE", help="a task dump, or a trace as JSON")
+    out = "a picture (.svg, .pdf) or a report (.html)"
+    command.add_argument("-o", "--output", metavar="FILE", required=True, help=out)
+    command.add_argument("--graph", action="store_true", help="of a trace, draw the task graph")
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -113,4 +113,4 @@ def test_a_picture_shows_every_task_and_edge() -> None:
     assert picture.startswith("<svg") and "0 tasks" in picture
     graph = ordered.compile("interp").task_graph(X=np.zeros((6, 1), np.int32))
     picture = graph.to_svg()
-    assert picture.count("put[1]") == 3 and picture.count("<path") == len(graph.edges)
+    assert picture.count(">put[1]<") == 3 and picture.count("<path") == len(graph.edges)

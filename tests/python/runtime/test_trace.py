@@ -9,9 +9,8 @@ import numpy as np
 from pto_wsp.interp.workload import TensorReader
 from pto_wsp.ir.scalar import Element, Var, mul
 from pto_wsp.ir.workload import Loop, Task
-from pto_wsp.runtime.perfetto import PerfettoWriter
-from pto_wsp.runtime.timeline import timeline_svg
 from pto_wsp.runtime.trace import Trace
+from pto_wsp.visualize.perfetto import PerfettoWriter
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -101,7 +100,7 @@ def test_perfetto_arrows_lead_from_end_to_start(tmp_path: Path) -> None:
 
 def test_perfetto_json_of_odd_names(tmp_path: Path) -> None:
     path = tmp_path / "run.json"
-    with path.open("w") as file, PerfettoWriter(file, *SampleRecord().times()) as out:
+    with path.open("w") as file, PerfettoWriter(file, *SampleRecord().times(), {}) as out:
         out.tasks('100% "odd" \\', "a%d.py:1", np.array([1]), [np.array([-5])])
     event = json.loads(path.read_text())["traceEvents"][-1]
     assert (event["name"], event["cat"]) == ('100% "odd" \\[-5]', '100% "odd" \\')
@@ -112,18 +111,3 @@ def test_picture_is_well_formed_and_shows_every_lane() -> None:
     root = ET.fromstring(sample_trace().to_svg())
     texts = [t.text for t in root.iter(f"{SVG}text")]
     assert {"worker 0", "worker 1", "scale", "sum", "3 tasks on 2 workers in 3 us"} <= set(texts)
-
-
-def test_picture_does_not_grow_with_the_number_of_tasks() -> None:
-    n = 200_000
-    start = np.arange(n) * 100
-    svg = timeline_svg(["k"], np.zeros(n, int), np.arange(n) % 2, start, start + 90)
-    assert len(svg) < 50_000
-    assert "100,000 tasks" in svg
-
-
-def test_picture_of_nothing_and_of_odd_names() -> None:
-    empty = np.array([], int)
-    assert ET.fromstring(timeline_svg([], empty, empty, empty, empty)) is not None
-    one = np.array([0])
-    assert "&lt;b&gt;" in timeline_svg(["<b>"], one, one, one, one + 5)

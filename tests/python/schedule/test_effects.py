@@ -31,8 +31,8 @@ from pto_wsp import (
 )
 from pto_wsp.errors import UnsupportedByTarget, WindowFull, WrongValue
 from pto_wsp.ir.schedule import Policy
-from pto_wsp.runtime.perfetto import STALLS
 from pto_wsp.runtime.trace import TaskEvent, Trace
+from pto_wsp.visualize.timeline import STALLS
 from tests.python.schedule.programs import totals
 
 

@@ -1,0 +1,1 @@
+"""Pictures of tasks: graphs, timelines and reports, as SVG, HTML and PDF."""

@@ -24,6 +24,7 @@ from pto_wsp import (
     TaskWindow,
     Tensor,
     Tile,
+    TimingPolicy,
     bf16,
     f32,
     kernel,
@@ -74,6 +75,10 @@ SCHEDULES = {
     "long sequences first": Schedule().task_graph(
         ready=ReadyPolicy.priority(lambda t: t.args.k.rows), window=TaskWindow(4096)
     ),
+    "long sequences apart": Schedule().dispatch(
+        DispatchPolicy.threshold(lambda t: t.args.k.rows, [64, 1024])
+    ),
+    "four sequences in turn": Schedule().stream_by(lambda t: t.batch).timing(TimingPolicy.interleaved(4)),
 }
 
 

@@ -89,8 +89,9 @@ def graph_report(name: str, graph: Graph) -> str:
 
 def run_graph(run: Timeline) -> Graph:
     """Return the graph of what the tasks of a run depended on."""
-    names = [run.kernels[int(kernel)] for kernel in run.kernel]
-    return Graph(names, run.labels or names, (), run.dependences[:, :2], np.empty((0, 2), np.int64))
+    names = [str(run.kernels[kernel]) for kernel in run.kernel.tolist()]
+    labels = run.labels if len(run.labels) else names
+    return Graph(names, labels, (), run.dependences[:, :2], np.empty((0, 2), np.int64))
 
 
 def html_table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -128,7 +129,7 @@ def _kernel_table(run: Timeline) -> str:
     """Return tasks and times per kernel, those that took most first."""
     took = run.end_ns - run.start_ns
     total = max(int(took.sum()), 1)
-    rows = []
+    rows: list[tuple[int, str, np.ndarray]] = []
     for index, name in enumerate(run.kernels):
         times = np.sort(took[run.kernel == index])
         if len(times):
@@ -184,7 +185,7 @@ def _hazard_table(run: Timeline) -> str:
     return html_table(
         ("before", "after", "because", "times"),
         (
-            (run.kernels[a], run.kernels[b], REASONS[why], f"{count:,}")
+            (str(run.kernels[a]), str(run.kernels[b]), str(REASONS[why]), f"{count:,}")
             for (a, b, why), count in zip(kinds[order].tolist(), counts[order].tolist(), strict=True)
         ),
     )

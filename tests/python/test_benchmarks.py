@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import pytest
 
-from benchmarks.harness import Bench, Row
+from benchmarks.harness import Bench, Measurement, Row
 from benchmarks.report import table
 
 
@@ -64,6 +64,15 @@ def test_gate_keeps_the_best_agreeing_repetition_when_none_is_quiet() -> None:
     assert (measured.values, measured.dropped, measured.noisy) == ([2.0], 1, True)
     bench.add("row", measured, "ms")
     assert bench.rows[0].to_json()["noisy"] is True
+
+
+def test_figures_use_the_calibrations_around_their_own_repetition() -> None:
+    measured = Measurement(
+        values=[10.0, 20.0, 40.0], calibrations=[100.0, 50.0, 25.0], dropped=0, noisy=False
+    )
+    assert measured.percent_of_peak(5e8) == 50
+    assert measured.times_memory(5e8) == 2
+    assert measured.times_bound(lambda rate: 500 / rate) == 2
 
 
 def test_functions_are_interleaved() -> None:

@@ -119,7 +119,7 @@ class _Lowering:
         self.axes: list[_Axis] = []
         self.kernels: list[str] = []
         self.constants: dict[bytes, int] = {}
-        self.expressions: dict[Key, int] = {}
+        self.expressions: dict[int, int] = {}  # by identity: the code and the axes hold them all
         self.sites: dict[int, w.Node] = {}
         self.enclosing: dict[int, tuple[str, ...]] = {}
         self.places: dict[int, Location | None] = {}
@@ -209,7 +209,7 @@ class _Lowering:
         """Put the flush points of a node in front of it; return the node that reads their registers."""
         found: dict[Expr, Expr] = {}
         for expr in w.node_expressions(node):
-            if expr not in found and reads_element(expr, self.written):
+            if reads_element(expr, self.written) and expr not in found:
                 name = f"flush#{self.num_registers}"
                 self.begin(w.Set(name, expr, expr.loc or node.loc))
                 self.emit(Op.SET, self.register(name), expr=expr)
@@ -326,14 +326,18 @@ class _Lowering:
         """Append every expression after HALT, each once, and point to it."""
         postfix = Postfix(self.emit_placed, self.constant, self.registers, self.symbols, self.tensors)
         wanted = [i.expr for i in self.code if i.expr is not None] + list(of_axes)
+        written: dict[Key, int] = {}
         for expr in wanted:
+            if id(expr) in self.expressions:
+                continue
             key = key_of(expr)
-            if key not in self.expressions:
-                self.expressions[key] = len(self.code)
+            if key not in written:
+                written[key] = len(self.code)
                 postfix.write(expr)
+            self.expressions[id(expr)] = written[key]
         for at, instruction in enumerate(self.code):
             if instruction.expr is not None:
-                place = self.expressions[key_of(instruction.expr)]
+                place = self.expressions[id(instruction.expr)]
                 self.code[at] = replace(instruction, operand2=place)
 
     def emit_placed(self, op: Op, operand1: int, operand2: int, loc: Location | None) -> None:
@@ -359,8 +363,8 @@ class _Lowering:
 
     def pack_axis(self, axis: _Axis, extent: Expr, tile: Expr | None) -> bytes:
         kind = bc.AxisKind.DENSE if tile is None else bc.AxisKind.TILES
-        tile_expr = 0 if tile is None else self.expressions[key_of(tile)]
-        return bc.AXIS.pack(kind, 0, axis.reg, self.expressions[key_of(extent)], tile_expr, 0)
+        tile_expr = 0 if tile is None else self.expressions[id(tile)]
+        return bc.AXIS.pack(kind, 0, axis.reg, self.expressions[id(extent)], tile_expr, 0)
 
     def pack_kernel(self, kernel: KernelFunction) -> bytes:
         index = list(self.kernel_order).index(kernel.name)

@@ -143,4 +143,5 @@ def float_arithmetic(loc: Location | None) -> NotYetSupported:
 
 def num_operands(expr: Expr) -> int:
     """Return how many operands are alive at a time while `expr` is evaluated."""
-    return max([1, *(i + num_operands(operand) for i, operand in enumerate(children(expr)))])
+    operands = children(expr)
+    return max(i + num_operands(operand) for i, operand in enumerate(operands)) if operands else 1

@@ -38,6 +38,7 @@ from pto_wsp.runtime.stats import RunStats
 from pto_wsp.runtime.task_graph import TaskGraph
 from pto_wsp.runtime.trace import Trace
 from pto_wsp.schedule.schedule import Schedule
+from pto_wsp.support.garbage import collection_paused
 from pto_wsp.targets import registry
 from pto_wsp.targets.schedules import require_support
 from pto_wsp.text.files import read_program, write_program
@@ -69,7 +70,8 @@ def compile_program(traced: Traced, target: str = "cpu") -> Program:
     for param in module.entry_workload.params:
         if param.name in RUN_OPTIONS:
             raise NameClash(kind="run options and parameters", name=param.name, loc=param.loc)
-    return Program(verify(module), traced.defaults, target)
+    with collection_paused():
+        return Program(verify(module), traced.defaults, target)
 
 
 class Program:

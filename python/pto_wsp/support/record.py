@@ -48,8 +48,7 @@ def replace(item: T, **changes: Any) -> T:
     Raises:
         TypeError: there is no such field.
     """
-    fields: tuple[str, ...] = type(item).__match_args__  # pyright: ignore[reportAttributeAccessIssue]
-    return type(item)(**({name: getattr(item, name) for name in fields} | changes))
+    return type(item)(**{**vars(item), **changes})
 
 
 def _initializer(cls: type, fields: tuple[str, ...]) -> Callable[..., None]:

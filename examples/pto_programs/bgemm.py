@@ -17,36 +17,18 @@ TREE_K = 8
 
 
 def _in_core(module: PTOModule, rows: int, inner: int, cols: int) -> None:
-    (
-        PTOFunctionBuilder("gemm_tile", module)
-        .in_core()
-        .cube()
-        .memref("input_a", GM, F32)
-        .memref("input_b", GM, F32)
-        .memref("output", GM, F32)
-        .tile("a", rows, inner, F32)
-        .tile("b", inner, cols, F32)
-        .load("a", "input_a")
-        .load("b", "input_b")
-        .matmul("c", "a", "b")
-        .store("c", "output")
-        .build()
-    )
-    (
-        PTOFunctionBuilder("tile_add", module)
-        .in_core()
-        .cube(False)
-        .memref("input_a", GM, F32)
-        .memref("input_b", GM, F32)
-        .memref("output", GM, F32)
-        .tile("a", rows, cols, F32)
-        .tile("b", rows, cols, F32)
-        .load("a", "input_a")
-        .load("b", "input_b")
-        .add("c", "a", "b")
-        .store("c", "output")
-        .build()
-    )
+    gemm = _on_two(module, "gemm_tile", (rows, inner), (inner, cols)).cube()
+    gemm.matmul("c", "a", "b").store("c", "output").build()
+    add = _on_two(module, "tile_add", (rows, cols), (rows, cols)).cube(False)
+    add.add("c", "a", "b").store("c", "output").build()
+
+
+def _on_two(module: PTOModule, name: str, a: tuple[int, int], b: tuple[int, int]) -> PTOFunctionBuilder:
+    """Begin a function that loads two tiles."""
+    builder = PTOFunctionBuilder(name, module).in_core()
+    for memref in ("input_a", "input_b", "output"):
+        builder.memref(memref, GM, F32)
+    return builder.tile("a", *a, F32).tile("b", *b, F32).load("a", "input_a").load("b", "input_b")
 
 
 def bgemm_module(tile: int = 64) -> PTOModule:

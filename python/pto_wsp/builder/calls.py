@@ -4,14 +4,34 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from pto_wsp.builder.steps import Argument, CallStep
+from pto_wsp.builder.steps import Argument, CallStep, Declaration, Tree
 from pto_wsp.errors import UnknownArgument, UnknownKernel, WrongFunctionKind, did_you_mean
 from pto_wsp.ir.kernel import KernelFunction
 from pto_wsp.ir.workload import WorkloadFunction
 from pto_wsp.location import Location
+from pto_wsp.support.record import record
 
 Function = KernelFunction | WorkloadFunction
 Functions = Mapping[str, Function]
+
+
+@record
+class Recorded:
+    """A function as a builder has recorded it.
+
+    Attributes:
+        name: of the function.
+        declared: what it declares.
+        functions: those that it can call.
+        tree: its steps.
+        loc: where it is built.
+    """
+
+    name: str
+    declared: Mapping[str, Declaration]
+    functions: Functions
+    tree: Tree
+    loc: Location
 
 
 def called(step: CallStep, functions: Functions) -> Function:

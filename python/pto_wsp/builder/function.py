@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pto_wsp.builder.blocks import nest
-from pto_wsp.builder.calls import Function, wrong_kind
+from pto_wsp.builder.calls import Function, Recorded, wrong_kind
 from pto_wsp.builder.in_core import make_kernel
 from pto_wsp.builder.names import CompareMode, ElementType, MemorySpace, scalar_dtype
 from pto_wsp.builder.operands import methods, option_names
@@ -191,19 +191,23 @@ class PTOFunctionBuilder:
 
     def load(self, dst: str, src: str, row: Operand = 0, col: Operand = 0) -> PTOFunctionBuilder:
         """Load a tile from a memref: `row` counts tiles of this shape, `col` elements."""
-        return self._step(Transfer(False, dst, src, row, col, None, self._here("load")))
+        return self._step(Transfer("load", dst, src, row, col, None, self._here("load")))
 
     def store(self, dst: str, src: str, row: Operand = 0, col: Operand = 0) -> PTOFunctionBuilder:
         """Store a tile to a memref, in either order; offsets are those of `load`."""
-        return self._step(Transfer(True, dst, src, row, col, None, self._here("store")))
+        return self._step(Transfer("store", dst, src, row, col, None, self._here("store")))
 
     def gather(self, dst: str, src: str, rows: str) -> PTOFunctionBuilder:
         """Load the rows of a memref that the i32 tile `rows` names."""
-        return self._step(Transfer(False, dst, src, 0, 0, rows, self._here("gather")))
+        return self._step(Transfer("gather", dst, src, 0, 0, rows, self._here("gather")))
 
     def scatter(self, dst: str, src: str, rows: str) -> PTOFunctionBuilder:
         """Store a tile to the rows of a memref that the i32 tile `rows` names."""
-        return self._step(Transfer(True, dst, src, 0, 0, rows, self._here("scatter")))
+        return self._step(Transfer("scatter", dst, src, 0, 0, rows, self._here("scatter")))
+
+    def prefetch(self, dst: str, src: str, row: Operand = 0, col: Operand = 0) -> PTOFunctionBuilder:
+        """Bring nearer what `load` of the same arguments will read; the tile `dst` stays as it is."""
+        return self._step(Transfer("prefetch", dst, src, row, col, None, self._here("prefetch")))
 
     # --- control ---
 
@@ -376,7 +380,7 @@ class PTOFunctionBuilder:
                 advice = did_you_mean(step.name, functions) or "`PTOModule.import_function` brings it"
                 raise UnknownKernel(name=step.name, advice=advice, loc=step.loc)
         make = make_kernel if self._is_in_core else make_workload
-        function = make(self.name, self._declared, functions, tree, self._start)
+        function = make(Recorded(self.name, self._declared, functions, tree, self._start))
         unit, loc = self._unit
         if isinstance(function, KernelFunction):
             function = replace(function, unit=unit)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from pto_wsp.builder import operands
-from pto_wsp.builder.calls import Functions, called, in_order, wrong_kind
+from pto_wsp.builder.calls import Recorded, called, in_order, wrong_kind
 from pto_wsp.builder.memrefs import Access, MemrefUse, box, settled
 from pto_wsp.builder.names import scalar_dtype
 from pto_wsp.builder.scalars import ScalarReader, fitted
@@ -50,44 +50,21 @@ from pto_wsp.types.dtype import i64
 from pto_wsp.types.tile import ScalarType, TileType, ViewType
 
 
-def make_kernel(
-    name: str,
-    declared: Mapping[str, Declaration],
-    functions: Functions,
-    tree: Tree,
-    loc: Location,
-) -> k.KernelFunction:
-    """Return the kernel that steps describe.
-
-    Args:
-        name: of the function.
-        declared: what it declares.
-        functions: those that it can call.
-        tree: its steps.
-        loc: where it is built.
+def make_kernel(function: Recorded) -> k.KernelFunction:
+    """Return the kernel that the steps of a function describe.
 
     Raises:
         FrontendError: a step has no meaning in it.
     """
-    return _InCore(name, declared, functions, tree, loc).function()
+    return _InCore(function).function()
 
 
 class _InCore:
-    def __init__(
-        self,
-        name: str,
-        declared: Mapping[str, Declaration],
-        functions: Functions,
-        tree: Tree,
-        loc: Location,
-    ) -> None:
-        self.name = name
-        self.functions = functions
-        self.tree = tree
-        self.loc = loc
+    def __init__(self, function: Recorded) -> None:
+        self.name, self.functions, self.loc = function.name, function.functions, function.loc
+        self.declared, self.tree = declared, tree = function.declared, function.tree
         self.constants = assigned_once(tree, ("li",))
         assigned = frozenset(step.dst for step in assignments(tree))
-        self.declared = declared
         self.uses = {n: MemrefUse(n, d) for n, d in declared.items() if isinstance(d, Memref)}
         views = {
             n: k.Param(n, k.IN, ViewType(use.memref.dtype, (None, None))) for n, use in self.uses.items()
@@ -231,24 +208,27 @@ class _InCore:
         return k.For(step.var, start, stop, step.step, inner, step.loc)
 
     def transfer(self, step: Transfer) -> None:
-        method = "store" if step.is_store else "load"
+        method = step.method
         name, memref = (step.second, step.first) if step.first in self.uses else (step.first, step.second)
         use = self.uses.get(memref)
         if use is None:
             advice = did_you_mean(memref, self.uses)
             raise UnknownName(name=memref, where=f"`{self.name}` as a memref", advice=advice, loc=step.loc)
         row, col = (self.reader.integer(value, method, step.loc) for value in (step.row, step.col))
-        if name not in self.tiles and not step.is_store:
+        if name not in self.tiles and method in ("load", "gather"):
             self.declare_tile(name, self.loaded_type(name, use, step))
         tile = self.tile(name, step.loc)
         numbers = None if step.rows is None else self.tile(step.rows, step.loc)
-        access = Access(tile.type, row, col, step.is_store, numbers is not None, step.loc)
+        is_store = method in ("store", "scatter")
+        access = Access(tile.type, row, col, is_store, numbers is not None, step.loc)
         use.accesses.append(access)
         dims, extents = box(access), (Const(tile.type.rows), Const(tile.type.cols))
         view = ViewValue(self.views[memref], use.memref.dtype, dims, (None, None), extents, False)
         site = self.site(method, step.loc)
-        if step.is_store:
+        if is_store:
             self.builder.store(view, tile, site, numbers)
+        elif method == "prefetch":
+            self.builder.prefetch(view, None, site)
         elif numbers is not None:
             self.builder.gather(view, numbers, site, tile)
         else:

@@ -6,9 +6,7 @@ name for its value; others are variables. A tensor of a call that is not declare
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
-from pto_wsp.builder.calls import Functions, called, in_order, wrong_kind
+from pto_wsp.builder.calls import Recorded, called, in_order, wrong_kind
 from pto_wsp.builder.in_core import condition_of
 from pto_wsp.builder.made import require_made
 from pto_wsp.builder.names import scalar_dtype
@@ -18,7 +16,6 @@ from pto_wsp.builder.steps import (
     Argument,
     Block,
     CallStep,
-    Declaration,
     IfStep,
     LoopStep,
     Memref,
@@ -44,54 +41,31 @@ from pto_wsp.types.dtype import DType, b1, f32, i64
 from pto_wsp.types.tile import ScalarType
 
 
-def make_workload(
-    name: str,
-    declared: Mapping[str, Declaration],
-    functions: Functions,
-    tree: Tree,
-    loc: Location,
-) -> w.WorkloadFunction:
-    """Return the workload that steps describe.
-
-    Args:
-        name: of the function.
-        declared: what it declares.
-        functions: those that it can call.
-        tree: its steps.
-        loc: where it is built.
+def make_workload(function: Recorded) -> w.WorkloadFunction:
+    """Return the workload that the steps of a function describe.
 
     Raises:
         FrontendError: a step has no meaning in it.
     """
-    return _Orchestration(name, declared, functions, tree, loc).function()
+    return _Orchestration(function).function()
 
 
 class _Orchestration:
-    def __init__(
-        self,
-        name: str,
-        declared: Mapping[str, Declaration],
-        functions: Functions,
-        tree: Tree,
-        loc: Location,
-    ) -> None:
-        self.name = name
-        self.declared = declared
+    def __init__(self, function: Recorded) -> None:
+        self.name, self.functions, self.loc = function.name, function.functions, function.loc
+        self.declared, self.tree = declared, tree = function.declared, function.tree
         self.used = {*declared, *(step.dst for step in assignments(tree))}
-        self.tree = tree
         self.assigned = frozenset(step.dst for step in assignments(tree))
         self.constants = assigned_once(tree)
-        self.functions = functions
-        self.loc = loc
         memrefs = {n: d for n, d in declared.items() if isinstance(d, Memref)}
-        self.tensors = Tensors(name, memrefs, self.used)
+        self.tensors = Tensors(self.name, memrefs, self.used)
         self.params: dict[str, w.ScalarParam] = {}
         self.values: dict[str, Expr] = {}
         self.open: dict[str, str] = {}
         self.reader = ScalarReader(self.scalar)
         for item, declaration in declared.items():
             if isinstance(declaration, TileDeclaration):
-                raise wrong_kind("tile", name, "InCore", declaration.loc)
+                raise wrong_kind("tile", self.name, "InCore", declaration.loc)
             if isinstance(declaration, ScalarDeclaration) and item not in self.assigned:
                 dtype = scalar_dtype(declaration.dtype)
                 assert dtype is not None
@@ -154,9 +128,7 @@ class _Orchestration:
                 return self.assign(step)
             case CallStep():
                 return [self.call(step)]
-            case Transfer(is_store=is_store, loc=loc):
-                raise wrong_kind("store" if is_store else "load", self.name, "InCore", loc)
-            case TileStep(method=method, loc=loc):
+            case Transfer(method=method, loc=loc) | TileStep(method=method, loc=loc):
                 raise wrong_kind(method, self.name, "InCore", loc)
             case _:
                 return []

@@ -56,9 +56,9 @@ Declaration = Memref | TileDeclaration | ScalarDeclaration
 
 @record
 class Transfer:
-    """A load (`is_store` is false) or store of a tile at a place in a memref; the two may be swapped."""
+    """A method that moves a tile from or to a place in a memref, or looks there; the two may be swapped."""
 
-    is_store: bool
+    method: str
     first: str
     second: str
     row: Operand

@@ -74,28 +74,13 @@ class Prefetch:
 
 AttrValue = str | int | bool | Expr
 
-ATTRIBUTES: dict[str, str] = {
-    "mode": "word",
-    "rmode": "word",
-    "trans_a": "flag",
-    "trans_b": "flag",
-    "run": "number",
-    "rows": "extent",
-    "cols": "extent",
-    "row": "extent",
-    "col": "extent",
-}
-"""Attributes of instructions, with what each holds: a word, a flag, a number, or an extent, an expression.
-
-`mode` is that of a comparison, `rmode` how a conversion rounds, `trans_a` and `trans_b` transpose operands of
-a product, `run` is a length of sorted runs; `rows` and `cols` are the valid extents of what fill and expand
-instructions make, the tile's own where absent; `row` and `col` are where a part begins, 0 where absent.
-"""
-
 
 @record
 class Instr:
-    """`dst` = the table row `op` of tile operands and scalar operands; `attrs` as ATTRIBUTES says."""
+    """`dst` = the table row `op` of tile operands and scalar operands.
+
+    `attrs` are those that `isa.attributes` gives the row's form.
+    """
 
     op: str
     dst: str

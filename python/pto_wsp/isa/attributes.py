@@ -38,6 +38,18 @@ PLACES: dict[Form, tuple[str, ...]] = {Form.EXTRACT: ("row", "col"), Form.INSERT
 """Integers that instructions of a form take by name: optional, 0 by default."""
 
 
+ATTRIBUTES: dict[str, type | None] = {
+    **{name: kind for constants in CONSTANTS.values() for name, (kind, _) in constants.items()},
+    **{name: None for amounts in (*EXTENTS.values(), *PLACES.values()) for name in amounts},
+}
+"""Every attribute by its name: the type of a constant, or None for an integer expression.
+
+`mode` is that of a comparison, `rmode` how a conversion rounds, `trans_a` and `trans_b` transpose operands of
+a product, `run` is a length of sorted runs; `rows` and `cols` are valid extents of what is made; `row` and
+`col` are where a part begins.
+"""
+
+
 def unknown_attribute(form: Form, attrs: Mapping[str, object]) -> str:
     """Return what is wrong with the attributes of an instruction, or nothing."""
     constants, amounts = CONSTANTS.get(form, {}), (*EXTENTS.get(form, ()), *PLACES.get(form, ()))

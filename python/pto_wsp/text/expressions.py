@@ -281,6 +281,13 @@ def read_tile(cursor: Cursor) -> TileType:
     return found
 
 
+def read_constant(cursor: Cursor, kind: type) -> str | int | bool:
+    """Read a constant attribute: a word, `true` or `false`, or an integer."""
+    if kind is bool:
+        return cursor.word(("true", "false"), "`true` or `false`") == "true"
+    return cursor.integer() if kind is int else cursor.take(WORD, "a word").text
+
+
 def read_dtype(cursor: Cursor, token: Token, name: str) -> DType:
     """Return the element type called `name`, part of a token.
 

@@ -6,11 +6,13 @@ from pto_wsp.errors import RepeatedText
 from pto_wsp.ir import kernel as k
 from pto_wsp.ir.kernel_printer import signature_text
 from pto_wsp.ir.scalar import Expr, Var
+from pto_wsp.isa.attributes import ATTRIBUTES
 from pto_wsp.isa.table import BY_MNEMONIC, Instruction
 from pto_wsp.support.record import replace
 from pto_wsp.text.bodies import Body, indexed
 from pto_wsp.text.expressions import (
     LITERALS,
+    read_constant,
     read_dtype,
     read_expression,
     read_operand,
@@ -198,25 +200,18 @@ class _KernelBody(Body[k.Stmt]):
         found: dict[str, k.AttrValue] = {}
         while True:
             token = cursor.token
-            key = cursor.word(k.ATTRIBUTES, "an attribute")
+            key = cursor.word(ATTRIBUTES, "an attribute")
             if key in found:
                 raise RepeatedText(kind="attribute", name=key, loc=cursor.place(token))
             cursor.expect("=")
-            found[key] = self.attribute(cursor, k.ATTRIBUTES[key])
+            found[key] = self.attribute(cursor, key)
             if cursor.accept("}"):
                 return tuple(found.items())
             cursor.expect(",")
 
-    def attribute(self, cursor: Cursor, kind: str) -> k.AttrValue:
-        match kind:
-            case "word":
-                return cursor.take(WORD, "a word").text
-            case "flag":
-                return cursor.word(("true", "false"), "`true` or `false`") == "true"
-            case "number":
-                return cursor.integer()
-            case _:
-                return read_expression(cursor, self)
+    def attribute(self, cursor: Cursor, key: str) -> k.AttrValue:
+        kind = ATTRIBUTES[key]
+        return read_expression(cursor, self) if kind is None else read_constant(cursor, kind)
 
     # --- control ---
 

@@ -11,12 +11,12 @@ from collections.abc import Callable
 from pto_wsp.builder.function import PTOFunctionBuilder
 from pto_wsp.builder.steps import Argument, Operand
 from pto_wsp.errors import BadText, NoMeaning, TextLimit, TextMismatch
-from pto_wsp.ir import kernel as k
 from pto_wsp.ir.scalar import Expr
+from pto_wsp.isa.attributes import ATTRIBUTES
 from pto_wsp.isa.table import BY_MNEMONIC, Instruction
 from pto_wsp.support.record import record
 from pto_wsp.text.bodies import MAX_BLOCKS, indexed, read_ranges
-from pto_wsp.text.expressions import read_operand, read_tile
+from pto_wsp.text.expressions import read_constant, read_operand, read_tile
 from pto_wsp.text.parameters import read_params
 from pto_wsp.text.refused import refuse_known
 from pto_wsp.text.seed_scalars import ANY_NAME, SCALAR_WORDS, TYPES, SeedScalars
@@ -249,20 +249,19 @@ class _SeedReader(SeedScalars):
                 reason = "the order of a sum is not chosen"
                 raise NoMeaning(form="`isBinary = true`", reason=reason, advice="", loc=cursor.place(key))
             return
-        if name not in k.ATTRIBUTES:
-            cursor.fail("an attribute: " + ", ".join((*k.ATTRIBUTES, *_ALIASES, "isBinary")), token=key)
-        kind = k.ATTRIBUTES[name]
+        if name not in ATTRIBUTES:
+            cursor.fail("an attribute: " + ", ".join((*ATTRIBUTES, *_ALIASES, "isBinary")), token=key)
+        kind = ATTRIBUTES[name]
         if cursor.accept("#"):
             cursor.take(WORD, "a kind of attribute")
             cursor.expect("<")
             found[name] = cursor.take(WORD, "a word").text.lower()
             cursor.expect(">")
-        elif kind == "flag":
-            found[name] = cursor.word(("true", "false"), "`true` or `false`") == "true"
-        elif kind == "word":
-            found[name] = cursor.take(WORD, "a word").text.lower()
+        elif kind is None:
+            found[name] = self.expression(cursor)
         else:
-            found[name] = cursor.integer() if kind == "number" else self.expression(cursor)
+            value = read_constant(cursor, kind)
+            found[name] = value.lower() if isinstance(value, str) else value
 
     def signature(
         self, cursor: Cursor, operands: list[str], dst: str | None, row: Instruction | None = None

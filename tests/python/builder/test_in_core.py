@@ -5,8 +5,18 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from pto_wsp import CompareMode, ElementType, MemorySpace, Program, PTOFunctionBuilder, PTOModule
-from pto_wsp.ir.kernel import IN, INOUT, OUT, Assign, KernelFunction, walk_statements
+from pto_wsp import CompareMode, ElementType, MemorySpace, Program, PTOFunctionBuilder, PTOModule, parse
+from pto_wsp.ir.kernel import (
+    IN,
+    INOUT,
+    OUT,
+    Assign,
+    For,
+    KernelFunction,
+    Load,
+    Prefetch,
+    walk_statements,
+)
 from pto_wsp.types import TileType, ViewType, f32, i32
 
 GM, F32, I32, U1 = MemorySpace.GM, ElementType.F32, ElementType.I32, ElementType.U1
@@ -272,3 +282,24 @@ def test_an_output_that_some_path_does_not_store_keeps_what_it_has() -> None:
     )
     assert isinstance(built, KernelFunction)
     assert built.param("y").role == INOUT
+
+
+def test_prefetch_looks_where_load_reads() -> None:
+    module = PTOModule("m")
+    builder = PTOFunctionBuilder("f", module).memref("x", GM, F32).memref("y", GM, F32).tile("t", 8, 16, F32)
+    builder.for_loop("i", 0, 3).prefetch("t", "x", "i").load("t", "x", "i").store(
+        "y", "t", "i"
+    ).end_for().build()
+    kernel = module.get_function("f")
+    assert isinstance(kernel, KernelFunction)
+    (loop,) = kernel.body or ()
+    assert isinstance(loop, For)
+    fetch, load, _ = loop.body
+    assert isinstance(fetch, Prefetch)
+    assert isinstance(load, Load)
+    assert fetch.region == load.region
+    assert parse(str(module)) == module
+    x = RNG.standard_normal((24, 16)).astype(np.float32)
+    y = np.empty_like(x)
+    module.compile("cpu", entry="f")(x=x, y=y)
+    assert np.array_equal(x, y)

@@ -9,8 +9,7 @@ from collections.abc import Iterable
 from pto_wsp.ir import kernel as k
 from pto_wsp.ir.scalar import UNARY_CALLS
 from pto_wsp.ir.schedule import POLICIES
-from pto_wsp.isa import BY_MNEMONIC
-from pto_wsp.isa.attributes import MODES
+from pto_wsp.isa import BY_MNEMONIC, attributes
 from pto_wsp.text.modules import HEADER_KEYS
 from pto_wsp.text.seed_scalars import SCALAR_WORDS
 from pto_wsp.types.dtype import DTYPES
@@ -54,7 +53,7 @@ def patterns() -> list[dict[str, str]]:
         "constant.other.attribute.pto": r"#pto\.\w+<\w+>",
     }
     found: list[dict[str, str]] = [{"name": name, "match": match} for name, match in plain.items()]
-    modes = [word for listed in MODES.values() for mode in listed for word in (mode, mode.upper())]
+    modes = [word for listed in attributes.MODES.values() for mode in listed for word in (mode, mode.upper())]
     policies = [name for policies in POLICIES.values() for name in policies]
     groups = (
         ("keyword.control", CONTROL),
@@ -65,7 +64,7 @@ def patterns() -> list[dict[str, str]]:
         ("storage.type", TYPES),
         ("keyword.operator.word", CALLS),
         ("support.constant", (*POLICIES, *policies, *modes)),
-        ("entity.other.attribute-name", (*ATTRIBUTES, *k.ATTRIBUTES, *k.UNITS)),
+        ("entity.other.attribute-name", (*ATTRIBUTES, *attributes.ATTRIBUTES, *k.UNITS)),
         ("constant.language", ("true", "false", "inf", "nan", "True", "False")),
     )
     found += [words(scope, listed) for scope, listed in groups]

@@ -445,7 +445,9 @@ void bind_options(nb::module_& module) {
       .value("BY_KEY", sched::Streams::kByKey);
   nb::enum_<sched::Deps>(module, "Deps")
       .value("EXACT", sched::Deps::kExact)
-      .value("BYTES", sched::Deps::kBytes);
+      .value("BYTES", sched::Deps::kBytes)
+      .value("TRUST", sched::Deps::kTrust)
+      .value("NONE", sched::Deps::kNone);
   nb::enum_<sched::Ready>(module, "Ready")
       .value("OWN", sched::Ready::kOwn)
       .value("FIFO", sched::Ready::kFifo)
@@ -462,6 +464,7 @@ void bind_options(nb::module_& module) {
       .def(nb::init<>())
       .def_rw("verifies", &RunOptions::verifies)
       .def_rw("deps", &RunOptions::deps)
+      .def_rw("checks_edges", &RunOptions::checks_edges)
       .def_rw("dispatchers", &RunOptions::dispatchers)
       .def_rw("ownership", &RunOptions::ownership)
       .def_rw("bounds", &RunOptions::bounds)

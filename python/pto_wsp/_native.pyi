@@ -146,6 +146,8 @@ class Deps(enum.Enum):
 
     EXACT = 0
     BYTES = 1
+    TRUST = 2
+    NONE = 3
 
 class Ready(enum.Enum):
     """Which of the tasks that are ready starts first."""
@@ -181,6 +183,7 @@ class RunOptions:
     Attributes:
         verifies: check afterwards that tasks kept their order (`order_violations` of the counters).
         deps: which tasks are ordered by what they touch.
+        checks_edges: check that what the program says of order suffices.
         dispatchers: how many; 0 = one per worker, up to 8.
         ownership: which of them runs a unit of work.
         bounds: of a partition, the first task of each dispatcher but the first.
@@ -201,6 +204,7 @@ class RunOptions:
 
     verifies: bool
     deps: Deps
+    checks_edges: bool
     dispatchers: int
     ownership: Ownership
     bounds: list[int]

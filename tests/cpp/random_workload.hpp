@@ -76,8 +76,13 @@ struct Task {
 class Workload {
  public:
   /// Odd seeds use regions on grids only (dense maps, whole-tensor reads), even ones regions of every kind.
-  Workload(uint64_t seed, size_t max_tasks)
-      : random_(seed), program_(mix::library().table()), max_tasks_(max_tasks), is_gridded_(seed % 2 == 1) {
+  /// With `has_edges`, a task names one of each block around it; else it seldom does.
+  Workload(uint64_t seed, size_t max_tasks, bool has_edges = false)
+      : random_(seed),
+        program_(mix::library().table()),
+        max_tasks_(max_tasks),
+        has_edges_(has_edges),
+        is_gridded_(seed % 2 == 1) {
     const int num_tensors = pick(1, 3);
     for (int i = 0; i < num_tensors; ++i) add_tensor();
     for (int i = pick(0, 3); i > 0; --i) variables_.push_back({program_.variable(), pick(1, 9)});
@@ -123,6 +128,25 @@ class Workload {
     }
   }
 
+  /// Whether every two tasks that conflict are ordered by names and P.seq loops.
+  bool has_enough_edges() const {
+    std::vector<std::vector<bool>> is_before(tasks_.size(), std::vector<bool>(tasks_.size()));
+    for (size_t j = 0; j < tasks_.size(); ++j) {
+      std::vector<size_t> edges = tasks_[j].afters;
+      for (size_t i = 0; i < j; ++i) {
+        if (are_in_sequence(tasks_[i], tasks_[j])) edges.push_back(i);
+      }
+      for (const size_t edge : edges) {
+        is_before[j][edge] = true;
+        for (size_t i = 0; i < edge; ++i) is_before[j][i] = is_before[j][i] || is_before[edge][i];
+      }
+      for (size_t i = 0; i < j; ++i) {
+        if (conflict(tasks_[i], tasks_[j]) && !is_before[j][i]) return false;
+      }
+    }
+    return true;
+  }
+
   /// Whether tasks a and b touch a common element that one of them writes.
   static bool conflict(const Task& a, const Task& b) {
     for (const Task::Access& x : a.accesses) {
@@ -135,14 +159,19 @@ class Workload {
 
   /// Whether task a, which comes first, is complete before task b begins, whatever `after` says.
   static bool must_be_ordered(const Task& a, const Task& b) {
+    return are_in_sequence(a, b) || conflict(a, b);
+  }
+
+ private:
+  /// Whether tasks are in different iterations of one P.seq loop.
+  static bool are_in_sequence(const Task& a, const Task& b) {
     for (size_t i = 0; i < a.sequences.size() && i < b.sequences.size(); ++i) {
       if (a.sequences[i].first != b.sequences[i].first) break;
       if (a.sequences[i].second != b.sequences[i].second) return true;
     }
-    return conflict(a, b);
+    return false;
   }
 
- private:
   int pick(int lo, int hi) { return std::uniform_int_distribution<int>(lo, hi)(random_); }
 
   void add_tensor() {
@@ -270,8 +299,8 @@ class Workload {
       program_.pool(number_of_both);
     }
     for (const std::vector<uint32_t>& names : names_) {
-      if (names.empty() || pick(0, 5) != 0) continue;
-      node.afters.push_back(names[size_t(pick(0, int(names.size()) - 1))]);
+      if (names.empty() || (!has_edges_ && pick(0, 5) != 0)) continue;
+      node.afters.push_back(has_edges_ ? names.back() : names[size_t(pick(0, int(names.size()) - 1))]);
       program_.after(node.afters.back());
     }
     names_.back().push_back(node.name);
@@ -475,6 +504,7 @@ class Workload {
   std::mt19937_64 random_;
   Assembler program_;
   size_t max_tasks_;
+  bool has_edges_;
   bool is_gridded_;
   std::vector<Tensor> tensors_;
   std::vector<Variable> variables_;

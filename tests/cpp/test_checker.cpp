@@ -4,6 +4,7 @@
 /// iterations of a P loop conflict, and what it names conflicts.
 #include "planned.hpp"
 #include "pto/wsp/engine.hpp"
+#include "pto/wsp/graph/edges.hpp"
 #include "random_nest.hpp"
 #include "random_rows.hpp"
 #include "random_workload.hpp"
@@ -108,6 +109,28 @@ TEST(the_check_looks_at_the_rows_of_row_sets) {
   }
   print(score);
   CHECK(score.clean > 50 && score.violated > 50 && score.unknown < 400);
+}
+
+TEST(edges_suffice_exactly_if_they_order_every_conflict) {
+  int enough = 0, missing = 0;
+  for (uint64_t seed = 1; seed <= 1500; ++seed) {
+    const random_workload::Workload workload(seed, seed % 3 == 0 ? 60 : 12, seed % 2 == 0);
+    if (workload.tasks().size() > 300) continue;
+    Planned planned(workload.bytes(), shapes_of(workload));
+    const bool is_enough = workload.has_enough_edges();
+    try {
+      CHECK(graph::check_edges(planned.plan, workload.flushed(), [] { return false; }));
+      CHECK(is_enough);
+    } catch (const EngineError& error) {
+      CHECK(error.code() == "edges-missing" && !is_enough);
+      const auto first = size_t(error.number("other_task")), second = size_t(error.number("task"));
+      CHECK(first < second);
+      CHECK(random_workload::Workload::conflict(workload.tasks()[first], workload.tasks()[second]));
+    }
+    ++(is_enough ? enough : missing);
+  }
+  std::printf("  %d programs have enough edges, %d do not\n", enough, missing);
+  CHECK(enough > 200 && missing > 200);
 }
 
 }  // namespace test_checker

@@ -2,7 +2,9 @@
 /// \file
 /// Policies of a schedule: whoever owns tasks and whatever starts first, results are program order's, and
 /// every conflicting pair runs in order.
+#include <atomic>
 #include <chrono>
+#include <thread>
 
 #include "pto/wsp/engine.hpp"
 #include "random_workload.hpp"
@@ -17,6 +19,20 @@ using sched::Ownership;
 using sched::Ready;
 
 namespace {
+
+/// What the tasks of a workload may be ordered by.
+std::vector<sched::Deps> right_deps(const Workload& workload, Executable& executable) {
+  std::vector<sched::Deps> deps = {sched::Deps::kExact, sched::Deps::kBytes};
+  if (workload.has_enough_edges()) deps.push_back(sched::Deps::kNone);
+  std::vector<Tensor> tensors = workload.tensors();
+  sched::RunOptions options;
+  options.workers = 1;
+  options.checks_iterations = true;
+  const std::string found =
+      check::code_of([&] { executable.run(Workload::to_arrays(tensors), {}, options); });
+  if (found == "none") deps.push_back(sched::Deps::kTrust);
+  return deps;
+}
 
 sched::RunOptions any_policies(uint64_t seed) {
   std::mt19937_64 random(seed);
@@ -45,11 +61,15 @@ sched::RunOptions any_policies(uint64_t seed) {
 }
 
 void check_workload(uint64_t seed, size_t max_tasks, uint32_t rounds) {
-  const Workload workload(seed, max_tasks);
+  const Workload workload(seed, max_tasks, seed % 4 == 0);
   const std::vector<uint8_t> bytes = workload.bytes();
   Executable executable(bytes.data(), bytes.size(), mix::library().shared());
+  mix::stamps().reset(0);
+  const std::vector<sched::Deps> deps = right_deps(workload, executable);
   for (uint32_t round = 0; round < rounds; ++round) {
-    const sched::RunOptions options = any_policies(seed * 64 + round);
+    sched::RunOptions options = any_policies(seed * 64 + round);
+    options.deps = deps[(seed + round) % deps.size()];
+    options.checks_edges = options.deps == sched::Deps::kNone;
     std::vector<Tensor> found = workload.tensors();
     mix::stamps().reset(workload.tasks().size());
     const RunResult result = executable.run(Workload::to_arrays(found), {}, options);
@@ -61,11 +81,55 @@ void check_workload(uint64_t seed, size_t max_tasks, uint32_t rounds) {
   }
 }
 
+std::atomic<int> num_met;
+
+/// Waits a while for the other one of the tasks 1 and 2; fails if that does not come.
+int32_t meet(const View*, const Scalar*, const TaskContext* context) {
+  if (context->task == 0) return 0;
+  const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(300);
+  for (++num_met; num_met < 2; std::this_thread::yield()) {
+    if (std::chrono::steady_clock::now() > end) return 1;
+  }
+  return 0;
+}
+const ParamInfo kMeetParams[] = {{Role::inout, DType::u64, 1, 0, {}, {1}}};
+const KernelInfo kMeet[] = {{"meet", meet, kMeetParams, 1, 0, 0, 1, Unit::any, {}}};
+const KernelLibrary kTable{kAbiVersion, 1, 42, kMeet};
+
+/// Whether tasks in iterations of one P loop, which touch the same element, run at once.
+bool run_at_once(sched::Deps deps, sched::Start start) {
+  assembler::Assembler program(kTable);
+  program.tensor(DType::u64, {1});
+  program.loop(bytecode::Op::PARALLEL_FOR, program.constant(3));
+  program.task(0);
+  program.io(Role::inout, 0);
+  program.range(program.constant(0), program.constant(1));
+  program.end();
+  const std::vector<uint8_t> bytes = program.bytes();
+  Executable executable(bytes.data(), bytes.size(),
+                        std::shared_ptr<const KernelLibrary>(std::shared_ptr<void>(), &kTable));
+  std::vector<Tensor> tensors = {{{1}, {1}, {0}}};
+  sched::RunOptions options;
+  options.workers = 2;
+  options.deps = deps;
+  options.start = start;
+  num_met = 0;
+  return check::code_of([&] { executable.run(Workload::to_arrays(tensors), {}, options); }) == "none";
+}
+
 }  // namespace
 
 TEST(owners_priorities_and_windows_keep_every_order) {
   seeds::for_seeds(5000, std::chrono::seconds(4),
                    [](uint64_t seed) { check_workload(seed, seed % 8 == 0 ? 800 : 150, 6); });
+}
+
+TEST(what_is_taken_to_be_independent_runs_at_once) {
+  for (const sched::Start start : {sched::Start::kImmediate, sched::Start::kAfterBuild}) {
+    CHECK(!run_at_once(sched::Deps::kExact, start));
+    CHECK(run_at_once(sched::Deps::kTrust, start));
+    CHECK(run_at_once(sched::Deps::kNone, start));
+  }
 }
 
 }  // namespace test_policies

@@ -18,6 +18,7 @@
 #include "pto/wsp/bytecode/regions.hpp"
 #include "pto/wsp/bytecode/validate.hpp"
 #include "pto/wsp/graph/checker.hpp"
+#include "pto/wsp/graph/edges.hpp"
 #include "pto/wsp/sched/crew.hpp"
 #include "pto/wsp/sched/in_order.hpp"
 #include "pto/wsp/sched/sharing.hpp"
@@ -113,8 +114,8 @@ class Executable {
   /// Binds, checks and runs. Blocks until every task is complete, or until none runs any more after an error.
   /// Throws what bind_arguments and check_regions throw (nothing has run then), `kernel-failed`, what
   /// Worker::run throws, `run-cancelled`, `nested-run` or `run-in-flight-at-fork`, and what
-  /// graph::check_iterations throws if that is asked for: before anything runs, or at the end, with the
-  /// detail `late`, if flush points decide what runs. A second thread waits for the first.
+  /// graph::check_iterations and graph::check_edges throw if that is asked for: before anything runs, or at
+  /// the end, with the detail `late`, if flush points decide what runs. A second thread waits for the first.
   RunResult run(const std::vector<bind::ArrayRef>& arrays, const std::vector<std::optional<int64_t>>& symbols,
                 sched::RunOptions options) {
     gate_->enter(options.is_interrupted);
@@ -137,7 +138,8 @@ class Executable {
     is_cancelled_.store(false, std::memory_order_relaxed);
     prepare(arguments, options);
     options.is_alone = options.may_be_alone() && !sched::is_worth_sharing(*prepared_, options.workers);
-    if (options.checks_iterations) return run_checked(std::move(arguments.bases), options);
+    if (options.checks_iterations || options.checks_edges)
+      return run_checked(std::move(arguments.bases), options);
     return execute(std::move(arguments.bases), options);
   }
 
@@ -165,9 +167,10 @@ class Executable {
     bool cuts_units = false;
     bool has_streams = false;
     bool is_benchmark = false;
+    sched::Deps deps = sched::Deps::kExact;
     bool operator==(const Shape& other) const {
       return workers == other.workers && is_tracked == other.is_tracked && cuts_units == other.cuts_units &&
-             has_streams == other.has_streams && is_benchmark == other.is_benchmark;
+             has_streams == other.has_streams && is_benchmark == other.is_benchmark && deps == other.deps;
     }
   };
 
@@ -179,9 +182,12 @@ class Executable {
 
   /// Makes `prepared_` fit the arguments, keeping it when nothing that shapes a plan has changed.
   void prepare(const bind::Arguments& arguments, const sched::RunOptions& options) {
-    const Shape shape{options.workers, !options.is_in_order(), options.cuts_units(),
+    const Shape shape{options.workers,
+                      !options.is_in_order(),
+                      options.cuts_units(),
                       options.streams != sched::Streams::kOff,
-                      options.window_mode == sched::WindowMode::kBenchmark};
+                      options.window_mode == sched::WindowMode::kBenchmark,
+                      options.deps};
     const bool is_marked =
         options.is_in_order() ? shape_.is_benchmark == shape.is_benchmark : shape_ == shape;
     if (prepared_ != nullptr && is_marked && is_same_call(arguments)) {
@@ -221,7 +227,7 @@ class Executable {
 
   static void summarize_units(sched::Prepared& prepared, const Shape& shape) {
     const bool is_each_task_seen = shape.cuts_units || shape.has_streams;
-    prepared.units = sched::summarize_units(prepared.plan, is_each_task_seen);
+    prepared.units = sched::summarize_units(prepared.plan, is_each_task_seen, shape.deps);
   }
 
   static void replace_bodies(bytecode::Plan& plan) {
@@ -235,25 +241,30 @@ class Executable {
     if (!bytecode::check_regions(plan, is_stopped)) throw cancelled();
   }
 
-  /// Checks what P states: before anything runs, or if flush points decide what runs, afterwards.
+  /// Checks what the program states: before anything runs, or if flush points decide what runs, afterwards.
   RunResult run_checked(std::vector<char*> bases, const sched::RunOptions& options) {
     const bool is_flushed = std::any_of(code_->program.sets.begin(), code_->program.sets.end(),
                                         [](const bytecode::SetForm& set) { return set.is_flush; });
-    if (!is_flushed) check_iterations({}, options);
+    if (!is_flushed) check_statements({}, options);
     RunResult result = execute(std::move(bases), options);
     if (!is_flushed) return result;
     try {
-      check_iterations(result.flushed, options);
+      check_statements(result.flushed, options);
     } catch (EngineError& error) {
       throw std::move(error).with_int("late", int64_t(result.tasks));
     }
     return result;
   }
 
-  void check_iterations(const std::vector<int64_t>& flushed, const sched::RunOptions& options) {
+  /// Edges that suffice for a plan are not looked at again.
+  void check_statements(const std::vector<int64_t>& flushed, const sched::RunOptions& options) {
     sched::Lookout lookout(options.is_interrupted);
     const auto is_stopped = [&] { return lookout.poll() || is_cancelled_.load(std::memory_order_relaxed); };
-    if (!graph::check_iterations(prepared_->plan, flushed, is_stopped)) throw cancelled();
+    const bytecode::Plan& plan = prepared_->plan;
+    if (options.checks_iterations && !graph::check_iterations(plan, flushed, is_stopped)) throw cancelled();
+    if (!options.checks_edges || edges_suffice_for_ == plan.number) return;
+    if (!graph::check_edges(plan, flushed, is_stopped)) throw cancelled();
+    if (flushed.empty()) edges_suffice_for_ = plan.number;
   }
 
   static EngineError cancelled() { return EngineError("run-cancelled", "the run was cancelled"); }
@@ -424,6 +435,7 @@ class Executable {
   std::vector<std::shared_ptr<sched::Crew>> crews_;
   std::shared_ptr<sched::KeptGraph> graph_;
   uint64_t graph_of_ = 0;                  ///< number of its plan
+  uint64_t edges_suffice_for_ = 0;         ///< number of a plan
   std::atomic<bool> is_cancelled_{false};  ///< while the checks before a run are made
   std::mutex cancel_mutex_;
   sched::Run* running_ = nullptr;

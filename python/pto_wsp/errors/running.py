@@ -214,8 +214,28 @@ class IterationsConflict(RunError):
     hint = "P states that iterations are independent; where their order matters, use `P.range` or `P.seq`"
 
 
+class InstancesConflict(RunError):
+    """Instances of a kernel with `block_dim` that write the same element, found by `check="hazards"`."""
+
+    code = "instances-conflict"
+    template = (
+        "instances {first} and {second} of `{kernel}`{where} write the same element: `{param}[{index}]`"
+    )
+    label = "the argument that both write"
+    hint = "give each instance a part of its own, by `block_idx`"
+
+
+class EdgesMissing(RunError):
+    """Tasks that touch the same elements and that no edges order, under the schedule `Deps.explicit()`."""
+
+    code = "edges-missing"
+    template = "`{second}`{second_where} {second_does} what `{first}`{first_where} {first_does}: `{region}`"
+    label = "{kind}, and no edges lead from one to the other"
+    hint = "name the first task in `after=` of the second, or let the engine find the order: `Deps.hybrid()`"
+
+
 class RowsNotKnown(RunError):
-    """Row sets that `check="hazards"` cannot compare, since tasks write their indices."""
+    """Row sets that a check cannot compare, since tasks write their indices."""
 
     code = "rows-not-known"
     template = "which rows of `{tensor}` kernel `{kernel}` touches is known only to the run itself"

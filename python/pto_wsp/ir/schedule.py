@@ -165,8 +165,9 @@ POLICIES: Mapping[str, Mapping[str, Form]] = {
         "infer_tensor_map_exact": Form("tasks wait for each other where their regions share an element"),
         "infer_bytes_overlap": Form("tasks wait for each other where the bounds of their regions overlap"),
         "hybrid": Form("as `infer_tensor_map_exact`, and for the edges of `after=`"),
-        "explicit": Form("tasks wait for the edges of `after=` alone"),
-        "trust": Form("iterations of a P loop are taken to be independent"),
+        "explicit": Form("tasks wait for edges and `P.seq` alone; it is checked that these suffice"),
+        "explicit_unchecked": Form("as `explicit`, without the check"),
+        "trust": Form("as `infer_tensor_map_exact`, but iterations of a P loop do not wait for each other"),
     },
 }
 """Every policy by directive; the first of a directive is its default."""

@@ -121,8 +121,8 @@ class Loop:
     Attributes:
         kind: `parallel` (P), `seq` (P.seq: iteration i is complete before i + 1 begins) or `range`
             (P.range: program order, ordered by data alone).
-        var: unique in its function. In a tiles loop it counts tiles; `var + ".start"` and `var + ".len"`
-            name the current range, clipped to the extent.
+        var: a name that nothing around the loop has. In a tiles loop it counts tiles; `var + ".start"` and
+            `var + ".len"` name the current range, clipped to the extent.
         extent: of the axis, in elements.
         tile: elements per tile, or None for a plain loop.
         max_range: of a plain loop, the power of two that binary expansion takes the extent apart by; it is

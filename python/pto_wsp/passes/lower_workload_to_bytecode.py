@@ -25,6 +25,7 @@ from pto_wsp.ir.schedule import Policy
 from pto_wsp.location import Location
 from pto_wsp.passes import bytecode as bc
 from pto_wsp.passes.bytecode import Op
+from pto_wsp.passes.names import Fresh, WorkloadRenaming, workload_names
 from pto_wsp.passes.postfix import Key, Postfix, float_arithmetic, key_of
 from pto_wsp.passes.task_keys import TaskKeys
 from pto_wsp.support.record import record, replace
@@ -128,6 +129,7 @@ class _Lowering:
         self.refusals: list[w.Refuse] = []
         self.open_axes: dict[str, int] = {}
         self.open_loops: list[w.Loop] = []
+        self.fresh = Fresh(workload_names(self.workload))
         self.keys = [
             (op, policy.count if policy.name == "dispatch_by" else 0, TaskKeys(module, key))
             for op, policy in (
@@ -180,7 +182,7 @@ class _Lowering:
         return self.registers[name]
 
     def nodes(self, body: Sequence[w.Node]) -> None:
-        for found in body:
+        for found in map(self.distinct, body):
             node = found if isinstance(found, w.Set) else self.flushed(found)
             self.begin(node)
             match node:
@@ -200,6 +202,14 @@ class _Lowering:
                     self.refusals.append(node)
                 case w.Call(workload=name, loc=loc):
                     raise call_left(name, loc)
+
+    def distinct(self, node: w.Node) -> w.Node:
+        """Return a node; a loop with another variable if one before it had that name."""
+        if not isinstance(node, w.Loop) or node.var not in self.registers:
+            return node
+        name = self.fresh.name(node.var)
+        self.fresh.taken |= {f"{name}.start", f"{name}.len"}
+        return WorkloadRenaming({node.var: name}).node(node)
 
     def begin(self, node: w.Node) -> None:
         self.sites[len(self.code)] = node

@@ -260,12 +260,16 @@ def _row_outside(c: _Context) -> errors.PtoError:
     )
 
 
-def _iterations_conflict(c: _Context) -> errors.PtoError:
-    other, loop = c.lowered.sites[c.number("other_pc")], c.lowered.sites[c.number("loop_pc")]
+def _conflict(
+    c: _Context,
+    error: type[errors.EdgesMissing | errors.IterationsConflict],
+    *notes: tuple[str, Location | None],
+) -> errors.PtoError:
+    other = c.lowered.sites[c.number("other_pc")]
     assert isinstance(other, w.Task)
     is_write, was_write = c.number("writes") != 0, c.number("other_writes") != 0
     kind = f"{'write' if is_write else 'read'} after {'write' if was_write else 'read'}"
-    return errors.IterationsConflict(
+    return error(
         second=c.task.kernel,
         second_where=c.where(c.enclosing),
         second_does="writes" if is_write else "reads",
@@ -275,7 +279,25 @@ def _iterations_conflict(c: _Context) -> errors.PtoError:
         region=c.region(),
         kind=kind,
         loc=c.arg_loc,
-        notes=[(f"the other task, `{other.kernel}`", other.loc), ("the P loop", loop.loc)],
+        notes=[(f"the other task, `{other.kernel}`", other.loc), *notes],
+    )
+
+
+def _iterations_conflict(c: _Context) -> errors.PtoError:
+    return _conflict(c, errors.IterationsConflict, ("the P loop", c.lowered.sites[c.number("loop_pc")].loc))
+
+
+def _instances_conflict(c: _Context) -> errors.PtoError:
+    index = c.details["index"]
+    assert isinstance(index, list)
+    return errors.InstancesConflict(
+        first=c.number("first"),
+        second=c.number("second"),
+        kernel=c.kernel.name,
+        where=c.where(c.enclosing),
+        param=c.param.name,
+        index=", ".join(map(str, index)),
+        loc=c.arg_loc,
     )
 
 
@@ -413,6 +435,8 @@ _DESCRIBE: dict[str, Callable[[_Context], errors.PtoError]] = {
     "run-in-flight-at-fork": lambda c: errors.RunInterrupted(
         reason="it was in flight when the process forked"
     ),
+    "edges-missing": lambda c: _conflict(c, errors.EdgesMissing),
+    "instances-conflict": _instances_conflict,
     "iterations-conflict": _iterations_conflict,
     "unknown-rows": _unknown_rows,
     "run-cancelled": lambda c: errors.RunInterrupted(reason="it was cancelled"),

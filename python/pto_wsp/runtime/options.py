@@ -33,6 +33,9 @@ _DEPS = {
     "infer_tensor_map_exact": _native.Deps.EXACT,
     "infer_bytes_overlap": _native.Deps.BYTES,
     "hybrid": _native.Deps.EXACT,  # edges of `after=` count whatever else does
+    "explicit": _native.Deps.NONE,
+    "explicit_unchecked": _native.Deps.NONE,
+    "trust": _native.Deps.TRUST,
 }
 _START = {
     "immediate": _native.Start.IMMEDIATE,
@@ -54,6 +57,7 @@ def run_options(schedule: Schedule) -> _native.RunOptions:
     options.num_streams = schedule.streams.count
     options.ready = _READY[schedule.ready.name]
     options.deps = _DEPS[schedule.deps.name]
+    options.checks_edges = schedule.deps.name == "explicit"
     timing = schedule.timing.name
     options.batch = schedule.timing.count if timing == "batched" else 0
     options.interleaved = schedule.timing.count if timing == "interleaved" else 0

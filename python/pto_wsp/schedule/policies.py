@@ -251,11 +251,18 @@ class Deps:
         return _policy("deps", "hybrid")
 
     @staticmethod
-    def explicit() -> Policy:
-        """Those that `after=` names, and no others."""
-        return _policy("deps", "explicit")
+    def explicit(unchecked: bool = False) -> Policy:
+        """Those that `after=` names, and those of different iterations of a `P.seq` loop; no others.
+
+        A run raises EdgesMissing unless these order every two tasks that share an element which one of them
+        writes. With `unchecked`, nobody looks, and results may be anything.
+        """
+        return _policy("deps", "explicit_unchecked" if unchecked else "explicit")
 
     @staticmethod
     def trust() -> Policy:
-        """Iterations of one P loop never wait for each other."""
+        """As `infer_tensor_map_exact`, but iterations of one P loop never wait for each other.
+
+        Results are right where what P states is true, which `check="hazards"` finds out.
+        """
         return _policy("deps", "trust")

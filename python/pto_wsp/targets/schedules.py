@@ -29,8 +29,6 @@ class Refused:
 
 Support = Enforced | Idle | Refused
 
-_LATER = Refused("this version does not have it")
-
 _INTERP_REFUSES = {
     ("window", "benchmark"): Refused("it runs tasks by calling kernels, and does nothing else"),
     ("timing", "rate_limit"): Refused("it has no clock"),
@@ -64,8 +62,9 @@ _CPU: Mapping[str, Mapping[str, Support]] = {
         "infer_tensor_map_exact": Enforced(),
         "infer_bytes_overlap": Enforced(),
         "hybrid": Enforced(),
-        "explicit": _LATER,
-        "trust": _LATER,
+        "explicit": Enforced(),
+        "explicit_unchecked": Enforced(),
+        "trust": Enforced(),
     },
 }
 

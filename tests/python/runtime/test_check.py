@@ -11,16 +11,19 @@ from pto_wsp import (
     InOut,
     Out,
     P,
+    Scalar,
     Tensor,
     Tile,
     _native,
     errors,
     f32,
     i32,
+    i64,
     kernel,
     pto,
     workload,
 )
+from pto_wsp.types import DYN
 
 ROWS, COLS = 4, 8
 
@@ -102,6 +105,53 @@ def test_what_only_the_run_decides_is_checked_at_its_end() -> None:
         program(**values, step=np.array([[ROWS - 2]], np.int32), check="hazards")
     assert caught.value.tasks_before == 4
     assert values["Y"].sum() == 2 * 12 * COLS
+
+
+BLOCKS = 3
+
+
+@kernel(block_dim=BLOCKS)
+def grow(x: In[Tensor[f32, DYN, COLS]], y: Out[Tensor[f32, DYN, COLS]], z: InOut[Tensor[f32, DYN, COLS]]):
+    for r in pto.tiles(x.rows, ROWS):
+        if r.start // ROWS % pto.block_num() == pto.block_idx():
+            pto.store(y[r], x[r] * 2.0)
+            pto.store(z[r], z[r] + x[r])
+
+
+@kernel(block_dim=4, cpp_src="y(context.block_idx % n, 0) += 1;")
+def count_up(y: InOut[Tile[8, 1, i32]], n: Scalar[i64]): ...
+
+
+@workload
+def grow_all(X: Tensor[f32, "n", COLS], Y: Tensor[f32, "n", COLS], Z: Tensor[f32, "n", COLS]):
+    for r in P.tiles("n", 20):
+        grow(x=X[r], y=Y[r], z=Z[r])
+
+
+@workload
+def count_all(Y: Tensor[i32, "n", 8, 1], rows: Tensor[i32, "n"]):
+    for i in P("n"):
+        count_up(y=Y[i], n=rows[i])
+
+
+def test_instances_that_write_disjoint_elements_are_no_violation() -> None:
+    x = np.random.default_rng(1).random((47, COLS), np.float32)
+    y, z = np.full_like(x, 7), x.copy()
+    grow_all.compile("cpu")(X=x, Y=y, Z=z, check="hazards")
+    assert np.array_equal(y, x * 2) and np.array_equal(z, x + x)
+
+
+def test_instances_that_write_one_element_are_named() -> None:
+    program = count_all.compile("cpu")
+    y = np.zeros((3, 8, 1), np.int32)
+    program(Y=y, rows=np.array([4, 8, 5], np.int32), check="hazards")
+    assert (y[:, :4] == 1).all() and (y[:, 4:] == 0).all()
+    with pytest.raises(errors.InstancesConflict) as caught:
+        program.run(Y=y, rows=np.array([4, 8, 3], np.int32), check="hazards", workers=1)
+    error = caught.value
+    assert (error.fields["first"], error.fields["second"], error.fields["index"]) == (0, 3, "0, 0")
+    assert error.fields["where"] == " when i = 2" and error.tasks_before == 2
+    assert (y[:2, :4] == 2).all() and (y[2, :4] == 1).all()
 
 
 def test_check_has_one_value_and_one_target() -> None:

@@ -12,7 +12,9 @@ from pto_wsp.ir.workload import Loop, walk_nodes
 from pto_wsp.passes.task_keys import TaskKeys
 from pto_wsp.targets.schedules import Enforced, require_support, support
 
-WITHOUT_RESULTS = {"abort", "benchmark"}
+WITHOUT_RESULTS = {"abort", "benchmark", "trust", "explicit", "explicit_unchecked"}
+"""Policies that end a run, or whose results rest on what a program states."""
+
 COUNTS = {
     "streams": (0, 1, 3),
     "dispatch": (1, 2, 3, 5, 8),

@@ -134,6 +134,7 @@ def test_every_policy_has_a_function() -> None:
         Deps.infer_bytes_overlap(),
         Deps.hybrid(),
         Deps.explicit(),
+        Deps.explicit(unchecked=True),
         Deps.trust(),
     ]
     names = {(policy.directive, policy.name) for policy in made}

@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Checks the statement of P on the real regions of a run: tasks of different iterations of one P loop touch
-/// no common element that one of them writes.
+/// Checks a statement on the real regions of a run: that two tasks which touch a common element that one of
+/// them writes are not apart. What that means a *relation* says, of which there are two: tasks are apart in
+/// different iterations of one P loop, or where neither an edge nor a P.seq loop orders them (edges.hpp).
 ///
-/// The tasks are walked through in program order. A task conflicts with what P states to be independent of it
-/// if the other one belongs to an earlier iteration of a P loop that is open: to an interval of task numbers,
-/// one per open P loop, from where the loop began to where its present iteration began. From that follows
-/// what need not be kept: an access that a later write covers, since a task that conflicts with it conflicts
-/// with the write as well, or the write did; a read that one of an earlier iteration or of the same one
-/// covers; and everything once no P loop is open.
+/// The tasks are walked through in program order. What need not be kept: an access that a later write covers,
+/// since a task that is apart from it is apart from the write as well, or the write was from it; and reads
+/// that the relation says others stand for.
 #pragma once
 
 #include <algorithm>
@@ -23,13 +21,6 @@
 namespace pto::wsp::graph {
 
 namespace detail {
-
-/// A P loop that is open: task numbers.
-struct OpenLoop {
-  uint32_t loop;
-  uint64_t begin;      ///< of its first iteration
-  uint64_t iteration;  ///< of its present one
-};
 
 /// Accesses of one kind to one memory that may still matter.
 class AccessSet {
@@ -141,23 +132,23 @@ class CheckedMemory {
 
   int rank() const { return rank_; }
 
-  /// The entry that an access conflicts with though P states otherwise, and the loop; else it is remembered.
-  /// \pre the box is not empty, and a P loop is open
-  const AccessSet::Entry* access(const AccessSet::Entry& self, const std::vector<OpenLoop>& open,
-                                 const OpenLoop*& loop) {
+  /// The entry that an access conflicts with though they are apart; else it is remembered.
+  /// \pre the box is not empty, and the relation is active
+  template <class Relation>
+  const AccessSet::Entry* access(const AccessSet::Entry& self, Relation& relation) {
     const Box& box = self.box;
     const bool writes = self.writes;
     const AccessSet::Entry* found = nullptr;
     const auto conflicts = [&](AccessSet::Entry& other) {
-      loop = loop_between(other.task, open);
-      if (loop != nullptr) found = &other;
-      other.is_dead = writes && loop == nullptr && covers(box, other.box, rank_);
-      return loop != nullptr;
+      const bool is_apart = relation.is_apart(other.task);
+      if (is_apart) found = &other;
+      other.is_dead = writes && !is_apart && covers(box, other.box, rank_);
+      return is_apart;
     };
     if (writes_.find(box, conflicts) || (writes && reads_.find(box, conflicts))) return found;
     if (writes) {
       writes_.add(self);
-    } else if (!is_known(box, open)) {
+    } else if (!Relation::kComparesReads || !is_known(box, relation)) {
       reads_.add(self);
     }
     return nullptr;
@@ -169,21 +160,13 @@ class CheckedMemory {
   }
 
  private:
-  /// The loop in an earlier iteration of which a task is, or null.
-  static const OpenLoop* loop_between(uint64_t task, const std::vector<OpenLoop>& open) {
-    for (const OpenLoop& loop : open) {
-      if (task >= loop.begin && task < loop.iteration) return &loop;
-    }
-    return nullptr;
-  }
-
   /// Whether a read that is kept stands for this one.
-  bool is_known(const Box& box, const std::vector<OpenLoop>& open) {
+  template <class Relation>
+  bool is_known(const Box& box, Relation& relation) {
     return reads_.find(box, [&](AccessSet::Entry& other) {
-      const bool is_same_iteration = other.task >= open.back().iteration;
-      if (covers(other.box, box, rank_))
-        return is_same_iteration || loop_between(other.task, open) != nullptr;
-      other.is_dead = is_same_iteration && covers(box, other.box, rank_);
+      const bool is_alike = relation.is_alike(other.task);
+      if (covers(other.box, box, rank_)) return is_alike || relation.is_apart(other.task);
+      other.is_dead = is_alike && covers(box, other.box, rank_);
       return false;
     });
   }
@@ -204,17 +187,69 @@ struct CheckedSpaces {
 
   std::unique_ptr<CheckedMemory> elements;
   std::vector<Positions> positions;
-  const CheckedMemory* used = nullptr;  ///< in the present run of P loops
+  const CheckedMemory* used = nullptr;  ///< since everything was forgotten
   bool is_mixed = false;                ///< other than `used` was used in it
   bool is_written = false;              ///< in it
 };
 
-class IterationChecker {
+/// Tasks are apart if they are in different iterations of a P loop. Those that the present task is apart from
+/// are intervals of task numbers, one per open P loop, from where the loop began to where its present
+/// iteration began. Of reads of one iteration, and of several before it, one stands for those that it covers;
+/// once no P loop is open, nothing need be kept.
+class Iterations {
  public:
-  explicit IterationChecker(const Plan& plan) : plan_(plan), memories_(plan.layouts.size()) {
+  static constexpr bytecode::Op kMarked = bytecode::Op::PARALLEL_FOR;  ///< loops that it follows
+  static constexpr bool kComparesReads = true;                         ///< some reads stand for others
+  static constexpr const char* kCode = "iterations-conflict";
+  static constexpr const char* kMessage = "iterations of a P loop touch the same elements";
+
+  explicit Iterations(const Plan& plan) : plan_(plan) {}
+
+  void enter(uint32_t loop, uint64_t next_task) { open_.push_back({loop, next_task, next_task}); }
+  void iterate(uint64_t next_task) { open_.back().iteration = next_task; }
+  /// True if everything can be forgotten.
+  bool leave() {
+    open_.pop_back();
+    return open_.empty();
+  }
+  bool is_active() const { return !open_.empty(); }
+  /// The next task, one of `site`.
+  void begin_task(uint32_t) {}
+
+  bool is_apart(uint64_t task) const { return loop_between(task) != nullptr; }
+  /// Whether whatever is apart from a task before the present one is apart from that too, and the reverse.
+  bool is_alike(uint64_t task) const { return task >= open_.back().iteration; }
+  /// Adds what is to be said of a task that the present one is apart from.
+  EngineError explain(EngineError error, uint64_t task) const {
+    return std::move(error).with_int("loop_pc", plan_.program().loops[loop_between(task)->loop].begin_pc);
+  }
+
+ private:
+  struct Open {
+    uint32_t loop;
+    uint64_t begin;      ///< the first task of its first iteration
+    uint64_t iteration;  ///< of its present one
+  };
+
+  /// The loop in an earlier iteration of which a task is, or null.
+  const Open* loop_between(uint64_t task) const {
+    for (const Open& loop : open_) {
+      if (task >= loop.begin && task < loop.iteration) return &loop;
+    }
+    return nullptr;
+  }
+
+  const Plan& plan_;
+  std::vector<Open> open_;
+};
+
+template <class Relation>
+class Checker {
+ public:
+  explicit Checker(const Plan& plan) : plan_(plan), relation_(plan_), memories_(plan.layouts.size()) {
     for (bytecode::QuickLoop& loop : plan_.loops) {
-      const bool is_parallel = loop.op == bytecode::Op::PARALLEL_FOR;
-      loop.mark = is_parallel ? bytecode::QuickLoop::Mark::kBarrier : bytecode::QuickLoop::Mark::kNone;
+      const bool is_marked = loop.op == Relation::kMarked;
+      loop.mark = is_marked ? bytecode::QuickLoop::Mark::kBarrier : bytecode::QuickLoop::Mark::kNone;
     }
     for (const bytecode::QuickIo& io : plan_.ios) {
       CheckedSpaces& memory = memories_[plan_.layouts[io.tensor].group];
@@ -222,7 +257,12 @@ class IterationChecker {
     }
   }
 
-  /// Walks through the tasks. Throws what `check_iterations` throws.
+  Checker(const Checker&) = delete;
+  Checker& operator=(const Checker&) = delete;
+
+  /// Walks through the tasks, up to the first flush point whose value is not among `flushed`. False if
+  /// `is_stopped`, which is asked between tasks, put an end to it. Throws `Relation::kCode` at the first pair
+  /// that is apart and conflicts, or `unknown-rows` where that depends on indices that tasks write.
   template <class IsStopped>
   bool run(const std::vector<int64_t>& flushed, IsStopped is_stopped) {
     bytecode::Expander expander(plan_);
@@ -231,15 +271,18 @@ class IterationChecker {
       const bytecode::Event event = expander.next();
       const uint64_t next_task = expander.num_tasks();
       switch (event.kind) {
-        case bytecode::Event::kEnter: open_.push_back({event.index, next_task, next_task}); break;
-        case bytecode::Event::kIteration: open_.back().iteration = next_task; break;
-        case bytecode::Event::kLeave: leave(); break;
+        case bytecode::Event::kEnter: relation_.enter(event.index, next_task); break;
+        case bytecode::Event::kIteration: relation_.iterate(next_task); break;
+        case bytecode::Event::kLeave:
+          if (relation_.leave()) forget();
+          break;
         case bytecode::Event::kFlush:
           if (num_flushed == flushed.size()) return true;
           expander.assign(event.index, flushed[num_flushed++]);
           break;
         case bytecode::Event::kTask:
-          if (!open_.empty()) check(event.index, expander, flushed);
+          relation_.begin_task(event.index);
+          if (relation_.is_active()) check(event.index, expander, flushed);
           break;
         case bytecode::Event::kEnd: return true;
         default: break;
@@ -273,9 +316,7 @@ class IterationChecker {
     return std::make_unique<CheckedMemory>(from.rank, layout.shape, typical);
   }
 
-  void leave() {
-    open_.pop_back();
-    if (!open_.empty()) return;
+  void forget() {
     for (CheckedSpaces& memory : memories_) {
       memory.used = nullptr;
       memory.is_mixed = memory.is_written = false;
@@ -376,9 +417,8 @@ class IterationChecker {
     memory.is_mixed = memory.is_mixed || (memory.used != nullptr && memory.used != space);
     memory.used = space;
     if (memory.is_mixed && memory.is_written) fail_unknown(access, access.tensor);
-    const OpenLoop* loop = nullptr;
-    const AccessSet::Entry* other = space->access({box, task_, access.io, access.writes}, open_, loop);
-    if (other != nullptr) fail(access, *other, box, space->rank(), *loop);
+    const AccessSet::Entry* other = space->access({box, task_, access.io, access.writes}, relation_);
+    if (other != nullptr) fail(access, *other, box, space->rank());
   }
 
   [[noreturn]] void fail_unknown(const Access& access, uint16_t tensor) const {
@@ -388,8 +428,8 @@ class IterationChecker {
         .with_int("tensor", tensor);
   }
 
-  [[noreturn]] void fail(const Access& access, const AccessSet::Entry& other, const Box& box, int rank,
-                         const OpenLoop& loop) const {
+  [[noreturn]] void fail(const Access& access, const AccessSet::Entry& other, const Box& box,
+                         int rank) const {
     std::vector<int64_t> lo, hi;
     for (int d = 0; d < rank; ++d) {
       lo.push_back(std::max(box.lo[d], other.box.lo[d]));
@@ -397,7 +437,7 @@ class IterationChecker {
     }
     const auto [site, registers] = find_task(other.task);
     const auto [own_site, own_registers] = find_task(task_);
-    throw EngineError("iterations-conflict", "iterations of a P loop touch the same elements")
+    throw relation_.explain(EngineError(Relation::kCode, Relation::kMessage), other.task)
         .with_int("pc", plan_.sites[own_site].pc)
         .with_int("task", int64_t(task_))
         .with_int("io", access.io)
@@ -408,7 +448,6 @@ class IterationChecker {
         .with_int("other_io", other.io)
         .with_int("other_writes", other.writes)
         .with("other_registers", registers)
-        .with_int("loop_pc", plan_.program().loops[loop.loop].begin_pc)
         .with_int("tensor", access.tensor)
         .with_int("positions", access.positions)
         .with("lo", std::move(lo))
@@ -424,8 +463,8 @@ class IterationChecker {
   }
 
   Plan plan_;
+  Relation relation_;
   std::vector<CheckedSpaces> memories_;
-  std::vector<OpenLoop> open_;
   uint64_t task_ = 0;
   const std::vector<int64_t>* flushed_ = nullptr;
 };
@@ -433,14 +472,11 @@ class IterationChecker {
 }  // namespace detail
 
 /// Checks that no two tasks of different iterations of a P loop touch a common element that one of them
-/// writes, up to the first flush point whose value is not among `flushed`. Throws `iterations-conflict`, or
-/// `unknown-rows` where that depends on indices that tasks write. False if
-/// `is_stopped`, which is asked between tasks, put an end to it. \pre bind_elements, and the regions have
-/// been checked
+/// writes: see Checker::run. \pre bind_elements, and the regions have been checked
 /// \complexity close to linear in the number of tasks, and of rows of row sets
 template <class IsStopped>
 bool check_iterations(const Plan& plan, const std::vector<int64_t>& flushed, IsStopped is_stopped) {
-  return detail::IterationChecker(plan).run(flushed, is_stopped);
+  return detail::Checker<detail::Iterations>(plan).run(flushed, is_stopped);
 }
 
 }  // namespace pto::wsp::graph

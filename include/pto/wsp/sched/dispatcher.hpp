@@ -193,6 +193,7 @@ class Dispatcher {
     if (!count(*unit, shape, num_tasks, ns)) return true;
     if (numbering_.is_open() && num_tasks > numbering_.max_tasks() - numbering_.num_tasks()) close(true);
     if (!numbering_.is_open() && !open()) return false;
+    ordering_.begin_unit(loop, expander_->registers(), numbering_);
     if (is_mine_) {
       is_free_ = begin_free(*unit, shape, num_tasks);
       is_counted_ = true;

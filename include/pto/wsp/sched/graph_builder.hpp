@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "pto/wsp/bytecode/regions.hpp"
-#include "pto/wsp/graph/hazards.hpp"
 #include "pto/wsp/sched/kept_graph.hpp"
+#include "pto/wsp/sched/ordering.hpp"
 #include "pto/wsp/sched/run.hpp"
 
 namespace pto::wsp::sched {
@@ -19,13 +19,8 @@ class GraphBuilder {
   enum class Outcome { kMore, kFlush, kEnded };
 
   GraphBuilder(KeptGraph& graph, Run& run)
-      : graph_(graph),
-        run_(run),
-        plan_(run.plan()),
-        hazards_(plan_, run.options().deps),
-        expander_(plan_),
-        checker_(plan_),
-        latest_(plan_.sites.size(), 0) {
+      : graph_(graph), run_(run), plan_(run.plan()), expander_(plan_), checker_(plan_) {
+    ordering_.begin(run);
     NumberingStart start;
     start.jitter = run.options().jitter;
     numbering_.begin(start);
@@ -125,7 +120,7 @@ class GraphBuilder {
     const bytecode::QuickSite& quick = plan_.sites[site];
     const bytecode::SiteForm& form = plan_.program().sites[site];
     const bool is_plain = !quick.checks_late && !quick.cost.is_given && form.num_afters == 0;
-    const bool is_silent = is_plain && hazards_.is_silent_between(site);
+    const bool is_silent = is_plain && ordering_.is_silent_between(site);
     repeats_.push_back({is_silent, is_silent ? run_.task_cost(site, nullptr) : 0});
   }
 
@@ -152,8 +147,8 @@ class GraphBuilder {
     if (!numbering_.is_open()) open();
     make_room();
     numbering_.add_task(run_.task_cost(site, expander_.registers()));
-    find_waits(site);
-    for (int i = 0; i < waits_.size(); ++i) write_wait(waits_[i]);
+    ordering_.add_task(site, expander_, numbering_, true);
+    for (int i = 0; i < ordering_.waits().size(); ++i) write_wait(ordering_.waits()[i]);
   }
 
   void open() {
@@ -186,26 +181,11 @@ class GraphBuilder {
 
   // Waits
 
-  void find_waits(uint32_t site) {
-    const uint64_t slice = numbering_.slice();
-    waits_.begin(numbering_.strand(), slice);
-    const Stamp stamp{task_name(slice, numbering_.num_tasks()), slice + 1};
-    hazards_.access(site, expander_.registers(), stamp, waits_, expander_.is_between(site));
-    const bytecode::SiteForm& form = plan_.program().sites[site];
-    for (uint32_t i = form.first_after; i < form.first_after + form.num_afters; ++i)
-      waits_.add(latest_[plan_.program().afters[i]]);
-    latest_[site] = stamp.name;
-    waits_.finish();
-    if (numbering_.num_tasks() > 1) return;
-    for (const Group& group : numbering_.groups()) {
-      if (group.barrier > 0) waits_.require(group_name(group.line, group.barrier));
-    }
-  }
-
   void write_wait(Name name) {
     const uint64_t own = graph_.num_built() - 1;
     if (is_task_name(name)) {
       const Place place = places_[slice_of(name)];
+      if (place.strand == own) return;  // which runs in program order
       write_wait(place.strand, place.first + uint32_t(name & kTaskMask));
     } else if (is_watermark_name(name)) {
       // A strand that was begun before a moment is waited for whole.
@@ -289,14 +269,12 @@ class GraphBuilder {
   KeptGraph& graph_;
   Run& run_;
   const bytecode::Plan& plan_;
-  graph::Hazards hazards_;
+  Ordering ordering_;
   bytecode::Expander expander_;
   bytecode::TaskChecker checker_;
   Numbering numbering_;
-  std::vector<Name> latest_;     ///< per site, its latest task
   std::vector<Repeat> repeats_;  ///< per site
-  WaitList waits_;
-  std::vector<Place> places_;  ///< per slice
+  std::vector<Place> places_;    ///< per slice
   Awaited awaited_[kMostAwaited] = {};
   std::vector<Variable> variables_;
   KeptGraph::Room room_{};

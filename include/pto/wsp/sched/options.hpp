@@ -49,6 +49,8 @@ enum class Start : uint8_t {
 enum class Deps : uint8_t {
   kExact,  ///< those that share an element
   kBytes,  ///< those whose regions lie in ranges of memory that overlap
+  kTrust,  ///< those that share an element, but for tasks of different iterations of one P loop
+  kNone,   ///< none: only what a program says is ordered
 };
 
 struct RunOptions {
@@ -59,7 +61,8 @@ struct RunOptions {
   bool (*is_interrupted)() = nullptr;
   bool tracks = false;             ///< order tasks by their hazards with one worker too (for tests)
   bool verifies = false;           ///< check afterwards that tasks kept their order (for tests)
-  bool checks_iterations = false;  ///< check that iterations of P loops are independent
+  bool checks_iterations = false;  ///< check that iterations of P loops, and instances of tasks, are independent
+  bool checks_edges = false;       ///< check that what the program says of order suffices (for Deps::kNone)
   Deps deps = Deps::kExact;
   uint32_t dispatchers = 0;  ///< 0 = one per worker, up to kMaxDispatchers
   Ownership ownership = Ownership::kClaim;

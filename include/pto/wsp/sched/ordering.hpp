@@ -4,6 +4,7 @@
 /// are in their stream, the slice before theirs in a strand, and the barriers around them.
 #pragma once
 
+#include <algorithm>
 #include <memory>
 #include <optional>
 #include <unordered_map>
@@ -12,6 +13,7 @@
 #include "pto/wsp/graph/hazards.hpp"
 #include "pto/wsp/sched/run.hpp"
 #include "pto/wsp/sched/traits.hpp"
+#include "pto/wsp/sched/trusted_loops.hpp"
 
 namespace pto::wsp::sched {
 
@@ -19,12 +21,18 @@ class Ordering {
  public:
   using Unit = graph::UnitSummary;
 
+  /// Of a walk in which nothing ever passes.
+  Ordering() = default;
   explicit Ordering(Progress& progress) : waits_(progress) {}
 
   /// Forgets all tasks. What hazard maps of the same plan hold has passed.
   void begin(const Run& run) {
     plan_ = &run.plan();
     options_ = &run.options();
+    const auto& sets = plan_->sets;
+    tracks_ =
+        options_->deps != Deps::kNone ||
+        std::any_of(sets.begin(), sets.end(), [](const bytecode::QuickSet& set) { return set.is_flush; });
     if (hazards_ == nullptr || prepared_ != run.prepared() || hazards_->deps() != options_->deps) {
       hazards_.reset();
       hazards_ = std::make_unique<graph::Hazards>(*plan_, options_->deps);
@@ -33,6 +41,7 @@ class Ordering {
     latest_.assign(plan_->sites.size(), 0);
     streams_.clear();
     batch_slice_ = 0;
+    trusted_.begin(*plan_);
   }
 
   /// Makes what is in `slice` or behind it wait for all before it.
@@ -47,9 +56,12 @@ class Ordering {
   void add_task(uint32_t site, const bytecode::Expander& expander, const Numbering& numbering, bool is_ours) {
     const int64_t* registers = expander.registers();
     const uint64_t slice = numbering.slice();
-    waits_.begin(numbering.strand(), slice, !is_ours);
     const Stamp stamp{task_name(slice, numbering.num_tasks()), slice + 1};
-    hazards_->access(site, registers, stamp, waits_, expander.is_between(site));
+    visit(plan_->program().sites[site].loop, registers, numbering, numbering.num_tasks() == 1);
+    begin_waits(numbering, !is_ours || options_->deps == Deps::kNone);
+    if (tracks_) hazards_->access(site, registers, stamp, waits_, expander.is_between(site));
+    if (options_->deps == Deps::kNone) waits_.begin(numbering.strand(), slice, !is_ours);
+    waits_.trust(nullptr);
     add_afters(site, stamp.name);
     if (const auto stream =
             stream_of(*plan_, *options_, plan_->sites[site], registers, expander.num_tasks() - 1))
@@ -58,19 +70,28 @@ class Ordering {
     if (is_ours && numbering.num_tasks() == 1) add_slice_waits(numbering);
   }
 
-  /// Whether all that a unit, which comes next in the open slice, must wait for has passed.
+  /// Whether a task of `site` that is between others (see Expander::is_between) waits for nothing by itself.
+  bool is_silent_between(uint32_t site) const { return hazards_->is_silent_between(site); }
+
+  /// A unit, an iteration of `loop`, comes next in the open slice.
+  void begin_unit(uint32_t loop, const int64_t* registers, const Numbering& numbering) {
+    visit(int32_t(loop), registers, numbering, numbering.num_tasks() == 0);
+  }
+
+  /// Whether all that the unit must wait for has passed.
   bool is_ready(const Unit& unit, const Unit::Shape& shape, const int64_t* registers,
                 const Numbering& numbering) {
-    waits_.begin(numbering.strand(), numbering.slice());
-    hazards_->find(unit, shape, registers, waits_);
+    begin_waits(numbering, false);
+    if (options_->deps != Deps::kNone) hazards_->find(unit, shape, registers, waits_);
     waits_.finish();
     if (numbering.num_tasks() == 0) add_slice_waits(numbering);
     return waits_.have_passed();
   }
 
-  /// Makes later tasks wait for a unit that ends in slice `last`.
+  /// Makes later tasks wait for the unit, which ends in slice `last`.
   void add_unit(const Unit& unit, const Unit::Shape& shape, const int64_t* registers,
                 const Numbering& numbering, uint64_t last) {
+    if (!tracks_) return;
     waits_.begin(numbering.strand(), last, true);
     hazards_->pass_over(unit, shape, registers, {complete_name(last), last + 1}, waits_);
   }
@@ -97,6 +118,16 @@ class Ordering {
   }
 
  private:
+  void visit(int32_t loop, const int64_t* registers, const Numbering& numbering, bool begins_slice) {
+    if (options_->deps == Deps::kTrust)
+      spans_ = &trusted_.visit(loop, registers, numbering.slice(), begins_slice);
+  }
+
+  void begin_waits(const Numbering& numbering, bool is_muted) {
+    waits_.begin(numbering.strand(), numbering.slice(), is_muted);
+    if (options_->deps == Deps::kTrust) waits_.trust(spans_);
+  }
+
   /// Adds the latest tasks of the sites that a task names, and makes it the latest of its own.
   void add_afters(uint32_t site, Name name) {
     const bytecode::SiteForm& form = plan_->program().sites[site];
@@ -117,7 +148,9 @@ class Ordering {
   void add_slice_waits(const Numbering& numbering) {
     if (batch_slice_ != 0) waits_.require(watermark_name(batch_slice_));
     if (numbering.slice() != numbering.strand()) waits_.require(complete_name(numbering.slice() - 1));
-    for (const Group& group : numbering.groups()) waits_.require(group_name(group.line, group.barrier));
+    for (const Group& group : numbering.groups()) {
+      if (group.barrier > 0) waits_.require(group_name(group.line, group.barrier));
+    }
   }
 
   /// Whether the tasks that write an element are.
@@ -135,6 +168,9 @@ class Ordering {
   std::vector<Name> latest_;                   ///< per site, its latest task
   std::unordered_map<int64_t, Name> streams_;  ///< per stream, its latest task
   uint64_t batch_slice_ = 0;                   ///< the first one of the present batch, or 0
+  TrustedLoops trusted_;
+  const std::vector<TrustedSpan>* spans_ = nullptr;  ///< of the task or unit that was visited last
+  bool tracks_ = true;                               ///< what tasks touch is of interest
   WaitList waits_;
 };
 

@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <memory>
 #include <new>
+#include <vector>
 
 #include "pto/wsp/bytecode/format.hpp"
 #include "pto/wsp/sched/spin.hpp"
@@ -130,6 +131,13 @@ class Progress {
   alignas(kLineBytes) std::atomic<uint64_t> watermark_{0};
 };
 
+/// Slices that hold nothing but earlier iterations of a P loop that is open: from `begin`, the first one that
+/// began inside the loop, to `iteration`, in which the present iteration began.
+struct TrustedSpan {
+  uint64_t begin = 0;
+  uint64_t iteration = 0;
+};
+
 /// The waits of one task, found while it is expanded. All of them point backwards in program order.
 class WaitList {
  public:
@@ -144,6 +152,7 @@ class WaitList {
   /// program order: what waits for its own strand waits for nothing. A watermark wait is clamped to the
   /// slice. With `is_muted`, for tasks that others run, no waits are kept.
   void begin(uint64_t strand, uint64_t slice, bool is_muted = false) {
+    trusted_ = nullptr;
     own_ = task_name(strand, 0);
     kept_below_ = is_muted ? 0 : own_;
     slice_ = slice;
@@ -154,22 +163,30 @@ class WaitList {
   /// Starts a look at what comes before `slice`, whoever runs it.
   void begin_look(uint64_t slice) { begin(slice, slice); }
 
+  /// Until further notice, takes what is added to be independent of the task where it lies in one of `spans`,
+  /// which are nested: it stands for all before the span then.
+  void trust(const std::vector<TrustedSpan>* spans) { trusted_ = spans; }
+
   void add(Name name) {
     if (name >= kept_below_) return;
     if (!is_task_name(name)) return add_watermark(name);
     if (has_passed(name)) return;
+    if (trusted_ != nullptr) {
+      const uint64_t behind = slice_of(name) + 1, slices = before_trusted(behind);
+      if (slices != behind) return raise_watermark(slices);
+    }
     for (int i = 0; i < count_; ++i) {
       if (slice_of(names_[i]) != slice_of(name)) continue;
       if (names_[i] < name) names_[i] = name;
       return;
     }
     // Too many to list: waiting for everything before the slice is always right.
-    if (count_ == kMaxWaits) return add_watermark(slice_);
+    if (count_ == kMaxWaits) return raise_watermark(slice_);
     names_[count_++] = name;
   }
 
   void add_watermark(uint64_t slices) {
-    if (slices > watermark_) watermark_ = slices;
+    raise_watermark(trusted_ == nullptr ? slices : before_trusted(slices));
   }
 
   /// Completes what hazards demand.
@@ -199,7 +216,20 @@ class WaitList {
   Name operator[](int i) const { return names_[i]; }
 
  private:
+  void raise_watermark(uint64_t slices) {
+    if (slices > watermark_) watermark_ = slices;
+  }
+
+  /// As many slices, or those before the spans which the last of them lies in.
+  uint64_t before_trusted(uint64_t slices) const {
+    for (auto span = trusted_->rbegin(); span != trusted_->rend(); ++span) {
+      if (slices > span->begin && slices <= span->iteration) slices = span->begin;
+    }
+    return slices;
+  }
+
   Progress* progress_ = nullptr;
+  const std::vector<TrustedSpan>* trusted_ = nullptr;
   Name names_[kMostNames];
   int count_ = 0;
   Name own_ = 0;

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "pto/wsp/graph/unit_summary.hpp"
+#include "pto/wsp/sched/options.hpp"
 
 namespace pto::wsp::sched {
 
@@ -31,11 +32,12 @@ inline bool has_edges_across(const bytecode::Program& program, uint32_t loop) {
 }  // namespace detail
 
 /// Per loop, the summary of its iterations if they are units that can be passed over; else null. Only those
-/// that do not conflict with each other are: else whoever comes next would wait for a whole one. None is
+/// that are not ordered by what they touch are: else whoever comes next would wait for a whole one. None is
 /// where each task must be seen.
 /// \pre mark_units; the plan stays where it is
 inline std::vector<std::unique_ptr<graph::UnitSummary>> summarize_units(const bytecode::Plan& plan,
-                                                                        bool is_each_task_seen) {
+                                                                        bool is_each_task_seen,
+                                                                        Deps deps = Deps::kExact) {
   std::vector<std::unique_ptr<graph::UnitSummary>> units(plan.loops.size());
   if (is_each_task_seen) return units;
   const std::vector<graph::Space> spaces = graph::find_spaces(plan);
@@ -43,7 +45,9 @@ inline std::vector<std::unique_ptr<graph::UnitSummary>> summarize_units(const by
     if (plan.loops[loop].mark != bytecode::QuickLoop::Mark::kUnitIterations) continue;
     if (detail::has_edges_across(plan.program(), loop)) continue;
     auto unit = std::make_unique<graph::UnitSummary>(plan, spaces, loop);
-    if (unit->is_closed() && unit->is_independent()) units[loop] = std::move(unit);
+    const bool is_trusted = deps == Deps::kTrust && plan.loops[loop].op == bytecode::Op::PARALLEL_FOR;
+    const bool is_apart = deps == Deps::kNone || is_trusted || unit->is_independent();
+    if (unit->is_closed() && is_apart) units[loop] = std::move(unit);
   }
   return units;
 }

@@ -12,6 +12,7 @@
 
 #include "pto/wsp/bytecode/arguments.hpp"
 #include "pto/wsp/bytecode/rows.hpp"
+#include "pto/wsp/sched/instances.hpp"
 #include "pto/wsp/sched/options.hpp"
 #include "pto/wsp/sched/pace.hpp"
 #include "pto/wsp/sched/progress.hpp"
@@ -220,6 +221,8 @@ class alignas(kLineBytes) Worker {
     context.block_num = site.kernel->block_dim;
     if (site.has_written_rows) check_rows(arguments, call.views, site);
     if (site.workspace.is_given) add_workspace(site, registers, context);
+    if (options_.checks_iterations && context.block_num > 1)
+      instance_checker_.check(*site.kernel, call.fn, call.views, call.scalars, context);
     return run_blocks(call.fn, call.views, call.scalars, context);
   }
 
@@ -256,6 +259,7 @@ class alignas(kLineBytes) Worker {
   std::vector<std::pair<uint64_t, trace::OrderStamp>> order_;
   double ns_per_tick_ = 1;
   bytecode::RowChecker row_checker_;
+  InstanceChecker instance_checker_;
   Scratch scratch_;
   Scratch workspace_;
 };

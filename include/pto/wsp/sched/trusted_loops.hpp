@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Which earlier slices a task need not wait for, if iterations of P loops are taken to be independent.
+#pragma once
+
+#include <vector>
+
+#include "pto/wsp/bytecode/plan.hpp"
+#include "pto/wsp/sched/progress.hpp"
+
+namespace pto::wsp::sched {
+
+/// Follows a walk, which may leave out iterations, by the indices of its loops: an instance of a loop is
+/// known by the iteration around it.
+class TrustedLoops {
+ public:
+  /// A new walk begins.
+  void begin(const bytecode::Plan& plan) {
+    plan_ = &plan;
+    loops_.assign(plan.loops.size(), {});
+    num_iterations_ = 0;
+  }
+
+  /// The walk comes to a task, or an iteration, of `loop`, or to a task outside all loops, which is -1. With
+  /// `begins_slice`, no task outside the iteration lies in the slice before it.
+  /// \return the spans of the P loops around it, from the outside in
+  const std::vector<TrustedSpan>& visit(int32_t loop, const int64_t* registers, uint64_t slice,
+                                        bool begins_slice) {
+    spans_.clear();
+    follow(loop, registers, slice, begins_slice);
+    return spans_;
+  }
+
+ private:
+  struct Loop {
+    uint64_t around = 0;     ///< number of the iteration around the instance
+    uint64_t iteration = 0;  ///< number of the present iteration; 0 if there was none
+    int64_t index = 0;
+    TrustedSpan span;
+  };
+
+  /// Returns the number of the present iteration of `loop`. Loops are nested kMaxLoopDepth deep at most.
+  uint64_t follow(int32_t loop, const int64_t* registers, uint64_t slice, bool begins_slice) {
+    if (loop < 0) return 0;
+    const uint64_t around =
+        follow(plan_->program().loops[size_t(loop)].parent, registers, slice, begins_slice);
+    const bytecode::QuickLoop& quick = plan_->loops[size_t(loop)];
+    Loop& at = loops_[size_t(loop)];
+    const int64_t index = registers[quick.reg];
+    if (at.iteration == 0 || at.around != around) {
+      at = {around, ++num_iterations_, index, {begins_slice ? slice : slice + 1, slice}};
+    } else if (at.index != index) {
+      at.iteration = ++num_iterations_;
+      at.index = index;
+      at.span.iteration = slice;
+    }
+    if (quick.op == bytecode::Op::PARALLEL_FOR) spans_.push_back(at.span);
+    return at.iteration;
+  }
+
+  const bytecode::Plan* plan_ = nullptr;
+  std::vector<Loop> loops_;
+  std::vector<TrustedSpan> spans_;
+  uint64_t num_iterations_ = 0;
+};
+
+}  // namespace pto::wsp::sched

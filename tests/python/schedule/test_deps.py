@@ -1,0 +1,112 @@
+"""What tasks are ordered by: equal results where what a program states is true, else errors."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from pto_wsp import (
+    Deps,
+    DispatchPolicy,
+    In,
+    InOut,
+    Out,
+    P,
+    Schedule,
+    StartPolicy,
+    TaskWindow,
+    Tensor,
+    Tile,
+    f32,
+    i32,
+    kernel,
+    pto,
+    workload,
+)
+from pto_wsp.errors import EdgesMissing
+
+DEPS = [
+    Deps.infer_tensor_map_exact(),
+    Deps.infer_bytes_overlap(),
+    Deps.hybrid(),
+    Deps.explicit(),
+    Deps.explicit(unchecked=True),
+    Deps.trust(),
+]
+WAYS = [
+    Schedule(),
+    Schedule().dispatch(DispatchPolicy.round_robin(3)).task_graph(window=TaskWindow(2)),
+    Schedule().task_graph(start=StartPolicy.after_build()),
+]
+
+
+@kernel
+def double(x: In[Tile[1, 8, f32]], y: Out[Tile[1, 8, f32]]):
+    pto.store(y, x * 2.0)
+
+
+@kernel
+def add(x: In[Tile[1, 8, f32]], y: InOut[Tile[1, 8, f32]]):
+    pto.store(y, y * 3.0 + x)
+
+
+@kernel
+def count(x: InOut[Tile[1, 1, i32]]):
+    pto.store(x, x + 1)
+
+
+@workload
+def chains(X: Tensor[f32, "n", 8], Y: Tensor[f32, "n", 8], Z: Tensor[f32, "n", 8]):
+    """Edges say all that data does: within iterations of P, and by P.seq."""
+    for i in P("n"):
+        first = double[i](x=X[i : i + 1], y=Y[i : i + 1])
+        add[i](x=X[i : i + 1], y=Y[i : i + 1], after=[first])
+    for _ in P.seq(2):
+        for i in P("n"):
+            add[i](x=X[i : i + 1], y=Z[i : i + 1])
+
+
+@workload
+def gap(X: Tensor[f32, "n", 8], Y: Tensor[f32, "n", 8], steps: Tensor[i32, 1, 1]):
+    """How often the loop runs is what a task makes of it."""
+    count(x=steps)
+    for _ in P.range(steps[0, 0]):
+        for i in P("n"):
+            add[i](x=X[i : i + 1], y=Y[i : i + 1])
+
+
+def arrays(*names: str) -> dict[str, np.ndarray]:
+    rng = np.random.default_rng(7)
+    return {name: rng.random((33, 8), np.float32) for name in names}
+
+
+CHAINS, GAP = chains.compile("cpu"), gap.compile("cpu")
+
+
+@pytest.mark.parametrize("deps", DEPS, ids=lambda policy: policy.name)
+def test_results_are_the_same_where_statements_are_true(deps) -> None:
+    expected = arrays("X", "Y", "Z")
+    chains.compile("interp")(**expected)
+    for way in WAYS:
+        CHAINS.reschedule(way.task_graph(deps=deps))
+        for workers in (1, 2, 3):
+            found = arrays("X", "Y", "Z")
+            CHAINS.run(**found, workers=workers, check="hazards")
+            for name in found:
+                np.testing.assert_array_equal(found[name], expected[name], err_msg=name)
+
+
+def test_edges_that_are_missing_are_named() -> None:
+    GAP.reschedule(Schedule().task_graph(deps=Deps.explicit()))
+    values = arrays("X", "Y")
+    GAP(**values, steps=np.zeros((1, 1), np.int32))
+    with pytest.raises(EdgesMissing) as caught:
+        GAP(**values, steps=np.ones((1, 1), np.int32))
+    error = caught.value
+    assert error.tasks_before == 1 + 2 * 33
+    assert error.fields["region"] == "Y[0:1, 0:8]"
+    assert "add[i](x=" in (error.loc.source_line() or "") and "add[i](" in (
+        error.notes[0][1].source_line() or ""
+    )
+    GAP.reschedule(Schedule().task_graph(deps=Deps.explicit(unchecked=True)))
+    GAP(**values, steps=np.ones((1, 1), np.int32))

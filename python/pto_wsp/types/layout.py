@@ -73,17 +73,23 @@ class MemLayout:
             return np.array(array, order="C")
         if array.ndim < 2:
             raise WrongRank(name="array", expected="at least 2", found=array.ndim, loc=caller_location())
-        columns = array.shape[-1]
         packed = np.empty([int(d) for d in self.physical_dims(array.shape)], array.dtype)
-        whole = columns // self.cols
+        self.pack_into(packed, array)
+        return packed
+
+    def pack_into(self, packed: np.ndarray, array: np.ndarray) -> None:
+        """Write `array` [..., K, N] into `packed`, which has the shape of `physical_dims` and any type."""
+        if self.cols is None:
+            packed[...] = array
+            return
+        whole = array.shape[-1] // self.cols
         for panel in range(whole):
             start = panel * self.cols
             packed[..., panel, :, :] = array[..., start : start + self.cols]
         if whole < packed.shape[-3]:
-            rest = columns - whole * self.cols
+            rest = array.shape[-1] - whole * self.cols
             packed[..., whole, :, :rest] = array[..., whole * self.cols :]
             packed[..., whole, :, rest:] = 0
-        return packed
 
     def unpack(self, array: np.ndarray, n: int) -> np.ndarray:
         """Return a new C-contiguous array [..., K, n] from one that `pack` made of it.

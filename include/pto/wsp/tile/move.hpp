@@ -86,6 +86,15 @@ template <class T>
   return {from.data, from.stride, from.rows, from.cols};
 }
 
+/// The window itself as a tile where its rows lie close together, so that many of them fit the first cache;
+/// else a copy.
+template <class T>
+[[gnu::noinline]] Tile<T> bring_together(const Window<T>& from, T* buffer, int64_t stride) {
+  constexpr int64_t kMostBytes = 256;
+  return from.stride * int64_t(sizeof(T)) > kMostBytes ? copy(from, buffer, stride)
+                                                       : borrow(from, buffer, stride);
+}
+
 /// A copy of a tile that was borrowed.
 template <class T>
 inline Tile<T> copy(const Tile<T>& from, T* buffer, int64_t stride) {

@@ -538,7 +538,7 @@ template <class A, class B>
 void product(const Tile<float>& to, const Tile<A>& a, const Tile<B>& b, bool accumulate, Arena arena) {
   require_shape(to, a.rows, b.cols);
   detail::require(a.cols == b.rows, "the valid shapes of the operands do not fit");
-  B* const panel = arena.array<B>(256 * Arena::kPadding);
+  float* const panel = arena.array<float>(256 * Arena::kPadding);
   // Whole blocks of columns of the sum are written.
   Tile<float> sum = to;
   if (to.stride % Arena::kPadding != 0) {

@@ -113,6 +113,8 @@ class KernelCode:
             self.out.line(f"{tile_name(stmt.tile)} = {window};")
             return
         how = "borrow" if stmt.tile in self.memory.in_place else "copy"
+        if stmt.tile in self.memory.together:
+            how = "bring_together"
         self.out.line(f"{tile_name(stmt.tile)} = {how}({window}, {self.buffer(stmt.tile)});")
 
     def store_window(self, step: Step, stmt: Store) -> str:

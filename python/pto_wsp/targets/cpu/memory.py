@@ -19,7 +19,7 @@ from pto_wsp.targets.cpu.templates import TEMPLATES, Call, Fold
 from pto_wsp.types.tile import TileType
 
 MATMUL_DEPTH = 256
-"""Terms of a matrix product that are done per pass: `kDepth` of tile/matmul.hpp."""
+"""Most terms of a matrix product that are done per pass: `matmul_depth` of tile/matmul.hpp."""
 
 SMALL_MATMUL_ROWS = 16
 """Below this many rows a right operand is read too seldom to be worth copying."""
@@ -35,6 +35,7 @@ class Memory:
     Attributes:
         offsets: bytes from the start of scratch, for every tile that needs memory.
         in_place: loaded tiles that are read where they are.
+        together: those of them that are copied where their rows do not lie close together.
         streamed: loaded tiles that are only right operands of products of few rows: windows, not tiles.
         ahead: what is prefetched while a product streams, by the id of its instruction.
         extra: (node index in walk order, purpose) to the offset of memory that one node alone uses.
@@ -44,6 +45,7 @@ class Memory:
 
     offsets: Mapping[str, int]
     in_place: frozenset[str]
+    together: frozenset[str]
     streamed: frozenset[str]
     ahead: Mapping[int, Prefetch]
     extra: Mapping[tuple[int, str], int]
@@ -102,7 +104,8 @@ def assign_memory(kernel: KernelFunction, nodes: Sequence[Node], lanes: int) -> 
     slack = 2 * lanes * 4 if total else 0
     in_place = in_place_tiles(nodes, types) - streamed
     ahead = {id(product.step.stmt): stmt for product, stmt in prefetches}
-    return Memory(offsets, in_place, streamed, ahead, extra, total + slack, tuple(peak))
+    together = in_place & _often_read(nodes, types)
+    return Memory(offsets, in_place, together, streamed, ahead, extra, total + slack, tuple(peak))
 
 
 def _parts(nodes: Sequence[Node]) -> tuple[Use | Nest, ...]:
@@ -192,9 +195,10 @@ def _whole_tile_bytes(
         return needs
     right = types[matrices[1]]
     if instr.attr("trans_b"):
-        needs["right"] = tile_bytes(TileType(right.cols, right.rows, right.dtype), lanes)
+        right = TileType(right.cols, right.rows, right.dtype)
+        needs["right"] = tile_bytes(right, lanes)
     depth = min(right.rows, MATMUL_DEPTH)
-    needs["panel"] = depth * matmul_vectors(dst, lanes) * lanes * right.dtype.itemsize
+    needs["panel"] = depth * matmul_vectors(dst, lanes) * lanes * dst.dtype.itemsize
     return needs
 
 
@@ -218,18 +222,12 @@ def in_place_tiles(nodes: Sequence[Node], types: Mapping[str, TileType]) -> froz
             tile = tile_written(step.stmt)
             if tile is not None:
                 writers[tile] = writers.get(tile, 0) + 1
-    copied = _worth_copying(nodes, types)
     found: set[str] = set()
     for body in _bodies(nodes):
         for position, node in enumerate(body):
             for step in steps_of(node):
                 stmt = step.stmt
-                if (
-                    not isinstance(stmt, Load)
-                    or stmt.rows is not None
-                    or writers[stmt.tile] > 1
-                    or stmt.tile in copied
-                ):
+                if not isinstance(stmt, Load) or stmt.rows is not None or writers[stmt.tile] > 1:
                     continue
                 if types[stmt.tile].cols > 1 and is_row_major(stmt.region):
                     uses = sum(_uses(n, stmt.tile) for n in walk_nodes(nodes))
@@ -311,8 +309,8 @@ def _uses(node: Node, tile: str) -> int:
     return sum(tiles_read(step.stmt).count(tile) for step in steps_of(node))
 
 
-def _worth_copying(nodes: Sequence[Node], types: Mapping[str, TileType]) -> set[str]:
-    """Return right operands of products that read them often: their rows then lie close together."""
+def _often_read(nodes: Sequence[Node], types: Mapping[str, TileType]) -> set[str]:
+    """Return right operands of products of many rows: worth a copy with their rows close together."""
     found: set[str] = set()
     for node in walk_nodes(nodes):
         for step in steps_of(node):

@@ -89,7 +89,7 @@ def write_matmul(code: KernelCode, node: Alone, instr: Instr) -> None:
             if trans_b:
                 right = _write_turned(code, node, b)
             function = f"matmul<{matmul_vectors(dst, code.lanes)}, {min(dst.rows, MOST_BLOCK_ROWS)}>"
-            panel = code.extra(node, "panel", code.storage(b))
+            panel = code.extra(node, "panel", "float")
             code.out.line(f"{function}(sum, {left}, {right}, {adds}, {padding}, {panel});")
         copied = f"copy(sum, {code.buffer(instr.dst)})"
         code.out.line(f"{tile_name(instr.dst)} = {'sum' if own is None else copied};")

@@ -1,0 +1,110 @@
+"""Products with a matrix that is packed once: weights of layers, by rows of any number."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any, Literal
+
+import numpy as np
+
+from pto_wsp.errors import WrongDType, WrongValue
+from pto_wsp.ops.functional.arrays import (
+    DTYPES,
+    floats,
+    like,
+    output,
+    require_apart,
+    require_rank,
+    require_shape,
+    rows,
+)
+from pto_wsp.ops.matmul_program import ACTIVATIONS, COLS, MatmulForm, matmul_workload
+from pto_wsp.runtime.memory import empty
+from pto_wsp.runtime.program import Program
+from pto_wsp.types import MemLayout, f32
+from pto_wsp.types.dtype import DType, dtype_of_numpy
+
+Activation = Literal["relu", "gelu", "silu"]
+
+
+class PackedMatrix:
+    """A matrix `[k, n]` in panels of 64 columns, the order in which products read it.
+
+    Args:
+        matrix: `[k, n]` of f32, f16 or bf16, in any strides: `weight.T` of a layer whose weight is `[n, k]`.
+        dtype: element type to store; None: that of `matrix`. Products add up in f32 in any case.
+
+    Attributes:
+        shape: `(k, n)`.
+        dtype: element type.
+        panels: the memory, `[ceil(n / 64), k, 64]`, with zeros behind column n.
+
+    Raises:
+        WrongDType: no float of 16 or 32 bits.
+        WrongRank: not two dimensions.
+    """
+
+    def __init__(self, matrix: Any, dtype: DType | None = None) -> None:
+        array = np.asarray(matrix)
+        stored = dtype_of_numpy(array.dtype) if dtype is None else dtype
+        if dtype_of_numpy(array.dtype) not in DTYPES or stored is None or stored not in DTYPES:
+            found = array.dtype if dtype is None else dtype
+            raise WrongDType(name="matrix", expected="f32, f16 or bf16", found=found)
+        require_shape("matrix", array, array.shape[:2] if array.ndim >= 2 else (0, 0))
+        self.shape: tuple[int, int] = (array.shape[0], array.shape[1])
+        self.dtype = stored
+        layout = MemLayout.panels(COLS)
+        self.panels = empty(tuple(map(int, layout.physical_dims(self.shape))), stored)
+        layout.pack_into(self.panels, array)
+
+    def unpack(self) -> np.ndarray:
+        """Return a new array `[k, n]` of the stored type."""
+        return MemLayout.panels(COLS).unpack(self.panels, self.shape[1])
+
+
+@lru_cache(maxsize=64)
+def compiled(form: MatmulForm) -> Program:
+    """Return the program of a form: it runs on any sizes."""
+    return matmul_workload(form).compile(target="cpu")
+
+
+def matmul(
+    x: Any,
+    matrix: PackedMatrix,
+    bias: Any = None,
+    *,
+    activation: Activation | None = None,
+    out: np.ndarray | None = None,
+    workers: int | None = None,
+) -> np.ndarray:
+    """Return activation(x @ matrix + bias), rounded once to the type of `x`.
+
+    Element (i, j) is one chain of fused multiply-adds in f32 over k in ascending order, from 0; then the bias
+    is added. Its bits depend on row i and column j alone: not on the other rows, nor on the workers.
+
+    Args:
+        x: `[..., k]` of f32, f16 or bf16. Small floats are widened once per call.
+        matrix: packed before, of any element type.
+        bias: `[n]` f32; None: none.
+        activation: "relu", "gelu" (by erf) or "silu", done on each tile before it is stored; None: none.
+        out: C-contiguous array `[..., n]` of the type of `x` that takes the result; None: a new one.
+        workers: threads; None: all cores.
+
+    Raises:
+        WrongDType, WrongRank, WrongShape, WrongValue: arrays that do not fit; nothing has run.
+    """
+    array, dtype = floats("x", x)
+    require_rank("x", array, 1)
+    k, n = matrix.shape
+    require_shape("x", array, (*array.shape[:-1], k))
+    added = np.zeros(n, np.float32) if bias is None else like("bias", bias, f32, (n,))
+    if activation is not None and activation not in ACTIVATIONS:
+        expected = ", ".join(map(repr, ACTIVATIONS))
+        raise WrongValue(name="activation", expected=f"None, {expected}", found=repr(activation))
+    require_apart(out, array, added, matrix.panels)
+    y = output(out, (*array.shape[:-1], n), dtype)
+    left = rows(array)
+    wide = left if dtype is f32 else empty(left.shape, f32)
+    program = compiled(MatmulForm(dtype, matrix.dtype, activation or ""))
+    program.run(workers=workers, X=left, W=matrix.panels, B=added.reshape(1, n), Y=rows(y), Wide=wide)
+    return y

@@ -1,0 +1,100 @@
+"""The kernels and the workload of products with a packed matrix."""
+
+# Annotations depend on the form, which the language reads.
+# pyright: reportInvalidTypeForm=false, reportUndefinedVariable=false
+
+from typing import Any, Final
+
+from pto_wsp.lang import pto
+from pto_wsp.lang.axes import P
+from pto_wsp.lang.kernel import kernel
+from pto_wsp.lang.surface import In, Out, Tile
+from pto_wsp.lang.tensor import Tensor
+from pto_wsp.lang.workload import Workload, workload
+from pto_wsp.support.record import record
+from pto_wsp.types import DYN, f32
+from pto_wsp.types.dtype import DType
+
+COLS: Final = 64
+"""Columns of a panel: a block of it, of half as many columns and 128 rows, stays in the first cache."""
+
+ROWS: Final = 64
+"""Rows of a task: with 4096 columns they stay in the second cache while panels pass by."""
+
+DEPTH: Final = 256
+SLAB: Final = 4
+"""Panels that all rows are multiplied with before the next ones are read from memory."""
+
+ACTIVATIONS: Final = {"relu": pto.relu, "gelu": pto.gelu, "silu": pto.silu}
+
+
+@record
+class MatmulForm:
+    """What one compiled program is made for; sizes are those of a run.
+
+    Attributes:
+        x_dtype: element type of the rows and of the result.
+        w_dtype: element type of the packed matrix.
+        activation: a name of `ACTIVATIONS`; empty for none.
+    """
+
+    x_dtype: DType
+    w_dtype: DType
+    activation: str
+
+
+def matmul_workload(form: MatmulForm) -> Workload:
+    """Return Y = activation(X @ W + B).
+
+    X is [m, k], W [panels, k, COLS] with zeros behind column n, B [1, n] f32, Y [m, n]. Rows of a type other
+    than f32 are widened once, into `Wide`, which is [m, k].
+    """
+    X_TYPE, W_TYPE, IS_WIDE = form.x_dtype, form.w_dtype, form.x_dtype is f32
+    IS_ACTIVE = bool(form.activation)
+    activate: Any = ACTIVATIONS.get(form.activation)
+
+    @kernel
+    def widen(x: In[Tensor[X_TYPE, DYN, DYN]], y: Out[Tensor[f32, DYN, DYN]]):
+        for r in pto.tiles(x.rows, ROWS):
+            for c in pto.tiles(x.cols, DEPTH):
+                pto.store(y[r, c], pto.cast(x[r, c], f32))
+
+    @kernel
+    def multiply(
+        x: In[Tensor[f32, DYN, DYN]],
+        w: In[Tensor[W_TYPE, DYN, DYN]],
+        b: In[Tile[1, COLS, f32]],
+        y: Out[Tensor[X_TYPE, DYN, DYN]],
+    ):
+        for r in pto.tiles(x.rows, ROWS):
+            for c in pto.tiles(w.cols, COLS):
+                total = pto.full((x[r].rows, w[:, c].cols), 0.0)
+                for k in pto.tiles(x.cols, DEPTH):
+                    total = pto.matmul(x[r, k], w[k, c], acc=total)
+                total = total + b
+                if IS_ACTIVE:
+                    total = activate(total)
+                pto.store(y[r, c], pto.cast(total, X_TYPE))
+
+    @workload
+    def matmul(
+        X: Tensor[X_TYPE, "m", "k"],
+        W: Tensor[W_TYPE, "panels", "k", COLS],
+        B: Tensor[f32, 1, "n"],
+        Y: Tensor[X_TYPE, "m", "n"],
+        Wide: Tensor[f32, "m", "k"],
+    ):
+        """All rows pass a slab of panels before the next one is read."""
+        if not IS_WIDE:
+            for r in P.tiles("m", ROWS):
+                widen[r](x=X[r], y=Wide[r])
+        rows: Any = X if IS_WIDE else Wide
+        for slab in P.tiles("panels", SLAB):
+            for r in P.tiles("m", ROWS):
+                for i in P(slab.extent):
+                    panel = slab.start + i
+                    count = (Y.shape[1] - panel * COLS).min(COLS)
+                    columns = slice(panel * COLS, panel * COLS + count)
+                    multiply[r, panel](x=rows[r], w=W[panel, :, :count], b=B[:, columns], y=Y[r, columns])
+
+    return matmul

@@ -334,8 +334,9 @@ class Hazards {
     }
   }
 
-  void access_box(const Access& access, const int64_t* registers, const sched::Stamp& stamp,
-                  sched::WaitList& waits) {
+  // Apart from `access`, whose usual path needs few registers.
+  [[gnu::noinline]] void access_box(const Access& access, const int64_t* registers, const sched::Stamp& stamp,
+                                    sched::WaitList& waits) {
     if (access.dense != nullptr) {
       access.dense->access(cell_box(access, registers), access.how, stamp, waits);
     } else if (access.boxes != nullptr) {

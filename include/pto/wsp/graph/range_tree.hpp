@@ -24,7 +24,8 @@ class RangeTree {
   }
 
   /// An access to one cell: meets whatever covered a range around it.
-  void touch_cell(int64_t cell, bool writes, const sched::Stamp& stamp, sched::WaitList& waits) {
+  [[gnu::noinline]] void touch_cell(int64_t cell, bool writes, const sched::Stamp& stamp,
+                                    sched::WaitList& waits) {
     for (auto& level : levels_) {
       cell /= kArity;
       Node& node = level[size_t(cell)];

@@ -344,7 +344,8 @@ class Dispatcher {
   void run_free() {
     uint64_t task = num_tasks();
     const uint64_t last = task + numbering_.max_tasks() - numbering_.num_tasks();
-    for (; task < last && !has_ended(); ++task) {
+    const bool is_observed = run_.is_observed_by(*worker_);
+    for (bool goes_on = true; task < last && goes_on; ++task) {
       const bytecode::Event event = expander_->next();
       if (event.kind != bytecode::Event::kTask) {
         event_ = event;
@@ -355,10 +356,13 @@ class Dispatcher {
       const bool is_timed = task % kTimedPeriod == 0 || run_.measured_cost(event.index) == 0;
       if (!call.is_simple || is_watched_ || is_timed) {
         run_here(event.index);
-      } else if (!run_.may_run(*worker_, task) ||
-                 !run_.succeeds(task, numbering_.slice(), [&] { return worker_->run_simple(call, task); })) {
-        end();
+        goes_on = !has_ended();
+        continue;
       }
+      if (is_observed) run_.look_out(worker_->num_tasks);
+      goes_on = task < run_.task_limit() &&
+                run_.succeeds(task, numbering_.slice(), [&] { return worker_->run_simple(call, task); });
+      if (!goes_on) end();
     }
     numbering_.add_tasks(uint32_t(task + numbering_.max_tasks() - numbering_.num_tasks() - last));
   }

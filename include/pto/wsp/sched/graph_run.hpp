@@ -185,14 +185,14 @@ class GraphRun {
     if (strand.at != strand.slice) restore(worker, strand);
     const uint64_t first_task = graph_->strand(strand.strand).first_task;
     const uint64_t num_complete = graph_->num_complete();
-    const bool looks_out = run_.is_observed() && &worker == &run_.worker(0);
+    const bool is_observed = run_.is_observed_by(worker);
     KeptGraph::Reach reach = graph_->reach(strand.strand);
     uint64_t task = strand.task;
     for (const uint32_t* at = strand.at;;) {
       const uint32_t operand = operand_of(*at);
       switch (op_of(*at)) {
         case GraphOp::kTask:
-          if (looks_out) run_.look_out(worker.num_tasks);
+          if (is_observed) run_.look_out(worker.num_tasks);
           if (task >= run_.task_limit() || !run_task(worker, operand, task)) return finish();
           reach.tasks(++task - first_task);
           ++at;

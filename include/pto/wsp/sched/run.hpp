@@ -103,7 +103,7 @@ class Run {
 
   /// Whether the run goes on as far as to a task, which `worker` is about to run.
   bool may_run(Worker& worker, uint64_t task) {
-    if (&worker == workers_[0].get()) look_out(worker.num_tasks);
+    if (is_observed_by(worker)) look_out(worker.num_tasks);
     return task < task_limit_.load(std::memory_order_relaxed);
   }
 
@@ -250,8 +250,8 @@ class Run {
     return progress_.watermark() >= end;
   }
 
-  /// Whether the calling thread must look out between its tasks.
-  bool is_observed() const { return is_observed_; }
+  /// Whether a worker must look out between its tasks: it is the calling thread, and somebody asks.
+  bool is_observed_by(const Worker& worker) const { return is_observed_ && &worker == workers_[0].get(); }
 
   /// Asks whether the caller was interrupted, and says how far the run is. On the calling thread only, which
   /// has run so many tasks.

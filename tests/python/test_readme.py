@@ -58,6 +58,10 @@ def test_the_page_on_attention_runs_as_printed(tmp_path: Path) -> None:
     run_in(tmp_path, "\n".join(programs_of(ROOT / "docs" / "attention.md")))
 
 
+def test_the_page_on_products_runs_as_printed(tmp_path: Path) -> None:
+    run_in(tmp_path, "\n".join(programs_of(ROOT / "docs" / "matmul.md")))
+
+
 def test_the_page_on_the_builder_runs_as_printed(tmp_path: Path) -> None:
     run_in(tmp_path, "\n".join(programs_of(ROOT / "docs" / "builder.md")))
 

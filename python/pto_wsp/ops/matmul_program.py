@@ -22,7 +22,7 @@ ROWS: Final = 64
 """Rows of a task: with 4096 columns they stay in the second cache while panels pass by."""
 
 DEPTH: Final = 256
-SLAB: Final = 4
+SLAB: Final = 16
 """Panels that all rows are multiplied with before the next ones are read from memory."""
 
 ACTIVATIONS: Final = {"relu": pto.relu, "gelu": pto.gelu, "silu": pto.silu}
@@ -89,12 +89,19 @@ def matmul_workload(form: MatmulForm) -> Workload:
             for r in P.tiles("m", ROWS):
                 widen[r](x=X[r], y=Wide[r])
         rows: Any = X if IS_WIDE else Wide
-        for slab in P.tiles("panels", SLAB):
-            for r in P.tiles("m", ROWS):
-                for i in P(slab.extent):
-                    panel = slab.start + i
-                    count = (Y.shape[1] - panel * COLS).min(COLS)
-                    columns = slice(panel * COLS, panel * COLS + count)
-                    multiply[r, panel](x=rows[r], w=W[panel, :, :count], b=B[:, columns], y=Y[r, columns])
+
+        def product(r: Any, panel: Any) -> None:
+            count = (Y.shape[1] - panel * COLS).min(COLS)
+            columns = slice(panel * COLS, panel * COLS + count)
+            multiply[panel](x=rows[r], w=W[panel, :, :count], b=B[:, columns], y=Y[r, columns])
+
+        with P.when(X.shape[0] <= ROWS):
+            for panel in P("panels"):
+                product(slice(None), panel)
+        with P.otherwise():
+            for slab in P.tiles("panels", SLAB):
+                for r in P.tiles("m", ROWS):
+                    for i in P(slab.extent):
+                        product(r, slab.start + i)
 
     return matmul

@@ -140,6 +140,7 @@ template <int kVectors, int kMaxRows, class A, class B>
                               int64_t b_padding, float* panel) {
   constexpr int64_t kWidth = kVectors * kLanes;
   const int64_t block_depth = matmul_depth(b.stride * int64_t(sizeof(B)));
+  const bool is_dense = b.stride == c.cols;
   const int64_t groups = (c.rows + kBlockRows - 1) / kBlockRows;
   for (int64_t k0 = 0; k0 == 0 || k0 < b.rows; k0 += block_depth) {
     const int64_t depth = b.rows - k0 < block_depth ? b.rows - k0 : block_depth;
@@ -147,13 +148,15 @@ template <int kVectors, int kMaxRows, class A, class B>
     for (int64_t j = 0; j < c.cols; j += kWidth) {
       const Tile<B> block{b.row(k0) + j, b.stride, depth, c.cols - j < kWidth ? c.cols - j : kWidth};
       const Tile<float> right = whole_vectors<kWidth>(block, b_padding, panel);
-      Soon<B> soon{b.row(k0 + depth) + j, b.stride, groups};
+      const B* const behind = b.row(k0 + depth);
+      Soon<B> soon =
+          is_dense ? Soon<B>{behind + j * depth, kWidth, groups} : Soon<B>{behind + j, b.stride, groups};
       for (int64_t g = 0, i = 0; g < groups; ++g) {
         const int64_t rows = c.rows / groups + (g < c.rows % groups);
         const Strided<A> left{a.data + i * a.row_step + k0 * a.k_step, a.row_step, a.k_step};
         matmul_rows<kVectors, kMaxRows>(rows, c.row(i) + j, c.stride, left, right.data, right.stride, depth,
                                         accumulate || k0 > 0, soon);
-        soon.row += share * b.stride;
+        soon.row += share * soon.stride;
         i += rows;
       }
     }

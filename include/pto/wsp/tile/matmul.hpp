@@ -19,12 +19,12 @@ inline constexpr int kBlockRows = 6;
 
 inline constexpr uint64_t kLineBytes = 64;
 
-/// Brings the lines of `count` elements into the second cache.
+/// Brings the lines of `count` elements into the first cache.
 template <int64_t kCount, class T>
 PTO_INLINE inline void prefetch_lines(const T* p) {
 #pragma GCC unroll 4
   for (uint64_t at = 0; at < kCount * sizeof(T); at += kLineBytes)
-    __builtin_prefetch(reinterpret_cast<const char*>(p) + at, 0, 2);
+    __builtin_prefetch(reinterpret_cast<const char*>(p) + at);
 }
 
 /// Elements (row, k) of an operand lie at `data + row * row_step + k * k_step`.
@@ -35,7 +35,7 @@ struct Strided {
   int64_t k_step;
 };
 
-/// Rows of memory that are needed soon. They are brought into the second cache one at a time, between other
+/// Rows of memory that are needed soon. They are brought into the first cache one at a time, between other
 /// work: a burst of them would hold up everything behind it.
 template <class T>
 struct Soon {

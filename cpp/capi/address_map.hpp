@@ -17,24 +17,19 @@ namespace pto::wsp::capi {
 /// accessed again as they are, which is what orchestrations do, are found by their first byte.
 class AddressMap {
  public:
-  AddressMap() : segments_(kFirstSlots) {}
+  static constexpr uint32_t kNone = UINT32_MAX;
 
-  /// Calls `visit(earlier)` for the tasks that `task` must come behind, some of them several times, and makes
-  /// later tasks come behind `task`. \pre numbers of tasks grow; first > 0
+  AddressMap() : segments_(kFirstSlots), mask_(kFirstSlots - 1) {}
+
+  /// Calls `visit(earlier)` for the tasks that `task` must come behind, and for `task` itself and kNone as
+  /// well, each any number of times, and makes later tasks come behind `task`. \pre numbers of tasks grow;
+  /// first > 0
   template <class Visit>
-  void access(uintptr_t first, uintptr_t last, bool writes, uint32_t task, Visit visit) {
-    if (first == last) return;
-    Segment* at = &slot_of(first);
-    if (at->first == first && at->last == last) return touch(*at, writes, task, visit);
-    if (at->first != first) make_start(first);
-    for (uintptr_t covered = first; covered != last;) {
-      at = &slot_of(covered);
-      if (at->first != covered) at = &fill_gap(covered, last);
-      if (at->last > last) at = &cut(covered, last);
-      touch(*at, writes, task, visit);
-      covered = at->last;
-    }
-    if (writes) merge(first, last);
+  [[gnu::always_inline]] inline void access(uintptr_t first, uintptr_t last, bool writes, uint32_t task,
+                                            const Visit& visit) {
+    Segment& at = slot_of(first);
+    if (__builtin_expect(at.first == first && at.last == last, true)) return touch(at, writes, task, visit);
+    access_parts(first, last, writes, task, visit);
   }
 
   void clear() { *this = AddressMap(); }
@@ -46,38 +41,61 @@ class AddressMap {
   }
 
  private:
-  static constexpr uint32_t kNone = UINT32_MAX;
   static constexpr size_t kFirstSlots = 256;
 
   struct Segment {
     uintptr_t first = 0;  ///< 0: a free slot
     uintptr_t last = 0;   ///< behind its last byte
     uint32_t writer = kNone;
-    uint32_t readers = kNone;  ///< the latest, in `readers_`
+    uint32_t reader = kNone;   ///< the latest since
+    uint32_t readers = kNone;  ///< those before it, in `readers_`
   };
   struct Reader {
     uint32_t task;
     uint32_t next;
   };
 
+  /// An access to what is no segment as it is.
   template <class Visit>
-  void touch(Segment& segment, bool writes, uint32_t task, Visit visit) {
-    if (segment.writer != kNone && segment.writer != task) visit(segment.writer);
+  [[gnu::noinline]] void access_parts(uintptr_t first, uintptr_t last, bool writes, uint32_t task,
+                                      const Visit& visit) {
+    if (first == last) return;
+    if (slot_of(first).first != first) make_start(first);
+    for (uintptr_t covered = first; covered != last;) {
+      Segment* at = &slot_of(covered);
+      if (at->first != covered) at = &fill_gap(covered, last);
+      if (at->last > last) at = &cut(covered, last);
+      touch(*at, writes, task, visit);
+      covered = at->last;
+    }
+    if (writes) merge(first, last);
+  }
+
+  template <class Visit>
+  [[gnu::always_inline]] inline void touch(Segment& segment, bool writes, uint32_t task, const Visit& visit) {
+    visit(segment.writer);
     if (!writes) {
-      const bool is_noted = segment.readers != kNone && readers_[segment.readers].task == task;
-      if (!is_noted) segment.readers = make_reader(task, segment.readers);
+      if (segment.reader != kNone && segment.reader != task)
+        segment.readers = make_reader(segment.reader, segment.readers);
+      segment.reader = task;
       return;
     }
+    visit(segment.reader);
     segment.writer = task;
-    if (segment.readers == kNone) return;
+    segment.reader = kNone;
+    if (segment.readers != kNone) visit_readers(segment, visit);
+  }
+
+  /// Visits the readers before the latest, and forgets them.
+  template <class Visit>
+  [[gnu::noinline]] void visit_readers(Segment& segment, const Visit& visit) {
     uint32_t reader = segment.readers;
     for (;; reader = readers_[reader].next) {
-      if (readers_[reader].task != task) visit(readers_[reader].task);
+      visit(readers_[reader].task);
       if (readers_[reader].next == kNone) break;
     }
     readers_[reader].next = free_readers_;
-    free_readers_ = segment.readers;
-    segment.readers = kNone;
+    free_readers_ = std::exchange(segment.readers, kNone);
   }
 
   uint32_t make_reader(uint32_t task, uint32_t next) {
@@ -104,7 +122,7 @@ class AddressMap {
   Segment& fill_gap(uintptr_t first, uintptr_t last) {
     const auto behind = starts_.upper_bound(first);
     if (behind != starts_.end()) last = std::min(last, *behind);
-    return add({first, last, kNone, kNone});
+    return add({first, last});
   }
 
   /// Makes two segments of one; returns the first.
@@ -133,9 +151,10 @@ class AddressMap {
 
   /// The segment that begins at `first`, or the free slot where it would be.
   Segment& slot_of(uintptr_t first) {
-    size_t i = hash(first) & (segments_.size() - 1);
-    while (segments_[i].first != first && segments_[i].first != 0) i = (i + 1) & (segments_.size() - 1);
-    return segments_[i];
+    Segment* const segments = segments_.data();
+    size_t i = hash(first) & mask_;
+    while (segments[i].first != first && segments[i].first != 0) i = (i + 1) & mask_;
+    return segments[i];
   }
 
   Segment& add(const Segment& segment) {
@@ -143,6 +162,7 @@ class AddressMap {
     if (2 * starts_.size() > segments_.size()) {
       std::vector<Segment> before(2 * segments_.size());
       before.swap(segments_);
+      mask_ = segments_.size() - 1;
       for (const Segment& old : before) {
         if (old.first != 0) slot_of(old.first) = old;
       }
@@ -151,11 +171,10 @@ class AddressMap {
   }
 
   void forget(uintptr_t first) {
-    const size_t mask = segments_.size() - 1;
     auto hole = size_t(&slot_of(first) - segments_.data());
-    for (size_t i = (hole + 1) & mask; segments_[i].first != 0; i = (i + 1) & mask) {
-      const size_t home = hash(segments_[i].first) & mask;
-      if (((i - home) & mask) < ((i - hole) & mask)) continue;
+    for (size_t i = (hole + 1) & mask_; segments_[i].first != 0; i = (i + 1) & mask_) {
+      const size_t home = hash(segments_[i].first) & mask_;
+      if (((i - home) & mask_) < ((i - hole) & mask_)) continue;
       segments_[hole] = segments_[i];
       hole = i;
     }
@@ -163,6 +182,7 @@ class AddressMap {
   }
 
   std::vector<Segment> segments_;
+  size_t mask_;
   std::set<uintptr_t> starts_;
   std::vector<Reader> readers_;
   uint32_t free_readers_ = kNone;

@@ -73,7 +73,7 @@ class ByHand {
     place_of_[number] = place;
     later_.emplace_back();
     num_open_.push_back(0);
-    for (const uint32_t earlier : finder_.next(task, place)) {
+    for (const uint32_t earlier : finder_.next_sorted(task, place)) {
       if (tasks_.at(earlier).state == Task::State::kComplete) continue;
       later_[earlier].push_back(place);
       ++num_open_[place];

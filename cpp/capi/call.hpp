@@ -26,14 +26,14 @@ class ShortArray {
 /// Throws `kernel-arguments` unless a kernel can take a region as its parameter.
 inline void check_argument(const KernelInfo& kernel, uint32_t i, const Argument& argument) {
   const ParamInfo& param = kernel.params[i];
-  const int64_t shape[] = {argument.rows, argument.cols};
-  bool fits = param.rank == 2 && dtype_bytes(param.dtype) == Argument::kElementBytes &&
-              param.role == Role(argument.role);
+  const int64_t shape[] = {argument.rows, argument.cols()};
+  bool fits =
+      param.rank == 2 && dtype_bytes(param.dtype) == Argument::kElementBytes && param.role == argument.role();
   for (int d = 0; fits && d < 2; ++d) fits = param.min_shape[d] <= shape[d] && shape[d] <= param.max_shape[d];
   if (fits) return;
   throw EngineError("kernel-arguments", std::string("argument ") + std::to_string(i) + " of " +
                                             std::to_string(argument.rows) + " x " +
-                                            std::to_string(argument.cols) +
+                                            std::to_string(argument.cols()) +
                                             " elements is not what the kernel takes there");
 }
 
@@ -51,7 +51,7 @@ inline void call_kernel(const KernelInfo& kernel, const Task& task, uint64_t pla
     const Argument& argument = task.arguments[i];
     detail::check_argument(kernel, i, argument);
     views.data()[i] = {
-        argument.first(), {argument.rows, argument.cols, 1, 1}, {argument.cols, 1, 0, 0}, nullptr};
+        argument.first, {argument.rows, argument.cols(), 1, 1}, {argument.cols(), 1, 0, 0}, nullptr};
   }
   thread_local sched::Scratch scratch;
   if (!scratch.reserve(kernel.scratch_bytes)) throw std::bad_alloc();
@@ -67,7 +67,7 @@ inline void call(const Task& task, uint64_t place) {
   const PTOInCoreFunc body = task.body();
   if (body == nullptr) return;
   detail::ShortArray<void*> args(task.num_arguments);
-  for (uint32_t i = 0; i < task.num_arguments; ++i) args.data()[i] = task.arguments[i].first();
+  for (uint32_t i = 0; i < task.num_arguments; ++i) args.data()[i] = task.arguments[i].first;
   body(args.data(), int32_t(task.num_arguments));
 }
 

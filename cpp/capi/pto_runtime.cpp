@@ -57,9 +57,17 @@ inline int guarded(PTORuntime* rt, Function function) {
   }
 }
 
+/// Adds a region that is not one more of the task that was allocated last, or says what is wrong.
+[[gnu::noinline]] int add_otherwise(PTORuntime* rt, int32_t task, void* tensor, int32_t row, int32_t col,
+                                    int32_t rows, int32_t cols, Role role) {
+  return guarded(rt, [=](Runtime& r) { r.add_argument(task, tensor, row, col, rows, cols, role); });
+}
+
 inline int add(PTORuntime* rt, int32_t task, void* tensor, int32_t row, int32_t col, int32_t rows,
                int32_t cols, Role role) {
-  return guarded(rt, [&](Runtime& r) { r.add_argument(task, tensor, row, col, rows, cols, role); });
+  const bool is_added = rt != nullptr && rt->state != nullptr &&
+                        rt->state->runtime.add_to_latest(task, tensor, row, col, rows, cols, role);
+  return is_added ? int(PTO_OK) : add_otherwise(rt, task, tensor, row, col, rows, cols, role);
 }
 
 /// Dumps are for looking at what went wrong too: an error that is kept does not matter, and theirs is not

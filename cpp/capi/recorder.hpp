@@ -4,7 +4,6 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
 #include <memory>
 #include <vector>
 
@@ -16,17 +15,24 @@ namespace pto::wsp::capi {
 /// Finds what the task at each place must come behind. Places only grow.
 class EarlierFinder {
  public:
-  /// Each place once.
+  /// Some several times.
   const std::vector<uint32_t>& next(const Task& task, uint32_t place) {
     earlier_.clear();
-    for (const Argument* argument = task.arguments; argument != task.arguments + task.num_arguments;
-         ++argument)
-      map_.access(uintptr_t(argument->first()), uintptr_t(argument->last()), argument->writes(), place,
-                  [this](uint32_t earlier) { add(earlier); });
-    if (earlier_.size() > kFew) {
-      std::sort(earlier_.begin(), earlier_.end());
-      earlier_.erase(std::unique(earlier_.begin(), earlier_.end()), earlier_.end());
-    }
+    const auto visit = [this, place](uint32_t earlier) {
+      if (earlier < place) earlier_.push_back(earlier);
+    };
+    const Argument* end = task.arguments + task.num_arguments;
+    for (const Argument* argument = task.arguments; argument != end; ++argument)
+      map_.access(uintptr_t(argument->first), uintptr_t(argument->last()), argument->role() != Role::in,
+                  place, visit);
+    return earlier_;
+  }
+
+  /// Each once, ascending.
+  const std::vector<uint32_t>& next_sorted(const Task& task, uint32_t place) {
+    next(task, place);
+    std::sort(earlier_.begin(), earlier_.end());
+    earlier_.erase(std::unique(earlier_.begin(), earlier_.end()), earlier_.end());
     return earlier_;
   }
 
@@ -34,14 +40,6 @@ class EarlierFinder {
   uint64_t num_bytes() const { return map_.num_bytes(); }
 
  private:
-  static constexpr size_t kFew = 16;
-
-  void add(uint32_t place) {
-    const bool is_known =
-        earlier_.size() <= kFew && std::find(earlier_.begin(), earlier_.end(), place) != earlier_.end();
-    if (!is_known) earlier_.push_back(place);
-  }
-
   AddressMap map_;
   std::vector<uint32_t> earlier_;
 };
@@ -57,7 +55,6 @@ class Recorder {
     const Task& task = tasks_.at(place);
     const std::vector<uint32_t>& earlier = finder_.next(task, place);
     num_arguments_ += task.num_arguments;
-    num_dependences_ += earlier.size();
     const bool goes_on = !is_empty() && place - first_in_strand_ < kMaxStrand &&
                          std::find(earlier.begin(), earlier.end(), place - 1) != earlier.end();
     if (!goes_on) begin_strand(place);
@@ -80,6 +77,7 @@ class Recorder {
   void begin_graph() {
     graph_ = std::make_shared<sched::KeptGraph>();
     finder_.clear();
+    waits_.clear();
     room_ = graph_->add_chunk();
     first_place_ = next_place_;
     names_.clear();
@@ -88,17 +86,20 @@ class Recorder {
   bool is_empty() const { return graph_->num_built() == 0; }
   const std::shared_ptr<sched::KeptGraph>& graph() const { return graph_; }
   uint64_t num_arguments() const { return num_arguments_; }
-  uint64_t num_dependences() const { return num_dependences_; }
   uint64_t num_bytes() const { return graph_->num_bytes() + finder_.num_bytes(); }
 
  private:
   static constexpr uint32_t kMaxStrand = 256;
-  static constexpr uint32_t kRecent = 16;
   static constexpr ptrdiff_t kMostWords = 8;
 
   /// A task is complete when so many of its strand are.
   struct Name {
     uint32_t strand;
+    uint32_t tasks;
+  };
+  /// The latest wait for a strand: by which one, and for how many tasks. No strand waits for itself.
+  struct Wait {
+    uint32_t by;
     uint32_t tasks;
   };
 
@@ -109,7 +110,7 @@ class Recorder {
     make_room();
     graph_->begin_strand(room_.at, place);
     first_in_strand_ = place;
-    num_waits_ = 0;
+    waits_.push_back({uint32_t(waits_.size()), 0});
   }
 
   void end_strand() {
@@ -119,10 +120,11 @@ class Recorder {
   }
 
   void wait_for(Name task) {
-    if (task.strand == names_.back().strand) return;
-    const auto is_met = [&](Name wait) { return wait.strand == task.strand && wait.tasks >= task.tasks; };
-    if (std::any_of(waits_.begin(), waits_.begin() + std::min(num_waits_, kRecent), is_met)) return;
-    waits_[num_waits_++ % kRecent] = task;
+    const auto own = uint32_t(graph_->num_built() - 1);
+    if (task.strand == own) return;
+    Wait& latest = waits_[task.strand];
+    if (latest.by == own && latest.tasks >= task.tasks) return;
+    latest = {own, task.tasks};
     make_room();
     write(sched::GraphOp::kWait, task.strand);
     *room_.at++ = task.tasks;
@@ -146,14 +148,12 @@ class Recorder {
   EarlierFinder finder_;
   std::shared_ptr<sched::KeptGraph> graph_;
   sched::KeptGraph::Room room_{};
-  std::vector<Name> names_;          ///< of the tasks of the graph
-  std::array<Name, kRecent> waits_;  ///< that this strand has made last
-  uint32_t num_waits_ = 0;
+  std::vector<Name> names_;  ///< of the tasks of the graph
+  std::vector<Wait> waits_;  ///< per strand
   uint32_t first_in_strand_ = 0;
   uint32_t first_place_ = 0;
   uint32_t next_place_ = 0;
   uint64_t num_arguments_ = 0;
-  uint64_t num_dependences_ = 0;
 };
 
 }  // namespace pto::wsp::capi

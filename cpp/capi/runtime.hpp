@@ -68,21 +68,33 @@ class Runtime {
     if (buffer_bytes < 0 || reuse_bytes < 0)
       throw Mistake{PTO_ERROR_ARGUMENT, std::string("a task `") + name + "` has a negative buffer size"};
     if (tasks_.num_allocated() == Tasks::kMost) throw Mistake{PTO_ERROR_TOO_MANY, "more than 2^31 - 1 tasks"};
-    return int32_t(tasks_.add(names_.find(name), function, buffer_bytes, reuse_bytes));
+    latest_ = int32_t(tasks_.add(names_.find(name), function, buffer_bytes, reuse_bytes));
+    return latest_;
   }
 
-  void add_argument(int32_t number, void* tensor, int64_t row, int32_t col, int32_t rows, int32_t cols,
+  /// Adds a region to the task that was allocated last, if nothing is wrong with it; else says false.
+  [[gnu::always_inline]] inline bool add_to_latest(int32_t number, void* tensor, int32_t row, int32_t col,
+                                                   int32_t rows, int32_t cols, Role role) {
+    const int64_t first_row = int64_t(row) * row_unit_;
+    const bool is_sound = tensor != nullptr && (row | col | rows | cols) >= 0 && first_row <= INT32_MAX &&
+                          cols <= Argument::kMaxCols;
+    return number == latest_ && is_sound && error() == PTO_OK &&
+           tasks_.add_to_latest({tensor, int32_t(first_row), col, rows, cols, role});
+  }
+
+  void add_argument(int32_t number, void* tensor, int32_t row, int32_t col, int32_t rows, int32_t cols,
                     Role role) {
-    row *= row_unit_;
-    const bool is_known = is_in_state(number, Task::State::kOpen);
-    const bool is_sound = tensor != nullptr && row >= 0 && row <= INT32_MAX && col >= 0 && rows >= 0 &&
-                          cols >= 0 && uint32_t(cols) <= Argument::kMaxCols;
-    if (!is_known || !is_sound) refuse_argument(number, tensor, row, col, rows, cols);
-    tasks_.add_argument(uint32_t(number), {static_cast<char*>(tensor), int32_t(row), col, rows,
-                                           uint32_t(cols), uint32_t(role)});
+    const int64_t first_row = int64_t(row) * row_unit_;
+    const bool is_sound = tensor != nullptr && (row | col | rows | cols) >= 0 && first_row <= INT32_MAX &&
+                          cols <= Argument::kMaxCols;
+    if (!is_in_state(number, Task::State::kOpen)) refuse_task(number, "allocated and not submitted");
+    if (!is_sound) refuse_argument(number, tensor, first_row, col, rows, cols);
+    if (number != latest_) latest_ = kNobody;
+    tasks_.add_argument(uint32_t(number), {tensor, int32_t(first_row), col, rows, cols, role});
   }
 
   void submit(int32_t number) {
+    latest_ = kNobody;
     if (!is_in_state(number, Task::State::kOpen)) refuse_task(number, "allocated and not submitted");
     const bool ends_strand = recorder_.record(tasks_.submit(uint32_t(number)));
     if (is_fed_) feed(ends_strand);
@@ -136,10 +148,13 @@ class Runtime {
     PTORuntimeStats stats{};
     stats.tasks_allocated = tasks_.num_allocated();
     stats.tasks_submitted = tasks_.num_submitted();
-    for (uint32_t i = 0; i < tasks_.num_submitted(); ++i)
-      stats.tasks_completed += tasks_.at(i).state == Task::State::kComplete ? 1 : 0;
+    EarlierFinder finder;
+    for (uint32_t place = 0; place < tasks_.num_submitted(); ++place) {
+      const Task& task = tasks_.at(place);
+      stats.tasks_completed += task.state == Task::State::kComplete ? 1 : 0;
+      stats.dependences += finder.next_sorted(task, place).size();
+    }
     stats.arguments = recorder_.num_arguments();
-    stats.dependences = recorder_.num_dependences();
     stats.strands = num_strands_;
     stats.bytes = tasks_.num_bytes() + recorder_.num_bytes();
     stats.run_ns = uint64_t(run_ns_);
@@ -159,9 +174,8 @@ class Runtime {
       dumped.buffer_bytes = uint64_t(task.buffer_bytes);
       dumped.reused_bytes = uint64_t(task.reuse_bytes);
       dumped.is_complete = task.state == Task::State::kComplete;
-      const std::vector<uint32_t>& earlier = finder.next(task, place);
+      const std::vector<uint32_t>& earlier = finder.next_sorted(task, place);
       dumped.before.assign(earlier.begin(), earlier.end());
-      std::sort(dumped.before.begin(), dumped.before.end());
       for (uint32_t i = 0; i < task.num_arguments; ++i)
         dumped.arguments.push_back(describe(task.arguments[i]));
       dump.add(std::move(dumped));
@@ -192,6 +206,7 @@ class Runtime {
   }
 
  private:
+  static constexpr int32_t kNobody = -1;
   static constexpr uint32_t kFeedStrands = 8;
 
   GraphEngine& engine() {
@@ -224,7 +239,6 @@ class Runtime {
 
   [[noreturn, gnu::cold]] void refuse_argument(int32_t number, const void* tensor, int64_t row, int32_t col,
                                                int32_t rows, int32_t cols) const {
-    if (!is_in_state(number, Task::State::kOpen)) refuse_task(number, "allocated and not submitted");
     const std::string what = tensor == nullptr ? "a null tensor" : "a region that cannot be";
     throw Mistake{PTO_ERROR_ARGUMENT, "task " + std::to_string(number) + " `" +
                                           tasks_[uint32_t(number)].name->text + "` gets " + what + ": row " +
@@ -251,8 +265,9 @@ class Runtime {
     static constexpr const char* kRoles[] = {"in", "out", "inout"};
     char text[160];
     std::snprintf(text, sizeof(text), "%s 0x%" PRIxPTR "[%" PRId64 ":%" PRId64 ", %d:%" PRId64 "]",
-                  kRoles[argument.role], reinterpret_cast<uintptr_t>(argument.base), int64_t(argument.row),
-                  int64_t(argument.row) + argument.rows, argument.col, int64_t(argument.col) + argument.cols);
+                  kRoles[int(argument.role())], reinterpret_cast<uintptr_t>(argument.tensor()),
+                  int64_t(argument.row), int64_t(argument.row) + argument.rows, argument.col,
+                  int64_t(argument.col) + argument.cols());
     return text;
   }
 
@@ -265,7 +280,8 @@ class Runtime {
   std::mutex error_mutex_;
   std::atomic<int> error_{PTO_OK};
   std::string message_;
-  int64_t row_unit_ = 1;
+  int32_t latest_ = kNobody;  ///< the task that was allocated last, if it is not submitted
+  int32_t row_unit_ = 1;
   uint32_t workers_ = 0;
   uint32_t threshold_ = 0;
   uint32_t num_unfed_ = 0;  ///< strands that are complete and that workers do not know of

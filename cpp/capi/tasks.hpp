@@ -46,19 +46,28 @@ class Names {
   std::unordered_map<std::string, std::unique_ptr<Name>> names_;
 };
 
-/// A region of a task: `rows * cols` elements, from `base + row * cols + col` on.
+/// A region of a task: `rows * cols` elements from `first` on, which is at `row` and `col` of its tensor.
 struct Argument {
   static constexpr int kElementBytes = 4;
-  static constexpr uint32_t kMaxCols = (uint32_t{1} << 30) - 1;
+  static constexpr int kColBits = 30;
+  static constexpr int32_t kMaxCols = (int32_t{1} << kColBits) - 1;
 
-  char* base;
+  Argument() = default;
+  Argument(void* tensor, int32_t row, int32_t col, int32_t rows, int32_t cols, Role role)
+      : first(static_cast<char*>(tensor) + (int64_t(row) * cols + col) * kElementBytes),
+        row(row),
+        col(col),
+        rows(rows),
+        cols_and_role(uint32_t(cols) | uint32_t(role) << kColBits) {}
+
+  int32_t cols() const { return int32_t(cols_and_role & uint32_t(kMaxCols)); }
+  Role role() const { return Role(cols_and_role >> kColBits); }
+  char* last() const { return first + int64_t(rows) * cols() * kElementBytes; }
+  const char* tensor() const { return first - (int64_t(row) * cols() + col) * kElementBytes; }
+
+  char* first;
   int32_t row, col, rows;
-  uint32_t cols : 30;
-  uint32_t role : 2;
-
-  char* first() const { return base + (int64_t(row) * cols + col) * kElementBytes; }
-  char* last() const { return first() + int64_t(rows) * cols * kElementBytes; }
-  bool writes() const { return Role(role) != Role::in; }
+  uint32_t cols_and_role;
 };
 static_assert(sizeof(Argument) == 24);
 
@@ -80,10 +89,26 @@ struct Task {
 /// Arguments of tasks, one after the other.
 class ArgumentStore {
  public:
-  /// Adds an argument to a task. Those of a task lie together; of one that is not the latest they are moved.
-  void add(Task& task, const Argument& argument) {
-    const bool is_latest = task.arguments + task.num_arguments == tip_;
-    if (!is_latest || tip_ == end_) move(task);
+  /// Where the next one will be.
+  Argument* tip() const { return tip_; }
+
+  /// Adds one behind the one before; false where there is no room.
+  bool add(const Argument& argument) {
+    if (tip_ == end_) return false;
+    *tip_++ = argument;
+    return true;
+  }
+
+  /// Adds an argument to those of a task, which are moved to where there is room behind them.
+  void add_to(Task& task, const Argument& argument) {
+    const size_t count = task.num_arguments;
+    const bool is_last = task.arguments + count == tip_;
+    if (!is_last || tip_ == end_) {
+      if (size_t(end_ - tip_) <= count) add_chunk(std::max(kChunk, 2 * count + 1));
+      if (count > 0) std::memcpy(tip_, task.arguments, count * sizeof(Argument));
+      task.arguments = tip_;
+      tip_ += count;
+    }
     *tip_++ = argument;
     ++task.num_arguments;
   }
@@ -92,14 +117,6 @@ class ArgumentStore {
 
  private:
   static constexpr size_t kChunk = 1 << 14;
-
-  void move(Task& task) {
-    const size_t count = task.num_arguments;
-    if (size_t(end_ - tip_) <= count) add_chunk(std::max(kChunk, 2 * count + 1));
-    if (count > 0) std::memcpy(tip_, task.arguments, count * sizeof(Argument));
-    task.arguments = tip_;
-    tip_ += count;
-  }
 
   void add_chunk(size_t size) {
     chunks_.emplace_back(new Argument[size]);
@@ -132,11 +149,21 @@ class Tasks {
 
   uint32_t add(const Name* name, PTOInCoreFunc function, int32_t buffer_bytes, int32_t reuse_bytes) {
     tasks_.reach(num_allocated_);
-    tasks_[num_allocated_] = {name, function, nullptr, 0, buffer_bytes, reuse_bytes, Task::State::kOpen};
+    latest_ = &tasks_[num_allocated_];
+    *latest_ = {name, function, arguments_.tip(), 0, buffer_bytes, reuse_bytes, Task::State::kOpen};
     return num_allocated_++;
   }
 
-  void add_argument(uint32_t number, const Argument& argument) { arguments_.add(tasks_[number], argument); }
+  /// Adds an argument to the task that was allocated last; false where there is no room. \pre no other task
+  /// got one since
+  bool add_to_latest(const Argument& argument) {
+    if (!arguments_.add(argument)) return false;
+    ++latest_->num_arguments;
+    return true;
+  }
+  void add_argument(uint32_t number, const Argument& argument) {
+    arguments_.add_to(tasks_[number], argument);
+  }
 
   /// Returns the task's place.
   uint32_t submit(uint32_t number) {
@@ -156,6 +183,7 @@ class Tasks {
   sched::StableArray<Task, kChunk> tasks_;
   sched::StableArray<uint32_t, kChunk> order_;
   ArgumentStore arguments_;
+  Task* latest_ = nullptr;
   uint32_t num_allocated_ = 0;
   uint32_t num_submitted_ = 0;
 };

@@ -4,7 +4,10 @@
 #include "pto/wsp/pto_runtime.h"
 
 #include <cstdio>
+#include <memory>
+#include <mutex>
 #include <new>
+#include <utility>
 
 #include "runtime.hpp"
 
@@ -38,6 +41,28 @@ namespace {
     return runtime.keep({PTO_ERROR_FUNCTION, "a function threw an exception"});
   }
 }
+
+/// A runtime that was shut down, for the next one: its memory is warm. Never destroyed, as the pool's threads
+/// are not.
+class Spare {
+ public:
+  static Spare& instance() {
+    static auto* spare = new Spare;
+    return *spare;
+  }
+  std::unique_ptr<PTORuntimeState> take() {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return std::move(state_);
+  }
+  void give(std::unique_ptr<PTORuntimeState> state) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    state_.swap(state);
+  }
+
+ private:
+  std::mutex mutex_;
+  std::unique_ptr<PTORuntimeState> state_;
+};
 
 /// Calls `function(runtime)`, which returns a number or nothing, unless an error is kept.
 template <class Function>
@@ -88,8 +113,8 @@ extern "C" {
 int pto_runtime_init(PTORuntime* rt) {
   if (rt == nullptr) return PTO_ERROR_ARGUMENT;
   try {
-    rt->state = nullptr;
-    rt->state = new PTORuntimeState;
+    rt->state = Spare::instance().take().release();
+    if (rt->state == nullptr) rt->state = new PTORuntimeState;
     return PTO_OK;
   } catch (const std::bad_alloc&) {
     return PTO_ERROR_MEMORY;
@@ -97,9 +122,9 @@ int pto_runtime_init(PTORuntime* rt) {
 }
 
 void pto_runtime_shutdown(PTORuntime* rt) {
-  if (rt == nullptr) return;
-  delete rt->state;
-  rt->state = nullptr;
+  if (rt == nullptr || rt->state == nullptr) return;
+  std::unique_ptr<PTORuntimeState> state(std::exchange(rt->state, nullptr));
+  if (state->runtime.clear()) Spare::instance().give(std::move(state));
 }
 
 int pto_runtime_set_workers(PTORuntime* rt, int num_workers) {

@@ -73,14 +73,22 @@ class Recorder {
     return graph_;
   }
 
-  /// Begins another graph, whose tasks wait for none of this one.
+  /// Begins another graph in the memory of this one; its tasks wait for none of this one. \pre nobody uses it
   void begin_graph() {
-    graph_ = std::make_shared<sched::KeptGraph>();
+    if (graph_ == nullptr || graph_->is_worn()) graph_ = std::make_shared<sched::KeptGraph>();
+    graph_->clear();
     finder_.clear();
     waits_.clear();
     room_ = graph_->add_chunk();
     first_place_ = next_place_;
     names_.clear();
+  }
+
+  /// Begins anew, for tasks at places from 0 on.
+  void clear() {
+    next_place_ = 0;
+    num_arguments_ = 0;
+    begin_graph();
   }
 
   bool is_empty() const { return graph_->num_built() == 0; }

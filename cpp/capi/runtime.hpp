@@ -197,17 +197,42 @@ class Runtime {
     return error();
   }
 
-  /// Ends a run that nobody waited for.
-  ~Runtime() {
-    if (!is_begun_) return;
-    engine().crew().end_feed();
-    engine().crew().run().cancel();
-    engine().finish();
+  // The end
+
+  /// Makes an empty runtime of this one, whose memory stays warm; false if that would keep too much.
+  bool clear() {
+    end_run();
+    if (error() != PTO_OK || tasks_.num_bytes() + recorder_.num_bytes() > kMostKeptBytes) return false;
+    by_hand_.reset();
+    tasks_.clear();
+    recorder_.clear();
+    names_.clear();
+    libraries_.clear();
+    latest_ = kNobody;
+    row_unit_ = 1;
+    workers_ = 0;
+    is_fed_ = false;
+    num_unfed_ = 0;
+    num_strands_ = 0;
+    run_ns_ = 0;
+    return true;
   }
+
+  ~Runtime() { end_run(); }
 
  private:
   static constexpr int32_t kNobody = -1;
   static constexpr uint32_t kFeedStrands = 8;
+  static constexpr uint64_t kMostKeptBytes = uint64_t{1} << 27;
+
+  /// Ends a run that nobody waited for.
+  void end_run() {
+    if (!is_begun_) return;
+    engine().crew().end_feed();
+    engine().crew().run().cancel();
+    engine().finish();
+    is_begun_ = false;
+  }
 
   GraphEngine& engine() {
     if (!engine_) engine_.emplace(tasks_);

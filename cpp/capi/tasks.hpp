@@ -3,7 +3,9 @@
 /// The tasks of a runtime: what they are called, what they run, and what memory they touch.
 #pragma once
 
+#include <algorithm>
 #include <cstring>
+#include <iterator>
 #include <memory>
 #include <string>
 #include <unordered_map>
@@ -33,6 +35,12 @@ class Names {
     if (is_new) at->second = std::make_unique<Name>(Name{text});
     recent = {text, at->second.get()};
     return recent.name;
+  }
+
+  /// Forgets all. \pre no task has one
+  void clear() {
+    std::fill(std::begin(recent_), std::end(recent_), Recent{});
+    names_.clear();
   }
 
  private:
@@ -113,22 +121,40 @@ class ArgumentStore {
     ++task.num_arguments;
   }
 
-  uint64_t num_bytes() const { return num_bytes_; }
+  /// Drops all; memory stays warm.
+  void clear() {
+    tip_ = end_ = nullptr;
+    num_chunks_ = 0;
+  }
+
+  /// What chunks take, but for the rest of the last one.
+  uint64_t num_bytes() const {
+    size_t size = 0;
+    for (size_t i = 0; i < num_chunks_; ++i) size += chunks_[i].size;
+    return (size - size_t(end_ - tip_)) * sizeof(Argument);
+  }
 
  private:
   static constexpr size_t kChunk = 1 << 14;
 
+  struct Chunk {
+    std::unique_ptr<Argument[]> arguments;
+    size_t size;
+  };
+
   void add_chunk(size_t size) {
-    chunks_.emplace_back(new Argument[size]);
-    tip_ = chunks_.back().get();
-    end_ = tip_ + size;
-    num_bytes_ += size * sizeof(Argument);
+    if (num_chunks_ == chunks_.size() || chunks_[num_chunks_].size < size) {
+      Chunk chunk{std::unique_ptr<Argument[]>(new Argument[size]), size};
+      chunks_.insert(chunks_.begin() + std::ptrdiff_t(num_chunks_), std::move(chunk));
+    }
+    tip_ = chunks_[num_chunks_].arguments.get();
+    end_ = tip_ + chunks_[num_chunks_++].size;
   }
 
-  std::vector<std::unique_ptr<Argument[]>> chunks_;
+  std::vector<Chunk> chunks_;
+  size_t num_chunks_ = 0;  ///< that are in use
   Argument* tip_ = nullptr;
   Argument* end_ = nullptr;
-  uint64_t num_bytes_ = 0;
 };
 
 /// All tasks by their numbers, and in the order of their submission. One thread adds, others read what is
@@ -171,6 +197,12 @@ class Tasks {
     order_[num_submitted_] = number;
     tasks_[number].state = Task::State::kSubmitted;
     return num_submitted_++;
+  }
+
+  /// Drops all; memory stays warm.
+  void clear() {
+    arguments_.clear();
+    num_allocated_ = num_submitted_ = 0;
   }
 
   uint64_t num_bytes() const {

@@ -3,7 +3,8 @@
 The graphs are those of programs.py: a64 and a256 are the LLaMA layer over 64 and 256 tiles, n1024 and n2048
 the same over more, b independent tasks, c fan-out and fan-in, d a chain, e a wavefront. Every run of ours is
 one Python call with hazards tracked. `stream` is the default, in which tasks run while others are found;
-`build` and `run` are the parts of a run that builds the whole graph first.
+`build` and `run` are the parts of a run that builds the whole graph first. `llama_*_build_ms`, `capi_*` and
+`entry_*` are of the C API.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 from statistics import median
 
-from benchmarks.engine import native, peers, programs
+from benchmarks.engine import capi, native, peers, programs
 from benchmarks.engine.ours import Layer, Ours, violations
 from benchmarks.harness import THREADS, Bench, Measurement, Row
 from benchmarks.spine.case import fresh_cache
@@ -47,6 +48,7 @@ def run(bench: Bench) -> None:
         disturbed(bench, others)
         recorded(bench)
         narrow_window(bench)
+        capi.run(bench, folder)
 
 
 def built(bench: Bench, others: peers.Peers) -> None:

@@ -58,7 +58,7 @@ class Recorder {
     const bool goes_on = !is_empty() && place - first_in_strand_ < kMaxStrand &&
                          std::find(earlier.begin(), earlier.end(), place - 1) != earlier.end();
     if (!goes_on) begin_strand(place);
-    names_.push_back({uint32_t(graph_->num_built() - 1), place - first_in_strand_ + 1});
+    names_.emplace_back(own_, place - first_in_strand_ + 1);
     for (const uint32_t other : earlier) wait_for(names_[other - first_place_]);
     make_room();
     write(sched::GraphOp::kTask, 0);
@@ -100,15 +100,16 @@ class Recorder {
   static constexpr uint32_t kMaxStrand = 256;
   static constexpr ptrdiff_t kMostWords = 8;
 
-  /// A task is complete when so many of its strand are.
-  struct Name {
-    uint32_t strand;
-    uint32_t tasks;
-  };
-  /// The latest wait for a strand: by which one, and for how many tasks. No strand waits for itself.
-  struct Wait {
-    uint32_t by;
-    uint32_t tasks;
+  /// A task is complete when so many of its strand are. Also the latest wait for a strand: by which one, and
+  /// for how many tasks. One word, because two that are read back as one stall the processor.
+  class Name {
+   public:
+    Name(uint32_t strand, uint32_t tasks) : bits_(uint64_t(strand) << 32 | tasks) {}
+    uint32_t strand() const { return uint32_t(bits_ >> 32); }
+    uint32_t tasks() const { return uint32_t(bits_); }
+
+   private:
+    uint64_t bits_;
   };
 
   void begin_strand(uint32_t place) {
@@ -118,7 +119,8 @@ class Recorder {
     make_room();
     graph_->begin_strand(room_.at, place);
     first_in_strand_ = place;
-    waits_.push_back({uint32_t(waits_.size()), 0});
+    own_ = uint32_t(graph_->num_built() - 1);
+    waits_.emplace_back(own_, 0);  // no strand waits for itself
   }
 
   void end_strand() {
@@ -128,14 +130,13 @@ class Recorder {
   }
 
   void wait_for(Name task) {
-    const auto own = uint32_t(graph_->num_built() - 1);
-    if (task.strand == own) return;
-    Wait& latest = waits_[task.strand];
-    if (latest.by == own && latest.tasks >= task.tasks) return;
-    latest = {own, task.tasks};
+    if (task.strand() == own_) return;
+    Name& latest = waits_[task.strand()];
+    if (latest.strand() == own_ && latest.tasks() >= task.tasks()) return;
+    latest = {own_, task.tasks()};
     make_room();
-    write(sched::GraphOp::kWait, task.strand);
-    *room_.at++ = task.tasks;
+    write(sched::GraphOp::kWait, task.strand());
+    *room_.at++ = task.tasks();
   }
 
   void write(sched::GraphOp op, uint32_t operand) {
@@ -157,7 +158,8 @@ class Recorder {
   std::shared_ptr<sched::KeptGraph> graph_;
   sched::KeptGraph::Room room_{};
   std::vector<Name> names_;  ///< of the tasks of the graph
-  std::vector<Wait> waits_;  ///< per strand
+  std::vector<Name> waits_;  ///< per strand
+  uint32_t own_ = 0;         ///< the strand that grows
   uint32_t first_in_strand_ = 0;
   uint32_t first_place_ = 0;
   uint32_t next_place_ = 0;

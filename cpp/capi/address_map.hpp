@@ -167,7 +167,7 @@ class AddressMap {
 
   Segment& add(const Segment& segment) {
     starts_.insert(segment.first);
-    if (2 * starts_.size() > segments_.size()) {
+    if (4 * starts_.size() > 3 * segments_.size()) {
       std::vector<Segment> before(2 * segments_.size());
       before.swap(segments_);
       mask_ = segments_.size() - 1;

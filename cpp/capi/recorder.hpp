@@ -94,7 +94,9 @@ class Recorder {
   bool is_empty() const { return graph_->num_built() == 0; }
   const std::shared_ptr<sched::KeptGraph>& graph() const { return graph_; }
   uint64_t num_arguments() const { return num_arguments_; }
-  uint64_t num_bytes() const { return graph_->num_bytes() + finder_.num_bytes(); }
+  uint64_t num_bytes() const {
+    return graph_->num_bytes() + finder_.num_bytes() + (names_.size() + waits_.size()) * sizeof(Name);
+  }
 
  private:
   static constexpr uint32_t kMaxStrand = 256;

@@ -356,13 +356,14 @@ def _stuck(c: _Context) -> errors.PtoError:
     count = c.number("blocked")
     if count == 0:
         return c.fault()
-    tasks, pcs, waits = c.details["tasks"], c.details["pcs"], c.details["waits"]
-    assert isinstance(tasks, list) and isinstance(pcs, list) and isinstance(waits, str)
+    tasks, slices, pcs, waits = (c.details[key] for key in ("tasks", "slices", "pcs", "waits"))
+    assert isinstance(tasks, list) and isinstance(slices, list)
+    assert isinstance(pcs, list) and isinstance(waits, str)
     reasons = waits.split("; ")
     where = c.where(c.enclosing)
     notes = [
-        (f"task {task} waits for {reason}", c.lowered.sites[pc].loc)
-        for task, pc, reason in zip(tasks, pcs, reasons, strict=True)
+        (f"task {task}, in slice {number}, waits for {reason}", c.lowered.sites[pc].loc)
+        for task, number, pc, reason in zip(tasks, slices, pcs, reasons, strict=True)
     ]
     return errors.Stuck(count=count, kernel=c.kernel.name, where=where, loc=c.task.loc, notes=notes)
 

@@ -134,7 +134,8 @@ class Program:
                 what dispatchers did, too; `"off"` or False, nothing. By default what the schedule says.
             check: `"hazards"` checks what P states: that no two tasks of different iterations touch a common
                 element that one of them writes. Before anything runs; where elements that tasks write decide
-                what runs, when everything has. Blocks of one task are not compared with each other.
+                what runs, when everything has. And, as a task of a kernel with `block_dim` runs, that no two
+                of its instances write one element; each runs twice then.
             progress: called with the number of tasks that are complete: about every 50 ms, while the calling
                 thread comes by between two tasks, and at the end. An exception in it stops the run and is
                 raised. The target `interp` calls it at the end only.
@@ -146,7 +147,8 @@ class Program:
             ReadOnlyArray, OverlappingArrays: the values do not fit; nothing has run.
             RegionOutside, ViewShape, BadExpression: a region or size is wrong; nothing has run.
             KernelFailed: a check inside a kernel failed; earlier tasks have run.
-            IterationsConflict: the check found something.
+            IterationsConflict, InstancesConflict: the check found something.
+            EdgesMissing: the schedule is `Deps.explicit()`, and edges do not order all tasks that conflict.
             RowsNotKnown: the check cannot tell; the run is right all the same.
         """
         if unnamed:

@@ -74,8 +74,8 @@ class Dispatcher {
   void add_blocked(std::vector<BlockedTask>& blocked) const {
     if (!is_ready_ || has_ended() || !has_event_ || event_.kind != bytecode::Event::kTask) return;
     const std::string waits_for = waits().size() > 0 ? describe(waits()[0]) : kStallNames[int(stall_)];
-    blocked.push_back(
-        {num_tasks() - 1, plan_->sites[event_.index].pc, expander_->copy_registers(), waits_for});
+    blocked.push_back({num_tasks() - 1, numbering_.slice(), plan_->sites[event_.index].pc,
+                       expander_->copy_registers(), waits_for});
   }
 
   /// Whether it has ended, or waits for what only others can do.

@@ -59,10 +59,11 @@ struct RunOptions {
   uint64_t jitter = 0;  ///< not 0: seed of random delays before bodies and of random slice sizes (for tests)
   /// Asked now and then by the calling thread, between tasks; true cancels the run. Null: nobody asks.
   bool (*is_interrupted)() = nullptr;
-  bool tracks = false;             ///< order tasks by their hazards with one worker too (for tests)
-  bool verifies = false;           ///< check afterwards that tasks kept their order (for tests)
-  bool checks_iterations = false;  ///< check that iterations of P loops, and instances of tasks, are independent
-  bool checks_edges = false;       ///< check that what the program says of order suffices (for Deps::kNone)
+  bool tracks = false;    ///< order tasks by their hazards with one worker too (for tests)
+  bool verifies = false;  ///< check afterwards that tasks kept their order (for tests)
+  bool checks_iterations =
+      false;                  ///< check that iterations of P loops, and instances of tasks, are independent
+  bool checks_edges = false;  ///< check that what the program says of order suffices (for Deps::kNone)
   Deps deps = Deps::kExact;
   uint32_t dispatchers = 0;  ///< 0 = one per worker, up to kMaxDispatchers
   Ownership ownership = Ownership::kClaim;

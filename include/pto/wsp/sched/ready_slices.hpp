@@ -52,6 +52,19 @@ class ReadySlices {
     return false;
   }
 
+  /// Whether `take` finds nothing in any lane. \pre nobody adds or takes slices
+  bool is_idle(const Progress& progress) {
+    return std::all_of(lanes_.begin(), lanes_.begin() + num_lanes_, [&](Lane& lane) {
+      uint64_t oldest = UINT64_MAX;
+      const std::vector<Slice*> waiting = lane.waiting.copy();
+      for (const Slice* slice : waiting) {
+        if (progress.has_passed(slice->blocked_on)) return false;
+        oldest = std::min(oldest, slice->number);
+      }
+      return !lane.queue.has_before(waiting.size() < most_waiting_ ? UINT64_MAX : oldest);
+    });
+  }
+
   /// Slices that were not begun.
   size_t num_queued() const {
     size_t count = 0;

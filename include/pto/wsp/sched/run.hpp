@@ -163,10 +163,7 @@ class Run {
 
   /// Whether nobody has a slice, nor can take one. \pre nobody makes slices
   bool has_idle_slices() {
-    if (ready_.num_queued() > 0 || num_in_slices_.load(std::memory_order_acquire) > 0) return false;
-    const std::vector<Slice*> waiting = ready_.waiting();
-    return std::none_of(waiting.begin(), waiting.end(),
-                        [&](const Slice* slice) { return progress_.has_passed(slice->blocked_on); });
+    return num_in_slices_.load(std::memory_order_acquire) == 0 && ready_.is_idle(progress_);
   }
 
   /// What the slices that wait, wait for. \pre has_idle_slices(), and nothing has changed since
@@ -177,8 +174,8 @@ class Run {
       const auto site = uint32_t(record[0]);
       std::vector<int64_t> registers(plan_->program().header.num_registers);
       load_registers(site, record + 1 + (record[0] >> 32), registers.data());
-      blocked.push_back({slice->first_task + slice->next, plan_->sites[site].pc, std::move(registers),
-                         describe(slice->blocked_on)});
+      blocked.push_back({slice->first_task + slice->next, slice->number, plan_->sites[site].pc,
+                         std::move(registers), describe(slice->blocked_on)});
     }
     return blocked;
   }

@@ -56,6 +56,14 @@ class SliceQueue {
     lock_.unlock();
   }
 
+  /// Whether `pop` would find a slice.
+  bool has_before(uint64_t limit) {
+    lock_.lock();
+    const bool has_one = !slices_.empty() && slices_.front()->number < limit;
+    lock_.unlock();
+    return has_one;
+  }
+
   /// The first slice if its number is below `limit`, else null.
   Slice* pop(uint64_t limit) {
     if (size() == 0) return nullptr;

@@ -16,6 +16,7 @@ namespace pto::wsp::sched {
 /// A task that cannot run, and why.
 struct BlockedTask {
   uint64_t task;
+  uint64_t slice;  ///< which it is in
   uint32_t pc;
   std::vector<int64_t> registers;
   std::string waits_for;
@@ -39,15 +40,17 @@ inline EngineError stuck_error(std::vector<BlockedTask> blocked, uint64_t oldest
   error = EngineError(
       std::move(error).with_int("slice", int64_t(oldest)).with_int("blocked", int64_t(blocked.size())));
   if (blocked.empty()) return error;
-  std::vector<int64_t> tasks, pcs;
+  std::vector<int64_t> tasks, slices, pcs;
   std::string waits;
   for (size_t i = 0; i < std::min(blocked.size(), kMostReported); ++i) {
     tasks.push_back(int64_t(blocked[i].task));
+    slices.push_back(int64_t(blocked[i].slice));
     pcs.push_back(blocked[i].pc);
     waits += (i == 0 ? "" : "; ") + blocked[i].waits_for;
   }
   return std::move(error)
       .with("tasks", std::move(tasks))
+      .with("slices", std::move(slices))
       .with("pcs", std::move(pcs))
       .with("waits", std::move(waits))
       .with_int("pc", blocked[0].pc)

@@ -38,7 +38,7 @@ void check_workload(uint64_t seed, size_t max_tasks) {
 }  // namespace
 
 TEST(random_workloads_keep_every_order) {
-  seeds::for_seeds(1, std::chrono::seconds(8),
+  seeds::for_seeds(1, std::chrono::seconds(4),
                    [](uint64_t seed) { check_workload(seed, seed % 8 == 0 ? 800 : 150); });
 }
 

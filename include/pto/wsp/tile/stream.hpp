@@ -75,13 +75,6 @@ constexpr int lines_in(int elements) {
   return lines < 1 ? 1 : lines;
 }
 
-/// Brings the lines of `kElements` elements nearer.
-template <int kElements, class T>
-PTO_INLINE inline void prefetch_elements(const T* p) {
-  for (int line = 0; line < lines_in<T>(kElements); ++line)
-    __builtin_prefetch(reinterpret_cast<const char*>(p) + line * int64_t(kLineBytes), 0, 2);
-}
-
 /// Lane i of the result is the sum of the lanes of v[i]; always in the same order. Overwrites v.
 PTO_INLINE inline F sums_of(F* v) {
 #pragma GCC unroll 4
@@ -173,7 +166,7 @@ PTO_INLINE inline void stream_block(const Tile<float>& c, const Strided<A>& a, c
   const int64_t distance = stream_distance(b);
   for (int64_t t = 0; t < b.rows; ++t) {
     const B* const row = b.row(t) + j;
-    if (distance > 0) prefetch_elements<kVectors * kLanes>(row + distance);
+    if (distance > 0) prefetch_lines<kVectors * kLanes>(row + distance);
     F right[kVectors];
 #pragma GCC unroll 4
     for (int v = 0; v < kVectors; ++v) right[v] = load(row + v * kLanes, n);

@@ -24,7 +24,7 @@ NATIVE_SOURCES := pyproject.toml CMakeLists.txt $(wildcard cmake/*.cmake) \
 CPP_TREES := thread address-undefined plain
 CPP_FILES = $(shell git ls-files -co --exclude-standard '*.cpp' '*.hpp' '*.c' '*.h')
 
-.PHONY: help tools demo test test-python test-cpp $(CPP_TREES:%=test-cpp-%) check format docs bench clean
+.PHONY: help tools demo test test-python test-cpp $(CPP_TREES:%=test-cpp-%) test-cpp-aarch64 check format docs bench clean
 
 help: ## list these commands
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | while IFS=$$'\t' read -r name text; \
@@ -42,11 +42,15 @@ test-python: build/installed.dev ## only the Python tests
 CPP_FLAGS_plain :=
 CPP_FLAGS_address-undefined := -DPTO_WSP_SANITIZE='address;undefined' -DCMAKE_BUILD_TYPE=None -DCMAKE_CXX_FLAGS=-O1
 CPP_FLAGS_thread := -DPTO_WSP_SANITIZE=thread -DCMAKE_BUILD_TYPE=None -DCMAKE_CXX_FLAGS=-O1
+# Cross-compiled, and run under emulation: apt-get install g++-aarch64-linux-gnu qemu-user-static
+CPP_FLAGS_aarch64 := -DCMAKE_SYSTEM_NAME=Linux -DCMAKE_SYSTEM_PROCESSOR=aarch64 \
+  -DCMAKE_C_COMPILER=aarch64-linux-gnu-gcc -DCMAKE_CXX_COMPILER=aarch64-linux-gnu-g++ \
+  -DCMAKE_CROSSCOMPILING_EMULATOR='qemu-aarch64-static;-L;/usr/aarch64-linux-gnu'
 
 test-cpp: build/installed.dev ## only the C++ tests: plain, address+undefined, thread
 	@$(MAKE) -j $(JOBS) --output-sync=target $(CPP_TREES:%=test-cpp-%)
 
-$(CPP_TREES:%=test-cpp-%): test-cpp-%:
+$(CPP_TREES:%=test-cpp-%) test-cpp-aarch64: test-cpp-%:
 	@tree=build/cpp-tests-$*; \
 	  cmake -S . -B $$tree $(CPP_FLAGS_$*) -DPTO_WSP_PYTHON=OFF -DPTO_WSP_TESTS=ON >$$tree.log 2>&1 \
 	    && cmake --build $$tree -j 1 >>$$tree.log 2>&1 || { cat $$tree.log; exit 1; }; \

@@ -7,9 +7,11 @@ if(NOT CMAKE_SIZEOF_VOID_P EQUAL 8)
                       "${CMAKE_SIZEOF_VOID_P}-byte pointers.")
 elseif(_pto_wsp_platform MATCHES "^Linux (x86_64|AMD64)$")
   # Tested.
-elseif(_pto_wsp_platform MATCHES "^(Linux (aarch64|arm64)|Darwin (x86_64|arm64))$")
+elseif(_pto_wsp_platform MATCHES "^Linux (aarch64|arm64)$")
+  message(STATUS "PTO-WSP on ${_pto_wsp_platform}: tested under emulation only.")
+elseif(_pto_wsp_platform MATCHES "^Darwin (x86_64|arm64)$")
   message(WARNING "PTO-WSP on ${_pto_wsp_platform}: untested.")
 else()
   message(FATAL_ERROR "PTO-WSP does not support ${_pto_wsp_platform}. "
-                      "It is tested on Linux x86_64; Linux aarch64 and macOS build untested.")
+                      "It is tested on Linux x86_64, and on Linux aarch64 under emulation; macOS builds untested.")
 endif()

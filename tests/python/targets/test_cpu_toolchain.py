@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import sys
@@ -125,6 +126,10 @@ def test_identity_of_a_binary_is_asked_for_once(
     assert len(asked) == 2
 
 
+on_x86 = pytest.mark.skipif(os.uname().machine != "x86_64", reason="features of x86-64")
+
+
+@on_x86
 def test_features_decide_the_width_and_the_key(
     own_cache: ArtifactCache, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -139,6 +144,7 @@ def test_features_decide_the_width_and_the_key(
     assert "native" not in " ".join(toolchain.FLAGS)
 
 
+@on_x86
 def test_features_of_another_machine_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(features.VARIABLE, "avx2,fma,avx512f")
     monkeypatch.setattr(features, "_cpu_flags", lambda: frozenset({"avx2", "fma"}))

@@ -208,6 +208,16 @@ class PythonLibrary {
 nb::dict counters(const RunResult& result) {
   nb::dict counters;
   counters["dispatchers"] = result.dispatchers;
+  const auto add_walks = [&](const char* name, uint64_t sched::WalkStats::* count) {
+    std::vector<uint64_t> counts;
+    for (const sched::WalkStats& walk : result.walks) counts.push_back(walk.*count);
+    counters[(std::string("dispatcher_") + name).c_str()] = counts;
+  };
+  add_walks("tasks", &sched::WalkStats::made);
+  add_walks("recorded", &sched::WalkStats::recorded);
+  add_walks("passed_over", &sched::WalkStats::passed_over);
+  add_walks("local_waits", &sched::WalkStats::local_waits);
+  add_walks("remote_waits", &sched::WalkStats::remote_waits);
   counters["is_benchmark"] = int(result.is_benchmark);
   counters["slices"] = result.slices;
   counters["waits"] = result.waits;

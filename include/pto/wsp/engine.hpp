@@ -32,13 +32,14 @@ struct RunResult {
   int64_t run_ns = 0;
   uint32_t workers = 0;
   uint32_t dispatchers = 0;
-  bool is_benchmark = false;           ///< no kernel was called
-  uint64_t slices = 0;                 ///< stretches of tasks that were scheduled as one
-  uint64_t waits = 0;                  ///< times a worker put a slice aside because a task had to wait
-  uint64_t max_queued = 0;             ///< most slices that waited for a worker
-  std::vector<uint64_t> lanes_queued;  ///< the same, of those for any worker and of each pool
-  uint64_t max_waiting = 0;            ///< most slices that waited for a task
-  uint64_t max_recorded = 0;           ///< most tasks that were recorded and not complete
+  std::vector<sched::WalkStats> walks;  ///< per dispatcher
+  bool is_benchmark = false;            ///< no kernel was called
+  uint64_t slices = 0;                  ///< stretches of tasks that were scheduled as one
+  uint64_t waits = 0;                   ///< times a worker put a slice aside because a task had to wait
+  uint64_t max_queued = 0;              ///< most slices that waited for a worker
+  std::vector<uint64_t> lanes_queued;   ///< the same, of those for any worker and of each pool
+  uint64_t max_waiting = 0;             ///< most slices that waited for a task
+  uint64_t max_recorded = 0;            ///< most tasks that were recorded and not complete
   uint64_t max_live_slices = 0;  ///< most slices between the oldest that was not complete and the newest
   uint64_t stalls[sched::kNumStalls] = {};   ///< times a dispatcher was stopped, per sched::Stall
   int64_t stall_ns[sched::kNumStalls] = {};  ///< for how long
@@ -291,6 +292,8 @@ class Executable {
     RunResult result = summarize(run);
     if (options.on_progress != nullptr) options.on_progress(options.listener, result.tasks);
     result.dispatchers = crew->num_dispatchers();
+    for (uint32_t i = 0; i < crew->num_dispatchers(); ++i)
+      result.walks.push_back(crew->dispatcher(i).stats());
     result.is_benchmark = options.window_mode == sched::WindowMode::kBenchmark;
     result.run_ns = trace::now_ns() - start;
     prepared_->costs->record_run(result.run_ns);

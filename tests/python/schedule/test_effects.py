@@ -386,3 +386,21 @@ def test_kernels_run_on_workers_for_their_cores(n: int, workers: int) -> None:
         if workers > 1 and event.kernel != "bump":
             assert (event.worker < limit) == (event.kernel == "cube")
     assert CORES.stats is not None and len(CORES.stats.counters["lanes_queued"]) == 3
+
+
+def test_dispatchers_count_what_they_make_and_wait_for() -> None:
+    def counts(schedule: Schedule, name: str) -> list[int]:
+        CORES.reschedule(schedule.task_graph(ready=ReadyPolicy.priority(lambda t: -t.kernel)))
+        CORES.run(X=np.zeros((50, 1, 8), np.float32), workers=2, trace=True)
+        assert CORES.stats is not None and CORES.trace is not None
+        counters = CORES.stats.counters
+        assert counters["dispatcher_tasks"] == np.bincount(CORES.trace.dispatcher).tolist()
+        found = counters[f"dispatcher_{name}"]
+        assert isinstance(found, list)
+        return found
+
+    by_kernel = Schedule().dispatch(DispatchPolicy.affinity(lambda t: t.kernel, 3))
+    assert sum(counts(by_kernel, "remote_waits")) > 0 and sum(counts(by_kernel, "local_waits")) == 0
+    alone = Schedule().dispatch(DispatchPolicy.round_robin(1))
+    assert counts(alone, "remote_waits") == [0] and counts(alone, "local_waits")[0] > 0
+    assert counts(alone, "recorded") == [150]

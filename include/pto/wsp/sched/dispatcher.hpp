@@ -10,6 +10,7 @@
 #include "pto/wsp/sched/ordering.hpp"
 #include "pto/wsp/sched/run.hpp"
 #include "pto/wsp/sched/traits.hpp"
+#include "pto/wsp/sched/walk_stats.hpp"
 
 namespace pto::wsp::sched {
 
@@ -36,6 +37,7 @@ class Dispatcher {
     is_ready_ = false;
     owned_.clear();
     stall_events_.clear();
+    stats_ = {};
     is_ended_.store(false, std::memory_order_relaxed);
     is_stuck_.store(false, std::memory_order_relaxed);
   }
@@ -67,6 +69,8 @@ class Dispatcher {
 
   /// The tasks that it owned, if the run is traced.
   const std::vector<trace::MadeSlice>& owned() const { return owned_; }
+  /// \pre the run is over
+  const WalkStats& stats() const { return stats_; }
   /// What stopped it, if the run traces walks.
   const std::vector<StallEvent>& stall_events() const { return stall_events_; }
 
@@ -202,6 +206,7 @@ class Dispatcher {
       numbering_.add_unit(num_tasks, ns);
       if (!run_.progress().is_complete(numbering_.slice())) note(*unit, shape, numbering_.slice());
       expander_->pass_over(num_tasks);
+      stats_.passed_over += num_tasks;
     }
     return true;
   }
@@ -292,6 +297,7 @@ class Dispatcher {
     if (is_undecided) is_mine_ = run_.progress().claim(slice);
     is_silent_ = !is_mine_ && run_.progress().is_complete(slice);
     if (is_mine_) {
+      own_slices_.add(slice);
       run_.count_live(slice);
       is_feeding_ = run_.is_ordered() || run_.is_held() || run_.wants_slices(slice, num_dispatchers_);
       first_task_ = num_tasks() - (event_.kind == bytecode::Event::kTask ? 1 : 0);
@@ -397,7 +403,11 @@ class Dispatcher {
     const bytecode::QuickSite& site = plan_->sites[site_index];
     std::vector<uint64_t>& words = record_->words;
     words.push_back(uint64_t(waits().size()) << 32 | site_index);
-    for (int i = 0; i < waits().size(); ++i) words.push_back(waits()[i]);
+    for (int i = 0; i < waits().size(); ++i) {
+      const Name name = waits()[i];
+      words.push_back(name);
+      if (is_task_name(name)) ++(own_slices_.has(slice_of(name)) ? stats_.local_waits : stats_.remote_waits);
+    }
     const uint32_t* index = plan_->registers.data() + site.first_register;
     for (uint32_t i = 0; i < site.num_registers; ++i)
       words.push_back(uint64_t(expander_->registers()[index[i]]));
@@ -413,12 +423,14 @@ class Dispatcher {
     if (is_mine_) {
       if (record_ != nullptr) {
         record_->num_tasks = numbering_.num_tasks();
+        stats_.recorded += record_->num_tasks - record_->next;
         run_.publish(*record_, numbering_.max_tasks() - numbering_.num_tasks());
         record_ = nullptr;
       } else {
         for (const Group& group : numbering_.groups()) run_.progress().reach_in_group(group.line);
         run_.progress().reach(complete_name(numbering_.slice()));
       }
+      stats_.made += numbering_.num_tasks();
       run_.progress().advance_watermark();
       has_closed_ = true;
       const RunOptions& options = run_.options();
@@ -491,6 +503,8 @@ class Dispatcher {
   Ordering ordering_;
   std::vector<trace::MadeSlice> owned_;
   std::vector<StallEvent> stall_events_;
+  WalkStats stats_;
+  OwnSlices own_slices_;
   uint64_t first_task_ = 0;  ///< of the open slice
   uint64_t num_traits_ = 0;  ///< tasks up to the one that `traits_` are of
   Turns turns_;

@@ -312,6 +312,10 @@ class PTOFunctionBuilder:
         """Assign the value of a scalar, or of an expression as text, to a variable."""
         return self._scalar("scalar_mov", dst, "mov", src)
 
+    def scalar_load(self, dst: str, src: str, row: Operand = 0, col: Operand = 0) -> PTOFunctionBuilder:
+        """Assign an element of a memref of integers that the InCore function does not store to."""
+        return self._scalar("scalar_load", dst, "load", src, row, col)
+
     def scalar_add(self, dst: str, a: Operand, b: Operand) -> PTOFunctionBuilder:
         """Assign a + b."""
         return self._scalar("scalar_add", dst, "add", a, b)

@@ -33,7 +33,7 @@ from pto_wsp.builder.steps import (
 )
 from pto_wsp.errors import BadOperand, CarriedValue, NameClash, UnknownName, did_you_mean
 from pto_wsp.ir import kernel as k
-from pto_wsp.ir.scalar import Const, Expr, Extent, Var
+from pto_wsp.ir.scalar import Const, Element, Expr, Extent, Var
 from pto_wsp.ir.workload import WorkloadFunction
 from pto_wsp.isa import TABLE
 from pto_wsp.isa.attributes import EXTENTS, PLACES
@@ -144,6 +144,13 @@ class _InCore:
             raise operands.unknown_tile(name, f"`{self.name}` as a tile", [*self.tiles], loc)
         return tile
 
+    def use(self, name: Operand, loc: Location) -> MemrefUse:
+        use = self.uses.get(name) if isinstance(name, str) else None
+        if use is None:
+            advice = did_you_mean(str(name), self.uses)
+            raise UnknownName(name=str(name), where=f"`{self.name}` as a memref", advice=advice, loc=loc)
+        return use
+
     # --- steps ---
 
     def steps(self, tree: Tree) -> None:
@@ -210,10 +217,7 @@ class _InCore:
     def transfer(self, step: Transfer) -> None:
         method = step.method
         name, memref = (step.second, step.first) if step.first in self.uses else (step.first, step.second)
-        use = self.uses.get(memref)
-        if use is None:
-            advice = did_you_mean(memref, self.uses)
-            raise UnknownName(name=memref, where=f"`{self.name}` as a memref", advice=advice, loc=step.loc)
+        use = self.use(memref, step.loc)
         row, col = (self.reader.integer(value, method, step.loc) for value in (step.row, step.col))
         if name not in self.tiles and method in ("load", "gather"):
             self.declare_tile(name, self.loaded_type(name, use, step))
@@ -288,7 +292,8 @@ class _InCore:
         return found[0], found[1]
 
     def assign(self, step: ScalarStep) -> None:
-        value = self.reader.compute(step.op, step.operands, step.loc)
+        is_load = step.op == "load"
+        value = self.element(step) if is_load else self.reader.compute(step.op, step.operands, step.loc)
         for names in (self.tiles, self.views, self.loops):
             if step.dst in names:
                 raise NameClash(kind="things in a function", name=step.dst, loc=step.loc)
@@ -306,6 +311,16 @@ class _InCore:
         assert isinstance(variable, Var)
         self.builder.slot(variable.name)
         self.builder.emit(k.Assign(variable.name, value, step.loc))
+
+    def element(self, step: ScalarStep) -> Element:
+        memref, row, col = step.operands
+        use = self.use(memref, step.loc)
+        if not use.memref.dtype.is_integer:
+            found = f"`{memref}` of {use.memref.dtype}"
+            raise BadOperand(op="scalar_load", expected="a memref of integers", found=found, loc=step.loc)
+        use.elements.append(step.loc)
+        indices = tuple(self.reader.integer(index, "scalar_load", step.loc) for index in (row, col))
+        return Element(use.name, indices, step.loc)
 
     def call(self, step: CallStep) -> None:
         callee = called(step, self.functions)

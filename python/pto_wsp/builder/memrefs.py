@@ -7,7 +7,7 @@ count whole tiles in the rows and elements in the columns.
 from __future__ import annotations
 
 from pto_wsp.builder.steps import Memref
-from pto_wsp.errors import MemrefShape, NotYetSupported
+from pto_wsp.errors import BadOperand, MemrefShape, NotYetSupported
 from pto_wsp.ir import scalar as ir
 from pto_wsp.ir.core import DimSelect, Full, Range, Region
 from pto_wsp.ir.kernel import IN, INOUT, OUT
@@ -48,6 +48,7 @@ class MemrefUse:
     Attributes:
         accesses: its loads and stores.
         passed: types and roles of the parameters that it is given to in calls.
+        elements: places where one element of it is read.
     """
 
     def __init__(self, name: str, memref: Memref) -> None:
@@ -55,6 +56,7 @@ class MemrefUse:
         self.memref = memref
         self.accesses: list[Access] = []
         self.passed: list[tuple[TileType | ViewType, str]] = []
+        self.elements: list[Location] = []
 
     @property
     def role(self) -> str:
@@ -68,7 +70,12 @@ class MemrefUse:
 
         Raises:
             MemrefShape: its uses say too little, or disagree.
+            BadOperand: an element of it is read, and it is stored to.
         """
+        if self.elements and self.role != IN:
+            found = f"`{self.name}`, which it stores to"
+            expected = "a memref that the function only reads"
+            raise BadOperand(op="scalar_load", expected=expected, found=found, loc=self.elements[0])
         declared = self.memref.shape
         if declared is not None and len(declared) != 2:
             feature = f"the memref `{self.name}` of {len(declared)} dimensions in an InCore function"
@@ -87,6 +94,8 @@ class MemrefUse:
             own = ViewType(self.memref.dtype, (None, self._width()))
         elif found is not None:
             own = found
+        elif self.elements:
+            own = ViewType(self.memref.dtype, (None, None))
         else:
             expected = "a load, a store or a shape that says how large it is"
             raise MemrefShape(name=self.name, expected=expected, found="none", loc=self.memref.loc)

@@ -180,6 +180,8 @@ class _Orchestration:
         )
 
     def assign(self, step: ScalarStep) -> list[w.Node]:
+        if step.op == "load":
+            raise wrong_kind("scalar_load", self.name, "InCore", step.loc)
         name, loc = step.dst, step.loc
         declaration = self.declared.get(name)
         if isinstance(declaration, Memref) or name in self.open:

@@ -81,7 +81,10 @@ class TileStep:
 
 @record
 class ScalarStep:
-    """`dst` = `op` of operands: a row of BINARY_OPS, `li` of a number or `mov` of anything."""
+    """`dst` = `op` of operands: a row of BINARY_OPS, `li` of a number, `mov` of anything.
+
+    `load` is of a memref, a row and a column.
+    """
 
     dst: str
     op: str

@@ -71,6 +71,10 @@ class PtoError(Exception):
         ]
 
 
+MAX_LISTED = 24
+"""Names that a hint lists."""
+
+
 def closest(name: str, known: Iterable[str]) -> str | None:
     """Return the one of `known` that `name` may be a misspelling of, or None."""
     from difflib import get_close_matches  # here: programs without mistakes start without it
@@ -79,12 +83,13 @@ def closest(name: str, known: Iterable[str]) -> str | None:
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """Return a hint that names the closest of `known`, or lists them."""
+    """Return a hint that names the closest of `known`, or lists them where they are few."""
     candidates = sorted(known)
     close = closest(name, candidates)
     if close is not None:
         return f"did you mean `{close}`?"
-    return "known: " + ", ".join(f"`{c}`" for c in candidates) if candidates else ""
+    listed = ", ".join(f"`{candidate}`" for candidate in candidates)
+    return f"known: {listed}" if 0 < len(candidates) <= MAX_LISTED else ""
 
 
 class FrontendError(PtoError):

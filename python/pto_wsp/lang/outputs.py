@@ -12,17 +12,23 @@ from pto_wsp.ir.scalar import Const, Expr, Var, walk
 from pto_wsp.support.record import record
 
 
-def check_outputs(kernel: k.KernelFunction) -> None:
+def check_outputs(
+    kernel: k.KernelFunction, callees: Mapping[str, k.KernelFunction] = MappingProxyType({})
+) -> None:
     """Raise at the first output that some path does not store, or that is read before.
 
     A loop that may run zero times counts for what it stores piece by piece (then there are no pieces), not
     for an output that it stores as a whole. A branch that the number of the call within its task decides
     counts for what either side stores: other calls take the other side.
 
+    Args:
+        kernel: a kernel with a body.
+        callees: the kernels that it calls.
+
     Raises:
         OutNotStored, OutRead: see above.
     """
-    stored = stored_outputs(kernel)
+    stored = stored_outputs(kernel, callees)
     for param in kernel.params:
         if param.role == k.OUT and param.name not in stored:
             raise OutNotStored(kernel=kernel.name, param=param.name, loc=param.loc)

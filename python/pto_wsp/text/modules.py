@@ -13,6 +13,7 @@ from pto_wsp.ir import workload as w
 from pto_wsp.ir.module import Module
 from pto_wsp.ir.schedule import DEFAULT, Schedule
 from pto_wsp.ir.verify import verify
+from pto_wsp.lang.outputs import check_outputs
 from pto_wsp.location import Location
 from pto_wsp.support.garbage import collection_paused
 from pto_wsp.support.record import record, replace
@@ -49,9 +50,15 @@ def parse(text: str, filename: str = "<text>") -> Module:
     Raises:
         TextError: text that cannot be read, at its line and column.
         InvalidIR: a function that breaks a rule, at its line.
+        OutNotStored, OutRead: a kernel's output that some path does not store, or that is read before.
     """
     with collection_paused():
-        return verify(_ModuleReader(Source(text, filename)).module())
+        module = verify(_ModuleReader(Source(text, filename)).module())
+        kernels = {kernel.name: kernel for kernel in module.kernels}
+        for kernel in module.kernels:
+            if kernel.body is not None:
+                check_outputs(kernel, kernels)
+        return module
 
 
 @record

@@ -9,7 +9,7 @@ from pto_wsp.builder.steps import Argument, Operand
 from pto_wsp.ir import kernel as k
 from pto_wsp.ir import workload as w
 from pto_wsp.ir.core import DimSelect, Full, Range, Region
-from pto_wsp.ir.scalar import Binary, Const, Expr, format_expr
+from pto_wsp.ir.scalar import Binary, Const, Element, Expr, format_expr
 from pto_wsp.passes.names import WorkloadRenaming
 from pto_wsp.support.record import record
 from pto_wsp.types.dtype import DType
@@ -128,8 +128,8 @@ def _statements(
             case k.Instr(op=op, dst=dst, tiles=names, scalars=scalars, attrs=attrs):
                 options = tuple((key, v if isinstance(v, (str, int)) else _operand(v)) for key, v in attrs)
                 yield Call(op, (dst, *names, *map(_operand, scalars)), options)
-            case k.Assign(name=name, value=value):
-                yield Call("scalar_mov", (name, _operand(value)))
+            case k.Assign():
+                yield _assignment(stmt)
             case k.Call(kernel=kernel, args=args):
                 names = [param.name for param in functions[kernel].params]
                 given = [arg if isinstance(arg, str) else _operand(arg) for arg in args]
@@ -149,6 +149,14 @@ def _statements(
                     yield Call("else_block")
                     yield from _statements(other, tiles, functions)
                 yield Call("endif")
+
+
+def _assignment(stmt: k.Assign) -> Call:
+    match stmt.value:
+        case Element(name=memref, indices=(row, col)):
+            return Call("scalar_load", (stmt.name, memref, _operand(row), _operand(col)))
+        case value:
+            return Call("scalar_mov", (stmt.name, _operand(value)))
 
 
 def _transfer(stmt: k.Load | k.Store, tiles: Mapping[str, TileType]) -> Call:

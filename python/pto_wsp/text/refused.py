@@ -10,6 +10,7 @@ _LEAVES = "loops run to their end"
 _STATEMENTS = {
     "BREAK": (_LEAVES, "say in the loop's bound, or with IF, which iterations do something"),
     "CONTINUE": (_LEAVES, "put the rest of the body under IF"),
+    "STORE": ("scalars have no places in memory", REFUSED["sstore"]),
     "YIELD": ("blocks give no values", "assign scalars in the block: they are known behind it"),
 }
 

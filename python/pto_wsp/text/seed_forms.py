@@ -103,6 +103,8 @@ class _SeedReader(SeedScalars):
 
     def control(self, word: str, cursor: Cursor) -> None:
         match word:
+            case "LOAD":
+                self.load_element(cursor)
             case "FOR":
                 self.loop(cursor)
             case "ENDFOR":
@@ -181,6 +183,16 @@ class _SeedReader(SeedScalars):
             self.builder.at(cursor.whole).gather(dst, memref, rows)
         else:
             self.builder.at(cursor.whole).load(dst, memref, row, col)
+
+    def load_element(self, cursor: Cursor) -> None:
+        """Read `LOAD %d:i32, %m[row, col]`, both in elements."""
+        cursor.advance()
+        dst = cursor.name("a scalar")
+        if cursor.at(":"):
+            self.written_type(cursor, dst, is_new=True)
+        cursor.expect(",")
+        memref, row, col = self.place(cursor, False)
+        self.builder.at(cursor.whole).scalar_load(dst, memref, row, col)
 
     def store(self, cursor: Cursor) -> None:
         is_scatter = cursor.advance().text == "mscatter"

@@ -11,7 +11,6 @@ from pto_wsp.ir.kernel import (
     INOUT,
     OUT,
     Assign,
-    For,
     KernelFunction,
     Load,
     Prefetch,
@@ -292,14 +291,29 @@ def test_prefetch_looks_where_load_reads() -> None:
     ).end_for().build()
     kernel = module.get_function("f")
     assert isinstance(kernel, KernelFunction)
-    (loop,) = kernel.body or ()
-    assert isinstance(loop, For)
-    fetch, load, _ = loop.body
+    fetch, load = [s for s in walk_statements(kernel.body or ()) if isinstance(s, (Prefetch, Load))]
     assert isinstance(fetch, Prefetch)
-    assert isinstance(load, Load)
     assert fetch.region == load.region
     assert parse(str(module)) == module
     x = RNG.standard_normal((24, 16)).astype(np.float32)
     y = np.empty_like(x)
     module.compile("cpu", entry="f")(x=x, y=y)
     assert np.array_equal(x, y)
+
+
+@pytest.mark.parametrize("target", ["cpu", "interp"])
+def test_elements_of_integers_decide(target: str) -> None:
+    """The tiles of `x` are added up as often as a table says, starting where it says."""
+    module = PTOModule("m")
+    builder = (
+        PTOFunctionBuilder("f", module).memref("table", GM, I32).memref("x", GM, F32).memref("y", GM, F32)
+    )
+    builder.tile("t", 4, 8, F32).tile("total", 4, 8, F32).expands("total", 0.0)
+    builder.scalar_load("first", "table").scalar_load("count", "table", 1, "first - 1")
+    builder.for_loop("i", "first", "first + count").load("t", "x", "i").add("total", "total", "t").end_for()
+    builder.store("y", "total").build()
+    assert parse(str(module)) == module
+    x = RNG.standard_normal((24, 8)).astype(np.float32)
+    y = np.empty((4, 8), np.float32)
+    module.compile(target, entry="f")(table=np.array([[2, 9], [9, 3]], np.int32), x=x, y=y)
+    assert np.array_equal(y, x[8:12] + x[12:16] + x[16:20])

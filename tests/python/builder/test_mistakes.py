@@ -83,9 +83,20 @@ IN_CORE: dict[str, tuple[str, str]] = {
     '.intermediate_buffer("b", 7)': ("bad-operand", "a multiple of 4 bytes"),
     '.intermediate_buffer("b", 8, scope_local=False)': ("not-supported", "outlives the run"),
     '.scalar_cmp("c", 1, 2, "above")': ("bad-operand", "one of eq, ne"),
+    '.memref("x").scalar_load("n", "x")': ("bad-operand", "expected a memref of integers, found `x` of f32"),
+    X + '.scalar_load("n", "u")': ("unknown-name", "`u` is not defined in `f` as a memref"),
+    '.memref("x", MemorySpace.GM, ElementType.I32).tile("t", 8, 8, ElementType.I32).load("t", "x")'
+    '.store("x", "t").scalar_load("n", "x")': (
+        "bad-operand",
+        "expected a memref that the function only reads",
+    ),
 }
 
 ORCHESTRATION: dict[str, tuple[str, str]] = {
+    '.not_in_core().memref("x").scalar_load("n", "x")': (
+        "wrong-function-kind",
+        "`scalar_load` has no meaning",
+    ),
     ".not_in_core().cube()": ("wrong-function-kind", "`cube` has no meaning"),
     '.not_in_core().tile("t", 8, 8)': ("wrong-function-kind", "InCore functions"),
     '.not_in_core().memref("x").load("t", "x")': ("wrong-function-kind", "`load` has no meaning"),

@@ -2,7 +2,8 @@
 
 import pytest
 
-from pto_wsp.errors import UnknownInstruction
+from pto_wsp import parse
+from pto_wsp.errors import NoMeaning, TextError, UnknownInstruction
 from pto_wsp.isa import BY_MNEMONIC
 from pto_wsp.isa.refused import REFUSED
 from pto_wsp.lang import ptoisa
@@ -20,6 +21,22 @@ INSTRUCTIONS = """
     TASSIGN TSYNC GETVAL SETVAL SLOAD SSTORE
 """.split()
 """Source: seed 004 section 1.1 and its builder."""
+
+STATEMENTS = """
+    LI MOV ADD SUB MUL DIV CMP LOAD FOR ENDFOR WHILE ENDWHILE IF IF_BIT ELSE ENDIF CALL RETURN
+""".split()
+REFUSED_STATEMENTS = ("STORE", "BREAK", "CONTINUE", "YIELD")
+"""Scalar and control instructions; source as above."""
+
+
+@pytest.mark.parametrize("word", [*STATEMENTS, *REFUSED_STATEMENTS])
+def test_a_scalar_or_control_instruction_is_read_or_refused(word: str) -> None:
+    """Of those that are read, the error names what is wrong with the words behind it."""
+    with pytest.raises(TextError) as caught:
+        parse(f"func @f(%x: !pto.memref<gm,...,f32>) {{\n  {word} ?\n}}\n")
+    is_refused = isinstance(caught.value, NoMeaning)
+    assert is_refused == (word in REFUSED_STATEMENTS), str(caught.value)
+    assert f"`{word}`" not in str(caught.value).partition("found ")[2], "an unknown word"
 
 
 @pytest.mark.parametrize("name", INSTRUCTIONS)

@@ -6,6 +6,7 @@ import math
 import random
 from collections.abc import Callable
 
+from pto_wsp.errors import OutRead
 from pto_wsp.ir import kernel as k
 from pto_wsp.ir import workload as w
 from pto_wsp.ir.core import DimSelect, Full, Index, Merged, Range, Region, Rows, TileRange
@@ -28,6 +29,8 @@ from pto_wsp.ir.schedule import POLICIES, Policy, Schedule
 from pto_wsp.isa.attributes import CONSTANTS, EXTENTS, MODES, PLACES
 from pto_wsp.isa.forms import FormError, result_type
 from pto_wsp.isa.table import TABLE, Instruction
+from pto_wsp.lang.outputs import stored_outputs
+from pto_wsp.support.record import replace
 from pto_wsp.types import DTYPES, ScalarType, TensorType, TileType, ViewType, b1, f32, i32, i64
 from pto_wsp.types.dtype import DType
 from tests.python.isa.operands import operand_shapes, operand_types
@@ -140,7 +143,20 @@ class KernelWriter:
         body = (*self.first_writes(), *body)
         tiles = tuple(self.tiles.items())
         scalars = tuple((name, ScalarType(dtype)) for name, dtype in self.declared.items())
-        return k.KernelFunction(self.name, self.params, tiles, scalars, body, unit=unit, block_dim=blocks)
+        kernel = k.KernelFunction(self.name, self.params, tiles, scalars, body, unit=unit, block_dim=blocks)
+        return self.with_sound_outputs(kernel)
+
+    def with_sound_outputs(self, kernel: k.KernelFunction) -> k.KernelFunction:
+        """Return the kernel, with what some path reads or does not store in and out."""
+        try:
+            stored = stored_outputs(kernel, {callee.name: callee for callee in self.callees})
+        except OutRead as error:
+            stored = frozenset({p.name for p in kernel.params} - {str(error.fields["param"])})
+        unsound = [p for p in kernel.params if p.role == k.OUT and p.name not in stored]
+        if not unsound:
+            return kernel
+        params = tuple(replace(p, role=k.INOUT) if p in unsound else p for p in kernel.params)
+        return self.with_sound_outputs(replace(kernel, params=params))
 
     def first_writes(self) -> list[k.Stmt]:
         """Return statements that write everything, so that nothing is read before."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pto_wsp import parse
-from pto_wsp.errors import InvalidIR
+from pto_wsp.errors import InvalidIR, OutNotStored, OutRead, PtoError
 
 TILE = "!pto.memref<gm,8x8,f32>"
 KERNEL = f"""\
@@ -50,3 +50,18 @@ def test_loops_that_surely_run_write() -> None:
 def test_tiles_have_a_size(shape: str) -> None:
     with pytest.raises(InvalidIR, match="a tile has elements"):
         parse(f"func @f() {{\n  %a = alloc_tile : !pto.tile<{shape}xf32>\n}}\n")
+
+
+@pytest.mark.parametrize(
+    ("lines", "error"),
+    [
+        ("IF %n > 0:u1\ntstore %a, %y[:, :]\nENDIF", OutNotStored),
+        ("FOR %i:idx, 0:idx, %n:idx, 1:idx\ntstore %a, %y[:, :]\nENDFOR", OutNotStored),
+        ("%a = tload %y[:, :] : !pto.tile<8x8xf32>\ntstore %a, %y[:, :]", OutRead),
+    ],
+)
+def test_outputs_are_stored_on_every_path(lines: str, error: type[PtoError]) -> None:
+    body = KERNEL.replace("  tstore %a, %y[:, :]\n", "")
+    with pytest.raises(error, match="`y`"):
+        parse(body.format(lines))
+    parse(body.replace("{{out, tile}}", "{{inout, tile}}").format(lines))

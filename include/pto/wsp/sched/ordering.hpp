@@ -29,6 +29,8 @@ class Ordering {
   void begin(const Run& run) {
     plan_ = &run.plan();
     options_ = &run.options();
+    is_plain_ =
+        options_->deps != Deps::kTrust && options_->deps != Deps::kNone && options_->streams == Streams::kOff;
     const auto& sets = plan_->sets;
     tracks_ =
         options_->deps != Deps::kNone ||
@@ -54,18 +56,15 @@ class Ordering {
   /// Finds what the latest task of the open slice must wait for, if that is ours to run, and makes later
   /// tasks wait for it.
   void add_task(uint32_t site, const bytecode::Expander& expander, const Numbering& numbering, bool is_ours) {
-    const int64_t* registers = expander.registers();
     const uint64_t slice = numbering.slice();
     const Stamp stamp{task_name(slice, numbering.num_tasks()), slice + 1};
-    visit(plan_->program().sites[site].loop, registers, numbering, numbering.num_tasks() == 1);
-    begin_waits(numbering, !is_ours || options_->deps == Deps::kNone);
-    if (tracks_) hazards_->access(site, registers, stamp, waits_, expander.is_between(site));
-    if (options_->deps == Deps::kNone) waits_.begin(numbering.strand(), slice, !is_ours);
-    waits_.trust(nullptr);
+    if (is_plain_) {
+      waits_.begin(numbering.strand(), slice, !is_ours);
+      hazards_->access(site, expander.registers(), stamp, waits_, expander.is_between(site));
+    } else {
+      add_hazards(site, expander, stamp, numbering, is_ours);
+    }
     add_afters(site, stamp.name);
-    if (const auto stream =
-            stream_of(*plan_, *options_, plan_->sites[site], registers, expander.num_tasks() - 1))
-      add_stream(*stream, stamp.name);
     waits_.finish();
     if (is_ours && numbering.num_tasks() == 1) add_slice_waits(numbering);
   }
@@ -118,6 +117,20 @@ class Ordering {
   }
 
  private:
+  /// Where a schedule says more of the order of tasks, or less, than what they touch.
+  [[gnu::noinline]] void add_hazards(uint32_t site, const bytecode::Expander& expander, const Stamp& stamp,
+                                     const Numbering& numbering, bool is_ours) {
+    const int64_t* registers = expander.registers();
+    visit(plan_->program().sites[site].loop, registers, numbering, numbering.num_tasks() == 1);
+    begin_waits(numbering, !is_ours || options_->deps == Deps::kNone);
+    if (tracks_) hazards_->access(site, registers, stamp, waits_, expander.is_between(site));
+    if (options_->deps == Deps::kNone) waits_.begin(numbering.strand(), numbering.slice(), !is_ours);
+    waits_.trust(nullptr);
+    const bytecode::QuickSite& quick = plan_->sites[site];
+    if (const auto stream = stream_of(*plan_, *options_, quick, registers, expander.num_tasks() - 1))
+      add_stream(*stream, stamp.name);
+  }
+
   void visit(int32_t loop, const int64_t* registers, const Numbering& numbering, bool begins_slice) {
     if (options_->deps == Deps::kTrust)
       spans_ = &trusted_.visit(loop, registers, numbering.slice(), begins_slice);
@@ -170,6 +183,7 @@ class Ordering {
   uint64_t batch_slice_ = 0;                   ///< the first one of the present batch, or 0
   TrustedLoops trusted_;
   const std::vector<TrustedSpan>* spans_ = nullptr;  ///< of the task or unit that was visited last
+  bool is_plain_ = true;                             ///< what tasks touch orders them, and explicit edges
   bool tracks_ = true;                               ///< what tasks touch is of interest
   WaitList waits_;
 };

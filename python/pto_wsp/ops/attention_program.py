@@ -22,8 +22,9 @@ from pto_wsp.types.dtype import DType
 LOWEST: Final = -1e30
 """Running maximum before any score: finite, so that positions that are masked have a weight of exactly 0."""
 
-STEP: Final = 64
-"""Most positions whose scores are in one tile; divides a canonical block."""
+DECODE_STEP: Final = 128
+PREFILL_STEP: Final = 64
+"""Most positions whose scores are in one tile; they divide a canonical block."""
 
 
 @record
@@ -175,6 +176,8 @@ def attend_kernel(form: AttentionForm, is_whole: bool) -> Any:
     SCALE, CAP, WINDOW, IS_CAUSAL = form.scale, form.soft_cap, form.window_left, form.is_causal
     HAS_CAP, HAS_WINDOW = CAP > 0, WINDOW >= 0
     HAS_TOKENS, BLOCK = form.tokens > 0, CANONICAL_BLOCK
+    STEP = PREFILL_STEP if form.tokens else DECODE_STEP
+    PAGE_BITS, HAS_PAGE_BITS = PAGE.bit_length() - 1, PAGE & (PAGE - 1) == 0
     output = Out[Tile[ROWS, DIM, Q_DTYPE if is_whole else f32]]
     statistics = Out[Tile[ROWS, 1, f32]] if is_whole else Out[Tensor[f32, DYN, 2]]
 
@@ -210,7 +213,7 @@ def attend_kernel(form: AttentionForm, is_whole: bool) -> Any:
                 acc = pto.zeros((q.rows, DIM))
             at = pto.transpose(pto.iota((1, r.extent), first))
             if PAGE:
-                page = pto.div(at, PAGE)
+                page = pto.shr(at, PAGE_BITS) if HAS_PAGE_BITS else pto.div(at, PAGE)
                 rows = pto.gather(table, page) * page_step + (at - page * PAGE) * slot_step + first_row
             else:
                 rows = at * slot_step + first_row
@@ -231,7 +234,7 @@ def attend_kernel(form: AttentionForm, is_whole: bool) -> Any:
             l = l * alpha + pto.rowsum(p)  # noqa: E741
             soon = pto.minimum(pto.transpose(pto.iota((1, STEP), first + STEP)), end - 1)
             if PAGE:
-                page = pto.div(soon, PAGE)
+                page = pto.shr(soon, PAGE_BITS) if HAS_PAGE_BITS else pto.div(soon, PAGE)
                 next_rows = pto.gather(table, page) * page_step + (soon - page * PAGE) * slot_step + first_row
             else:
                 next_rows = soon * slot_step + first_row

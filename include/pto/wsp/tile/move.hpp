@@ -46,21 +46,36 @@ inline bool inside(int64_t start, int64_t extent, int64_t size) {
   return start >= 0 && start <= size && extent <= size - start;
 }
 
+/// Copy a window of one column to `buffer`, whose elements are `stride` apart.
+template <class T>
+inline void copy_column(const Window<T>& from, T* buffer, int64_t stride) {
+  if (from.index == nullptr) {
+    for (int64_t i = 0; i < from.rows; ++i) buffer[i * stride] = from.data[i * from.stride];
+  } else {
+    for (int64_t i = 0; i < from.rows; ++i) buffer[i * stride] = from.data[from.index[i] * from.stride];
+  }
+}
+
 /// Copy a window to `buffer`, whose rows are `stride` elements apart.
 template <class T>
 [[gnu::noinline]] Tile<T> copy(const Window<T> from, T* buffer, int64_t stride) {
   constexpr int64_t kAhead = 8;
+  const Tile<T> made{buffer, stride, from.rows, from.cols};
+  if (from.cols == 1) {
+    copy_column(from, buffer, stride);
+    return made;
+  }
   for (int64_t i = 0; i < from.rows; ++i) {
     if (from.index != nullptr && i + kAhead < from.rows) __builtin_prefetch(from.row(i + kAhead));
     const T* source = from.row(i);
     T* target = buffer + i * stride;
-    if (from.step == 1 && from.cols > 1) {
+    if (from.step == 1) {
       __builtin_memcpy(target, source, static_cast<uint64_t>(from.cols) * sizeof(T));
     } else {
       for (int64_t j = 0; j < from.cols; ++j) target[j] = source[j * from.step];
     }
   }
-  return {buffer, stride, from.rows, from.cols};
+  return made;
 }
 
 /// The rows of a window that `numbers`, which lie side by side, name; with -1 rows where one is not in it.
@@ -69,9 +84,14 @@ template <class T>
 [[gnu::noinline]] Window<T> pick(const Window<T>& from, const Tile<int32_t>& numbers, int64_t count,
                                  int32_t* place) {
   const int32_t* index = numbers.data;
-  bool bad = false;
-  for (int64_t i = 0; i < count; ++i) bad |= index[i] < 0 || index[i] >= from.rows;
-  if (bad) return {from.data, from.stride, from.step, nullptr, -1, from.cols};
+  U most{};  // a number below 0 is above all others here
+  columns(count, [&](int64_t i, auto n) PTO_INLINE {
+    const U number = (U)load(index + i, n);
+    most = most > number ? most : number;
+  });
+  most = fold(most, [](U a, U b) { return a > b ? a : b; });
+  if (count > 0 && (most[0] > INT32_MAX || int64_t(most[0]) >= from.rows))
+    return {from.data, from.stride, from.step, nullptr, -1, from.cols};
   if (from.index != nullptr) {
     for (int64_t i = 0; i < count; ++i) place[i] = from.index[index[i]];
     index = place;

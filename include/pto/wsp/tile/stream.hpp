@@ -75,14 +75,16 @@ constexpr int lines_in(int elements) {
   return lines < 1 ? 1 : lines;
 }
 
-/// Lane i of the result is the sum of the lanes of v[i]; always in the same order. Overwrites v.
-PTO_INLINE inline F sums_of(F* v) {
+/// Halves as many vectors as often as it takes to leave `kLeft`: lane by lane, vector i and the one half of
+/// them further on become the sums of pairs of their lanes. Of kLanes vectors, lane i of the one that is left
+/// is the sum of the lanes of v[i]. Overwrites v.
+template <int kFrom, int kLeft>
+PTO_INLINE inline void fold_lanes(F* v) {
 #pragma GCC unroll 4
-  for (int half = kLanes / 2; half > 0; half /= 2) {
+  for (int half = kFrom / 2; half >= kLeft; half /= 2) {
 #pragma GCC unroll 8
     for (int i = 0; i < half; ++i) v[i] = PTO_ZIP_LOW(v[i], v[i + half]) + PTO_ZIP_HIGH(v[i], v[i + half]);
   }
-  return v[0];
 }
 
 /// Where the rows of a left operand begin; rows beyond the last are computed from it again and not written.
@@ -96,46 +98,58 @@ struct LeftRows {
   }
 };
 
-/// The products of rows of `a` with two rows of `b`, over k terms: each lane sums every kLanes-th of them.
+/// Rows of the right operand whose products are summed side by side: as many as there are registers for.
+template <int kRows>
+constexpr int kDotColumns = kBlockRows == 8 && kRows <= 4 ? 4 : 2;
+
+/// The products of rows of `a` with kDotColumns rows of `b`, over k terms: each lane sums every kLanes-th of
+/// them. What is left of folding their lanes goes to `sums[row][j]`.
 template <int kRows, class A, class B>
-PTO_INLINE inline void dot_pair(const A* a, const LeftRows<kRows>& rows, const B* b0, const B* b1, int64_t k,
-                                F (*sums)[kLanes], int64_t j, Ahead& ahead) {
-  F s[kRows][2] = {};
+PTO_INLINE inline void dot_block(const A* a, const LeftRows<kRows>& rows, const B* const* b, int64_t k,
+                                 F (*sums)[kLanes / kDotColumns<kRows>], int64_t j, Ahead& ahead) {
+  constexpr int kColumns = kDotColumns<kRows>;
+  F s[kRows][kColumns] = {};
   columns(k, [&](int64_t t, auto n) PTO_INLINE {
-    const F right0 = load(b0 + t, n), right1 = load(b1 + t, n);
+    F right[kColumns];
+#pragma GCC unroll 4
+    for (int c = 0; c < kColumns; ++c) right[c] = load(b[c] + t, n);
 #pragma GCC unroll 8
     for (int r = 0; r < kRows; ++r) {
       const F left = load(a + rows.at[r] + t, n);
-      s[r][0] = fma(left, right0, s[r][0]);
-      s[r][1] = fma(left, right1, s[r][1]);
+#pragma GCC unroll 4
+      for (int c = 0; c < kColumns; ++c) s[r][c] = fma(left, right[c], s[r][c]);
     }
-    ahead.next(lines_in<B>(2 * kLanes));
+    ahead.next(lines_in<B>(kColumns * kLanes));
   });
 #pragma GCC unroll 8
   for (int r = 0; r < kRows; ++r) {
+    fold_lanes<kColumns, 1>(s[r]);
     sums[r][j] = s[r][0];
-    sums[r][j + 1] = s[r][1];
   }
 }
 
 template <int kRows, class A, class B>
-void dots_rows(const Tile<float>& c, const Strided<A>& a, const Window<B>& b, bool accumulate, Ahead& ahead) {
+void dots_rows(const Tile<float>& c, const Strided<A>& a, const Window<B>& b, bool accumulate, Ahead ahead) {
+  constexpr int kColumns = kDotColumns<kRows>, kStep = kLanes / kColumns;
   const LeftRows<kRows> rows(c.rows, a.row_step);
   for (int64_t j0 = 0; j0 < b.rows; j0 += kLanes) {
-    F sums[kRows][kLanes];
-    for (int64_t j = 0; j < kLanes; j += 2) {
-      // Columns beyond the last are computed from it again: they are padding.
-      const int64_t last = b.rows - 1, first = j0 + j < last ? j0 + j : last;
-      const B* const second = b.row(first < last ? first + 1 : last);
-      dot_pair<kRows>(a.data, rows, b.row(first), second, b.cols, sums, j, ahead);
+    F sums[kRows][kStep];
+    for (int64_t j = 0; j < kStep; ++j) {
+      const B* right[kColumns];
+#pragma GCC unroll 4
+      for (int n = 0; n < kColumns; ++n) {
+        // Columns beyond the last are computed from it again: they are padding.
+        const int64_t column = j0 + j + n * kStep;
+        right[n] = b.row(column < b.rows ? column : b.rows - 1);
+      }
+      dot_block<kRows>(a.data, rows, right, b.cols, sums, j, ahead);
     }
 #pragma GCC unroll 8
     for (int r = 0; r < kRows; ++r) {
       if (r >= c.rows) break;
-      F sum = sums_of(sums[r]);
+      fold_lanes<kStep, 1>(sums[r]);
       float* const to = c.row(r) + j0;
-      if (accumulate) sum = add(load(to, Full{}), sum);
-      store(to, sum, Full{});
+      store(to, accumulate ? add(load(to, Full{}), sums[r][0]) : sums[r][0], Full{});
     }
   }
 }
@@ -188,7 +202,7 @@ PTO_INLINE inline void stream_block(const Tile<float>& c, const Strided<A>& a, c
 
 template <int kRows, class A, class B>
 void stream_rows(const Tile<float>& c, const Strided<A>& a, const Window<B>& b, bool accumulate,
-                 Ahead& ahead) {
+                 Ahead ahead) {
   constexpr int kWide = kRows > 4 ? 2 : 4;
   int64_t j = 0;
   for (; b.cols - j >= kWide * kLanes; j += kWide * kLanes)

@@ -37,7 +37,7 @@ ENTRIES = (
 
 def run(bench: Bench, folder: Path) -> None:
     """Measure the rows of the C API, and those of dispatchers."""
-    program = compile_c(SOURCE, folder / "capi", "-lm")
+    program = compile_c(SOURCE, folder / "capi")
 
     def value(*arguments: object) -> Callable[[], float]:
         command = [str(program), *map(str, arguments)]

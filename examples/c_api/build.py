@@ -134,7 +134,7 @@ def compile_c(source: Path, output: Path, *options: str) -> Path:
         "-o",
         str(output),
     ]
-    command += ["-L", str(library), "-lpto_wsp", f"-Wl,-rpath,{library}"]
+    command += ["-L", str(library), "-lpto_wsp", "-lm", f"-Wl,-rpath,{library}"]
     subprocess.run(command, check=True)
     return output
 

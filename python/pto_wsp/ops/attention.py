@@ -31,7 +31,7 @@ LSEBase = Literal["e", "2"]
 
 DTYPES: Final = (f32, f16, bf16)
 LSE_SCALES: Final = {"e": 1.0, "2": log2(e)}
-Q_TILE: Final = 32
+Q_TILE: Final = 128
 """Query positions that share what is read of keys and values."""
 
 

@@ -22,9 +22,8 @@ from pto_wsp.types.dtype import DType
 LOWEST: Final = -1e30
 """Running maximum before any score: finite, so that positions that are masked have a weight of exactly 0."""
 
-DECODE_STEP: Final = 128
-PREFILL_STEP: Final = 64
-"""Most positions whose scores are in one tile; they divide a canonical block."""
+STEP: Final = 128
+"""Most positions whose scores are in one tile; divides a canonical block."""
 
 
 @record
@@ -176,7 +175,6 @@ def attend_kernel(form: AttentionForm, is_whole: bool) -> Any:
     SCALE, CAP, WINDOW, IS_CAUSAL = form.scale, form.soft_cap, form.window_left, form.is_causal
     HAS_CAP, HAS_WINDOW = CAP > 0, WINDOW >= 0
     HAS_TOKENS, BLOCK = form.tokens > 0, CANONICAL_BLOCK
-    STEP = PREFILL_STEP if form.tokens else DECODE_STEP
     PAGE_BITS, HAS_PAGE_BITS = PAGE.bit_length() - 1, PAGE & (PAGE - 1) == 0
     output = Out[Tile[ROWS, DIM, Q_DTYPE if is_whole else f32]]
     statistics = Out[Tile[ROWS, 1, f32]] if is_whole else Out[Tensor[f32, DYN, 2]]

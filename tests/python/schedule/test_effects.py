@@ -404,3 +404,24 @@ def test_dispatchers_count_what_they_make_and_wait_for() -> None:
     alone = Schedule().dispatch(DispatchPolicy.round_robin(1))
     assert counts(alone, "remote_waits") == [0] and counts(alone, "local_waits")[0] > 0
     assert counts(alone, "recorded") == [150]
+
+
+@workload
+def chosen(Counts: Tensor[i32, "n", 1, 4], X: Tensor[f32, "n", 1, 8]):
+    for i in P("n"):
+        step[i](x=Counts[i])
+    for i in P("n"):
+        with P.when(Counts[i, 0, 0] > 0):
+            bump[i](x=X[i])
+
+
+CHOSEN = chosen.compile("cpu")
+
+
+def test_tasks_behind_what_tasks_decide_are_dealt_out_too() -> None:
+    CHOSEN.reschedule(Schedule().dispatch(DispatchPolicy.round_robin(2)))
+    x = np.ones((40, 1, 8), np.float32)
+    CHOSEN.run(Counts=np.zeros((40, 1, 4), np.int32), X=x, workers=2, trace=True)
+    assert (x == 2.5).all() and CHOSEN.trace is not None
+    makers = [event.dispatcher for event in CHOSEN.trace if event.kernel == "bump"]
+    assert [makers.count(0), makers.count(1)] == [20, 20]

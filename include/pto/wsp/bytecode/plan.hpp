@@ -67,6 +67,7 @@ struct QuickSet {
   bool is_flush;  ///< the run must wait before it evaluates the value
   bool may_fail;
   Value value;
+  bool is_in_unit = false;  ///< what follows it belongs to a unit of work that has begun before it
 };
 
 /// What an Expander walks.

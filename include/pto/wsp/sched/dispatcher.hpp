@@ -444,7 +444,7 @@ class Dispatcher {
 
   /// Gives the variable of SET number `set` its value, which tasks write; false until they are complete.
   bool flush(uint32_t set) {
-    close_open(false);
+    close_open(!plan_->sets[set].is_in_unit);
     try {
       const auto value = run_.flushed().value(num_flushed_, [&] {
         return ordering_.read(plan_->sets[set].value, expander_->registers(), numbering_.slice());

@@ -48,6 +48,11 @@ class UnitMarker {
       const bool repeats = !plan_.sites[s].is_unit && !are_cut_ && does_repeat(program_.sites[s]);
       plan_.sites[s].repeat_depth = repeats ? plan_.loops[size_t(loop)].depth : -1;
     }
+    for (size_t i = 0; i < program_.loops.size(); ++i) {
+      const bytecode::LoopForm& loop = program_.loops[i];
+      for (size_t s = 0; s < program_.sets.size() && is_inside[i]; ++s)
+        plan_.sets[s].is_in_unit |= program_.sets[s].pc > loop.begin_pc && program_.sets[s].pc < loop.end_pc;
+    }
   }
 
  private:

@@ -62,7 +62,7 @@ def test_chunk_size_and_count_are_the_reference(
     assert planner.fits(array, heads, chunk) == (total <= config.max_work_units)
 
 
-@settings(max_examples=200)
+@settings(max_examples=200, deadline=None)
 @given(
     st.lists(st.one_of(st.integers(0, 3), st.integers(0, 5000)), min_size=1, max_size=20),
     st.integers(1, 9),

@@ -124,7 +124,7 @@ def test_numbers_that_f32_holds(program: Program, factor: float) -> None:
 
 
 @pytest.mark.parametrize(
-    "options", [{"trace": "full"}, {"trace": 1}, {"workers": True}, {"n": 10**5000}], ids=list
+    "options", [{"trace": "all"}, {"trace": 1}, {"workers": True}, {"n": 10**5000}], ids=list
 )
 def test_options_and_sizes_are_checked(program: Program, options: dict[str, object]) -> None:
     assert isinstance(error_of(program, **options), WrongValue)

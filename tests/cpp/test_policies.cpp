@@ -117,6 +117,14 @@ bool run_at_once(sched::Deps deps, sched::Start start) {
   return check::code_of([&] { executable.run(Workload::to_arrays(tensors), {}, options); }) == "none";
 }
 
+int32_t count(const View* views, const Scalar*, const TaskContext*) {
+  ++*static_cast<uint64_t*>(views[0].data);
+  return 0;
+}
+const ParamInfo kCountParams[] = {{Role::inout, DType::u64, 1, 0, {}, {1}}};
+const KernelInfo kCount[] = {{"count", count, kCountParams, 1, 0, 0, 1, Unit::any, {}}};
+const KernelLibrary kCountTable{kAbiVersion, 1, 43, kCount};
+
 }  // namespace
 
 TEST(owners_priorities_and_windows_keep_every_order) {
@@ -130,6 +138,34 @@ TEST(what_is_taken_to_be_independent_runs_at_once) {
     CHECK(run_at_once(sched::Deps::kTrust, start));
     CHECK(run_at_once(sched::Deps::kNone, start));
   }
+}
+
+/// The window is full of what only others may run before the calling thread has done anything else. After a
+/// short run nobody is called beforehand.
+TEST(workers_of_other_pools_are_called_before_a_walk_stops) {
+  constexpr int64_t kTasks = 20;
+  assembler::Assembler program(kCountTable);
+  program.tensor(DType::u64, {1});
+  program.loop(bytecode::Op::RANGE_FOR, program.constant(kTasks));
+  program.task(0);
+  program.io(Role::inout, 0);
+  program.range(program.constant(0), program.constant(1));
+  program.pool(program.constant(1));
+  program.end();
+  const std::vector<uint8_t> bytes = program.bytes();
+  Executable executable(bytes.data(), bytes.size(),
+                        std::shared_ptr<const KernelLibrary>(std::shared_ptr<void>(), &kCountTable));
+  std::vector<Tensor> tensors = {{{1}, {1}, {0}}};
+  sched::RunOptions options;
+  options.workers = 1;
+  executable.run(Workload::to_arrays(tensors), {}, options);
+  options.workers = 2;
+  options.dispatchers = 1;
+  options.num_pools = 2;
+  options.window = 1;
+  const RunResult result = executable.run(Workload::to_arrays(tensors), {}, options);
+  CHECK_EQ(tensors[0].data[0], uint64_t(2 * kTasks));
+  CHECK_EQ(result.worker_tasks[1], uint64_t(kTasks));
 }
 
 }  // namespace test_policies

@@ -182,8 +182,7 @@ class Crew final : public Job, public std::enable_shared_from_this<Crew> {
     for (uint32_t i = 0; i < num_dispatchers_; ++i) {
       Dispatcher& dispatcher = *dispatchers_[(first + i) % num_dispatchers_];
       if (!dispatcher.is_free() || !dispatcher.lock.try_lock()) continue;
-      const bool has_worked =
-          dispatcher.step(run_.worker(slot), run_.pools().lanes_of(slot)) == Dispatcher::Outcome::kWorked;
+      const bool has_worked = dispatcher.step(run_.worker(slot), run_.pools().lanes_of(slot));
       dispatcher.lock.unlock();
       if (has_worked) return true;
     }
@@ -201,9 +200,8 @@ class Crew final : public Job, public std::enable_shared_from_this<Crew> {
     const uint32_t num_locked = lock_all();
     bool is_stuck = num_locked == num_dispatchers_ && run_.has_idle_slices();
     for (uint32_t i = 0; is_stuck && i < num_dispatchers_; ++i)
-      is_stuck =
-          dispatchers_[i]->step(run_.worker(0), run_.pools().lanes_of(0)) != Dispatcher::Outcome::kWorked &&
-          !dispatchers_[i]->waits_for_pool();
+      is_stuck = !dispatchers_[i]->step(run_.worker(0), run_.pools().lanes_of(0)) &&
+                 !dispatchers_[i]->waits_for_pool();
     // With all of them held, and no slice in anybody's hands, there is nobody who could still do something.
     is_stuck = is_stuck && run_.has_idle_slices() && !run_.is_over();
     std::vector<BlockedTask> blocked;

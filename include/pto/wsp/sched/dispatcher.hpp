@@ -27,8 +27,6 @@ namespace pto::wsp::sched {
 /// it is at. That task needs no room in the window, because it runs at once.
 class Dispatcher {
  public:
-  enum class Outcome { kWorked, kBlocked, kEnded };
-
   Dispatcher(Run& run, uint32_t index) : run_(run), index_(index), ordering_(run.progress()) {}
 
   /// Makes it start anew with the next step. \pre nobody uses it
@@ -42,29 +40,14 @@ class Dispatcher {
     is_stuck_.store(false, std::memory_order_relaxed);
   }
 
-  /// Goes on until a slice of its own is closed, for a while, or as far as it can. `worker` takes slices
-  /// from `lanes`.
-  Outcome step(Worker& worker, Lanes lanes) {
+  /// Goes on until a slice of its own is closed, for a while, or as far as it can. False if nothing came of
+  /// it: no slice is closed, and it cannot go on. `worker` takes slices from `lanes`.
+  bool step(Worker& worker, Lanes lanes) {
     worker_ = &worker;
     lanes_ = lanes;
     has_closed_ = false;
-    try {
-      if (!is_ready_) begin();
-      for (int events = 0; events < kStepEvents && !has_closed_; ++events) {
-        if (has_ended() || num_tasks() > run_.task_limit()) return end();
-        if (is_free_ && !has_event_) run_free();
-        if (!has_event_) event_ = next();
-        has_event_ = true;
-        if (has_ended()) return end();
-        if (!handle(event_)) return Outcome::kBlocked;
-        has_event_ = false;
-        note_unblocked();
-      }
-    } catch (const std::bad_alloc&) {
-      run_.fail({0, 0, {}, true}, 0);
-      return end();
-    }
-    return Outcome::kWorked;
+    // What it closed before it was stopped may be for others, who must hear of it.
+    return go_on() || has_closed_;
   }
 
   /// The tasks that it owned, if the run is traced.
@@ -118,9 +101,30 @@ class Dispatcher {
     is_ready_ = true;
   }
 
-  Outcome end() {
+  /// False where it is stopped, or has ended.
+  bool go_on() {
+    try {
+      if (!is_ready_) begin();
+      for (int events = 0; events < kStepEvents && !has_closed_; ++events) {
+        if (has_ended() || num_tasks() > run_.task_limit()) return end();
+        if (is_free_ && !has_event_) run_free();
+        if (!has_event_) event_ = next();
+        has_event_ = true;
+        if (has_ended()) return end();
+        if (!handle(event_)) return false;
+        has_event_ = false;
+        note_unblocked();
+      }
+    } catch (const std::bad_alloc&) {
+      run_.fail({0, 0, {}, true}, 0);
+      return end();
+    }
+    return true;
+  }
+
+  bool end() {
     is_ended_.store(true, std::memory_order_relaxed);
-    return Outcome::kEnded;
+    return false;
   }
 
   bool has_ended() const { return is_ended_.load(std::memory_order_relaxed); }

@@ -2,6 +2,7 @@
 /// \file
 /// Graphs that are kept: every start mode and every run again gives program order's result, and what shapes a
 /// graph is never overlooked.
+#include <atomic>
 #include <chrono>
 #include <random>
 #include <thread>
@@ -331,9 +332,12 @@ TEST(a_kept_graph_can_be_cancelled) {
   arrays.shuffle(random);
   int num_cancelled = 0;
   for (int round = 0; round < 15; ++round) {
+    std::atomic<bool> is_over{false};
     std::thread canceller([&] {
-      std::this_thread::sleep_for(std::chrono::microseconds(round * 100));
-      executable->cancel();
+      while (!is_over) {
+        std::this_thread::sleep_for(std::chrono::microseconds(round * 100));
+        executable->cancel();
+      }
     });
     try {
       run(*executable, arrays, after_build(uint32_t(1 + round % 3)));
@@ -341,6 +345,7 @@ TEST(a_kept_graph_can_be_cancelled) {
       CHECK(error.code() == "run-cancelled");
       ++num_cancelled;
     }
+    is_over = true;
     canceller.join();
     run_checked(program, *executable, arrays, after_build(uint32_t(1 + round % 3)));
   }

@@ -77,12 +77,12 @@ def _entries(bench: Bench, value: Callable[..., Callable[[], float]]) -> None:
 
 
 def _dispatchers(bench: Bench) -> None:
-    """The layer with k dispatchers beside one, on two threads: each walks the whole program."""
+    """The layer on one thread by k dispatchers, beside one that orders all tasks: each walks the program."""
     layers = {
-        k: Ours(llama, {"n": 256}, Schedule().dispatch(DispatchPolicy.work_steal(k))) for k in (1, 2, 4)
+        k: Ours(llama, {"n": 256}, Schedule().dispatch(DispatchPolicy.round_robin(k))) for k in (1, 2, 4)
     }
-    functions = {str(k): layer.total(2) for k, layer in layers.items()}
-    found = bench.measure(functions, rounds=bench.rounds(9, 3), threads=2)
+    functions = {str(k): layer.total(1) for k, layer in layers.items()}
+    found = bench.measure(functions, rounds=bench.rounds(9, 3))
     for k in ("2", "4"):
         ratio, noisy = found[k].value / found["1"].value, found[k].noisy or found["1"].noisy
         bench.rows.append(Row(f"dispatchers_{k}_overhead_ratio", ratio, "x", goal=None, noisy=noisy))

@@ -9,7 +9,7 @@ from pto_wsp.lang import pto
 from pto_wsp.lang.axes import P
 from pto_wsp.lang.kernel import kernel
 from pto_wsp.lang.scalar import Scalar
-from pto_wsp.lang.surface import In, Out, Tile
+from pto_wsp.lang.surface import Constexpr, In, Out, Tile
 from pto_wsp.lang.tensor import Tensor
 from pto_wsp.lang.workload import Workload, workload
 from pto_wsp.ops.functional.tiles import COLS, ROWS
@@ -138,22 +138,9 @@ def products(DT: DType) -> list[Workload]:
         w: In[Tensor[DT, DYN, DYN]],
         b: In[Tile[1, BLOCK, DT]],
         y: Out[Tensor[DT, DYN, DYN]],
+        AT_ONCE: Constexpr[int],
     ):
-        for r in pto.tiles(x.rows, DEEP_ROWS):
-            for c in pto.tiles(w.rows, BLOCK):
-                total = pto.full((x[r].rows, w[c].rows), 0.0)
-                for k in pto.tiles(x.cols, DEPTH):
-                    total = pto.matmul(x[r, k], pto.load(w[c, k]).T, acc=total)
-                pto.store(y[r, c], pto.cast(total + pto.cast(b, f32), DT))
-
-    @kernel
-    def few_linear(
-        x: In[Tensor[DT, DYN, DYN]],
-        w: In[Tensor[DT, DYN, DYN]],
-        b: In[Tile[1, BLOCK, DT]],
-        y: Out[Tensor[DT, DYN, DYN]],
-    ):
-        for r in pto.tiles(x.rows, FEW_ROWS):
+        for r in pto.tiles(x.rows, AT_ONCE):
             for c in pto.tiles(w.rows, BLOCK):
                 total = pto.full((x[r].rows, w[c].rows), 0.0)
                 for k in pto.tiles(x.cols, DEPTH):
@@ -183,11 +170,11 @@ def products(DT: DType) -> list[Workload]:
     ):
         with P.when(X.shape[0] <= FEW_ROWS):
             for c in P.tiles("m", BLOCK):
-                few_linear[c](x=X, w=W[c], b=B[:, c], y=Y[:, c])
+                block_linear[c](x=X, w=W[c], b=B[:, c], y=Y[:, c], AT_ONCE=FEW_ROWS)
         with P.otherwise():
             for r in P.tiles("n", DEEP_ROWS):
                 for c in P.tiles("m", BLOCK):
-                    block_linear[r, c](x=X[r], w=W[c], b=B[:, c], y=Y[r, c])
+                    block_linear[r, c](x=X[r], w=W[c], b=B[:, c], y=Y[r, c], AT_ONCE=DEEP_ROWS)
 
     @workload
     def bilinear(

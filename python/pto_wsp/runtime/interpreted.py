@@ -57,10 +57,13 @@ class InterpretedRunner:
         check: bool = False,
         progress: Callable[[int], object] | None = None,
     ) -> tuple[InterpretedFigures, Trace | None]:
-        """Run every task in program order on this thread; `workers` and `trace` have nothing to act on."""
+        """Run every task in program order on this thread; `workers` has nothing to act on."""
         if check:
             reason = "the check is part of the engine: compile for `cpu`"
             raise UnsupportedByTarget(target="interp", what='`check="hazards"`', reason=reason)
+        if trace:
+            reason = "it records nothing; `Program.task_graph` does"
+            raise UnsupportedByTarget(target="interp", what="`trace`", reason=reason)
         figures, recorded = self.run_calling(arrays, scalars, self._call)
         if progress is not None:
             progress(figures.tasks)

@@ -131,7 +131,8 @@ class Program:
             unnamed: refused: values have names.
             workers: threads to use; all cores by default. Results do not depend on it.
             trace: what to record in `self.trace`: `"tasks"` or True, when and where each task ran; `"full"`,
-                what dispatchers did, too; `"off"` or False, nothing. By default what the schedule says.
+                what dispatchers did, too; `"off"` or False, nothing. By default what the schedule says. The
+                target `interp` records nothing, and refuses the others.
             check: `"hazards"` checks what P states: that no two tasks of different iterations touch a common
                 element that one of them writes. Before anything runs; where elements that tasks write decide
                 what runs, when everything has. And, as a task of a kernel with `block_dim` runs, that no two

@@ -230,3 +230,14 @@ def test_two_threads_share_a_program() -> None:
         thread.join()
     for i, result in enumerate(results):
         assert np.array_equal(result, rows(5000) * np.float32(i))
+
+
+@pytest.mark.parametrize("trace", [True, "tasks", "full"])
+def test_the_interpreter_says_that_it_records_nothing(trace: bool | str) -> None:
+    program = Program(scale_module(), {}, "interp")
+    x, y = rows(3), np.zeros((3, 128), np.float32)
+    with pytest.raises(errors.UnsupportedByTarget, match="trace"):
+        program.run(X=x, Y=y, factor=2.0, trace=trace)
+    assert not y.any()
+    program.run(X=x, Y=y, factor=2.0, trace="off")
+    assert y.any() and program.trace is None

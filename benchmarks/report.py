@@ -7,7 +7,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-RESULTS = Path(__file__).parent / "results"
+CASES = Path(__file__).parent
+RESULTS = CASES / "results"
 
 INTRODUCTION = """\
 # Performance
@@ -15,7 +16,7 @@ INTRODUCTION = """\
 Generated from `benchmarks/results/` by `make docs`; run a case with `make bench CASE=name`. Every value is
 the median of interleaved repetitions between two calibrations of the machine; repetitions whose calibrations
 differ by more than 5 % are dropped. Times of different machines cannot be compared; ratios to a peer or to
-the calibrated peak can."""
+the calibrated peak can. Under each table stands what its rows measure and why the goals that are missed are missed."""
 
 HEADER = ("row", "value", "unit", "peer", "ratio", "goal", "")
 
@@ -40,7 +41,9 @@ def _chapter(result: dict[str, Any]) -> str:
     where = f"{machine['cpu']}, {machine['cores']} cores, {machine['memory_gib']} GiB, {machine['compiler']}"
     lines = [HEADER, ("---", "---:", "---", "---", "---:", "---", "---"), *map(_cells, result["rows"])]
     rows = "\n".join("| " + " | ".join(line) + " |" for line in lines)
-    return f"## {result['case']}\n\nCommit {result['commit']}; {where}.\n\n{rows}"
+    parts = [f"## {result['case']}", f"Commit {result['commit']}; {where}.", rows]
+    notes = CASES / result["case"] / "notes.md"
+    return "\n\n".join([*parts, notes.read_text(encoding="utf-8").strip()] if notes.exists() else parts)
 
 
 def _cells(row: dict[str, Any]) -> tuple[str, ...]:

@@ -30,10 +30,14 @@ def table(rows: Iterable[dict[str, Any]]) -> str:
 
 def performance_page() -> str:
     """Return docs/performance.md: the last full run of every case."""
-    parts = [INTRODUCTION]
     results = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(RESULTS.glob("*.json"))]
-    parts += [_chapter(result) for result in results] or ["No full run has been kept yet."]
-    return "\n\n".join(parts) + "\n"
+    return "\n\n".join([INTRODUCTION, _goals(results), *map(_chapter, results)]) + "\n"
+
+
+def _goals(results: list[dict[str, Any]]) -> str:
+    goals = [(result["case"], row) for result in results for row in result["rows"] if row["ok"] is not None]
+    missed = [f"[{row['name']}](#{case})" for case, row in goals if not row["ok"]]
+    return f"{len(goals) - len(missed)} of {len(goals)} goals are met. Missed: {', '.join(missed) or 'none'}."
 
 
 def _chapter(result: dict[str, Any]) -> str:

@@ -60,15 +60,30 @@ class PtoError(Exception):
             return lines + ([f"  = {self.caret_text}"] if self.caret_text else [])
         number = str(self.loc.line)
         margin = " " * len(number)
-        start = self.loc.col or len(source) - len(source.lstrip()) + 1
-        width = max(1, self.loc.end_col - start) if self.loc.col else len(source.strip())
-        caret = "".join("\t" if c == "\t" else " " for c in source[: start - 1]) + "^" * width
+        start = self.loc.col - 1 if self.loc.col else len(source) - len(source.lstrip())
+        width = max(1, self.loc.end_col - self.loc.col) if self.loc.col else len(source.strip())
+        source, start, width = _shown(source, start, width)
+        caret = "".join("\t" if c == "\t" else " " for c in source[:start]) + "^" * width
         return [
             *lines,
             f"{margin} |",
             f"{number} | {source}",
             f"{margin} | {caret} {self.caret_text}".rstrip(),
         ]
+
+
+MAX_SHOWN = 160
+"""Characters of a source line that an error shows; of those before its place, a third of it."""
+
+
+def _shown(source: str, start: int, width: int) -> tuple[str, int, int]:
+    """Return the part of a source line around a place, and where in it the place is."""
+    if len(source) <= MAX_SHOWN:
+        return source, start, width
+    first = max(0, min(start - MAX_SHOWN // 3, len(source) - MAX_SHOWN))
+    last = first + MAX_SHOWN
+    before, behind = "..." if first else "", "..." if last < len(source) else ""
+    return before + source[first:last] + behind, start - first + len(before), max(1, min(width, last - start))
 
 
 MAX_LISTED = 24

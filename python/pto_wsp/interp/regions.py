@@ -13,6 +13,7 @@ from pto_wsp.errors import RegionOutside, RowOutside, RowRepeated, StridedRows, 
 from pto_wsp.ir.core import Full, Index, Merged, Range, Region, Rows, TileRange
 from pto_wsp.ir.kernel import IN, KernelFunction, Param
 from pto_wsp.ir.scalar import Reader, Value, evaluate
+from pto_wsp.ir.workload import Loop
 from pto_wsp.location import Location
 from pto_wsp.support.record import record
 from pto_wsp.types.tile import TileType, ViewType
@@ -25,7 +26,7 @@ class Place:
     kernel: KernelFunction
     param: Param
     scope: Mapping[str, Value]
-    loops: tuple[str, ...]
+    loops: tuple[Loop, ...]
     loc: Location | None
 
     @property
@@ -180,10 +181,10 @@ class RegionReader:
             )
 
 
-def scope_text(scope: Mapping[str, Value], loops: Sequence[str]) -> str:
-    """Return ` when b = 3, i = 0` for the loop variables around a task, or nothing without loops."""
-    values = ", ".join(f"{name} = {scope[name]}" for name in loops if name in scope)
-    return f" when {values}" if values else ""
+def scope_text(scope: Mapping[str, Value], loops: Sequence[Loop]) -> str:
+    """Return ` in iteration b = 3, i = 0` of the loops around a task, or nothing without loops."""
+    values = ", ".join(f"{loop.called} = {scope[loop.var]}" for loop in loops if loop.var in scope)
+    return f" in iteration {values}" if values else ""
 
 
 def _num_merged(region: Region) -> int:

@@ -49,7 +49,7 @@ class BoundTask:
 
     node: w.Task
     scope: Mapping[str, Value]
-    loops: tuple[str, ...]
+    loops: tuple[w.Loop, ...]
 
 
 def expand(
@@ -82,7 +82,7 @@ class _Walk:
         self.reader = reader
         self.late = late
 
-    def nodes(self, body: Sequence[w.Node], loops: tuple[str, ...]) -> Iterator[BoundTask]:
+    def nodes(self, body: Sequence[w.Node], loops: tuple[w.Loop, ...]) -> Iterator[BoundTask]:
         for node in body:
             match node:
                 case w.Task():
@@ -100,7 +100,7 @@ class _Walk:
                 case w.Call(workload=name, loc=loc):
                     raise call_left(name, loc)
 
-    def loop(self, loop: w.Loop, loops: tuple[str, ...]) -> Iterator[BoundTask]:
+    def loop(self, loop: w.Loop, loops: tuple[w.Loop, ...]) -> Iterator[BoundTask]:
         extent = int(self.value(loop.extent))
         if extent < 0:
             raise negative_extent(loop, extent)
@@ -109,7 +109,7 @@ class _Walk:
             if loop.tile is not None:
                 self.scope[loop.start] = i * loop.tile
                 self.scope[loop.length] = min(loop.tile, extent - i * loop.tile)
-            yield from self.nodes(loop.body, (*loops, loop.var))
+            yield from self.nodes(loop.body, (*loops, loop))
 
     def value(self, expr: Expr) -> Value:
         return evaluate(expr, self.scope, self.reader)
@@ -117,7 +117,7 @@ class _Walk:
 
 def negative_extent(loop: w.Loop, extent: int) -> BadExpression:
     """Return the error of a loop over a negative number of elements."""
-    return BadExpression(reason=f"the axis of `{loop.var}` has extent {extent}", loc=loop.loc)
+    return BadExpression(reason=f"the axis of `{loop.called}` has extent {extent}", loc=loop.loc)
 
 
 def no_tier(node: w.Refuse, size: int) -> NoTier:

@@ -68,6 +68,7 @@ class RowsParam:
     """An axis with a row for each element of the size `outer`; its offsets are a tensor [outer + 1] i64."""
 
     name: str
+    outer: str
 
     @property
     def offsets(self) -> str:

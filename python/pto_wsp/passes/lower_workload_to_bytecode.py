@@ -43,7 +43,7 @@ class Lowered:
         symbols: names of the symbol table's entries.
         sites: the node that starts at an instruction. Where it reads what tasks of the run write, it reads
             the register that its flush point sets.
-        enclosing: loop variables around the node that starts at an instruction, outermost first.
+        enclosing: the loops around the node that starts at an instruction, outermost first.
         places: source location of an instruction of an expression.
         registers: register of each loop variable, variable and flush point.
         refusals: what the reason number of a FAIL stands for.
@@ -54,7 +54,7 @@ class Lowered:
     tensors: tuple[str, ...]
     symbols: tuple[str, ...]
     sites: Mapping[int, w.Node]
-    enclosing: Mapping[int, tuple[str, ...]]
+    enclosing: Mapping[int, tuple[w.Loop, ...]]
     places: Mapping[int, Location | None]
     registers: Mapping[str, int]
     refusals: tuple[w.Refuse, ...]
@@ -122,7 +122,7 @@ class _Lowering:
         self.constants: dict[bytes, int] = {}
         self.expressions: dict[int, int] = {}  # by identity: the code and the axes hold them all
         self.sites: dict[int, w.Node] = {}
-        self.enclosing: dict[int, tuple[str, ...]] = {}
+        self.enclosing: dict[int, tuple[w.Loop, ...]] = {}
         self.places: dict[int, Location | None] = {}
         self.registers: dict[str, int] = {}
         self.labels: dict[str, int] = {}
@@ -213,7 +213,7 @@ class _Lowering:
 
     def begin(self, node: w.Node) -> None:
         self.sites[len(self.code)] = node
-        self.enclosing[len(self.code)] = tuple(self.open_axes)
+        self.enclosing[len(self.code)] = tuple(self.axes[axis].loop for axis in self.open_axes.values())
 
     def flushed(self, node: w.Node) -> w.Node:
         """Put the flush points of a node in front of it; return the node that reads their registers."""

@@ -92,7 +92,7 @@ class _Context:
         index = self.kernel.params.index(self.param)
         return self.task.args[index].loc or self.task.loc
 
-    def where(self, loops: Sequence[str], registers: str = "registers") -> str:
+    def where(self, loops: Sequence[w.Loop], registers: str = "registers") -> str:
         values = self.details.get(registers, [])
         assert isinstance(values, list)
         variables = {name: values[reg] for name, reg in self.lowered.registers.items() if reg < len(values)}
@@ -107,7 +107,7 @@ class _Context:
         return f"{self.tensor().name}[{', '.join(dims)}]"
 
     @property
-    def enclosing(self) -> Sequence[str]:
+    def enclosing(self) -> Sequence[w.Loop]:
         return self.lowered.enclosing[self.number("pc")]
 
     def fault(self) -> errors.PtoError:

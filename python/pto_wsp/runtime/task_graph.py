@@ -115,7 +115,6 @@ class Collector:
         self._kernels = {kernel.name: kernel for kernel in module.kernels}
         self._workload = module.entry_workload
         self._deciding = dict(_deciding_elements(self._workload.body, (), _assigned(self._workload)))
-        self._kinds = {n.var: n.kind for n in w.walk_nodes(self._workload.body) if isinstance(n, w.Loop)}
         self._arrays = arrays
         self._reader = TensorReader(arrays)
         self._accesses = {_identity(arrays[name]): _Accesses(arrays[name].shape) for name in module.written}
@@ -183,10 +182,10 @@ class Collector:
         """Return the tasks of the iterations before this one of the `P.seq` loops around a task."""
         found: set[int] = set()
         for depth, loop in enumerate(task.loops):
-            if self._kinds[loop] == w.SEQUENTIAL:
-                outer = tuple(task.scope[name] for name in task.loops[:depth])
-                iterations = self._iterations.setdefault((loop, outer), _Iterations())
-                found |= iterations.before(int(task.scope[loop]), number)
+            if loop.kind == w.SEQUENTIAL:
+                outer = tuple(task.scope[around.var] for around in task.loops[:depth])
+                iterations = self._iterations.setdefault((loop.var, outer), _Iterations())
+                found |= iterations.before(int(task.scope[loop.var]), number)
         return found
 
     def _deciders(self, task: BoundTask) -> set[int]:

@@ -17,6 +17,7 @@ from pto_wsp.text import parse
 from pto_wsp.types.dtype import DType
 
 PIPE = "-"
+_NPY, _ZIP = b"\x93NUMPY", b"PK"
 
 
 @contextmanager
@@ -79,6 +80,8 @@ def read_array(path: str, dtype: DType | None) -> np.ndarray:
     """
     with _reported("read", path):
         data = sys.stdin.buffer.read() if path == PIPE else Path(path).read_bytes()
+    if not data.startswith((_NPY, _ZIP)):
+        raise UnusableFile(what="read", path=path, reason="it holds no array; expected a `.npy` file")
     try:
         array = np.load(io.BytesIO(data), allow_pickle=False)
     except (ValueError, EOFError, OSError) as error:

@@ -35,7 +35,7 @@ def run(args: Namespace) -> None:
     workload = inline_calls(with_entry_workload(module)).entry_workload
     values = _Values(workload, kernel, pairs("--set", args.set), pairs("--input", args.input))
     outputs = pairs("--output", args.output)
-    values.require(outputs)
+    values.require(outputs, program.module.written)
     arrays = values.arrays(program.module.written)
     program(**values.given, **arrays, **({} if args.workers is None else {"workers": args.workers}))
     for name, path in outputs.items():
@@ -106,11 +106,24 @@ class _Values:
     def unknown(self, name: str) -> UnknownParameter:
         return UnknownParameter(program=self.workload.name, name=name, advice=did_you_mean(name, self.params))
 
-    def require(self, outputs: Mapping[str, str]) -> None:
-        """Raise UnknownParameter for an output that is no tensor."""
+    def require(self, outputs: Mapping[str, str], written: frozenset[str]) -> None:
+        """Raise UnknownParameter for an output that is no tensor, UnboundTensor for what is not given."""
         for name in outputs:
             if name not in self.tensors:
                 raise self.unknown(name)
+        axes = [p for p in self.workload.params if isinstance(p, w.RowsParam)]
+        made = {name for axis in axes for name in (axis.outer, axis.offsets, f"{axis.name}.indices")}
+        for param in self.workload.open_params:
+            if param.name in self.given or param.name in made or param.name in written:
+                continue
+            match param:
+                case w.SizeParam(default=None) | w.ScalarParam(default=None):
+                    kind, advice = "scalar", f"give `--set {param.name}=...`"
+                case w.TensorParam() | w.RowsParam():
+                    kind, advice = "tensor", f"give `--input {param.name}=FILE`"
+                case _:
+                    continue
+            raise UnboundTensor(kind=kind, name=param.name, advice=advice)
 
     def number(self, name: str, text: str) -> int | float | bool:
         param = self.params.get(name)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from pto_wsp import CompareMode, ElementType, MemorySpace, Program, PTOFunctionBuilder, PTOModule
+from pto_wsp.errors import RegionOutside
 from pto_wsp.ir import workload as w
 from pto_wsp.passes.pipeline import prepare
 
@@ -220,3 +221,26 @@ def test_loops_keep_their_ranges_and_names() -> None:
 def prepared(module: PTOModule) -> tuple[w.Node, ...]:
     module.set_entry("f")
     return prepare(module.ir).entry_workload.body
+
+
+@pytest.mark.parametrize("target", ["cpu", "interp"])
+def test_errors_name_loops_as_the_user_does(module: PTOModule, target: str) -> None:
+    """A second loop `i` has another name in the IR, and what is counted are iterations, not steps."""
+    (
+        PTOFunctionBuilder("twice", module)
+        .not_in_core()
+        .memref("x")
+        .memref("y")
+        .scalar("n", ElementType.I32)
+        .for_loop("i", 0, "n")
+        .call("scale", {"x": ("x", "i", 0), "y": ("y", "i", 0), "factor": 1.0})
+        .end_for()
+        .for_loop("i", 0, "n", 2)
+        .call("scale", {"x": ("x", "i + 1", 0), "y": ("y", "i", 0), "factor": 1.0})
+        .end_for()
+        .build()
+    )
+    x = np.zeros((12, 8), np.float32)
+    with pytest.raises(RegionOutside) as caught:
+        module.compile(target, entry="twice")(x=x, y=x.copy(), n=3)
+    assert "found [12, 16) in iteration i = 1" in str(caught.value)

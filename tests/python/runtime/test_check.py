@@ -90,7 +90,8 @@ def test_real_regions_decide() -> None:
     error = caught.value
     assert (values["Y"] == 1).all() and error.tasks_before is None
     assert error.fields["region"] == "Y[3:4, 0:8]"
-    assert (error.fields["first_where"], error.fields["second_where"]) == (" when i = 0", " when i = 1")
+    assert error.fields["first_where"] == " in iteration i = 0"
+    assert error.fields["second_where"] == " in iteration i = 1"
     assert error.loc is not None and "Y[i * step[0]" in (error.loc.source_line() or "")
     assert ["add(x=" in (loc.source_line() or "") for _, loc in error.notes] == [True, False]
     assert "in P(Dense[3])" in (error.notes[1][1].source_line() or "")
@@ -150,7 +151,7 @@ def test_instances_that_write_one_element_are_named() -> None:
         program.run(Y=y, rows=np.array([4, 8, 3], np.int32), check="hazards", workers=1)
     error = caught.value
     assert (error.fields["first"], error.fields["second"], error.fields["index"]) == (0, 3, "0, 0")
-    assert error.fields["where"] == " when i = 2" and error.tasks_before == 2
+    assert error.fields["where"] == " in iteration i = 2" and error.tasks_before == 2
     assert (y[:2, :4] == 2).all() and (y[2, :4] == 1).all()
 
 

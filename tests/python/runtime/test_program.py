@@ -135,7 +135,7 @@ def test_regions_outside_are_errors_before_the_first_task(target: str) -> None:
         program(X=x, Y=y, factor=1.0)
     assert not y.any()
     assert caught.value.loc == PLACE
-    assert "expected a range inside [0, 99), found [68, 100) when i = 2" in str(caught.value)
+    assert "expected a range inside [0, 99), found [68, 100) in iteration i = 2" in str(caught.value)
 
 
 def test_triangular_loops_are_checked_exactly(target: str) -> None:

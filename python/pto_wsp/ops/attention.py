@@ -18,7 +18,8 @@ from pto_wsp.ops.attention_arrays import (
     read_array,
     read_indptr,
 )
-from pto_wsp.ops.attention_program import AttentionForm, attention_workload
+from pto_wsp.ops.attention_form import AttentionForm
+from pto_wsp.ops.attention_program import attention_workload
 from pto_wsp.planner.balanced import BalancedConfig, BalancedPlan, BalancedPlanner
 from pto_wsp.planner.config import INT_MAX, check_range
 from pto_wsp.planner.descriptor import BALANCED_ITEM, MERGE_ROW

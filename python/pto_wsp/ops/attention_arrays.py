@@ -10,7 +10,7 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
 from pto_wsp.errors import InvalidPlanParams, UnusableArray, WrongDType, WrongRank, WrongShape, WrongValue
-from pto_wsp.ops.attention_program import AttentionForm
+from pto_wsp.ops.attention_form import AttentionForm
 from pto_wsp.planner.config import INT_MAX
 from pto_wsp.runtime.dlpack import import_array
 from pto_wsp.types.dtype import DType

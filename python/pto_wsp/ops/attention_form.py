@@ -1,0 +1,56 @@
+"""What a program of planned attention is made for."""
+
+from typing import Final
+
+from pto_wsp.support.record import record
+from pto_wsp.types.dtype import DType
+
+LOWEST: Final = -1e30
+"""Running maximum before any score: finite, so that positions that are masked have a weight of exactly 0."""
+
+STEP: Final = 128
+"""Most positions whose scores are in one tile; divides a canonical block."""
+
+
+@record
+class AttentionForm:
+    """What one compiled program is made for; everything else may change from run to run.
+
+    Attributes:
+        kv_heads: heads of the cache.
+        group: query heads that share a head of the cache.
+        dim: elements of a head.
+        tokens: query positions of a tile; 0: a tile holds the query heads that share a head of the cache, for
+            requests of one query position.
+        page_size: positions of a page; 0: keys and values are ragged.
+        is_causal: a query attends no position after its own.
+        window_left: most positions before its own that a query attends; -1: all.
+        scale: factor of the scores.
+        soft_cap: c of c * tanh(score / c); 0: none.
+        is_batch_invariant: plans cut between canonical blocks, and what follows a cut is kept block by block.
+        q_dtype: element type of queries and outputs.
+        kv_dtype: element type of keys and values.
+    """
+
+    kv_heads: int
+    group: int
+    dim: int
+    tokens: int
+    page_size: int
+    is_causal: bool
+    window_left: int
+    scale: float
+    soft_cap: float
+    is_batch_invariant: bool
+    q_dtype: DType
+    kv_dtype: DType
+
+    @property
+    def tile_rows(self) -> int:
+        """Most query rows of a tile."""
+        return self.tokens or self.group
+
+    @property
+    def q_dims(self) -> tuple[int, ...]:
+        """What follows the tokens in the shape of queries, up to the elements of a head."""
+        return (self.kv_heads, self.group) if not self.tokens else (self.kv_heads * self.group,)

@@ -31,7 +31,15 @@ from pto_wsp.builder.steps import (
     Transfer,
     WhileStep,
 )
-from pto_wsp.errors import BadBlock, BadOperand, NameClash, NotYetSupported, UnknownKernel, did_you_mean
+from pto_wsp.errors import (
+    BadBlock,
+    BadOperand,
+    NameClash,
+    NotYetSupported,
+    UnknownKernel,
+    UnknownName,
+    did_you_mean,
+)
 from pto_wsp.ir.kernel import KernelFunction
 from pto_wsp.isa import Instruction
 from pto_wsp.isa.meaning import COMPARE_MODES
@@ -313,8 +321,24 @@ class PTOFunctionBuilder:
         return self._scalar("scalar_mov", dst, "mov", src)
 
     def scalar_load(self, dst: str, src: str, row: Operand = 0, col: Operand = 0) -> PTOFunctionBuilder:
-        """Assign an element of a memref of integers that the InCore function does not store to."""
+        """Assign an element of a memref of integers, by its row and column.
+
+        An InCore function stores nothing to it; of what an Orchestration's tasks write, the walk waits for.
+        """
         return self._scalar("scalar_load", dst, "load", src, row, col)
+
+    def scalar_store(self, dst: str, src: Operand, row: Operand = 0, col: Operand = 0) -> PTOFunctionBuilder:
+        """Store a scalar to an element of a memref, by its row and column."""
+        loc = self._here("scalar_store")
+        memref, tile = self._declared.get(dst), f"{dst}_element"
+        if not isinstance(memref, Memref):
+            advice = did_you_mean(dst, self._declared)
+            raise UnknownName(name=dst, where=f"`{self.name}` as a memref", advice=advice, loc=loc)
+        while tile in self._declared:
+            tile += "_"
+        self._declare("scalar_store", tile, TileDeclaration(TileType(1, 1, memref.dtype), loc))
+        self._step(TileStep("expands", "scalar_store", tile, (src,), {}, loc))
+        return self._step(Transfer("store", dst, tile, row, col, None, loc))
 
     def scalar_add(self, dst: str, a: Operand, b: Operand) -> PTOFunctionBuilder:
         """Assign a + b."""

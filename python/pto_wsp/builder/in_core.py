@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 
 from pto_wsp.builder import operands
 from pto_wsp.builder.calls import Recorded, called, in_order, wrong_kind
-from pto_wsp.builder.memrefs import Access, MemrefUse, box, settled
+from pto_wsp.builder.memrefs import Access, MemrefUse, box, require_integers, settled
 from pto_wsp.builder.names import scalar_dtype
 from pto_wsp.builder.scalars import ScalarReader, fitted
 from pto_wsp.builder.steps import (
@@ -76,7 +76,7 @@ class _InCore:
         self.scalars: dict[str, Expr] = {}
         self.loops: list[str] = []
         self.set: set[str] = set()
-        self.reader = ScalarReader(self.scalar)
+        self.reader = ScalarReader(self)
         for item, declaration in declared.items():
             if isinstance(declaration, TileDeclaration):
                 self.declare_tile(item, declaration.type)
@@ -138,13 +138,26 @@ class _InCore:
             raise CarriedValue(name=name, problem=problem, expected="an assignment", found="none", loc=loc)
         return replace(self.scalars[name], loc=loc)
 
-    def tile(self, name: Operand, loc: Location) -> TileValue:
+    def element(self, name: str, indices: tuple[Expr, ...], op: str, loc: Location | None) -> Element:
+        """Return an element of a memref of integers."""
+        use = self.use(name, loc)
+        require_integers(name, use.memref, indices, op, loc)
+        use.elements.append((op, loc))
+        return Element(use.name, indices, loc)
+
+    def extent(self, name: str, dim: int, op: str, loc: Location | None) -> Extent:
+        """Return how many rows or columns of a tile or memref are valid."""
+        if name not in self.views:
+            self.tile(name, loc)
+        return Extent(name, dim, loc)
+
+    def tile(self, name: Operand, loc: Location | None) -> TileValue:
         tile = self.tiles.get(name) if isinstance(name, str) else None
         if tile is None:
             raise operands.unknown_tile(name, f"`{self.name}` as a tile", [*self.tiles], loc)
         return tile
 
-    def use(self, name: Operand, loc: Location) -> MemrefUse:
+    def use(self, name: Operand, loc: Location | None) -> MemrefUse:
         use = self.uses.get(name) if isinstance(name, str) else None
         if use is None:
             advice = did_you_mean(str(name), self.uses)
@@ -292,15 +305,14 @@ class _InCore:
         return found[0], found[1]
 
     def assign(self, step: ScalarStep) -> None:
-        is_load = step.op == "load"
-        value = self.element(step) if is_load else self.reader.compute(step.op, step.operands, step.loc)
+        value = self.reader.compute(step.op, step.operands, step.loc)
         for names in (self.tiles, self.views, self.loops):
             if step.dst in names:
                 raise NameClash(kind="things in a function", name=step.dst, loc=step.loc)
         declaration = self.declared.get(step.dst)
         is_declared = isinstance(declaration, ScalarDeclaration)
         dtype = scalar_dtype(declaration.dtype) if is_declared else value.dtype
-        value = fitted(value, dtype or value.dtype, f"scalar `{step.dst}`", step.loc)
+        value = fitted(value, dtype or value.dtype, step.dst, step.loc)
         self.set.add(step.dst)
         if step.dst in self.constants:
             self.scalars[step.dst] = value
@@ -312,16 +324,6 @@ class _InCore:
         self.builder.slot(variable.name)
         self.builder.emit(k.Assign(variable.name, value, step.loc))
 
-    def element(self, step: ScalarStep) -> Element:
-        memref, row, col = step.operands
-        use = self.use(memref, step.loc)
-        if not use.memref.dtype.is_integer:
-            found = f"`{memref}` of {use.memref.dtype}"
-            raise BadOperand(op="scalar_load", expected="a memref of integers", found=found, loc=step.loc)
-        use.elements.append(step.loc)
-        indices = tuple(self.reader.integer(index, "scalar_load", step.loc) for index in (row, col))
-        return Element(use.name, indices, step.loc)
-
     def call(self, step: CallStep) -> None:
         callee = called(step, self.functions)
         if isinstance(callee, WorkloadFunction):
@@ -331,7 +333,7 @@ class _InCore:
             param = callee.param(name)
             if isinstance(param.type, ScalarType) and not isinstance(value, tuple):
                 expr = self.reader.read(value, "call", step.loc)
-                args.append(fitted(expr, param.type.dtype, f"parameter `{name}`", step.loc))
+                args.append(fitted(expr, param.type.dtype, name, step.loc))
             elif not isinstance(param.type, ScalarType) and isinstance(value, str) and value in self.uses:
                 self.uses[value].passed.append((param.type, param.role))
                 args.append(value)

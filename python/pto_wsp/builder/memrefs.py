@@ -14,6 +14,7 @@ from pto_wsp.ir.kernel import IN, INOUT, OUT
 from pto_wsp.ir.scalar import Const, Expr
 from pto_wsp.location import Location
 from pto_wsp.support.record import record, replace
+from pto_wsp.types.dtype import b1, i64
 from pto_wsp.types.tile import TileType, ViewType
 
 ZERO = Const(0)
@@ -48,7 +49,7 @@ class MemrefUse:
     Attributes:
         accesses: its loads and stores.
         passed: types and roles of the parameters that it is given to in calls.
-        elements: places where one element of it is read.
+        elements: what reads one element of it, and where.
     """
 
     def __init__(self, name: str, memref: Memref) -> None:
@@ -56,7 +57,7 @@ class MemrefUse:
         self.memref = memref
         self.accesses: list[Access] = []
         self.passed: list[tuple[TileType | ViewType, str]] = []
-        self.elements: list[Location] = []
+        self.elements: list[tuple[str, Location | None]] = []
 
     @property
     def role(self) -> str:
@@ -75,7 +76,8 @@ class MemrefUse:
         if self.elements and self.role != IN:
             found = f"`{self.name}`, which it stores to"
             expected = "a memref that the function only reads"
-            raise BadOperand(op="scalar_load", expected=expected, found=found, loc=self.elements[0])
+            op, loc = self.elements[0]
+            raise BadOperand(op=op, expected=expected, found=found, loc=loc)
         declared = self.memref.shape
         if declared is not None and len(declared) != 2:
             feature = f"the memref `{self.name}` of {len(declared)} dimensions in an InCore function"
@@ -122,6 +124,20 @@ class MemrefUse:
                 notes = [("the other tile is moved here", first.loc)]
                 raise MemrefShape(name=self.name, expected=expected, found=found, loc=access.loc, notes=notes)
         return first.tile.cols
+
+
+def require_integers(
+    name: str, memref: Memref, indices: tuple[Expr, ...], op: str, loc: Location | None
+) -> None:
+    """Raise BadOperand unless a memref has elements that are scalars, and these are indices of one."""
+    rank = 2 if memref.shape is None else len(memref.shape)
+    if not (memref.dtype.is_integer or memref.dtype is b1):
+        expected, found = "a memref of integers", f"`{name}` of {memref.dtype}"
+    elif len(indices) != rank or any(index.dtype is not i64 for index in indices):
+        expected, found = f"{rank} integers behind `{name}`", ", ".join(str(i.dtype) for i in indices)
+    else:
+        return
+    raise BadOperand(op=op, expected=expected, found=found, loc=loc)
 
 
 def box(access: Access) -> tuple[Range, Range]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from pto_wsp.builder.calls import Recorded, called, in_order, wrong_kind
 from pto_wsp.builder.in_core import condition_of
 from pto_wsp.builder.made import require_made
+from pto_wsp.builder.memrefs import require_integers
 from pto_wsp.builder.names import scalar_dtype
 from pto_wsp.builder.places import Tensors, read_place
 from pto_wsp.builder.scalars import ScalarReader, fitted
@@ -35,7 +36,7 @@ from pto_wsp.ir import scalar as ir
 from pto_wsp.ir import workload as w
 from pto_wsp.ir.core import Region
 from pto_wsp.ir.kernel import KernelFunction
-from pto_wsp.ir.scalar import Const, Expr, Var, walk
+from pto_wsp.ir.scalar import Const, Element, Expr, Var, walk
 from pto_wsp.location import Location
 from pto_wsp.types.dtype import DType, b1, f32, i64
 from pto_wsp.types.tile import ScalarType
@@ -62,7 +63,7 @@ class _Orchestration:
         self.params: dict[str, w.ScalarParam] = {}
         self.values: dict[str, Expr] = {}
         self.open: dict[str, str] = {}
-        self.reader = ScalarReader(self.scalar)
+        self.reader = ScalarReader(self)
         for item, declaration in declared.items():
             if isinstance(declaration, TileDeclaration):
                 raise wrong_kind("tile", self.name, "InCore", declaration.loc)
@@ -101,6 +102,16 @@ class _Orchestration:
             )
         advice = did_you_mean(name, self.values)
         raise UnknownName(name=name, where=f"`{self.name}` as a scalar", advice=advice, loc=loc)
+
+    def element(self, name: str, indices: tuple[Expr, ...], op: str, loc: Location | None) -> Expr:
+        """Return an element of a tensor of integers, which is read when the walk comes to it."""
+        memref = self.tensors.given(name, op, loc)
+        require_integers(name, memref, indices, op, loc)
+        return Element(name, indices, loc)
+
+    def extent(self, name: str, dim: int, op: str, loc: Location | None) -> Expr:
+        """Refuse the size of a tensor: it follows from the calls, which are read first."""
+        raise wrong_kind(f"dim` in `{op}", self.name, "InCore", loc or self.loc)
 
     def fresh(self, name: str) -> str:
         """Return a name for a loop variable that no other has."""
@@ -180,8 +191,6 @@ class _Orchestration:
         )
 
     def assign(self, step: ScalarStep) -> list[w.Node]:
-        if step.op == "load":
-            raise wrong_kind("scalar_load", self.name, "InCore", step.loc)
         name, loc = step.dst, step.loc
         declaration = self.declared.get(name)
         if isinstance(declaration, Memref) or name in self.open:
@@ -190,7 +199,7 @@ class _Orchestration:
         dtype = value.dtype
         if isinstance(declaration, ScalarDeclaration):
             dtype = scalar_dtype(declaration.dtype) or dtype
-        value = fitted(value, dtype, f"scalar `{name}`", loc)
+        value = fitted(value, dtype, name, loc)
         if name in self.constants and step.op != "mov" and self.is_fixed(value):
             self.values[name] = value
             return []
@@ -205,8 +214,12 @@ class _Orchestration:
         return [w.Set(name, value, loc)]
 
     def is_fixed(self, value: Expr) -> bool:
-        """Whether a value is the same in the whole run: it reads no variables."""
-        return all(part.name in self.params for part in walk(value) if isinstance(part, Var))
+        """Whether a value is the same in the whole run: it reads no variables, and no elements."""
+        parts = [*walk(value)]
+        variables = (part.name for part in parts if isinstance(part, Var))
+        return all(name in self.params for name in variables) and not any(
+            isinstance(part, Element) for part in parts
+        )
 
     # --- calls ---
 
@@ -244,7 +257,7 @@ class _Orchestration:
         if isinstance(value, tuple):
             expected = f"for `{name}`, a number or the name of a scalar"
             raise BadOperand(op="call", expected=expected, found="a place in a tensor", loc=loc)
-        return fitted(self.reader.read(value, "call", loc), dtype, f"parameter `{name}`", loc)
+        return fitted(self.reader.read(value, "call", loc), dtype, name, loc)
 
 
 def _variable(name: str, dtype: DType, loc: Location) -> Expr:

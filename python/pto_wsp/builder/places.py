@@ -90,6 +90,20 @@ class Tensors:
         """Return a tensor by its name."""
         return self.declared.get(name) or self.intermediates[name]
 
+    def given(self, name: str, op: str, loc: Location | None) -> Memref:
+        """Return a tensor that the call gives: of others, elements cannot be read.
+
+        Raises:
+            UnknownName, BadOperand: it is none.
+        """
+        if name not in self.declared and name not in self.intermediates:
+            raise self._unknown(name, loc)
+        memref = self.memref(name)
+        if memref.is_local:
+            expected, found = "a memref of global memory", f"`{name}`, which the run makes"
+            raise BadOperand(op=op, expected=expected, found=found, loc=loc)
+        return memref
+
     # --- regions ---
 
     def region(self, kernel: str, param: Param, place: Place, loc: Location) -> Region:
@@ -151,7 +165,7 @@ class Tensors:
         memref = self.intermediates[name] = Memref(dtype, None, True, loc)
         return memref
 
-    def _unknown(self, name: str, loc: Location) -> UnknownName:
+    def _unknown(self, name: str, loc: Location | None) -> UnknownName:
         known = {**self.declared, **self.intermediates}
         advice = did_you_mean(name, known) or "declare it with `.memref(...)`, or call what makes it before"
         return UnknownName(name=name, where=f"`{self.function}` as a tensor", advice=advice, loc=loc)

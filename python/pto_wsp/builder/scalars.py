@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import ast
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from typing import Protocol
 
 from pto_wsp.builder.steps import Operand
 from pto_wsp.errors import BadOperand
 from pto_wsp.ir import scalar as ir
-from pto_wsp.ir.scalar import Const, Expr, Var
+from pto_wsp.ir.scalar import Const, Element, Expr, Extent, Var
 from pto_wsp.lang import arithmetic
 from pto_wsp.location import Location
 from pto_wsp.types.dtype import DType, b1, f32, i64
@@ -17,8 +18,22 @@ from pto_wsp.types.dtype import DType, b1, f32, i64
 MAX_LENGTH = 4096
 """Characters that the text of an expression can have."""
 
-Lookup = Callable[[str, Location | None], Expr]
-"""Gives the value of a name, or raises UnknownName at a place."""
+
+class Names(Protocol):
+    """What the names in the operands of a function mean; a name that means nothing is an error at a place."""
+
+    def scalar(self, name: str, loc: Location | None) -> Expr:
+        """Return the value of a scalar."""
+        ...
+
+    def element(self, name: str, indices: tuple[Expr, ...], op: str, loc: Location | None) -> Expr:
+        """Return an element of a memref, as an operand of `op`."""
+        ...
+
+    def extent(self, name: str, dim: int, op: str, loc: Location | None) -> Expr:
+        """Return how much of a dimension of a tile or memref there is, as an operand of `op`."""
+        ...
+
 
 _BINARY: dict[type[ast.AST], str] = {
     ast.Add: "add",
@@ -45,11 +60,11 @@ class ScalarReader:
     """Reads the operands of one function.
 
     Args:
-        lookup: the value of a name.
+        names: what they can mention.
     """
 
-    def __init__(self, lookup: Lookup) -> None:
-        self._lookup = lookup
+    def __init__(self, names: Names) -> None:
+        self._names = names
 
     def read(self, operand: Operand, op: str, loc: Location | None) -> Expr:
         """Return an operand of the method `op` as an expression.
@@ -61,7 +76,7 @@ class ScalarReader:
         if isinstance(operand, str):
             return self._text(operand, op, loc)
         if isinstance(operand, Expr):
-            return self._settled(operand, loc)
+            return self._settled(operand, op, loc)
         if arithmetic.is_number(operand):
             return arithmetic.constant(operand, loc)
         expected = "a number, the name of a scalar, or an expression"
@@ -80,6 +95,10 @@ class ScalarReader:
 
     def compute(self, op: str, operands: Sequence[Operand], loc: Location | None) -> Expr:
         """Return what a step assigns: its operand, or an operation. Integers are divided toward zero."""
+        if op == "load":
+            memref, *indices = operands
+            found = tuple(self.integer(index, "scalar_load", loc) for index in indices)
+            return self._names.element(str(memref), found, "scalar_load", loc)
         values = [self.read(operand, f"scalar_{op}", loc) for operand in operands]
         if op in ("li", "mov"):
             return values[0]
@@ -88,15 +107,26 @@ class ScalarReader:
             return _truncated(a, b, loc)
         return arithmetic.combine(op, a, b, loc)
 
-    def _settled(self, expr: Expr, loc: Location | None) -> Expr:
+    def _settled(self, expr: Expr, op: str, loc: Location | None) -> Expr:
         """Give the names in an expression their values."""
-        return ir.substitute(
-            expr, lambda e: self._lookup(e.name, e.loc or loc) if isinstance(e, Var) else None
-        )
+
+        def known(part: Expr) -> Expr | None:
+            match part:
+                case Var(name=name, loc=own):
+                    return self._names.scalar(name, own or loc)
+                case Element(name=name, indices=indices, loc=own):
+                    found = tuple(self._settled(index, op, loc) for index in indices)
+                    return self._names.element(name, found, op, own or loc)
+                case Extent(name=name, dim=dim, loc=own):
+                    return self._names.extent(name, dim, op, own or loc)
+                case _:
+                    return None
+
+        return ir.substitute(expr, known)
 
     def _text(self, text: str, op: str, loc: Location | None) -> Expr:
         if text.isidentifier():
-            return self._lookup(text, loc)
+            return self._names.scalar(text, loc)
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
@@ -117,7 +147,7 @@ class ScalarReader:
             case ast.Name(id="true" | "false" as name):
                 return arithmetic.constant(name == "true", loc)
             case ast.Name(id=name):
-                return self._lookup(name, loc)
+                return self._names.scalar(name, loc)
             case ast.BinOp(left=left, op=sign, right=right):
                 return self._two(_BINARY.get(type(sign)), left, right, op, loc)
             case ast.Compare(left=left, ops=[sign], comparators=[right]):
@@ -131,7 +161,23 @@ class ScalarReader:
                 return result
             case ast.UnaryOp(op=sign, operand=operand):
                 return _unary(sign, self._node(operand, op, loc), loc)
-            case ast.Call(func=ast.Name(id=name), args=args, keywords=[]):
+            case ast.Subscript() | ast.Call():
+                return self._of_names(node, op, loc)
+            case _:
+                raise ValueError(type(node).__name__)
+
+    def _of_names(self, node: ast.Subscript | ast.Call, op: str, loc: Location | None) -> Expr:
+        """Return `memref[row, col]`, `dim(tile, 0)` or a function of scalars."""
+        match node:
+            case ast.Subscript(value=ast.Name(id=name), slice=place):
+                parts = place.elts if isinstance(place, ast.Tuple) else [place]
+                indices = tuple(self._node(part, op, loc) for part in parts)
+                return self._names.element(name, indices, op, loc)
+            case ast.Call(
+                func=ast.Name(id="dim"), args=[ast.Name(id=name), ast.Constant(value=int() as dim)]
+            ) if dim in (0, 1):
+                return self._names.extent(name, dim, op, loc)
+            case ast.Call(func=ast.Name(id=name), args=args, keywords=[]) if name != "dim":
                 return _applied(name, [self._node(arg, op, loc) for arg in args], loc)
             case _:
                 raise ValueError(type(node).__name__)
@@ -150,6 +196,10 @@ def _applied(name: str, args: Sequence[Expr], loc: Location | None) -> Expr:
             return arithmetic.combine(name, a, b, loc)
         case "select", [condition, then, other]:
             return arithmetic.select(arithmetic.truth(condition, loc), then, other, loc)
+        case "not", [a]:
+            return arithmetic.invert(arithmetic.truth(a, loc), loc)
+        case "invert", [a]:
+            return arithmetic.complement(a, loc)
         case "b1", [a]:
             return arithmetic.truth(a, loc)
         case "i64", [a]:

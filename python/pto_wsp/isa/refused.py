@@ -10,7 +10,7 @@ REFUSED: dict[str, str] = {
     "tmatmul.mx": "there are no 4- and 8-bit floats; multiply scaled operands with `tmatmul`",
     "tgatherb": "tiles have no byte addresses; `tgather` picks elements of rows by their index",
     "getval": "an element of an integer input is a scalar: `x[i, j]`",
-    "setval": "store a filled tile of one element: `texpands`, then `tstore`",
+    "setval": "insert a filled tile of one element: `texpands`, then `tinsert`",
     "sload": "an element of an integer input is a scalar: `x[i, j]`",
     "sstore": "store a filled tile of one element: `texpands`, then `tstore`",
 }

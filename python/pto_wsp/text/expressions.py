@@ -111,7 +111,7 @@ def _operand(cursor: Cursor, scope: Scope) -> Expr:
         case "word" if first.text in _CALLS:
             return _call(cursor, scope)
     if first.kind == WORD and scope.is_bare and first.text not in _OPERATORS:
-        return Var(cursor.advance().text, i64, cursor.place(first))
+        return _mentioned(cursor, scope, first.text)
     if first.text == "-":
         return _negative(cursor, scope)
     cursor.fail("an expression", "names begin with `%`" if first.kind == WORD else "")
@@ -154,8 +154,12 @@ def number_of(cursor: Cursor, token: Token, text: str, minus: Token | None = Non
 
 
 def _named(cursor: Cursor, scope: Scope) -> Expr:
+    return _mentioned(cursor, scope, cursor.token.text[1:])
+
+
+def _mentioned(cursor: Cursor, scope: Scope, name: str) -> Expr:
+    """Read a scalar or an element of a tensor, whose name is the next token."""
     token = cursor.advance()
-    name = token.text[1:]
     if cursor.at("["):
         if not scope.has_elements(name):
             cursor.unknown("tensor", name, scope.where, scope.known(), token)

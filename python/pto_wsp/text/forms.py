@@ -42,7 +42,7 @@ def form_of(source: Source, head: Cursor, last: str) -> Form:
     if not shows_workload and types and not plain and not words & {"local", "distinct"}:
         return Form(False, False, False)
     body = _Body(source, last)
-    unshaped = any("..." in text for text in texts)
+    unshaped = any("..." in text or text == "!pto.memref" for text in texts)
     is_workload = shows_workload or (body.has_calls and not body.has_tiles)
     is_seed = last == ".end" or body.has_seed_words or (unshaped and bool(plain))
     is_seed = is_seed or (bool(plain) and not is_workload)

@@ -21,6 +21,7 @@ from pto_wsp.text.forms import form_of
 from pto_wsp.text.kernels import read_kernel_body
 from pto_wsp.text.native import read_native
 from pto_wsp.text.parameters import read_kernel_params, read_workload_params
+from pto_wsp.text.refused import refuse_known
 from pto_wsp.text.schedules import read_schedule
 from pto_wsp.text.seed_forms import read_seed
 from pto_wsp.text.shapes import Shapes
@@ -202,6 +203,7 @@ class _ModuleReader:
             token, name = cursor.token, cursor.take(WORD, "the name of the function").text
             last = ".end"
         else:
+            refuse_known(cursor)
             cursor.expect("func", "a module has functions: `func @name(...) {`")
             token = cursor.take(FUNCTION, "a function: `@name`")
             name, last = token.text[1:], "}"

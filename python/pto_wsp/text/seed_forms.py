@@ -10,23 +10,21 @@ from collections.abc import Callable
 
 from pto_wsp.builder.function import PTOFunctionBuilder
 from pto_wsp.builder.steps import Argument, Operand
-from pto_wsp.errors import BadText, NoMeaning, TextLimit, TextMismatch
+from pto_wsp.errors import BadText, NoMeaning, TextLimit
 from pto_wsp.ir.scalar import Expr
-from pto_wsp.isa.attributes import ATTRIBUTES
-from pto_wsp.isa.table import BY_MNEMONIC, Instruction
 from pto_wsp.support.record import record
 from pto_wsp.text.bodies import MAX_BLOCKS, indexed, read_ranges
-from pto_wsp.text.expressions import read_constant, read_operand, read_tile
 from pto_wsp.text.parameters import read_params
 from pto_wsp.text.refused import refuse_known
-from pto_wsp.text.seed_scalars import ANY_NAME, SCALAR_WORDS, TYPES, SeedScalars
-from pto_wsp.text.tokens import FUNCTION, NAME, TYPE, WORD, Cursor, Source, Token
+from pto_wsp.text.seed_scalars import SCALAR_WORDS, TYPES
+from pto_wsp.text.seed_tiles import SeedTiles
+from pto_wsp.text.tokens import FUNCTION, NAME, WORD, Cursor, Source, Token
 
 WORDS = frozenset({*SCALAR_WORDS, "IF_BIT", "RETURN", "LOAD", "STORE"})
 """Statements that only these forms have."""
 
-_ALIASES = {"cmpMode": "mode"}
 _STATEMENTS = (*WORDS, "FOR", "ENDFOR", "IF", "ELSE", "ENDIF", "WHILE", "DO", "ENDWHILE", "CALL", "tstore")
+_ENDS = {"FOR": "ENDFOR", "IF": "ENDIF", "IF_BIT": "ENDIF", "ELSE": "ENDIF", "WHILE": "ENDWHILE"}
 
 
 @record
@@ -56,16 +54,15 @@ def read_seed(
     reader.body()
 
 
-class _SeedReader(SeedScalars):
+class _SeedReader(SeedTiles):
     def __init__(
         self, source: Source, builder: PTOFunctionBuilder, require: Callable[[Cursor, Token], None], end: str
     ) -> None:
-        super().__init__(builder)
-        self.source = source
+        super().__init__(source, builder)
         self.require = require
         self.last_word = end
         self.whiles: list[_While] = []
-        self.depth = 0
+        self.blocks: list[Token] = []
 
     def body(self) -> None:
         """Read all statements, and the line behind them."""
@@ -75,6 +72,7 @@ class _SeedReader(SeedScalars):
             word = source.first_word()
             cursor = source.statement()
             if word == self.last_word or not word:
+                self.require_closed(cursor)
                 cursor.expect(self.last_word)
                 if word == ".end":
                     cursor.take(WORD, "the name of the function")
@@ -103,20 +101,21 @@ class _SeedReader(SeedScalars):
 
     def control(self, word: str, cursor: Cursor) -> None:
         match word:
-            case "LOAD":
-                self.load_element(cursor)
+            case "LOAD" | "STORE":
+                self.move_element(cursor)
             case "FOR":
                 self.loop(cursor)
             case "ENDFOR":
-                self.leave(cursor).end_for()
+                self.leave(cursor, "FOR").end_for()
             case "IF":
                 self.condition(cursor)
             case "IF_BIT":
                 self.bit(cursor)
             case "ELSE":
-                self.step(cursor).else_block()
+                self.leave(cursor, "IF", "IF_BIT").else_block()
+                self.blocks.append(cursor.first)
             case "ENDIF":
-                self.leave(cursor).endif()
+                self.leave(cursor, "IF", "IF_BIT", "ELSE").endif()
             case "WHILE":
                 self.repeat(cursor)
             case "ENDWHILE":
@@ -127,21 +126,29 @@ class _SeedReader(SeedScalars):
                 cursor.word(_STATEMENTS, "a statement")
                 cursor.fail("a statement that stands alone", token=token)
 
-    def step(self, cursor: Cursor) -> PTOFunctionBuilder:
-        """Take the first word of a statement; return the builder at its place."""
+    def enter(self, cursor: Cursor) -> PTOFunctionBuilder:
+        """Take the word that begins a block; return the builder at its place."""
+        self.blocks.append(cursor.advance())
+        if len(self.blocks) > MAX_BLOCKS:
+            limit = f"{MAX_BLOCKS} levels are read"
+            raise TextLimit(what="blocks nested too deep", limit=limit, loc=cursor.whole)
+        return self.builder.at(cursor.whole)
+
+    def leave(self, cursor: Cursor, *words: str) -> PTOFunctionBuilder:
+        """Take the word that ends a block of one of `words`; return the builder at its place."""
+        if not self.blocks:
+            cursor.fail("a statement: no block is open here")
+        if self.blocks[-1].text not in words:
+            self.require_closed(cursor)
+        self.blocks.pop()
         cursor.advance()
         return self.builder.at(cursor.whole)
 
-    def enter(self, cursor: Cursor) -> PTOFunctionBuilder:
-        self.depth += 1
-        if self.depth > MAX_BLOCKS:
-            limit = f"{MAX_BLOCKS} levels are read"
-            raise TextLimit(what="blocks nested too deep", limit=limit, loc=cursor.whole)
-        return self.step(cursor)
-
-    def leave(self, cursor: Cursor) -> PTOFunctionBuilder:
-        self.depth -= 1
-        return self.step(cursor)
+    def require_closed(self, cursor: Cursor) -> None:
+        """Refuse what comes before the end of a block."""
+        if self.blocks:
+            word, line = self.blocks[-1].text, self.blocks[-1].line
+            cursor.fail(f"`{_ENDS[word]}` for the `{word}` of line {line}")
 
     def end_function(self, cursor: Cursor) -> None:
         token = cursor.advance()
@@ -153,157 +160,6 @@ class _SeedReader(SeedScalars):
         following = self.source.first_word()
         if following not in (self.last_word, "return"):
             cursor.fail(f"`{self.last_word}` behind `{token.text}`", token=token)
-
-    # --- tiles ---
-
-    def assignment(self, cursor: Cursor) -> None:
-        dst = cursor.name()
-        cursor.expect("=")
-        token = cursor.token
-        if token.text == "alloc_tile":
-            cursor.advance()
-            cursor.expect(":")
-            tile = read_tile(cursor)
-            self.declare_tile(cursor, dst, tile.rows, tile.cols, tile.dtype)
-        elif token.text == "alloc_scalar":
-            cursor.advance()
-            cursor.expect(":")
-            self.declare_scalar(cursor, dst)
-        elif token.text in ("tload", "mgather"):
-            self.load(cursor, dst)
-        else:
-            self.instruction(cursor, dst)
-
-    def load(self, cursor: Cursor, dst: str) -> None:
-        is_gather = cursor.advance().text == "mgather"
-        memref, row, col = self.place(cursor, is_gather)
-        rows = self.row_numbers(cursor) if is_gather else None
-        self.signature(cursor, [dst], dst)
-        if rows is not None:
-            self.builder.at(cursor.whole).gather(dst, memref, rows)
-        else:
-            self.builder.at(cursor.whole).load(dst, memref, row, col)
-
-    def load_element(self, cursor: Cursor) -> None:
-        """Read `LOAD %d:i32, %m[row, col]`, both in elements."""
-        cursor.advance()
-        dst = cursor.name("a scalar")
-        if cursor.at(":"):
-            self.written_type(cursor, dst, is_new=True)
-        cursor.expect(",")
-        memref, row, col = self.place(cursor, False)
-        self.builder.at(cursor.whole).scalar_load(dst, memref, row, col)
-
-    def store(self, cursor: Cursor) -> None:
-        is_scatter = cursor.advance().text == "mscatter"
-        tile = cursor.name("a tile")
-        cursor.expect(",")
-        memref, row, col = self.place(cursor, is_scatter)
-        rows = self.row_numbers(cursor) if is_scatter else None
-        self.signature(cursor, [tile], None)
-        if rows is not None:
-            self.builder.at(cursor.whole).scatter(memref, tile, rows)
-        else:
-            self.builder.at(cursor.whole).store(memref, tile, row, col)
-
-    def row_numbers(self, cursor: Cursor) -> str:
-        cursor.expect(",")
-        return cursor.name("the tile of row numbers")
-
-    def place(self, cursor: Cursor, is_whole: bool) -> tuple[str, Operand, Operand]:
-        """Read `%memref[row, col]`, or `%memref` alone where the whole is meant."""
-        memref = cursor.name("a memref")
-        if is_whole and not cursor.at("["):
-            return memref, 0, 0
-        cursor.expect("[")
-        row = self.expression(cursor)
-        cursor.expect(",", "an offset is `[row, col]`: a row of tiles, and a column")
-        col = self.expression(cursor)
-        cursor.expect("]")
-        return memref, row, col
-
-    def instruction(self, cursor: Cursor, dst: str) -> None:
-        token = cursor.token
-        row = BY_MNEMONIC.get(token.text)
-        if row is None or token.kind != WORD:
-            refuse_known(cursor)
-            cursor.word((*BY_MNEMONIC, "alloc_tile", "alloc_scalar"), "an instruction")
-            raise AssertionError(token)
-        cursor.advance()
-        operands: list[Operand] = []
-        count = row.form.num_tiles + row.form.num_scalars
-        for number in range(count):
-            if number:
-                cursor.expect(
-                    ",", f"`{row.mnemonic}` takes {row.form.num_tiles + row.form.num_scalars} operands"
-                )
-            is_tile = number < row.form.num_tiles
-            operands.append(cursor.name("a tile") if is_tile else read_operand(cursor, ANY_NAME))
-        options = self.options(cursor) if cursor.at("{") else {}
-        self.signature(cursor, [o for o in operands if isinstance(o, str)], dst, row)
-        getattr(self.builder.at(cursor.whole), row.name)(dst, *operands, **options)
-
-    def options(self, cursor: Cursor) -> dict[str, object]:
-        cursor.expect("{")
-        found: dict[str, object] = {}
-        while True:
-            key = cursor.take(WORD, "an attribute")
-            cursor.expect("=")
-            self.option(cursor, key, found)
-            if cursor.accept("}"):
-                return found
-            cursor.expect(",")
-
-    def option(self, cursor: Cursor, key: Token, found: dict[str, object]) -> None:
-        name = _ALIASES.get(key.text, key.text)
-        if name == "isBinary":
-            if cursor.word(("true", "false"), "`true` or `false`") == "true":
-                reason = "the order of a sum is not chosen"
-                raise NoMeaning(form="`isBinary = true`", reason=reason, advice="", loc=cursor.place(key))
-            return
-        if name not in ATTRIBUTES:
-            cursor.fail("an attribute: " + ", ".join((*ATTRIBUTES, *_ALIASES, "isBinary")), token=key)
-        kind = ATTRIBUTES[name]
-        if cursor.accept("#"):
-            cursor.take(WORD, "a kind of attribute")
-            cursor.expect("<")
-            found[name] = cursor.take(WORD, "a word").text.lower()
-            cursor.expect(">")
-        elif kind is None:
-            found[name] = self.expression(cursor)
-        else:
-            value = read_constant(cursor, kind)
-            found[name] = value.lower() if isinstance(value, str) else value
-
-    def signature(
-        self, cursor: Cursor, operands: list[str], dst: str | None, row: Instruction | None = None
-    ) -> None:
-        """Read the types behind an instruction: those of its tiles; a new destination is declared so."""
-        if not cursor.accept(":"):
-            return
-        known = {self.tiles[name] for name in (*operands, *([dst] if dst else [])) if name in self.tiles}
-        result: Token | None = None
-        while cursor.token.kind != "end":
-            token = cursor.advance()
-            if token.kind == WORD and token.text not in (*TYPES, "memref", "tile"):
-                cursor.fail("a type", token=token)
-            if token.kind == TYPE and token.text.startswith("!pto.tile<"):
-                result = token
-                written = "".join(token.text.split())
-                is_new = dst is not None and dst not in self.tiles and cursor.token.kind == "end"
-                if written not in known and not is_new and known:
-                    what, expected = "the type of a tile here", " or ".join(sorted(known))
-                    place = cursor.place(token)
-                    raise TextMismatch(what=what, found=written, expected=expected, advice="", loc=place)
-        if dst is not None and dst not in self.tiles and result is not None:
-            self.declare_result(cursor, dst, result, row)
-
-    def declare_result(self, cursor: Cursor, dst: str, token: Token, row: Instruction | None) -> None:
-        """Declare the destination of a load or of an instruction whose operands do not decide its type."""
-        single = Source(token.text, self.source.filename).statement()
-        tile = read_tile(single)
-        if row is None or row.form.num_tiles == 0:
-            self.declare_tile(cursor, dst, tile.rows, tile.cols, tile.dtype)
 
     # --- control ---
 
@@ -407,7 +263,7 @@ class _SeedReader(SeedScalars):
         return found
 
     def end_repeat(self, cursor: Cursor) -> None:
-        builder = self.leave(cursor)
+        builder = self.leave(cursor, "WHILE")
         if cursor.token.kind != "end":
             self.typed(cursor)
         if not self.whiles:

@@ -8,10 +8,10 @@ from collections.abc import Iterable
 from pto_wsp.builder.function import PTOFunctionBuilder
 from pto_wsp.builder.names import MemorySpace
 from pto_wsp.errors import TextMismatch
-from pto_wsp.ir.scalar import Expr
+from pto_wsp.ir.scalar import Expr, Var
 from pto_wsp.location import Location
 from pto_wsp.text.expressions import read_dtype, read_expression, read_operand
-from pto_wsp.text.tokens import NAME, TYPE, WORD, Cursor, Token
+from pto_wsp.text.tokens import TYPE, WORD, Cursor, Token
 from pto_wsp.types.dtype import DTYPES, DType, b1, i64
 
 SCALAR_WORDS = {"LI": 1, "MOV": 1, "ADD": 2, "SUB": 2, "MUL": 2, "DIV": 2, "CMP": 2}
@@ -32,7 +32,7 @@ class _AnyName:
         return i64
 
     def has_elements(self, name: str) -> bool:
-        return False
+        return True
 
     def known(self) -> Iterable[str]:
         return ()
@@ -56,8 +56,11 @@ class SeedScalars:
         self.scalars: dict[str, DType] = {}
 
     def memref(self, cursor: Cursor, name: str, place: Location) -> None:
-        """Read the type of a memref that is a parameter."""
+        """Read the type of a memref that is a parameter; `!pto.memref` alone is one of f32."""
         token = cursor.take(TYPE, "`!pto.memref<gm,shape,dtype>`")
+        if token.text == "!pto.memref":
+            self.builder.at(place).memref(name)
+            return
         found = _MEMREF.fullmatch(token.text)
         if found is None:
             cursor.fail("`!pto.memref<gm,...,f32>`, or with a shape `8x8`", token=token)
@@ -137,7 +140,7 @@ class SeedScalars:
         token = cursor.token
         found = read_operand(cursor, ANY_NAME) if token.kind == "literal" else self.expression(cursor)
         if cursor.at(":"):
-            self.written_type(cursor, token.text[1:] if token.kind == NAME else "", is_new=False)
+            self.written_type(cursor, found.name if isinstance(found, Var) else "", is_new=False)
         return found
 
     def written_type(self, cursor: Cursor, name: str, *, is_new: bool) -> None:

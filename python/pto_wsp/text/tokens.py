@@ -171,6 +171,11 @@ class Cursor:
         """The next token."""
         return self._tokens[self._next] if self._next < len(self._tokens) else self._end
 
+    @property
+    def first(self) -> Token:
+        """The token that the statement begins with."""
+        return self._tokens[0] if self._tokens else self._end
+
     def ahead(self, count: int) -> Token:
         """Return a token further on."""
         at = self._next + count
@@ -293,7 +298,7 @@ class Cursor:
     @property
     def whole(self) -> Location:
         """The place of the statement: of its first line, if it has several."""
-        first = self._tokens[0] if self._tokens else self._end
+        first = self.first
         on_line = [token for token in self._tokens if token.line == first.line]
         return self.place(first, on_line[-1] if on_line else None)
 

@@ -302,6 +302,24 @@ def test_prefetch_looks_where_load_reads() -> None:
 
 
 @pytest.mark.parametrize("target", ["cpu", "interp"])
+def test_scalars_are_stored_and_extents_are_numbers(target: str) -> None:
+    """A kernel writes how many rows it has, and the largest of a table, to elements."""
+    module = PTOModule("m")
+    builder = (
+        PTOFunctionBuilder("f", module).memref("x", GM, F32, (None, 8)).memref("table", GM, I32, (None, 2))
+    )
+    builder.memref("y", GM, F32, (2, 3)).tile("t", 4, 8, F32).scalar("top", I32)
+    builder.expands("t", 0.0, rows="min(dim(x, 0), 4)").scalar_mov("top", 0)
+    builder.for_loop("i", 0, "dim(table, 0)").scalar_mov("top", "max(top, table[i, 1])").end_for()
+    builder.scalar_store("y", "f32(dim(t, 0))").scalar_store("y", "f32(top)", 1, 2).build()
+    assert parse(str(module)) == module
+    y = np.zeros((2, 3), np.float32)
+    table = np.array([[9, 1], [9, 7], [9, 2]], np.int32)
+    module.compile(target, entry="f")(x=np.zeros((3, 8), np.float32), table=table, y=y)
+    assert y.tolist() == [[3, 0, 0], [0, 0, 7]]
+
+
+@pytest.mark.parametrize("target", ["cpu", "interp"])
 def test_elements_of_integers_decide(target: str) -> None:
     """The tiles of `x` are added up as often as a table says, starting where it says."""
     module = PTOModule("m")

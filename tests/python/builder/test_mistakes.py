@@ -44,7 +44,7 @@ IN_CORE: dict[str, tuple[str, str]] = {
     ),
     '.scalar("s", ElementType.F64)': ("not-supported", "a scalar of type f64"),
     '.scalar("s").scalar_add("r", "s", 1).scalar_add("s", "s", 1)': ("carried-value", "`s` is read before"),
-    '.scalar("s", ElementType.I32).scalar_li("s", 1.5)': ("dtype-mismatch", "scalar `s`"),
+    '.scalar("s", ElementType.I32).scalar_li("s", 1.5)': ("dtype-mismatch", "do not fit `s`"),
     '.scalar("n", ElementType.I32).if_then("n").scalar_li("s", 1).endif().scalar_mov("r", "s")': (
         "carried-value",
         "`s` is read before every path has assigned it",
@@ -84,6 +84,13 @@ IN_CORE: dict[str, tuple[str, str]] = {
     '.intermediate_buffer("b", 8, scope_local=False)': ("not-supported", "outlives the run"),
     '.scalar_cmp("c", 1, 2, "above")': ("bad-operand", "one of eq, ne"),
     '.memref("x").scalar_load("n", "x")': ("bad-operand", "expected a memref of integers, found `x` of f32"),
+    '.memref("x", MemorySpace.GM, ElementType.I32).scalar_mov("n", "x[0]")': (
+        "bad-operand",
+        "2 integers behind `x`",
+    ),
+    X + '.scalar_mov("n", "dim(u, 0)")': ("unknown-name", "`u` is not defined in `f` as a tile"),
+    X + '.scalar_mov("n", "dim(t, 2)")': ("bad-operand", "an expression of them"),
+    X + '.scalar_store("z", 1.0)': ("unknown-name", "`z` is not defined in `f` as a memref"),
     X + '.scalar_load("n", "u")': ("unknown-name", "`u` is not defined in `f` as a memref"),
     '.memref("x", MemorySpace.GM, ElementType.I32).tile("t", 8, 8, ElementType.I32).load("t", "x")'
     '.store("x", "t").scalar_load("n", "x")': (
@@ -93,9 +100,15 @@ IN_CORE: dict[str, tuple[str, str]] = {
 }
 
 ORCHESTRATION: dict[str, tuple[str, str]] = {
-    '.not_in_core().memref("x").scalar_load("n", "x")': (
+    '.not_in_core().memref("x").scalar_load("n", "x")': ("bad-operand", "expected a memref of integers"),
+    '.not_in_core().memref("x").if_then("y[0, 0]").endif()': ("unknown-name", "`y` is not defined in `f`"),
+    '.not_in_core().scalar("n").if_then("dim(n, 0) > 1").endif()': (
         "wrong-function-kind",
-        "`scalar_load` has no meaning",
+        "`dim` in `if_then`",
+    ),
+    '.not_in_core().memref("x", MemorySpace.L2, ElementType.I32, (4, 4)).if_then("x[0, 0]").endif()': (
+        "bad-operand",
+        "expected a memref of global memory, found `x`, which the run makes",
     ),
     ".not_in_core().cube()": ("wrong-function-kind", "`cube` has no meaning"),
     '.not_in_core().tile("t", 8, 8)': ("wrong-function-kind", "InCore functions"),

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from pto_wsp import parse
-from pto_wsp.errors import PtoError
+from pto_wsp.errors import NoMeaning, PtoError
 from pto_wsp.ir import kernel as k
 from pto_wsp.ir import workload as w
 from pto_wsp.ir.module import Module
@@ -225,11 +225,88 @@ ENDFOR
     assert (y == 4).all()
 
 
+@pytest.mark.parametrize("rows", [8, 5])
+def test_a_sort_with_two_results(rows: int) -> None:
+    """What is sorted, and where in its row it was; rows beyond the valid ones stay as they are."""
+    text = """\
+func @f(%x: !pto.memref<gm,?x32,f32>, %y: !pto.memref<gm,?x32,f32>, %z: !pto.memref<gm,?x32,i32>) {
+  %a = alloc_tile : !pto.tile<8x32xf32>
+  %i = alloc_tile : !pto.tile<8x32xi32>
+  %a = tload %x[0, 0] : (memref, index, index) -> tile
+  %a, %i = tsort32 %a : !pto.tile<8x32xf32> -> !pto.tile<8x32xf32>, !pto.tile<8x32xi32>
+  tstore %a, %y[0, 0]
+  tstore %i, %z[0, 0]
+}"""
+    x = np.random.default_rng(3).random((8, 32), np.float32)
+    y, z = np.zeros_like(x), np.zeros((8, 32), np.int32)
+    run(read(text), x=x, y=y, z=z)
+    assert np.array_equal(y, -np.sort(-x, axis=1)) and np.array_equal(np.take_along_axis(x, z, 1), y)
+
+
+def test_scalars_of_memory() -> None:
+    """Elements of integers stand in expressions, STORE writes a scalar, tile and scalar come in any order."""
+    text = """\
+func @f(%t: !pto.memref<gm,4x2,i32>, %x: !pto.memref, %y: !pto.memref, %n: !pto.memref<gm,1x3,i32>) {
+  %a = alloc_tile : !pto.tile<8x8xf32>
+  %k = alloc_scalar : i32
+  %s = alloc_scalar : f32
+  LI %s:f32, 0.5
+  LOAD %k:i32, %t[1, 0]
+  %a = tload %x[%t[%k, 1] - 1, 0] : (memref, index, index) -> tile
+  %b = taddsc %a, %s, %a : !pto.tile<8x8xf32>
+  tstore %b, %y[0, 0]
+  STORE %k + 40:i32, %n[0, %k]
+}"""
+    table = np.array([[0, 0], [2, 0], [0, 3], [0, 0]], np.int32)
+    x = np.random.default_rng(3).random((24, 8), np.float32)
+    y, n = np.zeros((8, 8), np.float32), np.zeros((1, 3), np.int32)
+    run(read(text), t=table, x=x, y=y, n=n)
+    assert np.array_equal(y, x[16:] + np.float32(0.5) + x[16:]) and n.tolist() == [[0, 0, 42]]
+
+
+def test_elements_decide_in_an_orchestration() -> None:
+    """Which tiles are copied, and how many, is read from a table; it is written by the run itself."""
+    text = """\
+func @next(%x: !pto.memref<gm,1x1,i32>, %y: !pto.memref<gm,1x1,i32>) {
+  %a = alloc_tile : !pto.tile<1x1xi32>
+  %a = tload %x[0, 0] : (memref, index, index) -> tile
+  %a = tadds %a, %1 : !pto.tile<1x1xi32>, i32
+  tstore %a, %y[0, 0]
+}
+func @copy(%x: !pto.memref, %y: !pto.memref) {
+  %a = alloc_tile : !pto.tile<4x8xf32>
+  %a = tload %x[0, 0] : (memref, index, index) -> tile
+  tstore %a, %y[0, 0]
+}
+// Function Type: Orchestration
+func @every(%t: !pto.memref<gm,4x1,i32>, %x: !pto.memref, %y: !pto.memref) {
+  %count = alloc_scalar : i32
+  CALL @next(%x -> (%t, 0, 0), %y -> (%t, 1, 0))
+  LOAD %count:i32, %t[1, 0]
+  FOR %i:idx, 0:idx, %count:idx, 1:idx
+    IF %t[%i, 0] > 0:u1
+      CALL @copy(%x -> (%x, t[i, 0], 0), %y -> (%y, i, 0))
+    ENDIF
+  ENDFOR
+}"""
+    table = np.array([[2], [0], [0], [5]], np.int32)
+    x = np.random.default_rng(3).random((24, 8), np.float32)
+    y = np.zeros((12, 8), np.float32)
+    run(read(text), t=table, x=x, y=y)
+    assert table.tolist() == [[2], [3], [0], [5]]
+    assert np.array_equal(y, np.concatenate([x[8:12], x[12:16], np.zeros((4, 8))]))
+
+
 MISTAKES = [
     ("%b = tadd %a : !pto.tile<8x8xf32>", "bad-text", "expected `,`, found `:`"),
-    ("%b = tadd %a, %c : !pto.tile<8x8xf32>", "unknown-name", "`c` is not defined"),
+    ("%b = tadd %a, %c : !pto.tile<8x8xf32>", "unknown-text", "tile `c` is not declared in this function"),
+    ("%b = tadd %a, %b, %b : !pto.tile<8x8xf32>", "bad-text", "`tadd` takes 2 operands"),
     ("%b = texp %a : !pto.tile<8x16xf32>", "text-mismatch", "is said to be !pto.tile<8x16xf32>"),
-    ("%b = tmov.ub %a : !pto.tile<8x8xf32>", "bad-text", "found `tmov.ub`"),
+    ("%b = tmov.ub %a : !pto.tile<8x8xf32>", "no-meaning", "write `tmov`, a copy"),
+    ("%b, %b = texp %a : !pto.tile<8x8xf32>", "bad-text", "two results: `tsort32`, `tsort`"),
+    ("%b = textract %a[4] : !pto.tile<8x8xf32>", "bad-text", "expected `,`"),
+    ("%b = tadds %a, %x[0] : !pto.tile<8x8xf32>, f32", "bad-operand", "expected a memref of integers"),
+    ("pipe_barrier(PIPE_ALL)", "no-meaning", "order follows from data"),
     ("%b = tgatherb %a, %a : !pto.tile<8x8xf32>", "no-meaning", "`tgather` picks elements"),
     ("%b = tmatmul.mx %a, %a : !pto.tile<8x8xf32>", "no-meaning", "8-bit floats"),
     ("tsync", "no-meaning", "what waits for what"),
@@ -237,8 +314,10 @@ MISTAKES = [
     ("YIELD (%a)", "no-meaning", "`YIELD` has no meaning"),
     ("RETURN (%a)", "no-meaning", "`RETURN` with values"),
     ("%b = tcolsum %a {isBinary = true} : !pto.tile<8x8xf32>", "no-meaning", "isBinary"),
-    ("FOR %i:idx, 0:idx, 4:idx, 1:idx", "bad-block", "`end_for`"),
-    ("ENDIF", "bad-block", ""),
+    ("FOR %i:idx, 0:idx, 4:idx, 1:idx", "bad-text", "expected `ENDFOR` for the `FOR` of line 6, found `}`"),
+    ("IF %n > 3:u1\n  ENDFOR", "bad-text", "expected `ENDIF` for the `IF` of line 6, found `ENDFOR`"),
+    ("IF %n > 3:u1\n  ELSE\n  ELSE", "bad-text", "expected `ENDIF` for the `ELSE` of line 7"),
+    ("ENDIF", "bad-text", "no block is open here"),
     ("LI %n:i32, 99999999999999999999", "bad-text", "64 bits"),
     ("CALL @f(%x -> %x, %y -> %y)", "no-meaning", "f -> f"),
     ("CALL @nothing()", "unknown-text", "`nothing`"),
@@ -248,10 +327,16 @@ MISTAKES = [
 ]
 
 
+@pytest.mark.parametrize("head", ["module attributes {}", "func.func @f() {"])
+def test_mlir_is_refused_by_name(head: str) -> None:
+    with pytest.raises(NoMeaning, match="programs in MLIR are not read"):
+        parse(f"// a comment\n{head}\n}}\n")
+
+
 @pytest.mark.parametrize(("line", "code", "message"), MISTAKES, ids=[line for line, _, _ in MISTAKES])
 def test_mistakes_are_named_at_their_lines(line: str, code: str, message: str) -> None:
     with pytest.raises(PtoError) as caught:
         parse(kernel("  %b = texp %a : !pto.tile<8x8xf32>\n  " + line), "seed.pto")
     assert (caught.value.code, message in str(caught.value)) == (code, True), caught.value
     assert caught.value.loc is not None
-    assert caught.value.loc.file == "seed.pto" and caught.value.loc.line in (6, 7)
+    assert caught.value.loc.file == "seed.pto" and caught.value.loc.line in (6, 7, 8, 9)

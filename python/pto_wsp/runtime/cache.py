@@ -1,7 +1,8 @@
-"""The artifact cache: built libraries, kept between processes.
+"""The artifact cache: built libraries and lowered programs, kept between processes.
 
 One file per library, named by its key, ends with the SHA-256 of what comes before; a file that does not
-match is built again. Files are written aside and renamed, so that processes need no locks.
+match is built again. Files are written aside and renamed, so that processes need no locks. Programs are as
+safe, and bounded without a search: the first digits of its key are a program's place, and who was there goes.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import hashlib
 import os
 import stat
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 from pto_wsp.errors import BadCache
@@ -18,6 +20,9 @@ VARIABLE = "PTO_WSP_CACHE"
 LIMIT_BYTES = 2**30
 _MAGIC = b"pto-wsp-sha256:"
 _TRAILER = len(_MAGIC) + 32
+_FOLDERS = ("libraries", "programs", "notes", "failed")
+_PLACE_DIGITS = 3
+_MAX_PROGRAM_BYTES = 2**18
 
 
 def default_directory() -> Path:
@@ -43,7 +48,7 @@ class ArtifactCache:
     def __init__(self, directory: Path | None = None, limit_bytes: int = LIMIT_BYTES) -> None:
         self.directory = default_directory() if directory is None else directory
         self._limit_bytes = limit_bytes
-        for folder in (self.directory, *(self.directory / name for name in ("libraries", "notes", "failed"))):
+        for folder in (self.directory, *(self.directory / name for name in _FOLDERS)):
             _make_private(folder)
 
     def library(self, key: str, make: Callable[[Path], None]) -> tuple[Path, bool]:
@@ -51,15 +56,16 @@ class ArtifactCache:
 
         The file is verified before it is returned.
         """
-        path = self.directory / "libraries" / f"{key}.so"
-        if _is_whole(path) and _was_used(path):
-            return path, False
+        found = self.find_library(key)
+        if found is not None:
+            return found, False
+        path = self._library_path(key)
         aside = _aside(path)
         try:
             make(aside)
             content = aside.read_bytes()
             with aside.open("ab") as file:
-                file.write(_MAGIC + hashlib.sha256(content).digest())
+                file.write(_trailer(content))
             aside.rename(path)
         except OSError as error:
             raise BadCache(path=self.directory, reason=error.strerror or str(error)) from None
@@ -68,10 +74,28 @@ class ArtifactCache:
         self._evict(keep=path)
         return path, True
 
+    def find_library(self, key: str) -> Path | None:
+        """Return the path of the library `key`, verified, or None where it is not there as it was written."""
+        path = self._library_path(key)
+        return path if _whole(path) is not None and _was_used(path) else None
+
+    def read_program(self, key: str) -> bytes | None:
+        """Return what `write_program` stored under `key`, a SHA-256 in hexadecimal, or None."""
+        body = _whole(self._program_path(key))
+        mark = key.encode()
+        return body[len(mark) :] if body is not None and body.startswith(mark) else None
+
+    def write_program(self, key: str, content: bytes) -> None:
+        """Store a program under `key`, unless it is large or cannot be written: it can be lowered again."""
+        body = key.encode() + content
+        if len(body) <= _MAX_PROGRAM_BYTES:
+            with suppress(BadCache):
+                _write(self._program_path(key), body + _trailer(body))
+
     def keep_source(self, key: str, source: str) -> Path:
         """Keep generated code that the compiler refused; return its path."""
         path = self.directory / "failed" / f"{key}.cpp"
-        _write(path, source)
+        _write(path, source.encode())
         return path
 
     def read_note(self, name: str) -> str | None:
@@ -83,7 +107,13 @@ class ArtifactCache:
 
     def write_note(self, name: str, text: str) -> None:
         """Store a small text as `name`."""
-        _write(self.directory / "notes" / name, text)
+        _write(self.directory / "notes" / name, text.encode())
+
+    def _library_path(self, key: str) -> Path:
+        return self.directory / "libraries" / f"{key}.so"
+
+    def _program_path(self, key: str) -> Path:
+        return self.directory / "programs" / key[:_PLACE_DIGITS]
 
     def _evict(self, keep: Path) -> None:
         """Remove the libraries used least recently until the rest are within the limit."""
@@ -115,14 +145,18 @@ def _make_private(folder: Path) -> None:
         raise BadCache(path=folder, reason="others can write to it")
 
 
-def _is_whole(path: Path) -> bool:
-    """Return whether a library ends with the hash of what comes before."""
+def _trailer(content: bytes) -> bytes:
+    return _MAGIC + hashlib.sha256(content).digest()
+
+
+def _whole(path: Path) -> bytes | None:
+    """Return what a file holds before the hash of just that, or None where it does not end with one."""
     try:
         content = path.read_bytes()
     except OSError:
-        return False
-    body, trailer = content[:-_TRAILER], content[-_TRAILER:]
-    return len(content) > _TRAILER and trailer == _MAGIC + hashlib.sha256(body).digest()
+        return None
+    body = content[:-_TRAILER]
+    return body if body and content[-_TRAILER:] == _trailer(body) else None
 
 
 def _was_used(path: Path) -> bool:
@@ -131,6 +165,8 @@ def _was_used(path: Path) -> bool:
         os.utime(path)
     except FileNotFoundError:
         return False
+    except OSError:
+        return True  # a disk that cannot be written keeps no times, and loses no files
     return True
 
 
@@ -139,10 +175,10 @@ def _aside(path: Path) -> Path:
     return path.with_name(f".{path.name}.{os.getpid()}.{os.urandom(6).hex()}")
 
 
-def _write(path: Path, text: str) -> None:
+def _write(path: Path, content: bytes) -> None:
     aside = _aside(path)
     try:
-        aside.write_text(text, encoding="utf-8")
+        aside.write_bytes(content)
         aside.rename(path)
     except OSError as error:
         raise BadCache(path=path.parent, reason=error.strerror or str(error)) from None

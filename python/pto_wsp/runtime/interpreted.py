@@ -46,6 +46,7 @@ class InterpretedRunner:
 
     def __init__(self, module: Module) -> None:
         self._module = module
+        self.workload = module.entry_workload
         self._kernels = {kernel.name: kernel for kernel in module.kernels}
 
     def run(

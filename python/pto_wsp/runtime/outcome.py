@@ -9,6 +9,7 @@ import numpy as np
 
 from pto_wsp.ir.module import Module
 from pto_wsp.ir.scalar import Value
+from pto_wsp.ir.workload import WorkloadFunction
 from pto_wsp.runtime.trace import Trace
 
 
@@ -38,6 +39,11 @@ class Figures(Protocol):
 
 class Runner(Protocol):
     """Runs one module on the arrays and scalars of a call."""
+
+    @property
+    def workload(self) -> WorkloadFunction:
+        """The entry, with the parameters that runs have."""
+        ...
 
     @property
     def compiles(self) -> int:

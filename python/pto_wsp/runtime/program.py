@@ -12,7 +12,6 @@ import numpy as np
 from pto_wsp.errors import (
     NameClash,
     UnknownParameter,
-    UnsupportedByTarget,
     UnusableFile,
     WrongValue,
     did_you_mean,
@@ -20,27 +19,23 @@ from pto_wsp.errors import (
 from pto_wsp.ir import workload as w
 from pto_wsp.ir.entry import with_entry_workload
 from pto_wsp.ir.module import Module
-from pto_wsp.ir.printer import print_policy
 from pto_wsp.ir.scalar import I64_MAX
 from pto_wsp.ir.schedule import POLICIES
 from pto_wsp.ir.verify import verify
 from pto_wsp.lang.tracing import Traced
 from pto_wsp.location import caller_location
-from pto_wsp.passes.pipeline import prepare
-from pto_wsp.passes.settle_floats import settle_floats
-from pto_wsp.passes.task_keys import TaskKeys
 from pto_wsp.runtime.binding import Binder
 from pto_wsp.runtime.engine import EngineRunner, make_runner
 from pto_wsp.runtime.interpreted import InterpretedRunner
 from pto_wsp.runtime.numbers import integer, number
 from pto_wsp.runtime.outcome import Figures
+from pto_wsp.runtime.prepared import Prepared, check_schedule
 from pto_wsp.runtime.stats import RunStats
 from pto_wsp.runtime.task_graph import TaskGraph
 from pto_wsp.runtime.trace import Trace
 from pto_wsp.schedule.schedule import Schedule
 from pto_wsp.support.garbage import collection_paused
 from pto_wsp.targets import registry
-from pto_wsp.targets.schedules import require_support
 from pto_wsp.text.files import read_program, write_program
 from pto_wsp.types.dtype import DType, f32, i64, u64
 from pto_wsp.visualize.drawing import escaped
@@ -82,20 +77,17 @@ class Program:
     so. Sizes are taken from them. Nothing is compiled again for other sizes.
 
     Attributes:
-        module: the IR.
         trace: the record of the last run with `trace=True`, or None.
     """
 
     def __init__(self, module: Module, defaults: Mapping[str, object], target: str) -> None:
         self.trace: Trace | None = None
-        runs_on = registry.get(target)
-        module = prepare(module)
-        check_schedule(module, target)
-        self.module = module = settle_floats(module) if runs_on.builds_library else module
         self._target = target
+        self._prepared = Prepared(module, registry.get(target))
+        self._rescheduled: Module | None = None
         self._name = module.entry_workload.name
-        self._binder = Binder(module.entry_workload, defaults)
-        self._runner = make_runner(module, runs_on)
+        self._runner = make_runner(self._prepared)
+        self._binder = Binder(self._runner.workload, defaults)
         self._unreported = (self._runner.compiles, self._runner.compile_ms)
         self._last: tuple[Figures, int, float] | None = None
 
@@ -106,6 +98,11 @@ class Program:
         ran = [f"<p>{escaped(str(self.stats))}</p>"] if self.stats is not None else []
         pictures = [self.trace.to_svg()] if self.trace is not None else []
         return module_html(f"program {self._name} for {self._target}", self.module, *ran, *pictures)
+
+    @property
+    def module(self) -> Module:
+        """The IR that runs."""
+        return self._rescheduled or self._prepared.module
 
     @property
     def stats(self) -> RunStats | None:
@@ -257,7 +254,7 @@ class Program:
         module = self.module.with_schedule(schedule.policies)
         check_schedule(module, self._target)
         self._runner.reschedule(module)
-        self.module = module
+        self._rescheduled = module
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the program as text: module, schedule, and the numbers that sizes and scalars have.
@@ -295,23 +292,6 @@ class Program:
             CompileError: as `compile` raises.
         """
         return compile_module(read_program(path), target)
-
-
-def check_schedule(module: Module, target: str) -> None:
-    """Check the schedule of a verified module against its tasks and against a target.
-
-    Raises:
-        BadKey, UnsupportedByTarget: it does not fit.
-    """
-    require_support(target, module.schedule)
-    decided = w.deciding_tensors(module.entry_workload.body) & module.written
-    if module.schedule.window.name == "benchmark" and decided:
-        what = f"`window = {print_policy(module.schedule.window)}` here"
-        reason = f"`{min(decided)}` decides what runs, and tasks write it"
-        raise UnsupportedByTarget(target=target, what=what, reason=reason)
-    for policy in module.schedule.policies():
-        if policy.key is not None:
-            TaskKeys(module, policy.key).check()
 
 
 def _trace_level(trace: object) -> int:

@@ -84,6 +84,14 @@ class Target(ABC):
         """Return the generated code of `kernels`. Builds nothing."""
 
     @abstractmethod
+    def build_environment(self, cache: LibraryCache) -> str:
+        """Return what `build` depends on besides the kernels: processor, compiler, options, headers.
+
+        Raises:
+            NoCompiler, UnsupportedByTarget: nothing can be built here.
+        """
+
+    @abstractmethod
     def build(self, kernels: Sequence[KernelFunction], cache: LibraryCache) -> KernelArtifact:
         """Return a library of `kernels`, from `cache` or newly built.
 

@@ -15,7 +15,7 @@ from pto_wsp.targets.base import KernelArtifact, LibraryCache, Target, table_has
 from pto_wsp.targets.cpu import toolchain
 from pto_wsp.targets.cpu.emit import MAX_RANK, Library, emit_library
 from pto_wsp.targets.cpu.expressions import INTEGERS
-from pto_wsp.targets.cpu.features import resolve_features
+from pto_wsp.targets.cpu.features import Features, resolve_features
 from pto_wsp.targets.cpu.native import included_files
 from pto_wsp.targets.cpu.templates import STORAGE, TEMPLATES, Unsupported
 from pto_wsp.types.dtype import f32
@@ -61,17 +61,22 @@ class CpuTarget(Target):
         """Return the C++ of `kernels` for this machine."""
         return self._library(kernels, resolve_features().lanes).text
 
+    def build_environment(self, cache: LibraryCache) -> str:
+        """Return what `build` depends on besides the kernels: processor, compiler, options, headers."""
+        return build_environment(resolve_features(), toolchain.find_compiler(cache))
+
     def build(self, kernels: Sequence[KernelFunction], cache: LibraryCache) -> KernelArtifact:
         """Return a library of `kernels`, from `cache` or newly compiled."""
         start = time.perf_counter()
         features = resolve_features()
         library = self._library(kernels, features.lanes)
         compiler = toolchain.find_compiler(cache)
-        flags = features.flags
-        key = cache_key(library, (*toolchain.FLAGS, *flags), compiler.text, features.machine)
+        key = cache_key(library, build_environment(features, compiler))
 
         def make(path: Path) -> None:
-            toolchain.compile_library(compiler, flags, library.source, library.units, path, key, cache)
+            toolchain.compile_library(
+                compiler, features.flags, library.source, library.units, path, key, cache
+            )
 
         path, was_made = cache.library(key, make)
         return KernelArtifact(
@@ -90,13 +95,19 @@ class CpuTarget(Target):
         return emit_library(kernels, lanes)
 
 
-def cache_key(library: Library, flags: Sequence[str], identity: str, machine: str) -> str:
+def build_environment(features: Features, compiler: toolchain.Compiler) -> str:
+    """Return what two builds of the same kernels can differ in."""
+    options = " ".join((*toolchain.FLAGS, *features.flags))
+    return "\0".join((options, compiler.text, features.machine, toolchain.header_hash()))
+
+
+def cache_key(library: Library, environment: str) -> str:
     """Return the name of a build in the cache.
 
     Comments of generated code, which hold places in users' files, do not count; the places of hand-written
     kernels do, for their failures name them.
     """
-    parts = [_COMMENT.sub("", library.source), " ".join(flags), identity, machine, toolchain.header_hash()]
+    parts = [_COMMENT.sub("", library.source), environment]
     for unit in library.units:
         files = included_files(unit, toolchain.include_directory())
         parts += [unit.text, *(f"{path} {content}" for path, content in sorted(files.items()))]

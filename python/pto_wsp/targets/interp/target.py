@@ -23,6 +23,10 @@ class InterpTarget(Target):
         """Refuse: there is no code to show."""
         raise UnsupportedByTarget(target=self.name, what="generating code", reason="kernels run in numpy")
 
+    def build_environment(self, cache: LibraryCache) -> NoReturn:
+        """Refuse: nothing is built."""
+        raise UnsupportedByTarget(target=self.name, what="building a library", reason="kernels run in numpy")
+
     def build(self, kernels: Sequence[KernelFunction], cache: LibraryCache) -> NoReturn:
         """Refuse: there is no library to build."""
         raise UnsupportedByTarget(target=self.name, what="building a library", reason="kernels run in numpy")

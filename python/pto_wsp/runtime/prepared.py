@@ -1,0 +1,56 @@
+"""A module as what runs it needs it."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+from pto_wsp.errors import UnsupportedByTarget
+from pto_wsp.ir import workload as w
+from pto_wsp.ir.module import Module
+from pto_wsp.ir.printer import print_policy
+from pto_wsp.passes.pipeline import prepare
+from pto_wsp.passes.settle_floats import settle_floats
+from pto_wsp.passes.task_keys import TaskKeys
+from pto_wsp.targets.base import Target
+from pto_wsp.targets.schedules import require_support
+
+
+class Prepared:
+    """A verified module, and what passes make of it for its target once somebody asks.
+
+    Attributes:
+        source: the module as it was written.
+        target: where it runs.
+    """
+
+    def __init__(self, source: Module, target: Target) -> None:
+        self.source = source
+        self.target = target
+
+    @cached_property
+    def module(self) -> Module:
+        """The module to run: without calls and loops to be expanded, its schedule checked.
+
+        Raises:
+            CannotInline, CannotExpand, BadKey, UnsupportedByTarget: it cannot run so.
+        """
+        module = prepare(self.source)
+        check_schedule(module, self.target.name)
+        return settle_floats(module) if self.target.builds_library else module
+
+
+def check_schedule(module: Module, target: str) -> None:
+    """Check the schedule of a verified module against its tasks and against a target.
+
+    Raises:
+        BadKey, UnsupportedByTarget: it does not fit.
+    """
+    require_support(target, module.schedule)
+    decided = w.deciding_tensors(module.entry_workload.body) & module.written
+    if module.schedule.window.name == "benchmark" and decided:
+        what = f"`window = {print_policy(module.schedule.window)}` here"
+        reason = f"`{min(decided)}` decides what runs, and tasks write it"
+        raise UnsupportedByTarget(target=target, what=what, reason=reason)
+    for policy in module.schedule.policies():
+        if policy.key is not None:
+            TaskKeys(module, policy.key).check()

@@ -1,4 +1,4 @@
-"""Products of few rows, which read their right operand where it lies, and prefetches."""
+"""Products that read their right operand where it lies, and prefetches."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from pto_wsp.types.dtype import DTYPES
 from tests.python.lang.programs import kernel_of
 from tests.python.targets import ctypes_abi
 
-ROWS = (1, 3, 8)
+FEW, MANY = (1, 3, 8), (16, 70)
 
 
 def product(rows: int, dtype: str, turned: bool, picks: bool) -> KernelFunction:
@@ -36,15 +36,19 @@ def product(rows: int, dtype: str, turned: bool, picks: bool) -> KernelFunction:
     return replace(kernel, name=f"product_{rows}_{dtype}_{turned}_{picks}")
 
 
-FORMS = list(product_of(ROWS, ("f32", "bf16"), (True, False), (True, False)))
+FORMS = list(product_of(FEW + MANY, ("f32", "f16", "bf16"), (True, False), (True, False)))
 
 
-def test_products_of_few_rows(cache: ArtifactCache) -> None:
+def reads_where_it_lies(kernel: KernelFunction) -> bool:
+    return bool(KernelCode(kernel, 16, TextWriter()).memory.windows)
+
+
+def test_products_of_what_lies_anywhere(cache: ArtifactCache) -> None:
     kernels = {form: product(*form) for form in FORMS}
     library = ctypes_abi.load(registry.get("cpu").build(list(kernels.values()), cache))
     rng = np.random.default_rng(3)
     for (rows, dtype, turned, picks), kernel in kernels.items():
-        assert KernelCode(kernel, 16, TextWriter()).memory.streamed
+        assert reads_where_it_lies(kernel) == (rows in FEW or turned or picks)
         for count in (0, 1, 15, 16, 17, 70):
             valid = int(rng.integers(1, rows + 1))
             a = rng.standard_normal((valid, 70 if turned else count), np.float32)
@@ -59,13 +63,59 @@ def test_products_of_few_rows(cache: ArtifactCache) -> None:
                 assert (np.abs(y - a.astype(np.float64) @ right) <= bound).all(), (kernel.name, count)
 
 
-def test_rows_are_the_same_whatever_is_valid(cache: ArtifactCache) -> None:
-    kernel = product(8, "f32", True, True)
+@pytest.mark.parametrize(
+    "body",
+    [
+        "r = pto.gather(b, n)\npto.store(y, pto.matmul(a, r) + pto.matmul(a * 2, r))",
+        "r = pto.gather(b, n)\npto.store(y, pto.matmul(a, r) + pto.rowmax(r.T))",
+        "r = pto.gather(b, n)\ns = pto.matmul(r, r)\npto.store(y, pto.matmul(s, a))",
+        "r = pto.gather(b, n)\ns = a * 0\nfor i in range(3):\n s = pto.matmul(a, r, acc=s)\npto.store(y, s)",
+        "pto.store(y, pto.matmul(a, pto.gather(b, n).T, acc=a))",
+        "r = b[0:70]\npto.store(b[0:70], a)\npto.store(y, pto.matmul(a, r.T))",
+    ],
+)
+def test_other_uses_of_what_is_a_right_operand(body: str, cache: ArtifactCache) -> None:
+    signature = (
+        "a: In[Tile[70, 70, f32]], b: InOut[Tensor[f32, DYN, 70]], n: In[Tile[70, 1, i32]],"
+        " y: Out[Tile[70, 70, f32]]"
+    )
+    kernel = kernel_of(signature, body)
+    library = ctypes_abi.load(registry.get("cpu").build([kernel], cache))
+    rng = np.random.default_rng(5)
+    a, b = rng.standard_normal((70, 70), np.float32), rng.standard_normal((90, 70), np.float32)
+    n = rng.permutation(90)[:70].astype(np.int32)[:, None]
+    found, expected = np.zeros((70, 70), np.float32), np.zeros((70, 70), np.float32)
+    assert library.call(kernel, [a, b.copy(), n, found]) == 0
+    run_kernel(kernel, [a, b.copy(), n, expected])
+    assert np.abs(found - expected).max() <= 1e-4 * np.abs(expected).max()
+
+
+@pytest.mark.parametrize(("turned", "columns"), [(False, 12), (True, 12), (True, 1)])
+def test_products_of_few_columns(turned: bool, columns: int, cache: ArtifactCache) -> None:
+    width, count = (40, columns) if turned else (columns, 40)
+    kernel = kernel_of(
+        f"a: In[Tile[70, 40, f32]], b: In[Tensor[f32, DYN, {width}]], n: In[Tile[{count}, 1, i32]],"
+        f" y: Out[Tile[70, {columns}, f32]]",
+        f"pto.store(y, pto.matmul(a, pto.gather(b, n){'.T' * turned}))",
+    )
+    library = ctypes_abi.load(registry.get("cpu").build([kernel], cache))
+    rng = np.random.default_rng(6)
+    a, b = rng.standard_normal((70, 40), np.float32), rng.standard_normal((90, width), np.float32)
+    n = rng.permutation(90)[:count].astype(np.int32)[:, None]
+    y = np.zeros((70, columns), np.float32)
+    assert reads_where_it_lies(kernel) and library.call(kernel, [a, b, n, y]) == 0
+    expected = a @ (b[n[:, 0]].T if turned else b[n[:, 0]])
+    assert np.abs(y - expected).max() <= 1e-4
+
+
+@pytest.mark.parametrize("most", [8, 70])
+def test_rows_are_the_same_whatever_is_valid(most: int, cache: ArtifactCache) -> None:
+    kernel = product(most, "f32", True, True)
     library = ctypes_abi.load(registry.get("cpu").build([kernel], cache))
     rng = np.random.default_rng(4)
-    a, b = rng.standard_normal((8, 70), np.float32), rng.standard_normal((90, 70), np.float32)
+    a, b = rng.standard_normal((most, 70), np.float32), rng.standard_normal((90, 70), np.float32)
     n = rng.permutation(90)[:70].astype(np.int32)[:, None]
-    whole = np.zeros((8, 70), np.float32)
+    whole = np.zeros((most, 70), np.float32)
     assert library.call(kernel, [a, b, n, whole]) == 0
     for rows, count in ((1, 70), (3, 9), (8, 33)):
         part = np.zeros((rows, count), np.float32)

@@ -6,6 +6,7 @@
 /// columns it is computed in: a row has the same bits however many rows and columns are valid.
 #pragma once
 
+#include "pto/wsp/tile/ahead.hpp"
 #include "pto/wsp/tile/math.hpp"
 #include "pto/wsp/tile/move.hpp"
 
@@ -17,16 +18,6 @@ inline constexpr int kBlockRows = 8;
 inline constexpr int kBlockRows = 6;
 #endif
 
-inline constexpr uint64_t kLineBytes = 64;
-
-/// Brings the lines of `count` elements into the first cache.
-template <int64_t kCount, class T>
-PTO_INLINE inline void prefetch_lines(const T* p) {
-#pragma GCC unroll 4
-  for (uint64_t at = 0; at < kCount * sizeof(T); at += kLineBytes)
-    __builtin_prefetch(reinterpret_cast<const char*>(p) + at);
-}
-
 /// Elements (row, k) of an operand lie at `data + row * row_step + k * k_step`.
 template <class T>
 struct Strided {
@@ -35,20 +26,62 @@ struct Strided {
   int64_t k_step;
 };
 
-/// Rows of memory that are needed soon. They are brought into the first cache one at a time, between other
-/// work: a burst of them would hold up everything behind it.
+/// A right operand: element (k, j) lies at `data + j / width * panel_step + k * stride + j % width`, where
+/// the width is that of a block of columns.
 template <class T>
-struct Soon {
-  const T* row;
-  int64_t stride;   ///< elements between rows
-  int64_t spacing;  ///< steps of the work per row
+struct Right {
+  T* data;
+  int64_t stride;
+  int64_t panel_step;
+  int64_t rows;
+  int64_t cols;
+};
+
+/// What is brought into the first cache while a product works: as many rows as a block of its right operand
+/// has, one at a time. A product calls `next` every `spacing` terms.
+template <int64_t kWidth, class B>
+struct Behind {
+  const B* row;
+  int64_t stride;
+  int64_t spacing;
+
+  void begin_block(const B* first, int64_t row_stride, int64_t groups) {
+    row = first;
+    stride = row_stride;
+    spacing = groups;
+  }
+  PTO_INLINE void next() {
+    prefetch_lines<kWidth>(row);
+    row += stride;
+  }
+};
+
+/// The lines of a window, spread over the whole of a product.
+class Spread {
+ public:
+  /// \param terms of the product, all of its blocks together
+  Spread(const Ahead& ahead, int64_t terms) : ahead_(ahead) {
+    const int64_t lines = ahead.lines();
+    if (lines < terms) spacing = lines > 0 ? terms / lines : terms;
+    if (lines > terms && terms > 0) burst_ = int((lines + terms - 1) / terms);
+  }
+
+  template <class B>
+  void begin_block(const B*, int64_t, int64_t) {}
+  PTO_INLINE void next() { ahead_.next(burst_); }
+
+  int64_t spacing = 1;
+
+ private:
+  Ahead ahead_;
+  int burst_ = 1;
 };
 
 /// c[rows][kVectors * kLanes] (+)= a @ b over `k` terms, for 0 < rows <= kRows; whole vectors of `b` and `c`
 /// are accessed. Rows beyond the last are computed from it again and not written.
-template <int kRows, int kVectors, class A, class B>
+template <int kRows, int kVectors, class A, class Soon>
 PTO_INLINE inline void matmul_block(int64_t rows, float* c, int64_t c_stride, Strided<A> a, const float* b,
-                                    int64_t b_stride, int64_t k, bool accumulate, Soon<B> soon) {
+                                    int64_t b_stride, int64_t k, bool accumulate, Soon& soon) {
   F sum[kRows][kVectors] = {};
   int64_t left_row[kRows];
 #pragma GCC unroll 8
@@ -63,8 +96,7 @@ PTO_INLINE inline void matmul_block(int64_t rows, float* c, int64_t c_stride, St
   }
   for (int64_t t = 0, wait = 0; t < k; ++t, --wait) {
     if (wait == 0) {
-      prefetch_lines<kVectors * kLanes>(soon.row);
-      soon.row += soon.stride;
+      soon.next();
       wait = soon.spacing;
     }
     F right[kVectors];
@@ -87,9 +119,9 @@ PTO_INLINE inline void matmul_block(int64_t rows, float* c, int64_t c_stride, St
   }
 }
 
-template <int kVectors, int kMaxRows, class A, class B>
+template <int kVectors, int kMaxRows, class A, class Soon>
 PTO_INLINE inline void matmul_rows(int64_t rows, float* c, int64_t c_stride, Strided<A> a, const float* b,
-                                   int64_t b_stride, int64_t k, bool accumulate, Soon<B> soon) {
+                                   int64_t b_stride, int64_t k, bool accumulate, Soon& soon) {
   static_assert(kBlockRows <= 8);
 #define PTO_BLOCK(least, most)                                                                     \
   if constexpr (least <= kMaxRows && least <= kBlockRows) {                                        \
@@ -123,6 +155,38 @@ PTO_INLINE inline Tile<float> whole_vectors(const Tile<B>& block, int64_t paddin
 /// stays in the first cache.
 constexpr int64_t matmul_depth(int64_t stride) { return stride <= 128 ? 256 : 128; }
 
+/// The blocks of c (+)= a @ b, for `matmul`.
+template <int kVectors, int kMaxRows, class A, class B, class Soon>
+PTO_INLINE inline void matmul_blocks(const Tile<float>& c, const Strided<A>& a, const Right<B>& b,
+                                     bool accumulate, int64_t b_padding, float* panel, Soon& soon) {
+  constexpr int64_t kWidth = kVectors * kLanes;
+  const int64_t block_depth = matmul_depth(b.stride * int64_t(sizeof(B)));
+  const bool is_packed = b.panel_step != kWidth, is_dense = b.stride == c.cols;
+  const int64_t groups = (c.rows + kBlockRows - 1) / kBlockRows;
+  for (int64_t k0 = 0; k0 == 0 || k0 < b.rows; k0 += block_depth) {
+    const int64_t depth = b.rows - k0 < block_depth ? b.rows - k0 : block_depth;
+    B* first = b.data + k0 * b.stride;
+    for (int64_t j = 0; j < c.cols; j += kWidth, first += b.panel_step) {
+      const Tile<B> block{first, b.stride, depth, c.cols - j < kWidth ? c.cols - j : kWidth};
+      const Tile<float> right = whole_vectors<kWidth>(block, b_padding, panel);
+      if (is_packed) {
+        soon.begin_block(first + b.panel_step, b.stride, groups);
+      } else {
+        const B* const behind = first + depth * b.stride;
+        is_dense ? soon.begin_block(behind + j * (depth - 1), kWidth, groups)
+                 : soon.begin_block(behind, b.stride, groups);
+      }
+      for (int64_t g = 0, i = 0; g < groups; ++g) {
+        const int64_t rows = c.rows / groups + (g < c.rows % groups);
+        const Strided<A> left{a.data + i * a.row_step + k0 * a.k_step, a.row_step, a.k_step};
+        matmul_rows<kVectors, kMaxRows>(rows, c.row(i) + j, c.stride, left, right.data, right.stride, depth,
+                                        accumulate || k0 > 0, soon);
+        i += rows;
+      }
+    }
+  }
+}
+
 /// c (+)= a @ b, where a is m x k and b is k x n.
 ///
 /// Blocks of `b` are taken in the order of memory, as far as that is possible, and while one is used, as many
@@ -139,28 +203,54 @@ template <int kVectors, int kMaxRows, class A, class B>
 [[gnu::noinline]] void matmul(const Tile<float>& c, const Strided<A>& a, const Tile<B>& b, bool accumulate,
                               int64_t b_padding, float* panel) {
   constexpr int64_t kWidth = kVectors * kLanes;
-  const int64_t block_depth = matmul_depth(b.stride * int64_t(sizeof(B)));
-  const bool is_dense = b.stride == c.cols;
+  Behind<kWidth, B> behind{};
+  const Right<B> right{b.data, b.stride, kWidth, b.rows, b.cols};
+  matmul_blocks<kVectors, kMaxRows>(c, a, right, accumulate, b_padding, panel, behind);
+}
+
+/// The same for a right operand in whole panels, while lines of what is needed next are brought nearer.
+template <int kVectors, int kMaxRows, class A>
+[[gnu::noinline]] void matmul(const Tile<float>& c, const Strided<A>& a, const Right<float>& b,
+                              bool accumulate, const Ahead& ahead) {
+  constexpr int64_t kWidth = kVectors * kLanes;
   const int64_t groups = (c.rows + kBlockRows - 1) / kBlockRows;
-  for (int64_t k0 = 0; k0 == 0 || k0 < b.rows; k0 += block_depth) {
-    const int64_t depth = b.rows - k0 < block_depth ? b.rows - k0 : block_depth;
-    const int64_t share = (depth + groups - 1) / (groups > 0 ? groups : 1);
-    for (int64_t j = 0; j < c.cols; j += kWidth) {
-      const Tile<B> block{b.row(k0) + j, b.stride, depth, c.cols - j < kWidth ? c.cols - j : kWidth};
-      const Tile<float> right = whole_vectors<kWidth>(block, b_padding, panel);
-      const B* const behind = b.row(k0 + depth);
-      Soon<B> soon =
-          is_dense ? Soon<B>{behind + j * depth, kWidth, groups} : Soon<B>{behind + j, b.stride, groups};
-      for (int64_t g = 0, i = 0; g < groups; ++g) {
-        const int64_t rows = c.rows / groups + (g < c.rows % groups);
-        const Strided<A> left{a.data + i * a.row_step + k0 * a.k_step, a.row_step, a.k_step};
-        matmul_rows<kVectors, kMaxRows>(rows, c.row(i) + j, c.stride, left, right.data, right.stride, depth,
-                                        accumulate || k0 > 0, soon);
-        soon.row += share * soon.stride;
-        i += rows;
-      }
-    }
+  Spread spread(ahead, groups * b.rows * ((b.cols + kWidth - 1) / kWidth));
+  matmul_blocks<kVectors, kMaxRows>(c, a, b, accumulate, kWidth, nullptr, spread);
+}
+
+// --- right operands in panels -----------------------------------------------------------------------------
+
+/// A copy of a window as a right operand. What lies beside the last column is garbage.
+/// \param to room for whole panels
+template <int kVectors, class T>
+[[gnu::noinline]] Right<float> pack(const Window<T>& from, float* to) {
+  constexpr int64_t kWidth = kVectors * kLanes;
+  const int64_t step = from.rows * kWidth;
+  for (int64_t i = 0; i < from.rows; ++i) {
+    const T* const row = from.row(i);
+    columns(from.cols, [&](int64_t j, auto n) PTO_INLINE {
+      store(to + j / kWidth * step + i * kWidth + j % kWidth, load(row + j, n), Full{});
+    });
   }
+  return {to, kWidth, step, from.rows, from.cols};
+}
+
+/// A copy of the transpose of a window as a right operand.
+template <int kVectors, class T>
+[[gnu::noinline]] Right<float> pack_turned(const Window<T>& from, float* to) {
+  constexpr int64_t kWidth = kVectors * kLanes;
+  const int64_t step = from.cols * kWidth;
+  for (int64_t i = 0; i < from.rows; i += kLanes) {
+    const int64_t rows = from.rows - i < kLanes ? from.rows - i : kLanes;
+    const T* row[kLanes];
+    for (int64_t r = 0; r < kLanes; ++r) row[r] = from.row(i + (r < rows ? r : rows - 1));
+    float* const target = to + i / kWidth * step + i % kWidth;
+    columns(from.cols, [&](int64_t j, auto n) PTO_INLINE {
+      const auto lanes = [&](int64_t r) PTO_INLINE { return (U)load(row[r] + j, n); };
+      transpose_block<U>(target + j * kWidth, kWidth, lanes, kLanes, extent_of(n));
+    });
+  }
+  return {to, kWidth, step, from.cols, from.rows};
 }
 
 }  // namespace pto::wsp::tile

@@ -214,17 +214,20 @@ struct VectorOf<1> {
   typedef B Type;
 };
 
-/// Transpose one block of `rows` <= kLanes rows, of which `n` columns are valid.
+PTO_INLINE inline int64_t extent_of(Full) { return kLanes; }
+PTO_INLINE inline int64_t extent_of(Tail n) { return n.n; }
+
+/// Transpose one block: `row(i)` is row i as a vector, of which `cols` lanes are written, each as a row of
+/// `rows` elements.
 ///
 /// Each round interleaves row i with row i + kLanes / 2; after log2(kLanes) rounds rows have become columns.
-template <class T, class N>
-PTO_INLINE inline void transpose_block(T* target, int64_t target_stride, const T* source, int64_t stride,
-                                       int64_t rows, int64_t cols, N n) {
-  typedef typename VectorOf<sizeof(T)>::Type V;
+template <class V, class T, class Row>
+PTO_INLINE inline void transpose_block(T* target, int64_t target_stride, const Row& row, int64_t rows,
+                                       int64_t cols) {
   constexpr int64_t kHalf = kLanes / 2;
   V block[kLanes], next[kLanes];
 #pragma GCC unroll 16
-  for (int64_t i = 0; i < kLanes; ++i) block[i] = i < rows ? get<V>(source + i * stride, n) : V{};
+  for (int64_t i = 0; i < kLanes; ++i) block[i] = row(i);
 #pragma GCC unroll 4
   for (int64_t step = 1; step < kLanes; step *= 2) {
 #pragma GCC unroll 8
@@ -260,18 +263,14 @@ template <class T>
     }
     return;
   } else {
+    typedef typename VectorOf<sizeof(T)>::Type V;
     for (int64_t i = 0; i < source.rows; i += kLanes) {
       const int64_t rows = source.rows - i < kLanes ? source.rows - i : kLanes;
-      for (int64_t j = 0; j < source.cols; j += kLanes) {
-        const T* from = source.row(i) + j;
-        T* to = target + j * target_stride + i;
-        if (source.cols - j >= kLanes) {
-          transpose_block(to, target_stride, from, source.stride, rows, kLanes, Full{});
-        } else {
-          const int64_t cols = source.cols - j;
-          transpose_block(to, target_stride, from, source.stride, rows, cols, Tail{cols});
-        }
-      }
+      columns(source.cols, [&](int64_t j, auto n) PTO_INLINE {
+        const auto row = [&](int64_t r)
+                             PTO_INLINE { return r < rows ? get<V>(source.row(i + r) + j, n) : V{}; };
+        transpose_block<V>(target + j * target_stride + i, target_stride, row, rows, extent_of(n));
+      });
     }
   }
 }

@@ -12,57 +12,6 @@
 
 namespace pto::wsp::tile {
 
-/// The lines of a window that is needed soon, one after the other.
-class Ahead {
- public:
-  Ahead() = default;
-  template <class T>
-  explicit Ahead(const Window<T>& window)
-      : base_(reinterpret_cast<const char*>(window.data)),
-        stride_(window.stride * int64_t(sizeof(T))),
-        index_(window.index),
-        rows_(window.cols > 0 ? window.rows : 0),
-        lines_((window.cols * int64_t(sizeof(T)) + int64_t(kLineBytes) - 1) / int64_t(kLineBytes)) {
-    begin_row();
-  }
-
-  bool is_over() const { return row_ >= rows_; }
-
-  /// Brings the next `count` lines into the second cache.
-  PTO_INLINE void next(int count) {
-    for (int i = 0; i < count && row_ < rows_; ++i) {
-      __builtin_prefetch(at_, 0, 2);
-      at_ += kLineBytes;
-      if (--left_ > 0) continue;
-      ++row_;
-      begin_row();
-    }
-  }
-
- private:
-  void begin_row() {
-    if (row_ >= rows_) return;
-    at_ = base_ + (index_ ? index_[row_] : row_) * stride_;
-    left_ = lines_;
-  }
-
-  const char* base_ = nullptr;
-  int64_t stride_ = 0;
-  const int32_t* index_ = nullptr;
-  int64_t rows_ = 0;
-  int64_t lines_ = 0;
-  int64_t row_ = 0;
-  const char* at_ = nullptr;
-  int64_t left_ = 0;
-};
-
-/// Brings a whole window nearer at once.
-template <class T>
-inline void prefetch(const Window<T>& window) {
-  Ahead ahead(window);
-  while (!ahead.is_over()) ahead.next(1);
-}
-
 template <int kValue>
 struct Constant {
   static constexpr int value = kValue;

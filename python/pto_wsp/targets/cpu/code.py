@@ -109,7 +109,7 @@ class KernelCode:
         if too_large:
             message = f"a tile of {tile.rows} x {tile.cols} cannot hold this part of `{stmt.region.tensor}`"
             self.check(" || ".join(too_large), message, stmt.loc)
-        if stmt.tile in self.memory.streamed:
+        if stmt.tile in self.memory.windows:
             self.out.line(f"{tile_name(stmt.tile)} = {window};")
             return
         how = "borrow" if stmt.tile in self.memory.in_place else "copy"
@@ -137,7 +137,7 @@ class KernelCode:
             self.out.line(f"prefetch({window});")
 
     def ahead(self, instr: Instr) -> str:
-        """Return what is prefetched while a product streams."""
+        """Return what is prefetched while a product works."""
         stmt = self.memory.ahead.get(id(instr))
         return "Ahead{}" if stmt is None else self._ahead[id(stmt)]
 

@@ -59,7 +59,7 @@ def _write_declarations(code: KernelCode) -> None:
         if name not in declared:
             code.out.line(f"[[maybe_unused]] {scalar_type(kind.dtype)} {scalar_name(name)}{{}};")
     for name in code.types:
-        kind = "Window" if name in code.memory.streamed else "Tile"
+        kind = "Window" if name in code.memory.windows else "Tile"
         code.out.line(f"[[maybe_unused]] {kind}<{code.storage(name)}> {tile_name(name)}{{}};")
 
 

@@ -36,8 +36,8 @@ class Memory:
         offsets: bytes from the start of scratch, for every tile that needs memory.
         in_place: loaded tiles that are read where they are.
         together: those of them that are copied where their rows do not lie close together.
-        streamed: loaded tiles that are only right operands of products of few rows: windows, not tiles.
-        ahead: what is prefetched while a product streams, by the id of its instruction.
+        windows: loaded tiles that a product reads, as its right operand, from where they lie.
+        ahead: what is prefetched while such a product works, by the id of its instruction.
         extra: (node index in walk order, purpose) to the offset of memory that one node alone uses.
         total_bytes: scratch that the kernel needs.
         peak: what is in use together when it takes most.
@@ -46,7 +46,7 @@ class Memory:
     offsets: Mapping[str, int]
     in_place: frozenset[str]
     together: frozenset[str]
-    streamed: frozenset[str]
+    windows: frozenset[str]
     ahead: Mapping[int, Prefetch]
     extra: Mapping[tuple[int, str], int]
     total_bytes: int
@@ -77,22 +77,22 @@ def tile_bytes(tile: TileType, lanes: int) -> int:
 def assign_memory(kernel: KernelFunction, nodes: Sequence[Node], lanes: int) -> Memory:
     """Return the places of a planned kernel's tiles."""
     types = dict(kernel.tiles)
-    streamed = streamed_tiles(nodes, types)
+    windows = window_tiles(nodes, types)
     lifetimes = Lifetimes()
     lifetimes.visit(_parts(nodes))
-    last_uses = {load.tile: lifetimes.spans[load.tile][1] for load in _loads(nodes) if load.tile in streamed}
-    ends = {id(load): last_uses[load.tile] for load in _loads(nodes) if load.tile in streamed}
-    prefetches = paired_prefetches(nodes, streamed)
+    last_uses = {load.tile: lifetimes.spans[load.tile][1] for load in _loads(nodes) if load.tile in windows}
+    ends = {id(load): last_uses[load.tile] for load in _loads(nodes) if load.tile in windows}
+    prefetches = paired_prefetches(nodes, windows)
     ends |= {id(stmt): lifetimes.nodes[id(product)][0] for product, stmt in prefetches}
     for stmt in (*_loads(nodes), *(stmt for _, stmt in prefetches)):
         if id(stmt) in ends and stmt.rows is not None:
             lifetimes.touch(stmt.rows, ends[id(stmt)])  # the window refers to them
     blocks: list[Block] = []
-    for name in sorted(tiles_in_memory(nodes) - streamed, key=lambda t: lifetimes.spans[t]):
+    for name in sorted(tiles_in_memory(nodes) - windows, key=lambda t: lifetimes.spans[t]):
         first, last = lifetimes.spans[name]
         blocks.append(Block(name, tile_bytes(types[name], lanes), first, last))
     for index, node in enumerate(walk_nodes(nodes)):
-        for purpose, size in extra_bytes(node, types, streamed, lanes).items():
+        for purpose, size in extra_bytes(node, types, windows, lanes).items():
             first, last = lifetimes.nodes[id(node)]
             last = max(last, ends.get(id(steps_of(node)[0].stmt), last))
             blocks.append(Block((index, purpose), size, first, last))
@@ -102,10 +102,10 @@ def assign_memory(kernel: KernelFunction, nodes: Sequence[Node], lanes: int) -> 
     extra = {b.key: b.offset for b in blocks if isinstance(b.key, tuple)}
     # Whole vectors may be read beyond the last row of a right operand.
     slack = 2 * lanes * 4 if total else 0
-    in_place = in_place_tiles(nodes, types) - streamed
+    in_place = in_place_tiles(nodes, types) - windows
     ahead = {id(product.step.stmt): stmt for product, stmt in prefetches}
     together = in_place & _often_read(nodes, types)
-    return Memory(offsets, in_place, together, streamed, ahead, extra, total + slack, tuple(peak))
+    return Memory(offsets, in_place, together, windows, ahead, extra, total + slack, tuple(peak))
 
 
 def _parts(nodes: Sequence[Node]) -> tuple[Use | Nest, ...]:
@@ -150,7 +150,7 @@ def is_inner_fold(instr: Instr, group: Group) -> bool:
 
 
 def extra_bytes(
-    node: Node, types: Mapping[str, TileType], streamed: frozenset[str], lanes: int
+    node: Node, types: Mapping[str, TileType], windows: frozenset[str], lanes: int
 ) -> dict[str, int]:
     """Return the memory that a node needs beside its tiles, by purpose."""
     needs: dict[str, int] = {}
@@ -169,12 +169,12 @@ def extra_bytes(
         if rows is not None:
             needs["rows"] = types[rows].rows * types[rows].cols * 4
     elif isinstance(node, Alone) and isinstance(node.step.stmt, Instr):
-        needs = _whole_tile_bytes(node.step.stmt, types, streamed, lanes)
+        needs = _whole_tile_bytes(node.step.stmt, types, windows, lanes)
     return needs
 
 
 def _whole_tile_bytes(
-    instr: Instr, types: Mapping[str, TileType], streamed: frozenset[str], lanes: int
+    instr: Instr, types: Mapping[str, TileType], windows: frozenset[str], lanes: int
 ) -> dict[str, int]:
     needs: dict[str, int] = {}
     dst = types[instr.dst]
@@ -191,11 +191,16 @@ def _whole_tile_bytes(
     matrices = factors(form, instr.tiles)
     if instr.dst in (matrices if form is Form.MATMUL_ACC else instr.tiles) or dst.cols == 1:
         needs["result"] = dst.rows * product_stride(dst, lanes) * dst.dtype.itemsize
-    if matrices[1] in streamed:
+    is_window = matrices[1] in windows
+    if is_window and can_stream(instr, types):
         return needs
     right = types[matrices[1]]
     if instr.attr("trans_b"):
         right = TileType(right.cols, right.rows, right.dtype)
+    if is_window:
+        width = lanes * matmul_vectors(dst, lanes)
+        return needs | {"right": right.rows * round_up(right.cols, width) * dst.dtype.itemsize}
+    if instr.attr("trans_b"):
         needs["right"] = tile_bytes(right, lanes)
     depth = min(right.rows, MATMUL_DEPTH)
     needs["panel"] = depth * matmul_vectors(dst, lanes) * lanes * dst.dtype.itemsize
@@ -236,31 +241,41 @@ def in_place_tiles(nodes: Sequence[Node], types: Mapping[str, TileType]) -> froz
     return frozenset(found)
 
 
-def streamed_tiles(nodes: Sequence[Node], types: Mapping[str, TileType]) -> frozenset[str]:
-    """Return the loaded tiles that products of few rows, and nothing else, read, each as its right operand.
+def window_tiles(nodes: Sequence[Node], types: Mapping[str, TileType]) -> frozenset[str]:
+    """Return the loaded tiles that need no copy: products alone read them, each as its right operand.
 
-    Such a product reads rows of the view where they lie, whichever they are: see tile/stream.hpp.
+    A product of few rows reads rows of the view where they lie, whichever they are (tile/stream.hpp). One of
+    many rows puts the operand into panels (tile/matmul.hpp): it does so once, in the body of the load.
     """
     writers = [tile_written(step.stmt) for node in walk_nodes(nodes) for step in steps_of(node)]
-    uses: dict[str, list[bool]] = {}
+    uses: dict[str, list[Stmt | None]] = {}
     for node in walk_nodes(nodes):
-        for step in steps_of(node):
-            for position, tile in enumerate(tiles_read(step.stmt)):
-                is_last = position == len(tiles_read(step.stmt)) - 1
-                uses.setdefault(tile, []).append(is_last and can_stream(step.stmt, types))
+        for stmt in (step.stmt for step in steps_of(node)):
+            for tile in tiles_read(stmt):
+                uses.setdefault(tile, []).append(stmt if is_right_operand(tile, stmt) else None)
     found: set[str] = set()
     for body in _bodies(nodes):
         for position, node in enumerate(body):
             for stmt in (s.stmt for s in steps_of(node) if isinstance(s.stmt, Load)):
-                of = uses.get(stmt.tile, [False])
+                of = uses.get(stmt.tile, [None])
                 is_single = all(writers.count(t) == 1 for t in (stmt.tile, stmt.rows) if t is not None)
-                if all(of) and is_single and types[stmt.tile].cols > 1 and is_row_major(stmt.region):
+                if not is_single or types[stmt.tile].cols == 1 or not is_row_major(stmt.region):
+                    continue
+                inside = {id(s.stmt) for n in body[position:] for s in steps_of(n)}
+                if all(can_stream(use, types) for use in of) or _is_packed(stmt, of, inside):
                     if _stays_unchanged(stmt.tile, body[position:], len(of)):
                         found.add(stmt.tile)
     return frozenset(found)
 
 
-def paired_prefetches(nodes: Sequence[Node], streamed: frozenset[str]) -> list[tuple[Alone, Prefetch]]:
+def _is_packed(load: Load, uses: Sequence[Stmt | None], inside: set[int]) -> bool:
+    """Return whether one product, of the statements `inside`, copies or turns what is loaded."""
+    if len(uses) != 1 or not isinstance(uses[0], Instr) or id(uses[0]) not in inside:
+        return False
+    return load.rows is not None or bool(uses[0].attr("trans_b"))
+
+
+def paired_prefetches(nodes: Sequence[Node], windows: frozenset[str]) -> list[tuple[Alone, Prefetch]]:
     """Return the prefetches that can be spread over a product behind them, with it."""
     found: list[tuple[Alone, Prefetch]] = []
     for body in _bodies(nodes):
@@ -270,7 +285,7 @@ def paired_prefetches(nodes: Sequence[Node], streamed: frozenset[str]) -> list[t
                 case Alone(step=step) if isinstance(step.stmt, Prefetch):
                     pending = step.stmt
                 case Alone(step=step) if isinstance(step.stmt, Instr) and pending is not None:
-                    if step.stmt.tiles[-1:] and step.stmt.tiles[-1] in streamed:
+                    if step.stmt.tiles[-1:] and step.stmt.tiles[-1] in windows:
                         found.append((node, pending))
                         pending = None
                 case Loop() | Branch():
@@ -280,7 +295,14 @@ def paired_prefetches(nodes: Sequence[Node], streamed: frozenset[str]) -> list[t
     return found
 
 
-def can_stream(stmt: Stmt, types: Mapping[str, TileType]) -> bool:
+def is_right_operand(tile: str, stmt: Stmt) -> bool:
+    """Return whether a statement is a product that reads a tile as its right operand and nowhere else."""
+    if not isinstance(stmt, Instr) or TABLE[stmt.op].form not in PRODUCTS:
+        return False
+    return factors(TABLE[stmt.op].form, stmt.tiles)[1] == tile and stmt.tiles.count(tile) == 1
+
+
+def can_stream(stmt: Stmt | None, types: Mapping[str, TileType]) -> bool:
     """Return whether a statement is a product that may read its right operand where it lies, row by row."""
     if not isinstance(stmt, Instr) or TABLE[stmt.op].form not in (Form.MATMUL, Form.MATMUL_ACC):
         return False

@@ -8,7 +8,7 @@ from pto_wsp.isa.forms import Form, factors
 from pto_wsp.isa.table import TABLE
 from pto_wsp.targets.cpu.code import KernelCode
 from pto_wsp.targets.cpu.expressions import FIELDS, tile_name
-from pto_wsp.targets.cpu.memory import matmul_vectors, product_stride, row_stride
+from pto_wsp.targets.cpu.memory import can_stream, matmul_vectors, product_stride, row_stride
 from pto_wsp.targets.cpu.plan import Alone
 from pto_wsp.targets.cpu.templates import Call
 from pto_wsp.types.tile import TileType
@@ -82,13 +82,18 @@ def write_matmul(code: KernelCode, node: Alone, instr: Instr) -> None:
             code.out.line(f"copy({tile_name(instr.tiles[0])}, sum.data, sum.stride);")
         left = f"Strided<{code.storage(a)}>{{{left}.data, {steps}}}"
         adds = str(accumulates).lower()
-        if b in code.memory.streamed:
+        vectors = matmul_vectors(dst, code.lanes)
+        function = f"matmul<{vectors}, {min(dst.rows, MOST_BLOCK_ROWS)}>"
+        if b in code.memory.windows and can_stream(instr, code.types):
             function = f"{'stream_dots' if trans_b else 'stream_matmul'}<{dst.rows}>"
+            code.out.line(f"{function}(sum, {left}, {right}, {adds}, {code.ahead(instr)});")
+        elif b in code.memory.windows:
+            pack = f"{'pack_turned' if trans_b else 'pack'}<{vectors}>"
+            right = f"{pack}({right}, {code.extra(node, 'right', 'float')})"
             code.out.line(f"{function}(sum, {left}, {right}, {adds}, {code.ahead(instr)});")
         else:
             if trans_b:
                 right = _write_turned(code, node, b)
-            function = f"matmul<{matmul_vectors(dst, code.lanes)}, {min(dst.rows, MOST_BLOCK_ROWS)}>"
             panel = code.extra(node, "panel", "float")
             code.out.line(f"{function}(sum, {left}, {right}, {adds}, {padding}, {panel});")
         copied = f"copy(sum, {code.buffer(instr.dst)})"

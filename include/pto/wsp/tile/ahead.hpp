@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Bringing memory nearer that is needed soon.
+///
+/// Lines are asked for a few at a time, spread over work that needs none of them: a burst would hold up
+/// everything behind it.
+#pragma once
+
+#include "pto/wsp/tile/move.hpp"
+
+namespace pto::wsp::tile {
+
+inline constexpr uint64_t kLineBytes = 64;
+
+/// Brings the lines of `count` elements into the first cache.
+template <int64_t kCount, class T>
+PTO_INLINE inline void prefetch_lines(const T* p) {
+#pragma GCC unroll 4
+  for (uint64_t at = 0; at < kCount * sizeof(T); at += kLineBytes)
+    __builtin_prefetch(reinterpret_cast<const char*>(p) + at);
+}
+
+/// The lines of a window that is needed soon, one after the other.
+class Ahead {
+ public:
+  Ahead() = default;
+  template <class T>
+  explicit Ahead(const Window<T>& window)
+      : base_(reinterpret_cast<const char*>(window.data)),
+        stride_(window.stride * int64_t(sizeof(T))),
+        index_(window.index),
+        rows_(window.cols > 0 ? window.rows : 0),
+        lines_((window.cols * int64_t(sizeof(T)) + int64_t(kLineBytes) - 1) / int64_t(kLineBytes)) {
+    begin_row();
+  }
+
+  bool is_over() const { return row_ >= rows_; }
+
+  /// How many lines there are from the beginning.
+  int64_t lines() const { return rows_ * lines_; }
+
+  /// Brings the next `count` lines into the second cache.
+  PTO_INLINE void next(int count) {
+    for (int i = 0; i < count && row_ < rows_; ++i) {
+      __builtin_prefetch(at_, 0, 2);
+      at_ += kLineBytes;
+      if (--left_ > 0) continue;
+      ++row_;
+      begin_row();
+    }
+  }
+
+ private:
+  void begin_row() {
+    if (row_ >= rows_) return;
+    at_ = base_ + (index_ ? index_[row_] : row_) * stride_;
+    left_ = lines_;
+  }
+
+  const char* base_ = nullptr;
+  int64_t stride_ = 0;
+  const int32_t* index_ = nullptr;
+  int64_t rows_ = 0;
+  int64_t lines_ = 0;
+  int64_t row_ = 0;
+  const char* at_ = nullptr;
+  int64_t left_ = 0;
+};
+
+/// Brings a whole window nearer at once.
+template <class T>
+inline void prefetch(const Window<T>& window) {
+  Ahead ahead(window);
+  while (!ahead.is_over()) ahead.next(1);
+}
+
+}  // namespace pto::wsp::tile

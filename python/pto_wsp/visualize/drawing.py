@@ -148,10 +148,12 @@ def to_svg(drawing: Drawing) -> str:
 
 
 def escaped(text: str) -> str:
-    """Return text as XML and HTML write it."""
+    """Return text as XML and HTML write it; its lines stay lines."""
     for letter, name in (("&", "amp"), ("<", "lt"), (">", "gt"), ('"', "quot")):
         text = text.replace(letter, f"&{name};")
-    return "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in text)
+    return "".join(
+        letter if letter.isprintable() or letter == "\n" else "\N{REPLACEMENT CHARACTER}" for letter in text
+    )
 
 
 def _element(shape: Shape) -> str:

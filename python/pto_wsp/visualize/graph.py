@@ -23,10 +23,10 @@ from pto_wsp.visualize.drawing import (
     text_width,
 )
 
-MOST_BOXES, MOST_COLUMNS = 300, 12
+MOST_BOXES, MOST_COLUMNS = 300, 8
 """A graph with more tasks is drawn by groups; groups stand in so many columns at most."""
 
-_MARGIN, _ROW_GAP, _COLUMN_GAP, _PADDING = 24.0, 12.0, 84.0, 10.0
+_MARGIN, _ROW_GAP, _COLUMN_GAP, _PADDING = 24.0, 12.0, 64.0, 10.0
 _LABEL_SIZE, _NOTE_SIZE = 12.0, 10.5
 _DATA, _DECISION = "#98a1b0", "#b5495b"
 
@@ -63,6 +63,7 @@ class _Node:
 
 @record
 class _Picture:
+    kernels: Sequence[str]
     nodes: Sequence[_Node]
     headings: Sequence[str]
     arrows: Sequence[tuple[int, int, int, bool]]  # from, to, how many, whether a decision
@@ -126,14 +127,15 @@ def _plain(graph: Graph, levels: np.ndarray) -> _Picture:
     arrows = [(a, b, 1, False) for a, b in _pairs(graph.edges).tolist()]
     arrows += [(a, b, 1, True) for a, b in _pairs(graph.decisions).tolist()]
     count = int(levels.max(initial=-1)) + 1
-    return _Picture(nodes, [f"level {level}" for level in range(count)], arrows, _title(graph, count), False)
+    headings = [f"level {level}" for level in range(count)]
+    return _Picture(_kernels(graph), nodes, headings, arrows, _title(graph, count), False)
 
 
 def _grouped(graph: Graph, levels: np.ndarray) -> _Picture:
     """Return a picture with a box for the tasks of a kernel in a column."""
     num_levels = int(levels.max()) + 1
     per_column = -(-num_levels // MOST_COLUMNS)
-    kernels = list(dict.fromkeys(graph.names))
+    kernels = _kernels(graph)
     index = {name: i for i, name in enumerate(kernels)}
     kernel = np.fromiter((index[name] for name in graph.names), np.int64, len(graph.names))
     keys, group, counts = np.unique(
@@ -144,13 +146,17 @@ def _grouped(graph: Graph, levels: np.ndarray) -> _Picture:
     nodes = []
     for i, (key, count) in enumerate(zip(keys.tolist(), counts.tolist(), strict=True)):
         largest = int(sizes[group == i].max())
-        note = f"{bytes_text(largest)} each" if largest >= 0 else ""
+        note = f"×{count:,}" + (f", {bytes_text(largest)} each" if largest >= 0 else "")
         name = kernels[key % len(kernels)]
         title = f"{_counted(count, 'task')} of {name}, {_counted(inside.get(i, 0), 'edge')} inside the column"
-        label = f"{name} ×{count:,}" if count > 1 else name
-        nodes.append(_Node(key // len(kernels), name, label, note, title))
+        nodes.append(_Node(key // len(kernels), name, name, note, title))
     title = _title(graph, num_levels) + ", in groups"
-    return _Picture(nodes, _headings(num_levels, per_column), arrows, title, True)
+    return _Picture(kernels, nodes, _headings(num_levels, per_column), arrows, title, True)
+
+
+def _kernels(graph: Graph) -> list[str]:
+    """Return the kernels in the order of their first tasks, which their colours go by."""
+    return list(dict.fromkeys(graph.names))
 
 
 def _headings(num_levels: int, per_column: int) -> list[str]:
@@ -180,13 +186,12 @@ def _bundles(
 
 
 def _draw(picture: _Picture) -> Drawing:
-    kernels = list(dict.fromkeys(node.kernel for node in picture.nodes))
     columns = _ordered(picture)
     has_notes = any(node.note for node in picture.nodes)
     height = 38.0 if has_notes else 24.0
     widths = [max(map(_width, (picture.nodes[i] for i in column)), default=40.0) for column in columns]
     total = max(2 * _MARGIN + sum(widths) + _COLUMN_GAP * max(len(columns) - 1, 0), 520.0)
-    entries = [(name, colour_of(index)) for index, name in enumerate(kernels)]
+    entries = [(name, colour_of(index)) for index, name in enumerate(picture.kernels)]
     key, key_height = legend(entries, _MARGIN, 40, total - 2 * _MARGIN)
     top = 40 + key_height + 30
     rows = max(map(len, columns), default=0)
@@ -198,7 +203,7 @@ def _draw(picture: _Picture) -> Drawing:
         shapes.append(Text(left + width / 2, top - 10, heading, 10, PALE, "middle"))
     shapes += _arrows(picture, places, height)
     for node, (x, y, width) in zip(picture.nodes, places, strict=True):
-        shapes += _box(node, x, y, width, height, colour_of(kernels.index(node.kernel)))
+        shapes += _box(node, x, y, width, height, colour_of(picture.kernels.index(node.kernel)))
     return Drawing(total, bottom + _MARGIN - _ROW_GAP, shapes)
 
 

@@ -15,11 +15,16 @@ body { font: 14px/1.45 Helvetica, Arial, sans-serif; color: #1f2430; }
 body { margin: 2em auto; max-width: 1240px; padding: 0 1em; }
 h1 { font-size: 1.5em; } h2 { font-size: 1.15em; margin-top: 2em; border-bottom: 1px solid #d8dce3; }
 table { border-collapse: collapse; }
-th, td { padding: .2em .9em .2em 0; text-align: left; vertical-align: top; }
+th, td { padding: .2em .9em .2em .4em; text-align: left; vertical-align: top; }
+tr + tr:hover { background-color: #f5f6f8; }
 th { color: #5d6574; font-weight: normal; }
 td.n, th.n { text-align: right; font-variant-numeric: tabular-nums; }
 pre { background: #f5f6f8; padding: .8em 1em; overflow-x: auto; }
-.picture { border: 1px solid #d8dce3; overflow: hidden; height: min(70vh, var(--height)); cursor: grab; }
+.figures { display: flex; flex-wrap: wrap; gap: .6em 3em; }
+.figures b { display: block; font-size: 1.5em; font-weight: 600; }
+.figures span { color: #5d6574; }
+.tables { display: flex; flex-wrap: wrap; gap: 1em 4em; margin-top: 1em; }
+.picture { border: 1px solid #d8dce3; overflow: hidden; max-height: 80vh; cursor: grab; }
 .picture svg { display: block; width: 100%; height: 100%; touch-action: none; }
 p.hint { color: #5d6574; }
 """
@@ -60,12 +65,12 @@ def run_report(run: Timeline) -> str:
     name = about.pop("program", "run")
     schedule = about.pop("schedule", "")
     parts = [f"<p>{escaped(item)}: {escaped(value)}</p>" for item, value in about.items()]
+    parts += [_figures(run)]
     parts += [_section("Timeline", _picture(timeline_drawing(run)))]
     parts += [_section("Task graph", _picture(graph_drawing(run_graph(run))))]
-    parts += [_section("Kernels", _kernel_table(run)), _section("Workers", _worker_table(run))]
-    if len(run.walks):
-        parts.append(_section("Dispatchers", _dispatcher_table(run)))
-    parts.append(_section("Hazards", _hazard_table(run) + _longest_way(run)))
+    threads = [_worker_table(run)] + ([_dispatcher_table(run)] if len(run.walks) else [])
+    statistics = f'{_kernel_table(run)}<div class="tables">{"".join(threads)}</div>'
+    parts += [_section("Statistics", statistics), _section("Hazards", _hazard_table(run))]
     if schedule:
         parts.append(_section("Schedule", f"<pre>{escaped(schedule)}</pre>"))
     return _page(name, parts)
@@ -95,7 +100,7 @@ def run_graph(run: Timeline) -> Graph:
 
 
 def html_table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Return a table; columns but the first are numbers where all of their cells are."""
+    """Return a table; columns but the first are numbers where all of their cells are, and shares have bars."""
     cells = [[escaped(cell) for cell in row] for row in rows]
     are_numbers = [
         all(row[i][:1].isdigit() or not row[i] for row in cells) and i > 0 for i in range(len(headings))
@@ -103,10 +108,29 @@ def html_table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     marks = [' class="n"' if is_number else "" for is_number in are_numbers]
     head = "".join(f"<th{mark}>{escaped(text)}</th>" for mark, text in zip(marks, headings, strict=True))
     body = (
-        "<tr>" + "".join(f"<td{m}>{c}</td>" for m, c in zip(marks, row, strict=True)) + "</tr>"
+        "<tr>" + "".join(f"<td{m}{_bar(c)}>{c}</td>" for m, c in zip(marks, row, strict=True)) + "</tr>"
         for row in cells
     )
     return f"<table><tr>{head}</tr>{''.join(body)}</table>"
+
+
+def _bar(cell: str) -> str:
+    is_share = cell.endswith("%") and cell[:1].isdigit()
+    return f' style="background: linear-gradient(90deg, #cfe0f2 {cell}, transparent 0)"' if is_share else ""
+
+
+def _figures(run: Timeline) -> str:
+    """Return the figures of a run that say most."""
+    longest = _longest_way_ns(run)
+    figures = (
+        (f"{len(run.kernel):,}", "tasks"),
+        (f"{len(run.dependences):,}", "dependences"),
+        (duration_text(run.span_ns), f"on {len(np.unique(run.worker))} workers"),
+        (f"{len(run.kernel) / run.span_ns * 1e6:,.0f}", "tasks per ms"),
+        (duration_text(longest), f"longest chain of tasks, {longest / run.span_ns:.0%} of the run"),
+    )
+    shown = (f"<div><b>{value}</b><span>{what}</span></div>" for value, what in figures)
+    return f'<div class="figures">{"".join(shown)}</div>'
 
 
 def _page(name: str, parts: Iterable[str]) -> str:
@@ -122,7 +146,8 @@ def _section(title: str, body: str) -> str:
 
 
 def _picture(drawing: Drawing) -> str:
-    return f'<div class="picture" style="--height: {drawing.height:.0f}px">{to_svg(drawing)}</div>'
+    shape = f"aspect-ratio: {drawing.width:.0f} / {drawing.height:.0f}"
+    return f'<div class="picture" style="{shape}">{to_svg(drawing)}</div>'
 
 
 def _kernel_table(run: Timeline) -> str:
@@ -191,15 +216,11 @@ def _hazard_table(run: Timeline) -> str:
     )
 
 
-def _longest_way(run: Timeline) -> str:
+def _longest_way_ns(run: Timeline) -> int:
     """Return what the longest chain of tasks that depend on each other took: no run could be shorter."""
     took = (run.end_ns - run.start_ns).tolist()
     ends = list(took)
     order = np.argsort(run.dependences[:, 1], kind="stable")
     for before, after in run.dependences[order, :2].tolist():
         ends[after] = max(ends[after], ends[before] + took[after])
-    longest = max(ends, default=0)
-    share = f"{longest / run.span_ns:.0%} of the run"
-    return (
-        f"<p>The longest chain of tasks that depend on each other took {duration_text(longest)}: {share}.</p>"
-    )
+    return max(ends, default=0)

@@ -60,6 +60,12 @@ class Timeline:
     about: dict[str, str]
 
     @property
+    def shown(self) -> list[int]:
+        """Indices of the kernels that ran, in the order of their first tasks."""
+        kernels, first = np.unique(self.kernel, return_index=True)
+        return kernels[np.argsort(first)].tolist()
+
+    @property
     def begin_ns(self) -> int:
         """When the first task started."""
         return int(self.start_ns.min(initial=np.iinfo(np.int64).max)) if len(self.start_ns) else 0
@@ -84,14 +90,15 @@ def timeline_drawing(run: Timeline) -> Drawing:
         shapes += _lane(_TOP + row * (_LANE + _GAP), name)
     shapes += _axis(bottom, run.span_ns)
     for row, lane in enumerate(workers):
-        for index, name in enumerate(run.kernels):
+        for rank, index in enumerate(run.shown):
             rows = (run.worker == lane) & (run.kernel == index)
             y = _TOP + row * (_LANE + _GAP)
-            shapes += _bars(run, y, run.start_ns[rows], run.end_ns[rows], name, colour_of(index))
+            name, colour = run.kernels[index], colour_of(rank)
+            shapes += _bars(run, y, run.start_ns[rows], run.end_ns[rows], name, colour)
     for row, lane in enumerate(dispatchers, len(workers)):
         shapes += _dispatcher(run, _TOP + row * (_LANE + _GAP), lane)
     stops = np.unique(run.stalls[:, 1]).tolist()
-    entries = [*((name, colour_of(index)) for index, name in enumerate(run.kernels))]
+    entries = [(run.kernels[index], colour_of(rank)) for rank, index in enumerate(run.shown)]
     entries += [(_stopped_by(index), _STALL_COLOURS[index]) for index in stops]
     key, key_height = legend(entries, _LEFT, bottom + 32, _WIDTH)
     return Drawing(_LEFT + _WIDTH + 30, bottom + 32 + key_height + 8, [*shapes, *key])

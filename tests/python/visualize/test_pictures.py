@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from pto_wsp.errors import UnusableFile
-from pto_wsp.visualize.drawing import Arrow, Box, Drawing, Line, Text, to_svg
+from pto_wsp.visualize.drawing import Arrow, Box, Drawing, Line, Text, colour_of, to_svg
 from pto_wsp.visualize.graph import Graph, bytes_text, graph_drawing, levels_of
 from pto_wsp.visualize.pdf import to_pdf
 from pto_wsp.visualize.perfetto import parse_timeline
-from pto_wsp.visualize.report import graph_report, run_report
+from pto_wsp.visualize.report import graph_report, run_graph, run_report
 from pto_wsp.visualize.timeline import Timeline, duration_text, timeline_drawing
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -89,9 +89,11 @@ def test_a_large_graph_is_drawn_by_groups_that_hold_all_tasks() -> None:
     edges = np.stack([np.arange(n - 300), np.arange(300, n)], axis=1)
     drawing = graph_drawing(Graph(names, names, [4096] * n, edges, NOTHING))
     found = texts(drawing)
-    counts = [int(text.split("×")[1].replace(",", "")) for text in found if "×" in text]
-    assert sum(counts) == n and len(drawing.shapes) < 1000 and drawing.width < 3000
-    assert "4.0 KB each" in found and any(text.startswith("200,704 tasks, 200,404 edges") for text in found)
+    notes = [text.split("×")[1] for text in found if "×" in text]
+    assert sum(int(note.split(", ")[0].replace(",", "")) for note in notes) == n
+    assert len(drawing.shapes) < 1000 and drawing.width < 2000
+    assert all(note.endswith(", 4.0 KB each") for note in notes)
+    assert any(text.startswith("200,704 tasks, 200,404 edges") for text in found)
 
 
 def test_odd_names_stay_text() -> None:
@@ -108,6 +110,20 @@ def test_a_timeline_has_every_lane_and_does_not_grow_with_tasks() -> None:
     many = timeline_drawing(run(200_000, [[0, i, 1, i * 100] for i in range(0, 200_000, 50)]))
     assert len(many.shapes) < 3000 and "100,000 tasks" in to_svg(many)
     assert "0 tasks on 0 workers in 1 ns" in texts(timeline_drawing(run(0)))
+
+
+def test_a_kernel_that_did_not_run_is_not_shown_and_colours_go_by_first_tasks() -> None:
+    ran, kernels = run(4), ["never", "second", "never again", "first"]
+    times = (ran.worker, ran.start_ns, ran.end_ns, ran.dependences, ran.walks, ran.stalls)
+    some = Timeline(kernels, [], np.array([3, 1, 3, 1]), *times, {})
+    drawing = timeline_drawing(some)
+    assert not {"never", "never again"} & set(texts(drawing))
+    graph = graph_drawing(run_graph(some))
+    for picture in (drawing, graph):
+        colours = {box.title.split(":")[0]: box.fill for box in boxes(picture)}
+        assert {colour_of(0), colour_of(1)} == set(colours.values())
+    assert {box.fill for box in boxes(drawing) if box.title.startswith("first")} == {colour_of(0)}
+    assert boxes(graph)[0].fill == colour_of(0)
 
 
 def test_bars_stand_where_tasks_ran() -> None:
@@ -139,11 +155,12 @@ def test_pdf_has_one_page_of_the_drawings_size() -> None:
 
 def test_a_report_stands_alone() -> None:
     traced = run(6, [[0, 0, 6, 50]], [[0, 0, 10, 20]])
-    traced.about.update(program="decode & more", schedule="window = stall(n = 4)", workers="2")
+    schedule = "dispatch = work_steal\nwindow = stall(n = 4)"
+    traced.about.update(program="decode & more", schedule=schedule, workers="2")
     page = run_report(traced)
-    assert page.count("<svg") == 2 and "decode &amp; more" in page and "window = stall(n = 4)" in page
+    assert page.count("<svg") == 2 and "decode &amp; more" in page and f"<pre>{schedule}</pre>" in page
     assert "http" not in page.replace("http://www.w3.org/2000/svg", "") and "<link" not in page
-    assert "read after write" in page and "took 540 ns" in page
+    assert "read after write" in page and "540 ns</b><span>longest chain of tasks, 92% of the run" in page
     for table in ET.fromstring(
         f"<r>{''.join(page.split('<table>')[i].split('</table>')[0] for i in (1, 2))}</r>"
     ):

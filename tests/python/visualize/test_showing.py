@@ -22,6 +22,7 @@ from pto_wsp import (
     workload,
 )
 from pto_wsp.tools.main import FAILED, OK, main
+from pto_wsp.visualize.drawing import escaped
 from pto_wsp.visualize.perfetto import read_timeline
 
 
@@ -102,6 +103,8 @@ def test_notebooks_show_workloads_schedules_and_programs(program: Program) -> No
     page = program._repr_html_()
     assert "program steps for cpu" in page and "<svg" in page and "40 tasks on 2 workers" in page
     assert "round_robin(n = 2)" in page and "FOR %i" in page
+    assert f"<pre>{escaped(str(program.module))}</pre>" in page and str(program.module).count("\n") > 10
+    assert "\N{REPLACEMENT CHARACTER}" not in page
     page = steps._repr_html_()
     assert "workload steps" in page and "the default schedule" in page and "FOR %i" in page
     shown = Schedule().dispatch(DispatchPolicy.hash(lambda t: t.b < 3))._repr_html_()

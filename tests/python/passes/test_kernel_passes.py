@@ -40,7 +40,7 @@ def run(kernel: KernelFunction, layout: Mapping[str, tuple[int, int, int, int]],
     suppress_health_check=list(HealthCheck),
     phases=(Phase.explicit, Phase.reuse, Phase.generate),
 )
-@given(kernels("k"), st.lists(layouts(), min_size=3, max_size=3), st.integers(0, 99))
+@given(kernels("k", has_all=True), st.lists(layouts(), min_size=3, max_size=3), st.integers(0, 99))
 def test_random_kernels_in_the_interpreter(
     kernel: KernelFunction, arrangements: list[Mapping[str, tuple[int, int, int, int]]], seed: int
 ) -> None:
@@ -62,7 +62,7 @@ def test_random_kernels_in_the_interpreter(
     phases=(Phase.explicit, Phase.reuse, Phase.generate),
 )
 @given(
-    st.tuples(*(kernels(f"k{i}") for i in range(6))),
+    st.tuples(*(kernels(f"k{i}", has_all=True) for i in range(4))),
     st.lists(layouts(), min_size=4, max_size=4),
     st.integers(0, 99),
 )
@@ -71,15 +71,18 @@ def test_random_kernels_on_the_cpu(
     arrangements: list[Mapping[str, tuple[int, int, int, int]]],
     seed: int,
 ) -> None:
-    after = run_pipeline(verify(Module("m", batch)), parse_pipeline(EVERYTHING))
-    library = ctypes_abi.load(registry.get("cpu").build(after.kernels, ArtifactCache()))
-    for before, kernel in zip(batch, after.kernels, strict=True):
+    """What the cpu makes of a kernel is the same before and after, also where it is not exact."""
+    after = run_pipeline(verify(Module("m", batch)), parse_pipeline(EVERYTHING)).kernels
+    built = [ctypes_abi.load(registry.get("cpu").build(found, ArtifactCache())) for found in (batch, after)]
+    for pair in zip(batch, after, strict=True):
         for layout in arrangements:
-            wanted, failed = run(before, layout, seed)
-            found = base_array(kernel.views[0].type.dtype, seed)
-            status = library.call(kernel, [*views(found, layout), 0.75, seed % 6])
-            assert (status != 0) == failed
-            assert failed or same_bits(found, wanted)
+            results, failed = [], []
+            for library, kernel in zip(built, pair, strict=True):
+                results.append(base_array(kernel.views[0].type.dtype, seed))
+                failed.append(library.call(kernel, [*views(results[-1], layout), 0.75, seed % 6]) != 0)
+            note(f"{pair[0]}\n{pair[1]}\n{layout}")
+            assert failed[0] == failed[1]
+            assert failed[0] or same_bits(*results)
 
 
 def test_pipelines_are_text() -> None:

@@ -1,7 +1,8 @@
-"""Random kernels whose every result is exact, so that a target and the interpreter agree to the bit."""
+"""Random kernels: of exact instructions, on which targets and the interpreter agree to the bit, or of all."""
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 
 from hypothesis import strategies as st
@@ -9,23 +10,22 @@ from hypothesis import strategies as st
 from pto_wsp.ir import kernel as k
 from pto_wsp.ir.core import Full, Range, Region
 from pto_wsp.ir.scalar import Binary, Const, Expr, Extent, Var, binary
-from pto_wsp.isa.meaning import ROUND_MODES
-from pto_wsp.types.dtype import DType, b1, bf16, f32, i8, i32, i64, u16, u32
+from pto_wsp.isa.forms import PRODUCTS, Form
+from pto_wsp.isa.meaning import COMPARE_MODES, ROUND_MODES
+from pto_wsp.isa.table import EXACT, TABLE
+from pto_wsp.types.dtype import DType, b1, bf16, f16, f32, i8, i16, i32, i64, u8, u16, u32
 from pto_wsp.types.tile import ScalarType, TileType, ViewType
 
 ROWS, COLS = 5, 19
 VIEWS = {"a": k.IN, "b": k.IN, "y": k.INOUT, "z": k.INOUT}
-BINARY = ("add", "sub", "mul", "div", "max", "min")
-BROADCAST = BINARY
-BITS = ("bitwise_and", "bitwise_or", "bitwise_xor", "shl", "shr", "rem")
-UNARY = ("mov", "abs", "neg", "relu")
-NAMES = {"t": 4, "c": 2, "r": 2, "u": 2, "m": 2, "x": 2, "p": 2, "g": 1, "q": 1}
+BITS = ("bitwise_and", "bitwise_or", "bitwise_xor")
+NAMES = {"t": 4, "c": 2, "r": 2, "u": 2, "m": 2, "x": 2, "p": 2, "g": 1, "q": 1, "s": 2, "b": 1}
 
 
 def tile_types(dtype: DType) -> dict[str, TileType]:
     """The tiles of every kernel: t whole, c a column, r a row, u transposed, m masks, x indices, p pairs.
 
-    g are row numbers, q columns of indices.
+    g are row numbers, q columns of indices, s products, b a row of biases.
     """
     kinds = {
         "t": TileType(ROWS, COLS, dtype),
@@ -37,6 +37,8 @@ def tile_types(dtype: DType) -> dict[str, TileType]:
         "p": TileType(ROWS, COLS, i64),
         "g": TileType(1, ROWS, i32),
         "q": TileType(ROWS, 1, i32),
+        "s": TileType(ROWS, ROWS, f32),
+        "b": TileType(1, ROWS, f32),
     }
     return {f"{kind}{i}": kinds[kind] for kind, count in NAMES.items() for i in range(count)}
 
@@ -44,26 +46,32 @@ def tile_types(dtype: DType) -> dict[str, TileType]:
 class _Body:
     """Draws statements. `defined` are the tiles that have a value on every path."""
 
-    def __init__(self, draw: st.DrawFn, dtype: DType) -> None:
+    def __init__(self, draw: random.Random, dtype: DType, has_all: bool) -> None:
         self.draw = draw
         self.dtype = dtype
+        self.has_all = has_all
         self.loops = 0
 
+    def row(self, *forms: Form) -> str:
+        """Pick an instruction of one of some forms that the kernel's element type has."""
+        rows = [row for row in TABLE.values() if row.form in forms and self.dtype in row.dtypes]
+        return str(self.pick([row.name for row in rows if self.has_all or row.bound == EXACT]))
+
     def pick(self, items: object) -> object:
-        return self.draw(st.sampled_from(list(items)))
+        return self.draw.choice(list(items))
 
     def known(self, kind: str, defined: set[str]) -> str:
         return self.pick(sorted(t for t in defined if t[0] == kind))
 
     def new(self, kind: str) -> str:
-        return f"{kind}{self.draw(st.integers(0, NAMES[kind] - 1))}"
+        return f"{kind}{self.draw.randint(0, NAMES[kind] - 1)}"
 
     def region(self, view: str, loops: list[str]) -> Region:
-        if loops and self.draw(st.booleans()):
+        if loops and self.draw.random() < 0.5:
             start = Binary("mul", Var(loops[-1]), Const(ROWS))
             left = Binary("sub", Extent(view, 0), start)
             return Region(view, (Range(start, Binary("min", Const(ROWS), left)), Full()))
-        first, count = self.draw(st.integers(0, 2)), self.draw(st.integers(0, ROWS + 1))
+        first, count = self.draw.randint(0, 2), self.draw.randint(0, ROWS + 1)
         extent = self.pick([Const(count), binary("min", Const(ROWS), Extent(view, 0)), Extent("t0", 0)])
         return self.pick(
             [
@@ -86,8 +94,12 @@ class _Body:
 
     def statement(self, defined: set[str], loops: list[str]) -> list[k.Stmt]:
         by_need: list[tuple[str, list[Callable[[set[str], list[str]], list[k.Stmt]]]]] = [
-            ("", [self.load, self.assign, self.number_rows]),
-            ("t", [self.elementwise] * 4 + [self.store] * 2 + [self.fold, self.mask, self.turn]),
+            ("", [self.load, self.prefetch, self.fill, self.assign, self.number_rows]),
+            ("t", [self.elementwise] * (8 if self.has_all else 4)),
+            ("t", [self.store, self.store, self.fold, self.mask, self.turn]),
+            ("tu", [self.product] * (self.has_all and self.dtype.is_float)),
+            ("s", [self.use_product]),
+            ("x", [self.convert]),
             (
                 "t",
                 [self.number, self.best, self.reshape, self.extract_part]
@@ -98,7 +110,7 @@ class _Body:
             ("tr", [self.broadcast_row] * 2),
             ("tm", [self.select, self.masks]),
             ("tx", [self.take, self.put] + [self.sort] * self.dtype.is_float),
-            ("p", [self.merge, self.extract]),
+            ("p", [self.merge, self.extract] * 2),
             ("g", [self.gather]),
             ("tg", [self.scatter]),
         ]
@@ -106,7 +118,7 @@ class _Body:
         makers = [maker for need, found in by_need if kinds >= set(need) for maker in found]
         if len(loops) < 2:
             makers += [self.loop, self.branch]
-        return self.draw(st.sampled_from(makers))(defined, loops)
+        return self.draw.choice(makers)(defined, loops)
 
     def load(self, defined: set[str], loops: list[str]) -> list[k.Stmt]:
         tile = self.new("t")
@@ -132,31 +144,62 @@ class _Body:
 
     def elementwise(self, defined: set[str], loops: list[str]) -> list[k.Stmt]:
         a, b, dst = self.known("t", defined), self.known("t", defined), self.new("t")
-        binary = BINARY + BITS * self.dtype.is_integer
-        form = self.draw(st.integers(0, 4))
-        if form == 0:
-            return self.instr(str(self.pick(binary)), dst, a, b, defined=defined)
-        if form == 1:
-            unary = (*UNARY, "bitwise_not") if self.dtype.is_integer else UNARY
-            return self.instr(str(self.pick(unary)), dst, a, defined=defined)
-        if form == 2:
-            c = self.known("t", defined)
-            return self.instr(str(self.pick(["addc", "subc"])), dst, a, b, c, defined=defined)
-        if form == 3:
-            op, scalars = str(self.pick(["addsc", "subsc"])), (self.scalar(),)
-            return self.instr(op, dst, a, b, scalars=scalars, defined=defined)
-        return self.instr(f"{self.pick(binary)}s", dst, a, scalars=(self.scalar(),), defined=defined)
+        match self.draw.randint(0, 4):
+            case 0:
+                return self.instr(self.row(Form.BINARY), dst, a, b, defined=defined)
+            case 1:
+                return self.instr(self.row(Form.UNARY), dst, a, defined=defined)
+            case 2:
+                return self.instr(
+                    self.row(Form.TERNARY), dst, a, b, self.known("t", defined), defined=defined
+                )
+            case 3:
+                op, scalars = self.row(Form.BINARY_SCALAR), (self.scalar(),)
+                return self.instr(op, dst, a, b, scalars=scalars, defined=defined)
+            case _:
+                op = self.row(Form.TILE_SCALAR)
+                return self.instr(op, dst, a, scalars=(self.scalar(),), defined=defined)
+
+    def fill(self, defined: set[str], loops: list[str]) -> list[k.Stmt]:
+        op, extent = self.row(Form.FILL), self.pick([Const(COLS), Const(3), Extent("a", 1)])
+        scalars = (self.scalar(),)
+        return self.instr(op, self.new("t"), scalars=scalars, cols=extent, defined=defined)
 
     def fold(self, defined: set[str], loops: list[str]) -> list[k.Stmt]:
-        kind, op = self.pick([("c", "rowmax"), ("c", "rowmin"), ("r", "colmax"), ("r", "colmin")])
-        return self.instr(op, self.new(kind), self.known("t", defined), defined=defined)
+        kind, form = self.pick([("c", Form.ROW_REDUCE), ("r", Form.COL_REDUCE)])
+        return self.instr(self.row(form), self.new(kind), self.known("t", defined), defined=defined)
 
     def column(self, defined: set[str], loops: list[str]) -> list[k.Stmt]:
         a, b = self.known("c", defined), self.known("c", defined)
-        return self.instr(str(self.pick(BINARY)), self.new("c"), a, b, defined=defined)
+        return self.instr(self.row(Form.BINARY), self.new("c"), a, b, defined=defined)
+
+    def product(self, defined: set[str], loops: list[str]) -> list[k.Stmt]:
+        """Return a product of t and u, or of u and t with both transposed."""
+        t, u, is_turned = self.known("t", defined), self.known("u", defined), self.draw.random() < 0.5
+        flags = {"trans_a": True, "trans_b": True} if is_turned else {}
+        op, dst = self.row(*PRODUCTS), self.new("s")
+        factors = (u, t) if is_turned else (t, u)
+        first: list[k.Stmt] = []
+        if TABLE[op].form is Form.MATMUL_BIAS:
+            extent = Extent(factors[1], 0 if is_turned else 1)
+            bias = self.pick([Const(0.5, f32), Var("s", f32)])
+            first = self.instr("expands", "b0", scalars=(bias,), cols=extent, defined=defined)
+            factors = (*factors, "b0")
+        elif TABLE[op].form is Form.MATMUL_ACC:
+            extents = {"rows": Extent(t, 0), "cols": Extent(u, 1)}
+            first = self.instr("expands", dst, scalars=(Const(1.0, f32),), **extents, defined=defined)
+            factors = (dst, *factors)
+        return first + self.instr(op, dst, *factors, **flags, defined=defined)
+
+    def use_product(self, defined: set[str], loops: list[str]) -> list[k.Stmt]:
+        product = self.known("s", defined)
+        if self.dtype is f32 and self.draw.random() < 0.5:
+            region = Region("y", (Range(Const(0), Extent(product, 0)), Range(Const(0), Extent(product, 1))))
+            return [k.Store(region, product)]
+        return self.instr("rowargmax", self.new("q"), product, defined=defined)
 
     def broadcast(self, defined: set[str], loops: list[str]) -> list[k.Stmt]:
-        op = str(self.pick(["rowexpand", *(f"rowexpand{name}" for name in BROADCAST)]))
+        op = self.row(Form.ROW_EXPAND, Form.ROW_BROADCAST)
         column, dst = self.known("c", defined), self.new("t")
         if op == "rowexpand":
             extent = self.pick([Const(COLS), Extent("a", 1)])
@@ -165,26 +208,34 @@ class _Body:
 
     def broadcast_row(self, defined: set[str], loops: list[str]) -> list[k.Stmt]:
         row, a = self.known("r", defined), self.known("t", defined)
-        return self.instr(f"colexpand{self.pick(BROADCAST)}", self.new("t"), a, row, defined=defined)
+        return self.instr(self.row(Form.COL_BROADCAST), self.new("t"), a, row, defined=defined)
 
     def expand_row(self, defined: set[str], loops: list[str]) -> list[k.Stmt]:
         extent = self.pick([Const(ROWS), Const(2), binary("min", Const(ROWS), Extent("a", 0))])
         return self.instr("colexpand", self.new("t"), self.known("r", defined), rows=extent, defined=defined)
 
     def mask(self, defined: set[str], loops: list[str]) -> list[k.Stmt]:
-        mode = self.pick(["eq", "ne", "lt", "le", "gt", "ge"])
-        a, b = self.known("t", defined), self.known("t", defined)
-        return self.instr("cmp", self.new("m"), a, b, mode=mode, defined=defined)
+        mode = self.pick(COMPARE_MODES)
+        op, a, dst = self.row(Form.COMPARE, Form.COMPARE_SCALAR), self.known("t", defined), self.new("m")
+        if TABLE[op].form is Form.COMPARE_SCALAR:
+            return self.instr(op, dst, a, scalars=(self.scalar(),), mode=mode, defined=defined)
+        return self.instr(op, dst, a, self.known("t", defined), mode=mode, defined=defined)
 
     def select(self, defined: set[str], loops: list[str]) -> list[k.Stmt]:
-        a, b = self.known("t", defined), self.known("t", defined)
-        return self.instr("sel", self.new("t"), self.known("m", defined), a, b, defined=defined)
+        op, dst = self.row(Form.SELECT, Form.SELECT_SCALAR), self.new("t")
+        mask, a = self.known("m", defined), self.known("t", defined)
+        if TABLE[op].form is Form.SELECT_SCALAR:
+            return self.instr(op, dst, mask, a, scalars=(self.scalar(),), defined=defined)
+        return self.instr(op, dst, mask, a, self.known("t", defined), defined=defined)
 
     def masks(self, defined: set[str], loops: list[str]) -> list[k.Stmt]:
         a, b = self.known("m", defined), self.known("m", defined)
-        if self.draw(st.booleans()):
+        if self.draw.random() < 0.5:
             return self.instr("bitwise_not", self.new("m"), a, defined=defined)
-        return self.instr(str(self.pick(BITS[:3])), self.new("m"), a, b, defined=defined)
+        return self.instr(str(self.pick(BITS)), self.new("m"), a, b, defined=defined)
+
+    def convert(self, defined: set[str], loops: list[str]) -> list[k.Stmt]:
+        return self.instr("cvt", self.new("t"), self.known("x", defined), defined=defined)
 
     def round(self, defined: set[str], loops: list[str]) -> list[k.Stmt]:
         mode, a = str(self.pick(ROUND_MODES)), self.known("t", defined)
@@ -202,7 +253,7 @@ class _Body:
 
     def insert(self, defined: set[str], loops: list[str]) -> list[k.Stmt]:
         a, part = self.known("t", defined), self.known("c", defined)
-        place = {"row": Const(self.draw(st.integers(0, 1))), "col": self.pick([Const(0), Var("n")])}
+        place = {"row": Const(self.draw.randint(0, 1)), "col": self.pick([Const(0), Var("n")])}
         return self.instr("insert", self.new("t"), a, part, **place, defined=defined)
 
     def put(self, defined: set[str], loops: list[str]) -> list[k.Stmt]:
@@ -224,25 +275,28 @@ class _Body:
         return self.instr("take", self.new(kind), *operands, defined=defined)
 
     def best(self, defined: set[str], loops: list[str]) -> list[k.Stmt]:
-        op = str(self.pick(["rowargmax", "rowargmin"]))
+        op = self.row(Form.ROW_ARG)
         return self.instr(op, self.new("q"), self.known("t", defined), defined=defined)
 
     def sort(self, defined: set[str], loops: list[str]) -> list[k.Stmt]:
         operands = self.known("t", defined), self.known("x", defined)
-        return self.instr(str(self.pick(["sort", "sort32"])), self.new("p"), *operands, defined=defined)
+        return self.instr(self.row(Form.SORT), self.new("p"), *operands, defined=defined)
 
     def merge(self, defined: set[str], loops: list[str]) -> list[k.Stmt]:
         a, b = self.known("p", defined), self.known("p", defined)
-        if self.draw(st.booleans()):
+        if self.draw.random() < 0.5:
             return self.instr("mrgsort", self.new("p"), a, run=self.pick([1, 4, 32]), defined=defined)
         extent = self.pick([Const(COLS), Const(3), Extent(a, 1)])
         return self.instr("merge", self.new("p"), a, b, cols=extent, defined=defined)
 
     def extract(self, defined: set[str], loops: list[str]) -> list[k.Stmt]:
         pairs, extent = self.known("p", defined), self.pick([Const(COLS), Const(3), Extent("a", 1)])
-        if self.dtype is f32 and self.draw(st.booleans()):
+        if self.dtype is f32 and self.draw.random() < 0.5:
             return self.instr("extract_topk_values", self.new("t"), pairs, cols=extent, defined=defined)
         return self.instr("extract_topk_indices", self.new("x"), pairs, cols=extent, defined=defined)
+
+    def prefetch(self, defined: set[str], loops: list[str]) -> list[k.Stmt]:
+        return [k.Prefetch(Region(str(self.pick(VIEWS)), (Full(), Full())))]
 
     def gather(self, defined: set[str], loops: list[str]) -> list[k.Stmt]:
         tile, rows = self.new("t"), self.known("g", defined)
@@ -254,7 +308,7 @@ class _Body:
         return [k.Store(region, self.known("t", defined), None, self.known("g", defined))]
 
     def turn(self, defined: set[str], loops: list[str]) -> list[k.Stmt]:
-        if any(t[0] == "u" for t in defined) and self.draw(st.booleans()):
+        if any(t[0] == "u" for t in defined) and self.draw.random() < 0.5:
             return self.instr("transpose", self.new("t"), self.known("u", defined), defined=defined)
         return self.instr("transpose", self.new("u"), self.known("t", defined), defined=defined)
 
@@ -266,26 +320,36 @@ class _Body:
         self.loops += 1
         var = f"i{self.loops}"
         stop = self.pick([Const(2), Const(3), Const(0), Extent("b", 0)])
-        body = self.statements(self.draw(st.integers(1, 4)), set(defined), [*loops, var])
-        return [k.For(var, Const(0), stop, self.draw(st.integers(1, 3)), body)]
+        body = self.statements(self.draw.randint(1, 4), set(defined), [*loops, var])
+        return [k.For(var, Const(0), stop, self.draw.randint(1, 3), body)]
 
     def branch(self, defined: set[str], loops: list[str]) -> list[k.Stmt]:
         condition = Binary("lt", Var("n"), Const(4))
         then_defined, other_defined = set(defined), set(defined)
-        then = self.statements(self.draw(st.integers(1, 3)), then_defined, loops)
-        other = self.statements(self.draw(st.integers(0, 2)), other_defined, loops)
+        then = self.statements(self.draw.randint(1, 3), then_defined, loops)
+        other = self.statements(self.draw.randint(0, 2), other_defined, loops)
         defined |= then_defined & other_defined
         return [k.If(condition, then, other)]
 
 
-@st.composite
-def kernels(draw: st.DrawFn, name: str) -> k.KernelFunction:
-    """Draw a kernel over the views a, b, y, z and the scalars s (f32) and n (i64)."""
-    dtype = draw(st.sampled_from([f32, f32, bf16, i32, i64, i8, u16, u32]))
-    body = _Body(draw, dtype)
-    defined: set[str] = set()
-    statements = body.statements(draw(st.integers(3, 14)), defined, [])
+def random_kernel(draw: random.Random, name: str, has_all: bool = False) -> k.KernelFunction:
+    """Return a kernel over the views a, b, y, z and the scalars s (f32) and n (i64).
+
+    Args:
+        draw: what chooses.
+        name: of the kernel.
+        has_all: whether it has inexact instructions, too, and is longer.
+    """
+    dtype = draw.choice([f32, f32, bf16, f16, i8, i16, i32, i64, u8, u16, u32])
+    count = draw.randint(8, 30) if has_all else draw.randint(3, 14)
+    statements = _Body(draw, dtype, has_all).statements(count, set(), [])
     view = ViewType(dtype, (None, None))
     params = [k.Param(v, role, view) for v, role in VIEWS.items()]
     params += [k.Param("s", k.IN, ScalarType(f32)), k.Param("n", k.IN, ScalarType(i64))]
     return k.KernelFunction(name, tuple(params), tuple(tile_types(dtype).items()), (), statements)
+
+
+def kernels(name: str, has_all: bool = False) -> st.SearchStrategy[k.KernelFunction]:
+    """Return kernels by number: what fails is found again, and not made smaller."""
+    seeds = st.integers(0, 2**32)
+    return seeds.map(lambda seed: random_kernel(random.Random(seed), name, has_all))

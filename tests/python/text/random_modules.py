@@ -35,6 +35,8 @@ from pto_wsp.types import DTYPES, ScalarType, TensorType, TileType, ViewType, b1
 from pto_wsp.types.dtype import DType
 from tests.python.isa.operands import operand_shapes, operand_types
 
+NUM_MODULES = 250
+"""With the seeds below it, everything is in some module."""
 Leaf = Callable[[DType], Expr | None]
 SHAPES = ((1, 1), (4, 8), (8, 1), (1, 16), (32, 32))
 FLOATS = (0.0, -0.0, 1.5, -2.25, 1e-05, 3.4e38, 1e300, 0.35355339059327373, math.inf, -math.inf)
@@ -181,10 +183,10 @@ class KernelWriter:
         )
 
     def block(self, depth: int) -> tuple[k.Stmt, ...]:
-        makers = [self.transfer, self.instruction, self.instruction, self.assignment, self.call]
+        makers = [self.transfer, *[self.instruction] * 4, self.assignment, self.call]
         if depth:
             makers += [lambda: self.control(depth - 1)]
-        made = (self.draw.choice(makers)() for _ in range(self.draw.randrange(5)))
+        made = (self.draw.choice(makers)() for _ in range(self.draw.randrange(9)))
         return tuple(stmt for stmt in made if stmt is not None)
 
     def transfer(self) -> k.Stmt | None:
@@ -201,19 +203,24 @@ class KernelWriter:
         tile = self.tile((4, 8), param.type.dtype)
         rows = self.tile(draw.choice(((4, 1), (1, 4))), i32) if draw.random() < 0.3 else None
         region = Region(param.name, tuple(dims))
+        if draw.random() < 0.2:
+            return k.Prefetch(region, None, rows)
         if param.role == k.IN or draw.random() < 0.5:
             return k.Load(tile, region, None, rows)
         return k.Store(region, tile, None, rows)
 
     def instruction(self) -> k.Stmt | None:
-        row = self.draw.choice([r for r in TABLE.values() if r.numpy is not None])
+        rows = [r for r in TABLE.values() if r.numpy is not None]
+        row = self.draw.choice(rows)
+        if self.draw.random() < 0.5:
+            row = self.draw.choice([r for r in rows if r.form in CONSTANTS])
         flags = {key: self.draw.random() < 0.5 for key in ("trans_a", "trans_b")}
         shape, form = self.draw.choice(SHAPES), row.form
         attrs: list[tuple[str, k.AttrValue]] = [
             (key, True) for key, value in flags.items() if value and key in CONSTANTS.get(form, {})
         ]
         for key, (_, default) in CONSTANTS.get(form, {}).items():
-            if key in MODES and (default is None or self.draw.random() < 0.3):
+            if key in MODES and (default is None or self.draw.random() < 0.8):
                 attrs.append((key, self.draw.choice(MODES[key])))
         if row.name == "mrgsort":
             attrs = [("run", 4)]
@@ -297,6 +304,7 @@ class WorkloadWriter:
         self.loops: list[w.Loop] = []
         self.names: dict[str, DType] = {}
         self.labels = 0
+        self.known: list[str] = []
         self.exprs = Expressions(draw, self.leaf)
 
     def leaf(self, dtype: DType) -> Expr | None:
@@ -322,7 +330,7 @@ class WorkloadWriter:
         self.names |= {"n": i64, "m.0": i64, "twice": i64, "x": f32, "y": f32}
         for number in range(draw.randrange(1, 4)):
             dims = tuple(draw.choice(("n", "m.0", "twice", 1, 64)) for _ in range(draw.randrange(1, 4)))
-            kind = TensorType(draw.choice([*DTYPES.values()]), dims)
+            kind = TensorType(draw.choice((f32, draw.choice([*DTYPES.values()]))), dims)
             params.append(w.TensorParam(f"T{number}", kind, None, draw.random() < 0.2))
         params.append(w.TensorParam("I", TensorType(i32, (64, 1)), None, True, True))
         if draw.random() < 0.5:
@@ -330,6 +338,11 @@ class WorkloadWriter:
             params += [w.RaggedParam("kv", "n"), count]
             params.append(w.TensorParam("kv.offsets", TensorType(i64, ("kv.count",))))
             self.names["kv.count"] = i64
+        if draw.random() < 0.3:
+            count = w.SizeParam("pick.count", value=Binary("add", Var("n"), Const(1)))
+            params += [w.SparseParam("pick", "n"), count, w.SizeParam("pick.entries")]
+            params.append(w.TensorParam("pick.offsets", TensorType(i64, ("pick.count",))))
+            params.append(w.TensorParam("pick.indices", TensorType(i32, ("pick.entries", 1))))
 
     def write(self) -> w.WorkloadFunction:
         """Return the workload."""
@@ -342,8 +355,11 @@ class WorkloadWriter:
         makers: list[Callable[[], w.Node | None]] = [self.task, self.task, self.other, self.call]
         if depth:
             makers += [lambda: self.loop(depth - 1), lambda: self.condition(depth - 1)]
+        known = len(self.known)
         made = (self.draw.choice(makers)() for _ in range(self.draw.randrange(4)))
-        return tuple(node for node in made if node is not None)
+        found = tuple(node for node in made if node is not None)
+        del self.known[known:]
+        return found
 
     def other(self) -> w.Node:
         if self.draw.random() < 0.3:
@@ -376,7 +392,7 @@ class WorkloadWriter:
         """Return a region of `rank` dimensions of a tensor that has `dims`."""
         draw = self.draw
         entries: list[DimSelect] = [Index(self.exprs.make(i64, 1)) for _ in range(dims - rank)]
-        if entries and rank > 1 and draw.random() < 0.3:
+        if entries and rank > 1 and draw.random() < 0.5:
             entries = [Rows("I", self.exprs.make(i64, 1), Const(4)), *([Merged()] * len(entries))]
             rank -= 1
         for _ in range(rank):
@@ -407,7 +423,19 @@ class WorkloadWriter:
         amounts = [self.exprs.make(i64, 1) if draw.random() < 0.2 else None for _ in range(2)]
         self.labels += 1
         label = f"{kernel.name}.task_{self.labels}" if draw.random() < 0.2 else ""
-        return w.Task(kernel.name, tuple(args), keys, None, label, (), *amounts)
+        after = tuple(draw.sample(self.known, min(len(self.known), draw.randrange(3))))
+        self.known += [label] if label else []
+        return w.Task(kernel.name, tuple(args), keys, None, label, after, *amounts)
+
+    def whole(self, kind: TensorType) -> list[Region]:
+        """Return whole dimensions of a tensor that has them, if there is any."""
+        tensors = [p for p in self.params if isinstance(p, w.TensorParam) and p.type.dtype is kind.dtype]
+        for tensor in tensors:
+            more = len(tensor.type.dims) - len(kind.dims)
+            if more >= 0:
+                indices = tuple(Index(self.exprs.make(i64, 1)) for _ in range(more))
+                return [Region(tensor.name, (*indices, *(Full(),) * len(kind.dims)))]
+        return []
 
     def call(self) -> w.Node | None:
         for callee in self.callees:
@@ -415,8 +443,7 @@ class WorkloadWriter:
             for param in callee.open_params:
                 match param:
                     case w.TensorParam(type=kind):
-                        fits = [p for p in self.params if isinstance(p, w.TensorParam) and p.type == kind]
-                        args += [Region(p.name, (Full(),) * len(kind.dims)) for p in fits[:1]]
+                        args += self.whole(kind)
                     case w.ScalarParam(type=ScalarType(dtype=dtype)):
                         args.append(self.exprs.make(dtype, 1))
                     case w.SizeParam():
@@ -449,7 +476,7 @@ def random_module(seed: int) -> Module:
         callees = [f for f in kernels if f.body is not None and f.block_dim == 1]
         kernels.append(KernelWriter(draw, f"kernel_{number}", callees).write())
     workloads: list[w.WorkloadFunction] = []
-    for number in range(draw.randrange(3)):
+    for number in range(draw.randrange(4)):
         workloads.append(WorkloadWriter(draw, f"workload_{number}", kernels, workloads[:]).write())
     names = [f.name for f in (*kernels, *workloads)]
     return Module(

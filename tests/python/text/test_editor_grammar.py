@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 
 from pto_wsp.isa import BY_MNEMONIC
+from pto_wsp.text.seed_forms import WORDS
 from tests.python.builder.softmax import softmax_module
 from tests.python.text.random_modules import random_module
 from tests.python.text.test_fuzz import OLDER, SCALARS
@@ -35,11 +36,18 @@ def scopes(line: str) -> list[tuple[str, str]]:
 
 def test_every_word_of_modules_has_a_scope() -> None:
     texts = [str(softmax_module()), ROWMAX + LOOPED, kernel(SCALARS), OLDER.replace("x", "%x")]
-    labels = re.compile(r"(?:name|label) = [\w.]+|// .*|\.\w+ .*|CONSTANT .*|CPP .*|\|.*|(?<=, )i(?=,)")
+    labels = re.compile(
+        r"(?:name|label) = [\w.]+|after = \[[^]]*\]|// .*|\.\w+ .*|CONSTANT .*|CPP .*|\|.*|(?<=, )i(?=,)"
+    )
     for text in texts + [str(random_module(seed)) for seed in range(40)]:
         for line in text.splitlines():
             plain = labels.sub("", line)
             assert [piece for name, piece in scopes(plain) if not name] == [], line
+
+
+def test_every_statement_of_elsewhere_has_a_scope() -> None:
+    for word in WORDS:
+        assert scopes(f"  {word} ")[0][0], word
 
 
 def test_every_instruction_is_a_function() -> None:

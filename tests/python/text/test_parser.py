@@ -20,13 +20,12 @@ from pto_wsp.location import Location
 from pto_wsp.text.shapes import Lines
 from tests.python.lang.programs import execute
 from tests.python.samples import scale_module
-from tests.python.text.random_modules import random_module
+from tests.python.text.random_modules import NUM_MODULES, random_module
 from tests.python.whole.random_data import Writer
 from tests.python.whole.random_kernels import random_kernel
 from tests.python.whole.random_workloads import random_workload
 
 ROOT = Path(__file__).parents[3]
-NUM_MODULES = 200
 
 
 def require_round_trip(module: Module) -> None:

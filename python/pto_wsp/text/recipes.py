@@ -115,39 +115,48 @@ def _kernel(
         yield Call("tile", (name, tile.rows, tile.cols, _element(tile.dtype)))
     for name, scalar in function.scalars:
         yield Call("scalar", (name, _element(scalar.dtype)))
-    yield from _statements(function.body, dict(function.tiles), functions)
+    loads = (s for s in k.walk_statements(function.body) if isinstance(s, k.Load))
+    known = _Known(functions, dict(function.tiles), {s.region.tensor: s.tile for s in loads})
+    yield from _statements(function.body, known)
 
 
-def _statements(
-    body: Sequence[k.Stmt], tiles: Mapping[str, TileType], functions: Mapping[str, Function]
-) -> Iterator[Call]:
+@record
+class _Known:
+    """What statements of a kernel mention: functions, tiles, and a tile that is loaded from each memref."""
+
+    functions: Mapping[str, Function]
+    tiles: Mapping[str, TileType]
+    loaded: Mapping[str, str]
+
+
+def _statements(body: Sequence[k.Stmt], known: _Known) -> Iterator[Call]:
     for stmt in body:
         match stmt:
-            case k.Load() | k.Store():
-                yield _transfer(stmt, tiles)
+            case k.Load() | k.Store() | k.Prefetch():
+                yield _transfer(stmt, known)
             case k.Instr(op=op, dst=dst, tiles=names, scalars=scalars, attrs=attrs):
                 options = tuple((key, v if isinstance(v, (str, int)) else _operand(v)) for key, v in attrs)
                 yield Call(op, (dst, *names, *map(_operand, scalars)), options)
             case k.Assign():
                 yield _assignment(stmt)
             case k.Call(kernel=kernel, args=args):
-                names = [param.name for param in functions[kernel].params]
+                names = [param.name for param in known.functions[kernel].params]
                 given = [arg if isinstance(arg, str) else _operand(arg) for arg in args]
                 yield Call("call", (kernel, dict(zip(names, given, strict=True))))
             case k.For(var=var, start=start, stop=stop, step=step):
                 yield Call("for_loop", (var, _operand(start), _operand(stop), step))
-                yield from _statements(stmt.body, tiles, functions)
+                yield from _statements(stmt.body, known)
                 yield Call("end_for")
             case k.While(condition=condition):
                 yield Call("while_loop", (_operand(condition),))
-                yield from _statements(stmt.body, tiles, functions)
+                yield from _statements(stmt.body, known)
                 yield Call("end_while")
             case k.If(condition=condition, then=then, other=other):
                 yield Call("if_then", (_operand(condition),))
-                yield from _statements(then, tiles, functions)
+                yield from _statements(then, known)
                 if other:
                     yield Call("else_block")
-                    yield from _statements(other, tiles, functions)
+                    yield from _statements(other, known)
                 yield Call("endif")
 
 
@@ -159,17 +168,23 @@ def _assignment(stmt: k.Assign) -> Call:
             return Call("scalar_mov", (stmt.name, _operand(value)))
 
 
-def _transfer(stmt: k.Load | k.Store, tiles: Mapping[str, TileType]) -> Call:
-    memref, tile = stmt.region.tensor, stmt.tile
-    dims = stmt.region.dims
-    if len(dims) != 2:
+_METHODS = {k.Load: ("load", "gather"), k.Store: ("store", "scatter"), k.Prefetch: ("prefetch", None)}
+"""Methods that move a tile, and rows that another one names."""
+
+
+def _transfer(stmt: k.Load | k.Store | k.Prefetch, known: _Known) -> Call:
+    memref, dims = stmt.region.tensor, stmt.region.dims
+    tile = known.loaded.get(memref) if isinstance(stmt, k.Prefetch) else stmt.tile
+    if len(dims) != 2 or tile is None:
         raise NoRecipe
-    is_load = isinstance(stmt, k.Load)
-    pair = (tile, memref) if is_load else (memref, tile)
+    method, of_rows = _METHODS[type(stmt)]
+    pair = (memref, tile) if isinstance(stmt, k.Store) else (tile, memref)
     if stmt.rows is not None:
-        return Call("gather" if is_load else "scatter", (*pair, stmt.rows))
-    row, col = _in_tiles(dims[0], tiles[tile].rows), _in_elements(dims[1])
-    return Call("load" if is_load else "store", pair if (row, col) == (0, 0) else (*pair, row, col))
+        if of_rows is None:
+            raise NoRecipe
+        return Call(of_rows, (*pair, stmt.rows))
+    row, col = _in_tiles(dims[0], known.tiles[tile].rows), _in_elements(dims[1])
+    return Call(method, pair if (row, col) == (0, 0) else (*pair, row, col))
 
 
 # --- Orchestration functions ---

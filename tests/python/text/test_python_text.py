@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pto_wsp import PTOModule, parse
+from pto_wsp import PTOFunctionBuilder, PTOModule, parse
 from pto_wsp.ir import kernel as k
 from pto_wsp.ir import workload as w
 from pto_wsp.ir.module import Module
@@ -49,6 +49,15 @@ def test_programs_of_the_builder_are_calls_of_it() -> None:
 )
 def test_forms_of_text_are_calls(body: str) -> None:
     assert "kernel." not in made(parse(kernel("  " + body)))
+
+
+def test_prefetches_and_extents_are_calls() -> None:
+    module = PTOModule("m")
+    builder = PTOFunctionBuilder("f", module).memref("x", shape=(None, 16)).memref("y").tile("t", 4, 8)
+    builder.for_loop("i", 0, "dim(x, 0) // 4").load("t", "x", "i", 8).prefetch("t", "x", "i + 1")
+    builder.store("y", "t", "i").end_for().build()
+    text = made(module.ir)
+    assert "kernel." not in text and "function.prefetch('t', 'x', 'i + 1', 0)" in text
 
 
 def test_a_module_of_text() -> None:

@@ -7,9 +7,11 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
+from pto_wsp import In, Out, Scalar, Tensor, Tile, kernel, pto, workload
 from pto_wsp.ir.kernel import Instr, KernelFunction
 from pto_wsp.runtime.cache import ArtifactCache
 from pto_wsp.targets import registry
+from pto_wsp.targets.cpu.plan import Group, plan
 from pto_wsp.types.dtype import DType, bf16, f16, f32
 from tests.python.targets import ctypes_abi
 from tests.python.targets.build_kernels import KernelMaker
@@ -93,3 +95,61 @@ def test_fusion_changes_no_bit(library: ctypes_abi.Library, kernel: KernelFuncti
             fused = np.zeros_like(x)
             assert library.call(kernel, [x, fused]) == 0
             assert fused.tobytes() == run_pieces(library, kernel, x).tobytes()
+
+
+def weighted(is_small: bool, has_second: bool = False) -> KernelFunction:
+    """silu(x) * t, both widened before it is known that they have one shape."""
+    dtype = bf16 if is_small else f32
+    maker = KernelMaker(f"weighted_{dtype}_{has_second}")
+    x, t = maker.input("x", ROWS, COLS, dtype), maker.input("t", ROWS, COLS, dtype)
+    gate = maker.op("silu", maker.op("cvt", x, dtype=f32))
+    weight = maker.op("abs", maker.op("cvt", t, dtype=f32))
+    if has_second:
+        maker.store(maker.op("exp", weight), "z")
+    maker.store(maker.op("cvt", maker.op("mul", gate, weight), dtype=dtype), "y")
+    return maker.done()
+
+
+def test_operands_that_are_compared_late_share_a_loop() -> None:
+    for is_small in (False, True):
+        nodes = plan(weighted(is_small))
+        assert [type(node) for node in nodes[-1:]] == [Group]
+        assert sum(isinstance(node, Group) for node in nodes) == 1
+
+
+def test_late_comparison_stops_the_kernel_first(cache: ArtifactCache) -> None:
+    kernels = [weighted(True), weighted(False), weighted(False, has_second=True)]
+    library = ctypes_abi.load(registry.get("cpu").build(kernels, cache))
+    rng = np.random.default_rng(3)
+    for one in kernels:
+        dtype = one.params[0].type.dtype.to_numpy()
+        x, t = (rng.standard_normal((5, 40)).astype(dtype) for _ in range(2))
+        outputs = [np.zeros_like(x) for _ in one.params[2:]]
+        assert library.call(one, [x, t, *outputs]) == 0
+        wide, weight = x.astype(np.float32), np.abs(t.astype(np.float32))
+        assert np.allclose(outputs[-1].astype(np.float32), wide / (1 + np.exp(-wide)) * weight, rtol=1e-2)
+        for other in ((4, 40), (5, 41), (6, 39)):
+            y = np.zeros((5, 40), dtype)
+            z = np.zeros(other, np.float32)
+            outputs = [z, y] if len(outputs) == 2 else [y]
+            assert library.call(one, [x, np.zeros(other, dtype), *outputs]) != 0
+            assert not y.any()
+
+
+def test_a_scalar_that_changes_in_between_has_its_old_value(cache: ArtifactCache) -> None:
+    @kernel
+    def scaled(x: In[Tile[8, 64, f32]], t: In[Tile[8, 64, f32]], y: Out[Tile[8, 64, f32]], a: Scalar[f32]):
+        factor = a
+        left = pto.exp(x)
+        right = t * factor
+        factor = factor + 1.0
+        pto.store(y, left * right * factor)
+
+    @workload
+    def once(X: Tensor[f32, 8, 64], T: Tensor[f32, 8, 64], Y: Tensor[f32, 8, 64], a: Scalar[f32]):
+        scaled(x=X, t=T, y=Y, a=a)
+
+    x, t = (np.random.default_rng(i).random((8, 64), np.float32) for i in range(2))
+    y = np.empty_like(x)
+    once.compile(target="cpu")(X=x, T=t, Y=y, a=2.0)
+    assert np.allclose(y, np.exp(x) * t * 2 * 3, rtol=1e-6)

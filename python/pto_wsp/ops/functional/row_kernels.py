@@ -103,8 +103,9 @@ def norms(DT: DType) -> list[Workload]:
                 squares = squares + pto.rowsum(d * d)
             scale = pto.rsqrt(squares / x.cols + a)
             for c in pto.tiles(x.cols, COLS):
+                gain, offset = pto.cast(w[:, c], f32), pto.cast(b[:, c], f32)
                 normal = (pto.cast(x[r, c], f32) - mean) * scale
-                pto.store(y[r, c], pto.cast(normal * pto.cast(w[:, c], f32) + pto.cast(b[:, c], f32), DT))
+                pto.store(y[r, c], pto.cast(normal * gain + offset, DT))
 
     @kernel
     def rows_rms_norm(
@@ -117,7 +118,8 @@ def norms(DT: DType) -> list[Workload]:
                 squares = squares + pto.rowsum(v * v)
             scale = pto.rsqrt(squares / x.cols + a)
             for c in pto.tiles(x.cols, COLS):
-                pto.store(y[r, c], pto.cast(pto.cast(x[r, c], f32) * scale * pto.cast(w[:, c], f32), DT))
+                gain = pto.cast(w[:, c], f32)  # before the rows, which then pass through registers alone
+                pto.store(y[r, c], pto.cast(pto.cast(x[r, c], f32) * scale * gain, DT))
 
     @kernel
     def rows_normalize(x: In[Tensor[DT, DYN, DYN]], y: Out[Tensor[DT, DYN, DYN]], a: Scalar[f32]):
@@ -151,8 +153,9 @@ def norms(DT: DType) -> list[Workload]:
         scale = pto.rsqrt(squares / (x.rows * x.cols) + a)
         for r in pto.tiles(x.rows, ROWS):
             for c in pto.tiles(x.cols, COLS):
+                gain, offset = pto.cast(w[r], f32), pto.cast(b[r], f32)
                 normal = (pto.cast(x[r, c], f32) - mean) * scale
-                pto.store(y[r, c], pto.cast(normal * pto.cast(w[r], f32) + pto.cast(b[r], f32), DT))
+                pto.store(y[r, c], pto.cast(normal * gain + offset, DT))
 
     @workload
     def layer_norm(

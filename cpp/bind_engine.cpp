@@ -238,6 +238,7 @@ nb::dict counters(const RunResult& result) {
   counters["build_ns"] = result.build_ns;
   counters["graph_tasks"] = result.graph_tasks;
   counters["graph_bytes"] = result.graph_bytes;
+  counters["streamed_tensors"] = result.streamed;
   return counters;
 }
 
@@ -486,6 +487,7 @@ void bind_options(nb::module_& module) {
       .def_rw("batch", &RunOptions::batch)
       .def_rw("interleaved", &RunOptions::interleaved)
       .def_rw("starts_per_second", &RunOptions::starts_per_second)
+      .def_rw("streaming_bytes", &RunOptions::streaming_bytes)
       .def_rw("num_pools", &RunOptions::num_pools)
       .def_rw("pool_bounds", &RunOptions::pool_bounds)
       .def_rw("ready", &RunOptions::ready)

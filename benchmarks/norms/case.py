@@ -1,9 +1,7 @@
 """The case `norms`: rows from memory to memory, over the time in which memory reads as many bytes.
 
 1024 rows, of 4096 elements for RMSNorm and of twice 11008 for SwiGLU, f32. A repetition goes over several
-arrays, together more than any cache holds, and calls the operators of `pto_wsp.ops.functional`. Stores read
-the lines that they replace, which is not counted: that alone makes 1.5 for RMSNorm and 1.33 for SwiGLU
-where memory takes writes as fast as it gives reads. Stores past the caches would not.
+arrays, together more than any cache holds, and calls the operators of `pto_wsp.ops.functional`.
 """
 
 from __future__ import annotations

@@ -198,6 +198,7 @@ class RunOptions:
         batch: tasks start in groups of so many; 0 = there are no groups.
         interleaved: so many streams at a time take turns; 0 = they do not.
         starts_per_second: at most so many tasks start; 0 = as many as can.
+        streaming_bytes: least of a tensor that is stored past the caches; 0 = what they can hold.
         num_pools: pools that workers are in; 0 = any worker runs any task.
         pool_bounds: the first worker of each pool but the first; empty = equal pools.
     """
@@ -219,6 +220,7 @@ class RunOptions:
     batch: int
     interleaved: int
     starts_per_second: int
+    streaming_bytes: int
     num_pools: int
     pool_bounds: list[int]
 

@@ -11,7 +11,7 @@
 
 namespace pto::wsp {
 
-inline constexpr uint32_t kAbiVersion = 2;
+inline constexpr uint32_t kAbiVersion = 3;
 
 /// Highest rank of a kernel's tensor view, and of a tensor bound to a workload.
 inline constexpr int kMaxViewRank = 4;
@@ -61,6 +61,9 @@ struct View {
   int64_t shape[kMaxViewRank];
   int64_t stride[kMaxViewRank];
   const int32_t* rows;  ///< row-index list of a row set, shape[0] long, or null
+  /// Whether what is stored should go past the caches: no task reads it, and they could not hold it.
+  /// The kernel's streaming stores are visible to everybody before it returns.
+  bool streams = false;
 };
 
 /// One scalar argument: eight bytes read through the member that the parameter's dtype selects
@@ -119,7 +122,7 @@ struct KernelLibrary {
 
 using KernelLibraryFn = const KernelLibrary* (*)();
 
-static_assert(sizeof(View) == 80 && sizeof(Scalar) == 8 && sizeof(TaskContext) == 40);
+static_assert(sizeof(View) == 88 && sizeof(Scalar) == 8 && sizeof(TaskContext) == 40);
 static_assert(sizeof(ParamInfo) == 72 && sizeof(KernelInfo) == 40 && sizeof(KernelLibrary) == 24);
 
 }  // namespace pto::wsp

@@ -16,6 +16,7 @@
 #include "pto/wsp/bytecode/element_copies.hpp"
 #include "pto/wsp/bytecode/quicken.hpp"
 #include "pto/wsp/bytecode/regions.hpp"
+#include "pto/wsp/bytecode/streaming.hpp"
 #include "pto/wsp/bytecode/validate.hpp"
 #include "pto/wsp/graph/checker.hpp"
 #include "pto/wsp/graph/edges.hpp"
@@ -48,6 +49,7 @@ struct RunResult {
   uint64_t graph_tasks = 0;                  ///< of a graph that is kept for runs to come
   uint64_t graph_bytes = 0;                  ///< its size
   uint64_t max_workspace_bytes = 0;          ///< the largest workspace that a task asked for
+  std::vector<uint64_t> streamed;            ///< tensors whose stores went past the caches
   std::vector<uint64_t> worker_tasks;
   std::shared_ptr<trace::RunRecord> record;  ///< null unless asked for
   std::optional<uint64_t> order_violations;  ///< of a run that verifies
@@ -169,9 +171,11 @@ class Executable {
     bool has_streams = false;
     bool is_benchmark = false;
     sched::Deps deps = sched::Deps::kExact;
+    uint64_t streaming_bytes = 0;
     bool operator==(const Shape& other) const {
       return workers == other.workers && is_tracked == other.is_tracked && cuts_units == other.cuts_units &&
-             has_streams == other.has_streams && is_benchmark == other.is_benchmark && deps == other.deps;
+             has_streams == other.has_streams && is_benchmark == other.is_benchmark && deps == other.deps &&
+             streaming_bytes == other.streaming_bytes;
     }
   };
 
@@ -183,14 +187,17 @@ class Executable {
 
   /// Makes `prepared_` fit the arguments, keeping it when nothing that shapes a plan has changed.
   void prepare(const bind::Arguments& arguments, const sched::RunOptions& options) {
-    const Shape shape{options.workers,
-                      !options.is_in_order(),
-                      options.cuts_units(),
-                      options.streams != sched::Streams::kOff,
-                      options.window_mode == sched::WindowMode::kBenchmark,
-                      options.deps};
-    const bool is_marked =
-        options.is_in_order() ? shape_.is_benchmark == shape.is_benchmark : shape_ == shape;
+    const Shape shape{
+        options.workers,
+        !options.is_in_order(),
+        options.cuts_units(),
+        options.streams != sched::Streams::kOff,
+        options.window_mode == sched::WindowMode::kBenchmark,
+        options.deps,
+        options.streaming_bytes != 0 ? options.streaming_bytes : bytecode::default_streaming_bytes()};
+    const bool is_marked = options.is_in_order() ? shape_.is_benchmark == shape.is_benchmark &&
+                                                       shape_.streaming_bytes == shape.streaming_bytes
+                                                 : shape_ == shape;
     if (prepared_ != nullptr && is_marked && is_same_call(arguments)) {
       if (elements_ != nullptr) move_elements(arguments.bases);
       return;
@@ -203,6 +210,7 @@ class Executable {
     if (costs_ == nullptr) costs_ = std::make_shared<sched::SiteCosts>(plan.sites.size());
     // Threads that still leave an earlier run may read its marks: each plan is marked once.
     sched::mark_units(plan, options.workers, shape.cuts_units);
+    bytecode::choose_streamed(plan, shape.streaming_bytes);
     if (shape.is_benchmark) replace_bodies(plan);
     std::vector<uint32_t> guesses = sched::guess_costs(plan, options.workers);
     if (options.keeps_graph()) elements_ = std::make_unique<bytecode::ElementCopies>(plan);
@@ -296,6 +304,7 @@ class Executable {
       result.walks.push_back(crew->dispatcher(i).stats());
     result.is_benchmark = options.window_mode == sched::WindowMode::kBenchmark;
     result.run_ns = trace::now_ns() - start;
+    result.streamed = prepared_->plan.streamed;
     prepared_->costs->record_run(result.run_ns);
     if (crew->graph_run() != nullptr) keep_graph(*crew->graph_run(), result);
     result.flushed = run.flushed().values();

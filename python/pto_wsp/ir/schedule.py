@@ -156,6 +156,14 @@ POLICIES: Mapping[str, Mapping[str, Form]] = {
             most_parts=MOST_POOLS,
         ),
     },
+    "stores": {
+        "streaming": Form(
+            "stores go past the caches to tensors of n bytes or more, or of more than they hold if n is "
+            "open, that no task reads",
+            least=0,
+        ),
+        "cached": Form("every store goes through the caches"),
+    },
     "trace": {
         "off": Form("nothing is recorded"),
         "tasks": Form("which worker ran each task, when, and which dispatcher made it"),
@@ -189,6 +197,7 @@ class Schedule:
     streams: Policy = default_policy("streams")
     timing: Policy = default_policy("timing")
     pools: Policy = default_policy("pools")
+    stores: Policy = default_policy("stores")
     trace: Policy = default_policy("trace")
     deps: Policy = default_policy("deps")
 

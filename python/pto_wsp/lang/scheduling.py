@@ -48,6 +48,7 @@ class Schedulable(ABC):
         start: Policy | None = None,
         deps: Policy | None = None,
         pools: Policy | None = None,
+        stores: Policy | None = None,
         trace: Policy | None = None,
     ) -> Self:
         """Return a copy with other policies for the graph of tasks; what is not given stays.
@@ -58,6 +59,7 @@ class Schedulable(ABC):
             start: a `StartPolicy`.
             deps: a `Deps`.
             pools: a `Pools`.
+            stores: a `StorePolicy`.
             trace: a `TracePolicy`.
 
         Raises:
@@ -69,6 +71,7 @@ class Schedulable(ABC):
             "start": start,
             "deps": deps,
             "pools": pools,
+            "stores": stores,
             "trace": trace,
         }
         return self._directed({name: policy for name, policy in given.items() if policy is not None})

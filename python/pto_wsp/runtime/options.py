@@ -42,6 +42,8 @@ _START = {
     "threshold": _native.Start.THRESHOLD,
     "after_build": _native.Start.AFTER_BUILD,
 }
+_NEVER = 2**64 - 1
+"""Bytes that no tensor has."""
 
 
 def run_options(schedule: Schedule) -> _native.RunOptions:
@@ -62,6 +64,10 @@ def run_options(schedule: Schedule) -> _native.RunOptions:
     options.batch = schedule.timing.count if timing == "batched" else 0
     options.interleaved = schedule.timing.count if timing == "interleaved" else 0
     options.starts_per_second = schedule.timing.count if timing == "rate_limit" else 0
+    if schedule.stores.name == "cached":
+        options.streaming_bytes = _NEVER
+    else:
+        options.streaming_bytes = schedule.stores.count
     options.num_pools, options.pool_bounds = _pools(schedule.pools)
     if schedule.is_walked:
         options.held = schedule.start.count

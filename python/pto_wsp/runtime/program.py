@@ -111,7 +111,12 @@ class Program:
             return None
         figures, compiles, compile_ms = self._last
         counters = dict(figures.counters)
-        return RunStats(figures.tasks, figures.workers, figures.run_ns / 1e6, compiles, compile_ms, counters)
+        tensors = self.module.entry_workload.tensors
+        numbers = counters.pop("streamed_tensors", [])
+        assert isinstance(numbers, list)
+        streamed = tuple(tensors[i].name for i in numbers)
+        run_ms = figures.run_ns / 1e6
+        return RunStats(figures.tasks, figures.workers, run_ms, compiles, compile_ms, counters, streamed)
 
     def run(
         self,

@@ -16,6 +16,7 @@ class RunStats:
         compiles: compiler calls since the run before, those of `compile()` for the first run.
         compile_ms: time that getting the kernels took, from the compiler or from the cache, in milliseconds.
         counters: figures of the engine, by name.
+        streamed: names of the tensors whose stores went past the caches (`StorePolicy`).
     """
 
     tasks: int
@@ -24,6 +25,7 @@ class RunStats:
     compiles: int
     compile_ms: float
     counters: dict[str, int | list[int]]
+    streamed: tuple[str, ...] = ()
 
     @property
     def is_benchmark(self) -> bool:
@@ -52,7 +54,8 @@ class RunStats:
 
     def __str__(self) -> str:
         called = ", calling no kernel" if self.is_benchmark else ""
+        streamed = f", {', '.join(self.streamed)} past the caches" if self.streamed else ""
         return (
-            f"{self.tasks:,} tasks on {self.workers} workers in {self.run_ms:.3f} ms{called}; "
+            f"{self.tasks:,} tasks on {self.workers} workers in {self.run_ms:.3f} ms{called}{streamed}; "
             f"{self.compiles} compiles in {self.compile_ms:.1f} ms"
         )

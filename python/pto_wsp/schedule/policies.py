@@ -213,6 +213,28 @@ class Pools:
         return _bounded("pools", "custom", bounds, key)
 
 
+class StorePolicy:
+    """Which stores go past the caches: they cost half as much, and leave nothing there.
+
+    `Program.stats.streamed` names the tensors of which that was so in the last run.
+    """
+
+    @staticmethod
+    def streaming(least_bytes: int = 0) -> Policy:
+        """Those to large tensors that no task of the program reads. The default.
+
+        Args:
+            least_bytes: how large; 0: four times the second-level caches of all cores, or the last level if
+                that is smaller.
+        """
+        return _policy("stores", "streaming", least_bytes)
+
+    @staticmethod
+    def cached() -> Policy:
+        """None."""
+        return _policy("stores", "cached")
+
+
 class TracePolicy:
     """What runs record in `Program.trace`, unless `run(trace=...)` says otherwise."""
 

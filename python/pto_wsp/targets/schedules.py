@@ -57,6 +57,7 @@ _CPU: Mapping[str, Mapping[str, Support]] = {
         "rate_limit": Enforced(),
     },
     "pools": {"single": Enforced(), "by_exec_unit": Enforced(), "custom": Enforced()},
+    "stores": {"streaming": Enforced(), "cached": Enforced()},
     "trace": {"off": Enforced(), "tasks": Enforced(), "full": Enforced()},
     "deps": {
         "infer_tensor_map_exact": Enforced(),

@@ -22,6 +22,7 @@ COUNTS = {
     "start": (1, 5, 60),
     "timing": (1, 2, 7, 1000),
     "pools": (0, 1, 2),
+    "stores": (0, 1),
 }
 RATE = 10**5
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from pto_wsp.ir.kernel import KernelFunction
+from pto_wsp.ir.kernel import OUT, KernelFunction
 from pto_wsp.targets.base import KernelArtifact
 from pto_wsp.types.tile import ScalarType
 
@@ -21,6 +21,7 @@ class View(ctypes.Structure):
         ("shape", ctypes.c_int64 * RANK),
         ("stride", ctypes.c_int64 * RANK),
         ("rows", ctypes.c_void_p),
+        ("streams", ctypes.c_bool),
     )
 
 
@@ -97,7 +98,10 @@ class Library:
         rows: dict[str, np.ndarray] | None = None,
         scratch_fill: int = 0xFF,
     ) -> int:
-        """Call a kernel with one array or number per parameter; scratch starts as `scratch_fill` bytes."""
+        """Call a kernel with one array or number per parameter; scratch starts as `scratch_fill` bytes.
+
+        Outputs are stored past the caches where they are aligned: no result may depend on that.
+        """
         info = self.kernels[kernel.name]
         views = (View * max(1, info.num_views))()
         scalars = (Scalar * max(1, info.num_scalars))()
@@ -110,6 +114,7 @@ class Library:
             else:
                 assert isinstance(arg, np.ndarray)
                 views[num_views] = view_of(arg, (rows or {}).get(param.name))
+                views[num_views].streams = param.role == OUT
                 num_views += 1
         memory = np.full(info.scratch_bytes + 64 + 64, scratch_fill, np.uint8)
         start = -(-memory.ctypes.data // 64) * 64

@@ -176,7 +176,8 @@ struct Plan {
   std::vector<QuickIo> ios;
   std::vector<QuickDim> dims;
   std::vector<QuickRows> rows;
-  std::vector<View> views;  ///< templates, one per io
+  std::vector<View> views;         ///< templates, one per io
+  std::vector<uint64_t> streamed;  ///< tensors whose stores go past the caches (see streaming.hpp)
   std::vector<Patch> patches;
   std::vector<QuickScalar> scalars;
   std::vector<uint32_t> registers;

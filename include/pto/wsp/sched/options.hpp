@@ -82,9 +82,10 @@ struct RunOptions {
   uint64_t interleaved = 0;        ///< not 0: so many streams at a time start one task each in turn
   uint32_t num_pools = 0;          ///< of workers; 0 = any worker runs any task
   std::vector<uint64_t> pool_bounds =
-      {};                     ///< the first worker of each pool but the first; empty: equal pools
-  bool traces_walks = false;  ///< with `trace`: record what dispatchers do too
-  bool is_alone = false;      ///< the calling thread runs all tasks, though there may be more workers
+      {};                        ///< the first worker of each pool but the first; empty: equal pools
+  uint64_t streaming_bytes = 0;  ///< least of a tensor that is stored past the caches; 0 = the machine's
+  bool traces_walks = false;     ///< with `trace`: record what dispatchers do too
+  bool is_alone = false;         ///< the calling thread runs all tasks, though there may be more workers
   uint64_t held = 0;  ///< of a walk: no task starts before so many are recorded, or it can go no further
 
   /// Told, by the calling thread, how many tasks are complete, now and then and at the end; true cancels the

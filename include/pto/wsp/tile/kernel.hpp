@@ -62,7 +62,7 @@ class TensorView {
   /// The same elements as the functions of tiles take them.
   operator Window<T>() const {
     static_assert(Rank == 2, "tiles have two dimensions");
-    return {data_, view_->stride[0], view_->stride[1], view_->rows, rows(), cols()};
+    return {data_, view_->stride[0], view_->stride[1], view_->rows, rows(), cols(), view_->streams};
   }
 
  private:

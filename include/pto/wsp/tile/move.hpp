@@ -31,8 +31,15 @@ struct Window {
   const int32_t* index;  ///< row numbers, or null where row(i) is i
   int64_t rows;
   int64_t cols;
+  bool streams = false;  ///< see View
 
   T* row(int64_t i) const { return data + (index ? index[i] : i) * stride; }
+
+  /// Whether vectors from the beginning of each row on may be stored past the caches.
+  bool takes_streams() const {
+    const int64_t place = static_cast<int64_t>(reinterpret_cast<uintptr_t>(data));
+    return streams && step == 1 && ((place | stride * int64_t(sizeof(T))) % kStreamAlign) == 0;
+  }
 };
 
 /// Memory of the worker, `offset` bytes into its scratch.
@@ -91,12 +98,12 @@ template <class T>
   });
   most = fold(most, [](U a, U b) { return a > b ? a : b; });
   if (count > 0 && (most[0] > INT32_MAX || int64_t(most[0]) >= from.rows))
-    return {from.data, from.stride, from.step, nullptr, -1, from.cols};
+    return {from.data, from.stride, from.step, nullptr, -1, from.cols, from.streams};
   if (from.index != nullptr) {
     for (int64_t i = 0; i < count; ++i) place[i] = from.index[index[i]];
     index = place;
   }
-  return {from.data, from.stride, from.step, index, count, from.cols};
+  return {from.data, from.stride, from.step, index, count, from.cols, from.streams};
 }
 
 /// The window itself as a tile, or a copy where its rows are not evenly spaced.
@@ -129,9 +136,39 @@ void repeat(const Tile<T>& to, const Tile<T>& row) {
   }
 }
 
+template <uint64_t kBytes>
+struct VectorOf;
+template <>
+struct VectorOf<4> {
+  typedef U Type;
+};
+template <>
+struct VectorOf<2> {
+  typedef H Type;
+};
+template <>
+struct VectorOf<1> {
+  typedef B Type;
+};
+
+template <class T>
+void write_past(const Window<T>& to, const Tile<T>& tile) {
+  typedef typename VectorOf<sizeof(T)>::Type V;
+  for (int64_t i = 0; i < to.rows; ++i) {
+    const T* source = tile.row(i);
+    T* target = to.row(i);
+    int64_t j = 0;
+    for (; j + kLanes <= to.cols; j += kLanes) put(target + j, get<V>(source + j, Full{}), Past{});
+    if (j < to.cols) put(target + j, get<V>(source + j, Tail{to.cols - j}), Tail{to.cols - j});
+  }
+}
+
 /// Copy the valid part of a tile to a window of the same shape.
 template <class T>
 [[gnu::noinline]] void write(const Window<T> to, const Tile<T> tile) {
+  if constexpr (sizeof(T) < 8) {
+    if (to.takes_streams()) return write_past(to, tile);
+  }
   for (int64_t i = 0; i < to.rows; ++i) {
     const T* source = tile.row(i);
     T* target = to.row(i);
@@ -198,21 +235,6 @@ template <class T, class W>
   if ((elementwise && read.same(written)) || apart(read, written)) return tile;
   return copy(tile, buffer, stride);
 }
-
-template <uint64_t kBytes>
-struct VectorOf;
-template <>
-struct VectorOf<4> {
-  typedef U Type;
-};
-template <>
-struct VectorOf<2> {
-  typedef H Type;
-};
-template <>
-struct VectorOf<1> {
-  typedef B Type;
-};
 
 PTO_INLINE inline int64_t extent_of(Full) { return kLanes; }
 PTO_INLINE inline int64_t extent_of(Tail n) { return n.n; }

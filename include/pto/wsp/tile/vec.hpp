@@ -41,6 +41,9 @@ struct Bool {
 };
 
 struct Full {};
+/// All lanes, past the caches; memory is aligned to the bytes that are stored. Before other threads may look,
+/// there is a `StoreFence`.
+struct Past {};
 struct Tail {
   int64_t n;
 };
@@ -109,6 +112,46 @@ template <class V, class T>
 PTO_INLINE inline void put(T* p, V v, Full) {
   __builtin_memcpy(p, &v, sizeof v);
 }
+
+/// Bytes of a line, which streaming stores should fill as a whole, and what alignment they need at most.
+inline constexpr int64_t kStreamAlign = 64;
+
+template <class V, class T>
+PTO_INLINE inline void put(T* p, V v, Past) {
+#if defined(__clang__)
+  __builtin_nontemporal_store(v, reinterpret_cast<V*>(p));
+#else
+#if defined(__AVX512F__)
+  typedef long long Quads __attribute__((vector_size(64)));
+  if constexpr (sizeof v == 64) return __builtin_ia32_movntdq512(reinterpret_cast<Quads*>(p), (Quads)v);
+#endif
+#if defined(__AVX__)
+  typedef long long Pairs __attribute__((vector_size(32)));
+  if constexpr (sizeof v == 32) return __builtin_ia32_movntdq256(reinterpret_cast<Pairs*>(p), (Pairs)v);
+#endif
+#if defined(__SSE2__)
+  typedef long long Words __attribute__((vector_size(16)));
+  if constexpr (sizeof v == 16) return __builtin_ia32_movntdq(reinterpret_cast<Words*>(p), (Words)v);
+#endif
+  put(p, v, Full{});
+#endif
+}
+
+/// Makes the streaming stores of a scope visible to other threads at its end.
+class StoreFence {
+ public:
+  explicit StoreFence(bool has_streamed) : has_streamed_(has_streamed) {}
+  StoreFence(const StoreFence&) = delete;
+  StoreFence& operator=(const StoreFence&) = delete;
+  ~StoreFence() {
+#if defined(__SSE2__)
+    if (has_streamed_) __builtin_ia32_sfence();
+#endif
+  }
+
+ private:
+  [[maybe_unused]] bool has_streamed_;
+};
 
 #if defined(__AVX512F__) && PTO_LANES == 16
 PTO_INLINE inline uint16_t tail_mask(Tail n) { return static_cast<uint16_t>((1u << n.n) - 1u); }
@@ -235,6 +278,20 @@ PTO_INLINE inline void store(F16* p, F v, N n) {
 template <class N>
 PTO_INLINE inline void store(Bool* p, I v, N n) {
   put(p, __builtin_convertvector(v & 1, B), n);
+}
+
+/// Whole vectors go past the caches if `streams`.
+template <class T, class V>
+PTO_INLINE inline void store(T* p, V v, Full n, bool streams) {
+  if (streams) {
+    store(p, v, Past{});
+  } else {
+    store(p, v, n);
+  }
+}
+template <class T, class V>
+PTO_INLINE inline void store(T* p, V v, Tail n, bool) {
+  store(p, v, n);
 }
 
 /// One element of memory in every lane.

@@ -8,7 +8,7 @@ from pto_wsp.analysis.extents import ExtentTable, upper_bound
 from pto_wsp.analysis.failures import can_fail
 from pto_wsp.analysis.steps import Asked, Step, Valid, ValidOf, rows_dim
 from pto_wsp.ir.core import Full, Index, Range, Region
-from pto_wsp.ir.kernel import Instr, KernelFunction, Load, Prefetch, Store
+from pto_wsp.ir.kernel import OUT, Instr, KernelFunction, Load, Prefetch, Store
 from pto_wsp.ir.scalar import Element, Expr, walk
 from pto_wsp.location import Location
 from pto_wsp.support.text import TextWriter
@@ -184,12 +184,15 @@ class KernelCode:
         stride, step = (f"{view}.stride[{dim}]" for dim in region.kept)
         if region.kept[1] == len(region.dims) - 1:
             step = "1"
-        dtype = self.kernel.param(region.tensor).type.dtype
+        param = self.kernel.param(region.tensor)
+        dtype = param.type.dtype
         assert dtype is not None
         storage = STORAGE[dtype.name]
         data = " + ".join([f"static_cast<{storage}*>({view}.data)", *offsets])
         name = self.name("w")
         fields = f"{data}, {stride}, {step}, {index}, {shape[0]}, {shape[1]}"
+        if param.role == OUT:
+            fields += f", {view}.streams"
         self.out.line(f"const Window<{storage}> {name}{{{fields}}};")
         return name
 

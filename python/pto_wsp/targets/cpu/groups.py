@@ -37,6 +37,7 @@ class GroupScope:
         scalars: per step number, the C++ vectors of its scalar operands.
         windows: per step number, the C++ window that a store writes.
         folds: per step number, the C++ pointer to the partial results of a reduction over rows.
+        only_written: the kernel's output parameters, whose elements may be stored past the caches.
         has_extents: whether the extents `rows` and `cols` of the loop are declared.
     """
 
@@ -47,6 +48,7 @@ class GroupScope:
     scalars: dict[int, list[str]] = field(default_factory=dict)
     windows: dict[int, str] = field(default_factory=dict)
     folds: dict[int, str] = field(default_factory=dict)
+    only_written: frozenset[str] = frozenset()
     has_extents: bool = False
 
 
@@ -184,7 +186,11 @@ class GroupWriter:
         window = self.scope.windows[number]
         storage = STORAGE[self.scope.types[stmt.tile].dtype.name]
         self.lines.row.append(f"{storage}* const {window}_row = {window}.row(i);")
-        self.lines.body.append(f"store({window}_row + j, {value}, n);")
+        past = ""
+        if stmt.region.tensor in self.scope.only_written:
+            self.lines.before.append(f"const bool {window}_past = {window}.takes_streams();")
+            past = f", {window}_past"
+        self.lines.body.append(f"store({window}_row + j, {value}, n{past});")
 
     def fold(self, number: int, instr: Instr) -> None:
         """Reduce a value along the vectors of a row, or over the rows."""

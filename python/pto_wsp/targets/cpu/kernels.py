@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pto_wsp.analysis.failures import may_be_beyond
 from pto_wsp.analysis.steps import REDUCTIONS, Step, scalar_tile
 from pto_wsp.errors import NoneKernelBody
-from pto_wsp.ir.kernel import Assign, Instr, KernelFunction, Load, Prefetch, Store, While
+from pto_wsp.ir.kernel import OUT, Assign, Instr, KernelFunction, Load, Prefetch, Store, While
 from pto_wsp.ir.scalar import Expr
 from pto_wsp.isa.table import TABLE
 from pto_wsp.support.text import TextWriter
@@ -49,6 +49,7 @@ def write_kernel(kernel: KernelFunction, lanes: int, out: TextWriter) -> KernelC
 def _write_declarations(code: KernelCode) -> None:
     for i, param in enumerate(code.kernel.views):
         code.out.line(f"[[maybe_unused]] const View& {view_name(param.name)} = views[{i}];")
+    write_fence(code.kernel, code.out)
     for i, param in enumerate(code.kernel.scalar_params):
         assert param.type.dtype is not None
         kind = scalar_type(param.type.dtype)
@@ -61,6 +62,13 @@ def _write_declarations(code: KernelCode) -> None:
     for name in code.types:
         kind = "Window" if name in code.memory.windows else "Tile"
         code.out.line(f"[[maybe_unused]] {kind}<{code.storage(name)}> {tile_name(name)}{{}};")
+
+
+def write_fence(kernel: KernelFunction, out: TextWriter) -> None:
+    """Write what makes stores past the caches visible before the kernel returns."""
+    outputs = [f"views[{i}].streams" for i, param in enumerate(kernel.views) if param.role == OUT]
+    if outputs:
+        out.line(f"const StoreFence fence({' || '.join(outputs)});")
 
 
 def _write_body(code: KernelCode, nodes: Sequence[Node]) -> None:
@@ -141,7 +149,8 @@ def _write_prelude(code: KernelCode, stmt: Assign | Load) -> None:
 
 def _write_group(code: KernelCode, node: Group) -> None:
     """Write what the steps of a group need, in order, and then their common loop."""
-    scope = GroupScope(node, code.types, code.memory, code.lanes)
+    outputs = frozenset(param.name for param in code.kernel.views if param.role == OUT)
+    scope = GroupScope(node, code.types, code.memory, code.lanes, only_written=outputs)
     code.out.line("{")
     with code.out.indented():
         for number, step in enumerate(node.steps):

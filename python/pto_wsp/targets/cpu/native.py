@@ -14,7 +14,7 @@ from pto_wsp.location import Location
 from pto_wsp.support.record import record
 from pto_wsp.support.text import TextWriter
 from pto_wsp.targets.cpu.expressions import INTEGERS, literal, scalar_type
-from pto_wsp.targets.cpu.kernels import function_name
+from pto_wsp.targets.cpu.kernels import function_name, write_fence
 from pto_wsp.types.dtype import DType, b1, f32, i64
 from pto_wsp.types.tile import ScalarType, TileType, ViewType
 
@@ -115,6 +115,7 @@ def _write_entry(kernel: KernelFunction, function: str, out: TextWriter) -> None
         constants = {name: _constant_value(value) for name, value in native.constants}
         passed = ", ".join([*((values | constants)[name] for name in names), "*context"])
         out.line(f"const NativeCall call{{{c_string(kernel.name)}, {c_string(place)}, context}};")
+        write_fence(kernel, out)
         out.line(f"return native::run(call, [&] {{ {function}({passed}); }});")
     out.line("}")
 

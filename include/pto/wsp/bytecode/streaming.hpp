@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Which tensors are stored past the caches.
+///
+/// An ordinary store first reads the line that it replaces, and drops others from the caches. For results
+/// that no task reads, and that the caches could not keep until somebody else does, both are wasted.
+#pragma once
+
+#include <unistd.h>
+
+#include <thread>
+
+#include "pto/wsp/bytecode/plan.hpp"
+
+namespace pto::wsp::bytecode {
+
+/// The least bytes of a tensor that is stored past the caches: four times the second-level caches of all
+/// cores, or the last level if that is smaller. It alone would not do: what a virtual machine sees of it
+/// belongs to others, too.
+inline uint64_t default_streaming_bytes() {
+  static const uint64_t limit = [] {
+    constexpr long kUnknownL2 = 1 << 20;
+    long l2 = 0, l3 = 0;
+#if defined(_SC_LEVEL2_CACHE_SIZE) && defined(_SC_LEVEL3_CACHE_SIZE)
+    l2 = sysconf(_SC_LEVEL2_CACHE_SIZE);
+    l3 = sysconf(_SC_LEVEL3_CACHE_SIZE);
+#endif
+    const uint64_t cores = std::max(1u, std::thread::hardware_concurrency());
+    const uint64_t all = 4 * cores * uint64_t(l2 > 0 ? l2 : kUnknownL2);
+    return l3 > 0 ? std::min(all, uint64_t(l3)) : all;
+  }();
+  return limit;
+}
+
+namespace detail {
+
+inline uint64_t tensor_bytes(const Plan& plan, size_t tensor) {
+  const TensorDescriptor& descriptor = plan.program().tensors[tensor];
+  uint64_t bytes = uint64_t(dtype_bytes(descriptor.dtype));
+  for (int d = 0; d < descriptor.rank; ++d) bytes *= uint64_t(plan.layouts[tensor].shape[d]);
+  return bytes;
+}
+
+}  // namespace detail
+
+/// Lets stores to tensors go past the caches that have so many bytes, that tasks write and none reads, and
+/// by which nothing is decided.
+inline void choose_streamed(Plan& plan, uint64_t least_bytes) {
+  const Program& program = plan.program();
+  std::vector<bool> is_kept(program.tensors.size(), false);  // per group
+  const auto keep = [&](size_t tensor) { is_kept[plan.layouts[tensor].group] = true; };
+  for (const IoForm& io : program.ios) {
+    if (io.role != Role::out) keep(io.tensor);
+  }
+  for (size_t i = 0; i < is_kept.size(); ++i) {
+    if (program.decides[i] || detail::tensor_bytes(plan, i) < least_bytes) keep(i);
+  }
+  for (size_t i = 0; i < is_kept.size(); ++i) {
+    if (program.tensors[i].written != 0 && !is_kept[plan.layouts[i].group]) plan.streamed.push_back(i);
+  }
+  for (size_t i = 0; i < plan.ios.size(); ++i)
+    plan.views[i].streams = plan.ios[i].role == Role::out && !is_kept[plan.layouts[plan.ios[i].tensor].group];
+}
+
+}  // namespace pto::wsp::bytecode

@@ -37,6 +37,25 @@ PTO_INLINE inline F poly(F x, float c0, Rest... rest) {
 /// 2^n for n in [-126, 127].
 PTO_INLINE inline F power_of_two(I n) { return (F)((n + 127) << 23); }
 
+/// x = n * ln 2 + rest, where n, an integer, is `shifted` - kShift and the low bits of `shifted`.
+struct Reduced {
+  F shifted;
+  F rest;
+};
+inline constexpr float kShift = 0x1.8p23f;
+
+PTO_INLINE inline Reduced reduce(F x) {
+  const F shifted = fma(x, splat(0x1.715476p0f), splat(kShift));
+  const F n = shifted - kShift;
+  return {shifted, fma(n, splat(-0x1.7f7d1cp-20f), fma(n, splat(-0x1.62e4p-1f), x))};
+}
+
+/// e^r - 1 for what `reduce` leaves.
+PTO_INLINE inline F exp_fraction(F r) {
+  const F q = poly(r, 0x1.fffffcp-2f, 0x1.555492p-3f, 0x1.5558f2p-5f, 0x1.123a2p-7f, 0x1.6a23dp-10f);
+  return fma(r * r, q, r);
+}
+
 /// e^(x + low) = (1 + fraction) * 2^exponent for x in [-170, 89]; the fraction is in (-0.3, 0.42) and, for a
 /// small x without `low`, as exact as x.
 struct ExpParts {
@@ -44,12 +63,8 @@ struct ExpParts {
   I exponent;
 };
 PTO_INLINE inline ExpParts exp_parts(F x, F low) {
-  const float magic = 0x1.8p23f;
-  const F shifted = fma(x, splat(0x1.715476p0f), splat(magic));
-  const F n = shifted - magic;
-  const F r = fma(n, splat(-0x1.7f7d1cp-20f), fma(n, splat(-0x1.62e4p-1f), x)) + low;
-  const F q = poly(r, 0x1.fffffcp-2f, 0x1.555492p-3f, 0x1.5558f2p-5f, 0x1.123a2p-7f, 0x1.6a23dp-10f);
-  return {fma(r * r, q, r), (I)shifted - 0x4b400000};
+  const Reduced d = reduce(x);
+  return {exp_fraction(d.rest + low), (I)d.shifted - 0x4b400000};
 }
 
 /// e^(x + low) as a product of which `near` is a normal number; so is `power`.
@@ -65,15 +80,18 @@ PTO_INLINE inline ExpFactors exp_factors(F x, F low) {
 }
 
 /// `x` between two numbers; NaN passes through, for comparisons with it are false.
-PTO_INLINE inline F clamp(F x, float low, float high) {
-  x = x > high ? splat(high) : x;
-  return x < low ? splat(low) : x;
-}
+PTO_INLINE inline F clamp(F x, float low, float high) { return greater(splat(low), lesser(splat(high), x)); }
 
 PTO_INLINE inline F exp(F x) {
+  const F limited = clamp(x, -104.0f, 89.0f);
+#if defined(__AVX512F__) && PTO_LANES == 16
+  const Reduced d = reduce(limited);
+  return __builtin_ia32_scalefps512_mask(1.0f + exp_fraction(d.rest), d.shifted - kShift, F{}, -1, 4);
+#else
   // In two factors: 2^exponent itself may be no normal number.
-  const ExpFactors e = exp_factors(clamp(x, -104.0f, 89.0f), F{});
+  const ExpFactors e = exp_factors(limited, F{});
   return e.near * e.power;
+#endif
 }
 
 PTO_INLINE inline F expm1(F x) {

@@ -68,8 +68,24 @@ PTO_INLINE inline V abs(V a) {
   return a < 0 ? neg(a) : a;
 }
 
-PTO_INLINE inline F max(F a, F b) { return ((a > b) | (a != a)) ? a : b; }
-PTO_INLINE inline F min(F a, F b) { return ((a < b) | (a != a)) ? a : b; }
+/// a > b ? a : b and a < b ? a : b, which g++ 12 makes a comparison and a choice of.
+PTO_INLINE inline F greater(F a, F b) {
+#if defined(__AVX512F__) && PTO_LANES == 16 && !defined(__clang__)
+  return __builtin_ia32_maxps512_mask(a, b, b, -1, 4);
+#else
+  return a > b ? a : b;
+#endif
+}
+PTO_INLINE inline F lesser(F a, F b) {
+#if defined(__AVX512F__) && PTO_LANES == 16 && !defined(__clang__)
+  return __builtin_ia32_minps512_mask(a, b, b, -1, 4);
+#else
+  return a < b ? a : b;
+#endif
+}
+
+PTO_INLINE inline F max(F a, F b) { return a != a ? a : greater(a, b); }
+PTO_INLINE inline F min(F a, F b) { return a != a ? a : lesser(a, b); }
 template <class V>
 PTO_INLINE inline V max(V a, V b) {
   return a > b ? a : b;

@@ -6,37 +6,49 @@
 #include <algorithm>
 #include <cstdint>
 #include <iterator>
-#include <set>
+#include <map>
 #include <utility>
 #include <vector>
+
+#include "tasks.hpp"
 
 namespace pto::wsp::capi {
 
 /// Disjoint segments of memory, each with the task that wrote it last and those that have read it since. An
 /// access cuts segments at its ends and so meets exactly what it shares a byte with. Regions that are
-/// accessed again as they are, which is what orchestrations do, are found by their first byte.
+/// accessed again as they are, which is what orchestrations do, remember their segment.
 class AddressMap {
  public:
   static constexpr uint32_t kNone = UINT32_MAX;
 
-  AddressMap() : segments_(kFirstSlots), mask_(kFirstSlots - 1) {}
+  AddressMap() { clear(); }
 
-  /// Calls `visit(earlier)` for the tasks that `task` must come behind, and for `task` itself and kNone as
-  /// well, each any number of times, and makes later tasks come behind `task`. \pre numbers of tasks grow;
-  /// first > 0
+  /// Makes `task` access regions, and later tasks come behind it. Calls `visit(earlier)` for the tasks that
+  /// it must come behind, and for `task` itself and kNone as well, each any number of times. \pre numbers of
+  /// tasks grow
   template <class Visit>
-  [[gnu::always_inline]] inline void access(uintptr_t first, uintptr_t last, bool writes, uint32_t task,
-                                            const Visit& visit) {
-    Segment& at = slot_of(first);
-    if (__builtin_expect(at.first == first && at.last == last, true)) return touch(at, writes, task, visit);
-    access_parts(first, last, writes, task, visit);
+  [[gnu::always_inline]] inline void access(const Regions& regions, const Argument* begin,
+                                            const Argument* end, uint32_t task, const Visit& visit) {
+    if (memories_.size() < regions.size()) memories_.resize(regions.size());
+    for (const Argument* argument = begin; argument != end; ++argument) {
+      const Memory memory = memories_[argument->region()];
+      Segment& segment = segments_[memory.segment];
+      if (__builtin_expect(segment.edition == memory.edition, true)) {
+        touch(segment, argument->writes(), task, visit);
+      } else {
+        access_parts(argument->region(), regions[argument->region()], argument->writes(), task);
+      }
+    }
+    if (met_.empty()) return;
+    for (const uint32_t earlier : met_) visit(earlier);
+    met_.clear();
   }
 
-  /// Forgets all tasks. Memory stays warm for about as many segments.
+  /// Forgets all tasks.
   void clear() {
-    const bool is_sparse = segments_.size() > 16 * std::max(starts_.size(), kFirstSlots);
-    segments_.assign(is_sparse ? kFirstSlots : segments_.size(), Segment{});
-    mask_ = segments_.size() - 1;
+    segments_.assign(1, Segment{});  // of regions that remember none
+    free_segments_.clear();
+    memories_.clear();
     starts_.clear();
     readers_.clear();
     free_readers_ = kNone;
@@ -44,41 +56,31 @@ class AddressMap {
 
   /// What segments and readers take, without free room.
   uint64_t num_bytes() const {
-    constexpr size_t kNodeBytes = sizeof(uintptr_t) + 4 * sizeof(void*);
-    return starts_.size() * (kNodeBytes + sizeof(Segment)) + readers_.size() * sizeof(Reader);
+    constexpr size_t kNodeBytes = sizeof(uintptr_t) + 5 * sizeof(void*);
+    return starts_.size() * (kNodeBytes + sizeof(Segment)) + memories_.size() * sizeof(Memory) +
+           readers_.size() * sizeof(Reader);
   }
 
  private:
-  static constexpr size_t kFirstSlots = 256;
-
   struct Segment {
-    uintptr_t first = 0;  ///< 0: a free slot
-    uintptr_t last = 0;   ///< behind its last byte
+    uintptr_t last = 0;  ///< behind its last byte
     uint32_t writer = kNone;
     uint32_t reader = kNone;   ///< the latest since
     uint32_t readers = kNone;  ///< those before it, in `readers_`
+    uint32_t edition = 0;      ///< changes when the segment begins or ends elsewhere
+  };
+  /// The segment that a region is, if that has the same edition still.
+  struct Memory {
+    uint32_t segment = 0;
+    uint32_t edition = kNone;
   };
   struct Reader {
     uint32_t task;
     uint32_t next;
   };
+  using Starts = std::map<uintptr_t, uint32_t>;
 
-  /// An access to what is no segment as it is.
-  template <class Visit>
-  [[gnu::noinline]] void access_parts(uintptr_t first, uintptr_t last, bool writes, uint32_t task,
-                                      const Visit& visit) {
-    if (first == last) return;
-    if (slot_of(first).first != first) make_start(first);
-    for (uintptr_t covered = first; covered != last;) {
-      Segment* at = &slot_of(covered);
-      if (at->first != covered) at = &fill_gap(covered, last);
-      if (at->last > last) at = &cut(covered, last);
-      touch(*at, writes, task, visit);
-      covered = at->last;
-    }
-    if (writes) merge(first, last);
-  }
-
+  /// Calls `visit` for the writer and the latest reader; adds other readers to `met_`.
   template <class Visit>
   [[gnu::always_inline]] inline void touch(Segment& segment, bool writes, uint32_t task, const Visit& visit) {
     visit(segment.writer);
@@ -91,15 +93,31 @@ class AddressMap {
     visit(segment.reader);
     segment.writer = task;
     segment.reader = kNone;
-    if (segment.readers != kNone) visit_readers(segment, visit);
+    if (segment.readers != kNone) forget_readers(segment);
   }
 
-  /// Visits the readers before the latest, and forgets them.
-  template <class Visit>
-  [[gnu::noinline]] void visit_readers(Segment& segment, const Visit& visit) {
+  /// Accesses what is not known to be a segment; adds all that it meets to `met_`.
+  [[gnu::noinline]] void access_parts(uint32_t number, const Region& region, bool writes, uint32_t task) {
+    const uintptr_t last = region.last();
+    if (region.first == last) return;
+    auto at = begin_at(region.first, last);
+    const auto front = at;
+    for (;; at = next_to(at, last)) {
+      if (segments_[at->second].last > last) cut(at, last);
+      Segment& segment = segments_[at->second];
+      touch(segment, writes, task, [this](uint32_t earlier) { met_.push_back(earlier); });
+      if (segment.last == last) break;
+    }
+    if (writes && at != front) merge(front, at);
+    const Segment& whole = segments_[front->second];
+    if (whole.last == last) memories_[number] = {front->second, whole.edition};
+  }
+
+  /// Adds the readers before the latest to `met_`, and forgets them.
+  [[gnu::noinline]] void forget_readers(Segment& segment) {
     uint32_t reader = segment.readers;
     for (;; reader = readers_[reader].next) {
-      visit(readers_[reader].task);
+      met_.push_back(readers_[reader].task);
       if (readers_[reader].next == kNone) break;
     }
     readers_[reader].next = free_readers_;
@@ -117,83 +135,85 @@ class AddressMap {
     return reader;
   }
 
-  /// Makes a segment that covers `first` begin there, if there is one.
-  void make_start(uintptr_t first) {
-    const auto behind = starts_.upper_bound(first);
-    if (behind == starts_.begin()) return;
-    const uintptr_t before = *std::prev(behind);
-    if (slot_of(before).last > first) cut(before, first);
+  /// The segment that begins at `first`: the rest of one that covers it, or a new one.
+  Starts::iterator begin_at(uintptr_t first, uintptr_t last) {
+    const auto at = starts_.lower_bound(first);
+    if (at != starts_.end() && at->first == first) return at;
+    if (at != starts_.begin()) {
+      const auto before = std::prev(at);
+      if (segments_[before->second].last > first) return cut(before, first);
+    }
+    return fill(at, first, last);
   }
 
-  /// Makes a segment of the memory from `first` on, up to `last` or the next segment, that nobody has
-  /// touched.
-  Segment& fill_gap(uintptr_t first, uintptr_t last) {
-    const auto behind = starts_.upper_bound(first);
-    if (behind != starts_.end()) last = std::min(last, *behind);
-    return add({first, last});
+  /// The segment that begins where another one ends.
+  Starts::iterator next_to(Starts::iterator at, uintptr_t last) {
+    const uintptr_t first = segments_[at->second].last;
+    ++at;
+    return at != starts_.end() && at->first == first ? at : fill(at, first, last);
   }
 
-  /// Makes two segments of one; returns the first.
-  Segment& cut(uintptr_t first, uintptr_t at) {
-    Segment rest = slot_of(first);
+  /// A segment of what nobody has touched, up to `last` or the segment `behind`.
+  Starts::iterator fill(Starts::iterator behind, uintptr_t first, uintptr_t last) {
+    Segment segment;
+    segment.last = behind == starts_.end() ? last : std::min(last, behind->first);
+    return starts_.emplace_hint(behind, first, add(segment));
+  }
+
+  /// Makes two segments of one; returns the second.
+  Starts::iterator cut(Starts::iterator at, uintptr_t where) {
+    Segment rest = segments_[at->second];
     for (uint32_t reader = std::exchange(rest.readers, kNone); reader != kNone;
          reader = readers_[reader].next)
       rest.readers = make_reader(readers_[reader].task, rest.readers);
-    rest.first = at;
-    add(rest);
-    Segment& front = slot_of(first);
-    front.last = at;
-    return front;
+    end_at(segments_[at->second], where);
+    return starts_.emplace_hint(std::next(at), where, add(rest));
   }
 
-  /// Makes one segment of those in a range that one task has written.
-  void merge(uintptr_t first, uintptr_t last) {
-    for (auto at = starts_.upper_bound(first); at != starts_.end() && *at < last; at = starts_.erase(at))
-      forget(*at);
-    slot_of(first).last = last;
-  }
-
-  // Open addressing, by the first byte.
-
-  static size_t hash(uintptr_t first) { return size_t((uint64_t(first) * 0x9E3779B97F4A7C15u) >> 24); }
-
-  /// The segment that begins at `first`, or the free slot where it would be.
-  Segment& slot_of(uintptr_t first) {
-    Segment* const segments = segments_.data();
-    size_t i = hash(first) & mask_;
-    while (segments[i].first != first && segments[i].first != 0) i = (i + 1) & mask_;
-    return segments[i];
-  }
-
-  Segment& add(const Segment& segment) {
-    starts_.insert(segment.first);
-    if (4 * starts_.size() > 3 * segments_.size()) {
-      std::vector<Segment> before(2 * segments_.size());
-      before.swap(segments_);
-      mask_ = segments_.size() - 1;
-      for (const Segment& old : before) {
-        if (old.first != 0) slot_of(old.first) = old;
-      }
+  /// Makes one segment of those from `front` to `back`, which one task has written.
+  void merge(Starts::iterator front, Starts::iterator back) {
+    end_at(segments_[front->second], segments_[back->second].last);
+    const auto end = std::next(back);
+    for (auto at = std::next(front); at != end; at = starts_.erase(at)) {
+      segments_[at->second].edition = next_edition();
+      free_segments_.push_back(at->second);
     }
-    return slot_of(segment.first) = segment;
   }
 
-  void forget(uintptr_t first) {
-    auto hole = size_t(&slot_of(first) - segments_.data());
-    for (size_t i = (hole + 1) & mask_; segments_[i].first != 0; i = (i + 1) & mask_) {
-      const size_t home = hash(segments_[i].first) & mask_;
-      if (((i - home) & mask_) < ((i - hole) & mask_)) continue;
-      segments_[hole] = segments_[i];
-      hole = i;
+  void end_at(Segment& segment, uintptr_t last) {
+    segment.last = last;
+    segment.edition = next_edition();
+  }
+
+  uint32_t add(Segment segment) {
+    segment.edition = next_edition();
+    if (free_segments_.empty()) {
+      segments_.push_back(segment);
+      return uint32_t(segments_.size() - 1);
     }
-    segments_[hole] = Segment{};
+    const uint32_t number = free_segments_.back();
+    free_segments_.pop_back();
+    segments_[number] = segment;
+    return number;
+  }
+
+  /// Where editions begin anew, no region remembers an old one.
+  uint32_t next_edition() {
+    if (++edition_ == kNone) {
+      edition_ = 1;
+      std::fill(memories_.begin(), memories_.end(), Memory{});
+    }
+    return edition_;
   }
 
   std::vector<Segment> segments_;
-  size_t mask_;
-  std::set<uintptr_t> starts_;
+  std::vector<uint32_t> free_segments_;
+  std::vector<Memory> memories_;  ///< by the number of the region
+  Starts starts_;                 ///< segments by their first byte
   std::vector<Reader> readers_;
+  std::vector<uint32_t> met_;  ///< by one access, beside what it visited at once
   uint32_t free_readers_ = kNone;
+  uint32_t edition_ = 0;
 };
 
 }  // namespace pto::wsp::capi

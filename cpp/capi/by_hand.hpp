@@ -16,7 +16,7 @@ namespace pto::wsp::capi {
 /// thread submits more.
 class ByHand {
  public:
-  explicit ByHand(Tasks& tasks) : tasks_(tasks) { add_submitted(); }
+  explicit ByHand(Tasks& tasks) : tasks_(tasks), finder_(tasks) { add_submitted(); }
 
   /// Sees the tasks that were submitted since.
   void add_submitted() {

@@ -24,23 +24,21 @@ class ShortArray {
 };
 
 /// Throws `kernel-arguments` unless a kernel can take a region as its parameter.
-inline void check_argument(const KernelInfo& kernel, uint32_t i, const Argument& argument) {
+inline void check_argument(const KernelInfo& kernel, uint32_t i, const Region& region, Role role) {
   const ParamInfo& param = kernel.params[i];
-  const int64_t shape[] = {argument.rows, argument.cols()};
-  bool fits =
-      param.rank == 2 && dtype_bytes(param.dtype) == Argument::kElementBytes && param.role == argument.role();
+  const int64_t shape[] = {region.rows, region.cols};
+  bool fits = param.rank == 2 && dtype_bytes(param.dtype) == Region::kElementBytes && param.role == role;
   for (int d = 0; fits && d < 2; ++d) fits = param.min_shape[d] <= shape[d] && shape[d] <= param.max_shape[d];
   if (fits) return;
-  throw EngineError("kernel-arguments", std::string("argument ") + std::to_string(i) + " of " +
-                                            std::to_string(argument.rows) + " x " +
-                                            std::to_string(argument.cols()) +
-                                            " elements is not what the kernel takes there");
+  throw EngineError("kernel-arguments",
+                    std::string("argument ") + std::to_string(i) + " of " + std::to_string(region.rows) +
+                        " x " + std::to_string(region.cols) + " elements is not what the kernel takes there");
 }
 
 }  // namespace detail
 
 /// Calls a kernel with views of a task's regions. Throws `kernel-arguments` or `kernel-failed`.
-inline void call_kernel(const KernelInfo& kernel, const Task& task, uint64_t place) {
+inline void call_kernel(const KernelInfo& kernel, const Tasks& tasks, const Task& task, uint64_t place) {
   if (kernel.num_views != task.num_arguments || kernel.num_scalars != 0)
     throw EngineError("kernel-arguments", "the kernel takes " + std::to_string(kernel.num_views) +
                                               " regions and " + std::to_string(kernel.num_scalars) +
@@ -48,10 +46,9 @@ inline void call_kernel(const KernelInfo& kernel, const Task& task, uint64_t pla
                                               " regions");
   detail::ShortArray<View> views(task.num_arguments);
   for (uint32_t i = 0; i < task.num_arguments; ++i) {
-    const Argument& argument = task.arguments[i];
-    detail::check_argument(kernel, i, argument);
-    views.data()[i] = {
-        argument.first, {argument.rows, argument.cols(), 1, 1}, {argument.cols(), 1, 0, 0}, nullptr};
+    const Region& region = tasks.region(task.arguments[i]);
+    detail::check_argument(kernel, i, region, task.arguments[i].role());
+    views.data()[i] = {region.data(), {region.rows, region.cols, 1, 1}, {region.cols, 1, 0, 0}, nullptr};
   }
   thread_local sched::Scratch scratch;
   if (!scratch.reserve(kernel.scratch_bytes)) throw std::bad_alloc();
@@ -62,12 +59,12 @@ inline void call_kernel(const KernelInfo& kernel, const Task& task, uint64_t pla
 }
 
 /// Calls what a task runs, if there is something.
-inline void call(const Task& task, uint64_t place) {
-  if (const KernelInfo* kernel = task.kernel()) return call_kernel(*kernel, task, place);
+inline void call(const Tasks& tasks, const Task& task, uint64_t place) {
+  if (const KernelInfo* kernel = task.kernel()) return call_kernel(*kernel, tasks, task, place);
   const PTOInCoreFunc body = task.body();
   if (body == nullptr) return;
   detail::ShortArray<void*> args(task.num_arguments);
-  for (uint32_t i = 0; i < task.num_arguments; ++i) args.data()[i] = task.arguments[i].first;
+  for (uint32_t i = 0; i < task.num_arguments; ++i) args.data()[i] = tasks.region(task.arguments[i]).data();
   body(args.data(), int32_t(task.num_arguments));
 }
 

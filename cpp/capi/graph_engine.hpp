@@ -17,10 +17,11 @@ namespace pto::wsp::capi {
 /// The one kernel of the engine's program: runs the task that was submitted at place `context->task`. Its
 /// scalar is the address of the `Tasks`.
 inline int32_t run_submitted(const View*, const Scalar* scalars, const TaskContext* context) {
-  Task& task = reinterpret_cast<Tasks*>(scalars[0].i64)->at(uint32_t(context->task));
+  auto& tasks = *reinterpret_cast<Tasks*>(scalars[0].i64);
+  Task& task = tasks.at(uint32_t(context->task));
   if (task.state == Task::State::kComplete) return 0;
   try {
-    call(task, context->task);
+    call(tasks, task, context->task);
     task.state = Task::State::kComplete;
   } catch (const EngineError&) {
     throw;

@@ -82,17 +82,20 @@ inline int guarded(PTORuntime* rt, Function function) {
   }
 }
 
-/// Adds a region that is not one more of the task that was allocated last, or says what is wrong.
+/// Adds a region to any task, or says what is wrong.
+template <Role role>
 [[gnu::noinline]] int add_otherwise(PTORuntime* rt, int32_t task, void* tensor, int32_t row, int32_t col,
-                                    int32_t rows, int32_t cols, Role role) {
+                                    int32_t rows, int32_t cols) {
   return guarded(rt, [=](Runtime& r) { r.add_argument(task, tensor, row, col, rows, cols, role); });
 }
 
-inline int add(PTORuntime* rt, int32_t task, void* tensor, int32_t row, int32_t col, int32_t rows,
-               int32_t cols, Role role) {
+/// The usual case is so short that it needs no registers of the caller.
+template <Role role>
+[[gnu::always_inline]] inline int add(PTORuntime* rt, int32_t task, void* tensor, int32_t row, int32_t col,
+                                      int32_t rows, int32_t cols) {
   const bool is_added = rt != nullptr && rt->state != nullptr &&
                         rt->state->runtime.add_to_latest(task, tensor, row, col, rows, cols, role);
-  return is_added ? int(PTO_OK) : add_otherwise(rt, task, tensor, row, col, rows, cols, role);
+  return is_added ? int(PTO_OK) : add_otherwise<role>(rt, task, tensor, row, col, rows, cols);
 }
 
 /// Dumps are for looking at what went wrong too: an error that is kept does not matter, and theirs is not
@@ -152,17 +155,17 @@ int32_t pto_task_alloc(PTORuntime* rt, const char* func_name, void* func_ptr, in
 
 int pto_task_add_input(PTORuntime* rt, int32_t task, void* tensor, int32_t row, int32_t col, int32_t rows,
                        int32_t cols) {
-  return add(rt, task, tensor, row, col, rows, cols, Role::in);
+  return add<Role::in>(rt, task, tensor, row, col, rows, cols);
 }
 
 int pto_task_add_output(PTORuntime* rt, int32_t task, void* tensor, int32_t row, int32_t col, int32_t rows,
                         int32_t cols) {
-  return add(rt, task, tensor, row, col, rows, cols, Role::out);
+  return add<Role::out>(rt, task, tensor, row, col, rows, cols);
 }
 
 int pto_task_add_inout(PTORuntime* rt, int32_t task, void* tensor, int32_t row, int32_t col, int32_t rows,
                        int32_t cols) {
-  return add(rt, task, tensor, row, col, rows, cols, Role::inout);
+  return add<Role::inout>(rt, task, tensor, row, col, rows, cols);
 }
 
 int pto_task_submit(PTORuntime* rt, int32_t task) {

@@ -15,22 +15,20 @@ namespace pto::wsp::capi {
 /// Finds what the task at each place must come behind. Places only grow.
 class EarlierFinder {
  public:
-  /// Some several times.
-  const std::vector<uint32_t>& next(const Task& task, uint32_t place) {
-    earlier_.clear();
-    const auto visit = [this, place](uint32_t earlier) {
-      if (earlier < place) earlier_.push_back(earlier);
-    };
-    const Argument* end = task.arguments + task.num_arguments;
-    for (const Argument* argument = task.arguments; argument != end; ++argument)
-      map_.access(uintptr_t(argument->first), uintptr_t(argument->last()), argument->role() != Role::in,
-                  place, visit);
-    return earlier_;
+  explicit EarlierFinder(const Tasks& tasks) : tasks_(tasks) {}
+
+  /// Calls `visit` for the places of these tasks, and for what is not less than `place`, any number of times.
+  template <class Visit>
+  [[gnu::always_inline]] inline void visit_earlier(const Task& task, uint32_t place, const Visit& visit) {
+    map_.access(tasks_.regions(), task.arguments, task.arguments + task.num_arguments, place, visit);
   }
 
-  /// Each once, ascending.
+  /// Their places, each once, ascending.
   const std::vector<uint32_t>& next_sorted(const Task& task, uint32_t place) {
-    next(task, place);
+    earlier_.clear();
+    visit_earlier(task, place, [this, place](uint32_t earlier) {
+      if (earlier < place) earlier_.push_back(earlier);
+    });
     std::sort(earlier_.begin(), earlier_.end());
     earlier_.erase(std::unique(earlier_.begin(), earlier_.end()), earlier_.end());
     return earlier_;
@@ -40,6 +38,7 @@ class EarlierFinder {
   uint64_t num_bytes() const { return map_.num_bytes(); }
 
  private:
+  const Tasks& tasks_;
   AddressMap map_;
   std::vector<uint32_t> earlier_;
 };
@@ -48,18 +47,19 @@ class EarlierFinder {
 /// begins one.
 class Recorder {
  public:
-  explicit Recorder(const Tasks& tasks) : tasks_(tasks) { begin_graph(); }
+  explicit Recorder(const Tasks& tasks) : tasks_(tasks), finder_(tasks) { begin_graph(); }
 
   /// Writes down the task at `place`; true if strands before it are complete now.
-  bool record(uint32_t place) {
-    const Task& task = tasks_.at(place);
-    const std::vector<uint32_t>& earlier = finder_.next(task, place);
+  bool record(const Task& task, uint32_t place) {
     num_arguments_ += task.num_arguments;
-    const bool goes_on = !is_empty() && place - first_in_strand_ < kMaxStrand &&
-                         std::find(earlier.begin(), earlier.end(), place - 1) != earlier.end();
+    find_earlier(task, place);
+    const uint32_t length = place - first_in_strand_;
+    const bool goes_on = num_own_ == length && length != 0 && length < kMaxStrand;
     if (!goes_on) begin_strand(place);
     names_.emplace_back(own_, place - first_in_strand_ + 1);
-    for (const uint32_t other : earlier) wait_for(names_[other - first_place_]);
+    if (!goes_on && num_own_ != 0) wait_for({own_ - 1, num_own_});
+    if (num_previous_ != 0) wait_for({goes_on ? own_ - 1 : own_ - 2, num_previous_});
+    for (const uint32_t other : others_) wait_for(names_[other - first_place_]);
     make_room();
     write(sched::GraphOp::kTask, 0);
     next_place_ = place + 1;
@@ -80,7 +80,7 @@ class Recorder {
     finder_.clear();
     waits_.clear();
     room_ = graph_->add_chunk();
-    first_place_ = next_place_;
+    first_place_ = first_in_previous_ = first_in_strand_ = next_place_;
     names_.clear();
   }
 
@@ -114,15 +114,35 @@ class Recorder {
     uint64_t bits_;
   };
 
+  /// Finds what a task must come behind. Of the strand that grows, and of the one before it, the latest task
+  /// stands for all.
+  [[gnu::always_inline]] inline void find_earlier(const Task& task, uint32_t place) {
+    uint32_t num_own = 0, num_previous = 0;
+    const uint32_t first = first_in_strand_, length = place - first, first_previous = first_in_previous_;
+    others_.clear();
+    finder_.visit_earlier(task, place, [&, this](uint32_t earlier) {
+      if (earlier - first < length) {
+        num_own = std::max(num_own, earlier - first + 1);
+      } else if (earlier < first && earlier >= first_previous) {
+        num_previous = std::max(num_previous, earlier - first_previous + 1);
+      } else if (earlier < first) {
+        others_.push_back(earlier);
+      }
+    });
+    num_own_ = num_own;
+    num_previous_ = num_previous;
+  }
+
   void begin_strand(uint32_t place) {
     if (!is_empty()) end_strand();
     if (graph_->num_built() > sched::operand_of(UINT32_MAX))
       throw EngineError("too-many-tasks", "a graph of so many tasks cannot be built");
     make_room();
-    graph_->begin_strand(room_.at, place);
+    graph_->begin_strand(room_.at, place, num_own_ != 0);
+    first_in_previous_ = first_in_strand_;
     first_in_strand_ = place;
     own_ = uint32_t(graph_->num_built() - 1);
-    waits_.emplace_back(own_, 0);  // no strand waits for itself
+    waits_.emplace_back(own_, 0);
   }
 
   void end_strand() {
@@ -132,7 +152,6 @@ class Recorder {
   }
 
   void wait_for(Name task) {
-    if (task.strand() == own_) return;
     Name& latest = waits_[task.strand()];
     if (latest.strand() == own_ && latest.tasks() >= task.tasks()) return;
     latest = {own_, task.tasks()};
@@ -159,10 +178,17 @@ class Recorder {
   EarlierFinder finder_;
   std::shared_ptr<sched::KeptGraph> graph_;
   sched::KeptGraph::Room room_{};
+
+  // What the present task must come behind
+  uint32_t num_own_ = 0;          ///< so many tasks of the strand that grows
+  uint32_t num_previous_ = 0;     ///< so many of the one before it
+  std::vector<uint32_t> others_;  ///< places of tasks in other strands
+
   std::vector<Name> names_;  ///< of the tasks of the graph
   std::vector<Name> waits_;  ///< per strand
   uint32_t own_ = 0;         ///< the strand that grows
   uint32_t first_in_strand_ = 0;
+  uint32_t first_in_previous_ = 0;  ///< the strand before it
   uint32_t first_place_ = 0;
   uint32_t next_place_ = 0;
   uint64_t num_arguments_ = 0;

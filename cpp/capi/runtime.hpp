@@ -41,6 +41,7 @@ class Runtime {
   void set_row_unit(int32_t rows) {
     if (rows < 1) throw Mistake{PTO_ERROR_ARGUMENT, "a row unit of " + std::to_string(rows)};
     row_unit_ = rows;
+    tasks_.regions().forget_recent();
   }
 
   void register_function(const char* name, PTOInCoreFunc function) {
@@ -67,36 +68,36 @@ class Runtime {
     if (name == nullptr) throw Mistake{PTO_ERROR_ARGUMENT, "a task has no name"};
     if (buffer_bytes < 0 || reuse_bytes < 0)
       throw Mistake{PTO_ERROR_ARGUMENT, std::string("a task `") + name + "` has a negative buffer size"};
-    if (tasks_.num_allocated() == Tasks::kMost) throw Mistake{PTO_ERROR_TOO_MANY, "more than 2^31 - 1 tasks"};
+    if (tasks_.num_allocated() == Tasks::kMost) throw Mistake{PTO_ERROR_TOO_MANY, "more than 2^26 tasks"};
     latest_ = int32_t(tasks_.add(names_.find(name), function, buffer_bytes, reuse_bytes));
     return latest_;
   }
 
-  /// Adds a region to the task that was allocated last, if nothing is wrong with it; else says false.
-  [[gnu::always_inline]] inline bool add_to_latest(int32_t number, void* tensor, int32_t row, int32_t col,
-                                                   int32_t rows, int32_t cols, Role role) {
-    const int64_t first_row = int64_t(row) * row_unit_;
-    const bool is_sound = tensor != nullptr && (row | col | rows | cols) >= 0 && first_row <= INT32_MAX &&
-                          cols <= Argument::kMaxCols;
-    return number == latest_ && is_sound && error() == PTO_OK &&
-           tasks_.add_to_latest({tensor, int32_t(first_row), col, rows, cols, role});
+  /// Adds a region that was used lately to the task that was allocated last; false if it is another case.
+  [[gnu::always_inline]] inline bool add_to_latest(int32_t number, const void* tensor, int32_t row,
+                                                   int32_t col, int32_t rows, int32_t cols, Role role) {
+    if (number != latest_ || error() != PTO_OK) return false;
+    const uint32_t region = tasks_.regions().find_recent(tensor, row, col, rows, cols);
+    return region != Regions::kNone && tasks_.add_to_latest({region, role});
   }
 
-  void add_argument(int32_t number, void* tensor, int32_t row, int32_t col, int32_t rows, int32_t cols,
+  void add_argument(int32_t number, const void* tensor, int32_t row, int32_t col, int32_t rows, int32_t cols,
                     Role role) {
-    const int64_t first_row = int64_t(row) * row_unit_;
-    const bool is_sound = tensor != nullptr && (row | col | rows | cols) >= 0 && first_row <= INT32_MAX &&
-                          cols <= Argument::kMaxCols;
     if (!is_in_state(number, Task::State::kOpen)) refuse_task(number, "allocated and not submitted");
-    if (!is_sound) refuse_argument(number, tensor, first_row, col, rows, cols);
+    const Region region(tensor, int64_t(row) * row_unit_, col, rows, cols);
+    if (!region.can_be()) refuse_region(number, region);
     if (number != latest_) latest_ = kNobody;
-    tasks_.add_argument(uint32_t(number), {tensor, int32_t(first_row), col, rows, cols, role});
+    const uint32_t found = number_of(region);
+    tasks_.regions().make_recent(tensor, row, col, rows, cols, found);
+    tasks_.add_argument(uint32_t(number), {found, role});
   }
 
   void submit(int32_t number) {
+    if (number != latest_ && !is_in_state(number, Task::State::kOpen))
+      refuse_task(number, "allocated and not submitted");
     latest_ = kNobody;
-    if (!is_in_state(number, Task::State::kOpen)) refuse_task(number, "allocated and not submitted");
-    const bool ends_strand = recorder_.record(tasks_.submit(uint32_t(number)));
+    const uint32_t place = tasks_.num_submitted();
+    const bool ends_strand = recorder_.record(tasks_.submit(uint32_t(number)), place);
     if (is_fed_) feed(ends_strand);
     if (by_hand_ != nullptr) by_hand_->add_submitted();
   }
@@ -139,7 +140,7 @@ class Runtime {
   void run_taken(int32_t number) {
     if (by_hand_ == nullptr || number < 0 || !by_hand_->is_taken(uint32_t(number)))
       refuse_task(number, "taken and not complete");
-    call(tasks_[uint32_t(number)], uint64_t(number));
+    call(tasks_, tasks_[uint32_t(number)], uint64_t(number));
   }
 
   // Looking
@@ -148,7 +149,7 @@ class Runtime {
     PTORuntimeStats stats{};
     stats.tasks_allocated = tasks_.num_allocated();
     stats.tasks_submitted = tasks_.num_submitted();
-    EarlierFinder finder;
+    EarlierFinder finder(tasks_);
     for (uint32_t place = 0; place < tasks_.num_submitted(); ++place) {
       const Task& task = tasks_.at(place);
       stats.tasks_completed += task.state == Task::State::kComplete ? 1 : 0;
@@ -164,7 +165,7 @@ class Runtime {
   /// The tasks that were submitted, in this order.
   trace::TaskDump dump() const {
     trace::TaskDump dump;
-    EarlierFinder finder;
+    EarlierFinder finder(tasks_);
     for (uint32_t place = 0; place < tasks_.num_submitted(); ++place) {
       const Task& task = tasks_.at(place);
       trace::DumpedTask dumped;
@@ -253,6 +254,14 @@ class Runtime {
     engine().crew().feed();
   }
 
+  uint32_t number_of(const Region& region) {
+    const uint32_t found = tasks_.regions().find(region);
+    if (found != Regions::kNone) return found;
+    if (tasks_.regions().size() == Regions::kMost)
+      throw Mistake{PTO_ERROR_TOO_MANY, "more than 2^26 different regions"};
+    return tasks_.regions().add(region);
+  }
+
   bool is_in_state(int32_t number, Task::State state) const {
     return number >= 0 && uint32_t(number) < tasks_.num_allocated() &&
            tasks_[uint32_t(number)].state == state;
@@ -262,13 +271,12 @@ class Runtime {
     throw Mistake{PTO_ERROR_TASK, "task " + std::to_string(number) + " is not " + expected};
   }
 
-  [[noreturn, gnu::cold]] void refuse_argument(int32_t number, const void* tensor, int64_t row, int32_t col,
-                                               int32_t rows, int32_t cols) const {
-    const std::string what = tensor == nullptr ? "a null tensor" : "a region that cannot be";
-    throw Mistake{PTO_ERROR_ARGUMENT, "task " + std::to_string(number) + " `" +
-                                          tasks_[uint32_t(number)].name->text + "` gets " + what + ": row " +
-                                          std::to_string(row) + ", col " + std::to_string(col) + ", rows " +
-                                          std::to_string(rows) + ", cols " + std::to_string(cols)};
+  [[noreturn, gnu::cold]] void refuse_region(int32_t number, const Region& region) const {
+    const std::string what = region.tensor == 0 ? "a null tensor" : "a region that cannot be";
+    throw Mistake{PTO_ERROR_ARGUMENT,
+                  "task " + std::to_string(number) + " `" + tasks_[uint32_t(number)].name->text + "` gets " +
+                      what + ": row " + std::to_string(region.row) + ", col " + std::to_string(region.col) +
+                      ", rows " + std::to_string(region.rows) + ", cols " + std::to_string(region.cols)};
   }
 
   [[noreturn, gnu::cold]] void refuse_open() const {
@@ -286,13 +294,13 @@ class Runtime {
     throw Mistake{is_memory ? PTO_ERROR_MEMORY : PTO_ERROR_FUNCTION, task + failure.error->what()};
   }
 
-  static std::string describe(const Argument& argument) {
+  std::string describe(Argument argument) const {
     static constexpr const char* kRoles[] = {"in", "out", "inout"};
+    const Region& region = tasks_.region(argument);
     char text[160];
     std::snprintf(text, sizeof(text), "%s 0x%" PRIxPTR "[%" PRId64 ":%" PRId64 ", %d:%" PRId64 "]",
-                  kRoles[int(argument.role())], reinterpret_cast<uintptr_t>(argument.tensor()),
-                  int64_t(argument.row), int64_t(argument.row) + argument.rows, argument.col,
-                  int64_t(argument.col) + argument.cols());
+                  kRoles[int(argument.role())], region.tensor, region.row, region.row + region.rows,
+                  region.col, int64_t(region.col) + region.cols);
     return text;
   }
 

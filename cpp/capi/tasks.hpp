@@ -15,6 +15,7 @@
 #include "pto/wsp/error.hpp"
 #include "pto/wsp/pto_runtime.h"
 #include "pto/wsp/sched/kept_graph.hpp"
+#include "regions.hpp"
 
 namespace pto::wsp::capi {
 
@@ -28,13 +29,9 @@ struct Name {
 /// Texts are compared, not addresses: callers may use one buffer for many names.
 class Names {
  public:
-  Name* find(const char* text) {
-    Recent& recent = recent_[(reinterpret_cast<uintptr_t>(text) >> 3) % kNumRecent];
-    if (recent.text == text && std::strcmp(text, recent.name->text.c_str()) == 0) return recent.name;
-    const auto [at, is_new] = names_.try_emplace(text);
-    if (is_new) at->second = std::make_unique<Name>(Name{text});
-    recent = {text, at->second.get()};
-    return recent.name;
+  [[gnu::always_inline]] inline Name* find(const char* text) {
+    const Recent& recent = recent_[place_of_recent(text)];
+    return recent.text == text && std::strcmp(text, recent.chars) == 0 ? recent.name : find_among_all(text);
   }
 
   /// Forgets all. \pre no task has one
@@ -46,38 +43,42 @@ class Names {
  private:
   static constexpr size_t kNumRecent = 64;
   struct Recent {
-    const char* text = nullptr;
+    const char* text = nullptr;   ///< of a call
+    const char* chars = nullptr;  ///< of the name
     Name* name = nullptr;
   };
+
+  static size_t place_of_recent(const char* text) {
+    return (reinterpret_cast<uintptr_t>(text) >> 3) % kNumRecent;
+  }
+
+  [[gnu::noinline]] Name* find_among_all(const char* text) {
+    const auto [at, is_new] = names_.try_emplace(text);
+    if (is_new) at->second = std::make_unique<Name>(Name{text});
+    recent_[place_of_recent(text)] = {text, at->second->text.c_str(), at->second.get()};
+    return at->second.get();
+  }
 
   Recent recent_[kNumRecent];
   std::unordered_map<std::string, std::unique_ptr<Name>> names_;
 };
 
-/// A region of a task: `rows * cols` elements from `first` on, which is at `row` and `col` of its tensor.
-struct Argument {
-  static constexpr int kElementBytes = 4;
-  static constexpr int kColBits = 30;
-  static constexpr int32_t kMaxCols = (int32_t{1} << kColBits) - 1;
-
+/// A region, and what a task does with it.
+class Argument {
+ public:
   Argument() = default;
-  Argument(void* tensor, int32_t row, int32_t col, int32_t rows, int32_t cols, Role role)
-      : first(static_cast<char*>(tensor) + (int64_t(row) * cols + col) * kElementBytes),
-        row(row),
-        col(col),
-        rows(rows),
-        cols_and_role(uint32_t(cols) | uint32_t(role) << kColBits) {}
+  Argument(uint32_t region, Role role) : bits_(region << kRoleBits | uint32_t(role)) {}
 
-  int32_t cols() const { return int32_t(cols_and_role & uint32_t(kMaxCols)); }
-  Role role() const { return Role(cols_and_role >> kColBits); }
-  char* last() const { return first + int64_t(rows) * cols() * kElementBytes; }
-  const char* tensor() const { return first - (int64_t(row) * cols() + col) * kElementBytes; }
+  uint32_t region() const { return bits_ >> kRoleBits; }
+  Role role() const { return Role(bits_ & ((1u << kRoleBits) - 1)); }
+  bool writes() const { return role() != Role::in; }
 
-  char* first;
-  int32_t row, col, rows;
-  uint32_t cols_and_role;
+ private:
+  static constexpr int kRoleBits = 2;
+  static_assert(Regions::kMost <= uint32_t{1} << (32 - kRoleBits));
+
+  uint32_t bits_;
 };
-static_assert(sizeof(Argument) == 24);
 
 struct Task {
   enum class State : uint8_t { kOpen, kSubmitted, kTaken, kComplete };
@@ -101,14 +102,14 @@ class ArgumentStore {
   Argument* tip() const { return tip_; }
 
   /// Adds one behind the one before; false where there is no room.
-  bool add(const Argument& argument) {
+  bool add(Argument argument) {
     if (tip_ == end_) return false;
     *tip_++ = argument;
     return true;
   }
 
   /// Adds an argument to those of a task, which are moved to where there is room behind them.
-  void add_to(Task& task, const Argument& argument) {
+  void add_to(Task& task, Argument argument) {
     const size_t count = task.num_arguments;
     const bool is_last = task.arguments + count == tip_;
     if (!is_last || tip_ == end_) {
@@ -161,7 +162,7 @@ class ArgumentStore {
 /// published to them.
 class Tasks {
  public:
-  static constexpr uint32_t kMost = INT32_MAX;
+  static constexpr uint32_t kMost = uint32_t{1} << 26;
 
   uint32_t num_allocated() const { return num_allocated_; }
   uint32_t num_submitted() const { return num_submitted_; }
@@ -174,39 +175,41 @@ class Tasks {
   const Task& at(uint32_t place) const { return tasks_[order_[place]]; }
 
   uint32_t add(const Name* name, PTOInCoreFunc function, int32_t buffer_bytes, int32_t reuse_bytes) {
-    tasks_.reach(num_allocated_);
-    latest_ = &tasks_[num_allocated_];
+    latest_ = &tasks_.extend(num_allocated_);
     *latest_ = {name, function, arguments_.tip(), 0, buffer_bytes, reuse_bytes, Task::State::kOpen};
     return num_allocated_++;
   }
 
   /// Adds an argument to the task that was allocated last; false where there is no room. \pre no other task
   /// got one since
-  bool add_to_latest(const Argument& argument) {
+  bool add_to_latest(Argument argument) {
     if (!arguments_.add(argument)) return false;
     ++latest_->num_arguments;
     return true;
   }
-  void add_argument(uint32_t number, const Argument& argument) {
-    arguments_.add_to(tasks_[number], argument);
-  }
+  void add_argument(uint32_t number, Argument argument) { arguments_.add_to(tasks_[number], argument); }
 
-  /// Returns the task's place.
-  uint32_t submit(uint32_t number) {
-    order_.reach(num_submitted_);
-    order_[num_submitted_] = number;
-    tasks_[number].state = Task::State::kSubmitted;
-    return num_submitted_++;
+  Regions& regions() { return regions_; }
+  const Regions& regions() const { return regions_; }
+  const Region& region(Argument argument) const { return regions_[argument.region()]; }
+
+  /// Gives a task the next place.
+  Task& submit(uint32_t number) {
+    order_.extend(num_submitted_++) = number;
+    Task& task = number + 1 == num_allocated_ ? *latest_ : tasks_[number];
+    task.state = Task::State::kSubmitted;
+    return task;
   }
 
   /// Drops all; memory stays warm.
   void clear() {
     arguments_.clear();
+    regions_.clear();
     num_allocated_ = num_submitted_ = 0;
   }
 
   uint64_t num_bytes() const {
-    return arguments_.num_bytes() + num_allocated_ * (sizeof(Task) + sizeof(uint32_t));
+    return arguments_.num_bytes() + regions_.num_bytes() + num_allocated_ * (sizeof(Task) + sizeof(uint32_t));
   }
 
  private:
@@ -215,6 +218,7 @@ class Tasks {
   sched::StableArray<Task, kChunk> tasks_;
   sched::StableArray<uint32_t, kChunk> order_;
   ArgumentStore arguments_;
+  Regions regions_;
   Task* latest_ = nullptr;
   uint32_t num_allocated_ = 0;
   uint32_t num_submitted_ = 0;

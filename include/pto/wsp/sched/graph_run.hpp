@@ -63,9 +63,9 @@ class GraphRun {
   int64_t build_ns() const { return build_ns_; }  ///< 0 if the graph was there
 
  private:
-  /// A strand that is put aside, or that is about to be run.
+  /// Strands that one worker runs one after another, the first of which is put aside, or is about to be run.
   struct Aside {
-    uint64_t strand;
+    uint64_t strand, end;
     const uint32_t* slice;  ///< from where the state is written down
     const uint32_t* at;     ///< where to go on
     uint64_t task;          ///< the next one
@@ -125,23 +125,43 @@ class GraphRun {
 
   bool take(Aside& aside) {
     const size_t num_waiting = num_waiting_.load(std::memory_order_relaxed);
-    if (num_waiting > 0 && take_waiting(aside)) return true;
-    if (num_waiting >= run_.options().lookahead + run_.num_workers()) return false;
-    uint64_t strand = num_taken_.load(std::memory_order_relaxed);
+    if (num_waiting > 0 && take_waiting(aside, kFewWaiting)) return true;
+    if (num_waiting < run_.options().lookahead + run_.num_workers() && take_next(aside)) return true;
+    return num_waiting > kFewWaiting && take_waiting(aside, num_waiting);
+  }
+
+  bool take_next(Aside& aside) {
+    uint64_t strand = num_taken_.load(std::memory_order_relaxed), end = 0;
     do {
-      if (strand >= num_open_.load(std::memory_order_acquire)) return false;
-    } while (!num_taken_.compare_exchange_weak(strand, strand + 1, std::memory_order_relaxed));
-    const KeptGraph::Strand& found = graph_->strand(strand);
-    aside = {strand, found.ops, found.ops, found.first_task};
+      const uint64_t num_open = num_open_.load(std::memory_order_acquire);
+      if (strand >= num_open) return false;
+      end = end_of_group(strand, num_open);
+    } while (!num_taken_.compare_exchange_weak(strand, end, std::memory_order_relaxed));
+    aside = beginning(strand, end);
     return true;
   }
 
-  /// The oldest strand that can go on.
-  bool take_waiting(Aside& aside) {
+  /// Strands that follow each other go to one worker, who then need not wait for the others, if as many
+  /// remain for each worker several times.
+  uint64_t end_of_group(uint64_t strand, uint64_t num_open) const {
+    const uint64_t most = (num_open - strand) / (kMinGroupsPerWorker * run_.num_workers());
+    uint64_t end = strand + 1;
+    while (end < num_open && end - strand <= most && graph_->strand(end).follows) ++end;
+    return end - strand <= most ? end : strand + 1;
+  }
+
+  Aside beginning(uint64_t strand, uint64_t end) const {
+    const KeptGraph::Strand& found = graph_->strand(strand);
+    return {strand, end, found.ops, found.ops, found.first_task};
+  }
+
+  /// The oldest of as many waiting strands that can go on.
+  bool take_waiting(Aside& aside, size_t most) {
     if (!lock_.try_lock()) return false;
-    const auto found = std::find_if(waiting_.begin(), waiting_.end(),
-                                    [this](const Aside& waiting) { return can_go_on(waiting); });
-    const bool is_found = found != waiting_.end();
+    const auto end = waiting_.begin() + std::ptrdiff_t(std::min(most, waiting_.size()));
+    const auto found =
+        std::find_if(waiting_.begin(), end, [this](const Aside& waiting) { return can_go_on(waiting); });
+    const bool is_found = found != end;
     if (is_found) {
       aside = *found;
       waiting_.erase(found);
@@ -180,11 +200,23 @@ class GraphRun {
     return false;
   }
 
-  /// Runs a strand until its end, or until it must wait.
-  void execute(Worker& worker, Aside& strand) {
-    if (strand.at != strand.slice) restore(worker, strand);
+  /// Runs strands until the end of the last one, or until one must wait.
+  void execute(Worker& worker, Aside& strands) {
+    const uint64_t first = strands.strand, num_complete = graph_->num_complete();
+    if (strands.at != strands.slice) restore(worker, strands);
+    while (run_strand(worker, strands, num_complete)) {
+      if (strands.strand + 1 == strands.end) return finish(strands.end - first);
+      strands = beginning(strands.strand + 1, strands.end);
+    }
+    if (strands.strand != first) finish(strands.strand - first);
+    ++worker.num_suspended;
+    put_aside(strands);
+  }
+
+  /// Runs a strand until its end, or until it must wait: false. The first `num_complete` strands are
+  /// complete.
+  bool run_strand(Worker& worker, Aside& strand, uint64_t num_complete) {
     const uint64_t first_task = graph_->strand(strand.strand).first_task;
-    const uint64_t num_complete = graph_->num_complete();
     const bool is_observed = run_.is_observed_by(worker);
     KeptGraph::Reach reach = graph_->reach(strand.strand);
     uint64_t task = strand.task;
@@ -193,7 +225,7 @@ class GraphRun {
       switch (op_of(*at)) {
         case GraphOp::kTask:
           if (is_observed) run_.look_out(worker.num_tasks);
-          if (task >= run_.task_limit() || !run_task(worker, operand, task)) return finish();
+          if (task >= run_.task_limit() || !run_task(worker, operand, task)) return true;
           reach.tasks(++task - first_task);
           ++at;
           break;
@@ -206,9 +238,10 @@ class GraphRun {
         case GraphOp::kWaitAll:
         case GraphOp::kWaitGroup:
           if (!has_passed(at) && !has_passed_soon(at)) {
-            if (task >= run_.task_limit()) return finish();
-            ++worker.num_suspended;
-            return put_aside({strand.strand, strand.slice, at, task});
+            if (task >= run_.task_limit()) return true;
+            strand.at = at;
+            strand.task = task;
+            return false;
           }
           worker.resume();
           at += num_words(at);
@@ -218,13 +251,13 @@ class GraphRun {
           ++at;
           break;
         case GraphOp::kSlice: strand.slice = ++at; break;
-        case GraphOp::kEnd: reach.end(); return finish();
+        case GraphOp::kEnd: reach.end(); return true;
         default: at = change_state(worker, at);
       }
     }
   }
 
-  void finish() { num_finished_.fetch_add(1, std::memory_order_release); }
+  void finish(uint64_t num_strands) { num_finished_.fetch_add(num_strands, std::memory_order_release); }
 
   /// Runs a body; false if the task failed.
   [[gnu::always_inline]] inline bool run_task(Worker& worker, uint32_t site, uint64_t task) {
@@ -281,6 +314,8 @@ class GraphRun {
   }
 
   static constexpr int kSpins = 20;
+  static constexpr size_t kFewWaiting = 32;
+  static constexpr uint64_t kMinGroupsPerWorker = 4;
 
   Run& run_;
   std::shared_ptr<KeptGraph> graph_;

@@ -54,16 +54,11 @@ class StableArray {
   T& operator[](uint64_t i) { return chunks_[i / kChunk].get()[i % kChunk]; }
   const T& operator[](uint64_t i) const { return chunks_[i / kChunk].get()[i % kChunk]; }
 
-  /// Makes element `i` exist, as zeros if it was not there before. \pre those before it exist
-  void reach(uint64_t i) {
-    if (i / kChunk == kMaxChunks)
-      throw EngineError("too-many-strands", "more strands are alive than the engine can name");
-    auto& chunk = chunks_[i / kChunk];
-    if (chunk != nullptr) return;
-    void* memory = std::aligned_alloc(kLineBytes, kChunk * sizeof(T));
-    if (memory == nullptr) throw std::bad_alloc();
-    std::memset(memory, 0, kChunk * sizeof(T));
-    chunk.reset(static_cast<T*>(memory));
+  /// Makes element `i` exist, as zeros if it was not there before. \pre it is called for each one in turn,
+  /// from 0 on, by one thread
+  T& extend(uint64_t i) {
+    if (i % kChunk == 0) next_ = reach_chunk(i / kChunk);
+    return *next_++;
   }
 
  private:
@@ -72,14 +67,28 @@ class StableArray {
     void operator()(T* memory) const { std::free(memory); }
   };
 
+  [[gnu::noinline]] T* reach_chunk(uint64_t i) {
+    if (i == kMaxChunks)
+      throw EngineError("too-many-strands", "more strands are alive than the engine can name");
+    auto& chunk = chunks_[i];
+    if (chunk != nullptr) return chunk.get();
+    void* memory = std::aligned_alloc(kLineBytes, kChunk * sizeof(T));
+    if (memory == nullptr) throw std::bad_alloc();
+    std::memset(memory, 0, kChunk * sizeof(T));
+    chunk.reset(static_cast<T*>(memory));
+    return chunk.get();
+  }
+
   std::unique_ptr<std::unique_ptr<T, Free>[]> chunks_{new std::unique_ptr<T, Free>[kMaxChunks]};
+  alignas(kLineBytes) T* next_ = nullptr;  ///< of the thread that extends
 };
 
 class KeptGraph {
  public:
   struct Strand {
     const uint32_t* ops;
-    uint64_t first_task;
+    uint64_t first_task : 63;
+    uint64_t follows : 1;  ///< its first task waits for one of the strand before it
   };
 
   // Building, by one thread; the others may read strands that were published.
@@ -105,10 +114,9 @@ class KeptGraph {
   }
 
   /// Adds a strand whose operations begin at `ops`.
-  void begin_strand(const uint32_t* ops, uint64_t first_task) {
-    strands_.reach(num_built_);
-    lines_.reach(num_built_);
-    strands_[num_built_++] = {ops, first_task};
+  void begin_strand(const uint32_t* ops, uint64_t first_task, bool follows = false) {
+    reached_.extend(num_built_);
+    strands_.extend(num_built_++) = {ops, first_task, follows};
   }
   uint64_t num_built() const { return num_built_; }
 
@@ -124,7 +132,7 @@ class KeptGraph {
   uint64_t num_strands() const { return num_strands_.load(std::memory_order_acquire); }
   uint64_t num_bytes() const {
     return (num_chunks_ * kChunkWords - num_unused_) * sizeof(uint32_t) +
-           num_built_ * (sizeof(Strand) + sizeof(Line));
+           num_built_ * (sizeof(Strand) + sizeof(Count));
   }
 
   // Running
@@ -152,12 +160,12 @@ class KeptGraph {
     std::atomic<uint64_t>& reached_;
     const uint64_t run_;
   };
-  Reach reach(uint64_t strand) { return {lines_[strand].reached, num_runs_ << kTaskBitsOfRun}; }
+  Reach reach(uint64_t strand) { return {reached_[slot_of(strand)], num_runs_ << kTaskBitsOfRun}; }
   void reach_in_group(uint32_t line) { groups_[line].reached.fetch_add(1, std::memory_order_release); }
 
   // Acquire: what the tasks in question wrote is visible once one of these is true.
   bool has_reached(uint64_t strand, uint64_t tasks) const {
-    return lines_[strand].reached.load(std::memory_order_acquire) >= (num_runs_ << kTaskBitsOfRun | tasks);
+    return reached_[slot_of(strand)].load(std::memory_order_acquire) >= (num_runs_ << kTaskBitsOfRun | tasks);
   }
   bool has_reached_in_group(uint32_t line, uint64_t slices) const {
     return groups_[line].reached.load(std::memory_order_acquire) - group_bases_[line] >= slices;
@@ -177,16 +185,26 @@ class KeptGraph {
  private:
   static constexpr int kTaskBitsOfRun = 40;
   static constexpr uint64_t kComplete = (uint64_t{1} << kTaskBitsOfRun) - 1;
+  static constexpr uint64_t kCountChunk = 1024;
   static constexpr uint64_t kMaxRuns = (uint64_t{1} << (64 - kTaskBitsOfRun)) - 1;
 
+  using Count = std::atomic<uint64_t>;
   struct alignas(kLineBytes) Line {
-    std::atomic<uint64_t> reached;  ///< run, and tasks of the strand that are complete in it
+    Count reached;
   };
+
+  /// Where the count of a strand is. Strands that follow each other, which different workers may run at the
+  /// same time, lie on different lines; those that share one are far apart.
+  static constexpr uint64_t slot_of(uint64_t strand) {
+    constexpr uint64_t kPerLine = kLineBytes / sizeof(Count), kNumLines = kCountChunk / kPerLine;
+    const uint64_t in_chunk = strand % kCountChunk;
+    return strand - in_chunk + in_chunk % kNumLines * kPerLine + in_chunk / kNumLines;
+  }
 
   std::vector<std::unique_ptr<uint32_t[]>> chunks_;
   size_t num_chunks_ = 0;  ///< that are in use
   StableArray<Strand> strands_;
-  StableArray<Line> lines_;
+  StableArray<Count, kCountChunk> reached_;  ///< run, and tasks of the strand that are complete in it
   uint64_t num_built_ = 0;
   uint64_t num_tasks_ = 0;
   size_t num_unused_ = 0;

@@ -178,6 +178,10 @@ static int large_row(PTORuntime* rt, int32_t* cell) {
   CHECK_EQ(PTO_OK, pto_runtime_set_row_unit(rt, 64));
   return pto_task_add_output(rt, pto_task_alloc(rt, "t", NULL, 0, 0), cell, INT32_MAX / 32, 0, 1, 1);
 }
+static int endless(PTORuntime* rt, int32_t* cell) {
+  const int32_t task = pto_task_alloc(rt, "t", NULL, 0, 0);
+  return pto_task_add_input(rt, task, cell, INT32_MAX, INT32_MAX, INT32_MAX, INT32_MAX);
+}
 static int no_task(PTORuntime* rt, int32_t* cell) { return pto_task_add_input(rt, 7, cell, 0, 0, 1, 1); }
 static int late_argument(PTORuntime* rt, int32_t* cell) {
   return pto_task_add_input(rt, cell_task(rt, "t", NULL, cell), cell, 0, 0, 1, 1);
@@ -233,6 +237,9 @@ static void test_mistakes(void) {
        "task 0 `t` gets a region that cannot be: row 0, col 0, rows -1, cols 1"},
       {large_row, PTO_ERROR_ARGUMENT,
        "task 0 `t` gets a region that cannot be: row 4294967232, col 0, rows 1, cols 1"},
+      {endless, PTO_ERROR_ARGUMENT,
+       "task 0 `t` gets a region that cannot be: row 2147483647, col 2147483647, rows 2147483647, cols "
+       "2147483647"},
       {no_task, PTO_ERROR_TASK, "task 7 is not allocated and not submitted"},
       {late_argument, PTO_ERROR_TASK, "task 0 is not allocated and not submitted"},
       {submitted_twice, PTO_ERROR_TASK, "task 0 is not allocated and not submitted"},
@@ -289,6 +296,14 @@ static const char DUMP[] =
     "  Task 1: second         [READY] fanin=0 buf=0B fanout=[2]\n"
     "  Task 2: third          [WAIT]  fanin=1 buf=0B fanout=[]\n"
     "\n"
+    "READY QUEUE\n"
+    "  Tasks: [1]\n"
+    "\n"
+    "TENSOR MAP\n"
+    "  [1:4, 0:1] writer=0 readers=[]\n"
+    "  [0:1, 1:2] writer=none readers=[1]\n"
+    "  [0:1, 0:1] writer=2 readers=[]\n"
+    "\n"
     "DEPENDENCY GRAPH\n"
     "  Task 0 -> Task 1\n"
     "  Task 0 -> Task 2\n"
@@ -296,7 +311,7 @@ static const char DUMP[] =
     "\n"
     "END\n";
 
-/* Everything but the verbose lines. */
+/* Everything but the verbose lines, and without addresses. */
 static void read_short_lines(const char* path, char* text, size_t size) {
   char line[256];
   size_t length = 0;
@@ -304,6 +319,8 @@ static void read_short_lines(const char* path, char* text, size_t size) {
   FILE* file = fopen(path, "r");
   CHECK(file != NULL);
   while (fgets(line, sizeof(line), file) != NULL) {
+    char* address = strncmp(line, "  0x", 4) == 0 ? strchr(line, '[') : NULL;
+    if (address != NULL) memmove(line + 2, address, strlen(address) + 1);
     if (is_in_table && strncmp(line, "    ", 4) != 0) {
       CHECK(length + strlen(line) < size);
       memcpy(text + length, line, strlen(line) + 1);

@@ -51,6 +51,22 @@ def test_written_is_read(tmp_path: Path, verbose: bool) -> None:
         assert not any(t.details for t in tasks)
 
 
+def test_a_verbose_dump_says_what_is_ready_and_who_touched_which_region_last(tmp_path: Path) -> None:
+    text = dump(tmp_path, True).read_text()
+    queue, tensors = text.split("\nREADY QUEUE\n")[1].split("\nDEPENDENCY GRAPH\n")[0].split("\nTENSOR MAP\n")
+    assert queue == "  Tasks: [0,1,2]\n"
+    assert tensors.splitlines() == [
+        "  X[0:8, 0:8] writer=none readers=[0]",
+        "  Y[0:8, 0:8] writer=0 readers=[3]",
+        "  X[8:16, 0:8] writer=none readers=[1]",
+        "  Y[8:16, 0:8] writer=1 readers=[]",
+        "  X[16:24, 0:8] writer=none readers=[2]",
+        "  Y[16:24, 0:8] writer=2 readers=[3]",
+        "  Z[0:8, 0:8] writer=3 readers=[]",
+    ]
+    assert "READY QUEUE" not in dump(tmp_path, False).read_text()
+
+
 def test_what_is_no_dump_is_refused(tmp_path: Path) -> None:
     good = dump(tmp_path, False).read_text()
     for bad, reason in (

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Tasks and what they wait for, as text: one line per task, or a block per task. Prose: docs/task_dump.md.
+/// Tasks and what they wait for, as text: one line per task, or all that is known. Prose: docs/task_dump.md.
 #pragma once
 
 #include <cinttypes>
 #include <cstdint>
 #include <cstdio>
 #include <string>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -41,6 +42,10 @@ class TaskDump {
       write_task(out, i);
       if (form == Form::kVerbose) write_details(out, tasks_[i]);
     }
+    if (form == Form::kVerbose) {
+      write_ready_queue(out);
+      write_tensor_map(out);
+    }
     std::fprintf(out, "\nDEPENDENCY GRAPH\n");
     for (size_t i = 0; i < tasks_.size(); ++i) {
       for (const uint64_t after : after_[i]) std::fprintf(out, "  Task %zu -> Task %" PRIu64 "\n", i, after);
@@ -60,16 +65,21 @@ class TaskDump {
     return count;
   }
 
-  void write_summary(std::FILE* out) const {
-    size_t num_complete = 0, num_ready = 0;
-    for (const DumpedTask& task : tasks_) {
-      num_complete += task.is_complete ? 1 : 0;
-      num_ready += !task.is_complete && count_open(task) == 0 ? 1 : 0;
+  std::vector<uint64_t> ready_tasks() const {
+    std::vector<uint64_t> ready;
+    for (size_t i = 0; i < tasks_.size(); ++i) {
+      if (!tasks_[i].is_complete && count_open(tasks_[i]) == 0) ready.push_back(i);
     }
+    return ready;
+  }
+
+  void write_summary(std::FILE* out) const {
+    size_t num_complete = 0;
+    for (const DumpedTask& task : tasks_) num_complete += task.is_complete ? 1 : 0;
     std::fprintf(out, "%sPTO RUNTIME DUMP\n%s\nSUMMARY\n", kRule, kRule);
     std::fprintf(out, "  Total tasks scheduled:  %zu\n", tasks_.size());
     std::fprintf(out, "  Total tasks completed:  %zu\n", num_complete);
-    std::fprintf(out, "  Ready queue size:       %zu\n\n", num_ready);
+    std::fprintf(out, "  Ready queue size:       %zu\n\n", ready_tasks().size());
   }
 
   void write_task(std::FILE* out, size_t i) const {
@@ -89,6 +99,43 @@ class TaskDump {
     write_list(out, task.before);
     std::fprintf(out, "]\n");
     for (const std::string& argument : task.arguments) std::fprintf(out, "    %s\n", argument.c_str());
+  }
+
+  void write_ready_queue(std::FILE* out) const {
+    std::fprintf(out, "\nREADY QUEUE\n  Tasks: [");
+    write_list(out, ready_tasks());
+    std::fprintf(out, "]\n");
+  }
+
+  /// What the next task that touches a region as it is would find.
+  void write_tensor_map(std::FILE* out) const {
+    struct Entry {
+      std::string region, writer;
+      std::vector<uint64_t> readers;
+    };
+    std::vector<Entry> entries;
+    std::unordered_map<std::string, size_t> places;
+    for (size_t i = 0; i < tasks_.size(); ++i) {
+      for (const std::string& argument : tasks_[i].arguments) {
+        const size_t behind_role = argument.find(' ');
+        std::string region = argument.substr(behind_role + 1);
+        const auto [at, is_new] = places.try_emplace(region, entries.size());
+        if (is_new) entries.push_back({std::move(region), "none", {}});
+        Entry& entry = entries[at->second];
+        if (argument.compare(0, behind_role, "in") == 0) {
+          if (entry.readers.empty() || entry.readers.back() != i) entry.readers.push_back(i);
+        } else {
+          entry.writer = std::to_string(i);
+          entry.readers.clear();
+        }
+      }
+    }
+    std::fprintf(out, "\nTENSOR MAP\n");
+    for (const Entry& entry : entries) {
+      std::fprintf(out, "  %s writer=%s readers=[", entry.region.c_str(), entry.writer.c_str());
+      write_list(out, entry.readers);
+      std::fprintf(out, "]\n");
+    }
   }
 
   static void write_list(std::FILE* out, const std::vector<uint64_t>& tasks) {

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 import tempfile
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -21,41 +20,41 @@ from examples.pto_programs.llama import LARGE_ROWS, ROWS, llama_module
 from examples.pto_programs.softmax import COLS, softmax_module
 from pto_wsp import PTOModule
 
-Result = tuple[int, np.ndarray, np.ndarray]
-"""Tasks, what was found, and what numpy finds."""
+Result = tuple[int, float, np.ndarray, np.ndarray]
+"""Tasks, seconds to build and run them, what was found, and what numpy finds."""
 
 
 def llama(folder: Path, tokens: int, workers: int, threshold: int) -> Result:
     """Run the layer, on large tiles where their number is even."""
     rows = LARGE_ROWS if tokens % LARGE_ROWS == 0 else ROWS
     tensors = llama_tensors(tokens // ROWS, np.random.default_rng(4))
-    programs(folder, llama_module(min_range=ROWS)).llama(tensors, rows, workers, threshold)
+    seconds = programs(folder, llama_module(min_range=ROWS)).llama(tensors, rows, workers, threshold)
     n = tokens // rows
-    return 16 * n + 3 * n * n, tensors["output"], reference.llama_layer(tensors)
+    return 16 * n + 3 * n * n, seconds, tensors["output"], reference.llama_layer(tensors)
 
 
 def softmax(folder: Path, tokens: int, workers: int, threshold: int) -> Result:
     """Run the softmax on `tokens` rows."""
     x = np.random.default_rng(1).standard_normal((tokens, COLS)).astype(np.float32)
     y = np.empty_like(x)
-    programs(folder, softmax_module()).softmax(x, y, workers, threshold)
-    return 5 * -(-tokens // 8), y, reference.softmax(x)
+    seconds = programs(folder, softmax_module()).softmax(x, y, workers, threshold)
+    return 5 * -(-tokens // 8), seconds, y, reference.softmax(x)
 
 
 def bgemm(folder: Path, tokens: int, workers: int, threshold: int) -> Result:
     """Run the product that adds up one after another."""
     tile, m, k = 16, max(4, tokens // 256), 3
     a, b, c = _matrices(2, m, k, tile)
-    programs(folder, bgemm_module(tile)).bgemm(a, b, c, workers, threshold)
-    return 2 * 2 * m * m * k, c, reference.bgemm(a, b)
+    seconds = programs(folder, bgemm_module(tile)).bgemm(a, b, c, workers, threshold)
+    return 2 * 2 * m * m * k, seconds, c, reference.bgemm(a, b)
 
 
 def bgemm_tree(folder: Path, tokens: int, workers: int, threshold: int) -> Result:
     """Run the product that adds up in a tree."""
     tile, m = 16, max(4, tokens // 256)
     a, b, c = _matrices(2, m, TREE_K, tile)
-    programs(folder, bgemm_module(tile)).bgemm_tree(a, b, c, workers, threshold)
-    return 15 * 2 * m * m, c, reference.bgemm(a, b)
+    seconds = programs(folder, bgemm_module(tile)).bgemm_tree(a, b, c, workers, threshold)
+    return 15 * 2 * m * m, seconds, c, reference.bgemm(a, b)
 
 
 def programs(folder: Path, module: PTOModule) -> Programs:
@@ -86,12 +85,12 @@ def main() -> None:
         parser.error(f"--tokens: a multiple of {ROWS}")
     with tempfile.TemporaryDirectory() as name:
         for run in RUNS:
-            start = time.perf_counter()
-            tasks, found, expected = run(Path(name), options.tokens, options.workers, options.threshold)
-            seconds = time.perf_counter() - start
+            tasks, seconds, found, expected = run(
+                Path(name), options.tokens, options.workers, options.threshold
+            )
             distance = float(np.abs(found - expected).max())
             print(
-                f"{run.__name__:12} {tasks:8} tasks {seconds:9.2f} s in all   within {distance:.1e} of numpy"
+                f"{run.__name__:12} {tasks:8} tasks {1e3 * seconds:10.2f} ms   within {distance:.1e} of numpy"
             )
             assert distance < TOLERANCE, f"{run.__name__} is wrong"
 

@@ -6,6 +6,7 @@ import ctypes
 import os
 import shlex
 import subprocess
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -60,35 +61,38 @@ class Programs:
         )
         self._kernels = str(kernels).encode()
 
-    def llama(self, tensors: Arrays, rows: int, workers: int = 0, threshold: int = 0) -> None:
-        """Run the layer on tiles of 32 or 64 `rows`; `tensors` are those of the builder's program."""
+    def llama(self, tensors: Arrays, rows: int, workers: int = 0, threshold: int = 0) -> float:
+        """Run the layer on tiles of 32 or 64 `rows`; `tensors` are those of the builder's program.
+
+        Returns, as the other functions do, the seconds that it took.
+        """
         wide = ("flash_attn_score_block", "flash_attn_softmax_update", "flash_attn_output_update")
         names = [name + ("" if rows == 32 else "_64_64" if name in wide else "_64") for name in NAMES]
         layer = LlamaLayer()
         layer.tensors[:] = _addresses([tensors[name] for name in MEMREFS])
         layer.names[:] = [name.encode() for name in names]
         layer.n, layer.rows = len(tensors["input"]) // rows, rows
-        self._run("run_llama", layer, workers, threshold)
+        return self._run("run_llama", layer, workers, threshold)
 
-    def softmax(self, x: np.ndarray, y: np.ndarray, workers: int = 0, threshold: int = 0) -> None:
+    def softmax(self, x: np.ndarray, y: np.ndarray, workers: int = 0, threshold: int = 0) -> float:
         """Write the softmax of the rows of `x` [n, 8] to `y`."""
         column = (len(x), 1)
         temp = [np.empty(shape, np.float32) for shape in (column, x.shape, x.shape, column)]
         call = Softmax(rows=len(x))
         call.tensors[:] = _addresses([x, y, *temp])
-        self._run("run_softmax", call, workers, threshold)
+        return self._run("run_softmax", call, workers, threshold)
 
     def bgemm(
         self, a: np.ndarray, b: np.ndarray, c: np.ndarray, workers: int = 0, threshold: int = 0
-    ) -> None:
+    ) -> float:
         """Add the products of `a` [batch, m, k, rows, inner] and `b` [batch, k, n, inner, cols] to `c`."""
-        self._bgemm("run_bgemm", a, b, c, [1, 0, 0], workers, threshold)
+        return self._bgemm("run_bgemm", a, b, c, [1, 0, 0], workers, threshold)
 
     def bgemm_tree(
         self, a: np.ndarray, b: np.ndarray, c: np.ndarray, workers: int = 0, threshold: int = 0
-    ) -> None:
+    ) -> float:
         """Write these products, for k = 8, to `c`."""
-        self._bgemm("run_bgemm_tree", a, b, c, [8, 4, 2], workers, threshold)
+        return self._bgemm("run_bgemm_tree", a, b, c, [8, 4, 2], workers, threshold)
 
     def _bgemm(
         self,
@@ -99,18 +103,21 @@ class Programs:
         parts: Sequence[int],
         workers: int,
         threshold: int,
-    ) -> None:
+    ) -> float:
         partial = [np.empty((part, *c.shape), np.float32) for part in parts]
         batch, m, k, rows, inner = a.shape
         call = Bgemm()
         call.tensors[:] = _addresses([a, b, c, *partial])
         call.sizes[:] = (batch, m, b.shape[2], k, rows, inner, b.shape[4])
-        self._run(name, call, workers, threshold)
+        return self._run(name, call, workers, threshold)
 
-    def _run(self, name: str, call: ctypes.Structure, workers: int, threshold: int) -> None:
+    def _run(self, name: str, call: ctypes.Structure, workers: int, threshold: int) -> float:
+        start = time.perf_counter()
         code = self._library[name](self._kernels, ctypes.byref(call), workers, threshold)
+        seconds = time.perf_counter() - start
         if code != 0:
             raise RuntimeError(f"{name} failed with {code}")
+        return seconds
 
 
 def compile_c(source: Path, output: Path, *options: str) -> Path:

@@ -100,7 +100,7 @@ def run_graph(run: Timeline) -> Graph:
 
 
 def html_table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Return a table; columns but the first are numbers where all of their cells are, and shares have bars."""
+    """Return a table; columns but the first are numbers where all cells are, and shares have bars."""
     cells = [[escaped(cell) for cell in row] for row in rows]
     are_numbers = [
         all(row[i][:1].isdigit() or not row[i] for row in cells) and i > 0 for i in range(len(headings))

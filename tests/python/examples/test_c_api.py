@@ -18,7 +18,7 @@ from examples.pto_programs.llama import LARGE_ROWS, ROWS, llama_module
 def test_equal_to_numpy(
     tmp_path: Path, run: Callable[[Path, int, int, int], Result], workers: int, threshold: int
 ) -> None:
-    tasks, found, expected = run(tmp_path, 256, workers, threshold)
+    tasks, _, found, expected = run(tmp_path, 256, workers, threshold)
     assert tasks > 100
     np.testing.assert_allclose(found, expected, atol=TOLERANCE)
 

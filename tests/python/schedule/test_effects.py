@@ -250,6 +250,15 @@ def test_keys_go_to_dispatchers_by_their_size() -> None:
     assert counter("dispatchers") == 3
 
 
+def test_each_level_of_a_size_can_have_a_rule_of_its_own() -> None:
+    """Rows below 2 are dealt out by column over dispatchers 0 and 1, others by row over 2 and 3."""
+    by_level = DispatchPolicy.dispatch_by(lambda t: (t.i < 2).where(t.j % 2, 2 + t.i % 2), 4)
+    for event in run(STEPS, Schedule().dispatch(by_level), 2):
+        if len(event.keys) == 2:
+            i, j = event.keys
+            assert event.dispatcher == (j % 2 if i < 2 else 2 + i % 2)
+
+
 @pytest.mark.parametrize("n", [1, 7, 100])
 def test_batches_start_one_after_the_other(n: int) -> None:
     for schedule in (

@@ -137,21 +137,27 @@ PTO_INLINE inline L shr(L a, L b) { return a >> (L)min((UL)b, UL{} + 63u); }
 
 // --- quotients ------------------------------------------------------------------------------------------
 
+/// Quotients toward zero. Those of 32 bits are exact in f64: what is no whole number is further from one,
+/// relative to itself, than f64 rounds.
+PTO_INLINE inline I truncated(I a, I b) {
+  return __builtin_convertvector(__builtin_convertvector(a, D) / __builtin_convertvector(b, D), I);
+}
+PTO_INLINE inline U truncated(U a, U b) {
+  return __builtin_convertvector(__builtin_convertvector(a, D) / __builtin_convertvector(b, D), U);
+}
+PTO_INLINE inline L truncated(L a, L b) {
+  L q;
+  for (int l = 0; l < kLanes; ++l) q[l] = a[l] / b[l];
+  return q;
+}
+
 /// Quotient toward zero; x / 0 is 0 and the minimum by -1 wraps.
 template <class V>
 PTO_INLINE inline V div(V a, V b) {
-  const V plain = ((b == 0) | (b == -1)) ? V{} + 1 : b;
-  V q;
-  for (int l = 0; l < kLanes; ++l) q[l] = a[l] / plain[l];
-  q = b == -1 ? neg(a) : q;
-  return b == 0 ? V{} : q;
+  const V q = truncated(a, ((b == 0) | (b == -1)) ? V{} + 1 : b);
+  return b == 0 ? V{} : (b == -1 ? neg(a) : q);
 }
-PTO_INLINE inline U div(U a, U b) {
-  const U plain = b == 0u ? U{} + 1u : b;
-  U q;
-  for (int l = 0; l < kLanes; ++l) q[l] = a[l] / plain[l];
-  return b == 0u ? U{} : q;
-}
+PTO_INLINE inline U div(U a, U b) { return b == 0u ? U{} : truncated(a, b == 0u ? U{} + 1u : b); }
 
 /// Remainder with the sign of `a`; x rem 0 is 0.
 template <class V>

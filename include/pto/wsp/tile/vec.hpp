@@ -23,6 +23,7 @@ inline constexpr int64_t kLanes = PTO_LANES;
 typedef float F __attribute__((vector_size(4 * PTO_LANES)));
 typedef int32_t I __attribute__((vector_size(4 * PTO_LANES)));
 typedef uint32_t U __attribute__((vector_size(4 * PTO_LANES)));
+typedef double D __attribute__((vector_size(8 * PTO_LANES)));
 typedef int64_t L __attribute__((vector_size(8 * PTO_LANES)));
 typedef uint64_t UL __attribute__((vector_size(8 * PTO_LANES)));
 typedef uint16_t H __attribute__((vector_size(2 * PTO_LANES)));

@@ -56,6 +56,7 @@ class Recorder {
     const uint32_t length = place - first_in_strand_;
     const bool goes_on = num_own_ == length && length != 0 && length < kMaxStrand;
     if (!goes_on) begin_strand(place);
+    waiter_ = goes_on ? own_ : head_;
     names_.emplace_back(own_, place - first_in_strand_ + 1);
     if (!goes_on && num_own_ != 0) wait_for({own_ - 1, num_own_});
     if (num_previous_ != 0) wait_for({goes_on ? own_ - 1 : own_ - 2, num_previous_});
@@ -142,6 +143,7 @@ class Recorder {
     first_in_previous_ = first_in_strand_;
     first_in_strand_ = place;
     own_ = uint32_t(graph_->num_built() - 1);
+    if (num_own_ == 0) head_ = own_;
     waits_.emplace_back(own_, 0);
   }
 
@@ -151,10 +153,12 @@ class Recorder {
     graph_->publish(graph_->num_built());
   }
 
+  /// What the first task of a strand has waited for, the strands that follow it need not wait for again.
   void wait_for(Name task) {
     Name& latest = waits_[task.strand()];
-    if (latest.strand() == own_ && latest.tasks() >= task.tasks()) return;
-    latest = {own_, task.tasks()};
+    const bool is_ours = latest.strand() == own_ || latest.strand() == head_;
+    if (is_ours && latest.tasks() >= task.tasks()) return;
+    latest = {waiter_, task.tasks()};
     make_room();
     write(sched::GraphOp::kWait, task.strand());
     *room_.at++ = task.tasks();
@@ -187,6 +191,8 @@ class Recorder {
   std::vector<Name> names_;  ///< of the tasks of the graph
   std::vector<Name> waits_;  ///< per strand
   uint32_t own_ = 0;         ///< the strand that grows
+  uint32_t head_ = 0;        ///< the first of the strands that follow each other up to it
+  uint32_t waiter_ = 0;      ///< the strand that `waits_` names for the present task
   uint32_t first_in_strand_ = 0;
   uint32_t first_in_previous_ = 0;  ///< the strand before it
   uint32_t first_place_ = 0;

@@ -38,7 +38,7 @@ class Graph:
     Attributes:
         names: of the kernel of each task.
         labels: of each task.
-        buffer_bytes: of each task's kernel, or -1 where nobody knows; may be empty, too.
+        buffer_bytes: of each task's kernel, or 0 or less where there are none, or nobody knows; may be empty, too.
         edges: [n, 2] task numbers: the second waits for the first, for its data or because a user said so.
         decisions: [m, 2]: the first decides whether the second exists, or on what it works.
     """
@@ -122,7 +122,7 @@ def _plain(graph: Graph, levels: np.ndarray) -> _Picture:
     sizes = graph.buffer_bytes or [-1] * len(graph.names)
     nodes = []
     for number, (name, label, size) in enumerate(zip(graph.names, graph.labels, sizes, strict=True)):
-        note = bytes_text(size) if size >= 0 else ""
+        note = bytes_text(size) if size > 0 else ""
         nodes.append(_Node(int(levels[number]), name, label, note, f"task {number}: {label}"))
     arrows = [(a, b, 1, False) for a, b in _pairs(graph.edges).tolist()]
     arrows += [(a, b, 1, True) for a, b in _pairs(graph.decisions).tolist()]
@@ -146,7 +146,7 @@ def _grouped(graph: Graph, levels: np.ndarray) -> _Picture:
     nodes = []
     for i, (key, count) in enumerate(zip(keys.tolist(), counts.tolist(), strict=True)):
         largest = int(sizes[group == i].max())
-        note = f"×{count:,}" + (f", {bytes_text(largest)} each" if largest >= 0 else "")
+        note = f"×{count:,}" + (f", {bytes_text(largest)} each" if largest > 0 else "")
         name = kernels[key % len(kernels)]
         title = f"{_counted(count, 'task')} of {name}, {_counted(inside.get(i, 0), 'edge')} inside the column"
         nodes.append(_Node(key // len(kernels), name, name, note, title))

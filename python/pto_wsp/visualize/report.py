@@ -85,7 +85,7 @@ def graph_report(name: str, graph: Graph) -> str:
     table = html_table(
         ("kernel", "tasks", "bytes of tiles"),
         (
-            (kernel, f"{len(sizes):,}", f"{max(sizes):,}" if max(sizes) >= 0 else "")
+            (kernel, f"{len(sizes):,}", f"{max(sizes):,}" if max(sizes) > 0 else "")
             for kernel, sizes in rows.items()
         ),
     )

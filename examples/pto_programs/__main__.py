@@ -1,6 +1,6 @@
 """Run the programs with data, and compare them with numpy.
 
-python -m examples.pto_programs [--tokens N] [--workers N] [--text]
+python -m examples.pto_programs [PROGRAM ...] [--tokens N] [--workers N] [--text]
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from examples.pto_programs import reference
 from examples.pto_programs.bgemm import BLOCK, TREE_K, bgemm_module, bgemm_tree_module
 from examples.pto_programs.llama import DIM, LARGE_ROWS, MEMREFS, ROWS, llama_module
 from examples.pto_programs.softmax import COLS, softmax_module
-from pto_wsp import Program
+from pto_wsp import Program, parse
+from pto_wsp.runtime.program import compile_module
 
 TOLERANCE = 2e-5  # absolute: results are of order 1
 Arrays = dict[str, Any]
@@ -79,10 +80,10 @@ def run_bgemm_tree(tokens: int, workers: int | None) -> tuple[Program, float]:
 
 
 def run_llama(tokens: int, workers: int | None) -> tuple[Program, float]:
-    """Run the layer, all of it on large tiles where their number is even; see `run_softmax`."""
+    """Run the layer as its text says it, on large tiles where their number is even; see `run_softmax`."""
     num_tiles = tokens // ROWS
     tensors = llama_tensors(num_tiles, np.random.default_rng(4))
-    program = llama_module(min_range=ROWS).compile()
+    program = compile_module(parse(str(llama_module(min_range=ROWS))), "cpu")
     program(**tensors, seq_len=tokens, num_tiles=num_tiles, workers=workers)
     return program, _distance(tensors["output"], reference.llama_layer(tensors))
 
@@ -100,8 +101,9 @@ PROGRAMS: dict[str, Callable[[int, int | None], tuple[Program, float]]] = {
 
 
 def main() -> None:
-    """Run every program and print what it did."""
+    """Run the programs that are named, or all, and print what they did."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("programs", nargs="*", metavar="PROGRAM", help=", ".join(PROGRAMS))
     parser.add_argument("--tokens", type=int, default=1024, help="rows of the inputs")
     parser.add_argument("--workers", type=int, default=None, help="threads; all cores by default")
     parser.add_argument("--text", action="store_true", help="print the softmax as .pto text first")
@@ -110,8 +112,10 @@ def main() -> None:
         parser.error(f"--tokens: at least {ROWS}")
     if options.text:
         print(softmax_module())
-    for name, run in PROGRAMS.items():
-        program, distance = run(options.tokens, options.workers)
+    for name in options.programs or PROGRAMS:
+        if name not in PROGRAMS:
+            parser.error(f"{name}: none of {', '.join(PROGRAMS)}")
+        program, distance = PROGRAMS[name](options.tokens, options.workers)
         stats = program.stats
         assert stats is not None
         print(f"{name:12} {stats.tasks:8} tasks {stats.run_ms:9.2f} ms   within {distance:.1e} of numpy")

@@ -19,6 +19,7 @@ from pto_wsp.ir.module import Module
 from pto_wsp.lang.kernel import Kernel
 from pto_wsp.passes.canonical_names import canonical_names
 from pto_wsp.passes.pipeline import prepare
+from pto_wsp.runtime.program import compile_module
 from pto_wsp.text import to_python
 
 
@@ -45,7 +46,8 @@ def test_batched_products() -> None:
 
 @pytest.fixture(scope="module")
 def layer() -> Program:
-    return llama_module(min_range=32).compile()
+    """The layer, from text to code."""
+    return compile_module(parse(str(llama_module(min_range=32))), "cpu")
 
 
 @pytest.mark.parametrize(("num_tiles", "tasks"), [(32, 1024), (33, 1139), (64, 3584)])

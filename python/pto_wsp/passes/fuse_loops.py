@@ -11,7 +11,8 @@
 
 Iteration i of the second loop then comes before iterations above i of the first, so none of these may write
 what that one touches, or touch what it writes: regions are compared as sums over the loop variable. In
-workloads only loops of one kind are fused, `parallel` or `range`. Elementwise chains inside a kernel's body
+workloads only loops of one kind are fused, `parallel` or `range`, and none that choose their tiles, for what
+fits larger tiles apart need not fit them together. Elementwise chains inside a kernel's body
 are fused by targets. A kernel that fails still fails, but may have stored less, or more, before.
 """
 
@@ -165,8 +166,10 @@ class _WorkloadFusion:
 
     def join(self, first: w.Loop, second: w.Loop) -> w.Loop | None:
         """Return one loop for two, or None where that could change a result."""
-        alike = [(loop.kind, loop.extent, loop.tile, loop.max_range) for loop in (first, second)]
-        if alike[0] != alike[1] or first.kind == w.SEQUENTIAL or first.max_range is not None:
+        alike = [
+            (loop.kind, loop.extent, loop.tile, loop.max_range, loop.min_range) for loop in (first, second)
+        ]
+        if alike[0] != alike[1] or first.kind == w.SEQUENTIAL or first.tile_levels or second.tile_levels:
             return None
         inside = [*w.walk_nodes(first.body), *w.walk_nodes(second.body)]
         if not all(isinstance(node, (w.Task, w.Loop, w.Cond)) for node in inside):

@@ -196,6 +196,12 @@ def scale(var: str, source: str, target: str, shift: int = 0, kind: str = "paral
     return w.Loop(kind, var, Var("n"), None, (task,))
 
 
+def ranged(
+    var: str, source: str, target: str, min_range: int = 2, levels: tuple[tuple[int, int], ...] = ()
+) -> w.Loop:
+    return replace(scale(var, source, target), max_range=8, min_range=min_range, tile_levels=levels)
+
+
 @pytest.mark.parametrize(
     ("body", "loops"),
     [
@@ -204,7 +210,9 @@ def scale(var: str, source: str, target: str, shift: int = 0, kind: str = "paral
         ((scale("i", "X", "Y"), scale("j", "Y", "Z", 1)), 2),
         ((scale("i", "X", "Y", kind="seq"), scale("j", "Y", "Z", kind="seq")), 2),
         ((scale("i", "X", "Y"), scale("j", "Y", "Z", kind="range")), 2),
-        ((replace(scale("i", "X", "Y"), max_range=8), replace(scale("j", "Y", "Z"), max_range=8)), 2),
+        ((ranged("i", "X", "Y"), ranged("j", "Y", "Z")), 1),
+        ((ranged("i", "X", "Y"), ranged("j", "Y", "Z", min_range=4)), 2),
+        ((ranged("i", "X", "Y", levels=((0, 64),)), ranged("j", "Y", "Z", levels=((0, 64),))), 2),
         ((scale("i", "X", "Y"), w.Set("v", Const(1)), scale("j", "Y", "Z")), 2),
     ],
 )

@@ -36,13 +36,16 @@ from pto_wsp.errors import (
     BadOperand,
     NameClash,
     NotYetSupported,
+    UnknownInstruction,
     UnknownKernel,
     UnknownName,
+    closest,
     did_you_mean,
 )
 from pto_wsp.ir.kernel import KernelFunction
 from pto_wsp.isa import Instruction
 from pto_wsp.isa.meaning import COMPARE_MODES
+from pto_wsp.isa.refused import REFUSED
 from pto_wsp.lang.expansion import is_positive, read_expansion
 from pto_wsp.location import Location, caller_location
 from pto_wsp.support.record import replace
@@ -165,7 +168,10 @@ class PTOFunctionBuilder:
         for size in shape or ():
             if size is not None and not is_positive(size):
                 raise BadOperand(op="memref", expected="positive sizes", found=f"`{size!r}`", loc=loc)
-        is_local = space not in (MemorySpace.GM, MemorySpace.GLOBAL)
+        if not isinstance(space, MemorySpace):
+            expected = "a memory space: `MemorySpace.GLOBAL`"
+            raise BadOperand(op="memref", expected=expected, found=f"`{space!r}`", loc=loc)
+        is_local = space is not MemorySpace.GM
         found = Memref(_dtype(dtype, loc), None if shape is None else tuple(shape), is_local, loc)
         return self._declare("memref", name, found)
 
@@ -418,11 +424,14 @@ class PTOFunctionBuilder:
             self.module.add_function(function)
         return function
 
-    if TYPE_CHECKING:
-
-        def __getattr__(self, name: str) -> Callable[..., PTOFunctionBuilder]:
-            """Stand for the methods that the rows of the instruction table give."""
-            ...
+    def __getattr__(self, name: str) -> Callable[..., PTOFunctionBuilder]:
+        """Refuse a method that neither stands above nor follows from a row of the instruction table."""
+        if name.startswith("_"):
+            raise AttributeError(name)
+        known = [method for method in dir(type(self)) if not method.startswith("_")]
+        close = closest(name, known)
+        advice = REFUSED.get(name.lower(), f"did you mean `{close}`?" if close else "")
+        raise UnknownInstruction(name=name, advice=advice, loc=caller_location())
 
 
 def _instruction_method(name: str, row: Instruction) -> Callable[..., PTOFunctionBuilder]:

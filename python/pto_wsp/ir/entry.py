@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from pto_wsp.errors import InvalidIR
 from pto_wsp.ir.core import Full, Region
 from pto_wsp.ir.kernel import KernelFunction, Param
 from pto_wsp.ir.module import Module
@@ -26,7 +27,13 @@ def with_entry_workload(module: Module) -> Module:
 
     The tensors have the names of the kernel's parameters; a dimension that is known only at run time is the
     size `<parameter>_rows`, `<parameter>_cols` or, of more than two, `<parameter>_<number>`.
+
+    Raises:
+        InvalidIR: the module has no entry.
     """
+    if not module.entry:
+        names = ", ".join(f"`{f.name}`" for f in (*module.kernels, *module.workloads)) or "none"
+        raise InvalidIR(message=f"the module has no entry, which one of its functions is: {names}")
     kernel = next((k for k in module.kernels if k.name == module.entry), None)
     if kernel is None:
         return module

@@ -47,6 +47,15 @@ def test_imported_functions_can_be_called() -> None:
     assert module.ir.entry == "f"
 
 
+def test_a_program_needs_an_entry() -> None:
+    module = PTOModule("other")
+    with pytest.raises(PtoError, match="the module has no entry, which one of its functions is: none"):
+        module.compile("interp")
+    module.import_function(softmax_module().get_function("rowmax"))
+    with pytest.raises(PtoError, match="which one of its functions is: `rowmax`"):
+        module.compile("interp")
+
+
 def test_two_functions_have_two_names() -> None:
     module = softmax_module()
     module.add_function(softmax_module().get_function("rowmax"))

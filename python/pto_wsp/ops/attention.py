@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from functools import lru_cache
 from math import e, log2, sqrt
-from typing import Any, Final, Literal
+from typing import Any, ClassVar, Final, Literal
 
 import numpy as np
 
@@ -51,8 +51,45 @@ class _BatchAttention:
         current: the current plan; None before the first. The next plan overwrites its arrays.
     """
 
-    def __init__(self, form: AttentionForm, kv_layout: KVLayout, workers: int | None, target: str) -> None:
-        self.form = form
+    _tile_tokens: ClassVar[int] = 0
+    """Query positions of a tile; 0: every request has one."""
+
+    _is_causal = False
+
+    def __init__(
+        self,
+        num_qo_heads: int,
+        num_kv_heads: int,
+        head_dim: int,
+        *,
+        page_size: int | None = 16,
+        kv_dtype: DType = f32,
+        q_dtype: DType = f32,
+        workers: int | None = None,
+        kv_layout: KVLayout = "NHD",
+        window_left: int = -1,
+        logits_soft_cap: float = 0.0,
+        sm_scale: float | None = None,
+        batch_invariant: bool = False,
+        target: str = "cpu",
+    ) -> None:
+        _check_sizes(num_qo_heads, num_kv_heads, head_dim, page_size)
+        _check_choices(kv_layout, q_dtype, kv_dtype)
+        _check_factors(sm_scale=1.0 if sm_scale is None else sm_scale, logits_soft_cap=logits_soft_cap)
+        self.form = form = AttentionForm(
+            kv_heads=num_kv_heads,
+            group=num_qo_heads // num_kv_heads,
+            dim=head_dim,
+            tokens=self._tile_tokens,
+            page_size=page_size or 0,
+            is_causal=self._is_causal,
+            window_left=window_left,
+            scale=1 / sqrt(head_dim) if sm_scale is None else float(sm_scale),
+            soft_cap=float(logits_soft_cap),
+            is_batch_invariant=batch_invariant,
+            q_dtype=q_dtype,
+            kv_dtype=kv_dtype,
+        )
         self.kv_layout = kv_layout
         self.workers = _cores() if workers is None else workers
         self.config = _planner_config(form, self.workers)
@@ -242,29 +279,6 @@ class BatchDecode(_BatchAttention):
     Source: the habit of plan and run, and the layouts, are those of FlashInfer's wrappers.
     """
 
-    def __init__(
-        self,
-        num_qo_heads: int,
-        num_kv_heads: int,
-        head_dim: int,
-        *,
-        page_size: int | None = 16,
-        kv_dtype: DType = f32,
-        q_dtype: DType = f32,
-        workers: int | None = None,
-        kv_layout: KVLayout = "NHD",
-        window_left: int = -1,
-        logits_soft_cap: float = 0.0,
-        sm_scale: float | None = None,
-        batch_invariant: bool = False,
-        target: str = "cpu",
-    ) -> None:
-        form = _form(
-            num_qo_heads, num_kv_heads, head_dim, 0, page_size, False, window_left, sm_scale, logits_soft_cap,
-            batch_invariant, q_dtype, kv_dtype,
-        )  # fmt: skip
-        super().__init__(form, _layout(kv_layout), workers, target)
-
     def plan(self, kv_indptr: Any, kv_indices: Any = None, kv_last_page_len: Any = None) -> None:
         """Plan a step. The values are copied: arrays that change later do not change the plan.
 
@@ -290,29 +304,13 @@ class BatchPrefill(_BatchAttention):
     The other parameters, and the errors, are those of `BatchDecode`.
     """
 
+    _tile_tokens = Q_TILE
+
     def __init__(
-        self,
-        num_qo_heads: int,
-        num_kv_heads: int,
-        head_dim: int,
-        *,
-        page_size: int | None = 16,
-        kv_dtype: DType = f32,
-        q_dtype: DType = f32,
-        workers: int | None = None,
-        kv_layout: KVLayout = "NHD",
-        causal: bool = True,
-        window_left: int = -1,
-        logits_soft_cap: float = 0.0,
-        sm_scale: float | None = None,
-        batch_invariant: bool = False,
-        target: str = "cpu",
+        self, num_qo_heads: int, num_kv_heads: int, head_dim: int, *, causal: bool = True, **options: Any
     ) -> None:
-        form = _form(
-            num_qo_heads, num_kv_heads, head_dim, Q_TILE, page_size, causal, window_left, sm_scale,
-            logits_soft_cap, batch_invariant, q_dtype, kv_dtype,
-        )  # fmt: skip
-        super().__init__(form, _layout(kv_layout), workers, target)
+        self._is_causal = causal
+        super().__init__(num_qo_heads, num_kv_heads, head_dim, **options)
 
     def plan(
         self, qo_indptr: Any, kv_indptr: Any, kv_indices: Any = None, kv_last_page_len: Any = None
@@ -333,26 +331,7 @@ def _cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _layout(kv_layout: str) -> KVLayout:
-    if kv_layout not in ("NHD", "HND"):
-        raise BadPlanConfig(what="kv_layout", expected="'NHD' or 'HND'", found=repr(kv_layout))
-    return kv_layout
-
-
-def _form(
-    num_qo_heads: int,
-    num_kv_heads: int,
-    head_dim: int,
-    tokens: int,
-    page_size: int | None,
-    causal: bool,
-    window_left: int,
-    sm_scale: float | None,
-    soft_cap: float,
-    batch_invariant: bool,
-    q_dtype: DType,
-    kv_dtype: DType,
-) -> AttentionForm:
+def _check_sizes(num_qo_heads: int, num_kv_heads: int, head_dim: int, page_size: int | None) -> None:
     for what, value, most in (
         ("num_kv_heads", num_kv_heads, 1 << 16),
         ("num_qo_heads", num_qo_heads, 1 << 16),
@@ -363,17 +342,20 @@ def _form(
     if num_qo_heads % num_kv_heads:
         expected = f"a multiple of num_kv_heads={num_kv_heads}"
         raise BadPlanConfig(what="num_qo_heads", expected=expected, found=str(num_qo_heads))
-    for what, number in (("sm_scale", 1.0 if sm_scale is None else sm_scale), ("logits_soft_cap", soft_cap)):
-        if not (isinstance(number, (int, float)) and 0 <= number < float("inf")):
-            raise BadPlanConfig(what=what, expected="a finite number >= 0", found=repr(number))
+
+
+def _check_choices(kv_layout: str, q_dtype: DType, kv_dtype: DType) -> None:
+    if kv_layout not in ("NHD", "HND"):
+        raise BadPlanConfig(what="kv_layout", expected="'NHD' or 'HND'", found=repr(kv_layout))
     for what, dtype in (("q_dtype", q_dtype), ("kv_dtype", kv_dtype)):
         if dtype not in DTYPES:
             raise BadPlanConfig(what=what, expected="f32, f16 or bf16", found=str(dtype))
-    scale = 1 / sqrt(head_dim) if sm_scale is None else float(sm_scale)
-    return AttentionForm(
-        num_kv_heads, num_qo_heads // num_kv_heads, head_dim, tokens, page_size or 0, causal, window_left,
-        scale, float(soft_cap), batch_invariant, q_dtype, kv_dtype,
-    )  # fmt: skip
+
+
+def _check_factors(**factors: float) -> None:
+    for what, number in factors.items():
+        if not (isinstance(number, (int, float)) and 0 <= number < float("inf")):
+            raise BadPlanConfig(what=what, expected="a finite number >= 0", found=repr(number))
 
 
 def _planner_config(form: AttentionForm, workers: int) -> BalancedConfig:

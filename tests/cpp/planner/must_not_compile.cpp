@@ -20,7 +20,7 @@ int main() {
 #if CASE == 0
   space.set_dim<1>(3);
   return Dim<>(7).get_size() + space.get_dim<0>() - 11;
-#elif CASE == 1   // CASE 1: no matching function
+#elif CASE == 1   // CASE 1: no matching
   Dim<4> dim(7);
 #elif CASE == 2   // CASE 2: conver
   DynamicDim dim = 7;

@@ -26,7 +26,8 @@ NAMED_BY_THE_SPECIFICATION = (
 )
 STRICT = ("-Wall", "-Wextra", "-Wpedantic", "-Wshadow", "-Wconversion", "-Werror")
 COMPILERS = [
-    name for name in ("g++", "clang++", "clang++-14", "clang++-16", "clang++-19") if shutil.which(name)
+    pytest.param(name, marks=pytest.mark.skipif(not shutil.which(name), reason=f"{name} is not installed"))
+    for name in ("g++", "clang++")
 ]
 STANDARDS = ("c++17", "c++20")
 SIMULATION = ([], ["-D__CPU_SIM"])
@@ -34,8 +35,7 @@ NOT_ON_DEVICES = ("string", "vector", "functional")
 
 
 def compiler() -> str:
-    assert COMPILERS, "the tests need g++ or clang++"
-    return COMPILERS[0]
+    return next(name for name in ("g++", "clang++") if shutil.which(name))
 
 
 def run(*command: str | Path) -> subprocess.CompletedProcess[str]:
@@ -61,12 +61,13 @@ def test_headers_compile_without_a_warning(cxx: str, standard: str, simulation: 
 
 
 @pytest.mark.parametrize("standard", STANDARDS)
-def test_every_header_compiles_alone(standard: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("cxx", COMPILERS)
+def test_every_header_compiles_alone(cxx: str, standard: str, tmp_path: Path) -> None:
     for header in sorted(RUNTIME.rglob("*.hpp")):
         source = tmp_path / "alone.cpp"
         name = header.relative_to(INCLUDE).as_posix()
         source.write_text(f"#include <{name}>\n#include <{name}>\nint main() {{}}\n")
-        done = syntax(source, f"-std={standard}", *STRICT)
+        done = syntax(source, f"-std={standard}", *STRICT, cxx=cxx)
         assert done.returncode == 0, done.stderr
 
 
@@ -85,15 +86,18 @@ def cases() -> list[tuple[int, str]]:
     return [(int(number), text.strip()) for number, text in found]
 
 
-def test_the_control_compiles() -> None:
-    done = syntax(MUST_NOT_COMPILE, "-std=c++17", "-DCASE=0", "-Wall", "-Wextra", "-Werror")
+@pytest.mark.parametrize("standard", STANDARDS)
+@pytest.mark.parametrize("cxx", COMPILERS)
+def test_the_control_compiles(cxx: str, standard: str) -> None:
+    done = syntax(MUST_NOT_COMPILE, f"-std={standard}", "-DCASE=0", *STRICT[:2], "-Werror", cxx=cxx)
     assert done.returncode == 0, done.stderr
     assert [number for number, _ in cases()] == list(range(1, len(cases()) + 1))
 
 
 @pytest.mark.parametrize(("number", "text"), cases())
-def test_must_not_compile(number: int, text: str) -> None:
-    done = syntax(MUST_NOT_COMPILE, "-std=c++17", f"-DCASE={number}")
+@pytest.mark.parametrize("cxx", COMPILERS)
+def test_must_not_compile(cxx: str, number: int, text: str) -> None:
+    done = syntax(MUST_NOT_COMPILE, "-std=c++17", f"-DCASE={number}", cxx=cxx)
     assert done.returncode != 0
     assert any(text in line for line in done.stderr.splitlines() if "error" in line), done.stderr
 

@@ -7,16 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from tests.python.planner.test_headers import INCLUDE, ROOT, STRICT, compiler
+from tests.python.planner.test_headers import COMPILERS, INCLUDE, ROOT, STRICT
 
 EXAMPLES = ROOT / "examples" / "planner"
 CXX20 = {"decode_attention_aicpu"}
 
 
 @pytest.mark.parametrize("name", sorted(path.stem for path in EXAMPLES.glob("*.cpp")))
-def test_example(name: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("cxx", COMPILERS)
+def test_example(cxx: str, name: str, tmp_path: Path) -> None:
     standard = "c++20" if name in CXX20 else "c++17"
-    command = [compiler(), f"-std={standard}", "-O1", "-D__CPU_SIM", *STRICT[:2], "-Werror", "-pthread"]
+    command = [cxx, f"-std={standard}", "-O1", "-D__CPU_SIM", *STRICT[:2], "-Werror", "-pthread"]
     files = [f"-I{INCLUDE}", EXAMPLES / f"{name}.cpp", "-o", tmp_path / name]
     built = subprocess.run([*command, *files], capture_output=True, text=True, check=False)
     assert built.returncode == 0, built.stderr

@@ -9,7 +9,9 @@ from pto_wsp import Program
 from pto_wsp.errors import CarriedValue, InvalidIR, KernelFailed, PtoError, RunError
 from pto_wsp.runtime.engine import EngineRunner
 from tests.python.lang.programs import execute
-from tests.python.whole.random_data import Writer, meaning, random_values
+from tests.python.whole.random_data import Writer
+from tests.python.whole.random_data_kernels import random_values
+from tests.python.whole.random_data_meaning import meaning
 
 NUM_PROGRAMS = 60
 """Thousands have been run: a change of the engine or of the language deserves as many."""

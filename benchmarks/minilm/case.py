@@ -15,6 +15,8 @@ from examples.minilm.kernels import HIDDEN, INNER, LAYERS
 from examples.minilm.model import ModelMissing, load_weights, model_folder
 from examples.minilm.tokens import WordPieces, read_lines
 
+GOALS = {"onnxruntime": "ratio >= 1.1", "sentence_transformers": "ratio >= 4"}
+
 
 def run(bench: Bench) -> None:
     """Measure every row of the case."""
@@ -55,7 +57,7 @@ def throughput(bench: Bench, encoder: Encoder, ids: list[np.ndarray]) -> None:
     bench.add("minilm_ms", measured, "ms")
     flops = useful_flops(np.array([len(i) for i in ids]))
     share = measured.percent_of_peak(flops)
-    bench.rows.append(Row("minilm_pct_peak", share, "%", goal=">= 16", noisy=measured.noisy))
+    bench.rows.append(Row("minilm_pct_peak", share, "%", goal=">= 72", noisy=measured.noisy))
 
 
 def one_sentence(bench: Bench, encoder: Encoder, ids: list[np.ndarray]) -> None:
@@ -93,4 +95,4 @@ def against(
 def compared(row: str, name: str, ours: Measurement, peer: Measurement) -> Row:
     """Return the row of two measurements of which less is better."""
     noisy = ours.noisy or peer.noisy
-    return Row(row, ours.value, "ms", name, peer.value, peer.value / ours.value, "ratio >= 1", noisy)
+    return Row(row, ours.value, "ms", name, peer.value, peer.value / ours.value, GOALS[name], noisy)

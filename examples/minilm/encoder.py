@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from examples.minilm.kernels import HEADS, HIDDEN, QKV
+from examples.minilm.kernels import HEADS, HIDDEN, INNER, QKV
 from examples.minilm.model import Weights
 from examples.minilm.workload import encode
 from pto_wsp import Ragged
 
 TOKENS_PER_RUN = 16_384
-"""Bounds the memory of a run: 12 KB of intermediate values per token."""
+"""Bounds the memory of a run: 18 KB of intermediate values per token."""
 
 
 @dataclass
@@ -58,6 +58,7 @@ class _Buffers:
         self.hidden = np.empty((self.capacity, HIDDEN), np.float32)
         self.qkv = np.empty((HEADS, self.capacity, QKV), np.float32)
         self.attended = np.empty((self.capacity, HIDDEN), np.float32)
+        self.inner = np.empty((self.capacity, INNER), np.float32)
 
     def first(self, tokens: int) -> dict[str, Any]:
         """Return the part that a run of `tokens` tokens uses."""
@@ -65,6 +66,7 @@ class _Buffers:
             "Hidden": self.hidden[:tokens],
             "Qkv": self.qkv[:, :tokens],
             "Attended": self.attended[:tokens],
+            "Inner": self.inner[:tokens],
         }
 
 

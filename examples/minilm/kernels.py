@@ -26,9 +26,10 @@ ROWS = 128
 QKV = 3 * HEAD
 """Columns of one head's query, key and value side by side."""
 
-BLOCK = 128
-BLOCKS = INNER // BLOCK
-"""Columns of the inner layer that are made and used up at a time, and how many such blocks there are."""
+PANEL = 32
+PANELS, INNER_PANELS = HIDDEN // PANEL, INNER // PANEL
+"""Columns of a weight that lie together, so that a product reads them where they are: those of one head of a
+query, key or value, too. And how many panels there are."""
 
 QUERIES = 32
 """Queries of a sentence whose scores are held at a time."""
@@ -55,13 +56,15 @@ def embed(
 @kernel
 def project(
     h: In[Tile[ROWS, HIDDEN, f32]],
-    weight: In[Tensor[f32, HEADS, HIDDEN, QKV]],
+    weight: In[Tensor[f32, HEADS, 3, HIDDEN, HEAD]],
     bias: In[Tensor[f32, HEADS, 1, QKV]],
     qkv: Out[Tensor[f32, HEADS, DYN, QKV]],
 ):
-    """Queries, keys and values of all heads: qkv[i] = h @ weight[i] + bias[i]."""
+    """Queries, keys and values of all heads: qkv[i] = h @ weight[i] + bias[i], a panel for each."""
     for i in range(HEADS):
-        pto.store(qkv[i], pto.matmul(h, weight[i]) + bias[i])
+        for part in range(3):
+            c = part * HEAD
+            pto.store(qkv[i, :, c : c + HEAD], pto.matmul(h, weight[i, part]) + bias[i, :, c : c + HEAD])
 
 
 @kernel
@@ -77,26 +80,35 @@ def attend(qkv: In[Tile[MAX_TOKENS, QKV, f32]], out: Out[Tile[MAX_TOKENS, HEAD, 
 @kernel
 def finish(
     attended: In[Tile[ROWS, HIDDEN, f32]],
-    out_weight: In[Tile[HIDDEN, HIDDEN, f32]],
-    up_weight: In[Tensor[f32, BLOCKS, HIDDEN, BLOCK]],
-    up_bias: In[Tensor[f32, BLOCKS, 1, BLOCK]],
-    down_weight: In[Tensor[f32, BLOCKS, BLOCK, HIDDEN]],
+    out_weight: In[Tensor[f32, PANELS, HIDDEN, PANEL]],
+    up_weight: In[Tensor[f32, INNER_PANELS, HIDDEN, PANEL]],
+    up_bias: In[Tile[1, INNER, f32]],
+    down_weight: In[Tensor[f32, PANELS, INNER, PANEL]],
     rest: In[Tensor[f32, 6, HIDDEN]],
+    inner: InOut[Tile[ROWS, INNER, f32]],
     h: InOut[Tile[ROWS, HIDDEN, f32]],
 ):
     """What follows attention: h = layer_norm(h + out(attended)), then h = layer_norm(h + down(gelu(up(h)))).
 
     `rest`: bias of `out`, gain and shift of the first norm; bias of `down`, gain and shift of the second.
+    `inner` holds gelu(up(h)) meanwhile.
     """
-    x = pto.matmul(attended, out_weight, acc=h + rest[0:1])
-    x = x - pto.rowsum(x) * (1 / HIDDEN)
+    for i in range(PANELS):
+        c = i * PANEL
+        total = h[:, c : c + PANEL] + rest[0:1, c : c + PANEL]
+        pto.store(h[:, c : c + PANEL], pto.matmul(attended, out_weight[i], acc=total))
+    x = h - pto.rowsum(h) * (1 / HIDDEN)
     x = x * pto.rsqrt(pto.rowsum(x * x) * (1 / HIDDEN) + EPSILON)
-    x = x * rest[1:2] + rest[2:3]
-    y = x + rest[3:4]
-    for i in range(BLOCKS):
-        up = pto.matmul(x, up_weight[i]) + up_bias[i]
-        y = pto.matmul(up * 0.5 * (pto.erf(up * sqrt(0.5)) + 1.0), down_weight[i], acc=y)
-    y = y - pto.rowsum(y) * (1 / HIDDEN)
+    pto.store(h, x * rest[1:2] + rest[2:3])
+    for i in range(INNER_PANELS):
+        c = i * PANEL
+        up = pto.matmul(h, up_weight[i]) + up_bias[:, c : c + PANEL]
+        pto.store(inner[:, c : c + PANEL], up * 0.5 * (pto.erf(up * sqrt(0.5)) + 1.0))
+    for i in range(PANELS):
+        c = i * PANEL
+        total = h[:, c : c + PANEL] + rest[3:4, c : c + PANEL]
+        pto.store(h[:, c : c + PANEL], pto.matmul(inner, down_weight[i], acc=total))
+    y = h - pto.rowsum(h) * (1 / HIDDEN)
     y = y * pto.rsqrt(pto.rowsum(y * y) * (1 / HIDDEN) + EPSILON)
     pto.store(h, y * rest[4:5] + rest[5:6])
 

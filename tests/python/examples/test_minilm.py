@@ -15,7 +15,17 @@ import pytest
 from examples.minilm import model
 from examples.minilm.__main__ import MAX_DIFFERENCE, MIN_COSINE, REFERENCE, SENTENCES, main, printable
 from examples.minilm.encoder import Encoder, batches, padded_tokens
-from examples.minilm.kernels import BLOCK, BLOCKS, HEAD, HEADS, HIDDEN, INNER, LAYERS, PLACES, VOCABULARY
+from examples.minilm.kernels import (
+    HEAD,
+    HEADS,
+    HIDDEN,
+    INNER,
+    INNER_PANELS,
+    LAYERS,
+    PANEL,
+    PLACES,
+    VOCABULARY,
+)
 from examples.minilm.search import Search
 from examples.minilm.tokens import UnusableText, WordPieces, read_lines
 
@@ -173,20 +183,22 @@ def test_packing_keeps_every_weight_in_its_place() -> None:
     weights = model.pack(tensors)
     layer = "encoder.layer.4."
     for part, name in enumerate(("query", "key", "value")):
-        found = weights.ProjectWeight[4, 3, :, part * HEAD : (part + 1) * HEAD]
+        found = weights.ProjectWeight[4, 3, part]
         rows = slice(3 * HEAD, 4 * HEAD)
         assert np.array_equal(found, tensors[f"{layer}attention.self.{name}.weight"][rows].T)
         bias = weights.ProjectBias[4, 3, 0, part * HEAD : (part + 1) * HEAD]
         assert np.array_equal(bias, tensors[f"{layer}attention.self.{name}.bias"][rows])
-    assert np.array_equal(weights.OutWeight[4], tensors[f"{layer}attention.output.dense.weight"].T)
-    columns = slice(5 * BLOCK, 6 * BLOCK)
+    columns = slice(5 * PANEL, 6 * PANEL)
+    assert np.array_equal(
+        weights.OutWeight[4, 5], tensors[f"{layer}attention.output.dense.weight"][columns].T
+    )
     assert np.array_equal(weights.UpWeight[4, 5], tensors[f"{layer}intermediate.dense.weight"][columns].T)
-    assert np.array_equal(weights.UpBias[4, 5, 0], tensors[f"{layer}intermediate.dense.bias"][columns])
-    assert np.array_equal(weights.DownWeight[4, 5], tensors[f"{layer}output.dense.weight"][:, columns].T)
+    assert np.array_equal(weights.UpBias[4, 0], tensors[f"{layer}intermediate.dense.bias"])
+    assert np.array_equal(weights.DownWeight[4, 5], tensors[f"{layer}output.dense.weight"][columns].T)
     assert np.array_equal(weights.Rest[4, 1], tensors[f"{layer}attention.output.LayerNorm.weight"])
     assert np.array_equal(weights.Rest[4, 3], tensors[f"{layer}output.dense.bias"])
-    assert weights.ProjectWeight.shape == (LAYERS, HEADS, HIDDEN, 3 * HEAD)
-    assert weights.UpWeight.shape == (LAYERS, BLOCKS, HIDDEN, BLOCK)
+    assert weights.ProjectWeight.shape == (LAYERS, HEADS, 3, HIDDEN, HEAD)
+    assert weights.UpWeight.shape == (LAYERS, INNER_PANELS, HIDDEN, PANEL)
 
 
 def test_batches_hold_every_sentence_once_in_order() -> None:

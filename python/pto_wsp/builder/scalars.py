@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from pto_wsp.builder.steps import Operand
-from pto_wsp.errors import BadOperand
+from pto_wsp.errors import BadOperand, DTypeMismatch
 from pto_wsp.ir import scalar as ir
 from pto_wsp.ir.scalar import Const, Element, Expr, Extent, Var
 from pto_wsp.lang import arithmetic
@@ -243,6 +243,9 @@ def fitted(expr: Expr, dtype: DType, op: str, loc: Location | None) -> Expr:
     """
     if dtype is b1:
         return arithmetic.truth(expr, loc)
+    if dtype is not f32 and expr.dtype.is_float:
+        hint = "declare it as f32, or give an integer"
+        raise DTypeMismatch(op=op, expected=str(i64), found=str(expr.dtype), loc=loc, hint=hint)
     if expr.dtype is b1:
         expr = arithmetic.select(expr, Const(1), Const(0), loc)
     return arithmetic.convert(expr, dtype if dtype is f32 else i64, op, loc)

@@ -32,7 +32,8 @@ def parse(args: Namespace) -> None:
     files = modules_of(args.path)
     for file in files:
         module = read_module(str(file))
-        folder = file.parent if args.output is None else make_folder(args.output)
+        inside = file.parent.relative_to(args.path)
+        folder = file.parent if args.output is None else make_folder(str(Path(args.output) / inside))
         made = folder / f"{file.stem}_builder.py"
         write_text(to_python(module), str(made))
         print(f"{file}: {_counted(module)} -> {made}")
@@ -44,10 +45,10 @@ def print_(args: Namespace) -> None:
 
 
 def check(args: Namespace) -> int:
-    """Say of each file whether it holds a sound module."""
+    """Say of each file, or of every file of a folder, whether it holds a sound module."""
     target = None if args.target is None else registry.get(args.target)
     failed = 0
-    for path in args.files:
+    for path in (file for given in args.files for file in _files_of(given)):
         try:
             module = read_module(path)
             if target is not None:
@@ -58,6 +59,10 @@ def check(args: Namespace) -> int:
         else:
             print(f"{path}: {_counted(module)}")
     return failed
+
+
+def _files_of(path: str) -> list[str]:
+    return [str(file) for file in modules_of(path)] if Path(path).is_dir() else [path]
 
 
 def _refuse_unsupported(module: Module, target: Target) -> None:

@@ -72,7 +72,7 @@ def _add_readers(found: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
     command.add_argument("file", metavar="FILE", help="a `.pto` file")
     command.add_argument("-o", "--output", metavar="FILE", help="where to write")
     command = _add(found, "check", commands.check, "say whether files hold sound modules")
-    command.add_argument("files", metavar="FILE", nargs="+", help="`.pto` files")
+    command.add_argument("files", metavar="FILE|DIR", nargs="+", help="`.pto` files, or folders of them")
     command.add_argument("--target", metavar="NAME", help="also refuse what this target does not support")
 
 

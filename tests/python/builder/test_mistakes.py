@@ -46,7 +46,7 @@ IN_CORE: dict[str, tuple[str, str]] = {
     ),
     '.scalar("s", ElementType.F64)': ("not-supported", "a scalar of type f64"),
     '.scalar("s").scalar_add("r", "s", 1).scalar_add("s", "s", 1)': ("carried-value", "`s` is read before"),
-    '.scalar("s", ElementType.I32).scalar_li("s", 1.5)': ("dtype-mismatch", "do not fit `s`"),
+    '.scalar("s", ElementType.I32).scalar_li("s", 1.5)': ("dtype-mismatch", "help: declare it as f32"),
     '.scalar("n", ElementType.I32).if_then("n").scalar_li("s", 1).endif().scalar_mov("r", "s")': (
         "carried-value",
         "`s` is read before every path has assigned it",

@@ -80,6 +80,8 @@ def test_print_and_check(folder: Path, capsys: pytest.CaptureFixture[str]) -> No
     assert status == FAILED
     assert out == "demo.pto: 1 InCore and 1 Orchestration functions\nnative.pto: 1 InCore function\n"
     assert "bad.pto:9:" in err and "tmuls_" in err
+    status, out, err = pto(capsys, "check", ".")
+    assert status == FAILED and "demo.pto: 1 InCore" in out and "bad.pto:9:" in err
 
 
 def test_parse_writes_python_that_builds_the_module(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -89,13 +91,13 @@ def test_parse_writes_python_that_builds_the_module(folder: Path, capsys: pytest
     assert status == OK and str(scope["module"]) == str(parse(PROGRAM))
     (folder / "bad.pto").unlink()
     (folder / "inside").mkdir()
-    (folder / "inside" / "other.pto").write_text(PROGRAM)
+    (folder / "inside" / "demo.pto").write_text(PROGRAM)
     status, out, _ = pto(capsys, "parse", ".", "-o", "made")
     assert status == OK and out.count("\n") == 3
-    assert sorted(p.name for p in Path("made").iterdir()) == [
-        "demo_builder.py",
-        "native_builder.py",
-        "other_builder.py",
+    assert sorted(map(str, Path("made").rglob("*.py"))) == [
+        "made/demo_builder.py",
+        "made/inside/demo_builder.py",
+        "made/native_builder.py",
     ]
     assert pto(capsys, "parse", "made")[0] == FAILED  # no `.pto` file in it
 

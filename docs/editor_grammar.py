@@ -44,7 +44,7 @@ def patterns() -> list[dict[str, str]]:
         "source.cpp.embedded.pto": r"^\s*\|.*$",
         "string.quoted.other.pto": r"(?<=INCLUDE )<[^>]*>",
         "keyword.control.import.pto": r"^\s*#import\b",
-        "storage.type.pto": r'!pto\.\w+(?:<(?:[^<>"]|"[^"]*")*>)?',
+        "storage.type.pto": r'!pto\.\w+(?:<(?:[^<>"]|"[^"]*"|<[^<>"]*>)*>)?',
         "storage.modifier.pto": r"^\s*\.(?:function|end|tile|memref|scalar)\b",
         "entity.name.function.pto": r"@[A-Za-z_]\w*",
         "constant.numeric.operand.pto": r"%-?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?",

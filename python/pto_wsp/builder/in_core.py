@@ -31,7 +31,7 @@ from pto_wsp.builder.steps import (
     assigned_once,
     assignments,
 )
-from pto_wsp.errors import BadOperand, CarriedValue, NameClash, UnknownName, did_you_mean
+from pto_wsp.errors import BadOperand, CarriedValue, NameClash, NotYetSupported, UnknownName, did_you_mean
 from pto_wsp.ir import kernel as k
 from pto_wsp.ir.scalar import Const, Element, Expr, Extent, Var
 from pto_wsp.ir.workload import WorkloadFunction
@@ -69,6 +69,11 @@ class _InCore:
         views = {
             n: k.Param(n, k.IN, ViewType(use.memref.dtype, (None, None))) for n, use in self.uses.items()
         }
+        for item, use in self.uses.items():
+            if use.memref.is_local:
+                feature = f"the memref `{item}` outside of global memory in an InCore function"
+                advice = "memory on the core is tiles; what tasks hand on is a tensor of an Orchestration"
+                raise NotYetSupported(feature=feature, detail="", advice=advice, loc=use.memref.loc)
         self.views = views
         self.params = [n for n, d in declared.items() if n in views or _is_parameter(n, d, assigned)]
         self.builder = Builder(tuple(views.values()))

@@ -19,7 +19,9 @@ SCALAR_WORDS = {"LI": 1, "MOV": 1, "ADD": 2, "SUB": 2, "MUL": 2, "DIV": 2, "CMP"
 
 
 TYPES = {**DTYPES, "u1": b1, "index": i64, "idx": i64}
-_MEMREF = re.compile(r"!pto\.memref<\s*(\w+)\s*,\s*(\.\.\.|<?[\dx?]+>?)\s*,\s*(\w+)\s*>")
+_SHAPE = r"\.\.\.|<?[\dx?]+>?|\w+\(rows=\d+,\s*cols=\d+[^()]*\)"
+_MEMREF = re.compile(rf"!pto\.memref<\s*(\w+)\s*,\s*({_SHAPE})\s*,\s*(\w+)\s*>")
+"""The last form of a shape is how Python shows a record, which some printers write."""
 
 
 class _AnyName:
@@ -158,7 +160,8 @@ class SeedScalars:
 
 
 def _sizes(cursor: Cursor, token: Token, shape: str) -> list[int | None]:
-    return [None if part == "?" else cursor.integer_of(token, part) for part in shape.split("x")]
+    parts = re.findall(r"=(\d+)", shape)[:2] or shape.split("x")
+    return [None if part == "?" else cursor.integer_of(token, part) for part in parts]
 
 
 def _space(cursor: Cursor, token: Token, name: str) -> MemorySpace:

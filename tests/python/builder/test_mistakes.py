@@ -19,6 +19,14 @@ IN_CORE: dict[str, tuple[str, str]] = {
     '.load("t", "y")': ("unknown-name", "`y` is not defined in `f` as a memref"),
     X + '.add("u", "t", "v")': ("unknown-name", "`v` is not defined in `f` as a tile"),
     X + '.ad("u", "t", "t")': ("unknown-instruction", "did you mean `add`?"),
+    '.memref("x", MemorySpace.L1).tile("t", 8, 8).load("t", "x")': (
+        "not-supported",
+        "outside of global memory",
+    ),
+    '.intermediate_buffer("x", 256).tile("t", 8, 8).load("t", "x")': (
+        "not-supported",
+        "outside of global memory",
+    ),
     '.memref("x", "gm")': ("bad-operand", "expected a memory space: `MemorySpace.GLOBAL`, found `'gm'`"),
     X + '.add("u", "t")': ("bad-operand", "expected 2 operands behind the destination, found 1"),
     X + '.adds("u", "t", "s")': ("unknown-name", "`s` is not defined in `f` as a scalar"),

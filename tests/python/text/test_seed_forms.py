@@ -138,6 +138,12 @@ def test_products_that_accumulate() -> None:
     assert body_of(text)[2].startswith("%b = tmatmul.acc %b, %a, %a : ")
 
 
+@pytest.mark.parametrize("shape", ["8x8", "<8x8>", "FusionTileShape(rows=8, cols=8)"])
+def test_memrefs_with_shapes(shape: str) -> None:
+    text = kernel("  %b = texp %a").replace("<gm,...,f32>", f"<gm,{shape},f32>")
+    assert read(text) == read(kernel("  %b = texp %a"))
+
+
 def test_control_and_scalars() -> None:
     text = kernel(
         """\

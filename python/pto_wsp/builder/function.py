@@ -78,6 +78,9 @@ class PTOFunctionBuilder:
         self._declared: dict[str, Declaration] = {}
         self._steps: list[Step] = []
         _require_name("PTOFunctionBuilder", name, self._start)
+        if module is not None and not hasattr(module, "get_all_functions"):
+            expected, found = "a `PTOModule` as the module", f"`{module!r}`"
+            raise BadOperand(op="PTOFunctionBuilder", expected=expected, found=found, loc=self._start)
 
     def __repr__(self) -> str:
         kind = "in_core" if self._is_in_core else "not_in_core"
@@ -388,7 +391,11 @@ class PTOFunctionBuilder:
                 `row` in tiles of the callee and `col` in elements, or `(tensor, row, col, rows, cols)` for a
                 part of a tile; for a scalar a number, a name or an expression as text.
         """
-        return self._step(CallStep(callee, dict(args or {}), self._here("call")))
+        loc = self._here("call")
+        if not (args is None or isinstance(args, Mapping)):
+            expected = '`{"parameter": argument}`'
+            raise BadOperand(op="call", expected=expected, found=f"`{args!r}`", loc=loc)
+        return self._step(CallStep(callee, dict(args or {}), loc))
 
     def ret(self, values: object = None) -> PTOFunctionBuilder:
         """End the function; it is the last step, and functions return nothing."""

@@ -27,6 +27,7 @@ IN_CORE: dict[str, tuple[str, str]] = {
         "not-supported",
         "outside of global memory",
     ),
+    '.call("scale", ["x"])': ("bad-operand", """expected `{"parameter": argument}`, found `['x']`"""),
     '.memref("x", "gm")': ("bad-operand", "expected a memory space: `MemorySpace.GLOBAL`, found `'gm'`"),
     X + '.add("u", "t")': ("bad-operand", "expected 2 operands behind the destination, found 1"),
     X + '.adds("u", "t", "s")': ("unknown-name", "`s` is not defined in `f` as a scalar"),

@@ -47,6 +47,11 @@ def test_imported_functions_can_be_called() -> None:
     assert module.ir.entry == "f"
 
 
+def test_a_builder_takes_a_module() -> None:
+    with pytest.raises(PtoError, match="expected a `PTOModule` as the module, found `'m'`"):
+        PTOFunctionBuilder("f", "m")  # pyright: ignore[reportArgumentType]
+
+
 def test_a_program_needs_an_entry() -> None:
     module = PTOModule("other")
     with pytest.raises(PtoError, match="the module has no entry, which one of its functions is: none"):

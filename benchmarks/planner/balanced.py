@@ -90,7 +90,7 @@ def beside_flashinfer(bench: Bench, native: ctypes.CDLL, folder: Path) -> None:
     """Divide the time of FlashInfer's persistent planner by ours: the same lengths and workers."""
     peer = _flashinfer(folder)
     if peer is None:
-        bench.skipped["flashinfer"] = "the headers of flashinfer-python are not installed"
+        bench.skipped["flashinfer"] = "its headers are not there: pip install --no-deps flashinfer-python"
     for batch in (64, 256, 1000):
         name = f"replan_vs_flashinfer_{batch}"
         lens = batches("lognormal", STEPS, batch, bench.seed)

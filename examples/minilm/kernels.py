@@ -31,7 +31,7 @@ PANELS, INNER_PANELS = HIDDEN // PANEL, INNER // PANEL
 """Columns of a weight that lie together, so that a product reads them where they are: those of one head of a
 query, key or value, too. And how many panels there are."""
 
-QUERIES = 32
+QUERIES = 64
 """Queries of a sentence whose scores are held at a time."""
 
 

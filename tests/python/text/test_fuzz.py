@@ -27,13 +27,33 @@ SCALARS = """\
     ENDWHILE %c:u1
   ENDIF
   %b = tmuls %a, %1e-05 : !pto.tile<8x8xf32>, f32"""
+MEMORY = """\
+func @f(%t: !pto.memref<gm,4x2,i32>, %x: !pto.memref,
+        %y: !pto.memref<gm,<8x32>,f32>, %z: !pto.memref<gm,1x1,i32>) {
+  %a = alloc_tile : !pto.tile<8x32xf32>
+  %i = alloc_tile : !pto.tile<8x32xi32>
+  %k = alloc_scalar : i32
+  LOAD %k:i32, %t[1, 0]
+  %a = tload %x[%t[%k, 1] - dim(%t, 0), 0] : (memref, index, index) -> tile
+  %a, %i = tsort32 %a : !pto.tile<8x32xf32> -> !pto.tile<8x32xf32>, !pto.tile<8x32xi32>
+  %b = taddsc %a, %0.5, %a : !pto.tile<8x32xf32>
+  %c = alloc_tile : !pto.tile<4x4xf32>
+  %c = textract %b[%k, 4] : !pto.tile<4x4xf32>
+  IF %k > 3:u1
+    STORE %k + 40:i32, %z[0, 0]
+  ELSE
+    STORE %t[0, 0]:i32, %z[0, 0]
+  ENDIF
+  tstore %b, %y[0, 0]
+}
+"""
 OLDER = (
     ".function f\n.memref x: gm f32\n.tile a: f32[8, 8]\n%a = tload %x[0, 0]\ntstore %a, %x[0, 0]\n.end f\n"
 )
 
 
 def samples() -> list[str]:
-    texts = [str(scale_module()), str(softmax_module()), ROWMAX + LOOPED, kernel(SCALARS), OLDER]
+    texts = [str(scale_module()), str(softmax_module()), ROWMAX + LOOPED, kernel(SCALARS), MEMORY, OLDER]
     return texts + [str(random_module(seed)) for seed in range(20)]
 
 

@@ -1,4 +1,3 @@
-# ruff: noqa: D103  (declarations: their bodies are C++)
 """The graphs of the case, as a user would write them. A body stores one number.
 
 `llama` is the skeleton of a LLaMA layer (seed 004, 4.4), 16 n + 3 n**2 tasks; `folding` is the same with

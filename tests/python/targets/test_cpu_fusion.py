@@ -50,6 +50,18 @@ def normalised(dtype: DType) -> KernelFunction:
     return maker.done()
 
 
+def joined(dtype: DType) -> KernelFunction:
+    """Each operand has extents of its own until a later instruction compares them."""
+    maker = KernelMaker(f"joined_{dtype}")
+    bent = []
+    for name in ("x", "z", "w"):
+        tile = maker.input(name, ROWS, COLS, dtype)
+        bent.append(maker.op("abs", maker.op("adds", tile, scalars=[0.3])))
+    total = maker.op("add", bent[1], bent[2])
+    maker.store(maker.op("mul", bent[0], total), "y")
+    return maker.done()
+
+
 def pieces(kernel: KernelFunction) -> list[KernelFunction]:
     """One kernel per instruction."""
     types = dict(kernel.tiles)
@@ -69,7 +81,11 @@ KERNELS = [make(t) for make in (softmax, gated, normalised) for t in (f32, bf16,
 @pytest.fixture(scope="module", params=[WIDTHS[0], *WIDTHS[1:][-1:]])
 def library(request: pytest.FixtureRequest, cache: ArtifactCache) -> ctypes_abi.Library:
     with vectors_of(request.param):
-        every = [*KERNELS, *(piece for kernel in KERNELS for piece in pieces(kernel))]
+        every = [
+            *KERNELS,
+            *map(joined, (f32, bf16)),
+            *(piece for kernel in KERNELS for piece in pieces(kernel)),
+        ]
         return ctypes_abi.load(registry.get("cpu").build(every, cache))
 
 
@@ -153,3 +169,48 @@ def test_a_scalar_that_changes_in_between_has_its_old_value(cache: ArtifactCache
     y = np.empty_like(x)
     once.compile(target="cpu")(X=x, T=t, Y=y, a=2.0)
     assert np.allclose(y, np.exp(x) * t * 2 * 3, rtol=1e-6)
+
+
+def test_operands_that_a_later_instruction_compares_share_a_loop() -> None:
+    loops = [node for node in plan(joined(f32)) if isinstance(node, Group)]
+    assert len(loops) == 1
+
+
+@pytest.mark.parametrize("dtype", [f32, bf16], ids=str)
+def test_operands_are_compared_before_the_loop(library: ctypes_abi.Library, dtype: DType) -> None:
+    rng = np.random.default_rng(3)
+    kernel = joined(dtype)
+
+    def values(rows: int, cols: int) -> np.ndarray:
+        return rng.standard_normal((rows, cols)).astype(dtype.to_numpy())
+
+    def bent(value: np.ndarray) -> np.ndarray:
+        return np.abs(value + dtype.to_numpy().type(0.3))
+
+    for rows, cols in [(ROWS, COLS), (ROWS, 64), (7, 17), (1, 1), (0, 5), (5, 0)]:
+        x, z, w = (values(rows, cols) for _ in range(3))
+        y = np.zeros_like(x)
+        assert library.call(kernel, [x, z, w, y]) == 0
+        assert y.tobytes() == (bent(x) * (bent(z) + bent(w))).tobytes()
+    for wrong in range(3):
+        operands = [values(*((6, 40) if i == wrong else (6, 41))) for i in range(3)]
+        y = np.zeros_like(values(6, 41))
+        assert library.call(kernel, [*operands, y]) != 0
+        assert not y.any()
+
+
+def test_rows_behind_each_other_are_one(library: ctypes_abi.Library) -> None:
+    """Whether rows lie apart in any of the arrays, and in which, changes nothing."""
+    rng = np.random.default_rng(4)
+    kernel = joined(f32)
+    wide = [rng.standard_normal((9, 80)).astype(np.float32) for _ in range(4)]
+    narrow = [np.ascontiguousarray(array[:, :23]) for array in wide]
+    expected = None
+    for apart in range(16):
+        arrays = [wide[i][:, :23] if apart >> i & 1 else narrow[i] for i in range(4)]
+        arrays[3][...] = 0
+        beside = wide[3][:, 23:].copy()
+        assert library.call(kernel, arrays) == 0
+        expected = arrays[3].copy() if expected is None else expected
+        assert arrays[3].tobytes() == expected.tobytes()
+        assert np.array_equal(wide[3][:, 23:], beside)

@@ -42,6 +42,24 @@ struct Window {
   }
 };
 
+template <class T>
+inline bool is_dense(const Tile<T>& tile, int64_t cols) {
+  return tile.stride == cols;
+}
+template <class T>
+inline bool is_dense(const Window<T>& window, int64_t cols) {
+  return window.stride == cols && window.index == nullptr;
+}
+
+/// Make one row of all, where the rows of all that a loop goes over lie right behind each other.
+template <class... Memory>
+PTO_INLINE inline void flatten(int64_t& rows, int64_t& cols, const Memory&... memory) {
+  if ((is_dense(memory, cols) && ...)) {
+    cols *= rows;
+    rows = 1;
+  }
+}
+
 /// Memory of the worker, `offset` bytes into its scratch.
 template <class T>
 inline T* at(const TaskContext* context, int64_t offset) {
@@ -108,9 +126,10 @@ template <class T>
 
 /// The window itself as a tile, or a copy where its rows are not evenly spaced.
 template <class T>
-[[gnu::noinline]] Tile<T> borrow(const Window<T>& from, T* buffer, int64_t stride) {
-  if (from.index) return copy(from, buffer, stride);
-  return {from.data, from.stride, from.rows, from.cols};
+PTO_INLINE inline Tile<T> borrow(const Window<T>& from, T* buffer, int64_t stride) {
+  if (__builtin_expect(from.index == nullptr, 1)) return {from.data, from.stride, from.rows, from.cols};
+  copy(from, buffer, stride);
+  return {buffer, stride, from.rows, from.cols};
 }
 
 /// The window itself as a tile where its rows lie close together, so that many of them fit the first cache;
@@ -226,14 +245,27 @@ inline Footprint footprint(const Window<T>& w) {
   return a.same(b) || apart(a, b);
 }
 
-/// A tile that is read while `target` is written: itself where they are apart, else a copy.
+/// Copy a tile to `buffer` unless it can be read where it is while `target` is written.
+template <class T, class W>
+[[gnu::noinline]] bool moved_away(const Tile<T> tile, const Window<W> target, bool elementwise, T* buffer,
+                                  int64_t stride) {
+  const Footprint read = footprint(tile), written = footprint(target);
+  if ((elementwise && read.same(written)) || apart(read, written)) return false;
+  copy(tile, buffer, stride);
+  return true;
+}
+
+/// Make of a tile that is read while `target` is written a copy, where they are not apart.
 /// \param elementwise element (i, j) is read before (i, j) is written, and at no other time
 template <class T, class W>
-[[gnu::noinline]] Tile<T> shield(const Tile<T>& tile, const Window<W>& target, bool elementwise, T* buffer,
-                                 int64_t stride) {
-  const Footprint read = footprint(tile), written = footprint(target);
-  if ((elementwise && read.same(written)) || apart(read, written)) return tile;
-  return copy(tile, buffer, stride);
+PTO_INLINE inline void shield(Tile<T>& tile, const Window<W>& target, bool elementwise, T* buffer,
+                              int64_t stride) {
+  // The common case without a call, and without the tile's fields in memory.
+  const auto end = [](const auto& m) { return m.data + (m.rows - 1) * m.stride + m.cols; };
+  const void *begin = tile.data, *written = target.data;
+  const bool is_even = target.index == nullptr && target.step == 1;
+  if (__builtin_expect(is_even && (end(tile) <= written || end(target) <= begin), 1)) return;
+  if (moved_away(tile, target, elementwise, buffer, stride)) tile = {buffer, stride, tile.rows, tile.cols};
 }
 
 PTO_INLINE inline int64_t extent_of(Full) { return kLanes; }

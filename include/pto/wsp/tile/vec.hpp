@@ -72,9 +72,8 @@ PTO_INLINE inline I splat(bool x) { return I{} - static_cast<int32_t>(x); }
 /// Nearest bf16 to each lane, ties to even, as a float.
 PTO_INLINE inline F round_bf16(F x) {
   const U u = (U)x;
-  const U rounded = (u + 0x7fffu + ((u >> 16) & 1u)) & 0xffff0000u;
-  const U quiet = (u & 0xffff0000u) | 0x400000u;
-  return (F)(x != x ? quiet : rounded);
+  const U rounded = u + 0x7fffu + ((u >> 16) & 1u);
+  return (F)((x != x ? u | 0x400000u : rounded) & 0xffff0000u);
 }
 
 PTO_INLINE inline U f16_bits(F x) {
@@ -181,14 +180,24 @@ PTO_INLINE inline void put(T* p, V v, Tail n) {
   __builtin_memcpy(p, &v, static_cast<uint64_t>(n.n) * sizeof(T));
 }
 
-/// Lanes of 16 bits in lanes of 32. g++ 12 makes two halves of it, and a whole of them again.
-PTO_INLINE inline U widen(H v) {
+// Lanes of 8 or 16 bits in lanes of 32, and the low bits of those. g++ 12 makes two halves of it and a whole
+// of them again, and widens bytes one by one unless it goes by way of 16 bits.
 #if defined(__AVX512F__) && PTO_LANES == 16 && !defined(__clang__)
-  return (U)__builtin_ia32_pmovzxwd512_mask((SH)v, I{}, -1);
+typedef char Bytes __attribute__((vector_size(16)));
+PTO_INLINE inline U widen(H v) { return (U)__builtin_ia32_pmovzxwd512_mask((SH)v, I{}, -1); }
+PTO_INLINE inline I widen(SH v) { return __builtin_ia32_pmovsxwd512_mask(v, I{}, -1); }
+PTO_INLINE inline U widen(B v) { return (U)__builtin_ia32_pmovzxbd512_mask((Bytes)v, I{}, -1); }
+PTO_INLINE inline I widen(SB v) { return __builtin_ia32_pmovsxbd512_mask((Bytes)v, I{}, -1); }
+PTO_INLINE inline H narrow_16(U v) { return (H)__builtin_ia32_pmovdw512_mask((I)v, SH{}, -1); }
+PTO_INLINE inline B narrow_8(U v) { return (B)__builtin_ia32_pmovdb512_mask((I)v, Bytes{}, -1); }
 #else
-  return __builtin_convertvector(v, U);
+PTO_INLINE inline U widen(H v) { return __builtin_convertvector(v, U); }
+PTO_INLINE inline I widen(SH v) { return __builtin_convertvector(v, I); }
+PTO_INLINE inline U widen(B v) { return widen(__builtin_convertvector(v, H)); }
+PTO_INLINE inline I widen(SB v) { return widen(__builtin_convertvector(v, SH)); }
+PTO_INLINE inline H narrow_16(U v) { return __builtin_convertvector(v, H); }
+PTO_INLINE inline B narrow_8(U v) { return __builtin_convertvector(v, B); }
 #endif
-}
 
 template <class N>
 PTO_INLINE inline F load(const float* p, N n) {
@@ -216,24 +225,23 @@ PTO_INLINE inline U load(const uint32_t* p, N n) {
 }
 template <class N>
 PTO_INLINE inline I load(const int16_t* p, N n) {
-  return __builtin_convertvector(get<SH>(p, n), I);
+  return widen(get<SH>(p, n));
 }
 template <class N>
 PTO_INLINE inline I load(const uint16_t* p, N n) {
-  return __builtin_convertvector(get<H>(p, n), I);
+  return (I)widen(get<H>(p, n));
 }
-// In two steps: g++ 12 turns a direct widening of bytes into scalar code.
 template <class N>
 PTO_INLINE inline I load(const int8_t* p, N n) {
-  return __builtin_convertvector(__builtin_convertvector(get<SB>(p, n), SH), I);
+  return widen(get<SB>(p, n));
 }
 template <class N>
 PTO_INLINE inline I load(const uint8_t* p, N n) {
-  return __builtin_convertvector(__builtin_convertvector(get<B>(p, n), H), I);
+  return (I)widen(get<B>(p, n));
 }
 template <class N>
 PTO_INLINE inline I load(const Bool* p, N n) {
-  return __builtin_convertvector(__builtin_convertvector(get<B>(p, n), H), I) != 0;
+  return (I)widen(get<B>(p, n)) != 0;
 }
 
 template <class N>
@@ -254,45 +262,55 @@ PTO_INLINE inline void store(uint32_t* p, U v, N n) {
 }
 template <class N>
 PTO_INLINE inline void store(int16_t* p, I v, N n) {
-  put(p, __builtin_convertvector(v, SH), n);
+  put(p, narrow_16((U)v), n);
 }
 template <class N>
 PTO_INLINE inline void store(uint16_t* p, I v, N n) {
-  put(p, __builtin_convertvector(v, H), n);
+  put(p, narrow_16((U)v), n);
 }
 template <class N>
 PTO_INLINE inline void store(int8_t* p, I v, N n) {
-  put(p, __builtin_convertvector(v, SB), n);
+  put(p, narrow_8((U)v), n);
 }
 template <class N>
 PTO_INLINE inline void store(uint8_t* p, I v, N n) {
-  put(p, __builtin_convertvector(v, B), n);
+  put(p, narrow_8((U)v), n);
 }
 template <class N>
 PTO_INLINE inline void store(Bf16* p, F v, N n) {
-  put(p, __builtin_convertvector((U)round_bf16(v) >> 16, H), n);
+  put(p, narrow_16((U)round_bf16(v) >> 16), n);
 }
 template <class N>
 PTO_INLINE inline void store(F16* p, F v, N n) {
-  put(p, __builtin_convertvector(f16_bits(v), H), n);
+  put(p, narrow_16(f16_bits(v)), n);
 }
 template <class N>
 PTO_INLINE inline void store(Bool* p, I v, N n) {
-  put(p, __builtin_convertvector(v & 1, B), n);
+  put(p, narrow_8((U)v & 1), n);
+}
+
+/// What `store` leaves in memory, for lanes that are values of the element type already.
+template <class T, class V, class N>
+PTO_INLINE inline void store_exact(T* p, V v, N n) {
+  store(p, v, n);
+}
+template <class N>
+PTO_INLINE inline void store_exact(Bf16* p, F v, N n) {
+  put(p, narrow_16((U)v >> 16), n);
 }
 
 /// Whole vectors go past the caches if `streams`.
 template <class T, class V>
-PTO_INLINE inline void store(T* p, V v, Full n, bool streams) {
+PTO_INLINE inline void store_exact(T* p, V v, Full n, bool streams) {
   if (streams) {
-    store(p, v, Past{});
+    store_exact(p, v, Past{});
   } else {
-    store(p, v, n);
+    store_exact(p, v, n);
   }
 }
 template <class T, class V>
-PTO_INLINE inline void store(T* p, V v, Tail n, bool) {
-  store(p, v, n);
+PTO_INLINE inline void store_exact(T* p, V v, Tail n, bool) {
+  store_exact(p, v, n);
 }
 
 /// One element of memory in every lane.
@@ -321,9 +339,16 @@ PTO_INLINE inline L keep(L v, Tail n, L identity) {
 }
 
 /// Call `body(j, access)` for every vector of a row of `n` elements of user memory.
-template <class Body>
+/// \tparam kTogether vectors per step of the loop: two where a body is only a few instructions
+template <int kTogether = 1, class Body>
 PTO_INLINE inline void columns(int64_t n, const Body& body) {
   int64_t j = 0;
+  if constexpr (kTogether == 2) {
+    for (; j + 2 * kLanes <= n; j += 2 * kLanes) {
+      body(j, Full{});
+      body(j + kLanes, Full{});
+    }
+  }
   for (; j + kLanes <= n; j += kLanes) body(j, Full{});
   if (j < n) body(j, Tail{n - j});
 }

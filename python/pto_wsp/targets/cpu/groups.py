@@ -14,6 +14,7 @@ from pto_wsp.targets.cpu.expressions import literal, mangle, tile_name
 from pto_wsp.targets.cpu.memory import Memory, is_inner_fold
 from pto_wsp.targets.cpu.plan import Group
 from pto_wsp.targets.cpu.templates import (
+    HEADERS,
     ROUNDING,
     STORAGE,
     TEMPLATES,
@@ -24,6 +25,9 @@ from pto_wsp.targets.cpu.templates import (
 )
 from pto_wsp.types.dtype import DType, i64
 from pto_wsp.types.tile import TileType
+
+LIGHT = 8
+"""Most loads, instructions and stores of a loop that does two vectors per step."""
 
 ELEMENT, ROW, COLUMN = "element", "row", "column"
 """Where an operand is read: at [i, j], at [i, 0] of one column, at [0, j] of one row."""
@@ -101,6 +105,8 @@ class GroupWriter:
         self.lines = _Lines()
         self.values: dict[tuple[str, str], str] = {}
         self.pointers: set[str] = set()
+        self.accessed: list[str] = []
+        self.is_flat = not scope.group.is_column
         self.versions = 0
         self.touches_users_memory = False
 
@@ -129,6 +135,7 @@ class GroupWriter:
         operands += self.scope.scalars.get(number, [])
         # In a group of columns, j is the row.
         is_iota = TABLE[instr.op].form is Form.IOTA
+        self.is_flat &= not is_iota and all(place == ELEMENT for place in places)
         text = "{0}" if is_iota and self.scope.group.is_column else template.text
         source = STORAGE[self.scope.types[(*instr.tiles, instr.dst)[0]].dtype.name]
         names = {"mode": instr.attr("mode"), "rmode": instr.attr("rmode") or "none"}
@@ -170,6 +177,7 @@ class GroupWriter:
             self.pointers.add(name)
             storage = STORAGE[self.scope.types[tile].dtype.name]
             self.lines.row.append(f"{storage}* const {name} = {tile_name(tile)}.row(i);")
+            self.accessed.append(tile_name(tile))
         return name
 
     def access(self, tile: str) -> str:
@@ -190,12 +198,14 @@ class GroupWriter:
         if stmt.region.tensor in self.scope.only_written:
             self.lines.before.append(f"const bool {window}_past = {window}.takes_streams();")
             past = f", {window}_past"
-        self.lines.body.append(f"store({window}_row + j, {value}, n{past});")
+        self.lines.body.append(f"store_exact({window}_row + j, {value}, n{past});")
+        self.accessed.append(window)
 
     def fold(self, number: int, instr: Instr) -> None:
         """Reduce a value along the vectors of a row, or over the rows."""
         template = TEMPLATES[instr.op]
         assert isinstance(template, Fold)
+        self.is_flat = False
         value = self.operand(instr.tiles[0], ELEMENT)
         if is_inner_fold(instr, self.scope.group):
             self.inner_fold(number, instr, template, value)
@@ -243,22 +253,31 @@ class GroupWriter:
         for tile in dict.fromkeys(t for s in steps if (t := self._made(s)) is not None):
             if tile in steps[-1].live:
                 value = self.values[tile, ELEMENT]
-                self.lines.body.append(f"store({self.pointer(tile)} + j, {value}, Full{{}});")
+                self.lines.body.append(f"store_exact({self.pointer(tile)} + j, {value}, Full{{}});")
 
     def _made(self, step: Step) -> str | None:
         if isinstance(step.stmt, Instr) and isinstance(TEMPLATES[step.stmt.op], Vector):
             return tile_written(step.stmt)
         return None
 
+    def is_light(self) -> bool:
+        """Return whether the loop's body is a few instructions, so that counting costs as much as they do."""
+        ops = (step.stmt.op for step in self.scope.group.steps if isinstance(step.stmt, Instr))
+        is_short = len(self.lines.loads + self.lines.body) <= LIGHT
+        return is_short and not any(HEADERS.get(op) == "math" for op in ops)
+
     def _assemble(self, writer: TextWriter) -> None:
         for line in self.lines.before:
             writer.line(line)
+        if self.is_flat and self.accessed:
+            writer.line(f"flatten(rows, cols, {', '.join(self.accessed)});")
         writer.line("for (int64_t i = 0; i < rows; ++i) {")
         with writer.indented():
             for line in self.lines.row:
                 writer.line(line)
             if self.touches_users_memory:
-                writer.line("columns(cols, [&](int64_t j, auto n) PTO_INLINE {")
+                columns = "columns<2>" if self.is_light() else "columns"
+                writer.line(f"{columns}(cols, [&](int64_t j, auto n) PTO_INLINE {{")
             else:
                 writer.line("padded_columns(cols, [&](int64_t j, Full) PTO_INLINE {")
             with writer.indented():

@@ -186,8 +186,8 @@ def _write_group_step(code: KernelCode, scope: GroupScope, number: int, step: St
     if not scope.has_extents:
         scope.has_extents = True
         extents = ("cols", "rows") if scope.group.is_column else ("rows", "cols")
-        code.out.line(f"const int64_t rows = {tile_name(over)}.{extents[0]};")
-        code.out.line(f"const int64_t cols = {tile_name(over)}.{extents[1]};")
+        code.out.line(f"int64_t rows = {tile_name(over)}.{extents[0]};")
+        code.out.line(f"int64_t cols = {tile_name(over)}.{extents[1]};")
 
 
 def _scalar_operand(code: KernelCode, expr: Expr, instr: Instr) -> str:
@@ -222,7 +222,7 @@ def _write_copies(code: KernelCode, scope: GroupScope) -> None:
         variable = tile_name(tile)
         for window in scope.windows.values():
             how = f"{window}, {str(is_elementwise).lower()}, {code.buffer(tile)}"
-            code.out.line(f"{variable} = shield({variable}, {how});")
+            code.out.line(f"shield({variable}, {how});")
 
 
 def _redirect_stores(code: KernelCode, scope: GroupScope) -> list[str]:

@@ -9,27 +9,14 @@ instruction rounds to its own type, and what could change its order with a store
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 
 from pto_wsp.analysis.extents import ExtentTable
 from pto_wsp.analysis.liveness import live_before, loop_live, tile_written, tiles_read, written
 from pto_wsp.analysis.steps import REDUCTIONS, Step, StepReader, may_fail
 from pto_wsp.ir.core import Region
-from pto_wsp.ir.kernel import (
-    Assign,
-    Call,
-    For,
-    If,
-    Instr,
-    KernelFunction,
-    Load,
-    Prefetch,
-    Stmt,
-    Store,
-    While,
-)
+from pto_wsp.ir.kernel import Assign, Call, For, If, Instr, KernelFunction, Load, Stmt, Store, While
 from pto_wsp.ir.rules import call_left
-from pto_wsp.isa.forms import ELEMENTWISE, Form
+from pto_wsp.isa.forms import Form
 from pto_wsp.isa.table import TABLE
 from pto_wsp.support.record import record
 from pto_wsp.types.tile import TileType
@@ -105,24 +92,6 @@ def is_row_major(region: Region) -> bool:
     return region.kept[-1] == len(region.dims) - 1
 
 
-@dataclass(slots=True)
-class _Deferred:
-    """Steps that would start a group of their own, and may yet join the one before them.
-
-    Their extents are those of no step in that group as far as it is known, until a later step compares them.
-    """
-
-    steps: list[Step] = field(default_factory=list)
-
-    def stands_apart(self, step: Step) -> bool:
-        """Return whether these steps can as well be done after `step`."""
-        if not isinstance(step.stmt, Instr):
-            return not self.steps
-        read = {t for s in self.steps for t in tiles_read(s.stmt)}
-        made = {tile_written(s.stmt) for s in self.steps}
-        return tile_written(step.stmt) not in read | made and made.isdisjoint(tiles_read(step.stmt))
-
-
 class _Planner:
     def __init__(self, kernel: KernelFunction) -> None:
         self.types: dict[str, TileType] = dict(kernel.tiles)
@@ -132,11 +101,8 @@ class _Planner:
         self, body: Sequence[Stmt], live_after: frozenset[str], extents: ExtentTable
     ) -> list[Node]:
         nodes: list[Node] = []
-        deferred = _Deferred()
         for i, stmt in enumerate(body):
             live = live_before(body[i + 1 :], live_after)
-            if not isinstance(stmt, Load | Store | Prefetch | Instr | Assign):
-                self.place_all(deferred, nodes, extents)
             match stmt:
                 case For() | While():
                     nodes.append(self.loop(stmt, live, extents))
@@ -147,55 +113,10 @@ class _Planner:
                 case Call(kernel=name, loc=loc):
                     raise call_left(name, loc)
                 case _:
-                    before = extents.copy() if deferred.steps else extents
                     step = self.reader.step(stmt, extents)
                     step.live = live
-                    self.place_or_defer(step, deferred, nodes, before, extents)
-        self.place_all(deferred, nodes, extents)
+                    self.place(step, nodes, extents)
         return nodes
-
-    def place_or_defer(
-        self, step: Step, deferred: _Deferred, nodes: list[Node], before: ExtentTable, extents: ExtentTable
-    ) -> None:
-        """Place a step, and deferred ones with it where it is what makes them join the last group.
-
-        `before` is what was known of extents before the step: where it does not join, its checks come too
-        late for the steps before it.
-        """
-        group = nodes[-1] if nodes and isinstance(nodes[-1], Group) else None
-        if group is None:
-            self.place(step, nodes, extents)
-        elif deferred.stands_apart(step) and self.joins(step, group, extents):
-            group.steps.append(step)
-        elif self.all_join([*deferred.steps, step], group, extents):
-            group.steps.extend([*deferred.steps, step])
-            deferred.steps.clear()
-        elif self.can_wait(step, group):
-            deferred.steps.append(step)
-        else:
-            self.place_all(deferred, nodes, before)
-            self.place(step, nodes, extents)
-
-    def place_all(self, deferred: _Deferred, nodes: list[Node], extents: ExtentTable) -> None:
-        """Place deferred steps behind the last group."""
-        for step in deferred.steps:
-            self.place(step, nodes, extents)
-        deferred.steps.clear()
-
-    def all_join(self, steps: Sequence[Step], group: Group, extents: ExtentTable) -> bool:
-        """Return whether steps fit a group, one after the other."""
-        joined = Group(list(group.steps), group.is_column)
-        for step in steps:
-            if not self.joins(step, joined, extents):
-                return False
-            joined.steps.append(step)
-        return True
-
-    def can_wait(self, step: Step, group: Group) -> bool:
-        """Return whether a step computes, without fail, from what a group does not make."""
-        made = {tile_written(s.stmt) for s in group.steps}
-        is_plain = isinstance(step.stmt, Instr) and TABLE[step.stmt.op].form in ELEMENTWISE
-        return is_plain and not may_fail(step, self.types) and made.isdisjoint(tiles_read(step.stmt))
 
     def loop(self, stmt: For | While, live: frozenset[str], extents: ExtentTable) -> Loop:
         tiles, scalars = written(stmt.body)
@@ -210,7 +131,11 @@ class _Planner:
     def place(self, step: Step, nodes: list[Node], extents: ExtentTable) -> None:
         """Add a step to the last group if it fits there, else as a node of its own."""
         group = nodes[-1] if nodes and isinstance(nodes[-1], Group) else None
-        if group is not None and self.joins(step, group, extents):
+        both = self.merged(nodes, extents) if step.unequal else None
+        if both is not None and self.joins(step, both, extents):
+            both.steps.append(step)
+            nodes[-2:] = [both]
+        elif group is not None and self.joins(step, group, extents):
             group.steps.append(step)
         elif self.is_fusible(step):
             nodes.append(Group([step], self.is_column(step)))
@@ -246,6 +171,22 @@ class _Planner:
         if extents.resolve(step.space) != extents.resolve(space) or self.is_column(step) != group.is_column:
             return False
         return not self.conflicts(step, group)
+
+    def merged(self, nodes: list[Node], extents: ExtentTable) -> Group | None:
+        """Return the last two groups as one, if they may share a loop: their extents were just found equal.
+
+        Whoever takes it puts the step behind it that compares them, which is done before the loop.
+        """
+        match nodes[-2:]:
+            case [Group() as first, Group() as second] if first.is_column == second.is_column:
+                pass
+            case _:
+                return None
+        if any(isinstance(step.stmt, Store) for step in (*first.steps, *second.steps)):
+            return None
+        if all(self.joins(step, first, extents) for step in second.steps):
+            return Group([*first.steps, *second.steps], first.is_column)
+        return None
 
     def is_prelude(self, step: Step, group: Group, stored: bool) -> bool:
         """Return whether a load or assignment may be done before the group's loop."""

@@ -1,0 +1,1 @@
+"""Kernels beside the same loops in plain C++."""

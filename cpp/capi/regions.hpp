@@ -55,13 +55,14 @@ class Regions {
   const Region& operator[](uint32_t number) const { return regions_[number]; }
   uint32_t size() const { return size_; }
 
-  /// The number of a region that was found or added lately, by the numbers of the call; else kNone.
-  [[gnu::always_inline]] inline uint32_t find_recent(const void* tensor, int32_t row, int32_t col,
-                                                     int32_t rows, int32_t cols) const {
+  /// Says the number of a region that was found or added lately, by the numbers of the call; false if it was
+  /// not.
+  [[gnu::always_inline]] inline bool find_recent(const void* tensor, int32_t row, int32_t col, int32_t rows,
+                                                 int32_t cols, uint32_t& number) const {
     const Recent& found = recent_.data()[place_of_recent(tensor, row, col, cols)];
-    const bool is_same = found.tensor == tensor && found.row == row && found.col == col &&
-                         found.rows == rows && found.cols == cols;
-    return __builtin_expect(is_same, true) ? found.number : kNone;
+    number = found.number;
+    return found.tensor == tensor && found.row == row && found.col == col && found.rows == rows &&
+           found.cols == cols;
   }
   void make_recent(const void* tensor, int32_t row, int32_t col, int32_t rows, int32_t cols,
                    uint32_t number) {
@@ -102,10 +103,11 @@ class Regions {
   static constexpr uint64_t kChunk = 1 << 12;
   static constexpr int kRecentBits = 12;
   static constexpr size_t kNumRecent = size_t{1} << kRecentBits;
+  static constexpr char kNoTensor = 0;  ///< its address is no caller's
 
   /// A region as a call has named it.
   struct Recent {
-    const void* tensor = nullptr;
+    const void* tensor = &kNoTensor;
     int32_t row = 0, col = 0, rows = 0, cols = 0;
     uint32_t number = kNone;
   };

@@ -69,16 +69,17 @@ class Runtime {
     if (buffer_bytes < 0 || reuse_bytes < 0)
       throw Mistake{PTO_ERROR_ARGUMENT, std::string("a task `") + name + "` has a negative buffer size"};
     if (tasks_.num_allocated() == Tasks::kMost) throw Mistake{PTO_ERROR_TOO_MANY, "more than 2^26 tasks"};
-    latest_ = int32_t(tasks_.add(names_.find(name), function, buffer_bytes, reuse_bytes));
-    return latest_;
+    const auto number = int32_t(tasks_.add(names_.find(name), function, buffer_bytes, reuse_bytes));
+    set_latest(number);
+    return number;
   }
 
   /// Adds a region that was used lately to the task that was allocated last; false if it is another case.
   [[gnu::always_inline]] inline bool add_to_latest(int32_t number, const void* tensor, int32_t row,
                                                    int32_t col, int32_t rows, int32_t cols, Role role) {
-    if (number != latest_ || error() != PTO_OK) return false;
-    const uint32_t region = tasks_.regions().find_recent(tensor, row, col, rows, cols);
-    return region != Regions::kNone && tasks_.add_to_latest({region, role});
+    uint32_t region;
+    return number == latest() && tasks_.regions().find_recent(tensor, row, col, rows, cols, region) &&
+           tasks_.add_to_latest({region, role});
   }
 
   void add_argument(int32_t number, const void* tensor, int32_t row, int32_t col, int32_t rows, int32_t cols,
@@ -86,16 +87,16 @@ class Runtime {
     if (!is_in_state(number, Task::State::kOpen)) refuse_task(number, "allocated and not submitted");
     const Region region(tensor, int64_t(row) * row_unit_, col, rows, cols);
     if (!region.can_be()) refuse_region(number, region);
-    if (number != latest_) latest_ = kNobody;
+    if (number != latest()) set_latest(kNobody);
     const uint32_t found = number_of(region);
     tasks_.regions().make_recent(tensor, row, col, rows, cols, found);
     tasks_.add_argument(uint32_t(number), {found, role});
   }
 
   void submit(int32_t number) {
-    if (number != latest_ && !is_in_state(number, Task::State::kOpen))
+    if (number != latest() && !is_in_state(number, Task::State::kOpen))
       refuse_task(number, "allocated and not submitted");
-    latest_ = kNobody;
+    set_latest(kNobody);
     const uint32_t place = tasks_.num_submitted();
     const bool ends_strand = recorder_.record(tasks_.submit(uint32_t(number)), place);
     if (is_fed_) feed(ends_strand);
@@ -193,6 +194,7 @@ class Runtime {
     const std::lock_guard<std::mutex> lock(error_mutex_);
     if (error() == PTO_OK) {
       message_ = std::move(mistake.message);
+      set_latest(kNobody);
       error_.store(mistake.code, std::memory_order_release);
     }
     return error();
@@ -209,7 +211,7 @@ class Runtime {
     recorder_.clear();
     names_.clear();
     libraries_.clear();
-    latest_ = kNobody;
+    set_latest(kNobody);
     row_unit_ = 1;
     workers_ = 0;
     is_fed_ = false;
@@ -262,6 +264,9 @@ class Runtime {
     return tasks_.regions().add(region);
   }
 
+  int32_t latest() const { return latest_.load(std::memory_order_relaxed); }
+  void set_latest(int32_t number) { latest_.store(number, std::memory_order_relaxed); }
+
   bool is_in_state(int32_t number, Task::State state) const {
     return number >= 0 && uint32_t(number) < tasks_.num_allocated() &&
            tasks_[uint32_t(number)].state == state;
@@ -313,7 +318,8 @@ class Runtime {
   std::mutex error_mutex_;
   std::atomic<int> error_{PTO_OK};
   std::string message_;
-  int32_t latest_ = kNobody;  ///< the task that was allocated last, if it is not submitted
+  /// The task that was allocated last, if it is not submitted, and no mistake was made, by whatever thread.
+  std::atomic<int32_t> latest_{kNobody};
   int32_t row_unit_ = 1;
   uint32_t workers_ = 0;
   uint32_t threshold_ = 0;

@@ -34,10 +34,9 @@ class Dispatcher {
     num_dispatchers_ = num_dispatchers;
     is_ready_ = false;
     owned_.clear();
-    stall_events_.clear();
+    standstill_.clear();
     stats_ = {};
     is_ended_.store(false, std::memory_order_relaxed);
-    is_stuck_.store(false, std::memory_order_relaxed);
   }
 
   /// Goes on until a slice of its own is closed, for a while, or as far as it can. False if nothing came of
@@ -55,26 +54,25 @@ class Dispatcher {
   /// \pre the run is over
   const WalkStats& stats() const { return stats_; }
   /// What stopped it, if the run traces walks.
-  const std::vector<StallEvent>& stall_events() const { return stall_events_; }
+  const std::vector<StallEvent>& stall_events() const { return standstill_.events(); }
 
-  /// Adds the task that it cannot get past, if there is one. \pre `lock` is held
+  /// Adds the task that it cannot get past, if there is one. \pre nobody is in it
   void add_blocked(std::vector<BlockedTask>& blocked) const {
     if (!is_ready_ || has_ended() || !has_event_ || event_.kind != bytecode::Event::kTask) return;
-    const std::string waits_for = waits().size() > 0 ? describe(waits()[0]) : kStallNames[int(stall_)];
+    const std::string waits_for =
+        waits().size() > 0 ? describe(waits()[0]) : kStallNames[int(standstill_.why())];
     blocked.push_back({num_tasks() - 1, numbering_.slice(), plan_->sites[event_.index].pc,
                        expander_->copy_registers(), waits_for});
   }
 
   /// Whether it has ended, or waits for what only others can do.
-  bool is_stuck() const {
-    return is_ended_.load(std::memory_order_relaxed) || is_stuck_.load(std::memory_order_relaxed);
-  }
+  bool is_stuck() const { return has_ended() || standstill_.is_on(); }
 
-  /// Whether it waits for a worker of another pool than the last one that came. \pre `lock` is held
-  bool waits_for_pool() const { return is_blocked_ && stall_ == Stall::kPool; }
+  /// Whether it waits for a worker of another pool than the last one that came. \pre nobody is in it
+  bool waits_for_pool() const { return standstill_.is_on() && standstill_.why() == Stall::kPool; }
 
   /// Whether it might go on and nobody is in it.
-  bool is_free() const { return !is_ended_.load(std::memory_order_relaxed) && !lock.is_locked(); }
+  bool is_free() const { return !has_ended() && !lock.is_locked(); }
 
   SpinLock lock;
 
@@ -91,13 +89,11 @@ class Dispatcher {
     checker_.emplace(plan);
     numbering_.begin(run_.numbering_start());
     num_flushed_ = 0;
-    has_event_ = has_waits_ = is_mine_ = is_silent_ = is_feeding_ = is_blocked_ = false;
+    has_event_ = has_waits_ = is_mine_ = is_silent_ = is_feeding_ = false;
     is_counted_ = is_free_ = false;
     is_watched_ = run_.options().watches_tasks();
     record_ = nullptr;
-    traits_ = {};
-    turns_.begin(run_.options().interleaved);
-    num_traits_ = 0;
+    traits_.begin(run_.options().interleaved);
     is_ready_ = true;
   }
 
@@ -113,7 +109,7 @@ class Dispatcher {
         if (has_ended()) return end();
         if (!handle(event_)) return false;
         has_event_ = false;
-        note_unblocked();
+        standstill_.end(run_.stalls(), run_.options().traces_walks);
       }
     } catch (const std::bad_alloc&) {
       run_.fail({0, 0, {}, true}, 0);
@@ -197,8 +193,8 @@ class Dispatcher {
     const graph::UnitSummary* unit = run_.prepared()->units[loop].get();
     if (unit == nullptr) return true;
     const graph::UnitSummary::Shape shape = unit->shape(expander_->registers());
-    uint64_t num_tasks = 0, ns = 0;
-    if (!count(*unit, shape, num_tasks, ns)) return true;
+    const auto [num_tasks, ns] = run_.size_of(*unit, shape, numbering_.max_unit_tasks());
+    if (num_tasks == 0) return true;
     if (numbering_.is_open() && num_tasks > numbering_.max_tasks() - numbering_.num_tasks()) close(true);
     if (!numbering_.is_open() && !open()) return false;
     ordering_.begin_unit(loop, expander_->registers(), numbering_);
@@ -213,22 +209,6 @@ class Dispatcher {
       stats_.passed_over += num_tasks;
     }
     return true;
-  }
-
-  /// False if a unit has no tasks, or so many that it had better be walked through.
-  bool count(const graph::UnitSummary& unit, const graph::UnitSummary::Shape& shape, uint64_t& num_tasks,
-             uint64_t& ns) const {
-    const uint64_t most = numbering_.max_unit_tasks();
-    unit.for_sites(shape, [&](uint32_t site, uint64_t count) {
-      num_tasks += std::min(count, most);
-      ns += std::min(count, most) * cost_in_unit(site);
-    });
-    return num_tasks > 0 && num_tasks < most;
-  }
-
-  uint64_t cost_in_unit(uint32_t site) const {
-    const uint64_t measured = run_.measured_cost(site);
-    return std::min<uint64_t>(measured != 0 ? measured : run_.guessed_cost(site), detail::kGatherNs);
   }
 
   /// Whether all that a unit must wait for has passed. Then its tasks need not be looked at one by one, and
@@ -277,18 +257,9 @@ class Dispatcher {
 
   /// Ends the strand where a task has other traits than the one before it.
   void note_traits(const bytecode::QuickSite& site) {
-    if (num_traits_ == num_tasks()) return;
-    num_traits_ = num_tasks();
-    const RunOptions& options = run_.options();
-    const int64_t* registers = expander_->registers();
-    Traits traits = traits_of(*plan_, options, num_dispatchers_, site, registers, num_tasks() - 1);
-    if (options.interleaved != 0) {
-      const auto stream = stream_of(*plan_, options, site, registers, num_tasks() - 1);
-      if (stream) traits.priority = turns_.next(*stream);
-    }
-    if (traits != traits_) close_open(true);
-    if (traits.batch != traits_.batch) ordering_.begin_batch(numbering_.slice());
-    traits_ = traits;
+    if (!traits_.note(*plan_, run_.options(), num_dispatchers_, site, *expander_)) return;
+    close_open(true);
+    if (traits_.begins_batch()) ordering_.begin_batch(numbering_.slice());
   }
 
   /// Opens a slice for the task that was just expanded; false while too many are on their way.
@@ -312,7 +283,7 @@ class Dispatcher {
 
   /// The dispatcher whose strand begins, or kNobody: then it is that of the first who claims it.
   uint32_t owner_of_strand() const {
-    if (run_.options().ownership != Ownership::kRoundRobin) return traits_.owner;
+    if (run_.options().ownership != Ownership::kRoundRobin) return traits_->owner;
     return uint32_t(numbering_.num_strands() % num_dispatchers_);
   }
 
@@ -326,7 +297,7 @@ class Dispatcher {
   /// False while the task is not ready and there is no room to record it.
   bool run_or_record(uint32_t site) {
     if (record_ == nullptr) {
-      const bool is_ready = waits().have_passed(), is_of_pool = has_lane(lanes_, traits_.lane);
+      const bool is_ready = waits().have_passed(), is_of_pool = has_lane(lanes_, traits_->lane);
       const bool has_record = (!is_ready || is_feeding_ || !is_of_pool) && begin_record();
       if (!has_record && !(is_ready && may_run_here())) return block(Stall::kWindow);
       if (!has_record && !is_of_pool) return block(Stall::kPool);
@@ -363,7 +334,7 @@ class Dispatcher {
         break;
       }
       const bytecode::Arguments::Call& call = arguments_.call(event.index);
-      const bool is_timed = task % kTimedPeriod == 0 || run_.measured_cost(event.index) == 0;
+      const bool is_timed = task % kTimedPeriod == 0 || !run_.is_timed(event.index);
       if (!call.is_simple || is_watched_ || is_timed) {
         run_here(event.index);
         goes_on = !has_ended();
@@ -396,8 +367,8 @@ class Dispatcher {
     record_->first_task = num_tasks() - 1 - num_before;
     record_->next = num_before;
     record_->cursor = 0;
-    record_->priority = traits_.priority;
-    record_->lane = traits_.lane;
+    record_->priority = traits_->priority;
+    record_->lane = traits_->lane;
     record_->num_groups = 0;
     for (const Group& group : numbering_.groups()) record_->groups[record_->num_groups++] = group.line;
     return true;
@@ -468,14 +439,7 @@ class Dispatcher {
     if (stall == Stall::kWindow && run_.options().window_mode == WindowMode::kAbort) return abort();
     // The waits of a task may be for a watermark that nobody else has a reason to move.
     run_.progress().advance_watermark();
-    if (stall != stall_) note_unblocked();
-    if (!is_blocked_) {
-      stall_ = stall;
-      blocked_ns_ = trace::now_ns();
-      blocked_ticks_ = trace::ticks();
-      is_stuck_.store(true, std::memory_order_relaxed);
-      is_blocked_ = true;
-    }
+    standstill_.begin(stall, run_.stalls(), run_.options().traces_walks);
     return false;
   }
 
@@ -488,14 +452,6 @@ class Dispatcher {
     return true;
   }
 
-  void note_unblocked() {
-    if (!is_blocked_) return;
-    is_stuck_.store(false, std::memory_order_relaxed);
-    run_.stalls().add(stall_, trace::now_ns() - blocked_ns_);
-    if (run_.options().traces_walks) stall_events_.push_back({stall_, blocked_ticks_, trace::ticks()});
-    is_blocked_ = false;
-  }
-
   Run& run_;
   const uint32_t index_;
   uint32_t num_dispatchers_ = 0;
@@ -506,34 +462,27 @@ class Dispatcher {
   Numbering numbering_;
   Ordering ordering_;
   std::vector<trace::MadeSlice> owned_;
-  std::vector<StallEvent> stall_events_;
+  Standstill standstill_;
   WalkStats stats_;
   OwnSlices own_slices_;
-  uint64_t first_task_ = 0;  ///< of the open slice
-  uint64_t num_traits_ = 0;  ///< tasks up to the one that `traits_` are of
-  Turns turns_;
-  Traits traits_;             ///< of the present task
+  uint64_t first_task_ = 0;   ///< of the open slice
+  TaskTraits traits_;         ///< of the present task
   Worker* worker_ = nullptr;  ///< of the thread whose step this is
   Lanes lanes_ = kAllLanes;   ///< that it takes slices from
   Slice* record_ = nullptr;   ///< the open slice, if some of it is recorded
   bytecode::Event event_{bytecode::Event::kNothing, 0};
   size_t num_flushed_ = 0;
-  Stall stall_ = Stall::kWindow;
-  int64_t blocked_ns_ = 0;
-  int64_t blocked_ticks_ = 0;
   bool is_ready_ = false;
   std::atomic<bool> is_ended_{false};
-  std::atomic<bool> is_stuck_{false};  ///< `is_blocked_`, for others
-  bool has_event_ = false;             ///< `event_` must be handled again
-  bool has_waits_ = false;             ///< those of the present task are known
-  bool is_mine_ = false;               ///< the strand
-  bool is_silent_ = false;             ///< the slice is another's, and complete
-  bool is_counted_ = false;            ///< the unit has a summary
-  bool is_free_ = false;               ///< and nothing to wait for
-  bool is_watched_ = false;            ///< workers look at every task
-  bool is_feeding_ = false;            ///< others wait for slices
+  bool has_event_ = false;   ///< `event_` must be handled again
+  bool has_waits_ = false;   ///< those of the present task are known
+  bool is_mine_ = false;     ///< the strand
+  bool is_silent_ = false;   ///< the slice is another's, and complete
+  bool is_counted_ = false;  ///< the unit has a summary
+  bool is_free_ = false;     ///< and nothing to wait for
+  bool is_watched_ = false;  ///< workers look at every task
+  bool is_feeding_ = false;  ///< others wait for slices
   bool has_closed_ = false;
-  bool is_blocked_ = false;
 };
 
 }  // namespace pto::wsp::sched

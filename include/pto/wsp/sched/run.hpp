@@ -283,6 +283,8 @@ class Run {
   const NumberingStart& numbering_start() const { return numbering_start_; }
   Worker& worker(uint32_t i) { return *workers_[i]; }
   uint32_t num_workers() const { return options_.workers; }
+  /// Whether some task of a site has been timed, in this run or before.
+  bool is_timed(uint32_t site) const { return (*prepared_->costs)[site] != 0; }
   /// What a task of a site took before this run, in nanoseconds; 0 if it never ran.
   uint32_t measured_cost(uint32_t site) const { return costs_[site]; }
   uint32_t guessed_cost(uint32_t site) const { return prepared_->cost_guesses[site]; }
@@ -294,6 +296,22 @@ class Run {
     const bytecode::QuickAmount& stated = plan_->sites[site].cost;
     if (!stated.is_given) return guessed_cost(site);
     return std::min(uint64_t(plan_->evaluate(stated.value, registers)), detail::kGatherNs);
+  }
+
+  struct UnitSize {
+    uint64_t tasks = 0;  ///< 0 also if there are so many that the unit had better be walked through
+    uint64_t ns = 0;     ///< that they may take
+  };
+  UnitSize size_of(const graph::UnitSummary& unit, const graph::UnitSummary::Shape& shape,
+                   uint64_t most_tasks) const {
+    UnitSize size;
+    unit.for_sites(shape, [&](uint32_t site, uint64_t count) {
+      const uint64_t measured = measured_cost(site);
+      const uint64_t cost = std::min(measured != 0 ? measured : guessed_cost(site), detail::kGatherNs);
+      size.tasks += std::min(count, most_tasks);
+      size.ns += std::min(count, most_tasks) * cost;
+    });
+    return size.tasks < most_tasks ? size : UnitSize{};
   }
 
   /// \pre all of a run that is not in order is complete

@@ -5,6 +5,9 @@
 
 #include <atomic>
 #include <cstdint>
+#include <vector>
+
+#include "pto/wsp/trace/clock.hpp"
 
 namespace pto::wsp::sched {
 
@@ -46,6 +49,44 @@ class Stalls {
 
  private:
   Total totals_[kNumStalls];
+};
+
+/// The standstills of one dispatcher. Any thread may ask `is_on`; the rest is for whoever is in the
+/// dispatcher.
+class Standstill {
+ public:
+  void clear() {
+    is_on_.store(false, std::memory_order_relaxed);
+    events_.clear();
+  }
+
+  /// Goes on with a standstill, or begins one.
+  void begin(Stall why, Stalls& totals, bool traces) {
+    if (why != why_) end(totals, traces);
+    if (is_on()) return;
+    why_ = why;
+    start_ns_ = trace::now_ns();
+    start_ticks_ = trace::ticks();
+    is_on_.store(true, std::memory_order_relaxed);
+  }
+  void end(Stalls& totals, bool traces) {
+    if (!is_on()) return;
+    is_on_.store(false, std::memory_order_relaxed);
+    totals.add(why_, trace::now_ns() - start_ns_);
+    if (traces) events_.push_back({why_, start_ticks_, trace::ticks()});
+  }
+
+  bool is_on() const { return is_on_.load(std::memory_order_relaxed); }
+  Stall why() const { return why_; }
+  /// Those that were traced.
+  const std::vector<StallEvent>& events() const { return events_; }
+
+ private:
+  std::atomic<bool> is_on_{false};
+  Stall why_ = Stall::kWindow;  ///< of the latest one
+  int64_t start_ns_ = 0;
+  int64_t start_ticks_ = 0;
+  std::vector<StallEvent> events_;
 };
 
 }  // namespace pto::wsp::sched

@@ -9,7 +9,7 @@
 #include <optional>
 #include <unordered_map>
 
-#include "pto/wsp/bytecode/plan.hpp"
+#include "pto/wsp/bytecode/expander.hpp"
 #include "pto/wsp/sched/options.hpp"
 #include "pto/wsp/sched/pools.hpp"
 #include "pto/wsp/sched/random.hpp"
@@ -108,5 +108,43 @@ inline Traits traits_of(const bytecode::Plan& plan, const RunOptions& options, u
   if (options.batch != 0) traits.batch = task / options.batch;
   return traits;
 }
+
+/// The traits of the task that a walk has come to.
+class TaskTraits {
+ public:
+  void begin(uint64_t interleaved) {
+    traits_ = {};
+    turns_.begin(interleaved);
+    num_tasks_ = 0;
+    begins_batch_ = false;
+  }
+
+  /// Finds those of the expander's latest task, which is one of `site`; true if they are others than before.
+  bool note(const bytecode::Plan& plan, const RunOptions& options, uint32_t num_dispatchers,
+            const bytecode::QuickSite& site, const bytecode::Expander& expander) {
+    if (num_tasks_ == expander.num_tasks()) return false;
+    num_tasks_ = expander.num_tasks();
+    const int64_t* registers = expander.registers();
+    Traits traits = traits_of(plan, options, num_dispatchers, site, registers, num_tasks_ - 1);
+    if (options.interleaved != 0) {
+      const auto stream = stream_of(plan, options, site, registers, num_tasks_ - 1);
+      if (stream) traits.priority = turns_.next(*stream);
+    }
+    begins_batch_ = traits.batch != traits_.batch;
+    const bool is_other = traits != traits_;
+    traits_ = traits;
+    return is_other;
+  }
+
+  /// Whether the task is the first one of another batch.
+  bool begins_batch() const { return begins_batch_; }
+  const Traits* operator->() const { return &traits_; }
+
+ private:
+  Traits traits_;
+  Turns turns_;
+  uint64_t num_tasks_ = 0;  ///< up to the task that `traits_` are of
+  bool begins_batch_ = false;
+};
 
 }  // namespace pto::wsp::sched

@@ -39,21 +39,47 @@ std::vector<uint8_t> make_program(int64_t inner) {
   return program.bytes();
 }
 
-/// Whether two workers are worth it, if tasks were measured to take so long.
+/// A plan of `make_program` whose tasks were measured to take so long.
+class Measured {
+ public:
+  Measured(int64_t inner, std::optional<int64_t> ns)
+      : bytes_(make_program(inner)), program_(bytecode::load_program(bytes_.data(), bytes_.size(), kTable)) {
+    bytecode::TensorLayout layout{};
+    layout.shape[0] = kNumTasks;
+    layout.stride[0] = 1;
+    prepared_.plan = bytecode::make_plan({&program_, {}}, {layout}, kTable);
+    prepared_.costs = std::make_shared<sched::SiteCosts>(1);
+    sched::mark_units(prepared_.plan, 2);
+    prepared_.cost_guesses = sched::guess_costs(prepared_.plan, 2);
+    prepared_.units = sched::summarize_units(prepared_.plan, false);
+    if (ns) prepared_.costs->record(0, *ns);
+  }
+
+  bool is_worth_sharing(sched::Sharing& sharing, uint32_t workers = 2) const {
+    return sharing.is_worth_it(prepared_, workers);
+  }
+
+ private:
+  std::vector<uint8_t> bytes_;
+  bytecode::Program program_;
+  sched::Prepared prepared_;
+};
+
 bool is_worth_sharing(int64_t inner, std::optional<int64_t> ns) {
-  const std::vector<uint8_t> bytes = make_program(inner);
-  const bytecode::Program program = bytecode::load_program(bytes.data(), bytes.size(), kTable);
-  bytecode::TensorLayout layout{};
-  layout.shape[0] = kNumTasks;
-  layout.stride[0] = 1;
-  sched::Prepared prepared;
-  prepared.plan = bytecode::make_plan({&program, {}}, {layout}, kTable);
-  prepared.costs = std::make_shared<sched::SiteCosts>(1);
-  sched::mark_units(prepared.plan, 2);
-  prepared.cost_guesses = sched::guess_costs(prepared.plan, 2);
-  prepared.units = sched::summarize_units(prepared.plan, false);
-  if (ns) prepared.costs->record(0, *ns);
-  return sched::is_worth_sharing(prepared, 2);
+  sched::Sharing sharing;
+  return Measured(inner, ns).is_worth_sharing(sharing);
+}
+
+/// How many of so many runs are shared, if that takes `shared_ns` per task, and else `alone_ns`.
+int count_shared(const Measured& measured, sched::Sharing& sharing, int runs, double shared_ns,
+                 double alone_ns) {
+  int num_shared = 0;
+  for (int run = 0; run < runs; ++run) {
+    const bool is_shared = measured.is_worth_sharing(sharing);
+    sharing.record(is_shared, is_shared ? shared_ns : alone_ns);
+    num_shared += is_shared;
+  }
+  return num_shared;
 }
 
 }  // namespace
@@ -62,7 +88,20 @@ TEST(tasks_are_shared_if_they_take_longer_than_their_order) {
   CHECK(is_worth_sharing(1, {}));
   CHECK(!is_worth_sharing(1, 5));
   CHECK(is_worth_sharing(1, 2000));
-  CHECK(is_worth_sharing(20, 5));  // what is passed over costs no order
+  CHECK(is_worth_sharing(400, 5));  // what is passed over costs little
+}
+
+/// Tasks are timed one at a time, which takes longer than they do in a row: where estimates are close, only
+/// runs tell.
+TEST(where_estimates_are_close_runs_tell_what_is_faster) {
+  for (const auto& [inner, ns] : {std::pair(1, 100), std::pair(20, 50)}) {
+    const Measured measured(inner, ns);
+    sched::Sharing sharing;
+    CHECK_EQ(count_shared(measured, sharing, 4, 80, 40), 2);  // both ways are tried
+    CHECK_EQ(count_shared(measured, sharing, 640, 80, 40), 10);
+    CHECK_EQ(count_shared(measured, sharing, 640, 20, 40) > 500, true);  // what was once slow may be fast
+    CHECK(measured.is_worth_sharing(sharing, 3));                        // of other workers nothing is known
+  }
 }
 
 TEST(who_says_which_task_runs_where_gets_it) {

@@ -140,7 +140,7 @@ class Executable {
     bind::Arguments arguments = bind::bind_arguments(code_->program, arrays, symbols);
     is_cancelled_.store(false, std::memory_order_relaxed);
     prepare(arguments, options);
-    options.is_alone = options.may_be_alone() && !sched::is_worth_sharing(*prepared_, options.workers);
+    options.is_alone = options.may_be_alone() && !sharing_.is_worth_it(*prepared_, options.workers);
     if (options.checks_iterations || options.checks_edges)
       return run_checked(std::move(arguments.bases), options);
     return execute(std::move(arguments.bases), options);
@@ -306,6 +306,8 @@ class Executable {
     result.run_ns = trace::now_ns() - start;
     result.streamed = prepared_->plan.streamed;
     prepared_->costs->record_run(result.run_ns);
+    if (options.may_be_alone() && result.tasks > 0)
+      sharing_.record(!options.is_alone, double(result.run_ns) / double(result.tasks));
     if (crew->graph_run() != nullptr) keep_graph(*crew->graph_run(), result);
     result.flushed = run.flushed().values();
     if (options.trace) result.record = make_record(*crew, start_ticks, result.tasks);
@@ -444,6 +446,7 @@ class Executable {
   std::unique_ptr<bytecode::ElementCopies> elements_;  ///< that `prepared_` was made for, if they are kept
   Shape shape_;
   std::shared_ptr<sched::SiteCosts> costs_;
+  sched::Sharing sharing_;
   std::vector<std::shared_ptr<sched::Crew>> crews_;
   std::shared_ptr<sched::KeptGraph> graph_;
   uint64_t graph_of_ = 0;                  ///< number of its plan

@@ -3,41 +3,103 @@
 /// Whether the tasks of a run are worth more than one worker.
 #pragma once
 
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <vector>
+
 #include "pto/wsp/sched/run.hpp"
 
 namespace pto::wsp::sched {
 
-namespace detail {
-
-/// What it takes to find the place of a task of another dispatcher, and to share what that needs.
-inline constexpr double kOrderNs = 50;
-
-/// Whether a site is in a unit that can be passed over.
-inline bool is_passed_over(const Prepared& prepared, uint32_t site) {
-  const bytecode::Program& program = prepared.plan.program();
-  for (int32_t loop = program.sites[site].loop; loop >= 0; loop = program.loops[size_t(loop)].parent) {
-    if (prepared.units[size_t(loop)] != nullptr) return true;
+/// Several workers share the bodies, but each dispatcher orders all tasks that it cannot pass over; one alone
+/// orders nothing. Where it is not clear from what tasks were timed to take which way is faster, runs try
+/// both.
+class Sharing {
+ public:
+  /// Whether so many workers are expected to end before one alone would. Yes as long as no task was timed.
+  /// \pre prepared for a run that orders tasks
+  bool is_worth_it(const Prepared& prepared, uint32_t workers) {
+    const Estimate estimate = estimate_of(prepared);
+    if (workers != workers_) *this = {};
+    workers_ = workers;
+    size_ = std::min(size_t(std::log2(1 + estimate.tasks)), of_sizes_.size() - 1);
+    if (!estimate.is_timed) return true;
+    const double saved_ns = estimate.body_ns * (workers - 1) / workers;
+    if (saved_ns > kClear * estimate.order_ns) return true;
+    if (saved_ns * kClear < estimate.order_ns) return false;
+    return of_sizes_[size_].is_shared_next();
   }
-  return false;
-}
 
-}  // namespace detail
-
-/// Whether so many workers are expected to end before one alone would, who orders nothing: they share the
-/// bodies, but each dispatcher orders all tasks that it cannot pass over. Yes as long as no task was timed.
-/// \pre prepared for a run that orders tasks
-inline bool is_worth_sharing(const Prepared& prepared, uint32_t workers) {
-  const bytecode::Plan& plan = prepared.plan;
-  double body_ns = 0, order_ns = 0;
-  bool is_timed = false;
-  for (uint32_t site = 0; site < plan.sites.size(); ++site) {
-    const double tasks = detail::count_iterations(plan, plan.program().sites[site].loop);
-    const uint32_t measured = (*prepared.costs)[site];
-    is_timed = is_timed || measured != 0;
-    body_ns += tasks * double(measured != 0 ? measured : prepared.cost_guesses[site]);
-    if (!detail::is_passed_over(prepared, site)) order_ns += tasks * detail::kOrderNs;
+  /// What the run took that was asked about last.
+  void record(bool is_shared, double ns_per_task) {
+    (is_shared ? of_sizes_[size_].shared : of_sizes_[size_].alone).record(ns_per_task);
   }
-  return !is_timed || body_ns * (workers - 1) / workers > order_ns;
-}
+
+ private:
+  /// What it takes to find the place of a task, or of a whole unit, of another dispatcher, and to share what
+  /// that needs.
+  static constexpr double kTaskNs = 50;
+  static constexpr double kUnitNs = 400;
+  static constexpr double kClear = 4;  ///< estimates that are so far apart are believed
+  static constexpr uint32_t kTrials = 2;
+  static constexpr uint32_t kTrialPeriod = 64;  ///< of runs; in between, the faster way is taken
+
+  struct Estimate {
+    double tasks = 0, body_ns = 0, order_ns = 0;
+    bool is_timed = false;
+  };
+
+  struct Way {
+    uint32_t num_runs = 0;
+    double ns = 0;  ///< per task; of the best run, which is slowly forgotten
+
+    void record(double ns_per_task) {
+      ns = num_runs == 0 ? ns_per_task : std::min(ns_per_task, ns * 1.02);
+      ++num_runs;
+    }
+  };
+
+  struct Ways {
+    Way shared, alone;
+
+    bool is_shared_next() const {
+      if (std::min(shared.num_runs, alone.num_runs) < kTrials) return shared.num_runs <= alone.num_runs;
+      const bool is_trial = (shared.num_runs + alone.num_runs) % kTrialPeriod == 0;
+      return (shared.ns < alone.ns) != is_trial;
+    }
+  };
+
+  static Estimate estimate_of(const Prepared& prepared) {
+    const bytecode::Plan& plan = prepared.plan;
+    Estimate estimate;
+    for (uint32_t site = 0; site < plan.sites.size(); ++site) {
+      const int32_t loop = plan.program().sites[site].loop;
+      const double tasks = detail::count_iterations(plan, loop);
+      const uint32_t measured = (*prepared.costs)[site];
+      estimate.tasks += tasks;
+      estimate.is_timed = estimate.is_timed || measured != 0;
+      estimate.body_ns += tasks * double(measured != 0 ? measured : prepared.cost_guesses[site]);
+      if (!is_passed_over(prepared, loop)) estimate.order_ns += tasks * kTaskNs;
+    }
+    for (uint32_t loop = 0; loop < prepared.units.size(); ++loop) {
+      if (prepared.units[loop] != nullptr)
+        estimate.order_ns += detail::count_iterations(plan, int32_t(loop)) * kUnitNs;
+    }
+    return estimate;
+  }
+
+  /// Whether what stands in a loop is in a unit that can be passed over.
+  static bool is_passed_over(const Prepared& prepared, int32_t loop) {
+    for (; loop >= 0; loop = prepared.plan.program().loops[size_t(loop)].parent) {
+      if (prepared.units[size_t(loop)] != nullptr) return true;
+    }
+    return false;
+  }
+
+  uint32_t workers_ = 0;
+  std::array<Ways, 64> of_sizes_{};  ///< by the binary logarithm of the number of tasks
+  size_t size_ = 0;                  ///< of the run that was asked about last
+};
 
 }  // namespace pto::wsp::sched

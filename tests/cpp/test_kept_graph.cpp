@@ -294,6 +294,44 @@ TEST(nothing_runs_before_so_many_tasks_are_built) {
   }
 }
 
+/// fold(Y[0 : +1], X[0 : +1], 1); v = Y[0]; P i < n: fold(X[i : +1], Y[v * i : +1], 1), at last outside of Y:
+/// whatever was let run by then runs whole.
+TEST(an_error_of_the_walk_is_behind_all_that_has_run) {
+  constexpr int64_t kSize = 4000;
+  Assembler program(kTable);
+  const uint16_t x = program.tensor(DType::i64, {kSize}), y = program.tensor(DType::i64, {kSize});
+  const uint16_t v = program.variable();
+  const auto fold = [&](uint16_t to, const assembler::Expr& at, uint16_t from, const assembler::Expr& start) {
+    program.task(0);
+    program.param(program.constant(1));
+    program.io(Role::inout, to);
+    program.range(at, program.constant(1));
+    program.io(Role::in, from);
+    program.range(start, program.constant(1));
+  };
+  fold(y, program.constant(0), x, program.constant(0));
+  program.set(v, program.element(y, {program.constant(0)}));
+  const uint32_t i = program.loop(Op::PARALLEL_FOR, program.constant(kSize));
+  fold(x, Assembler::reg(i), y, program.mul(Assembler::reg(v), Assembler::reg(i)));
+  program.end();
+  const std::vector<uint8_t> bytes = program.bytes();
+  Executable executable(bytes.data(), bytes.size(), {std::shared_ptr<void>(), &kTable});
+  for (const int64_t step : {kSize, kSize / 2, int64_t{40}, int64_t{2}}) {
+    for (const uint64_t threshold : {1, 50, 1000, 5000}) {
+      Array xs(kSize, step - 1), ys(kSize, 0);
+      num_started = 0;
+      try {
+        executable.run({ref(xs), ref(ys)}, {}, options_of(2, sched::Start::kThreshold, threshold));
+        CHECK(false);
+      } catch (const EngineError& error) {
+        CHECK(error.code() == "region-outside");
+        CHECK_EQ(error.number("late"), num_started.load());
+        CHECK(num_started.load() <= 1 + kSize / step);
+      }
+    }
+  }
+}
+
 TEST(a_kernel_that_fails_in_a_run_again_is_named) {
   const Program program;
   const auto executable = program.make();
@@ -366,6 +404,96 @@ TEST(runs_of_a_graph_are_recorded) {
     CHECK(std::all_of(times.worker.begin(), times.worker.end(), [](int64_t w) { return w == 0 || w == 1; }));
     const record::Places places(*result.record);
     CHECK_EQ(places.pc.size(), result.tasks);
+  }
+}
+
+namespace {
+
+using Words = std::vector<uint32_t>;
+
+uint32_t word(sched::GraphOp op, uint32_t operand) { return operand << sched::kGraphOpBits | uint32_t(op); }
+
+/// A graph of three strands of one task, in iterations 0 to 2 of a loop; the later two begin with these
+/// words.
+std::shared_ptr<sched::KeptGraph> make_graph(const Words& first, const Words& second) {
+  auto graph = std::make_shared<sched::KeptGraph>();
+  sched::KeptGraph::Room room = graph->add_chunk();
+  uint32_t number = 0;
+  for (const Words& before : {Words{}, first, second}) {
+    graph->begin_strand(room.at, number);
+    room.at = std::copy(before.begin(), before.end(), room.at);
+    *room.at++ = word(sched::GraphOp::kEnterNear, 0);
+    *room.at++ = number++;
+    *room.at++ = word(sched::GraphOp::kTask, 0);
+    *room.at++ = word(sched::GraphOp::kEnd, 0);
+  }
+  graph->finish(number, room);
+  graph->publish(number);
+  return graph;
+}
+
+/// Runs a graph of which two tasks cannot run, and compares the report.
+void check_stuck(const std::shared_ptr<sched::KeptGraph>& graph, uint32_t workers, const std::string& waits) {
+  Assembler assembler(kTable);
+  assembler.tensor(DType::i64, {3});
+  const uint32_t i = assembler.loop(Op::PARALLEL_FOR, assembler.constant(3));
+  assembler.task(0);
+  assembler.param(assembler.constant(1));
+  for (const Role role : {Role::inout, Role::in}) {
+    assembler.io(role, 0);
+    assembler.range(Assembler::reg(i), assembler.constant(1));
+  }
+  assembler.end();
+  const std::vector<uint8_t> code = assembler.bytes();
+  const bytecode::Program program = bytecode::load_program(code.data(), code.size(), kTable);
+  bytecode::TensorLayout layout{};
+  layout.shape[0] = 3;
+  layout.stride[0] = 1;
+  Array x(3);
+  auto prepared = std::make_shared<sched::Prepared>();
+  prepared->plan = bytecode::make_plan({&program, {}}, {layout}, kTable);
+  prepared->costs = std::make_shared<sched::SiteCosts>(1);
+  prepared->cost_guesses = {1};
+  auto crew = std::make_shared<sched::Crew>();
+  crew->begin(prepared, {reinterpret_cast<char*>(x.data())}, after_build(workers), graph);
+  try {
+    crew->work();
+    CHECK(false);
+  } catch (const EngineError& error) {
+    CHECK(error.code() == "stuck");
+    CHECK_EQ(error.number("blocked"), 2);
+    CHECK_EQ(error.number("slice"), 1);
+    CHECK_EQ(error.number("pc"), program.sites[0].pc);
+    for (const auto& [key, detail] : error.details()) {
+      if (key == "waits") CHECK(detail.text == waits);
+      if (key == "registers") CHECK_EQ(detail.list[i], 1);
+    }
+  }
+  crew->end();
+}
+
+}  // namespace
+
+/// No graph that a walk builds can be stuck: here strands wait for each other, for a loop that nobody is in,
+/// or for strands that never come. What can run does so before.
+TEST(a_kept_graph_that_is_stuck_says_what_waits) {
+  using sched::GraphOp;
+  const uint32_t after_1 = word(GraphOp::kWait, 1), after_2 = word(GraphOp::kWait, 2);
+  const std::tuple<Words, Words, std::string> cases[] = {
+      {{after_2, 1}, {after_1, 1}, "task 1 of slice 2; task 1 of slice 1"},
+      {{after_2, 7},
+       {word(GraphOp::kWaitGroup, 3), 2, 0},
+       "task 7 of slice 2; an earlier iteration of a loop in order"},
+      {{word(GraphOp::kWaitAll, 3)}, {after_1, 1}, "all slices before number 3; task 1 of slice 1"},
+  };
+  for (const auto& [first, second, waits] : cases) {
+    for (const uint32_t workers : {1u, 3u}) {
+      num_started = 0;
+      const auto start = std::chrono::steady_clock::now();
+      check_stuck(make_graph(first, second), workers, waits);
+      CHECK(std::chrono::steady_clock::now() - start < std::chrono::seconds(5));
+      CHECK_EQ(num_started.load(), 1);
+    }
   }
 }
 

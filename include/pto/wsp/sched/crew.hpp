@@ -140,9 +140,11 @@ class Crew final : public Job, public std::enable_shared_from_this<Crew> {
   /// A strand of a graph, a slice, or a stretch of a dispatcher. False if nothing could be done.
   bool work_once(uint32_t slot) {
     Worker& worker = run_.worker(slot);
-    // Sequentially consistent against `end` and `fail`: either they see this worker active, or it sees them.
+    // Sequentially consistent against those who wait for workers (`end`, `are_others_idle`): either they see
+    // this worker active, or it sees them.
     worker.is_active.store(true, std::memory_order_seq_cst);
-    const bool is_over = is_over_.load(std::memory_order_seq_cst) || has_ended();
+    const bool is_paused = slot != 0 && is_paused_.load(std::memory_order_seq_cst);
+    const bool is_over = is_paused || is_over_.load(std::memory_order_seq_cst) || has_ended();
     const bool has_worked = !is_over && is_ready(slot) && find_work(worker, slot);
     worker.is_active.store(false, std::memory_order_release);
     return has_worked;
@@ -191,35 +193,47 @@ class Crew final : public Job, public std::enable_shared_from_this<Crew> {
 
   /// Throws `stuck` if nothing can go on. Looks every now and then while there is nothing to do.
   void check_stuck(int64_t& looked_ns) {
-    if (graph_run_) return;
     constexpr int64_t kPeriodNs = 200000000;
     const int64_t now = trace::now_ns();
     if (looked_ns == 0) looked_ns = now;
     if (now - looked_ns < kPeriodNs) return;
     looked_ns = now;
-    const uint32_t num_locked = lock_all();
-    bool is_stuck = num_locked == num_dispatchers_ && run_.has_idle_slices();
-    for (uint32_t i = 0; is_stuck && i < num_dispatchers_; ++i)
-      is_stuck = !dispatchers_[i]->step(run_.worker(0), run_.pools().lanes_of(0)) &&
-                 !dispatchers_[i]->waits_for_pool();
-    // With all of them held, and no slice in anybody's hands, there is nobody who could still do something.
-    is_stuck = is_stuck && run_.has_idle_slices() && !run_.is_over();
+    is_paused_.store(true, std::memory_order_seq_cst);
     std::vector<BlockedTask> blocked;
-    if (is_stuck) blocked = run_.blocked_tasks();
-    for (uint32_t i = 0; i < num_locked; ++i) {
-      if (is_stuck) dispatchers_[i]->add_blocked(blocked);
-      dispatchers_[i]->lock.unlock();
-    }
+    const bool is_stuck = are_others_idle() && is_ready(0) && find_stuck(blocked);
+    is_paused_.store(false, std::memory_order_seq_cst);
     if (!is_stuck) return;
     run_.cancel();
-    throw stuck_error(std::move(blocked), run_.progress().watermark());
+    const uint64_t oldest = graph_run_ ? graph_run_->num_complete() : run_.progress().watermark();
+    throw stuck_error(std::move(blocked), oldest);
   }
 
-  /// Keeps all others out of as many dispatchers, from the first on, as can be had at once.
-  uint32_t lock_all() {
-    uint32_t num_locked = 0;
-    while (num_locked < num_dispatchers_ && dispatchers_[num_locked]->lock.try_lock()) ++num_locked;
-    return num_locked;
+  /// Whether no other worker is at work, soon after they were told to pause.
+  bool are_others_idle() {
+    for (uint32_t i = 1; i < run_.num_workers(); ++i) {
+      for (int round = 0; run_.worker(i).is_active.load(std::memory_order_seq_cst); pause(round++)) {
+        if (round == kSpins) return false;
+      }
+    }
+    return true;
+  }
+
+  /// Whether nothing can ever go on, and the tasks that wait then. \pre nobody else is at work
+  bool find_stuck(std::vector<BlockedTask>& blocked) {
+    if (graph_run_) {
+      blocked = graph_run_->find_stuck(run_.worker(0));
+      return !blocked.empty();
+    }
+    if (!run_.has_idle_slices()) return false;
+    for (uint32_t i = 0; i < num_dispatchers_; ++i) {
+      Dispatcher& dispatcher = *dispatchers_[i];
+      if (dispatcher.step(run_.worker(0), run_.pools().lanes_of(0)) || dispatcher.waits_for_pool())
+        return false;
+    }
+    if (!run_.has_idle_slices() || run_.is_over()) return false;
+    blocked = run_.blocked_tasks();
+    for (uint32_t i = 0; i < num_dispatchers_; ++i) dispatchers_[i]->add_blocked(blocked);
+    return true;
   }
 
   void call_others() {
@@ -270,6 +284,7 @@ class Crew final : public Job, public std::enable_shared_from_this<Crew> {
   std::condition_variable caller_wake_;
   alignas(kLineBytes) std::atomic<bool> is_caller_asleep_{false};
   alignas(kLineBytes) std::atomic<bool> is_over_{false};
+  std::atomic<bool> is_paused_{false};  ///< workers begin nothing; the calling thread may
   alignas(kLineBytes) std::atomic<int> num_inside_{0};
 };
 

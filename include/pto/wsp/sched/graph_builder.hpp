@@ -27,7 +27,7 @@ class GraphBuilder {
     for (uint32_t reg = 0; reg < plan_.program().header.num_registers; ++reg) {
       if (plan_.program().is_variable[reg]) variables_.push_back({reg, 0});
     }
-    for (uint32_t site = 0; site < plan_.sites.size(); ++site) add_repeat(site);
+    for (uint32_t site = 0; site < plan_.sites.size(); ++site) add_site(site);
     most_words_ = ptrdiff_t(kMostWords + 3 * variables_.size());
     add_chunk();
   }
@@ -65,17 +65,20 @@ class GraphBuilder {
     int64_t value;  ///< that was written down last
   };
 
-  /// What is known beforehand of the tasks of a site that are between others of their loop.
-  struct Repeat {
-    bool is_silent;  ///< such a task waits for nothing, and who comes behind waits for later ones
-    uint64_t ns;     ///< what it may take, if it is silent
+  /// What is known beforehand of the tasks of a site.
+  struct Site {
+    uint64_t ns;             ///< what one may take, if `is_usual`
+    int32_t loop;            ///< around the site, or -1
+    bool is_unit;            ///< each is a unit of its own
+    bool is_usual;           ///< nothing is looked at but what it touches
+    bool is_silent_between;  ///< one between others of its loop waits for nothing, and who comes behind waits
+                             ///< for later ones
   };
 
-  /// That a strand, which is number `by` - 1, waits for so many tasks of another one.
+  /// That the strand which is number `by` - 1 waits for a task.
   struct Awaited {
     uint64_t by;
-    uint32_t strand;
-    uint32_t num_tasks;
+    Name name;
   };
   static constexpr uint32_t kMostAwaited = 64;  ///< that are remembered
 
@@ -116,39 +119,43 @@ class GraphBuilder {
     }
   }
 
-  void add_repeat(uint32_t site) {
+  void add_site(uint32_t site) {
     const bytecode::QuickSite& quick = plan_.sites[site];
     const bytecode::SiteForm& form = plan_.program().sites[site];
-    const bool is_plain = !quick.checks_late && !quick.cost.is_given && form.num_afters == 0;
-    const bool is_silent = is_plain && ordering_.is_silent_between(site);
-    repeats_.push_back({is_silent, is_silent ? run_.task_cost(site, nullptr) : 0});
+    const bool is_usual = !quick.checks_late && !quick.cost.is_given;
+    const bool is_silent = is_usual && form.num_afters == 0 && ordering_.is_silent_between(site);
+    sites_.push_back(
+        {is_usual ? run_.task_cost(site, nullptr) : 0, form.loop, quick.is_unit, is_usual, is_silent});
   }
 
   void emit(uint32_t site) {
-    const Repeat& repeat = repeats_[site];
-    if (repeat.is_silent && expander_.is_between(site) && numbering_.is_open() && !numbering_.is_full()) {
+    const Site& known = sites_[site];
+    if (known.is_silent_between && expander_.is_between(site) && numbering_.has_room()) {
       make_room();
-      numbering_.add_task(repeat.ns);
+      numbering_.add_task(known.ns);
     } else {
-      order(site);
+      order(site, known);
     }
-    write_state(site);
+    write_state(known.loop);
     write(GraphOp::kTask, site);
-    ++num_in_strand_;
     ++num_tasks_;
   }
 
   /// Finds the place of a task, and writes down what it waits for.
-  void order(uint32_t site) {
-    const bytecode::QuickSite& quick = plan_.sites[site];
-    if (quick.checks_late) checker_.check(quick, expander_.registers(), true);
-    if (numbering_.is_open() && (quick.is_unit ? numbering_.is_over() : numbering_.is_full()))
-      close(quick.is_unit);
+  void order(uint32_t site, const Site& known) {
+    if (!known.is_usual) check_late(site);
+    if (numbering_.is_open() && (known.is_unit ? numbering_.is_over() : numbering_.is_full()))
+      close(known.is_unit);
     if (!numbering_.is_open()) open();
     make_room();
-    numbering_.add_task(run_.task_cost(site, expander_.registers()));
+    numbering_.add_task(known.is_usual ? known.ns : run_.task_cost(site, expander_.registers()));
     ordering_.add_task(site, expander_, numbering_, true);
-    for (int i = 0; i < ordering_.waits().size(); ++i) write_wait(ordering_.waits()[i]);
+    const WaitList& waits = ordering_.waits();
+    for (int i = 0, count = waits.size(); i < count; ++i) write_wait(waits[i]);
+  }
+
+  void check_late(uint32_t site) {
+    if (plan_.sites[site].checks_late) checker_.check(plan_.sites[site], expander_.registers(), true);
   }
 
   void open() {
@@ -158,12 +165,12 @@ class GraphBuilder {
     numbering_.open();
     make_room();
     if (begins_strand) {
-      num_in_strand_ = 0;
+      first_in_strand_ = num_tasks_;
       graph_.begin_strand(room_.at, num_tasks_);
     } else {
       write(GraphOp::kSlice, 0);
     }
-    places_.push_back({uint32_t(graph_.num_built() - 1), num_in_strand_});
+    places_.push_back({uint32_t(graph_.num_built() - 1), uint32_t(num_tasks_ - first_in_strand_)});
     is_fresh_ = true;
   }
 
@@ -182,15 +189,11 @@ class GraphBuilder {
   // Waits
 
   void write_wait(Name name) {
-    const uint64_t own = graph_.num_built() - 1;
-    if (is_task_name(name)) {
-      const Place place = places_[slice_of(name)];
-      if (place.strand == own) return;  // which runs in program order
-      write_wait(place.strand, place.first + uint32_t(name & kTaskMask));
-    } else if (is_watermark_name(name)) {
+    if (is_task_name(name)) return write_task_wait(name);
+    if (is_watermark_name(name)) {
       // A strand that was begun before a moment is waited for whole.
       const Place last = places_[name - 1];
-      const uint64_t strands = std::min<uint64_t>(last.strand + uint64_t{1}, own);
+      const uint64_t strands = std::min<uint64_t>(last.strand + uint64_t{1}, graph_.num_built() - 1);
       if (strands > 0) write(GraphOp::kWaitAll, uint32_t(strands));
     } else {
       write(GraphOp::kWaitGroup, group_line_of(name));
@@ -198,23 +201,26 @@ class GraphBuilder {
     }
   }
 
-  /// A strand that has waited for a moment does not wait for it, or for one before it, again.
-  void write_wait(uint32_t strand, uint32_t num_tasks) {
-    Awaited& last = awaited_[strand % kMostAwaited];
-    const Awaited wait{graph_.num_built(), strand, num_tasks};
-    if (last.by == wait.by && last.strand == strand && last.num_tasks >= num_tasks) return;
-    last = wait;
-    write(GraphOp::kWait, strand);
-    *room_.at++ = num_tasks;
+  /// A strand that has waited for a task does not wait for it, or for one before it in its slice, again.
+  void write_task_wait(Name name) {
+    const uint64_t by = graph_.num_built(), slice = slice_of(name);
+    Awaited& last = awaited_[slice % kMostAwaited];
+    if (last.by == by && slice_of(last.name) == slice && last.name >= name) return;
+    last = {by, name};
+    const Place place = places_[slice];
+    if (place.strand + uint64_t{1} == by) return;  // a strand runs in program order
+    write(GraphOp::kWait, place.strand);
+    *room_.at++ = place.first + uint32_t(name & kTaskMask);
   }
 
   // What a task can count on
 
-  void write_state(uint32_t site) {
+  /// For a task in `loop`, if that is not -1.
+  void write_state(int32_t loop) {
     const uint32_t depth = is_fresh_ ? 0 : expander_.changed_depth();
     if (depth != bytecode::kMaxLoopDepth) {
       expander_.forget_changes();
-      write_loops(plan_.program().sites[site].loop, depth);
+      write_loops(loop, depth);
     }
     for (Variable& variable : variables_) {
       const int64_t value = expander_.registers()[variable.reg];
@@ -273,14 +279,14 @@ class GraphBuilder {
   bytecode::Expander expander_;
   bytecode::TaskChecker checker_;
   Numbering numbering_;
-  std::vector<Repeat> repeats_;  ///< per site
-  std::vector<Place> places_;    ///< per slice
+  std::vector<Site> sites_;
+  std::vector<Place> places_;  ///< per slice
   Awaited awaited_[kMostAwaited] = {};
   std::vector<Variable> variables_;
   KeptGraph::Room room_{};
   ptrdiff_t most_words_ = 0;
   uint64_t num_tasks_ = 0;
-  uint32_t num_in_strand_ = 0;
+  uint64_t first_in_strand_ = 0;  ///< task
   uint32_t flush_ = 0;
   bool is_fresh_ = false;  ///< nothing was written down of the state since the slice began
 };

@@ -57,6 +57,20 @@ class GraphRun {
     is_built_.store(true, std::memory_order_release);
   }
 
+  /// The tasks that wait, if nothing can ever go on; else none. \pre nobody is at work, nor builds
+  std::vector<BlockedTask> find_stuck(Worker& worker) const {
+    const bool can_begin =
+        num_taken_.load(std::memory_order_relaxed) < num_open_.load(std::memory_order_relaxed);
+    const auto goes_on = [this](const Aside& waiting) { return can_go_on(waiting); };
+    if (can_begin && waiting_.size() < most_waiting()) return {};
+    if (std::any_of(waiting_.begin(), waiting_.end(), goes_on)) return {};
+    std::vector<BlockedTask> blocked;
+    for (const Aside& waiting : waiting_) blocked.push_back(describe_blocked(worker, waiting));
+    return blocked;
+  }
+  /// So many strands, the first ones, are.
+  uint64_t num_complete() const { return graph_->num_complete(); }
+
   /// \pre is_over()
   bool can_be_kept() const { return !has_flushed_; }
   const std::shared_ptr<KeptGraph>& share_graph() const { return graph_; }
@@ -126,7 +140,7 @@ class GraphRun {
   bool take(Aside& aside) {
     const size_t num_waiting = num_waiting_.load(std::memory_order_relaxed);
     if (num_waiting > 0 && take_waiting(aside, kFewWaiting)) return true;
-    if (num_waiting < run_.options().lookahead + run_.num_workers() && take_next(aside)) return true;
+    if (num_waiting < most_waiting() && take_next(aside)) return true;
     return num_waiting > kFewWaiting && take_waiting(aside, num_waiting);
   }
 
@@ -171,6 +185,9 @@ class GraphRun {
     return is_found;
   }
 
+  /// So many strands may wait while later ones are begun.
+  size_t most_waiting() const { return run_.options().lookahead + run_.num_workers(); }
+
   void put_aside(const Aside& aside) {
     lock_.lock();
     const auto is_before = [](const Aside& a, const Aside& b) { return a.strand < b.strand; };
@@ -200,10 +217,18 @@ class GraphRun {
     return false;
   }
 
+  /// Whether the wait at `op` is over, or soon is. So many strands, the first ones, are known to be complete.
+  [[gnu::always_inline]] inline bool passes(Worker& worker, const uint32_t* op, uint64_t num_complete) const {
+    if (op_of(*op) == GraphOp::kWait && operand_of(*op) < num_complete) return true;
+    if (!has_passed(op) && !has_passed_soon(op)) return false;
+    worker.resume();
+    return true;
+  }
+
   /// Runs strands until the end of the last one, or until one must wait.
   void execute(Worker& worker, Aside& strands) {
     const uint64_t first = strands.strand, num_complete = graph_->num_complete();
-    if (strands.at != strands.slice) restore(worker, strands);
+    if (strands.at != strands.slice) restore(worker, strands.slice, strands.at);
     while (run_strand(worker, strands, num_complete)) {
       if (strands.strand + 1 == strands.end) return finish(strands.end - first);
       strands = beginning(strands.strand + 1, strands.end);
@@ -221,29 +246,23 @@ class GraphRun {
     KeptGraph::Reach reach = graph_->reach(strand.strand);
     uint64_t task = strand.task;
     for (const uint32_t* at = strand.at;;) {
+      // Most tasks come right behind another one, or behind a loop that goes on.
+      for (; op_of(*at) == GraphOp::kTask; ++at) {
+        if (is_observed) run_.look_out(worker.num_tasks);
+        if (task >= run_.task_limit() || !run_task(worker, operand_of(*at), task)) return true;
+        reach.tasks(++task - first_task);
+      }
       const uint32_t operand = operand_of(*at);
       switch (op_of(*at)) {
-        case GraphOp::kTask:
-          if (is_observed) run_.look_out(worker.num_tasks);
-          if (task >= run_.task_limit() || !run_task(worker, operand, task)) return true;
-          reach.tasks(++task - first_task);
-          ++at;
-          break;
         case GraphOp::kWait:
-          if (operand < num_complete) {
-            at += num_words(at);
-            break;
-          }
-          [[fallthrough]];
         case GraphOp::kWaitAll:
         case GraphOp::kWaitGroup:
-          if (!has_passed(at) && !has_passed_soon(at)) {
+          if (!passes(worker, at, num_complete)) {
             if (task >= run_.task_limit()) return true;
             strand.at = at;
             strand.task = task;
             return false;
           }
-          worker.resume();
           at += num_words(at);
           break;
         case GraphOp::kReach:
@@ -270,12 +289,39 @@ class GraphRun {
     });
   }
 
-  /// Makes the state that a strand counts on where it goes on.
-  void restore(Worker& worker, const Aside& strand) const {
-    for (const uint32_t* at = strand.slice; at != strand.at;) {
-      const GraphOp op = op_of(*at);
-      const bool is_state = op == GraphOp::kEnter || op == GraphOp::kEnterNear || op == GraphOp::kSet;
-      at = is_state || op == GraphOp::kJump ? change_state(worker, at) : at + num_words(at);
+  /// Makes the state at `to` of a strand whose state is written down from `at` on.
+  void restore(Worker& worker, const uint32_t* at, const uint32_t* to) const {
+    while (at != to) at = skip(worker, at);
+  }
+
+  /// Passes an operation that neither runs nor waits for anything; returns the operation after it.
+  const uint32_t* skip(Worker& worker, const uint32_t* at) const {
+    const GraphOp op = op_of(*at);
+    const bool is_state = op == GraphOp::kEnter || op == GraphOp::kEnterNear || op == GraphOp::kSet;
+    return is_state || op == GraphOp::kJump ? change_state(worker, at) : at + num_words(at);
+  }
+
+  /// The task behind a wait, and what that is for.
+  BlockedTask describe_blocked(Worker& worker, const Aside& waiting) const {
+    restore(worker, waiting.slice, waiting.at);
+    const uint32_t* at = waiting.at;
+    while (op_of(*at) != GraphOp::kTask) at = skip(worker, at);
+    const bytecode::Plan& plan = run_.plan();
+    const int64_t* registers = worker.registers();
+    return {waiting.task,
+            waiting.strand,
+            plan.sites[operand_of(*at)].pc,
+            {registers, registers + plan.program().header.num_registers},
+            describe(name_of(waiting.at))};
+  }
+
+  /// The moment that a wait is for, with strands for slices.
+  static Name name_of(const uint32_t* wait) {
+    const uint32_t operand = operand_of(*wait);
+    switch (op_of(*wait)) {
+      case GraphOp::kWait: return task_name(operand, std::min<uint64_t>(wait[1], kTaskMask));
+      case GraphOp::kWaitAll: return watermark_name(operand);
+      default: return group_name(operand, uint64_t(read_wide(wait + 1)));
     }
   }
 

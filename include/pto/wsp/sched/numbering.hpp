@@ -52,6 +52,7 @@ class Numbering {
   uint32_t max_tasks() const { return numbers_.max_tasks; }
   const std::vector<Group>& groups() const { return groups_; }
 
+  bool has_room() const { return is_open_ && !is_full(); }
   /// Whether the slice takes no more tasks.
   bool is_full() const { return numbers_.num_tasks >= numbers_.max_tasks; }
   /// Whether the slice ends at the boundary of a unit.

@@ -143,6 +143,7 @@ class Hazards {
     DenseMap* dense = nullptr;
     int64_t first_cell = 0;
     uint32_t first_term = 0, num_terms = 0;
+    bytecode::Term term{};  ///< if there is one term, that
     Touch how = Touch::kRead;
     bool is_cell = false;    ///< of a dense map, and the only kind of access to its memory
     bool is_steady = false;  ///< the same in all iterations of the loop around the site
@@ -281,6 +282,7 @@ class Hazards {
       spans_.push_back({dim.extent, grid.step[d], grid.cell_stride[d], grid.cells[d]});
     }
     access.num_terms = uint32_t(terms_.size()) - access.first_term;
+    if (access.num_terms == 1) access.term = terms_.back();
     access.num_spans = uint32_t(spans_.size()) - access.first_span;
   }
 
@@ -313,12 +315,19 @@ class Hazards {
     }
   }
 
+  /// x / step, rounded down, of what is not negative. Steps are powers of two as a rule, and a division takes
+  /// as long as a short task.
+  static int64_t divide(int64_t x, int64_t step) {
+    return (step & (step - 1)) == 0 ? x >> __builtin_ctzll(uint64_t(step)) : x / step;
+  }
+
   /// The cells that a box meets; false if it is empty.
   static bool find_cells(const Map& map, const Box& elements, CellBox& box) {
     for (int d = 0; d < map.grid.rank; ++d) {
       if (elements.lo[d] >= elements.hi[d]) return false;
-      const int64_t first = elements.lo[d] / map.grid.step[d];
-      const int64_t last = (elements.hi[d] - 1) / map.grid.step[d];
+      if (map.grid.cells[d] == 1) continue;
+      const int64_t first = divide(elements.lo[d], map.grid.step[d]);
+      const int64_t last = divide(elements.hi[d] - 1, map.grid.step[d]);
       box.first += first * map.grid.cell_stride[d];
       add_cells(box, last - first + 1, map.grid.cell_stride[d], map.grid.cells[d]);
     }
@@ -347,6 +356,8 @@ class Hazards {
 
   int64_t first_cell(const Access& access, const int64_t* registers) const {
     auto cell = uint64_t(access.first_cell);
+    if (access.num_terms == 1)
+      return int64_t(cell + uint64_t(access.term.coef) * uint64_t(registers[access.term.reg]));
     const bytecode::Term* term = terms_.data() + access.first_term;
     for (uint32_t i = 0; i < access.num_terms; ++i)
       cell += uint64_t(term[i].coef) * uint64_t(registers[term[i].reg]);

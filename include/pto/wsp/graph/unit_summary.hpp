@@ -4,6 +4,8 @@
 #pragma once
 
 #include <algorithm>
+#include <tuple>
+#include <utility>
 #include <vector>
 
 #include "pto/wsp/graph/box_map.hpp"
@@ -149,6 +151,8 @@ struct Hull {
   bool writes;
   bool is_exact = true;  ///< every element of it is touched
   std::vector<HullDim> dims{};
+  std::vector<uint32_t> moving{};  ///< dimensions that depend on the iteration
+  Box fixed{};                     ///< the others
 };
 
 inline bool is_same(const bytecode::Value& a, const bytecode::Value& b, const Plan& plan) {
@@ -179,10 +183,31 @@ class HullMaker {
     used_ = 0;
     for (size_t d = 0; d < size.size(); ++d)
       hull.dims.push_back(make_dim(footprint.dims[d], size[d], guards, hull.is_exact));
+    for (uint32_t d = 0; d < hull.dims.size(); ++d) {
+      const HullDim& dim = hull.dims[d];
+      if (is_fixed(dim)) {
+        const auto end = int64_t(uint64_t(dim.c0) + uint64_t(dim.extent.c0));
+        std::tie(hull.fixed.lo[d], hull.fixed.hi[d]) = clip(dim, dim.c0, end);
+      } else {
+        hull.moving.push_back(d);
+      }
+    }
     return hull;
   }
 
+  /// Clipped to the space: every task has been found inside it, only the hull may not be.
+  static std::pair<int64_t, int64_t> clip(const HullDim& dim, int64_t lo, int64_t hi) {
+    return {std::max<int64_t>(lo, 0), std::min<int64_t>(hi, dim.size)};
+  }
+
  private:
+  static bool is_fixed(const HullDim& dim) {
+    const auto is_constant = [](const bytecode::Value& value) {
+      return value.num_terms == 0 && value.postfix == bytecode::kNoPostfix;
+    };
+    return dim.outer.empty() && dim.inner.empty() && is_constant(dim.start) && is_constant(dim.extent);
+  }
+
   HullDim make_dim(const QuickDim& from, int64_t size, uint64_t guards, bool& is_exact) {
     HullDim dim;
     dim.size = size;
@@ -361,10 +386,9 @@ class UnitSummary {
   void for_boxes(const Shape& shape, const int64_t* registers, Visit visit) const {
     for (const detail::Hull& hull : hulls_) {
       if ((hull.guards & ~shape.holds) != 0) continue;
-      Box box;
-      for (size_t d = 0; d < hull.dims.size(); ++d)
-        measure(hull.dims[d], shape, registers, box.lo[d], box.hi[d]);
-
+      Box box = hull.fixed;
+      for (const uint32_t d : hull.moving)
+        std::tie(box.lo[d], box.hi[d]) = measure(hull.dims[d], shape, registers);
       visit(hull.space, box, !hull.writes ? Touch::kRead : hull.is_exact ? Touch::kWrite : Touch::kWriteSome);
     }
   }
@@ -382,9 +406,8 @@ class UnitSummary {
     return (extent - 1) / plan_->evaluate(loop.tile, registers) + 1;
   }
 
-  /// Clipped to the space: every task has been found inside it, only the hull may not be.
-  void measure(const detail::HullDim& dim, const Shape& shape, const int64_t* registers, int64_t& lo,
-               int64_t& hi) const {
+  std::pair<int64_t, int64_t> measure(const detail::HullDim& dim, const Shape& shape,
+                                      const int64_t* registers) const {
     uint64_t start = uint64_t(dim.c0);
     if (dim.start.postfix != bytecode::kNoPostfix) start = uint64_t(plan_->evaluate(dim.start, registers));
     for (const bytecode::Term& term : dim.outer) start += uint64_t(term.coef) * uint64_t(registers[term.reg]);
@@ -393,8 +416,7 @@ class UnitSummary {
       const uint64_t reach = uint64_t(term.coef) * uint64_t(shape.trips[term.guard] - 1);
       (term.coef < 0 ? start : end) += reach;
     }
-    lo = std::max<int64_t>(int64_t(start), 0);
-    hi = std::min<int64_t>(int64_t(end), dim.size);
+    return detail::HullMaker::clip(dim, int64_t(start), int64_t(end));
   }
 
   void add_hulls(detail::HullMaker& maker, uint32_t index, const Space& space) {

@@ -62,7 +62,7 @@ def test_an_error_in_one_of_them_says_where_it_is() -> None:
     text = str(renamed(in_turn.compile("interp"), "a", "b", "d"))
     at = text.rindex("%X[%i :+ 1")
     program = Program(parse(text[:at] + text[at:].replace("%X[%i :+ 1", "%X[%i :+ 2", 1)), {}, "cpu")
-    with pytest.raises(RegionOutside, match=r"when i.* = 4"):
+    with pytest.raises(RegionOutside, match=r"in iteration i.* = 4"):
         program(X=np.ones((5, 8), np.float32), Y=np.ones((7, 8), np.float32))
 
 

@@ -153,7 +153,7 @@ def test_bad_rows_are_errors(make):
 def test_rows_that_do_not_fit_are_errors_and_nothing_runs(target):
     program = sums.compile(target)
     x, y = np.ones((10, 2, 8), np.float32), np.zeros((2, 2, 8), np.float32)
-    with pytest.raises(errors.RegionOutside, match="when b = 1"):
+    with pytest.raises(errors.RegionOutside, match="in iteration b = 1"):
         program(rows=Ragged.lengths([5, 6]), X=x, Y=y)
     with pytest.raises(errors.WrongShape):
         program(rows=Ragged.lengths([1, 1, 1]), X=x, Y=y)

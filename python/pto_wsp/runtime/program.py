@@ -111,7 +111,7 @@ class Program:
             return None
         figures, compiles, compile_ms = self._last
         counters = dict(figures.counters)
-        tensors = self.module.entry_workload.tensors
+        tensors = self._runner.workload.tensors
         numbers = counters.pop("streamed_tensors", [])
         assert isinstance(numbers, list)
         streamed = tuple(tensors[i].name for i in numbers)

@@ -30,7 +30,7 @@ class KernelArtifact:
         table_hash: what the library carries too, see `table_hash`.
         kernels: names in table order.
         checks: per kernel, what its check number n (from 1) means, at index n - 1.
-        compiles: compiler invocations that this build made.
+        compiles: what this build compiled: generated code counts as one, each hand-written kernel as one.
         compile_ms: time that the build took, all steps counted.
         source: the generated code.
     """

@@ -32,9 +32,19 @@ from tests.python.targets.widths import WIDTHS, vectors_of
 
 
 def compiler_output(source: str, *options: str) -> str:
-    flags = [f for f in toolchain.FLAGS if f not in ("-shared", "-nostdlib")]
     include = f"-I{toolchain.include_directory()}"
-    command = ["g++", *flags, *options, *resolve_features().flags, include, "-x", "c++", "-", "-o", "-"]
+    command = [
+        "g++",
+        *toolchain.FLAGS,
+        *options,
+        *resolve_features().flags,
+        include,
+        "-x",
+        "c++",
+        "-",
+        "-o",
+        "-",
+    ]
     done = subprocess.run(command, input=source, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout

@@ -64,7 +64,7 @@ def test_paths_with_spaces(tmp_path: Path, own_cache: ArtifactCache, monkeypatch
 
 
 def test_zig_builds_for_the_baseline(own_cache: ArtifactCache, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(toolchain, "_run", lambda *_: (0, "clang version 20"))
+    monkeypatch.setattr(toolchain, "run", lambda *_: (0, "clang version 20"))
     monkeypatch.setenv("CXX", f"{sys.executable} -m ziglang c++")
     assert toolchain.find_compiler(own_cache).command[-2:] == ("c++", "-mcpu=baseline")
 
@@ -115,11 +115,11 @@ def test_identity_of_a_binary_is_asked_for_once(
     own_cache: ArtifactCache, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = toolchain.find_compiler(own_cache)
-    monkeypatch.setattr(toolchain, "_run", lambda *_: pytest.fail("a process was started"))
+    monkeypatch.setattr(toolchain, "run", lambda *_: pytest.fail("a process was started"))
     assert toolchain.find_compiler(own_cache) == first
     monkeypatch.undo()
     asked = []
-    monkeypatch.setattr(toolchain, "_run", lambda command, _: (asked.append(command) or 0, "v1"))
+    monkeypatch.setattr(toolchain, "run", lambda command, _: (asked.append(command) or 0, "v1"))
     monkeypatch.setenv("CXX", f"{sys.executable} -c pass")
     for _ in range(2):
         toolchain.find_compiler(own_cache)

@@ -253,4 +253,11 @@ template <int kVectors, class T>
   return {to, kWidth, step, from.cols, from.rows};
 }
 
+#ifdef PTO_PART
+PTO_PART void matmul<1, 8>(const Tile<float>&, const Strided<float>&, const Tile<float>&, bool, int64_t,
+                           float*);
+PTO_PART void matmul<2, 8>(const Tile<float>&, const Strided<float>&, const Tile<float>&, bool, int64_t,
+                           float*);
+#endif
+
 }  // namespace pto::wsp::tile

@@ -24,13 +24,36 @@ MAX_SCRATCH_BYTES = 2**30
 class Library:
     """Generated code, what its checks mean, and the headers that it includes.
 
-    `units` are compiled beside `source`: one per hand-written kernel.
+    Attributes:
+        head: what every unit begins with.
+        kernels: the function of each generated kernel.
+        table: what the library exports.
+        checks: per kernel, what its checks mean.
+        headers: what the code includes.
+        units: one per hand-written kernel, compiled beside the generated code.
     """
 
-    source: str
+    head: str
+    kernels: tuple[str, ...]
+    table: str
     checks: Mapping[str, tuple[Check, ...]]
     headers: tuple[str, ...]
     units: tuple[Unit, ...] = ()
+
+    @property
+    def source(self) -> str:
+        """The generated code as one unit."""
+        return self.split(1)[0]
+
+    def split(self, count: int) -> list[str]:
+        """Return the generated code as `count` units of about the same length."""
+        parts: list[list[str]] = [[] for _ in range(count)]
+        for kernel in sorted(self.kernels, key=len, reverse=True):
+            min(parts, key=lambda part: sum(map(len, part))).append(kernel)
+        placed = [[kernel for kernel in self.kernels if kernel in part] for part in parts]
+        closed = "}  // namespace pto::wsp::tile\n"
+        bodies = ["\n".join([self.head, *part, ""]) for part in placed]
+        return [bodies[0] + self.table, *(body + closed for body in bodies[1:])]
 
     @property
     def text(self) -> str:
@@ -55,20 +78,20 @@ def emit_library(kernels: Sequence[KernelFunction], lanes: int) -> Library:
     out.line()
     out.line("namespace pto::wsp::tile {")
     native = [kernel for kernel in kernels if kernel.native is not None]
-    for kernel in native:
-        out.line(declaration(kernel))
-    out.line("namespace {")
     checks: dict[str, tuple[Check, ...]] = {k.name: () for k in native}
     scratch = {k.name: 0 for k in native}
+    functions: list[str] = []
     for kernel in (k for k in kernels if k.native is None):
-        out.line()
-        code = write_kernel(kernel, lanes, out)
+        function = TextWriter()
+        code = write_kernel(kernel, lanes, function)
+        functions.append(str(function))
         checks[kernel.name] = tuple(code.checks)
         scratch[kernel.name] = code.memory.total_bytes
         if scratch[kernel.name] > MAX_SCRATCH_BYTES:
             raise _too_large(kernel, code.memory)
-    _write_table(out, kernels, scratch, hash_text)
-    return Library(str(out), checks, headers, tuple(map(make_unit, native)))
+    table = TextWriter()
+    _write_table(table, kernels, scratch, hash_text)
+    return Library(str(out), tuple(functions), str(table), checks, headers, tuple(map(make_unit, native)))
 
 
 def _too_large(kernel: KernelFunction, memory: Memory) -> TilesTooLarge:
@@ -101,7 +124,10 @@ def headers_of(kernels: Sequence[KernelFunction]) -> tuple[str, ...]:
 def _write_table(
     out: TextWriter, kernels: Sequence[KernelFunction], scratch: Mapping[str, int], hash_text: str
 ) -> None:
+    for kernel in kernels:
+        out.line(declaration(kernel))
     out.line()
+    out.line("namespace {")
     for kernel in kernels:
         if kernel.views:
             out.line(f"const ParamInfo {function_name(kernel)}_params[] = {{")

@@ -56,7 +56,7 @@ class Unit:
 
 
 def declaration(kernel: KernelFunction) -> str:
-    """Return the declaration of a hand-written kernel's function."""
+    """Return the declaration of a kernel's function."""
     return f"int32_t {function_name(kernel)}({PARAMETERS});"
 
 

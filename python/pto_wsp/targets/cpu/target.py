@@ -6,13 +6,13 @@ import hashlib
 import re
 import time
 from collections.abc import Sequence
-from pathlib import Path
 
 from pto_wsp.errors import UnsupportedByTarget
 from pto_wsp.ir.kernel import Instr, KernelFunction, Param, walk_statements
 from pto_wsp.location import Location
 from pto_wsp.targets.base import KernelArtifact, LibraryCache, Target, table_hash
 from pto_wsp.targets.cpu import toolchain
+from pto_wsp.targets.cpu.build import Build
 from pto_wsp.targets.cpu.emit import MAX_RANK, Library, emit_library
 from pto_wsp.targets.cpu.expressions import INTEGERS
 from pto_wsp.targets.cpu.features import Features, resolve_features
@@ -71,14 +71,10 @@ class CpuTarget(Target):
         features = resolve_features()
         library = self._library(kernels, features.lanes)
         compiler = toolchain.find_compiler(cache)
-        key = cache_key(library, build_environment(features, compiler))
-
-        def make(path: Path) -> None:
-            toolchain.compile_library(
-                compiler, features.flags, library.source, library.units, path, key, cache
-            )
-
-        path, was_made = cache.library(key, make)
+        environment = build_environment(features, compiler)
+        key = cache_key(library, environment)
+        build = Build(compiler, features.flags, environment, cache)
+        path, was_made = cache.library(key, lambda output: build.library(library, output))
         return KernelArtifact(
             path=path,
             table_hash=table_hash(kernels),

@@ -5,17 +5,14 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 import os
-import re
 import shlex
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from pto_wsp.errors import CompilerFailed, CppError, NoCompiler
-from pto_wsp.location import Location
+from pto_wsp.errors import NoCompiler
 from pto_wsp.support.record import record
 from pto_wsp.targets.base import LibraryCache
-from pto_wsp.targets.cpu.native import GENERATED, Unit
 
 FLAGS = (
     "-std=c++17",
@@ -26,23 +23,13 @@ FLAGS = (
     "-fno-rtti",
     "-fvisibility=hidden",
     "-fPIC",
-    "-shared",
-    "-nostdlib",
     "-pipe",
     "-Wno-psabi",
 )
-"""Options of every build. Generated code needs no library but what every process has."""
-
-_FREESTANDING = frozenset({"-fno-exceptions", "-fno-rtti", "-nostdlib", "-shared"})
-"""Options that hand-written kernels are compiled without: they have the standard library and exceptions."""
+"""Options of every unit of generated code."""
 
 _FALLBACKS = ("g++", "clang++", "c++")
 _ELF = b"\x7fELF"
-
-_DIAGNOSTIC = re.compile(
-    r"^(?P<file>[^\n]+?):(?P<line>\d+):(?P<col>\d+): (?:fatal )?error: (?P<text>.*)$", re.MULTILINE
-)
-_MAX_NOTES = 4
 
 
 @record
@@ -142,7 +129,7 @@ def _identity(command: tuple[str, ...], cache: LibraryCache) -> str | None:
     known = cache.read_note(note) if note else None
     if known:
         return known
-    status, text = _run([*command, "--version"], b"")
+    status, text = run([*command, "--version"], b"")
     if status != 0 or not text.strip():
         return None
     identity = " ".join(text.split())
@@ -161,99 +148,7 @@ def _note_name(command: tuple[str, ...]) -> str | None:
     return "compiler-" + hashlib.sha256(stamp.encode()).hexdigest()[:32]
 
 
-def compile_library(
-    compiler: Compiler,
-    flags: Sequence[str],
-    source: str,
-    units: Sequence[Unit],
-    output: Path,
-    key: str,
-    cache: LibraryCache,
-) -> None:
-    """Compile generated code, and the units of hand-written kernels, to the shared library `output`.
-
-    Raises:
-        CppError: the compiler refused a hand-written kernel.
-        CompilerFailed: with the compiler's text; the source is kept.
-    """
-    if units:
-        import tempfile  # here: most libraries need no files but their own
-
-        with tempfile.TemporaryDirectory(prefix="pto-wsp-") as folder:
-            objects = [
-                _compile_unit(compiler, flags, unit, Path(folder) / f"{number}.cpp", cache)
-                for number, unit in enumerate(units)
-            ]
-            own = [flag for flag in FLAGS if flag != "-nostdlib"]
-            linked = ["-x", "none", *objects, "-Wl,-z,defs"]
-            _link(compiler, [*own, *flags], source, linked, output, key, cache)
-    else:
-        _link(compiler, [*FLAGS, *flags], source, [], output, key, cache)
-
-
-def _link(
-    compiler: Compiler,
-    flags: Sequence[str],
-    source: str,
-    linked: Sequence[str],
-    output: Path,
-    key: str,
-    cache: LibraryCache,
-) -> None:
-    """Compile generated code and link it with what is compiled already."""
-    options = [*flags, f"-I{include_directory()}", "-x", "c++", "-", *linked]
-    command = [*compiler.command, *options, "-o", str(output)]
-    status, text = _run(command, source.encode())
-    if status == 0 and output.is_file():
-        return
-    said = text.strip() or ("it wrote no library" if status == 0 else f"it ended with status {status}")
-    kept = cache.keep_source(key, source)
-    raise CompilerFailed(output=said, command=shlex.join(command), source=kept)
-
-
-def _compile_unit(
-    compiler: Compiler, flags: Sequence[str], unit: Unit, path: Path, cache: LibraryCache
-) -> str:
-    """Compile the unit of a hand-written kernel; return the path of its object file."""
-    path.write_text(unit.text, encoding="utf-8")
-    own = [flag for flag in FLAGS if flag not in _FREESTANDING]
-    quoted = [f"-iquote{unit.native.folder}"] if unit.native.folder else []
-    output = path.with_suffix(".o")
-    options = [*own, *flags, *quoted, f"-I{include_directory()}", "-c", str(path), "-o", str(output)]
-    command = [*compiler.command, *options]
-    status, text = _run(command, b"")
-    if status != 0 or not output.is_file():
-        raise _refused(unit, text, shlex.join(command), cache)
-    return str(output)
-
-
-def _refused(unit: Unit, text: str, command: str, cache: LibraryCache) -> CompilerFailed | CppError:
-    """Return the error of a hand-written kernel that does not compile, at the first place of the user's."""
-    kept = cache.keep_source(hashlib.sha256(unit.text.encode()).hexdigest(), unit.text)
-    found = [(m["text"], _place(m)) for m in _DIAGNOSTIC.finditer(text)]
-    if not found:
-        return CompilerFailed(output=text.strip(), command=command, source=kept)
-    message, place = next(((m, p) for m, p in found if p is not None), (found[0][0], None))
-    notes = [(m, p) for m, p in found if p not in (None, place)][:_MAX_NOTES]
-    return CppError(
-        kernel=unit.kernel.name,
-        message=message,
-        output=text,
-        source=kept,
-        loc=place or unit.kernel.loc,
-        notes=notes,
-    )
-
-
-def _place(match: re.Match[str]) -> Location | None:
-    """Return the place of a message of the compiler, or None where it is in generated code."""
-    if match["file"] == GENERATED:
-        return None
-    line, col = int(match["line"]), int(match["col"])
-    return Location(match["file"], line, col, col + 1)
-
-
-def _run(command: Sequence[str], text: bytes) -> tuple[int, str]:
+def run(command: Sequence[str], text: bytes) -> tuple[int, str]:
     """Run a program on `text`; return its status (-1 if it cannot be started) and all that it wrote."""
     import subprocess  # here: it costs 10 ms of every start, and most starts compile nothing
 

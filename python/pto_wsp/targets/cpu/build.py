@@ -1,0 +1,161 @@
+"""From generated code to a shared library: units compiled side by side, then linked."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shlex
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from pto_wsp.errors import CompilerFailed, CppError
+from pto_wsp.location import Location
+from pto_wsp.support.record import record
+from pto_wsp.targets.base import LibraryCache
+from pto_wsp.targets.cpu.emit import Library
+from pto_wsp.targets.cpu.native import GENERATED, Unit
+from pto_wsp.targets.cpu.toolchain import FLAGS, Compiler, include_directory, run
+
+_FREESTANDING = frozenset({"-fno-exceptions", "-fno-rtti"})
+"""Options that hand-written kernels are compiled without: they have the standard library and exceptions."""
+
+_LINK = ("-shared", "-fPIC")
+
+_PARTS = """#include "pto/wsp/tile/matmul.hpp"
+#include "pto/wsp/tile/move.hpp"
+"""
+"""The unit of what the headers mark with PTO_PART: most kernels need some of it, and few take as long."""
+
+_DEFINE, _DECLARE = "-DPTO_PART=template", "-DPTO_PART=extern template"
+
+_KERNELS_PER_UNIT = 2
+_MAX_UNITS = 8
+
+_DIAGNOSTIC = re.compile(
+    r"^(?P<file>[^\n]+?):(?P<line>\d+):(?P<col>\d+): (?:fatal )?error: (?P<text>.*)$", re.MULTILINE
+)
+_MAX_NOTES = 4
+
+
+@record
+class Build:
+    """One build: who compiles, for which processor, and where what is left over goes.
+
+    Attributes:
+        compiler: the compiler.
+        flags: options for the processor.
+        environment: all that builds of the same text can differ in.
+        cache: keeps the parts that libraries share, and text that does not compile.
+    """
+
+    compiler: Compiler
+    flags: tuple[str, ...]
+    environment: str
+    cache: LibraryCache
+
+    def library(self, library: Library, output: Path) -> None:
+        """Compile generated code, and the units of hand-written kernels, to the shared library `output`.
+
+        Raises:
+            CppError: the compiler refused a hand-written kernel.
+            CompilerFailed: with the compiler's text; the source is kept.
+        """
+        import tempfile  # here: most programs start with what others have compiled
+
+        with tempfile.TemporaryDirectory(prefix="pto-wsp-") as folder:
+            paths = (Path(folder) / f"{number}.o" for number in range(1_000_000))
+            jobs = [_job(self._native, unit, next(paths)) for unit in library.units]
+            jobs += [_job(self._unit, text, next(paths)) for text in library.split(_num_units(library))]
+            objects = _side_by_side([*jobs, self._parts])
+            libraries = ["-Wl,-z,defs"] if library.units else ["-nostdlib"]
+            self._run([*_LINK, *map(str, objects), *libraries], library.source, output)
+
+    def _unit(self, text: str, output: Path) -> Path:
+        return self._run([*FLAGS, *self.flags, _DECLARE, *_FROM_INPUT], text, output)
+
+    def _parts(self) -> Path:
+        """Return the parts that libraries share: compiled once on a machine."""
+        text = f"{self.environment}\0{_PARTS}"
+
+        def make(output: Path) -> None:
+            self._run([*FLAGS, *self.flags, _DEFINE, *_FROM_INPUT], _PARTS, output)
+
+        return self.cache.library(hashlib.sha256(text.encode()).hexdigest(), make)[0]
+
+    def _run(self, options: Sequence[str], source: str, output: Path) -> Path:
+        """Call the compiler on `source`; return what it has written."""
+        command = [*self.compiler.command, f"-I{include_directory()}", *options, "-o", str(output)]
+        status, text = run(command, source.encode())
+        if status == 0 and output.is_file():
+            return output
+        said = text.strip() or ("it wrote no library" if status == 0 else f"it ended with status {status}")
+        kept = self.cache.keep_source(hashlib.sha256(source.encode()).hexdigest(), source)
+        raise CompilerFailed(output=said, command=shlex.join(command), source=kept)
+
+    def _native(self, unit: Unit, output: Path) -> Path:
+        """Compile the unit of a hand-written kernel."""
+        path = output.with_suffix(".cpp")
+        path.write_text(unit.text, encoding="utf-8")
+        own = [flag for flag in FLAGS if flag not in _FREESTANDING]
+        quoted = [f"-iquote{unit.native.folder}"] if unit.native.folder else []
+        options = [*own, *self.flags, *quoted, f"-I{include_directory()}", "-c", str(path), "-o", str(output)]
+        command = [*self.compiler.command, *options]
+        status, text = run(command, b"")
+        if status != 0 or not output.is_file():
+            raise _refused(unit, text, shlex.join(command), self.cache)
+        return output
+
+
+_FROM_INPUT = ("-c", "-x", "c++", "-")
+
+Job = Callable[[], Path]
+
+
+def _job(make: Callable[..., Path], source: str | Unit, output: Path) -> Job:
+    return lambda: make(source, output)
+
+
+def _num_units(library: Library) -> int:
+    """Return how many units to make of the generated kernels: each costs a start of the compiler."""
+    wanted = -(-len(library.kernels) // _KERNELS_PER_UNIT)
+    return max(1, min(wanted, _num_cores(), _MAX_UNITS))
+
+
+def _num_cores() -> int:
+    has_affinity = hasattr(os, "sched_getaffinity")
+    return len(os.sched_getaffinity(0)) if has_affinity else os.cpu_count() or 1
+
+
+def _side_by_side(jobs: Sequence[Job]) -> list[Path]:
+    """Return the results of all jobs; the first that fails, in their order, is the error."""
+    from concurrent.futures import ThreadPoolExecutor  # here: most programs compile nothing
+
+    with ThreadPoolExecutor(_num_cores()) as pool:
+        return list(pool.map(lambda job: job(), jobs))
+
+
+def _refused(unit: Unit, text: str, command: str, cache: LibraryCache) -> CompilerFailed | CppError:
+    """Return the error of a hand-written kernel that does not compile, at the first place of the user's."""
+    kept = cache.keep_source(hashlib.sha256(unit.text.encode()).hexdigest(), unit.text)
+    found = [(m["text"], _place(m)) for m in _DIAGNOSTIC.finditer(text)]
+    if not found:
+        return CompilerFailed(output=text.strip(), command=command, source=kept)
+    message, place = next(((m, p) for m, p in found if p is not None), (found[0][0], None))
+    notes = [(m, p) for m, p in found if p not in (None, place)][:_MAX_NOTES]
+    return CppError(
+        kernel=unit.kernel.name,
+        message=message,
+        output=text,
+        source=kept,
+        loc=place or unit.kernel.loc,
+        notes=notes,
+    )
+
+
+def _place(match: re.Match[str]) -> Location | None:
+    """Return the place of a message of the compiler, or None where it is in generated code."""
+    if match["file"] == GENERATED:
+        return None
+    line, col = int(match["line"]), int(match["col"])
+    return Location(match["file"], line, col, col + 1)

@@ -1,0 +1,111 @@
+"""Units compiled side by side, and the parts that all libraries are linked with."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pto_wsp.errors import CompilerFailed
+from pto_wsp.ir.kernel import KernelFunction
+from pto_wsp.runtime.cache import ArtifactCache
+from pto_wsp.targets import registry
+from pto_wsp.targets.cpu import build
+from pto_wsp.targets.cpu.emit import emit_library
+from pto_wsp.types.dtype import f32
+from tests.python.targets import ctypes_abi
+from tests.python.targets.build_kernels import KernelMaker
+
+ROWS = ("exp", "abs", "neg", "relu", "sqrt", "recip", "tanh")
+
+
+def unary(name: str) -> KernelFunction:
+    maker = KernelMaker(f"apply_{name}")
+    maker.store(maker.op(name, maker.input("x", 4, 40, f32)), "y")
+    return maker.done()
+
+
+def kernels() -> list[KernelFunction]:
+    return [unary(name) for name in ROWS]
+
+
+@pytest.fixture
+def own_cache(tmp_path: Path) -> ArtifactCache:
+    return ArtifactCache(tmp_path / "own")
+
+
+@pytest.fixture
+def commands(monkeypatch: pytest.MonkeyPatch) -> list[Sequence[str]]:
+    """The commands that are run, in order."""
+    found: list[Sequence[str]] = []
+    real = build.run
+
+    def noted(command: Sequence[str], text: bytes) -> tuple[int, str]:
+        found.append(command)
+        return real(command, text)
+
+    monkeypatch.setattr(build, "run", noted)
+    return found
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 7])
+def test_every_kernel_is_in_one_unit(count: int) -> None:
+    library = emit_library(kernels(), 4)
+    units = library.split(count)
+    assert len(units) == count and all(unit.startswith(library.head) for unit in units)
+    for kernel in library.kernels:
+        assert sum(kernel in unit for unit in units) == 1
+    assert [library.table in unit for unit in units] == [True] + [False] * (count - 1)
+    lengths = [len(unit) for unit in units]
+    assert max(lengths) - min(lengths) <= max(map(len, library.kernels)) + len(library.table)
+
+
+@pytest.mark.parametrize("cores", [1, 2, 5, 64])
+def test_results_do_not_depend_on_the_number_of_units(
+    cores: int, own_cache: ArtifactCache, monkeypatch: pytest.MonkeyPatch, commands: list[Sequence[str]]
+) -> None:
+    monkeypatch.setattr(build, "_num_cores", lambda: cores)
+    artifact = registry.get("cpu").build(kernels(), own_cache)
+    assert artifact.compiles == 1 and len(commands) == min(cores, 4) + 2
+    library = ctypes_abi.load(artifact)
+    assert tuple(library.kernels) == artifact.kernels == tuple(f"apply_{name}" for name in ROWS)
+    x = np.linspace(-2, 2, 160, dtype=np.float32).reshape(4, 40)
+    for name, expected in (("abs", abs(x)), ("neg", -x), ("relu", np.maximum(x, 0)), ("exp", np.exp(x))):
+        y = np.empty_like(x)
+        assert library.call(unary(name), [x, y]) == 0
+        np.testing.assert_allclose(y, expected, rtol=1e-6)
+
+
+def test_parts_are_compiled_once_and_again_when_they_are_damaged(
+    own_cache: ArtifactCache, commands: list[Sequence[str]]
+) -> None:
+    target = registry.get("cpu")
+    before = {target.build([unary("exp")], own_cache).path}
+    assert len(commands) == 3
+    before.add(target.build([unary("abs")], own_cache).path)
+    assert len(commands) == 5
+    (parts,) = {*(own_cache.directory / "libraries").iterdir()} - before
+    parts.write_bytes(parts.read_bytes()[:-100])
+    target.build([unary("neg")], own_cache)
+    assert len(commands) == 8
+
+
+@pytest.mark.parametrize("broken", ["apply_tanh", "PARTS"])
+def test_a_unit_that_does_not_compile_is_named(
+    broken: str, own_cache: ArtifactCache, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(build, "_num_cores", lambda: 3)
+    real = build.run
+
+    def refuse(command: Sequence[str], text: bytes) -> tuple[int, str]:
+        is_wanted = text == build._PARTS.encode() if broken == "PARTS" else b"int32_t k_apply_tanh([" in text
+        return (1, f"no {broken} today") if is_wanted else real(command, text)
+
+    monkeypatch.setattr(build, "run", refuse)
+    with pytest.raises(CompilerFailed, match=f"no {broken} today") as caught:
+        registry.get("cpu").build(kernels(), own_cache)
+    kept = Path(str(caught.value.fields["source"])).read_text()
+    assert kept == build._PARTS if broken == "PARTS" else "k_apply_tanh([" in kept
+    assert not [path for path in (own_cache.directory / "libraries").iterdir() if path.name.startswith(".")]

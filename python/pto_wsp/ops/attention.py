@@ -18,11 +18,12 @@ from pto_wsp.ops.attention_arrays import (
     read_array,
     read_indptr,
 )
-from pto_wsp.ops.attention_form import AttentionForm
+from pto_wsp.ops.attention_form import STEP, AttentionForm
 from pto_wsp.ops.attention_program import attention_workload
 from pto_wsp.planner.balanced import BalancedConfig, BalancedPlan, BalancedPlanner
 from pto_wsp.planner.config import INT_MAX, check_range
 from pto_wsp.planner.descriptor import BALANCED_ITEM, MERGE_ROW
+from pto_wsp.runtime.memory import empty
 from pto_wsp.runtime.program import Program
 from pto_wsp.types import bf16, f16, f32
 from pto_wsp.types.dtype import DType
@@ -34,6 +35,12 @@ DTYPES: Final = (f32, f16, bf16)
 LSE_SCALES: Final = {"e": 1.0, "2": log2(e)}
 Q_TILE: Final = 128
 """Query positions that share what is read of keys and values."""
+
+PACKED_TILES: Final = 4
+"""So many query tiles that share a head of the cache are worth packing its keys and values."""
+
+PACKED_BYTES: Final = 1 << 28
+"""Most memory of packed keys and values; requests beyond it are attended without."""
 
 
 @lru_cache(maxsize=64)
@@ -99,6 +106,7 @@ class _BatchAttention:
         self._room = (1, 1)
         self._parts = np.empty((1, form.tile_rows, form.dim), np.float32)
         self._part_stats = np.empty((1, form.tile_rows, 2), np.float32)
+        self._packed_k, self._packed_v = self._packed_room(0)
         self._arrays: dict[str, Any] = {}
         self._places = 0
 
@@ -138,8 +146,32 @@ class _BatchAttention:
             "KVIndptr": indptr.astype(np.int32),
             "Pages": pages.reshape(-1, 1),
         }
+        self._arrays |= self._packed(np.ones(batch, int) if qo is None else np.diff(qo), lengths)
         self._queries = queries
         self.current = plan
+
+    def _packed(self, queries: np.ndarray, lengths: np.ndarray) -> dict[str, np.ndarray]:
+        """Return the first block of each request that is packed, -1 for others, and room for all blocks."""
+        form = self.form
+        blocks = -(-lengths // STEP)
+        bytes_of = 8 * STEP * form.dim * form.kv_heads * blocks
+        is_packed = form.group * -(-queries // Q_TILE) >= PACKED_TILES if form.tokens else blocks < 0
+        is_packed &= np.cumsum(np.where(is_packed, bytes_of, 0)) <= PACKED_BYTES
+        ends = np.cumsum(np.where(is_packed, blocks, 0))
+        total = int(ends[-1]) if ends.size else 0
+        if total > self._packed_k.shape[1]:
+            self._packed_k, self._packed_v = self._packed_room(total)
+        first = np.where(is_packed, ends - blocks, -1).astype(np.int32)
+        return {"Blocks": first, "PackedK": self._packed_k, "PackedV": self._packed_v}
+
+    def _packed_room(self, blocks: int) -> tuple[np.ndarray, ...]:
+        """Return arrays of so many packed blocks of keys and of values.
+
+        Rows are an odd number of lines apart, so that a block spreads over all sets of the first cache.
+        """
+        heads = self.form.kv_heads
+        pitches = ((rows, cols, (-(-cols // 16) | 1) * 16) for rows, cols in self.form.packed_dims)
+        return tuple(empty((heads, blocks, rows, pitch), f32)[..., :cols] for rows, cols, pitch in pitches)
 
     def _nothing(self) -> BalancedPlan:
         """Return the plan of a batch without requests, which the planner takes for a mistake."""

@@ -54,3 +54,8 @@ class AttentionForm:
     def q_dims(self) -> tuple[int, ...]:
         """What follows the tokens in the shape of queries, up to the elements of a head."""
         return (self.kv_heads, self.group) if not self.tokens else (self.kv_heads * self.group,)
+
+    @property
+    def packed_dims(self) -> tuple[tuple[int, int], tuple[int, int]]:
+        """Rows and columns of a packed block of keys, which are turned, and of values."""
+        return (self.dim, STEP), (STEP, self.dim)

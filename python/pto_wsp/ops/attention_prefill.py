@@ -1,4 +1,4 @@
-"""The kernel of planned attention with many query positions per request."""
+"""The kernels of planned attention with many query positions per request."""
 
 # Annotations depend on the form, names on branches that it decides; elements of integer tensors are numbers.
 # pyright: reportInvalidTypeForm=false, reportUndefinedVariable=false, reportArgumentType=false
@@ -17,7 +17,38 @@ from pto_wsp.planner.balanced import CANONICAL_BLOCK
 from pto_wsp.types import DYN, f32, i32, i64
 
 
-def prefill_kernel(form: AttentionForm, is_whole: bool) -> Any:
+def pack_kernel(form: AttentionForm) -> Any:
+    """Return the kernel that puts a block of keys, turned, and of values where products read them."""
+    DIM, PAGE = form.dim, form.page_size
+    PAGE_BITS, HAS_PAGE_BITS = PAGE.bit_length() - 1, PAGE & (PAGE - 1) == 0
+    keys, values = (Out[Tile[*dims, f32]] for dims in form.packed_dims)
+
+    @kernel
+    def pack(
+        table: In[Tensor[i32, DYN, 1]],
+        k: In[Tensor[form.kv_dtype, DYN, DIM]],
+        v: In[Tensor[form.kv_dtype, DYN, DIM]],
+        page_step: Scalar[i64],
+        slot_step: Scalar[i64],
+        first_row: Scalar[i64],
+        start: Scalar[i64],
+        packed_k: keys,
+        packed_v: values,
+    ):
+        """The positions from `start` on, as many as `packed_v` has rows."""
+        at = pto.transpose(pto.iota((1, packed_v.rows), start))
+        if PAGE:
+            page = pto.shr(at, PAGE_BITS) if HAS_PAGE_BITS else pto.div(at, PAGE)
+            rows = pto.gather(table, page) * page_step + (at - page * PAGE) * slot_step + first_row
+        else:
+            rows = at * slot_step + first_row
+        pto.store(packed_k, pto.cast(pto.transpose(pto.gather(k, rows)), f32))
+        pto.store(packed_v, pto.cast(pto.gather(v, rows), f32))
+
+    return pack
+
+
+def prefill_kernel(form: AttentionForm, is_whole: bool, is_packed: bool) -> Any:
     """Return the kernel of one item.
 
     Its state per row is a maximum m, a sum of weights l and a weighted sum of values acc, all f32. Each
@@ -27,6 +58,8 @@ def prefill_kernel(form: AttentionForm, is_whole: bool) -> Any:
     Args:
         form: what it is made for.
         is_whole: the item is a whole row: write output and log-sum-exp; otherwise write the state.
+        is_packed: `k` and `v` are blocks that `pack` made; otherwise they are the cache, and `table` and
+            the steps say where its rows are.
     """
     ROWS, DIM, PAGE, Q_DTYPE = form.tile_rows, form.dim, form.page_size, form.q_dtype
     SCALE, CAP, WINDOW, IS_CAUSAL = form.scale, form.soft_cap, form.window_left, form.is_causal
@@ -34,14 +67,16 @@ def prefill_kernel(form: AttentionForm, is_whole: bool) -> Any:
     BLOCK = CANONICAL_BLOCK
     PAGE_BITS, HAS_PAGE_BITS = PAGE.bit_length() - 1, PAGE & (PAGE - 1) == 0
     output = Out[Tile[ROWS, DIM, Q_DTYPE if is_whole else f32]]
+    cache = Tensor[form.kv_dtype, DYN, DIM]
+    keys, values = (Tensor[f32, DYN, *dims] if is_packed else cache for dims in form.packed_dims)
     statistics = Out[Tile[ROWS, 1, f32]] if is_whole else Out[Tensor[f32, DYN, 2]]
 
     @kernel
     def attend(
         q: In[Tile[ROWS, DIM, Q_DTYPE]],
         table: In[Tensor[i32, DYN, 1]],
-        k: In[Tensor[form.kv_dtype, DYN, DIM]],
-        v: In[Tensor[form.kv_dtype, DYN, DIM]],
+        k: In[keys],
+        v: In[values],
         page_step: Scalar[i64],
         slot_step: Scalar[i64],
         first_row: Scalar[i64],
@@ -52,6 +87,7 @@ def prefill_kernel(form: AttentionForm, is_whole: bool) -> Any:
         o: output,
         stats: statistics,
         IS_WHOLE: Constexpr[bool] = is_whole,
+        IS_PACKED: Constexpr[bool] = is_packed,
     ):
         """Attend to positions `start` to `end`; `position` is that of the first query."""
         scaled = pto.cast(q, f32) * SCALE
@@ -67,38 +103,49 @@ def prefill_kernel(form: AttentionForm, is_whole: bool) -> Any:
                 l_all, acc_all, m_all = l_all * before + l * now, acc_all * before + acc * now, m_new
                 m, l = pto.full((q.rows, 1), LOWEST), pto.zeros((q.rows, 1))  # noqa: E741
                 acc = pto.zeros((q.rows, DIM))
-            at = pto.transpose(pto.iota((1, r.extent), first))
-            if PAGE:
-                page = pto.shr(at, PAGE_BITS) if HAS_PAGE_BITS else pto.div(at, PAGE)
-                rows = pto.gather(table, page) * page_step + (at - page * PAGE) * slot_step + first_row
-            else:
-                rows = at * slot_step + first_row
-            pto.prefetch(v, rows)
-            s = pto.matmul(scaled, pto.gather(k, rows).T)
-            if HAS_CAP:
-                s = pto.tanh(s * (1 / CAP)) * CAP
-            if IS_CAUSAL or HAS_WINDOW:
-                if (IS_CAUSAL and first + s.cols > position + 1) or (
-                    HAS_WINDOW and first < position + s.rows - 1 - WINDOW
-                ):
-                    ahead = pto.iota((s.rows, s.cols), first - position) - number
-                    if IS_CAUSAL:
-                        s = pto.where(ahead <= 0, s, -inf)
-                    if HAS_WINDOW:
-                        s = pto.where(ahead >= -WINDOW, s, -inf)
-            m_new = pto.maximum(m, pto.rowmax(s))
-            p = pto.exp(s - m_new)
-            total, alpha = pto.rowsum(p), pto.exp(m - m_new)
-            l = l * alpha + total  # noqa: E741
-            soon = pto.minimum(pto.transpose(pto.iota((1, STEP), first + STEP)), end - 1)
-            if PAGE:
-                page = pto.shr(soon, PAGE_BITS) if HAS_PAGE_BITS else pto.div(soon, PAGE)
-                next_rows = pto.gather(table, page) * page_step + (soon - page * PAGE) * slot_step + first_row
-            else:
-                next_rows = soon * slot_step + first_row
-            pto.prefetch(k, next_rows)
-            acc = pto.matmul(p, pto.gather(v, rows), acc=acc * alpha)
-            m = m_new
+            for block in pto.tiles(r.extent, STEP):  # one, from 0 on: places in a packed block
+                if IS_PACKED:
+                    s = pto.matmul(scaled, k[first // STEP, :, block])
+                else:
+                    at = pto.transpose(pto.iota((1, block.extent), first))
+                    if PAGE:
+                        page = pto.shr(at, PAGE_BITS) if HAS_PAGE_BITS else pto.div(at, PAGE)
+                        rows = (
+                            pto.gather(table, page) * page_step + (at - page * PAGE) * slot_step + first_row
+                        )
+                    else:
+                        rows = at * slot_step + first_row
+                    pto.prefetch(v, rows)
+                    s = pto.matmul(scaled, pto.gather(k, rows).T)
+                if HAS_CAP:
+                    s = pto.tanh(s * (1 / CAP)) * CAP
+                if IS_CAUSAL or HAS_WINDOW:
+                    if (IS_CAUSAL and first + s.cols > position + 1) or (
+                        HAS_WINDOW and first < position + s.rows - 1 - WINDOW
+                    ):
+                        ahead = pto.iota((s.rows, s.cols), first - position) - number
+                        if IS_CAUSAL:
+                            s = pto.where(ahead <= 0, s, -inf)
+                        if HAS_WINDOW:
+                            s = pto.where(ahead >= -WINDOW, s, -inf)
+                m_new = pto.maximum(m, pto.rowmax(s))
+                p = pto.exp(s - m_new)
+                total, alpha = pto.rowsum(p), pto.exp(m - m_new)
+                l = l * alpha + total  # noqa: E741
+                if IS_PACKED:
+                    acc = pto.matmul(p, v[first // STEP, block], acc=acc * alpha)
+                else:
+                    soon = pto.minimum(pto.transpose(pto.iota((1, STEP), first + STEP)), end - 1)
+                    if PAGE:
+                        page = pto.shr(soon, PAGE_BITS) if HAS_PAGE_BITS else pto.div(soon, PAGE)
+                        next_rows = (
+                            pto.gather(table, page) * page_step + (soon - page * PAGE) * slot_step + first_row
+                        )
+                    else:
+                        next_rows = soon * slot_step + first_row
+                    pto.prefetch(k, next_rows)
+                    acc = pto.matmul(p, pto.gather(v, rows), acc=acc * alpha)
+                m = m_new
         m_new = pto.maximum(m_all, m)
         before, now = pto.exp(m_all - m_new), pto.exp(m - m_new)
         l, acc, m = l_all * before + l * now, acc_all * before + acc * now, m_new  # noqa: E741

@@ -11,8 +11,8 @@ from pto_wsp.lang.scalar import Scalar
 from pto_wsp.lang.tensor import Tensor
 from pto_wsp.lang.workload import workload
 from pto_wsp.ops.attention_decode import decode_kernel, merge_kernel
-from pto_wsp.ops.attention_form import AttentionForm
-from pto_wsp.ops.attention_prefill import prefill_kernel
+from pto_wsp.ops.attention_form import STEP, AttentionForm
+from pto_wsp.ops.attention_prefill import pack_kernel, prefill_kernel
 from pto_wsp.planner.balanced import CANONICAL_BLOCK
 from pto_wsp.types import DenseDyn, f32, i32, i64
 
@@ -22,8 +22,13 @@ def attention_workload(form: AttentionForm) -> Any:
     ROWS, DIM, PAGE, TOKENS, GROUP = form.tile_rows, form.dim, form.page_size, form.tokens, form.group
     q_type = Tensor[(form.q_dtype, "tokens", *form.q_dims, DIM)]
     cache = Tensor[form.kv_dtype, "rows", DIM]
-    make = prefill_kernel if TOKENS else decode_kernel
-    attend, attend_part, merge = make(form, True), make(form, False), merge_kernel(form)
+    packed_keys, packed_values = (Tensor[f32, form.kv_heads, "blocks", *dims] for dims in form.packed_dims)
+    merge, pack = merge_kernel(form), pack_kernel(form)
+    if TOKENS:
+        kernels = [prefill_kernel(form, is_whole, False) for is_whole in (True, False)]
+        packed_kernels = [prefill_kernel(form, is_whole, True) for is_whole in (True, False)]
+    else:
+        kernels = [decode_kernel(form, is_whole) for is_whole in (True, False)]
 
     @workload
     def attention(
@@ -44,11 +49,14 @@ def attention_workload(form: AttentionForm) -> Any:
         page_step: Scalar[i64],
         slot_step: Scalar[i64],
         head_step: Scalar[i64],
+        Blocks: Tensor[i32, "requests"],
+        PackedK: packed_keys,
+        PackedV: packed_values,
         Parts: Tensor[f32, "slots", ROWS, DIM],
         PartStats: Tensor[f32, "slots", ROWS, 2],
         lse_scale: Scalar[f32],
     ):
-        """Attend to every item; merge the rows that were cut."""
+        """Pack the requests that have a number in `Blocks`, attend to every item, merge what was cut."""
 
         def rows_of(b: Any, q_start: Any) -> tuple[Any, Any, Any]:
             """Return where a query tile lies, its rows, and the position of its first query."""
@@ -59,43 +67,61 @@ def attention_workload(form: AttentionForm) -> Any:
             count = (end - begin - q_start).min(TOKENS)
             return slice(begin + q_start, begin + q_start + count), count, position
 
+        def gathered(b: Any, kv_head: Any) -> dict[str, Any]:
+            """Return where the keys and values of a request lie in the cache."""
+            first = head_step * kv_head + (0 if PAGE else slot_step * KVIndptr[b])
+            pages = Pages[KVIndptr[b] : KVIndptr[b + 1], :] if PAGE else Pages
+            steps = {"page_step": page_step, "slot_step": slot_step, "first_row": first}
+            return {"k": K, "v": V, "table": pages, **steps}
+
+        def blocks_of(b: Any) -> Any:
+            return slice(Blocks[b], Blocks[b] + (KVLens[b] + (STEP - 1)) // STEP)
+
+        def attend(n: Any, b: Any, kernels: Any, cache: dict[str, Any]) -> None:
+            """Run the tasks of item `n`, of request `b`."""
+            whole, part = kernels
+            h, start, length, slot = (Items[n, word] for word in (3, 4, 5, 7))
+            at, count, position = rows_of(b, Items[n, 6])
+            kv_end = start + length
+            views = {**cache, "q": Q[at, h], "position": position, "lse_scale": lse_scale}
+            with P.when(slot < 0):
+                whole[b, h, start](**views, start=start, end=kv_end, o=O[at, h], stats=LSE[at, h])
+            if form.is_batch_invariant:
+                with P.otherwise(Items[n, 1] // 256 % 2 == 0):  # FLAG_FIRST is not set
+                    for j in P.seq((length + (CANONICAL_BLOCK - 1)) // CANONICAL_BLOCK):
+                        begin = start + j * CANONICAL_BLOCK
+                        part[b, h, begin](
+                            **views, start=begin, end=(begin + CANONICAL_BLOCK).min(kv_end),
+                            o=Parts[slot + j, :count], stats=PartStats[slot + j, :count],
+                        )  # fmt: skip
+            with P.otherwise():
+                part[b, h, start](
+                    **views, start=start, end=kv_end, o=Parts[slot, :count], stats=PartStats[slot, :count]
+                )
+
+        if TOKENS:
+            for b in P("requests"):
+                with P.when(Blocks[b] >= 0):
+                    for h in P(form.kv_heads):
+                        for t in P.tiles(KVLens[b], STEP):
+                            i = Blocks[b] + t.start // STEP
+                            pack[b, h, i](
+                                **gathered(b, h), start=t.start, packed_k=PackedK[h, i, :, : t.extent],
+                                packed_v=PackedV[h, i, : t.extent],
+                            )  # fmt: skip
         for worker in P(num_workers):
             for i in P.seq(WorkerIndptr[worker + 1] - WorkerIndptr[worker]):
                 n = WorkerIndptr[worker] + i
-                b, h, start, length, slot = (Items[n, word] for word in (2, 3, 4, 5, 7))
-                at, count, position = rows_of(b, Items[n, 6])
-                kv_head = h // GROUP if TOKENS else h
-                kv_end = start + length
-
-                first = head_step * kv_head if PAGE else head_step * kv_head + slot_step * KVIndptr[b]
-                pages = Pages[KVIndptr[b] : KVIndptr[b + 1], :] if PAGE else Pages
-
-                def views(begin: Any, end: Any) -> dict[str, Any]:
-                    """Return the arguments of a kernel that attends to positions `begin` to `end`."""
-                    cache = {"k": K, "v": V, "table": pages, "first_row": first}  # noqa: B023
-                    cache |= {"page_step": page_step, "slot_step": slot_step}
-                    return cache | {"q": Q[at, h], "start": begin, "end": end, "position": position}  # noqa: B023
-
-                with P.when(slot < 0):
-                    attend[b, h, start](
-                        **views(start, kv_end), o=O[at, h], stats=LSE[at, h], lse_scale=lse_scale
-                    )
-                if form.is_batch_invariant:
-                    with P.otherwise(Items[n, 1] // 256 % 2 == 0):  # FLAG_FIRST is not set
-                        for j in P.seq((length + (CANONICAL_BLOCK - 1)) // CANONICAL_BLOCK):
-                            begin = start + j * CANONICAL_BLOCK
-                            end = (begin + CANONICAL_BLOCK).min(kv_end)
-                            attend_part[b, h, begin](
-                                **views(begin, end),
-                                o=Parts[slot + j, :count],
-                                stats=PartStats[slot + j, :count],
-                                lse_scale=lse_scale,
-                            )
-                with P.otherwise():
-                    attend_part[b, h, start](
-                        **views(start, kv_end), o=Parts[slot, :count], stats=PartStats[slot, :count],
-                        lse_scale=lse_scale,
-                    )  # fmt: skip
+                b = Items[n, 2]
+                kv_head = Items[n, 3] // GROUP if TOKENS else Items[n, 3]
+                if TOKENS:
+                    with P.when(Blocks[b] >= 0):
+                        packed = {"k": PackedK[kv_head, blocks_of(b)], "v": PackedV[kv_head, blocks_of(b)]}
+                        attend(n, b, packed_kernels, {**gathered(b, kv_head), **packed})
+                    with P.otherwise():
+                        attend(n, b, kernels, gathered(b, kv_head))
+                else:
+                    attend(n, b, kernels, gathered(b, kv_head))
         for j in P("merges"):
             b, h = MergeRows[j, 0], MergeRows[j, 1]
             at, count, _ = rows_of(b, MergeRows[j, 2])

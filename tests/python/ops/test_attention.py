@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from pto_wsp.ops import attention as operators
 from pto_wsp.ops.attention import BatchDecode, BatchPrefill
 from pto_wsp.types import bf16, f16, f32
 from tests.python.ops.reference import Batch, attention, random_batch
@@ -276,3 +277,29 @@ def test_arrays_of_other_libraries() -> None:
     out, lse = np.empty_like(batch.queries), np.empty((2, 8), np.float32)
     attn.run(Foreign(batch.queries), tuple(map(Foreign, batch.cache)), out=Foreign(out), lse=Foreign(lse))
     assert_near((out, lse), expected_of(batch, False, {}))
+
+
+@pytest.mark.parametrize("dtypes", [(f32, f32), (bf16, f16)], ids=str)
+@pytest.mark.parametrize("page_size", [None, 16])
+def test_packed_keys_change_no_bit(
+    page_size: int | None, dtypes: tuple[Any, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Requests of any number of query tiles, packed or not, and some of them where memory is short."""
+    rng = np.random.default_rng(8)
+    q_dtype, kv_dtype = dtypes
+    batch = random_batch(
+        rng, [130, 0, 700, 300, 1500], [130, 0, 290, 1, 200], heads=HEADS, dim=DIM, page_size=page_size,
+        q_dtype=q_dtype.to_numpy(), kv_dtype=kv_dtype.to_numpy(),
+    )  # fmt: skip
+    found = []
+    for tiles, room in ((1 << 30, 0), (1, 1 << 30), (1, 3 << 20)):
+        monkeypatch.setattr(operators, "PACKED_TILES", tiles)
+        monkeypatch.setattr(operators, "PACKED_BYTES", room)
+        attn = BatchPrefill(
+            *HEADS, DIM, page_size=page_size, workers=2, window_left=600, q_dtype=q_dtype, kv_dtype=kv_dtype
+        )
+        found.append(run(attn, batch))
+    bound = 5e-6 if q_dtype is f32 else q_dtype.eps
+    assert_near(found[0], expected_of(batch, True, {"window_left": 600}), bound)
+    for packed in found[1:]:
+        assert all(a.tobytes() == b.tobytes() for a, b in zip(found[0], packed, strict=True))

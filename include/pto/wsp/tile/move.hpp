@@ -136,7 +136,7 @@ PTO_INLINE inline Tile<T> borrow(const Window<T>& from, T* buffer, int64_t strid
 /// else a copy.
 template <class T>
 [[gnu::noinline]] Tile<T> bring_together(const Window<T>& from, T* buffer, int64_t stride) {
-  constexpr int64_t kMostBytes = 256;
+  constexpr int64_t kMostBytes = 1024;
   return from.stride * int64_t(sizeof(T)) > kMostBytes ? copy(from, buffer, stride)
                                                        : borrow(from, buffer, stride);
 }

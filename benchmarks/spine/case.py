@@ -96,8 +96,8 @@ def compile_times(bench: Bench) -> None:
         return 1e3 * elapsed(lambda: stages.compile(target="cpu")) / programs.BATCH
 
     kernels = bench.measure({"cold": cold_ms, "batched": batched_ms}, rounds=bench.rounds(9, 3))
-    bench.add("kernel_cold_ms", kernels["cold"], "ms", goal="<= 200")
-    bench.add("kernel_batched_ms", kernels["batched"], "ms per kernel")
+    bench.add("kernel_cold_ms", kernels["cold"], "ms", goal="<= 80")
+    bench.add("kernel_batched_ms", kernels["batched"], "ms per kernel", goal="<= 20")
 
     def counted_ms(tasks: int) -> Callable[[], float]:
         return lambda: 1e3 * elapsed(lambda: programs.counted(tasks).compile(target="cpu"))

@@ -59,7 +59,10 @@ def test_header_and_instructions_of_the_first_program() -> None:
     ]
     assert lowered.symbols == ("n", "factor") and lowered.tensors == ("X", "Y")
     assert lowered.registers == {"rows": 0, "rows.start": 1, "rows.len": 2}
-    assert lowered.enclosing == {0: (), 1: ("rows",)}
+    assert {place: [loop.var for loop in loops] for place, loops in lowered.enclosing.items()} == {
+        0: [],
+        1: ["rows"],
+    }
     assert scale_module().written == {"Y"}
 
 

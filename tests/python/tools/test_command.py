@@ -14,7 +14,7 @@ import pytest
 from examples.pto_programs.reference import softmax
 from examples.pto_programs.softmax import softmax_module
 from pto_wsp.passes.pipeline import PASSES
-from pto_wsp.targets.cpu import toolchain
+from pto_wsp.targets.cpu.build import Build
 from pto_wsp.text import parse
 from pto_wsp.tools.main import FAILED, OK, USAGE, main
 
@@ -135,7 +135,7 @@ def test_what_is_read_is_not_run(
         raise AssertionError("something was compiled or run")
 
     monkeypatch.setattr(subprocess, "Popen", refuse)
-    monkeypatch.setattr(toolchain, "compile_library", refuse)
+    monkeypatch.setattr(Build, "library", refuse)
     monkeypatch.setattr("builtins.__import__", _no_new_modules(folder))
     for command in (
         ["print"],

@@ -261,10 +261,10 @@ template <class T, class W>
 PTO_INLINE inline void shield(Tile<T>& tile, const Window<W>& target, bool elementwise, T* buffer,
                               int64_t stride) {
   // The common case without a call, and without the tile's fields in memory.
-  const auto end = [](const auto& m) { return m.data + (m.rows - 1) * m.stride + m.cols; };
-  const void *begin = tile.data, *written = target.data;
-  const bool is_even = target.index == nullptr && target.step == 1;
-  if (__builtin_expect(is_even && (end(tile) <= written || end(target) <= begin), 1)) return;
+  const void* end = tile.data + (tile.rows - 1) * tile.stride + tile.cols;
+  const void* target_end = target.data + (target.rows - 1) * target.stride + target.cols;
+  const bool is_apart = end <= static_cast<const void*>(target.data) || target_end <= tile.data;
+  if (__builtin_expect(is_apart && target.index == nullptr && target.step == 1, 1)) return;
   if (moved_away(tile, target, elementwise, buffer, stride)) tile = {buffer, stride, tile.rows, tile.cols};
 }
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 
 import pytest
 
 from benchmarks.harness import Bench, Measurement, Row
-from benchmarks.report import table
+from benchmarks.report import CASES, RESULTS, table
 
 
 class FakeCalibrator:
@@ -91,3 +92,12 @@ def test_table_shows_missed_goals_and_skipped_values() -> None:
     rows = [Row("slow", 5.0, "ms", goal="<= 1"), Row("absent", None, "ms", "peer", None)]
     text = table(row.to_json() for row in rows)
     assert "MISSED" in text and "skipped" in text
+
+
+def test_notes_explain_every_missed_goal() -> None:
+    for path in sorted(RESULTS.glob("*.json")):
+        result = json.loads(path.read_text(encoding="utf-8"))
+        missed = [row["name"] for row in result["rows"] if row["ok"] is False]
+        notes = CASES / result["case"] / "notes.md"
+        text = notes.read_text(encoding="utf-8") if notes.exists() else ""
+        assert [name for name in missed if f"`{name}`" not in text] == [], result["case"]

@@ -61,11 +61,11 @@ def find_program(key: str, cache: ArtifactCache) -> KeptProgram | None:
 
 def keep_program(key: str, prepared: Prepared, program: KeptProgram, cache: ArtifactCache) -> None:
     """Keep a program, unless its parameters are not those that are written: then binding needs the module."""
-    if has_own_parameters(prepared.source, prepared.module):
+    if keeps_parameters(prepared.source, prepared.module):
         cache.write_program(key, program.library.stem.encode("ascii") + program.code)
 
 
-def has_own_parameters(source: Module, module: Module) -> bool:
+def keeps_parameters(source: Module, module: Module) -> bool:
     """Return whether passes have left the parameters of the entry as they are written."""
     return source.entry_workload.params == module.entry_workload.params
 

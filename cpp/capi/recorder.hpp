@@ -56,7 +56,7 @@ class Recorder {
     const uint32_t length = place - first_in_strand_;
     const bool goes_on = num_own_ == length && length != 0 && length < kMaxStrand;
     if (!goes_on) begin_strand(place);
-    waiter_ = goes_on ? own_ : head_;
+    waiter_ = goes_on ? inside(own_) : first_of(head_);
     names_.emplace_back(own_, place - first_in_strand_ + 1);
     if (!goes_on && num_own_ != 0) wait_for({own_ - 1, num_own_});
     if (num_previous_ != 0) wait_for({goes_on ? own_ - 1 : own_ - 2, num_previous_});
@@ -103,8 +103,8 @@ class Recorder {
   static constexpr uint32_t kMaxStrand = 256;
   static constexpr ptrdiff_t kMostWords = 8;
 
-  /// A task is complete when so many of its strand are. Also the latest wait for a strand: by which one, and
-  /// for how many tasks. One word, because two that are read back as one stall the processor.
+  /// A task is complete when so many of its strand are. One word, because two that are read back as one stall
+  /// the processor.
   class Name {
    public:
     Name(uint32_t strand, uint32_t tasks) : bits_(uint64_t(strand) << 32 | tasks) {}
@@ -114,6 +114,11 @@ class Recorder {
    private:
     uint64_t bits_;
   };
+
+  /// The latest wait for a strand: who waited, instead of a strand, and for how many tasks.
+  using Wait = Name;
+  static constexpr uint32_t first_of(uint32_t strand) { return 2 * strand; }
+  static constexpr uint32_t inside(uint32_t strand) { return 2 * strand + 1; }
 
   /// Finds what a task must come behind. Of the strand that grows, and of the one before it, the latest task
   /// stands for all.
@@ -144,7 +149,7 @@ class Recorder {
     first_in_strand_ = place;
     own_ = uint32_t(graph_->num_built() - 1);
     if (num_own_ == 0) head_ = own_;
-    waits_.emplace_back(own_, 0);
+    waits_.emplace_back(first_of(own_), 0);
   }
 
   void end_strand() {
@@ -153,10 +158,11 @@ class Recorder {
     graph_->publish(graph_->num_built());
   }
 
-  /// What the first task of a strand has waited for, the strands that follow it need not wait for again.
+  /// What the first task of a strand has waited for, the strands that follow it need not wait for again: they
+  /// wait for that task. What one inside it has waited for is behind only the rest of the strand.
   void wait_for(Name task) {
-    Name& latest = waits_[task.strand()];
-    const bool is_ours = latest.strand() == own_ || latest.strand() == head_;
+    Wait& latest = waits_[task.strand()];
+    const bool is_ours = latest.strand() == inside(own_) || latest.strand() == first_of(head_);
     if (is_ours && latest.tasks() >= task.tasks()) return;
     latest = {waiter_, task.tasks()};
     make_room();
@@ -189,10 +195,10 @@ class Recorder {
   std::vector<uint32_t> others_;  ///< places of tasks in other strands
 
   std::vector<Name> names_;  ///< of the tasks of the graph
-  std::vector<Name> waits_;  ///< per strand
+  std::vector<Wait> waits_;  ///< per strand
   uint32_t own_ = 0;         ///< the strand that grows
   uint32_t head_ = 0;        ///< the first of the strands that follow each other up to it
-  uint32_t waiter_ = 0;      ///< the strand that `waits_` names for the present task
+  uint32_t waiter_ = 0;      ///< the present task, as `waits_` names it
   uint32_t first_in_strand_ = 0;
   uint32_t first_in_previous_ = 0;  ///< the strand before it
   uint32_t first_place_ = 0;

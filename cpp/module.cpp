@@ -8,9 +8,11 @@ namespace nb = nanobind;
 void bind_balanced_planner(nb::module_& module);
 void bind_engine(nb::module_& module);
 void bind_planner(nb::module_& module);
+void bind_seam(nb::module_& module);
 void bind_task_dump(nb::module_& module);
 
 NB_MODULE(_native, module) {
+  bind_seam(module);
   bind_engine(module);
   bind_planner(module);
   bind_balanced_planner(module);

@@ -3,6 +3,7 @@
 /// What both sides of the seam between Python and C++ name: the numbers of the format, and the options of a
 /// run.
 #include <nanobind/nanobind.h>
+#include <nanobind/stl/vector.h>
 
 #include "pto/wsp/bytecode/format.hpp"
 #include "pto/wsp/sched/options.hpp"

@@ -62,7 +62,8 @@ def require_types(node: Expr, loc: Location | None) -> None:
             require(all(i.dtype is i64 for i in indices), "an index is an integer", loc)
         case Const(value=value, dtype=dtype):
             kinds = _VALUES.get(dtype.name)
-            if kinds is None or not isinstance(value, kinds) or (value is True and dtype is not b1):
+            fits = kinds is not None and isinstance(value, kinds)
+            if not fits or isinstance(value, bool) != (dtype is b1):
                 raise InvalidIR(message=f"`{value}` is no {dtype}", loc=loc)
         case _:
             pass

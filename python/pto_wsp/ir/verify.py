@@ -22,7 +22,7 @@ from pto_wsp.ir.rules import (
     require_tile,
     view_rank_and_dtype,
 )
-from pto_wsp.ir.scalar import Element, Expr, Extent, Var, walk
+from pto_wsp.ir.scalar import Const, Element, Expr, Extent, Var, walk
 from pto_wsp.ir.verify_paths import require_written
 from pto_wsp.ir.verify_schedule import verify_schedule
 from pto_wsp.ir.verify_workload import verify_workload
@@ -66,6 +66,7 @@ class _KernelVerifier:
 
     Attributes:
         fitting: instructions that are known to be sound, by row and by types of the operands.
+        said: instructions of this kernel that are known to be sound, by row and by names of the operands.
         moving: moves of whole views that are known to be sound, by their names.
     """
 
@@ -78,6 +79,7 @@ class _KernelVerifier:
         self.scalars[k.BLOCK_IDX] = i64
         self.views = {p.name: p for p in kernel.views}
         self.fitting = fitting
+        self.said: set[tuple[object, ...]] = set()
         self.moving: set[tuple[str, str, bool]] = set()
 
     def run(self) -> None:
@@ -219,12 +221,15 @@ class _KernelVerifier:
             self.attributes(instr)
             self.types(instr)
             return
-        tiles = self.tiles.get
-        operands = [id(tiles(name)) for name in instr.tiles]
-        kinds = (instr.op, id(tiles(instr.dst)), *operands, *[scalar.dtype.name for scalar in instr.scalars])
+        scalars = [scalar.dtype.name for scalar in instr.scalars] if instr.scalars else ()
+        said = (instr.op, instr.dst, instr.tiles, *scalars)
+        if said in self.said:
+            return
+        kinds = (instr.op, *map(id, map(self.tiles.get, (instr.dst, *instr.tiles))), *scalars)
         if kinds not in self.fitting:
             self.types(instr)
             self.fitting.add(kinds)
+        self.said.add(said)
 
     def attributes(self, instr: k.Instr) -> None:
         """Check the expressions among the attributes of an instruction; `types` checks which it has."""
@@ -269,7 +274,7 @@ class _KernelVerifier:
 
     def expressions(self, exprs: Iterable[Expr], loc: Location | None) -> None:
         for expr in exprs:
-            for node in walk(expr):
+            for node in (expr,) if isinstance(expr, (Const, Var)) else walk(expr):
                 match node:
                     case Var(name=name, dtype=dtype):
                         if self.scalars.get(name) is not dtype:

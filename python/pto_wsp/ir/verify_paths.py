@@ -23,8 +23,9 @@ class _Paths:
     def block(self, body: Sequence[k.Stmt]) -> None:
         for stmt in body:
             match stmt:
-                case k.Instr():
-                    self.instruction(stmt)
+                case k.Instr(dst=dst):
+                    self.operands(stmt)
+                    self.written.add(dst)
                 case k.Load() | k.Store() | k.Prefetch():
                     self.moved(stmt)
                 case k.Assign(name=name, value=value):
@@ -35,15 +36,14 @@ class _Paths:
                 case _:
                     self.control(stmt)
 
-    def instruction(self, instr: k.Instr) -> None:
-        for tile in instr.tiles:
-            if tile not in self.written:
-                raise self.unwritten(tile, instr.loc)
+    def operands(self, instr: k.Instr) -> None:
+        if not self.written.issuperset(instr.tiles):
+            unwritten = next(tile for tile in instr.tiles if tile not in self.written)
+            raise self.unwritten(unwritten, instr.loc)
         if instr.scalars:
             self.read(instr.scalars, instr.loc)
         if instr.attrs:
             self.read([v for _, v in instr.attrs if not isinstance(v, (str, int))], instr.loc)
-        self.written.add(instr.dst)
 
     def control(self, stmt: k.For | k.While | k.If) -> None:
         before = self.written

@@ -67,11 +67,13 @@ class _Paths:
         """Return the outputs stored after `body`, given those stored before."""
         for stmt in body:
             match stmt:
+                case k.Instr() | k.Assign():
+                    pass
                 case k.Load(region=region) | k.Prefetch(region=region):
                     if region.tensor in self.outputs - stored:
                         raise OutRead(kernel=self.kernel.name, param=region.tensor, loc=stmt.loc)
                 case k.Store(region=region):
-                    stored |= {region.tensor}
+                    stored = stored if region.tensor in stored else stored | {region.tensor}
                 case k.Call(kernel=name, args=args):
                     pairs = zip(self.callees[name].params, args, strict=True)
                     stored |= {arg for p, arg in pairs if p.role == k.OUT and isinstance(arg, str)}
@@ -81,14 +83,14 @@ class _Paths:
                 case k.For(body=inner) | k.While(body=inner):
                     after = self.after(inner, stored)
                     stored = after if surely_runs(stmt) else stored | (after - _stored_whole(inner))
-                case _:
-                    pass
         return stored
 
 
 def _of_blocks(kernel: k.KernelFunction) -> set[str]:
     """Return the scalars whose value depends on the number of the call within its task."""
     found = {k.BLOCK_IDX}
+    if not kernel.scalars:
+        return found
     assigned = [s for s in k.walk_statements(kernel.body or ()) if isinstance(s, k.Assign)]
     while True:
         more = {s.name for s in assigned if _mentions(s.value, found)} - found

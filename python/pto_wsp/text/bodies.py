@@ -38,8 +38,9 @@ class Body(Generic[T]):
     def statement(self, cursor: Cursor) -> T | None:
         """Read one statement, and the blocks inside it; a declaration gives None."""
 
-    def take_known(self, found: list[T]) -> None:
-        """Take the next lines, as far as they are like some that have been read before."""
+    def take_known(self, found: list[T]) -> bool:
+        """Take the next lines, as far as they are like some that have been read before; say if any are."""
+        return False
 
     # --- the scope of expressions ---
 
@@ -60,6 +61,8 @@ class Body(Generic[T]):
     def whole(self) -> tuple[T, ...]:
         """Read all statements, and the brace behind them."""
         found = self.block(("return", "}"))
+        if self.source.accept_lines("return", "}"):
+            return found
         cursor = self.source.statement()
         if cursor.accept("return"):
             cursor.end()
@@ -76,8 +79,8 @@ class Body(Generic[T]):
         found: list[T] = []
         while True:
             source.skip_blank()
-            self.take_known(found)
-            source.skip_blank()
+            if self.take_known(found):
+                continue
             if source.at_end or source.first_word() in ends:
                 break
             cursor = source.statement()

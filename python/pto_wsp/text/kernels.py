@@ -58,14 +58,15 @@ class _KernelBody(Body[k.Stmt]):
         self.scalars[name] = dtype
         self.names.scalar("%" + name, Var(name, dtype))
 
-    def take_known(self, found: list[k.Stmt]) -> None:
-        self.lines.take(found)
+    def take_known(self, found: list[k.Stmt]) -> bool:
+        return self.lines.take(found)
 
     def statement(self, cursor: Cursor) -> k.Stmt | None:
-        line = cursor.token.line
+        number = cursor.token.line
+        is_one_line = self.source.line == number + 1
         stmt = self.read(cursor)
-        if stmt is not None:
-            self.lines.learn(line, stmt)
+        if stmt is not None and is_one_line:
+            self.lines.learn(self.source.lines[number - 1], stmt)
         return stmt
 
     def read(self, cursor: Cursor) -> k.Stmt | None:

@@ -197,6 +197,12 @@ class _ModuleReader:
 
     def function(self, kind: bool | None) -> None:
         """Read the head of a function, and what can be read of it before the others are known."""
+        source, line = self.source, self.source.lines[self.source.line - 1]
+        known = None if kind else self.shapes.known_head(line, source.filename, source.line)
+        if known is not None and known.name not in self.functions:
+            source.line += 1
+            self.functions[known.name] = self.with_body(known)
+            return
         cursor = self.source.statement()
         if cursor.at(".function"):
             cursor.advance()
@@ -224,7 +230,8 @@ class _ModuleReader:
             self.workloads.append(later)
             self.skip_body(cursor, last)
         else:
-            self.functions[name] = self.kernel(cursor, name)
+            kernel = self.functions[name] = self.kernel(cursor, name)
+            self.shapes.learn_head(line, kernel.params)
 
     def skip_body(self, head: Cursor, last: str) -> None:
         source = self.source
@@ -243,6 +250,10 @@ class _ModuleReader:
             cursor.end()
             return function
         cursor.end()
+        return self.with_body(function)
+
+    def with_body(self, function: k.KernelFunction) -> k.KernelFunction:
+        """Return a kernel whose head has been read, with the body that follows."""
         self.source.skip_blank()
         if self.source.first_word() == "CPP":
             return replace(function, native=read_native(self.source))

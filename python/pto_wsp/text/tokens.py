@@ -119,6 +119,14 @@ class Source:
             number += 1
         self.line = number
 
+    def accept_lines(self, *texts: str) -> bool:
+        """Take the next lines if they are these, but for the space around them."""
+        first = self.line - 1
+        if [line.strip() for line in self.lines[first : first + len(texts)]] != [*texts]:
+            return False
+        self.line += len(texts)
+        return True
+
     def statement(self) -> Cursor:
         """Take the next statement: a line, and those that its open brackets lead to."""
         tokens: list[Token] = []

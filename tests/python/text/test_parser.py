@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.text import programs
+from examples.pto_programs.llama import llama_module
 from pto_wsp import Program, parse
 from pto_wsp.errors import PtoError, TextLimit
 from pto_wsp.ir.module import Module
@@ -17,7 +18,7 @@ from pto_wsp.ir.scalar import walk
 from pto_wsp.ir.workload import node_expressions, walk_nodes
 from pto_wsp.lang.workload import Workload
 from pto_wsp.location import Location
-from pto_wsp.text.shapes import Lines
+from pto_wsp.text.shapes import Lines, Shapes
 from tests.python.lang.programs import execute
 from tests.python.samples import scale_module
 from tests.python.text.random_modules import NUM_MODULES, random_module
@@ -45,11 +46,33 @@ def places(node: object) -> Iterator[object]:
         yield from places(tuple(vars(node).values()))
 
 
+REPEATED_OVER_TWO_LINES = """func @f(
+  %x: !pto.memref<gm,4x4,f32> {in, tile}, %y: !pto.memref<gm,4x4,f32> {out, tile}
+) {
+  %a = alloc_tile : !pto.tile<4x4xf32>
+  %c = alloc_tile : !pto.tile<4x4xf32>
+  %a = tload %x[:, :] : !pto.tile<4x4xf32>
+  %c = tmatmul %a, %a : (!pto.tile<4x4xf32>, !pto.tile<4x4xf32>
+    ) -> !pto.tile<4x4xf32>
+  %c = tmatmul %a, %a : (!pto.tile<4x4xf32>, !pto.tile<4x4xf32>
+    ) -> !pto.tile<4x4xf32>
+  tstore %c, %y[:, :]
+  return
+}
+"""
+
+
 def test_lines_that_are_like_others(monkeypatch: pytest.MonkeyPatch) -> None:
     """A line of a known shape becomes what it becomes token by token, at the same place."""
-    texts = [programs.kernel(0), *(str(random_module(seed)) for seed in range(60))]
+    texts = [
+        "\n".join(map(programs.kernel, range(3))),
+        REPEATED_OVER_TWO_LINES,
+        str(llama_module()),
+        *(str(random_module(seed)) for seed in range(60)),
+    ]
     quick = [parse(text) for text in texts]
-    monkeypatch.setattr(Lines, "take", lambda self, found: None)
+    monkeypatch.setattr(Lines, "take", lambda self, found: False)
+    monkeypatch.setattr(Shapes, "known_head", lambda self, line, filename, number: None)
     for text, found in zip(texts, quick, strict=True):
         assert parse(text) == found
         assert list(places(parse(text))) == list(places(found))

@@ -19,10 +19,10 @@ namespace pto::wsp::capi {
 inline int32_t run_submitted(const View*, const Scalar* scalars, const TaskContext* context) {
   auto& tasks = *reinterpret_cast<Tasks*>(scalars[0].i64);
   Task& task = tasks.at(uint32_t(context->task));
-  if (task.state == Task::State::kComplete) return 0;
+  if (task.state() == Task::State::kComplete) return 0;
   try {
     call(tasks, task, context->task);
-    task.state = Task::State::kComplete;
+    task.set(Task::State::kComplete);
   } catch (const EngineError&) {
     throw;
   } catch (const std::exception& error) {

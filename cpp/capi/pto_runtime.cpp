@@ -13,6 +13,7 @@
 
 using pto::wsp::EngineError;
 using pto::wsp::Role;
+using pto::wsp::capi::Kept;
 using pto::wsp::capi::Mistake;
 using pto::wsp::capi::Runtime;
 using pto::wsp::trace::TaskDump;
@@ -28,6 +29,8 @@ namespace {
     throw;
   } catch (Mistake& mistake) {
     return runtime.keep(std::move(mistake));
+  } catch (const Kept&) {
+    return runtime.error();
   } catch (const EngineError& error) {
     if (error.code() == "kernel-arguments" || error.code() == "kernel-failed")
       return runtime.keep({PTO_ERROR_FUNCTION, error.what()});
@@ -69,8 +72,11 @@ template <class Function>
 inline int guarded(PTORuntime* rt, Function function) {
   if (rt == nullptr || rt->state == nullptr) return PTO_ERROR_ARGUMENT;
   Runtime& runtime = rt->state->runtime;
-  if (runtime.error() != PTO_OK) return runtime.error();
   try {
+    if (__builtin_expect(runtime.gate() != PTO_OK, false)) {
+      const int code = runtime.pass_gate();
+      if (code != PTO_OK) return code;
+    }
     if constexpr (std::is_void_v<decltype(function(runtime))>) {
       function(runtime);
       return PTO_OK;
@@ -126,6 +132,10 @@ int pto_runtime_init(PTORuntime* rt) {
 
 void pto_runtime_shutdown(PTORuntime* rt) {
   if (rt == nullptr || rt->state == nullptr) return;
+  if (rt->state->runtime.is_working()) {
+    rt->state->runtime.keep({PTO_ERROR_STATE, "it is shut down while its tasks run"});
+    return;
+  }
   std::unique_ptr<PTORuntimeState> state(std::exchange(rt->state, nullptr));
   if (state->runtime.clear()) Spare::instance().give(std::move(state));
 }

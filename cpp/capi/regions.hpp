@@ -4,6 +4,7 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <cstdint>
 #include <vector>
 
@@ -53,7 +54,7 @@ class Regions {
   Regions() : slots_(kFirstSlots, kNone), mask_(kFirstSlots - 1), recent_(kNumRecent) {}
 
   const Region& operator[](uint32_t number) const { return regions_[number]; }
-  uint32_t size() const { return size_; }
+  uint32_t size() const { return size_.load(std::memory_order_relaxed); }
 
   /// Says the number of a region that was found or added lately, by the numbers of the call; false if it was
   /// not.
@@ -81,22 +82,24 @@ class Regions {
 
   /// Adds a region that is not there; returns its number. \pre size() < kMost
   uint32_t add(const Region& region) {
-    if (2 * size_t(size_) >= slots_.size()) grow();
-    regions_.extend(size_) = region;
-    put(size_);
-    return size_++;
+    const uint32_t number = size();
+    if (2 * size_t(number) >= slots_.size()) grow();
+    regions_.extend(number) = region;
+    put(number);
+    size_.store(number + 1, std::memory_order_relaxed);
+    return number;
   }
 
   /// Drops all; memory stays warm for about as many.
   void clear() {
-    const bool is_sparse = slots_.size() > 16 * std::max(size_t(size_), kFirstSlots);
+    const bool is_sparse = slots_.size() > 16 * std::max(size_t(size()), kFirstSlots);
     slots_.assign(is_sparse ? kFirstSlots : slots_.size(), kNone);
     mask_ = slots_.size() - 1;
-    size_ = 0;
+    size_.store(0, std::memory_order_relaxed);
     forget_recent();
   }
 
-  uint64_t num_bytes() const { return size_ * (sizeof(Region) + 2 * sizeof(uint32_t)); }
+  uint64_t num_bytes() const { return size() * (sizeof(Region) + 2 * sizeof(uint32_t)); }
 
  private:
   static constexpr size_t kFirstSlots = 1024;
@@ -131,14 +134,14 @@ class Regions {
   void grow() {
     slots_.assign(2 * slots_.size(), kNone);
     mask_ = slots_.size() - 1;
-    for (uint32_t number = 0; number < size_; ++number) put(number);
+    for (uint32_t number = 0; number < size(); ++number) put(number);
   }
 
   sched::StableArray<Region, kChunk> regions_;
   std::vector<uint32_t> slots_;  ///< open addressing, by the first byte
   size_t mask_;
   std::vector<Recent> recent_;
-  uint32_t size_ = 0;
+  std::atomic<uint32_t> size_{0};
 };
 
 }  // namespace pto::wsp::capi

@@ -16,15 +16,21 @@
 
 namespace pto::wsp::capi {
 
-/// A mistake that a PTOError names.
-struct Mistake {
-  PTOError code;
-  std::string message;
-};
-
 class Runtime {
  public:
   static constexpr uint32_t kMaxWorkers = 1024;
+
+  /// What calls meet before anything else: PTO_OK, the error that is kept, or that tasks run.
+  enum Gate : int { kFed = 1, kExecuting = 2 };
+  int gate() const { return gate_.load(std::memory_order_acquire); }
+
+  /// PTO_OK if a call may go on; the error that is kept. Throws a Mistake where tasks forbid it.
+  [[gnu::cold, gnu::noinline]] int pass_gate() const {
+    const int gate = this->gate();
+    if (gate == kExecuting || (gate == kFed && sched::is_inside_run()))
+      throw Mistake{PTO_ERROR_STATE, "its tasks run: until they are complete, nothing can be built or taken"};
+    return gate == kFed ? int(PTO_OK) : gate;
+  }
 
   /// Tasks run while others are built, once more than `threshold` are. \pre nothing is built
   void feed_from(uint32_t threshold) {
@@ -33,6 +39,7 @@ class Runtime {
   }
 
   void set_workers(int workers) {
+    refuse_while_fed("workers run the tasks already: how many, that has to be said before");
     if (workers < 0 || workers > int(kMaxWorkers))
       throw Mistake{PTO_ERROR_ARGUMENT, std::to_string(workers) + " workers: expected 0 to 1024"};
     workers_ = uint32_t(workers);
@@ -46,12 +53,14 @@ class Runtime {
 
   void register_function(const char* name, PTOInCoreFunc function) {
     if (name == nullptr) throw Mistake{PTO_ERROR_ARGUMENT, "a function without a name is registered"};
+    refuse_while_fed("workers run the tasks already: functions have to be registered before");
     names_.find(name)->function = function;
   }
 
   /// Makes tasks that have no function run the kernels of their names.
   void load_kernels(const char* path) {
     if (path == nullptr) throw Mistake{PTO_ERROR_ARGUMENT, "a kernel library without a name is loaded"};
+    refuse_while_fed("workers run the tasks already: kernels have to be loaded before");
     try {
       libraries_.push_back(std::make_unique<LoadedLibrary>(path));
     } catch (const EngineError& error) {
@@ -100,48 +109,58 @@ class Runtime {
     const uint32_t place = tasks_.num_submitted();
     const bool ends_strand = recorder_.record(tasks_.submit(uint32_t(number)), place);
     if (is_fed_) feed(ends_strand);
-    if (by_hand_ != nullptr) by_hand_->add_submitted();
+    by_hand_.notice_submitted();
   }
 
   // Running
 
   void execute() {
     if (sched::is_inside_run()) throw Mistake{PTO_ERROR_STATE, "a task cannot run other tasks"};
-    if (by_hand_ != nullptr && by_hand_->has_taken())
-      throw Mistake{PTO_ERROR_STATE, "tasks that were taken are not complete"};
     if (tasks_.num_submitted() < tasks_.num_allocated()) refuse_open();
     if (recorder_.is_empty()) return;
-    by_hand_.reset();
+    if (!is_begun_) close_by_hand();
     const int64_t start = trace::now_ns();
     const std::shared_ptr<sched::KeptGraph> graph = recorder_.finish();
-    if (is_fed_ && is_begun_) {
+    pass_from(is_begun_ ? int(kFed) : int(PTO_OK), kExecuting);
+    if (is_begun_) {
       engine().crew().feed();
       engine().crew().end_feed();
     } else {
       engine().begin(graph, num_workers(), false);
     }
+    is_working_ = true;
     const std::optional<sched::Failure> failure = engine().finish();
+    is_working_ = false;
     run_ns_ = trace::now_ns() - start;
     num_strands_ = graph->num_strands();
     is_begun_ = false;
     if (failure) throw_failure(*failure);
     recorder_.begin_graph();
+    by_hand_.open(tasks_.num_submitted());
+    pass_from(kExecuting, PTO_OK);
   }
 
-  /// Taking and completing tasks by hand.
+  // Taking, running and completing tasks by hand, on any thread
+
   int32_t take(bool waits) {
-    if (is_begun_) throw Mistake{PTO_ERROR_STATE, "workers run the tasks already"};
-    if (by_hand_ == nullptr) by_hand_ = std::make_unique<ByHand>(tasks_);
-    return by_hand_->take(waits);
+    const int32_t number = by_hand_.take(waits);
+    return error() == PTO_OK ? number : error();
   }
   void complete(int32_t number) {
-    if (by_hand_ == nullptr || number < 0 || !by_hand_->complete(uint32_t(number)))
-      refuse_task(number, "taken and not complete");
+    if (number < 0 || !by_hand_.complete(uint32_t(number))) refuse_task(number, "taken and not complete");
   }
   void run_taken(int32_t number) {
-    if (by_hand_ == nullptr || number < 0 || !by_hand_->is_taken(uint32_t(number)))
-      refuse_task(number, "taken and not complete");
-    call(tasks_, tasks_[uint32_t(number)], uint64_t(number));
+    if (number < 0 || !by_hand_.begin_run(uint32_t(number))) refuse_task(number, "taken and not run");
+    const Task& task = tasks_[uint32_t(number)];
+    try {
+      call(tasks_, task, uint64_t(number));
+    } catch (const std::bad_alloc&) {
+      throw;
+    } catch (const std::exception& error) {
+      throw Mistake{PTO_ERROR_FUNCTION, describe(number) + ": " + error.what()};
+    } catch (...) {
+      throw Mistake{PTO_ERROR_FUNCTION, describe(number) + ": it threw an exception"};
+    }
   }
 
   // Looking
@@ -153,7 +172,7 @@ class Runtime {
     EarlierFinder finder(tasks_);
     for (uint32_t place = 0; place < tasks_.num_submitted(); ++place) {
       const Task& task = tasks_.at(place);
-      stats.tasks_completed += task.state == Task::State::kComplete ? 1 : 0;
+      stats.tasks_completed += task.state() == Task::State::kComplete ? 1 : 0;
       stats.dependences += finder.next_sorted(task, place).size();
     }
     stats.arguments = recorder_.num_arguments();
@@ -175,7 +194,7 @@ class Runtime {
                                                  : reinterpret_cast<uint64_t>(task.body());
       dumped.buffer_bytes = uint64_t(task.buffer_bytes);
       dumped.reused_bytes = uint64_t(task.reuse_bytes);
-      dumped.is_complete = task.state == Task::State::kComplete;
+      dumped.is_complete = task.state() == Task::State::kComplete;
       const std::vector<uint32_t>& earlier = finder.next_sorted(task, place);
       dumped.before.assign(earlier.begin(), earlier.end());
       for (uint32_t i = 0; i < task.num_arguments; ++i)
@@ -187,7 +206,7 @@ class Runtime {
 
   // The first mistake
 
-  int error() const { return error_.load(std::memory_order_acquire); }
+  int error() const { return std::min(gate(), int(PTO_OK)); }
   /// \pre nobody keeps one at the same time
   const char* message() const { return message_.c_str(); }
   int keep(Mistake mistake) {
@@ -195,18 +214,22 @@ class Runtime {
     if (error() == PTO_OK) {
       message_ = std::move(mistake.message);
       set_latest(kNobody);
-      error_.store(mistake.code, std::memory_order_release);
+      gate_.store(mistake.code, std::memory_order_release);
+      by_hand_.stop();
     }
     return error();
   }
 
   // The end
 
+  /// Whether this is called while it cannot end, by one of its tasks or beside `execute`.
+  bool is_working() const { return is_working_ || (is_begun_ && sched::is_inside_run()); }
+
   /// Makes an empty runtime of this one, whose memory stays warm; false if that would keep too much.
   bool clear() {
     end_run();
     if (error() != PTO_OK || tasks_.num_bytes() + recorder_.num_bytes() > kMostKeptBytes) return false;
-    by_hand_.reset();
+    by_hand_.clear();
     tasks_.clear();
     recorder_.clear();
     names_.clear();
@@ -235,6 +258,21 @@ class Runtime {
     engine().crew().run().cancel();
     engine().finish();
     is_begun_ = false;
+    int fed = kFed;
+    gate_.compare_exchange_strong(fed, PTO_OK);
+  }
+
+  /// Moves the gate, or throws the error that has been kept since.
+  void pass_from(int before, int after) {
+    if (!gate_.compare_exchange_strong(before, after)) throw Kept{};
+  }
+
+  void close_by_hand() {
+    if (!by_hand_.close()) throw Mistake{PTO_ERROR_STATE, "tasks that were taken are not complete"};
+  }
+
+  void refuse_while_fed(const char* message) const {
+    if (is_begun_) throw Mistake{PTO_ERROR_STATE, message};
   }
 
   GraphEngine& engine() {
@@ -248,8 +286,10 @@ class Runtime {
 
   void feed(bool ends_strand) {
     if (!is_begun_ && tasks_.num_submitted() > threshold_) {
+      close_by_hand();
       engine().begin(recorder_.graph(), num_workers(), true);
       is_begun_ = true;
+      pass_from(PTO_OK, kFed);
     }
     if (!is_begun_ || !ends_strand || ++num_unfed_ < kFeedStrands) return;
     num_unfed_ = 0;
@@ -269,7 +309,7 @@ class Runtime {
 
   bool is_in_state(int32_t number, Task::State state) const {
     return number >= 0 && uint32_t(number) < tasks_.num_allocated() &&
-           tasks_[uint32_t(number)].state == state;
+           tasks_[uint32_t(number)].state() == state;
   }
 
   [[noreturn, gnu::cold]] void refuse_task(int32_t number, const char* expected) const {
@@ -278,25 +318,26 @@ class Runtime {
 
   [[noreturn, gnu::cold]] void refuse_region(int32_t number, const Region& region) const {
     const std::string what = region.tensor == 0 ? "a null tensor" : "a region that cannot be";
-    throw Mistake{PTO_ERROR_ARGUMENT,
-                  "task " + std::to_string(number) + " `" + tasks_[uint32_t(number)].name->text + "` gets " +
-                      what + ": row " + std::to_string(region.row) + ", col " + std::to_string(region.col) +
-                      ", rows " + std::to_string(region.rows) + ", cols " + std::to_string(region.cols)};
+    throw Mistake{PTO_ERROR_ARGUMENT, describe(number) + " gets " + what + ": row " +
+                                          std::to_string(region.row) + ", col " + std::to_string(region.col) +
+                                          ", rows " + std::to_string(region.rows) + ", cols " +
+                                          std::to_string(region.cols)};
   }
 
   [[noreturn, gnu::cold]] void refuse_open() const {
     uint32_t number = 0;
-    while (tasks_[number].state != Task::State::kOpen) ++number;
-    throw Mistake{PTO_ERROR_STATE, "task " + std::to_string(number) + " `" + tasks_[number].name->text +
-                                       "` was allocated and never submitted"};
+    while (tasks_[number].state() != Task::State::kOpen) ++number;
+    throw Mistake{PTO_ERROR_STATE, describe(int32_t(number)) + " was allocated and never submitted"};
   }
 
   [[noreturn]] void throw_failure(const sched::Failure& failure) const {
-    const auto place = uint32_t(failure.task);
-    const std::string task =
-        "task " + std::to_string(tasks_.number_at(place)) + " `" + tasks_.at(place).name->text + "`: ";
     const bool is_memory = failure.error->code() == "out-of-memory";
-    throw Mistake{is_memory ? PTO_ERROR_MEMORY : PTO_ERROR_FUNCTION, task + failure.error->what()};
+    throw Mistake{is_memory ? PTO_ERROR_MEMORY : PTO_ERROR_FUNCTION,
+                  describe(int32_t(tasks_.number_at(uint32_t(failure.task)))) + ": " + failure.error->what()};
+  }
+
+  std::string describe(int32_t number) const {
+    return "task " + std::to_string(number) + " `" + tasks_[uint32_t(number)].name->text + "`";
   }
 
   std::string describe(Argument argument) const {
@@ -314,9 +355,9 @@ class Runtime {
   Names names_;
   Recorder recorder_{tasks_};
   std::optional<GraphEngine> engine_;
-  std::unique_ptr<ByHand> by_hand_;
+  ByHand by_hand_{tasks_};
   std::mutex error_mutex_;
-  std::atomic<int> error_{PTO_OK};
+  std::atomic<int> gate_{PTO_OK};
   std::string message_;
   /// The task that was allocated last, if it is not submitted, and no mistake was made, by whatever thread.
   std::atomic<int32_t> latest_{kNobody};
@@ -325,7 +366,8 @@ class Runtime {
   uint32_t threshold_ = 0;
   uint32_t num_unfed_ = 0;  ///< strands that are complete and that workers do not know of
   bool is_fed_ = false;
-  bool is_begun_ = false;  ///< workers run tasks while others are built
+  std::atomic<bool> is_begun_{false};    ///< workers run tasks while others are built
+  std::atomic<bool> is_working_{false};  ///< the caller of `execute` is one of them
   uint64_t num_strands_ = 0;
   int64_t run_ns_ = 0;
 };

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <iterator>
 #include <memory>
@@ -81,14 +82,18 @@ class Argument {
 };
 
 struct Task {
-  enum class State : uint8_t { kOpen, kSubmitted, kTaken, kComplete };
+  /// By hand, a task that was submitted is taken, and may be begun, before it is complete.
+  enum class State : uint8_t { kOpen, kSubmitted, kTaken, kBegun, kComplete };
 
   const Name* name;
   PTOInCoreFunc function;
   Argument* arguments;
   uint32_t num_arguments;
   int32_t buffer_bytes, reuse_bytes;
-  State state;
+  std::atomic<State> now;
+
+  State state() const { return now.load(std::memory_order_relaxed); }
+  void set(State state) { now.store(state, std::memory_order_relaxed); }
 
   /// What it runs, or null.
   PTOInCoreFunc body() const { return function != nullptr ? function : name->function; }
@@ -165,7 +170,8 @@ class Tasks {
   static constexpr uint32_t kMost = uint32_t{1} << 26;
 
   uint32_t num_allocated() const { return num_allocated_; }
-  uint32_t num_submitted() const { return num_submitted_; }
+  /// Acquire: these can be read.
+  uint32_t num_submitted() const { return num_submitted_.load(std::memory_order_acquire); }
   Task& operator[](uint32_t number) { return tasks_[number]; }
   const Task& operator[](uint32_t number) const { return tasks_[number]; }
 
@@ -175,8 +181,15 @@ class Tasks {
   const Task& at(uint32_t place) const { return tasks_[order_[place]]; }
 
   uint32_t add(const Name* name, PTOInCoreFunc function, int32_t buffer_bytes, int32_t reuse_bytes) {
-    latest_ = &tasks_.extend(num_allocated_);
-    *latest_ = {name, function, arguments_.tip(), 0, buffer_bytes, reuse_bytes, Task::State::kOpen};
+    Task& task = tasks_.extend(num_allocated_);
+    task.name = name;
+    task.function = function;
+    task.arguments = arguments_.tip();
+    task.num_arguments = 0;
+    task.buffer_bytes = buffer_bytes;
+    task.reuse_bytes = reuse_bytes;
+    task.set(Task::State::kOpen);
+    latest_ = &task;
     return num_allocated_++;
   }
 
@@ -195,9 +208,11 @@ class Tasks {
 
   /// Gives a task the next place.
   Task& submit(uint32_t number) {
-    order_.extend(num_submitted_++) = number;
+    const uint32_t place = num_submitted_.load(std::memory_order_relaxed);
+    order_.extend(place) = number;
     Task& task = number + 1 == num_allocated_ ? *latest_ : tasks_[number];
-    task.state = Task::State::kSubmitted;
+    task.set(Task::State::kSubmitted);
+    num_submitted_.store(place + 1, std::memory_order_release);
     return task;
   }
 
@@ -205,7 +220,8 @@ class Tasks {
   void clear() {
     arguments_.clear();
     regions_.clear();
-    num_allocated_ = num_submitted_ = 0;
+    num_allocated_ = 0;
+    num_submitted_.store(0, std::memory_order_relaxed);
   }
 
   uint64_t num_bytes() const {
@@ -221,7 +237,7 @@ class Tasks {
   Regions regions_;
   Task* latest_ = nullptr;
   uint32_t num_allocated_ = 0;
-  uint32_t num_submitted_ = 0;
+  std::atomic<uint32_t> num_submitted_{0};
 };
 
 }  // namespace pto::wsp::capi

@@ -62,10 +62,13 @@ typedef void (*PTOOrchFunc)(PTORuntime* rt, void* user_data);
 /** Makes an empty runtime. Every one needs a pto_runtime_shutdown. */
 PTO_API int pto_runtime_init(PTORuntime* rt);
 
-/** Gives back what a runtime holds. Tasks that have not run never do. */
+/** Gives back what a runtime holds. Tasks that have not run never do. Refused while pto_execute_all runs. */
 PTO_API void pto_runtime_shutdown(PTORuntime* rt);
 
-/** Makes pto_execute_all use so many threads, of which the caller is one; 0, the default, is one per core. */
+/**
+ * Makes pto_execute_all use so many threads, of which the caller is one; 0, the default, is one per core.
+ * Refused once others run tasks, as registering functions and loading kernels.
+ */
 PTO_API int pto_runtime_set_workers(PTORuntime* rt, int num_workers);
 
 /** Makes row offsets of regions to come count `rows` rows each: code that counts tiles gives their rows. */
@@ -127,9 +130,9 @@ PTO_API int runtime_entry_arm64(PTOOrchFunc orch_func, void* user_data, int num_
 
 /** Takes a task that waits for nothing; PTO_NO_TASK if there is none now. */
 PTO_API int32_t pto_get_ready_task(PTORuntime* rt);
-/** The same, but waits until there is one, or until every task that was submitted is complete. */
+/** The same, but waits until there is one, every task that was submitted is complete, or an error is kept. */
 PTO_API int32_t pto_get_ready_task_blocking(PTORuntime* rt);
-/** Calls the function of a task that was taken. */
+/** Calls the function of a task that was taken, once. */
 PTO_API int pto_task_run(PTORuntime* rt, int32_t task);
 /** Says that a task that was taken is complete. */
 PTO_API int pto_task_complete(PTORuntime* rt, int32_t task);

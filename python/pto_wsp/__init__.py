@@ -6,6 +6,7 @@ from pto_wsp.builder import CompareMode, ElementType, MemorySpace, PTOFunctionBu
 from pto_wsp.builder.drivers import refuse_driver
 from pto_wsp.builder.module import set_compile_hook as set_module_hook
 from pto_wsp.errors import PtoError
+from pto_wsp.errors.showing import hide_own_frames
 from pto_wsp.lang import pto, ptoisa
 from pto_wsp.lang.axes import P
 from pto_wsp.lang.broadcast import ALL
@@ -121,6 +122,7 @@ __all__ = [
     "workload",
 ]
 
+hide_own_frames(PtoError)
 set_compile_hook(compile_program)
 set_module_hook(compile_module)
 

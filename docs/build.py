@@ -28,7 +28,7 @@ ERRORS_INTRODUCTION = """\
 Every mistake has a code, a class in `pto_wsp.errors` and a test: the programs and messages below are run
 and compared, letter by letter, by `tests/errors`. Where a message depends on the machine, `[...]` stands for
 it. Handle an error by its class: all are subclasses of `PtoError`, and `error.fields` holds what the text
-mentions. A program that ends with one shows the user's own lines above it, and with `python -X dev` ours too."""
+mentions. A program that ends with one shows the user's own lines above it; `python -X dev` shows all."""
 
 OPERATORS_INTRODUCTION = """\
 # Operators

@@ -10,12 +10,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pto_wsp import DYN, In, Out, P, Program, Tensor, Tile, f32, i32, kernel, pto, tier, workload
+from pto_wsp import DYN, In, Out, P, Program, Scalar, Tensor, Tile, f32, i32, i64, kernel, pto, tier, workload
 
 TOP_K = 2048
 BLOCK = 2048  # tokens per task of the indexer
+RANK = 8192  # tokens per task that finds the best TOP_K of them
 SPLIT = 512  # picked tokens per task of attention
-STEP = 64  # tokens whose scores are held at a time
+STEP = 128  # tokens whose scores are held at a time
 GROUP = 32  # heads per task that merges
 TOLERANCE = 1e-5  # absolute, against f64: scores and values are of order 1
 
@@ -55,34 +56,50 @@ def score_kernel(shape: Shape) -> Any:
         k: In[Tile[BLOCK, DIM, f32]],
         scores: Out[Tile[1, BLOCK, f32]],
     ):
-        """Tokens are rows of the product: their keys are read where they lie."""
-        heads = pto.transpose(q)
+        """While the keys of one step are multiplied, those of the next come from memory."""
+        column = pto.transpose(weight)
         for r in pto.tiles(k.rows, STEP):
-            s = pto.rowsum(pto.relu(pto.matmul(k[r], heads)) * weight)
-            pto.store(scores[:, r], pto.transpose(s))
+            pto.prefetch(k, pto.minimum(pto.iota((1, STEP), r.start + STEP), k.rows - 1))
+            pto.store(scores[:, r], pto.colsum(pto.relu(pto.matmul(q, k[r].T)) * column))
 
     return score
 
 
 @kernel
-def select_2k(scores: In[Tile[1, TOP_K, f32]], picks: Out[Tile[1, TOP_K, i32]]):
+def rank(scores: In[Tensor[f32, 1, DYN]], first: Scalar[i64], ranked: Out[Tile[1, TOP_K, i64]]):
+    """The best TOP_K of at least as many tokens, from number `first` on, as sorted pairs."""
+    best = pto.sort(scores[:, 0:TOP_K], pto.iota((1, TOP_K), first))
+    for r in pto.tiles(scores.cols, TOP_K):
+        if r.start > 0:
+            numbers = pto.iota((1, r.extent), first + r.start)
+            best = pto.merge(best, pto.sort(scores[:, r], numbers), TOP_K)
+    pto.store(ranked, best)
+
+
+@kernel
+def select_2k(
+    scores: In[Tile[1, TOP_K, f32]], ranked: In[Tensor[i64, DYN, TOP_K]], picks: Out[Tile[1, TOP_K, i32]]
+):
     """No more tokens than TOP_K: all of them, without a look at their scores."""
     pto.store(picks, pto.iota((1, scores.cols)))
 
 
 @kernel
-def select_8k(scores: In[Tile[1, 8192, f32]], picks: Out[Tile[1, TOP_K, i32]]):
+def select_8k(
+    scores: In[Tile[1, 8192, f32]], ranked: In[Tensor[i64, DYN, TOP_K]], picks: Out[Tile[1, TOP_K, i32]]
+):
     """Sort the scores of all tokens."""
     pto.store(picks, pto.extract_topk_indices(pto.sort(scores), picks.cols))
 
 
 @kernel
-def select_64k(scores: In[Tensor[f32, 1, DYN]], picks: Out[Tile[1, TOP_K, i32]]):
-    """Sort the scores of 8192 tokens at a time and merge them into the best so far."""
-    best = pto.sort(pto.full((1, TOP_K), -inf))
-    for r in pto.tiles(scores.cols, 8192):
-        numbers = pto.iota((1, scores[:, r].cols), r.start)
-        best = pto.merge(best, pto.sort(scores[:, r], numbers), TOP_K)
+def select_64k(
+    scores: In[Tensor[f32, 1, DYN]], ranked: In[Tensor[i64, DYN, TOP_K]], picks: Out[Tile[1, TOP_K, i32]]
+):
+    """Merge what other tasks have ranked."""
+    best = pto.load(ranked[0:1])
+    for i in range(1, ranked.rows):
+        best = pto.merge(best, ranked[i : i + 1], TOP_K)
     pto.store(picks, pto.extract_topk_indices(best, picks.cols))
 
 
@@ -104,21 +121,22 @@ def attention_kernels(shape: Shape) -> tuple[Any, Any]:
         part: Out[Tile[HEADS, VALUE, f32]],
         state: Out[Tile[2, HEADS, f32]],
     ):
-        """Tokens are rows of the scores, heads their columns, so that what is gathered is not turned."""
-        m, l, acc = pto.full((1, HEADS), -inf), pto.zeros((1, HEADS)), pto.zeros((HEADS, VALUE))  # noqa: E741
-        heads = pto.transpose(q * (1 / sqrt(KEY)))
+        """While the values of one step are added up, the tokens of the next come from memory."""
+        m, l, acc = pto.full((HEADS, 1), -inf), pto.zeros((HEADS, 1)), pto.zeros((HEADS, VALUE))  # noqa: E741
+        scaled = q * (1 / sqrt(KEY))
         for r in pto.tiles(picks.cols, STEP):
             tokens = picks[:, r]
-            s = pto.matmul(pto.gather(latent, tokens), heads)
-            m_new = pto.maximum(m, pto.colmax(s))
+            s = pto.matmul(scaled, pto.gather(latent, tokens).T)
+            m_new = pto.maximum(m, pto.rowmax(s))
             p, alpha = pto.exp(s - m_new), pto.exp(m - m_new)
-            l = l * alpha + pto.colsum(p)  # noqa: E741
-            values = pto.gather(latent[:, 0:VALUE], tokens)
-            acc = pto.matmul(p.T, values, acc=acc * pto.transpose(alpha))
+            l = l * alpha + pto.rowsum(p)  # noqa: E741
+            after = pto.minimum(pto.iota((1, STEP), r.start + STEP), picks.cols - 1)
+            pto.prefetch(latent, pto.take(picks, after))
+            acc = pto.matmul(p, pto.gather(latent[:, 0:VALUE], tokens), acc=acc * alpha)
             m = m_new
         pto.store(part, acc)
-        pto.store(state[0:1], m)
-        pto.store(state[1:2], l)
+        pto.store(state[0:1], pto.transpose(m))
+        pto.store(state[1:2], pto.transpose(l))
 
     @kernel
     def merge(
@@ -141,6 +159,11 @@ def attention_kernels(shape: Shape) -> tuple[Any, Any]:
     return attend, merge
 
 
+def blocks(n: Any) -> Any:
+    """Return how many tasks rank `n` tokens."""
+    return (n + (RANK - 1)) // RANK
+
+
 def sparse_attention(shape: Shape) -> Any:
     """Return the workload of the operator."""
     INDEX_HEADS, INDEX_DIM, HEADS, KEY, VALUE = shape
@@ -158,6 +181,7 @@ def sparse_attention(shape: Shape) -> Any:
         Q: Tensor[f32, "batch", HEADS, KEY],
         Latent: Tensor[f32, "batch", "longest", KEY],
         Scores: Tensor[f32, "batch", 1, "longest"],
+        Ranked: Tensor[i64, "batch", "blocks", TOP_K],
         TopK: Tensor[i32, "batch", 1, TOP_K],
         Part: Tensor[f32, "batch", TOP_K // SPLIT, HEADS, VALUE],
         State: Tensor[f32, "batch", TOP_K // SPLIT, 2, HEADS],
@@ -171,10 +195,14 @@ def sparse_attention(shape: Shape) -> Any:
             with P.when(n > TOP_K):
                 for t in P.tiles(n, BLOCK):
                     score[b, t](q=IndexQ[b], weight=IndexWeight[b], k=IndexK[b, t], scores=Scores[b, :, t])
+            with P.when(n > RANK):
+                for i in P(blocks(n)):  # of nearly the same length, so that each has TOP_K tokens
+                    start, end = i * n // blocks(n), (i + 1) * n // blocks(n)
+                    rank[b, i](scores=Scores[b, :, start:end], first=start, ranked=Ranked[b, i : i + 1])
         for b in P("batch"):
             n = Lengths[b, 0]
             count = n.min(TOP_K)
-            select.at(n)[b](scores=Scores[b, :, :n], picks=TopK[b, :, :count])
+            select.at(n)[b](scores=Scores[b, :, :n], ranked=Ranked[b, : blocks(n)], picks=TopK[b, :, :count])
             for t in P.tiles(count, SPLIT):
                 i = t.start // SPLIT
                 attend[b, i](
@@ -199,6 +227,7 @@ class Batch(NamedTuple):
     Q: np.ndarray
     Latent: np.ndarray
     Scores: np.ndarray
+    Ranked: np.ndarray
     TopK: np.ndarray
     Part: np.ndarray
     State: np.ndarray
@@ -225,6 +254,7 @@ def random_batch(rng: np.random.Generator, shape: Shape, lengths: np.ndarray, lo
         (lengths - accepted).astype(np.int32).reshape(column), accepted.astype(np.int32).reshape(column),
         np.full(column, -1, np.int32), normal(*index), normal(1, index[0]),
         caches[0], normal(shape.heads, shape.key), caches[1], unwritten(1, longest),
+        np.full((batch, -(-longest // RANK), TOP_K), -1, np.int64),
         np.full((batch, 1, TOP_K), -1, np.int32), unwritten(splits, shape.heads, shape.value),
         unwritten(splits, 2, shape.heads), unwritten(shape.heads, shape.value),
     )  # fmt: skip

@@ -29,11 +29,12 @@ def batch_of(lengths: list[int], longest: int | None = None, seed: int = 0):
 
 
 def num_tasks(lengths: np.ndarray) -> int:
-    """One for all lengths; per sequence the indexer where it is needed, a choice, parts and their merge."""
+    """One for all lengths; per sequence indexer and ranks where needed, a choice, parts and their merge."""
     blocks = -(-lengths[lengths > example.TOP_K] // example.BLOCK)
+    ranks = -(-lengths[lengths > example.RANK] // example.RANK)
     splits = -(-np.minimum(lengths, example.TOP_K) // example.SPLIT)
     merges = -(-SHAPE.heads // example.GROUP)
-    return min(len(lengths), 1) + int(blocks.sum() + splits.sum()) + len(lengths) * (1 + merges)
+    return min(len(lengths), 1) + int(blocks.sum() + ranks.sum() + splits.sum()) + len(lengths) * (1 + merges)
 
 
 def test_fifty_random_batches_on_one_program(calls: Counter[str]) -> None:
@@ -93,7 +94,7 @@ def test_the_same_bits_for_any_number_of_workers() -> None:
     example.run(program, batch, workers=1)
     first = example.Batch(*(array.copy() for array in batch))
     for workers in (2, 3, 5):
-        for array in (batch.Lengths, batch.Scores, batch.TopK, batch.Part, batch.O):
+        for array in (batch.Lengths, batch.Scores, batch.Ranked, batch.TopK, batch.Part, batch.O):
             array[...] = -1
         run_delayed(program, batch._asdict(), workers, seed=workers)
         # What a sequence shorter than TOP_K leaves of its picks is nobody's.
@@ -101,6 +102,21 @@ def test_the_same_bits_for_any_number_of_workers() -> None:
             count = min(length, example.TOP_K)
             assert np.array_equal(batch.TopK[b, 0, :count], first.TopK[b, 0, :count])
         assert batch.O.tobytes() == first.O.tobytes()
+
+
+@pytest.mark.parametrize("length", [3000, 8192, 8193, 20000])
+@pytest.mark.parametrize("target", ["cpu", "interp"])
+def test_picks_are_different_tokens_where_most_scores_are_infinite(length: int, target: str) -> None:
+    batch = batch_of([length])
+    batch.IndexWeight[...] = -1
+    batch.IndexQ[...] = 1
+    batch.IndexK[0, : length - 5] = 1e38
+    example.run(program_for(target), batch)
+    assert (batch.Scores[0, 0, : length - 5] == -np.inf).all()
+    picks = np.unique(batch.TopK[0, 0])
+    assert len(picks) == example.TOP_K
+    assert picks[0] >= 0 and picks[-1] == length - 1
+    assert np.isin(range(length - 5, length), picks).all()
 
 
 def test_interpreter_agrees() -> None:

@@ -92,8 +92,8 @@ def _support_in(target: str, schedule: Schedule, policy: Policy) -> Support:
     if policy.name == "interleaved":
         if schedule.streams.name == "off":
             return Refused("there are no streams that could take turns")
-        if schedule.ready.name == "priority":
-            return Refused("what starts first is decided by priority")
+        if schedule.ready.name != "work_steal":
+            return Refused(f"what starts first is decided by {schedule.ready.name}")
     if policy.directive == "start" and schedule.is_walked:
         return _held(schedule, policy)
     return found
@@ -102,7 +102,7 @@ def _support_in(target: str, schedule: Schedule, policy: Policy) -> Support:
 def _held(schedule: Schedule, start: Policy) -> Support:
     """Return what becomes of a start beside policies for the walk of the program."""
     if start.name == "after_build":
-        return Refused("a graph that is built first has no dispatchers, window, streams, pools or priorities")
+        return Refused("a graph that is built first has no dispatchers, window, streams, batches, turns, pools or priorities")
     window = schedule.window.count or WINDOW
     if start.count > window:
         return Refused(f"a window of {window} tasks never holds as many")

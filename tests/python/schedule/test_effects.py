@@ -111,9 +111,21 @@ def test_equal_keys_have_one_dispatcher(name: str, workers: int) -> None:
 
 
 def test_the_number_of_dispatchers() -> None:
-    for n in (1, 2, 5, 16):
-        run(STEPS, Schedule().dispatch(DispatchPolicy.work_steal(n)))
-        assert counter("dispatchers") == n
+    for n in (1, 2, 5, 16, 64):
+        for policy in (
+            DispatchPolicy.work_steal(n),
+            DispatchPolicy.round_robin(n),
+            DispatchPolicy.affinity(lambda t: t.i, n),
+            DispatchPolicy.hash(lambda t: t.i, n),
+            DispatchPolicy.dispatch_by(lambda t: 0 * t.i, n),
+        ):
+            trace = run(STEPS, Schedule().dispatch(policy))
+            assert counter("dispatchers") == n and int(trace.dispatcher.max()) < n
+            made = STEPS.stats.counters["dispatcher_tasks"] if STEPS.stats is not None else None
+            assert made == np.bincount(trace.dispatcher, minlength=n).tolist()
+    for workers in (1, 3, 12):
+        run(STEPS, Schedule().dispatch(DispatchPolicy.round_robin()), workers)
+        assert counter("dispatchers") == min(workers, 8)
 
 
 def starts(trace: Trace) -> list[tuple[str, tuple[int, ...]]]:
@@ -292,12 +304,13 @@ def test_streams_take_turns() -> None:
         assert order[0] == ("bump", (0,))
 
 
-def test_turns_need_streams_and_no_priority() -> None:
+def test_turns_need_streams_and_no_other_order() -> None:
     turns = Schedule().timing(TimingPolicy.interleaved(2))
     with pytest.raises(UnsupportedByTarget, match="no streams"):
         STEPS.reschedule(turns)
-    with pytest.raises(UnsupportedByTarget, match="decided by priority"):
-        STEPS.reschedule(turns.streams(2).task_graph(ready=ReadyPolicy.priority(lambda t: t.i)))
+    for ready in (ReadyPolicy.priority(lambda t: t.i), ReadyPolicy.fifo()):
+        with pytest.raises(UnsupportedByTarget, match=f"decided by {ready.name}"):
+            STEPS.reschedule(turns.streams(2).task_graph(ready=ready))
 
 
 @pytest.mark.parametrize("start", [StartPolicy.immediate(), StartPolicy.after_build()])

@@ -1,0 +1,262 @@
+"""Policies beside each other: each keeps what it promises alone, or the schedule is refused by name."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import combinations, pairwise, product
+
+import pytest
+
+from pto_wsp import (
+    Deps,
+    DispatchPolicy,
+    Pools,
+    ReadyPolicy,
+    Schedule,
+    StartPolicy,
+    StorePolicy,
+    TaskWindow,
+    TimingPolicy,
+    WindowMode,
+)
+from pto_wsp.errors import UnsupportedByTarget
+from pto_wsp.ir.schedule import POLICIES, Policy
+from pto_wsp.runtime.trace import TaskEvent, Trace
+from tests.python.schedule.test_effects import STEPS, counter, one_at_a_time, run
+
+TASKS = 61
+RATE = 50_000
+
+
+@dataclass
+class Run:
+    """A run of 60 tasks `bump` and `drop` over i and j, each pair in order, and of one more."""
+
+    schedule: Schedule
+    workers: int
+    trace: Trace
+    events: list[TaskEvent]
+
+    @property
+    def names(self) -> dict[str, Policy]:
+        return {policy.directive: policy for policy in self.schedule.policies.policies()}
+
+
+def by_key(run: Run, dispatcher: Callable[[int, int], int]) -> bool:
+    return all(len(e.keys) == 1 or e.dispatcher == dispatcher(*e.keys) for e in run.events)
+
+
+def in_turn(run: Run) -> bool:
+    pieces = [
+        e.dispatcher
+        for e, after in pairwise([*run.events, None])
+        if not after or e.dispatcher != after.dispatcher
+    ]
+    return len(pieces) > 6 and pieces == [i % 3 for i in range(len(pieces))]
+
+
+def hashed(run: Run) -> bool:
+    pairs = {(e.keys[0], e.dispatcher) for e in run.events if len(e.keys) == 2}
+    return len(pairs) == 6 and all(0 <= dispatcher < 4 for _, dispatcher in pairs)
+
+
+def partitioned(run: Run) -> bool:
+    return all(e.dispatcher == (e.task >= 10) + (e.task >= 40) for e in run.events)
+
+
+def lanes(run: Run) -> list[list[TaskEvent]]:
+    """Return the tasks of each stream."""
+    match run.names["streams"].name:
+        case "off":
+            return []
+        case "in_turn":
+            return [run.events[lane::3] for lane in range(3)]
+        case _:
+            return [[e for e in run.events if len(e.keys) == 2 and e.keys[1] == j] for j in range(5)]
+
+
+def batched(run: Run) -> bool:
+    firsts = range(7, TASKS, 7)
+    return all(run.trace.end_ns[:at].max() <= run.trace.start_ns[at:].min() for at in firsts)
+
+
+def paced(run: Run) -> bool:
+    return bool(run.trace.start_ns.max() - run.trace.start_ns.min() >= 60 * 1e9 / RATE * 0.99)
+
+
+def in_order(run: Run) -> bool:
+    """Whether one worker has started, each time, the first of those that could start.
+
+    It may also have gone on with the task behind the one before, if that has the same key.
+    """
+    if run.workers > 1 or run.names["window"].count == 5:
+        return True
+    priority = run.names["ready"].name == "priority"
+    rank = {
+        e.task: (-(10 * e.keys[0] + e.keys[1]) if priority and len(e.keys) == 2 else 0, e.task)
+        for e in run.events
+    }
+    before = {e.task: {e.task - 1} if e.kernel == "drop" else set() for e in run.events}
+    for lane in lanes(run):
+        for one, two in pairwise(lane):
+            before[two.task].add(one.task)
+    if run.names["timing"].name == "batched":
+        for task in range(TASKS):
+            before[task] |= set(range(task // 7 * 7))
+    left, done, latest = set(range(TASKS)), set[int](), -1
+    for event in sorted(run.events, key=lambda e: e.start_ns):
+        ready = [task for task in left if before[task] <= done]
+        goes_on = (
+            event.task == latest + 1
+            and event.task in ready
+            and rank[event.task][0] == rank.get(latest, (0,))[0]
+        )
+        if not goes_on and event.task != min(ready, key=rank.__getitem__):
+            return False
+        left.remove(event.task)
+        done.add(event.task)
+        latest = event.task
+    return True
+
+
+def taking_turns(run: Run) -> bool:
+    """Whether one worker took tasks of the first two streams by turns, where these wait for no others."""
+    if run.workers > 1 or run.names["window"].count == 5 or run.names["streams"].name != "by":
+        return True
+    order = [e.keys[1] for e in sorted(run.events, key=lambda e: e.start_ns) if len(e.keys) == 2]
+    return order[:24] == [0, 1] * 12
+
+
+def held(run: Run) -> bool:
+    """Whether 20 tasks were recorded before the first ran, or a graph was built."""
+    return counter("max_recorded") >= 20 if run.schedule.policies.is_walked else built(run)
+
+
+def built(run: Run) -> bool:
+    assert STEPS.stats is not None
+    return STEPS.stats.bytes_per_task > 0
+
+
+def in_pools(run: Run) -> bool:
+    return all(len(e.keys) == 1 or e.worker == e.keys[0] % 2 or run.workers == 1 for e in run.events)
+
+
+Promise = Callable[[Run], bool]
+PROMISES: dict[str, dict[str, tuple[Schedule, Promise]]] = {
+    "dispatch": {
+        "work_steal": (
+            Schedule().dispatch(DispatchPolicy.work_steal(3)),
+            lambda r: counter("dispatchers") == 3,
+        ),
+        "round_robin": (Schedule().dispatch(DispatchPolicy.round_robin(3)), in_turn),
+        "affinity": (
+            Schedule().dispatch(DispatchPolicy.affinity(lambda t: t.i, 4)),
+            lambda r: by_key(r, lambda i, j: i % 4),
+        ),
+        "hash": (Schedule().dispatch(DispatchPolicy.hash(lambda t: t.i, 4)), hashed),
+        "dispatch_by": (
+            Schedule().dispatch(DispatchPolicy.dispatch_by(lambda t: t.j % 2, 2)),
+            lambda r: by_key(r, lambda i, j: j % 2),
+        ),
+        "threshold": (
+            Schedule().dispatch(DispatchPolicy.threshold(lambda t: t.i, [2, 5])),
+            lambda r: by_key(r, lambda i, j: (i >= 2) + (i >= 5)),
+        ),
+        "static_partition": (Schedule().dispatch(DispatchPolicy.static_partition([10, 40])), partitioned),
+    },
+    "window": {
+        "stall": (Schedule().task_graph(window=TaskWindow(5)), lambda r: counter("max_recorded") <= 5),
+        "abort": (
+            Schedule().task_graph(window=TaskWindow(TASKS, mode=WindowMode.ABORT)),
+            lambda r: counter("max_recorded") <= TASKS,
+        ),
+    },
+    "ready": {
+        "fifo": (Schedule().task_graph(ready=ReadyPolicy.fifo()), in_order),
+        "priority": (Schedule().task_graph(ready=ReadyPolicy.priority(lambda t: 10 * t.i + t.j)), in_order),
+    },
+    "start": {
+        "threshold": (Schedule().task_graph(start=StartPolicy.threshold(20)), held),
+        "after_build": (Schedule().task_graph(start=StartPolicy.after_build()), built),
+    },
+    "streams": {
+        "in_turn": (Schedule().streams(3), lambda r: all(map(one_at_a_time, lanes(r)))),
+        "by": (Schedule().stream_by(lambda t: t.j), lambda r: all(map(one_at_a_time, lanes(r)))),
+    },
+    "timing": {
+        "batched": (Schedule().timing(TimingPolicy.batched(7)), batched),
+        "interleaved": (Schedule().timing(TimingPolicy.interleaved(2)), taking_turns),
+        "rate_limit": (Schedule().timing(TimingPolicy.rate_limit(RATE)), paced),
+    },
+    "pools": {
+        "by_exec_unit": (Schedule().task_graph(pools=Pools.by_exec_unit(1)), lambda r: True),
+        "custom": (Schedule().task_graph(pools=Pools.custom(lambda t: t.i, [1])), in_pools),
+    },
+    "stores": {"cached": (Schedule().task_graph(stores=StorePolicy.cached()), lambda r: True)},
+    "deps": {
+        "infer_bytes_overlap": (Schedule().task_graph(deps=Deps.infer_bytes_overlap()), lambda r: True),
+        "hybrid": (Schedule().task_graph(deps=Deps.hybrid()), lambda r: True),
+        "trust": (Schedule().task_graph(deps=Deps.trust()), lambda r: True),
+    },
+}
+"""A schedule of each policy, and whether a run has kept what it says."""
+
+WALKED = {"dispatch", "window", "streams", "pools"}
+
+
+def refusal(policies: dict[str, str]) -> str | None:
+    """Return what a schedule of these policies is refused for."""
+    ready, timing, start = policies.get("ready"), policies.get("timing"), policies.get("start")
+    is_walked = bool(WALKED & set(policies)) or ready == "priority" or timing in ("batched", "interleaved")
+    if start == "after_build" and is_walked:
+        return "built first"
+    if start == "threshold" and policies.get("window") == "stall":
+        return "never holds"
+    if timing == "interleaved" and "streams" not in policies:
+        return "no streams"
+    if timing == "interleaved" and ready is not None:
+        return f"decided by {ready}"
+    return None
+
+
+def check(policies: dict[str, str], workers: int) -> None:
+    schedule = Schedule()
+    for directive, name in policies.items():
+        found = PROMISES[directive][name][0].policies
+        schedule = Schedule(schedule.policies.having(getattr(found, directive)))
+    reason = refusal(policies)
+    if reason is not None:
+        with pytest.raises(UnsupportedByTarget, match=reason):
+            STEPS.reschedule(schedule)
+        return
+    trace = run(STEPS, schedule, workers)
+    found = Run(schedule, workers, trace, list(trace))
+    broken = [name for directive, name in policies.items() if not PROMISES[directive][name][1](found)]
+    assert not broken, f"{broken} of {policies} on {workers} workers"
+
+
+@pytest.mark.parametrize(("one", "two"), list(combinations(PROMISES, 2)))
+def test_two_policies(one: str, two: str) -> None:
+    for a, b in product(PROMISES[one], PROMISES[two]):
+        for workers in (1, 2):
+            check({one: a, two: b}, workers)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_many_policies(seed: int) -> None:
+    draw = random.Random(seed)
+    for _ in range(25):
+        chosen = draw.sample(list(PROMISES), draw.randint(3, len(PROMISES)))
+        check(
+            {directive: draw.choice(list(PROMISES[directive])) for directive in chosen}, draw.choice([1, 2])
+        )
+
+
+def test_every_policy_is_among_these() -> None:
+    left_out = {"benchmark", "explicit", "explicit_unchecked"}  # no results, and edges are missing
+    for directive, policies in POLICIES.items():
+        default, *others = policies
+        if directive != "trace":
+            assert set(others) - left_out <= set(PROMISES[directive]) | {default}

@@ -6,11 +6,10 @@
 #pragma once
 
 #include <atomic>
-#include <chrono>
+#include <functional>
 #include <limits>
 #include <memory>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "pto/wsp/abi.hpp"
@@ -22,12 +21,14 @@ using namespace pto::wsp;
 struct Stamps {
   std::atomic<uint64_t> clock{0};
   std::vector<uint64_t> start, end;
-  int64_t slow_task = -1;  ///< sleeps, so that whoever should wait for it would overtake it if it did not
+  /// Called by each task that has begun, with its number: while this lasts, whoever should wait for the task
+  /// would overtake it if it did not.
+  std::function<void(uint64_t)> pause;
   void reset(size_t tasks) {
     clock = 0;
     start.assign(tasks, 0);
     end.assign(tasks, 0);
-    slow_task = -1;
+    pause = nullptr;
   }
   // Relaxed: stamping must not hide a missing synchronisation from ThreadSanitizer.
   uint64_t next() {
@@ -88,7 +89,7 @@ int32_t kernel(const View* views, const Scalar*, const TaskContext* context) {
   Stamps& all = stamps();
   const bool stamped = context->task < all.start.size();
   if (stamped) all.start[context->task] = all.next();
-  if (int64_t(context->task) == all.slow_task) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  if (all.pause) all.pause(context->task);
   apply(views, patterns()[Pattern], context->task);
   if (stamped) all.end[context->task] = all.next();
   return 0;

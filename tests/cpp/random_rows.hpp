@@ -65,6 +65,40 @@ struct Task {
   std::vector<Access> accesses;
 };
 
+template <class Meet>
+bool any_pair(const Task& a, const Task& b, Meet meet) {
+  for (const Task::Access& x : a.accesses) {
+    for (const Task::Access& y : b.accesses) {
+      if (x.tensor == y.tensor && (x.writes || y.writes) && meet(x, y)) return true;
+    }
+  }
+  return false;
+}
+
+/// Whether tasks a and b touch a common element that one of them writes.
+inline bool conflict(const Task& a, const Task& b) {
+  return any_pair(a, b, [](const Task::Access& x, const Task::Access& y) {
+    for (size_t i = 0; i < x.touches.size(); ++i) {
+      if ((x.touches[i] & y.touches[i]) != 0) return true;
+    }
+    return false;
+  });
+}
+
+/// Whether a task may name another one to wait for: the tensors are one, and where both are row sets of the
+/// same distinct indices, their positions meet.
+inline bool may_wait(const Task& a, const Task& b) {
+  return any_pair(a, b, [](const Task::Access& x, const Task::Access& y) {
+    const bool both = x.by_position && y.by_position && x.io->index == y.io->index &&
+                      x.io->merged == y.io->merged && x.generation == y.generation;
+    const bool boxes = x.io->merged < 0 && y.io->merged < 0;
+    for (size_t d = 0; d < x.lo.size() && (both || boxes); ++d) {
+      if (std::max(x.lo[d], y.lo[d]) >= std::min(x.hi[d], y.hi[d])) return false;
+    }
+    return true;
+  });
+}
+
 class Workload {
  public:
   explicit Workload(uint64_t seed) : random_(seed), program_(mix::library().table()) {
@@ -108,42 +142,8 @@ class Workload {
     }
   }
 
-  /// Whether tasks a and b touch a common element that one of them writes.
-  static bool conflict(const Task& a, const Task& b) {
-    return any_pair(a, b, [](const Task::Access& x, const Task::Access& y) {
-      for (size_t i = 0; i < x.touches.size(); ++i) {
-        if ((x.touches[i] & y.touches[i]) != 0) return true;
-      }
-      return false;
-    });
-  }
-
-  /// Whether a task may name another one to wait for: the tensors are one, and where both are row sets of the
-  /// same distinct indices, their positions meet.
-  static bool may_wait(const Task& a, const Task& b) {
-    return any_pair(a, b, [](const Task::Access& x, const Task::Access& y) {
-      const bool both = x.by_position && y.by_position && x.io->index == y.io->index &&
-                        x.io->merged == y.io->merged && x.generation == y.generation;
-      const bool boxes = x.io->merged < 0 && y.io->merged < 0;
-      for (size_t d = 0; d < x.lo.size() && (both || boxes); ++d) {
-        if (std::max(x.lo[d], y.lo[d]) >= std::min(x.hi[d], y.hi[d])) return false;
-      }
-      return true;
-    });
-  }
-
  private:
   int pick(int lo, int hi) { return std::uniform_int_distribution<int>(lo, hi)(random_); }
-
-  template <class Meet>
-  static bool any_pair(const Task& a, const Task& b, Meet meet) {
-    for (const Task::Access& x : a.accesses) {
-      for (const Task::Access& y : b.accesses) {
-        if (x.tensor == y.tensor && (x.writes || y.writes) && meet(x, y)) return true;
-      }
-    }
-    return false;
-  }
 
   void add_tensor() {
     Tensor tensor;

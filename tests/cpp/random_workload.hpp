@@ -1,99 +1,25 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// Random workloads over the mixing kernels, with an independent sequential meaning and a pairwise order
-/// checker. Conditions, bounds and regions depend on variables, and these on what the kernels write.
+/// checker.
 #pragma once
 
-#include <map>
-#include <random>
 #include <vector>
 
-#include "assembler.hpp"
 #include "check.hpp"
-#include "mix_kernels.hpp"
 #include "pto/wsp/bind/arguments.hpp"
+#include "random_tasks.hpp"
 
 namespace random_workload {
 
-using namespace assembler;
-
-struct Tensor {
-  std::vector<int64_t> shape;
-  std::vector<int64_t> stride;
-  std::vector<uint64_t> data;
-};
-
-struct Dim {
-  Op op;
-  Expr start, extent;
-  uint32_t reg;  ///< DIM_TILE: the index register of its loop
-};
-
-struct Io {
-  Role role;
-  uint16_t tensor;
-  std::vector<Dim> dims;
-};
-
-struct Node {
-  Op op;  ///< a loop's, COND, SET or TASK
-  // Loops
-  bool is_tiled;
-  Expr extent;
-  int64_t tile;
-  uint32_t reg;  ///< SET: the variable
-  std::vector<Node> body;
-  // Conditions: `body` if the value is not 0, else `other`. SET: the value.
-  Expr value;
-  std::vector<Node> other;
-  // Tasks
-  uint16_t kernel;
-  std::vector<Io> ios;
-  uint32_t name;                 ///< pc of the TASK
-  std::vector<uint32_t> afters;  ///< names
-};
-
-/// A variable with values in [0, limit).
-struct Variable {
-  uint16_t reg;
-  int64_t limit;
-};
-
-/// A task as the test understands it.
-struct Task {
-  struct Access {
-    uint16_t tensor;
-    bool writes;
-    std::vector<int64_t> lo, hi;
-  };
-  uint16_t kernel;
-  std::vector<Access> accesses;
-  std::vector<View> views;
-  std::vector<std::pair<int, int64_t>> sequences;  ///< enclosing P.seq loops: instance, iteration
-  std::vector<size_t> afters;                      ///< tasks that it waits for by name
-};
-
 class Workload {
  public:
-  /// Odd seeds use regions on grids only (dense maps, whole-tensor reads), even ones regions of every kind.
-  /// With `has_edges`, a task names one of each block around it; else it seldom does.
+  /// See Generator.
   Workload(uint64_t seed, size_t max_tasks, bool has_edges = false)
-      : random_(seed),
-        program_(mix::library().table()),
-        max_tasks_(max_tasks),
-        has_edges_(has_edges),
-        is_gridded_(seed % 2 == 1) {
-    const int num_tensors = pick(1, 3);
-    for (int i = 0; i < num_tensors; ++i) add_tensor();
-    for (int i = pick(0, 3); i > 0; --i) variables_.push_back({program_.variable(), pick(1, 9)});
-    std::vector<Node*> around;
-    for (int i = pick(1, 3); i > 0; --i) add_statement(body_, around, 1);
-    results_ = tensors_;
-    expand(body_);
-  }
+      : generator_(seed, max_tasks, has_edges), meaning_(generator_) {}
 
-  std::vector<uint8_t> bytes() const { return program_.bytes(); }
-  const std::vector<Tensor>& tensors() const { return tensors_; }
+  std::vector<uint8_t> bytes() const { return generator_.program().bytes(); }
+  const std::vector<Tensor>& tensors() const { return generator_.tensors(); }
   /// What a run of the engine is given for tensors.
   static std::vector<bind::ArrayRef> to_arrays(std::vector<Tensor>& tensors) {
     std::vector<bind::ArrayRef> arrays;
@@ -110,414 +36,51 @@ class Workload {
     }
     return arrays;
   }
-  const std::vector<Task>& tasks() const { return tasks_; }
-
+  const std::vector<Task>& tasks() const { return meaning_.tasks; }
   /// The tensors after all tasks have run in program order.
-  const std::vector<Tensor>& results() const { return results_; }
+  const std::vector<Tensor>& results() const { return meaning_.results; }
   /// What flush points read, in program order.
-  const std::vector<int64_t>& flushed() const { return flushed_; }
+  const std::vector<int64_t>& flushed() const { return meaning_.flushed; }
 
   /// Compares the stamps of a run with every pair that must be ordered.
   void check_order(const mix::Stamps& stamps) const {
-    for (size_t j = 0; j < tasks_.size(); ++j) {
+    check_order(stamps, [this](size_t i, size_t j) { return must_be_ordered(tasks()[i], tasks()[j]); });
+  }
+  /// The same, where `must_precede(i, j)` says whether task i must be complete before task j begins, whatever
+  /// `after` says.
+  template <class MustPrecede>
+  void check_order(const mix::Stamps& stamps, MustPrecede must_precede) const {
+    for (size_t j = 0; j < tasks().size(); ++j) {
       CHECK(stamps.start[j] != 0 && stamps.end[j] != 0);
       for (size_t i = 0; i < j; ++i) {
-        if (must_be_ordered(tasks_[i], tasks_[j])) CHECK(stamps.end[i] < stamps.start[j]);
+        if (must_precede(i, j)) CHECK(stamps.end[i] < stamps.start[j]);
       }
-      for (size_t i : tasks_[j].afters) CHECK(stamps.end[i] < stamps.start[j]);
+      for (size_t i : tasks()[j].afters) CHECK(stamps.end[i] < stamps.start[j]);
     }
   }
 
   /// Whether every two tasks that conflict are ordered by names and P.seq loops.
   bool has_enough_edges() const {
-    std::vector<std::vector<bool>> is_before(tasks_.size(), std::vector<bool>(tasks_.size()));
-    for (size_t j = 0; j < tasks_.size(); ++j) {
-      std::vector<size_t> edges = tasks_[j].afters;
+    std::vector<std::vector<bool>> is_before(tasks().size(), std::vector<bool>(tasks().size()));
+    for (size_t j = 0; j < tasks().size(); ++j) {
+      std::vector<size_t> edges = tasks()[j].afters;
       for (size_t i = 0; i < j; ++i) {
-        if (are_in_sequence(tasks_[i], tasks_[j])) edges.push_back(i);
+        if (are_in_different_iterations(tasks()[i], tasks()[j], Op::FOR_EACH)) edges.push_back(i);
       }
       for (const size_t edge : edges) {
         is_before[j][edge] = true;
         for (size_t i = 0; i < edge; ++i) is_before[j][i] = is_before[j][i] || is_before[edge][i];
       }
       for (size_t i = 0; i < j; ++i) {
-        if (conflict(tasks_[i], tasks_[j]) && !is_before[j][i]) return false;
+        if (conflict(tasks()[i], tasks()[j]) && !is_before[j][i]) return false;
       }
     }
     return true;
-  }
-
-  /// Whether tasks a and b touch a common element that one of them writes.
-  static bool conflict(const Task& a, const Task& b) {
-    for (const Task::Access& x : a.accesses) {
-      for (const Task::Access& y : b.accesses) {
-        if (overlap(x, y)) return true;
-      }
-    }
-    return false;
-  }
-
-  /// Whether task a, which comes first, is complete before task b begins, whatever `after` says.
-  static bool must_be_ordered(const Task& a, const Task& b) {
-    return are_in_sequence(a, b) || conflict(a, b);
   }
 
  private:
-  /// Whether tasks are in different iterations of one P.seq loop.
-  static bool are_in_sequence(const Task& a, const Task& b) {
-    for (size_t i = 0; i < a.sequences.size() && i < b.sequences.size(); ++i) {
-      if (a.sequences[i].first != b.sequences[i].first) break;
-      if (a.sequences[i].second != b.sequences[i].second) return true;
-    }
-    return false;
-  }
-
-  int pick(int lo, int hi) { return std::uniform_int_distribution<int>(lo, hi)(random_); }
-
-  void add_tensor() {
-    Tensor tensor;
-    const int rank = pick(1, 3);
-    const int64_t sizes[] = {1, 7, 12, 17, 24, 40, 96, 290};
-    for (int d = 0; d < rank; ++d)
-      tensor.shape.push_back(sizes[pick(rank == 1 ? 2 : 0, rank == 3 ? 3 : rank == 2 ? 5 : 7)]);
-    tensor.stride.assign(size_t(rank), 1);
-    int64_t stride = 1;
-    for (size_t d = size_t(rank); d-- > 0;) {
-      tensor.stride[d] = stride;
-      stride *= tensor.shape[d] + (d + 1 == size_t(rank) ? pick(0, 1) : 0);
-    }
-    tensor.data.resize(size_t(stride) + 64);
-    for (size_t i = 0; i < tensor.data.size(); ++i) tensor.data[i] = mix::scramble(i + 1);
-    tensors_.push_back(tensor);
-    program_.tensor(DType::u64, tensor.shape);
-  }
-
-  void add_statement(std::vector<Node>& body, std::vector<Node*>& around, size_t tasks) {
-    if (!variables_.empty() && pick(0, 3) == 0) {
-      add_set(body, around);
-    } else if (depth_ < 4 && pick(0, 4) == 0) {
-      add_cond(body, around, tasks);
-    } else if (around.size() < 3 && pick(0, 3) != 0 && tasks * 2 <= max_tasks_) {
-      add_loop(body, around, tasks);
-    } else {
-      add_task(body, around);
-    }
-  }
-
-  void add_block(std::vector<Node>& body, std::vector<Node*>& around, size_t tasks) {
-    names_.emplace_back();
-    ++depth_;
-    for (int i = pick(1, 2); i > 0; --i) add_statement(body, around, tasks);
-    --depth_;
-    names_.pop_back();
-  }
-
-  void add_set(std::vector<Node>& body, const std::vector<Node*>& around) {
-    const Variable variable = variables_[size_t(pick(0, int(variables_.size()) - 1))];
-    Node node{};
-    node.op = Op::SET;
-    node.reg = variable.reg;
-    node.value = pick(0, 2) == 0 ? sum_of_registers(around) : any_element(around);
-    node.value = program_.apply(Op::EXPR_MOD, {node.value, program_.constant(variable.limit)});
-    program_.set(variable.reg, node.value);
-    body.push_back(node);
-  }
-
-  /// An element of a tensor that tasks may write.
-  Expr any_element(const std::vector<Node*>& around) {
-    const auto tensor = uint16_t(pick(0, int(tensors_.size()) - 1));
-    Expr out;
-    for (int64_t size : tensors_[tensor].shape) {
-      const Expr index = program_.apply(Op::EXPR_MOD, {sum_of_registers(around), program_.constant(size)});
-      out.insert(out.end(), index.begin(), index.end());
-    }
-    out.push_back({Op::EXPR_ELEMENT, 0, tensor, uint32_t(tensors_[tensor].shape.size())});
-    return out;
-  }
-
-  void add_cond(std::vector<Node>& body, std::vector<Node*>& around, size_t tasks) {
-    Node node{};
-    node.op = Op::COND;
-    node.value = program_.apply(Op::EXPR_MOD, {sum_of_registers(around), program_.constant(pick(2, 4))});
-    program_.cond(node.value);
-    add_block(node.body, around, tasks);
-    if (pick(0, 1) == 0) {
-      program_.otherwise();
-      add_block(node.other, around, tasks);
-    }
-    program_.end_cond();
-    body.push_back(node);
-  }
-
-  void add_loop(std::vector<Node>& body, std::vector<Node*>& around, size_t tasks) {
-    const Op ops[] = {Op::PARALLEL_FOR, Op::FOR_EACH, Op::RANGE_FOR};
-    Node node{};
-    node.op = ops[pick(0, 2)];
-    node.is_tiled = pick(0, 1) != 0;
-    const int limit = int(std::min<size_t>(max_tasks_ / tasks, 40));
-    int64_t trips = pick(1, std::max(limit, 1));
-    node.tile = pick(1, 6);
-    node.extent = program_.constant(
-        node.is_tiled ? std::max<int64_t>(trips * node.tile - pick(0, int(node.tile) - 1), 0) : trips);
-    if (!around.empty() && pick(0, 3) == 0) {
-      node.is_tiled = false;
-      node.extent =
-          program_.apply(Op::EXPR_MIN, {program_.constant(trips), program_.reg(around.back()->reg)});
-    } else if (!variables_.empty() && pick(0, 3) == 0) {
-      node.is_tiled = false;
-      node.extent = program_.apply(Op::EXPR_MIN, {program_.constant(trips), any_variable()});
-    }
-    node.reg = node.is_tiled ? program_.tiles(node.op, node.extent, program_.constant(node.tile))
-                             : program_.loop(node.op, node.extent);
-    node.kernel = program_.last_axis();
-    around.push_back(&node);
-    add_block(node.body, around, tasks * size_t(trips));
-    around.pop_back();
-    program_.end();
-    body.push_back(node);
-  }
-
-  void add_task(std::vector<Node>& body, const std::vector<Node*>& around) {
-    Node node{};
-    node.op = Op::TASK;
-    const int rank = pick(1, 3);
-    node.kernel = uint16_t(pick(0, int(mix::patterns().size()) - 1) * 3 + rank - 1);
-    // Each view needs a tensor of its rank at least.
-    for (const Tensor& tensor : tensors_) {
-      if (int(tensor.shape.size()) < rank) node.kernel = uint16_t(node.kernel / 3 * 3);
-    }
-    node.name = program_.task(node.kernel);
-    for (Role role : mix::patterns()[node.kernel / 3u]) {
-      node.ios.push_back(make_io(role, node.kernel % 3 + 1, around));
-      emit(node.ios.back());
-    }
-    if (pick(0, 2) != 0) program_.key(number(around));
-    if (pick(0, 2) != 0) program_.priority(number(around));
-    if (pick(0, 2) != 0) {
-      const Expr number_of_both = number(around);
-      program_.stream(number_of_both);
-      program_.pool(number_of_both);
-    }
-    for (const std::vector<uint32_t>& names : names_) {
-      if (names.empty() || (!has_edges_ && pick(0, 5) != 0)) continue;
-      node.afters.push_back(has_edges_ ? names.back() : names[size_t(pick(0, int(names.size()) - 1))]);
-      program_.after(node.afters.back());
-    }
-    names_.back().push_back(node.name);
-    body.push_back(node);
-  }
-
-  Expr number(const std::vector<Node*>& around) {
-    if (!variables_.empty() && pick(0, 3) == 0) return any_variable();
-    return Assembler::add(wrapped(around, 6), program_.constant(pick(-4, 4)));
-  }
-
-  Io make_io(Role role, int view_rank, const std::vector<Node*>& around) {
-    Io io{role, uint16_t(pick(0, int(tensors_.size()) - 1)), {}};
-    const Tensor& tensor = tensors_[io.tensor];
-    int to_drop = int(tensor.shape.size()) - view_rank;
-    for (size_t d = 0; d < tensor.shape.size(); ++d) {
-      const int left = int(tensor.shape.size() - d);
-      const bool drops =
-          to_drop > 0 && d + 1 < tensor.shape.size() && (to_drop >= left - 1 || pick(0, 1) != 0);
-      to_drop -= drops;
-      io.dims.push_back(drops ? Dim{Op::DIM_INDEX, wrapped(around, tensor.shape[d]), {}, 0}
-                              : make_dim(around, tensor.shape[d]));
-    }
-    return io;
-  }
-
-  Dim make_dim(const std::vector<Node*>& around, int64_t size) {
-    for (const Node* loop : around) {
-      if (loop->is_tiled && max_extent(*loop) <= size && pick(0, 1) == 0) {
-        return {Op::DIM_TILE, {}, {}, loop->reg};
-      }
-    }
-    if (pick(0, is_gridded_ ? 2 : 5) == 0) return {Op::DIM_FULL, {}, {}, 0};
-    const int64_t extent = pick(1, int(std::min<int64_t>(size, 6)));
-    for (const Node* loop : around) {
-      if (!loop->is_tiled && loop->extent.size() == 1 && max_extent(*loop) * extent <= size &&
-          pick(0, 1) == 0) {
-        const int64_t part = pick(1, int(extent));
-        return {Op::DIM_RANGE, program_.mul(program_.reg(loop->reg), program_.constant(extent)),
-                program_.constant(part), 0};
-      }
-    }
-    if (is_gridded_) {
-      const int64_t step = size % 4 == 0 ? 4 : 1;
-      int64_t start = pick(0, int(size / step) - 1) * step;
-      if (size > 200 && pick(0, 1) == 0) start = start / 16 * 16;  // where the nodes of a range tree begin
-      return {Op::DIM_RANGE, program_.constant(start),
-              program_.constant(pick(1, int((size - start) / step)) * step), 0};
-    }
-    if (pick(0, 3) == 0 && !around.empty()) {
-      const Expr short_one =
-          program_.apply(Op::EXPR_MIN, {program_.constant(extent), program_.reg(around.back()->reg)});
-      return {Op::DIM_RANGE, wrapped(around, size - extent + 1), short_one, 0};
-    }
-    return {Op::DIM_RANGE, wrapped(around, size - extent + 1), program_.constant(extent), 0};
-  }
-
-  int64_t max_extent(const Node& loop) { return evaluate(loop.extent, std::vector<int64_t>(64, 1 << 20)); }
-
-  /// An affine expression of the loop variables, modulo `size`.
-  Expr wrapped(const std::vector<Node*>& around, int64_t size) {
-    if (is_gridded_) return program_.constant(pick(0, int(size) - 1));
-    Expr sum = sum_of_registers(around);
-    if (!variables_.empty() && pick(0, 4) == 0) {
-      // Never outside [0, size), though ranges alone do not show it: v * v // max(v, 1) = v < limit.
-      const Variable variable = variables_.front();
-      const Expr v = program_.reg(variable.reg);
-      sum = program_.apply(Op::EXPR_FLOORDIV, {program_.mul(v, v), at_least_one(v)});
-      if (variable.limit <= size) return sum;
-    }
-    return program_.apply(Op::EXPR_MOD, {sum, program_.constant(size)});
-  }
-
-  Expr at_least_one(const Expr& value) { return program_.apply(Op::EXPR_MAX, {value, program_.constant(1)}); }
-
-  Expr any_variable() { return program_.reg(variables_[size_t(pick(0, int(variables_.size()) - 1))].reg); }
-
-  Expr sum_of_registers(const std::vector<Node*>& around) {
-    Expr sum = program_.constant(pick(0, 5));
-    for (const Node* loop : around)
-      sum = program_.add(sum, program_.mul(program_.reg(loop->reg), program_.constant(pick(0, 3))));
-    if (!variables_.empty())
-      sum = program_.add(sum, program_.mul(any_variable(), program_.constant(pick(0, 2))));
-    return sum;
-  }
-
-  void emit(const Io& io) {
-    program_.io(io.role, io.tensor);
-    for (const Dim& dim : io.dims) {
-      if (dim.op == Op::DIM_FULL) program_.full();
-      if (dim.op == Op::DIM_INDEX) program_.index(dim.start);
-      if (dim.op == Op::DIM_RANGE) program_.range(dim.start, dim.extent);
-      if (dim.op == Op::DIM_TILE) program_.tile(program_.axis_of(dim.reg));
-    }
-  }
-
-  // The meaning, written without the engine.
-
-  int64_t evaluate(const Expr& expr, const std::vector<int64_t>& regs) const {
-    std::vector<int64_t> stack;
-    for (const Instruction& in : expr) {
-      if (in.op == Op::EXPR_CONST) {
-        stack.push_back(program_.constant_at(in.operand2));
-      } else if (in.op == Op::EXPR_REG) {
-        stack.push_back(regs[in.operand2]);
-      } else if (in.op == Op::EXPR_ELEMENT) {
-        const Tensor& tensor = results_[in.operand1];
-        int64_t offset = 0;
-        for (size_t d = 0; d < in.operand2; ++d)
-          offset += stack[stack.size() - in.operand2 + d] * tensor.stride[d];
-        stack.resize(stack.size() - in.operand2);
-        stack.push_back(int64_t(tensor.data[size_t(offset)]));
-      } else {
-        const int64_t b = stack.back();
-        stack.pop_back();
-        int64_t& a = stack.back();
-        if (in.op == Op::EXPR_ADD) a += b;
-        if (in.op == Op::EXPR_MUL) a *= b;
-        if (in.op == Op::EXPR_FLOORDIV) a /= b;
-        if (in.op == Op::EXPR_MOD) a %= b;
-        if (in.op == Op::EXPR_MIN) a = std::min(a, b);
-        if (in.op == Op::EXPR_MAX) a = std::max(a, b);
-      }
-    }
-    return stack.back();
-  }
-
-  void expand(const std::vector<Node>& body) {
-    for (const Node& node : body) {
-      switch (node.op) {
-        case Op::TASK: add_instance(node); break;
-        case Op::SET: set(node); break;
-        case Op::COND: expand(evaluate(node.value, regs_) != 0 ? node.body : node.other); break;
-        default: expand_loop(node);
-      }
-    }
-  }
-
-  void set(const Node& node) {
-    regs_[node.reg] = evaluate(node.value, regs_);
-    const bool is_flush = std::any_of(node.value.begin(), node.value.end(),
-                                      [](const Instruction& in) { return in.op == Op::EXPR_ELEMENT; });
-    if (is_flush) flushed_.push_back(regs_[node.reg]);
-  }
-
-  void expand_loop(const Node& node) {
-    const int64_t extent = evaluate(node.extent, regs_);
-    const int64_t trips = node.is_tiled ? (extent + node.tile - 1) / node.tile : extent;
-    const int instance = num_instances_++;
-    for (int64_t i = 0; i < trips; ++i) {
-      regs_[node.reg] = i;
-      if (node.is_tiled) {
-        regs_[node.reg + 1] = i * node.tile;
-        regs_[node.reg + 2] = std::min(node.tile, extent - i * node.tile);
-      }
-      if (node.op == Op::FOR_EACH) sequences_.push_back({instance, i});
-      expand(node.body);
-      if (node.op == Op::FOR_EACH) sequences_.pop_back();
-    }
-  }
-
-  void add_instance(const Node& node) {
-    Task task{node.kernel, {}, {}, sequences_, {}};
-    for (uint32_t name : node.afters) task.afters.push_back(latest_.at(name));
-    latest_[node.name] = tasks_.size();
-    for (const Io& io : node.ios) {
-      Task::Access access{io.tensor, io.role != Role::in, {}, {}};
-      View view{nullptr, {1, 1, 1, 1}, {0, 0, 0, 0}, nullptr};
-      int64_t offset = 0;
-      int slot = 0;
-      for (size_t d = 0; d < io.dims.size(); ++d) {
-        const Dim& dim = io.dims[d];
-        const Tensor& tensor = tensors_[io.tensor];
-        int64_t start = 0, extent = tensor.shape[d];
-        if (dim.op == Op::DIM_TILE) start = regs_[dim.reg + 1], extent = regs_[dim.reg + 2];
-        if (dim.op == Op::DIM_INDEX) start = evaluate(dim.start, regs_), extent = 1;
-        if (dim.op == Op::DIM_RANGE) start = evaluate(dim.start, regs_), extent = evaluate(dim.extent, regs_);
-        access.lo.push_back(start);
-        access.hi.push_back(start + extent);
-        offset += start * tensor.stride[d];
-        if (dim.op == Op::DIM_INDEX) continue;
-        view.shape[slot] = extent;
-        view.stride[slot++] = tensor.stride[d];
-      }
-      view.data = results_[io.tensor].data.data() + offset;
-      task.accesses.push_back(access);
-      task.views.push_back(view);
-    }
-    mix::apply(task.views.data(), mix::patterns()[node.kernel / 3u], tasks_.size());
-    tasks_.push_back(task);
-  }
-
-  static bool overlap(const Task::Access& a, const Task::Access& b) {
-    if (a.tensor != b.tensor || (!a.writes && !b.writes)) return false;
-    for (size_t d = 0; d < a.lo.size(); ++d) {
-      if (std::max(a.lo[d], b.lo[d]) >= std::min(a.hi[d], b.hi[d])) return false;
-    }
-    return true;
-  }
-
-  std::mt19937_64 random_;
-  Assembler program_;
-  size_t max_tasks_;
-  bool has_edges_;
-  bool is_gridded_;
-  std::vector<Tensor> tensors_;
-  std::vector<Variable> variables_;
-  std::vector<Node> body_;
-  std::vector<std::vector<uint32_t>> names_{1};  ///< of the tasks so far, per open block
-  int depth_ = 0;
-  std::vector<Tensor> results_;
-  std::vector<int64_t> flushed_;
-  std::map<uint32_t, size_t> latest_;  ///< per name of a task, the latest one
-  std::vector<Task> tasks_;
-  std::vector<int64_t> regs_ = std::vector<int64_t>(256, 0);
-  std::vector<std::pair<int, int64_t>> sequences_;
-  int num_instances_ = 0;
+  Generator generator_;
+  Meaning meaning_;
 };
 
 }  // namespace random_workload

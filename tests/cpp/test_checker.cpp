@@ -103,7 +103,7 @@ TEST(the_check_looks_at_the_rows_of_row_sets) {
       bases.push_back(reinterpret_cast<char*>(const_cast<int32_t*>(tensor.indices.data())));
     Planned planned(workload.bytes(), shapes_of(workload), bases);
     const auto conflict = [&](const std::vector<PlacedTask>&, size_t i, size_t j) {
-      return random_rows::Workload::conflict(workload.tasks()[i], workload.tasks()[j]);
+      return random_rows::conflict(workload.tasks()[i], workload.tasks()[j]);
     };
     compare(planned, {}, conflict, score);
   }
@@ -125,7 +125,7 @@ TEST(edges_suffice_exactly_if_they_order_every_conflict) {
       CHECK(error.code() == "edges-missing" && !is_enough);
       const auto first = size_t(error.number("other_task")), second = size_t(error.number("task"));
       CHECK(first < second);
-      CHECK(random_workload::Workload::conflict(workload.tasks()[first], workload.tasks()[second]));
+      CHECK(random_workload::conflict(workload.tasks()[first], workload.tasks()[second]));
     }
     ++(is_enough ? enough : missing);
   }

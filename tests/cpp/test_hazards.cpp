@@ -20,10 +20,7 @@ namespace {
 
 /// Whether a task may name another one to wait for.
 bool may_wait(const random_workload::Task& a, const random_workload::Task& b) {
-  return random_workload::Workload::conflict(a, b);
-}
-bool may_wait(const random_rows::Task& a, const random_rows::Task& b) {
-  return random_rows::Workload::may_wait(a, b);
+  return random_workload::conflict(a, b);
 }
 
 /// What the flush points of a workload read.
@@ -134,7 +131,7 @@ class Simulation {
 
   void check_order(size_t task) const {
     for (size_t i = 0; i < task; ++i) {
-      if (Workload::conflict(workload_.tasks()[i], workload_.tasks()[task])) CHECK(behind_[task][i]);
+      if (conflict(workload_.tasks()[i], workload_.tasks()[task])) CHECK(behind_[task][i]);
     }
   }
 
@@ -228,7 +225,9 @@ void check_pair(uint16_t first_kernel, int64_t first_extent, uint16_t second_ker
   const auto tiles = size_t((64 + second_tile - 1) / second_tile);
   for (uint32_t workers = 1; workers <= 4; ++workers) {
     mix::stamps().reset(1 + tiles);
-    mix::stamps().slow_task = 0;
+    mix::stamps().pause = [](uint64_t task) {
+      if (task == 0) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    };
     executable.run(arrays, {}, {workers, false, 0});
     for (size_t i = 0; i < tiles; ++i) {
       const int64_t lo = int64_t(i) * second_tile, hi = std::min<int64_t>(lo + second_tile, 64);

@@ -293,7 +293,7 @@ TEST(each_wait_of_dynamic_programs_that_is_left_out_is_reported) {
     const auto must_precede = [&](size_t i, size_t j) {
       const std::vector<size_t>& afters = tasks[j].afters;
       return std::find(afters.begin(), afters.end(), i) != afters.end() ||
-             random_workload::Workload::must_be_ordered(tasks[i], tasks[j]);
+             random_workload::must_be_ordered(tasks[i], tasks[j]);
     };
     drop_each_wait(planned, workload.flushed(), seed, must_precede, true, score);
   }
@@ -311,9 +311,7 @@ TEST(each_wait_of_row_sets_that_is_left_out_is_reported) {
     for (const random_rows::Tensor& tensor : workload.tensors())
       bases.push_back(reinterpret_cast<char*>(const_cast<int32_t*>(tensor.indices.data())));
     Planned planned(workload.bytes(), shapes_of(workload), bases);
-    const auto must_precede = [&](size_t i, size_t j) {
-      return random_rows::Workload::conflict(tasks[i], tasks[j]);
-    };
+    const auto must_precede = [&](size_t i, size_t j) { return random_rows::conflict(tasks[i], tasks[j]); };
     drop_each_wait(planned, {}, seed, must_precede, false, score);
   }
   print(score);

@@ -126,7 +126,7 @@ TEST(dependences_are_conflicts_and_lead_to_all_of_them) {
       const bool is_named = trace::DependenceKind(found[i + 2]) == trace::DependenceKind::kAfter;
       const auto& afters = tasks[after].afters;
       CHECK(is_named ? std::count(afters.begin(), afters.end(), before) > 0
-                     : Workload::conflict(tasks[before], tasks[after]));
+                     : random_workload::conflict(tasks[before], tasks[after]));
       ++counts[after];
       is_behind[after][before] = true;
       for (size_t other = 0; other < before; ++other)
@@ -136,7 +136,7 @@ TEST(dependences_are_conflicts_and_lead_to_all_of_them) {
     ++num_checked;
     for (size_t after = 0; after < tasks.size(); ++after) {
       for (size_t before = 0; before < after; ++before)
-        CHECK(is_behind[after][before] || !Workload::conflict(tasks[before], tasks[after]));
+        CHECK(is_behind[after][before] || !random_workload::conflict(tasks[before], tasks[after]));
     }
   }
   CHECK(num_checked > 30);

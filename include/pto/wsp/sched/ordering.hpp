@@ -70,7 +70,9 @@ class Ordering {
   }
 
   /// Whether a task of `site` that is between others (see Expander::is_between) waits for nothing by itself.
-  bool is_silent_between(uint32_t site) const { return hazards_->is_silent_between(site); }
+  bool is_silent_between(uint32_t site) const {
+    return options_->streams == Streams::kOff && hazards_->is_silent_between(site);
+  }
 
   /// A unit, an iteration of `loop`, comes next in the open slice.
   void begin_unit(uint32_t loop, const int64_t* registers, const Numbering& numbering) {

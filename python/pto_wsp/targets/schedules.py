@@ -102,7 +102,10 @@ def _support_in(target: str, schedule: Schedule, policy: Policy) -> Support:
 def _held(schedule: Schedule, start: Policy) -> Support:
     """Return what becomes of a start beside policies for the walk of the program."""
     if start.name == "after_build":
-        return Refused("a graph that is built first has no dispatchers, window, streams, batches, turns, pools or priorities")
+        return Refused(
+            "a graph that is built first has no dispatchers, window, streams, batches, turns, pools or "
+            "priorities"
+        )
     window = schedule.window.count or WINDOW
     if start.count > window:
         return Refused(f"a window of {window} tasks never holds as many")

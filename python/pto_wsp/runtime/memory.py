@@ -7,6 +7,7 @@ import mmap
 
 import numpy as np
 
+from pto_wsp.errors import OutOfMemory
 from pto_wsp.types.dtype import DType
 
 HUGE_PAGE = 2 << 20
@@ -22,12 +23,23 @@ def empty(shape: int | tuple[int, ...], dtype: DType) -> np.ndarray:
     Args:
         shape: a size, or a size per dimension.
         dtype: element type of tensors.
+
+    Raises:
+        OutOfMemory: the machine does not have so much.
     """
     kind = dtype.to_numpy()
     sizes = (shape,) if isinstance(shape, int) else tuple(shape)
     if any(size < 0 for size in sizes):
         return np.empty(sizes, kind)  # numpy's own error
     size = math.prod(sizes) * kind.itemsize
+    try:
+        return _zeros(sizes, kind, size)
+    except (OSError, OverflowError, ValueError, MemoryError):
+        shown = "x".join(map(str, sizes))
+        raise OutOfMemory(what=f"an array of {shown} {dtype}", size=f"{size} bytes") from None
+
+
+def _zeros(sizes: tuple[int, ...], kind: np.dtype, size: int) -> np.ndarray:
     if size < HUGE_PAGE or not hasattr(mmap, "MADV_HUGEPAGE"):
         return np.zeros(sizes, kind)
     memory = mmap.mmap(-1, size + HUGE_PAGE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)

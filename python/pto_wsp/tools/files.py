@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 import io
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
+from zipfile import BadZipFile
 
 import numpy as np
 
@@ -40,7 +43,7 @@ def read_text(path: str) -> str:
     with _reported("read", path):
         data = sys.stdin.buffer.read() if path == PIPE else Path(path).read_bytes()
     try:
-        return data.decode("utf-8")
+        return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         reason = f"byte {error.start} is no part of UTF-8 text"
         raise UnusableFile(what="read", path=path, reason=reason) from None
@@ -84,13 +87,23 @@ def read_array(path: str, dtype: DType | None) -> np.ndarray:
         raise UnusableFile(what="read", path=path, reason="it holds no array; expected a `.npy` file")
     try:
         array = np.load(io.BytesIO(data), allow_pickle=False)
-    except (ValueError, EOFError, OSError) as error:
+    except (ValueError, EOFError, OSError, MemoryError, BadZipFile) as error:
         raise UnusableFile(what="read", path=path, reason=f"it holds no array: {error}") from None
     if not isinstance(array, np.ndarray):
         raise UnusableFile(what="read", path=path, reason="it holds several arrays; expected a `.npy` file")
     if array.dtype.kind == "V" and dtype is not None and array.dtype.itemsize == dtype.itemsize:
         array = array.view(dtype.to_numpy())  # how numpy stores bf16
     return np.ascontiguousarray(array) if array.ndim else array
+
+
+def require_writable(path: str) -> None:
+    """Raise UnusableFile for an output that cannot be written, before it is known what is written there."""
+    folder = Path(path).parent
+    with _reported("written", path):
+        if path != PIPE and Path(path).is_dir():
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        if path != PIPE and not folder.is_dir():
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
 
 
 def write_array(array: np.ndarray, path: str) -> None:

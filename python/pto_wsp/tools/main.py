@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import argparse
-import os
+import errno
 import sys
 from collections.abc import Callable, Sequence
 
-from pto_wsp.errors import PtoError
+from pto_wsp.errors import PtoError, UnusableFile
 from pto_wsp.tools import commands
 from pto_wsp.tools.run_module import run
+from pto_wsp.tools.streams import drop_output, streams
 from pto_wsp.tools.visualize import visualize
 
 OK, FAILED, USAGE = 0, 1, 2
 INTERRUPTED, BROKEN_PIPE = 130, 141
+
+OUTPUT_ERRORS = (errno.ENOSPC, errno.EIO, errno.EFBIG, errno.EDQUOT)
+"""What printing can end with; errors of files have been reported with their names."""
 
 DESCRIPTION = """\
 Read, check, change, compile and run programs in `.pto` text.
@@ -147,16 +151,23 @@ def main(argv: Sequence[str] | None = None) -> int:
         args = parser().parse_args(argv)
     except SystemExit as stop:  # help, or a mistake that argparse has reported
         return stop.code if isinstance(stop.code, int) else USAGE
-    try:
-        status = args.command(args) or OK
-        sys.stdout.flush()
-        return status
-    except PtoError as error:
-        print(error, file=sys.stderr)
-        return FAILED
-    except BrokenPipeError:
-        # Whoever read the output has what it wanted; nothing may be written to it at exit either.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return BROKEN_PIPE
-    except KeyboardInterrupt:
-        return INTERRUPTED
+    with streams():
+        try:
+            status = args.command(args) or OK
+            sys.stdout.flush()
+            return status
+        except PtoError as error:
+            print(error, file=sys.stderr)
+            return FAILED
+        except BrokenPipeError:
+            drop_output()  # whoever read it has what it wanted
+            return BROKEN_PIPE
+        except OSError as error:
+            if error.errno not in OUTPUT_ERRORS or error.filename is not None:
+                raise
+            drop_output()
+            reason = error.strerror or str(error)
+            print(UnusableFile(what="written", path="standard output", reason=reason), file=sys.stderr)
+            return FAILED
+        except KeyboardInterrupt:
+            return INTERRUPTED

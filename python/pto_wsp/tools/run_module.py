@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from argparse import Namespace
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from pto_wsp.analysis.bounding import extent_needed
-from pto_wsp.errors import BadOption, UnboundTensor, UnknownParameter, did_you_mean
+from pto_wsp.errors import BadOption, PtoError, UnboundTensor, UnknownParameter, did_you_mean
 from pto_wsp.ir import workload as w
 from pto_wsp.ir.entry import with_entry_workload
 from pto_wsp.ir.kernel import KernelFunction
@@ -21,9 +22,13 @@ from pto_wsp.passes.inline_calls import inline_calls
 from pto_wsp.runtime.memory import empty
 from pto_wsp.runtime.program import Program, compile_module
 from pto_wsp.support.record import replace
-from pto_wsp.tools.files import PIPE, read_array, read_module, write_array
+from pto_wsp.tools.files import PIPE, read_array, read_module, require_writable, write_array
 from pto_wsp.types.dtype import b1
 from pto_wsp.types.tile import TileType
+
+
+MAX_SHOWN = 40
+"""Characters of a value that an error shows."""
 
 
 def run(args: Namespace) -> None:
@@ -103,14 +108,40 @@ class _Values:
         for name, path in inputs.items():
             self.given[name] = self.input(name, path)
 
+    def unfit(self, option: str, name: str) -> PtoError:
+        """Return the error of an option that gives `name`, which is of another kind or is none."""
+        match self.params.get(name):
+            case w.SizeParam() | w.ScalarParam():
+                expected, found, advice = "an array", "a number", f"give `--set {name}=...`"
+            case w.TensorParam(is_local=True):
+                expected, found, advice = "a tensor of the caller", "one that the program makes", ""
+            case w.TensorParam() | w.RowsParam() if option != "--output":
+                expected, found, advice = "a number", "an array", f"give `--input {name}=FILE`"
+            case w.RowsParam():
+                expected, found, advice = "a tensor", "an axis", ""
+            case _:
+                return self.unknown(name)
+        return BadOption(option=f"{option} {name}", expected=expected, found=found, advice=advice)
+
     def unknown(self, name: str) -> UnknownParameter:
         return UnknownParameter(program=self.workload.name, name=name, advice=did_you_mean(name, self.params))
 
     def require(self, outputs: Mapping[str, str], written: frozenset[str]) -> None:
-        """Raise UnknownParameter for an output that is no tensor, UnboundTensor for what is not given."""
-        for name in outputs:
+        """Refuse what cannot be written, and what is not given.
+
+        Raises:
+            UnknownParameter, BadOption: an output is no tensor that tasks write.
+            UnusableFile: the file of an output cannot be written.
+            UnboundTensor: something is not given.
+        """
+        for name, path in outputs.items():
             if name not in self.tensors:
-                raise self.unknown(name)
+                raise self.unfit("--output", name)
+            if name not in written:
+                advice = "written: " + ", ".join(f"`{n}`" for n in sorted(written)) if written else ""
+                what, found = "a tensor that the program writes", f"`{name}`, which it only reads"
+                raise BadOption(option="--output", expected=what, found=found, advice=advice)
+            require_writable(path)
         axes = [p for p in self.workload.params if isinstance(p, w.RowsParam)]
         made = {name for axis in axes for name in (axis.outer, axis.offsets, f"{axis.name}.indices")}
         for param in self.workload.open_params:
@@ -128,15 +159,16 @@ class _Values:
     def number(self, name: str, text: str) -> int | float | bool:
         param = self.params.get(name)
         if not isinstance(param, (w.SizeParam, w.ScalarParam)):
-            raise self.unknown(name)
+            raise self.unfit("--set", name)
         dtype = param.type.dtype if isinstance(param, w.ScalarParam) else None
         try:
             if dtype is b1:
                 return {"true": True, "1": True, "false": False, "0": False}[text.lower()]
-            return float(text) if dtype is not None and dtype.is_float else int(text, 0)
+            return _float(text) if dtype is not None and dtype.is_float else int(text, 0)
         except (KeyError, ValueError):
             kind = "an integer" if dtype is None else f"a number of type {dtype}"
-            raise BadOption(option=f"--set {name}", expected=kind, found=f"`{text}`", advice="") from None
+            shown = f"`{text}`" if len(text) <= MAX_SHOWN else f"`{text[:MAX_SHOWN]}...`"
+            raise BadOption(option=f"--set {name}", expected=kind, found=shown, advice="") from None
 
     def input(self, name: str, path: str) -> object:
         match self.params.get(name):
@@ -151,7 +183,7 @@ class _Values:
                     raise BadOption(option=f"--input {name}", expected=expected, found=f"`{path}`", advice="")
                 return Sparse.csr(read_array(offsets, None), read_array(indices, None))
             case _:
-                raise self.unknown(name)
+                raise self.unfit("--input", name)
 
     def arrays(self, written: frozenset[str]) -> dict[str, np.ndarray]:
         """Return the arrays that are written: those of inputs, taken out of `given`, or zeros.
@@ -168,7 +200,6 @@ class _Values:
                 kind = self.tensors[name].type
                 shape = tuple(self.size(name, number, sizes) for number in range(len(kind.dims)))
                 found[name] = empty(shape, kind.dtype)
-                found[name][...] = 0
         return found
 
     def sizes(self) -> dict[str, Value]:
@@ -205,6 +236,14 @@ class _Values:
             return max(int(evaluate(needed, sizes)), 0)
         advice = f"give `--set {dim}=...`, or `--input {tensor}=...`"
         raise UnboundTensor(kind="size", name=dim, advice=advice)
+
+
+def _float(text: str) -> float:
+    """Return a number, infinite only where the text says so."""
+    value = float(text)
+    if math.isinf(value) and any(character.isdigit() for character in text):
+        raise ValueError(text)
+    return value
 
 
 def _is_known(value: Any, sizes: Mapping[str, Value]) -> bool:

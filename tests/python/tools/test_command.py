@@ -244,7 +244,16 @@ def parse_sizes(capsys: pytest.CaptureFixture[str]) -> str:
         (["--set", "factor"], FAILED, "expected name=value, found `factor`"),
         (["--set", "factor=1", "--set", "factor=2"], FAILED, "`factor` twice"),
         (["--set", "factr=1"], FAILED, "did you mean `factor`"),
-        (["--set", "X=1"], FAILED, "has no parameter `X`"),
+        (["--set", "X=1"], FAILED, "expected a number, found an array\nhelp: give `--input X=FILE`"),
+        (["--input", "n=x.npy"], FAILED, "expected an array, found a number\nhelp: give `--set n=...`"),
+        (["--output", "n=y.npy"], FAILED, "expected an array, found a number"),
+        (["--set", "factor=1e400"], FAILED, "expected a number of type f32, found `1e400`"),
+        (["--set", "n=" + "9" * 5000], FAILED, "found `" + "9" * 40 + "...`"),
+        (["--input", "X=huge.npy"], FAILED, "`huge.npy` cannot be read: it holds no array: Unable to allocate"),
+        (["--input", "X=cut.npy"], FAILED, "`cut.npy` cannot be read: it holds no array"),
+        (["--input", "X=cut.npz"], FAILED, "`cut.npz` cannot be read: it holds no array"),
+        (["--input", "X=x.npy", "--set", "factor=1", "--output", "X=y.npy"], FAILED, "help: written: `Y`"),
+        (["--input", "X=x.npy", "--set", "factor=1", "--output", "Y=."], FAILED, "Is a directory"),
         (["--set", "factor=1"], FAILED, "help: give `--input X=FILE`"),
         (["--input", "X=x.npy"], FAILED, "scalar `factor` has no value in this call\nhelp: give `--set f"),
         (["--input", "X=missing.npy"], FAILED, "`missing.npy` cannot be read: No such file"),
@@ -264,6 +273,12 @@ def test_mistakes(
 ) -> None:
     np.save("wrong.npy", np.zeros((4, 16)))
     np.save("flat.npy", np.zeros(16, np.float32))
+    np.savez("whole.npz", x=np.zeros(16, np.float32))
+    whole = Path("x.npy").read_bytes()
+    shape = str(np.load("x.npy").shape).encode()
+    Path("huge.npy").write_bytes(whole.replace(shape + b", }", b"(99999999999999, 16), }"))
+    Path("cut.npy").write_bytes(whole[:100])
+    Path("cut.npz").write_bytes(Path("whole.npz").read_bytes()[:100])
     found, _, err = pto(capsys, "run", "demo.pto", "--target", "interp", *argv)
     assert found == status and message in err, err
 
@@ -311,6 +326,41 @@ def test_readers_that_are_gone(folder: Path, argv: list[str]) -> None:
     ran = subprocess.run([*PTO, *argv], stdout=writer, stderr=subprocess.PIPE, check=False)
     os.close(writer)
     assert (ran.returncode, ran.stderr) == (141, b"")
+
+
+def test_an_output_that_cannot_be_made_is_refused(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = PROGRAM.replace("CALL @scale[%i](%X[%i, :]", "CALL @scale[%i](%X[0 :+ 8, :]")
+    (folder / "huge.pto").write_text(text)
+    for size in (10**13, 2**63 - 1, 10**30):
+        argv = ["--set", f"n={size}", "--set", "factor=1", "--input", "X=x.npy", "--target", "interp"]
+        status, _, err = pto(capsys, "run", "huge.pto", *argv)
+        assert status == FAILED and err.startswith("error["), err
+
+
+@pytest.mark.parametrize("argv", [["print", "demo.pto"], ["info"], ["check", "demo.pto"], ["targets"]])
+@pytest.mark.parametrize("closed", ["<&-", ">&-", ">/dev/full"])
+def test_streams_that_are_closed_or_full(folder: Path, argv: list[str], closed: str) -> None:
+    ran = subprocess.run(
+        ["bash", "-c", f'"$@" {closed}', "bash", *PTO, *argv], capture_output=True, text=True, check=False
+    )
+    status, err = (
+        (OK, "") if closed == "<&-" else (FAILED, "error[unusable-file]: `standard output` cannot be")
+    )
+    assert ran.returncode == status
+    assert ran.stderr.startswith(err) and ran.stderr.count("\n") == (err != ""), ran.stderr
+
+
+def test_a_closed_standard_input_and_closed_messages(folder: Path) -> None:
+    for closed, argv, err in (("<&-", ["print", "-"], "standard input"), ("2>&-", ["print", "bad.pto"], "")):
+        command = ["bash", "-c", f'"$@" {closed}', "bash", *PTO, *argv]
+        ran = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert (ran.returncode, ran.stdout) == (FAILED, "")
+        assert err in ran.stderr and "Traceback" not in ran.stderr
+
+
+def test_a_file_with_the_mark_of_its_encoding(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "marked.pto").write_bytes(b"\xef\xbb\xbf" + PROGRAM.encode())
+    assert pto(capsys, "print", "marked.pto")[1] == str(parse(PROGRAM))
 
 
 def test_errors_of_a_process(folder: Path) -> None:

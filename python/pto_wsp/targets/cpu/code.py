@@ -87,6 +87,10 @@ class KernelCode:
         place = _scratch(self.memory.offsets[tile], self.storage(tile))
         return f"{place}, {row_stride(self.types[tile], self.lanes)}"
 
+    def is_same_memory(self, tile: str, other: str) -> bool:
+        """Return whether two tiles that are in use together are made at the same place."""
+        return tile == other or self.memory.offsets.get(tile, -1) == self.memory.offsets.get(other)
+
     def extra(self, node: Node, purpose: str, storage: str) -> str | None:
         """Return a pointer to memory that a node has beside its tiles, or None if it has none for that."""
         offset = self.memory.extra.get((self._node_numbers[id(node)], purpose))

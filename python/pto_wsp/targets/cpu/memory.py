@@ -5,6 +5,7 @@ Buffers of tiles that are not in use at the same time share scratch (`analysis/b
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from pto_wsp.analysis.buffers import Block, Lifetimes, Nest, Use, live_at_peak, pack, round_up
@@ -14,7 +15,16 @@ from pto_wsp.ir.kernel import Instr, KernelFunction, Load, Prefetch, Stmt, Store
 from pto_wsp.isa.forms import PRODUCTS, Form, factors
 from pto_wsp.isa.table import TABLE
 from pto_wsp.support.record import record
-from pto_wsp.targets.cpu.plan import Alone, Branch, Group, Loop, Node, is_row_major, steps_of, walk_nodes
+from pto_wsp.targets.cpu.plan import (
+    Alone,
+    Branch,
+    Group,
+    Loop,
+    Node,
+    is_row_major,
+    steps_of,
+    walk_nodes,
+)
 from pto_wsp.targets.cpu.templates import TEMPLATES, Call, Fold
 from pto_wsp.types.tile import TileType
 
@@ -80,6 +90,10 @@ def assign_memory(kernel: KernelFunction, nodes: Sequence[Node], lanes: int) -> 
     windows = window_tiles(nodes, types)
     lifetimes = Lifetimes()
     lifetimes.visit(_parts(nodes))
+    sums = shared_sums(nodes, types)
+    for operand, product in sums.items():
+        for moment in lifetimes.spans[operand]:
+            lifetimes.touch(product, moment)
     last_uses = {load.tile: lifetimes.spans[load.tile][1] for load in _loads(nodes) if load.tile in windows}
     ends = {id(load): last_uses[load.tile] for load in _loads(nodes) if load.tile in windows}
     prefetches = paired_prefetches(nodes, windows)
@@ -88,7 +102,8 @@ def assign_memory(kernel: KernelFunction, nodes: Sequence[Node], lanes: int) -> 
         if id(stmt) in ends and stmt.rows is not None:
             lifetimes.touch(stmt.rows, ends[id(stmt)])  # the window refers to them
     blocks: list[Block] = []
-    for name in sorted(tiles_in_memory(nodes) - windows, key=lambda t: lifetimes.spans[t]):
+    own = tiles_in_memory(nodes) - windows - sums.keys()
+    for name in sorted(own, key=lambda t: lifetimes.spans[t]):
         first, last = lifetimes.spans[name]
         blocks.append(Block(name, tile_bytes(types[name], lanes), first, last))
     for index, node in enumerate(walk_nodes(nodes)):
@@ -99,6 +114,7 @@ def assign_memory(kernel: KernelFunction, nodes: Sequence[Node], lanes: int) -> 
     total = pack(blocks)
     peak = live_at_peak(blocks)
     offsets = {b.key: b.offset for b in blocks if isinstance(b.key, str)}
+    offsets |= {operand: offsets[product] for operand, product in sums.items()}
     extra = {b.key: b.offset for b in blocks if isinstance(b.key, tuple)}
     # Whole vectors may be read beyond the last row of a right operand.
     slack = 2 * lanes * 4 if total else 0
@@ -210,6 +226,44 @@ def _whole_tile_bytes(
 def matmul_vectors(dst: TileType, lanes: int) -> int:
     """Return the vectors of columns that a block of a product has."""
     return 1 if dst.cols <= lanes else 2
+
+
+# --- sums that products add to ----------------------------------------------------------------------------
+
+
+def shared_sums(nodes: Sequence[Node], types: Mapping[str, TileType]) -> dict[str, str]:
+    """Return the tiles that are made where the product lies that adds to them, with its destination.
+
+    A group makes such a tile, and the product alone reads it. Between them the destination is in no use; the
+    group may read its old elements: tiles of one type are read where the new ones are made, or before.
+    """
+    everywhere = [step.stmt for node in walk_nodes(nodes) for step in steps_of(node)]
+    num_uses = Counter(tile for stmt in everywhere for tile in (*tiles_read(stmt), tile_written(stmt)))
+    found: dict[str, str] = {}
+    for body in _bodies(nodes):
+        for position, node in enumerate(body):
+            instr = node.step.stmt if isinstance(node, Alone) else None
+            if not isinstance(instr, Instr) or TABLE[instr.op].form is not Form.MATMUL_ACC:
+                continue
+            operand, dst = instr.tiles[0], instr.dst
+            is_alike = types[operand] == types[dst] and types[dst].cols > 1
+            # Made once, and read once.
+            if is_alike and num_uses[operand] == 2 and dst not in instr.tiles:
+                if _is_made_over(operand, dst, body[:position]):
+                    found[operand] = dst
+    return found
+
+
+def _is_made_over(tile: str, other: str, before: Sequence[Node]) -> bool:
+    """Return whether the last nodes of a body make a tile and, since, do not use the memory of another."""
+    for node in reversed(before):
+        stmts = [step.stmt for n in walk_nodes([node]) for step in steps_of(n)]
+        written = [tile_written(stmt) for stmt in stmts]
+        if isinstance(node, Group) and tile in written:
+            return other not in written
+        if other in written or any(other in tiles_read(stmt) for stmt in stmts):
+            return False
+    return False
 
 
 # --- reading in place -------------------------------------------------------------------------------------

@@ -78,7 +78,7 @@ def write_matmul(code: KernelCode, node: Alone, instr: Instr) -> None:
         code.out.line(f"const Tile<float> sum{{{place}, {rows}, {cols}}};")
         if form is Form.MATMUL_BIAS:
             code.out.line(f"repeat(sum, {tile_name(instr.tiles[2])});")
-        elif accumulates and (instr.tiles[0] != instr.dst or own is not None):
+        elif accumulates and (own is not None or not code.is_same_memory(instr.tiles[0], instr.dst)):
             code.out.line(f"copy({tile_name(instr.tiles[0])}, sum.data, sum.stride);")
         left = f"Strided<{code.storage(a)}>{{{left}.data, {steps}}}"
         adds = str(accumulates).lower()

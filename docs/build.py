@@ -37,7 +37,8 @@ Generated from `pto_wsp.ops.functional`, whose functions take and return arrays:
 functional as F; y = F.gelu(x)`. Elements are f32, f16 or bf16; shapes are any, with no elements too; `out=`
 is written in place. The first call for an element type compiles what its family of operators needs, once:
 no shape compiles again. Arrays that are not in row-major order, or are reduced along another dimension than
-the last, are copied.
+the last, are copied. `linear` turns its weight in every call: one that stays is better packed once, for
+[`pto_wsp.ops.matmul`](matmul.md).
 
 *Bound* is tested for f32: |y - exact| <= bound eps max(|exact|, s), where s is 1, or the sum of the sizes
 of the terms where many are added. With f16 and bf16 an operator computes in f32 and rounds what it returns

@@ -64,8 +64,14 @@ class Shape(NamedTuple):
 
 
 def moe(shape: Shape) -> Any:  # noqa: C901  (loops of the workload, one behind the other)
-    """Return the workload of a layer."""
+    """Return the workload of a layer.
+
+    Raises:
+        ValueError: sizes that are not in whole panels, or more experts per token than there are.
+    """
     EXPERTS, HIDDEN, INNER, SLOTS = shape
+    if HIDDEN % COLS or INNER % COLS or SLOTS > EXPERTS:
+        raise ValueError(f"hidden and inner are multiples of {COLS}, slots at most experts; found {shape}")
     route, sort_tokens, combine = token_kernels(shape)
     few, many = expert_kernels(shape, FEW), expert_kernels(shape, ROWS)
 

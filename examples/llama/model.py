@@ -142,7 +142,7 @@ class Layer:
     def _buffer(self, name: str, dims: tuple[int, ...]) -> np.ndarray:
         """Return memory for an intermediate tensor; it is kept for later batches."""
         size = int(np.prod(dims))
-        if self._buffers.get(name, np.empty(0)).size < size:
+        if name not in self._buffers or self._buffers[name].size < size:
             self._buffers[name] = np.empty(size, np.float32)
         return self._buffers[name][:size].reshape(dims)
 

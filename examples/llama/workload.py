@@ -27,8 +27,13 @@ def decoder_layer(shape: Shape, weights: DType = f32) -> Any:
     Args:
         shape: its sizes.
         weights: element type of the weights.
+
+    Raises:
+        ValueError: an odd dim, or an inner size that is not in whole panels.
     """
     HEADS, DIM, HIDDEN, INNER = shape.heads, shape.dim, shape.hidden, shape.inner
+    if DIM % 2 or INNER % shape.panel:
+        raise ValueError(f"dim is even, and inner a multiple of half of it; found {shape}")
     few, many = (linear_kernels(shape, weights, rows) for rows in (FEW, ROWS))
     project_few, project_many = (
         project_inputs(shape, weights, few, FEW),

@@ -19,6 +19,7 @@ from pto_wsp.ops.functional.arrays import (
     rows,
 )
 from pto_wsp.ops.matmul_program import ACTIVATIONS, COLS, MatmulForm, matmul_workload
+from pto_wsp.runtime.dlpack import import_array
 from pto_wsp.runtime.memory import empty
 from pto_wsp.runtime.program import Program
 from pto_wsp.types import MemLayout, f32
@@ -31,7 +32,8 @@ class PackedMatrix:
     """A matrix `[k, n]` in panels of 64 columns, the order in which products read it.
 
     Args:
-        matrix: `[k, n]` of f32, f16 or bf16, in any strides: `weight.T` of a layer whose weight is `[n, k]`.
+        matrix: `[k, n]` of f32, f16 or bf16, of numpy or what shares memory by DLPack, in any strides:
+            `weight.T` of a layer whose weight is `[n, k]`.
         dtype: element type to store; None: that of `matrix`. Products add up in f32 in any case.
 
     Attributes:
@@ -40,16 +42,21 @@ class PackedMatrix:
         panels: the memory, `[ceil(n / 64), k, 64]`, with zeros behind column n.
 
     Raises:
+        UnusableArray: no array.
         WrongDType: no float of 16 or 32 bits.
         WrongRank: not two dimensions.
+        WrongValue: `dtype` is none of these types.
     """
 
     def __init__(self, matrix: Any, dtype: DType | None = None) -> None:
-        array = np.asarray(matrix)
-        stored = dtype_of_numpy(array.dtype) if dtype is None else dtype
-        if dtype_of_numpy(array.dtype) not in DTYPES or stored is None or stored not in DTYPES:
-            found = array.dtype if dtype is None else dtype
-            raise WrongDType(name="matrix", expected="f32, f16 or bf16", found=found)
+        is_numpy = isinstance(matrix, np.ndarray)
+        array: np.ndarray = matrix if is_numpy else import_array("matrix", matrix, None)
+        own = dtype_of_numpy(array.dtype)
+        stored = own if dtype is None else dtype
+        if own is None or own not in DTYPES:
+            raise WrongDType(name="matrix", expected="f32, f16 or bf16", found=array.dtype)
+        if stored is None or stored not in DTYPES:
+            raise WrongValue(name="dtype", expected="f32, f16 or bf16 of pto_wsp", found=repr(dtype))
         require_shape("matrix", array, array.shape[:2] if array.ndim >= 2 else (0, 0))
         self.shape: tuple[int, int] = (array.shape[0], array.shape[1])
         self.dtype = stored
@@ -95,6 +102,8 @@ def matmul(
     """
     array, dtype = floats("x", x)
     require_rank("x", array, 1)
+    if not isinstance(matrix, PackedMatrix):
+        raise WrongValue(name="matrix", expected="a PackedMatrix", found=type(matrix).__name__)
     k, n = matrix.shape
     require_shape("x", array, (*array.shape[:-1], k))
     added = np.zeros(n, np.float32) if bias is None else like("bias", bias, f32, (n,))

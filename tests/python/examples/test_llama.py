@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import numpy as np
 import pytest
 
+from examples.llama.__main__ import main
 from examples.llama.kernels import QUERIES, ROWS, Shape
 from examples.llama.model import Cache, Chunk, Layer, Plain, pack, random_weights, reference
 from pto_wsp import bf16
@@ -85,7 +87,43 @@ def test_batches_that_mix_chunks_and_steps(layer: Layer, plain: Plain) -> None:
     assert compiled == 0
 
 
+def test_several_chunks_of_one_request_and_empty_ones_in_one_batch(layer: Layer, plain: Plain) -> None:
+    hidden, cache = random_hidden(4, 220), Cache.of(SHAPE, 3, LONGEST)
+    chunks = [(1, 0, 0), (0, 0, 20), (0, 20, 1), (2, 0, 0), (0, 21, 199)]
+    found = run(layer, hidden, [Chunk(*chunk) for chunk in chunks], cache)
+    assert close(found, exact(plain, hidden))
+
+
+@pytest.mark.parametrize("shape", [Shape(3, 34, 85), Shape(1, 2, 3), Shape(5, 16, 8)], ids=str)
+def test_layers_of_other_sizes(shape: Shape) -> None:
+    plain = random_weights(np.random.default_rng(8), shape)
+    layer, cache = Layer(shape, pack(plain, shape)), Cache.of(shape, 1, 140)
+    hidden = np.random.default_rng(9).standard_normal((140, shape.hidden), np.float32)
+    found = hidden.copy()
+    for start, end in ((0, 7), (7, 137), (137, 138), (138, 140)):
+        layer(found[start:end], [Chunk(0, start, end - start)], cache)
+    assert close(found, reference(plain, shape, hidden.astype(np.float64)))
+
+
+@pytest.mark.parametrize("shape", [Shape(2, 33, 99), Shape(2, 32, 100)])
+def test_sizes_that_are_not_in_whole_panels_are_refused(shape: Shape) -> None:
+    with pytest.raises(ValueError, match="found Shape"):
+        Layer(shape, {})
+
+
+@pytest.mark.parametrize("weights", ["f32", "bf16"])
+def test_command_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], weights: str
+) -> None:
+    options = ["--heads", "2", "--dim", "16", "--inner", "40", "--requests", "3", "--longest", "20"]
+    monkeypatch.setattr(sys, "argv", ["llama", *options, "--chunk", "7", "--weights", weights])
+    main()
+    first, *batches = capsys.readouterr().out.splitlines()
+    assert f"{weights} weights" in first and len(batches) > 5
+
+
 def test_an_empty_batch(layer: Layer) -> None:
+    layer = Layer(SHAPE, layer.weights)
     run(layer, random_hidden(0, 0), [], Cache.of(SHAPE, 1, 1))
     assert layer.program.stats is not None and layer.program.stats.tasks == 0
 
@@ -107,8 +145,15 @@ def test_the_interpreter_agrees(plain: Plain) -> None:
 
 
 def test_bf16_weights(plain: Plain) -> None:
-    hidden, cache = random_hidden(0, 160), Cache.of(SHAPE, 1, LONGEST)
+    hidden, cache = random_hidden(0, 160), Cache.of(SHAPE, 2, LONGEST)
     ones = plain._replace(FirstGain=np.ones(SHAPE.hidden), SecondGain=np.ones(SHAPE.hidden))
     rounded = Plain(*(a.astype(bf16.to_numpy()).astype(np.float32) for a in ones))
     layer = Layer(SHAPE, pack(ones, SHAPE, bf16), bf16)
-    assert close(run(layer, hidden, [Chunk(0, 0, 160)], cache), exact(rounded, hidden))
+    expected = exact(rounded, hidden)
+    other, whole = hidden[:30], exact(rounded, hidden[:30])
+    assert close(run(layer, hidden[:150], [Chunk(0, 0, 150)], cache), expected[:150])
+    mixed = np.concatenate([hidden[150:151], other[:29], hidden[151:159]])
+    found = run(layer, mixed, [Chunk(0, 150, 1), Chunk(1, 0, 29), Chunk(0, 151, 8)], cache)
+    assert close(found, np.concatenate([expected[150:151], whole[:29], expected[151:159]]))
+    found = run(layer, np.stack([other[29], hidden[159]]), [Chunk(1, 29, 1), Chunk(0, 159, 1)], cache)
+    assert close(found, np.stack([whole[29], expected[159]]))

@@ -72,6 +72,14 @@ def test_the_same_bits_for_any_number_of_workers(weights) -> None:
     assert is_right(batch, weights)
 
 
+@pytest.mark.parametrize(
+    "sizes", [{"hidden": 100}, {"inner": 100}, {"experts": 2, "slots": 3}], ids=lambda sizes: str([*sizes])
+)
+def test_sizes_that_do_not_work_are_refused(sizes: dict[str, int]) -> None:
+    with pytest.raises(ValueError, match="found Shape"):
+        example.moe(SHAPE._replace(**sizes))
+
+
 def test_every_token_to_the_same_experts(weights) -> None:
     program = example.moe(SHAPE).compile("cpu")
     batch = random_batch(5, 200, weights)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pto_wsp.errors import WrongDType, WrongRank, WrongShape, WrongValue
+from pto_wsp.errors import UnusableArray, WrongDType, WrongRank, WrongShape, WrongValue
 from pto_wsp.ops.matmul import PackedMatrix, matmul
 from pto_wsp.types import bf16, f16, f32
 from pto_wsp.types.dtype import DType
@@ -81,6 +81,24 @@ def test_activations_are_those_of_the_result(activation: Any) -> None:
     assert np.array_equal(found, getattr(functional, activation)(plain))
 
 
+class Lent:
+    """An array of another library."""
+
+    def __init__(self, array: np.ndarray) -> None:
+        self.array = array
+
+    def __dlpack__(self, **options: Any) -> Any:
+        return self.array.__dlpack__()
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return 1, 0
+
+
+def test_matrices_of_other_libraries_are_packed_in_any_strides() -> None:
+    weight, x = normal(3, 70, 50), normal(4, 3, 50)
+    assert np.array_equal(matmul(x, PackedMatrix(Lent(weight.T))), matmul(x, PackedMatrix(weight.T)))
+
+
 def test_results_go_where_they_are_asked_to() -> None:
     x, packed = normal(9, 2, 3, 40), PackedMatrix(normal(10, 40, 70))
     out = np.full((2, 3, 70), np.nan, np.float32)
@@ -104,6 +122,14 @@ def test_what_does_not_fit_is_refused() -> None:
         matmul(x, packed, out=np.empty((3, 6), np.float32))
     with pytest.raises(WrongValue, match="out"):
         matmul(x, PackedMatrix(normal(0, 8, 8)), out=x)
+    with pytest.raises(WrongValue, match="a PackedMatrix, found ndarray"):
+        matmul(x, normal(0, 8, 5))  # pyright: ignore[reportArgumentType]
+    with pytest.raises(WrongValue, match="a numpy array, found list"):
+        matmul(x, packed, out=[1.0])  # pyright: ignore[reportArgumentType]
+    with pytest.raises(UnusableArray, match="`matrix`"):
+        PackedMatrix([[1.0, 2.0]])
+    with pytest.raises(WrongValue, match="'bf16'"):
+        PackedMatrix(normal(0, 8, 5), "bf16")  # pyright: ignore[reportArgumentType]
     with pytest.raises(WrongRank, match="`matrix`"):
         PackedMatrix(normal(0, 8))
     with pytest.raises(WrongDType, match="`matrix`"):

@@ -67,10 +67,12 @@ def output(out: np.ndarray | None, shape: tuple[int, ...], dtype: DType) -> np.n
 
     Raises:
         WrongDType, WrongRank, WrongShape: the given one does not fit.
-        WrongValue: it is not in row-major order.
+        WrongValue: it is no numpy array, or not in row-major order.
     """
     if out is None:
         return np.empty(shape, dtype.to_numpy())
+    if not isinstance(out, np.ndarray):
+        raise WrongValue(name="out", expected="a numpy array", found=type(out).__name__)
     if dtype_of_numpy(out.dtype) is not dtype:
         raise WrongDType(name="out", expected=dtype, found=out.dtype)
     require_shape("out", out, shape)

@@ -26,7 +26,11 @@ Array = np.ndarray
 
 @operator("x W^T + b", 16)
 def linear(x: Any, weight: Any, bias: Any = None, *, out: Array | None = None) -> Array:
-    """Return rows of the last dimension times the transposed weight [out, in], plus the bias."""
+    """Return rows of the last dimension times the transposed weight [out, in], plus the bias.
+
+    Every call turns the weight as it reads it: one that stays is better packed once, for
+    `pto_wsp.ops.matmul`.
+    """
     array, dtype = floats("x", x)
     require_rank("x", array, 1)
     w = like("weight", weight, dtype)

@@ -343,16 +343,17 @@ PTO_INLINE inline L keep(L v, Tail n, L identity) {
 
 /// Call `body(j, access)` for every vector of a row of `n` elements of user memory.
 /// \tparam kTogether vectors per step of the loop: two where a body is only a few instructions
-template <int kTogether = 1, class Body>
+/// \tparam kWidth elements of a vector
+template <int kTogether = 1, int64_t kWidth = kLanes, class Body>
 PTO_INLINE inline void columns(int64_t n, const Body& body) {
   int64_t j = 0;
   if constexpr (kTogether == 2) {
-    for (; j + 2 * kLanes <= n; j += 2 * kLanes) {
+    for (; j + 2 * kWidth <= n; j += 2 * kWidth) {
       body(j, Full{});
-      body(j + kLanes, Full{});
+      body(j + kWidth, Full{});
     }
   }
-  for (; j + kLanes <= n; j += kLanes) body(j, Full{});
+  for (; j + kWidth <= n; j += kWidth) body(j, Full{});
   if (j < n) body(j, Tail{n - j});
 }
 

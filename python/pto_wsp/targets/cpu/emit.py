@@ -13,7 +13,7 @@ from pto_wsp.targets.base import Check, table_hash
 from pto_wsp.targets.cpu.kernels import function_name, write_kernel
 from pto_wsp.targets.cpu.memory import Memory, can_stream
 from pto_wsp.targets.cpu.native import Unit, declaration, make_unit
-from pto_wsp.targets.cpu.templates import HEADERS
+from pto_wsp.targets.cpu.templates import HEADERS, NARROW_TYPES
 from pto_wsp.types.tile import ScalarType, TileType, ViewType
 
 MAX_RANK = 4
@@ -112,6 +112,8 @@ def headers_of(kernels: Sequence[KernelFunction]) -> tuple[str, ...]:
     found: set[str] = set()
     for kernel in kernels:
         types = dict(kernel.tiles)
+        if any(kind.dtype.name in NARROW_TYPES for kind in types.values()):
+            found.add("narrow")
         for stmt in walk_statements(kernel.body or ()):
             if isinstance(stmt, Prefetch):
                 found.add("stream")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from pto_wsp.analysis.liveness import tile_written, tiles_read
@@ -15,6 +16,8 @@ from pto_wsp.targets.cpu.memory import Memory, is_inner_fold
 from pto_wsp.targets.cpu.plan import Group
 from pto_wsp.targets.cpu.templates import (
     HEADERS,
+    NARROW,
+    NARROW_TYPES,
     ROUNDING,
     STORAGE,
     TEMPLATES,
@@ -41,6 +44,7 @@ class GroupScope:
         scalars: per step number, the C++ vectors of its scalar operands.
         windows: per step number, the C++ window that a store writes.
         folds: per step number, the C++ pointer to the partial results of a reduction over rows.
+        narrow: the C++ type of the elements where the loop computes in lanes of their width, or "".
         only_written: the kernel's output parameters, whose elements may be stored past the caches.
         has_extents: whether the extents `rows` and `cols` of the loop are declared.
     """
@@ -54,6 +58,20 @@ class GroupScope:
     folds: dict[int, str] = field(default_factory=dict)
     only_written: frozenset[str] = frozenset()
     has_extents: bool = False
+    narrow: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.narrow = narrow_storage(self.group, self.types)
+
+
+def narrow_storage(group: Group, types: Mapping[str, TileType]) -> str:
+    """Return the C++ type of a group's elements if they are narrow, of one type, and need no wider lanes."""
+    dtypes = set()
+    for stmt in (step.stmt for step in group.steps if isinstance(step.stmt, Instr | Store)):
+        if isinstance(stmt, Instr) and stmt.op not in NARROW:
+            return ""
+        dtypes |= {types[tile].dtype.name for tile in (*tiles_read(stmt), tile_written(stmt)) if tile}
+    return STORAGE[dtypes.pop()] if len(dtypes) == 1 and dtypes < set(NARROW_TYPES) else ""
 
 
 def identity(fold: Fold, dtype: DType) -> str:
@@ -140,9 +158,13 @@ class GroupWriter:
         source = STORAGE[self.scope.types[(*instr.tiles, instr.dst)[0]].dtype.name]
         names = {"mode": instr.attr("mode"), "rmode": instr.attr("rmode") or "none"}
         text = text.format(*operands, **names, to=STORAGE[dst.name], source=source)
-        if dst.kind not in template.keeps and dst.name in ROUNDING:
+        if dst.kind not in template.keeps and dst.name in ROUNDING and not self.scope.narrow:
             text = ROUNDING[dst.name].format(text)
-        self.lines.body.append(f"const {vector_type(dst)} {self.define(instr.dst)} = {text};")
+        self.lines.body.append(f"const {self.vector(dst)} {self.define(instr.dst)} = {text};")
+
+    def vector(self, dtype: DType) -> str:
+        """Return the C++ type of the vectors of the loop."""
+        return f"Narrow<{self.scope.narrow}>" if self.scope.narrow else vector_type(dtype)
 
     def define(self, tile: str) -> str:
         """Return a new variable for the value of a tile."""
@@ -160,13 +182,14 @@ class GroupWriter:
         name = f"{mangle('v', tile)}_{self.versions}"
         self.versions += 1
         variable = tile_name(tile)
-        declared = f"const {vector_type(dtype)} {name} = "
+        declared, suffix = f"const {self.vector(dtype)} {name} = ", "_narrow" if self.scope.narrow else ""
         if place == ROW:
-            self.lines.row.append(f"{declared}load_splat({variable}.data + i);")
+            one = f"splat_narrow({variable}.data[i])" if suffix else f"load_splat({variable}.data + i)"
+            self.lines.row.append(f"{declared}{one};")
         else:
             access = self.access(tile)
             base = f"{variable}.data" if place == COLUMN else self.pointer(tile)
-            self.lines.loads.append(f"{declared}load({base} + j, {access});")
+            self.lines.loads.append(f"{declared}load{suffix}({base} + j, {access});")
         self.values[tile, place] = name
         return name
 
@@ -181,8 +204,11 @@ class GroupWriter:
         return name
 
     def access(self, tile: str) -> str:
-        """Return how a tile's memory may be touched: whole vectors in scratch, else to the valid end only."""
-        if tile not in self.scope.memory.in_place:
+        """Return how a tile's memory may be touched: whole vectors in scratch, else to the valid end only.
+
+        Rows in scratch are not padded to vectors of narrow lanes.
+        """
+        if tile not in self.scope.memory.in_place and not self.scope.narrow:
             return "Full{}"
         self.touches_users_memory = True
         return "n"
@@ -253,7 +279,8 @@ class GroupWriter:
         for tile in dict.fromkeys(t for s in steps if (t := self._made(s)) is not None):
             if tile in steps[-1].live:
                 value = self.values[tile, ELEMENT]
-                self.lines.body.append(f"store_exact({self.pointer(tile)} + j, {value}, Full{{}});")
+                access = self.access(tile) if self.scope.narrow else "Full{}"
+                self.lines.body.append(f"store_exact({self.pointer(tile)} + j, {value}, {access});")
 
     def _made(self, step: Step) -> str | None:
         if isinstance(step.stmt, Instr) and isinstance(TEMPLATES[step.stmt.op], Vector):
@@ -276,7 +303,9 @@ class GroupWriter:
             for line in self.lines.row:
                 writer.line(line)
             if self.touches_users_memory:
-                columns = "columns<2>" if self.is_light() else "columns"
+                together = 2 if self.is_light() else 1
+                width = f", kNarrowLanes<{self.scope.narrow}>" if self.scope.narrow else ""
+                columns = f"columns<{together}{width}>" if width or together == 2 else "columns"
                 writer.line(f"{columns}(cols, [&](int64_t j, auto n) PTO_INLINE {{")
             else:
                 writer.line("padded_columns(cols, [&](int64_t j, Full) PTO_INLINE {")

@@ -175,7 +175,7 @@ def _write_group_step(code: KernelCode, scope: GroupScope, number: int, step: St
     else:
         assert isinstance(stmt, Instr)
         code.agree(step, stmt)
-        scope.scalars[number] = [_scalar_operand(code, s, stmt) for s in stmt.scalars]
+        scope.scalars[number] = [_scalar_operand(code, s, stmt, scope.narrow) for s in stmt.scalars]
         over = stmt.tiles[0] if TABLE[stmt.op].form in REDUCTIONS else stmt.dst
         code.result(step, stmt)
         storage = lane_type(code.types[stmt.dst].dtype)
@@ -190,7 +190,7 @@ def _write_group_step(code: KernelCode, scope: GroupScope, number: int, step: St
         code.out.line(f"int64_t cols = {tile_name(over)}.{extents[1]};")
 
 
-def _scalar_operand(code: KernelCode, expr: Expr, instr: Instr) -> str:
+def _scalar_operand(code: KernelCode, expr: Expr, instr: Instr, narrow: str) -> str:
     """Write a scalar operand as a vector of the tile's type; return its name.
 
     It is rounded to a float type, and checked to lie in the range of an integer one.
@@ -207,9 +207,11 @@ def _scalar_operand(code: KernelCode, expr: Expr, instr: Instr) -> str:
             code.check(
                 f"{text} < {low} || {text} > {high}", f"a scalar is beyond the range of {dtype}", instr.loc
             )
-        vector = f"splat(static_cast<{lane_type(dtype)}>({text}))"
+        splat, lane = ("splat_narrow", narrow) if narrow else ("splat", lane_type(dtype))
+        vector = f"{splat}(static_cast<{lane}>({text}))"
     name = code.name("c")
-    code.out.line(f"const {vector_type(dtype)} {name} = {vector};")
+    kind = f"Narrow<{narrow}>" if narrow else vector_type(dtype)
+    code.out.line(f"const {kind} {name} = {vector};")
     return name
 
 

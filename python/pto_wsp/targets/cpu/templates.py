@@ -133,6 +133,23 @@ TEMPLATES: dict[str, Template] = {
     },
 }
 
+NARROW = (
+    frozenset(
+        name + suffix
+        for name in ("add", "sub", "mul", "max", "min", "bitwise_and", "bitwise_or", "bitwise_xor")
+        for suffix in ("", "s")
+    )
+    | {"addc", "subc", "addsc", "subsc", "mov", "relu", "abs", "neg", "bitwise_not", "expands"}
+    | {
+        expand + name
+        for expand in ("rowexpand", "colexpand")
+        for name in ("", "add", "sub", "mul", "max", "min")
+    }
+)
+"""Rows that need no lanes wider than their elements: include/pto/wsp/tile/narrow.hpp."""
+
+NARROW_TYPES = ("i8", "u8", "i16", "u16")
+
 HEADERS: dict[str, str] = {
     **dict.fromkeys(_UNARY_MATH, "math"),
     **dict.fromkeys(("matmul", "matmul_acc", "matmul_bias"), "matmul"),

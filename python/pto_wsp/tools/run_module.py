@@ -26,7 +26,6 @@ from pto_wsp.tools.files import PIPE, read_array, read_module, require_writable,
 from pto_wsp.types.dtype import b1
 from pto_wsp.types.tile import TileType
 
-
 MAX_SHOWN = 40
 """Characters of a value that an error shows."""
 

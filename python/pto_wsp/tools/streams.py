@@ -35,7 +35,9 @@ def streams() -> Iterator[None]:
     """Put something in the place of streams that are closed, which Python leaves out."""
     before = sys.stdin, sys.stdout, sys.stderr
     sys.stdin = sys.stdin or io.TextIOWrapper(io.BufferedReader(_Closed("standard input")))
-    sys.stdout = sys.stdout or io.TextIOWrapper(_Closed("standard output"), write_through=True)
+    sys.stdout = sys.stdout or io.TextIOWrapper(
+        io.BufferedWriter(_Closed("standard output"), 1), write_through=True
+    )
     sys.stderr = sys.stderr or io.StringIO()
     yield
     sys.stdin, sys.stdout, sys.stderr = before

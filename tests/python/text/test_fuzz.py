@@ -5,12 +5,17 @@ from __future__ import annotations
 import random
 import string
 
+import pytest
+
+from benchmarks.text import programs
 from pto_wsp import parse
 from pto_wsp.errors import PtoError
 from pto_wsp.text import to_python
+from pto_wsp.text.shapes import Lines, Shapes
 from tests.python.builder.softmax import softmax_module
 from tests.python.samples import scale_module
 from tests.python.text.random_modules import random_module
+from tests.python.text.test_parser import REPEATED_OVER_TWO_LINES, places
 from tests.python.text.test_seed_forms import LOOPED, ROWMAX, kernel
 
 NUM_TEXTS = 400
@@ -97,6 +102,29 @@ def test_mutated_texts() -> None:
     draw, texts = random.Random(7), samples()
     are_read = [read(mutated(draw.choice(texts), draw, texts)) for _ in range(NUM_TEXTS)]
     assert 10 < sum(are_read) < NUM_TEXTS - 10
+
+
+def outcome(text: str) -> object:
+    """Return the module that a text says with every place in it, or the error that refuses it."""
+    try:
+        module = parse(text)
+    except PtoError as error:
+        return str(error)
+    return module, [*places(module)]
+
+
+def test_mutated_texts_token_by_token(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lines and heads that are like others are what they are token by token, or refused in the same words."""
+    draw, texts = (
+        random.Random(10),
+        [*samples(), "\n".join(map(programs.kernel, range(2))), REPEATED_OVER_TWO_LINES],
+    )
+    read_texts = [mutated(draw.choice(texts), draw, texts) for _ in range(NUM_TEXTS)]
+    quick = [outcome(text) for text in read_texts]
+    monkeypatch.setattr(Lines, "take", lambda self, found: False)
+    monkeypatch.setattr(Shapes, "known_head", lambda self, line, filename, number: None)
+    for text, found in zip(read_texts, quick, strict=True):
+        assert outcome(text) == found, text
 
 
 def test_random_text() -> None:

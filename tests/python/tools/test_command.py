@@ -249,7 +249,7 @@ def parse_sizes(capsys: pytest.CaptureFixture[str]) -> str:
         (["--output", "n=y.npy"], FAILED, "expected an array, found a number"),
         (["--set", "factor=1e400"], FAILED, "expected a number of type f32, found `1e400`"),
         (["--set", "n=" + "9" * 5000], FAILED, "found `" + "9" * 40 + "...`"),
-        (["--input", "X=huge.npy"], FAILED, "`huge.npy` cannot be read: it holds no array: Unable to allocate"),
+        (["--input", "X=huge.npy"], FAILED, "`huge.npy` cannot be read: it holds no array: Unable"),
         (["--input", "X=cut.npy"], FAILED, "`cut.npy` cannot be read: it holds no array"),
         (["--input", "X=cut.npz"], FAILED, "`cut.npz` cannot be read: it holds no array"),
         (["--input", "X=x.npy", "--set", "factor=1", "--output", "X=y.npy"], FAILED, "help: written: `Y`"),

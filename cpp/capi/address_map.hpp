@@ -23,20 +23,29 @@ class AddressMap {
 
   AddressMap() { clear(); }
 
+  /// Which tasks an access visits.
+  enum class Visits : bool {
+    kAll,   ///< that it must come behind
+    kLast,  ///< of these, all but some that others of them are behind
+  };
+
   /// Makes `task` access regions, and later tasks come behind it. Calls `visit(earlier)` for the tasks that
   /// it must come behind, and for `task` itself and kNone as well, each any number of times. \pre numbers of
   /// tasks grow
-  template <class Visit>
+  template <Visits visits, class Visit>
   [[gnu::always_inline]] inline void access(const Regions& regions, const Argument* begin,
                                             const Argument* end, uint32_t task, const Visit& visit) {
     if (memories_.size() < regions.size()) memories_.resize(regions.size());
+    const Memory* const memories = memories_.data();
+    Segment* segments = segments_.data();
     for (const Argument* argument = begin; argument != end; ++argument) {
-      const Memory memory = memories_[argument->region()];
-      Segment& segment = segments_[memory.segment];
+      const Memory memory = memories[argument->region()];
+      Segment& segment = segments[memory.segment];
       if (__builtin_expect(segment.edition == memory.edition, true)) {
-        touch(segment, argument->writes(), task, visit);
+        touch<visits>(segment, argument->writes(), task, visit);
       } else {
         access_parts(argument->region(), regions[argument->region()], argument->writes(), task);
+        segments = segments_.data();
       }
     }
     if (met_.empty()) return;
@@ -80,10 +89,10 @@ class AddressMap {
   };
   using Starts = std::map<uintptr_t, uint32_t>;
 
-  /// Calls `visit` for the writer and the latest reader; adds other readers to `met_`.
-  template <class Visit>
+  /// Calls `visit` for the writer and the latest reader, which is behind it; adds other readers to `met_`.
+  template <Visits visits, class Visit>
   [[gnu::always_inline]] inline void touch(Segment& segment, bool writes, uint32_t task, const Visit& visit) {
-    visit(segment.writer);
+    if (visits == Visits::kAll || !writes || segment.reader == kNone) visit(segment.writer);
     if (!writes) {
       if (segment.reader != kNone && segment.reader != task)
         segment.readers = make_reader(segment.reader, segment.readers);
@@ -105,7 +114,7 @@ class AddressMap {
     for (;; at = next_to(at, last)) {
       if (segments_[at->second].last > last) cut(at, last);
       Segment& segment = segments_[at->second];
-      touch(segment, writes, task, [this](uint32_t earlier) { met_.push_back(earlier); });
+      touch<Visits::kAll>(segment, writes, task, [this](uint32_t earlier) { met_.push_back(earlier); });
       if (segment.last == last) break;
     }
     if (writes && at != front) merge(front, at);

@@ -18,15 +18,15 @@ class EarlierFinder {
   explicit EarlierFinder(const Tasks& tasks) : tasks_(tasks) {}
 
   /// Calls `visit` for the places of these tasks, and for what is not less than `place`, any number of times.
-  template <class Visit>
+  template <AddressMap::Visits visits, class Visit>
   [[gnu::always_inline]] inline void visit_earlier(const Task& task, uint32_t place, const Visit& visit) {
-    map_.access(tasks_.regions(), task.arguments, task.arguments + task.num_arguments, place, visit);
+    map_.access<visits>(tasks_.regions(), task.arguments, task.arguments + task.num_arguments, place, visit);
   }
 
   /// Their places, each once, ascending.
   const std::vector<uint32_t>& next_sorted(const Task& task, uint32_t place) {
     earlier_.clear();
-    visit_earlier(task, place, [this, place](uint32_t earlier) {
+    visit_earlier<AddressMap::Visits::kAll>(task, place, [this, place](uint32_t earlier) {
       if (earlier < place) earlier_.push_back(earlier);
     });
     std::sort(earlier_.begin(), earlier_.end());
@@ -122,11 +122,11 @@ class Recorder {
 
   /// Finds what a task must come behind. Of the strand that grows, and of the one before it, the latest task
   /// stands for all.
-  [[gnu::always_inline]] inline void find_earlier(const Task& task, uint32_t place) {
+  [[gnu::noinline]] void find_earlier(const Task& task, uint32_t place) {
     uint32_t num_own = 0, num_previous = 0;
     const uint32_t first = first_in_strand_, length = place - first, first_previous = first_in_previous_;
     others_.clear();
-    finder_.visit_earlier(task, place, [&, this](uint32_t earlier) {
+    finder_.visit_earlier<AddressMap::Visits::kLast>(task, place, [&, this](uint32_t earlier) {
       if (earlier - first < length) {
         num_own = std::max(num_own, earlier - first + 1);
       } else if (earlier < first && earlier >= first_previous) {

@@ -102,7 +102,7 @@ class Runtime {
     tasks_.add_argument(uint32_t(number), {found, role});
   }
 
-  void submit(int32_t number) {
+  [[gnu::always_inline]] inline void submit(int32_t number) {
     if (number != latest() && !is_in_state(number, Task::State::kOpen))
       refuse_task(number, "allocated and not submitted");
     set_latest(kNobody);

@@ -199,15 +199,18 @@ class _Planner:
 
     def conflicts(self, step: Step, group: Group) -> bool:
         """Return whether a step needs what the loop has only partly made, or overwrites what it reads."""
-        made, folded, broadcast = set(), set(), set()
+        made, folded, broadcast, stored = set(), set(), set(), set()
         for other in group.steps:
+            if isinstance(other.stmt, Store):
+                stored.add(other.stmt.tile)
             if not isinstance(other.stmt, Instr):
                 continue
             is_fold = TABLE[other.stmt.op].form in REDUCTIONS
             (folded if is_fold else made).add(other.stmt.dst)
             broadcast |= set(broadcast_operands(other.stmt))
         result = tile_written(step.stmt)
-        if folded & {*tiles_read(step.stmt), result} or result in broadcast:
+        # What is stored may have to wait in its tile's memory until the loop is over.
+        if folded & {*tiles_read(step.stmt), result} or result in broadcast | stored:
             return True
         if isinstance(step.stmt, Store):
             return False

@@ -1,0 +1,88 @@
+"""Loops with several stores, to views that overlap: memory is what the stores one after the other leave.
+
+Extents are constants, so that as much as can shares a loop.
+"""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+
+from pto_wsp.interp.kernels import run_kernel
+from pto_wsp.ir import kernel as k
+from pto_wsp.ir.kernel import KernelFunction
+from pto_wsp.runtime.cache import ArtifactCache
+from pto_wsp.targets import registry
+from pto_wsp.types.dtype import DType, f32, i16
+from pto_wsp.types.tile import ViewType
+from tests.python.targets import ctypes_abi
+from tests.python.targets.build_kernels import KernelMaker, whole
+from tests.python.targets.widths import WIDTHS, vectors_of
+
+ROWS, COLS, SPAN = 5, 40, 48
+OUTPUTS = ("y", "z", "w")
+
+
+def random_kernel(seed: int, dtype: DType) -> KernelFunction:
+    """Tiles that are made, stored and made anew, in any order; each is stored in the end."""
+    draw, maker = random.Random(seed), KernelMaker(f"stores_{seed}_{dtype}")
+    tiles = [maker.input("x", ROWS, COLS, dtype)]
+    tiles += [maker.op("adds", tiles[0], scalars=[n]) for n in (1, 2)]
+    for _ in range(draw.randint(3, 8)):
+        tile = draw.choice(tiles)
+        match draw.randrange(5):
+            case 0 | 1:
+                maker.body.append(k.Store(whole(draw.choice(OUTPUTS)), tile))
+            case 2:
+                maker.op("add", tile, draw.choice(tiles), dst=draw.choice(tiles[1:]))
+            case 3:
+                maker.op("rowexpandadd", tile, maker.op("rowmax", draw.choice(tiles)), dst=tile)
+            case _:
+                maker.op("muls", tile, scalars=[2], dst=draw.choice(tiles[1:]))
+    for name, tile in zip(draw.sample(OUTPUTS, 3), tiles, strict=True):
+        maker.body.append(k.Store(whole(name), tile))
+    names = [("x", k.IN), *((name, k.OUT) for name in OUTPUTS)]
+    maker.params = [k.Param(name, role, ViewType(dtype, (ROWS, COLS))) for name, role in names]
+    return maker.done()
+
+
+def made_anew() -> KernelFunction:
+    """One tile in three versions, each stored, in one loop."""
+    maker = KernelMaker("made_anew")
+    tile = maker.op("adds", maker.input("x", ROWS, COLS, f32), scalars=[1])
+    for name in OUTPUTS:
+        maker.store(tile, name)
+        maker.op("muls", tile, scalars=[3], dst=tile)
+    maker.params = [k.Param(p.name, p.role, ViewType(f32, (ROWS, COLS))) for p in maker.params]
+    return maker.done()
+
+
+KERNELS = [made_anew(), *(random_kernel(seed, (f32, i16)[seed % 2]) for seed in range(16))]
+
+
+@pytest.fixture(scope="module", params=WIDTHS)
+def library(request: pytest.FixtureRequest, cache: ArtifactCache) -> ctypes_abi.Library:
+    with vectors_of(request.param):
+        return ctypes_abi.load(registry.get("cpu").build(KERNELS, cache))
+
+
+def layouts() -> list[list[tuple[int, int]]]:
+    """Rows and columns at which the four views begin in one array."""
+    draw = random.Random(0)
+    near = [[(draw.randint(0, 3), draw.choice([0, 0, 1, 8])) for _ in range(4)] for _ in range(30)]
+    return [[(10 * n, 0) for n in range(4)], [(0, 0)] * 4, [(0, 0), (20, 0), (22, 0), (24, 0)], *near]
+
+
+@pytest.mark.parametrize("kernel", KERNELS, ids=lambda kernel: kernel.name)
+def test_memory_is_what_stores_in_order_leave(library: ctypes_abi.Library, kernel: KernelFunction) -> None:
+    dtype = kernel.views[0].type.dtype
+    assert dtype is not None
+    base = np.random.default_rng(0).integers(-9, 9, (40, SPAN)).astype(dtype.to_numpy())
+    for layout in layouts():
+        found, wanted = base.copy(), base.copy()
+        views = [[a[r : r + ROWS, c : c + COLS] for r, c in layout] for a in (found, wanted)]
+        assert library.call(kernel, views[0]) == 0
+        run_kernel(kernel, views[1])
+        np.testing.assert_array_equal(found, wanted, err_msg=str(layout))

@@ -59,7 +59,23 @@ def made_anew() -> KernelFunction:
     return maker.done()
 
 
-KERNELS = [made_anew(), *(random_kernel(seed, (f32, i16)[seed % 2]) for seed in range(16))]
+def scaled() -> KernelFunction:
+    """A sum that is stored twice, and scaled where a product adds to it, in one loop."""
+    maker = KernelMaker("scaled")
+    x = maker.input("x", ROWS, COLS, f32)
+    square = maker.op("expands", shape=(ROWS, ROWS), dtype=f32, scalars=[1])
+    total = maker.op("adds", x, scalars=[1])
+    maker.op("transpose", total)  # what follows is another loop
+    maker.store(total, "y")
+    part = maker.op("muls", total, scalars=[3])
+    maker.store(total, "z")
+    maker.op("matmul_acc", part, square, x, dst=total)
+    maker.store(total, "w")
+    maker.params = [k.Param(p.name, p.role, ViewType(f32, (ROWS, COLS))) for p in maker.params]
+    return maker.done()
+
+
+KERNELS = [made_anew(), scaled(), *(random_kernel(seed, (f32, i16)[seed % 2]) for seed in range(16))]
 
 
 @pytest.fixture(scope="module", params=WIDTHS)

@@ -234,8 +234,9 @@ def matmul_vectors(dst: TileType, lanes: int) -> int:
 def shared_sums(nodes: Sequence[Node], types: Mapping[str, TileType]) -> dict[str, str]:
     """Return the tiles that are made where the product lies that adds to them, with its destination.
 
-    A group makes such a tile, and the product alone reads it. Between them the destination is in no use; the
-    group may read its old elements: tiles of one type are read where the new ones are made, or before.
+    A group makes such a tile, and the product alone reads it. Between them the destination is in no use. The
+    group may compute with its old elements, for tiles of one type are read where the new ones are made, or
+    before; but not store them, which may have to wait in their memory.
     """
     everywhere = [step.stmt for node in walk_nodes(nodes) for step in steps_of(node)]
     num_uses = Counter(tile for stmt in everywhere for tile in (*tiles_read(stmt), tile_written(stmt)))
@@ -260,7 +261,7 @@ def _is_made_over(tile: str, other: str, before: Sequence[Node]) -> bool:
         stmts = [step.stmt for n in walk_nodes([node]) for step in steps_of(n)]
         written = [tile_written(stmt) for stmt in stmts]
         if isinstance(node, Group) and tile in written:
-            return other not in written
+            return other not in written and other not in (stmt.tile for stmt in stores_of(node))
         if other in written or any(other in tiles_read(stmt) for stmt in stmts):
             return False
     return False

@@ -52,14 +52,15 @@ def _chapter(result: dict[str, Any]) -> str:
 
 
 def _cells(row: dict[str, Any]) -> tuple[str, ...]:
-    peer = "" if row["peer"] is None else f"{row['peer']} {_number(row['peer_value'])}".strip()
+    peer = "" if row["peer"] is None else f"{row['peer']} {number(row['peer_value'])}".strip()
     ratio = "" if row["ratio"] is None else f"{row['ratio']:.2f}x"
     verdict = {None: "", True: "ok", False: "MISSED"}[row["ok"]]
     marks = " ".join(filter(None, [verdict, "noisy" if row.get("noisy") else ""]))
-    return (row["name"], _number(row["value"]), row["unit"], peer, ratio, row["goal"] or "", marks)
+    return (row["name"], number(row["value"]), row["unit"], peer, ratio, row["goal"] or "", marks)
 
 
-def _number(value: float | None) -> str:
+def number(value: float | None) -> str:
+    """Return a figure as tables show it."""
     if value is None:
         return "skipped"
     if abs(value) >= 1000:

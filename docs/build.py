@@ -11,6 +11,7 @@ from pathlib import Path
 
 from benchmarks.report import performance_page
 from docs.editor_grammar import editor_grammar
+from docs.figures import readme_page
 from pto_wsp.errors import PtoError, catalogue
 from pto_wsp.ir.schedule import POLICIES
 from pto_wsp.ir.schedule import Form as PolicyForm
@@ -216,6 +217,7 @@ def argument_line(action: argparse.Action) -> str:
 
 PAGES: dict[str, Callable[[], str]] = {
     "command.md": command_page,
+    "../README.md": readme_page,
     "../editors/vscode/pto.tmLanguage.json": editor_grammar,
     "errors.md": errors_page,
     "instructions.md": instructions_page,

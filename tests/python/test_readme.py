@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from docs.figures import FIGURES, figures
 
 ROOT = Path(__file__).parents[2]
 README = ROOT / "README.md"
@@ -42,6 +45,13 @@ def test_example_fits_the_first_screen() -> None:
 def test_example_runs_as_printed(tmp_path: Path) -> None:
     (example,) = programs_of(README)
     assert run_in(tmp_path, example + CHECKS).strip()
+
+
+def test_figures_are_rows_of_results() -> None:
+    for case, name, _ in FIGURES:
+        result = json.loads((ROOT / "benchmarks" / "results" / f"{case}.json").read_text(encoding="utf-8"))
+        assert name in {row["name"] for row in result["rows"]}
+    assert figures() in README.read_text(encoding="utf-8")
 
 
 def test_tutorial_runs_as_printed(tmp_path: Path) -> None:

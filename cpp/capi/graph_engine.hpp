@@ -25,6 +25,8 @@ inline int32_t run_submitted(const View*, const Scalar* scalars, const TaskConte
     task.set(Task::State::kComplete);
   } catch (const EngineError&) {
     throw;
+  } catch (const std::bad_alloc&) {
+    throw EngineError("out-of-memory", "there is no memory");
   } catch (const std::exception& error) {
     throw EngineError("function-failed", error.what());
   } catch (...) {

@@ -155,7 +155,7 @@ class Runtime {
     try {
       call(tasks_, task, uint64_t(number));
     } catch (const std::bad_alloc&) {
-      throw;
+      throw Mistake{PTO_ERROR_MEMORY, describe(number) + ": there is no memory"};
     } catch (const std::exception& error) {
       throw Mistake{PTO_ERROR_FUNCTION, describe(number) + ": " + error.what()};
     } catch (...) {

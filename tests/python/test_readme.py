@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from docs.figures import FIGURES, figures
@@ -45,6 +46,21 @@ def test_example_fits_the_first_screen() -> None:
 def test_example_runs_as_printed(tmp_path: Path) -> None:
     (example,) = programs_of(README)
     assert run_in(tmp_path, example + CHECKS).strip()
+
+
+def test_command_runs_as_printed(tmp_path: Path) -> None:
+    (example,) = programs_of(README)
+    run_in(tmp_path, example + 'open("scale_rows.pto", "w").write(str(program.module)); np.save("x.npy", x)')
+    (command,) = re.findall("^pto (run .*)$", README.read_text(encoding="utf-8"), re.MULTILINE)
+    done = subprocess.run(
+        [sys.executable, "-m", "pto_wsp", *command.split()],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "16 tasks" in done.stdout + done.stderr
+    assert np.array_equal(np.load(tmp_path / "y.npy"), 2 * np.load(tmp_path / "x.npy"))
 
 
 def test_figures_are_rows_of_results() -> None:

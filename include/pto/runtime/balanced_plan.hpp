@@ -192,10 +192,13 @@ constexpr int64_t max_partials(const BalancedConfig& config, int64_t kv_total) {
   return config.batch_invariant && pieces > 0 ? kv_total / kCanonicalBlock + pieces : pieces;
 }
 
-/// \return bytes of `num_partials` slots, each `q_rows` rows of `head_dim` f32 outputs and one f32
-/// log-sum-exp.
+/// What a row of a slot holds beside its `head_dim` weighted sums of values: the maximum of its scores, and
+/// the sum of its weights. All are f32.
+inline constexpr int kPartialStatistics = 2;
+
+/// \return bytes of `num_partials` slots of `q_rows` rows each.
 constexpr int64_t partial_bytes(int64_t num_partials, int64_t q_rows, int64_t head_dim) {
-  return num_partials * q_rows * (head_dim + 1) * static_cast<int64_t>(sizeof(float));
+  return num_partials * q_rows * (head_dim + kPartialStatistics) * static_cast<int64_t>(sizeof(float));
 }
 
 }  // namespace runtime

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from functools import lru_cache
 from math import e, log2, sqrt
+from numbers import Real
 from typing import Any, ClassVar, Final, Literal
 
 import numpy as np
@@ -20,7 +21,12 @@ from pto_wsp.ops.attention_arrays import (
 )
 from pto_wsp.ops.attention_form import STEP, AttentionForm
 from pto_wsp.ops.attention_program import attention_workload
-from pto_wsp.planner.balanced import BalancedConfig, BalancedPlan, BalancedPlanner
+from pto_wsp.planner.balanced import (
+    PARTIAL_STATISTICS,
+    BalancedConfig,
+    BalancedPlan,
+    BalancedPlanner,
+)
 from pto_wsp.planner.config import INT_MAX, check_range
 from pto_wsp.planner.descriptor import BALANCED_ITEM, MERGE_ROW
 from pto_wsp.runtime.memory import empty
@@ -32,7 +38,13 @@ KVLayout = Literal["NHD", "HND"]
 LSEBase = Literal["e", "2"]
 
 DTYPES: Final = (f32, f16, bf16)
+LEAST_FACTOR: Final = 2.0**-126
+"""Of scores and of their cap: numbers whose inverse is an f32, too."""
+
 LSE_SCALES: Final = {"e": 1.0, "2": log2(e)}
+MAX_WORKERS: Final = 1024
+"""Most threads of a run."""
+
 Q_TILE: Final = 128
 """Query positions that share what is read of keys and values."""
 
@@ -99,13 +111,14 @@ class _BatchAttention:
         )
         self.kv_layout = kv_layout
         self.workers = _cores() if workers is None else workers
+        check_range("workers", self.workers, 1, MAX_WORKERS)
         self.config = _planner_config(form, self.workers)
         self.program = compiled(form, target)
         self.current: BalancedPlan | None = None
         self._planner = BalancedPlanner(self.config, 1)
         self._room = (1, 1)
         self._parts = np.empty((1, form.tile_rows, form.dim), np.float32)
-        self._part_stats = np.empty((1, form.tile_rows, 2), np.float32)
+        self._part_stats = np.empty((1, form.tile_rows, PARTIAL_STATISTICS), np.float32)
         self._packed_k, self._packed_v = self._packed_room(0)
         self._arrays: dict[str, Any] = {}
         self._places = 0
@@ -297,7 +310,7 @@ class BatchDecode(_BatchAttention):
         page_size: positions of a page; None: keys and values are ragged, one request behind the other.
         kv_dtype: f32, f16 or bf16.
         q_dtype: of queries and output: f32, f16 or bf16. Scores and sums are f32 in any case.
-        workers: threads; None: all cores.
+        workers: threads, 1..1024; None: all cores.
         kv_layout: "NHD" or "HND": whether positions or heads come first.
         window_left: most positions before its own that a query attends; -1: all.
         logits_soft_cap: c of c * tanh(score / c); 0: none.
@@ -386,8 +399,10 @@ def _check_choices(kv_layout: str, q_dtype: DType, kv_dtype: DType) -> None:
 
 def _check_factors(**factors: float) -> None:
     for what, number in factors.items():
-        if not (isinstance(number, (int, float)) and 0 <= number < float("inf")):
-            raise BadPlanConfig(what=what, expected="a finite number >= 0", found=repr(number))
+        is_real = isinstance(number, Real) and not isinstance(number, bool)
+        if not (is_real and (number == 0 or LEAST_FACTOR <= number <= 1 / LEAST_FACTOR)):
+            expected = f"0, or a number from {LEAST_FACTOR:.3g} to {1 / LEAST_FACTOR:.3g}"
+            raise BadPlanConfig(what=what, expected=expected, found=repr(number))
 
 
 def _planner_config(form: AttentionForm, workers: int) -> BalancedConfig:

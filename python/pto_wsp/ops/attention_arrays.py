@@ -9,7 +9,15 @@ from typing import Any
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
-from pto_wsp.errors import InvalidPlanParams, UnusableArray, WrongDType, WrongRank, WrongShape, WrongValue
+from pto_wsp.errors import (
+    InvalidPlanParams,
+    PtoError,
+    UnusableArray,
+    WrongDType,
+    WrongRank,
+    WrongShape,
+    WrongValue,
+)
 from pto_wsp.ops.attention_form import AttentionForm
 from pto_wsp.planner.config import INT_MAX
 from pto_wsp.runtime.dlpack import import_array
@@ -29,13 +37,26 @@ def given_arrays(
     return (kv_indptr, kv_indices, kv_last_page_len) if form.page_size else (kv_indptr,)
 
 
+def _lent(name: str, value: Any) -> np.ndarray:
+    """Return what another library lends by DLPack."""
+    try:
+        return import_array(name, value, None)
+    except PtoError:
+        raise
+    except Exception as error:  # whatever a library says of a device that DLPack does not know
+        reason = f"its owner refuses to lend it: {error}"
+        raise UnusableArray(name=name, reason=reason) from error
+
+
 def _integers(name: str, values: Any) -> np.ndarray:
     """Return a flat sequence of integers."""
-    is_foreign = not isinstance(values, np.ndarray) and hasattr(values, "__dlpack__")
-    try:
-        array = import_array(name, values, None) if is_foreign else np.asarray(values)
-    except ValueError:  # nested sequences of different lengths
-        array = np.empty((0, 0))
+    if not isinstance(values, np.ndarray) and hasattr(values, "__dlpack__"):
+        array = _lent(name, values)
+    else:
+        try:
+            array = np.asarray(values)
+        except ValueError:  # nested sequences of different lengths
+            array = np.empty((0, 0))
     if array.ndim != 1 or (array.dtype.kind not in "iu" and array.size):
         found = f"{array.dtype} of rank {array.ndim}"
         raise InvalidPlanParams(what=f"the array {name}", expected="a flat sequence of integers", found=found)
@@ -97,7 +118,7 @@ def read_array(
         if not hasattr(value, "__dlpack__"):
             expected = "a numpy array, or one with `__dlpack__`"
             raise WrongValue(name=name, expected=expected, found=type(value).__name__)
-        value = import_array(name, value, None)
+        value = _lent(name, value)
     if value.dtype != dtype.to_numpy():
         raise WrongDType(name=name, expected=dtype, found=value.dtype)
     if value.ndim != len(shape):
@@ -105,6 +126,11 @@ def read_array(
     for dim, (size, found) in enumerate(zip(shape, value.shape, strict=True)):
         if size is not None and size != found:
             raise WrongShape(name=name, dim=dim, expected=size, found=found)
+    if not value.flags.aligned or (value.size and min(_steps(value), default=0) < 0):
+        reason = (
+            f"strides of {value.strides} bytes at {value.ctypes.data:#x}, for elements of {value.itemsize}"
+        )
+        raise UnusableArray(name=name, reason=reason)
     if is_written and not value.flags.c_contiguous:
         raise WrongValue(name=name, expected="a C-contiguous array", found=f"strides {value.strides}")
     return value
@@ -118,21 +144,30 @@ def empty_like(q: Any, shape: tuple[int, ...], dtype: Any) -> Any:
     return q.new_empty(shape) if dtype is None else q.new_empty(shape, dtype=library.float32)
 
 
+def _steps(array: np.ndarray) -> tuple[int, ...]:
+    """Return bytes between neighbours; 0 where there are none, whatever the array says."""
+    return tuple(s if n > 1 and array.size else 0 for n, s in zip(array.shape, array.strides, strict=True))
+
+
 def as_rows(keys: np.ndarray, values: np.ndarray) -> dict[str, Any]:
     """Return keys and values as rows of `dim` elements, and how many rows lie between neighbours.
 
     Raises:
-        UnusableArray: the elements of a head do not lie side by side, or strides are negative.
+        UnusableArray: the elements of a head do not lie side by side, or strides are negative or no multiple
+            of an element.
         WrongValue: values lie in memory otherwise than keys do.
     """
-    for name, array in (("k", keys), ("v", values)):
-        if array.size and (array.strides[-1] != array.itemsize or min(array.strides) < 0):
-            reason = f"strides of {array.strides} bytes, for elements of {array.itemsize}"
-            raise UnusableArray(name=name, reason=reason)
-    if keys.strides != values.strides:
-        raise WrongValue(name="v", expected=f"the strides of `k`, {keys.strides}", found=str(values.strides))
     *outer, dim = keys.shape
-    *strides, itemsize = keys.strides
+    itemsize = keys.itemsize
+    for name, array in (("k", keys), ("v", values)):
+        *steps, last = _steps(array)
+        is_split = last != itemsize and dim > 1 and array.size
+        if is_split or any(step < 0 or step % itemsize for step in steps):
+            reason = f"strides of {array.strides} bytes, for elements of {itemsize}"
+            raise UnusableArray(name=name, reason=reason)
+    if _steps(keys) != _steps(values):
+        raise WrongValue(name="v", expected=f"the strides of `k`, {keys.strides}", found=str(values.strides))
+    *strides, _ = _steps(keys)
     unit = gcd(*strides) or dim * itemsize
     steps = [stride // unit for stride in strides]
     count = 1 + sum((n - 1) * step for n, step in zip(outer, steps, strict=True)) if keys.size else 0

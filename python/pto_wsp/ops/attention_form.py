@@ -2,11 +2,13 @@
 
 from typing import Final
 
+import numpy as np
+
 from pto_wsp.support.record import record
 from pto_wsp.types.dtype import DType
 
-LOWEST: Final = -1e30
-"""Running maximum before any score: finite, so that positions that are masked have a weight of exactly 0."""
+LOWEST: Final = float(np.finfo(np.float32).min)
+"""Running maximum before any score: the least finite number, so that masked positions have a weight of 0."""
 
 STEP: Final = 128
 """Most positions whose scores are in one tile; divides a canonical block."""

@@ -10,10 +10,9 @@ from pto_wsp.lang.axes import P
 from pto_wsp.lang.scalar import Scalar
 from pto_wsp.lang.tensor import Tensor
 from pto_wsp.lang.workload import workload
-from pto_wsp.ops.attention_decode import decode_kernel, merge_kernel
 from pto_wsp.ops.attention_form import STEP, AttentionForm
-from pto_wsp.ops.attention_prefill import pack_kernel, prefill_kernel
-from pto_wsp.planner.balanced import CANONICAL_BLOCK
+from pto_wsp.ops.attention_kernels import attend_kernel, merge_kernel, pack_kernel
+from pto_wsp.planner.balanced import CANONICAL_BLOCK, PARTIAL_STATISTICS
 from pto_wsp.types import DenseDyn, f32, i32, i64
 
 
@@ -24,11 +23,9 @@ def attention_workload(form: AttentionForm) -> Any:
     cache = Tensor[form.kv_dtype, "rows", DIM]
     packed_keys, packed_values = (Tensor[f32, form.kv_heads, "blocks", *dims] for dims in form.packed_dims)
     merge, pack = merge_kernel(form), pack_kernel(form)
+    kernels = [attend_kernel(form, is_whole) for is_whole in (True, False)]
     if TOKENS:
-        kernels = [prefill_kernel(form, is_whole, False) for is_whole in (True, False)]
-        packed_kernels = [prefill_kernel(form, is_whole, True) for is_whole in (True, False)]
-    else:
-        kernels = [decode_kernel(form, is_whole) for is_whole in (True, False)]
+        packed_kernels = [attend_kernel(form, is_whole, is_packed=True) for is_whole in (True, False)]
 
     @workload
     def attention(
@@ -53,7 +50,7 @@ def attention_workload(form: AttentionForm) -> Any:
         PackedK: packed_keys,
         PackedV: packed_values,
         Parts: Tensor[f32, "slots", ROWS, DIM],
-        PartStats: Tensor[f32, "slots", ROWS, 2],
+        PartStats: Tensor[f32, "slots", ROWS, PARTIAL_STATISTICS],
         lse_scale: Scalar[f32],
     ):
         """Pack the requests that have a number in `Blocks`, attend to every item, merge what was cut."""

@@ -17,6 +17,7 @@ from pto_wsp.errors import (
 from pto_wsp.planner.balanced import (
     ANY_LENGTH_TIERS,
     CANONICAL_BLOCK,
+    PARTIAL_STATISTICS,
     WRITE_THROUGH,
     BalancedConfig,
     BalancedPlan,
@@ -53,6 +54,7 @@ __all__ = [
     "FLAG_LAST",
     "MERGE_ROW",
     "MOE_DESCRIPTOR",
+    "PARTIAL_STATISTICS",
     "WORK_DESCRIPTOR",
     "WRITE_THROUGH",
     "AttentionPlanner",

@@ -22,6 +22,10 @@ from pto_wsp.planner.planner import Lengths, ZeroLength, as_lengths, invalid_len
 CANONICAL_BLOCK: Final = 1024
 """Positions of a canonical block of the batch-invariant mode."""
 
+PARTIAL_STATISTICS: Final = 2
+"""What a row of a slot holds beside its weighted sums of values: the maximum of its scores, the sum of its
+weights."""
+
 WRITE_THROUGH: Final = -1
 """`partial` of an item that is a whole row."""
 
@@ -242,8 +246,8 @@ class BalancedPlanner:
         return self._native.max_partials(kv_total)
 
     def partial_bytes(self, num_partials: int, q_rows: int, head_dim: int) -> int:
-        """Return bytes of slots that hold `q_rows * (head_dim + 1)` f32 each: outputs and log-sum-exps."""
-        return 4 * num_partials * q_rows * (head_dim + 1)
+        """Return bytes of slots: each holds `q_rows` rows of `head_dim + PARTIAL_STATISTICS` f32."""
+        return 4 * num_partials * q_rows * (head_dim + PARTIAL_STATISTICS)
 
     def used_bytes(self, plan: BalancedPlan) -> int:
         """Return how much of `memory`, from its beginning, the current plan uses."""

@@ -377,7 +377,7 @@ void test_limits() {
   CHECK(max_rows(c, {10, 0}) == 160);
   CHECK(max_rows(c, {0, 0}) == -1 && max_rows(c, {10, -1}) == -1 && max_rows(c, {INT_MAX, 0}) == -1);
   CHECK(max_rows(c, {1, INT64_MAX}) == -1 && balanced_layout(c, {1, INT64_MAX}).bytes == 0);
-  CHECK(max_partials(c, INT64_MAX) == 6 && partial_bytes(6, 4, 128) == 6 * 4 * 129 * 4);
+  CHECK(max_partials(c, INT64_MAX) == 6 && partial_bytes(6, 4, 128) == 6 * 4 * 130 * 4);
   c.batch_invariant = true;
   CHECK(max_partials(c, 10240) == 16);
   c.num_workers = 1;

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from pto_wsp.errors import InvalidPlanParams
 from pto_wsp.ops import attention as operators
 from pto_wsp.ops.attention import BatchDecode, BatchPrefill
 from pto_wsp.types import bf16, f16, f32
@@ -119,7 +120,10 @@ def test_element_types(q_dtype: Any, kv_dtype: Any) -> None:
         assert_near((out, lse.astype(np.float64)), expected, bound)
 
 
-@pytest.mark.parametrize(("heads", "dim"), [((1, 1), 64), ((5, 5), 80), ((7, 1), 128), ((32, 8), 128)])
+@pytest.mark.parametrize(
+    ("heads", "dim"),
+    [((1, 1), 64), ((5, 5), 80), ((7, 1), 128), ((32, 8), 128), ((33, 1), 40), ((40, 2), 300)],
+)
 def test_heads_and_dimensions(heads: tuple[int, int], dim: int) -> None:
     rng = np.random.default_rng(dim)
     attn = BatchDecode(*heads, dim, workers=2)
@@ -303,3 +307,81 @@ def test_packed_keys_change_no_bit(
     assert_near(found[0], expected_of(batch, True, {"window_left": 600}), bound)
     for packed in found[1:]:
         assert all(a.tobytes() == b.tobytes() for a, b in zip(found[0], packed, strict=True))
+
+
+def test_caches_without_pages() -> None:
+    """Requests without keys need no memory that could be read."""
+    attn = BatchDecode(4, 2, 16, workers=2)
+    empty = (np.empty((0, 16, 2, 16), np.float32),) * 2
+    for requests in (0, 3):
+        attn.plan([0] * (requests + 1), [], [0] * requests)
+        out, lse = attn.run(np.ones((requests, 4, 16), np.float32), empty, return_lse=True)
+        assert out.shape == (requests, 4, 16) and not out.any() and np.isneginf(lse).all()
+
+
+@pytest.mark.parametrize(("page_size", "heads", "dim"), [(16, (4, 2), 16), (1, (3, 1), 8), (16, (1, 1), 1)])
+def test_strides_of_dimensions_without_neighbours_mean_nothing(
+    page_size: int, heads: tuple[int, int], dim: int
+) -> None:
+    rng = np.random.default_rng(dim)
+    attn = BatchDecode(*heads, dim, page_size=page_size, workers=2)
+    batch = random_batch(rng, [page_size], [1], heads=heads, dim=dim, page_size=page_size)
+    page = int(batch.plan[1][0])
+    keys, values = (pool[page : page + 1] for pool in batch.cache)
+    for stride in (4, 12, 4000):
+        strides = [stride if n == 1 else s for n, s in zip(values.shape, values.strides, strict=True)]
+        odd = np.lib.stride_tricks.as_strided(values, values.shape, strides)
+        batch.cache, batch.plan[1][0] = (keys, odd), 0
+        assert_near(run(attn, batch), expected_of(batch, False, {}))
+
+
+@pytest.mark.parametrize("kind", [BatchDecode, BatchPrefill])
+def test_positions_up_to_the_largest_integer(kind: Any) -> None:
+    """A window at the end of a request of 2^31 - 1 positions, all of whose pages are the same one."""
+    rng = np.random.default_rng(1)
+    page, window, length = 1 << 20, 300, 2**31 - 1
+    keys, values = (rng.standard_normal((1, page, 1, 8), np.float32) for _ in range(2))
+    q = rng.standard_normal((1, 1, 8), np.float32)
+    attn = kind(1, 1, 8, page_size=page, window_left=window, workers=2)
+    given = ([0, 2048], np.zeros(2048, np.int32), [page - 1])
+    attn.plan(*given) if kind is BatchDecode else attn.plan([0, 1], *given)
+    seen = np.arange(length - 1 - window, length) % page
+    weights = np.exp(keys[0, seen, 0].astype(np.float64) @ q[0, 0] / sqrt(8))
+    expected = weights @ values[0, seen, 0] / weights.sum()
+    np.testing.assert_allclose(attn.run(q, (keys, values))[0, 0], expected, atol=5e-6)
+    with pytest.raises(InvalidPlanParams):
+        too_long = ([0, 2048], np.zeros(2048, np.int32), [page])
+        attn.plan(*too_long) if kind is BatchDecode else attn.plan([0, 1], *too_long)
+
+
+def test_the_least_scores_have_weights() -> None:
+    """Scores far below what a running maximum could have begun with are still scores."""
+    q, keys = np.full((1, 1, 8), 1e18, np.float32), np.full((1, 16, 1, 8), -1e18, np.float32)
+    keys[0, 1] *= 2
+    values = np.random.default_rng(0).standard_normal((1, 16, 1, 8), np.float32)
+    attn = BatchDecode(1, 1, 8, workers=1)
+    attn.plan([0, 1], [0], [2])
+    out, lse = attn.run(q, (keys, values), return_lse=True)
+    np.testing.assert_array_equal(out[0, 0], values[0, 0, 0])
+    np.testing.assert_allclose(lse, -8e36 / sqrt(8), rtol=1e-6)
+
+
+def test_outputs_in_place_of_queries() -> None:
+    rng = np.random.default_rng(4)
+    for attn, qo_lens in (
+        (BatchDecode(*HEADS, DIM, workers=3), [1, 1]),
+        (BatchPrefill(*HEADS, DIM), [60, 3]),
+    ):
+        batch = random_batch(rng, [3000, 40], qo_lens, heads=HEADS, dim=DIM, page_size=16)
+        expected, _ = run(attn, batch)
+        attn.run(batch.queries, batch.cache, out=batch.queries)
+        np.testing.assert_array_equal(batch.queries, expected)
+
+
+def test_partial_results_are_as_large_as_the_planner_says() -> None:
+    rng = np.random.default_rng(4)
+    attn = BatchDecode(*HEADS, DIM, workers=3)
+    run(attn, random_batch(rng, [9000], [1], heads=HEADS, dim=DIM, page_size=16))
+    parts = attn._parts.nbytes + attn._part_stats.nbytes
+    assert attn.current is not None and attn.current.num_partials == 4
+    assert parts == attn._planner.partial_bytes(len(attn._parts), HEADS[0] // HEADS[1], DIM)

@@ -28,6 +28,16 @@ PAGED, RAGGED = BatchDecode(4, 2, 16, workers=2), BatchDecode(4, 2, 16, page_siz
 PREFILL = BatchPrefill(4, 2, 16, page_size=None, workers=2)
 
 
+class Elsewhere:
+    """An array on a device that DLPack does not know."""
+
+    def __dlpack__(self, **options: Any) -> object:
+        raise AssertionError(options)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        raise ValueError("no such device")
+
+
 def zeros(*shape: int, dtype: Any = np.float32) -> np.ndarray:
     return np.zeros(shape, dtype)
 
@@ -42,11 +52,16 @@ def zeros(*shape: int, dtype: Any = np.float32) -> np.ndarray:
         ({"num_kv_heads": 0}, "num_kv_heads"),
         ({"head_dim": -1}, "head_dim"),
         ({"page_size": 0}, "page_size"),
-        ({"workers": 0}, "num_workers"),
+        ({"workers": 0}, "workers is out of range\n  = expected an integer in 1..1024, found 0"),
+        ({"workers": 1025}, "workers is out of range"),
         ({"kv_layout": "DHN"}, "expected 'NHD' or 'HND', found 'DHN'"),
         ({"window_left": -2}, "window_left"),
-        ({"logits_soft_cap": -1.0}, "expected a finite number >= 0, found -1.0"),
+        ({"logits_soft_cap": -1.0}, "expected 0, or a number from 1.18e-38 to 8.51e+37, found -1.0"),
+        ({"logits_soft_cap": 1e-39}, "expected 0, or a number from 1.18e-38 to 8.51e+37, found 1e-39"),
+        ({"logits_soft_cap": True}, "logits_soft_cap"),
+        ({"sm_scale": 1e38}, "sm_scale"),
         ({"sm_scale": float("nan")}, "sm_scale"),
+        ({"sm_scale": "0.1"}, "sm_scale"),
         ({"kv_dtype": i32}, "kv_dtype is out of range\n  = expected f32, f16 or bf16, found i32"),
         ({"batch_invariant": True, "page_size": 24}, "divides 1024"),
         ({"batch_invariant": 1}, "batch_invariant"),
@@ -104,6 +119,10 @@ def test_no_plan_is_left_of_one_that_failed() -> None:
         attn.run(zeros(1, 4, 16), (zeros(9, 2, 16), zeros(9, 2, 16)))
 
 
+def misaligned() -> np.ndarray:
+    return np.zeros(4 * 192 + 1, np.uint8)[1:].view(np.float32).reshape(3, 4, 16)
+
+
 def read_only() -> np.ndarray:
     array = zeros(3, 4, 16)
     array.flags.writeable = False
@@ -145,6 +164,9 @@ Q, CACHE = zeros(3, 4, 16), (zeros(5, 16, 2, 16), zeros(5, 16, 2, 16))
         (Q, CACHE, {"out": read_only()}, ReadOnlyArray, "read-only"),
         (Q, (zeros(5, 16, 2, 32)[..., ::2], CACHE[1]), {}, UnusableArray, "array `k`"),
         (Q, (CACHE[0], CACHE[1][::-1]), {}, UnusableArray, "array `v`"),
+        (Q[::-1], CACHE, {}, UnusableArray, "array `q` cannot be used as it is"),
+        (misaligned(), CACHE, {}, UnusableArray, "array `q`"),
+        (Elsewhere(), CACHE, {}, UnusableArray, "its owner refuses to lend it: no such device"),
         (Q, (CACHE[0], zeros(5, 16, 3, 16)[:, :, 1:]), {}, WrongValue, "expected the strides of `k`"),
     ],
 )
@@ -154,6 +176,11 @@ def test_runs(q: Any, cache: Any, options: dict[str, Any], error: type[PtoError]
     with pytest.raises(error) as caught:
         attn.run(q, cache, **options)
     assert text in str(caught.value)
+
+
+def test_offsets_on_another_device() -> None:
+    with pytest.raises(UnusableArray, match="array `kv_indices` cannot be used as it is"):
+        PAGED.plan([0, 1], Elsewhere(), [3])
 
 
 def test_outputs_that_are_inputs() -> None:

@@ -185,7 +185,7 @@ def test_memory_is_the_same_at_every_step() -> None:
         assert end - planner.memory.ctypes.data == planner.used_bytes(plan) <= planner.memory.nbytes
     assert len(addresses) == 1 and planner.memory.ctypes.data % 64 == 0
     assert planner.max_items == 64 * 8 + 23
-    assert planner.partial_bytes(46, 4, 128) == 46 * 4 * 129 * 4
+    assert planner.partial_bytes(46, 4, 128) == 46 * 4 * 130 * 4
 
 
 def test_records() -> None:

@@ -122,7 +122,7 @@ class BufferUse:
     Attributes:
         separate: bytes where every tile has a buffer of its own.
         shared: bytes where tiles share memory that are not in use together.
-        peak: the tiles that are in use together when they take most, largest first, with their bytes.
+        peak: the tiles that are in use together when they take most, largest first, with what each takes.
     """
 
     separate: int
@@ -167,12 +167,12 @@ def _parts(body: Sequence[Stmt], live_after: frozenset[str]) -> tuple[Use | Nest
 
 
 def buffer_use(kernel: KernelFunction) -> BufferUse:
-    """Return what the tiles of a kernel take, each in its own number of bytes."""
+    """Return what the tiles of a kernel take, each a multiple of ALIGN bytes."""
     types = dict(kernel.tiles)
     spans = tile_spans(kernel)
-    blocks = [Block(name, tile_bytes(types[name]), *span) for name, span in spans.items()]
+    blocks = [Block(name, round_up(tile_bytes(types[name]), ALIGN), *span) for name, span in spans.items()]
     peak = tuple((str(block.key), block.size) for block in live_at_peak(blocks))
-    return BufferUse(sum(round_up(b.size, ALIGN) for b in blocks), pack(blocks), peak)
+    return BufferUse(sum(b.size for b in blocks), pack(blocks), peak)
 
 
 def first_writes(kernel: KernelFunction) -> Mapping[str, Location | None]:

@@ -21,6 +21,13 @@ def called_functions(function: KernelFunction | WorkloadFunction) -> frozenset[s
     return frozenset(node.workload for node in walk_nodes(function.body) if isinstance(node, Call))
 
 
+def used_functions(function: KernelFunction | WorkloadFunction) -> frozenset[str]:
+    """Return the names of the functions that `function` calls for, and of the kernels of its tasks."""
+    if isinstance(function, KernelFunction):
+        return called_functions(function)
+    return called_functions(function) | {task.kernel for task in tasks(function.body)}
+
+
 @record
 class Module:
     """Functions, of which one workload (or kernel) is the entry, and how its tasks run. Names are unique."""
@@ -49,6 +56,21 @@ class Module:
                 if isinstance(arg, Region) and param.role != IN:
                     found.add(arg.tensor)
         return frozenset(found)
+
+    @property
+    def reached(self) -> Module:
+        """The module with the functions alone that its entry comes to; all of one without an entry."""
+        if not self.entry:
+            return self
+        functions = {f.name: f for f in (*self.kernels, *self.workloads)}
+        found, pending = {self.entry}, [self.entry]
+        while pending:
+            new = used_functions(functions[pending.pop()]) - found
+            found |= new
+            pending += new
+        kernels = tuple(kernel for kernel in self.kernels if kernel.name in found)
+        workloads = tuple(workload for workload in self.workloads if workload.name in found)
+        return replace(self, kernels=kernels, workloads=workloads)
 
     def with_kernels(self, kernels: Iterable[KernelFunction]) -> Module:
         """Return the module with other kernels."""

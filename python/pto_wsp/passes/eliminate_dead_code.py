@@ -20,7 +20,7 @@ from pto_wsp.analysis.steps import failing
 from pto_wsp.ir import kernel as k
 from pto_wsp.ir import workload as w
 from pto_wsp.ir.core import Region, Rows
-from pto_wsp.ir.module import Module, called_functions
+from pto_wsp.ir.module import Module
 from pto_wsp.ir.scalar import Const, Expr, Var
 from pto_wsp.support.record import replace
 
@@ -29,26 +29,7 @@ def eliminate_dead_code(module: Module) -> Module:
     """Return `module` without what nothing needs."""
     kernels = tuple(kernel if kernel.body is None else _kernel(kernel) for kernel in module.kernels)
     workloads = tuple(map(_workload, module.workloads))
-    return _reachable(replace(module, kernels=kernels, workloads=workloads))
-
-
-def _reachable(module: Module) -> Module:
-    functions = {f.name: f for f in (*module.kernels, *module.workloads)}
-    if not module.entry:
-        return module
-    found: set[str] = set()
-    pending = [module.entry]
-    while pending:
-        name = pending.pop()
-        if name not in found:
-            found.add(name)
-            function = functions[name]
-            pending += called_functions(function)
-            if isinstance(function, w.WorkloadFunction):
-                pending += [task.kernel for task in w.tasks(function.body)]
-    kernels = tuple(f for f in module.kernels if f.name in found)
-    workloads = tuple(f for f in module.workloads if f.name in found)
-    return replace(module, kernels=kernels, workloads=workloads)
+    return replace(module, kernels=kernels, workloads=workloads).reached
 
 
 # --- kernels ------------------------------------------------------------------------------------------------

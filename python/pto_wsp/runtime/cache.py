@@ -99,10 +99,10 @@ class ArtifactCache:
         return path
 
     def read_note(self, name: str) -> str | None:
-        """Return the text stored as `name`, or None."""
+        """Return the text stored as `name`, or None where there is none or it is damaged."""
         try:
             return (self.directory / "notes" / name).read_text(encoding="utf-8")
-        except OSError:
+        except (OSError, UnicodeDecodeError):
             return None
 
     def write_note(self, name: str, text: str) -> None:

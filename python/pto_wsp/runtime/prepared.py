@@ -19,22 +19,22 @@ class Prepared:
     """A verified module, and what passes make of it for its target once somebody asks.
 
     Attributes:
-        source: the module as it was written.
+        source: what the entry of the module comes to, as it was written.
         target: where it runs.
     """
 
     def __init__(self, source: Module, target: Target) -> None:
-        self.source = source
+        self.source = source.reached
         self.target = target
 
     @cached_property
     def module(self) -> Module:
-        """The module to run: without calls and loops to be expanded, its schedule checked.
+        """The module to run: without calls and loops to be expanded, nor functions that only these needed.
 
         Raises:
             CannotInline, CannotExpand, BadKey, UnsupportedByTarget: it cannot run so.
         """
-        module = prepare(self.source)
+        module = prepare(self.source).reached
         check_schedule(module, self.target.name)
         return settle_floats(module) if self.target.builds_library else module
 

@@ -17,6 +17,7 @@ from pto_wsp.isa.table import TABLE
 from pto_wsp.passes.pipeline import parse_pipeline, run_pipeline
 from pto_wsp.support.record import replace
 from pto_wsp.targets.cpu.templates import TEMPLATES, Call
+from pto_wsp.text import parse
 from pto_wsp.types import ScalarType, TensorType, TileType, ViewType, f32, i32, i64
 from tests.python.samples import scale_module
 
@@ -246,6 +247,22 @@ tstore %a, %y[:, :]"""
     )
     use = buffer_use(module.kernels[0])
     assert (use.separate, use.shared, use.peak) == (1024, 512, (("b", 256), ("c", 256)))
+
+
+def test_what_tiles_take_is_what_is_listed() -> None:
+    """A tile begins at a multiple of 64 bytes: small ones take more than their elements."""
+    text = """func @k(%x: !pto.memref<gm,5x3,f32> {in, tile}, %y: !pto.memref<gm,5x3,f32> {out, tile}) {
+  %a = alloc_tile : !pto.tile<5x3xf32>
+  %c = alloc_tile : !pto.tile<5x1xf32>
+  %a = tload %x[:, :] : !pto.tile<5x3xf32>
+  %c = trowsum %a : !pto.tile<5x3xf32> -> !pto.tile<5x1xf32>
+  %a = trowexpandmul %a, %c : !pto.tile<5x3xf32>, !pto.tile<5x1xf32> -> !pto.tile<5x3xf32>
+  tstore %a, %y[:, :]
+  return
+}
+"""
+    use = buffer_use(parse(text).kernels[0])
+    assert (use.shared, use.peak) == (128, (("a", 64), ("c", 64)))
 
 
 def test_what_a_loop_carries_keeps_its_tile() -> None:

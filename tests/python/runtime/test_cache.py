@@ -126,6 +126,8 @@ def test_notes_and_sources(tmp_path: Path) -> None:
     assert cache.read_note("n") is None
     cache.write_note("n", "text")
     assert cache.read_note("n") == "text"
+    (tmp_path / "c" / "notes" / "n").write_bytes(b"te\xe1\xff")
+    assert cache.read_note("n") is None
     assert cache.keep_source("key", "int x;").read_text() == "int x;"
 
 

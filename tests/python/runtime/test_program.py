@@ -241,3 +241,17 @@ def test_the_interpreter_says_that_it_records_nothing(trace: bool | str) -> None
     assert not y.any()
     program.run(X=x, Y=y, factor=2.0, trace="off")
     assert y.any() and program.trace is None
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_a_program_is_what_its_entry_comes_to(target: str) -> None:
+    """Of functions beside it nothing is expanded, compiled, or asked for."""
+    module = scale_module()
+    large = replace(scale_kernel(), name="large", unit="cube", block_dim=3)
+    loop = Loop("seq", "i", Const(9), None, (), PLACE, max_range=4)  # cannot be expanded
+    beside = WorkloadFunction("beside", (), (loop,))
+    program = Program(
+        replace(module, kernels=(large, *module.kernels), workloads=(beside, *module.workloads)), {}, target
+    )
+    assert program.module == Program(module, {}, target).module
+    assert [f.name for f in (*program.module.kernels, *program.module.workloads)] == ["scale", "scale_rows"]

@@ -104,6 +104,25 @@ TEST(where_estimates_are_close_runs_tell_what_is_faster) {
   }
 }
 
+/// Tasks that take so long that there is nothing to try, unless other work keeps cores busy.
+TEST(runs_that_contradict_a_clear_estimate_are_believed) {
+  const Measured measured(400, 2000);
+  sched::Sharing sharing;
+  CHECK_EQ(count_shared(measured, sharing, 200, 1100, 2000), 200);
+  CHECK(count_shared(measured, sharing, 640, 6000, 2000) < 60);
+  CHECK(count_shared(measured, sharing, 640, 1100, 2000) > 400);
+}
+
+/// A sample may hold the time in which the thread had no core.
+TEST(one_sample_does_not_decide_what_tasks_take) {
+  sched::SiteCosts costs(1);
+  for (int i = 0; i < 20; ++i) costs.record(0, 1000);
+  costs.record(0, 4000000);
+  CHECK(costs[0] <= 2000);
+  for (int i = 0; i < 20; ++i) costs.record(0, 100000);
+  CHECK(costs[0] > 50000);
+}
+
 TEST(who_says_which_task_runs_where_gets_it) {
   const std::vector<uint8_t> bytes = make_program(1);
   Executable executable(bytes.data(), bytes.size(), {std::shared_ptr<void>(), &kTable});

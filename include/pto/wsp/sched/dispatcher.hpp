@@ -93,6 +93,7 @@ class Dispatcher {
     is_counted_ = is_free_ = false;
     is_watched_ = run_.options().watches_tasks();
     record_ = nullptr;
+    has_run_.assign(plan.sites.size(), false);
     traits_.begin(run_.options().interleaved);
     is_ready_ = true;
   }
@@ -192,6 +193,8 @@ class Dispatcher {
   bool begin_unit(uint32_t loop) {
     const graph::UnitSummary* unit = run_.prepared()->units[loop].get();
     if (unit == nullptr) return true;
+    if (expander_->registers()[plan_->loops[loop].reg] == 0)
+      slices_before_loop_ = numbering_.slice() + (numbering_.is_open() && numbering_.num_tasks() > 0 ? 1 : 0);
     const graph::UnitSummary::Shape shape = unit->shape(expander_->registers());
     const auto [num_tasks, ns] = run_.size_of(*unit, shape, numbering_.max_unit_tasks());
     if (num_tasks == 0) return true;
@@ -199,31 +202,26 @@ class Dispatcher {
     if (!numbering_.is_open() && !open()) return false;
     ordering_.begin_unit(loop, expander_->registers(), numbering_);
     if (is_mine_) {
-      is_free_ = begin_free(*unit, shape, num_tasks);
+      is_free_ = is_free(*unit, shape);
       is_counted_ = true;
       numbering_.add_weight(ns);
     } else {
       numbering_.add_unit(num_tasks, ns);
-      if (!run_.progress().is_complete(numbering_.slice())) note(*unit, shape, numbering_.slice());
+      if (!run_.progress().is_complete(numbering_.slice()))
+        ordering_.add_unit(*unit, shape, expander_->registers(), numbering_);
       expander_->pass_over(num_tasks);
       stats_.passed_over += num_tasks;
     }
     return true;
   }
 
-  /// Whether all that a unit must wait for has passed. Then its tasks need not be looked at one by one, and
-  /// are known to others by the unit's name alone.
-  bool begin_free(const graph::UnitSummary& unit, const graph::UnitSummary::Shape& shape,
-                  uint64_t num_tasks) {
+  /// Whether all that a unit must wait for has passed: its tasks need not be looked at then, and nobody who
+  /// comes to this walk later need wait for them, since they run before it goes on. Iterations of the loop do
+  /// not wait for each other.
+  bool is_free(const graph::UnitSummary& unit, const graph::UnitSummary::Shape& shape) {
     if (record_ != nullptr || is_feeding_) return false;
-    if (!ordering_.is_ready(unit, shape, expander_->registers(), numbering_)) return false;
-    note(unit, shape, numbering_.slice_behind(num_tasks));
-    return true;
-  }
-
-  /// Makes later tasks wait for a unit that ends in `last`.
-  void note(const graph::UnitSummary& unit, const graph::UnitSummary::Shape& shape, uint64_t last) {
-    ordering_.add_unit(unit, shape, expander_->registers(), numbering_, last);
+    return run_.progress().watermark() >= slices_before_loop_ ||
+           ordering_.is_ready(unit, shape, expander_->registers(), numbering_);
   }
 
   // Tasks
@@ -334,8 +332,9 @@ class Dispatcher {
         break;
       }
       const bytecode::Arguments::Call& call = arguments_.call(event.index);
-      const bool is_timed = task % kTimedPeriod == 0 || !run_.is_timed(event.index);
-      if (!call.is_simple || is_watched_ || is_timed) {
+      const bool may_be_timed = task % kTimedPeriod == 0 || !has_run_[event.index];
+      if (!call.is_simple || is_watched_ || may_be_timed) {
+        has_run_[event.index] = true;
         run_here(event.index);
         goes_on = !has_ended();
         continue;
@@ -483,6 +482,8 @@ class Dispatcher {
   bool is_watched_ = false;  ///< workers look at every task
   bool is_feeding_ = false;  ///< others wait for slices
   bool has_closed_ = false;
+  uint64_t slices_before_loop_ = 0;  ///< what comes before the present run of a loop of units is in these
+  std::vector<uint8_t> has_run_;     ///< per site: one of its tasks was in a free unit
 };
 
 }  // namespace pto::wsp::sched

@@ -77,12 +77,6 @@ class Numbering {
 
   // Units whose tasks are counted beforehand. \pre a slice is open
 
-  /// The slice of the last one of so many further tasks of the strand.
-  uint64_t slice_behind(uint64_t num_tasks) const {
-    Numbers numbers = numbers_;
-    pass(numbers, num_tasks);
-    return numbers.slice;
-  }
   void add_weight(uint64_t ns) { weight_ += ns; }
   /// Adds all tasks of a unit at once.
   void add_unit(uint64_t num_tasks, uint64_t ns) {

@@ -89,10 +89,11 @@ class Ordering {
     return waits_.have_passed();
   }
 
-  /// Makes later tasks wait for the unit, which ends in slice `last`.
+  /// Makes later tasks wait for a unit of another dispatcher, which ends in the open slice.
   void add_unit(const Unit& unit, const Unit::Shape& shape, const int64_t* registers,
-                const Numbering& numbering, uint64_t last) {
+                const Numbering& numbering) {
     if (!tracks_) return;
+    const uint64_t last = numbering.slice();
     waits_.begin(numbering.strand(), last, true);
     hazards_->pass_over(unit, shape, registers, {complete_name(last), last + 1}, waits_);
   }

@@ -283,8 +283,6 @@ class Run {
   const NumberingStart& numbering_start() const { return numbering_start_; }
   Worker& worker(uint32_t i) { return *workers_[i]; }
   uint32_t num_workers() const { return options_.workers; }
-  /// Whether some task of a site has been timed, in this run or before.
-  bool is_timed(uint32_t site) const { return (*prepared_->costs)[site] != 0; }
   /// What a task of a site took before this run, in nanoseconds; 0 if it never ran.
   uint32_t measured_cost(uint32_t site) const { return costs_[site]; }
   uint32_t guessed_cost(uint32_t site) const { return prepared_->cost_guesses[site]; }

@@ -32,10 +32,12 @@ class SiteCosts {
   bool are_for_many() const { return run_ns_.load(std::memory_order_relaxed) >= kLongRunNs; }
   void record_run(int64_t ns) { run_ns_.store(ns, std::memory_order_relaxed); }
 
-  /// Folds in a sample. Small changes are not published: the line is shared with the dispatcher.
+  /// Folds in a sample. Small changes are not published: the line is shared with the dispatcher. One sample
+  /// does not count for more than double: the thread may have lost its core in the middle of a task.
   void record(size_t site, int64_t ns) {
-    const int64_t sample = ns < 1 ? 1 : ns > 1000000000 ? 1000000000 : ns;
     const int64_t old = (*this)[site];
+    const int64_t most = old == 0 ? kMostNs : std::min(5 * old, kMostNs);
+    const int64_t sample = std::clamp<int64_t>(ns, 1, most);
     const int64_t mean = old == 0 ? sample : old + (sample - old) / 4;
     if (old == 0 || mean * 4 > old * 5 || mean * 5 < old * 4) {
       costs_[site].store(uint32_t(mean), std::memory_order_relaxed);
@@ -44,6 +46,7 @@ class SiteCosts {
 
  private:
   static constexpr int64_t kLongRunNs = 50000;
+  static constexpr int64_t kMostNs = 1000000000;
 
   std::vector<std::atomic<uint32_t>> costs_;
   std::atomic<int64_t> run_ns_{kLongRunNs};

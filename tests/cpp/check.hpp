@@ -4,6 +4,7 @@
 /// those of the file that it is told.
 #pragma once
 
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
@@ -13,6 +14,13 @@
 #include "pto/wsp/error.hpp"
 
 namespace check {
+
+/// A run that is stuck says so within a second; sanitizers make it slower.
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+inline constexpr std::chrono::seconds kStuckLimit{5};
+#else
+inline constexpr std::chrono::seconds kStuckLimit{1};
+#endif
 
 struct Case {
   const char* file;

@@ -82,6 +82,13 @@ sched::RunOptions any_order(std::mt19937_64& random) {
   return options;
 }
 
+/// Tasks may have been measured in runs before; short ones of several loops are gathered in one slice.
+void measure(const prepared::Call& call, std::mt19937_64& random) {
+  if (random() % 3 == 0) return;
+  for (size_t site = 0; site < call.plan->plan.sites.size(); ++site)
+    call.plan->costs->record(site, one_of(random, {10, 10, 1000, 20000}));
+}
+
 // Graphs
 
 /// Builds the graph of a call. `flushed` is what flush points read. Returns how many tasks come before the
@@ -160,6 +167,7 @@ void check_graph(uint64_t seed) {
   // The views of the meaning lie in its results.
   auto& results = const_cast<std::vector<Tensor>&>(workload.results());
   const prepared::Call call(workload.bytes(), Workload::to_arrays(results), mix::library().table(), options);
+  measure(call, random);
   sched::KeptGraph graph;
   const std::vector<uint64_t> complete = build(graph, call, options, workload.flushed());
   std::vector<Tasks> expected = Demands(workload, options).before_each();
@@ -313,6 +321,7 @@ std::vector<int64_t> check_play(const std::vector<uint8_t>& bytes, std::vector<T
                                 uint64_t seed) {
   std::mt19937_64 random(seed);
   const prepared::Call call(bytes, Workload::to_arrays(tensors), mix::library().table(), options);
+  measure(call, random);
   Play play(call, options, random(), one_of(random, {1u, 4u, 20u}));
   mix::Stamps& stamps = mix::stamps();
   stamps.reset(expected.size());

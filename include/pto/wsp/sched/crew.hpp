@@ -193,7 +193,7 @@ class Crew final : public Job, public std::enable_shared_from_this<Crew> {
 
   /// Throws `stuck` if nothing can go on. Looks every now and then while there is nothing to do.
   void check_stuck(int64_t& looked_ns) {
-    constexpr int64_t kPeriodNs = 200000000;
+    constexpr int64_t kPeriodNs = 100000000;
     const int64_t now = trace::now_ns();
     if (looked_ns == 0) looked_ns = now;
     if (now - looked_ns < kPeriodNs) return;

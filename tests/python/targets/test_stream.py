@@ -20,6 +20,7 @@ from pto_wsp.text import parse
 from pto_wsp.types.dtype import DTYPES
 from tests.python.lang.programs import kernel_of
 from tests.python.targets import ctypes_abi
+from tests.python.targets.widths import WIDTHS, vectors_of
 
 FEW, MANY = (1, 3, 8), (16, 70)
 
@@ -61,6 +62,37 @@ def test_products_of_what_lies_anywhere(cache: ArtifactCache) -> None:
                 y = np.ones((valid, right.shape[1]), np.float32)
                 assert not run(kernel, [a, b if picks else chosen, n, y])
                 assert (np.abs(y - a.astype(np.float64) @ right) <= bound).all(), (kernel.name, count)
+
+
+LONG = 300
+
+
+def long_product(rows: int, left: str, right: str, turned: bool) -> KernelFunction:
+    """y = a @ b or a @ b.T over up to `LONG` terms."""
+    shape = f"70, {LONG}" if turned else f"{LONG}, 70"
+    signature = (
+        f"a: In[Tile[{rows}, {LONG}, {left}]], b: In[Tile[{shape}, {right}]], y: Out[Tile[{rows}, 70, f32]]"
+    )
+    kernel = kernel_of(signature, f"pto.store(y, pto.matmul(a, b{'.T' * turned}))")
+    return replace(kernel, name=f"long_{rows}_{left}_{right}_{turned}")
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_operands_of_any_two_types(width: str | None, cache: ArtifactCache) -> None:
+    forms = list(product_of((1, 3, 8), ("f32", "bf16", "f16"), ("f32", "bf16"), (True, False)))
+    kernels = {form: long_product(*form) for form in forms}
+    with vectors_of(width):
+        library = ctypes_abi.load(registry.get("cpu").build(list(kernels.values()), cache))
+    rng = np.random.default_rng(5)
+    for (rows, left, right, turned), kernel in kernels.items():
+        for terms, cols in ((LONG, 70), (257, 33), (40, 16), (31, 1)):
+            a = rng.standard_normal((rows, terms)).astype(DTYPES[left].to_numpy())
+            b = rng.standard_normal((terms, cols)).astype(DTYPES[right].to_numpy())
+            y = np.ones((rows, cols), np.float32)
+            assert library.call(kernel, [a, np.ascontiguousarray(b.T) if turned else b, y]) == 0
+            a, b = a.astype(np.float64), b.astype(np.float64)
+            bound = terms * 2.0**-23 * (np.abs(a) @ np.abs(b)) + 1e-30
+            assert (np.abs(y - a @ b) <= bound).all(), (kernel.name, terms, cols)
 
 
 @pytest.mark.parametrize(

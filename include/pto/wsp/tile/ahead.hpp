@@ -41,16 +41,28 @@ class Ahead {
 
   /// Brings the next `count` lines into the second cache.
   PTO_INLINE void next(int count) {
-    for (int i = 0; i < count && row_ < rows_; ++i) {
-      __builtin_prefetch(at_, 0, 2);
-      at_ += kLineBytes;
-      if (--left_ > 0) continue;
-      ++row_;
-      begin_row();
-    }
+    for (int i = 0; i < count && row_ < rows_; ++i) take<1>();
+  }
+
+  /// The same; most often they are in one row.
+  template <int kCount>
+  PTO_INLINE void next() {
+    left_ >= kCount ? take<kCount>() : next(kCount);
   }
 
  private:
+  /// \pre the row has so many lines left
+  template <int kCount>
+  PTO_INLINE void take() {
+#pragma GCC unroll 8
+    for (int i = 0; i < kCount; ++i) __builtin_prefetch(at_ + i * int(kLineBytes), 0, 2);
+    at_ += kCount * int(kLineBytes);
+    left_ -= kCount;
+    if (left_ > 0) return;
+    ++row_;
+    begin_row();
+  }
+
   void begin_row() {
     if (row_ >= rows_) return;
     at_ = base_ + (index_ ? index_[row_] : row_) * stride_;

@@ -24,16 +24,61 @@ constexpr int lines_in(int elements) {
   return lines < 1 ? 1 : lines;
 }
 
+/// Calls `body` with the constants kFirst .. kEnd - 1: vectors that are indexed by constants alone stay in
+/// registers, whatever else happens to them.
+template <int kEnd, int kFirst = 0, class Body>
+PTO_INLINE inline void for_constants(const Body& body) {
+  if constexpr (kFirst < kEnd) {
+    body(Constant<kFirst>{});
+    for_constants<kEnd, kFirst + 1>(body);
+  }
+}
+
+template <int kCount>
+PTO_INLINE inline void clear(F* v) {
+  for_constants<kCount>([&](auto i) PTO_INLINE { v[i.value] = F{}; });
+}
+
 /// Halves as many vectors as often as it takes to leave `kLeft`: lane by lane, vector i and the one half of
 /// them further on become the sums of pairs of their lanes. Of kLanes vectors, lane i of the one that is left
 /// is the sum of the lanes of v[i]. Overwrites v.
 template <int kFrom, int kLeft>
 PTO_INLINE inline void fold_lanes(F* v) {
-#pragma GCC unroll 4
-  for (int half = kFrom / 2; half >= kLeft; half /= 2) {
-#pragma GCC unroll 8
-    for (int i = 0; i < half; ++i) v[i] = PTO_ZIP_LOW(v[i], v[i + half]) + PTO_ZIP_HIGH(v[i], v[i + half]);
+  if constexpr (kFrom > kLeft) {
+    constexpr int kHalf = kFrom / 2;
+    for_constants<kHalf>([&](auto i) PTO_INLINE {
+      const F a = v[i.value], b = v[i.value + kHalf];
+      v[i.value] = PTO_ZIP_LOW(a, b) + PTO_ZIP_HIGH(a, b);
+    });
+    fold_lanes<kHalf, kLeft>(v);
   }
+}
+
+/// Whether two elements share a lane, so that two vectors of them are widened where they lie: first those at
+/// even places, then those at odd ones.
+template <class T>
+inline constexpr bool kInPairs = false;
+template <>
+inline constexpr bool kInPairs<Bf16> = true;
+template <>
+inline constexpr bool kInPairs<const Bf16> = true;
+
+/// Elements of which two vectors are read at a time.
+inline constexpr int64_t kPairLanes = 2 * kLanes;
+
+PTO_INLINE inline void load_pairs(const Bf16* from, F* to) {
+  U both;
+  __builtin_memcpy(&both, from, sizeof both);
+  to[0] = (F)(both << 16);
+  to[1] = (F)(both & 0xffff0000u);
+}
+
+/// Two vectors of neighbours as those at even and those at odd places.
+template <class T>
+PTO_INLINE inline void unzip(const T* from, F* to) {
+  const F low = load(from, Full{}), high = load(from + kLanes, Full{});
+  to[0] = PTO_UNZIP_EVEN(low, high);
+  to[1] = PTO_UNZIP_ODD(low, high);
 }
 
 /// Where the rows of a left operand begin; rows beyond the last are computed from it again and not written.
@@ -51,47 +96,90 @@ struct LeftRows {
 template <int kRows>
 constexpr int kDotColumns = kBlockRows == 8 && kRows <= 4 ? 4 : 2;
 
-/// The products of rows of `a` with kDotColumns rows of `b`, over k terms: each lane sums every kLanes-th of
-/// them. What is left of folding their lanes goes to `sums[row][j]`.
+/// Rows of a left operand as a right operand `B` wants them: where that comes in pairs, the first terms of
+/// each row are unzipped, so many at most.
 template <int kRows, class A, class B>
-PTO_INLINE inline void dot_block(const A* a, const LeftRows<kRows>& rows, const B* const* b, int64_t k,
+struct LeftTerms {
+  static constexpr int64_t kUnzipped = kInPairs<B> ? 256 : 0;
+
+  const A* data;
+  LeftRows<kRows> rows;
+  int64_t unzipped = 0;  ///< terms of a row; whole pairs of vectors
+  float pairs[kInPairs<B> ? kRows * kUnzipped : 1];
+
+  LeftTerms(const Strided<A>& a, int64_t count, int64_t k) : data(a.data), rows(count, a.row_step) {
+    if constexpr (kInPairs<B>) {
+      for (; unzipped + kPairLanes <= (k < kUnzipped ? k : kUnzipped); unzipped += kPairLanes) {
+        for (int r = 0; r < kRows; ++r) {
+          float* const to = pairs + r * kUnzipped + unzipped;
+          F both[2];
+          unzip(data + rows.at[r] + unzipped, both);
+          store(to, both[0], Full{});
+          store(to + kLanes, both[1], Full{});
+        }
+      }
+    }
+  }
+};
+
+/// The products of the rows of `a` with kDotColumns rows of `b`, over k terms: each lane sums every
+/// kLanes-th of them, or pairs of neighbours. What is left of folding their lanes goes to `sums[row][j]`.
+template <int kRows, class A, class B>
+PTO_INLINE inline void dot_block(const LeftTerms<kRows, A, B>& a, const B* const* b, int64_t k,
                                  F (*sums)[kLanes / kDotColumns<kRows>], int64_t j, Ahead& ahead) {
   constexpr int kColumns = kDotColumns<kRows>;
-  F s[kRows][kColumns] = {};
-  columns(k, [&](int64_t t, auto n) PTO_INLINE {
-    F right[kColumns];
-#pragma GCC unroll 4
-    for (int c = 0; c < kColumns; ++c) right[c] = load(b[c] + t, n);
-#pragma GCC unroll 8
-    for (int r = 0; r < kRows; ++r) {
-      const F left = load(a + rows.at[r] + t, n);
-#pragma GCC unroll 4
-      for (int c = 0; c < kColumns; ++c) s[r][c] = fma(left, right[c], s[r][c]);
+  F s[kRows * kColumns];
+  clear<kRows * kColumns>(s);
+  const auto add_products = [&](auto r, F left, const F* right) PTO_INLINE {
+    for_constants<kColumns>([&](auto c) PTO_INLINE {
+      constexpr int at = r.value * kColumns + c.value;
+      s[at] = fma(left, right[c.value], s[at]);
+    });
+  };
+  if constexpr (kInPairs<B>) {
+    for (int64_t t = 0; t < a.unzipped; t += kPairLanes) {
+      F even[kColumns], odd[kColumns];
+      for_constants<kColumns>([&](auto c) PTO_INLINE {
+        F both[2];
+        load_pairs(b[c.value] + t, both);
+        even[c.value] = both[0], odd[c.value] = both[1];
+      });
+      for_constants<kRows>([&](auto r) PTO_INLINE {
+        const float* const left = a.pairs + r.value * a.kUnzipped + t;
+        add_products(r, load(left, Full{}), even);
+        add_products(r, load(left + kLanes, Full{}), odd);
+      });
+      ahead.next<lines_in<B>(kColumns * kPairLanes)>();
     }
-    ahead.next(lines_in<B>(kColumns * kLanes));
-  });
-#pragma GCC unroll 8
-  for (int r = 0; r < kRows; ++r) {
-    fold_lanes<kColumns, 1>(s[r]);
-    sums[r][j] = s[r][0];
   }
+  const int64_t done = a.unzipped;
+  columns(k - done, [&](int64_t t, auto n) PTO_INLINE {
+    F right[kColumns];
+    for_constants<kColumns>([&](auto c) PTO_INLINE { right[c.value] = load(b[c.value] + done + t, n); });
+    for_constants<kRows>(
+        [&](auto r) PTO_INLINE { add_products(r, load(a.data + a.rows.at[r.value] + done + t, n), right); });
+    ahead.next<lines_in<B>(kColumns * kLanes)>();
+  });
+  for_constants<kRows>([&](auto r) PTO_INLINE {
+    fold_lanes<kColumns, 1>(s + r.value * kColumns);
+    sums[r.value][j] = s[r.value * kColumns];
+  });
 }
 
 template <int kRows, class A, class B>
 void dots_rows(const Tile<float>& c, const Strided<A>& a, const Window<B>& b, bool accumulate, Ahead ahead) {
   constexpr int kColumns = kDotColumns<kRows>, kStep = kLanes / kColumns;
-  const LeftRows<kRows> rows(c.rows, a.row_step);
+  const LeftTerms<kRows, A, B> left(a, c.rows, b.cols);
   for (int64_t j0 = 0; j0 < b.rows; j0 += kLanes) {
     F sums[kRows][kStep];
     for (int64_t j = 0; j < kStep; ++j) {
       const B* right[kColumns];
-#pragma GCC unroll 4
-      for (int n = 0; n < kColumns; ++n) {
+      for_constants<kColumns>([&](auto n) PTO_INLINE {
         // Columns beyond the last are computed from it again: they are padding.
-        const int64_t column = j0 + j + n * kStep;
-        right[n] = b.row(column < b.rows ? column : b.rows - 1);
-      }
-      dot_block<kRows>(a.data, rows, right, b.cols, sums, j, ahead);
+        const int64_t column = j0 + j + n.value * kStep;
+        right[n.value] = b.row(column < b.rows ? column : b.rows - 1);
+      });
+      dot_block<kRows, A, B>(left, right, b.cols, sums, j, ahead);
     }
 #pragma GCC unroll 8
     for (int r = 0; r < kRows; ++r) {
@@ -113,40 +201,58 @@ inline int64_t stream_distance(const Window<T>& window) {
   return (rows < kRows ? kRows : rows) * window.stride;
 }
 
-/// kVectors vectors of columns from `j`.
+/// kVectors vectors of columns from `j`; where elements come in pairs, two sums are those of the even and of
+/// the odd columns of two vectors.
 template <int kRows, int kVectors, class A, class B, class N>
 PTO_INLINE inline void stream_block(const Tile<float>& c, const Strided<A>& a, const Window<B>& b, int64_t j,
                                     bool accumulate, Ahead& ahead, N n) {
+  constexpr bool kPairs = kInPairs<B> && kVectors % 2 == 0;
   const LeftRows<kRows> rows(c.rows, a.row_step), targets(c.rows, c.stride);
-  F sum[kRows][kVectors] = {};
+  F sum[kRows * kVectors];
+  clear<kRows * kVectors>(sum);
   if (accumulate) {
-#pragma GCC unroll 8
-    for (int r = 0; r < kRows; ++r) {
-#pragma GCC unroll 4
-      for (int v = 0; v < kVectors; ++v) sum[r][v] = load(c.data + targets.at[r] + j + v * kLanes, Full{});
-    }
+    for_constants<kRows * kVectors>([&](auto i) PTO_INLINE {
+      const float* const from = c.data + targets.at[i.value / kVectors] + j + i.value % kVectors * kLanes;
+      if constexpr (!kPairs) {
+        sum[i.value] = load(from, Full{});
+      } else if constexpr (i.value % 2 == 0) {
+        unzip(from, sum + i.value);
+      }
+    });
   }
   const int64_t distance = stream_distance(b);
   for (int64_t t = 0; t < b.rows; ++t) {
     const B* const row = b.row(t) + j;
     if (distance > 0) prefetch_lines<kVectors * kLanes>(row + distance);
     F right[kVectors];
-#pragma GCC unroll 4
-    for (int v = 0; v < kVectors; ++v) right[v] = load(row + v * kLanes, n);
-#pragma GCC unroll 8
-    for (int r = 0; r < kRows; ++r) {
-      const F left = load_splat(a.data + rows.at[r] + t * a.k_step);
-#pragma GCC unroll 4
-      for (int v = 0; v < kVectors; ++v) sum[r][v] = fma(left, right[v], sum[r][v]);
+    for_constants<kVectors>([&](auto v) PTO_INLINE {
+      if constexpr (!kPairs) {
+        right[v.value] = load(row + v.value * kLanes, n);
+      } else if constexpr (v.value % 2 == 0) {
+        load_pairs(row + v.value * kLanes, right + v.value);
+      }
+    });
+    for_constants<kRows>([&](auto r) PTO_INLINE {
+      const F left = load_splat(a.data + rows.at[r.value] + t * a.k_step);
+      for_constants<kVectors>([&](auto v) PTO_INLINE {
+        constexpr int at = r.value * kVectors + v.value;
+        sum[at] = fma(left, right[v.value], sum[at]);
+      });
+    });
+    ahead.next<lines_in<B>(kVectors * kLanes)>();
+  }
+  for_constants<kRows * kVectors>([&](auto i) PTO_INLINE {
+    constexpr int at = i.value;
+    if (at / kVectors >= c.rows) return;
+    float* const to = c.row(at / kVectors) + j + at % kVectors * kLanes;
+    if constexpr (!kPairs) {
+      store(to, sum[at], Full{});
+    } else {
+      constexpr int first = at / 2 * 2;
+      const F even = sum[first], odd = sum[first + 1];
+      store(to, at == first ? PTO_ZIP_LOW(even, odd) : PTO_ZIP_HIGH(even, odd), Full{});
     }
-    ahead.next(lines_in<B>(kVectors * kLanes));
-  }
-#pragma GCC unroll 8
-  for (int r = 0; r < kRows; ++r) {
-    if (r >= c.rows) break;
-#pragma GCC unroll 4
-    for (int v = 0; v < kVectors; ++v) store(c.row(r) + j + v * kLanes, sum[r][v], Full{});
-  }
+  });
 }
 
 template <int kRows, class A, class B>

@@ -28,7 +28,7 @@ FIGURES = (
 
 def figures() -> str:
     """Return the table: ours, the peer's, and the ratio; what was measured beside other work says so."""
-    lines = ["| | PTO-WSP | beside | |", "|---|---:|---|---:|"]
+    lines = ["| | PTO-WSP | peer | faster |", "|---|---:|---|---:|"]
     for case, name, about in FIGURES:
         result = json.loads((RESULTS / f"{case}.json").read_text(encoding="utf-8"))
         row = next((row for row in result["rows"] if row["name"] == name), None)

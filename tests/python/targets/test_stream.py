@@ -79,7 +79,7 @@ def long_product(rows: int, left: str, right: str, turned: bool) -> KernelFuncti
 
 @pytest.mark.parametrize("width", WIDTHS)
 def test_operands_of_any_two_types(width: str | None, cache: ArtifactCache) -> None:
-    forms = list(product_of((1, 3, 8), ("f32", "bf16", "f16"), ("f32", "bf16"), (True, False)))
+    forms = list(product_of((3, 8), ("f32", "bf16", "f16"), ("f32", "bf16"), (True, False)))
     kernels = {form: long_product(*form) for form in forms}
     with vectors_of(width):
         library = ctypes_abi.load(registry.get("cpu").build(list(kernels.values()), cache))

@@ -104,13 +104,12 @@ TEST(where_estimates_are_close_runs_tell_what_is_faster) {
   }
 }
 
-/// Tasks that take so long that there is nothing to try, unless other work keeps cores busy.
-TEST(runs_that_contradict_a_clear_estimate_are_believed) {
+/// Tasks that take so long that there is nothing to try, though other work may keep cores busy for a while.
+TEST(clear_estimates_are_believed) {
   const Measured measured(400, 2000);
   sched::Sharing sharing;
   CHECK_EQ(count_shared(measured, sharing, 200, 1100, 2000), 200);
-  CHECK(count_shared(measured, sharing, 640, 6000, 2000) < 60);
-  CHECK(count_shared(measured, sharing, 640, 1100, 2000) > 400);
+  CHECK_EQ(count_shared(measured, sharing, 200, 6000, 2000), 200);
 }
 
 /// A sample may hold the time in which the thread had no core.

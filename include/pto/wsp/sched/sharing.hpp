@@ -25,12 +25,11 @@ class Sharing {
     workers_ = workers;
     size_ = std::min(size_t(std::log2(1 + estimate.tasks)), of_sizes_.size() - 1);
     if (!estimate.is_timed) return true;
-    const Ways& ways = of_sizes_[size_];
     const double saved_ns = estimate.body_ns * (workers - 1) / workers;
     if (saved_ns * kClear < estimate.order_ns) return false;
     const double task_ns = estimate.body_ns / estimate.tasks;
     const bool is_clear = task_ns > kSureNs && saved_ns > kClear * estimate.order_ns;
-    return (is_clear && !ways.contradict(task_ns)) || ways.is_shared_next();
+    return is_clear || of_sizes_[size_].is_shared_next();
   }
 
   /// What the run took that was asked about last.
@@ -43,9 +42,7 @@ class Sharing {
   /// that needs.
   static constexpr double kTaskNs = 50;
   static constexpr double kUnitNs = 400;
-  /// Estimates that are so far apart are believed, unless runs on several workers take longer than one alone
-  /// should: cores may be busy with something else.
-  static constexpr double kClear = 4;
+  static constexpr double kClear = 4;      ///< estimates that are so far apart are believed
   static constexpr double kSureNs = 1000;  ///< what is shorter takes longer when it is timed
   static constexpr uint32_t kTrials = 2;
   static constexpr uint32_t kTrialPeriod = 64;  ///< of runs; in between, the faster way is taken
@@ -72,9 +69,6 @@ class Sharing {
 
   struct Ways {
     Way shared, alone;
-
-    /// Whether runs that were shared took longer than so much per task.
-    bool contradict(double ns_per_task) const { return shared.num_runs > 0 && shared.ns > ns_per_task; }
 
     bool is_shared_next() const {
       if (std::min(shared.num_runs, alone.num_runs) < kTrials) return shared.num_runs <= alone.num_runs;

@@ -86,7 +86,8 @@ def engine_key(policy: Policy) -> Expr | None:
     """Return what the engine computes for a policy: for `threshold`, how many bounds its key reaches."""
     if policy.name != "threshold" or policy.key is None:
         return policy.key
-    reached = (Unary("i64", Binary("le", Const(bound), policy.key)) for bound in policy.bounds)
+    key = Unary("i64", policy.key)
+    reached = (Unary("i64", Binary("le", Const(bound), key)) for bound in policy.bounds)
     return reduce(lambda total, one: Binary("add", total, one), reached)
 
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
 from pto_wsp.errors import (
     NameClash,
+    NotYetSupported,
     UnknownParameter,
     UnusableFile,
     WrongValue,
@@ -93,6 +94,15 @@ class Program:
 
     def __repr__(self) -> str:
         return f"<Program {self._name}({', '.join(self._binder.params)})>"
+
+    def __reduce__(self) -> NoReturn:
+        """Refuse to be pickled or copied: a program holds compiled kernels.
+
+        Raises:
+            NotYetSupported: always.
+        """
+        advice = "write it with `program.save(path)`, read it with `Program.load(path)`; threads may share it"
+        raise NotYetSupported(feature="pickling a Program", detail="", advice=advice)
 
     def _repr_html_(self) -> str:
         ran = [f"<p>{escaped(str(self.stats))}</p>"] if self.stats is not None else []

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from pto_wsp.errors import WrongValue
-from pto_wsp.ir.scalar import I64_MAX
-from pto_wsp.ir.schedule import POLICIES, Policy
+from pto_wsp.ir.scalar import I64_MAX, Binary, Const, Expr, Select, Unary
+from pto_wsp.ir.schedule import MOST, POLICIES, Policy
 from pto_wsp.lang.keys import KeyFunction, trace_key
 from pto_wsp.location import caller_location
 
@@ -38,6 +38,36 @@ def _bounded(directive: str, name: str, bounds: Sequence[int], key: KeyFunction 
             name=f"{name}'s bounds", expected=expected, found=repr(bounds), loc=caller_location()
         )
     return Policy(directive, name, key=trace_key(f"`{name}`", key) if form.takes_key else None, bounds=found)
+
+
+def _by_levels(threshold: Policy, levels: Sequence[Policy]) -> Policy:
+    """Return the policy that gives each level dispatchers of its own, over which its tasks are dealt out."""
+    assert threshold.key is not None
+    if not isinstance(levels, Sequence) or len(levels) != len(threshold.bounds) + 1:
+        expected = f"{len(threshold.bounds) + 1} policies, one per level"
+        raise WrongValue(name="levels", expected=expected, found=repr(levels), loc=caller_location())
+    key = Unary("i64", threshold.key)
+    number = _number_in(levels[0])
+    total = levels[0].count
+    for bound, level in zip(threshold.bounds, levels[1:], strict=True):
+        is_reached = Binary("le", Const(bound), key)
+        number = Select(is_reached, Binary("add", Const(total), _number_in(level)), number)
+        total += level.count
+    if total > MOST:
+        expected = f"levels of at most {MOST} dispatchers"
+        raise WrongValue(name="levels", expected=expected, found=f"{total}", loc=caller_location())
+    return Policy("dispatch", "dispatch_by", total, number)
+
+
+def _number_in(level: object) -> Expr:
+    """Return which dispatcher of its level a task has."""
+    if isinstance(level, Policy) and level.directive == "dispatch":
+        if level.count == 1:
+            return Const(0)
+        if level.name == "affinity" and level.count > 0 and level.key is not None:
+            return Binary("mod", Unary("i64", level.key), Const(level.count))
+    expected = "`DispatchPolicy.affinity(key, n)`, or any policy with n = 1"
+    raise WrongValue(name="a level", expected=expected, found=repr(level), loc=caller_location())
 
 
 class DispatchPolicy:
@@ -72,13 +102,21 @@ class DispatchPolicy:
         return _policy("dispatch", "dispatch_by", n, key)
 
     @staticmethod
-    def threshold(key: KeyFunction, bounds: Sequence[int]) -> Policy:
+    def threshold(key: KeyFunction, bounds: Sequence[int], levels: Sequence[Policy] = ()) -> Policy:
         """Tasks go to dispatchers by the size of their key: `[128, 1024]` makes three, small keys first.
 
+        Args:
+            key: a function of a task.
+            bounds: the first key of each level but the first.
+            levels: what each level does with its tasks; by default each has one dispatcher. With levels, the
+                policy is the `dispatch_by` that says the same: dispatchers are numbered level after level.
+
         Raises:
-            WrongValue: no 1 to 63 integers from 0 on in ascending order.
+            WrongValue: no 1 to 63 bounds from 0 on in ascending order; not as many levels as there are; a
+                level that is neither `affinity` with an n nor has one dispatcher; more than 64 dispatchers.
         """
-        return _bounded("dispatch", "threshold", bounds, key)
+        found = _bounded("dispatch", "threshold", bounds, key)
+        return _by_levels(found, levels) if levels else found
 
     @staticmethod
     def static_partition(bounds: Sequence[int]) -> Policy:

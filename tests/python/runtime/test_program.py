@@ -1,6 +1,9 @@
 """Programs: binding, checks, statistics; the same on the engine and the interpreter."""
 
+import copy
+import pickle
 import threading
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -213,6 +216,12 @@ def test_trace_of_a_run() -> None:
     events = list(program.trace)
     assert [e.label for e in events] == [f"scale[{i}]" for i in range(16)]
     assert all(0 <= e.start_ns <= e.end_ns for e in events)
+
+
+@pytest.mark.parametrize("duplicate", [pickle.dumps, copy.copy, copy.deepcopy])
+def test_programs_are_saved_and_not_pickled(scale: Program, duplicate: Callable[[object], object]) -> None:
+    with pytest.raises(errors.NotYetSupported, match=r"program\.save"):
+        duplicate(scale)
 
 
 def test_two_threads_share_a_program() -> None:

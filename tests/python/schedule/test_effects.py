@@ -263,12 +263,24 @@ def test_keys_go_to_dispatchers_by_their_size() -> None:
 
 
 def test_each_level_of_a_size_can_have_a_rule_of_its_own() -> None:
-    """Rows below 2 are dealt out by column over dispatchers 0 and 1, others by row over 2 and 3."""
-    by_level = DispatchPolicy.dispatch_by(lambda t: (t.i < 2).where(t.j % 2, 2 + t.i % 2), 4)
+    """Rows below 2 are dealt out by column, rows 2 and 3 have one dispatcher, the others two."""
+    levels = [
+        DispatchPolicy.affinity(lambda t: t.j, 2),
+        DispatchPolicy.round_robin(1),
+        DispatchPolicy.affinity(lambda t: t.i == 5, 2),
+    ]
+    by_level = DispatchPolicy.threshold(lambda t: t.i, [2, 4], levels)
     for event in run(STEPS, Schedule().dispatch(by_level), 2):
         if len(event.keys) == 2:
             i, j = event.keys
-            assert event.dispatcher == (j % 2 if i < 2 else 2 + i % 2)
+            assert event.dispatcher == (j % 2 if i < 2 else 2 if i < 4 else 3 + (i == 5))
+    assert counter("dispatchers") == 5
+
+
+def test_truth_values_have_a_size() -> None:
+    by_kernel = Schedule().dispatch(DispatchPolicy.threshold(lambda t: t.kernel == drop, [1]))
+    for event in run(STEPS, by_kernel, 2):
+        assert event.dispatcher == (event.kernel == "drop")
 
 
 @pytest.mark.parametrize("n", [1, 7, 100])

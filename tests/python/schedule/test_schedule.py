@@ -194,6 +194,14 @@ def test_keys_that_are_no_integers_are_refused(function: Key) -> None:
         lambda: Schedule().streams(0),
         lambda: Schedule().stream_by(3),
         lambda: DispatchPolicy.dispatch_by(lambda t: t.b, 0),
+        lambda: DispatchPolicy.threshold(lambda t: t.b, [2], [DispatchPolicy.round_robin(1)]),
+        lambda: DispatchPolicy.threshold(lambda t: t.b, [2], [DispatchPolicy.round_robin(2)] * 2),
+        lambda: DispatchPolicy.threshold(lambda t: t.b, [2], [DispatchPolicy.affinity(lambda t: t.b)] * 2),
+        lambda: DispatchPolicy.threshold(
+            lambda t: t.b, [2], [DispatchPolicy.affinity(lambda t: t.b, 33)] * 2
+        ),
+        lambda: DispatchPolicy.threshold(lambda t: t.b, [2], [ReadyPolicy.fifo(), None]),
+        lambda: DispatchPolicy.threshold(lambda t: t.b, [2], DispatchPolicy.round_robin(1)),
         lambda: TaskWindow(0),
         lambda: TaskWindow(True),
         lambda: TaskWindow(4, "bytes"),

@@ -22,7 +22,8 @@ from pto_wsp.ops.matmul_program import ACTIVATIONS, COLS, MatmulForm, matmul_wor
 from pto_wsp.runtime.dlpack import import_array
 from pto_wsp.runtime.memory import empty
 from pto_wsp.runtime.program import Program
-from pto_wsp.types import MemLayout, f32
+from pto_wsp.targets.cpu.features import resolve_features
+from pto_wsp.types import MemLayout, bf16, f32
 from pto_wsp.types.dtype import DType, dtype_of_numpy
 
 Activation = Literal["relu", "gelu", "silu"]
@@ -86,11 +87,13 @@ def matmul(
 ) -> np.ndarray:
     """Return activation(x @ matrix + bias), rounded once to the type of `x`.
 
-    Element (i, j) is one chain of fused multiply-adds in f32 over k in ascending order, from 0; then the bias
-    is added. Its bits depend on row i and column j alone: not on the other rows, nor on the workers.
+    Element (i, j) is one chain of fused multiply-adds in f32 over k in ascending order, from 0 (of bf16 with
+    bf16, where the processor has dot products of them, one of sums of pairs); then the bias is added. Its
+    bits depend on row i and column j alone: not on the other rows, nor on the workers.
 
     Args:
-        x: `[..., k]` of f32, f16 or bf16. Small floats are widened once per call.
+        x: `[..., k]` of f32, f16 or bf16. Small floats are widened once per call, but for bf16 with bf16
+            where the processor sums pairs.
         matrix: packed before, of any element type.
         bias: `[n]` f32; None: none.
         activation: "relu", "gelu" (by erf) or "silu", done on each tile before it is stored; None: none.
@@ -113,7 +116,9 @@ def matmul(
     require_apart(out, array, added, matrix.panels)
     y = output(out, (*array.shape[:-1], n), dtype)
     left = rows(array)
-    wide = left if dtype is f32 else empty(left.shape, f32)
-    program = compiled(MatmulForm(dtype, matrix.dtype, activation or ""))
+    is_paired = dtype is bf16 and matrix.dtype is bf16 and resolve_features().has_pair_dots
+    is_widened = dtype is not f32 and not is_paired
+    wide = empty(left.shape, f32) if is_widened else left
+    program = compiled(MatmulForm(dtype, matrix.dtype, activation or "", is_widened))
     program.run(workers=workers, X=left, W=matrix.panels, B=added.reshape(1, n), Y=rows(y), Wide=wide)
     return y

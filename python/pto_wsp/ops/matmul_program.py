@@ -36,20 +36,23 @@ class MatmulForm:
         x_dtype: element type of the rows and of the result.
         w_dtype: element type of the packed matrix.
         activation: a name of `ACTIVATIONS`; empty for none.
+        is_widened: rows of small floats are widened before anything is multiplied.
     """
 
     x_dtype: DType
     w_dtype: DType
     activation: str
+    is_widened: bool
 
 
 def matmul_workload(form: MatmulForm) -> Workload:
     """Return Y = activation(X @ W + B).
 
-    X is [m, k], W [panels, k, COLS] with zeros behind column n, B [1, n] f32, Y [m, n]. Rows of a type other
-    than f32 are widened once, into `Wide`, which is [m, k].
+    X is [m, k], W [panels, k, COLS] with zeros behind column n, B [1, n] f32, Y [m, n]. Rows that are widened
+    go into `Wide`, which is [m, k].
     """
-    X_TYPE, W_TYPE, IS_WIDE = form.x_dtype, form.w_dtype, form.x_dtype is f32
+    X_TYPE, W_TYPE, IS_WIDENED = form.x_dtype, form.w_dtype, form.is_widened
+    ROW_TYPE = f32 if IS_WIDENED else X_TYPE
     IS_ACTIVE = bool(form.activation)
     activate: Any = ACTIVATIONS.get(form.activation)
 
@@ -61,7 +64,7 @@ def matmul_workload(form: MatmulForm) -> Workload:
 
     @kernel
     def multiply(
-        x: In[Tensor[f32, DYN, DYN]],
+        x: In[Tensor[ROW_TYPE, DYN, DYN]],
         w: In[Tensor[W_TYPE, DYN, DYN]],
         b: In[Tile[1, COLS, f32]],
         y: Out[Tensor[X_TYPE, DYN, DYN]],
@@ -82,13 +85,13 @@ def matmul_workload(form: MatmulForm) -> Workload:
         W: Tensor[W_TYPE, "panels", "k", COLS],
         B: Tensor[f32, 1, "n"],
         Y: Tensor[X_TYPE, "m", "n"],
-        Wide: Tensor[f32, "m", "k"],
+        Wide: Tensor[ROW_TYPE, "m", "k"],
     ):
         """All rows pass a slab of panels before the next one is read."""
-        if not IS_WIDE:
+        if IS_WIDENED:
             for r in P.tiles("m", ROWS):
                 widen[r](x=X[r], y=Wide[r])
-        rows: Any = X if IS_WIDE else Wide
+        rows: Any = Wide if IS_WIDENED else X
 
         def product(r: Any, panel: Any) -> None:
             count = (Y.shape[1] - panel * COLS).min(COLS)

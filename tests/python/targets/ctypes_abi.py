@@ -11,6 +11,7 @@ import numpy as np
 from pto_wsp.ir.kernel import OUT, KernelFunction
 from pto_wsp.targets.base import KernelArtifact
 from pto_wsp.types.tile import ScalarType
+from tests.python.targets import foreign
 
 RANK = 4
 
@@ -138,6 +139,8 @@ def view_of(array: np.ndarray, rows: np.ndarray | None = None) -> View:
     return view
 
 
-def load(artifact: KernelArtifact) -> Library:
+def load(artifact: KernelArtifact) -> Library | foreign.ForeignLibrary:
     """Load what a target built."""
-    return Library(artifact.path)
+    return (
+        foreign.ForeignLibrary(artifact.path) if foreign.is_foreign(artifact.path) else Library(artifact.path)
+    )

@@ -15,7 +15,7 @@ from pto_wsp.ir import kernel as k
 from pto_wsp.ir.kernel import KernelFunction
 from pto_wsp.runtime.cache import ArtifactCache
 from pto_wsp.targets import registry
-from pto_wsp.types.dtype import DType, f32, i16
+from pto_wsp.types.dtype import DType, f32, i16, i64
 from pto_wsp.types.tile import ViewType
 from tests.python.targets import ctypes_abi
 from tests.python.targets.build_kernels import KernelMaker, whole
@@ -102,3 +102,35 @@ def test_memory_is_what_stores_in_order_leave(library: ctypes_abi.Library, kerne
         assert library.call(kernel, views[0]) == 0
         run_kernel(kernel, views[1])
         np.testing.assert_array_equal(found, wanted, err_msg=str(layout))
+
+
+def turned(dtype: DType, *, is_made: bool) -> KernelFunction:
+    """y = x.T, of x where it lies or of what is made of it."""
+    maker = KernelMaker(f"turned_{dtype}_{is_made}")
+    x = maker.input("x", ROWS, COLS, dtype)
+    maker.store(maker.op("transpose", maker.op("adds", x, scalars=[1]) if is_made else x), "y")
+    return maker.done()
+
+
+TURNED = [turned(dtype, is_made=is_made) for dtype in (f32, i16, i64) for is_made in (False, True)]
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_transposes_onto_what_they_are_made_of(width: str | None, cache: ArtifactCache) -> None:
+    with vectors_of(width):
+        library = ctypes_abi.load(registry.get("cpu").build(TURNED, cache))
+    draw = random.Random(1)
+    for kernel in TURNED:
+        dtype = kernel.views[0].type.dtype
+        assert dtype is not None
+        base = np.random.default_rng(0).integers(-9, 9, (96, 96)).astype(dtype.to_numpy())
+        for _ in range(12):
+            rows, cols = draw.randint(0, ROWS), draw.choice([0, 1, 8, 19, COLS])
+            places = [(0, draw.choice([0, 1, 16])), (draw.choice([0, 2, 48]), draw.choice([0, 3, 16, 48]))]
+            found, wanted = base.copy(), base.copy()
+            for memory, run in ((found, library.call), (wanted, run_kernel)):
+                (r, c), (s, d) = places
+                assert not run(
+                    kernel, [memory[r : r + rows, c : c + cols], memory[s : s + cols, d : d + rows]]
+                )
+            np.testing.assert_array_equal(found, wanted, err_msg=f"{kernel.name} {places} {rows} {cols}")

@@ -147,7 +147,7 @@ def test_features_decide_the_width_and_the_key(
 @on_x86
 def test_features_of_another_machine_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(features.VARIABLE, "avx2,fma,avx512f")
-    monkeypatch.setattr(features, "_cpu_flags", lambda: frozenset({"avx2", "fma"}))
+    monkeypatch.setattr(features, "_cpu_info", lambda: (frozenset({"avx2", "fma"}), "GenuineIntel"))
     with pytest.raises(UnsupportedByTarget, match="this CPU does not have it"):
         features.resolve_features()
     monkeypatch.setenv(features.VARIABLE, "mmx")

@@ -27,6 +27,31 @@ PTO_INLINE inline F fma(F a, F b, F c) {
 #endif
 }
 
+/// Whether the processor adds two products of bf16 in one instruction. PTO_PAIR_DOTS, if it is defined, says
+/// so of any; then they are two multiply-adds, for tests.
+#if (defined(__AVX512BF16__) && PTO_LANES == 16) || \
+    (defined(__ARM_FEATURE_BF16_VECTOR_ARITHMETIC) && PTO_LANES == 4) || defined(PTO_PAIR_DOTS)
+inline constexpr bool kHasPairDots = true;
+#else
+inline constexpr bool kHasPairDots = false;
+#endif
+
+/// sum + low(a) * low(b) + high(a) * high(b) of the bf16 in the halves of each lane. Processors take numbers
+/// below 2^-126, also as results, for 0. Assembler, for the names and types of builtins differ between
+/// versions of compilers.
+PTO_INLINE inline F dot_pairs(U a, U b, F sum) {
+#if defined(__AVX512BF16__) && PTO_LANES == 16
+  asm("vdpbf16ps %2, %1, %0" : "+v"(sum) : "v"(a), "v"(b));
+  return sum;
+#elif defined(__ARM_FEATURE_BF16_VECTOR_ARITHMETIC) && PTO_LANES == 4
+  asm("bfdot %0.4s, %1.8h, %2.8h" : "+w"(sum) : "w"(a), "w"(b));
+  return sum;
+#else
+  const U high = U{} + 0xffff0000u;
+  return fma((F)(a & high), (F)(b & high), fma((F)(a << 16), (F)(b << 16), sum));
+#endif
+}
+
 /// The value of a polynomial with constant term `c0` at `x`.
 PTO_INLINE inline F poly(F, float c0) { return splat(c0); }
 template <class... Rest>

@@ -18,6 +18,41 @@ inline constexpr int kBlockRows = 8;
 inline constexpr int kBlockRows = 6;
 #endif
 
+// --- terms of a sum ---------------------------------------------------------------------------------------
+
+/// One term at a time, a multiply-add in f32.
+struct Singles {
+  typedef float Right;
+  static constexpr int64_t kTerms = 1;
+
+  template <class A>
+  PTO_INLINE static F left(const A* at) {
+    return load_splat(at);
+  }
+  PTO_INLINE static F right(const float* at) { return load(at, Full{}); }
+  PTO_INLINE static F add(F left, F right, F sum) { return fma(left, right, sum); }
+};
+
+/// Two terms at a time, of neighbours in bf16: those of a left row, and of two right rows in one lane.
+struct Pairs {
+  typedef uint32_t Right;
+  static constexpr int64_t kTerms = 2;
+
+  PTO_INLINE static U left(const Bf16* at) {
+    uint32_t both;
+    __builtin_memcpy(&both, at, sizeof both);
+    return splat(both);
+  }
+  PTO_INLINE static U right(const uint32_t* at) { return load(at, Full{}); }
+  PTO_INLINE static F add(U left, U right, F sum) { return dot_pairs(left, right, sum); }
+};
+
+/// Whether products of these types are made of pairs.
+template <class A, class B>
+inline constexpr bool kDotsPairs = false;
+template <>
+inline constexpr bool kDotsPairs<Bf16, Bf16> = kHasPairDots;
+
 /// Elements (row, k) of an operand lie at `data + row * row_step + k * k_step`.
 template <class T>
 struct Strided {
@@ -56,6 +91,22 @@ struct Behind {
   }
 };
 
+/// The same, and with each row some lines of a window.
+template <int64_t kWidth, class B>
+struct BehindAndAhead : Behind<kWidth, B> {
+  Ahead ahead;
+  int lines;
+
+  /// \param rows of all blocks of the product together
+  BehindAndAhead(const Ahead& soon, int64_t rows)
+      : Behind<kWidth, B>{}, ahead(soon), lines(rows > 0 ? int((soon.lines() + rows - 1) / rows) : 0) {}
+
+  PTO_INLINE void next() {
+    Behind<kWidth, B>::next();
+    ahead.next(lines);
+  }
+};
+
 /// The lines of a window, spread over the whole of a product.
 class Spread {
  public:
@@ -77,11 +128,12 @@ class Spread {
   int burst_ = 1;
 };
 
-/// c[rows][kVectors * kLanes] (+)= a @ b over `k` terms, for 0 < rows <= kRows; whole vectors of `b` and `c`
-/// are accessed. Rows beyond the last are computed from it again and not written.
-template <int kRows, int kVectors, class A, class Soon>
-PTO_INLINE inline void matmul_block(int64_t rows, float* c, int64_t c_stride, Strided<A> a, const float* b,
-                                    int64_t b_stride, int64_t k, bool accumulate, Soon& soon) {
+/// c[rows][kVectors * kLanes] (+)= a @ b over `steps` terms or pairs of them, for 0 < rows <= kRows; whole
+/// vectors of `b` and `c` are accessed. Rows beyond the last are computed from it again and not written.
+template <class Terms, int kRows, int kVectors, class A, class Soon>
+PTO_INLINE inline void matmul_block(int64_t rows, float* c, int64_t c_stride, Strided<A> a,
+                                    const typename Terms::Right* b, int64_t b_stride, int64_t steps,
+                                    bool accumulate, Soon& soon) {
   F sum[kRows][kVectors] = {};
   int64_t left_row[kRows];
 #pragma GCC unroll 8
@@ -94,21 +146,22 @@ PTO_INLINE inline void matmul_block(int64_t rows, float* c, int64_t c_stride, St
       for (int v = 0; v < kVectors; ++v) sum[r][v] = load(from + v * kLanes, Full{});
     }
   }
-  for (int64_t t = 0, wait = 0; t < k; ++t, --wait) {
+  const int64_t spacing = (soon.spacing + Terms::kTerms - 1) / Terms::kTerms;
+  for (int64_t t = 0, wait = 0; t < steps; ++t, --wait) {
     if (wait == 0) {
       soon.next();
-      wait = soon.spacing;
+      wait = spacing;
     }
-    F right[kVectors];
+    decltype(Terms::right(b)) right[kVectors];
 #pragma GCC unroll 2
-    for (int v = 0; v < kVectors; ++v) right[v] = load(b + v * kLanes, Full{});
+    for (int v = 0; v < kVectors; ++v) right[v] = Terms::right(b + v * kLanes);
 #pragma GCC unroll 8
     for (int r = 0; r < kRows; ++r) {
-      const F left = load_splat(a.data + left_row[r]);
+      const auto left = Terms::left(a.data + left_row[r]);
 #pragma GCC unroll 2
-      for (int v = 0; v < kVectors; ++v) sum[r][v] = fma(left, right[v], sum[r][v]);
+      for (int v = 0; v < kVectors; ++v) sum[r][v] = Terms::add(left, right[v], sum[r][v]);
     }
-    a.data += a.k_step;
+    a.data += a.k_step * Terms::kTerms;
     b += b_stride;
   }
 #pragma GCC unroll 8
@@ -119,15 +172,17 @@ PTO_INLINE inline void matmul_block(int64_t rows, float* c, int64_t c_stride, St
   }
 }
 
-template <int kVectors, int kMaxRows, class A, class Soon>
-PTO_INLINE inline void matmul_rows(int64_t rows, float* c, int64_t c_stride, Strided<A> a, const float* b,
-                                   int64_t b_stride, int64_t k, bool accumulate, Soon& soon) {
+template <class Terms, int kVectors, int kMaxRows, class A, class Soon>
+PTO_INLINE inline void matmul_rows(int64_t rows, float* c, int64_t c_stride, Strided<A> a,
+                                   const typename Terms::Right* b, int64_t b_stride, int64_t steps,
+                                   bool accumulate, Soon& soon) {
   static_assert(kBlockRows <= 8);
-#define PTO_BLOCK(least, most)                                                                     \
-  if constexpr (least <= kMaxRows && least <= kBlockRows) {                                        \
-    if (rows >= least) {                                                                           \
-      return matmul_block<most, kVectors>(rows, c, c_stride, a, b, b_stride, k, accumulate, soon); \
-    }                                                                                              \
+#define PTO_BLOCK(least, most)                                                                         \
+  if constexpr (least <= kMaxRows && least <= kBlockRows) {                                            \
+    if (rows >= least) {                                                                               \
+      return matmul_block<Terms, most, kVectors>(rows, c, c_stride, a, b, b_stride, steps, accumulate, \
+                                                 soon);                                                \
+    }                                                                                                  \
   }
   PTO_BLOCK(7, 8)
   PTO_BLOCK(5, 6)
@@ -151,9 +206,61 @@ PTO_INLINE inline Tile<float> whole_vectors(const Tile<B>& block, int64_t paddin
   }
 }
 
+/// Pairs of the rows of a block of a right operand, without the last one of an odd number; whole vectors of a
+/// pair can be read.
+template <int64_t kWidth>
+inline void pair_rows(const Tile<Bf16>& block, uint32_t* panel) {
+  for (int64_t t = 0; t + 1 < block.rows; t += 2) {
+    columns(block.cols, [&](int64_t j, auto n) PTO_INLINE {
+      const U even = widen(get<H>(block.row(t) + j, n)), odd = widen(get<H>(block.row(t + 1) + j, n));
+      store(panel + t / 2 * kWidth + j, even | odd << 16, Full{});
+    });
+  }
+}
+
 /// Terms of a block of a right operand, whose rows are `stride` bytes apart: what of it is used at a time
 /// stays in the first cache.
 constexpr int64_t matmul_depth(int64_t stride) { return stride <= 128 ? 256 : 128; }
+
+/// c (+)= a @ b for one block of columns of a right operand, whose rows, or pairs of them, are `stride`
+/// apart.
+template <class Terms, int kVectors, int kMaxRows, class A, class Soon>
+PTO_INLINE inline void matmul_columns(const Tile<float>& c, const Strided<A>& a,
+                                      const typename Terms::Right* b, int64_t stride, int64_t steps,
+                                      bool accumulate, Soon& soon) {
+  // Equal groups, but for even numbers of rows: there are blocks of so many.
+  const int64_t groups = (c.rows + kBlockRows - 1) / kBlockRows, pairs = (c.rows + 1) / 2;
+  for (int64_t g = 0, i = 0; g < groups; ++g) {
+    const int64_t even = 2 * (pairs / groups + (g < pairs % groups));
+    const int64_t rows = even < c.rows - i ? even : c.rows - i;
+    const Strided<A> left{a.data + i * a.row_step, a.row_step, a.k_step};
+    matmul_rows<Terms, kVectors, kMaxRows>(rows, c.row(i), c.stride, left, b, stride, steps, accumulate,
+                                           soon);
+    i += rows;
+  }
+}
+
+/// The same for a block as it lies in memory.
+template <int kVectors, int kMaxRows, class A, class B, class Soon>
+PTO_INLINE inline void matmul_block_columns(const Tile<float>& c, const Strided<A>& a, const Tile<B>& block,
+                                            bool accumulate, int64_t b_padding, float* panel, Soon& soon) {
+  constexpr int64_t kWidth = kVectors * kLanes;
+  int64_t done = 0;
+  if constexpr (kDotsPairs<A, B>) {
+    if (a.k_step == 1 && block.rows > 1) {
+      uint32_t* const pairs = reinterpret_cast<uint32_t*>(panel);
+      pair_rows<kWidth>(block, pairs);
+      matmul_columns<Pairs, kVectors, kMaxRows>(c, a, pairs, kWidth, block.rows / 2, accumulate, soon);
+      done = block.rows / 2 * 2;
+      if (done == block.rows) return;
+    }
+  }
+  const Tile<B> rest{block.row(done), block.stride, block.rows - done, block.cols};
+  const Strided<A> left{a.data + done * a.k_step, a.row_step, a.k_step};
+  const Tile<float> right = whole_vectors<kWidth>(rest, b_padding, panel);
+  matmul_columns<Singles, kVectors, kMaxRows>(c, left, right.data, right.stride, right.rows,
+                                              accumulate || done > 0, soon);
+}
 
 /// The blocks of c (+)= a @ b, for `matmul`.
 template <int kVectors, int kMaxRows, class A, class B, class Soon>
@@ -165,10 +272,10 @@ PTO_INLINE inline void matmul_blocks(const Tile<float>& c, const Strided<A>& a, 
   const int64_t groups = (c.rows + kBlockRows - 1) / kBlockRows;
   for (int64_t k0 = 0; k0 == 0 || k0 < b.rows; k0 += block_depth) {
     const int64_t depth = b.rows - k0 < block_depth ? b.rows - k0 : block_depth;
+    const Strided<A> left{a.data + k0 * a.k_step, a.row_step, a.k_step};
     B* first = b.data + k0 * b.stride;
     for (int64_t j = 0; j < c.cols; j += kWidth, first += b.panel_step) {
       const Tile<B> block{first, b.stride, depth, c.cols - j < kWidth ? c.cols - j : kWidth};
-      const Tile<float> right = whole_vectors<kWidth>(block, b_padding, panel);
       if (is_packed) {
         soon.begin_block(first + b.panel_step, b.stride, groups);
       } else {
@@ -176,18 +283,15 @@ PTO_INLINE inline void matmul_blocks(const Tile<float>& c, const Strided<A>& a, 
         is_dense ? soon.begin_block(behind + j * (depth - 1), kWidth, groups)
                  : soon.begin_block(behind, b.stride, groups);
       }
-      for (int64_t g = 0, i = 0; g < groups; ++g) {
-        const int64_t rows = c.rows / groups + (g < c.rows % groups);
-        const Strided<A> left{a.data + i * a.row_step + k0 * a.k_step, a.row_step, a.k_step};
-        matmul_rows<kVectors, kMaxRows>(rows, c.row(i) + j, c.stride, left, right.data, right.stride, depth,
-                                        accumulate || k0 > 0, soon);
-        i += rows;
-      }
+      const Tile<float> sums{c.data + j, c.stride, c.rows, block.cols};
+      matmul_block_columns<kVectors, kMaxRows>(sums, left, block, accumulate || k0 > 0, b_padding, panel,
+                                               soon);
     }
   }
 }
 
-/// c (+)= a @ b, where a is m x k and b is k x n.
+/// c (+)= a @ b, where a is m x k and b is k x n. Products of bf16 are summed in pairs where the processor
+/// does that in one instruction and terms of a row of `a` are neighbours.
 ///
 /// Blocks of `b` are taken in the order of memory, as far as that is possible, and while one is used, as many
 /// lines behind it are prefetched: those of the next block, or of the panel that lies behind `b`.
@@ -206,6 +310,16 @@ template <int kVectors, int kMaxRows, class A, class B>
   Behind<kWidth, B> behind{};
   const Right<B> right{b.data, b.stride, kWidth, b.rows, b.cols};
   matmul_blocks<kVectors, kMaxRows>(c, a, right, accumulate, b_padding, panel, behind);
+}
+
+/// The same, while lines of a window are brought nearer, too.
+template <int kVectors, int kMaxRows, class A, class B>
+[[gnu::noinline]] void matmul(const Tile<float>& c, const Strided<A>& a, const Tile<B>& b, bool accumulate,
+                              int64_t b_padding, float* panel, const Ahead& ahead) {
+  constexpr int64_t kWidth = kVectors * kLanes;
+  BehindAndAhead<kWidth, B> soon(ahead, b.rows * ((b.cols + kWidth - 1) / kWidth));
+  const Right<B> right{b.data, b.stride, kWidth, b.rows, b.cols};
+  matmul_blocks<kVectors, kMaxRows>(c, a, right, accumulate, b_padding, panel, soon);
 }
 
 /// The same for a right operand in whole panels, while lines of what is needed next are brought nearer.

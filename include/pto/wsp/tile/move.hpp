@@ -329,6 +329,15 @@ template <class T>
   }
 }
 
+/// Store the transpose of a tile: at once where it lies apart from what it is made of, else by way of a tile.
+template <class T>
+[[gnu::noinline]] void write_turned(const Window<T>& to, const Tile<T>& source, const Tile<T>& turned) {
+  const bool is_plain = to.index == nullptr && to.step == 1 && !to.takes_streams();
+  if (is_plain && apart(footprint(source), footprint(to))) return transpose(to.data, to.stride, source);
+  transpose(turned.data, turned.stride, source);
+  write(to, turned);
+}
+
 namespace unchecked {
 
 /// The elements of `from` in row-major order; false where `to` has another number of them.
@@ -374,6 +383,7 @@ PTO_PART Tile<float> bring_together(const Window<float>&, float*, int64_t);
 PTO_PART void write(const Window<float>, const Tile<float>);
 PTO_PART bool moved_away(const Tile<float>, const Window<float>, bool, float*, int64_t);
 PTO_PART void transpose(float*, int64_t, const Tile<float>);
+PTO_PART void write_turned(const Window<float>&, const Tile<float>&, const Tile<float>&);
 #endif
 
 }  // namespace pto::wsp::tile

@@ -72,6 +72,10 @@ PTO_INLINE inline V abs(V a) {
 PTO_INLINE inline F greater(F a, F b) {
 #if defined(__AVX512F__) && PTO_LANES == 16 && !defined(__clang__)
   return __builtin_ia32_maxps512_mask(a, b, b, -1, 4);
+#elif defined(__AVX__) && PTO_LANES == 8 && !defined(__clang__)
+  return __builtin_ia32_maxps256(a, b);
+#elif defined(__SSE__) && PTO_LANES == 4 && !defined(__clang__)
+  return __builtin_ia32_maxps(a, b);
 #else
   return a > b ? a : b;
 #endif
@@ -79,6 +83,10 @@ PTO_INLINE inline F greater(F a, F b) {
 PTO_INLINE inline F lesser(F a, F b) {
 #if defined(__AVX512F__) && PTO_LANES == 16 && !defined(__clang__)
   return __builtin_ia32_minps512_mask(a, b, b, -1, 4);
+#elif defined(__AVX__) && PTO_LANES == 8 && !defined(__clang__)
+  return __builtin_ia32_minps256(a, b);
+#elif defined(__SSE__) && PTO_LANES == 4 && !defined(__clang__)
+  return __builtin_ia32_minps(a, b);
 #else
   return a < b ? a : b;
 #endif

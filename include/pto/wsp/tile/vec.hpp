@@ -98,8 +98,28 @@ PTO_INLINE inline F f16_value(U h) {
   return (F)(bits | ((h & 0x8000u) << 16));
 }
 
+/// The f16 of 16 bits, and the nearest one to each lane, ties to even.
+PTO_INLINE inline F widen_f16(H h) {
+#if defined(__AVX512F__) && PTO_LANES == 16 && !defined(__clang__)
+  return __builtin_ia32_vcvtph2ps512_mask((SH)h, F{}, -1, 4);
+#elif defined(__F16C__) && PTO_LANES == 8 && !defined(__clang__)
+  return __builtin_ia32_vcvtph2ps256((SH)h);
+#else
+  return f16_value(__builtin_convertvector(h, U));
+#endif
+}
+PTO_INLINE inline H narrow_f16(F x) {
+#if defined(__AVX512F__) && PTO_LANES == 16 && !defined(__clang__)
+  return (H)__builtin_ia32_vcvtps2ph512_mask(x, 0, SH{}, -1);
+#elif defined(__F16C__) && PTO_LANES == 8 && !defined(__clang__)
+  return (H)__builtin_ia32_vcvtps2ph256(x, 0);
+#else
+  return __builtin_convertvector(f16_bits(x), H);
+#endif
+}
+
 /// Nearest f16 to each lane, ties to even, as a float.
-PTO_INLINE inline F round_f16(F x) { return f16_value(f16_bits(x)); }
+PTO_INLINE inline F round_f16(F x) { return widen_f16(narrow_f16(x)); }
 
 // --- loading and storing ----------------------------------------------------------------------------------
 
@@ -158,15 +178,19 @@ class StoreFence {
 
 #if defined(__AVX512F__) && PTO_LANES == 16
 PTO_INLINE inline uint16_t tail_mask(Tail n) { return static_cast<uint16_t>((1u << n.n) - 1u); }
+#elif defined(__AVX2__) && PTO_LANES == 8
+PTO_INLINE inline I tail_mask(Tail n) { return lane_numbers() < static_cast<int32_t>(n.n); }
 #endif
 
 template <class V, class T>
 PTO_INLINE inline V get(const T* p, Tail n) {
-#if defined(__AVX512F__) && PTO_LANES == 16
   if constexpr (sizeof(T) == 4) {
+#if defined(__AVX512F__) && PTO_LANES == 16
     return (V)__builtin_ia32_loadups512_mask(reinterpret_cast<const float*>(p), F{}, tail_mask(n));
-  }
+#elif defined(__AVX2__) && PTO_LANES == 8
+    return (V)__builtin_ia32_maskloadps256(reinterpret_cast<const F*>(p), tail_mask(n));
 #endif
+  }
   V v{};
   __builtin_memcpy(&v, p, static_cast<uint64_t>(n.n) * sizeof(T));
   return v;
@@ -174,17 +198,19 @@ PTO_INLINE inline V get(const T* p, Tail n) {
 
 template <class V, class T>
 PTO_INLINE inline void put(T* p, V v, Tail n) {
-#if defined(__AVX512F__) && PTO_LANES == 16
   if constexpr (sizeof(T) == 4) {
-    __builtin_ia32_storeups512_mask(reinterpret_cast<float*>(p), (F)v, tail_mask(n));
-    return;
-  }
+#if defined(__AVX512F__) && PTO_LANES == 16
+    return __builtin_ia32_storeups512_mask(reinterpret_cast<float*>(p), (F)v, tail_mask(n));
+#elif defined(__AVX2__) && PTO_LANES == 8
+    return __builtin_ia32_maskstoreps256(reinterpret_cast<F*>(p), tail_mask(n), (F)v);
 #endif
+  }
   __builtin_memcpy(p, &v, static_cast<uint64_t>(n.n) * sizeof(T));
 }
 
 // Lanes of 8 or 16 bits in lanes of 32, and the low bits of those. g++ 12 makes two halves of it and a whole
-// of them again, and widens bytes one by one unless it goes by way of 16 bits.
+// of them again, widens bytes one by one unless it goes by way of 16 bits, and narrows to them one by one.
+// And the high 16 bits of each.
 #if defined(__AVX512F__) && PTO_LANES == 16 && !defined(__clang__)
 typedef char Bytes __attribute__((vector_size(16)));
 PTO_INLINE inline U widen(H v) { return (U)__builtin_ia32_pmovzxwd512_mask((SH)v, I{}, -1); }
@@ -192,13 +218,34 @@ PTO_INLINE inline I widen(SH v) { return __builtin_ia32_pmovsxwd512_mask(v, I{},
 PTO_INLINE inline U widen(B v) { return (U)__builtin_ia32_pmovzxbd512_mask((Bytes)v, I{}, -1); }
 PTO_INLINE inline I widen(SB v) { return __builtin_ia32_pmovsxbd512_mask((Bytes)v, I{}, -1); }
 PTO_INLINE inline H narrow_16(U v) { return (H)__builtin_ia32_pmovdw512_mask((I)v, SH{}, -1); }
+PTO_INLINE inline H high_16(U v) { return narrow_16(v >> 16); }
 PTO_INLINE inline B narrow_8(U v) { return (B)__builtin_ia32_pmovdb512_mask((I)v, Bytes{}, -1); }
+#elif defined(__AVX2__) && PTO_LANES == 8 && !defined(__clang__)
+typedef char Bytes __attribute__((vector_size(16)));
+typedef long long Words __attribute__((vector_size(16)));
+PTO_INLINE inline Bytes in_low_half(B v) { return (Bytes)Words{(long long)v, 0}; }
+PTO_INLINE inline U widen(H v) { return (U)__builtin_ia32_pmovzxwd256((SH)v); }
+PTO_INLINE inline I widen(SH v) { return __builtin_ia32_pmovsxwd256(v); }
+PTO_INLINE inline U widen(B v) { return (U)__builtin_ia32_pmovzxbd256(in_low_half(v)); }
+PTO_INLINE inline I widen(SB v) { return __builtin_ia32_pmovsxbd256(in_low_half((B)v)); }
+PTO_INLINE inline H narrow_16(U v) { return __builtin_convertvector(v, H); }
+PTO_INLINE inline H high_16(U v) {
+  const U high = v >> 16;  // nothing is saturated
+  typedef long long Pairs __attribute__((vector_size(32)));
+  const Pairs packed = __builtin_ia32_permdi256((Pairs)__builtin_ia32_packusdw256((I)high, (I)high), 8);
+  return (H)Words{packed[0], packed[1]};
+}
+PTO_INLINE inline B narrow_8(U v) {
+  const SH words = (SH) __builtin_convertvector(v & 0xffu, H);
+  return (B)((Words)__builtin_ia32_packuswb128(words, words))[0];
+}
 #else
 PTO_INLINE inline U widen(H v) { return __builtin_convertvector(v, U); }
 PTO_INLINE inline I widen(SH v) { return __builtin_convertvector(v, I); }
 PTO_INLINE inline U widen(B v) { return widen(__builtin_convertvector(v, H)); }
 PTO_INLINE inline I widen(SB v) { return widen(__builtin_convertvector(v, SH)); }
 PTO_INLINE inline H narrow_16(U v) { return __builtin_convertvector(v, H); }
+PTO_INLINE inline H high_16(U v) { return narrow_16(v >> 16); }
 PTO_INLINE inline B narrow_8(U v) { return __builtin_convertvector(v, B); }
 #endif
 
@@ -216,7 +263,7 @@ PTO_INLINE inline F load(const Bf16* p, N n) {
 }
 template <class N>
 PTO_INLINE inline F load(const F16* p, N n) {
-  return f16_value(widen(get<H>(p, n)));
+  return widen_f16(get<H>(p, n));
 }
 template <class N>
 PTO_INLINE inline L load(const int64_t* p, N n) {
@@ -281,11 +328,11 @@ PTO_INLINE inline void store(uint8_t* p, I v, N n) {
 }
 template <class N>
 PTO_INLINE inline void store(Bf16* p, F v, N n) {
-  put(p, narrow_16((U)round_bf16(v) >> 16), n);
+  put(p, high_16((U)round_bf16(v)), n);
 }
 template <class N>
 PTO_INLINE inline void store(F16* p, F v, N n) {
-  put(p, narrow_16(f16_bits(v)), n);
+  put(p, narrow_f16(v), n);
 }
 template <class N>
 PTO_INLINE inline void store(Bool* p, I v, N n) {
@@ -299,7 +346,7 @@ PTO_INLINE inline void store_exact(T* p, V v, N n) {
 }
 template <class N>
 PTO_INLINE inline void store_exact(Bf16* p, F v, N n) {
-  put(p, narrow_16((U)v >> 16), n);
+  put(p, high_16((U)v), n);
 }
 
 /// Whole vectors go past the caches if `streams`.
@@ -325,7 +372,7 @@ PTO_INLINE inline I load_splat(const T* p) {
   return splat(static_cast<int32_t>(*p));
 }
 PTO_INLINE inline F load_splat(const Bf16* p) { return (F)(U{} + (static_cast<uint32_t>(p->bits) << 16)); }
-PTO_INLINE inline F load_splat(const F16* p) { return f16_value(U{} + static_cast<uint32_t>(p->bits)); }
+PTO_INLINE inline F load_splat(const F16* p) { return widen_f16(H{} + p->bits); }
 PTO_INLINE inline I load_splat(const Bool* p) { return splat(p->bits != 0); }
 
 /// Lanes beyond a tail replaced by `identity`.

@@ -140,10 +140,13 @@ class KernelCode:
         else:
             self.out.line(f"prefetch({window});")
 
+    def has_ahead(self, instr: Instr) -> bool:
+        """Return whether anything is prefetched while a product works, but what lies behind its operand."""
+        return id(instr) in self.memory.ahead
+
     def ahead(self, instr: Instr) -> str:
         """Return what is prefetched while a product works."""
-        stmt = self.memory.ahead.get(id(instr))
-        return "Ahead{}" if stmt is None else self._ahead[id(stmt)]
+        return self._ahead[id(self.memory.ahead[id(instr)])] if self.has_ahead(instr) else "Ahead{}"
 
     def moved(self, stmt: Load | Store | Prefetch) -> str:
         """Write the window that a load or prefetch reads or a store writes; return its name."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
+from functools import cache
 from pathlib import Path
 
 from pto_wsp.errors import UnsupportedByTarget
@@ -14,8 +15,18 @@ VARIABLE = "PTO_WSP_CPU_FEATURES"
 
 _AVX2 = ("avx2", "fma")
 _AVX512 = (*_AVX2, "avx512f", "avx512bw", "avx512dq", "avx512vl")
-KNOWN = {"x86_64": _AVX512, "aarch64": ()}
-"""Features that generated code can use, per machine; those of the machine's baseline are not listed."""
+KNOWN = {"x86_64": (*_AVX512, "f16c", "avx512_bf16"), "aarch64": ("bf16",)}
+"""Features beyond a machine's baseline that generated code can use, as the system calls them."""
+
+_PAIR_DOTS = {"avx512_bf16": _AVX512, "bf16": ()}
+"""Features that add two products of bf16 at once, and what they take."""
+
+_FLAGS = {"avx512_bf16": "-mavx512bf16", "bf16": "-march=armv8.2-a+bf16"}
+"""Options of the compiler that are not called like their feature."""
+
+_SLOW = {"avx512_bf16": "GenuineIntel"}
+"""Features that are used only where they are asked for, by vendor: on the processors of Intel that were
+measured a dot product takes as long as four multiply-adds of as many lanes."""
 
 
 @record
@@ -35,7 +46,14 @@ class Features:
     @property
     def flags(self) -> tuple[str, ...]:
         """Options for the compiler."""
-        return (*(f"-m{name}" for name in self.names), f"-DPTO_LANES={self.lanes}")
+        return (*(_FLAGS.get(name, f"-m{name}") for name in self.names), f"-DPTO_LANES={self.lanes}")
+
+    @property
+    def has_pair_dots(self) -> bool:
+        """Whether products of two tiles of bf16 are sums of pairs, without widening either."""
+        return any(
+            name in self.names and set(needed) <= set(self.names) for name, needed in _PAIR_DOTS.items()
+        )
 
 
 def resolve_features() -> Features:
@@ -46,10 +64,10 @@ def resolve_features() -> Features:
     """
     machine = os.uname().machine
     known = KNOWN.get(machine, ())
-    present = _cpu_flags() if known else frozenset()
+    present, vendor = _cpu_info() if known else (frozenset(), "")
     wanted = os.environ.get(VARIABLE)
     if wanted is None:
-        return _features(machine, (name for name in known if name in present))
+        return _features(machine, (n for n in known if n in present and _SLOW.get(n) != vendor))
     names = {name.strip() for name in wanted.split(",")} - {""}
     for name in sorted(names):
         if name not in present or name not in known:
@@ -65,10 +83,16 @@ def _features(machine: str, names: Iterable[str]) -> Features:
     return Features(machine, tuple(n for n in KNOWN.get(machine, ()) if n in chosen), lanes)
 
 
-def _cpu_flags() -> frozenset[str]:
+@cache
+def _cpu_info() -> tuple[frozenset[str], str]:
+    """Return the features of the first processor, and its vendor where the system names one."""
     try:
         text = Path("/proc/cpuinfo").read_text(encoding="ascii", errors="replace")
     except OSError:
-        return frozenset()
-    line = next((line for line in text.splitlines() if line.startswith("flags")), "")
-    return frozenset(line.partition(":")[2].split())
+        return frozenset(), ""
+    fields: dict[str, str] = {}
+    for line in text.splitlines():
+        name, _, value = line.partition(":")
+        fields.setdefault(name.strip(), value.strip())
+    flags = fields.get("flags") or fields.get("Features", "")
+    return frozenset(flags.split()), fields.get("vendor_id", "")

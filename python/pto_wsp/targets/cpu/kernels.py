@@ -14,7 +14,7 @@ from pto_wsp.support.text import TextWriter
 from pto_wsp.targets.cpu.code import KernelCode
 from pto_wsp.targets.cpu.expressions import literal, mangle, scalar_name, scalar_type, tile_name, view_name
 from pto_wsp.targets.cpu.groups import GroupScope, GroupWriter, reads_in_place
-from pto_wsp.targets.cpu.plan import Alone, Branch, Group, Loop, Node
+from pto_wsp.targets.cpu.plan import Alone, Branch, Group, Loop, Node, turned_stores
 from pto_wsp.targets.cpu.templates import ROUNDING, TEMPLATES, Call, Whole, lane_type, vector_type
 from pto_wsp.targets.cpu.whole import write_call, write_matmul, write_transpose
 from pto_wsp.types.dtype import i64
@@ -72,8 +72,13 @@ def write_fence(kernel: KernelFunction, out: TextWriter) -> None:
 
 
 def _write_body(code: KernelCode, nodes: Sequence[Node]) -> None:
+    turned = turned_stores(nodes)
     for node in nodes:
         match node:
+            case Group() if id(node) in turned:
+                pass  # with its transpose
+            case Alone() if id(node) in turned:
+                _write_turned_store(code, node, turned[id(node)])
             case Group():
                 _write_group(code, node)
             case Alone():
@@ -135,6 +140,18 @@ def _write_alone(code: KernelCode, node: Alone) -> None:
                     write_transpose(code, node, step.stmt)
                 case _:
                     write_matmul(code, node, step.stmt)
+
+
+def _write_turned_store(code: KernelCode, node: Alone, store: Group) -> None:
+    """Write a transpose and the store behind it, which alone reads it."""
+    instr, (step,) = node.step.stmt, store.steps
+    assert isinstance(instr, Instr) and isinstance(step.stmt, Store)
+    code.mark(instr.loc)
+    code.agree(node.step, instr)
+    code.result(node.step, instr)
+    code.mark(step.stmt.loc)
+    window = code.store_window(step, step.stmt)
+    code.out.line(f"write_turned({window}, {tile_name(instr.tiles[0])}, {tile_name(instr.dst)});")
 
 
 def _write_prelude(code: KernelCode, stmt: Assign | Load) -> None:

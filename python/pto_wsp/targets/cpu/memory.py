@@ -15,16 +15,7 @@ from pto_wsp.ir.kernel import Instr, KernelFunction, Load, Prefetch, Stmt, Store
 from pto_wsp.isa.forms import PRODUCTS, Form, factors
 from pto_wsp.isa.table import TABLE
 from pto_wsp.support.record import record
-from pto_wsp.targets.cpu.plan import (
-    Alone,
-    Branch,
-    Group,
-    Loop,
-    Node,
-    is_row_major,
-    steps_of,
-    walk_nodes,
-)
+from pto_wsp.targets.cpu.plan import Alone, Branch, Group, Loop, Node, is_row_major, steps_of, walk_nodes
 from pto_wsp.targets.cpu.templates import TEMPLATES, Call, Fold
 from pto_wsp.types.tile import TileType
 
@@ -47,7 +38,7 @@ class Memory:
         in_place: loaded tiles that are read where they are.
         together: those of them that are copied where their rows do not lie close together.
         windows: loaded tiles that a product reads, as its right operand, from where they lie.
-        ahead: what is prefetched while such a product works, by the id of its instruction.
+        ahead: what is prefetched while a product works, by the id of its instruction.
         extra: (node index in walk order, purpose) to the offset of memory that one node alone uses.
         total_bytes: scratch that the kernel needs.
         peak: what is in use together when it takes most.
@@ -96,7 +87,7 @@ def assign_memory(kernel: KernelFunction, nodes: Sequence[Node], lanes: int) -> 
             lifetimes.touch(product, moment)
     last_uses = {load.tile: lifetimes.spans[load.tile][1] for load in _loads(nodes) if load.tile in windows}
     ends = {id(load): last_uses[load.tile] for load in _loads(nodes) if load.tile in windows}
-    prefetches = paired_prefetches(nodes, windows)
+    prefetches = paired_prefetches(nodes)
     ends |= {id(stmt): lifetimes.nodes[id(product)][0] for product, stmt in prefetches}
     for stmt in (*_loads(nodes), *(stmt for _, stmt in prefetches)):
         if id(stmt) in ends and stmt.rows is not None:
@@ -330,7 +321,7 @@ def _is_packed(load: Load, uses: Sequence[Stmt | None], inside: set[int]) -> boo
     return load.rows is not None or bool(uses[0].attr("trans_b"))
 
 
-def paired_prefetches(nodes: Sequence[Node], windows: frozenset[str]) -> list[tuple[Alone, Prefetch]]:
+def paired_prefetches(nodes: Sequence[Node]) -> list[tuple[Alone, Prefetch]]:
     """Return the prefetches that can be spread over a product behind them, with it."""
     found: list[tuple[Alone, Prefetch]] = []
     for body in _bodies(nodes):
@@ -340,7 +331,7 @@ def paired_prefetches(nodes: Sequence[Node], windows: frozenset[str]) -> list[tu
                 case Alone(step=step) if isinstance(step.stmt, Prefetch):
                     pending = step.stmt
                 case Alone(step=step) if isinstance(step.stmt, Instr) and pending is not None:
-                    if step.stmt.tiles[-1:] and step.stmt.tiles[-1] in windows:
+                    if TABLE[step.stmt.op].form in PRODUCTS:
                         found.append((node, pending))
                         pending = None
                 case Loop() | Branch():

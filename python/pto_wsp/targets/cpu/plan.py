@@ -9,6 +9,7 @@ instruction rounds to its own type, and what could change its order with a store
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 
 from pto_wsp.analysis.extents import ExtentTable
 from pto_wsp.analysis.liveness import live_before, loop_live, tile_written, tiles_read, written
@@ -85,6 +86,20 @@ def steps_of(node: Node) -> list[Step]:
             return [step]
         case _:
             return []
+
+
+def turned_stores(nodes: Sequence[Node]) -> dict[int, Group]:
+    """Return the stores of transposes that nothing else reads, by the ids of both nodes."""
+    found: dict[int, Group] = {}
+    for node, behind in pairwise(nodes):
+        match node, behind:
+            case Alone(step=Step(stmt=Instr(op="transpose", dst=tile, tiles=tiles))), Group(steps=[step]):
+                is_its = isinstance(step.stmt, Store) and step.stmt.tile == tile
+                if is_its and tile not in tiles and tile not in step.live:
+                    found |= {id(node): behind, id(behind): behind}
+            case _:
+                pass
+    return found
 
 
 def is_row_major(region: Region) -> bool:

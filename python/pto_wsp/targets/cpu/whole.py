@@ -95,7 +95,8 @@ def write_matmul(code: KernelCode, node: Alone, instr: Instr) -> None:
             if trans_b:
                 right = _write_turned(code, node, b)
             panel = code.extra(node, "panel", "float")
-            code.out.line(f"{function}(sum, {left}, {right}, {adds}, {padding}, {panel});")
+            soon = f", {code.ahead(instr)}" if code.has_ahead(instr) else ""
+            code.out.line(f"{function}(sum, {left}, {right}, {adds}, {padding}, {panel}{soon});")
         copied = f"copy(sum, {code.buffer(instr.dst)})"
         code.out.line(f"{tile_name(instr.dst)} = {'sum' if own is None else copied};")
     code.out.line("}")

@@ -212,18 +212,38 @@ class _Accesses:
         size = int(np.prod(shape, dtype=np.int64))
         self.ids = np.arange(size).reshape(shape)
         self.writer = np.full(size, -1)
-        self.reads: list[tuple[int, np.ndarray]] = []
+        self._reads: list[_Read] = []
 
     def conflicts(self, ids: np.ndarray, is_write: bool) -> set[int]:
         found = set(np.unique(self.writer[ids]).tolist())
         if is_write:
-            found |= {number for number, read in self.reads if np.isin(ids, read).any()}
+            found |= {read.task for read in self._reads if read.meets(ids).any()}
         return found - {-1}
 
     def add(self, number: int, ids: np.ndarray, is_write: bool) -> None:
+        """Add an access. A read is forgotten where it is written: later writers come behind this one."""
         if is_write:
             self.writer[ids] = number
-        self.reads.append((number, ids))
+            left = (_Read(read.task, read.ids[~read.meets(ids)]) for read in self._reads)
+            self._reads = [read for read in left if read.ids.size]
+        elif ids.size:
+            self._reads.append(_Read(number, ids))
+
+
+class _Read:
+    """Elements that a task has read, and that nobody has written since."""
+
+    def __init__(self, task: int, ids: np.ndarray) -> None:
+        self.task = task
+        self.ids = ids
+        self._bounds = (ids.min(), ids.max()) if ids.size else (0, -1)
+
+    def meets(self, ids: np.ndarray) -> np.ndarray:
+        """Return which of its elements are among others."""
+        first, last = self._bounds
+        if not ids.size or ids.max() < first or ids.min() > last:
+            return np.zeros(self.ids.size, bool)
+        return np.isin(self.ids, ids)
 
 
 class _Iterations:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pto_wsp import InOut, Out, P, Tensor, Tile, group_by, i32, kernel, pto, workload
+from pto_wsp import In, InOut, Out, P, Tensor, Tile, group_by, i32, kernel, pto, workload
 from pto_wsp.runtime.task_graph import TaskGraph
 
 RNG = np.random.default_rng(11)
@@ -52,6 +52,43 @@ def test_random_overlaps(target: str, n: int) -> None:
     for edge in graph.edges:
         assert not closure(n, [e for e in graph.edges if e != edge])[edge]
     assert x.sum() == (last - first).sum()
+
+
+@kernel
+def shift(x: In[Tile[8, 1, i32]], y: Out[Tile[8, 1, i32]]):
+    pto.store(y, x)
+
+
+@workload
+def shifts(At: Tensor[i32, "n", 4], X: Tensor[i32, "m", 1]):
+    for i in P.range("n"):
+        shift[i](x=X[At[i, 0] : At[i, 1]], y=X[At[i, 2] : At[i, 3]])
+
+
+def test_random_reads_and_writes() -> None:
+    n = 60
+    first = RNG.integers(0, 40, (n, 2))
+    at = np.stack([first, first + RNG.integers(1, 6, (n, 1))], 2).reshape(n, 4).astype(np.int32)
+    sets = [[set(range(*pair)) for pair in row.reshape(2, 2).tolist()] for row in at]
+    graph = shifts.compile("interp").task_graph(At=at, X=np.zeros((46, 1), np.int32))
+    meets = [
+        (a, b)
+        for b, (read, written) in enumerate(sets)
+        for a, (others_read, others_written) in enumerate(sets[:b])
+        if others_written & (read | written) or others_read & written
+    ]
+    assert np.array_equal(closure(n, graph.edges), closure(n, meets))
+
+
+def test_what_was_read_long_ago_is_not_looked_at_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    looks: list[int] = []
+    isin = np.isin
+    monkeypatch.setattr(np, "isin", lambda *args: looks.append(1) or isin(*args))
+    n = 300
+    at = np.tile(np.array([0, 4, 4, 8], np.int32), (n, 1))
+    at[1::2] = [4, 8, 0, 4]
+    graph = shifts.compile("interp").task_graph(At=at, X=np.zeros((8, 1), np.int32))
+    assert graph.edges == tuple((i, i + 1) for i in range(n - 1)) and len(looks) <= 4 * n
 
 
 @workload

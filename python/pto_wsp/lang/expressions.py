@@ -5,7 +5,8 @@ from __future__ import annotations
 import ast
 import builtins
 import math
-from types import ModuleType
+from collections.abc import Callable
+from types import FunctionType, ModuleType
 from typing import NoReturn
 
 import numpy as np
@@ -118,7 +119,10 @@ class ExpressionReader:
 
     Attributes:
         env: what the local names stand for at this point.
+        inline: reads the call of a function of Python; None where it cannot.
     """
+
+    inline: Callable[[FunctionType, ast.Call], Value | None] | None = None
 
     def __init__(self, source: FunctionSource, builder: Builder, local_names: frozenset[str]) -> None:
         self.source = source
@@ -456,6 +460,10 @@ class ExpressionReader:
             return call_function(self, target, node, hint)
         if isinstance(target, PtoisaFunction) or target is ptoisa.tile:
             self.refuse(node, "`ptoisa`", "decorate the function with `@ptoisa_kernel`")
+        if isinstance(target, FunctionType) and self.inline is not None:
+            result = self.inline(target, node)
+            if result is not None:
+                return result
         args = [self.read(arg) for arg in node.args]
         constants = [constant_of(a) for a in args]
         is_pure = isinstance(target, np.ufunc) or _is_in(target, FOLDABLE) or _is_number_type(target)

@@ -15,6 +15,7 @@ from pto_wsp.lang import context
 from pto_wsp.lang.builder import Builder
 from pto_wsp.lang.copies import remove_copies
 from pto_wsp.lang.declarations import Amount, Declaration, register
+from pto_wsp.lang.inlining import BodyReader
 from pto_wsp.lang.instructions import InstructionReader, check_written
 from pto_wsp.lang.native_kernel import CppOptions, PathText, native_function, read_native
 from pto_wsp.lang.outputs import check_outputs
@@ -40,7 +41,7 @@ class Kernel:
         declaration: what it declares beside its arithmetic.
     """
 
-    _reader: ClassVar[type[StatementReader]] = StatementReader
+    _reader: ClassVar[type[StatementReader]] = BodyReader
 
     def __init__(self, source: FunctionSource, declaration: Declaration, cpp: CppOptions) -> None:
         if source.node is None:

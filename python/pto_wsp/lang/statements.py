@@ -148,14 +148,17 @@ class StatementReader:
             self.reader.refuse(node, "a value that nothing uses", "assign it to a name, or store it")
 
     def _refuse(self, node: ast.stmt) -> None:
-        advice = {
+        self.reader.refuse(node, f"`{_keyword(node)}`", self._advice(node))
+
+    def _advice(self, node: ast.stmt) -> str:
+        """Return what to write instead of a statement that kernels do not have."""
+        return {
             ast.Return: "kernels return nothing: write results with `pto.store`",
             ast.Break: "put the condition into `while`, or guard the rest of the body with `if`",
             ast.Continue: "guard the rest of the body with `if`",
             ast.AnnAssign: "assign without an annotation",
             ast.AugAssign: "`pto.store(view, value)` writes to memory",
         }.get(type(node), "kernels have assignments, `for`, `while`, `if` and calls of `pto`")
-        self.reader.refuse(node, f"`{_keyword(node)}`", advice)
 
     # --- loops ---
 

@@ -176,4 +176,4 @@ def as_rows(keys: np.ndarray, values: np.ndarray) -> dict[str, Any]:
     shape, spacing = (count, dim), (unit, itemsize)
     k, v = (as_strided(array, shape, spacing, writeable=False) for array in (keys, values))
     page_step = steps[0] if len(steps) == 3 else 0
-    return {"K": k, "V": v, "page_step": page_step, "slot_step": steps[-2], "head_step": steps[-1]}
+    return {"k": k, "v": v, "page_step": page_step, "slot_step": steps[-2], "head_step": steps[-1]}

@@ -17,12 +17,68 @@ from pto_wsp.planner.balanced import CANONICAL_BLOCK, PARTIAL_STATISTICS
 from pto_wsp.types import DYN, f32, i32, i64
 
 
+def merged(m: Any, l: Any, acc: Any, m_b: Any, l_b: Any, acc_b: Any) -> Any:  # noqa: E741
+    """Return the state of two sets of positions together.
+
+    A state is, per query row, the maximum m of the scores, the sum l of the weights exp(score - m), and the
+    weighted sum acc of the values; all are f32.
+    """
+    top = pto.maximum(m, m_b)
+    before, now = pto.exp(m - top), pto.exp(m_b - top)
+    return top, l * before + l_b * now, acc * before + acc_b * now
+
+
+def write_result(o: Any, lse: Any, lse_scale: Any, m: Any, l: Any, acc: Any, dtype: Any) -> None:  # noqa: E741
+    """Store what a state of all positions means; nothing attended gives 0, and a log-sum-exp of -inf."""
+    pto.store(o, pto.cast(pto.where(l == 0, 0.0, acc / l), dtype))
+    pto.store(lse, pto.where(l == 0, -inf, (m + pto.log(l)) * lse_scale))
+
+
+def rows_function(form: AttentionForm) -> Any:
+    """Return the function that says in which rows of the cache positions lie."""
+    PAGE = form.page_size
+    PAGE_BITS, HAS_PAGE_BITS = PAGE.bit_length() - 1, PAGE & (PAGE - 1) == 0
+
+    def rows_of(at: Any, table: Any, page_step: Any, slot_step: Any, first_row: Any) -> Any:
+        """Return the rows of positions `at`, a column: `table` has the pages, the steps are in rows."""
+        if PAGE:
+            page = pto.shr(at, PAGE_BITS) if HAS_PAGE_BITS else pto.div(at, PAGE)
+            rows = pto.gather(table, page) * page_step + (at - page * PAGE) * slot_step + first_row
+        else:
+            rows = at * slot_step + first_row
+        return rows
+
+    return rows_of
+
+
+def scores_function(form: AttentionForm) -> Any:
+    """Return the function that makes scores of products: capped, and -inf where a query does not attend."""
+    CAP, WINDOW, IS_CAUSAL = form.soft_cap, form.window_left, form.is_causal
+    HAS_CAP, HAS_WINDOW, HAS_TOKENS = CAP > 0, WINDOW >= 0, form.tokens > 0
+
+    def scores(s: Any, first: Any, position: Any, last: Any) -> Any:
+        """Return scores of the positions from `first` on; the queries are at `position` to `last`."""
+        if HAS_CAP:
+            s = pto.tanh(s * (1 / CAP)) * CAP
+        if IS_CAUSAL or HAS_WINDOW:
+            if (IS_CAUSAL and first + s.cols > position + 1) or (HAS_WINDOW and first < last - WINDOW):
+                ahead = pto.iota((s.rows, s.cols), first - position)
+                if HAS_TOKENS:
+                    ahead = ahead - pto.transpose(pto.iota((1, s.rows), 0))
+                if IS_CAUSAL:
+                    s = pto.where(ahead <= 0, s, -inf)
+                if HAS_WINDOW:
+                    s = pto.where(ahead >= -WINDOW, s, -inf)
+        return s
+
+    return scores
+
+
 def attend_kernel(form: AttentionForm, is_whole: bool, is_packed: bool = False) -> Any:
     """Return the kernel of one item: a tile of query rows, and some of the positions they attend to.
 
-    Its state per row is a maximum m, a sum of weights l and a weighted sum of values acc, all f32. Each
-    canonical block is computed from a fresh state and folded in ascending order: sums of many positions stay
-    exact, and in the batch-invariant mode they are the same wherever a row is cut.
+    Each canonical block is computed from a fresh state and folded in ascending order: sums of many positions
+    stay exact, and in the batch-invariant mode they are the same wherever a row is cut.
 
     Args:
         form: what it is made for.
@@ -30,11 +86,9 @@ def attend_kernel(form: AttentionForm, is_whole: bool, is_packed: bool = False) 
         is_packed: `k` and `v` are blocks that `pack` made; otherwise they are the cache, and `table` and
             the steps say where its rows are.
     """
-    ROWS, DIM, PAGE, Q_DTYPE = form.tile_rows, form.dim, form.page_size, form.q_dtype
-    SCALE, CAP, WINDOW, IS_CAUSAL = form.scale, form.soft_cap, form.window_left, form.is_causal
-    HAS_CAP, HAS_WINDOW, HAS_TOKENS = CAP > 0, WINDOW >= 0, form.tokens > 0
-    BLOCK = CANONICAL_BLOCK
-    PAGE_BITS, HAS_PAGE_BITS = PAGE.bit_length() - 1, PAGE & (PAGE - 1) == 0
+    ROWS, DIM, Q_DTYPE, SCALE = form.tile_rows, form.dim, form.q_dtype, form.scale
+    BLOCK, HAS_TOKENS = CANONICAL_BLOCK, form.tokens > 0
+    rows_of, scores = rows_function(form), scores_function(form)
     output = Out[Tile[ROWS, DIM, Q_DTYPE if is_whole else f32]]
     cache = Tensor[form.kv_dtype, DYN, DIM]
     keys, values = (Tensor[f32, DYN, *dims] if is_packed else cache for dims in form.packed_dims)
@@ -62,14 +116,12 @@ def attend_kernel(form: AttentionForm, is_whole: bool, is_packed: bool = False) 
         scaled = pto.cast(q, f32) * SCALE
         m, l, acc = pto.full((q.rows, 1), LOWEST), pto.zeros((q.rows, 1)), pto.zeros((q.rows, DIM))  # noqa: E741
         m_all, l_all, acc_all = m, l, acc
-        last = q.rows - 1 if HAS_TOKENS else 0  # the last query's position, from the first one's
+        last = position + (q.rows - 1 if HAS_TOKENS else 0)
         begin = start // STEP * STEP
         for r in pto.tiles(end - begin, STEP):
             first = begin + r.start
             if first % BLOCK == 0:
-                m_new = pto.maximum(m_all, m)
-                before, now = pto.exp(m_all - m_new), pto.exp(m - m_new)
-                l_all, acc_all, m_all = l_all * before + l * now, acc_all * before + acc * now, m_new
+                m_all, l_all, acc_all = merged(m_all, l_all, acc_all, m, l, acc)
                 m, l = pto.full((q.rows, 1), LOWEST), pto.zeros((q.rows, 1))  # noqa: E741
                 acc = pto.zeros((q.rows, DIM))
             for block in pto.tiles(r.extent, STEP):  # one, from 0 on: places in a packed block
@@ -77,28 +129,10 @@ def attend_kernel(form: AttentionForm, is_whole: bool, is_packed: bool = False) 
                     s = pto.matmul(scaled, k[first // STEP, :, block])
                 else:
                     at = pto.transpose(pto.iota((1, block.extent), first))
-                    if PAGE:
-                        page = pto.shr(at, PAGE_BITS) if HAS_PAGE_BITS else pto.div(at, PAGE)
-                        rows = (
-                            pto.gather(table, page) * page_step + (at - page * PAGE) * slot_step + first_row
-                        )
-                    else:
-                        rows = at * slot_step + first_row
+                    rows = rows_of(at, table, page_step, slot_step, first_row)
                     pto.prefetch(v, rows)
                     s = pto.matmul(scaled, pto.gather(k, rows).T)
-                if HAS_CAP:
-                    s = pto.tanh(s * (1 / CAP)) * CAP
-                if IS_CAUSAL or HAS_WINDOW:
-                    if (IS_CAUSAL and first + s.cols > position + 1) or (
-                        HAS_WINDOW and first < position + last - WINDOW
-                    ):
-                        ahead = pto.iota((s.rows, s.cols), first - position)
-                        if HAS_TOKENS:
-                            ahead = ahead - pto.transpose(pto.iota((1, s.rows), 0))
-                        if IS_CAUSAL:
-                            s = pto.where(ahead <= 0, s, -inf)
-                        if HAS_WINDOW:
-                            s = pto.where(ahead >= -WINDOW, s, -inf)
+                s = scores(s, first, position, last)
                 m_new = pto.maximum(m, pto.rowmax(s))
                 p = pto.exp(s - m_new)
                 total, alpha = pto.rowsum(p), pto.exp(m - m_new)
@@ -106,24 +140,14 @@ def attend_kernel(form: AttentionForm, is_whole: bool, is_packed: bool = False) 
                 if IS_PACKED:
                     acc = pto.matmul(p, v[first // STEP, block], acc=acc * alpha)
                 else:
-                    ahead_of = min(first + STEP, end - 1)
-                    soon = pto.minimum(pto.transpose(pto.iota((1, STEP))), end - 1 - ahead_of) + ahead_of
-                    if PAGE:
-                        page = pto.shr(soon, PAGE_BITS) if HAS_PAGE_BITS else pto.div(soon, PAGE)
-                        soon = (
-                            pto.gather(table, page) * page_step + (soon - page * PAGE) * slot_step + first_row
-                        )
-                    else:
-                        soon = soon * slot_step + first_row
-                    pto.prefetch(k, soon)
+                    soon = min(first + STEP, end - 1)  # the next tile, or its end again and again
+                    at = pto.minimum(pto.transpose(pto.iota((1, STEP))), end - 1 - soon) + soon
+                    pto.prefetch(k, rows_of(at, table, page_step, slot_step, first_row))
                     acc = pto.matmul(p, pto.gather(v, rows), acc=acc * alpha)
                 m = m_new
-        m_new = pto.maximum(m_all, m)
-        before, now = pto.exp(m_all - m_new), pto.exp(m - m_new)
-        l, acc, m = l_all * before + l * now, acc_all * before + acc * now, m_new  # noqa: E741
+        m, l, acc = merged(m_all, l_all, acc_all, m, l, acc)  # noqa: E741
         if IS_WHOLE:
-            pto.store(o, pto.cast(pto.where(l == 0, 0.0, acc / l), Q_DTYPE))
-            pto.store(stats, pto.where(l == 0, -inf, (m + pto.log(l)) * lse_scale))
+            write_result(o, stats, lse_scale, m, l, acc, Q_DTYPE)
         else:
             pto.store(o, acc)
             pto.store(stats[:, 0:1], m)
@@ -134,8 +158,7 @@ def attend_kernel(form: AttentionForm, is_whole: bool, is_packed: bool = False) 
 
 def pack_kernel(form: AttentionForm) -> Any:
     """Return the kernel that puts a block of keys, turned, and of values where products read them."""
-    DIM, PAGE = form.dim, form.page_size
-    PAGE_BITS, HAS_PAGE_BITS = PAGE.bit_length() - 1, PAGE & (PAGE - 1) == 0
+    DIM, rows_of = form.dim, rows_function(form)
     keys, values = (Out[Tile[*dims, f32]] for dims in form.packed_dims)
 
     @kernel
@@ -152,11 +175,7 @@ def pack_kernel(form: AttentionForm) -> Any:
     ):
         """The positions from `start` on, as many as `packed_v` has rows."""
         at = pto.transpose(pto.iota((1, packed_v.rows), start))
-        if PAGE:
-            page = pto.shr(at, PAGE_BITS) if HAS_PAGE_BITS else pto.div(at, PAGE)
-            rows = pto.gather(table, page) * page_step + (at - page * PAGE) * slot_step + first_row
-        else:
-            rows = at * slot_step + first_row
+        rows = rows_of(at, table, page_step, slot_step, first_row)
         pto.store(packed_k, pto.cast(pto.transpose(pto.gather(k, rows)), f32))
         pto.store(packed_v, pto.cast(pto.gather(v, rows), f32))
 
@@ -179,13 +198,7 @@ def merge_kernel(form: AttentionForm) -> Any:
         m, l, acc = pto.full((o.rows, 1), LOWEST), pto.zeros((o.rows, 1)), pto.zeros((o.rows, DIM))  # noqa: E741
         for c in range(parts.rows):
             for r in pto.tiles(o.rows, ROWS):  # one tile, as large as a row of work can be
-                m_c = part_stats[c, r, 0:1]
-                m_new = pto.maximum(m, m_c)
-                before, now = pto.exp(m - m_new), pto.exp(m_c - m_new)
-                l = l * before + part_stats[c, r, 1:2] * now  # noqa: E741
-                acc = acc * before + parts[c, r] * now
-                m = m_new
-        pto.store(o, pto.cast(pto.where(l == 0, 0.0, acc / l), Q_DTYPE))
-        pto.store(lse, pto.where(l == 0, -inf, (m + pto.log(l)) * lse_scale))
+                m, l, acc = merged(m, l, acc, part_stats[c, r, 0:1], part_stats[c, r, 1:2], parts[c, r])  # noqa: E741
+        write_result(o, lse, lse_scale, m, l, acc, Q_DTYPE)
 
     return merge

@@ -38,11 +38,11 @@ def attention_workload(form: AttentionForm) -> Any:
         KVLens: Tensor[i32, "requests"],
         KVIndptr: Tensor[i32, "requests_1"],
         Pages: Tensor[i32, "entries", 1],
-        Q: q_type,
-        K: cache,
-        V: cache,
-        O: q_type,  # noqa: E741
-        LSE: Tensor[(f32, "tokens", *form.q_dims, 1)],
+        q: q_type,
+        k: cache,
+        v: cache,
+        out: q_type,
+        lse: Tensor[(f32, "tokens", *form.q_dims, 1)],
         page_step: Scalar[i64],
         slot_step: Scalar[i64],
         head_step: Scalar[i64],
@@ -69,7 +69,7 @@ def attention_workload(form: AttentionForm) -> Any:
             first = head_step * kv_head + (0 if PAGE else slot_step * KVIndptr[b])
             pages = Pages[KVIndptr[b] : KVIndptr[b + 1], :] if PAGE else Pages
             steps = {"page_step": page_step, "slot_step": slot_step, "first_row": first}
-            return {"k": K, "v": V, "table": pages, **steps}
+            return {"k": k, "v": v, "table": pages, **steps}
 
         def blocks_of(b: Any) -> Any:
             return slice(Blocks[b], Blocks[b] + (KVLens[b] + (STEP - 1)) // STEP)
@@ -80,9 +80,9 @@ def attention_workload(form: AttentionForm) -> Any:
             h, start, length, slot = (Items[n, word] for word in (3, 4, 5, 7))
             at, count, position = rows_of(b, Items[n, 6])
             kv_end = start + length
-            views = {**cache, "q": Q[at, h], "position": position, "lse_scale": lse_scale}
+            views = {**cache, "q": q[at, h], "position": position, "lse_scale": lse_scale}
             with P.when(slot < 0):
-                whole[b, h, start](**views, start=start, end=kv_end, o=O[at, h], stats=LSE[at, h])
+                whole[b, h, start](**views, start=start, end=kv_end, o=out[at, h], stats=lse[at, h])
             if form.is_batch_invariant:
                 with P.otherwise(Items[n, 1] // 256 % 2 == 0):  # FLAG_FIRST is not set
                     for j in P.seq((length + (CANONICAL_BLOCK - 1)) // CANONICAL_BLOCK):
@@ -124,7 +124,7 @@ def attention_workload(form: AttentionForm) -> Any:
             at, count, _ = rows_of(b, MergeRows[j, 2])
             part = slice(MergeIndptr[j], MergeIndptr[j + 1])
             merge[b, h](
-                parts=Parts[part, :count], part_stats=PartStats[part, :count], o=O[at, h], lse=LSE[at, h],
+                parts=Parts[part, :count], part_stats=PartStats[part, :count], o=out[at, h], lse=lse[at, h],
                 lse_scale=lse_scale,
             )  # fmt: skip
 

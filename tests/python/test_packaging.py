@@ -13,6 +13,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.python.planner.test_headers import find_and_run
+
 ROOT = Path(__file__).parents[2]
 SOURCES = ("python", "include", "cpp", "cmake", "CMakeLists.txt", "pyproject.toml", "README.md", "LICENSE")
 
@@ -83,6 +85,11 @@ def test_wheel_holds_what_kernels_and_type_checkers_need(wheel: Path) -> None:
     assert {"pto_wsp/py.typed", "pto_wsp/_native.pyi"} <= names
     assert any(name.startswith("pto_wsp/_native.") and name.endswith(".so") for name in names)
     assert not any("__pycache__" in name or name.endswith(".cpp") for name in names)
+
+
+def test_find_package_in_the_wheel(wheel: Path, tmp_path: Path) -> None:
+    zipfile.ZipFile(wheel).extractall(tmp_path)
+    find_and_run(tmp_path / "user", f"-DCMAKE_PREFIX_PATH={tmp_path / 'pto_wsp'}")
 
 
 @pytest.mark.slow

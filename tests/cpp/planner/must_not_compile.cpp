@@ -64,5 +64,15 @@ int main() {
   BalancedPlanner<Tier<0, 1, 2>> planner(BalancedConfig{});
 #elif CASE == 22  // CASE 22: conver
   BalancedPlanner<> planner = BalancedConfig{};
+#elif CASE == 23  // CASE 23: too many arguments
+  PTO_DISPATCH_TIER(two_tiers, WorkDescriptor{}, 3);
 #endif
 }
+
+#if CASE == 24  // CASE 24: PTO_TIERED_KERNEL: 1..256 tiers
+PTO_TIERED_KERNEL(no_tiers, 0, const WorkDescriptor& desc);
+#elif CASE == 25  // CASE 25: PTO_TIERED_KERNEL: 1..256 tiers
+PTO_TIERED_KERNEL(many_tiers, 257, const WorkDescriptor& desc);
+template <int Tier>
+AICORE void many_tiers_impl(const WorkDescriptor&) {}
+#endif

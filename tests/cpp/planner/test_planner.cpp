@@ -218,6 +218,9 @@ void test_chunk_size_is_the_pseudo_code() {
     CHECK(planner.get_total_work_64(lens.data(), size_of(lens), heads, chunk) == total);
     CHECK(planner.fits(lens.data(), size_of(lens), heads, chunk) == (total <= config.max_work_units));
     CHECK(planner.get_total_work(lens.data(), size_of(lens), heads, chunk) == (total > INT_MAX ? -1 : total));
+    const int64_t longest = *std::max_element(lens.begin(), lens.end());
+    const int64_t most_chunks = (longest + config.chunk_min - 1) / config.chunk_min;
+    CHECK(total <= int64_t{size_of(lens)} * heads * most_chunks);  // the estimate of section 8.2
   }
 }
 

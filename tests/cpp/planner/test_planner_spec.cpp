@@ -10,6 +10,10 @@
 
 #include "pto/runtime/runtime.hpp"
 
+#if !defined(AICORE) || !defined(AICPU) || !defined(__gm__)
+#error "2.3: the platform macros"
+#endif
+
 using namespace pto::runtime;
 
 namespace {

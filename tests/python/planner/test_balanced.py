@@ -24,6 +24,7 @@ from pto_wsp.planner import (
     InvalidPlanParams,
     PlanBufferOverflow,
     PlanConfig,
+    PlanError,
     TierConfig,
     UnsupportedSize,
     balanced_reference,
@@ -259,6 +260,8 @@ def test_bad_lengths() -> None:
     planner = BalancedPlanner(BalancedConfig(4, 2, group_size=4), 4, 100)
     for kv_lens, qo_lens, found in (
         ([], None, "shape"),
+        (None, None, "shape"),
+        ([[3]], None, "shape"),
         ([1.5], None, "float64"),
         ([3, -1], None, "length of request 1"),
         ([3, 2**31], None, "length of request 1"),
@@ -277,6 +280,40 @@ def test_more_rows_than_there_is_room_for() -> None:
         planner.plan([1, 1, 1, 1])
     assert "max_batch" in caught.value.help
     assert len(planner.plan([1, 1, 1]).items) == 6
+
+
+def test_sixteen_million_requests() -> None:
+    batch = 16 << 20
+    kv_lens = np.full(batch, 700, np.int32)
+    with pytest.raises(PlanBufferOverflow) as caught:
+        BalancedPlanner(BalancedConfig(6, 3), 10).plan(kv_lens)
+    assert caught.value.required == 3 * batch + 5
+    with pytest.raises(InvalidPlanParams, match=f"at most {INT_MAX} items"):
+        BalancedPlanner(BalancedConfig(6, 128), 10).plan(kv_lens)
+    with pytest.raises(BadPlanConfig, match=f"at most {INT_MAX} items"):
+        BalancedPlanner(BalancedConfig(6, 128), batch)
+
+
+@settings(max_examples=500, deadline=None)
+@given(
+    configs(False),
+    st.lists(st.one_of(st.integers(0, 3000), st.integers(-(2**33), 2**33)), min_size=1, max_size=6),
+    st.lists(st.one_of(st.integers(0, 9), st.integers(-(2**33), 2**33)), min_size=1, max_size=6),
+    st.integers(1, 5),
+)
+def test_any_numbers_end_in_a_plan_or_a_plan_error(
+    config: BalancedConfig, kv_lens: list[int], qo_lens: list[int], max_batch: int
+) -> None:
+    planner = BalancedPlanner(config, max_batch, 40)
+    planner.memory[:] = 0xA5
+    try:
+        plan = planner.plan(kv_lens, qo_lens)
+    except PlanError as error:
+        assert error.caret_text or error.message
+        assert np.all(planner.memory == 0xA5)
+    else:
+        assert len(kv_lens) == len(qo_lens) and len(plan.items) <= planner.max_items
+        assert np.all(planner.memory[planner.used_bytes(plan) :] == 0xA5)
 
 
 def test_unsupported_sizes() -> None:

@@ -222,6 +222,47 @@ def test_more_descriptors_than_an_int_counts() -> None:
     )
 
 
+def test_sixteen_million_requests() -> None:
+    batch = 16 << 20
+    seq_lens = np.full(batch, 700, np.int32)
+    planner = AttentionPlanner()
+    assert planner.plan_chunk_size(seq_lens, 8) == 4096 and not planner.fits(seq_lens, 8, 4096)
+    assert planner.get_total_work(seq_lens, 128, 256) == 3 * 128 * batch
+    with pytest.raises(InvalidPlanParams, match=f"at most 2147483647 descriptors, found {3 * 128 * batch}"):
+        planner.generate(seq_lens, 128, 256)
+    with pytest.raises(PlanBufferOverflow) as caught:
+        planner.generate(seq_lens, 8, 256, out=np.zeros(1, WORK_DESCRIPTOR))
+    assert caught.value.required == 3 * 8 * batch
+
+
+@settings(max_examples=500, deadline=None)
+@given(
+    st.lists(st.one_of(st.integers(-3, 3), st.integers(1, 200000), st.integers(-(2**33), 2**33)), min_size=1),
+    st.one_of(st.integers(1, 6), st.integers(-(2**33), 2**33)),
+    st.one_of(st.integers(100, 9000), st.integers(-(2**33), 2**33)),
+    st.integers(-1, 1),
+)
+def test_any_numbers_end_in_a_plan_or_a_plan_error(
+    seq_lens: list[int], heads: int, chunk: int, room: int
+) -> None:
+    """With a buffer that is too small by one, just right, and too large by one."""
+    planner = AttentionPlanner(tiers=ANY_LENGTH)
+    try:
+        required = planner.get_total_work(seq_lens, heads, chunk)
+    except InvalidPlanParams:
+        required = 0
+    guard = np.full(24 * (min(required, 50_000) + 3), 0xA5, np.uint8)
+    out = guard[24:-24].view(WORK_DESCRIPTOR)[: max(0, min(required, 50_000) + room)]
+    try:
+        plan = planner.generate(seq_lens, heads, chunk, out)
+    except PlanError as error:
+        assert error.caret_text or error.message
+        assert np.all(guard == 0xA5)
+    else:
+        assert len(plan) == required <= len(out)
+        assert np.all(guard[:24] == 0xA5) and np.all(guard[24 * (1 + required) :] == 0xA5)
+
+
 def test_unsupported_size_names_the_request() -> None:
     with pytest.raises(UnsupportedSize, match="length 131073 of request 2") as caught:
         generate([5, 131072, 131073, 0], 1, 256)

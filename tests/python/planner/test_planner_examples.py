@@ -7,17 +7,22 @@ from pathlib import Path
 
 import pytest
 
-from tests.python.planner.test_headers import COMPILERS, INCLUDE, ROOT, STRICT
+from tests.python.planner.test_headers import COMPILERS, INCLUDE, ROOT, STANDARDS, STRICT, Command
 
 EXAMPLES = ROOT / "examples" / "planner"
 CXX20 = {"decode_attention_aicpu"}
+PROGRAMS = [
+    (path.stem, standard)
+    for path in sorted(EXAMPLES.glob("*.cpp"))
+    for standard in STANDARDS
+    if standard == "c++20" or path.stem not in CXX20
+]
 
 
-@pytest.mark.parametrize("name", sorted(path.stem for path in EXAMPLES.glob("*.cpp")))
+@pytest.mark.parametrize(("name", "standard"), PROGRAMS)
 @pytest.mark.parametrize("cxx", COMPILERS)
-def test_example(cxx: str, name: str, tmp_path: Path) -> None:
-    standard = "c++20" if name in CXX20 else "c++17"
-    command = [cxx, f"-std={standard}", "-O1", "-D__CPU_SIM", *STRICT[:2], "-Werror", "-pthread"]
+def test_example(cxx: Command, name: str, standard: str, tmp_path: Path) -> None:
+    command = [*cxx, f"-std={standard}", "-O1", "-D__CPU_SIM", *STRICT[:2], "-Werror", "-pthread"]
     files = [f"-I{INCLUDE}", EXAMPLES / f"{name}.cpp", "-o", tmp_path / name]
     built = subprocess.run([*command, *files], capture_output=True, text=True, check=False)
     assert built.returncode == 0, built.stderr

@@ -14,6 +14,7 @@ from pto_wsp.lang.workload import Workload
 from pto_wsp.passes.lower_workload_to_bytecode import Lowered, lower_workload_to_bytecode
 from pto_wsp.runtime.cache import ArtifactCache
 from pto_wsp.targets import registry
+from pto_wsp.targets.base import KernelArtifact
 
 HERE = Path(__file__).parent
 INCLUDE = HERE.parents[1] / "include"
@@ -34,7 +35,7 @@ class Native:
     def call(self, workload: Workload, sizes: Mapping[str, int]) -> Path:
         """Write what the program needs to run a workload: bytecode, kernels, shapes and sizes."""
         module = workload.trace().module
-        artifact = registry.get("cpu").build(module.kernels, ArtifactCache())
+        artifact = kernels(workload)
         code = self.folder / f"{module.name}.ptow"
         found = lowered(workload)
         code.write_bytes(found.code)
@@ -58,10 +59,14 @@ def build(folder: Path) -> Native:
     return Native(folder)
 
 
+def kernels(workload: Workload) -> KernelArtifact:
+    """Return the kernels of a workload."""
+    return registry.get("cpu").build(workload.trace().module.kernels, ArtifactCache())
+
+
 def lowered(workload: Workload) -> Lowered:
     """Return the bytecode of a workload."""
-    module = workload.trace().module
-    artifact = registry.get("cpu").build(module.kernels, ArtifactCache())
+    module, artifact = workload.trace().module, kernels(workload)
     return lower_workload_to_bytecode(module, artifact.kernels, artifact.table_hash)
 
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from benchmarks.engine import native, programs
-from pto_wsp import Schedule, TaskWindow, WindowMode
+from pto_wsp import Schedule, TaskWindow, WindowMode, _native, combine
 from pto_wsp.lang.workload import Workload
 from pto_wsp.runtime.program import Program
 from pto_wsp.runtime.stats import RunStats
@@ -81,16 +81,27 @@ def windowed(window: int) -> Schedule:
     return Schedule().task_graph(window=TaskWindow(window, "tasks", WindowMode.STALL))
 
 
-def violations(n: int, window: int, workers: int, seed: int) -> int:
-    """Run the layer whose bodies fold what they read into what they write; return the cells that differ.
+def violations(layers: int, windows: Sequence[int], workers: Sequence[int], seed: int) -> int:
+    """Run layers over 24 tiles in every way, with random delays; return the mistakes in their order.
 
-    The fold tells the order: expected is what one worker, who runs task after task, comes to.
+    Each run verifies itself: tasks that began before one that they must wait for had ended. And the bodies fold
+    what they read into what they write, which tells the order too: cells that differ from what one worker, who
+    runs task after task, comes to.
     """
-    rng = np.random.default_rng(seed)
-    shapes = {name: array.shape for name, array in native.zeros(programs.folding, {"n": n}).items()}
-    expected: dict[str, Any] = {k: rng.integers(0, 1 << 30, s, np.int32) for k, s in shapes.items()}
-    found: dict[str, Any] = {name: array.copy() for name, array in expected.items()}
-    ours = Ours(programs.folding, {"n": n}, windowed(window))
-    ours.program.run(**expected, workers=1)
-    ours.program.run(**found, workers=workers)
-    return sum(int((found[name] != expected[name]).sum()) for name in found)
+    workload = combine(*[programs.folding] * layers)
+    found = native.lowered(workload)
+    executable = _native.Executable(found.code, _native.KernelLibrary(str(native.kernels(workload).path)))
+    rng, options = np.random.default_rng(seed), _native.RunOptions()
+    start = [rng.integers(0, 1 << 30, a.shape, np.int32) for a in native.zeros(workload, {"n": 24}).values()]
+    expected = [array.copy() for array in start]
+    executable.run(tuple(expected), (24,), workers=1)
+    options.verifies = True
+    mistakes = 0
+    for options.window in windows:
+        for count in workers:
+            arrays = [array.copy() for array in start]
+            result = executable.run(tuple(arrays), (24,), count, jitter=seed, tracks=True, options=options)
+            broken = result.counters["order_violations"]
+            assert isinstance(broken, int)
+            mistakes += broken + sum(int((a != b).sum()) for a, b in zip(arrays, expected, strict=True))
+    return mistakes

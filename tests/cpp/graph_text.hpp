@@ -3,9 +3,12 @@
 /// What the text of a kept graph says, whatever the timing of a run.
 #pragma once
 
+#include <algorithm>
 #include <bitset>
 #include <cstring>
+#include <iterator>
 #include <map>
+#include <utility>
 #include <vector>
 
 #include "check.hpp"
@@ -22,24 +25,27 @@ inline constexpr size_t kMaxTasks = 1024;
 using Tasks = std::bitset<kMaxTasks>;
 
 /// Calls `visit(strand, at)` for each operation but jumps, which are followed, from one strand to the next.
-template <class Visit>
-void for_operations(const sched::KeptGraph& graph, const bytecode::Plan& plan, Visit visit) {
-  const auto num_words = [&](const uint32_t* at) {
+/// `num_registers(loop)` says how many a loop has. Returns how many jumps there were.
+template <class NumRegisters, class Visit>
+size_t for_operations(const sched::KeptGraph& graph, NumRegisters num_registers, Visit visit) {
+  const auto num_words = [&](const uint32_t* at) -> uint32_t {
     const uint32_t operand = sched::operand_of(*at);
     switch (sched::op_of(*at)) {
-      case GraphOp::kEnter: return 1 + 2 * plan.loops[operand].num_registers();
-      case GraphOp::kEnterNear: return 1 + plan.loops[operand].num_registers();
+      case GraphOp::kEnter: return 1 + 2 * num_registers(operand);
+      case GraphOp::kEnterNear: return 1 + num_registers(operand);
       case GraphOp::kSet:
-      case GraphOp::kWaitGroup: return 3u;
-      case GraphOp::kWait: return 2u;
-      default: return 1u;
+      case GraphOp::kWaitGroup: return 3;
+      case GraphOp::kWait: return 2;
+      default: return 1;
     }
   };
+  size_t num_jumps = 0;
   for (uint64_t strand = 0; strand < graph.num_strands(); ++strand) {
     const uint32_t* at = graph.strand(strand).ops;
     for (bool is_over = false; !is_over;) {
       if (sched::op_of(*at) == GraphOp::kJump) {
         std::memcpy(&at, at + 1, sizeof(at));
+        ++num_jumps;
         continue;
       }
       visit(strand, at);
@@ -47,18 +53,32 @@ void for_operations(const sched::KeptGraph& graph, const bytecode::Plan& plan, V
       at += num_words(at);
     }
   }
+  return num_jumps;
 }
 
-/// Reads which tasks are complete before each task begins.
+template <class Visit>
+size_t for_operations(const sched::KeptGraph& graph, const bytecode::Plan& plan, Visit visit) {
+  return for_operations(graph, [&](uint32_t loop) { return plan.loops[loop].num_registers(); }, visit);
+}
+
+/// The same for a graph without loops.
+template <class Visit>
+size_t for_operations(const sched::KeptGraph& graph, Visit visit) {
+  const auto no_loops = [](uint32_t) -> uint32_t { check::fail(__FILE__, __LINE__, "a loop goes on"); };
+  return for_operations(graph, no_loops, visit);
+}
+
+/// Reads which tasks are complete before each task begins. Tasks are numbered within their block, if a graph
+/// has several: no task waits for one of another block.
 class Order {
  public:
-  Order(const sched::KeptGraph& graph, const bytecode::Plan& plan) : graph_(graph), plan_(plan) {
+  Order(const sched::KeptGraph& graph, const bytecode::Plan& plan) : graph_(graph) {
     // What a group line says of later strands takes another look at the whole: those that wait for as many
     // slices there, or more, are not among the first.
-    read([](uint32_t, uint64_t) { return Tasks(); });
+    read([](uint32_t, uint64_t) { return Tasks(); }, plan);
     std::vector<Reach> reaches;
     std::swap(reaches, reaches_);
-    read([&](uint32_t line, uint64_t slices) {
+    const auto expand_group = [&](uint32_t line, uint64_t slices) {
       Tasks first;
       uint64_t count = 0;
       for (const Reach& reach : reaches) {
@@ -67,7 +87,14 @@ class Order {
         ++count;
       }
       return count == slices ? first : Tasks();
-    });
+    };
+    read(expand_group, plan);
+  }
+
+  /// Of a graph without loops. `blocks` are the first tasks of its blocks, ascending from 0.
+  Order(const sched::KeptGraph& graph, std::vector<size_t> blocks)
+      : graph_(graph), blocks_(std::move(blocks)) {
+    read([](uint32_t, uint64_t) { return Tasks(); });
   }
 
   /// Per task.
@@ -81,37 +108,42 @@ class Order {
     Tasks tasks;
   };
 
-  template <class ExpandGroup>
-  void read(ExpandGroup expand_group) {
+  /// `plan` is left out for a graph without loops.
+  template <class ExpandGroup, class... Plan>
+  void read(ExpandGroup expand_group, const Plan&... plan) {
     before_.clear();
     reaches_.clear();
     ends_.clear();
+    size_t block = 0;
     Tasks known;
     std::map<uint32_t, uint64_t> waited;
-    for_operations(graph_, plan_, [&](uint64_t strand, const uint32_t* at) {
+    for_operations(graph_, plan..., [&](uint64_t strand, const uint32_t* at) {
       if (strand == ends_.size()) {
-        CHECK_EQ(graph_.strand(strand).first_task, before_.size());
+        CHECK_EQ(size_t(graph_.strand(strand).first_task), first_of(0) + before_.size());
         ends_.push_back(before_.size());
+        block = block_of(before_.size());
         known.reset();
         waited.clear();
       }
       const uint32_t operand = sched::operand_of(*at);
       switch (sched::op_of(*at)) {
         case GraphOp::kTask:
+          CHECK_EQ(block_of(before_.size()), block);
           before_.push_back(known);
-          known.set(before_.size() - 1);
+          known.set(before_.size() - 1 - block);
           ends_.back() = before_.size();
           break;
         case GraphOp::kWait: {
           CHECK(operand < strand);
-          const size_t first = graph_.strand(operand).first_task;
+          const size_t first = first_of(operand) - first_of(0);
           CHECK(at[1] > 0 && first + at[1] <= ends_[operand]);
-          add(known, first, first + at[1]);
+          CHECK_EQ(block_of(first), block);
+          add(known, first, first + at[1], block);
           break;
         }
         case GraphOp::kWaitAll:
           CHECK(operand <= strand);
-          add(known, 0, graph_.strand(operand).first_task);
+          add(known, 0, first_of(operand) - first_of(0), block);
           break;
         case GraphOp::kWaitGroup: {
           const auto slices = uint64_t(sched::read_wide(at + 1));
@@ -120,17 +152,26 @@ class Order {
           break;
         }
         case GraphOp::kReach: reaches_.push_back({operand, waited[operand], known}); break;
+        case GraphOp::kEnd: CHECK(before_.size() > first_of(strand) - first_of(0)); break;
         default: break;
       }
     });
   }
 
-  void add(Tasks& known, size_t first, size_t end) const {
-    for (size_t task = first; task < end; ++task) known |= before_.at(task) | Tasks().set(task);
+  /// The first task of a strand.
+  size_t first_of(uint64_t strand) const { return size_t(graph_.strand(strand).first_task); }
+
+  /// The first task of the block that a task is in.
+  size_t block_of(size_t task) const {
+    return *std::prev(std::upper_bound(blocks_.begin(), blocks_.end(), task));
+  }
+
+  void add(Tasks& known, size_t first, size_t end, size_t block) const {
+    for (size_t task = first; task < end; ++task) known |= before_.at(task) | Tasks().set(task - block);
   }
 
   const sched::KeptGraph& graph_;
-  const bytecode::Plan& plan_;
+  const std::vector<size_t> blocks_ = {0};
   std::vector<Tasks> before_;
   std::vector<Reach> reaches_;
   std::vector<size_t> ends_;  ///< per strand, the task behind it

@@ -49,7 +49,8 @@ sched::RunOptions any_policies(uint64_t seed) {
   options.ready = Ready(random() % 3);
   options.held = random() % 3 == 0 ? 1 + random() % options.window : 0;
   if (random() % 3 == 0) options.batch = 1 + random() % 20;
-  if (random() % 3 == 0 && options.streams != sched::Streams::kOff) options.interleaved = 1 + random() % 3;
+  if (random() % 3 == 0 && options.streams != sched::Streams::kOff && options.ready == Ready::kOwn)
+    options.interleaved = 1 + random() % 3;
   if (random() % 8 == 0) options.starts_per_second = 200000;
   options.num_pools = random() % 2 == 0 ? 0 : uint32_t(1 + random() % 4);
   if (options.num_pools == 3 && random() % 2 == 0) options.pool_bounds = {1, 2};
@@ -130,6 +131,52 @@ const KernelLibrary kCountTable{kAbiVersion, 1, 43, kCount};
 TEST(owners_priorities_and_windows_keep_every_order) {
   seeds::for_seeds(5000, std::chrono::seconds(4),
                    [](uint64_t seed) { check_workload(seed, seed % 8 == 0 ? 800 : 150, 6); });
+}
+
+/// What a run would leave out of account is refused, before anything runs.
+TEST(options_that_contradict_each_other_are_named) {
+  using sched::RunOptions;
+  const std::pair<const char*, void (*)(RunOptions&)> anywhere[] = {
+      {"workers", [](RunOptions& o) { o.workers = 1025; }},
+      {"dispatchers", [](RunOptions& o) { o.dispatchers = 65; }},
+      {"window", [](RunOptions& o) { o.window = 0; }},
+      {"bounds", [](RunOptions& o) { o.bounds = {3, 2}; }},
+      {"num_streams", [](RunOptions& o) { o.streams = sched::Streams::kInTurn; }},
+      {"interleaved", [](RunOptions& o) { o.interleaved = 1; }},
+      {"interleaved",
+       [](RunOptions& o) { o.interleaved = 1, o.streams = sched::Streams::kByKey, o.ready = Ready::kFifo; }},
+      {"num_pools", [](RunOptions& o) { o.num_pools = 9; }},
+      {"pool_bounds", [](RunOptions& o) { o.num_pools = 3, o.pool_bounds = {1}; }},
+      {"pool_bounds", [](RunOptions& o) { o.num_pools = 3, o.pool_bounds = {2, 1}; }},
+  };
+  const std::pair<const char*, void (*)(RunOptions&)> in_graphs[] = {
+      {"dispatchers", [](RunOptions& o) { o.dispatchers = 1; }},
+      {"ownership", [](RunOptions& o) { o.ownership = Ownership::kRoundRobin; }},
+      {"window", [](RunOptions& o) { o.window = 64; }},
+      {"window_mode", [](RunOptions& o) { o.window_mode = sched::WindowMode::kAbort; }},
+      {"ready", [](RunOptions& o) { o.ready = Ready::kPriority; }},
+      {"batch", [](RunOptions& o) { o.batch = 1; }},
+      {"interleaved", [](RunOptions& o) { o.interleaved = 1, o.streams = sched::Streams::kByKey; }},
+      {"num_pools", [](RunOptions& o) { o.num_pools = 2; }},
+      {"held", [](RunOptions& o) { o.held = 1; }},
+  };
+  for (const auto start : {sched::Start::kImmediate, sched::Start::kThreshold, sched::Start::kAfterBuild}) {
+    const auto refused = [&](void (*change)(RunOptions&)) {
+      RunOptions options;
+      options.start = start;
+      change(options);
+      try {
+        sched::check_options(options);
+      } catch (const EngineError& error) {
+        CHECK(error.code() == "bad-option");
+        return error.details().at(0).second.text;
+      }
+      return std::string();
+    };
+    for (const auto& [name, change] : anywhere) CHECK(refused(change) == name);
+    for (const auto& [name, change] : in_graphs)
+      CHECK(refused(change) == (start == sched::Start::kImmediate ? "" : name));
+  }
 }
 
 TEST(what_is_taken_to_be_independent_runs_at_once) {

@@ -20,6 +20,7 @@
 #include "pto/wsp/bytecode/validate.hpp"
 #include "pto/wsp/graph/checker.hpp"
 #include "pto/wsp/graph/edges.hpp"
+#include "pto/wsp/sched/check_options.hpp"
 #include "pto/wsp/sched/crew.hpp"
 #include "pto/wsp/sched/in_order.hpp"
 #include "pto/wsp/sched/sharing.hpp"
@@ -58,7 +59,8 @@ struct RunResult {
 
 namespace detail {
 
-/// Lets one run of an Executable at a time through, and keeps those of a forked child out of their parent's.
+/// Lets one run of an Executable at a time through, which can be cancelled, and keeps those of a forked child
+/// out of their parent's.
 class RunGate {
  public:
   /// Throws `run-cancelled` where `is_interrupted`, which may be null, says so while this waits.
@@ -78,6 +80,7 @@ class RunGate {
       lock.lock();
     }
     is_running_ = true;
+    is_cancelled_.store(false, std::memory_order_relaxed);
     generation_ = sched::Pool::generation();
     sched::is_inside_run() = true;
   }
@@ -92,11 +95,29 @@ class RunGate {
     pool.gate_open.notify_all();
   }
 
+  /// Ends whoever has entered, from any thread: what is being run, or will be.
+  void cancel() {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    is_cancelled_.store(true, std::memory_order_relaxed);
+    if (running_ != nullptr) running_->cancel();
+  }
+  bool is_cancelled() const { return is_cancelled_.load(std::memory_order_relaxed); }
+
+  /// Whoever has entered begins to work on a run, or ends that: null.
+  void set_running(sched::Run* run) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    running_ = run;
+    if (run != nullptr && is_cancelled()) run->cancel();
+  }
+
  private:
   static constexpr std::chrono::milliseconds kPatience{50};
 
   bool is_running_ = false;
   uint64_t generation_ = 0;
+  std::atomic<bool> is_cancelled_{false};
+  std::mutex mutex_;
+  sched::Run* running_ = nullptr;
 };
 
 }  // namespace detail
@@ -115,10 +136,11 @@ class Executable {
   const bytecode::Program& program() const { return code_->program; }
 
   /// Binds, checks and runs. Blocks until every task is complete, or until none runs any more after an error.
-  /// Throws what bind_arguments and check_regions throw (nothing has run then), `kernel-failed`, what
-  /// Worker::run throws, `run-cancelled`, `nested-run` or `run-in-flight-at-fork`, and what
-  /// graph::check_iterations and graph::check_edges throw if that is asked for: before anything runs, or at
-  /// the end, with the detail `late`, if flush points decide what runs. A second thread waits for the first.
+  /// Throws what check_options, bind_arguments and check_regions throw (nothing has run then),
+  /// `kernel-failed`, what Worker::run throws, `run-cancelled`, `nested-run` or `run-in-flight-at-fork`, and
+  /// what graph::check_iterations and graph::check_edges throw if that is asked for: before anything runs, or
+  /// at the end, with the detail `late`, if flush points decide what runs. A second thread waits for the
+  /// first.
   RunResult run(const std::vector<bind::ArrayRef>& arrays, const std::vector<std::optional<int64_t>>& symbols,
                 sched::RunOptions options) {
     gate_->enter(options.is_interrupted);
@@ -127,18 +149,8 @@ class Executable {
       ~Leave() { gate.leave(); }
     } leave{*gate_};
     if (options.workers == 0) options.workers = num_cores();
-    if (options.workers > kMaxWorkers) {
-      throw EngineError("too-many-workers", "more workers than the engine supports")
-          .with_int("workers", options.workers)
-          .with_int("max", kMaxWorkers);
-    }
-    if (options.dispatchers > kMaxDispatchers) {
-      throw EngineError("too-many-dispatchers", "more dispatchers than the engine supports")
-          .with_int("dispatchers", options.dispatchers)
-          .with_int("max", kMaxDispatchers);
-    }
+    sched::check_options(options);
     bind::Arguments arguments = bind::bind_arguments(code_->program, arrays, symbols);
-    is_cancelled_.store(false, std::memory_order_relaxed);
     prepare(arguments, options);
     options.is_alone = options.may_be_alone() && !sharing_.is_worth_it(*prepared_, options.workers);
     if (options.checks_iterations || options.checks_edges)
@@ -146,16 +158,9 @@ class Executable {
     return execute(std::move(arguments.bases), options);
   }
 
-  /// Stops the run that is under way, if there is one; it then throws `run-cancelled`. Any thread may call
-  /// it.
-  void cancel() {
-    is_cancelled_.store(true, std::memory_order_relaxed);
-    const std::lock_guard<std::mutex> lock(cancel_mutex_);
-    if (running_ != nullptr) running_->cancel();
-  }
-
-  static constexpr uint32_t kMaxWorkers = 1024;
-  static constexpr uint32_t kMaxDispatchers = 64;
+  /// Stops the run that is under way, of this one or of one that shares its turns, if there is one; it then
+  /// throws `run-cancelled`. Any thread may call it.
+  void cancel() { gate_->cancel(); }
 
  private:
   struct Code {
@@ -246,7 +251,7 @@ class Executable {
 
   void check_regions(const bytecode::Plan& plan, const sched::RunOptions& options) {
     sched::Lookout lookout(options.is_interrupted);
-    const auto is_stopped = [&] { return lookout.poll() || is_cancelled_.load(std::memory_order_relaxed); };
+    const auto is_stopped = [&] { return lookout.poll() || gate_->is_cancelled(); };
     if (!bytecode::check_regions(plan, is_stopped)) throw cancelled();
   }
 
@@ -268,7 +273,7 @@ class Executable {
   /// Edges that suffice for a plan are not looked at again.
   void check_statements(const std::vector<int64_t>& flushed, const sched::RunOptions& options) {
     sched::Lookout lookout(options.is_interrupted);
-    const auto is_stopped = [&] { return lookout.poll() || is_cancelled_.load(std::memory_order_relaxed); };
+    const auto is_stopped = [&] { return lookout.poll() || gate_->is_cancelled(); };
     const bytecode::Plan& plan = prepared_->plan;
     if (options.checks_iterations && !graph::check_iterations(plan, flushed, is_stopped)) throw cancelled();
     if (!options.checks_edges || edges_suffice_for_ == plan.number) return;
@@ -344,11 +349,11 @@ class Executable {
       Executable& self;
       sched::Crew& crew;
       ~End() {
-        self.set_running(nullptr);
+        self.gate_->set_running(nullptr);
         crew.end();
       }
     } end{*this, crew};
-    set_running(&crew.run());
+    gate_->set_running(&crew.run());
     if (is_in_order) {
       sched::InOrder(crew.run()).work();
     } else {
@@ -365,11 +370,6 @@ class Executable {
       return crew;
     }
     return std::make_shared<sched::Crew>();
-  }
-
-  void set_running(sched::Run* run) {
-    const std::lock_guard<std::mutex> lock(cancel_mutex_);
-    running_ = run;
   }
 
   [[noreturn]] void throw_failure(const sched::Failure& failure, const std::vector<int64_t>& flushed) const {
@@ -449,11 +449,8 @@ class Executable {
   sched::Sharing sharing_;
   std::vector<std::shared_ptr<sched::Crew>> crews_;
   std::shared_ptr<sched::KeptGraph> graph_;
-  uint64_t graph_of_ = 0;                  ///< number of its plan
-  uint64_t edges_suffice_for_ = 0;         ///< number of a plan
-  std::atomic<bool> is_cancelled_{false};  ///< while the checks before a run are made
-  std::mutex cancel_mutex_;
-  sched::Run* running_ = nullptr;
+  uint64_t graph_of_ = 0;           ///< number of its plan
+  uint64_t edges_suffice_for_ = 0;  ///< number of a plan
 };
 
 }  // namespace pto::wsp

@@ -133,6 +133,7 @@ def run_workload(
     sizes: Mapping[str, Value],
     call: CallKernel,
     seen: Callable[[BoundTask], None] | None = None,
+    poll: Callable[[], None] = lambda: None,
 ) -> int:
     """Run the entry workload of `module` in program order and return the number of tasks.
 
@@ -142,6 +143,7 @@ def run_workload(
         sizes: values of its sizes and scalars.
         call: runs a kernel.
         seen: called with each task before it runs.
+        poll: called for each task, when it is checked and when it runs; an exception in it ends the run.
 
     Raises:
         RunError: a region, row set, expression or size is wrong: before the first task what is not late
@@ -149,6 +151,7 @@ def run_workload(
     """
     run = _Run(module, arrays, find_late(module.entry_workload, module.written))
     for task in expand(module.entry_workload, sizes, run.reader, run.late):
+        poll()
         run.arguments(task, run.late)
     done = 0
     tasks = expand(module.entry_workload, sizes, run.reader)
@@ -163,6 +166,7 @@ def run_workload(
             raise error.found_late(done) from None
         if seen is not None:
             seen(task)
+        poll()
         try:
             call(task.node.kernel, args, workspace)
         except KernelFailed as error:

@@ -261,6 +261,9 @@ class _Lowering:
         if kernel.name not in self.kernels:
             self.kernels.append(kernel.name)
         num_io, num_scalars = len(kernel.views), len(kernel.scalar_params)
+        if max(num_io, num_scalars) > bc.MAX_ARGUMENTS:
+            feature = f"a kernel with more than {bc.MAX_ARGUMENTS} arguments of one kind"
+            raise NotYetSupported(feature=feature, detail="", advice="", loc=task.loc)
         at = self.emit(Op.TASK, self.kernels.index(kernel.name), num_io << 16 | num_scalars)
         if task.label:
             self.labels[task.label] = at

@@ -75,6 +75,10 @@ class EngineRunner:
         """Load bytecode for the schedule of `module`; the kernels stay. A run under way ends as it began."""
         self._loaded = self._load_bytecode(module, self._loaded.executable)
 
+    def cancel(self) -> None:
+        """Stop the run that is under way, whatever its schedule."""
+        self._loaded.executable.cancel()
+
     def _lower(self, module: Module) -> Lowered:
         return lower_workload_to_bytecode(module, self.artifact.kernels, self.artifact.table_hash)
 

@@ -369,11 +369,21 @@ def _stuck(c: _Context) -> errors.PtoError:
 
 
 def _out_of_memory(c: _Context) -> errors.PtoError:
-    if "pc" not in c.details:
-        return c.fault()
-    what = f"the workspace of a task of kernel `{c.kernel.name}`"
-    size = f"{c.number('bytes')} bytes{c.where(c.enclosing)}"
-    return errors.OutOfMemory(what=what, size=size, loc=c.task.loc)
+    if "bytes" in c.details:
+        what, size = "the workspace of a task", f"{c.number('bytes')} bytes"
+    else:
+        what, size = "a task", "this one"
+    what = f"{what} of kernel `{c.kernel.name}`"
+    return errors.OutOfMemory(what=what, size=size + c.where(c.enclosing), loc=c.task.loc)
+
+
+def _graph_too_large(c: _Context) -> errors.PtoError:
+    what, reason = "a graph of so many tasks", f"{c.message}; `StartPolicy.immediate()` builds none"
+    return errors.UnsupportedByTarget(target="cpu", what=what, reason=reason)
+
+
+def _interrupted(reason: str) -> Callable[[_Context], errors.PtoError]:
+    return lambda c: errors.RunInterrupted(reason=reason)
 
 
 def _kernel_failed(c: _Context) -> errors.PtoError:
@@ -433,12 +443,15 @@ _DESCRIBE: dict[str, Callable[[_Context], errors.PtoError]] = {
     "negative-extent": _negative_extent,
     "kernel-failed": _kernel_failed,
     "nested-run": lambda c: errors.NestedRun(),
-    "run-in-flight-at-fork": lambda c: errors.RunInterrupted(
-        reason="it was in flight when the process forked"
-    ),
+    "run-in-flight-at-fork": _interrupted("it was in flight when the process forked"),
+    "interpreter-exit": _interrupted("the interpreter is exiting"),
+    "no-thread": _interrupted("the system refuses to start another thread: ask for fewer `workers`"),
+    "no-such-task": _interrupted("arrays that decide what runs were changed meanwhile, and a task failed"),
+    "run-cancelled": _interrupted("it was cancelled"),
+    "too-many-tasks": _graph_too_large,
+    "too-many-strands": _graph_too_large,
     "edges-missing": lambda c: _conflict(c, errors.EdgesMissing),
     "instances-conflict": _instances_conflict,
     "iterations-conflict": _iterations_conflict,
     "unknown-rows": _unknown_rows,
-    "run-cancelled": lambda c: errors.RunInterrupted(reason="it was cancelled"),
 }

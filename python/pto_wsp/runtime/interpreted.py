@@ -11,6 +11,7 @@ import numpy as np
 from pto_wsp.errors import (
     OverlappingArrays,
     ReadOnlyArray,
+    RunInterrupted,
     UnboundTensor,
     UnsupportedByTarget,
     UnusableArray,
@@ -48,6 +49,7 @@ class InterpretedRunner:
         self._module = module
         self.workload = module.entry_workload
         self._kernels = {kernel.name: kernel for kernel in module.kernels}
+        self._cancels = 0
 
     def run(
         self,
@@ -70,6 +72,10 @@ class InterpretedRunner:
             progress(figures.tasks)
         return figures, recorded
 
+    def cancel(self) -> None:
+        """Stop every run that is under way, at its next task."""
+        self._cancels += 1
+
     def reschedule(self, module: Module) -> None:
         """Do nothing: no schedule changes program order."""
 
@@ -88,8 +94,14 @@ class InterpretedRunner:
     ) -> tuple[InterpretedFigures, None]:
         """Run every task in program order, with `call` running the kernels."""
         bound, sizes = bind(self._module, arrays, scalars)
+        cancels = self._cancels
+
+        def poll() -> None:
+            if self._cancels != cancels:
+                raise RunInterrupted(reason="it was cancelled")
+
         start = time.perf_counter_ns()
-        tasks = run_workload(self._module, bound, sizes, call)
+        tasks = run_workload(self._module, bound, sizes, call, poll=poll)
         return InterpretedFigures(tasks, time.perf_counter_ns() - start), None
 
 

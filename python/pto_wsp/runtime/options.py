@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pto_wsp import _native
-from pto_wsp.ir.schedule import WINDOW, Policy, Schedule
+from pto_wsp.ir.schedule import Policy, Schedule
 
 _OWNERSHIP = {
     "work_steal": _native.Ownership.CLAIM,
@@ -53,7 +53,7 @@ def run_options(schedule: Schedule) -> _native.RunOptions:
     options.dispatchers = len(bounds) + 1 if bounds else schedule.dispatch.count
     options.bounds = list(bounds) if schedule.dispatch.name == "static_partition" else []
     options.ownership = _OWNERSHIP[schedule.dispatch.name]
-    options.window = schedule.window.count or WINDOW
+    options.window = schedule.window.count or options.window
     options.window_mode = _WINDOW[schedule.window.name]
     options.streams = _STREAMS[schedule.streams.name]
     options.num_streams = schedule.streams.count

@@ -71,6 +71,10 @@ class Runner(Protocol):
         """
         ...
 
+    def cancel(self) -> None:
+        """Stop the run that another thread is in, if there is one: it raises `RunInterrupted`."""
+        ...
+
     def reschedule(self, module: Module) -> None:
         """Run with the schedule of `module`, which is the same but for that, from the next run on."""
         ...

@@ -160,6 +160,7 @@ class Program:
             ReadOnlyArray, OverlappingArrays: the values do not fit; nothing has run.
             RegionOutside, ViewShape, BadExpression: a region or size is wrong; nothing has run.
             KernelFailed: a check inside a kernel failed; earlier tasks have run.
+            RunInterrupted: another thread called `cancel`, or the process forked or exits.
             IterationsConflict, InstancesConflict: the check found something.
             EdgesMissing: the schedule is `Deps.explicit()`, and edges do not order all tasks that conflict.
             RowsNotKnown: the check cannot tell; the run is right all the same.
@@ -183,6 +184,14 @@ class Program:
         self._last = (figures, compiles, compile_ms)
 
     __call__ = run
+
+    def cancel(self) -> None:
+        """Stop the run that another thread is in, if there is one: `RunInterrupted` is raised there.
+
+        Tasks that have begun end, and no others begin; then the program can be run again. A thread that waits
+        for its turn is let in. The target `interp` stops at the next task.
+        """
+        self._runner.cancel()
 
     def task_graph(self, **values: Any) -> TaskGraph:
         """Run once in the interpreter, task after task, and return the tasks with what each waited for.

@@ -2,6 +2,7 @@
 /// \file
 /// Recorded graphs say what they must, and no more: from their text alone, whatever the timing, each task
 /// comes behind exactly what it shares memory with, and what that comes behind.
+#include "../graph_text.hpp"
 #include "../seeds.hpp"
 #include "accesses.hpp"
 
@@ -12,87 +13,33 @@ using namespace accesses;
 /// Programs one after the other, which share no memory.
 struct Blocks {
   std::vector<Program> programs;
+  std::vector<size_t> first_tasks;
   std::vector<int32_t> memory;
 
   Blocks(Maker& maker, size_t count) : memory(count * kMaxCells) {
-    for (size_t i = 0; i < count; ++i) programs.push_back(maker.make(&memory[i * kMaxCells]));
+    for (size_t i = 0, task = 0; i < count; ++i) {
+      programs.push_back(maker.make(&memory[i * kMaxCells]));
+      first_tasks.push_back(task);
+      task += programs.back().size();
+    }
   }
 };
 
-/// Reads what is complete before each task of a graph begins, whatever the timing. Tasks are numbered within
-/// their block: a wait for another one is an error.
-class OrderReader {
- public:
-  explicit OrderReader(const Blocks& blocks) {
-    for (size_t i = 0; i < blocks.programs.size(); ++i)
-      for (size_t task = 0; task < blocks.programs[i].size(); ++task) tasks_.push_back({i, task});
-  }
-
-  /// Of the tasks whose strands are published. \pre the graph begins at this place
-  const std::vector<Set>& read(const sched::KeptGraph& graph, size_t first_place) {
-    first_place_ = first_place;
-    before_.clear();
-    first_tasks_.clear();
-    for (uint64_t strand = 0; strand < graph.num_strands(); ++strand)
-      read_strand(graph.strand(strand), strand);
-    return before_;
-  }
-  size_t num_jumps() const { return num_jumps_; }
-
- private:
-  struct Name {
-    size_t block, task;
-  };
-
-  void read_strand(const sched::KeptGraph::Strand& strand, uint64_t number) {
-    Set known;
-    const size_t first = before_.size();
-    CHECK_EQ(size_t(strand.first_task), first_place_ + first);
-    first_tasks_.push_back(first);
-    bool follows = false;
-    for (const uint32_t* at = strand.ops; sched::op_of(*at) != sched::GraphOp::kEnd;) {
-      switch (sched::op_of(*at)) {
-        case sched::GraphOp::kTask:
-          CHECK_EQ(tasks_.at(before_.size()).block, tasks_[first].block);
-          before_.push_back(known);
-          known.set(tasks_[before_.size() - 1].task);
-          ++at;
-          break;
-        case sched::GraphOp::kWait:
-          CHECK(sched::operand_of(*at) < number);
-          follows |= sched::operand_of(*at) + 1 == number && before_.size() == first;
-          known |= complete_after(first_tasks_.at(sched::operand_of(*at)), at[1], tasks_.at(first).block);
-          at += 2;
-          break;
-        case sched::GraphOp::kJump:
-          std::memcpy(&at, at + 1, sizeof(at));
-          ++num_jumps_;
-          break;
-        default: CHECK(false);
-      }
+/// Checks which strands are marked as following the one before; returns the number of jumps.
+size_t check_follows(const sched::KeptGraph& graph) {
+  bool follows = false, has_begun = false;
+  return graph_text::for_operations(graph, [&](uint64_t strand, const uint32_t* at) {
+    switch (sched::op_of(*at)) {
+      case sched::GraphOp::kWait: follows |= !has_begun && sched::operand_of(*at) + 1 == strand; break;
+      case sched::GraphOp::kTask: has_begun = true; break;
+      case sched::GraphOp::kEnd:
+        CHECK_EQ(bool(graph.strand(strand).follows), follows);
+        follows = has_begun = false;
+        break;
+      default: CHECK(false);
     }
-    CHECK(before_.size() > first);
-    CHECK_EQ(bool(strand.follows), follows);
-  }
-
-  /// What is complete when so many tasks of a strand are.
-  Set complete_after(size_t first, size_t count, size_t block) const {
-    CHECK(count > 0);
-    Set known;
-    for (size_t task = first; task < first + count; ++task) {
-      CHECK_EQ(tasks_.at(task).block, block);
-      known |= before_.at(task);
-      known.set(tasks_[task].task);
-    }
-    return known;
-  }
-
-  std::vector<Name> tasks_;
-  std::vector<Set> before_;
-  std::vector<size_t> first_tasks_;  ///< per strand
-  size_t first_place_ = 0;
-  size_t num_jumps_ = 0;
-};
+  });
+}
 
 std::string first_of(const Set& set) { return std::to_string(set._Find_first()); }
 
@@ -113,7 +60,7 @@ void check_order(const std::vector<Set>& found, const std::vector<Set>& expected
 size_t check_graph(capi::Tasks& tasks, capi::Recorder& recorder, const Blocks& blocks, Maker& maker,
                    const std::string& where) {
   std::vector<Set> expected;
-  OrderReader reader(blocks);
+  const auto read = [&] { return graph_text::Order(*recorder.graph(), blocks.first_tasks).before(); };
   const size_t first_place = tasks.num_submitted();
   size_t next_look = size_t(maker.below(200));
   for (const Program& program : blocks.programs) {
@@ -123,17 +70,19 @@ size_t check_graph(capi::Tasks& tasks, capi::Recorder& recorder, const Blocks& b
       const uint32_t place = tasks.num_submitted(), number = add_task(tasks, accesses);
       const bool ends_strand = recorder.record(tasks.submit(number), place);
       if (!ends_strand || place - first_place < next_look || blocks.programs.size() > 3) continue;
-      const size_t num_shown = reader.read(*recorder.graph(), first_place).size();
-      CHECK_EQ(num_shown, place - first_place);  // all but the strand that this task has begun
-      check_order(reader.read(*recorder.graph(), first_place), expected, where + ", not finished");
+      const std::vector<Set> shown = read();
+      CHECK_EQ(shown.size(), place - first_place);  // all but the strand that this task has begun
+      check_order(shown, expected, where + ", not finished");
       next_look = 2 * next_look + size_t(maker.below(200));
     }
   }
-  const std::vector<Set>& found = reader.read(*recorder.finish(), first_place);
+  recorder.finish();
+  CHECK_EQ(size_t(recorder.graph()->strand(0).first_task), first_place);
+  const std::vector<Set> found = read();
   CHECK_EQ(found.size(), expected.size());
   CHECK_EQ(size_t(recorder.graph()->num_tasks()), expected.size());
   check_order(found, expected, where);
-  return reader.num_jumps();
+  return check_follows(*recorder.graph());
 }
 
 /// Graphs one after the other, as executions make them.

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import time
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,6 +17,7 @@ from pto_wsp import (
     Pools,
     Program,
     ReadyPolicy,
+    Scalar,
     Schedule,
     StartPolicy,
     TaskWindow,
@@ -25,6 +28,7 @@ from pto_wsp import (
     WindowMode,
     f32,
     i32,
+    i64,
     kernel,
     pto,
     workload,
@@ -459,3 +463,54 @@ def test_tasks_behind_what_tasks_decide_are_dealt_out_too() -> None:
     assert (x == 2.5).all() and CHOSEN.trace is not None
     makers = [event.dispatcher for event in CHOSEN.trace if event.kernel == "bump"]
     assert [makers.count(0), makers.count(1)] == [20, 20]
+
+
+def test_the_counters_of_the_guide_are_there() -> None:
+    run(STEPS, Schedule())
+    guide = Path(__file__).parents[3] / "docs" / "schedules.md"
+    rows = re.findall(r"^\| .*", guide.read_text("utf-8"), re.MULTILINE)
+    named = {name for row in rows for name in re.findall(r"`(\w+)`", row) if name.endswith(("stalls", "_ns"))}
+    named |= {"max_recorded", "max_live_slices", "lanes_queued", "max_queued", "max_waiting", "waits"}
+    assert STEPS.stats is not None and named <= STEPS.stats.counters.keys() and len(named) == 14
+
+
+def test_what_stops_a_dispatcher_is_counted() -> None:
+    """Each bounded resource is run short of: how often, and for how long."""
+    slow = TimingPolicy.rate_limit(2000)
+    rows = Schedule().timing(slow)
+    for name, program, schedule in (
+        ("window", STEPS, rows.task_graph(window=TaskWindow(1), ready=ReadyPolicy.fifo())),
+        ("flush", CHOSEN, rows),
+        ("pool", STEPS, rows.task_graph(window=TaskWindow(1), pools=Pools.custom(lambda t: t.i, [1]))),
+    ):
+        program.reschedule(schedule)
+        if program is STEPS:
+            program.run(X=np.zeros(SHAPE, np.float32), Z=np.ones((1, 8), np.float32), workers=2)
+        else:
+            counts = np.zeros((40, 1, 4), np.int32)
+            program.run(Counts=counts, X=np.ones((40, 1, 8), np.float32), workers=2)
+        assert program.stats is not None
+        stops, ns = (program.stats.counters[f"{name}_{what}"] for what in ("stalls", "stall_ns"))
+        assert isinstance(stops, int) and isinstance(ns, int) and 0 < stops < ns, name
+
+
+WAIT = "if (i == 0) std::this_thread::sleep_for(std::chrono::milliseconds(100));"
+
+
+@kernel(cpp_src=WAIT, cpp_includes=["<chrono>", "<thread>"], cost=lambda p: 20_000 + 0 * p.x.rows)
+def late_first(x: InOut[Tile[1, 1, f32]], i: Scalar[i64]): ...
+
+
+@workload
+def late_firsts(X: Tensor[f32, "n", 1, 1]):
+    for i in P("n"):
+        late_first[i](x=X[i], i=i)
+
+
+def test_slices_on_their_way_are_bounded() -> None:
+    """While the first task takes its time, no more than 8,192 slices, of a task each, come behind it."""
+    program = late_firsts.dispatch(DispatchPolicy.work_steal(2)).compile("cpu")
+    program.run(X=np.zeros((20_000, 1, 1), np.float32), workers=2)
+    assert program.stats is not None
+    counters = program.stats.counters
+    assert counters["slice_stalls"] != 0 and counters["max_live_slices"] == 8192

@@ -20,7 +20,6 @@ inline constexpr uint32_t kVersion = 4;
 inline constexpr uint32_t kMaxLoopDepth = 16;   ///< nesting of loops
 inline constexpr uint32_t kMaxCondDepth = 256;  ///< nesting of conditions: an else-if chain nests
 inline constexpr uint32_t kMaxExprStack = 32;   ///< operands alive while an expression is evaluated
-inline constexpr uint32_t kMaxTaskIo = 64;      ///< tensor arguments of one task
 
 /// Opcodes. 0x00-0x4F are seed 002's; what it leaves free is extended from 0x18, 0x25, 0x35 and 0x50.
 // clang-format off

@@ -274,7 +274,6 @@ class Validator {
     site.loop = innermost();
     site.num_io = in.operand2 >> 16;
     site.num_params = in.operand2 & 0xFFFF;
-    if (site.num_io > kMaxTaskIo) fail("too many tensor arguments");
     if (site.num_io != kernel.num_io || site.num_params != kernel.num_scalars)
       fail("wrong number of arguments");
     site.first_param = uint32_t(program_.params.size());

@@ -51,8 +51,18 @@ inline int64_t read_wide(const uint32_t* words) {
 template <class T, uint64_t kChunk = 512>
 class StableArray {
  public:
-  T& operator[](uint64_t i) { return chunks_[i / kChunk].get()[i % kChunk]; }
-  const T& operator[](uint64_t i) const { return chunks_[i / kChunk].get()[i % kChunk]; }
+  StableArray() : chunks_(static_cast<T**>(std::calloc(kMaxChunks, sizeof(T*)))) {
+    if (chunks_ == nullptr) throw std::bad_alloc();
+  }
+  StableArray(const StableArray&) = delete;
+  StableArray& operator=(const StableArray&) = delete;
+  ~StableArray() {
+    for (uint64_t i = 0; i < kMaxChunks && chunks_[i] != nullptr; ++i) std::free(chunks_[i]);
+    std::free(chunks_);
+  }
+
+  T& operator[](uint64_t i) { return chunks_[i / kChunk][i % kChunk]; }
+  const T& operator[](uint64_t i) const { return chunks_[i / kChunk][i % kChunk]; }
 
   /// Makes element `i` exist, as zeros if it was not there before. \pre it is called for each one in turn,
   /// from 0 on, by one thread
@@ -62,24 +72,20 @@ class StableArray {
   }
 
  private:
-  static constexpr uint64_t kMaxChunks = 1 << 14;
-  struct Free {
-    void operator()(T* memory) const { std::free(memory); }
-  };
+  static constexpr uint64_t kMaxChunks = 1 << 18;
 
   [[gnu::noinline]] T* reach_chunk(uint64_t i) {
     if (i == kMaxChunks)
       throw EngineError("too-many-strands", "more strands are alive than the engine can name");
-    auto& chunk = chunks_[i];
-    if (chunk != nullptr) return chunk.get();
+    T*& chunk = chunks_[i];
+    if (chunk != nullptr) return chunk;
     void* memory = std::aligned_alloc(kLineBytes, kChunk * sizeof(T));
     if (memory == nullptr) throw std::bad_alloc();
     std::memset(memory, 0, kChunk * sizeof(T));
-    chunk.reset(static_cast<T*>(memory));
-    return chunk.get();
+    return chunk = static_cast<T*>(memory);
   }
 
-  std::unique_ptr<std::unique_ptr<T, Free>[]> chunks_{new std::unique_ptr<T, Free>[kMaxChunks]};
+  T** const chunks_;                       ///< from calloc: an array that stays small touches little of it
   alignas(kLineBytes) T* next_ = nullptr;  ///< of the thread that extends
 };
 

@@ -14,7 +14,7 @@ enum class Ownership : uint8_t {
   kRoundRobin,  ///< they take turns
   kKey,         ///< that with the number of its key, modulo their number
   kHash,        ///< that with the number of its key's hash, modulo their number
-  kPartition,   ///< that with the number of the part which the task's number lies in
+  kPartition,   ///< that with the number of the part which the task's number lies in, modulo their number
 };
 
 /// Which tasks are in one stream: they start in program order, one at a time.
@@ -49,11 +49,15 @@ enum class Start : uint8_t {
 enum class Deps : uint8_t {
   kExact,  ///< those that share an element
   kBytes,  ///< those whose regions lie in ranges of memory that overlap
-  kTrust,  ///< those that share an element, but for tasks of different iterations of one P loop
+  kTrust,  ///< as kExact, but P loops are believed: where iterations of one do share an element, neither
+           ///< these nor what comes behind and touches it have an order
   kNone,   ///< none: only what a program says is ordered
 };
 
+/// See check_options for what does not go together.
 struct RunOptions {
+  static constexpr uint64_t kWindow = 8192;
+
   uint32_t workers = 0;  ///< 0 = one per core
   bool trace = false;
   uint64_t jitter = 0;  ///< not 0: seed of random delays before bodies and of random slice sizes (for tests)
@@ -70,8 +74,8 @@ struct RunOptions {
   std::vector<uint64_t> bounds =
       {};  ///< kPartition: the first task of each dispatcher but the first, ascending
   Streams streams = Streams::kOff;
-  uint32_t num_streams = 0;  ///< 0 = one per key
-  uint64_t window = 8192;  ///< tasks that may be recorded and not complete, over all dispatchers; at least 1
+  uint32_t num_streams = 0;   ///< 0 = one per key
+  uint64_t window = kWindow;  ///< tasks that may be recorded and not complete, over all dispatchers
   WindowMode window_mode = WindowMode::kStall;
   Ready ready = Ready::kOwn;
   Start start = Start::kImmediate;

@@ -183,7 +183,7 @@ def recorded(bench: Bench) -> None:
 
 
 def narrow_window(bench: Bench) -> None:
-    """Bodies of 2 us and a window of 64: two workers need half the time of all bodies; any window keeps order."""
+    """Bodies of 2 us, a window of 64: two workers need half the time of all. Any window keeps order."""
     layer = Layer(64 if bench.quick else 256, programs.slow_layer(), window=64)
     measured = bench.measure({"ns": layer.total(2)}, rounds=bench.rounds(3, 1), threads=THREADS)["ns"]
     bench.add("window64_2us_vs_ideal", changed(measured, lambda ns: ns / 1000), "x", "<= 1.15")

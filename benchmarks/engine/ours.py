@@ -84,9 +84,9 @@ def windowed(window: int) -> Schedule:
 def violations(layers: int, windows: Sequence[int], workers: Sequence[int], seed: int) -> int:
     """Run layers over 24 tiles in every way, with random delays; return the mistakes in their order.
 
-    Each run verifies itself: tasks that began before one that they must wait for had ended. And the bodies fold
-    what they read into what they write, which tells the order too: cells that differ from what one worker, who
-    runs task after task, comes to.
+    Each run verifies itself: tasks that began before one that they must wait for had ended. And the bodies
+    fold what they read into what they write, which tells the order too: cells that differ from what one
+    worker, who runs task after task, comes to.
     """
     workload = combine(*[programs.folding] * layers)
     found = native.lowered(workload)

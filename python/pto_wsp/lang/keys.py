@@ -101,11 +101,11 @@ def trace_key(owner: str, key: KeyFunction | None) -> Expr:
     except PtoError:
         raise
     except TypeError as error:
-        raise _unusable(f"the function of {owner} failed", str(error), loc) from error
+        raise _unusable(f"the function of `{owner}` failed", str(error), loc) from error
     found = expression(value)
     if found is None or found.dtype not in (i64, b1):
         kind = str(found.dtype) if found is not None else kind_of(value)
-        raise _unusable(f"the key of {owner} is no integer", f"expected an integer, found {kind}", loc)
+        raise _unusable(f"the key of `{owner}` is no integer", f"expected an integer, found {kind}", loc)
     return found
 
 

@@ -105,7 +105,7 @@ class Schedulable(ABC):
         Raises:
             WrongValue, BadKey, FrontendError: the key is no function of a task that gives an integer.
         """
-        found = trace_key("`stream_by`", key)
+        found = trace_key("stream_by", key)
         return self._directed({"streams": Policy("streams", "by", self.policies.streams.count, found)})
 
     def _directed(self: Self, policies: dict[str, Policy]) -> Self:

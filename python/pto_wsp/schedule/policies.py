@@ -23,7 +23,7 @@ def _policy(
         if not isinstance(count, int) or isinstance(count, bool) or not least <= count <= form.most:
             expected = f"an integer from {least} to {form.most}"
             raise WrongValue(name=f"{name}'s n", expected=expected, found=repr(count), loc=caller_location())
-    return Policy(directive, name, count or 0, trace_key(f"`{name}`", key) if form.takes_key else None)
+    return Policy(directive, name, count or 0, trace_key(name, key) if form.takes_key else None)
 
 
 def _bounded(directive: str, name: str, bounds: Sequence[int], key: KeyFunction | None = None) -> Policy:
@@ -37,7 +37,7 @@ def _bounded(directive: str, name: str, bounds: Sequence[int], key: KeyFunction 
         raise WrongValue(
             name=f"{name}'s bounds", expected=expected, found=repr(bounds), loc=caller_location()
         )
-    return Policy(directive, name, key=trace_key(f"`{name}`", key) if form.takes_key else None, bounds=found)
+    return Policy(directive, name, key=trace_key(name, key) if form.takes_key else None, bounds=found)
 
 
 def _by_levels(threshold: Policy, levels: Sequence[Policy]) -> Policy:

@@ -1,4 +1,4 @@
-"""Ctrl-C: a run on the main thread ends between two tasks, and the engine stays usable."""
+"""Ctrl-C, and threads that the system refuses: a run ends between two tasks, and the engine stays usable."""
 
 import os
 import subprocess
@@ -12,7 +12,8 @@ ROOT = Path(__file__).parents[3]
 SCRIPT = """
 import os, signal, sys, threading, time
 import numpy as np
-from pto_wsp import DenseDyn, InOut, P, Scalar, Tensor, Tile, f32, i64, kernel, pto, workload
+from pto_wsp import DenseDyn, InOut, P, Scalar, Schedule, StartPolicy, Tensor, Tile, f32, i64
+from pto_wsp import kernel, pto, workload
 
 @kernel
 def slow(x: InOut[Tile[8, 8, f32]], turns: Scalar[i64]):
@@ -33,7 +34,10 @@ x = np.zeros((64, 8), np.float32)
 workers, case = int(sys.argv[1]), sys.argv[2]
 threading.Timer(0.3, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
 try:
-    if case == "tasks":
+    if case == "building":
+        program.reschedule(Schedule().task_graph(start=StartPolicy.after_build()))
+        program.run(X=x, k=10**12, turns=10, workers=workers)
+    elif case == "tasks":
         program.run(X=x, k=10**12, turns=10, workers=workers)
     elif case == "chain":
         program.run(X=x[:1], k=10**12, turns=1000, workers=workers)
@@ -53,13 +57,56 @@ except KeyboardInterrupt:
 """
 
 
-@pytest.mark.parametrize("workers", ["1", "3"])
-@pytest.mark.parametrize("case", ["tasks", "chain", "loops without tasks", "another thread's run"])
-def test_a_run_is_interrupted(case: str, workers: str, tmp_path: Path) -> None:
-    path = tmp_path / "program.py"
-    path.write_text(SCRIPT)
-    done = subprocess.run(
-        [sys.executable, str(path), workers, case],
+def run_script(text: str, folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    path = folder / "program.py"
+    path.write_text(text)
+    return subprocess.run(
+        [sys.executable, str(path), *arguments],
         capture_output=True, text=True, timeout=60, check=False, env={**os.environ, "PYTHONPATH": str(ROOT)},
     )  # fmt: skip
+
+
+@pytest.mark.parametrize("workers", ["1", "3"])
+@pytest.mark.parametrize(
+    "case", ["tasks", "chain", "building", "loops without tasks", "another thread's run"]
+)
+def test_a_run_is_interrupted(case: str, workers: str, tmp_path: Path) -> None:
+    done = run_script(SCRIPT, tmp_path, workers, case)
     assert (done.returncode, done.stdout) == (0, "interrupted\n"), done.stderr
+
+
+REFUSED = """
+import resource
+import numpy as np
+from pto_wsp import InOut, P, Tensor, Tile, f32, kernel, workload
+from pto_wsp.errors import RunInterrupted
+
+@kernel(cpp_src="std::this_thread::sleep_for(std::chrono::microseconds(300)); x(0, 0) += 1;",
+        cpp_includes=["<chrono>", "<thread>"])
+def bump(x: InOut[Tile[1, 8, f32]]): ...
+
+@workload
+def bumps(X: Tensor[f32, "n", 8]):
+    for i in P("n"):
+        bump[i](x=X[i : i + 1])
+
+program = bumps.compile("cpu")
+x = np.zeros((400, 8), np.float32)
+program.run(X=x, workers=1)
+used = next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith("VmSize")) * 1024
+resource.setrlimit(resource.RLIMIT_AS, (used + 40_000_000, -1))
+try:
+    program.run(X=x, workers=100)
+except RunInterrupted as error:
+    print("fewer `workers`" in str(error))
+resource.setrlimit(resource.RLIMIT_AS, (-1, -1))
+x[:] = 0
+program.run(X=x, workers=3)
+print((x[:, 0] == 1).all())
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="limits of memory are those of Linux")
+def test_threads_that_the_system_refuses_end_a_run(tmp_path: Path) -> None:
+    done = run_script(REFUSED, tmp_path)
+    assert (done.returncode, done.stdout) == (0, "True\nTrue\n"), done.stderr

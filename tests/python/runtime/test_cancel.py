@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from typing import Any
 
 import numpy as np
 import pytest
@@ -52,7 +53,7 @@ SCHEDULES = {
 }
 
 
-def cancelled(program: Program, **options: object) -> float:
+def cancelled(program: Program, **options: Any) -> float:
     """Cancel an endless run once, a while after it has begun; return the seconds until it ended."""
     began: list[float] = []
 

@@ -59,4 +59,5 @@ def test_more_than_can_be_numbered_is_named(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(bytecode, "MAX_ARGUMENTS", 7)
     with pytest.raises(NotYetSupported, match="more than 7 arguments") as caught:
         sum_of(8).compile("cpu")
-    assert "add[j]" in (caught.value.loc.source_line() or "")
+    loc = caught.value.loc
+    assert loc is not None and "add[j]" in (loc.source_line() or "")

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import resource
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 import pto_wsp
-from pto_wsp import bf16, f16, f32, i64
+from pto_wsp import In, Out, Tensor, Tile, bf16, f16, f32, i64, kernel, pto, workload
 from pto_wsp.runtime.memory import HUGE_PAGE
 
 
@@ -33,3 +36,45 @@ def test_lives_as_long_as_a_view_of_it() -> None:
 def test_negative_sizes_are_an_error() -> None:
     with pytest.raises(ValueError, match="negative"):
         pto_wsp.empty((3, -1), f32)
+
+
+# --- memory is touched by those who use it alone, so that it lies where they run ---
+
+LARGE = 2048
+"""Rows and columns of a tile of 16 MiB."""
+
+
+@kernel
+def turn_twice(x: In[Tile[LARGE, LARGE, f32]], y: Out[Tile[LARGE, LARGE, f32]]):
+    turned = pto.transpose(x + 1)
+    pto.store(y, pto.transpose(turned * 2))
+
+
+@workload
+def one_task(X: Tensor[f32, "n", "k"], Y: Tensor[f32, "n", "k"]):
+    turn_twice(x=X, y=Y)
+
+
+def resident_bytes() -> int:
+    """Return how much memory of this process was touched."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
+
+
+needs_proc = pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="needs /proc")
+
+
+@needs_proc
+def test_arrays_are_not_touched_before_their_user_does() -> None:
+    before = resident_bytes()
+    array = pto_wsp.empty((LARGE, LARGE), f32)
+    assert resident_bytes() - before < array.nbytes // 4
+
+
+@needs_proc
+def test_workers_touch_of_their_tiles_what_is_valid() -> None:
+    program = one_task.compile(target="cpu")
+    x, y = np.ones((5, 7), np.float32), np.zeros((5, 7), np.float32)
+    before = resident_bytes()
+    program(X=x, Y=y)
+    assert (y == 4).all()
+    assert resident_bytes() - before < LARGE * LARGE * 4  # of two tiles

@@ -3,6 +3,8 @@
 /// A worker: what one thread needs to run the bodies of tasks.
 #pragma once
 
+#include <sys/mman.h>
+
 #include <algorithm>
 #include <cstdlib>
 #include <memory>
@@ -68,21 +70,28 @@ inline int64_t clock_overhead_ns() {
 /// Memory for one task after another, kScratchAlign-aligned. Growing it loses the contents.
 class Scratch {
  public:
-  /// Makes room for `bytes`; false if there is no memory.
+  /// Makes room for `bytes`, in huge pages where there is enough for one and the system has them; nothing is
+  /// touched. False if there is no memory.
   bool reserve(uint64_t bytes) {
     if (bytes <= size_) return true;
     if (bytes > uint64_t{1} << 62) return false;
     data_.reset();
     size_ = 0;
-    const uint64_t rounded = (bytes + kScratchAlign - 1) / kScratchAlign * kScratchAlign;
-    data_.reset(std::aligned_alloc(kScratchAlign, rounded));
+    const uint64_t align = bytes < kHugePage ? uint64_t{kScratchAlign} : kHugePage;
+    const uint64_t rounded = (bytes + align - 1) / align * align;
+    data_.reset(std::aligned_alloc(align, rounded));
     if (data_ == nullptr) return false;
+#if defined(MADV_HUGEPAGE)
+    if (align == kHugePage) madvise(data_.get(), rounded, MADV_HUGEPAGE);  // may be refused
+#endif
     size_ = rounded;
     return true;
   }
   void* data() const { return data_.get(); }
 
  private:
+  static constexpr uint64_t kHugePage = uint64_t{2} << 20;
+
   struct Free {
     void operator()(void* memory) const { std::free(memory); }
   };

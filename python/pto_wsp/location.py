@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import linecache
+import os
 import sys
-from pathlib import Path
 from types import CodeType, FrameType
 
 from pto_wsp.support.record import record
 
-PACKAGE_DIR = str(Path(__file__).resolve().parent)
-OPERATORS_DIR = str(Path(PACKAGE_DIR, "ops"))
+PACKAGE_DIR = os.path.join(os.path.dirname(os.path.abspath(__file__)), "")
+"""How the files of this package begin, as code objects name them: links in the path stay as they are."""
+
+OPERATORS_DIR = os.path.join(PACKAGE_DIR, "ops", "")
 """Where the ready operators are: kernels and workloads that are read as those of a user are."""
 
 

@@ -43,6 +43,10 @@ class PtoError(Exception):
         self.help = self.hint.format(**fields) if hint is None else hint
         super().__init__(self.message)
 
+    def __reduce__(self) -> tuple[object, ...]:
+        """Errors travel between processes with all that they say."""
+        return _made_again, (type(self), self.args, self.__dict__)
+
     def __str__(self) -> str:
         """Render the message with its source line, caret, notes and hint."""
         lines = [f"error[{self.code}]: {self.message}"]
@@ -78,6 +82,12 @@ class PtoError(Exception):
             f"{number} | {source}",
             f"{margin} | {caret} {self.caret_text}".rstrip(),
         ]
+
+
+def _made_again(kind: type[PtoError], args: tuple[object, ...], state: dict[str, object]) -> PtoError:
+    error = kind.__new__(kind, *args)
+    error.__dict__.update(state)
+    return error
 
 
 MAX_SHOWN = 160

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar, overload
 
+import numpy as np
+
 from pto_wsp.errors import BadIndex, BadOperand, NotYetSupported, UnknownName, did_you_mean
 from pto_wsp.ir import workload as w
 from pto_wsp.lang import context, control
@@ -124,14 +126,14 @@ class Loops:
     def tiles(self, axis: Axis, tile: int) -> Loop[Span]:
         """Iterate over ceil(extent / tile) independent ranges; the last one is clipped to the axis."""
         context.current("`P.tiles`")
-        if not isinstance(tile, int) or isinstance(tile, bool) or tile <= 0:
+        if not isinstance(tile, (int, np.integer)) or isinstance(tile, bool) or tile <= 0:
             raise BadOperand(
                 op="P.tiles",
                 expected="a positive number of elements per tile",
                 found=repr(tile),
                 loc=caller_location(),
             )
-        return Loop(w.PARALLEL, (axis,), tile)
+        return Loop(w.PARALLEL, (axis,), int(tile))
 
     def sel(self, axis: Sparse | SparseRow) -> Loop[Scalar]:
         """Iterate over the indices of a sparse axis, or of a row of one; iterations are independent."""

@@ -13,6 +13,7 @@ from pto_wsp.lang.ranges import Packed, Span, Stretch
 from pto_wsp.lang.scalar import Number, Scalar, expression
 from pto_wsp.lang.surface import RaggedAnnotation
 from pto_wsp.location import Location, caller_location
+from pto_wsp.support.arrays import is_masked
 from pto_wsp.types.dtype import i64
 from pto_wsp.types.tile import TensorType
 
@@ -46,6 +47,9 @@ class Ragged:
 
     def __class_getitem__(cls, item: object) -> Any:
         return RaggedAnnotation(item)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return Ragged.indptr, (self.offsets,)
 
     def __repr__(self) -> str:
         return f"<Ragged: {len(self.offsets) - 1} rows, {self.offsets[-1] - self.offsets[0]} elements>"
@@ -131,7 +135,7 @@ def checked_offsets(indptr: object, error: type[BadRagged]) -> np.ndarray:
 
 def flat_integers(values: object, what: str, error: type[BadRagged]) -> np.ndarray:
     """Return a copy of a flat sequence of integers as i64."""
-    if isinstance(values, np.ndarray) and hasattr(values, "mask"):
+    if is_masked(values):
         found = "a masked array, whose mask would be ignored"
         raise error(what=what, expected="a flat sequence of integers", found=found, place=0)
     try:

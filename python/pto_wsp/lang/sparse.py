@@ -58,6 +58,9 @@ class Sparse:
     def __class_getitem__(cls, item: object) -> Any:
         return SparseAnnotation(item)
 
+    def __reduce__(self) -> tuple[object, ...]:
+        return Sparse.csr, (self.offsets, self.indices[:, 0])
+
     def __repr__(self) -> str:
         return f"<Sparse: {len(self.offsets) - 1} rows, {self.offsets[-1] - self.offsets[0]} indices>"
 

@@ -90,7 +90,7 @@ class Workload(Schedulable):
         Raises:
             UnknownParameter: there is no such parameter.
             UnusedCall: the call leaves nothing open and gives arrays, as a run would.
-            CallArgument: in a workload, an argument is missing or does not fit.
+            CallArgument: more arguments than parameters; in a workload, one that is missing or does not fit.
             ScheduledPart: in a workload, this one has a schedule.
         """
         loc = caller_location()
@@ -101,7 +101,11 @@ class Workload(Schedulable):
             problem, detail = f"gets `{twice[0]}` twice", "given by position and by name"
             raise CallArgument(workload=self.name, problem=problem, detail=detail, loc=loc)
         given |= kwargs
-        unknown = [n for n in kwargs if n not in names] or ["one more"] * (len(args) > len(names))
+        if len(args) > len(names):
+            problem, detail = f"takes at most {len(names)} arguments", f"{len(args)} given"
+            notes = [(f"`{self.name}` is declared here", self.body.loc)]
+            raise CallArgument(workload=self.name, problem=problem, detail=detail, loc=loc, notes=notes)
+        unknown = [n for n in kwargs if n not in names]
         if unknown:
             raise UnknownParameter(
                 program=self.name, name=unknown[0], advice=did_you_mean(unknown[0], names), loc=loc

@@ -11,7 +11,6 @@ from numpy.lib.stride_tricks import as_strided
 
 from pto_wsp.errors import (
     InvalidPlanParams,
-    PtoError,
     UnusableArray,
     WrongDType,
     WrongRank,
@@ -20,7 +19,7 @@ from pto_wsp.errors import (
 )
 from pto_wsp.ops.attention_form import AttentionForm
 from pto_wsp.planner.config import INT_MAX
-from pto_wsp.runtime.dlpack import import_array
+from pto_wsp.runtime.dlpack import as_numpy
 from pto_wsp.types.dtype import DType
 
 
@@ -37,21 +36,10 @@ def given_arrays(
     return (kv_indptr, kv_indices, kv_last_page_len) if form.page_size else (kv_indptr,)
 
 
-def _lent(name: str, value: Any) -> np.ndarray:
-    """Return what another library lends by DLPack."""
-    try:
-        return import_array(name, value, None)
-    except PtoError:
-        raise
-    except Exception as error:  # whatever a library says of a device that DLPack does not know
-        reason = f"its owner refuses to lend it: {error}"
-        raise UnusableArray(name=name, reason=reason) from error
-
-
 def _integers(name: str, values: Any) -> np.ndarray:
     """Return a flat sequence of integers."""
-    if not isinstance(values, np.ndarray) and hasattr(values, "__dlpack__"):
-        array = _lent(name, values)
+    if hasattr(values, "__dlpack__"):
+        array = as_numpy(name, values)
     else:
         try:
             array = np.asarray(values)
@@ -114,11 +102,7 @@ def read_array(
     name: str, value: Any, dtype: DType, shape: tuple[int | None, ...], is_written: bool = False
 ) -> np.ndarray:
     """Return an argument as an array of the same memory, checked against a shape; None is any size."""
-    if not isinstance(value, np.ndarray):
-        if not hasattr(value, "__dlpack__"):
-            expected = "a numpy array, or one with `__dlpack__`"
-            raise WrongValue(name=name, expected=expected, found=type(value).__name__)
-        value = _lent(name, value)
+    value = as_numpy(name, value)
     if value.dtype != dtype.to_numpy():
         raise WrongDType(name=name, expected=dtype, found=value.dtype)
     if value.ndim != len(shape):

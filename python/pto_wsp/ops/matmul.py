@@ -19,7 +19,7 @@ from pto_wsp.ops.functional.arrays import (
     rows,
 )
 from pto_wsp.ops.matmul_program import ACTIVATIONS, COLS, MatmulForm, matmul_workload
-from pto_wsp.runtime.dlpack import import_array
+from pto_wsp.runtime.dlpack import as_numpy
 from pto_wsp.runtime.memory import empty
 from pto_wsp.runtime.program import Program
 from pto_wsp.targets.cpu.features import resolve_features
@@ -43,15 +43,14 @@ class PackedMatrix:
         panels: the memory, `[ceil(n / 64), k, 64]`, with zeros behind column n.
 
     Raises:
-        UnusableArray: no array.
+        UnusableArray: an array that cannot be read in place.
         WrongDType: no float of 16 or 32 bits.
         WrongRank: not two dimensions.
-        WrongValue: `dtype` is none of these types.
+        WrongValue: no array, or `dtype` is none of these types.
     """
 
     def __init__(self, matrix: Any, dtype: DType | None = None) -> None:
-        is_numpy = isinstance(matrix, np.ndarray)
-        array: np.ndarray = matrix if is_numpy else import_array("matrix", matrix, None)
+        array = as_numpy("matrix", matrix)
         own = dtype_of_numpy(array.dtype)
         stored = own if dtype is None else dtype
         if own is None or own not in DTYPES:

@@ -19,6 +19,7 @@ from pto_wsp.errors import (
 )
 from pto_wsp.planner.config import DECODE_ATTENTION_TIERS, INT_MAX, PlanConfig, TierConfig
 from pto_wsp.planner.descriptor import ATTENTION_DESCRIPTOR, DESCRIPTOR_TYPES, MOE_DESCRIPTOR, WORK_DESCRIPTOR
+from pto_wsp.support.arrays import is_masked
 
 Lengths: TypeAlias = np.ndarray | Sequence[int]
 ZeroLength: TypeAlias = Literal["reject", "empty_item"]
@@ -190,6 +191,9 @@ def generate(
 
 def as_lengths(seq_lens: Lengths) -> np.ndarray:
     """Return lengths as a contiguous array `[batch]` of int32 or int64, without a copy if they are one."""
+    if is_masked(seq_lens):
+        found = "a masked array, whose mask would be ignored"
+        raise InvalidPlanParams(what="the list of lengths", expected="an array [batch]", found=found)
     try:
         lengths = np.asarray(seq_lens)
     except (ValueError, TypeError, OverflowError):  # rows of different lengths, a tensor on a device

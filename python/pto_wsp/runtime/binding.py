@@ -13,7 +13,6 @@ from pto_wsp.errors import (
     OutOfMemory,
     UnboundTensor,
     UnknownParameter,
-    UnusableArray,
     WrongRank,
     WrongShape,
     WrongValue,
@@ -23,7 +22,7 @@ from pto_wsp.ir import workload as w
 from pto_wsp.ir.scalar import I64_MAX, Const, Value, Var, evaluate, walk
 from pto_wsp.lang.ragged import Ragged
 from pto_wsp.lang.sparse import Sparse
-from pto_wsp.runtime.dlpack import import_array
+from pto_wsp.runtime.dlpack import as_numpy
 from pto_wsp.runtime.numbers import integer, number
 from pto_wsp.support.record import record
 from pto_wsp.types.layout import MemLayout
@@ -153,25 +152,12 @@ class Binder:
         value = self._value(name, values)
         if value is None:
             raise UnboundTensor(kind="tensor", name=name, advice=f"call the program with {name}=array")
-        if type(value) is not np.ndarray:
-            value = self._other_array(name, value)
         param = self.params.get(name)
+        if type(value) is not np.ndarray:
+            value = as_numpy(name, value, param.loc if param is not None else None)
         if isinstance(param, w.TensorParam) and param.columns is not None:
             _require_packed(param, value)
         return value
-
-    def _other_array(self, name: str, value: object) -> np.ndarray:
-        """Return the array that an object of another type than numpy's own is."""
-        if isinstance(value, np.ma.MaskedArray):  # numpy loads `np.ma` here, in 15 ms
-            reason = "it is a masked array, and tasks would not see its mask"
-            raise UnusableArray(name=name, reason=reason, loc=self.params[name].loc)
-        if isinstance(value, np.ndarray):
-            return value
-        if not hasattr(value, "__dlpack__"):
-            raise WrongValue(
-                name=name, expected="a numpy array, or one with `__dlpack__`", found=type(value).__name__
-            )
-        return import_array(name, value, self.params[name].loc)
 
     # --- sizes and scalars ---
 

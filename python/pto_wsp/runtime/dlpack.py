@@ -1,4 +1,4 @@
-"""Arrays of other libraries, taken in place through DLPack.
+"""What users give as arrays: those of numpy, and those of other libraries, taken in place through DLPack.
 
 The capsule is read here rather than by `numpy.from_dlpack`, which takes no bf16, and which makes arrays
 read-only that their owners let others write.
@@ -12,8 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from pto_wsp.errors import UnusableArray, WrongDType
+from pto_wsp.errors import UnusableArray, WrongDType, WrongValue
 from pto_wsp.location import Location
+from pto_wsp.support.arrays import is_masked
 from pto_wsp.types.dtype import DTYPES, DType
 
 CPU_DEVICES = {1: "CPU", 3: "CUDA host memory", 11: "ROCm host memory"}
@@ -74,19 +75,35 @@ class _Memory:
         self.__array_interface__ = interface
 
 
-def import_array(name: str, value: Any, loc: Location | None) -> np.ndarray:
-    """Return an object with `__dlpack__` as an array of the same memory.
+def as_numpy(name: str, value: Any, loc: Location | None = None) -> np.ndarray:
+    """Return what a user gives as an array: the same memory, whatever its strides and element type.
 
     Args:
         name: the parameter that it is for, for messages.
-        value: the object.
+        value: an array of numpy, or an object with `__dlpack__`.
         loc: place of the parameter.
 
     Raises:
-        UnusableArray: it does not lie in memory of the CPU, or its owner refuses to lend it.
+        WrongValue: it is no array.
+        UnusableArray: it has a mask, does not lie in memory of the CPU, or its owner refuses to lend it.
         WrongDType: no tensor has its element type.
     """
-    device = int(value.__dlpack_device__()[0]) if hasattr(value, "__dlpack_device__") else 1
+    if type(value) is np.ndarray:
+        return value
+    if is_masked(value):
+        reason = "it is a masked array, and tasks would not see its mask"
+        raise UnusableArray(name=name, reason=reason, loc=loc)
+    if isinstance(value, np.ndarray):
+        return value
+    if not hasattr(type(value), "__dlpack__"):
+        expected = "a numpy array, or one with `__dlpack__`"
+        raise WrongValue(name=name, expected=expected, found=type(value).__name__)
+    return _imported(name, value, loc)
+
+
+def _imported(name: str, value: Any, loc: Location | None) -> np.ndarray:
+    """Return an object with `__dlpack__` as an array of the same memory."""
+    device = _device(name, value, loc)
     if device not in CPU_DEVICES:
         reason = f"it lies on another device (DLPack device type {device})"
         raise UnusableArray(name=name, reason=reason, loc=loc, hint="copy it to the CPU")
@@ -118,6 +135,16 @@ def import_array(name: str, value: Any, loc: Location | None) -> np.ndarray:
     return np.asarray(_Memory(capsule, interface)).view(dtype.to_numpy())
 
 
+def _device(name: str, value: Any, loc: Location | None) -> int:
+    """Ask an object for the kind of device that it lies on."""
+    if not hasattr(value, "__dlpack_device__"):
+        return 1
+    try:
+        return int(value.__dlpack_device__()[0])
+    except Exception as error:  # whatever a library says of a device that DLPack does not know
+        raise _refused(name, error, loc) from error
+
+
 def _capsule(name: str, value: Any, loc: Location | None) -> object:
     """Ask an object for its capsule; owners older than DLPack 1 know no `max_version`."""
     try:
@@ -126,8 +153,11 @@ def _capsule(name: str, value: Any, loc: Location | None) -> object:
         except TypeError:
             return value.__dlpack__()
     except Exception as error:  # whatever a library says when it refuses, such as "requires gradient"
-        reason = f"its owner refuses to lend it: {error}"
-        raise UnusableArray(name=name, reason=reason, loc=loc, hint="") from error
+        raise _refused(name, error, loc) from error
+
+
+def _refused(name: str, error: Exception, loc: Location | None) -> UnusableArray:
+    return UnusableArray(name=name, reason=f"its owner refuses to lend it: {error}", loc=loc, hint="")
 
 
 def _tensor(name: str, capsule: object, loc: Location | None) -> tuple[_Tensor, bool]:

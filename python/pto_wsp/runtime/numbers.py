@@ -34,7 +34,7 @@ def number(name: str, value: object, dtype: DType) -> int | float:
         WrongValue: the type has no such number.
     """
     if dtype.kind == "b":
-        return int(bool(value))
+        return _truth(name, value)
     if not dtype.is_float:
         bits = dtype.itemsize * 8
         low, high = (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1) if dtype.kind == "i" else (0, 2**bits - 1)
@@ -48,6 +48,13 @@ def number(name: str, value: object, dtype: DType) -> int | float:
     if F32_END <= abs(found) and not (isinstance(value, (float, np.floating)) and math.isinf(value)):
         raise WrongValue(name=name, expected="a number that f32 can hold", found=_shown(value))
     return round_f32(found) if dtype is f32 else found
+
+
+def _truth(name: str, value: object) -> int:
+    """Return a truth value as 0 or 1; a text or an array, which Python finds true, is none."""
+    if not isinstance(value, (int, np.integer, np.bool_)) or value not in (0, 1):
+        raise WrongValue(name=name, expected="True or False", found=repr(value))
+    return int(value)
 
 
 def _shown(value: float | np.number) -> str:

@@ -24,13 +24,17 @@ def _interp() -> Target:
 TARGETS: dict[str, Callable[[], Target]] = {"cpu": _cpu, "interp": _interp}
 
 
-@cache
 def get(name: str) -> Target:
     """Return the target called `name`, the same object every time.
 
     Raises:
         UnknownTarget: there is none.
     """
-    if name not in TARGETS:
-        raise UnknownTarget(name=name, advice=did_you_mean(name, TARGETS))
+    if not isinstance(name, str) or name not in TARGETS:
+        raise UnknownTarget(name=name, advice=did_you_mean(str(name), TARGETS))
+    return _made(name)
+
+
+@cache
+def _made(name: str) -> Target:
     return TARGETS[name]()

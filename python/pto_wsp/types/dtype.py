@@ -11,7 +11,7 @@ from pto_wsp.support.record import record
 
 @record
 class DType:
-    """An element type.
+    """An element type. There is one object of each: copies and pickles give it again.
 
     Attributes:
         name: as in programs and in `.pto` text.
@@ -30,6 +30,9 @@ class DType:
 
     def __hash__(self) -> int:
         return hash(self.name)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return dtype_of_name, (self.name,)
 
     @property
     def is_float(self) -> bool:
@@ -91,6 +94,11 @@ b1 = DType("b1", 12, 1, "b")
 DTYPES: dict[str, DType] = {
     t.name: t for t in (f32, f16, bf16, f64, i8, i16, i32, i64, u8, u16, u32, u64, b1)
 }
+
+
+def dtype_of_name(name: str) -> DType:
+    """Return the element type of a name."""
+    return DTYPES[name]
 
 
 def dtype_of_numpy(dtype: np.dtype) -> DType | None:

@@ -8,6 +8,7 @@ import numpy as np
 
 from pto_wsp.errors import WrongRank, WrongShape, WrongValue
 from pto_wsp.location import caller_location
+from pto_wsp.support.arrays import is_masked
 from pto_wsp.support.record import record
 
 
@@ -67,8 +68,12 @@ class MemLayout:
             [..., ceil(N / cols), K, cols], or [..., K, N] in row-major order.
 
         Raises:
+            WrongValue: `array` is no array of numpy, or has a mask.
             WrongRank: fewer than two dimensions, for panels.
         """
+        if not isinstance(array, np.ndarray) or is_masked(array):
+            found = "a masked array" if is_masked(array) else type(array).__name__
+            raise WrongValue(name="array", expected="a numpy array", found=found, loc=caller_location())
         if self.cols is None:
             return np.array(array, order="C")
         if array.ndim < 2:

@@ -13,6 +13,7 @@ from pto_wsp import (
     Scalar,
     Tensor,
     Tile,
+    b1,
     f32,
     i64,
     kernel,
@@ -201,3 +202,24 @@ def test_symbols_and_axis_sizes_are_checked() -> None:
     program(X=ones(15, 8), first=0, times=0)
     with pytest.raises(UnboundTensor):
         program(X=ones(15, 8), first=0)
+
+
+@workload
+def chosen(X: Tensor[f32, "n", 8], on: Scalar[b1]):
+    with P.when(on):
+        for rows in P.tiles("n", cast(int, np.int64(8))):
+            grow[rows](x=X[rows], factor=2.0)
+
+
+@pytest.mark.parametrize("target", ["cpu", "interp"])
+def test_truth_values(target: str) -> None:
+    program = chosen.compile(target)
+    for on in (True, False, 1, 0, np.True_, np.uint8(0)):
+        x = ones()
+        program(X=x, on=on)
+        assert (x == (2 if on else 1)).all()
+    for text in ("False", "", [0], np.zeros(2), 2, -1, 0.0, np.nan, np.array(True), {}):
+        x = ones()
+        with pytest.raises(WrongValue, match="expected True or False"):
+            program(X=x, on=text)
+        assert (x == 1).all()

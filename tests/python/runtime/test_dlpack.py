@@ -4,14 +4,36 @@ from __future__ import annotations
 
 import ctypes
 import gc
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 import numpy as np
 import pytest
 
-from pto_wsp import InOut, P, Program, Tensor, Tile, bf16, f16, f32, i32, i64, kernel, pto, workload
+from pto_wsp import (
+    InOut,
+    MemLayout,
+    P,
+    Program,
+    Ragged,
+    Sparse,
+    Tensor,
+    Tile,
+    bf16,
+    f16,
+    f32,
+    i32,
+    i64,
+    kernel,
+    pto,
+    workload,
+)
 from pto_wsp.errors import PtoError, ReadOnlyArray, UnusableArray, WrongDType, WrongRank, WrongValue
-from pto_wsp.runtime.dlpack import import_array
+from pto_wsp.ops import functional as F
+from pto_wsp.ops.attention import BatchDecode
+from pto_wsp.ops.matmul import PackedMatrix, matmul
+from pto_wsp.planner import AttentionPlanner
+from pto_wsp.runtime.dlpack import as_numpy
 from pto_wsp.types import DType
 
 CPU, CUDA, CUDA_HOST = 1, 2, 3
@@ -100,7 +122,7 @@ class Lender:
 
 
 def imported(value: object) -> np.ndarray:
-    return import_array("X", value, None)
+    return as_numpy("X", value)
 
 
 def doubled(dtype: DType) -> Program:
@@ -200,6 +222,11 @@ class NoCapsule(Refusing):
         return "a capsule"
 
 
+class NoDevice(Refusing):
+    def __dlpack_device__(self) -> tuple[int, int]:
+        raise ValueError("no such device")
+
+
 def test_what_cannot_be_taken_is_refused() -> None:
     program = doubled(f32)
     array = np.ones((4, 8), np.float32)
@@ -218,11 +245,38 @@ def test_what_cannot_be_taken_is_refused() -> None:
         (Lender(np.ones((8, 8), np.float32).T, FLOAT, 32), UnusableArray, "innermost stride"),
         (np.float32(3), WrongValue, "float32"),
         ([[1.0]], WrongValue, "list"),
+        (np.ndarray, WrongValue, "found type"),
+        (NoDevice(), UnusableArray, "no such device"),
     ]
     for value, kind, text in refusals:
         error = error_of(program, value)
         assert isinstance(error, kind) and text in str(error), (value, error)
     assert (array == 1).all()
+
+
+def test_operators_refuse_what_programs_refuse() -> None:
+    """Every public function that takes arrays takes the same ones."""
+    rows, weight = np.ones((4, 8), np.float32), np.ones((8, 8), np.float32)
+    takers: list[Callable[[Any], object]] = [
+        lambda x: doubled(f32)(X=x),
+        F.softmax,
+        lambda x: F.gelu(rows, out=x),
+        lambda x: F.linear(rows, x),
+        PackedMatrix,
+        lambda x: matmul(rows, PackedMatrix(weight), x),
+        lambda x: BatchDecode(2, 1, 8, page_size=None).plan(x),
+        MemLayout.panels(8).pack,
+        Ragged.lengths,
+        Ragged.indptr,
+        lambda x: Sparse.csr([0, 1], x),
+        lambda x: AttentionPlanner().generate(x, num_heads=1, chunk_size=256),
+    ]
+    masked = [np.ma.masked_array(np.ones(shape, kind)) for shape in (8, (8, 8)) for kind in ("f4", "i4")]
+    for taker in takers:
+        for value in (*masked, NoDevice(), np.ndarray, "text", object()):
+            with pytest.raises(PtoError) as caught:
+                taker(value)
+            assert not isinstance(value, np.ma.MaskedArray) or "mask" in str(caught.value), (taker, value)
 
 
 def test_read_only_memory_can_be_read() -> None:

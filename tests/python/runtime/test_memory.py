@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import resource
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 import pto_wsp
 from pto_wsp import In, Out, Tensor, Tile, bf16, f16, f32, i64, kernel, pto, workload
+from pto_wsp.errors import WrongValue
 from pto_wsp.runtime.memory import HUGE_PAGE
 
 
@@ -33,9 +35,21 @@ def test_lives_as_long_as_a_view_of_it() -> None:
     assert view.tolist() == [3]
 
 
-def test_negative_sizes_are_an_error() -> None:
-    with pytest.raises(ValueError, match="negative"):
-        pto_wsp.empty((3, -1), f32)
+@pytest.mark.parametrize("shape", [-1, (3, -1), 2.5, (1.0,), "34", None, True, {3}, np.float32(3)])
+def test_what_is_no_size_is_named(shape: Any) -> None:
+    with pytest.raises(WrongValue, match="integers >= 0"):
+        pto_wsp.empty(shape, f32)
+
+
+@pytest.mark.parametrize("shape", [np.int64(3), (np.int32(3),), [3]])
+def test_any_integer_is_a_size(shape: Any) -> None:
+    assert pto_wsp.empty(shape, f32).shape == (3,)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.dtype("f4"), "f32", None])
+def test_what_is_no_element_type_is_named(dtype: Any) -> None:
+    with pytest.raises(WrongValue, match="an element type"):
+        pto_wsp.empty(3, dtype)
 
 
 # --- memory is touched by those who use it alone, so that it lies where they run ---

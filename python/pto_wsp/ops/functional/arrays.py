@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 from pto_wsp.errors import WrongDType, WrongRank, WrongShape, WrongValue
-from pto_wsp.runtime.dlpack import import_array
+from pto_wsp.runtime.dlpack import as_numpy
+from pto_wsp.support.arrays import is_masked
 from pto_wsp.types import bf16, f16, f32
 from pto_wsp.types.dtype import DType, dtype_of_numpy
 
@@ -48,8 +49,7 @@ def like(name: str, value: Any, dtype: DType, shape: tuple[int, ...] | None = No
 
 def as_array(name: str, value: Any) -> np.ndarray:
     """Return an argument as an array in row-major order, copied where it is not."""
-    is_numpy = isinstance(value, (np.ndarray, np.generic))
-    array = np.asarray(value) if is_numpy else import_array(name, value, None)
+    array = np.asarray(value) if isinstance(value, np.generic) else as_numpy(name, value)
     return array if array.flags.c_contiguous else np.ascontiguousarray(array)
 
 
@@ -71,8 +71,9 @@ def output(out: np.ndarray | None, shape: tuple[int, ...], dtype: DType) -> np.n
     """
     if out is None:
         return np.empty(shape, dtype.to_numpy())
-    if not isinstance(out, np.ndarray):
-        raise WrongValue(name="out", expected="a numpy array", found=type(out).__name__)
+    if not isinstance(out, np.ndarray) or is_masked(out):
+        found = "a masked array" if is_masked(out) else type(out).__name__
+        raise WrongValue(name="out", expected="a numpy array", found=found)
     if dtype_of_numpy(out.dtype) is not dtype:
         raise WrongDType(name="out", expected=dtype, found=out.dtype)
     require_shape("out", out, shape)

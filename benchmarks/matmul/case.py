@@ -16,6 +16,7 @@ import numpy as np
 
 import pto_wsp
 from benchmarks.harness import Bench, Measurement, Row, available_cores
+from benchmarks.matmul import orders
 from benchmarks.matmul.peers import PEERS
 from pto_wsp import In, Out, Scalar, Tensor, Tile, bf16, f32, i64, kernel, pto, workload
 from pto_wsp.ops.matmul import PackedMatrix, matmul
@@ -61,6 +62,7 @@ def run(bench: Bench) -> None:
     for shape in SHAPES:
         of_matrices(bench, shape)
     of_one_row(bench)
+    of_orders(bench)
 
 
 # --- tiles ---
@@ -183,6 +185,29 @@ def of_one_row(bench: Bench) -> None:
     pairs = zip(times.values, times.calibrations, strict=True)
     over = median(s * 1e9 * gbs / (4 * n * k) for s, gbs in pairs)
     bench.rows.append(Row(name, over, "x", goal="<= 1.15", noisy=times.noisy))
+
+
+def of_orders(bench: Bench) -> None:
+    """Add the rows of the order of tasks: that of `ops.matmul` beside going by rows, and by panels."""
+    x, w = random(bench.seed, orders.M, orders.K), random(bench.seed + 1, orders.K, orders.N)
+    packed, y = PackedMatrix(w), pto_wsp.empty((orders.M, orders.N), f32)
+    functions = {}
+    for name, panels in orders.ORDERS.items():
+        program = orders.program(panels)
+
+        def once(program: pto_wsp.Program = program) -> float:
+            return elapsed_s(lambda: program.run(workers=THREADS, X=x, W=packed.panels, Y=y))
+
+        once()
+        verify(name, y, x, w)
+        functions[name] = once
+    measured = bench.measure(functions, rounds=bench.rounds(9, 3), threads=THREADS)
+    us = measured.pop("slabs")
+    for name, found in measured.items():
+        noisy = us.noisy or found.noisy
+        ratio = found.value / us.value
+        row = Row(f"order_slabs_vs_{name}", 1e3 * us.value, "ms", name, 1e3 * found.value, ratio, noisy=noisy)
+        bench.rows.append(row)
 
 
 # --- what the rows share ---

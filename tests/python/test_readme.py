@@ -15,7 +15,8 @@ from docs.figures import FIGURES, figures
 
 ROOT = Path(__file__).parents[2]
 README = ROOT / "README.md"
-PAGES = [README, ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+EXAMPLES = sorted((ROOT / "examples").glob("*/README.md"))
+PAGES = [README, ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md")), *EXAMPLES]
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 FENCED = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 
@@ -76,23 +77,56 @@ def test_tutorial_runs_as_printed(tmp_path: Path) -> None:
     assert (tmp_path / "scale_rows.svg").read_text(encoding="utf-8").startswith("<svg")
 
 
-def test_the_page_on_the_tile_library_runs_as_printed(tmp_path: Path) -> None:
-    run_in(tmp_path, "\n".join(programs_of(ROOT / "docs" / "tile_library.md")))
+BEFORE = {
+    "adding_a_pass": "from pto_wsp import parse\nfrom tests.python.builder.softmax import softmax_module\n"
+    "module = parse(str(softmax_module()))\n",
+    "attention": "",
+    "builder": "",
+    "matmul": "",
+    "planner": "",
+    "pto_text": """
+from tests.python.builder.softmax import softmax_module
+open("softmax.pto", "w").write(str(softmax_module()))
+""",
+    "schedules": "from importlib import import_module\n"
+    "decode = import_module('examples.06_tuned_decode.tuned_decode').decode\n",
+    "tile_library": "",
+}
+"""What the programs of a page take for granted."""
+
+OF_THEIR_OWN = {"errors", "tutorial"}
+"""Pages whose programs other tests run."""
 
 
-def test_the_page_on_attention_runs_as_printed(tmp_path: Path) -> None:
-    run_in(tmp_path, "\n".join(programs_of(ROOT / "docs" / "attention.md")))
+def test_every_page_with_programs_is_run() -> None:
+    found = {page.stem for page in (ROOT / "docs").glob("*.md") if programs_of(page)}
+    assert found == BEFORE.keys() | OF_THEIR_OWN
 
 
-def test_the_page_on_products_runs_as_printed(tmp_path: Path) -> None:
-    run_in(tmp_path, "\n".join(programs_of(ROOT / "docs" / "matmul.md")))
+@pytest.mark.parametrize("page", BEFORE)
+def test_pages_run_as_printed(page: str, tmp_path: Path) -> None:
+    path = f"import sys; sys.path.insert(0, {str(ROOT)!r})\n" if BEFORE[page] else ""
+    run_in(tmp_path, "\n".join([path + BEFORE[page], *programs_of(ROOT / "docs" / f"{page}.md")]))
 
 
-def test_the_page_on_the_builder_runs_as_printed(tmp_path: Path) -> None:
-    run_in(tmp_path, "\n".join(programs_of(ROOT / "docs" / "builder.md")))
+def plain(code: str) -> str:
+    """Python without comments, spaces and trailing commas."""
+    return re.sub(r",(?=[)\]}])", "", re.sub(r"#[^\n]*|\s", "", code))
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", EXAMPLES, ids=lambda page: page.parent.name)
+def test_pages_of_examples_quote_them(page: Path, tmp_path: Path) -> None:
+    """A program with imports runs; anything else stands in the example, but for what `...` and gaps stand for."""
+    source = plain("\n".join(path.read_text("utf-8") for path in sorted(page.parent.glob("*.py"))))
+    for program in programs_of(page):
+        if program.startswith("import "):
+            run_in(tmp_path, f"import sys; sys.path.insert(0, {str(ROOT)!r})\n{program}")
+            continue
+        for part in re.split(r"\.\.\.|\n\n", program):
+            assert plain(part).strip(",") in source, part
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_links_lead_somewhere(page: Path) -> None:
     text = FENCED.sub("", page.read_text(encoding="utf-8"))
     for target in re.findall(r"\]\((?!http)([^)#]+)", text):

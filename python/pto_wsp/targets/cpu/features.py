@@ -73,7 +73,7 @@ def resolve_features() -> Features:
         if name not in present or name not in known:
             names_known = ", ".join(known) or "none"
             reason = "this CPU does not have it" if name in known else f"known are {names_known}"
-            raise UnsupportedByTarget(target="cpu", what=f"the CPU feature `{name}`", reason=reason)
+            raise UnsupportedByTarget(target="cpu", what=f"`{name}` in {VARIABLE}", reason=reason)
     return _features(machine, names)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import linecache
 import os
 import sys
@@ -55,7 +56,8 @@ def caller_location(skip: int = 1) -> Location | None:
 
 
 def _is_machinery(file: str) -> bool:
-    return file.startswith(PACKAGE_DIR) and not file.startswith(OPERATORS_DIR)
+    is_ours = file.startswith(PACKAGE_DIR) and not file.startswith(OPERATORS_DIR)
+    return is_ours or file == functools.__file__  # which calls what we decorate
 
 
 def frame_location(frame: FrameType) -> Location:

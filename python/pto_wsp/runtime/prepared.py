@@ -8,6 +8,7 @@ from pto_wsp.errors import UnsupportedByTarget
 from pto_wsp.ir import workload as w
 from pto_wsp.ir.module import Module
 from pto_wsp.ir.printer import print_policy
+from pto_wsp.location import caller_location
 from pto_wsp.passes.pipeline import prepare
 from pto_wsp.passes.settle_floats import settle_floats
 from pto_wsp.passes.task_keys import TaskKeys
@@ -50,7 +51,7 @@ def check_schedule(module: Module, target: str) -> None:
     if module.schedule.window.name == "benchmark" and decided:
         what = f"`window = {print_policy(module.schedule.window)}` here"
         reason = f"`{min(decided)}` decides what runs, and tasks write it"
-        raise UnsupportedByTarget(target=target, what=what, reason=reason)
+        raise UnsupportedByTarget(target=target, what=what, reason=reason, loc=caller_location())
     for policy in module.schedule.policies():
         if policy.key is not None:
             TaskKeys(module, policy.key).check()

@@ -325,7 +325,7 @@ def _trace_level(trace: object) -> int:
         return levels.index(trace)
     if not isinstance(trace, (bool, np.bool_)):
         expected = f"True, False, {', '.join(repr(level) for level in levels)} or None"
-        raise WrongValue(name="trace", expected=expected, found=repr(trace))
+        raise WrongValue(name="trace", expected=expected, found=repr(trace), loc=caller_location())
     return int(trace)
 
 

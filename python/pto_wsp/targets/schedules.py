@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pto_wsp.errors import UnsupportedByTarget
 from pto_wsp.ir.printer import print_policy
 from pto_wsp.ir.schedule import POLICIES, WINDOW, Policy, Schedule
+from pto_wsp.location import caller_location
 from pto_wsp.support.record import record
 
 
@@ -118,5 +119,18 @@ def require_support(target: str, schedule: Schedule) -> None:
         found = _support_in(target, schedule, policy)
         if isinstance(found, Refused):
             what = f"`{policy.directive} = {print_policy(policy)}`"
-            loc = policy.key.loc if policy.key is not None else None
-            raise UnsupportedByTarget(target=target, what=what, reason=found.reason, loc=loc)
+            loc = (policy.key.loc if policy.key is not None else None) or caller_location()
+            hint = _alternatives(target, policy)
+            raise UnsupportedByTarget(target=target, what=what, reason=found.reason, loc=loc, hint=hint)
+
+
+def _alternatives(target: str, policy: Policy) -> str:
+    """Return a hint: what a target takes in place of a policy, or which other policies are in its way."""
+    if isinstance(support(target, policy.directive, policy.name), Refused):
+        taken = [
+            f"`{name}`"
+            for name in POLICIES[policy.directive]
+            if not isinstance(support(target, policy.directive, name), Refused)
+        ]
+        return f"as `{policy.directive}` it takes {', '.join(taken)}"
+    return "it is refused beside the other policies of this schedule: take one of them back"

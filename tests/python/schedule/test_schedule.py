@@ -24,7 +24,15 @@ from pto_wsp import (
     sequential,
     workload,
 )
-from pto_wsp.errors import BadKey, InvalidIR, NotYetSupported, RunTimeCondition, ScheduledPart, WrongValue
+from pto_wsp.errors import (
+    BadKey,
+    InvalidIR,
+    NotYetSupported,
+    RunTimeCondition,
+    ScheduledPart,
+    UnsupportedByTarget,
+    WrongValue,
+)
 from pto_wsp.ir.module import Module
 from pto_wsp.ir.scalar import Const, Element, Var, format_expr
 from pto_wsp.ir.schedule import POLICIES, Policy
@@ -215,6 +223,17 @@ def test_keys_that_are_no_integers_are_refused(function: Key) -> None:
 def test_wrong_values_are_refused(make: Callable[[], object]) -> None:
     with pytest.raises(WrongValue):
         make()
+
+
+def test_refusals_say_where_and_what_else_there_is() -> None:
+    program = totals.compile("interp")
+    with pytest.raises(UnsupportedByTarget, match="as `trace` it takes `off`") as caught:
+        program.reschedule(Schedule().task_graph(trace=TracePolicy.tasks()))
+    assert caught.value.loc is not None and caught.value.loc.file == __file__
+    turns = totals.timing(TimingPolicy.interleaved(2))
+    with pytest.raises(UnsupportedByTarget, match="beside the other policies") as caught:
+        turns.compile("cpu")
+    assert caught.value.loc is not None and caught.value.loc.file == __file__
 
 
 def test_directives_of_later_versions_are_refused_by_name() -> None:

@@ -16,7 +16,7 @@ from pto_wsp.types.dtype import DTYPES
 
 CONTROL = (
     *("FOR", "ENDFOR", "WHILE", "DO", "ENDWHILE", "IF", "IF_BIT", "ELSE", "ENDIF", "CALL", "REFUSE"),
-    *("return", "RETURN"),
+    *("BREAK", "CONTINUE", "YIELD", "return", "RETURN"),
 )
 DECLARATIONS = ("func", "attributes", "alloc_tile", "alloc_scalar", "SCHEDULE")
 NATIVE = ("CPP", "ENDCPP", "INCLUDE", "FOLDER", "CONSTANT")

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from pto_wsp.analysis.liveness import expressions
 from pto_wsp.ir import kernel as k
 from pto_wsp.ir.core import DimSelect, Full, Range, Region
-from pto_wsp.ir.scalar import Const
+from pto_wsp.ir.scalar import Const, Element, Extent, TileElement, walk
 from pto_wsp.isa.forms import PRODUCTS, Form, factors
 from pto_wsp.isa.table import TABLE
 from pto_wsp.location import Location
@@ -22,8 +23,6 @@ _SAME = frozenset(
         Form.UNARY,
         Form.BINARY,
         Form.TILE_SCALAR,
-        Form.TERNARY,
-        Form.BINARY_SCALAR,
         Form.TERNARY,
         Form.BINARY_SCALAR,
         Form.COMPARE,
@@ -43,7 +42,6 @@ _RULES: dict[Form, tuple[tuple[tuple[_Side, _Side], ...], tuple[_Side, ...]]] = 
     Form.ROW_REDUCE: ((((0, 0), (-1, 0)),), ((-1, 1),)),
     Form.COL_REDUCE: ((((0, 1), (-1, 1)),), ((-1, 0),)),
     Form.ROW_BROADCAST: ((((0, 0), (-1, 0)), ((0, 0), (1, 0)), ((0, 1), (-1, 1))), ((1, 1),)),
-    Form.COL_BROADCAST: ((((0, 0), (-1, 0)), ((0, 1), (-1, 1)), ((0, 1), (1, 1))), ((1, 0),)),
     Form.COL_BROADCAST: ((((0, 0), (-1, 0)), ((0, 1), (-1, 1)), ((0, 1), (1, 1))), ((1, 0),)),
     Form.ROW_EXPAND: ((((0, 0), (-1, 0)),), ((0, 1),)),
     Form.COL_EXPAND: ((((0, 1), (-1, 1)),), ((0, 0),)),
@@ -91,6 +89,7 @@ class DimensionClasses:
                     self._instruction(stmt)
                 case _:
                     pass
+            self._mentions(stmt)
 
     def of(self, dim: Dim) -> Dim:
         """Return the member that stands for the class of a dimension."""
@@ -126,6 +125,27 @@ class DimensionClasses:
                 self._bind(view, tile)
             else:
                 self._fix((view, tile), f"it moves a part of `{region.tensor}`", stmt.loc)
+
+    def _mentions(self, stmt: k.Stmt) -> None:
+        """Fix what a scalar follows from: how large something is, or a certain element of it.
+
+        How large a tile is to be made is no such scalar.
+        """
+        exprs = expressions(stmt)
+        if isinstance(stmt, k.Instr):
+            places = (v for key, v in stmt.attrs if key not in ("rows", "cols"))
+            exprs = (*stmt.scalars, *(v for v in places if not isinstance(v, (str, int))))
+        for part in (part for expr in exprs for part in walk(expr)):
+            match part:
+                case Extent(name=name, dim=dim):
+                    self._fix(
+                        [Dim(name, dim, name in self._views)], f"it asks how large `{name}` is", stmt.loc
+                    )
+                case Element(name=name, indices=indices) | TileElement(name=name, indices=indices):
+                    dims = [Dim(name, dim, name in self._views) for dim in range(len(indices))]
+                    self._fix(dims, f"it reads an element of `{name}`", stmt.loc)
+                case _:
+                    pass
 
     def _is_whole(self, view: str, dim: int, select: DimSelect) -> bool:
         kind = self._views[view]

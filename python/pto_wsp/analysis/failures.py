@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from pto_wsp.ir.scalar import Binary, Const, Element, Expr, Unary, walk
+from pto_wsp.ir.scalar import Binary, Const, Element, Expr, TileElement, Unary, walk
 from pto_wsp.types.dtype import DType, i64
 
 
 def can_fail(expr: Expr) -> bool:
-    """Return whether evaluating `expr` can overflow, divide by zero or read outside of a view."""
+    """Return whether evaluating `expr` can overflow, divide by zero or read outside of a view or tile."""
     return any(_node_can_fail(node) for node in walk(expr))
 
 
@@ -18,7 +18,7 @@ def _node_can_fail(node: Expr) -> bool:
             return is_integer or op in ("floordiv", "mod", "lshift", "rshift")
         case Unary(op=op, a=a):
             return (op == "neg" and a.dtype.is_integer) or (op == "i64" and a.dtype.is_float)
-        case Element():
+        case Element() | TileElement():
             return True
         case _:
             return False

@@ -17,7 +17,7 @@ from pto_wsp.ir.kernel import (
     While,
     walk_statements,
 )
-from pto_wsp.ir.scalar import Element, Expr, Extent, Var, walk
+from pto_wsp.ir.scalar import Element, Expr, Extent, TileElement, Var, walk
 
 
 def tiles_read(stmt: Stmt) -> tuple[str, ...]:
@@ -29,6 +29,8 @@ def tiles_read(stmt: Stmt) -> tuple[str, ...]:
             return (rows,)
         case Instr(tiles=tiles):
             return tiles
+        case Assign(value=value):
+            return tuple(part.name for part in walk(value) if isinstance(part, TileElement))
         case _:
             return ()
 
@@ -106,7 +108,10 @@ def expressions(stmt: Stmt) -> tuple[Expr, ...]:
 def names_in(*exprs: Expr) -> frozenset[str]:
     """Return the names of variables, views and tiles that expressions mention."""
     return frozenset(
-        part.name for expr in exprs for part in walk(expr) if isinstance(part, (Var, Extent, Element))
+        part.name
+        for expr in exprs
+        for part in walk(expr)
+        if isinstance(part, (Var, Extent, Element, TileElement))
     )
 
 

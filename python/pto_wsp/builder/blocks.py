@@ -54,7 +54,7 @@ def nest(steps: Sequence[Step]) -> Tree:
                 for _ in range(count):
                     _require_open(stack, step.closes, step, step.method)
                     block = stack.pop()
-                    (stack[-1].parts[-1] if stack else tree).append(_closed(block))
+                    (stack[-1].parts[-1] if stack else tree).append(_closed(block, step.num_tests))
             case _:
                 current.append(step)
     if stack:
@@ -64,9 +64,9 @@ def nest(steps: Sequence[Step]) -> Tree:
     return tuple(tree)
 
 
-def _closed(block: _Open) -> Block:
+def _closed(block: _Open, num_tests: int) -> Block:
     body, *other = block.parts
-    return Block(block.opening, tuple(body), tuple(other[0]) if other else ())
+    return Block(block.opening, tuple(body), tuple(other[0]) if other else (), num_tests)
 
 
 def _require_open(stack: Sequence[_Open], kind: type[Opening], step: ElseStep | EndStep, method: str) -> None:

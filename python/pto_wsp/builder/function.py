@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from pto_wsp.builder.blocks import nest
 from pto_wsp.builder.calls import Function, Recorded, wrong_kind
 from pto_wsp.builder.in_core import make_kernel
+from pto_wsp.builder.leaving import without_leaving
 from pto_wsp.builder.names import CompareMode, ElementType, MemorySpace, scalar_dtype
 from pto_wsp.builder.operands import methods, option_names
 from pto_wsp.builder.orchestration import make_workload
@@ -19,6 +20,7 @@ from pto_wsp.builder.steps import (
     EndStep,
     IfStep,
     ImportStep,
+    LeaveStep,
     LoopStep,
     Memref,
     Operand,
@@ -294,9 +296,21 @@ class PTOFunctionBuilder:
         """Begin a loop of an InCore function that runs while a condition holds."""
         return self._step(WhileStep(condition, self._here("while_loop")))
 
-    def end_while(self) -> PTOFunctionBuilder:
-        """End the loop that `while_loop` began."""
-        return self._step(EndStep(WhileStep, "end_while", self._here("end_while")))
+    def end_while(self, num_tests: int = 0) -> PTOFunctionBuilder:
+        """End the loop that `while_loop` began.
+
+        Args:
+            num_tests: the steps just before that compute its condition: `continue_loop` comes to them.
+        """
+        return self._step(EndStep(WhileStep, "end_while", self._here("end_while"), num_tests=num_tests))
+
+    def break_loop(self) -> PTOFunctionBuilder:
+        """End the innermost loop; it still counts to its end, and does nothing."""
+        return self._step(LeaveStep("break_loop", True, self._here("break_loop")))
+
+    def continue_loop(self) -> PTOFunctionBuilder:
+        """End this iteration of the innermost loop."""
+        return self._step(LeaveStep("continue_loop", False, self._here("continue_loop")))
 
     def if_then(self, condition: Operand) -> PTOFunctionBuilder:
         """Begin a conditional: a scalar, true where it is not 0, or an expression as text."""
@@ -335,6 +349,10 @@ class PTOFunctionBuilder:
         An InCore function stores nothing to it; of what an Orchestration's tasks write, the walk waits for.
         """
         return self._scalar("scalar_load", dst, "load", src, row, col)
+
+    def getval(self, dst: str, src: str, row: Operand = 0, col: Operand = 0) -> PTOFunctionBuilder:
+        """Assign element [row, col] of a tile to a scalar; outside of its valid part is an error."""
+        return self._scalar("getval", dst, "getval", src, row, col)
 
     def scalar_store(self, dst: str, src: Operand, row: Operand = 0, col: Operand = 0) -> PTOFunctionBuilder:
         """Store a scalar to an element of a memref, by its row and column."""
@@ -412,7 +430,9 @@ class PTOFunctionBuilder:
         Raises:
             FrontendError: at the first step that has no meaning, with its place.
         """
-        tree = nest(self._steps)
+        names = {*self._declared, *(step.dst for step in self._steps if isinstance(step, ScalarStep))}
+        names |= {step.var for step in self._steps if isinstance(step, LoopStep)}
+        tree = without_leaving(nest(self._steps), names)
         functions = {} if self.module is None else {f.name: f for f in self.module.get_all_functions()}
         for number, step in enumerate(self._steps):
             if isinstance(step, ReturnStep) and number + 1 < len(self._steps):

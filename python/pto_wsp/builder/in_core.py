@@ -33,10 +33,11 @@ from pto_wsp.builder.steps import (
 )
 from pto_wsp.errors import BadOperand, CarriedValue, NameClash, NotYetSupported, UnknownName, did_you_mean
 from pto_wsp.ir import kernel as k
-from pto_wsp.ir.scalar import Const, Element, Expr, Extent, Var
+from pto_wsp.ir.scalar import Const, Element, Expr, Extent, TileElement, Var, element_dtype
 from pto_wsp.ir.workload import WorkloadFunction
 from pto_wsp.isa import TABLE
 from pto_wsp.isa.attributes import EXTENTS, PLACES
+from pto_wsp.isa.meaning import COMPARE_MODES
 from pto_wsp.lang import arithmetic
 from pto_wsp.lang.builder import Builder, Site
 from pto_wsp.lang.expansion import NOT_EXPANDED
@@ -46,8 +47,13 @@ from pto_wsp.lang.tile_ops import TileOps
 from pto_wsp.lang.values import TileValue, ViewValue
 from pto_wsp.location import Location
 from pto_wsp.support.record import replace
-from pto_wsp.types.dtype import i64
+from pto_wsp.types.dtype import b1, i64
 from pto_wsp.types.tile import ScalarType, TileType, ViewType
+
+_ASSIGNING = frozenset(
+    {"getval", *(f"scalar_{op}" for op in ("mov", "add", "sub", "mul", "div", *COMPARE_MODES))}
+)
+"""Methods that assign a scalar when the function comes to them."""
 
 
 def make_kernel(function: Recorded) -> k.KernelFunction:
@@ -143,12 +149,27 @@ class _InCore:
             raise CarriedValue(name=name, problem=problem, expected="an assignment", found="none", loc=loc)
         return replace(self.scalars[name], loc=loc)
 
-    def element(self, name: str, indices: tuple[Expr, ...], op: str, loc: Location | None) -> Element:
-        """Return an element of a memref of integers."""
+    def element(self, name: str, indices: tuple[Expr, ...], op: str, loc: Location | None) -> Expr:
+        """Return an element of a memref of integers, or of a tile where a scalar is assigned."""
+        if op == "getval" or name in self.tiles:
+            return self.tile_element(name, indices, op, loc)
         use = self.use(name, loc)
         require_integers(name, use.memref, indices, op, loc)
         use.elements.append((op, loc))
         return Element(use.name, indices, loc)
+
+    def tile_element(
+        self, name: str, indices: tuple[Expr, ...], op: str, loc: Location | None
+    ) -> TileElement:
+        """Return an element of a tile, which is read here and now."""
+        tile = self.tile(name, loc)
+        if op not in _ASSIGNING:
+            expected = "a scalar that `getval` has assigned"
+            raise BadOperand(op=op, expected=expected, found=f"an element of the tile `{name}`", loc=loc)
+        if len(indices) != 2 or any(index.dtype is not i64 for index in indices):
+            found = ", ".join(str(index.dtype) for index in indices)
+            raise BadOperand(op=op, expected=f"2 integers behind `{name}`", found=found, loc=loc)
+        return TileElement(name, indices, element_dtype(tile.type.dtype), loc)
 
     def extent(self, name: str, dim: int, op: str, loc: Location | None) -> Extent:
         """Return how many rows or columns of a tile or memref are valid."""
@@ -197,8 +218,11 @@ class _InCore:
             case LoopStep() as step:
                 self.builder.emit(self.loop(step, block.body))
                 self.set = before
-            case WhileStep(condition=condition, loc=loc):
+            case WhileStep(condition=condition, loc=loc, unless=unless):
                 test = self.reader.truth(condition, "while_loop", loc)
+                if unless:
+                    goes_on = arithmetic.combine("eq", self.scalar(unless, loc), Const(0), loc)
+                    test = arithmetic.select(goes_on, test, Const(False, b1), loc)
                 body = self.nested(block.body)
                 self.builder.emit(k.While(test, body, loc))
                 self.set = before

@@ -27,7 +27,7 @@ class Names(Protocol):
         ...
 
     def element(self, name: str, indices: tuple[Expr, ...], op: str, loc: Location | None) -> Expr:
-        """Return an element of a memref, as an operand of `op`."""
+        """Return an element of a memref or tile, as an operand of the method `op`."""
         ...
 
     def extent(self, name: str, dim: int, op: str, loc: Location | None) -> Expr:
@@ -54,6 +54,10 @@ _BINARY: dict[type[ast.AST], str] = {
     ast.Eq: "eq",
     ast.NotEq: "ne",
 }
+
+
+_ELEMENTS = {"load": "scalar_load", "getval": "getval"}
+"""Operations that assign an element of a memref or tile, and their methods."""
 
 
 class ScalarReader:
@@ -95,10 +99,10 @@ class ScalarReader:
 
     def compute(self, op: str, operands: Sequence[Operand], loc: Location | None) -> Expr:
         """Return what a step assigns: its operand, or an operation. Integers are divided toward zero."""
-        if op == "load":
-            memref, *indices = operands
-            found = tuple(self.integer(index, "scalar_load", loc) for index in indices)
-            return self._names.element(str(memref), found, "scalar_load", loc)
+        if op in _ELEMENTS:
+            name, *indices = operands
+            found = tuple(self.integer(index, _ELEMENTS[op], loc) for index in indices)
+            return self._names.element(str(name), found, _ELEMENTS[op], loc)
         values = [self.read(operand, f"scalar_{op}", loc) for operand in operands]
         if op in ("li", "mov"):
             return values[0]

@@ -131,11 +131,21 @@ class LoopStep:
 
 
 @record
+class LeaveStep:
+    """The end of an iteration of the loop around it, and, where it `is_last`, of the loop."""
+
+    method: str
+    is_last: bool
+    loc: Location
+
+
+@record
 class WhileStep:
-    """The beginning of a loop that runs while a condition holds."""
+    """The beginning of a loop that runs while a condition holds, and a variable `unless` is 0."""
 
     condition: Operand
     loc: Location
+    unless: str = ""
 
 
 @record
@@ -156,26 +166,31 @@ class ElseStep:
 
 @record
 class EndStep:
-    """The end of `count` blocks of a kind; `method` is what the user wrote."""
+    """The end of `count` blocks of a kind; `method` is what the user wrote.
+
+    The last `num_tests` steps of a `WhileStep` are done before its condition is tested again.
+    """
 
     closes: type[LoopStep] | type[WhileStep] | type[IfStep]
     method: str
     loc: Location
     count: int = 1
+    num_tests: int = 0
 
 
-Plain = Transfer | TileStep | ScalarStep | CallStep | ImportStep | ReturnStep
+Plain = Transfer | TileStep | ScalarStep | CallStep | ImportStep | ReturnStep | LeaveStep
 Opening = LoopStep | WhileStep | IfStep
 Step = Plain | Opening | ElseStep | EndStep
 
 
 @record
 class Block:
-    """An opening step with the steps of its body, and of its other branch."""
+    """An opening step with the steps of its body, and of its other branch; `num_tests` as in EndStep."""
 
     opening: Opening
     body: tuple[Plain | Block, ...]
     other: tuple[Plain | Block, ...] = ()
+    num_tests: int = 0
 
 
 Tree = tuple[Plain | Block, ...]

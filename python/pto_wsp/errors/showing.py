@@ -1,4 +1,7 @@
-"""What a program that ends with an error of ours shows above its message: lines of the user, none of ours.
+"""What a program that ends with an error shows above its message: lines of the user, none of ours.
+
+So it is for errors of ours, and for others that the user's code raises where this package has called it. Of
+what goes wrong in this package itself everything is shown.
 
 `python -X dev` shows everything, and whoever handles an error finds its whole traceback.
 """
@@ -16,11 +19,11 @@ _PYTHON_DIR = os.path.dirname(os.__file__)
 
 
 def hide_own_frames(of: type[BaseException]) -> None:
-    """Show errors of this class that nobody handles without the frames of this package."""
+    """Show errors of this class, and of users' code, that nobody handles without frames of this package."""
     shown_before = sys.excepthook
 
     def show(kind: type[BaseException], error: BaseException, frames: TracebackType | None) -> None:
-        if isinstance(error, of):
+        if isinstance(error, of) or _is_of_user(frames):
             cut(error)
             frames = error.__traceback__
         shown_before(kind, error, frames)
@@ -44,18 +47,29 @@ def cut(error: BaseException) -> None:
             break
 
 
+def _is_of_user(frames: TracebackType | None) -> bool:
+    """Return whether an error was raised by the user's code."""
+    owners = _with_owners(frames)
+    return bool(owners) and not owners[-1][1]
+
+
 def of_user(frames: TracebackType | None) -> TracebackType | None:
     """Return a traceback without the frames of this package, and those of Python's library that it called."""
-    kept: list[TracebackType] = []
+    shown: TracebackType | None = None
+    for frame, is_ours in reversed(_with_owners(frames)):
+        if not is_ours:
+            shown = TracebackType(shown, frame.tb_frame, frame.tb_lasti, frame.tb_lineno)
+    return shown
+
+
+def _with_owners(frames: TracebackType | None) -> list[tuple[TracebackType, bool]]:
+    """Return the frames, outermost first, each with whether it is of this package or of what that called."""
+    found: list[tuple[TracebackType, bool]] = []
     is_ours = False
     while frames is not None:
         file = frames.tb_frame.f_code.co_filename
         is_library = file.startswith((_PYTHON_DIR, "<frozen ")) and "site-packages" not in file
         is_ours = file.startswith(PACKAGE_DIR) or (is_ours and is_library)
-        if not is_ours:
-            kept.append(frames)
+        found.append((frames, is_ours))
         frames = frames.tb_next
-    shown: TracebackType | None = None
-    for frame in reversed(kept):
-        shown = TracebackType(shown, frame.tb_frame, frame.tb_lasti, frame.tb_lineno)
-    return shown
+    return found

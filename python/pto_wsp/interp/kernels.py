@@ -15,7 +15,7 @@ from pto_wsp.interp.references import run_reference
 from pto_wsp.ir import kernel as k
 from pto_wsp.ir.core import Full, Index, Range, Region
 from pto_wsp.ir.rules import call_left
-from pto_wsp.ir.scalar import Expr, Value, evaluate, read_element
+from pto_wsp.ir.scalar import Expr, Value, element_place, evaluate, read_element
 from pto_wsp.isa.forms import result_valid, valid_pairs_that_agree
 from pto_wsp.isa.meaning import Undefined
 from pto_wsp.isa.table import TABLE, Instruction
@@ -232,8 +232,12 @@ class _Frame:
         array = self.views[name] if name in self.views else self.tiles[name].data
         return array.shape[dim]
 
-    def element(self, name: str, indices: Iterable[int], loc: Location | None) -> int:
-        return read_element(name, self.views[name], indices, loc)
+    def element(self, name: str, indices: Iterable[int], loc: Location | None) -> Value:
+        if name in self.views:
+            return read_element(name, self.views[name], indices, loc)
+        tile = self.tiles[name].data
+        value = tile[element_place(name, tile, indices, loc)]
+        return float(value) if self.types[name].dtype.is_float else value.item()
 
     def fail(self, reason: str, loc: Location | None) -> None:
         raise KernelFailed(kernel=self.kernel.name, reason=reason, detail="", loc=loc)

@@ -16,6 +16,7 @@ from pto_wsp.ir.scalar import (
     Element,
     Expr,
     Select,
+    TileElement,
     Unary,
 )
 from pto_wsp.location import Location
@@ -58,7 +59,7 @@ def require_types(node: Expr, loc: Location | None) -> None:
         case Select(condition=condition, then=then, other=other):
             require(condition.dtype is b1, "a condition is a truth value", loc)
             require(then.dtype is other.dtype, f"`select` of {then.dtype} and {other.dtype}", loc)
-        case Element(indices=indices):
+        case Element(indices=indices) | TileElement(indices=indices):
             require(all(i.dtype is i64 for i in indices), "an index is an integer", loc)
         case Const(value=value, dtype=dtype):
             kinds = _VALUES.get(dtype.name)

@@ -82,6 +82,25 @@ class Element:
 
 
 @record
+class TileElement:
+    """In a kernel: element [row, col] of the valid part of a tile; outside of it is an error.
+
+    Assignments alone read elements of tiles: `%s = %t[i, j] : f32`. Floats are read as f32, integers as i64,
+    truth values as b1 (`element_dtype`).
+    """
+
+    name: str
+    indices: tuple[Expr, ...]
+    dtype: DType
+    loc: Location | None = None
+
+
+def element_dtype(dtype: DType) -> DType:
+    """Return the type of a scalar that an element of a tile of `dtype` is read as."""
+    return f32 if dtype.is_float else b1 if dtype is b1 else i64
+
+
+@record
 class Unary:
     """`neg`, `not`, `invert` or a conversion of one operand.
 
@@ -129,7 +148,7 @@ class Select:
         return self.then.dtype
 
 
-Expr = Const | Var | Extent | Element | Unary | Binary | Select
+Expr = Const | Var | Extent | Element | TileElement | Unary | Binary | Select
 
 _UNARY_TYPES = {"not": b1, "b1": b1, "i64": i64, "u64": i64, "f32": f32}
 
@@ -254,8 +273,8 @@ class Reader(Protocol):
         """Return the valid extent of dimension `dim` of a kernel's view or tile."""
         ...
 
-    def element(self, name: str, indices: Iterable[int], loc: Location | None) -> int:
-        """Return an element of an integer tensor or view; raise BadExpression at `loc` outside of it.
+    def element(self, name: str, indices: Iterable[int], loc: Location | None) -> Value:
+        """Return an element of a tensor, view or tile; raise BadExpression at `loc` outside of it.
 
         Each index is taken, and checked, before the next one.
         """
@@ -282,7 +301,7 @@ def evaluate(expr: Expr, scope: Scope, reader: Reader | None = None) -> Value:
         case Extent(name=name, dim=dim):
             assert reader is not None
             return reader.extent(name, dim)
-        case Element(name=name, indices=indices, loc=loc):
+        case Element(name=name, indices=indices, loc=loc) | TileElement(name=name, indices=indices, loc=loc):
             assert reader is not None
             return reader.element(name, (int(evaluate(i, scope, reader)) for i in indices), loc)
         case Unary():
@@ -313,12 +332,19 @@ def element_outside(name: str, index: int, dim: int, size: int) -> str:
 
 def read_element(name: str, array: np.ndarray, indices: Iterable[int], loc: Location | None) -> int:
     """Return `array[indices]` as an integer; outside of the array is an error, as are negative indices."""
+    return int(_checked(int(array[element_place(name, array, indices, loc)]), loc))
+
+
+def element_place(
+    name: str, array: np.ndarray, indices: Iterable[int], loc: Location | None
+) -> tuple[int, ...]:
+    """Return the indices of an element; raise BadExpression where it is no part of the array."""
     at: list[int] = []
     for dim, (size, index) in enumerate(zip(array.shape, indices, strict=True)):
         if not 0 <= index < size:
             raise BadExpression(reason=element_outside(name, index, dim, size), loc=loc)
         at.append(index)
-    return int(_checked(int(array[tuple(at)]), loc))
+    return tuple(at)
 
 
 def _apply_unary(expr: Unary, a: Value) -> Value:
@@ -341,6 +367,7 @@ def _apply_unary(expr: Unary, a: Value) -> Value:
 
 _CHILDREN: dict[type, Callable[[Any], tuple[Expr, ...]]] = {
     Element: lambda expr: expr.indices,
+    TileElement: lambda expr: expr.indices,
     Unary: lambda expr: (expr.a,),
     Binary: lambda expr: (expr.a, expr.b),
     Select: lambda expr: (expr.condition, expr.then, expr.other),
@@ -373,6 +400,8 @@ def substitute(expr: Expr, replace: Callable[[Expr], Expr | None]) -> Expr:
     match expr:
         case Element(name=name, indices=indices, loc=loc):
             return Element(name, tuple(substitute(i, replace) for i in indices), loc)
+        case TileElement(name=name, indices=indices, dtype=dtype, loc=loc):
+            return TileElement(name, tuple(substitute(i, replace) for i in indices), dtype, loc)
         case Unary(op=op, a=a, loc=loc):
             return Unary(op, substitute(a, replace), loc)
         case Binary(op=op, a=a, b=b, loc=loc):
@@ -405,7 +434,7 @@ def _format(expr: Expr, prefix: str, outer: int) -> str:
             return prefix + name
         case Extent(name=name, dim=dim):
             return f"dim({prefix}{name}, {dim})"
-        case Element(name=name, indices=indices):
+        case Element(name=name, indices=indices) | TileElement(name=name, indices=indices):
             return f"{prefix}{name}[{', '.join(_format(i, prefix, 0) for i in indices)}]"
         case Unary(op="neg", a=a):
             return f"-({_literal(a)})" if isinstance(a, Const) else "-" + _format(a, prefix, TIGHTEST)

@@ -22,7 +22,7 @@ from pto_wsp.ir.rules import (
     require_tile,
     view_rank_and_dtype,
 )
-from pto_wsp.ir.scalar import Const, Element, Expr, Extent, Var, walk
+from pto_wsp.ir.scalar import Const, Element, Expr, Extent, TileElement, Var, element_dtype, walk
 from pto_wsp.ir.verify_paths import require_written
 from pto_wsp.ir.verify_schedule import verify_schedule
 from pto_wsp.ir.verify_workload import verify_workload
@@ -124,7 +124,7 @@ class _KernelVerifier:
                 case k.Prefetch(region=region, rows=rows):
                     self.prefetch(region, rows, stmt.loc)
                 case k.Assign(name=name, value=value):
-                    self.expressions([value], stmt.loc)
+                    self.expressions([value], stmt.loc, reads_tiles=True)
                     require(self.scalars.get(name) is value.dtype, f"`{name}` has another type", stmt.loc)
                 case k.For(var=var, start=start, stop=stop, step=step):
                     self.expressions([start, stop], stmt.loc)
@@ -272,7 +272,15 @@ class _KernelVerifier:
         assert param is not None
         require_element(node, *view_rank_and_dtype(param), loc)
 
-    def expressions(self, exprs: Iterable[Expr], loc: Location | None) -> None:
+    def tile_element(self, node: TileElement, loc: Location | None) -> None:
+        tile = self.tiles.get(node.name)
+        require(tile is not None, f"`{node.name}` is no tile", loc)
+        assert tile is not None
+        require(len(node.indices) == 2, "an element of a tile has a row and a column", loc)
+        fits = node.dtype is element_dtype(tile.dtype)
+        require(fits, f"an element of `{node.name}` is read as {element_dtype(tile.dtype)}", loc)
+
+    def expressions(self, exprs: Iterable[Expr], loc: Location | None, reads_tiles: bool = False) -> None:
         for expr in exprs:
             for node in (expr,) if isinstance(expr, (Const, Var)) else walk(expr):
                 match node:
@@ -286,3 +294,6 @@ class _KernelVerifier:
                         require_types(node, loc)
                         if isinstance(node, Element):
                             self.element(node, loc)
+                        elif isinstance(node, TileElement):
+                            require(reads_tiles, "an assignment alone reads an element of a tile", loc)
+                            self.tile_element(node, loc)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from pto_wsp.errors import InvalidIR
 from pto_wsp.ir import kernel as k
-from pto_wsp.ir.scalar import Const, Expr, Extent, Var, walk
+from pto_wsp.ir.scalar import Const, Expr, Extent, TileElement, Var, walk
 from pto_wsp.location import Location
 
 
@@ -82,7 +82,7 @@ class _Paths:
     def read(self, exprs: Iterable[Expr], loc: Location | None) -> None:
         for expr in exprs:
             for node in () if isinstance(expr, Const) else walk(expr):
-                name = node.name if isinstance(node, (Var, Extent)) else ""
+                name = node.name if isinstance(node, (Var, Extent, TileElement)) else ""
                 if name in self.own and name not in self.written:
                     raise self.unwritten(name, node.loc or loc)
 

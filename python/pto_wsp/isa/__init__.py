@@ -2,6 +2,7 @@
 
 from pto_wsp.isa.forms import (
     ELEMENTWISE,
+    IN_PLACE,
     PRODUCTS,
     Form,
     FormError,
@@ -17,6 +18,7 @@ __all__ = [
     "BY_FUNCTION",
     "BY_MNEMONIC",
     "ELEMENTWISE",
+    "IN_PLACE",
     "PRODUCTS",
     "TABLE",
     "Bound",

@@ -34,7 +34,7 @@ CONSTANTS: dict[Form, dict[str, tuple[type, object]]] = {
 }
 """Constants that instructions of a form take by name: their type and default; None where there is none."""
 
-PLACES: dict[Form, tuple[str, ...]] = {Form.EXTRACT: ("row", "col"), Form.INSERT: ("row", "col")}
+PLACES: dict[Form, tuple[str, ...]] = dict.fromkeys((Form.EXTRACT, Form.INSERT, Form.SET), ("row", "col"))
 """Integers that instructions of a form take by name: optional, 0 by default."""
 
 

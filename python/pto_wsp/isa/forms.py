@@ -40,6 +40,7 @@ class Form(enum.Enum):
     RESHAPE = ("reshape", 1, 0)
     EXTRACT = ("extract", 1, 0)
     INSERT = ("insert", 2, 0)
+    SET = ("set", 1, 1)
     COMPARE = ("compare", 2, 0)
     COMPARE_SCALAR = ("compare-scalar", 1, 1)
     SELECT = ("select", 3, 0)
@@ -98,6 +99,9 @@ ELEMENTWISE = frozenset(
 )
 """Forms whose element [i, j] depends on operands at [i, j], [i, 0] or [0, j] alone: chains of them fuse."""
 
+IN_PLACE = ELEMENTWISE | {Form.SET}
+"""Forms whose result may take the place of an operand while it is made."""
+
 PRODUCTS = frozenset({Form.MATMUL, Form.MATMUL_ACC, Form.MATMUL_BIAS})
 """Forms that multiply matrices."""
 
@@ -146,7 +150,7 @@ def result_type(form: Form, tiles: Sequence[TileType], attrs: Mapping[str, objec
             return _reduced(form, tiles[0])
         case Form.CONVERT:
             return _converted(tiles[0], _dtype(attrs["dtype"]), attrs)
-        case Form.TRANSPOSE | Form.RESHAPE | Form.EXTRACT | Form.INSERT | Form.PUT:
+        case Form.TRANSPOSE | Form.RESHAPE | Form.EXTRACT | Form.INSERT | Form.SET | Form.PUT:
             return _rearranged(form, tiles, attrs)
         case Form.SORT | Form.MERGE | Form.TOPK_VALUES | Form.TOPK_INDICES | Form.TAKE:
             return _ordered_type(form, tiles, attrs)
@@ -187,6 +191,8 @@ def _rearranged(form: Form, tiles: Sequence[TileType], attrs: Mapping[str, objec
         return TileType(first.cols, first.rows, first.dtype)
     if form in (Form.RESHAPE, Form.EXTRACT):
         return TileType(*_pair(attrs["shape"]), first.dtype)
+    if form is Form.SET:
+        return first
     _require_dtype(first.dtype, others[0])
     if form is Form.PUT:
         values, indices = others

@@ -42,6 +42,7 @@ class Undefined(Exception):
 UNSORTED = "pairs that should be sorted are not"
 OUTSIDE = "an index lies outside the rows or columns that it picks from"
 PART_OUTSIDE = "the part reaches outside of the tile"
+ELEMENT_OUTSIDE = "the element lies outside of the valid part of the tile"
 OTHER_COUNT = "the tile has not as many elements as its new shape"
 
 
@@ -209,12 +210,19 @@ def insert(a: Array, b: Array, attrs: Attrs) -> Array:
     return made
 
 
-def _part(a: Array, shape: tuple[int, ...], attrs: Attrs) -> tuple[slice, slice]:
+def setval(a: Array, value: Array, attrs: Attrs) -> Array:
+    """`a` with `value` as its element at `row`, `col`."""
+    made = a.copy()
+    made[_part(a, (1, 1), attrs, ELEMENT_OUTSIDE)] = value
+    return made
+
+
+def _part(a: Array, shape: tuple[int, ...], attrs: Attrs, outside: str = PART_OUTSIDE) -> tuple[slice, slice]:
     first = attrs.get("row", 0), attrs.get("col", 0)
     for start, count, size in zip(first, shape, a.shape, strict=True):
         assert isinstance(start, int)
         if start < 0 or start + count > size:
-            raise Undefined(PART_OUTSIDE)
+            raise Undefined(outside)
     rows, cols = (slice(s, s + n) for s, n in zip(first, shape, strict=True))  # pyright: ignore
     return rows, cols
 

@@ -9,8 +9,7 @@ REFUSED: dict[str, str] = {
     "tstore.fp": "scale with `rowexpandmul` or `colexpandmul`, convert with `tcvt`, then store",
     "tmatmul.mx": "there are no 4- and 8-bit floats; multiply scaled operands with `tmatmul`",
     "tgatherb": "tiles have no byte addresses; `tgather` picks elements of rows by their index",
-    "getval": "an element of an integer input is a scalar: `x[i, j]`",
-    "setval": "insert a filled tile of one element: `texpands`, then `tinsert`",
+    "getval": "an element of a tile is a scalar: `s = t[i, j]`",
     "sload": "an element of an integer input is a scalar: `x[i, j]`",
     "sstore": "store a filled tile of one element: `texpands`, then `tstore`",
 }

@@ -420,36 +420,34 @@ _row(
     mnemonic="ttrans",
 )
 
-_row(
-    "reshape",
-    "reshape",
-    Form.RESHAPE,
-    ANY,
-    np_meaning.reshape,
-    EXACT,
-    _SIMPLE,
-    "The valid elements in row-major order as another shape; another count is an error.",
-)
-_row(
-    "extract",
-    "extract",
-    Form.EXTRACT,
-    ANY,
-    np_meaning.extract,
-    EXACT,
-    _SIMPLE,
-    "The part that starts at [row, col]; reaching outside is an error.",
-)
-_row(
-    "insert",
-    "insert",
-    Form.INSERT,
-    ANY,
-    np_meaning.insert,
-    EXACT,
-    _SIMPLE,
-    "a with b in place of its part that starts at [row, col]; reaching outside is an error.",
-)
+for _name, _form, _meaning, _doc in (
+    (
+        "reshape",
+        Form.RESHAPE,
+        np_meaning.reshape,
+        "The valid elements in row-major order as another shape; another count is an error.",
+    ),
+    (
+        "extract",
+        Form.EXTRACT,
+        np_meaning.extract,
+        "The part that starts at [row, col]; reaching outside is an error.",
+    ),
+    (
+        "insert",
+        Form.INSERT,
+        np_meaning.insert,
+        "a with b in place of its part that starts at [row, col]; reaching outside is an error.",
+    ),
+    (
+        "setval",
+        Form.SET,
+        np_meaning.setval,
+        "a with a scalar in place of its valid element [row, col]; outside is an error.",
+    ),
+):
+    _mnemonic = _name if _form is Form.SET else f"t{_name}"
+    _row(_name, _name, _form, ANY, _meaning, EXACT, _SIMPLE, _doc, _mnemonic)
 
 # compare, select, convert
 _row("cmp", "compare", Form.COMPARE, NUMBERS, np_meaning.compare, EXACT, _SIMPLE, "Mask of a `mode` b.")

@@ -107,7 +107,7 @@ class _Call:
             case Form.CONVERT:
                 flags = [("rmode", self.word("rmode"))] if "rmode" in self.args else []
                 return emit(row.name, [self.tile("x")], (), site, dtype=self.dtype(), flags=flags)
-            case Form.RESHAPE | Form.EXTRACT | Form.INSERT:
+            case Form.RESHAPE | Form.EXTRACT | Form.INSERT | Form.SET:
                 return self.part(row)
             case Form.SORT | Form.MERGE_RUNS | Form.MERGE | Form.TOPK_VALUES | Form.TOPK_INDICES:
                 return self.order(row)
@@ -118,6 +118,12 @@ class _Call:
         emit, tile = self.reader.builder.instruction, self.tile("x")
         if row.form is Form.INSERT:
             return emit(row.name, [tile, self.tile("part")], (), self.site, flags=self.places())
+        if row.form is Form.SET:
+            value = self.ops.scalar(self.value("value"), self.site.loc)
+            if value is None:
+                raise self.bad("a number or a scalar", str(self.value("value")), self.args["value"])
+            element = self.ops.element(value, tile.type.dtype, self.site)
+            return emit(row.name, [tile], [element], self.site, flags=self.places())
         shape, valid = self.shape()
         flags = self.places() if row.form is Form.EXTRACT else []
         return emit(row.name, [tile], (), self.site, shape=shape, valid=valid, flags=flags)

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 from pto_wsp.ir import kernel as k
-from pto_wsp.ir.core import Index, Range, Region
-from pto_wsp.ir.scalar import Expr, Extent, children, substitute
+from pto_wsp.ir.scalar import children
 from pto_wsp.isa import ELEMENTWISE, TABLE, Form
 from pto_wsp.lang.reads import names_read, reads
+from pto_wsp.passes.names import KernelRenaming
 from pto_wsp.support.record import replace
 
 
@@ -154,53 +154,9 @@ def _rebuilt(body: Sequence[k.Stmt], change: Callable[[k.Stmt], k.Stmt | None]) 
 
 def _renamed(body: Sequence[k.Stmt], names: dict[str, str]) -> tuple[k.Stmt, ...]:
     """Return `body` with tiles renamed; copies of a tile to itself go away."""
-
-    def replacement(e: Expr) -> Expr | None:
-        return Extent(names[e.name], e.dim, e.loc) if isinstance(e, Extent) and e.name in names else None
-
-    def expr(e: Expr) -> Expr:
-        return substitute(e, replacement)
-
-    def change(stmt: k.Stmt) -> k.Stmt | None:
-        match stmt:
-            case k.Load(tile=tile, region=region) | k.Store(tile=tile, region=region):
-                rows = None if stmt.rows is None else names[stmt.rows]
-                return replace(stmt, tile=names[tile], region=_region(region, expr), rows=rows)
-            case k.Prefetch(region=region):
-                rows = None if stmt.rows is None else names[stmt.rows]
-                return replace(stmt, region=_region(region, expr), rows=rows)
-            case k.Instr():
-                renamed = _renamed_instruction(stmt, names, expr)
-                is_idle = renamed.op == "mov" and renamed.tiles == (renamed.dst,)
-                return None if is_idle else renamed
-            case k.Assign(value=value):
-                return replace(stmt, value=expr(value))
-            case k.For(start=start, stop=stop):
-                return replace(stmt, start=expr(start), stop=expr(stop))
-            case k.If(condition=condition) | k.While(condition=condition):
-                return replace(stmt, condition=expr(condition))
-
-    return _rebuilt(body, change)
+    renamed = KernelRenaming(tiles=names).statements(body)
+    return _rebuilt(renamed, lambda stmt: None if _is_idle(stmt) else stmt)
 
 
-def _renamed_instruction(instr: k.Instr, names: dict[str, str], expr: Callable[[Expr], Expr]) -> k.Instr:
-    return replace(
-        instr,
-        dst=names[instr.dst],
-        tiles=tuple(names[t] for t in instr.tiles),
-        scalars=tuple(map(expr, instr.scalars)),
-        attrs=tuple((key, v if isinstance(v, (str, int)) else expr(v)) for key, v in instr.attrs),
-    )
-
-
-def _region(region: Region, expr: Callable[[Expr], Expr]) -> Region:
-    dims = []
-    for dim in region.dims:
-        match dim:
-            case Index(at=at):
-                dims.append(Index(expr(at)))
-            case Range(start=start, extent=extent):
-                dims.append(Range(expr(start), expr(extent)))
-            case _:
-                dims.append(dim)
-    return replace(region, dims=tuple(dims))
+def _is_idle(stmt: k.Stmt) -> bool:
+    return isinstance(stmt, k.Instr) and stmt.op == "mov" and stmt.tiles == (stmt.dst,)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import builtins
-import math
 from collections.abc import Callable
 from types import FunctionType, ModuleType
 from typing import NoReturn
@@ -29,6 +28,13 @@ from pto_wsp.lang.arithmetic import FOLD
 from pto_wsp.lang.builder import Builder, Site
 from pto_wsp.lang.calls import call_function
 from pto_wsp.lang.functions import FUNCTIONS, PtoFunction
+from pto_wsp.lang.operators import (
+    OPERATORS,
+    REFUSED_EXPRESSIONS,
+    TILE_ADVICE,
+    TILE_OPERATORS,
+    is_foldable,
+)
 from pto_wsp.lang.ptoisa import PtoisaFunction
 from pto_wsp.lang.source import FunctionSource
 from pto_wsp.lang.tile_ops import TileOps
@@ -48,70 +54,6 @@ from pto_wsp.lang.values import (
 from pto_wsp.lang.view_index import index_view
 from pto_wsp.location import Location
 from pto_wsp.types.dtype import b1, f32, i64
-
-OPERATORS: dict[type[ast.AST], tuple[str, str]] = {
-    ast.Add: ("add", "+"),
-    ast.Sub: ("sub", "-"),
-    ast.Mult: ("mul", "*"),
-    ast.Div: ("div", "/"),
-    ast.FloorDiv: ("floordiv", "//"),
-    ast.Mod: ("mod", "%"),
-    ast.Pow: ("pow", "**"),
-    ast.MatMult: ("matmul", "@"),
-    ast.LShift: ("lshift", "<<"),
-    ast.RShift: ("rshift", ">>"),
-    ast.BitAnd: ("bitand", "&"),
-    ast.BitOr: ("bitor", "|"),
-    ast.BitXor: ("bitxor", "^"),
-    ast.Lt: ("lt", "<"),
-    ast.LtE: ("le", "<="),
-    ast.Gt: ("gt", ">"),
-    ast.GtE: ("ge", ">="),
-    ast.Eq: ("eq", "=="),
-    ast.NotEq: ("ne", "!="),
-    ast.USub: ("neg", "-"),
-    ast.UAdd: ("pos", "+"),
-    ast.Invert: ("invert", "~"),
-    ast.Not: ("not", "not"),
-}
-
-TILE_OPERATORS = {
-    **{name: name for name in ("add", "sub", "mul", "div")},
-    "bitand": "bitwise_and",
-    "bitor": "bitwise_or",
-    "bitxor": "bitwise_xor",
-    "lshift": "shl",
-    "rshift": "shr",
-}
-"""The rows that operators of tiles stand for."""
-
-TILE_ADVICE = {
-    "floordiv": "`pto.div(a, b)` of i32 tiles truncates; `//` would round down",
-    "mod": "`pto.rem(a, b)` has the sign of `a`; `%` would have the sign of `b`",
-    "pow": "multiply: `x * x`, or use `pto.exp` and `pto.log`",
-}
-
-_EXPRESSIONS: dict[type[ast.AST], str] = {
-    ast.ListComp: "a comprehension",
-    ast.SetComp: "a comprehension",
-    ast.DictComp: "a comprehension",
-    ast.GeneratorExp: "a comprehension",
-    ast.Lambda: "`lambda`",
-    ast.JoinedStr: "a formatted string",
-    ast.NamedExpr: "`:=`",
-    ast.Starred: "`*`",
-    ast.Await: "`await`",
-    ast.Dict: "a dictionary",
-    ast.Set: "a set",
-    ast.Slice: "a slice that indexes nothing",
-}
-"""What expressions that kernels do not have are called."""
-
-FOLDABLE = frozenset(
-    {f for f in vars(math).values() if callable(f)}
-    | {abs, bool, divmod, float, int, len, max, min, pow, round, sum}
-)
-"""Functions without side effects, called while a kernel is read where their arguments are constants."""
 
 
 class ExpressionReader:
@@ -164,7 +106,7 @@ class ExpressionReader:
             case ast.IfExp():
                 return self._choice(node)
             case _:
-                self.refuse(node, _EXPRESSIONS.get(type(node), f"`{type(node).__name__}`"), "")
+                self.refuse(node, REFUSED_EXPRESSIONS.get(type(node), f"`{type(node).__name__}`"), "")
 
     def condition(self, node: ast.expr) -> Expr:
         """Return an expression as a truth value.
@@ -410,6 +352,8 @@ class ExpressionReader:
         items = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
         if isinstance(base, (Constant, TupleValue)):
             return self._constant_subscript(base, node)
+        if isinstance(base, TileValue) and len(items) == 2:
+            return self._tile_element(base, items, node)
         if not isinstance(base, ViewValue):
             expected = "a parameter or a view of one"
             raise BadIndex(
@@ -417,6 +361,13 @@ class ExpressionReader:
             )
         view = index_view(self, base, items, self.at(node))
         return view if view.kept else self._element(view, node)
+
+    def _tile_element(self, tile: TileValue, items: list[ast.expr], node: ast.Subscript) -> Value:
+        """Return one element of a tile, as it is now, as a scalar."""
+        loc, what = self.at(node), f"{ast.unparse(node.value)}[...]"
+        indices = tuple(self.integer(item, what).expr for item in items)
+        element = ir.TileElement(tile.name, indices, ir.element_dtype(tile.type.dtype), loc)
+        return ScalarValue(self.builder.assign(element, "", loc))
 
     def _element(self, view: ViewValue, node: ast.Subscript) -> Value:
         """Return one element of an integer input as a scalar."""
@@ -466,7 +417,7 @@ class ExpressionReader:
                 return result
         args = [self.read(arg) for arg in node.args]
         constants = [constant_of(a) for a in args]
-        is_pure = isinstance(target, np.ufunc) or _is_in(target, FOLDABLE) or _is_number_type(target)
+        is_pure = is_foldable(target)
         if is_pure and not node.keywords and None not in constants:
             return self._fold_call(target, constants, node)
         return self._builtin(target, args, node, hint)
@@ -505,14 +456,3 @@ class ExpressionReader:
         self.refuse(
             node, f"a call of `{name}`", advice or "call functions of `pto`, or of `math` with constants"
         )
-
-
-def _is_in(value: object, functions: frozenset[object]) -> bool:
-    try:
-        return value in functions
-    except TypeError:
-        return False
-
-
-def _is_number_type(value: object) -> bool:
-    return isinstance(value, type) and issubclass(value, np.generic)

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from pto_wsp.errors import BadOperand, CarriedValue
 from pto_wsp.ir import kernel as k
-from pto_wsp.ir.scalar import Const, Expr, Extent, walk
+from pto_wsp.ir.scalar import Const, Expr, Extent, TileElement, walk
 from pto_wsp.isa import Form
 from pto_wsp.isa.attributes import CONSTANTS, EXTENTS, MODES, PLACES
 from pto_wsp.lang import ptoisa
@@ -244,8 +244,9 @@ def _written(body: Sequence[k.Stmt], written: frozenset[str]) -> frozenset[str]:
 
 
 def _tiles_of(exprs: Sequence[Expr]) -> set[str]:
-    """Return the names that the extents in expressions are of: tiles and views."""
-    return {node.name for expr in exprs for node in walk(expr) if isinstance(node, Extent)}
+    """Return the names that the extents and elements of tiles in expressions are of: tiles and views."""
+    nodes = (node for expr in exprs for node in walk(expr))
+    return {node.name for node in nodes if isinstance(node, (Extent, TileElement))}
 
 
 def _require(tiles: set[str], written: frozenset[str], loc: Location | None) -> None:

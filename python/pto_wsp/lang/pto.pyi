@@ -134,6 +134,9 @@ def extract(x: Value, shape: tuple[Extent, Extent], row: int | Scalar = ..., col
 def insert(x: Value, part: Value, row: int | Scalar = ..., col: int | Scalar = ...) -> Tile:
     """The tile with `part` in place of what starts at [row, col]."""
 
+def setval(x: Value, value: int | float | Scalar, row: int | Scalar = ..., col: int | Scalar = ...) -> Tile:
+    """The tile with a scalar as its element at [row, col]; `x[row, col]` reads one."""
+
 def put(x: Value, values: Value, indices: Value) -> Tile:
     """The tile with values[i, j] at [i, indices[i, j]]."""
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from pto_wsp.ir import kernel as k
 from pto_wsp.ir.core import Index, Range, Region
-from pto_wsp.ir.scalar import Expr, Extent, Var, walk
+from pto_wsp.ir.scalar import Expr, Extent, TileElement, Var, walk
 
 
 def names_read(body: Sequence[k.Stmt]) -> set[str]:
@@ -50,5 +50,5 @@ def _region_exprs(region: Region) -> Iterator[Expr]:
 def _names(exprs: Iterable[Expr]) -> Iterator[str]:
     for expr in exprs:
         for node in walk(expr):
-            if isinstance(node, (Var, Extent)):
+            if isinstance(node, (Var, Extent, TileElement)):
                 yield node.name

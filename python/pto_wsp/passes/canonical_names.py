@@ -29,11 +29,11 @@ def _kernel(kernel: k.KernelFunction) -> k.KernelFunction:
     statements = [*k.walk_statements(kernel.body)]
     fresh = Fresh(p.name for p in kernel.params)
     tiles = _numbered("t", _written(statements), fresh)
-    assigned = (stmt.name for stmt in statements if isinstance(stmt, k.Assign))
+    types, scalar_types = dict(kernel.tiles), dict(kernel.scalars)
+    assigned = (s.name for s in statements if isinstance(s, k.Assign) and s.name in scalar_types)
     scalars = _numbered("s", assigned, fresh)
     loops = _numbered("i", (stmt.var for stmt in statements if isinstance(stmt, k.For)), fresh)
     renaming = KernelRenaming(tiles=tiles, targets={**scalars, **loops})
-    types, scalar_types = dict(kernel.tiles), dict(kernel.scalars)
     return replace(
         kernel,
         tiles=tuple((new, types[old]) for old, new in tiles.items()),

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from pto_wsp.ir import kernel as k
 from pto_wsp.ir import workload as w
 from pto_wsp.ir.core import DimSelect, Full, Index, Region, Rows, TileRange
-from pto_wsp.ir.scalar import Const, Element, Expr, Extent, Var, substitute
+from pto_wsp.ir.scalar import Const, Element, Expr, Extent, TileElement, Var, substitute
 from pto_wsp.support.record import replace
 
 
@@ -131,6 +131,8 @@ class KernelRenaming:
                 return replace(
                     node, name=self.views.get(name, name), indices=tuple(self.expr(i) for i in indices)
                 )
+            case TileElement(name=name, indices=indices):
+                return replace(node, name=self.tile(name), indices=tuple(map(self.expr, indices)))
             case _:
                 return None
 

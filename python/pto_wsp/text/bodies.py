@@ -52,6 +52,10 @@ class Body(Generic[T]):
         """Return whether `name` is a tensor or view."""
         return name in self.tensors
 
+    def tile_dtype(self, name: str) -> DType | None:
+        """Return the element type of a tile, or None if there is none of that name."""
+        return None
+
     def known(self) -> Iterable[str]:
         """Return every name, for a hint."""
         return {*self.scalars, *self.tensors}

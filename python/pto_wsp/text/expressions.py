@@ -19,8 +19,10 @@ from pto_wsp.ir.scalar import (
     Expr,
     Extent,
     Select,
+    TileElement,
     Unary,
     Var,
+    element_dtype,
 )
 from pto_wsp.text.tokens import LITERAL, NAME, NUMBER, TYPE, WORD, Cursor, Token
 from pto_wsp.types.dtype import DTYPES, DType, b1, f32, i64
@@ -53,6 +55,10 @@ class Scope(Protocol):
 
     def has_elements(self, name: str) -> bool:
         """Return whether `name` is a tensor or view."""
+        ...
+
+    def tile_dtype(self, name: str) -> DType | None:
+        """Return the element type of a tile, or None if there is none of that name."""
         ...
 
     def known(self) -> Iterable[str]:
@@ -161,6 +167,10 @@ def _mentioned(cursor: Cursor, scope: Scope, name: str) -> Expr:
     """Read a scalar or an element of a tensor, whose name is the next token."""
     token = cursor.advance()
     if cursor.at("["):
+        tile = scope.tile_dtype(name)
+        if tile is not None:
+            indices = tuple(_listed(cursor, scope))
+            return TileElement(name, indices, element_dtype(tile), cursor.since(token))
         if not scope.has_elements(name):
             cursor.unknown("tensor", name, scope.where, scope.known(), token)
         return Element(name, tuple(_listed(cursor, scope)), cursor.since(token))

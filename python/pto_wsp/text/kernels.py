@@ -58,6 +58,11 @@ class _KernelBody(Body[k.Stmt]):
         self.scalars[name] = dtype
         self.names.scalar("%" + name, Var(name, dtype))
 
+    def tile_dtype(self, name: str) -> DType | None:
+        """Return the element type of a tile, or None if there is none of that name."""
+        tile = self.tiles.get(name)
+        return None if tile is None else tile.dtype
+
     def take_known(self, found: list[k.Stmt]) -> bool:
         return self.lines.take(found)
 

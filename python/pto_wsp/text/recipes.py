@@ -9,7 +9,7 @@ from pto_wsp.builder.steps import Argument, Operand
 from pto_wsp.ir import kernel as k
 from pto_wsp.ir import workload as w
 from pto_wsp.ir.core import DimSelect, Full, Range, Region
-from pto_wsp.ir.scalar import Binary, Const, Element, Expr, format_expr
+from pto_wsp.ir.scalar import Binary, Const, Element, Expr, TileElement, format_expr
 from pto_wsp.passes.names import WorkloadRenaming
 from pto_wsp.support.record import record
 from pto_wsp.types.dtype import DType
@@ -164,6 +164,8 @@ def _assignment(stmt: k.Assign) -> Call:
     match stmt.value:
         case Element(name=memref, indices=(row, col)):
             return Call("scalar_load", (stmt.name, memref, _operand(row), _operand(col)))
+        case TileElement(name=tile, indices=(row, col)):
+            return Call("getval", (stmt.name, tile, _operand(row), _operand(col)))
         case value:
             return Call("scalar_mov", (stmt.name, _operand(value)))
 

@@ -6,14 +6,12 @@ from pto_wsp.errors import NoMeaning
 from pto_wsp.isa.refused import REFUSED
 from pto_wsp.text.tokens import Cursor
 
-_LEAVES = "loops run to their end"
 _MLIR = ("programs in MLIR are not read", "write functions of PTO Assembly: `func @name(...) {`")
+_OF_OTHER_FORMS = ("the form with roles has conditionals alone", "leave the roles of parameters out")
 _STATEMENTS = {
+    **dict.fromkeys(("BREAK", "CONTINUE", "YIELD"), _OF_OTHER_FORMS),
     **dict.fromkeys(("module", "func.func"), _MLIR),
-    "BREAK": (_LEAVES, "say in the loop's bound, or with IF, which iterations do something"),
-    "CONTINUE": (_LEAVES, "put the rest of the body under IF"),
     **dict.fromkeys(("set_flag", "wait_flag", "pipe_barrier"), ("order follows from data", REFUSED["tsync"])),
-    "YIELD": ("blocks give no values", "assign scalars in the block: they are known behind it"),
 }
 
 

@@ -25,6 +25,9 @@ class _Keys:
     def has_elements(self, name: str) -> bool:
         return False
 
+    def tile_dtype(self, name: str) -> DType | None:
+        return None
+
     def known(self) -> Iterable[str]:
         return (KERNEL,)
 

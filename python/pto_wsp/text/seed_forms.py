@@ -20,10 +20,11 @@ from pto_wsp.text.seed_scalars import SCALAR_WORDS, TYPES
 from pto_wsp.text.seed_tiles import SeedTiles
 from pto_wsp.text.tokens import FUNCTION, NAME, WORD, Cursor, Source, Token
 
-WORDS = frozenset({*SCALAR_WORDS, "IF_BIT", "RETURN", "LOAD", "STORE"})
+WORDS = frozenset({*SCALAR_WORDS, "IF_BIT", "RETURN", "LOAD", "STORE", "BREAK", "CONTINUE", "YIELD"})
 """Statements that only these forms have."""
 
 _STATEMENTS = (*WORDS, "FOR", "ENDFOR", "IF", "ELSE", "ENDIF", "WHILE", "DO", "ENDWHILE", "CALL", "tstore")
+_GIVE = ("IF", "ELSE")
 _ENDS = {"FOR": "ENDFOR", "IF": "ENDIF", "IF_BIT": "ENDIF", "ELSE": "ENDIF", "WHILE": "ENDWHILE"}
 
 
@@ -63,6 +64,15 @@ class _SeedReader(SeedTiles):
         self.last_word = end
         self.whiles: list[_While] = []
         self.blocks: list[Token] = []
+        self.given: dict[int, list[str]] = {}
+        self.lone: dict[str, Callable[[Cursor], None]] = {
+            **dict.fromkeys(("LOAD", "STORE"), self.move_element),
+            **dict.fromkeys(("BREAK", "CONTINUE"), self.leave_loop),
+            **dict.fromkeys(("return", "RETURN"), self.end_function),
+            **dict.fromkeys(("tstore", "mscatter"), self.store),
+            "YIELD": self.give,
+            "CALL": self.call,
+        }
 
     def body(self) -> None:
         """Read all statements, and the line behind them."""
@@ -89,20 +99,14 @@ class _SeedReader(SeedTiles):
             self.directive(cursor)
         elif word in SCALAR_WORDS:
             self.scalar_statement(cursor)
-        elif word in ("return", "RETURN"):
-            self.end_function(cursor)
-        elif word in ("tstore", "mscatter"):
-            self.store(cursor)
-        elif word == "CALL":
-            self.call(cursor)
+        elif word in self.lone:
+            self.lone[word](cursor)
         else:
             self.control(word, cursor)
         cursor.end()
 
     def control(self, word: str, cursor: Cursor) -> None:
         match word:
-            case "LOAD" | "STORE":
-                self.move_element(cursor)
             case "FOR":
                 self.loop(cursor)
             case "ENDFOR":
@@ -186,13 +190,36 @@ class _SeedReader(SeedTiles):
 
     def condition(self, cursor: Cursor) -> None:
         builder = self.enter(cursor)
+        given: list[str] = []
         if cursor.at("(") and self.is_list(cursor):
-            self.names(cursor)
+            given = self.names(cursor)
             cursor.expect(",")
+        self.given[len(self.blocks)] = given
         found = self.typed(cursor)
         if cursor.accept(","):
             self.names(cursor)
         builder.if_then(found)
+
+    def leave_loop(self, cursor: Cursor) -> None:
+        """Read `BREAK` or `CONTINUE`."""
+        word, builder = cursor.advance().text, self.builder.at(cursor.whole)
+        builder.break_loop() if word == "BREAK" else builder.continue_loop()
+
+    def give(self, cursor: Cursor) -> None:
+        """Read `YIELD (%a, %b)` in `IF (%x, %y), ...`: what the block gives."""
+        token = cursor.advance()
+        outs = self.given.get(len(self.blocks), []) if self.blocks and self.blocks[-1].text in _GIVE else []
+        values = self.names(cursor)
+        if len(values) != len(outs):
+            expected = (
+                f"{len(outs)} values, as the block's `IF` says" if outs else "a block of `IF (outs), ...`"
+            )
+            cursor.fail(expected, token=token)
+        for number, (out, value) in enumerate(zip(outs, values, strict=True)):
+            if value in outs[:number]:
+                cursor.fail("values that no name before them changes", token=token)
+            builder = self.builder.at(cursor.whole)
+            builder.mov(out, value) if value in self.tiles else builder.scalar_mov(out, value)
 
     def bit(self, cursor: Cursor) -> None:
         builder = self.enter(cursor)
@@ -207,12 +234,12 @@ class _SeedReader(SeedTiles):
             number += 1
         return cursor.ahead(number).text == ")" and cursor.ahead(number + 1).text == ","
 
-    def names(self, cursor: Cursor) -> None:
+    def names(self, cursor: Cursor) -> list[str]:
         """Read names in parentheses: what a block takes or gives, which all are known behind it anyway."""
         cursor.expect("(")
-        count = 0
+        found: list[str] = []
         while not cursor.accept(")"):
-            if count:
+            if found:
                 cursor.expect(",")
             token = cursor.token
             name = cursor.name()
@@ -220,7 +247,8 @@ class _SeedReader(SeedTiles):
                 cursor.unknown("name", name, "this function", {*self.tiles, *self.scalars}, token)
             if cursor.at(":"):
                 self.written_type(cursor, name, is_new=False)
-            count += 1
+            found.append(name)
+        return found
 
     def repeat(self, cursor: Cursor) -> None:
         """Read WHILE to its DO: what is between them is done before each test."""
@@ -269,13 +297,14 @@ class _SeedReader(SeedTiles):
         if not self.whiles:
             builder.end_while()
             return
-        loop, line = self.whiles.pop(), self.source.line
+        loop, line, num_tests = self.whiles.pop(), self.source.line, 0
         self.source.line = loop.first
         while self.source.skip_blank() or self.source.line < loop.last:
             inner = self.source.statement()
             self.statement(inner.token.text, inner)
+            num_tests += 1
         self.source.line = line
-        builder.at(cursor.whole).end_while()
+        builder.at(cursor.whole).end_while(num_tests)
 
     # --- calls ---
 

@@ -36,6 +36,9 @@ class _AnyName:
     def has_elements(self, name: str) -> bool:
         return True
 
+    def tile_dtype(self, name: str) -> DType | None:
+        return None
+
     def known(self) -> Iterable[str]:
         return ()
 

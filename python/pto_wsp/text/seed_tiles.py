@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pto_wsp.builder.function import PTOFunctionBuilder
 from pto_wsp.builder.steps import Operand
-from pto_wsp.errors import NoMeaning, TextMismatch
+from pto_wsp.errors import NoMeaning, RepeatedText, TextMismatch
 from pto_wsp.ir.scalar import Expr, Extent
 from pto_wsp.isa.attributes import ATTRIBUTES, PLACES
 from pto_wsp.isa.forms import Form
@@ -46,6 +46,8 @@ class SeedTiles(SeedScalars):
             cursor.advance()
             cursor.expect(":")
             self.declare_scalar(cursor, dst)
+        elif token.text in ("getval", "tgetval"):
+            self.get_element(cursor, dst)
         else:
             self.load(cursor, dst) if token.text in ("tload", "mgather") else self.instruction(cursor, dst)
             self.written.add(dst)
@@ -90,6 +92,14 @@ class SeedTiles(SeedScalars):
         cursor.expect(",")
         memref, row, col = self.place(cursor, False)
         self.builder.at(cursor.whole).scalar_load(dst, memref, row, col)
+
+    def get_element(self, cursor: Cursor, dst: str) -> None:
+        """Read what follows `%dst =` in `getval %tile[row, col]`."""
+        cursor.advance()
+        tile = self.tile(cursor)
+        row, col = self.offsets(cursor)
+        self.signature(cursor, [tile], None)
+        self.builder.at(cursor.whole).getval(dst, tile, row, col)
 
     def row_numbers(self, cursor: Cursor) -> str:
         """Read the tile of row numbers behind a view."""
@@ -206,6 +216,8 @@ class SeedTiles(SeedScalars):
                 reason = "the order of a sum is not chosen"
                 raise NoMeaning(form="`isBinary = true`", reason=reason, advice="", loc=cursor.place(key))
             return
+        if name in found:
+            raise RepeatedText(kind="attribute", name=name, loc=cursor.place(key))
         if name not in ATTRIBUTES:
             cursor.fail("an attribute: " + ", ".join((*ATTRIBUTES, *_ALIASES, "isBinary")), token=key)
         kind = ATTRIBUTES[name]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from argparse import Namespace
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from pto_wsp.analysis.buffers import buffer_use
@@ -24,19 +24,35 @@ from pto_wsp.tools.files import make_folder, modules_of, read_module, write_text
 from pto_wsp.types.tile import ScalarType
 
 
-def parse(args: Namespace) -> None:
+def parse(args: Namespace) -> int:
     """Write Python that builds the module of a file, or of every file of a folder."""
     if not Path(args.path).is_dir():
         write_text(to_python(read_module(args.path)), args.output)
-        return
-    files = modules_of(args.path)
-    for file in files:
-        module = read_module(str(file))
-        inside = file.parent.relative_to(args.path)
-        folder = file.parent if args.output is None else make_folder(str(Path(args.output) / inside))
-        made = folder / f"{file.stem}_builder.py"
-        write_text(to_python(module), str(made))
-        print(f"{file}: {_counted(module)} -> {made}")
+        return 0
+    return _each([str(file) for file in modules_of(args.path)], lambda path: _parsed(Path(path), args))
+
+
+def _parsed(file: Path, args: Namespace) -> str:
+    module = read_module(str(file))
+    inside = file.parent.relative_to(args.path)
+    folder = file.parent if args.output is None else make_folder(str(Path(args.output) / inside))
+    made = folder / f"{file.stem}_builder.py"
+    write_text(to_python(module), str(made))
+    return f"{_counted(module)} -> {made}"
+
+
+def _each(paths: Iterable[str], what: Callable[[str], str]) -> int:
+    """Do something with each file and say what was done; return 1 if any error was reported."""
+    failed = 0
+    for path in paths:
+        try:
+            done = what(path)
+        except PtoError as error:
+            failed = 1
+            print(error, file=sys.stderr)
+        else:
+            print(f"{path}: {done}")
+    return failed
 
 
 def print_(args: Namespace) -> None:
@@ -47,18 +63,14 @@ def print_(args: Namespace) -> None:
 def check(args: Namespace) -> int:
     """Say of each file, or of every file of a folder, whether it holds a sound module."""
     target = None if args.target is None else registry.get(args.target)
-    failed = 0
-    for path in (file for given in args.files for file in _files_of(given)):
-        try:
-            module = read_module(path)
-            if target is not None:
-                _refuse_unsupported(module, target)
-        except PtoError as error:
-            failed = 1
-            print(error, file=sys.stderr)
-        else:
-            print(f"{path}: {_counted(module)}")
-    return failed
+
+    def checked(path: str) -> str:
+        module = read_module(path)
+        if target is not None:
+            _refuse_unsupported(module, target)
+        return _counted(module)
+
+    return _each((file for given in args.files for file in _files_of(given)), checked)
 
 
 def _files_of(path: str) -> list[str]:

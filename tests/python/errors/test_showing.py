@@ -66,6 +66,29 @@ def test_a_program_shows_its_own_lines_and_the_message(program: str, tmp_path: P
     assert "error[" in found
 
 
+RAISES_ITSELF = """
+@workload
+def w(X: Tensor[f32, "n", 8]):
+    widths = {}
+    for i in P.range(2):
+        widths["none"]
+w.compile()
+"""
+
+
+def test_so_does_an_error_of_the_users_code(tmp_path: Path) -> None:
+    found = stderr_of(RAISES_ITSELF, tmp_path)
+    assert "KeyError: 'none'" in found and found.count("program.py") == 2
+    assert f'File "{PACKAGE}' not in found, found
+
+
+def test_what_goes_wrong_in_the_package_is_shown(tmp_path: Path) -> None:
+    program = "from pto_wsp.location import Location\nLocation('f', 1).source_line(2)\n"
+    assert "TypeError" in stderr_of(program, tmp_path)
+    program = "from pto_wsp.ir.module import Module\nModule('m').kernel('k')\n"
+    assert f'File "{PACKAGE}' in stderr_of(program, tmp_path)
+
+
 def test_in_development_mode_everything_is_shown(tmp_path: Path) -> None:
     assert f'File "{PACKAGE}' in stderr_of(PROGRAMS["a text"], tmp_path, "-X", "dev")
 

@@ -51,6 +51,17 @@ def operand_shapes(row: Instruction, attrs: dict[str, object], shape: Shape, k: 
     return shapes.get(row.form, [shape] * row.form.num_tiles)
 
 
+def has_place(row: Instruction, shape: Shape) -> bool:
+    """Return whether operands of `shape` have the place where the row's part begins."""
+    match row.form:
+        case Form.INSERT:
+            return shape[0] >= PLACE[0] and shape[1] >= PLACE[1]
+        case Form.SET:
+            return shape[0] > PLACE[0] and shape[1] > PLACE[1]
+        case _:
+            return True
+
+
 def operand_types(row: Instruction, dtype: DType) -> list[DType]:
     """Return the element types of the operands, where the data is of type `dtype`."""
     match row.form:

@@ -39,7 +39,7 @@ def test_a_row_is_complete_and_consistent(row: Instruction) -> None:
 def test_names_are_unique() -> None:
     assert len(BY_MNEMONIC) == len(TABLE)
     assert len(BY_FUNCTION) == sum(row.function is not None for row in TABLE.values())
-    assert all(name == row.name and row.mnemonic[0] in "tm" for name, row in TABLE.items())
+    assert all(name == row.name and row.mnemonic[0] in "tms" for name, row in TABLE.items())
 
 
 def test_integer_division_is_defined_everywhere() -> None:

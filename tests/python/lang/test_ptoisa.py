@@ -73,6 +73,7 @@ OPERANDS: dict[Form, tuple[str, str]] = {
     Form.RESHAPE: ("{s}", ""),
     Form.EXTRACT: ("{s}", "row=1, col=2"),
     Form.INSERT: ("{s}", "row"),
+    Form.SET: ("{s}", "2, row=1, col=2"),
     Form.COMPARE: ("{s}", "{s}, mode='lt'"),
     Form.COMPARE_SCALAR: ("{s}", "2, mode='ge'"),
     Form.SELECT: ("mask", "{s}, {s}"),

@@ -13,7 +13,7 @@ from pto_wsp.interp.kernels import run_kernel
 from pto_wsp.ir.kernel import KernelFunction
 from pto_wsp.ir.module import Module
 from pto_wsp.ir.verify import verify
-from pto_wsp.passes import pipeline
+from pto_wsp.passes import pipeline as passes
 from pto_wsp.passes.pipeline import Step, parse_pipeline, run_pipeline
 from pto_wsp.runtime.cache import ArtifactCache
 from pto_wsp.targets import registry
@@ -23,6 +23,13 @@ from tests.python.targets.test_cpu_random import base_array, layouts, same_bits,
 
 PIPELINES = ("dce", "forward", "unroll", "unroll{factor=3,full=1}", "reuse", "fuse")
 EVERYTHING = "unroll{factor=2,full=2},fuse,forward,reuse,dce"
+
+
+ROWS_OF_PASSES = st.lists(
+    st.sampled_from((*PIPELINES, "canonical", "inline", "expand", "unroll{factor=0,full=9}")),
+    min_size=2,
+    max_size=7,
+).map(",".join)
 
 
 def run(kernel: KernelFunction, layout: Mapping[str, tuple[int, int, int, int]], seed: int) -> tuple:
@@ -40,12 +47,20 @@ def run(kernel: KernelFunction, layout: Mapping[str, tuple[int, int, int, int]],
     suppress_health_check=list(HealthCheck),
     phases=(Phase.explicit, Phase.reuse, Phase.generate),
 )
-@given(kernels("k", has_all=True), st.lists(layouts(), min_size=3, max_size=3), st.integers(0, 99))
+@given(
+    kernels("k", has_all=True),
+    st.lists(layouts(), min_size=3, max_size=3),
+    st.lists(ROWS_OF_PASSES, min_size=3, max_size=3),
+    st.integers(0, 99),
+)
 def test_random_kernels_in_the_interpreter(
-    kernel: KernelFunction, arrangements: list[Mapping[str, tuple[int, int, int, int]]], seed: int
+    kernel: KernelFunction,
+    arrangements: list[Mapping[str, tuple[int, int, int, int]]],
+    pipelines: list[str],
+    seed: int,
 ) -> None:
     module = verify(Module("m", (kernel,)))
-    made = {text: run_pipeline(module, parse_pipeline(text)) for text in (*PIPELINES, EVERYTHING)}
+    made = {text: run_pipeline(module, parse_pipeline(text)) for text in (*PIPELINES, EVERYTHING, *pipelines)}
     for layout in arrangements:
         wanted, failed = run(kernel, layout, seed)
         for text, after in made.items():
@@ -64,15 +79,17 @@ def test_random_kernels_in_the_interpreter(
 @given(
     st.tuples(*(kernels(f"k{i}", has_all=True) for i in range(4))),
     st.lists(layouts(), min_size=4, max_size=4),
+    st.one_of(st.just(EVERYTHING), ROWS_OF_PASSES),
     st.integers(0, 99),
 )
 def test_random_kernels_on_the_cpu(
     batch: tuple[KernelFunction, ...],
     arrangements: list[Mapping[str, tuple[int, int, int, int]]],
+    pipeline: str,
     seed: int,
 ) -> None:
     """What the cpu makes of a kernel is the same before and after, also where it is not exact."""
-    after = run_pipeline(verify(Module("m", batch)), parse_pipeline(EVERYTHING)).kernels
+    after = run_pipeline(verify(Module("m", batch)), parse_pipeline(pipeline)).kernels
     built = [ctypes_abi.load(registry.get("cpu").build(found, ArtifactCache())) for found in (batch, after)]
     for pair in zip(batch, after, strict=True):
         for layout in arrangements:
@@ -99,7 +116,7 @@ def test_pipelines_are_text() -> None:
 
 
 def test_what_a_pass_makes_is_verified(monkeypatch: pytest.MonkeyPatch) -> None:
-    broken = pipeline.Pass("broken", lambda module: Module("m", entry="nothing"), "", {})
-    monkeypatch.setitem(pipeline.PASSES, "broken", broken)
+    broken = passes.Pass("broken", lambda module: Module("m", entry="nothing"), "", {})
+    monkeypatch.setitem(passes.PASSES, "broken", broken)
     with pytest.raises(InvalidIR, match="the pass `broken` made a module that is not sound"):
         run_pipeline(Module("m"), parse_pipeline("broken"))

@@ -10,13 +10,20 @@ from pto_wsp.ir.core import Full, Region
 from pto_wsp.ir.module import Module
 from pto_wsp.ir.scalar import Var
 from pto_wsp.ir.verify import verify
-from pto_wsp.passes.pipeline import parse_pipeline, run_pipeline
+from pto_wsp.passes.pipeline import parse_pipeline, prepare, run_pipeline
 from pto_wsp.runtime.program import Program
 from pto_wsp.support.record import replace
 from tests.python.passes.running import interpret, run_on_cpu, same
 from tests.python.runtime.random_workloads import Sample, samples
 
 PIPELINES = ("inline", "inline,expand", "inline,fuse", "inline,dce", "inline,expand,fuse,dce")
+
+
+ROWS_OF_PASSES = st.lists(
+    st.sampled_from(("inline", "expand", "fuse", "dce", "canonical", "unroll", "forward", "reuse")),
+    min_size=1,
+    max_size=6,
+).map(",".join)
 
 
 @st.composite
@@ -85,6 +92,19 @@ def test_in_the_interpreter(sample: Sample) -> None:
 
 def _nodes(module: Module) -> list[w.Node]:
     return [*w.walk_nodes(module.entry_workload.body)]
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@given(programs(), st.lists(ROWS_OF_PASSES, min_size=3, max_size=3))
+def test_any_row_of_passes(sample: Sample, pipelines: list[str]) -> None:
+    """In any order, and before calls are inlined too."""
+    wanted = sample.arrays()
+    tasks = interpret(plain(sample.module), wanted, sample.sizes)
+    for text in pipelines:
+        module = prepare(run_pipeline(sample.module, parse_pipeline(text)))
+        found = sample.arrays()
+        assert interpret(module, found, sample.sizes) == tasks, text
+        same(wanted, found)
 
 
 @settings(max_examples=10, deadline=None, suppress_health_check=list(HealthCheck))

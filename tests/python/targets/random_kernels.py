@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from pto_wsp.ir import kernel as k
 from pto_wsp.ir.core import Full, Range, Region
-from pto_wsp.ir.scalar import Binary, Const, Expr, Extent, Var, binary
+from pto_wsp.ir.scalar import Binary, Const, Expr, Extent, TileElement, Var, binary, element_dtype
 from pto_wsp.isa.forms import PRODUCTS, Form
 from pto_wsp.isa.meaning import COMPARE_MODES, ROUND_MODES
 from pto_wsp.isa.table import EXACT, TABLE
@@ -102,7 +102,7 @@ class _Body:
             ("x", [self.convert]),
             (
                 "t",
-                [self.number, self.best, self.reshape, self.extract_part]
+                [self.number, self.best, self.reshape, self.extract_part, self.get, self.set]
                 + [self.round] * self.dtype.is_float,
             ),
             ("tc", [self.broadcast, self.column, self.insert]),
@@ -255,6 +255,24 @@ class _Body:
         a, part = self.known("t", defined), self.known("c", defined)
         place = {"row": Const(self.draw.randint(0, 1)), "col": self.pick([Const(0), Var("n")])}
         return self.instr("insert", self.new("t"), a, part, **place, defined=defined)
+
+    def place(self) -> tuple[Expr, Expr]:
+        """Draw the place of an element, which may lie outside."""
+        row = self.pick([Const(0), Const(1), binary("sub", Extent("a", 0), Const(1))])
+        return row, self.pick([Const(0), Const(2), Var("n")])
+
+    def get(self, defined: set[str], loops: list[str]) -> list[k.Stmt]:
+        tile = self.known(str(self.pick("tx")) if any(t[0] == "x" for t in defined) else "t", defined)
+        dtype = element_dtype(tile_types(self.dtype)[tile].dtype)
+        found: Expr = TileElement(tile, self.place(), dtype)
+        if dtype is f32:
+            return [k.Assign("s", Binary("mul", found, Const(0.5, f32)))]
+        return [k.Assign("n", Binary("bitand", found, Const(7)))]
+
+    def set(self, defined: set[str], loops: list[str]) -> list[k.Stmt]:
+        a = self.known("t", defined)
+        dst, (row, col) = self.pick([a, self.new("t")]), self.place()
+        return self.instr("setval", str(dst), a, scalars=(self.scalar(),), row=row, col=col, defined=defined)
 
     def put(self, defined: set[str], loops: list[str]) -> list[k.Stmt]:
         a, values, at = self.known("t", defined), self.known("t", defined), self.known("x", defined)

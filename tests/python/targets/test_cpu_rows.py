@@ -17,7 +17,15 @@ from pto_wsp.runtime.cache import ArtifactCache
 from pto_wsp.targets import registry
 from pto_wsp.targets.cpu.templates import STORAGE, TEMPLATES, Unsupported
 from pto_wsp.types.dtype import DTYPES, DType, b1, bf16, f16, f32, i8, i16, i32, i64, u8, u16
-from tests.python.isa.operands import PLACE, RUN, fitting, makes_shape, operand_shapes, operand_types
+from tests.python.isa.operands import (
+    PLACE,
+    RUN,
+    fitting,
+    has_place,
+    makes_shape,
+    operand_shapes,
+    operand_types,
+)
 from tests.python.targets import ctypes_abi
 from tests.python.targets.build_kernels import KernelMaker
 from tests.python.targets.widths import WIDTHS, vectors_of
@@ -64,7 +72,7 @@ MOST_CASES = 16
 def variants(row: Instruction, dtype: DType) -> list[dict[str, object]]:
     """The attributes that tell cases of one row apart."""
     match row.form:
-        case Form.EXTRACT | Form.INSERT:
+        case Form.EXTRACT | Form.INSERT | Form.SET:
             return [{"row": PLACE[0], "col": PLACE[1]}]
         case Form.COMPARE | Form.COMPARE_SCALAR:
             return [{"mode": mode} for mode in COMPARE_MODES[:: 1 if row.form is Form.COMPARE else 3]]
@@ -277,8 +285,8 @@ def check(library: ctypes_abi.Library, name: str, cases: list[Case]) -> None:
     rng = np.random.default_rng(zlib.crc32(name.encode()))
     for special in (False, True):
         for rows, cols in [CAPACITY] if row.form in (Form.FILL, Form.IOTA) else SHAPES:
-            if row.form is Form.INSERT and (rows < PLACE[0] or cols < PLACE[1]):
-                continue  # no part lies inside
+            if not has_place(row, (rows, cols)):
+                continue
             shape = (
                 CAPACITY[0] if row.form is Form.COL_EXPAND else rows,
                 CAPACITY[1] if row.form in TO_CAPACITY else cols,

@@ -14,7 +14,7 @@ from pto_wsp.isa.table import TABLE, Instruction
 from pto_wsp.runtime.program import Program
 from pto_wsp.types.dtype import DType, b1, f32, i32, i64
 from pto_wsp.types.tile import TileType
-from tests.python.isa.operands import PLACE, RUN, fitting, operand_shapes, operand_types
+from tests.python.isa.operands import PLACE, RUN, fitting, has_place, operand_shapes, operand_types
 from tests.python.lang.programs import execute
 
 ROWS, COLS, K = 7, 37, 21
@@ -79,7 +79,7 @@ def call(row: Instruction) -> str:
             arguments += [str(RUN), "arena"]
         case Form.MATMUL | Form.MATMUL_BIAS:
             arguments.append("arena")
-        case Form.EXTRACT | Form.INSERT:
+        case Form.EXTRACT | Form.INSERT | Form.SET:
             arguments += map(str, PLACE)
         case Form.MATMUL_ACC:
             return f"mov(t, a); {row.name}(t, b, c, arena);"
@@ -137,7 +137,7 @@ def run(library: Program, op: int, arrays: Mapping[str, np.ndarray]) -> None:
 @pytest.mark.parametrize("shape", [(ROWS, COLS), (1, 1), (33, 64), (0, 5), (5, 2)])
 @pytest.mark.parametrize("row", COMPUTED, ids=lambda row: row.name)
 def test_a_row_is_a_function(row: Instruction, shape: tuple[int, int], library: Program) -> None:
-    if row.form is Form.INSERT and (shape[0] < PLACE[0] or shape[1] < PLACE[1]):
+    if not has_place(row, shape):
         pytest.skip("no part lies inside")
     rng = np.random.default_rng(4)
     attrs = attributes(row, shape)

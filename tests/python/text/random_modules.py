@@ -22,8 +22,10 @@ from pto_wsp.ir.scalar import (
     Expr,
     Extent,
     Select,
+    TileElement,
     Unary,
     Var,
+    element_dtype,
 )
 from pto_wsp.ir.schedule import POLICIES, Policy, Schedule
 from pto_wsp.isa.attributes import CONSTANTS, EXTENTS, MODES, PLACES
@@ -255,7 +257,15 @@ class KernelWriter:
         if not self.declared:
             return None
         name = self.draw.choice([*self.declared])
-        return k.Assign(name, self.exprs.make(self.declared[name]))
+        element = self.element(self.declared[name]) if self.draw.random() < 0.3 else None
+        return k.Assign(name, element or self.exprs.make(self.declared[name]))
+
+    def element(self, dtype: DType) -> Expr | None:
+        tiles = [name for name, tile in self.tiles.items() if element_dtype(tile.dtype) is dtype]
+        if not tiles:
+            return None
+        found = TileElement(self.draw.choice(tiles), (Const(0), self.exprs.make(i64, 1)), dtype)
+        return Binary("mul", found, self.exprs.literal(f32)) if dtype is f32 else found
 
     def call(self) -> k.Stmt | None:
         for callee in self.callees:

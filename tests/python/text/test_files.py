@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import random
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from pto_wsp import MemLayout, Program, parse
-from pto_wsp.errors import TextVersion, UnusableFile, WrongRank
+from pto_wsp.errors import PtoError, TextVersion, UnusableFile, WrongRank
+from pto_wsp.ir.entry import with_entry_workload
 from tests.python.lang.programs import execute
+
+NUM_FILES = 300
 
 SCALED = """
 @kernel
@@ -83,6 +87,43 @@ def test_files_that_are_no_programs(tmp_path: Path, content: bytes | None, messa
         Program.load(path)
     with pytest.raises(UnusableFile, match="written"):
         program().save(tmp_path / "nowhere" / "p.pto")
+
+
+def test_files_that_have_changed(tmp_path: Path) -> None:
+    """What is loaded of a changed file is what its text says, or nothing."""
+    saved = program()
+    saved.set_symbol_f32("factor", 2.0)
+    path, again = tmp_path / "p.pto", tmp_path / "again.pto"
+    saved.save(path)
+    whole, draw, num_loaded = path.read_bytes(), random.Random(3), 0
+    for _ in range(NUM_FILES):
+        path.write_bytes(changed(whole, draw))
+        try:
+            loaded = Program.load(path, "interp")
+        except PtoError as error:
+            assert str(error)
+            continue
+        num_loaded += 1
+        text = path.read_bytes().decode()
+        assert loaded.module in (parse(text), with_entry_workload(parse(text)).reached)
+        loaded.save(again)
+        assert Program.load(again, "interp").module == loaded.module
+    assert 5 < num_loaded < NUM_FILES - 5
+
+
+def changed(data: bytes, draw: random.Random) -> bytes:
+    """Return bytes some of which are other ones, twice there, or missing."""
+    at = draw.randrange(len(data))
+    end = min(len(data), at + draw.choice((1, 1, 2, 30, len(data))))
+    match draw.randrange(4):
+        case 0:
+            return data[:at] + data[end:]
+        case 1:
+            return data[:at] + bytes([draw.randrange(256)]) + data[at + 1 :]
+        case 2:
+            return data[:end] + data[at:]
+        case _:
+            return data[:at] + draw.choice(b"0123456789 %{}[]:\n").to_bytes(1, "big") + data[at + 1 :]
 
 
 def test_other_versions_are_refused(tmp_path: Path) -> None:

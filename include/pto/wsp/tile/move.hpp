@@ -375,6 +375,15 @@ template <class T>
   return true;
 }
 
+/// `to` is `from` with lane 0 of `value` at [row, col]; false where that is outside. They may be one tile.
+template <class T, class V>
+[[nodiscard]] bool setval(const Tile<T>& to, const Tile<T>& from, int64_t row, int64_t col, V value) {
+  if (!inside(row, 1, from.rows) || !inside(col, 1, from.cols)) return false;
+  if (to.data != from.data) copy(from, to.data, to.stride);
+  store(to.row(row) + col, value, Tail{1});
+  return true;
+}
+
 }  // namespace unchecked
 
 #ifdef PTO_PART

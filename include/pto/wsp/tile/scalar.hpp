@@ -4,6 +4,7 @@
 /// `failed` and give 0, and f32 rounded after every operation.
 #pragma once
 
+#include "pto/wsp/tile/move.hpp"
 #include "pto/wsp/tile/ops.hpp"
 
 namespace pto::wsp::tile {
@@ -96,6 +97,20 @@ inline int64_t element(const View& view, bool& failed, Indices... indices) {
   const T value = static_cast<const T*>(view.data)[offset];
   failed |= sizeof(T) == 8 && T(-1) > T(0) && static_cast<int64_t>(value) < 0;
   return static_cast<int64_t>(value);
+}
+
+/// The element of a tile at [row, col]; outside of its valid part is a failure.
+template <class T>
+inline auto element(const Tile<T>& tile, bool& failed, int64_t row, int64_t col) {
+  const bool is_inside = inside(row, 1, tile.rows) && inside(col, 1, tile.cols);
+  failed |= !is_inside;
+  if constexpr (tile::Element<T>::kFloat) {
+    return is_inside ? load_splat(tile.row(row) + col)[0] : 0.0f;
+  } else if constexpr (tile::Element<T>::kBool) {
+    return is_inside && tile.row(row)[col].bits != 0;
+  } else {
+    return is_inside ? static_cast<int64_t>(tile.row(row)[col]) : int64_t{0};
+  }
 }
 
 inline float mod(float a, float b, bool& failed) {

@@ -99,6 +99,13 @@ void insert(const Tile<T>& to, const Tile<T>& a, const Tile<T>& part, int64_t ro
   detail::require_shape(to, a);
   detail::require(unchecked::insert(to, a, part, row, col), "the part reaches outside of the tile");
 }
+/// `a` with `scalar` at [row, col]; `to` may be the operand.
+template <class T, class S>
+void setval(const Tile<T>& to, const Tile<T>& a, int64_t row, int64_t col, S scalar) {
+  detail::require_shape(to, a);
+  detail::require(unchecked::setval(to, a, row, col, detail::splat_as<T>(scalar)),
+                  "the element lies outside of the valid part of the tile");
+}
 template <class T>
 void rowexpand(const Tile<T>& to, const Tile<T>& column) {
   detail::require_shape(column, to.rows, 1);

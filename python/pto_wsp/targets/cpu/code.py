@@ -5,18 +5,26 @@ from __future__ import annotations
 from pathlib import PurePath
 
 from pto_wsp.analysis.extents import ExtentTable, upper_bound
-from pto_wsp.analysis.failures import can_fail
-from pto_wsp.analysis.steps import Asked, Step, Valid, ValidOf, rows_dim
+from pto_wsp.analysis.failures import can_fail, may_be_beyond
+from pto_wsp.analysis.steps import Asked, Step, Valid, ValidOf, rows_dim, scalar_tile
 from pto_wsp.ir.core import Full, Index, Range, Region
 from pto_wsp.ir.kernel import OUT, Instr, KernelFunction, Load, Prefetch, Store
-from pto_wsp.ir.scalar import Element, Expr, walk
+from pto_wsp.ir.scalar import Element, Expr, TileElement, walk
 from pto_wsp.location import Location
 from pto_wsp.support.text import TextWriter
 from pto_wsp.targets.base import Check
-from pto_wsp.targets.cpu.expressions import FIELDS, ExpressionWriter, scalar_type, tile_name, view_name
+from pto_wsp.targets.cpu.expressions import (
+    FIELDS,
+    ExpressionWriter,
+    literal,
+    scalar_type,
+    tile_name,
+    view_name,
+)
 from pto_wsp.targets.cpu.memory import assign_memory, row_stride
 from pto_wsp.targets.cpu.plan import Alone, Node, plan, walk_nodes
-from pto_wsp.targets.cpu.templates import STORAGE
+from pto_wsp.targets.cpu.templates import ROUNDING, STORAGE, lane_type, vector_type
+from pto_wsp.types.dtype import i64
 from pto_wsp.types.tile import TileType
 
 
@@ -69,9 +77,37 @@ class KernelCode:
         self.out.line(f"bool {name}_failed = false;")
         text = self._expressions.text(expr, f"{name}_failed")
         self.out.line(f"const {scalar_type(expr.dtype)} {name} = {text};")
-        reads = any(isinstance(node, Element) for node in walk(expr))
         message = "an expression overflows 64 bits or divides by zero"
-        self.check(f"{name}_failed", message + ", or reads outside of a view" * reads, loc)
+        for kind, what in ((Element, "a view"), (TileElement, "the valid part of a tile")):
+            if any(isinstance(node, kind) for node in walk(expr)):
+                message += f", or reads outside of {what}"
+        self.check(f"{name}_failed", message, loc)
+        return name
+
+    def scalar_operand(self, expr: Expr, instr: Instr, narrow: str = "") -> str:
+        """Write a scalar operand as a vector of the tile's type; return its name.
+
+        It is rounded to a float type, and checked to lie in the range of an integer one.
+        """
+        dtype = self.types[scalar_tile(instr)].dtype
+        text = self.value(expr, instr.loc)
+        if dtype.is_float:
+            vector = ROUNDING.get(dtype.name, "{0}").format(f"splat(static_cast<float>({text}))")
+        elif dtype.kind == "b":
+            vector = f"splat({text} != 0)" if scalar_type(expr.dtype) != "bool" else f"splat({text})"
+        else:
+            if may_be_beyond(expr, dtype):
+                low, high = (literal(limit, i64) for limit in dtype.integer_range)
+                self.check(
+                    f"{text} < {low} || {text} > {high}",
+                    f"a scalar is beyond the range of {dtype}",
+                    instr.loc,
+                )
+            splat, lane = ("splat_narrow", narrow) if narrow else ("splat", lane_type(dtype))
+            vector = f"{splat}(static_cast<{lane}>({text}))"
+        name = self.name("c")
+        kind = f"Narrow<{narrow}>" if narrow else vector_type(dtype)
+        self.out.line(f"const {kind} {name} = {vector};")
         return name
 
     # --- memory -----------------------------------------------------------------------------------------

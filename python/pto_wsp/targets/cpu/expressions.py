@@ -20,6 +20,7 @@ from pto_wsp.ir.scalar import (
     Expr,
     Extent,
     Select,
+    TileElement,
     Unary,
     Value,
     Var,
@@ -103,11 +104,16 @@ class ExpressionWriter:
                 return self._binary(expr, failed)
             case Select(condition=c, then=t, other=o):
                 return f"({self.text(c, failed)} ? {self.text(t, failed)} : {self.text(o, failed)})"
-            case Element(name=name, indices=indices):
-                dtype = self._views[name]
-                assert dtype is not None
-                places = "".join(f", {self.text(i, failed)}" for i in indices)
-                return f"scalar::element<{INTEGERS[dtype.name]}>({view_name(name)}, {failed}{places})"
+            case Element() | TileElement():
+                return self._element(expr, failed)
+
+    def _element(self, expr: Element | TileElement, failed: str) -> str:
+        places = "".join(f", {self.text(index, failed)}" for index in expr.indices)
+        if isinstance(expr, TileElement):
+            return f"scalar::element({tile_name(expr.name)}, {failed}{places})"
+        dtype = self._views[expr.name]
+        assert dtype is not None
+        return f"scalar::element<{INTEGERS[dtype.name]}>({view_name(expr.name)}, {failed}{places})"
 
     def _unary(self, op: str, a: Expr, failed: str) -> str:
         text = self.text(a, failed)

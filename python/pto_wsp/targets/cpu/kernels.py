@@ -4,20 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pto_wsp.analysis.failures import may_be_beyond
-from pto_wsp.analysis.steps import REDUCTIONS, Step, scalar_tile
+from pto_wsp.analysis.steps import REDUCTIONS, Step
 from pto_wsp.errors import NoneKernelBody
 from pto_wsp.ir.kernel import OUT, Assign, Instr, KernelFunction, Load, Prefetch, Store, While
-from pto_wsp.ir.scalar import Expr
 from pto_wsp.isa.table import TABLE
 from pto_wsp.support.text import TextWriter
 from pto_wsp.targets.cpu.code import KernelCode
-from pto_wsp.targets.cpu.expressions import literal, mangle, scalar_name, scalar_type, tile_name, view_name
+from pto_wsp.targets.cpu.expressions import mangle, scalar_name, scalar_type, tile_name, view_name
 from pto_wsp.targets.cpu.groups import GroupScope, GroupWriter, reads_in_place
 from pto_wsp.targets.cpu.plan import Alone, Branch, Group, Loop, Node, turned_stores
-from pto_wsp.targets.cpu.templates import ROUNDING, TEMPLATES, Call, Whole, lane_type, vector_type
+from pto_wsp.targets.cpu.templates import TEMPLATES, Call, Whole, lane_type
 from pto_wsp.targets.cpu.whole import write_call, write_matmul, write_transpose
-from pto_wsp.types.dtype import i64
 
 
 def function_name(kernel: KernelFunction) -> str:
@@ -192,7 +189,7 @@ def _write_group_step(code: KernelCode, scope: GroupScope, number: int, step: St
     else:
         assert isinstance(stmt, Instr)
         code.agree(step, stmt)
-        scope.scalars[number] = [_scalar_operand(code, s, stmt, scope.narrow) for s in stmt.scalars]
+        scope.scalars[number] = [code.scalar_operand(s, stmt, scope.narrow) for s in stmt.scalars]
         over = stmt.tiles[0] if TABLE[stmt.op].form in REDUCTIONS else stmt.dst
         code.result(step, stmt)
         storage = lane_type(code.types[stmt.dst].dtype)
@@ -205,31 +202,6 @@ def _write_group_step(code: KernelCode, scope: GroupScope, number: int, step: St
         extents = ("cols", "rows") if scope.group.is_column else ("rows", "cols")
         code.out.line(f"int64_t rows = {tile_name(over)}.{extents[0]};")
         code.out.line(f"int64_t cols = {tile_name(over)}.{extents[1]};")
-
-
-def _scalar_operand(code: KernelCode, expr: Expr, instr: Instr, narrow: str) -> str:
-    """Write a scalar operand as a vector of the tile's type; return its name.
-
-    It is rounded to a float type, and checked to lie in the range of an integer one.
-    """
-    dtype = code.types[scalar_tile(instr)].dtype
-    text = code.value(expr, instr.loc)
-    if dtype.is_float:
-        vector = ROUNDING.get(dtype.name, "{0}").format(f"splat(static_cast<float>({text}))")
-    elif dtype.kind == "b":
-        vector = f"splat({text} != 0)" if scalar_type(expr.dtype) != "bool" else f"splat({text})"
-    else:
-        if may_be_beyond(expr, dtype):
-            low, high = (literal(limit, i64) for limit in dtype.integer_range)
-            code.check(
-                f"{text} < {low} || {text} > {high}", f"a scalar is beyond the range of {dtype}", instr.loc
-            )
-        splat, lane = ("splat_narrow", narrow) if narrow else ("splat", lane_type(dtype))
-        vector = f"{splat}(static_cast<{lane}>({text}))"
-    name = code.name("c")
-    kind = f"Narrow<{narrow}>" if narrow else vector_type(dtype)
-    code.out.line(f"const {kind} {name} = {vector};")
-    return name
 
 
 def _write_copies(code: KernelCode, scope: GroupScope) -> None:

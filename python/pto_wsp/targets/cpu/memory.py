@@ -187,7 +187,7 @@ def _whole_tile_bytes(
     dst = types[instr.dst]
     template = TEMPLATES[instr.op]
     if isinstance(template, Call):
-        if instr.dst in instr.tiles:
+        if instr.dst in instr.tiles and not template.is_in_place:
             needs["result"] = tile_bytes(dst, lanes)
         if template.needs_spare:
             needs["spare"] = row_stride(dst, lanes) * dst.dtype.itemsize

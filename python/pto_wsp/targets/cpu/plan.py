@@ -206,7 +206,8 @@ class _Planner:
     def is_prelude(self, step: Step, group: Group, stored: bool) -> bool:
         """Return whether a load or assignment may be done before the group's loop."""
         if isinstance(step.stmt, Assign):
-            return True
+            made = {tile_written(s.stmt) for s in group.steps}
+            return made.isdisjoint(tiles_read(step.stmt))
         if not isinstance(step.stmt, Load) or stored or step.stmt.rows is not None:
             return False
         touched = {t for s in group.steps for t in (*tiles_read(s.stmt), tile_written(s.stmt))}

@@ -6,7 +6,7 @@ Functions named here are those of include/pto/wsp/tile/. Values are vectors: `F`
 
 from __future__ import annotations
 
-from pto_wsp.isa.meaning import OTHER_COUNT, OUTSIDE, PART_OUTSIDE, UNSORTED
+from pto_wsp.isa.meaning import ELEMENT_OUTSIDE, OTHER_COUNT, OUTSIDE, PART_OUTSIDE, UNSORTED
 from pto_wsp.support.record import record
 from pto_wsp.targets.cpu.expressions import INTEGERS
 from pto_wsp.types.dtype import DType
@@ -50,13 +50,15 @@ class Call:
     """A row that is a function of whole tiles: the destination, the operands, then `arguments`, attributes.
 
     `failure` says what is wrong where the function returns false; empty where it returns nothing.
-    `needs_spare` asks for memory of one row of the destination, passed last.
+    `needs_spare` asks for memory of one row of the destination, passed last. `is_in_place` allows the
+    destination to be an operand. Scalar operands come last, as vectors.
     """
 
     function: str
     arguments: tuple[str, ...] = ()
     failure: str = ""
     needs_spare: bool = False
+    is_in_place: bool = False
 
 
 @record
@@ -107,6 +109,7 @@ TEMPLATES: dict[str, Template] = {
     "reshape": Call("reshape", failure=OTHER_COUNT),
     "extract": Call("extract", arguments=("row", "col"), failure=PART_OUTSIDE),
     "insert": Call("insert", arguments=("row", "col"), failure=PART_OUTSIDE),
+    "setval": Call("setval", arguments=("row", "col"), failure=ELEMENT_OUTSIDE, is_in_place=True),
     "sort32": Call("sort32"),
     "sort": Call("sort", needs_spare=True),
     "mrgsort": Call("mrgsort", arguments=("run",), failure=UNSORTED, needs_spare=True),
@@ -157,7 +160,7 @@ HEADERS: dict[str, str] = {
     **{
         name: "sort"
         for name, template in TEMPLATES.items()
-        if isinstance(template, Call) and name not in ("reshape", "extract", "insert")
+        if isinstance(template, Call) and name not in ("reshape", "extract", "insert", "setval")
     },
 }
 """Headers of include/pto/wsp/tile/ that rows need beside move.hpp and scalar.hpp."""

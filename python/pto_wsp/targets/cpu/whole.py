@@ -44,6 +44,7 @@ def write_call(code: KernelCode, node: Alone, instr: Instr, call: Call) -> None:
         extents = code.result_extents(node.step, instr)
         code.out.line(f"const Tile<{storage}> {made}{{{own}, {stride}, {extents}}};")
     arguments = [made, *map(tile_name, instr.tiles), *(_argument(code, instr, n) for n in call.arguments)]
+    arguments += [code.scalar_operand(scalar, instr) for scalar in instr.scalars]
     if call.needs_spare:
         arguments.append(str(code.extra(node, "spare", storage)))
     text = f"unchecked::{call.function}({', '.join(arguments)})"

@@ -22,6 +22,7 @@ from pto_wsp.errors import CannotExpand
 from pto_wsp.ir import workload as w
 from pto_wsp.ir.module import Module
 from pto_wsp.ir.scalar import Const, Element, Expr, Var, add, binary, mul, walk
+from pto_wsp.passes.local_room import with_ranges, with_room
 from pto_wsp.passes.names import Fresh, WorkloadRenaming, workload_names
 from pto_wsp.passes.widen_tasks import Variants, Widening
 from pto_wsp.support.record import record, replace
@@ -37,8 +38,15 @@ def expand_loops(module: Module) -> Module:
         return module
     names = [f.name for f in (*module.kernels, *module.workloads)]
     variants = Variants(module.kernels, names)
-    workloads = tuple(_Expander(workload, variants).run() for workload in module.workloads)
+    workloads = tuple(_expanded(workload, variants) for workload in module.workloads)
     return replace(module, workloads=workloads, kernels=tuple(variants.kernels.values()))
+
+
+def _expanded(workload: w.WorkloadFunction, variants: Variants) -> w.WorkloadFunction:
+    if not any(isinstance(n, w.Loop) and n.tile_levels for n in w.walk_nodes(workload.body)):
+        return _Expander(workload, variants).run()
+    before = with_ranges(workload)
+    return with_room(_Expander(before, variants).run(), before)
 
 
 def _has_range(workload: w.WorkloadFunction) -> bool:

@@ -213,6 +213,8 @@ class Widening:
             periodic.add(param.name)
         else:
             reason = f"`{region.tensor}` would have to grow with the tiles of `{param.name}`"
+            if region.dims[at] == Full():
+                reason += ": give it a shape with room for them"
             raise self.refuse(reason, task.loc)
 
     def _is_unwritten(self, tensor: str) -> bool:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 
+from pto_wsp import PTOFunctionBuilder, PTOModule
 from pto_wsp.errors import CannotExpand
 from pto_wsp.ir import kernel as k
 from pto_wsp.ir import workload as w
@@ -274,3 +277,128 @@ def test_indices_have_no_larger_tiles() -> None:
     loop = w.Loop("range", "i", Var("n"), None, (norm(region, region, region),), None, 8, None, ((8, 8),))
     with pytest.raises(CannotExpand, match="cannot be expanded"):
         expand_loops(verify(replace(module, workloads=(w.WorkloadFunction("w", params, (loop,)),))))
+
+
+@pytest.mark.parametrize(
+    ("steps", "reason"),
+    [
+        (lambda f: f.adds("u", "t", "dim(t, 0)"), "it asks how large `t` is"),
+        (lambda f: f.adds("u", "t", "dim(x, 0)"), "it asks how large `x` is"),
+        (
+            lambda f: f.mov("u", "t").for_loop("i", 0, "dim(t, 0)").adds("u", "u", 1).end_for(),
+            "how large `t` is",
+        ),
+        (lambda f: f.getval("s", "t").adds("u", "t", "s"), "it reads an element of `t`"),
+        (lambda f: f.setval("u", "t", 1.0), "`setval` does not take another extent"),
+    ],
+)
+def test_what_a_larger_tile_would_change_is_refused(
+    steps: Callable[[PTOFunctionBuilder], PTOFunctionBuilder], reason: str
+) -> None:
+    """How large a tile is, and what its first element is, differ between one tile and two."""
+    module = PTOModule("m")
+    steps(PTOFunctionBuilder("f", module).memref("x").memref("y").tile("t", 4, 8).load("t", "x")).store(
+        "y", "u"
+    ).build()
+    (
+        PTOFunctionBuilder("w", module)
+        .not_in_core()
+        .memref("x")
+        .memref("y")
+        .scalar("n", i32)
+        .for_loop("i", 0, "n", max_range=8, min_range=2, tile_levels={8: 8, 0: 4})
+        .call("f", {"x": ("x", "i", 0), "y": ("y", "i", 0)})
+        .end_for()
+        .build()
+    )
+    module.set_entry("w")
+    with pytest.raises(CannotExpand) as caught:
+        expand_loops(verify(module.ir))
+    assert reason in str(caught.value)
+
+
+def scores_module(is_local: bool, levels: dict[int, int] | None) -> PTOModule:
+    """For each tile i, over all tiles j: y[i] += rowsum(q[i] @ k[j].T), through scores that a task makes."""
+    module = PTOModule("m")
+    (
+        PTOFunctionBuilder("score", module)
+        .memref("q")
+        .memref("k")
+        .memref("s")
+        .tile("a", 4, 8)
+        .tile("b", 4, 8)
+        .load("a", "q")
+        .load("b", "k")
+        .matmul("c", "a", "b", trans_b=True)
+        .store("s", "c")
+        .build()
+    )
+    (
+        PTOFunctionBuilder("total", module)
+        .memref("s")
+        .memref("y")
+        .tile("t", 4, 4)
+        .tile("p", 4, 1)
+        .load("t", "s")
+        .load("p", "y")
+        .rowsum("r", "t")
+        .add("z", "p", "r")
+        .store("y", "z")
+        .build()
+    )
+    builder = (
+        PTOFunctionBuilder("w", module).not_in_core().memref("q").memref("k").memref("y").scalar("n", i32)
+    )
+    builder = builder if is_local else builder.memref("scores")
+    for var in "ij":
+        builder.for_loop(var, 0, "n", max_range=levels and 8, min_range=levels and 2, tile_levels=levels)
+    builder.call("score", {"q": ("q", "i", 0), "k": ("k", "j", 0), "s": ("scores", "i", 0)})
+    builder.call("total", {"s": ("scores", "i", 0), "y": ("y", "i", 0)})
+    builder.end_for().end_for().build()
+    module.set_entry("w")
+    return module
+
+
+def test_what_the_run_makes_grows_with_its_tiles() -> None:
+    rng = np.random.default_rng(0)
+    q, k = (rng.integers(-3, 4, (20, 8)).astype(np.float32) for _ in range(2))
+    for levels, tasks in ((None, 50), ({8: 8, 4: 8, 2: 8, 0: 4}, 18), ({8: 16, 4: 16, 2: 8, 0: 4}, 8)):
+        for target in ("interp", "cpu"):
+            program = scores_module(True, levels).compile(target)
+            y = np.zeros((20, 1), np.float32)
+            program(q=q, k=k, y=y, n=5)
+            assert np.array_equal(y[:, 0], (q @ k.T).sum(axis=1))
+            assert program.stats is not None and program.stats.tasks == tasks
+    with pytest.raises(CannotExpand, match="a shape with room"):
+        expand_loops(verify(scores_module(False, {8: 8, 0: 4}).ir))
+
+
+def test_a_tensor_of_the_run_does_not_grow_over_a_mistake() -> None:
+    """A task that takes more than there is takes more than there is on larger tiles, too."""
+    module = scores_module(True, {8: 8, 4: 8, 2: 8, 0: 4})
+    ir = module.ir
+    workload = ir.entry_workload
+    params = tuple(
+        replace(p, type=replace(p.type, dims=(p.type.dims[0], 3)))
+        if isinstance(p, w.TensorParam) and p.name == "scores"
+        else p
+        for p in workload.params
+    )
+    narrow = replace(workload, params=params, body=tuple(map(_with_constant_ranges, workload.body)))
+    expanded = expand_loops(verify(replace(ir, workloads=(narrow,))))
+    assert expanded.entry_workload.tensor("scores").type.dims[1] == 3
+
+
+def _with_constant_ranges(node: w.Node) -> w.Node:
+    match node:
+        case w.Loop(body=body):
+            return replace(node, body=tuple(map(_with_constant_ranges, body)))
+        case w.Task(args=args):
+            whole = Range(Const(0), Const(4))
+            args = (
+                replace(a, dims=(a.dims[0], whole)) if isinstance(a, Region) and a.tensor == "scores" else a
+                for a in args
+            )
+            return replace(node, args=tuple(args))
+        case _:
+            return node

@@ -102,6 +102,21 @@ def test_parse_writes_python_that_builds_the_module(folder: Path, capsys: pytest
     assert pto(capsys, "parse", "made")[0] == FAILED  # no `.pto` file in it
 
 
+def test_every_file_of_a_folder_is_told(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """One that is bad stops none of the others."""
+    good = (folder / "demo.pto").read_text()
+    many = folder / "many"
+    many.mkdir()
+    for name, content in (("a", good.encode()), ("b", b"func @"), ("c", b"\xff\x00"), ("d", good.encode())):
+        (many / f"{name}.pto").write_bytes(content)
+    (many / "e.pto").mkdir()
+    for command in ("parse", "check"):
+        assert main([command, str(many)]) == 1
+        out, err = capsys.readouterr()
+        assert out.count("InCore") == 2 and err.count("error[") == 3
+    assert sorted(p.name for p in many.glob("*.py")) == ["a_builder.py", "d_builder.py"]
+
+
 def test_passes(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     status, out, err = pto(capsys, "opt", "demo.pto", "--passes", "reuse,dce", "--print-after")
     assert status == OK and "%u" not in out and out == str(parse(out))

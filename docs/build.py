@@ -16,6 +16,8 @@ from pto_wsp.errors import PtoError, catalogue
 from pto_wsp.ir.schedule import POLICIES
 from pto_wsp.ir.schedule import Form as PolicyForm
 from pto_wsp.isa import TABLE, Bound, Form, Instruction
+from pto_wsp.isa.refused import REFUSED
+from pto_wsp.isa.statements import CONTROL, SCALARS, Statement
 from pto_wsp.ops.functional import OPERATORS
 from pto_wsp.targets.registry import TARGETS
 from pto_wsp.targets.schedules import Enforced, Idle, Refused, Support, support
@@ -73,13 +75,32 @@ INSTRUCTIONS_HEADER = [
 ]
 
 
+STATEMENTS_HEADER = ["| text | builder | meaning |", "|---|---|---|"]
+REFUSED_HEADER = ["| instruction | what to write |", "|---|---|"]
+REFUSED_INTRODUCTION = (
+    "Names of the PTO ISA that are no instructions on tiles here: they are refused, with what to write."
+)
+
+
 def instructions_page() -> str:
     """Return the reference of the instruction table, grouped by operands and shape rule."""
     parts = [INSTRUCTIONS_INTRODUCTION]
     for form in Form:
         rows = [instruction_line(row) for row in TABLE.values() if row.form is form]
         parts.append(f"## {form.value[0]}\n\n{operands_of(form)}\n\n" + "\n".join(INSTRUCTIONS_HEADER + rows))
+    for title, statements in (("scalars", SCALARS), ("control", CONTROL)):
+        parts.append(
+            f"## {title}\n\n" + "\n".join([*STATEMENTS_HEADER, *map(_statement_line, statements.items())])
+        )
+    refused = [f"| `{name}` | {advice} |" for name, advice in REFUSED.items()]
+    parts.append("\n".join(["## written otherwise", "", REFUSED_INTRODUCTION, "", *REFUSED_HEADER, *refused]))
     return "\n\n".join(parts) + "\n"
+
+
+def _statement_line(item: tuple[str, Statement]) -> str:
+    word, statement = item
+    method = f"`{statement.method}`" if statement.method else ""
+    return f"| `{word}` | {method} | {statement.doc} |"
 
 
 def operands_of(form: Form) -> str:

@@ -10,14 +10,11 @@ from pto_wsp.ir import kernel as k
 from pto_wsp.ir.scalar import UNARY_CALLS
 from pto_wsp.ir.schedule import POLICIES
 from pto_wsp.isa import BY_MNEMONIC, attributes
+from pto_wsp.isa.statements import CONTROL
 from pto_wsp.text.modules import HEADER_KEYS
 from pto_wsp.text.seed_scalars import SCALAR_WORDS
 from pto_wsp.types.dtype import DTYPES
 
-CONTROL = (
-    *("FOR", "ENDFOR", "WHILE", "DO", "ENDWHILE", "IF", "IF_BIT", "ELSE", "ENDIF", "CALL", "REFUSE"),
-    *("BREAK", "CONTINUE", "YIELD", "return", "RETURN"),
-)
 DECLARATIONS = ("func", "attributes", "alloc_tile", "alloc_scalar", "SCHEDULE")
 NATIVE = ("CPP", "ENDCPP", "INCLUDE", "FOLDER", "CONSTANT")
 ATTRIBUTES = (
@@ -56,7 +53,7 @@ def patterns() -> list[dict[str, str]]:
     modes = [word for listed in attributes.MODES.values() for mode in listed for word in (mode, mode.upper())]
     policies = [name for policies in POLICIES.values() for name in policies]
     groups = (
-        ("keyword.control", CONTROL),
+        ("keyword.control", (*CONTROL, "REFUSE", "return")),
         ("keyword.other", DECLARATIONS),
         ("keyword.other.native", NATIVE),
         ("support.function", (*BY_MNEMONIC, "tprefetch")),

@@ -2,10 +2,11 @@
 
 import pytest
 
-from pto_wsp import parse
+from pto_wsp import PTOFunctionBuilder, parse
 from pto_wsp.errors import NoMeaning, TextError, UnknownInstruction
 from pto_wsp.isa import BY_MNEMONIC
 from pto_wsp.isa.refused import REFUSED
+from pto_wsp.isa.statements import CONTROL, SCALARS
 from pto_wsp.lang import ptoisa
 
 INSTRUCTIONS = """
@@ -22,10 +23,7 @@ INSTRUCTIONS = """
 """.split()
 """Source: seed 004 section 1.1 and its builder."""
 
-STATEMENTS = """
-    LI MOV ADD SUB MUL DIV CMP LOAD STORE FOR ENDFOR WHILE ENDWHILE IF IF_BIT ELSE ENDIF BREAK CONTINUE YIELD
-    CALL RETURN
-""".split()
+STATEMENTS = [*CONTROL, *SCALARS.keys() - {"getval"}]
 REFUSED_STATEMENTS = ("set_flag", "wait_flag", "pipe_barrier")
 """Scalar and control instructions; source as above."""
 
@@ -38,6 +36,16 @@ def test_a_scalar_or_control_instruction_is_read_or_refused(word: str) -> None:
     is_refused = isinstance(caught.value, NoMeaning)
     assert is_refused == (word in REFUSED_STATEMENTS), str(caught.value)
     assert "expected a statement, found" not in str(caught.value), "an unknown word"
+
+
+def test_every_statement_has_its_method() -> None:
+    """The words are those of the page; beside expressions, every step of a builder says one."""
+    words = """LI MOV ADD SUB MUL DIV CMP LOAD STORE FOR ENDFOR WHILE DO ENDWHILE IF ELSE ENDIF BREAK CONTINUE
+        YIELD CALL RETURN"""
+    assert {*words.split()} <= {*CONTROL, *SCALARS}
+    methods = {s.method for s in (*CONTROL.values(), *SCALARS.values())} - {""}
+    assert all(callable(getattr(PTOFunctionBuilder, method)) for method in methods)
+    assert all(s.doc.endswith(".") for s in (*CONTROL.values(), *SCALARS.values()))
 
 
 @pytest.mark.parametrize("name", INSTRUCTIONS)

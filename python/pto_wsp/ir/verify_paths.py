@@ -23,8 +23,9 @@ class _Paths:
     def block(self, body: Sequence[k.Stmt]) -> None:
         for stmt in body:
             match stmt:
-                case k.Instr(dst=dst):
-                    self.operands(stmt)
+                case k.Instr(dst=dst, tiles=tiles):
+                    if stmt.scalars or stmt.attrs or not self.written.issuperset(tiles):
+                        self.operands(stmt)
                     self.written.add(dst)
                 case k.Load() | k.Store() | k.Prefetch():
                     self.moved(stmt)

@@ -6,7 +6,6 @@ import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-
 MANY = 20_000
 """Objects that a block makes and leaves, from which on they are not searched for cycles when it ends."""
 

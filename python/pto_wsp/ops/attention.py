@@ -149,6 +149,7 @@ class _BatchAttention:
             self._parts = np.empty((room, *self._parts.shape[1:]), np.float32)
             self._part_stats = np.empty((room, *self._part_stats.shape[1:]), np.float32)
         self._places = places
+        blocks = self._blocks(qo, lengths)
         self._arrays = {
             "WorkerIndptr": plan.worker_indptr,
             "Items": plan.items.view(np.int32).reshape(-1, 8),
@@ -158,24 +159,27 @@ class _BatchAttention:
             "KVLens": lengths.astype(np.int32),
             "KVIndptr": indptr.astype(np.int32),
             "Pages": pages.reshape(-1, 1),
+            "Blocks": blocks,
+            "PackedK": self._packed_k,
+            "PackedV": self._packed_v,
         }
-        self._arrays |= self._packed(np.ones(batch, int) if qo is None else np.diff(qo), lengths)
         self._queries = queries
         self.current = plan
 
-    def _packed(self, queries: np.ndarray, lengths: np.ndarray) -> dict[str, np.ndarray]:
-        """Return the first block of each request that is packed, -1 for others, and room for all blocks."""
+    def _blocks(self, qo: np.ndarray | None, lengths: np.ndarray) -> np.ndarray:
+        """Return the first block of each request that is packed, -1 for others; make room for all blocks."""
         form = self.form
+        if qo is None:
+            return np.full(lengths.size, -1, np.int32)
         blocks = -(-lengths // STEP)
         bytes_of = 8 * STEP * form.dim * form.kv_heads * blocks
-        is_packed = form.group * -(-queries // Q_TILE) >= PACKED_TILES if form.tokens else blocks < 0
+        is_packed = form.group * -(-np.diff(qo) // Q_TILE) >= PACKED_TILES
         is_packed &= np.cumsum(np.where(is_packed, bytes_of, 0)) <= PACKED_BYTES
         ends = np.cumsum(np.where(is_packed, blocks, 0))
         total = int(ends[-1]) if ends.size else 0
         if total > self._packed_k.shape[1]:
             self._packed_k, self._packed_v = self._packed_room(total)
-        first = np.where(is_packed, ends - blocks, -1).astype(np.int32)
-        return {"Blocks": first, "PackedK": self._packed_k, "PackedV": self._packed_v}
+        return np.where(is_packed, ends - blocks, -1).astype(np.int32)
 
     def _packed_room(self, blocks: int) -> tuple[np.ndarray, ...]:
         """Return arrays of so many packed blocks of keys and of values.

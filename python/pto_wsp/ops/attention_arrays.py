@@ -110,7 +110,7 @@ def read_array(
     for dim, (size, found) in enumerate(zip(shape, value.shape, strict=True)):
         if size is not None and size != found:
             raise WrongShape(name=name, dim=dim, expected=size, found=found)
-    if not value.flags.aligned or (value.size and min(_steps(value), default=0) < 0):
+    if not value.flags.aligned or (not value.flags.c_contiguous and min(_steps(value), default=0) < 0):
         reason = (
             f"strides of {value.strides} bytes at {value.ctypes.data:#x}, for elements of {value.itemsize}"
         )

@@ -26,6 +26,7 @@ ZeroLength: TypeAlias = Literal["reject", "empty_item"]
 
 _OK, _BUFFER_OVERFLOW, _UNSUPPORTED_SIZE = 0, 1, 2
 _MAX_THREADS = 256
+_LENGTH_TYPES = (np.dtype(np.int32), np.dtype(np.int64))
 
 
 class WorkPlanner:
@@ -204,7 +205,7 @@ def as_lengths(seq_lens: Lengths) -> np.ndarray:
         raise InvalidPlanParams(
             what="the list of lengths", expected="an array [batch], batch > 0", found=f"shape {lengths.shape}"
         )
-    if lengths.dtype not in (np.int32, np.int64):
+    if lengths.dtype not in _LENGTH_TYPES:
         raise InvalidPlanParams(
             what="the list of lengths", expected="int32 or int64", found=f"dtype {lengths.dtype}"
         )

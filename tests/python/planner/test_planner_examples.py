@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.python.planner.test_headers import COMPILERS, INCLUDE, ROOT, STANDARDS, STRICT, Command
+from tests.python.planner.test_headers import COMPILERS, INCLUDE, ROOT, STANDARDS, STRICT
 
 EXAMPLES = ROOT / "examples" / "planner"
 CXX20 = {"decode_attention_aicpu"}
@@ -21,8 +21,8 @@ PROGRAMS = [
 
 @pytest.mark.parametrize(("name", "standard"), PROGRAMS)
 @pytest.mark.parametrize("cxx", COMPILERS)
-def test_example(cxx: Command, name: str, standard: str, tmp_path: Path) -> None:
-    command = [*cxx, f"-std={standard}", "-O1", "-D__CPU_SIM", *STRICT[:2], "-Werror", "-pthread"]
+def test_example(cxx: str, name: str, standard: str, tmp_path: Path) -> None:
+    command = [cxx, f"-std={standard}", "-O1", "-D__CPU_SIM", *STRICT[:2], "-Werror", "-pthread"]
     files = [f"-I{INCLUDE}", EXAMPLES / f"{name}.cpp", "-o", tmp_path / name]
     built = subprocess.run([*command, *files], capture_output=True, text=True, check=False)
     assert built.returncode == 0, built.stderr

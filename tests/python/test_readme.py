@@ -116,7 +116,7 @@ def plain(code: str) -> str:
 
 @pytest.mark.parametrize("page", EXAMPLES, ids=lambda page: page.parent.name)
 def test_pages_of_examples_quote_them(page: Path, tmp_path: Path) -> None:
-    """A program with imports runs; anything else stands in the example, but for what `...` and gaps stand for."""
+    """A program with imports runs; others stand in the example, but for what `...` and gaps leave out."""
     source = plain("\n".join(path.read_text("utf-8") for path in sorted(page.parent.glob("*.py"))))
     for program in programs_of(page):
         if program.startswith("import "):

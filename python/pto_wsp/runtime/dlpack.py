@@ -107,6 +107,9 @@ def _imported(name: str, value: Any, loc: Location | None) -> np.ndarray:
     if device not in CPU_DEVICES:
         reason = f"it lies on another device (DLPack device type {device})"
         raise UnusableArray(name=name, reason=reason, loc=loc, hint="copy it to the CPU")
+    if getattr(value, "is_neg", bool)():  # torch lends the memory of such a view, and does not say so
+        reason = "it stands for the negative of its memory"
+        raise UnusableArray(name=name, reason=reason, loc=loc, hint="pass `tensor.resolve_neg()`")
     capsule = _capsule(name, value, loc)
     tensor, is_read_only = _tensor(name, capsule, loc)
     dtype = _dtype(tensor.dtype)

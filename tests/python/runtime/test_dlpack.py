@@ -294,3 +294,13 @@ def test_tensors_of_torch() -> None:
         assert (tensor == 2).all()
     error = error_of(doubled(f32), torch.ones((10, 8), requires_grad=True))
     assert isinstance(error, UnusableArray) and "grad" in str(error)
+    refused: list[tuple[Any, str]] = [
+        (torch.ones((10, 8), dtype=torch.complex64).conj().imag, "negative"),
+        (torch.ones((10, 8)).expand(2, 10, 8)[:, 0], "the program writes it"),
+        (torch.ones((10, 8)).to_sparse(), "refuses"),
+        (torch.ones((10, 8), device="meta"), "refuses"),
+        (torch.ones((8, 10)).T, "innermost stride"),
+    ]
+    for tensor, text in refused:
+        error = error_of(doubled(f32), tensor)
+        assert isinstance(error, UnusableArray) and text in str(error), text

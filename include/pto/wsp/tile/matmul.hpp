@@ -47,19 +47,26 @@ struct Pairs {
   PTO_INLINE static F add(U left, U right, F sum) { return dot_pairs(left, right, sum); }
 };
 
-/// Whether products of these types are made of pairs.
-template <class A, class B>
-inline constexpr bool kDotsPairs = false;
-template <>
-inline constexpr bool kDotsPairs<Bf16, Bf16> = kHasPairDots;
+/// The step to a neighbour, which is known when code is compiled.
+struct One {
+  constexpr operator int64_t() const { return 1; }
+};
 
-/// Elements (row, k) of an operand lie at `data + row * row_step + k * k_step`.
-template <class T>
+/// A left operand: element (row, k) lies at `data + row * row_step + k * k_step`.
+template <class T, class Step = int64_t>
 struct Strided {
+  typedef T Element;
+
   const T* data;
   int64_t row_step;
-  int64_t k_step;
+  Step k_step;
 };
+
+/// Whether products of these operands are made of pairs.
+template <class Left, class B>
+inline constexpr bool kDotsPairs = false;
+template <>
+inline constexpr bool kDotsPairs<Strided<Bf16, One>, Bf16> = kHasPairDots;
 
 /// A right operand: element (k, j) lies at `data + j / width * panel_step + k * stride + j % width`, where
 /// the width is that of a block of columns.
@@ -130,8 +137,8 @@ class Spread {
 
 /// c[rows][kVectors * kLanes] (+)= a @ b over `steps` terms or pairs of them, for 0 < rows <= kRows; whole
 /// vectors of `b` and `c` are accessed. Rows beyond the last are computed from it again and not written.
-template <class Terms, int kRows, int kVectors, class A, class Soon>
-PTO_INLINE inline void matmul_block(int64_t rows, float* c, int64_t c_stride, Strided<A> a,
+template <class Terms, int kRows, int kVectors, class Left, class Soon>
+PTO_INLINE inline void matmul_block(int64_t rows, float* c, int64_t c_stride, Left a,
                                     const typename Terms::Right* b, int64_t b_stride, int64_t steps,
                                     bool accumulate, Soon& soon) {
   F sum[kRows][kVectors] = {};
@@ -146,24 +153,29 @@ PTO_INLINE inline void matmul_block(int64_t rows, float* c, int64_t c_stride, St
       for (int v = 0; v < kVectors; ++v) sum[r][v] = load(from + v * kLanes, Full{});
     }
   }
-  const int64_t spacing = (soon.spacing + Terms::kTerms - 1) / Terms::kTerms;
-  for (int64_t t = 0, wait = 0; t < steps; ++t, --wait) {
-    if (wait == 0) {
-      soon.next();
-      wait = spacing;
-    }
-    decltype(Terms::right(b)) right[kVectors];
+  const auto add_step = [&](const auto* left_terms, const auto* right_terms) PTO_INLINE {
+    decltype(Terms::right(right_terms)) right[kVectors];
 #pragma GCC unroll 2
-    for (int v = 0; v < kVectors; ++v) right[v] = Terms::right(b + v * kLanes);
+    for (int v = 0; v < kVectors; ++v) right[v] = Terms::right(right_terms + v * kLanes);
 #pragma GCC unroll 8
     for (int r = 0; r < kRows; ++r) {
-      const auto left = Terms::left(a.data + left_row[r]);
+      const auto left = Terms::left(r == 0 ? left_terms : left_terms + left_row[r]);
 #pragma GCC unroll 2
       for (int v = 0; v < kVectors; ++v) sum[r][v] = Terms::add(left, right[v], sum[r][v]);
     }
-    a.data += a.k_step * Terms::kTerms;
-    b += b_stride;
+  };
+  int64_t t = 0;
+  for (int64_t wait = 0; t + 2 <= steps; t += 2) {
+    for (; wait <= 0; wait += soon.spacing) soon.next();
+    wait -= 2 * Terms::kTerms;
+#pragma GCC unroll 2
+    for (int u = 0; u < 2; ++u) {
+      add_step(a.data, b);
+      a.data += a.k_step * Terms::kTerms;
+      b += b_stride;
+    }
   }
+  if (t < steps) add_step(a.data, b);
 #pragma GCC unroll 8
   for (int r = 0; r < kRows; ++r) {
     if (r >= rows) break;
@@ -172,8 +184,8 @@ PTO_INLINE inline void matmul_block(int64_t rows, float* c, int64_t c_stride, St
   }
 }
 
-template <class Terms, int kVectors, int kMaxRows, class A, class Soon>
-PTO_INLINE inline void matmul_rows(int64_t rows, float* c, int64_t c_stride, Strided<A> a,
+template <class Terms, int kVectors, int kMaxRows, class Left, class Soon>
+PTO_INLINE inline void matmul_rows(int64_t rows, float* c, int64_t c_stride, Left a,
                                    const typename Terms::Right* b, int64_t b_stride, int64_t steps,
                                    bool accumulate, Soon& soon) {
   static_assert(kBlockRows <= 8);
@@ -224,16 +236,15 @@ constexpr int64_t matmul_depth(int64_t stride) { return stride <= 128 ? 256 : 12
 
 /// c (+)= a @ b for one block of columns of a right operand, whose rows, or pairs of them, are `stride`
 /// apart.
-template <class Terms, int kVectors, int kMaxRows, class A, class Soon>
-PTO_INLINE inline void matmul_columns(const Tile<float>& c, const Strided<A>& a,
-                                      const typename Terms::Right* b, int64_t stride, int64_t steps,
-                                      bool accumulate, Soon& soon) {
+template <class Terms, int kVectors, int kMaxRows, class Left, class Soon>
+PTO_INLINE inline void matmul_columns(const Tile<float>& c, const Left& a, const typename Terms::Right* b,
+                                      int64_t stride, int64_t steps, bool accumulate, Soon& soon) {
   // Equal groups, but for even numbers of rows: there are blocks of so many.
   const int64_t groups = (c.rows + kBlockRows - 1) / kBlockRows, pairs = (c.rows + 1) / 2;
   for (int64_t g = 0, i = 0; g < groups; ++g) {
     const int64_t even = 2 * (pairs / groups + (g < pairs % groups));
     const int64_t rows = even < c.rows - i ? even : c.rows - i;
-    const Strided<A> left{a.data + i * a.row_step, a.row_step, a.k_step};
+    const Left left{a.data + i * a.row_step, a.row_step, a.k_step};
     matmul_rows<Terms, kVectors, kMaxRows>(rows, c.row(i), c.stride, left, b, stride, steps, accumulate,
                                            soon);
     i += rows;
@@ -241,13 +252,13 @@ PTO_INLINE inline void matmul_columns(const Tile<float>& c, const Strided<A>& a,
 }
 
 /// The same for a block as it lies in memory.
-template <int kVectors, int kMaxRows, class A, class B, class Soon>
-PTO_INLINE inline void matmul_block_columns(const Tile<float>& c, const Strided<A>& a, const Tile<B>& block,
+template <int kVectors, int kMaxRows, class Left, class B, class Soon>
+PTO_INLINE inline void matmul_block_columns(const Tile<float>& c, const Left& a, const Tile<B>& block,
                                             bool accumulate, int64_t b_padding, float* panel, Soon& soon) {
   constexpr int64_t kWidth = kVectors * kLanes;
   int64_t done = 0;
-  if constexpr (kDotsPairs<A, B>) {
-    if (a.k_step == 1 && block.rows > 1) {
+  if constexpr (kDotsPairs<Left, B>) {
+    if (block.rows > 1) {
       uint32_t* const pairs = reinterpret_cast<uint32_t*>(panel);
       pair_rows<kWidth>(block, pairs);
       matmul_columns<Pairs, kVectors, kMaxRows>(c, a, pairs, kWidth, block.rows / 2, accumulate, soon);
@@ -256,23 +267,23 @@ PTO_INLINE inline void matmul_block_columns(const Tile<float>& c, const Strided<
     }
   }
   const Tile<B> rest{block.row(done), block.stride, block.rows - done, block.cols};
-  const Strided<A> left{a.data + done * a.k_step, a.row_step, a.k_step};
+  const Left left{a.data + done * a.k_step, a.row_step, a.k_step};
   const Tile<float> right = whole_vectors<kWidth>(rest, b_padding, panel);
   matmul_columns<Singles, kVectors, kMaxRows>(c, left, right.data, right.stride, right.rows,
                                               accumulate || done > 0, soon);
 }
 
 /// The blocks of c (+)= a @ b, for `matmul`.
-template <int kVectors, int kMaxRows, class A, class B, class Soon>
-PTO_INLINE inline void matmul_blocks(const Tile<float>& c, const Strided<A>& a, const Right<B>& b,
-                                     bool accumulate, int64_t b_padding, float* panel, Soon& soon) {
+template <int kVectors, int kMaxRows, class Left, class B, class Soon>
+PTO_INLINE inline void matmul_blocks(const Tile<float>& c, const Left& a, const Right<B>& b, bool accumulate,
+                                     int64_t b_padding, float* panel, Soon& soon) {
   constexpr int64_t kWidth = kVectors * kLanes;
   const int64_t block_depth = matmul_depth(b.stride * int64_t(sizeof(B)));
   const bool is_packed = b.panel_step != kWidth, is_dense = b.stride == c.cols;
   const int64_t groups = (c.rows + kBlockRows - 1) / kBlockRows;
   for (int64_t k0 = 0; k0 == 0 || k0 < b.rows; k0 += block_depth) {
     const int64_t depth = b.rows - k0 < block_depth ? b.rows - k0 : block_depth;
-    const Strided<A> left{a.data + k0 * a.k_step, a.row_step, a.k_step};
+    const Left left{a.data + k0 * a.k_step, a.row_step, a.k_step};
     B* first = b.data + k0 * b.stride;
     for (int64_t j = 0; j < c.cols; j += kWidth, first += b.panel_step) {
       const Tile<B> block{first, b.stride, depth, c.cols - j < kWidth ? c.cols - j : kWidth};
@@ -303,8 +314,8 @@ PTO_INLINE inline void matmul_blocks(const Tile<float>& c, const Strided<A>& a, 
 /// \param panel room for a block of `b`: it is used where `b_padding` does not cover the last columns, and
 /// for
 ///        small floats, which are widened once for all rows
-template <int kVectors, int kMaxRows, class A, class B>
-[[gnu::noinline]] void matmul(const Tile<float>& c, const Strided<A>& a, const Tile<B>& b, bool accumulate,
+template <int kVectors, int kMaxRows, class Left, class B>
+[[gnu::noinline]] void matmul(const Tile<float>& c, const Left& a, const Tile<B>& b, bool accumulate,
                               int64_t b_padding, float* panel) {
   constexpr int64_t kWidth = kVectors * kLanes;
   Behind<kWidth, B> behind{};
@@ -313,8 +324,8 @@ template <int kVectors, int kMaxRows, class A, class B>
 }
 
 /// The same, while lines of a window are brought nearer, too.
-template <int kVectors, int kMaxRows, class A, class B>
-[[gnu::noinline]] void matmul(const Tile<float>& c, const Strided<A>& a, const Tile<B>& b, bool accumulate,
+template <int kVectors, int kMaxRows, class Left, class B>
+[[gnu::noinline]] void matmul(const Tile<float>& c, const Left& a, const Tile<B>& b, bool accumulate,
                               int64_t b_padding, float* panel, const Ahead& ahead) {
   constexpr int64_t kWidth = kVectors * kLanes;
   BehindAndAhead<kWidth, B> soon(ahead, b.rows * ((b.cols + kWidth - 1) / kWidth));
@@ -323,9 +334,9 @@ template <int kVectors, int kMaxRows, class A, class B>
 }
 
 /// The same for a right operand in whole panels, while lines of what is needed next are brought nearer.
-template <int kVectors, int kMaxRows, class A>
-[[gnu::noinline]] void matmul(const Tile<float>& c, const Strided<A>& a, const Right<float>& b,
-                              bool accumulate, const Ahead& ahead) {
+template <int kVectors, int kMaxRows, class Left>
+[[gnu::noinline]] void matmul(const Tile<float>& c, const Left& a, const Right<float>& b, bool accumulate,
+                              const Ahead& ahead) {
   constexpr int64_t kWidth = kVectors * kLanes;
   const int64_t groups = (c.rows + kBlockRows - 1) / kBlockRows;
   Spread spread(ahead, groups * b.rows * ((b.cols + kWidth - 1) / kWidth));
@@ -368,9 +379,9 @@ template <int kVectors, class T>
 }
 
 #ifdef PTO_PART
-PTO_PART void matmul<1, 8>(const Tile<float>&, const Strided<float>&, const Tile<float>&, bool, int64_t,
+PTO_PART void matmul<1, 8>(const Tile<float>&, const Strided<float, One>&, const Tile<float>&, bool, int64_t,
                            float*);
-PTO_PART void matmul<2, 8>(const Tile<float>&, const Strided<float>&, const Tile<float>&, bool, int64_t,
+PTO_PART void matmul<2, 8>(const Tile<float>&, const Strided<float, One>&, const Tile<float>&, bool, int64_t,
                            float*);
 #endif
 

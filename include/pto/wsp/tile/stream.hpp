@@ -107,7 +107,8 @@ struct LeftTerms {
   int64_t unzipped = 0;  ///< terms of a row; whole pairs of vectors
   float pairs[kInPairs<B> ? kRows * kUnzipped : 1];
 
-  LeftTerms(const Strided<A>& a, int64_t count, int64_t k) : data(a.data), rows(count, a.row_step) {
+  template <class Step>
+  LeftTerms(const Strided<A, Step>& a, int64_t count, int64_t k) : data(a.data), rows(count, a.row_step) {
     if constexpr (kInPairs<B>) {
       for (; unzipped + kPairLanes <= (k < kUnzipped ? k : kUnzipped); unzipped += kPairLanes) {
         for (int r = 0; r < kRows; ++r) {
@@ -166,8 +167,9 @@ PTO_INLINE inline void dot_block(const LeftTerms<kRows, A, B>& a, const B* const
   });
 }
 
-template <int kRows, class A, class B>
-void dots_rows(const Tile<float>& c, const Strided<A>& a, const Window<B>& b, bool accumulate, Ahead ahead) {
+template <int kRows, class A, class Step, class B>
+void dots_rows(const Tile<float>& c, const Strided<A, Step>& a, const Window<B>& b, bool accumulate,
+               Ahead ahead) {
   constexpr int kColumns = kDotColumns<kRows>, kStep = kLanes / kColumns;
   const LeftTerms<kRows, A, B> left(a, c.rows, b.cols);
   for (int64_t j0 = 0; j0 < b.rows; j0 += kLanes) {
@@ -203,9 +205,9 @@ inline int64_t stream_distance(const Window<T>& window) {
 
 /// kVectors vectors of columns from `j`; where elements come in pairs, two sums are those of the even and of
 /// the odd columns of two vectors.
-template <int kRows, int kVectors, class A, class B, class N>
-PTO_INLINE inline void stream_block(const Tile<float>& c, const Strided<A>& a, const Window<B>& b, int64_t j,
-                                    bool accumulate, Ahead& ahead, N n) {
+template <int kRows, int kVectors, class A, class Step, class B, class N>
+PTO_INLINE inline void stream_block(const Tile<float>& c, const Strided<A, Step>& a, const Window<B>& b,
+                                    int64_t j, bool accumulate, Ahead& ahead, N n) {
   constexpr bool kPairs = kInPairs<B> && kVectors % 2 == 0;
   const LeftRows<kRows> rows(c.rows, a.row_step), targets(c.rows, c.stride);
   F sum[kRows * kVectors];
@@ -255,8 +257,8 @@ PTO_INLINE inline void stream_block(const Tile<float>& c, const Strided<A>& a, c
   });
 }
 
-template <int kRows, class A, class B>
-void stream_rows(const Tile<float>& c, const Strided<A>& a, const Window<B>& b, bool accumulate,
+template <int kRows, class A, class Step, class B>
+void stream_rows(const Tile<float>& c, const Strided<A, Step>& a, const Window<B>& b, bool accumulate,
                  Ahead ahead) {
   constexpr int kWide = kRows > 4 ? 2 : 4;
   int64_t j = 0;
@@ -282,16 +284,16 @@ PTO_INLINE inline void for_few_rows(int64_t rows, const Body& body) {
 
 /// c (+)= a @ b^T, where a is m x k with its terms side by side, and b is n x k. Whole vectors of c are
 /// written.
-template <int kMaxRows, class A, class B>
-[[gnu::noinline]] void stream_dots(const Tile<float>& c, const Strided<A>& a, const Window<B>& b,
+template <int kMaxRows, class A, class Step, class B>
+[[gnu::noinline]] void stream_dots(const Tile<float>& c, const Strided<A, Step>& a, const Window<B>& b,
                                    bool accumulate, Ahead ahead) {
   for_few_rows<kMaxRows>(c.rows, [&](auto rows) { dots_rows<rows.value>(c, a, b, accumulate, ahead); });
 }
 
 /// c (+)= a @ b, where a is m x k and b is k x n. Whole vectors of c are written; element (i, j) is one chain
 /// of fused multiply-adds in ascending order, as in `matmul`.
-template <int kMaxRows, class A, class B>
-[[gnu::noinline]] void stream_matmul(const Tile<float>& c, const Strided<A>& a, const Window<B>& b,
+template <int kMaxRows, class A, class Step, class B>
+[[gnu::noinline]] void stream_matmul(const Tile<float>& c, const Strided<A, Step>& a, const Window<B>& b,
                                      bool accumulate, Ahead ahead) {
   for_few_rows<kMaxRows>(c.rows, [&](auto rows) { stream_rows<rows.value>(c, a, b, accumulate, ahead); });
 }

@@ -363,7 +363,7 @@ void product(const Tile<float>& to, const Tile<A>& a, const Tile<B>& b, bool acc
     sum.cols = to.cols;
     if (accumulate) copy(to, sum.data, sum.stride);
   }
-  matmul<2, 8>(sum, Strided<A>{a.data, a.stride, 1}, b, accumulate, 0, panel);
+  matmul<2, 8>(sum, Strided<A, One>{a.data, a.stride, {}}, b, accumulate, 0, panel);
   if (sum.data != to.data) copy(sum, to.data, to.stride);
 }
 

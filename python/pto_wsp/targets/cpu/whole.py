@@ -70,7 +70,6 @@ def write_matmul(code: KernelCode, node: Alone, instr: Instr) -> None:
     trans_a, trans_b = bool(instr.attr("trans_a")), bool(instr.attr("trans_b"))
     accumulates = form is not Form.MATMUL
     rows, cols = f"{left}.{FIELDS[trans_a]}", f"{right}.{FIELDS[not trans_b]}"
-    steps = f"1, {left}.stride" if trans_a else f"{left}.stride, 1"
     own = code.extra(node, "result", "float")
     place = code.buffer(instr.dst) if own is None else f"{own}, {product_stride(dst, code.lanes)}"
     padding = 0 if b in code.memory.in_place and not trans_b else 2 * code.lanes
@@ -81,7 +80,7 @@ def write_matmul(code: KernelCode, node: Alone, instr: Instr) -> None:
             code.out.line(f"repeat(sum, {tile_name(instr.tiles[2])});")
         elif accumulates and (own is not None or not code.is_same_memory(instr.tiles[0], instr.dst)):
             code.out.line(f"copy({tile_name(instr.tiles[0])}, sum.data, sum.stride);")
-        left = f"Strided<{code.storage(a)}>{{{left}.data, {steps}}}"
+        left = _left_operand(left, code.storage(a), trans_a=trans_a)
         adds = str(accumulates).lower()
         vectors = matmul_vectors(dst, code.lanes)
         function = f"matmul<{vectors}, {min(dst.rows, MOST_BLOCK_ROWS)}>"
@@ -101,6 +100,12 @@ def write_matmul(code: KernelCode, node: Alone, instr: Instr) -> None:
         copied = f"copy(sum, {code.buffer(instr.dst)})"
         code.out.line(f"{tile_name(instr.dst)} = {'sum' if own is None else copied};")
     code.out.line("}")
+
+
+def _left_operand(name: str, storage: str, *, trans_a: bool) -> str:
+    if trans_a:
+        return f"Strided<{storage}>{{{name}.data, 1, {name}.stride}}"
+    return f"Strided<{storage}, One>{{{name}.data, {name}.stride, {{}}}}"
 
 
 def _write_turned(code: KernelCode, node: Alone, tile: str) -> str:

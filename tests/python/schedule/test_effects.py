@@ -476,11 +476,10 @@ def test_the_counters_of_the_guide_are_there() -> None:
 
 def test_what_stops_a_dispatcher_is_counted() -> None:
     """Each bounded resource is run short of: how often, and for how long."""
-    slow = TimingPolicy.rate_limit(2000)
-    rows = Schedule().timing(slow)
+    rows = Schedule().timing(TimingPolicy.rate_limit(2000))
     for name, program, schedule in (
         ("window", STEPS, rows.task_graph(window=TaskWindow(1), ready=ReadyPolicy.fifo())),
-        ("flush", CHOSEN, rows),
+        ("flush", CHOSEN, Schedule().dispatch(DispatchPolicy.round_robin(2))),
         ("pool", STEPS, rows.task_graph(window=TaskWindow(1), pools=Pools.custom(lambda t: t.i, [1]))),
     ):
         program.reschedule(schedule)

@@ -78,6 +78,7 @@ class Crew final : public Job, public std::enable_shared_from_this<Crew> {
     for (uint32_t i = 1; i < run_.num_workers(); ++i) {
       for (int spins = 0; run_.worker(i).is_active.load(std::memory_order_seq_cst); ++spins) pause(spins);
     }
+    for (uint32_t i = 0; i < num_dispatchers_; ++i) dispatchers_[i]->leave();
   }
 
   Run& run() { return run_; }

@@ -49,6 +49,9 @@ class Dispatcher {
     return go_on() || has_closed_;
   }
 
+  /// Nobody will go on with it: what stopped it last did so until now. \pre nobody is in it
+  void leave() { standstill_.end(run_.stalls(), run_.options().traces_walks); }
+
   /// The tasks that it owned, if the run is traced.
   const std::vector<trace::MadeSlice>& owned() const { return owned_; }
   /// \pre the run is over

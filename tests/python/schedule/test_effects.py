@@ -493,10 +493,23 @@ def test_what_stops_a_dispatcher_is_counted() -> None:
         assert isinstance(stops, int) and isinstance(ns, int) and 0 < stops < ns, name
 
 
-WAIT = "if (i == 0) std::this_thread::sleep_for(std::chrono::milliseconds(100));"
+WAITS_FOR_ALL_THAT_CAN_RUN = """
+static std::atomic<int> others{0};
+if (i != 0) {
+  ++others;
+} else {
+  for (int ms = 0; others < 8191 && ms < 30000; ++ms)
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  std::this_thread::sleep_for(std::chrono::milliseconds(200));
+}
+"""
 
 
-@kernel(cpp_src=WAIT, cpp_includes=["<chrono>", "<thread>"], cost=lambda p: 20_000 + 0 * p.x.rows)
+@kernel(
+    cpp_src=WAITS_FOR_ALL_THAT_CAN_RUN,
+    cpp_includes=["<atomic>", "<chrono>", "<thread>"],
+    cost=lambda p: 20_000 + 0 * p.x.rows,
+)
 def late_first(x: InOut[Tile[1, 1, f32]], i: Scalar[i64]): ...
 
 
@@ -507,7 +520,7 @@ def late_firsts(X: Tensor[f32, "n", 1, 1]):
 
 
 def test_slices_on_their_way_are_bounded() -> None:
-    """While the first task takes its time, no more than 8,192 slices, of a task each, come behind it."""
+    """While the first task waits, no more than 8,191 slices, of a task each, come behind it."""
     program = late_firsts.dispatch(DispatchPolicy.work_steal(2)).compile("cpu")
     program.run(X=np.zeros((20_000, 1, 1), np.float32), workers=2)
     assert program.stats is not None

@@ -128,7 +128,7 @@ def info(args: Namespace) -> None:
         "python": lambda: sys.version.split()[0],
         "machine": lambda: " ".join((features.machine, *features.names)),
         "vectors": lambda: f"{features.lanes} lanes of 32 bits",
-        "compiler": lambda: toolchain.find_compiler(cache).text.splitlines()[0],
+        "compiler": lambda: toolchain.find_compiler(cache).text.partition(" Copyright")[0],
         "cache": lambda: cache.directory,
         "targets": lambda: ", ".join(registry.TARGETS),
         "passes": lambda: ", ".join(PASSES),

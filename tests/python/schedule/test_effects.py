@@ -475,19 +475,14 @@ def test_the_counters_of_the_guide_are_there() -> None:
 
 
 def test_what_stops_a_dispatcher_is_counted() -> None:
-    """Each bounded resource is run short of: how often, and for how long."""
-    rows = Schedule().timing(TimingPolicy.rate_limit(2000))
-    for name, program, schedule in (
-        ("window", STEPS, rows.task_graph(window=TaskWindow(1), ready=ReadyPolicy.fifo())),
-        ("flush", CHOSEN, Schedule().dispatch(DispatchPolicy.round_robin(2))),
-        ("pool", STEPS, rows.task_graph(window=TaskWindow(1), pools=Pools.custom(lambda t: t.i, [1]))),
-    ):
-        program.reschedule(schedule)
-        if program is STEPS:
-            program.run(X=np.zeros(SHAPE, np.float32), Z=np.ones((1, 8), np.float32), workers=2)
-        else:
-            counts = np.zeros((40, 1, 4), np.int32)
-            program.run(Counts=counts, X=np.ones((40, 1, 8), np.float32), workers=2)
+    """One thread walks as far as it can before it does anything else."""
+    by_row = ReadyPolicy.priority(lambda t: t.i)
+    x, z, counts = np.ones(SHAPE, np.float32), np.ones((1, 8), np.float32), np.zeros((40, 1, 4), np.int32)
+    STEPS.reschedule(Schedule().task_graph(window=TaskWindow(1), ready=by_row))
+    STEPS.run(X=x, Z=z, workers=1)
+    CHOSEN.reschedule(Schedule().dispatch(DispatchPolicy.affinity(lambda t: t.i, 2)))
+    CHOSEN.run(Counts=counts, X=np.ones((40, 1, 8), np.float32), workers=1)
+    for name, program in (("window", STEPS), ("flush", CHOSEN)):
         assert program.stats is not None
         stops, ns = (program.stats.counters[f"{name}_{what}"] for what in ("stalls", "stall_ns"))
         assert isinstance(stops, int) and isinstance(ns, int) and 0 < stops < ns, name

@@ -23,7 +23,7 @@ INSTRUCTIONS = """
 """.split()
 """Source: seed 004 section 1.1 and its builder."""
 
-STATEMENTS = [*CONTROL, *SCALARS.keys() - {"getval"}]
+STATEMENTS = [*CONTROL, *(word for word in SCALARS if word != "getval")]
 REFUSED_STATEMENTS = ("set_flag", "wait_flag", "pipe_barrier")
 """Scalar and control instructions; source as above."""
 

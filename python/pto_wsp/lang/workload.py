@@ -102,7 +102,7 @@ class Workload(Schedulable):
             raise CallArgument(workload=self.name, problem=problem, detail=detail, loc=loc)
         given |= kwargs
         if len(args) > len(names):
-            problem, detail = f"takes at most {len(names)} arguments", f"{len(args)} given"
+            problem, detail = "gets too many arguments", f"{len(args)} given, {len(names)} expected"
             notes = [(f"`{self.name}` is declared here", self.body.loc)]
             raise CallArgument(workload=self.name, problem=problem, detail=detail, loc=loc, notes=notes)
         unknown = [n for n in kwargs if n not in names]

@@ -16,6 +16,7 @@ from pto_wsp.errors import PtoError, catalogue
 from pto_wsp.ir.schedule import POLICIES
 from pto_wsp.ir.schedule import Form as PolicyForm
 from pto_wsp.isa import TABLE, Bound, Form, Instruction
+from pto_wsp.isa.compositions import COMPOSITIONS, Composition
 from pto_wsp.isa.refused import REFUSED
 from pto_wsp.isa.statements import CONTROL, SCALARS, Statement
 from pto_wsp.ops.functional import OPERATORS
@@ -77,6 +78,13 @@ INSTRUCTIONS_HEADER = [
 
 STATEMENTS_HEADER = ["| text | builder | meaning |", "|---|---|---|"]
 REFUSED_HEADER = ["| instruction | what to write |", "|---|---|"]
+COMPOSED_HEADER = ["| text | builder, `pto.` | `ptoisa.` | tiles | meaning |", "|---|---|---|---|---|"]
+COMPOSED_INTRODUCTION = (
+    "One word for several rows of the tables above: kernels hold these, which every target, pass and printer "
+    "knows. What they compute is defined here. The destination stands first; `tmov.fp` and `tstore.fp` take "
+    "`rmode`. In `.pto` text they stand in functions whose parameters have no roles; there it is "
+    "`tstore.fp %src, %fp, %memref[row, col]`."
+)
 REFUSED_INTRODUCTION = (
     "Names of the PTO ISA that are no instructions on tiles here: they are refused, with what to write."
 )
@@ -92,9 +100,18 @@ def instructions_page() -> str:
         parts.append(
             f"## {title}\n\n" + "\n".join([*STATEMENTS_HEADER, *map(_statement_line, statements.items())])
         )
+    composed = [_composition_line(composition) for composition in COMPOSITIONS.values()]
+    parts.append("\n".join(["## compositions", "", COMPOSED_INTRODUCTION, "", *COMPOSED_HEADER, *composed]))
     refused = [f"| `{name}` | {advice} |" for name, advice in REFUSED.items()]
     parts.append("\n".join(["## written otherwise", "", REFUSED_INTRODUCTION, "", *REFUSED_HEADER, *refused]))
     return "\n\n".join(parts) + "\n"
+
+
+def _composition_line(composition: Composition) -> str:
+    function = f"T{composition.name.upper()}"
+    operands = ", ".join(f"`{name}`" for name in composition.operands)
+    cells = (f"`{composition.mnemonic}`", f"`{composition.name}`", f"`{function}`", operands, composition.doc)
+    return f"| {' | '.join(cells)} |"
 
 
 def _statement_line(item: tuple[str, Statement]) -> str:

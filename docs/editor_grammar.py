@@ -10,6 +10,7 @@ from pto_wsp.ir import kernel as k
 from pto_wsp.ir.scalar import UNARY_CALLS
 from pto_wsp.ir.schedule import POLICIES
 from pto_wsp.isa import BY_MNEMONIC, attributes
+from pto_wsp.isa.compositions import BY_COMPOSED_MNEMONIC
 from pto_wsp.isa.statements import CONTROL
 from pto_wsp.text.modules import HEADER_KEYS
 from pto_wsp.text.seed_scalars import SCALAR_WORDS
@@ -56,7 +57,7 @@ def patterns() -> list[dict[str, str]]:
         ("keyword.control", (*CONTROL, "REFUSE", "return")),
         ("keyword.other", DECLARATIONS),
         ("keyword.other.native", NATIVE),
-        ("support.function", (*BY_MNEMONIC, "tprefetch")),
+        ("support.function", (*BY_MNEMONIC, *BY_COMPOSED_MNEMONIC, "tprefetch")),
         ("support.function.scalar", (*SCALAR_WORDS, "LOAD", "STORE")),
         ("storage.type", TYPES),
         ("keyword.operator.word", CALLS),

@@ -9,7 +9,7 @@ from pto_wsp.builder.blocks import nest
 from pto_wsp.builder.calls import Function, Recorded, wrong_kind
 from pto_wsp.builder.in_core import make_kernel
 from pto_wsp.builder.leaving import without_leaving
-from pto_wsp.builder.names import CompareMode, ElementType, MemorySpace, scalar_dtype
+from pto_wsp.builder.names import CompareMode, ElementType, MemorySpace, dtype_of, require_name, scalar_dtype
 from pto_wsp.builder.operands import methods, option_names
 from pto_wsp.builder.orchestration import make_workload
 from pto_wsp.builder.steps import (
@@ -45,7 +45,7 @@ from pto_wsp.errors import (
     did_you_mean,
 )
 from pto_wsp.ir.kernel import KernelFunction
-from pto_wsp.isa import Instruction
+from pto_wsp.isa.compositions import COMPOSITIONS
 from pto_wsp.isa.meaning import COMPARE_MODES
 from pto_wsp.isa.refused import REFUSED
 from pto_wsp.lang.expansion import is_positive, read_expansion
@@ -79,7 +79,7 @@ class PTOFunctionBuilder:
         self._unit = ("any", self._start)
         self._declared: dict[str, Declaration] = {}
         self._steps: list[Step] = []
-        _require_name("PTOFunctionBuilder", name, self._start)
+        require_name("PTOFunctionBuilder", name, self._start)
         if module is not None and not hasattr(module, "get_all_functions"):
             expected, found = "a `PTOModule` as the module", f"`{module!r}`"
             raise BadOperand(op="PTOFunctionBuilder", expected=expected, found=found, loc=self._start)
@@ -107,7 +107,7 @@ class PTOFunctionBuilder:
         return self
 
     def _declare(self, method: str, name: str, declaration: Declaration) -> PTOFunctionBuilder:
-        _require_name(method, name, declaration.loc)
+        require_name(method, name, declaration.loc)
         if name in self._declared:
             notes = [("the first one", self._declared[name].loc)]
             raise NameClash(kind="things in a function", name=name, loc=declaration.loc, notes=notes)
@@ -139,7 +139,7 @@ class PTOFunctionBuilder:
         for size in (rows, cols):
             if not is_positive(size):
                 raise BadOperand(op="tile", expected="positive sizes", found=f"`{size!r}`", loc=loc)
-        return self._declare("tile", name, TileDeclaration(TileType(rows, cols, _dtype(dtype, loc)), loc))
+        return self._declare("tile", name, TileDeclaration(TileType(rows, cols, dtype_of(dtype, loc)), loc))
 
     def scalar(self, name: str, dtype: ElementType | DType = ElementType.F32) -> PTOFunctionBuilder:
         """Declare a scalar: a variable, or, where no step assigns it, a parameter of the function.
@@ -147,7 +147,7 @@ class PTOFunctionBuilder:
         Integers have 64 bits, floats are f32.
         """
         loc = self._here("scalar")
-        found = _dtype(dtype, loc)
+        found = dtype_of(dtype, loc)
         if scalar_dtype(found) is None:
             advice = "scalars are integers, truth values or f32"
             raise NotYetSupported(feature=f"a scalar of type {found}", detail="", advice=advice, loc=loc)
@@ -177,7 +177,7 @@ class PTOFunctionBuilder:
             expected = "a memory space: `MemorySpace.GLOBAL`"
             raise BadOperand(op="memref", expected=expected, found=f"`{space!r}`", loc=loc)
         is_local = space is not MemorySpace.GM
-        found = Memref(_dtype(dtype, loc), None if shape is None else tuple(shape), is_local, loc)
+        found = Memref(dtype_of(dtype, loc), None if shape is None else tuple(shape), is_local, loc)
         return self._declare("memref", name, found)
 
     def intermediate_buffer(
@@ -192,7 +192,7 @@ class PTOFunctionBuilder:
         A buffer that outlives the run (`scope_local=False`) is a memref of global memory.
         """
         loc = self._here("intermediate_buffer")
-        found = _dtype(dtype, loc)
+        found = dtype_of(dtype, loc)
         if not is_positive(size) or size % found.itemsize:
             expected = f"a multiple of {found.itemsize} bytes"
             raise BadOperand(op="intermediate_buffer", expected=expected, found=f"`{size!r}`", loc=loc)
@@ -215,6 +215,13 @@ class PTOFunctionBuilder:
     def store(self, dst: str, src: str, row: Operand = 0, col: Operand = 0) -> PTOFunctionBuilder:
         """Store a tile to a memref, in either order; offsets are those of `load`."""
         return self._step(Transfer("store", dst, src, row, col, None, self._here("store")))
+
+    def store_fp(
+        self, dst: str, src: str, fp: str, row: Operand = 0, col: Operand = 0, rmode: str = ""
+    ) -> PTOFunctionBuilder:
+        """Store tile[i, j] * fp[0, j] to a memref, converted to its type as `mov_fp` does; else `store`."""
+        loc = self._here("store_fp")
+        return self._step(Transfer("store_fp", dst, src, row, col, None, loc, (fp, rmode)))
 
     def gather(self, dst: str, src: str, rows: str) -> PTOFunctionBuilder:
         """Load the rows of a memref that the i32 tile `rows` names."""
@@ -255,7 +262,7 @@ class PTOFunctionBuilder:
             kind: `range`, ordered by data alone, `parallel` or `seq`.
         """
         loc = self._here("for_loop")
-        _require_name("for_loop", iv, loc)
+        require_name("for_loop", iv, loc)
         if not is_positive(step):
             raise BadOperand(op="for_loop", expected="a positive step", found=f"`{step!r}`", loc=loc)
         if kind not in ("range", "parallel", "seq"):
@@ -273,7 +280,7 @@ class PTOFunctionBuilder:
     ) -> PTOFunctionBuilder:
         """Begin a loop over the valid rows (0) or columns (1) of a tile; `end_for` ends it."""
         loc = self._here("tile_loop")
-        _require_name("tile_loop", iv, loc)
+        require_name("tile_loop", iv, loc)
         number = {"rows": 0, "cols": 1, "row": 0, "col": 1, 0: 0, 1: 1}.get(dimension)
         if number is None:
             expected = "the dimension `rows` or `cols`"
@@ -395,7 +402,7 @@ class PTOFunctionBuilder:
 
     def _scalar(self, method: str, dst: str, op: str, *operands: Operand) -> PTOFunctionBuilder:
         loc = self._here(method)
-        _require_name(method, dst, loc)
+        require_name(method, dst, loc)
         return self._step(ScalarStep(dst, op, operands, loc))
 
     # --- calls and the end ---
@@ -461,36 +468,32 @@ class PTOFunctionBuilder:
         raise UnknownInstruction(name=name, advice=advice, loc=caller_location())
 
 
-def _instruction_method(name: str, row: Instruction) -> Callable[..., PTOFunctionBuilder]:
+def _tile_method(
+    name: str, row: str, count: int, names: Sequence[str], doc: str
+) -> Callable[..., PTOFunctionBuilder]:
+    """Return the method of a row or composition: its operands, then its options in order or by name."""
+
     def method(self: PTOFunctionBuilder, dst: str, *operands: Operand, **options: Any) -> PTOFunctionBuilder:
         loc = self._here(name)
-        _require_name(name, dst, loc)
+        require_name(name, dst, loc)
         if count < len(operands) <= count + len(names):
             options |= dict(zip(names, operands[count:], strict=False))
             operands = operands[:count]
-        return self._step(TileStep(row.name, name, dst, operands, options, loc))
+        return self._step(TileStep(row, name, dst, operands, options, loc))
 
-    names = option_names(row.form)
-    count = row.form.num_tiles + row.form.num_scalars
     method.__name__ = name
     method.__qualname__ = f"PTOFunctionBuilder.{name}"
-    method.__doc__ = row.doc
+    method.__doc__ = doc
     return method
 
 
 for _name, _row in methods().items():
-    setattr(PTOFunctionBuilder, _name, _instruction_method(_name, _row))
-
-
-def _require_name(method: str, name: object, loc: Location) -> None:
-    if not isinstance(name, str) or not name.isidentifier():
-        raise BadOperand(op=method, expected="an identifier as a name", found=f"`{name!r}`", loc=loc)
-
-
-def _dtype(dtype: object, loc: Location) -> DType:
-    if isinstance(dtype, ElementType):
-        return dtype.dtype
-    if isinstance(dtype, DType):
-        return dtype
-    expected = "an element type: `ElementType.F32`, `f32`"
-    raise BadOperand(op="dtype", expected=expected, found=f"`{dtype!r}`", loc=loc)
+    _count = _row.form.num_tiles + _row.form.num_scalars
+    setattr(
+        PTOFunctionBuilder, _name, _tile_method(_name, _row.name, _count, option_names(_row.form), _row.doc)
+    )
+for _name, _composed in COMPOSITIONS.items():
+    if not _composed.stores:
+        _options = ("rmode",) if _composed.rounds else ()
+        _method = _tile_method(_name, _name, len(_composed.operands), _options, _composed.doc)
+        setattr(PTOFunctionBuilder, _name, _method)

@@ -30,6 +30,7 @@ from pto_wsp.builder.steps import (
     WhileStep,
     assigned_once,
     assignments,
+    tiles_and_loops,
 )
 from pto_wsp.errors import BadOperand, CarriedValue, NameClash, NotYetSupported, UnknownName, did_you_mean
 from pto_wsp.ir import kernel as k
@@ -37,9 +38,11 @@ from pto_wsp.ir.scalar import Const, Element, Expr, Extent, TileElement, Var, el
 from pto_wsp.ir.workload import WorkloadFunction
 from pto_wsp.isa import TABLE
 from pto_wsp.isa.attributes import EXTENTS, PLACES
+from pto_wsp.isa.compositions import COMPOSITIONS
 from pto_wsp.isa.meaning import COMPARE_MODES
 from pto_wsp.lang import arithmetic
 from pto_wsp.lang.builder import Builder, Site
+from pto_wsp.lang.composed import compose, composed, made_type
 from pto_wsp.lang.expansion import NOT_EXPANDED
 from pto_wsp.lang.instructions import check_written
 from pto_wsp.lang.outputs import stored_outputs
@@ -47,7 +50,7 @@ from pto_wsp.lang.tile_ops import TileOps
 from pto_wsp.lang.values import TileValue, ViewValue
 from pto_wsp.location import Location
 from pto_wsp.support.record import replace
-from pto_wsp.types.dtype import b1, i64
+from pto_wsp.types.dtype import DType, b1, f32, i64
 from pto_wsp.types.tile import ScalarType, TileType, ViewType
 
 _ASSIGNING = frozenset(
@@ -83,6 +86,8 @@ class _InCore:
         self.views = views
         self.params = [n for n, d in declared.items() if n in views or _is_parameter(n, d, assigned)]
         self.builder = Builder(tuple(views.values()))
+        variables = {n for n, d in declared.items() if isinstance(d, ScalarDeclaration) and n in assigned}
+        self.builder.reserve({*declared, *tiles_and_loops(tree)} - variables)
         self.tiles: dict[str, TileValue] = {}
         self.scalars: dict[str, Expr] = {}
         self.loops: list[str] = []
@@ -116,10 +121,8 @@ class _InCore:
     # --- names ---
 
     def declare_tile(self, name: str, type: TileType) -> TileValue:
-        tile = self.builder.tile(name, type)
-        self.builder.slot(name)
-        self.tiles[name] = tile
-        return tile
+        self.tiles[name] = self.builder.place(name, type)
+        return self.tiles[name]
 
     def declare_scalar(self, name: str, declaration: ScalarDeclaration, is_variable: bool) -> None:
         dtype = scalar_dtype(declaration.dtype)
@@ -203,6 +206,8 @@ class _InCore:
         match step:
             case Transfer():
                 self.transfer(step)
+            case TileStep(row=row) if row in COMPOSITIONS:
+                self.composition(step)
             case TileStep():
                 self.instruction(step)
             case ScalarStep():
@@ -258,14 +263,18 @@ class _InCore:
 
     def transfer(self, step: Transfer) -> None:
         method = step.method
-        name, memref = (step.second, step.first) if step.first in self.uses else (step.first, step.second)
+        is_store = method in ("store", "scatter", "store_fp")
+        is_tile_last = is_store and step.second in self.tiles and step.first not in self.tiles
+        is_memref_first = step.first in self.uses or is_tile_last
+        name, memref = (step.second, step.first) if is_memref_first else (step.first, step.second)
         use = self.use(memref, step.loc)
         row, col = (self.reader.integer(value, method, step.loc) for value in (step.row, step.col))
         if name not in self.tiles and method in ("load", "gather"):
             self.declare_tile(name, self.loaded_type(name, use, step))
         tile = self.tile(name, step.loc)
         numbers = None if step.rows is None else self.tile(step.rows, step.loc)
-        is_store = method in ("store", "scatter")
+        if step.scale is not None:
+            tile = self.scaled(tile, use.memref.dtype, *step.scale, self.site(method, step.loc))
         access = Access(tile.type, row, col, is_store, numbers is not None, step.loc)
         use.accesses.append(access)
         dims, extents = box(access), (Const(tile.type.rows), Const(tile.type.cols))
@@ -306,6 +315,29 @@ class _InCore:
         ]
         flags += self.places(step)
         self.builder.write(step.row, dst, tiles, scalars, site, flags=flags, valid=self.extents(step, dst))
+
+    def composition(self, step: TileStep) -> None:
+        operands.require_count(step)
+        composition = COMPOSITIONS[step.row]
+        tiles = [self.tile(name, step.loc) for name in step.operands]
+        dst = self.tiles.get(step.dst)
+        if dst is None:
+            operands.require_decided(step)
+            site = self.site(step.method, step.loc)
+            dst = self.declare_tile(step.dst, made_type(composition, tiles, f32, site))
+        known = ("rmode",) if composition.rounds else ()
+        for name in step.options:
+            if name not in known:
+                expected = "no options" if not known else "the option `rmode`"
+                raise BadOperand(op=step.method, expected=expected, found=f"`{name}`", loc=step.loc)
+        rmode = operands.rounding(step.method, step.options.get("rmode", ""), step.loc)
+        compose(self.builder, composition, dst, tiles, self.site(step.method, step.loc), rmode)
+
+    def scaled(self, tile: TileValue, dtype: DType, fp: str, rmode: str, site: Site) -> TileValue:
+        """Return what a `store_fp` stores."""
+        rmode = operands.rounding(site.label, rmode, site.loc)
+        tiles = [tile, self.tile(fp, site.loc)]
+        return composed(self.builder, COMPOSITIONS["store_fp"], tiles, dtype, site, rmode)
 
     def places(self, step: TileStep) -> tuple[tuple[str, k.AttrValue], ...]:
         """Return where the part of a tile starts, in the dimensions in which that is not 0."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import enum
 
+from pto_wsp.errors import BadOperand
+from pto_wsp.location import Location
 from pto_wsp.types.dtype import DTYPES, DType, b1, f32, i64
 
 
@@ -59,3 +61,19 @@ def scalar_dtype(dtype: DType) -> DType | None:
     if dtype.is_integer:
         return i64
     return f32 if dtype.is_float and dtype.itemsize <= f32.itemsize else None
+
+
+def require_name(method: str, name: object, loc: Location) -> None:
+    """Raise BadOperand unless a name is an identifier."""
+    if not isinstance(name, str) or not name.isidentifier():
+        raise BadOperand(op=method, expected="an identifier as a name", found=f"`{name!r}`", loc=loc)
+
+
+def dtype_of(dtype: object, loc: Location) -> DType:
+    """Return an element type, given as one or by its name in `ElementType`."""
+    if isinstance(dtype, ElementType):
+        return dtype.dtype
+    if isinstance(dtype, DType):
+        return dtype
+    expected = "an element type: `ElementType.F32`, `f32`"
+    raise BadOperand(op="dtype", expected=expected, found=f"`{dtype!r}`", loc=loc)

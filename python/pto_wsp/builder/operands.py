@@ -6,10 +6,13 @@ from collections.abc import Mapping, Sequence
 
 from pto_wsp.builder.names import CompareMode
 from pto_wsp.builder.steps import TileStep
-from pto_wsp.errors import BadOperand, DTypeMismatch, ShapeMismatch, UnknownName
+from pto_wsp.errors import BadOperand, UnknownName
 from pto_wsp.ir.kernel import AttrValue
 from pto_wsp.isa import TABLE, Form, FormError, Instruction, result_type
 from pto_wsp.isa.attributes import CONSTANTS, EXTENTS, MODES, PLACES
+from pto_wsp.isa.compositions import COMPOSITIONS
+from pto_wsp.isa.meaning import ROUND_MODES
+from pto_wsp.lang.builder import Site, mismatch
 from pto_wsp.location import Location
 from pto_wsp.types.tile import TileType
 
@@ -80,16 +83,33 @@ def made_type(step: TileStep, tiles: Sequence[TileType], attrs: Mapping[str, obj
     try:
         return result_type(row.form, tiles, attrs)
     except FormError as error:
-        kind = ShapeMismatch if error.kind == "shape" else DTypeMismatch
-        raise kind(op=step.method, expected=error.expected, found=error.found, loc=step.loc) from None
+        raise mismatch(error, Site(step.loc, step.method)) from None
 
 
 def require_count(step: TileStep) -> None:
     """Raise BadOperand unless an instruction has its operands; `matmul_acc` counts its accumulator."""
-    form = TABLE[step.row].form
-    wanted = form.num_tiles + form.num_scalars
+    if step.row in COMPOSITIONS:
+        wanted = len(COMPOSITIONS[step.row].operands)
+    else:
+        form = TABLE[step.row].form
+        wanted = form.num_tiles + form.num_scalars
     if len(step.operands) != wanted:
         raise _bad(step, f"{wanted} operands behind the destination", str(len(step.operands)))
+
+
+def require_decided(step: TileStep) -> None:
+    """Raise UnknownName where the operands of a composition do not decide its undeclared destination."""
+    if COMPOSITIONS[step.row].rounds:
+        advice = f'declare it first: `.tile("{step.dst}", rows, cols, dtype)` says what `{step.method}` makes'
+        raise UnknownName(name=step.dst, where="this function", advice=advice, loc=step.loc)
+
+
+def rounding(method: str, rmode: object, loc: Location) -> str:
+    """Return how a composition rounds; empty where that is not said."""
+    if isinstance(rmode, str) and rmode.lower() in ("", *ROUND_MODES):
+        return rmode.lower()
+    expected = "`rmode`: one of " + ", ".join(ROUND_MODES)
+    raise BadOperand(op=method, expected=expected, found=repr(rmode), loc=loc)
 
 
 def unknown_tile(name: object, where: str, known: Sequence[str], loc: Location | None) -> UnknownName:

@@ -56,7 +56,10 @@ Declaration = Memref | TileDeclaration | ScalarDeclaration
 
 @record
 class Transfer:
-    """A method that moves a tile from or to a place in a memref, or looks there; the two may be swapped."""
+    """A method that moves a tile from or to a place in a memref, or looks there; the two may be swapped.
+
+    `scale` is the tile of factors of a `store_fp`, and how that rounds.
+    """
 
     method: str
     first: str
@@ -65,11 +68,12 @@ class Transfer:
     col: Operand
     rows: str | None
     loc: Location
+    scale: tuple[str, str] | None = None
 
 
 @record
 class TileStep:
-    """A row of the instruction table: the destination, its operands, and what it takes by name."""
+    """A row of the table, or a composition: the destination, its operands, and what it takes by name."""
 
     row: str
     method: str
@@ -204,6 +208,23 @@ def assignments(tree: Tree) -> list[ScalarStep]:
             found += assignments((*step.body, *step.other))
         elif isinstance(step, ScalarStep):
             found.append(step)
+    return found
+
+
+def tiles_and_loops(tree: Tree) -> set[str]:
+    """Return the names of what steps write and move, and of loop variables."""
+    found: set[str] = set()
+    for step in tree:
+        match step:
+            case Block(opening=opening, body=body, other=other):
+                found |= tiles_and_loops((*body, *other))
+                found |= {opening.var} if isinstance(opening, LoopStep) else set()
+            case Transfer(first=first, second=second):
+                found |= {first, second}
+            case TileStep(dst=dst):
+                found.add(dst)
+            case _:
+                pass
     return found
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 from pto_wsp.errors import BadIndex, DTypeMismatch, FrontendError, ShapeMismatch
@@ -94,6 +94,16 @@ class Builder:
         """Declare a tile that nothing is known of."""
         name = self.fresh(hint)
         self.tiles[name] = type
+        return TileValue(name, type, (Extent(name, 0), Extent(name, 1)))
+
+    def reserve(self, names: Iterable[str]) -> None:
+        """Keep names for `place`."""
+        self._used |= {*names}
+
+    def place(self, name: str, type: TileType) -> TileValue:
+        """Declare a tile under a reserved name; it may be written more than once."""
+        self.tiles[name] = type
+        self.slot(name)
         return TileValue(name, type, (Extent(name, 0), Extent(name, 1)))
 
     def scalar(self, hint: str, type: ScalarType) -> Var:
@@ -266,7 +276,7 @@ class Builder:
         try:
             result = result_type(row.form, [t.type for t in tiles], attrs)
         except FormError as error:
-            raise _mismatch(error, site) from None
+            raise mismatch(error, site) from None
         valids = [t.valid for t in tiles]
         _require_equal(valid_pairs_that_agree(row.form, valids, attrs), site)
         if into is not None and result != into.type:
@@ -380,6 +390,7 @@ def _require_equal(pairs: Sequence[tuple[object, object]], site: Site) -> None:
             )
 
 
-def _mismatch(error: FormError, site: Site) -> FrontendError:
+def mismatch(error: FormError, site: Site) -> FrontendError:
+    """Return the error of operands that do not fit."""
     kind = ShapeMismatch if error.kind == "shape" else DTypeMismatch
     return kind(op=site.label, expected=error.expected, found=error.found, loc=site.loc)

@@ -10,7 +10,9 @@ from pto_wsp.ir.kernel import BLOCK_IDX, AttrValue
 from pto_wsp.ir.scalar import Const, Expr, Var
 from pto_wsp.isa import BY_FUNCTION, Form, Instruction
 from pto_wsp.isa.attributes import MODES
+from pto_wsp.isa.compositions import COMPOSITIONS, Composition
 from pto_wsp.lang.builder import Site
+from pto_wsp.lang.composed import composed
 from pto_wsp.lang.functions import OTHER_FUNCTIONS, PtoFunction
 from pto_wsp.lang.values import (
     Constant,
@@ -83,9 +85,22 @@ class _Call:
                 return Constant(None)
             case "zeros":
                 return self.fill(Constant(0))
+            case _ if name in COMPOSITIONS:
+                return self.compose(COMPOSITIONS[name])
             case _:
                 advice = "`for r in pto.tiles(extent, tile):`"
                 self.reader.refuse(self.node, "`pto.tiles` outside a loop", advice)
+
+    def compose(self, composition: Composition) -> Value:
+        tiles = [self.tile(name) for name in composition.operands]
+        view = self.output() if composition.stores else None
+        dtype = self.dtype() if view is None else view.dtype
+        rmode = self.word("rmode") if "rmode" in self.args else ""
+        made = composed(self.reader.builder, composition, tiles, dtype, self.site, rmode)
+        if view is None:
+            return made
+        self.reader.builder.store(view, made, self.site)
+        return Constant(None)
 
     def compute(self, row: Instruction) -> Value:
         emit, site = self.reader.builder.instruction, self.site

@@ -1,4 +1,4 @@
-"""The functions of a kernel: one per row of the instruction table that has a name, `zeros` and `tiles`."""
+"""The functions of a kernel: one per row of the instruction table that has a name, and others."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import NoReturn
 
 from pto_wsp.errors import OutsideWorkload
 from pto_wsp.isa import BY_FUNCTION, Form
+from pto_wsp.isa.compositions import COMPOSITIONS
 from pto_wsp.location import caller_location
 from pto_wsp.support.record import record
 
@@ -15,8 +16,12 @@ OTHER_FUNCTIONS: dict[str, tuple[str, ...]] = {
     "prefetch": ("view", "rows"),
     "block_idx": (),
     "block_num": (),
+    "mov_fp": ("src", "fp", "dtype", "rmode"),
+    "store_fp": ("view", "src", "fp", "rmode"),
+    "matmul_mx": ("a", "a_scale", "b", "b_scale"),
+    "gatherb": ("src", "offsets"),
 }
-"""Functions that are no instruction by themselves, with their parameters."""
+"""Functions that are no row by themselves, with their parameters."""
 
 PARAMETERS: dict[Form, tuple[str, ...]] = {
     Form.LOAD: ("view",),
@@ -93,6 +98,8 @@ class PtoFunction:
             return ("shape",)
         if self.name == "prefetch":
             return ("view",)
+        if self.name in COMPOSITIONS:
+            return tuple(p for p in self.parameters if p != "rmode")
         row = BY_FUNCTION.get(self.name)
         return tuple(p for p in self.parameters if row is None or (row.form, p) not in OPTIONAL)
 

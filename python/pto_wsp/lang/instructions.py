@@ -12,10 +12,12 @@ from collections.abc import Sequence
 from pto_wsp.errors import BadOperand, CarriedValue
 from pto_wsp.ir import kernel as k
 from pto_wsp.ir.scalar import Const, Expr, Extent, TileElement, walk
-from pto_wsp.isa import Form
+from pto_wsp.isa import Form, Instruction
 from pto_wsp.isa.attributes import CONSTANTS, EXTENTS, MODES, PLACES
+from pto_wsp.isa.compositions import Composition
 from pto_wsp.lang import ptoisa
 from pto_wsp.lang.builder import Builder, Site
+from pto_wsp.lang.composed import compose, composed
 from pto_wsp.lang.expressions import ExpressionReader
 from pto_wsp.lang.functions import PtoFunction
 from pto_wsp.lang.outputs import surely_runs
@@ -72,7 +74,11 @@ class _Expressions(ExpressionReader):
         if target is ptoisa.tile:
             return self.declare(node, hint)
         if isinstance(target, PtoisaFunction):
-            _Instruction(self, target, node).emit()
+            row = target.row
+            if isinstance(row, Composition):
+                _Composed(self, target, node).emit(row)
+            else:
+                _Instruction(self, target, node, row).emit()
             return Constant(None)
         if isinstance(target, PtoFunction) and target.name not in SCALAR_FUNCTIONS:
             advice = "write the instruction: `ptoisa.TADD(dst, a, b)`"
@@ -97,13 +103,12 @@ class _Expressions(ExpressionReader):
         return BadOperand(op="ptoisa.tile", expected=expected, found=found, loc=self.at(node))
 
 
-class _Instruction:
-    """One call of an instruction."""
+class _Call:
+    """One call of an instruction: its place, keywords and operands."""
 
     def __init__(self, reader: _Expressions, function: PtoisaFunction, node: ast.Call) -> None:
         self.reader = reader
         self.builder = reader.builder
-        self.row = function.row
         self.node = node
         self.site = Site(reader.at(node), f"ptoisa.{function.name}")
         self.keywords = {kw.arg: kw.value for kw in node.keywords if kw.arg is not None}
@@ -111,6 +116,74 @@ class _Instruction:
             if name not in function.keywords:
                 expected = "one of " + ", ".join(function.keywords) if function.keywords else "no keywords"
                 raise self.bad(expected, f"`{name}`", value)
+
+    def operands(self, count: int) -> list[ast.expr]:
+        """Return the operands, the destination first."""
+        if len(self.node.args) != count:
+            raise self.bad(f"{count} operands, the destination first", str(len(self.node.args)), self.node)
+        return self.node.args
+
+    def tile(self, node: ast.expr) -> TileValue:
+        value = self.reader.read(node)
+        if not isinstance(value, TileValue) or value.name not in self.reader.declared:
+            raise self.bad("a tile made by `ptoisa.tile`", str(value), node)
+        return value
+
+    def view(self, node: ast.expr) -> ViewValue:
+        value = self.reader.read(node)
+        if not isinstance(value, ViewValue):
+            raise self.bad("a parameter or a view of one", str(value), node)
+        return value
+
+    def output(self, node: ast.expr) -> ViewValue:
+        view = self.view(node)
+        if view.param.role == k.IN:
+            raise self.bad("an Out or InOut parameter", f"`{view.param.name}`, an input", node)
+        return view
+
+    def constant(self, name: str, kind: type, default: object) -> object:
+        """Return a constant that is given by name, or its default."""
+        node = self.keywords.get(name)
+        value = default if node is None else constant_of(self.reader.read(node))
+        modes = MODES.get(name)
+        is_known = modes is None or value in modes or (node is None and value == default)
+        if type(value) is not kind or not is_known:
+            expected = f"a {kind.__name__}" if modes is None else "one of " + ", ".join(modes)
+            raise self.bad(f"`{name}`: {expected}", "none" if node is None else repr(value), self.node)
+        return value
+
+    def bad(self, expected: str, found: str, node: ast.AST) -> BadOperand:
+        return BadOperand(op=self.site.label, expected=expected, found=found, loc=self.reader.at(node))
+
+
+class _Composed(_Call):
+    """One call of a composition."""
+
+    def emit(self, composition: Composition) -> None:
+        """Append its rows.
+
+        Raises:
+            BadOperand, ShapeMismatch, DTypeMismatch: operands that it cannot take.
+        """
+        first, *others = self.operands(1 + len(composition.operands))
+        rmode = str(self.constant("rmode", str, ""))
+        view = self.output(first) if composition.stores else None
+        tiles = [self.tile(node) for node in others]
+        if view is None:
+            compose(self.builder, composition, self.tile(first), tiles, self.site, rmode)
+            return
+        stored = composed(self.builder, composition, tiles, view.dtype, self.site, rmode)
+        self.builder.store(view, stored, self.site)
+
+
+class _Instruction(_Call):
+    """One call of a row of the table."""
+
+    def __init__(
+        self, reader: _Expressions, function: PtoisaFunction, node: ast.Call, row: Instruction
+    ) -> None:
+        super().__init__(reader, function, node)
+        self.row = row
 
     def emit(self) -> None:
         """Append the instruction.
@@ -120,9 +193,7 @@ class _Instruction:
         """
         form = self.row.form
         count = _NUM_OPERANDS.get(form, 1 + form.num_tiles + form.num_scalars)
-        if len(self.node.args) != count:
-            raise self.bad(f"{count} operands, the destination first", str(len(self.node.args)), self.node)
-        first, *others = self.node.args
+        first, *others = self.operands(count)
         match form:
             case Form.LOAD:
                 self.builder.load(self.view(others[0]), self.site, into=self.tile(first))
@@ -146,24 +217,6 @@ class _Instruction:
 
     # --- operands ---
 
-    def tile(self, node: ast.expr) -> TileValue:
-        value = self.reader.read(node)
-        if not isinstance(value, TileValue) or value.name not in self.reader.declared:
-            raise self.bad("a tile made by `ptoisa.tile`", str(value), node)
-        return value
-
-    def view(self, node: ast.expr) -> ViewValue:
-        value = self.reader.read(node)
-        if not isinstance(value, ViewValue):
-            raise self.bad("a parameter or a view of one", str(value), node)
-        return value
-
-    def output(self, node: ast.expr) -> ViewValue:
-        view = self.view(node)
-        if view.param.role == k.IN:
-            raise self.bad("an Out or InOut parameter", f"`{view.param.name}`, an input", node)
-        return view
-
     def scalar(self, node: ast.expr, dtype: DType) -> Expr:
         loc = self.reader.at(node)
         value = self.reader.read(node)
@@ -184,13 +237,7 @@ class _Instruction:
     def constants(self) -> list[tuple[str, k.AttrValue]]:
         found: list[tuple[str, k.AttrValue]] = []
         for name, (kind, default) in CONSTANTS.get(self.row.form, {}).items():
-            node = self.keywords.get(name)
-            value = default if node is None else constant_of(self.reader.read(node))
-            modes = MODES.get(name)
-            is_known = modes is None or value in modes or (node is None and value == default)
-            if type(value) is not kind or not is_known:
-                expected = f"a {kind.__name__}" if modes is None else "one of " + ", ".join(modes)
-                raise self.bad(f"`{name}`: {expected}", "none" if node is None else repr(value), self.node)
+            value = self.constant(name, kind, default)
             assert isinstance(value, (bool, int, str))
             if value is not False and value != "":
                 found.append((name, value))
@@ -200,9 +247,6 @@ class _Instruction:
                 if place != Const(0):
                     found.append((name, place))
         return found
-
-    def bad(self, expected: str, found: str, node: ast.AST) -> BadOperand:
-        return BadOperand(op=self.site.label, expected=expected, found=found, loc=self.reader.at(node))
 
 
 # --- tiles that are read before they are written --------------------------------------------------------

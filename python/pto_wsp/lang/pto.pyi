@@ -182,3 +182,18 @@ def cast(x: Value, dtype: DType, rmode: str = ...) -> Tile:
     `rmode` rounds a float: rint, round (ties away from 0), floor, ceil, trunc; to its own type, to whole
     numbers.
     """
+
+def mov_fp(src: Value, fp: Value, dtype: DType, rmode: str = ...) -> Tile:
+    """`src` [R, C] times `fp` [1, C] of f32, computed in f32, converted: to integers saturating.
+
+    `rmode` rounds as in `cast`; without it, to nearest even.
+    """
+
+def store_fp(view: Value, src: Value, fp: Value, rmode: str = ...) -> None:
+    """Store `src` [R, C] times `fp` [1, C], converted to the view's type as `mov_fp` does."""
+
+def matmul_mx(a: Value, a_scale: Value, b: Value, b_scale: Value) -> Tile:
+    """[M, K] @ [K, N] to [M, N] f32, where each 32 terms have scales: [M, K / 32] and [K / 32, N]."""
+
+def gatherb(src: Value, offsets: Value) -> Tile:
+    """Elements at byte `offsets` of i32, counted row by row; outside, or inside of one, is an error."""

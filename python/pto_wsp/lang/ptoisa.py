@@ -1,7 +1,8 @@
 """`ptoisa`: instructions as calls, destination first, on tiles that are declared; see `@ptoisa_kernel`.
 
-There is one function per row of the instruction table, called by the row's mnemonic in upper case:
-`TLOAD(tile, view)`, `TSTORE(view, tile)`, `TADD(dst, a, b)`. Source: seed 003, section 5.
+There is one function per row of the instruction table and per composition, called by its mnemonic in upper
+case: `TLOAD(tile, view)`, `TSTORE(view, tile)`, `TADD(dst, a, b)`, `TMATMUL_MX(dst, a, a_scale, b, b_scale)`.
+Source: seed 003, section 5.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from typing import NoReturn
 from pto_wsp.errors import OutsideWorkload, UnknownInstruction, did_you_mean
 from pto_wsp.isa import TABLE, Instruction
 from pto_wsp.isa.attributes import CONSTANTS, EXTENTS, PLACES
+from pto_wsp.isa.compositions import COMPOSITIONS, Composition
 from pto_wsp.isa.refused import REFUSED
 from pto_wsp.lang.surface import Tile
 from pto_wsp.location import caller_location
@@ -23,7 +25,7 @@ class PtoisaFunction:
     """An instruction as a function of a kernel; calling it outside of one is an error."""
 
     name: str
-    row: Instruction
+    row: Instruction | Composition
 
     def __call__(self, *_: object, **__: object) -> NoReturn:
         """Refuse: kernels are read, not executed."""
@@ -32,15 +34,19 @@ class PtoisaFunction:
     @property
     def keywords(self) -> tuple[str, ...]:
         """Names of the arguments that are given by name."""
+        if isinstance(self.row, Composition):
+            return ("rmode",) if self.row.rounds else ()
         form = self.row.form
         return (*CONSTANTS.get(form, ()), *EXTENTS.get(form, ()), *PLACES.get(form, ()))
 
 
-def _name(row: Instruction) -> str:
+def _name(row: Instruction | Composition) -> str:
     return row.mnemonic.upper().replace(".", "_")
 
 
-FUNCTIONS: dict[str, PtoisaFunction] = {_name(row): PtoisaFunction(_name(row), row) for row in TABLE.values()}
+FUNCTIONS: dict[str, PtoisaFunction] = {
+    _name(row): PtoisaFunction(_name(row), row) for row in (*TABLE.values(), *COMPOSITIONS.values())
+}
 
 
 def tile(rows: int, cols: int, dtype: DType) -> Tile:

@@ -19,7 +19,7 @@ from pto_wsp.text.expressions import (
     read_region,
     read_tile,
 )
-from pto_wsp.text.refused import refuse_known
+from pto_wsp.text.refused import refuse_composed, refuse_known
 from pto_wsp.text.shapes import Lines, Names, Shapes
 from pto_wsp.text.tokens import NAME, WORD, Cursor, Source, Token
 from pto_wsp.types.dtype import DType, i64
@@ -91,6 +91,7 @@ class _KernelBody(Body[k.Stmt]):
                 return self.store(cursor)
             case "tprefetch":
                 return self.prefetch(cursor)
+        refuse_composed(cursor)
         refuse_known(cursor)
         cursor.word(_STATEMENTS, "a statement")
         cursor.fail("a statement", token=token)
@@ -109,6 +110,7 @@ class _KernelBody(Body[k.Stmt]):
             if row is not None:
                 return self.instruction(cursor, token, row)
             if follower.text not in LITERALS and cursor.ahead(1).text != "(":
+                refuse_composed(cursor)
                 refuse_known(cursor)
                 cursor.word((*BY_MNEMONIC, "alloc_tile", "alloc_scalar"), "an instruction")
         return self.assign(cursor, token, name)

@@ -23,7 +23,20 @@ from pto_wsp.text.tokens import FUNCTION, NAME, WORD, Cursor, Source, Token
 WORDS = frozenset({*SCALAR_WORDS, "IF_BIT", "RETURN", "LOAD", "STORE", "BREAK", "CONTINUE", "YIELD"})
 """Statements that only these forms have."""
 
-_STATEMENTS = (*WORDS, "FOR", "ENDFOR", "IF", "ELSE", "ENDIF", "WHILE", "DO", "ENDWHILE", "CALL", "tstore")
+_STATEMENTS = (
+    *WORDS,
+    "FOR",
+    "ENDFOR",
+    "IF",
+    "ELSE",
+    "ENDIF",
+    "WHILE",
+    "DO",
+    "ENDWHILE",
+    "CALL",
+    "tstore",
+    "tstore.fp",
+)
 _GIVE = ("IF", "ELSE")
 _ENDS = {"FOR": "ENDFOR", "IF": "ENDIF", "IF_BIT": "ENDIF", "ELSE": "ENDIF", "WHILE": "ENDWHILE"}
 
@@ -70,6 +83,7 @@ class _SeedReader(SeedTiles):
             **dict.fromkeys(("BREAK", "CONTINUE"), self.leave_loop),
             **dict.fromkeys(("return", "RETURN"), self.end_function),
             **dict.fromkeys(("tstore", "mscatter"), self.store),
+            "tstore.fp": self.store_scaled,
             "YIELD": self.give,
             "CALL": self.call,
         }

@@ -7,6 +7,7 @@ from pto_wsp.builder.steps import Operand
 from pto_wsp.errors import NoMeaning, RepeatedText, TextMismatch
 from pto_wsp.ir.scalar import Expr, Extent
 from pto_wsp.isa.attributes import ATTRIBUTES, PLACES
+from pto_wsp.isa.compositions import BY_COMPOSED_MNEMONIC, Composition
 from pto_wsp.isa.forms import Form
 from pto_wsp.isa.table import BY_MNEMONIC, Instruction
 from pto_wsp.text.expressions import read_constant, read_operand, read_tile
@@ -135,10 +136,14 @@ class SeedTiles(SeedScalars):
     def instruction(self, cursor: Cursor, dst: str) -> None:
         """Read what follows `%dst =` in an instruction."""
         token = cursor.token
-        row = BY_MNEMONIC.get(token.text)
+        row, composition = BY_MNEMONIC.get(token.text), BY_COMPOSED_MNEMONIC.get(token.text)
+        if composition is not None and not composition.stores:
+            self.composition(cursor, dst)
+            return
         if row is None or token.kind != WORD:
             refuse_known(cursor)
-            cursor.word((*BY_MNEMONIC, "alloc_tile", "alloc_scalar"), "an instruction")
+            composed = (word for word, c in BY_COMPOSED_MNEMONIC.items() if not c.stores)
+            cursor.word((*BY_MNEMONIC, *composed, "alloc_tile", "alloc_scalar"), "an instruction")
             raise AssertionError(token)
         cursor.advance()
         options: dict[str, object] = {}
@@ -147,6 +152,38 @@ class SeedTiles(SeedScalars):
             self.options(cursor, options)
         self.signature(cursor, [o for o in operands if isinstance(o, str)], dst, row)
         getattr(self.builder.at(cursor.whole), row.name)(dst, *operands, **options)
+
+    def composition(self, cursor: Cursor, dst: str) -> None:
+        """Read what follows `%dst =` in an instruction that is several rows."""
+        composition = BY_COMPOSED_MNEMONIC[cursor.advance().text]
+        options: dict[str, object] = {}
+        tiles = self.named_tiles(cursor, composition)
+        if cursor.at("{"):
+            self.options(cursor, options)
+        self.signature(cursor, tiles, dst)
+        getattr(self.builder.at(cursor.whole), composition.name)(dst, *tiles, **options)
+
+    def named_tiles(self, cursor: Cursor, composition: Composition) -> list[str]:
+        """Read the tiles of a composition."""
+        found: list[str] = []
+        for name in composition.operands:
+            if found:
+                shown = ", ".join(composition.operands)
+                cursor.expect(",", f"`{composition.mnemonic}` takes {shown}")
+            found.append(self.tile(cursor, f"the tile `{name}`"))
+        return found
+
+    def store_scaled(self, cursor: Cursor) -> None:
+        """Read `tstore.fp %tile, %fp, %m[row, col]`."""
+        composition = BY_COMPOSED_MNEMONIC[cursor.advance().text]
+        tile, fp = self.named_tiles(cursor, composition)
+        cursor.expect(",", "behind them stands the place: `%memref[row, col]`")
+        memref, row, col = self.place(cursor, False)
+        options: dict[str, object] = {}
+        if cursor.at("{"):
+            self.options(cursor, options)
+        self.signature(cursor, [tile, fp], None)
+        getattr(self.builder.at(cursor.whole), composition.name)(memref, tile, fp, row, col, **options)
 
     def operands(self, cursor: Cursor, row: Instruction, options: dict[str, object]) -> list[Operand]:
         """Read the operands of an instruction: its tiles, then its scalars, which may be among them.

@@ -89,14 +89,22 @@ def prefill(bench: Bench, name: str, layer: Layer, tokens: int, cache: Cache) ->
     once()
     measured = bench.measure({name: once}, rounds=bench.rounds(7, 2), threads=THREADS)[name]
     bench.add(f"{name}_ms", measured, "ms")
-    is_bf16 = next(iter(layer.weights.values())).itemsize == 2
-    peak = "_pct_bf16_peak" if is_bf16 else "_pct_peak"
     share = measured.percent_of_peak(flops)
-    if is_bf16:
-        threads = bench.calibrator.max_threads
-        bf16_peak = bench.calibrator.best[f"peak_bf16_gflops_{threads}c"]
-        share *= bench.calibrator.best[f"peak_gflops_{threads}c"] / bf16_peak if bf16_peak else 0.0
-    bench.rows.append(Row(name + peak, share, "%", goal=f">= {GOALS[name]}", noisy=measured.noisy))
+    if next(iter(layer.weights.values())).itemsize != 2:
+        row = f"{name}_pct_peak"
+    else:
+        row, share = f"{name}_pct_bf16_peak", share * peak_over_bf16(bench)
+        if not share:
+            bench.skipped[row] = "the processor has no dot product of bf16"
+            return
+    bench.rows.append(Row(row, share, "%", goal=f">= {GOALS[name]}", noisy=measured.noisy))
+
+
+def peak_over_bf16(bench: Bench) -> float:
+    """Return the peak of f32 over that of dot products of bf16; 0 where there are none."""
+    threads = bench.calibrator.max_threads
+    bf16_peak = bench.calibrator.best[f"peak_bf16_gflops_{threads}c"]
+    return bench.calibrator.best[f"peak_gflops_{threads}c"] / bf16_peak if bf16_peak else 0.0
 
 
 def step(bench: Bench, name: str, layer: Layer, cache: Cache) -> None:

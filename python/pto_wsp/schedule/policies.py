@@ -62,11 +62,11 @@ def _by_levels(threshold: Policy, levels: Sequence[Policy]) -> Policy:
 def _number_in(level: object) -> Expr:
     """Return which dispatcher of its level a task has."""
     if isinstance(level, Policy) and level.directive == "dispatch":
-        if level.count == 1:
+        if level.count == 1 and level.name != "work_steal":
             return Const(0)
         if level.name == "affinity" and level.count > 0 and level.key is not None:
             return Binary("mod", Unary("i64", level.key), Const(level.count))
-    expected = "`DispatchPolicy.affinity(key, n)`, or any policy with n = 1"
+    expected = "`DispatchPolicy.affinity(key, n)`, or a policy that moves no tasks, with n = 1"
     raise WrongValue(name="a level", expected=expected, found=repr(level), loc=caller_location())
 
 
@@ -102,7 +102,7 @@ class DispatchPolicy:
         return _policy("dispatch", "dispatch_by", n, key)
 
     @staticmethod
-    def threshold(key: KeyFunction, bounds: Sequence[int], levels: Sequence[Policy] = ()) -> Policy:
+    def threshold(key: KeyFunction, bounds: Sequence[int], levels: Sequence[Policy] | None = None) -> Policy:
         """Tasks go to dispatchers by the size of their key: `[128, 1024]` makes three, small keys first.
 
         Args:
@@ -116,7 +116,7 @@ class DispatchPolicy:
                 level that is neither `affinity` with an n nor has one dispatcher; more than 64 dispatchers.
         """
         found = _bounded("dispatch", "threshold", bounds, key)
-        return _by_levels(found, levels) if levels else found
+        return found if levels is None else _by_levels(found, levels)
 
     @staticmethod
     def static_partition(bounds: Sequence[int]) -> Policy:

@@ -288,3 +288,9 @@ def test_policies_made_by_hand_are_verified(policy: Policy) -> None:
     with pytest.raises(InvalidIR):
         verify(Module("m", schedule=Policies(dispatch=policy)))
     verify(Module("m", schedule=EVERYTHING.policies))
+
+
+@pytest.mark.parametrize("levels", [[], [DispatchPolicy.work_steal(1), DispatchPolicy.round_robin(1)]])
+def test_levels_that_would_be_ignored_are_refused(levels: list[Policy]) -> None:
+    with pytest.raises(WrongValue, match="level"):
+        DispatchPolicy.threshold(lambda t: t.i, [4], levels=levels)

@@ -89,7 +89,7 @@ def test_only_products_and_approximations_use_fma() -> None:
     if "fma" not in resolve_features().names:
         pytest.skip("this CPU has no fma")
     assert "fmadd" not in assembly([arithmetic()])
-    packed = re.findall(r"vfn?m(?:add|sub)\w+ps\t.*%([xyz]mm)", assembly([product()]))
+    packed = re.findall(r"vfn?m(?:add|sub)\w+ps\s.*%([xyz]mm)", assembly([product()]))
     wide = {16: "zmm", 8: "ymm"}[resolve_features().lanes]
     assert packed.count(wide) == len(packed) >= 16
     assert not re.search(r"vfn?m(add|sub)\w+(ss|sd)\b", assembly([product()]))

@@ -27,6 +27,17 @@ PTO_INLINE inline F fma(F a, F b, F c) {
 #endif
 }
 
+/// sum + a * b, added in the register of the sum. In long sums compilers else read operands again for each
+/// use and copy sums about, which costs products a tenth to a quarter of their time.
+PTO_INLINE inline F add_product(F a, F b, F sum) {
+#if (defined(__AVX512F__) && PTO_LANES == 16) || (defined(__FMA__) && PTO_LANES == 8)
+  asm("vfmadd231ps %2, %1, %0" : "+v"(sum) : "v"(a), "v"(b));
+  return sum;
+#else
+  return fma(a, b, sum);
+#endif
+}
+
 /// Whether the processor adds two products of bf16 in one instruction. PTO_PAIR_DOTS, if it is defined, says
 /// so of any; then they are two multiply-adds, for tests.
 #if (defined(__AVX512BF16__) && PTO_LANES == 16) || \

@@ -30,7 +30,7 @@ struct Singles {
     return load_splat(at);
   }
   PTO_INLINE static F right(const float* at) { return load(at, Full{}); }
-  PTO_INLINE static F add(F left, F right, F sum) { return fma(left, right, sum); }
+  PTO_INLINE static F add(F left, F right, F sum) { return add_product(left, right, sum); }
 };
 
 /// Two terms at a time, of neighbours in bf16: those of a left row, and of two right rows in one lane.
@@ -77,6 +77,11 @@ struct Right {
   int64_t panel_step;
   int64_t rows;
   int64_t cols;
+};
+
+template <int kValue>
+struct Constant {
+  static constexpr int value = kValue;
 };
 
 /// What is brought into the first cache while a product works: as many rows as a block of its right operand
@@ -164,18 +169,20 @@ PTO_INLINE inline void matmul_block(int64_t rows, float* c, int64_t c_stride, Le
       for (int v = 0; v < kVectors; ++v) sum[r][v] = Terms::add(left, right[v], sum[r][v]);
     }
   };
+  constexpr int kUnroll = 4;
   int64_t t = 0;
-  for (int64_t wait = 0; t + 2 <= steps; t += 2) {
+  const auto next_step = [&]() PTO_INLINE {
+    add_step(a.data, b);
+    a.data += a.k_step * Terms::kTerms;
+    b += b_stride;
+  };
+  for (int64_t wait = 0; t + kUnroll <= steps; t += kUnroll) {
     for (; wait <= 0; wait += soon.spacing) soon.next();
-    wait -= 2 * Terms::kTerms;
-#pragma GCC unroll 2
-    for (int u = 0; u < 2; ++u) {
-      add_step(a.data, b);
-      a.data += a.k_step * Terms::kTerms;
-      b += b_stride;
-    }
+    wait -= kUnroll * Terms::kTerms;
+#pragma GCC unroll 4
+    for (int u = 0; u < kUnroll; ++u) next_step();
   }
-  if (t < steps) add_step(a.data, b);
+  for (; t < steps; ++t) next_step();
 #pragma GCC unroll 8
   for (int r = 0; r < kRows; ++r) {
     if (r >= rows) break;
@@ -203,19 +210,24 @@ PTO_INLINE inline void matmul_rows(int64_t rows, float* c, int64_t c_stride, Lef
 #undef PTO_BLOCK
 }
 
-/// A block of a right operand, whole vectors of which can be read as f32: the block itself, or a copy.
+/// A block of a right operand, whole vectors of which can be read as f32: the block itself, or a copy. A
+/// block whose vectors cross lines is copied where `groups` of rows, each of which reads it, are enough to
+/// pay for it.
 template <int64_t kWidth, class B>
-PTO_INLINE inline Tile<float> whole_vectors(const Tile<B>& block, int64_t padding, float* panel) {
+PTO_INLINE inline Tile<float> whole_vectors(const Tile<B>& block, int64_t padding, int64_t groups,
+                                            float* panel) {
   if constexpr (sizeof(B) == sizeof(float)) {
-    return block.cols + padding >= kWidth ? block : copy(block, panel, kWidth);
-  } else {
-    for (int64_t t = 0; t < block.rows; ++t) {
-      columns(block.cols, [&](int64_t j, auto n) PTO_INLINE {
-        store(panel + t * kWidth + j, load(block.row(t) + j, n), Full{});
-      });
-    }
-    return {panel, kWidth, block.rows, block.cols};
+    constexpr int64_t kFewGroups = 4;
+    constexpr uint64_t kVectorBytes = kLanes * sizeof(float);
+    const uint64_t steps = reinterpret_cast<uint64_t>(block.data) | uint64_t(block.stride) * sizeof(float);
+    const bool is_crossing = steps % kVectorBytes != 0 && groups >= kFewGroups;
+    if (!is_crossing && block.cols + padding >= kWidth) return block;
   }
+  for (int64_t t = 0; t < block.rows; ++t) {
+    columns(block.cols, [&](int64_t j, auto n)
+                            PTO_INLINE { store(panel + t * kWidth + j, load(block.row(t) + j, n), Full{}); });
+  }
+  return {panel, kWidth, block.rows, block.cols};
 }
 
 /// Pairs of the rows of a block of a right operand, without the last one of an odd number; whole vectors of a
@@ -268,7 +280,8 @@ PTO_INLINE inline void matmul_block_columns(const Tile<float>& c, const Left& a,
   }
   const Tile<B> rest{block.row(done), block.stride, block.rows - done, block.cols};
   const Left left{a.data + done * a.k_step, a.row_step, a.k_step};
-  const Tile<float> right = whole_vectors<kWidth>(rest, b_padding, panel);
+  const int64_t groups = (c.rows + kBlockRows - 1) / kBlockRows;
+  const Tile<float> right = whole_vectors<kWidth>(rest, b_padding, groups, panel);
   matmul_columns<Singles, kVectors, kMaxRows>(c, left, right.data, right.stride, right.rows,
                                               accumulate || done > 0, soon);
 }
@@ -301,6 +314,68 @@ PTO_INLINE inline void matmul_blocks(const Tile<float>& c, const Left& a, const 
   }
 }
 
+// --- one row ----------------------------------------------------------------------------------------------
+
+/// Vectors of columns of one row that are summed side by side: memory is read in sequence where rows of a
+/// right operand have so many columns or fewer.
+inline constexpr int kRowVectors = 8;
+
+/// Bytes from a row of a right operand to what is prefetched when it is read; 0 for none. On processors with
+/// AVX2 alone reading in sequence is as fast as memory, and with prefetches a sixth slower, but for elements
+/// that have to be widened.
+template <class B>
+inline int64_t row_distance(const Tile<B>& b) {
+  constexpr int64_t kFar = 8192, kNear = 1536, kRows = 4;
+  const int64_t row_bytes = b.stride * int64_t(sizeof(B));
+  if (PTO_LANES < 16 && b.stride <= kRowVectors * kLanes) return sizeof(B) < sizeof(float) ? kNear : 0;
+  return row_bytes * kRows > kFar ? row_bytes * kRows : kFar / row_bytes * row_bytes;
+}
+
+/// c[1][kVectors * kLanes] (+)= a @ b, where whole rows of `b` are `n`.
+template <int kVectors, class Left, class B, class N>
+PTO_INLINE inline void row_block(float* c, const Left& a, const Tile<B>& b, bool accumulate, Spread& soon,
+                                 N n) {
+  F sum[kVectors] = {};
+#pragma GCC unroll 8
+  for (int v = 0; v < kVectors && accumulate; ++v) sum[v] = load(c + v * kLanes, Full{});
+  const int64_t distance = row_distance(b);
+  int64_t wait = 0;
+  for (int64_t t = 0; t < b.rows; ++t) {
+    const B* const row = b.row(t);
+    if (distance > 0) {
+      prefetch_lines<kVectors * kLanes>(
+          reinterpret_cast<const B*>(reinterpret_cast<const char*>(row) + distance));
+    }
+    if (--wait < 0) {
+      soon.next();
+      wait = soon.spacing;
+    }
+    const F left = load_splat(a.data + t * a.k_step);
+#pragma GCC unroll 8
+    for (int v = 0; v < kVectors; ++v) sum[v] = add_product(left, load(row + v * kLanes, n), sum[v]);
+  }
+#pragma GCC unroll 8
+  for (int v = 0; v < kVectors; ++v) store(c + v * kLanes, sum[v], Full{});
+}
+
+/// c (+)= a @ b for one row, which reads `b` where it lies.
+template <class Left, class B>
+PTO_INLINE inline void matmul_row(const Tile<float>& c, const Left& a, const Tile<B>& b, bool accumulate,
+                                  const Ahead& ahead) {
+  constexpr int64_t kWide = kRowVectors * kLanes, kPair = 2 * kLanes;
+  Spread soon(ahead, b.rows * ((b.cols + kWide - 1) / kWide));
+  const auto add_block = [&](int64_t j, auto vectors, auto n) PTO_INLINE {
+    const Tile<B> block{b.data + j, b.stride, b.rows, b.cols - j};
+    row_block<decltype(vectors)::value>(c.data + j, a, block, accumulate, soon, n);
+  };
+  int64_t j = 0;
+  for (; j + kWide <= b.cols; j += kWide) add_block(j, Constant<kRowVectors>{}, Full{});
+  for (; j + kPair <= b.cols; j += kPair) add_block(j, Constant<2>{}, Full{});
+  columns(b.cols - j, [&](int64_t i, auto n) PTO_INLINE { add_block(j + i, Constant<1>{}, n); });
+}
+
+// --- any rows ---------------------------------------------------------------------------------------------
+
 /// c (+)= a @ b, where a is m x k and b is k x n. Products of bf16 are summed in pairs where the processor
 /// does that in one instruction and terms of a row of `a` are neighbours.
 ///
@@ -318,6 +393,9 @@ template <int kVectors, int kMaxRows, class Left, class B>
 [[gnu::noinline]] void matmul(const Tile<float>& c, const Left& a, const Tile<B>& b, bool accumulate,
                               int64_t b_padding, float* panel) {
   constexpr int64_t kWidth = kVectors * kLanes;
+  if constexpr (!kDotsPairs<Left, B>) {
+    if (c.rows == 1) return matmul_row(c, a, b, accumulate, Ahead{});
+  }
   Behind<kWidth, B> behind{};
   const Right<B> right{b.data, b.stride, kWidth, b.rows, b.cols};
   matmul_blocks<kVectors, kMaxRows>(c, a, right, accumulate, b_padding, panel, behind);
@@ -328,6 +406,9 @@ template <int kVectors, int kMaxRows, class Left, class B>
 [[gnu::noinline]] void matmul(const Tile<float>& c, const Left& a, const Tile<B>& b, bool accumulate,
                               int64_t b_padding, float* panel, const Ahead& ahead) {
   constexpr int64_t kWidth = kVectors * kLanes;
+  if constexpr (!kDotsPairs<Left, B>) {
+    if (c.rows == 1) return matmul_row(c, a, b, accumulate, ahead);
+  }
   BehindAndAhead<kWidth, B> soon(ahead, b.rows * ((b.cols + kWidth - 1) / kWidth));
   const Right<B> right{b.data, b.stride, kWidth, b.rows, b.cols};
   matmul_blocks<kVectors, kMaxRows>(c, a, right, accumulate, b_padding, panel, soon);

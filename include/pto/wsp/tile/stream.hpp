@@ -12,11 +12,6 @@
 
 namespace pto::wsp::tile {
 
-template <int kValue>
-struct Constant {
-  static constexpr int value = kValue;
-};
-
 /// Lines of memory in so many elements, at least one.
 template <class T>
 constexpr int lines_in(int elements) {
@@ -134,7 +129,7 @@ PTO_INLINE inline void dot_block(const LeftTerms<kRows, A, B>& a, const B* const
   const auto add_products = [&](auto r, F left, const F* right) PTO_INLINE {
     for_constants<kColumns>([&](auto c) PTO_INLINE {
       constexpr int at = r.value * kColumns + c.value;
-      s[at] = fma(left, right[c.value], s[at]);
+      s[at] = add_product(left, right[c.value], s[at]);
     });
   };
   if constexpr (kInPairs<B>) {
@@ -238,7 +233,7 @@ PTO_INLINE inline void stream_block(const Tile<float>& c, const Strided<A, Step>
       const F left = load_splat(a.data + rows.at[r.value] + t * a.k_step);
       for_constants<kVectors>([&](auto v) PTO_INLINE {
         constexpr int at = r.value * kVectors + v.value;
-        sum[at] = fma(left, right[v.value], sum[at]);
+        sum[at] = add_product(left, right[v.value], sum[at]);
       });
     });
     ahead.next<lines_in<B>(kVectors * kLanes)>();

@@ -316,9 +316,9 @@ PTO_INLINE inline void matmul_blocks(const Tile<float>& c, const Left& a, const 
 
 // --- one row ----------------------------------------------------------------------------------------------
 
-/// Vectors of columns of one row that are summed side by side: memory is read in sequence where rows of a
-/// right operand have so many columns or fewer.
-inline constexpr int kRowVectors = 8;
+/// Vectors of columns of one row that are summed side by side. Memory is read in sequence where rows of a
+/// right operand are not longer.
+inline constexpr int kRowVectors = PTO_LANES == 16 ? 4 : 8;
 
 /// Bytes from a row of a right operand to what is prefetched when it is read; 0 for none. On processors with
 /// AVX2 alone reading in sequence is as fast as memory, and with prefetches a sixth slower, but for elements
@@ -464,6 +464,8 @@ PTO_PART void matmul<1, 8>(const Tile<float>&, const Strided<float, One>&, const
                            float*);
 PTO_PART void matmul<2, 8>(const Tile<float>&, const Strided<float, One>&, const Tile<float>&, bool, int64_t,
                            float*);
+PTO_PART void matmul<2, 8>(const Tile<float>&, const Strided<float, One>&, const Tile<float>&, bool, int64_t,
+                           float*, const Ahead&);
 #endif
 
 }  // namespace pto::wsp::tile

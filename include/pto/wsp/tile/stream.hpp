@@ -285,11 +285,26 @@ template <int kMaxRows, class A, class Step, class B>
   for_few_rows<kMaxRows>(c.rows, [&](auto rows) { dots_rows<rows.value>(c, a, b, accumulate, ahead); });
 }
 
+/// Whether `matmul` reads a right operand faster than this header does: where memory is read in sequence and
+/// sums of several rows by whole rows of `b` do not fit the registers.
+template <class B>
+PTO_INLINE inline bool is_better_in_blocks(const Tile<float>& c, const Window<B>& b) {
+  constexpr uint64_t kBlockBytes = 2 * kLanes * sizeof(float);
+  const bool is_sequence = b.index == nullptr && b.stride <= kRowVectors * kLanes;
+  const uint64_t places = reinterpret_cast<uint64_t>(b.data) | uint64_t(b.stride * 4) | uint64_t(b.cols * 4);
+  return PTO_LANES == 8 && is_sequence && (places | uint64_t(c.stride * 4)) % kBlockBytes == 0;
+}
+
 /// c (+)= a @ b, where a is m x k and b is k x n. Whole vectors of c are written; element (i, j) is one chain
 /// of fused multiply-adds in ascending order, as in `matmul`.
 template <int kMaxRows, class A, class Step, class B>
 [[gnu::noinline]] void stream_matmul(const Tile<float>& c, const Strided<A, Step>& a, const Window<B>& b,
                                      bool accumulate, Ahead ahead) {
+  const Tile<B> tile{b.data, b.stride, b.rows, b.cols};
+  if (c.rows == 1 && b.index == nullptr) return matmul_row(c, a, tile, accumulate, ahead);
+  if constexpr (sizeof(B) == sizeof(float)) {
+    if (is_better_in_blocks(c, b)) return matmul<2, 8>(c, a, tile, accumulate, 0, nullptr, ahead);
+  }
   for_few_rows<kMaxRows>(c.rows, [&](auto rows) { stream_rows<rows.value>(c, a, b, accumulate, ahead); });
 }
 

@@ -10,9 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import pto_wsp
+from benchmarks.dispatch import affinity
 from benchmarks.engine import native, programs
 from benchmarks.engine.ours import Layer
-from benchmarks.harness import THREADS, Bench, Row
+from benchmarks.harness import THREADS, Bench, Row, elapsed_ms
 from benchmarks.spine.case import fresh_cache
 from pto_wsp import DispatchPolicy, ReadyPolicy, Schedule, StartPolicy
 
@@ -28,6 +30,7 @@ def run(bench: Bench) -> None:
         sizes(bench, made, listed)
         first_tasks(bench, made, listed)
         waits(bench)
+    kept_tiles(bench)
 
 
 def sizes(bench: Bench, made: Layer, listed: Layer) -> None:
@@ -85,6 +88,28 @@ def waits(bench: Bench) -> None:
         local, remote = (total(layer, f"dispatcher_{kind}_waits") for kind in ("local", "remote"))
         share = 100 * remote / max(local + remote, 1)
         bench.rows.append(Row(f"remote_waits_{name}_pct", share, "% of the waits"))
+
+
+def kept_tiles(bench: Bench) -> None:
+    """What it is worth that tiles stay in the cache of one worker."""
+    tiles = pto_wsp.empty((affinity.TILES, affinity.ROWS, affinity.COLS), pto_wsp.f32)
+    functions: dict[str, Callable[[], float]] = {}
+    for name, policy in affinity.POLICIES.items():
+        program = affinity.program(policy)
+
+        def once(program: pto_wsp.Program = program) -> float:
+            return elapsed_ms(lambda: program.run(Y=tiles, workers=THREADS))
+
+        tiles[...] = 3.0
+        once()
+        if not (tiles == affinity.LIMIT).all():
+            raise AssertionError(f"{name}: tiles were not changed as often as they should be")
+        functions[name] = once
+    found = bench.measure(functions, rounds=bench.rounds(31, 9), threads=THREADS)
+    ours = found.pop("affinity")
+    for name, peer in found.items():
+        ratio, noisy = peer.value / ours.value, ours.noisy or peer.noisy
+        bench.rows.append(Row(f"affinity_vs_{name}", ours.value, "ms", name, peer.value, ratio, noisy=noisy))
 
 
 def total(layer: Layer, counter: str) -> int:

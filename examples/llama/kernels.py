@@ -55,10 +55,26 @@ class Shape(NamedTuple):
         return self.dim // 2
 
 
+class Types(NamedTuple):
+    """Element types of a layer: `bf16` twice takes products in pairs, where the processor has them.
+
+    Attributes:
+        weights: of the matrices.
+        activations: of what products take from the left; sums and what is added to tokens are f32.
+    """
+
+    weights: DType = f32
+    activations: DType = f32
+
+
+ALL_F32 = Types()
+
+
 class Linear(NamedTuple):
     """The kernels of the linear layers for one number of rows."""
 
     measure: Any
+    measure_rounded: Any
     project: Any
     project_turned: Any
     gate: Any
@@ -66,27 +82,40 @@ class Linear(NamedTuple):
     add_inner: Any
 
 
-def linear_kernels(shape: Shape, weights: DType, rows: int) -> Linear:
+def linear_kernels(shape: Shape, types: Types, rows: int) -> Linear:
     """Return the kernels whose tasks have at most `rows` tokens.
 
     Args:
         shape: sizes of the layer.
-        weights: element type of the weights; all else is f32.
+        types: element types; all else is f32.
         rows: most tokens of a task.
     """
     HIDDEN, INNER, COLS = shape.hidden, shape.inner, shape.panel
-    hidden_tile, inner_tile = Tile[rows, HIDDEN, f32], Tile[rows, INNER, f32]
+    weights, TAKEN = types
+    hidden_tile, taken_tile = Tile[rows, HIDDEN, f32], Tile[rows, HIDDEN, TAKEN]
     column, columns = Tile[rows, 1, f32], Tile[rows, COLS, f32]
     panel = Tile[HIDDEN, COLS, weights]
 
+    def factor(h: Any) -> Any:
+        """Return the factor of an RMS norm: 1 / sqrt(mean(h * h) + EPSILON)."""
+        return pto.rsqrt(pto.rowsum(h * h) * (1 / HIDDEN) + EPSILON)
+
     @kernel
     def measure(h: In[hidden_tile], scale: Out[column], MOST_ROWS: Constexpr[int] = rows):
-        """The factor of an RMS norm: 1 / sqrt(mean(h * h) + EPSILON)."""
-        pto.store(scale, pto.rsqrt(pto.rowsum(h * h) * (1 / HIDDEN) + EPSILON))
+        """The factor of the norm."""
+        pto.store(scale, factor(h))
+
+    @kernel
+    def measure_rounded(
+        h: In[hidden_tile], scale: Out[column], out: Out[taken_tile], MOST_ROWS: Constexpr[int] = rows
+    ):
+        """The same, and what products take."""
+        pto.store(scale, factor(h))
+        pto.store(out, pto.cast(h, TAKEN))
 
     @kernel
     def project(
-        h: In[hidden_tile],
+        h: In[taken_tile],
         scale: In[column],
         weight: In[panel],
         out: Out[columns],
@@ -97,7 +126,7 @@ def linear_kernels(shape: Shape, weights: DType, rows: int) -> Linear:
 
     @kernel
     def project_turned(
-        h: In[hidden_tile],
+        h: In[taken_tile],
         scale: In[column],
         weight: In[Tensor[weights, 2, HIDDEN, COLS]],
         cos: In[columns],
@@ -112,25 +141,25 @@ def linear_kernels(shape: Shape, weights: DType, rows: int) -> Linear:
 
     @kernel
     def gate(
-        h: In[hidden_tile],
+        h: In[taken_tile],
         scale: In[column],
         gate: In[panel],
         up: In[panel],
-        out: Out[columns],
+        out: Out[Tile[rows, COLS, TAKEN]],
         MOST_ROWS: Constexpr[int] = rows,
     ):
         """silu(x @ gate) * (x @ up)."""
-        factor = pto.silu(pto.matmul(h, gate) * scale)
-        pto.store(out, pto.matmul(h, up) * scale * factor)
+        opened = pto.silu(pto.matmul(h, gate) * scale)
+        pto.store(out, pto.cast(pto.matmul(h, up) * scale * opened, TAKEN))
 
     @kernel
-    def add(x: In[hidden_tile], weight: In[panel], h: InOut[columns], MOST_ROWS: Constexpr[int] = rows):
+    def add(x: In[taken_tile], weight: In[panel], h: InOut[columns], MOST_ROWS: Constexpr[int] = rows):
         """Add the output of attention: h + x @ weight."""
         pto.store(h, pto.matmul(x, weight, acc=h))
 
     @kernel
     def add_inner(
-        x: In[inner_tile],
+        x: In[Tile[rows, INNER, TAKEN]],
         weight: In[Tile[INNER, COLS, weights]],
         h: InOut[columns],
         MOST_ROWS: Constexpr[int] = rows,
@@ -138,7 +167,7 @@ def linear_kernels(shape: Shape, weights: DType, rows: int) -> Linear:
         """Add the output of the feed-forward network: h + x @ weight."""
         pto.store(h, pto.matmul(x, weight, acc=h))
 
-    return Linear(measure, project, project_turned, gate, add, add_inner)
+    return Linear(measure, measure_rounded, project, project_turned, gate, add, add_inner)
 
 
 def append_kernel(shape: Shape) -> Any:
@@ -158,9 +187,9 @@ def append_kernel(shape: Shape) -> Any:
     return append
 
 
-def attend_kernel(shape: Shape, rows: int) -> Any:
+def attend_kernel(shape: Shape, activations: DType, rows: int) -> Any:
     """Return causal attention of one head for at most `rows` queries of a request."""
-    DIM = shape.dim
+    DIM, TAKEN = shape.dim, activations
 
     @kernel
     def attend(
@@ -168,7 +197,7 @@ def attend_kernel(shape: Shape, rows: int) -> Any:
         k: In[Tensor[f32, DYN, DIM]],
         v: In[Tensor[f32, DYN, DIM]],
         position: Scalar[i64],
-        out: Out[Tile[rows, DIM, f32]],
+        out: Out[Tile[rows, DIM, TAKEN]],
         MOST_ROWS: Constexpr[int] = rows,
     ):
         """Query i attends to the keys up to number `position` + i."""
@@ -186,6 +215,6 @@ def attend_kernel(shape: Shape, rows: int) -> Any:
             l = l * alpha + pto.rowsum(p)  # noqa: E741
             acc = pto.matmul(p, v[r], acc=acc * alpha)
             m = m_new
-        pto.store(out, acc / l)
+        pto.store(out, pto.cast(acc / l, TAKEN))
 
     return attend

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from examples.llama.kernels import EPSILON, Shape
+from examples.llama.kernels import ALL_F32, EPSILON, Shape, Types
 from examples.llama.workload import decoder_layer
 from pto_wsp import MemLayout, Ragged, f32
 from pto_wsp.types.dtype import DType
@@ -94,18 +94,18 @@ class Layer:
     Attributes:
         shape: its sizes.
         weights: packed, by the names of the workload's parameters.
-        dtype: element type of the weights.
+        types: element types of the weights and of activations.
         target: of the program.
     """
 
     shape: Shape
     weights: dict[str, np.ndarray]
-    dtype: DType = f32
+    types: Types = ALL_F32
     target: str = "cpu"
     _buffers: dict[str, np.ndarray] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
-        self.program = decoder_layer(self.shape, self.dtype).compile(target=self.target)
+        self.program = decoder_layer(self.shape, self.types).compile(target=self.target)
 
     def __call__(self, hidden: np.ndarray, chunks: Sequence[Chunk], cache: Cache, **options: Any) -> None:
         """Replace `hidden` [tokens, hidden] by the layer's output, and append to the cache.
@@ -121,6 +121,7 @@ class Layer:
     def arguments(self, hidden: np.ndarray, chunks: Sequence[Chunk], cache: Cache) -> dict[str, Any]:
         """Return what the program is given for a batch."""
         tokens, (heads, dim, inner) = len(hidden), self.shape
+        taken = self.types.activations
         positions = [np.arange(past, past + count) for _, past, count in chunks]
         cos, sin = angles(np.concatenate([np.empty(0), *positions]), dim)
         return {
@@ -131,30 +132,41 @@ class Layer:
             "Cos": cos,
             "Sin": sin,
             "Hidden": hidden,
+            "Rounded": self._buffer("Rounded", (0 if taken is f32 else tokens, self.shape.hidden), taken),
             "Scale": self._buffer("Scale", (tokens, 1)),
             "Qkv": self._buffer("Qkv", (3, heads, tokens, dim)),
-            "Attended": self._buffer("Attended", (tokens, self.shape.hidden)),
-            "Inner": self._buffer("Inner", (tokens, inner)),
+            "Attended": self._buffer("Attended", (tokens, self.shape.hidden), taken),
+            "Inner": self._buffer("Inner", (tokens, inner), taken),
             **cache._asdict(),
             **self.weights,
         }
 
-    def _buffer(self, name: str, dims: tuple[int, ...]) -> np.ndarray:
+    def _buffer(self, name: str, dims: tuple[int, ...], dtype: DType = f32) -> np.ndarray:
         """Return memory for an intermediate tensor; it is kept for later batches."""
         size = int(np.prod(dims))
         if name not in self._buffers or self._buffers[name].size < size:
-            self._buffers[name] = np.empty(size, np.float32)
+            self._buffers[name] = np.empty(size, dtype.to_numpy())
         return self._buffers[name][:size].reshape(dims)
 
 
-def reference(plain: Plain, shape: Shape, hidden: np.ndarray) -> np.ndarray:
-    """Return the layer's output for one request without a past, in the element type of `hidden`."""
+def reference(plain: Plain, shape: Shape, hidden: np.ndarray, activations: DType | None = None) -> np.ndarray:
+    """Return the layer's output for one request without a past, in the element type of `hidden`.
+
+    Args:
+        plain: parameters; with `activations`, gains of 1.
+        shape: sizes of the layer.
+        hidden: the tokens.
+        activations: what products take from the left is rounded to it; None: not rounded.
+    """
     kind, count = hidden.dtype, len(hidden)
     w = Plain(*(a.astype(kind) for a in plain))
     cos, sin = (a.astype(kind)[:, None] for a in angles(np.arange(count), shape.dim))
 
+    def taken(x: np.ndarray) -> np.ndarray:
+        return x if activations in (None, f32) else x.astype(activations.to_numpy()).astype(kind)
+
     def norm(x: np.ndarray, gain: np.ndarray) -> np.ndarray:
-        return x / np.sqrt((x * x).mean(axis=1, keepdims=True) + EPSILON) * gain
+        return taken(x) / np.sqrt((x * x).mean(axis=1, keepdims=True) + EPSILON) * gain
 
     def heads(x: np.ndarray) -> np.ndarray:
         return x.reshape(count, shape.heads, shape.dim)
@@ -169,7 +181,7 @@ def reference(plain: Plain, shape: Shape, hidden: np.ndarray) -> np.ndarray:
     scores[:, ~np.tri(count, dtype=bool)] = -np.inf
     p = np.exp(scores - scores.max(axis=2, keepdims=True))
     attended = np.einsum("hqk,khd->qhd", p / p.sum(axis=2, keepdims=True), v)
-    h = hidden + attended.reshape(count, shape.hidden) @ w.Output
+    h = hidden + taken(attended.reshape(count, shape.hidden)) @ w.Output
     x = norm(h, w.SecondGain)
     gate = x @ w.Gate
-    return h + (gate / (1 + np.exp(-gate)) * (x @ w.Up)) @ w.Down
+    return h + taken(gate / (1 + np.exp(-gate)) * (x @ w.Up)) @ w.Down

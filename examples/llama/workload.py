@@ -7,12 +7,14 @@ from collections.abc import Iterator
 from typing import Any
 
 from examples.llama.kernels import (
+    ALL_F32,
     FEW,
     QUERIES,
     ROWS,
     SLAB,
     Linear,
     Shape,
+    Types,
     append_kernel,
     attend_kernel,
     linear_kernels,
@@ -21,12 +23,12 @@ from pto_wsp import Dense, DenseDyn, MemLayout, P, Ragged, Tensor, f32, i32, wor
 from pto_wsp.types.dtype import DType
 
 
-def decoder_layer(shape: Shape, weights: DType = f32) -> Any:
+def decoder_layer(shape: Shape, types: Types = ALL_F32) -> Any:
     """Return the workload of a layer.
 
     Args:
         shape: its sizes.
-        weights: element type of the weights.
+        types: element types of weights and activations.
 
     Raises:
         ValueError: an odd dim, or an inner size that is not in whole panels.
@@ -34,13 +36,14 @@ def decoder_layer(shape: Shape, weights: DType = f32) -> Any:
     HEADS, DIM, HIDDEN, INNER = shape.heads, shape.dim, shape.hidden, shape.inner
     if DIM % 2 or INNER % shape.panel:
         raise ValueError(f"dim is even, and inner a multiple of half of it; found {shape}")
-    few, many = (linear_kernels(shape, weights, rows) for rows in (FEW, ROWS))
+    weights, activations = types
+    few, many = (linear_kernels(shape, types, rows) for rows in (FEW, ROWS))
     project_few, project_many = (
-        project_inputs(shape, weights, few, FEW),
-        project_inputs(shape, weights, many, ROWS),
+        project_inputs(shape, types, few, FEW),
+        project_inputs(shape, types, many, ROWS),
     )
-    finish_few, finish_many = finish_layer(shape, weights, few, FEW), finish_layer(shape, weights, many, ROWS)
-    attention = attend_cached(shape)
+    finish_few, finish_many = finish_layer(shape, types, few, FEW), finish_layer(shape, types, many, ROWS)
+    attention = attend_cached(shape, activations)
     matrix = Tensor[weights, HIDDEN, HIDDEN, MemLayout.panels(shape.panel)]
     wide = Tensor[weights, HIDDEN, INNER, MemLayout.panels(shape.panel)]
 
@@ -62,17 +65,20 @@ def decoder_layer(shape: Shape, weights: DType = f32) -> Any:
         Hidden: Tensor[f32, "tokens", HIDDEN],
         K: Tensor[f32, "slots", HEADS, "longest", DIM],
         V: Tensor[f32, "slots", HEADS, "longest", DIM],
+        Rounded: Tensor[activations, "rounded", HIDDEN],
         Scale: Tensor[f32, "tokens", 1],
         Qkv: Tensor[f32, 3, HEADS, "tokens", DIM],
-        Attended: Tensor[f32, "tokens", HIDDEN],
-        Inner: Tensor[f32, "tokens", INNER],
+        Attended: Tensor[activations, "tokens", HIDDEN],
+        Inner: Tensor[activations, "tokens", INNER],
     ):
-        """`Hidden` is replaced by the output; `Scale`, `Qkv`, `Attended`, `Inner` are intermediate.
+        """`Hidden` is replaced by the output; what is behind it, but for the cache, is intermediate.
+
+        `Rounded` is `Hidden` in the type of the activations, and has no rows where that is f32.
 
         Request b has the tokens `request[b]`; `Past[b]` tokens before them are in the cache at `Slot[b]`.
         """
-        inputs = (tokens, Cos, Sin, Query, Key, Value, Hidden, Scale, Qkv)
-        outputs = (tokens, Output, Gate, Up, Down, Hidden, Scale, Attended, Inner)
+        inputs = (tokens, Cos, Sin, Query, Key, Value, Hidden, Rounded, Scale, Qkv)
+        outputs = (tokens, Output, Gate, Up, Down, Hidden, Rounded, Scale, Attended, Inner)
         with P.when(Hidden.shape[0] <= FEW):
             project_few(*inputs)
         with P.otherwise():
@@ -94,10 +100,18 @@ def tasks(tokens: Any, rows: int, panels: int, slab: int) -> Iterator[tuple[Any,
                 yield r, some.start + i
 
 
-def project_inputs(shape: Shape, weights: DType, linear: Linear, rows: int) -> Any:
+def measured(linear: Linear, types: Types, r: Any, hidden: Any, rounded: Any, scale: Any) -> None:
+    """Make the factor of the norm of some tokens, and what products take of them."""
+    if types.activations is f32:
+        linear.measure[r](h=hidden[r], scale=scale[r])
+    else:
+        linear.measure_rounded[r](h=hidden[r], scale=scale[r], out=rounded[r])
+
+
+def project_inputs(shape: Shape, types: Types, linear: Linear, rows: int) -> Any:
     """Return the workload that makes queries, keys and values, in tasks of at most `rows` tokens."""
     HEADS, DIM, HIDDEN, COLS = shape.heads, shape.dim, shape.hidden, shape.panel
-    matrix = Tensor[weights, HIDDEN, HIDDEN, MemLayout.panels(shape.panel)]
+    matrix = Tensor[types.weights, HIDDEN, HIDDEN, MemLayout.panels(shape.panel)]
 
     @workload
     def project(
@@ -108,31 +122,33 @@ def project_inputs(shape: Shape, weights: DType, linear: Linear, rows: int) -> A
         Key: matrix,
         Value: matrix,
         Hidden: Tensor[f32, "tokens", HIDDEN],
+        Rounded: Tensor[types.activations, "rounded", HIDDEN],
         Scale: Tensor[f32, "tokens", 1],
         Qkv: Tensor[f32, 3, HEADS, "tokens", DIM],
     ):
         for r in P.tiles(tokens, rows):
-            linear.measure[r](h=Hidden[r], scale=Scale[r])
+            measured(linear, types, r, Hidden, Rounded, Scale)
+        taken = Hidden if types.activations is f32 else Rounded
         for number, weight in enumerate((Query, Key)):
             for r, head in tasks(tokens, rows, HEADS, SLAB // 2):
                 linear.project_turned[r, head](
-                    h=Hidden[r], scale=Scale[r], weight=weight.panels[2 * head : 2 * head + 2],
+                    h=taken[r], scale=Scale[r], weight=weight.panels[2 * head : 2 * head + 2],
                     cos=Cos[r], sin=Sin[r], out=Qkv[number, head, r],
                 )  # fmt: skip
         for r, c in tasks(tokens, rows, 2 * HEADS, SLAB):
             half = COLS * (c % 2)
             linear.project[r, c](
-                h=Hidden[r], scale=Scale[r], weight=Value.panels[c], out=Qkv[2, c // 2, r, half : half + COLS]
+                h=taken[r], scale=Scale[r], weight=Value.panels[c], out=Qkv[2, c // 2, r, half : half + COLS]
             )
 
     return project
 
 
-def attend_cached(shape: Shape) -> Any:
+def attend_cached(shape: Shape, activations: DType) -> Any:
     """Return the workload that appends keys and values to the cache and attends to it, head by head."""
     HEADS, DIM = shape.heads, shape.dim
     append = append_kernel(shape)
-    attend_one, attend_many = (attend_kernel(shape, rows) for rows in (1, QUERIES))
+    attend_one, attend_many = (attend_kernel(shape, activations, rows) for rows in (1, QUERIES))
 
     @workload
     def attention(
@@ -142,7 +158,7 @@ def attend_cached(shape: Shape) -> Any:
         Qkv: Tensor[f32, 3, HEADS, "tokens", DIM],
         K: Tensor[f32, "slots", HEADS, "longest", DIM],
         V: Tensor[f32, "slots", HEADS, "longest", DIM],
-        Attended: Tensor[f32, "tokens", shape.hidden],
+        Attended: Tensor[activations, "tokens", shape.hidden],
     ):
         def attend(kernel: Any, rows: int, b: Any, head: Any) -> None:
             for t in P.tiles(request[b], rows):
@@ -170,9 +186,10 @@ def attend_cached(shape: Shape) -> Any:
     return attention
 
 
-def finish_layer(shape: Shape, weights: DType, linear: Linear, rows: int) -> Any:
+def finish_layer(shape: Shape, types: Types, linear: Linear, rows: int) -> Any:
     """Return the workload of what follows attention, in tasks of at most `rows` tokens."""
     HIDDEN, INNER, COLS = shape.hidden, shape.inner, shape.panel
+    weights, activations = types
     wide = Tensor[weights, HIDDEN, INNER, MemLayout.panels(shape.panel)]
 
     @workload
@@ -183,17 +200,19 @@ def finish_layer(shape: Shape, weights: DType, linear: Linear, rows: int) -> Any
         Up: wide,
         Down: Tensor[weights, INNER, HIDDEN, MemLayout.panels(shape.panel)],
         Hidden: Tensor[f32, "tokens", HIDDEN],
+        Rounded: Tensor[activations, "rounded", HIDDEN],
         Scale: Tensor[f32, "tokens", 1],
-        Attended: Tensor[f32, "tokens", HIDDEN],
-        Inner: Tensor[f32, "tokens", INNER],
+        Attended: Tensor[activations, "tokens", HIDDEN],
+        Inner: Tensor[activations, "tokens", INNER],
     ):
         for r, c in tasks(tokens, rows, HIDDEN // COLS, SLAB):
             linear.add[r, c](x=Attended[r], weight=Output.panels[c], h=Hidden[r, COLS * c : COLS * c + COLS])
         for r in P.tiles(tokens, rows):
-            linear.measure[r](h=Hidden[r], scale=Scale[r])
+            measured(linear, types, r, Hidden, Rounded, Scale)
+        taken = Hidden if activations is f32 else Rounded
         for r, c in tasks(tokens, rows, INNER // COLS, SLAB // 2):
             linear.gate[r, c](
-                h=Hidden[r], scale=Scale[r], gate=Gate.panels[c], up=Up.panels[c],
+                h=taken[r], scale=Scale[r], gate=Gate.panels[c], up=Up.panels[c],
                 out=Inner[r, COLS * c : COLS * c + COLS],
             )  # fmt: skip
         for r, c in tasks(tokens, rows, HIDDEN // COLS, SLAB):

@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 
 from examples.llama.__main__ import main
-from examples.llama.kernels import QUERIES, ROWS, Shape
+from examples.llama.kernels import QUERIES, ROWS, Shape, Types
 from examples.llama.model import Cache, Chunk, Layer, Plain, pack, random_weights, reference
-from pto_wsp import bf16
+from pto_wsp import bf16, f32
+from pto_wsp.types import DType
 from tests.python.examples.delays import run_delayed
 
 SHAPE = Shape(heads=2, dim=16, inner=80)
@@ -111,15 +112,16 @@ def test_sizes_that_are_not_in_whole_panels_are_refused(shape: Shape) -> None:
         Layer(shape, {})
 
 
-@pytest.mark.parametrize("weights", ["f32", "bf16"])
+@pytest.mark.parametrize(("weights", "activations"), [("f32", "f32"), ("bf16", "f32"), ("bf16", "bf16")])
 def test_command_line(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], weights: str
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], weights: str, activations: str
 ) -> None:
     options = ["--heads", "2", "--dim", "16", "--inner", "40", "--requests", "3", "--longest", "20"]
-    monkeypatch.setattr(sys, "argv", ["llama", *options, "--chunk", "7", "--weights", weights])
+    options += ["--chunk", "7", "--weights", weights, "--activations", activations]
+    monkeypatch.setattr(sys, "argv", ["llama", *options])
     main()
     first, *batches = capsys.readouterr().out.splitlines()
-    assert f"{weights} weights" in first and len(batches) > 5
+    assert f"{weights} weights, {activations} activations" in first and len(batches) > 5
 
 
 def test_an_empty_batch(layer: Layer) -> None:
@@ -128,7 +130,9 @@ def test_an_empty_batch(layer: Layer) -> None:
     assert layer.program.stats is not None and layer.program.stats.tasks == 0
 
 
-def test_the_same_bits_for_any_number_of_workers(layer: Layer) -> None:
+@pytest.mark.parametrize("types", [Types(), Types(bf16, bf16)], ids=str)
+def test_the_same_bits_for_any_number_of_workers(plain: Plain, types: Types) -> None:
+    layer = Layer(SHAPE, pack(plain, SHAPE, types.weights), types)
     chunks = [Chunk(0, 0, 150), Chunk(2, 0, 1), Chunk(1, 0, 40)]
     results = set()
     for workers in (1, 2, 3, 5):
@@ -144,16 +148,21 @@ def test_the_interpreter_agrees(plain: Plain) -> None:
     assert close(run(layer, hidden, [Chunk(0, 0, 140)], cache), exact(plain, hidden))
 
 
-def test_bf16_weights(plain: Plain) -> None:
+@pytest.mark.parametrize(("activations", "rtol"), [(f32, RTOL), (bf16, 4e-3)], ids=str)
+def test_bf16_weights(plain: Plain, activations: DType, rtol: float) -> None:
     hidden, cache = random_hidden(0, 160), Cache.of(SHAPE, 2, LONGEST)
     ones = plain._replace(FirstGain=np.ones(SHAPE.hidden), SecondGain=np.ones(SHAPE.hidden))
     rounded = Plain(*(a.astype(bf16.to_numpy()).astype(np.float32) for a in ones))
-    layer = Layer(SHAPE, pack(ones, SHAPE, bf16), bf16)
-    expected = exact(rounded, hidden)
-    other, whole = hidden[:30], exact(rounded, hidden[:30])
-    assert close(run(layer, hidden[:150], [Chunk(0, 0, 150)], cache), expected[:150])
+    layer = Layer(SHAPE, pack(ones, SHAPE, bf16), Types(bf16, activations))
+
+    def expected_of(hidden: np.ndarray) -> np.ndarray:
+        return reference(rounded, SHAPE, hidden.astype(np.float64), activations)
+
+    expected = expected_of(hidden)
+    other, whole = hidden[:30], expected_of(hidden[:30])
+    assert close(run(layer, hidden[:150], [Chunk(0, 0, 150)], cache), expected[:150], rtol)
     mixed = np.concatenate([hidden[150:151], other[:29], hidden[151:159]])
     found = run(layer, mixed, [Chunk(0, 150, 1), Chunk(1, 0, 29), Chunk(0, 151, 8)], cache)
-    assert close(found, np.concatenate([expected[150:151], whole[:29], expected[151:159]]))
+    assert close(found, np.concatenate([expected[150:151], whole[:29], expected[151:159]]), rtol)
     found = run(layer, np.stack([other[29], hidden[159]]), [Chunk(1, 29, 1), Chunk(0, 159, 1)], cache)
-    assert close(found, np.stack([whole[29], expected[159]]))
+    assert close(found, np.stack([whole[29], expected[159]]), rtol)

@@ -17,6 +17,7 @@ from collections.abc import Collection, Sequence
 from pto_wsp.builder.steps import Block, IfStep, LeaveStep, LoopStep, Plain, ScalarStep, Tree, WhileStep
 from pto_wsp.errors import BadBlock
 from pto_wsp.location import Location
+from pto_wsp.support.fresh import Fresh
 from pto_wsp.support.record import record, replace
 
 
@@ -43,7 +44,7 @@ class _Names:
 
 class _Leaving:
     def __init__(self, taken: Collection[str]) -> None:
-        self.taken = {*taken}
+        self.fresh = Fresh(taken)
 
     def outside(self, tree: Sequence[Plain | Block]) -> Tree:
         """Return steps that stand in no loop, or of which none leaves the loop around them."""
@@ -68,7 +69,7 @@ class _Leaving:
             raise BadBlock(
                 method=leaves[0].method, expected="a loop in order", found=found, loc=leaves[0].loc
             )
-        names, loc = _Names(self.fresh("stays"), self.fresh("left")), opening.loc
+        names, loc = _Names(self.fresh.name("stays"), self.fresh.name("left")), opening.loc
         size = len(block.body) - block.num_tests
         body = (_set(names.stays, 1, loc), *self.guarded(block.body[:size], names))
         tests = self.outside(block.body[size:])
@@ -102,14 +103,6 @@ class _Leaving:
                 return tuple(found)
             found += self.outside((step,))
         return tuple(found)
-
-    def fresh(self, stem: str) -> str:
-        name, number = stem, 0
-        while name in self.taken:
-            number += 1
-            name = f"{stem}_{number}"
-        self.taken.add(name)
-        return name
 
 
 def _set(name: str, value: int, loc: Location) -> ScalarStep:

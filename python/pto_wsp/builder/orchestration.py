@@ -38,6 +38,7 @@ from pto_wsp.ir.core import Region
 from pto_wsp.ir.kernel import KernelFunction
 from pto_wsp.ir.scalar import Const, Element, Expr, Var, walk
 from pto_wsp.location import Location
+from pto_wsp.support.fresh import Fresh
 from pto_wsp.types.dtype import DType, b1, f32, i64
 from pto_wsp.types.tile import ScalarType
 
@@ -55,11 +56,11 @@ class _Orchestration:
     def __init__(self, function: Recorded) -> None:
         self.name, self.functions, self.loc = function.name, function.functions, function.loc
         self.declared, self.tree = declared, tree = function.declared, function.tree
-        self.used = {*declared, *(step.dst for step in assignments(tree))}
+        self.fresh = Fresh({*declared, *(step.dst for step in assignments(tree))})
         self.assigned = frozenset(step.dst for step in assignments(tree))
         self.constants = assigned_once(tree)
         memrefs = {n: d for n, d in declared.items() if isinstance(d, Memref)}
-        self.tensors = Tensors(self.name, memrefs, self.used)
+        self.tensors = Tensors(self.name, memrefs, self.fresh.taken)
         self.params: dict[str, w.ScalarParam] = {}
         self.values: dict[str, Expr] = {}
         self.open: dict[str, str] = {}
@@ -113,15 +114,6 @@ class _Orchestration:
         """Refuse the size of a tensor: it follows from the calls, which are read first."""
         raise wrong_kind(f"dim` in `{op}", self.name, "InCore", loc or self.loc)
 
-    def fresh(self, name: str) -> str:
-        """Return a name for a loop variable that no other has."""
-        found, number = name, 0
-        while found in self.used:
-            number += 1
-            found = f"{name}_{number}"
-        self.used.add(found)
-        return found
-
     # --- steps ---
 
     def steps(self, tree: Tree) -> tuple[w.Node, ...]:
@@ -170,7 +162,7 @@ class _Orchestration:
             extent = ir.ceildiv(extent, step.step)
         if step.var in self.values or step.var in self.declared:
             raise NameClash(kind="things in a function", name=step.var, loc=step.loc)
-        var = self.fresh(step.var)
+        var = self.fresh.name(step.var)
         before = dict(self.values)
         self.values = {**before, step.var: ir.add(lower, ir.mul(Var(var), Const(step.step)))}
         self.open[step.var] = var

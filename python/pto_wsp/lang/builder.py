@@ -21,6 +21,7 @@ from pto_wsp.isa import (
 )
 from pto_wsp.lang.values import TileValue, Valid, ViewValue, known
 from pto_wsp.location import Location
+from pto_wsp.support.fresh import Fresh
 from pto_wsp.support.record import record, replace
 from pto_wsp.types.dtype import DType, i32
 from pto_wsp.types.tile import ScalarType, TileType
@@ -54,7 +55,7 @@ class Builder:
         self.body: list[k.Stmt] = []
         self._block = self.body
         self._views = {p.name for p in params}
-        self._used = set(self._views)
+        self._fresh = Fresh(self._views)
         self._param_tiles: dict[str, TileValue] = {}
         self._prologue: list[k.Stmt] = []
         self._slots: set[str] = set()
@@ -65,12 +66,7 @@ class Builder:
 
     def fresh(self, hint: str) -> str:
         """Return an unused name like `hint`."""
-        name, number = hint or "t", 0
-        while name in self._used:
-            number += 1
-            name = f"{hint or 't'}_{number}"
-        self._used.add(name)
-        return name
+        return self._fresh.name(hint or "t")
 
     def emit(self, stmt: k.Stmt) -> None:
         """Append a statement."""
@@ -98,7 +94,7 @@ class Builder:
 
     def reserve(self, names: Iterable[str]) -> None:
         """Keep names for `place`."""
-        self._used |= {*names}
+        self._fresh.taken |= {*names}
 
     def place(self, name: str, type: TileType) -> TileValue:
         """Declare a tile under a reserved name; it may be written more than once."""

@@ -27,6 +27,7 @@ from pto_wsp.lang.tasks import kind_of
 from pto_wsp.lang.tensor import Entry, Tensor, View, require_inside
 from pto_wsp.lang.untyped import AXIS, TENSOR, Untyped
 from pto_wsp.location import PACKAGE_DIR, Location
+from pto_wsp.support.fresh import Fresh
 from pto_wsp.support.record import record
 from pto_wsp.types.axis import Dense, DenseDyn
 from pto_wsp.types.dtype import DType, b1, i64
@@ -94,7 +95,7 @@ class Trace:
         self.loops: dict[str, OpenLoop] = {}
         self.untyped_elements: list[Entry] = []
         self.frames: list[Frame] = []
-        self._used: set[str] = set()
+        self._fresh = Fresh()
         self._symbols: dict[str, w.ScalarParam] = {}
 
     # --- names ---
@@ -110,7 +111,7 @@ class Trace:
         if name in self.sizes:
             raise NameClash(kind="parameters and sizes", name=name, loc=self.loc)
         self.params[name] = param
-        self._used.add(name)
+        self._fresh.taken.add(name)
         if isinstance(param, w.SizeParam):
             self.sizes[name] = param
         if isinstance(param, RaggedAxis):
@@ -125,7 +126,7 @@ class Trace:
         param = w.ScalarParam(name, ScalarType(dtype), loc)
         if self._symbols.get(name) == param:
             return
-        if name in self._used:
+        if name in self._fresh.taken:
             notes = [("the first one", self.places.get(name))]
             raise NameClash(kind="parameters", name=name, loc=loc, notes=notes)
         self._symbols[name] = param
@@ -140,17 +141,12 @@ class Trace:
                     param.use(AXIS)
                 elif param is not None:
                     raise NameClash(kind="parameters and sizes", name=dim, loc=loc)
-                self._used.add(dim)
+                self._fresh.taken.add(dim)
                 self.sizes[dim] = w.SizeParam(dim, loc=loc)
 
     def unique(self, name: str) -> str:
         """Return `name`, or one like it that nothing has yet."""
-        found, number = name, 0
-        while found in self._used:
-            number += 1
-            found = f"{name}_{number}"
-        self._used.add(found)
-        return found
+        return self._fresh.name(name)
 
     def tensor_name(self, tensor: Tensor, scope: Mapping[str, object]) -> str:
         """Return the name of a parameter, or of the variable of `scope` that holds a captured tensor."""
@@ -174,9 +170,9 @@ class Trace:
                 advice="keep it in a variable of the module or of the enclosing function",
                 loc=self.loc,
             )
-        if name in self._used:
+        if name in self._fresh.taken:
             raise NameClash(kind="parameters", name=name, loc=self.loc)
-        self._used.add(name)
+        self._fresh.taken.add(name)
         self.captured[name] = value
         return name
 

@@ -23,8 +23,9 @@ from pto_wsp.ir import workload as w
 from pto_wsp.ir.module import Module
 from pto_wsp.ir.scalar import Const, Element, Expr, Var, add, binary, mul, walk
 from pto_wsp.passes.local_room import with_ranges, with_room
-from pto_wsp.passes.names import Fresh, WorkloadRenaming, workload_names
+from pto_wsp.passes.names import WorkloadRenaming, workload_names
 from pto_wsp.passes.widen_tasks import Variants, Widening
+from pto_wsp.support.fresh import Fresh
 from pto_wsp.support.record import record, replace
 
 

@@ -25,9 +25,10 @@ from pto_wsp.ir.schedule import Policy
 from pto_wsp.location import Location
 from pto_wsp.passes import bytecode as bc
 from pto_wsp.passes.bytecode import Op
-from pto_wsp.passes.names import Fresh, WorkloadRenaming, workload_names
+from pto_wsp.passes.names import WorkloadRenaming, workload_names
 from pto_wsp.passes.postfix import Key, Postfix, float_arithmetic, key_of
 from pto_wsp.passes.task_keys import TaskKeys
+from pto_wsp.support.fresh import Fresh
 from pto_wsp.support.record import record, replace
 from pto_wsp.types.dtype import DType, b1, f32, i64
 from pto_wsp.types.tile import ScalarType

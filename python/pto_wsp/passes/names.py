@@ -1,4 +1,4 @@
-"""Names that are not taken yet, and functions under other names."""
+"""The names that functions declare, and functions under other names."""
 
 from __future__ import annotations
 
@@ -9,21 +9,6 @@ from pto_wsp.ir import workload as w
 from pto_wsp.ir.core import DimSelect, Full, Index, Region, Rows, TileRange
 from pto_wsp.ir.scalar import Const, Element, Expr, Extent, TileElement, Var, substitute
 from pto_wsp.support.record import replace
-
-
-class Fresh:
-    """Gives out names, each once."""
-
-    def __init__(self, taken: Iterable[str]) -> None:
-        self.taken = set(taken)
-
-    def name(self, stem: str) -> str:
-        """Return `stem`, or, where that is taken, `stem` with a number behind it."""
-        found, number = stem, 2
-        while found in self.taken:
-            found, number = f"{stem}_{number}", number + 1
-        self.taken.add(found)
-        return found
 
 
 def kernel_names(kernel: k.KernelFunction) -> set[str]:

@@ -14,7 +14,8 @@ from pto_wsp.analysis.dimensions import Dim, DimensionClasses
 from pto_wsp.ir import kernel as k
 from pto_wsp.ir.core import DimSelect, Range, Region
 from pto_wsp.ir.scalar import Const
-from pto_wsp.passes.names import Fresh, kernel_names
+from pto_wsp.passes.names import kernel_names
+from pto_wsp.support.fresh import Fresh
 from pto_wsp.support.record import replace
 from pto_wsp.types.dtype import i32
 from pto_wsp.types.tile import ScalarType, TileType, ViewType

@@ -26,8 +26,8 @@ from pto_wsp.ir import workload as w
 from pto_wsp.ir.core import DimSelect, Full, Range, Region
 from pto_wsp.ir.scalar import Const, Expr
 from pto_wsp.location import Location
-from pto_wsp.passes.names import Fresh
 from pto_wsp.passes.retile import retile
+from pto_wsp.support.fresh import Fresh
 from pto_wsp.support.record import record, replace
 
 Place = tuple[str, int]

@@ -74,11 +74,11 @@ def test_a_kernel_in_a_kernel() -> None:
     assert body_of(str(module), "caller") == (
         """\
 %power_t = alloc_tile : !pto.tile<8x8xf32>
-%power_t_2 = alloc_tile : !pto.tile<8x8xf32>
+%power_t_1 = alloc_tile : !pto.tile<8x8xf32>
 %power_g = alloc_scalar : f32
 %power_f = alloc_scalar : f32
-%power_g_2 = alloc_scalar : f32
-%power_f_2 = alloc_scalar : f32
+%power_g_1 = alloc_scalar : f32
+%power_f_1 = alloc_scalar : f32
 %power_n = alloc_scalar : i64
 %power_f = 2.0 : f32
 %power_g = %power_f : f32
@@ -89,15 +89,15 @@ ENDFOR
 %power_t = tmuls %power_t, %power_f : !pto.tile<8x8xf32>, f32
 tstore %power_t, %y[:, :]
 FOR %i:idx, 0:idx, 1:idx, 1:idx
-%power_f_2 = 8.0 : f32
+%power_f_1 = 8.0 : f32
 %power_n = %m + %i : i64
-%power_g_2 = %power_f_2 : f32
-FOR %power_i_2:idx, 1:idx, %power_n:idx, 1:idx
-%power_f_2 = %power_f_2 * %power_g_2 : f32
+%power_g_1 = %power_f_1 : f32
+FOR %power_i_1:idx, 1:idx, %power_n:idx, 1:idx
+%power_f_1 = %power_f_1 * %power_g_1 : f32
 ENDFOR
-%power_t_2 = tload %y[:, :] : !pto.tile<8x8xf32>
-%power_t_2 = tmuls %power_t_2, %power_f_2 : !pto.tile<8x8xf32>, f32
-tstore %power_t_2, %z[:, :]
+%power_t_1 = tload %y[:, :] : !pto.tile<8x8xf32>
+%power_t_1 = tmuls %power_t_1, %power_f_1 : !pto.tile<8x8xf32>, f32
+tstore %power_t_1, %z[:, :]
 ENDFOR
 return"""
     )
@@ -171,7 +171,7 @@ def test_two_calls_have_names_of_their_own() -> None:
     twice = replace(outer, body=outer.body * 2)
     module = replace(module, workloads=(module.workloads[0], replace(module.workloads[1], body=(twice,))))
     text = str(verify(inline_calls(verify(module))))
-    assert "{label = first_2}" in text and "after = [first_2]" in text and "%T_2[%rows_2, :]" in text
+    assert "{label = first_1}" in text and "after = [first_1]" in text and "%T_1[%rows_1, :]" in text
 
 
 @pytest.mark.parametrize(

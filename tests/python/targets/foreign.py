@@ -106,8 +106,8 @@ def _extent(array: np.ndarray) -> tuple[int, int]:
     start = array.ctypes.data
     if array.size == 0:
         return start, start
-    last = sum((n - 1) * step for n, step in zip(array.shape, array.strides, strict=True))
-    return start, start + last + array.itemsize
+    steps = [(n - 1) * step for n, step in zip(array.shape, array.strides, strict=True)]
+    return start + sum(min(0, s) for s in steps), start + sum(max(0, s) for s in steps) + array.itemsize
 
 
 def _regions(arrays: Sequence[np.ndarray]) -> list[tuple[int, np.ndarray]]:
@@ -132,7 +132,7 @@ def _place(array: np.ndarray, regions: Sequence[tuple[int, np.ndarray]]) -> tupl
     start, end = _extent(array)
     for number, (base, memory) in enumerate(regions):
         if base <= start and end <= base + memory.size:
-            return number, start - base
+            return number, array.ctypes.data - base
     raise AssertionError("an array without memory")
 
 

@@ -79,3 +79,26 @@ def cases(rng: np.random.Generator, cols: int) -> list[tuple[int, int, int, int]
         for offset in (0, 4, 8, 5)
         for stride in strides
     ]
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("dtype", ["f32", "bf16"])
+def test_rows_may_be_one_row_or_go_backwards(width: str | None, dtype: str, cache: ArtifactCache) -> None:
+    kernels = [product(rows, dtype, adds=False) for rows in MOST_ROWS]
+    with vectors_of(width):
+        library = ctypes_abi.load(registry.get("cpu").build(kernels, cache))
+    rng = np.random.default_rng(1)
+    b = rng.standard_normal((TERMS, COLS)).astype(DTYPES[dtype].to_numpy())
+    for right in (
+        np.broadcast_to(b[:1], b.shape),
+        b[::-1],
+        b[:1, :40],
+        np.broadcast_to(b[:1], (TERMS, COLS))[:, :24],
+    ):
+        a = rng.standard_normal((MOST_ROWS[1], len(right)), np.float32)
+        exact = a.astype(np.float64) @ right.astype(np.float64)
+        for kernel, most in zip(kernels, MOST_ROWS, strict=True):
+            for valid in (1, 3, most):
+                found = np.zeros((valid, right.shape[1]), np.float32)
+                assert not library.call(kernel, [a[:valid].copy(), right, found])
+                assert np.abs(found - exact[:valid]).max() <= 2e-5 * np.abs(exact).max()

@@ -20,6 +20,16 @@ PTO_INLINE inline void prefetch_lines(const T* p) {
     __builtin_prefetch(reinterpret_cast<const char*>(p) + at);
 }
 
+/// Elements from a row to what is to be prefetched when it is read, if rows are `stride` elements apart:
+/// bytes enough to hide how far away memory is, a few rows at least; 0 where rows do not follow each other.
+template <class T>
+inline int64_t stream_distance(int64_t stride) {
+  constexpr int64_t kBytes = 8192, kRows = 4;
+  if (stride <= 0) return 0;
+  const int64_t rows = kBytes / (stride * int64_t(sizeof(T)));
+  return (rows < kRows ? kRows : rows) * stride;
+}
+
 /// The lines of a window that is needed soon, one after the other.
 class Ahead {
  public:

@@ -18,6 +18,12 @@ inline constexpr int kBlockRows = 8;
 inline constexpr int kBlockRows = 6;
 #endif
 
+/// A number as a type.
+template <int kValue>
+struct Constant {
+  static constexpr int value = kValue;
+};
+
 // --- terms of a sum ---------------------------------------------------------------------------------------
 
 /// One term at a time, a multiply-add in f32.
@@ -77,11 +83,6 @@ struct Right {
   int64_t panel_step;
   int64_t rows;
   int64_t cols;
-};
-
-template <int kValue>
-struct Constant {
-  static constexpr int value = kValue;
 };
 
 /// What is brought into the first cache while a product works: as many rows as a block of its right operand
@@ -320,15 +321,13 @@ PTO_INLINE inline void matmul_blocks(const Tile<float>& c, const Left& a, const 
 /// right operand are not longer.
 inline constexpr int kRowVectors = PTO_LANES == 16 ? 4 : 8;
 
-/// Bytes from a row of a right operand to what is prefetched when it is read; 0 for none. On processors with
-/// AVX2 alone reading in sequence is as fast as memory, and with prefetches a sixth slower, but for elements
-/// that have to be widened.
+/// `stream_distance` for one row. On processors with AVX2 alone reading in sequence is as fast as memory, and
+/// with prefetches a sixth slower, but for elements that have to be widened.
 template <class B>
-inline int64_t row_distance(const Tile<B>& b) {
-  constexpr int64_t kFar = 8192, kNear = 1536, kRows = 4;
-  const int64_t row_bytes = b.stride * int64_t(sizeof(B));
-  if (PTO_LANES < 16 && b.stride <= kRowVectors * kLanes) return sizeof(B) < sizeof(float) ? kNear : 0;
-  return row_bytes * kRows > kFar ? row_bytes * kRows : kFar / row_bytes * row_bytes;
+inline int64_t row_distance(int64_t stride) {
+  constexpr int64_t kNear = 1536;
+  if (PTO_LANES == 16 || stride > kRowVectors * kLanes) return stream_distance<B>(stride);
+  return sizeof(B) < sizeof(float) ? kNear / int64_t(sizeof(B)) : 0;
 }
 
 /// c[1][kVectors * kLanes] (+)= a @ b, where whole rows of `b` are `n`.
@@ -338,17 +337,14 @@ PTO_INLINE inline void row_block(float* c, const Left& a, const Tile<B>& b, bool
   F sum[kVectors] = {};
 #pragma GCC unroll 8
   for (int v = 0; v < kVectors && accumulate; ++v) sum[v] = load(c + v * kLanes, Full{});
-  const int64_t distance = row_distance(b);
+  const int64_t distance = row_distance<B>(b.stride);
   int64_t wait = 0;
   for (int64_t t = 0; t < b.rows; ++t) {
     const B* const row = b.row(t);
-    if (distance > 0) {
-      prefetch_lines<kVectors * kLanes>(
-          reinterpret_cast<const B*>(reinterpret_cast<const char*>(row) + distance));
-    }
+    if (distance > 0) prefetch_lines<kVectors * kLanes>(row + distance);
     if (--wait < 0) {
       soon.next();
-      wait = soon.spacing;
+      wait = soon.spacing - 1;
     }
     const F left = load_splat(a.data + t * a.k_step);
 #pragma GCC unroll 8

@@ -188,16 +188,6 @@ void dots_rows(const Tile<float>& c, const Strided<A, Step>& a, const Window<B>&
   }
 }
 
-/// Elements from a row to what is to be prefetched when it is read: bytes enough to hide how far away memory
-/// is, a few rows at least; 0 where the rows of a window are anywhere.
-template <class T>
-inline int64_t stream_distance(const Window<T>& window) {
-  constexpr int64_t kBytes = 8192, kRows = 4;
-  if (window.index != nullptr || window.stride <= 0) return 0;
-  const int64_t rows = kBytes / (window.stride * int64_t(sizeof(T)));
-  return (rows < kRows ? kRows : rows) * window.stride;
-}
-
 /// kVectors vectors of columns from `j`; where elements come in pairs, two sums are those of the even and of
 /// the odd columns of two vectors.
 template <int kRows, int kVectors, class A, class Step, class B, class N>
@@ -217,7 +207,7 @@ PTO_INLINE inline void stream_block(const Tile<float>& c, const Strided<A, Step>
       }
     });
   }
-  const int64_t distance = stream_distance(b);
+  const int64_t distance = b.index == nullptr ? stream_distance<B>(b.stride) : 0;
   for (int64_t t = 0; t < b.rows; ++t) {
     const B* const row = b.row(t) + j;
     if (distance > 0) prefetch_lines<kVectors * kLanes>(row + distance);

@@ -263,10 +263,10 @@ class OutOfMemory(RunError):
 
 
 class NestedRun(RunError):
-    """A program that is run from inside a run."""
+    """A program that is run from inside a run, or while a workload is described."""
 
     code = "nested-run"
-    template = "a program cannot be run from inside a run"
+    template = "a program cannot be run from inside {where}"
 
 
 class RunInterrupted(RunError):

@@ -442,7 +442,7 @@ _DESCRIBE: dict[str, Callable[[_Context], errors.PtoError]] = {
     "refused": _refused,
     "negative-extent": _negative_extent,
     "kernel-failed": _kernel_failed,
-    "nested-run": lambda c: errors.NestedRun(),
+    "nested-run": lambda c: errors.NestedRun(where="a run"),
     "run-in-flight-at-fork": _interrupted("it was in flight when the process forked"),
     "interpreter-exit": _interrupted("the interpreter is exiting"),
     "no-thread": _interrupted("the system refuses to start another thread: ask for fewer `workers`"),

@@ -11,6 +11,7 @@ import numpy as np
 
 from pto_wsp.errors import (
     NameClash,
+    NestedRun,
     NotYetSupported,
     UnknownParameter,
     UnusableFile,
@@ -23,6 +24,7 @@ from pto_wsp.ir.module import Module
 from pto_wsp.ir.scalar import I64_MAX
 from pto_wsp.ir.schedule import POLICIES
 from pto_wsp.ir.verify import verify
+from pto_wsp.lang import context
 from pto_wsp.lang.tracing import Traced
 from pto_wsp.location import caller_location
 from pto_wsp.runtime.binding import Binder
@@ -161,10 +163,15 @@ class Program:
             RegionOutside, ViewShape, BadExpression: a region or size is wrong; nothing has run.
             KernelFailed: a check inside a kernel failed; earlier tasks have run.
             RunInterrupted: another thread called `cancel`, or the process forked or exits.
+            NestedRun: inside a task, or while a workload is described.
             IterationsConflict, InstancesConflict: the check found something.
             EdgesMissing: the schedule is `Deps.explicit()`, and edges do not order all tasks that conflict.
             RowsNotKnown: the check cannot tell; the run is right all the same.
         """
+        described = context.ACTIVE.get()
+        if described is not None:
+            hint = "call the workload it was compiled from: its tasks become tasks of this one"
+            raise NestedRun(where=f"workload `{described.name}`", loc=caller_location(), hint=hint)
         if unnamed:
             expected = "values by name: " + ", ".join(f"{name}=..." for name in self._binder.params)
             raise WrongValue(name="argument 1", expected=expected, found="a value without a name")

@@ -356,7 +356,7 @@ PTO_INLINE inline void row_block(float* c, const Left& a, const Tile<B>& b, bool
 
 /// c (+)= a @ b for one row, which reads `b` where it lies.
 template <class Left, class B>
-PTO_INLINE inline void matmul_row(const Tile<float>& c, const Left& a, const Tile<B>& b, bool accumulate,
+[[gnu::noinline]] void matmul_row(const Tile<float>& c, const Left& a, const Tile<B>& b, bool accumulate,
                                   const Ahead& ahead) {
   constexpr int64_t kWide = kRowVectors * kLanes, kPair = 2 * kLanes;
   Spread soon(ahead, b.rows * ((b.cols + kWide - 1) / kWide));
@@ -382,9 +382,8 @@ PTO_INLINE inline void matmul_row(const Tile<float>& c, const Left& a, const Til
 /// \tparam kMaxRows the largest m there can be, or more
 /// \param c its rows are padded to whole blocks of columns, which are written
 /// \param b_padding elements that may be read beyond the last row's valid part
-/// \param panel room for a block of `b`: it is used where `b_padding` does not cover the last columns, and
-/// for
-///        small floats, which are widened once for all rows
+/// \param panel room for a block of `b`: it is used where `b_padding` does not cover the last columns,
+///        for small floats, which are widened once for all rows, and for blocks that cross lines
 template <int kVectors, int kMaxRows, class Left, class B>
 [[gnu::noinline]] void matmul(const Tile<float>& c, const Left& a, const Tile<B>& b, bool accumulate,
                               int64_t b_padding, float* panel) {
@@ -397,7 +396,8 @@ template <int kVectors, int kMaxRows, class Left, class B>
   matmul_blocks<kVectors, kMaxRows>(c, a, right, accumulate, b_padding, panel, behind);
 }
 
-/// The same, while lines of a window are brought nearer, too.
+/// The same, while lines of a window are brought nearer, too: on its own, for what the loop over terms needs
+/// to do so takes registers.
 template <int kVectors, int kMaxRows, class Left, class B>
 [[gnu::noinline]] void matmul(const Tile<float>& c, const Left& a, const Tile<B>& b, bool accumulate,
                               int64_t b_padding, float* panel, const Ahead& ahead) {
@@ -456,12 +456,12 @@ template <int kVectors, class T>
 }
 
 #ifdef PTO_PART
+PTO_PART void matmul_row(const Tile<float>&, const Strided<float, One>&, const Tile<float>&, bool,
+                         const Ahead&);
 PTO_PART void matmul<1, 8>(const Tile<float>&, const Strided<float, One>&, const Tile<float>&, bool, int64_t,
                            float*);
 PTO_PART void matmul<2, 8>(const Tile<float>&, const Strided<float, One>&, const Tile<float>&, bool, int64_t,
                            float*);
-PTO_PART void matmul<2, 8>(const Tile<float>&, const Strided<float, One>&, const Tile<float>&, bool, int64_t,
-                           float*, const Ahead&);
 #endif
 
 }  // namespace pto::wsp::tile

@@ -293,7 +293,9 @@ template <int kMaxRows, class A, class Step, class B>
   const Tile<B> tile{b.data, b.stride, b.rows, b.cols};
   if (c.rows == 1 && b.index == nullptr) return matmul_row(c, a, tile, accumulate, ahead);
   if constexpr (sizeof(B) == sizeof(float)) {
-    if (is_better_in_blocks(c, b)) return matmul<2, 8>(c, a, tile, accumulate, 0, nullptr, ahead);
+    if (ahead.is_over() && is_better_in_blocks(c, b)) {
+      return matmul<2, 8>(c, a, tile, accumulate, 0, nullptr);
+    }
   }
   for_few_rows<kMaxRows>(c.rows, [&](auto rows) { stream_rows<rows.value>(c, a, b, accumulate, ahead); });
 }

@@ -78,8 +78,7 @@ def main() -> None:
     prompts = rng.integers(1, options.longest + 1, options.requests)
     lengths = prompts + rng.integers(1, STEPS + 1, options.requests)
     inputs = [rng.standard_normal((count, shape.hidden), np.float32) for count in lengths]
-    rounds = None if activations is pto_wsp.f32 else activations
-    expected = [reference(plain, shape, hidden, rounds) for hidden in inputs]
+    expected = [reference(plain, shape, hidden, activations) for hidden in inputs]
     cache = Cache.of(shape, options.requests, int(lengths.max()))
     print(
         f"hidden {shape.hidden}, {shape.heads} heads of {shape.dim}, inner {shape.inner}, {weights} weights, "

@@ -149,21 +149,21 @@ class Layer:
         return self._buffers[name][:size].reshape(dims)
 
 
-def reference(plain: Plain, shape: Shape, hidden: np.ndarray, activations: DType | None = None) -> np.ndarray:
+def reference(plain: Plain, shape: Shape, hidden: np.ndarray, activations: DType = f32) -> np.ndarray:
     """Return the layer's output for one request without a past, in the element type of `hidden`.
 
     Args:
-        plain: parameters; with `activations`, gains of 1.
+        plain: parameters; gains are 1 unless activations are f32.
         shape: sizes of the layer.
         hidden: the tokens.
-        activations: what products take from the left is rounded to it; None: not rounded.
+        activations: what products take from the left is rounded to it; f32: not rounded.
     """
     kind, count = hidden.dtype, len(hidden)
     w = Plain(*(a.astype(kind) for a in plain))
     cos, sin = (a.astype(kind)[:, None] for a in angles(np.arange(count), shape.dim))
 
     def taken(x: np.ndarray) -> np.ndarray:
-        return x if activations in (None, f32) else x.astype(activations.to_numpy()).astype(kind)
+        return x if activations is f32 else x.astype(activations.to_numpy()).astype(kind)
 
     def norm(x: np.ndarray, gain: np.ndarray) -> np.ndarray:
         return taken(x) / np.sqrt((x * x).mean(axis=1, keepdims=True) + EPSILON) * gain

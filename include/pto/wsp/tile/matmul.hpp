@@ -321,8 +321,9 @@ PTO_INLINE inline void matmul_blocks(const Tile<float>& c, const Left& a, const 
 /// right operand are not longer.
 inline constexpr int kRowVectors = PTO_LANES == 16 ? 4 : 8;
 
-/// `stream_distance` for one row. On processors with AVX2 alone reading in sequence is as fast as memory, and
-/// with prefetches a sixth slower, but for elements that have to be widened.
+/// `stream_distance` for one row. With AVX2 (AMD, Zen 3) reading in sequence is as fast as memory, and with
+/// prefetches a sixth slower, but for elements that have to be widened; narrower vectors follow it
+/// unmeasured.
 template <class B>
 inline int64_t row_distance(int64_t stride) {
   constexpr int64_t kNear = 1536;

@@ -13,6 +13,8 @@ from benchmarks.calibrate import Calibrator
 
 MAX_SPREAD = 0.05  # calibrations around one repetition that differ by more mark a disturbed moment
 SETTLE_S = 3.0
+REST_S = 0.01  # how long a process that rests is watched: the system adds up the time of threads every 4 ms
+LONGEST_REST_S = 0.5
 
 
 @dataclass(frozen=True)
@@ -138,6 +140,8 @@ class Bench:
     ) -> dict[str, Measurement]:
         """Call every function once per round, in turn, each between two calibrations of the machine.
 
+        Threads that peers leave spinning (OpenBLAS 0.11 s, libgomp 0.01 s) end before the next call.
+
         Args:
             functions: each does one repetition and returns its value (a time, a rate).
             rounds: repetitions of each.
@@ -149,6 +153,7 @@ class Bench:
         repetitions: dict[str, list[_Repetition]] = {name: [] for name in functions}
         for _ in range(rounds):
             for name, function in functions.items():
+                rest()
                 before = calibrate(threads)
                 value = function()
                 repetitions[name].append(_Repetition(value, before, calibrate(threads)))
@@ -168,6 +173,16 @@ def _gate(repetitions: list[_Repetition]) -> Measurement:
         dropped=len(repetitions) - len(kept),
         noisy=noisy,
     )
+
+
+def rest() -> None:
+    """Wait until no thread of this process computes, or `LONGEST_REST_S` have passed."""
+    began = time.perf_counter()
+    while time.perf_counter() - began < LONGEST_REST_S:
+        wall, computed = time.perf_counter(), time.process_time()
+        time.sleep(REST_S)
+        if time.process_time() - computed < 0.1 * (time.perf_counter() - wall):
+            return
 
 
 def calibration_rows(calibrator: Calibrator) -> list[Row]:

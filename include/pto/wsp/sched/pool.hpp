@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "pto/wsp/error.hpp"
+#include "pto/wsp/sched/placement.hpp"
 
 namespace pto::wsp::sched {
 
@@ -60,6 +61,7 @@ class Pool {
   void add(std::shared_ptr<Job> job, uint32_t threads) {
     const std::lock_guard<std::mutex> lock(mutex_);
     while (num_threads_ < threads) start_thread();
+    if (jobs_.empty()) placement_.keep_off_caller();
     jobs_.push_back(std::move(job));
   }
 
@@ -107,8 +109,11 @@ class Pool {
     for (int crash : {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT}) sigdelset(&others, crash);
     pthread_sigmask(SIG_SETMASK, &others, &before);
     try {
-      std::thread([this] { work(); }).detach();
+      std::thread thread([this] { work(); });
+      const pthread_t handle = thread.native_handle();
+      thread.detach();
       ++num_threads_;
+      placement_.add(handle);
     } catch (const std::system_error&) {
       pthread_sigmask(SIG_SETMASK, &before, nullptr);
       throw EngineError("no-thread", "the system refuses to start another worker thread")
@@ -165,6 +170,7 @@ class Pool {
   std::condition_variable wake_;
   std::vector<std::shared_ptr<Job>> jobs_;
   uint32_t num_threads_ = 0;
+  Placement placement_;
   alignas(128) std::atomic<int> num_parked_{0};
 };
 

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Where the threads of the pool may run.
+#pragma once
+
+#include <pthread.h>
+#include <sched.h>
+
+#include <vector>
+
+namespace pto::wsp::sched {
+
+/// Lets threads that sleep wake where the thread that is about to wake them may run, but not on its CPU.
+///
+/// The system puts a thread that wakes where nothing seems to run. A halted CPU of a virtual machine can look
+/// taken, and one whose threads only spin (those of a BLAS, for 0.1 s after a product) does: a worker then
+/// shares the CPU of its caller until the system spreads them, 4 to 30 ms later. Nothing changes where the
+/// caller has one CPU, or the system no such calls.
+class Placement {
+ public:
+#if defined(__linux__)
+  void add(pthread_t thread) {
+    threads_.push_back(thread);
+    avoided_ = kNone;
+  }
+
+  void keep_off_caller() {
+    const int cpu = sched_getcpu();
+    if (cpu == avoided_ || cpu < 0 || cpu >= CPU_SETSIZE) return;
+    avoided_ = cpu;
+    cpu_set_t allowed;
+    if (pthread_getaffinity_np(pthread_self(), sizeof allowed, &allowed) == 0) keep_off(cpu, allowed);
+  }
+
+  /// \param allowed where the caller may run
+  void keep_off(int cpu, cpu_set_t allowed) {
+    CPU_CLR(cpu, &allowed);
+    if (CPU_COUNT(&allowed) == 0) return;
+    for (pthread_t thread : threads_) pthread_setaffinity_np(thread, sizeof allowed, &allowed);
+  }
+
+ private:
+  static constexpr int kNone = -1;
+  std::vector<pthread_t> threads_;
+  int avoided_ = kNone;
+#else
+  void add(pthread_t) {}
+  void keep_off_caller() {}
+#endif
+};
+
+}  // namespace pto::wsp::sched

@@ -15,14 +15,17 @@ from pto_wsp.support.record import record
 from pto_wsp.types import DYN, f32
 from pto_wsp.types.dtype import DType
 
-COLS: Final = 64
-"""Columns of a panel: a block of it, of half as many columns and 128 rows, stays in the first cache."""
+COLS: Final = 32
+"""Columns of a panel: what a product reads at a time lies side by side, and stays in the first cache."""
 
 ROWS: Final = 64
 """Rows of a task: with 4096 columns they stay in the second cache while panels pass by."""
 
 DEPTH: Final = 256
-SLAB: Final = 16
+FEW_ROWS_PANELS: Final = 2
+"""Panels of a task where `ROWS` or fewer are multiplied, and a panel takes as long as reading it."""
+
+SLAB: Final = 32
 """Panels that all rows are multiplied with before the next ones are read from memory."""
 
 ACTIVATIONS: Final = {"relu": pto.relu, "gelu": pto.gelu, "silu": pto.silu}
@@ -65,19 +68,20 @@ def matmul_workload(form: MatmulForm) -> Workload:
     @kernel
     def multiply(
         x: In[Tensor[ROW_TYPE, DYN, DYN]],
-        w: In[Tensor[W_TYPE, DYN, DYN]],
-        b: In[Tile[1, COLS, f32]],
+        w: In[Tensor[W_TYPE, DYN, DYN, COLS]],
+        b: In[Tensor[f32, 1, DYN]],
         y: Out[Tensor[X_TYPE, DYN, DYN]],
     ):
         for r in pto.tiles(x.rows, ROWS):
-            for c in pto.tiles(w.cols, COLS):
-                total = pto.full((x[r].rows, w[:, c].cols), 0.0)
-                for k in pto.tiles(x.cols, DEPTH):
-                    total = pto.matmul(x[r, k], w[k, c], acc=total)
-                total = total + b
-                if IS_ACTIVE:
-                    total = activate(total)
-                pto.store(y[r, c], pto.cast(total, X_TYPE))
+            for c in pto.tiles(y.cols, COLS):
+                for valid in pto.tiles(c.extent, COLS):  # one, from 0 on: columns of a panel
+                    total = pto.full((x[r].rows, valid.extent), 0.0)
+                    for k in pto.tiles(x.cols, DEPTH):
+                        total = pto.matmul(x[r, k], w[c.start // COLS, k, valid], acc=total)
+                    total = total + b[:, c]
+                    if IS_ACTIVE:
+                        total = activate(total)
+                    pto.store(y[r, c], pto.cast(total, X_TYPE))
 
     @workload
     def matmul(
@@ -93,18 +97,17 @@ def matmul_workload(form: MatmulForm) -> Workload:
                 widen[r](x=X[r], y=Wide[r])
         rows: Any = Wide if IS_WIDENED else X
 
-        def product(r: Any, panel: Any) -> None:
-            count = (Y.shape[1] - panel * COLS).min(COLS)
-            columns = slice(panel * COLS, panel * COLS + count)
-            multiply[panel](x=rows[r], w=W[panel, :, :count], b=B[:, columns], y=Y[r, columns])
+        def product(r: Any, first: Any, count: Any) -> None:
+            columns = slice(first * COLS, (first * COLS + count * COLS).min(Y.shape[1]))
+            multiply[first](x=rows[r], w=W[first : first + count], b=B[:, columns], y=Y[r, columns])
 
         with P.when(X.shape[0] <= ROWS):
-            for panel in P("panels"):
-                product(slice(None), panel)
+            for some in P.tiles("panels", FEW_ROWS_PANELS):
+                product(slice(None), some.start, some.extent)
         with P.otherwise():
             for slab in P.tiles("panels", SLAB):
                 for r in P.tiles("m", ROWS):
                     for i in P(slab.extent):
-                        product(r, slab.start + i)
+                        product(r, slab.start + i, 1)
 
     return matmul

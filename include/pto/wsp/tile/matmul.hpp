@@ -211,18 +211,28 @@ PTO_INLINE inline void matmul_rows(int64_t rows, float* c, int64_t c_stride, Lef
 #undef PTO_BLOCK
 }
 
+/// Whether rows that are `stride` bytes apart share so few sets of the first cache that they do not stay
+/// there.
+constexpr bool is_crowded(int64_t rows, uint64_t stride) {
+  constexpr uint64_t kPeriod = 4096, kFirstCache = 32 << 10;
+  const uint64_t power = stride & (0 - stride);  // the largest that divides it
+  return uint64_t(rows) * (power < kPeriod ? power : kPeriod) > kFirstCache;
+}
+
 /// A block of a right operand, whole vectors of which can be read as f32: the block itself, or a copy. A
-/// block whose vectors cross lines is copied where `groups` of rows, each of which reads it, are enough to
-/// pay for it.
+/// block whose vectors cross lines, or that does not stay in the first cache, is copied where `groups` of
+/// rows, each of which reads it, are enough to pay for it.
 template <int64_t kWidth, class B>
 PTO_INLINE inline Tile<float> whole_vectors(const Tile<B>& block, int64_t padding, int64_t groups,
                                             float* panel) {
   if constexpr (sizeof(B) == sizeof(float)) {
-    constexpr int64_t kFewGroups = 4;
+    constexpr int64_t kFewGroups = 4, kManyGroups = 16;  // what copies take was measured with AVX2
     constexpr uint64_t kVectorBytes = kLanes * sizeof(float);
-    const uint64_t steps = reinterpret_cast<uint64_t>(block.data) | uint64_t(block.stride) * sizeof(float);
-    const bool is_crossing = steps % kVectorBytes != 0 && groups >= kFewGroups;
-    if (!is_crossing && block.cols + padding >= kWidth) return block;
+    const uint64_t stride = uint64_t(block.stride) * sizeof(float);
+    const bool is_crossing = (reinterpret_cast<uint64_t>(block.data) | stride) % kVectorBytes != 0;
+    const bool is_slow =
+        (groups >= kFewGroups && is_crossing) || (groups >= kManyGroups && is_crowded(block.rows, stride));
+    if (!is_slow && block.cols + padding >= kWidth) return block;
   }
   for (int64_t t = 0; t < block.rows; ++t) {
     columns(block.cols, [&](int64_t j, auto n)
@@ -359,7 +369,7 @@ PTO_INLINE inline void row_block(float* c, const Left& a, const Tile<B>& b, bool
 template <class Left, class B>
 [[gnu::noinline]] void matmul_row(const Tile<float>& c, const Left& a, const Tile<B>& b, bool accumulate,
                                   const Ahead& ahead) {
-  constexpr int64_t kWide = kRowVectors * kLanes, kPair = 2 * kLanes;
+  constexpr int64_t kWide = kRowVectors * kLanes, kFour = 4 * kLanes, kPair = 2 * kLanes;
   Spread soon(ahead, b.rows * ((b.cols + kWide - 1) / kWide));
   const auto add_block = [&](int64_t j, auto vectors, auto n) PTO_INLINE {
     const Tile<B> block{b.data + j, b.stride, b.rows, b.cols - j};
@@ -367,6 +377,9 @@ template <class Left, class B>
   };
   int64_t j = 0;
   for (; j + kWide <= b.cols; j += kWide) add_block(j, Constant<kRowVectors>{}, Full{});
+  if constexpr (kFour < kWide) {
+    for (; j + kFour <= b.cols; j += kFour) add_block(j, Constant<4>{}, Full{});
+  }
   for (; j + kPair <= b.cols; j += kPair) add_block(j, Constant<2>{}, Full{});
   columns(b.cols - j, [&](int64_t i, auto n) PTO_INLINE { add_block(j + i, Constant<1>{}, n); });
 }

@@ -62,8 +62,8 @@ def read_options() -> argparse.Namespace:
     sizes = (options.heads, options.dim, options.inner, options.requests, options.longest, options.chunk)
     if min(sizes) < 1:
         parser.error("sizes are at least 1")
-    if options.dim % 2 or options.inner % (options.dim // 2):
-        parser.error("dim is even, and inner a multiple of half of it")
+    if options.dim % 4 or options.inner % (options.dim // 2):
+        parser.error("dim is a multiple of 4, and inner of half of it")
     return options
 
 

@@ -17,7 +17,7 @@ ROWS = 64
 """Packed tokens per task of the linear layers: they stay in the second cache while panels pass by."""
 
 SLAB = 4
-"""Panels of weights that all tokens are multiplied with before the next ones are read from memory."""
+"""Pairs of panels that all tokens are multiplied with before the next ones are read from memory."""
 
 FEW = 8
 """Up to so many tokens, weights are read where they lie: products of few rows are bound by memory."""
@@ -36,8 +36,8 @@ class Shape(NamedTuple):
 
     Attributes:
         heads: of queries, keys and values alike.
-        dim: elements of a head, even; a panel of weights has half as many columns.
-        inner: size of the feed-forward network, in whole panels.
+        dim: elements of a head, a multiple of 4; a panel of weights has a quarter as many columns.
+        inner: size of the feed-forward network, a multiple of half of dim.
     """
 
     heads: int = 32
@@ -50,9 +50,14 @@ class Shape(NamedTuple):
         return self.heads * self.dim
 
     @property
-    def panel(self) -> int:
-        """Columns of a panel of weights: half a head, of which two elements turn together."""
+    def half(self) -> int:
+        """Columns of a task, which has two panels: half a head, whose elements turn with the other half."""
         return self.dim // 2
+
+    @property
+    def panel(self) -> int:
+        """Columns of a panel of weights."""
+        return self.dim // 4
 
 
 class Types(NamedTuple):
@@ -93,8 +98,8 @@ def linear_kernels(shape: Shape, types: Types, rows: int) -> Linear:
     HIDDEN, INNER, COLS = shape.hidden, shape.inner, shape.panel
     weights, TAKEN = types
     hidden_tile, taken_tile = Tile[rows, HIDDEN, f32], Tile[rows, HIDDEN, TAKEN]
-    column, columns = Tile[rows, 1, f32], Tile[rows, COLS, f32]
-    panel = Tile[HIDDEN, COLS, weights]
+    column, columns = Tile[rows, 1, f32], Tile[rows, shape.half, f32]
+    panels = Tensor[weights, 2, HIDDEN, COLS]
 
     def factor(h: Any) -> Any:
         """Return the factor of an RMS norm: 1 / sqrt(mean(h * h) + EPSILON)."""
@@ -113,59 +118,87 @@ def linear_kernels(shape: Shape, types: Types, rows: int) -> Linear:
         pto.store(scale, factor(h))
         pto.store(out, pto.cast(h, TAKEN))
 
+    def product(x: Any, weight: Any) -> tuple[Any, Any]:
+        """Return x times each of two panels."""
+        return pto.matmul(x, weight[0]), pto.matmul(x, weight[1])
+
+    def store_pair(out: Any, left: Any, right: Any) -> None:
+        """Store two tiles side by side."""
+        pto.store(out[:, 0:COLS], left)
+        pto.store(out[:, COLS : 2 * COLS], right)
+
     @kernel
     def project(
         h: In[taken_tile],
         scale: In[column],
-        weight: In[panel],
+        weight: In[panels],
         out: Out[columns],
         MOST_ROWS: Constexpr[int] = rows,
     ):
         """Half of the values of a head."""
-        pto.store(out, pto.matmul(h, weight) * scale)
+        a, b = product(h, weight)
+        store_pair(out, a * scale, b * scale)
+
+    def turned(x: Any, y: Any, cos: Any, sin: Any) -> tuple[Any, Any]:
+        """Return (x, y), turned."""
+        return x * cos - y * sin, y * cos + x * sin
 
     @kernel
     def project_turned(
         h: In[taken_tile],
         scale: In[column],
-        weight: In[Tensor[weights, 2, HIDDEN, COLS]],
+        left: In[panels],
+        right: In[panels],
         cos: In[columns],
         sin: In[columns],
-        out: Out[Tile[rows, 2 * COLS, f32]],
+        turned_left: Out[columns],
+        turned_right: Out[columns],
         MOST_ROWS: Constexpr[int] = rows,
     ):
         """Queries or keys of one head, its halves turned by the angles of their positions."""
-        a, b = pto.matmul(h, weight[0]) * scale, pto.matmul(h, weight[1]) * scale
-        pto.store(out[:, 0:COLS], a * cos - b * sin)
-        pto.store(out[:, COLS : 2 * COLS], b * cos + a * sin)
+        a, b = product(h, left)
+        c, d = product(h, right)
+        a, c = turned(a * scale, c * scale, cos[:, 0:COLS], sin[:, 0:COLS])
+        b, d = turned(b * scale, d * scale, cos[:, COLS : 2 * COLS], sin[:, COLS : 2 * COLS])
+        store_pair(turned_left, a, b)
+        store_pair(turned_right, c, d)
 
     @kernel
     def gate(
         h: In[taken_tile],
         scale: In[column],
-        gate: In[panel],
-        up: In[panel],
-        out: Out[Tile[rows, COLS, TAKEN]],
+        gate: In[panels],
+        up: In[panels],
+        out: Out[Tile[rows, shape.half, TAKEN]],
         MOST_ROWS: Constexpr[int] = rows,
     ):
         """silu(x @ gate) * (x @ up)."""
-        opened = pto.silu(pto.matmul(h, gate) * scale)
-        pto.store(out, pto.cast(pto.matmul(h, up) * scale * opened, TAKEN))
+        a, b = product(h, gate)
+        a, b = pto.silu(a * scale), pto.silu(b * scale)
+        c, d = product(h, up)
+        store_pair(out, pto.cast(c * scale * a, TAKEN), pto.cast(d * scale * b, TAKEN))
+
+    def added(h: Any, x: Any, weight: Any) -> tuple[Any, Any]:
+        """Return h + x @ weight, in two parts."""
+        left = pto.matmul(x, weight[0], acc=h[:, 0:COLS])
+        return left, pto.matmul(x, weight[1], acc=h[:, COLS : 2 * COLS])
 
     @kernel
-    def add(x: In[taken_tile], weight: In[panel], h: InOut[columns], MOST_ROWS: Constexpr[int] = rows):
+    def add(x: In[taken_tile], weight: In[panels], h: InOut[columns], MOST_ROWS: Constexpr[int] = rows):
         """Add the output of attention: h + x @ weight."""
-        pto.store(h, pto.matmul(x, weight, acc=h))
+        left, right = added(h, x, weight)
+        store_pair(h, left, right)
 
     @kernel
     def add_inner(
         x: In[Tile[rows, INNER, TAKEN]],
-        weight: In[Tile[INNER, COLS, weights]],
+        weight: In[Tensor[weights, 2, INNER, COLS]],
         h: InOut[columns],
         MOST_ROWS: Constexpr[int] = rows,
     ):
         """Add the output of the feed-forward network: h + x @ weight."""
-        pto.store(h, pto.matmul(x, weight, acc=h))
+        left, right = added(h, x, weight)
+        store_pair(h, left, right)
 
     return Linear(measure, measure_rounded, project, project_turned, gate, add, add_inner)
 

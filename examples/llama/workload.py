@@ -31,11 +31,11 @@ def decoder_layer(shape: Shape, types: Types = ALL_F32) -> Any:
         types: element types of weights and activations.
 
     Raises:
-        ValueError: an odd dim, or an inner size that is not in whole panels.
+        ValueError: a dim that is no multiple of 4, or an inner size that is not of half of it.
     """
     HEADS, DIM, HIDDEN, INNER = shape.heads, shape.dim, shape.hidden, shape.inner
-    if DIM % 2 or INNER % shape.panel:
-        raise ValueError(f"dim is even, and inner a multiple of half of it; found {shape}")
+    if DIM % 4 or INNER % shape.half:
+        raise ValueError(f"dim is a multiple of 4, and inner of half of it; found {shape}")
     weights, activations = types
     few, many = (linear_kernels(shape, types, rows) for rows in (FEW, ROWS))
     project_few, project_many = (
@@ -92,12 +92,17 @@ def decoder_layer(shape: Shape, types: Types = ALL_F32) -> Any:
     return layer
 
 
-def tasks(tokens: Any, rows: int, panels: int, slab: int) -> Iterator[tuple[Any, Any]]:
-    """Yield tiles of tokens and numbers of panels: all tokens meet a slab of panels, then the next."""
-    for some in P.tiles(panels, slab):
+def tasks(tokens: Any, rows: int, pairs: int, slab: int) -> Iterator[tuple[Any, Any]]:
+    """Yield tiles of tokens and numbers of pairs of panels: all tokens meet a slab of them, then the next."""
+    for some in P.tiles(pairs, slab):
         for r in P.tiles(tokens, rows):
             for i in P(some.extent):
                 yield r, some.start + i
+
+
+def pair(weight: Any, number: Any) -> Any:
+    """Return two panels of a matrix."""
+    return weight.panels[2 * number : 2 * number + 2]
 
 
 def measured(linear: Linear, types: Types, r: Any, hidden: Any, rounded: Any, scale: Any) -> None:
@@ -110,7 +115,7 @@ def measured(linear: Linear, types: Types, r: Any, hidden: Any, rounded: Any, sc
 
 def project_inputs(shape: Shape, types: Types, linear: Linear, rows: int) -> Any:
     """Return the workload that makes queries, keys and values, in tasks of at most `rows` tokens."""
-    HEADS, DIM, HIDDEN, COLS = shape.heads, shape.dim, shape.hidden, shape.panel
+    HEADS, DIM, HIDDEN, HALF = shape.heads, shape.dim, shape.hidden, shape.half
     matrix = Tensor[types.weights, HIDDEN, HIDDEN, MemLayout.panels(shape.panel)]
 
     @workload
@@ -132,13 +137,14 @@ def project_inputs(shape: Shape, types: Types, linear: Linear, rows: int) -> Any
         for number, weight in enumerate((Query, Key)):
             for r, head in tasks(tokens, rows, HEADS, SLAB // 2):
                 linear.project_turned[r, head](
-                    h=taken[r], scale=Scale[r], weight=weight.panels[2 * head : 2 * head + 2],
-                    cos=Cos[r], sin=Sin[r], out=Qkv[number, head, r],
+                    h=taken[r], scale=Scale[r], left=pair(weight, 2 * head), right=pair(weight, 2 * head + 1),
+                    cos=Cos[r], sin=Sin[r], turned_left=Qkv[number, head, r, 0:HALF],
+                    turned_right=Qkv[number, head, r, HALF:DIM],
                 )  # fmt: skip
         for r, c in tasks(tokens, rows, 2 * HEADS, SLAB):
-            half = COLS * (c % 2)
+            half = HALF * (c % 2)
             linear.project[r, c](
-                h=taken[r], scale=Scale[r], weight=Value.panels[c], out=Qkv[2, c // 2, r, half : half + COLS]
+                h=taken[r], scale=Scale[r], weight=pair(Value, c), out=Qkv[2, c // 2, r, half : half + HALF]
             )
 
     return project
@@ -188,7 +194,7 @@ def attend_cached(shape: Shape, activations: DType) -> Any:
 
 def finish_layer(shape: Shape, types: Types, linear: Linear, rows: int) -> Any:
     """Return the workload of what follows attention, in tasks of at most `rows` tokens."""
-    HIDDEN, INNER, COLS = shape.hidden, shape.inner, shape.panel
+    HIDDEN, INNER, HALF = shape.hidden, shape.inner, shape.half
     weights, activations = types
     wide = Tensor[weights, HIDDEN, INNER, MemLayout.panels(shape.panel)]
 
@@ -205,17 +211,17 @@ def finish_layer(shape: Shape, types: Types, linear: Linear, rows: int) -> Any:
         Attended: Tensor[activations, "tokens", HIDDEN],
         Inner: Tensor[activations, "tokens", INNER],
     ):
-        for r, c in tasks(tokens, rows, HIDDEN // COLS, SLAB):
-            linear.add[r, c](x=Attended[r], weight=Output.panels[c], h=Hidden[r, COLS * c : COLS * c + COLS])
+        for r, c in tasks(tokens, rows, HIDDEN // HALF, SLAB):
+            linear.add[r, c](x=Attended[r], weight=pair(Output, c), h=Hidden[r, HALF * c : HALF * c + HALF])
         for r in P.tiles(tokens, rows):
             measured(linear, types, r, Hidden, Rounded, Scale)
         taken = Hidden if activations is f32 else Rounded
-        for r, c in tasks(tokens, rows, INNER // COLS, SLAB // 2):
+        for r, c in tasks(tokens, rows, INNER // HALF, SLAB // 2):
             linear.gate[r, c](
-                h=taken[r], scale=Scale[r], gate=Gate.panels[c], up=Up.panels[c],
-                out=Inner[r, COLS * c : COLS * c + COLS],
+                h=taken[r], scale=Scale[r], gate=pair(Gate, c), up=pair(Up, c),
+                out=Inner[r, HALF * c : HALF * c + HALF],
             )  # fmt: skip
-        for r, c in tasks(tokens, rows, HIDDEN // COLS, SLAB):
-            linear.add_inner[r, c](x=Inner[r], weight=Down.panels[c], h=Hidden[r, COLS * c : COLS * c + COLS])
+        for r, c in tasks(tokens, rows, HIDDEN // HALF, SLAB):
+            linear.add_inner[r, c](x=Inner[r], weight=pair(Down, c), h=Hidden[r, HALF * c : HALF * c + HALF])
 
     return finish

@@ -87,6 +87,28 @@ class Linear(NamedTuple):
     add_inner: Any
 
 
+def product(x: Any, weight: Any) -> tuple[Any, Any]:
+    """Return x times each of two panels."""
+    return pto.matmul(x, weight[0]), pto.matmul(x, weight[1])
+
+
+def added(h: Any, cols: int, x: Any, weight: Any) -> tuple[Any, Any]:
+    """Return h + x @ weight, in two parts of `cols` columns."""
+    left = pto.matmul(x, weight[0], acc=h[:, 0:cols])
+    return left, pto.matmul(x, weight[1], acc=h[:, cols : 2 * cols])
+
+
+def turned(x: Any, y: Any, cos: Any, sin: Any) -> tuple[Any, Any]:
+    """Return (x, y), turned."""
+    return x * cos - y * sin, y * cos + x * sin
+
+
+def store_pair(out: Any, cols: int, left: Any, right: Any) -> None:
+    """Store two tiles of `cols` columns side by side."""
+    pto.store(out[:, 0:cols], left)
+    pto.store(out[:, cols : 2 * cols], right)
+
+
 def linear_kernels(shape: Shape, types: Types, rows: int) -> Linear:
     """Return the kernels whose tasks have at most `rows` tokens.
 
@@ -118,15 +140,6 @@ def linear_kernels(shape: Shape, types: Types, rows: int) -> Linear:
         pto.store(scale, factor(h))
         pto.store(out, pto.cast(h, TAKEN))
 
-    def product(x: Any, weight: Any) -> tuple[Any, Any]:
-        """Return x times each of two panels."""
-        return pto.matmul(x, weight[0]), pto.matmul(x, weight[1])
-
-    def store_pair(out: Any, left: Any, right: Any) -> None:
-        """Store two tiles side by side."""
-        pto.store(out[:, 0:COLS], left)
-        pto.store(out[:, COLS : 2 * COLS], right)
-
     @kernel
     def project(
         h: In[taken_tile],
@@ -137,11 +150,7 @@ def linear_kernels(shape: Shape, types: Types, rows: int) -> Linear:
     ):
         """Half of the values of a head."""
         a, b = product(h, weight)
-        store_pair(out, a * scale, b * scale)
-
-    def turned(x: Any, y: Any, cos: Any, sin: Any) -> tuple[Any, Any]:
-        """Return (x, y), turned."""
-        return x * cos - y * sin, y * cos + x * sin
+        store_pair(out, COLS, a * scale, b * scale)
 
     @kernel
     def project_turned(
@@ -160,8 +169,8 @@ def linear_kernels(shape: Shape, types: Types, rows: int) -> Linear:
         c, d = product(h, right)
         a, c = turned(a * scale, c * scale, cos[:, 0:COLS], sin[:, 0:COLS])
         b, d = turned(b * scale, d * scale, cos[:, COLS : 2 * COLS], sin[:, COLS : 2 * COLS])
-        store_pair(turned_left, a, b)
-        store_pair(turned_right, c, d)
+        store_pair(turned_left, COLS, a, b)
+        store_pair(turned_right, COLS, c, d)
 
     @kernel
     def gate(
@@ -176,18 +185,13 @@ def linear_kernels(shape: Shape, types: Types, rows: int) -> Linear:
         a, b = product(h, gate)
         a, b = pto.silu(a * scale), pto.silu(b * scale)
         c, d = product(h, up)
-        store_pair(out, pto.cast(c * scale * a, TAKEN), pto.cast(d * scale * b, TAKEN))
-
-    def added(h: Any, x: Any, weight: Any) -> tuple[Any, Any]:
-        """Return h + x @ weight, in two parts."""
-        left = pto.matmul(x, weight[0], acc=h[:, 0:COLS])
-        return left, pto.matmul(x, weight[1], acc=h[:, COLS : 2 * COLS])
+        store_pair(out, COLS, pto.cast(c * scale * a, TAKEN), pto.cast(d * scale * b, TAKEN))
 
     @kernel
     def add(x: In[taken_tile], weight: In[panels], h: InOut[columns], MOST_ROWS: Constexpr[int] = rows):
         """Add the output of attention: h + x @ weight."""
-        left, right = added(h, x, weight)
-        store_pair(h, left, right)
+        left, right = added(h, COLS, x, weight)
+        store_pair(h, COLS, left, right)
 
     @kernel
     def add_inner(
@@ -197,8 +201,8 @@ def linear_kernels(shape: Shape, types: Types, rows: int) -> Linear:
         MOST_ROWS: Constexpr[int] = rows,
     ):
         """Add the output of the feed-forward network: h + x @ weight."""
-        left, right = added(h, x, weight)
-        store_pair(h, left, right)
+        left, right = added(h, COLS, x, weight)
+        store_pair(h, COLS, left, right)
 
     return Linear(measure, measure_rounded, project, project_turned, gate, add, add_inner)
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 from pto_wsp.lang import pto
 from pto_wsp.lang.axes import P
 from pto_wsp.lang.kernel import kernel
-from pto_wsp.lang.surface import In, Out, Tile
+from pto_wsp.lang.surface import In, Out
 from pto_wsp.lang.tensor import Tensor
 from pto_wsp.lang.workload import Workload, workload
 from pto_wsp.support.record import record

@@ -40,7 +40,7 @@ def run(bench: Bench) -> None:
 def repeated_weights(seed: int, shape: Any) -> Any:
     """Return weights that repeat some random numbers: gigabytes of them would take long to draw."""
     some = np.random.default_rng(seed).standard_normal(1 << 20, np.float32)
-    small = moe.random_weights(np.random.default_rng(seed), shape._replace(inner=moe.COLS))
+    small = moe.random_weights(np.random.default_rng(seed), shape._replace(inner=moe.WIDTH))
     widths = ((shape.hidden, shape.inner), (shape.inner, shape.hidden), (shape.hidden, shape.inner))
     packed = []
     for k, n in widths:

@@ -37,11 +37,14 @@ ROWS = 64
 FEW = 8
 """Up to so many rows of an expert, its weights are read where they lie: such products are bound by memory."""
 
-COLS = 64
+COLS = 32
 """Columns of a panel of weights."""
 
+WIDTH = 2 * COLS
+"""Columns of a task, which has two panels."""
+
 SLAB = 4
-"""Panels that all rows of an expert are multiplied with before the next ones are read from memory."""
+"""Pairs of panels that all rows of an expert are multiplied with before the next are read from memory."""
 
 TOLERANCE = 1e-5  # relative to the largest result; numpy computes in f32 as well
 LAYOUT = MemLayout.panels(COLS)
@@ -52,8 +55,8 @@ class Shape(NamedTuple):
 
     Attributes:
         experts: how many there are.
-        hidden: elements of a token, in whole panels.
-        inner: inner elements of an expert, in whole panels.
+        hidden: elements of a token, a multiple of `WIDTH`.
+        inner: inner elements of an expert, a multiple of `WIDTH`.
         slots: experts per token.
     """
 
@@ -70,8 +73,8 @@ def moe(shape: Shape) -> Any:  # noqa: C901  (loops of the workload, one behind 
         ValueError: sizes that are not in whole panels, or more experts per token than there are.
     """
     EXPERTS, HIDDEN, INNER, SLOTS = shape
-    if HIDDEN % COLS or INNER % COLS or SLOTS > EXPERTS:
-        raise ValueError(f"hidden and inner are multiples of {COLS}, slots at most experts; found {shape}")
+    if HIDDEN % WIDTH or INNER % WIDTH or SLOTS > EXPERTS:
+        raise ValueError(f"hidden and inner are multiples of {WIDTH}, slots at most experts; found {shape}")
     route, sort_tokens, combine = token_kernels(shape)
     few, many = expert_kernels(shape, FEW), expert_kernels(shape, ROWS)
 
@@ -93,17 +96,17 @@ def moe(shape: Shape) -> Any:  # noqa: C901  (loops of the workload, one behind 
         """Route, group, apply, combine; `Y` is the result, what follows it is intermediate."""
 
         def enter(kernels: Any, rows: int, e: Any) -> None:
-            for pick, c in tasks(routing[e], rows, INNER // COLS, SLAB // 2):
+            for pick, c in tasks(routing[e], rows, INNER // WIDTH, SLAB // 2):
                 places = routing[e][pick]
                 kernels[0][e, pick, c](
-                    x=Sorted[places], w1=W1[e].panels[c], w3=W3[e].panels[c], inner=Inner[places, part(c)]
+                    x=Sorted[places], w1=pair(W1[e], c), w3=pair(W3[e], c), inner=Inner[places, part(c)]
                 )
 
         def leave(kernels: Any, rows: int, e: Any) -> None:
-            for pick, c in tasks(routing[e], rows, HIDDEN // COLS, SLAB):
+            for pick, c in tasks(routing[e], rows, HIDDEN // WIDTH, SLAB):
                 # Row sets are disjoint between picks: experts do not wait for each other.
                 target = Part[routing.rows(pick)][:, part(c)]
-                kernels[1][e, pick, c](inner=Inner[routing[e][pick]], w2=W2[e].panels[c], out=target)
+                kernels[1][e, pick, c](inner=Inner[routing[e][pick]], w2=pair(W2[e], c), out=target)
 
         for t in P.tiles(tokens, ROWS):
             route[t](x=X[t], w=Router, experts=Experts[t], gates=Gates[t])
@@ -123,17 +126,22 @@ def moe(shape: Shape) -> Any:  # noqa: C901  (loops of the workload, one behind 
     return moe
 
 
-def tasks(rows: Any, most: int, panels: int, slab: int) -> Iterator[tuple[Any, Any]]:
-    """Yield tiles of rows and numbers of panels: all rows meet a slab of panels, then the next."""
-    for some in P.tiles(panels, slab):
+def tasks(rows: Any, most: int, pairs: int, slab: int) -> Iterator[tuple[Any, Any]]:
+    """Yield tiles of rows and numbers of pairs of panels: all rows meet a slab of them, then the next."""
+    for some in P.tiles(pairs, slab):
         for pick in P.tiles(rows, most):
             for i in P(some.extent):
                 yield pick, some.start + i
 
 
+def pair(weight: Any, c: Any) -> Any:
+    """Return the two panels of a matrix that task c takes."""
+    return weight.panels[2 * c : 2 * c + 2]
+
+
 def part(c: Any) -> slice:
-    """Return the columns of panel c."""
-    return slice(COLS * c, COLS * c + COLS)
+    """Return the columns of task c."""
+    return slice(WIDTH * c, WIDTH * c + WIDTH)
 
 
 def token_kernels(shape: Shape) -> tuple[Any, Any, Any]:
@@ -178,29 +186,37 @@ def token_kernels(shape: Shape) -> tuple[Any, Any, Any]:
 
 
 def expert_kernels(shape: Shape, rows: int) -> tuple[Any, Any]:
-    """Return a panel of the two layers of an expert, for at most `rows` rows."""
+    """Return two panels of the two layers of an expert, for at most `rows` rows."""
     _, HIDDEN, INNER, _ = shape
+
+    def product(x: Any, w: Any) -> tuple[Any, Any]:
+        return pto.matmul(x, w[0]), pto.matmul(x, w[1])
 
     @kernel
     def enter(
         x: In[Tile[rows, HIDDEN, f32]],
-        w1: In[Tile[HIDDEN, COLS, f32]],
-        w3: In[Tile[HIDDEN, COLS, f32]],
-        inner: Out[Tile[rows, COLS, f32]],
+        w1: In[Tensor[f32, 2, HIDDEN, COLS]],
+        w3: In[Tensor[f32, 2, HIDDEN, COLS]],
+        inner: Out[Tile[rows, WIDTH, f32]],
         MOST_ROWS: Constexpr[int] = rows,
     ):
         """silu(x @ w1) * (x @ w3)."""
-        gate = pto.silu(pto.matmul(x, w1))
-        pto.store(inner, pto.matmul(x, w3) * gate)
+        a, b = product(x, w1)
+        a, b = pto.silu(a), pto.silu(b)
+        c, d = product(x, w3)
+        pto.store(inner[:, 0:COLS], c * a)
+        pto.store(inner[:, COLS:WIDTH], d * b)
 
     @kernel
     def leave(
         inner: In[Tile[rows, INNER, f32]],
-        w2: In[Tile[INNER, COLS, f32]],
-        out: Out[Tile[rows, COLS, f32]],
+        w2: In[Tensor[f32, 2, INNER, COLS]],
+        out: Out[Tile[rows, WIDTH, f32]],
         MOST_ROWS: Constexpr[int] = rows,
     ):
-        pto.store(out, pto.matmul(inner, w2))
+        a, b = product(inner, w2)
+        pto.store(out[:, 0:COLS], a)
+        pto.store(out[:, COLS:WIDTH], b)
 
     return enter, leave
 

@@ -35,8 +35,8 @@ def num_tasks(batch) -> int:
     """Two per tile of tokens, the grouping, and none for an expert without tokens."""
     tiles = -(-len(batch.X) // example.ROWS)
     pairs = np.bincount(batch.Experts.ravel(), minlength=SHAPE.experts)
-    panels = (SHAPE.inner + SHAPE.hidden) // example.COLS
-    return 2 * tiles + 1 + int((-(-pairs // example.ROWS)).sum()) * (1 + panels)
+    columns = (SHAPE.inner + SHAPE.hidden) // example.WIDTH
+    return 2 * tiles + 1 + int((-(-pairs // example.ROWS)).sum()) * (1 + columns)
 
 
 def test_fifty_random_batches_on_one_program(weights, calls: Counter[str]) -> None:

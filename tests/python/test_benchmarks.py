@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 import pytest
 
+from benchmarks import harness
 from benchmarks.harness import Bench, Measurement, Row
 from benchmarks.report import CASES, RESULTS, table
 
@@ -86,6 +87,39 @@ def test_functions_are_interleaved() -> None:
     bench = bench_with([100] * 8)
     bench.measure({"a": lambda: named("a"), "b": lambda: named("b")}, rounds=2, memory_bound=True)
     assert order == ["a", "b", "a", "b"]
+
+
+class FakeTime:
+    """A clock that only sleeping moves, while another thread computes up to `busy_until`."""
+
+    def __init__(self, busy_until: float) -> None:
+        self.now, self.busy_until = 0.0, busy_until
+
+    def perf_counter(self) -> float:
+        return self.now
+
+    def process_time(self) -> float:
+        return min(self.now, self.busy_until)
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+
+@pytest.mark.parametrize(
+    ("busy_until", "longest"),
+    [
+        (0.0, harness.REST_S),
+        (0.11, 0.11 + 2 * harness.REST_S),
+        (9.0, harness.LONGEST_REST_S + harness.REST_S),
+    ],
+)
+def test_rest_ends_when_nothing_computes_any_more(
+    monkeypatch: pytest.MonkeyPatch, busy_until: float, longest: float
+) -> None:
+    clock = FakeTime(busy_until)
+    monkeypatch.setattr(harness, "time", clock)
+    harness.rest()
+    assert min(busy_until, harness.LONGEST_REST_S) <= clock.now <= longest + 1e-9
 
 
 def test_table_shows_missed_goals_and_skipped_values() -> None:

@@ -14,11 +14,12 @@ from tests.python.lang.programs import kernel_of
 from tests.python.targets import ctypes_abi
 from tests.python.targets.widths import WIDTHS, vectors_of
 
-TERMS, COLS, MOST_ROWS = 150, 64, (8, 70)
-"""Enough terms for two blocks of them; few rows read the operand where it lies, many in blocks."""
+TERMS, COLS, MOST_ROWS = 150, 128, (8, 130)
+"""Enough terms for two blocks of them; few rows read the operand where it lies, many in blocks. Of so many rows
+blocks are copied whose rows share few sets of the first cache, as those of COLS columns do."""
 
 ROWS, LENGTHS = (1, 2, 4, 5, 8), (1, 3, 4, 7, 130, 150)
-WIDTHS_IN_ELEMENTS = (1, 15, 16, 17, 24, 40, 48, 64)
+WIDTHS_IN_ELEMENTS = (1, 15, 16, 17, 40, 64, 72, 128)
 
 
 def product(rows: int, dtype: str, adds: bool) -> KernelFunction:
@@ -59,7 +60,7 @@ def test_bits_do_not_depend_on_the_place(width: str | None, cache: ArtifactCache
             y = rng.standard_normal((len(a), cols), np.float32)
             for adds in (False, True):
                 expected = y.copy()
-                assert not library.call(kernels[70, dtype, adds], [a, b, expected])
+                assert not library.call(kernels[MOST_ROWS[1], dtype, adds], [a, b, expected])
                 exact = a.astype(np.float64) @ b.astype(np.float64) + adds * y.astype(np.float64)
                 assert np.abs(expected - exact).max() <= 2e-5 * max(1.0, np.abs(exact).max())
                 for most, valid, offset, stride in cases(rng, cols):
@@ -72,9 +73,9 @@ def test_bits_do_not_depend_on_the_place(width: str | None, cache: ArtifactCache
 
 def cases(rng: np.random.Generator, cols: int) -> list[tuple[int, int, int, int]]:
     """Return most rows, valid rows, and where the right operand lies: in whole lines, or not."""
-    strides = (cols, COLS, COLS + 4, 2 * COLS)
+    strides = (cols, 64 if cols <= 64 else COLS, COLS + 4, 2 * COLS)
     return [
-        (most, int(rng.choice(ROWS if most == 8 else (*ROWS, 23, 24, 25, 70))), offset, stride)
+        (most, int(rng.choice(ROWS if most == 8 else (*ROWS, 23, 24, 25, 90, 96, 130))), offset, stride)
         for most in MOST_ROWS
         for offset in (0, 4, 8, 5)
         for stride in strides

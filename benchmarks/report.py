@@ -15,9 +15,9 @@ INTRODUCTION = """\
 
 Generated from `benchmarks/results/` by `make docs`; run a case with `make bench CASE=name`. Every value is
 the median of interleaved repetitions between two calibrations of the machine; repetitions whose calibrations
-differ by more than 5 % are dropped. Each begins when the threads that peers leave spinning are asleep. Times of different machines cannot be compared; ratios to a peer or to
-the calibrated peak can. Under each table stands what its rows measure and why the goals that are
-missed are missed."""
+differ by more than 5 % are dropped. Each begins when the threads that peers leave spinning are asleep.
+Times of different machines cannot be compared; ratios to a peer or to the calibrated peak can. Under each
+table stands what its rows measure and why the goals that are missed are missed."""
 
 HEADER = ("row", "value", "unit", "peer", "ratio", "goal", "")
 

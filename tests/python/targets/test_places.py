@@ -15,8 +15,8 @@ from tests.python.targets import ctypes_abi
 from tests.python.targets.widths import WIDTHS, vectors_of
 
 TERMS, COLS, MOST_ROWS = 150, 128, (8, 130)
-"""Enough terms for two blocks of them; few rows read the operand where it lies, many in blocks. Of so many rows
-blocks are copied whose rows share few sets of the first cache, as those of COLS columns do."""
+"""Enough terms for two blocks of them; few rows read the operand where it lies, many in blocks. Of so
+many rows blocks are copied whose rows share few sets of the first cache, as those of COLS columns do."""
 
 ROWS, LENGTHS = (1, 2, 4, 5, 8), (1, 3, 4, 7, 130, 150)
 WIDTHS_IN_ELEMENTS = (1, 15, 16, 17, 40, 64, 72, 128)

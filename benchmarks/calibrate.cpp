@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 // What this machine can do right now: multiply-add peak and memory read rate, on a number of threads.
 // Compiled for the machine it runs on, when a benchmark starts.
+#include <pthread.h>
+#include <sched.h>
 #include <sys/mman.h>
 
 #include <atomic>
@@ -36,12 +38,35 @@ void keep(T& value) {
   asm volatile("" : "+m"(value) : : "memory");
 }
 
+// Where the calling thread is, and the `number`-th CPU after that: the system could leave a thread on the CPU of
+// its maker, who waits for it, for as long as a measurement takes.
+#if defined(__linux__)
+int current_cpu() { return sched_getcpu(); }
+
+void move_off(int cpu, int number) {
+  cpu_set_t allowed, chosen;
+  if (pthread_getaffinity_np(pthread_self(), sizeof allowed, &allowed) != 0) return;
+  for (int left = number % CPU_COUNT(&allowed); left > 0;) {
+    cpu = (cpu + 1) % CPU_SETSIZE;
+    if (CPU_ISSET(cpu, &allowed)) --left;
+  }
+  CPU_ZERO(&chosen);
+  CPU_SET(cpu, &chosen);
+  pthread_setaffinity_np(pthread_self(), sizeof chosen, &chosen);
+}
+#else
+int current_cpu() { return 0; }
+void move_off(int, int) {}
+#endif
+
 // Runs `work(thread)` on every thread at once and returns the seconds from the common start to the last end.
 template <typename Work>
 double timed_on(int num_threads, Work work) {
   std::atomic<int> waiting{num_threads};
   std::vector<double> began(num_threads), ended(num_threads);
+  const int caller = current_cpu();
   auto body = [&](int thread) {
+    if (thread > 0) move_off(caller, thread);
     waiting.fetch_sub(1);
     while (waiting.load() > 0) {
     }

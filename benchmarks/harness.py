@@ -140,7 +140,8 @@ class Bench:
     ) -> dict[str, Measurement]:
         """Call every function once per round, in turn, each between two calibrations of the machine.
 
-        Threads that peers leave spinning (OpenBLAS 0.11 s, libgomp 0.01 s) end before the next call.
+        Threads that peers leave spinning (OpenBLAS 0.11 s, libgomp 0.01 s) are asleep before each calibration.
+        Where functions are compared, a call before the one that counts wakes their threads again.
 
         Args:
             functions: each does one repetition and returns its value (a time, a rate).
@@ -148,15 +149,21 @@ class Bench:
             threads: how many threads the functions and the calibrations use.
             memory_bound: calibrate the read rate of memory instead of the multiply-add peak.
         """
-        calibrate = self.calibrator.dram_read_gbs if memory_bound else self.calibrator.peak_gflops
+        rate = self.calibrator.dram_read_gbs if memory_bound else self.calibrator.peak_gflops
+
+        def calibrate() -> float:
+            rest()
+            return rate(threads)
+
         self.calibrator.settle(SETTLE_S)
         repetitions: dict[str, list[_Repetition]] = {name: [] for name in functions}
         for _ in range(rounds):
             for name, function in functions.items():
-                rest()
-                before = calibrate(threads)
+                before = calibrate()
+                if len(functions) > 1:
+                    function()
                 value = function()
-                repetitions[name].append(_Repetition(value, before, calibrate(threads)))
+                repetitions[name].append(_Repetition(value, before, calibrate()))
         measured = {name: _gate(found) for name, found in repetitions.items()}
         self.dropped += sum(m.dropped for m in measured.values())
         return measured

@@ -140,7 +140,7 @@ class Bench:
     ) -> dict[str, Measurement]:
         """Call every function once per round, in turn, each between two calibrations of the machine.
 
-        Threads that peers leave spinning (OpenBLAS 0.11 s, libgomp 0.01 s) are asleep before each calibration.
+        Threads that peers leave spinning (OpenBLAS 0.11 s, libgomp 0.01 s) sleep before each calibration.
         Where functions are compared, a call before the one that counts wakes their threads again.
 
         Args:

@@ -141,7 +141,8 @@ class Bench:
         """Call every function once per round, in turn, each between two calibrations of the machine.
 
         Threads that peers leave spinning (OpenBLAS 0.11 s, libgomp 0.01 s) sleep before each calibration.
-        Where functions are compared, a call before the one that counts wakes their threads again.
+        What memory does not bound is called once before the call that counts: its threads are awake then, and
+        caches are as a loop finds them. What memory bounds finds them cold.
 
         Args:
             functions: each does one repetition and returns its value (a time, a rate).
@@ -160,7 +161,7 @@ class Bench:
         for _ in range(rounds):
             for name, function in functions.items():
                 before = calibrate()
-                if len(functions) > 1:
+                if not memory_bound:
                     function()
                 value = function()
                 repetitions[name].append(_Repetition(value, before, calibrate()))

@@ -45,7 +45,9 @@ EDGES = [
     4.0,
     -1.0,
     -110.0,
+    *np.array([0xBC80D528, 0xBD035A34, 0xBD86ED75, 0xBE0EB11C, 0xBEAAC51E], np.uint32).view(np.float32),
 ]
+"""The last ones are where roundings of gelu added up to more than its bound, a few floats in a million."""
 
 
 def sweep() -> np.ndarray:

@@ -106,18 +106,6 @@ PTO_INLINE inline ExpParts exp_parts(F x, F low) {
   return {exp_fraction(d.rest + low), (I)d.shifted - 0x4b400000};
 }
 
-/// e^(x + low) as a product of which `near` is a normal number; so is `power`.
-struct ExpFactors {
-  F near;
-  F power;
-};
-PTO_INLINE inline ExpFactors exp_factors(F x, F low) {
-  const ExpParts e = exp_parts(x, low);
-  const I half = e.exponent >> 1;
-  const F scale = power_of_two(half);
-  return {fma(scale, e.fraction, scale), power_of_two(e.exponent - half)};
-}
-
 /// `x` between two numbers; NaN passes through, for comparisons with it are false.
 PTO_INLINE inline F clamp(F x, float low, float high) { return greater(splat(low), lesser(splat(high), x)); }
 
@@ -131,8 +119,10 @@ PTO_INLINE inline F exp(F x) {
                                          4);
 #else
   // In two factors: 2^exponent itself may be no normal number.
-  const ExpFactors e = exp_factors(clamp(x, -170.0f, 89.0f), F{});
-  return e.near * e.power;
+  const ExpParts e = exp_parts(clamp(x, -170.0f, 89.0f), F{});
+  const I half = e.exponent >> 1;
+  const F scale = power_of_two(half);
+  return fma(scale, e.fraction, scale) * power_of_two(e.exponent - half);
 #endif
 }
 
@@ -230,12 +220,17 @@ PTO_INLINE inline F gelu(F x) {
   const F y = clamp(abs(x), 0.0f, 15.0f);
   // The square in two parts, the first of which is exact.
   const F high = (F)(((U)y + 0x800u) & 0xfffff000u);
-  const ExpFactors e = exp_factors(-0.5f * (high * high), -0.5f * ((y - high) * (y + high)));
+  const ExpParts e = exp_parts(-0.5f * (high * high), -0.5f * ((y - high) * (y + high)));
+  const I half = e.exponent >> 1;
   const F t = (y - 4.0f) / (y + 4.0f);
   const F factor =
       poly(t, 0x1.e361eap-2f, -0x1.8c18fp-4f, 0x1.cabd28p-7f, 0x1.d494f6p-6f, -0x1.07c2bcp-5f, 0x1.25eec4p-6f,
            -0x1.47f048p-8f, -0x1.3e2e22p-12f, 0x1.6aeb5cp-11f, -0x1.02227ep-14f, -0x1.2deadap-14f);
-  const F tail = y * factor / (y + 1.0f) * e.near * e.power;
+  // What y + 1 and its inverse have lost is made up for where 1 + fraction is rounded, in the product.
+  const F sum = y + 1.0f, inverse = 1.0f / sum;
+  const F lost = fma(-inverse, y - (sum - 1.0f), fma(-inverse, sum, splat(1.0f)));
+  const F near = y * factor * inverse * power_of_two(half);
+  const F tail = fma(near, fma(lost, 1.0f + e.fraction, e.fraction), near) * power_of_two(e.exponent - half);
   return x < 0.0f ? -tail : x - tail;
 }
 

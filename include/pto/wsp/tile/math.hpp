@@ -230,7 +230,7 @@ PTO_INLINE inline F gelu(F x) {
   const F sum = y + 1.0f, inverse = 1.0f / sum;
   const F lost = fma(-inverse, y - (sum - 1.0f), fma(-inverse, sum, splat(1.0f)));
   const F near = y * factor * inverse * power_of_two(half);
-  const F tail = fma(near, fma(lost, 1.0f + e.fraction, e.fraction), near) * power_of_two(e.exponent - half);
+  const F tail = fma(near, e.fraction + lost, near) * power_of_two(e.exponent - half);
   return x < 0.0f ? -tail : x - tail;
 }
 

@@ -38,8 +38,8 @@ void keep(T& value) {
   asm volatile("" : "+m"(value) : : "memory");
 }
 
-// Where the calling thread is, and the `number`-th CPU after that: the system could leave a thread on the CPU of
-// its maker, who waits for it, for as long as a measurement takes.
+// Where the calling thread is, and the `number`-th CPU after that: the system could leave a thread on the CPU
+// of its maker, who waits for it, for as long as a measurement takes.
 #if defined(__linux__)
 int current_cpu() { return sched_getcpu(); }
 

@@ -30,7 +30,7 @@ Activation = Literal["relu", "gelu", "silu"]
 
 
 class PackedMatrix:
-    """A matrix `[k, n]` in panels of 64 columns, the order in which products read it.
+    """A matrix `[k, n]` in panels of 32 columns, the order in which products read it.
 
     Args:
         matrix: `[k, n]` of f32, f16 or bf16, of numpy or what shares memory by DLPack, in any strides:

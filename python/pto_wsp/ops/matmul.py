@@ -40,7 +40,7 @@ class PackedMatrix:
     Attributes:
         shape: `(k, n)`.
         dtype: element type.
-        panels: the memory, `[ceil(n / 64), k, 64]`, with zeros behind column n.
+        panels: the memory, `[ceil(n / 32), k, 32]`, with zeros behind column n.
 
     Raises:
         UnusableArray: an array that cannot be read in place.

@@ -108,18 +108,19 @@ class Pool {
     sigfillset(&others);
     for (int crash : {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT}) sigdelset(&others, crash);
     pthread_sigmask(SIG_SETMASK, &others, &before);
+    pthread_t handle{};
     try {
       std::thread thread([this] { work(); });
-      const pthread_t handle = thread.native_handle();
+      handle = thread.native_handle();
       thread.detach();
       ++num_threads_;
-      placement_.add(handle);
     } catch (const std::system_error&) {
       pthread_sigmask(SIG_SETMASK, &before, nullptr);
       throw EngineError("no-thread", "the system refuses to start another worker thread")
           .with_int("threads", num_threads_);
     }
     pthread_sigmask(SIG_SETMASK, &before, nullptr);
+    placement_.add(handle);
   }
 
   void work() {

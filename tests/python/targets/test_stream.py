@@ -64,6 +64,37 @@ def test_products_of_what_lies_anywhere(cache: ArtifactCache) -> None:
                 assert (np.abs(y - a.astype(np.float64) @ right) <= bound).all(), (kernel.name, count)
 
 
+def onto(rows: int, cols: int, dtype: str, turned: bool) -> KernelFunction:
+    """y += a @ b[n] or a @ b[n].T."""
+    left, sums = (cols, 70) if turned else (70, cols)
+    kernel = kernel_of(
+        f"a: In[Tile[{rows}, {left}, f32]], b: In[Tensor[{dtype}, DYN, {cols}]], n: In[Tile[70, 1, i32]],"
+        f" y: InOut[Tile[{rows}, {sums}, f32]]",
+        f"pto.store(y, pto.matmul(a, pto.gather(b, n){'.T' * turned}, acc=y))",
+    )
+    return replace(kernel, name=f"onto_{rows}_{cols}_{dtype}_{turned}")
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_sums_onto_others_of_rows_anywhere(width: str | None, cache: ArtifactCache) -> None:
+    forms = list(product_of(FEW, (24, 90), ("f32", "bf16"), (True, False)))
+    kernels = {form: onto(*form) for form in forms}
+    with vectors_of(width):
+        library = ctypes_abi.load(registry.get("cpu").build(list(kernels.values()), cache))
+    rng = np.random.default_rng(8)
+    for (rows, cols, dtype, turned), kernel in kernels.items():
+        for count in (0, 3, 9, 37, 70):
+            a = rng.standard_normal((rows, cols if turned else count), np.float32)
+            b = rng.standard_normal((90, cols)).astype(DTYPES[dtype].to_numpy())
+            n = rng.integers(0, 90, (count, 1)).astype(np.int32)
+            right = b[n[:, 0]].astype(np.float64).T if turned else b[n[:, 0]].astype(np.float64)
+            y = rng.standard_normal((rows, right.shape[1]), np.float32)
+            expected = y + a.astype(np.float64) @ right
+            bound = 90 * 2.0**-23 * (np.abs(y) + np.abs(a) @ np.abs(right)) + 1e-30
+            assert library.call(kernel, [a, b, n, y]) == 0
+            assert (np.abs(y - expected) <= bound).all(), (kernel.name, count)
+
+
 LONG = 300
 
 

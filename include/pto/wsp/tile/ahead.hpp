@@ -44,6 +44,15 @@ class Ahead {
     begin_row();
   }
 
+  /// The same lines, but those of rows in so many places in turn, which lie equally far apart.
+  Ahead in_turns(int64_t places) const {
+    Ahead turns = *this;
+    turns.apart_ = rows_ / places;
+    turns.turns_ = places * turns.apart_;
+    turns.begin_row();
+    return turns;
+  }
+
   bool is_over() const { return row_ >= rows_; }
 
   /// How many lines there are from the beginning.
@@ -70,12 +79,14 @@ class Ahead {
     left_ -= kCount;
     if (left_ > 0) return;
     ++row_;
+    place_ += apart_;
+    if (place_ >= turns_) place_ = row_ < turns_ ? place_ - turns_ + 1 : row_;
     begin_row();
   }
 
   void begin_row() {
     if (row_ >= rows_) return;
-    at_ = base_ + (index_ ? index_[row_] : row_) * stride_;
+    at_ = base_ + (index_ ? index_[place_] : place_) * stride_;
     left_ = lines_;
   }
 
@@ -84,6 +95,9 @@ class Ahead {
   const int32_t* index_ = nullptr;
   int64_t rows_ = 0;
   int64_t lines_ = 0;
+  int64_t place_ = 0;  ///< of the row
+  int64_t apart_ = 1;  ///< rows between one place and the next
+  int64_t turns_ = 0;  ///< rows that are taken in turns; then they follow each other
   int64_t row_ = 0;
   const char* at_ = nullptr;
   int64_t left_ = 0;

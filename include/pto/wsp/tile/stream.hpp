@@ -3,20 +3,21 @@
 /// Matrix products of few rows, whose right operand is read once, where it lies: bound by memory, not by
 /// arithmetic.
 ///
-/// The right operand is a window, of any rows of a view, and is neither copied nor turned. While its lines
-/// are read, as many lines of what is needed next are brought nearer: spread like this they cost nothing,
-/// where a burst of them would hold up everything behind it.
+/// The right operand is a window, of any rows of a view, and is neither copied nor turned. Rows that lie
+/// anywhere are read in kStreams places in turn: the processor's own prefetcher follows each of them to its
+/// end, and brings more than prefetches of a program do. While lines are read, as many lines of what is
+/// needed next are brought nearer: spread like this they cost nothing, where a burst of them would hold up
+/// everything behind it.
 #pragma once
 
 #include "pto/wsp/tile/matmul.hpp"
 
 namespace pto::wsp::tile {
 
-/// Lines of memory in so many elements, at least one.
+/// Lines of memory in so many elements, begun ones too.
 template <class T>
 constexpr int lines_in(int elements) {
-  const int lines = elements * int(sizeof(T)) / int(kLineBytes);
-  return lines < 1 ? 1 : lines;
+  return (elements * int(sizeof(T)) + int(kLineBytes) - 1) / int(kLineBytes);
 }
 
 /// Calls `body` with the constants kFirst .. kEnd - 1: vectors that are indexed by constants alone stay in
@@ -34,18 +35,52 @@ PTO_INLINE inline void clear(F* v) {
   for_constants<kCount>([&](auto i) PTO_INLINE { v[i.value] = F{}; });
 }
 
-/// Halves as many vectors as often as it takes to leave `kLeft`: lane by lane, vector i and the one half of
-/// them further on become the sums of pairs of their lanes. Of kLanes vectors, lane i of the one that is left
-/// is the sum of the lanes of v[i]. Overwrites v.
-template <int kFrom, int kLeft>
-PTO_INLINE inline void fold_lanes(F* v) {
-  if constexpr (kFrom > kLeft) {
-    constexpr int kHalf = kFrom / 2;
-    for_constants<kHalf>([&](auto i) PTO_INLINE {
-      const F a = v[i.value], b = v[i.value + kHalf];
-      v[i.value] = PTO_ZIP_LOW(a, b) + PTO_ZIP_HIGH(a, b);
-    });
-    fold_lanes<kHalf, kLeft>(v);
+// Of each group of 8 or 16 lanes of two vectors one half, of `a` and then of `b`; of each group of 4 the two
+// lanes of one half, of `a` and `b` in turn.
+#if PTO_LANES == 16
+#define PTO_LOW_16(a, b) __builtin_shufflevector(a, b, 0, 1, 2, 3, 4, 5, 6, 7, 16, 17, 18, 19, 20, 21, 22, 23)
+#define PTO_HIGH_16(a, b) \
+  __builtin_shufflevector(a, b, 8, 9, 10, 11, 12, 13, 14, 15, 24, 25, 26, 27, 28, 29, 30, 31)
+#define PTO_LOW_8(a, b) \
+  __builtin_shufflevector(a, b, 0, 1, 2, 3, 16, 17, 18, 19, 8, 9, 10, 11, 24, 25, 26, 27)
+#define PTO_HIGH_8(a, b) \
+  __builtin_shufflevector(a, b, 4, 5, 6, 7, 20, 21, 22, 23, 12, 13, 14, 15, 28, 29, 30, 31)
+#define PTO_LOW_4(a, b) \
+  __builtin_shufflevector(a, b, 0, 16, 1, 17, 4, 20, 5, 21, 8, 24, 9, 25, 12, 28, 13, 29)
+#define PTO_HIGH_4(a, b) \
+  __builtin_shufflevector(a, b, 2, 18, 3, 19, 6, 22, 7, 23, 10, 26, 11, 27, 14, 30, 15, 31)
+#elif PTO_LANES == 8
+#define PTO_LOW_8(a, b) __builtin_shufflevector(a, b, 0, 1, 2, 3, 8, 9, 10, 11)
+#define PTO_HIGH_8(a, b) __builtin_shufflevector(a, b, 4, 5, 6, 7, 12, 13, 14, 15)
+#define PTO_LOW_4(a, b) __builtin_shufflevector(a, b, 0, 8, 1, 9, 4, 12, 5, 13)
+#define PTO_HIGH_4(a, b) __builtin_shufflevector(a, b, 2, 10, 3, 11, 6, 14, 7, 15)
+#else
+#define PTO_LOW_4(a, b) __builtin_shufflevector(a, b, 0, 4, 1, 5)
+#define PTO_HIGH_4(a, b) __builtin_shufflevector(a, b, 2, 6, 3, 7)
+#endif
+
+/// Two vectors as one: in each group of so many lanes the sums of the lanes of both halves, of `a` and of
+/// `b`.
+template <int kGroup>
+PTO_INLINE inline F fold_halves(F a, F b) {
+#if PTO_LANES == 16
+  if constexpr (kGroup == 16) return PTO_LOW_16(a, b) + PTO_HIGH_16(a, b);
+#endif
+#if PTO_LANES >= 8
+  if constexpr (kGroup == 8) return PTO_LOW_8(a, b) + PTO_HIGH_8(a, b);
+#endif
+  return PTO_LOW_4(a, b) + PTO_HIGH_4(a, b);
+}
+
+/// Folds kCount vectors, of which each group of kGroup lanes is one sum in parts, into one: there, each group
+/// has the sums of all vectors, in their order. Overwrites v.
+template <int kCount, int kGroup>
+PTO_INLINE inline void fold_vectors(F* v) {
+  if constexpr (kCount > 1) {
+    constexpr int kHalf = kCount / 2;
+    for_constants<kHalf>(
+        [&](auto i) PTO_INLINE { v[i.value] = fold_halves<kGroup>(v[i.value], v[i.value + kHalf]); });
+    fold_vectors<kHalf, kGroup / 2>(v);
   }
 }
 
@@ -57,6 +92,9 @@ template <>
 inline constexpr bool kInPairs<Bf16> = true;
 template <>
 inline constexpr bool kInPairs<const Bf16> = true;
+
+/// Places of a right operand that are read in turn.
+inline constexpr int kStreams = 8;
 
 /// Elements of which two vectors are read at a time.
 inline constexpr int64_t kPairLanes = 2 * kLanes;
@@ -87,7 +125,7 @@ struct LeftRows {
   }
 };
 
-/// Rows of the right operand whose products are summed side by side: as many as there are registers for.
+/// Rows of a right operand whose products are summed side by side: as many as there are registers for.
 template <int kRows>
 constexpr int kDotColumns = kBlockRows == 8 && kRows <= 4 ? 4 : 2;
 
@@ -118,8 +156,8 @@ struct LeftTerms {
   }
 };
 
-/// The products of the rows of `a` with kDotColumns rows of `b`, over k terms: each lane sums every
-/// kLanes-th of them, or pairs of neighbours. What is left of folding their lanes goes to `sums[row][j]`.
+/// The products of the rows of `a` with kDotColumns rows of `b`, over k terms: each lane sums every kLanes-th
+/// of them, or pairs of neighbours. A row's sums, folded into one vector, go to `sums[row][j]`.
 template <int kRows, class A, class B>
 PTO_INLINE inline void dot_block(const LeftTerms<kRows, A, B>& a, const B* const* b, int64_t k,
                                  F (*sums)[kLanes / kDotColumns<kRows>], int64_t j, Ahead& ahead) {
@@ -148,17 +186,55 @@ PTO_INLINE inline void dot_block(const LeftTerms<kRows, A, B>& a, const B* const
       ahead.next<lines_in<B>(kColumns * kPairLanes)>();
     }
   }
-  const int64_t done = a.unzipped;
-  columns(k - done, [&](int64_t t, auto n) PTO_INLINE {
+  const auto add_vectors = [&](int64_t t, auto n) PTO_INLINE {
     F right[kColumns];
-    for_constants<kColumns>([&](auto c) PTO_INLINE { right[c.value] = load(b[c.value] + done + t, n); });
+    for_constants<kColumns>([&](auto c) PTO_INLINE { right[c.value] = load(b[c.value] + t, n); });
     for_constants<kRows>(
-        [&](auto r) PTO_INLINE { add_products(r, load(a.data + a.rows.at[r.value] + done + t, n), right); });
-    ahead.next<lines_in<B>(kColumns * kLanes)>();
-  });
+        [&](auto r) PTO_INLINE { add_products(r, load(a.data + a.rows.at[r.value] + t, n), right); });
+  };
+  int64_t t = a.unzipped;
+  for (; t + kPairLanes <= k; t += kPairLanes) {
+    add_vectors(t, Full{});
+    add_vectors(t + kLanes, Full{});
+    ahead.next<lines_in<B>(kColumns * kPairLanes)>();
+  }
+  columns(k - t, [&](int64_t i, auto n) PTO_INLINE { add_vectors(t + i, n); });
   for_constants<kRows>([&](auto r) PTO_INLINE {
-    fold_lanes<kColumns, 1>(s + r.value * kColumns);
+    fold_vectors<kColumns, kLanes>(s + r.value * kColumns);
     sums[r.value][j] = s[r.value * kColumns];
+  });
+}
+
+/// kLanes columns of c: neighbours from `first` on, as many from `first + apart`, and so on.
+template <int kRows, class A, class B>
+PTO_INLINE inline void dots_block(const Tile<float>& c, const LeftTerms<kRows, A, B>& a, const Window<B>& b,
+                                  int64_t first, int64_t apart, bool accumulate, Ahead& ahead) {
+  constexpr int kColumns = kDotColumns<kRows>, kStep = kLanes / kColumns;
+  constexpr uint64_t kBytes = kStep * sizeof(float);
+  F sums[kRows][kStep];
+  for (int64_t j = 0; j < kStep; ++j) {
+    const B* right[kColumns];
+    for_constants<kColumns>([&](auto n) PTO_INLINE {
+      // Columns beyond the last are computed from it again: they are padding.
+      const int64_t column = first + j + n.value * apart;
+      right[n.value] = b.row(column < b.rows ? column : b.rows - 1);
+    });
+    dot_block<kRows, A, B>(a, right, b.cols, sums, j, ahead);
+  }
+  for_constants<kRows>([&](auto r) PTO_INLINE {
+    if (r.value >= c.rows) return;
+    fold_vectors<kStep, kStep>(sums[r.value]);
+    float* const to = c.row(r.value) + first;
+    float parts[kLanes];
+    if (accumulate) {
+      for_constants<kColumns>([&](auto n) PTO_INLINE {
+        __builtin_memcpy(parts + n.value * kStep, to + n.value * apart, kBytes);
+      });
+      sums[r.value][0] = add(load(parts, Full{}), sums[r.value][0]);
+    }
+    store(parts, sums[r.value][0], Full{});
+    for_constants<kColumns>(
+        [&](auto n) PTO_INLINE { __builtin_memcpy(to + n.value * apart, parts + n.value * kStep, kBytes); });
   });
 }
 
@@ -167,25 +243,13 @@ void dots_rows(const Tile<float>& c, const Strided<A, Step>& a, const Window<B>&
                Ahead ahead) {
   constexpr int kColumns = kDotColumns<kRows>, kStep = kLanes / kColumns;
   const LeftTerms<kRows, A, B> left(a, c.rows, b.cols);
-  for (int64_t j0 = 0; j0 < b.rows; j0 += kLanes) {
-    F sums[kRows][kStep];
-    for (int64_t j = 0; j < kStep; ++j) {
-      const B* right[kColumns];
-      for_constants<kColumns>([&](auto n) PTO_INLINE {
-        // Columns beyond the last are computed from it again: they are padding.
-        const int64_t column = j0 + j + n.value * kStep;
-        right[n.value] = b.row(column < b.rows ? column : b.rows - 1);
-      });
-      dot_block<kRows, A, B>(left, right, b.cols, sums, j, ahead);
-    }
-#pragma GCC unroll 8
-    for (int r = 0; r < kRows; ++r) {
-      if (r >= c.rows) break;
-      fold_lanes<kStep, 1>(sums[r]);
-      float* const to = c.row(r) + j0;
-      store(to, accumulate ? add(load(to, Full{}), sums[r][0]) : sums[r][0], Full{});
-    }
+  const int64_t apart = b.rows / (kStreams * kStep) * kStep;
+  for (int64_t j = 0; j < apart; j += kStep) {
+    for (int64_t s = 0; s < kStreams; s += kColumns)
+      dots_block<kRows>(c, left, b, s * apart + j, apart, accumulate, ahead);
   }
+  for (int64_t j = kStreams * apart; j < b.rows; j += kLanes)
+    dots_block<kRows>(c, left, b, j, kStep, accumulate, ahead);
 }
 
 /// kVectors vectors of columns from `j`; where elements come in pairs, two sums are those of the even and of
@@ -253,6 +317,109 @@ void stream_rows(const Tile<float>& c, const Strided<A, Step>& a, const Window<B
   if (j < b.cols) stream_block<kRows, 1>(c, a, b, j, accumulate, ahead, Tail{b.cols - j});
 }
 
+/// Vectors of columns whose sums of kRows rows fit the registers: whole pairs.
+template <int kRows>
+constexpr int kGatherWide = kBlockRows == 8 ? 16 / kRows
+                            : kRows == 1    ? 4
+                                            : 2;
+
+/// kVectors vectors of columns from `j`: onto them, the products of kTerms terms of kRows rows, of which
+/// those of one term lie side by side and `left_step` from the next, with as many rows of a right operand.
+template <int kRows, int kVectors, int kTerms, class B, class N>
+PTO_INLINE inline void add_terms(float* const* c, const float* left, int left_step, const B* const* right,
+                                 int64_t j, N n) {
+  constexpr bool kPairs = kInPairs<B> && kVectors % 2 == 0;
+  F sum[kRows * kVectors];
+  for_constants<kRows * kVectors>([&](auto i) PTO_INLINE {
+    sum[i.value] = load(c[i.value / kVectors] + j + i.value % kVectors * kLanes, Full{});
+  });
+  for_constants<kTerms>([&](auto t) PTO_INLINE {
+    F terms[kVectors];
+    for_constants<kVectors>([&](auto v) PTO_INLINE {
+      const B* const from = right[t.value] + j + v.value * kLanes;
+      if constexpr (!kPairs) {
+        terms[v.value] = load(from, n);
+      } else if constexpr (v.value % 2 == 0) {
+        load_pairs(from, terms + v.value);
+      }
+    });
+    for_constants<kRows>([&](auto r) PTO_INLINE {
+      const F splat = load_splat(left + t.value * left_step + r.value);
+      for_constants<kVectors>([&](auto v) PTO_INLINE {
+        constexpr int at = r.value * kVectors + v.value;
+        sum[at] = add_product(splat, terms[v.value], sum[at]);
+      });
+    });
+  });
+  for_constants<kRows * kVectors>([&](auto i) PTO_INLINE {
+    store(c[i.value / kVectors] + j + i.value % kVectors * kLanes, sum[i.value], Full{});
+  });
+}
+
+/// Onto the rows of c, the products of terms t, t + apart, ... with their rows of `b`.
+template <int kRows, int kTerms, class A, class Step, class B>
+PTO_INLINE inline void add_rows(float* const* c, const Strided<A, Step>& a, const LeftRows<kRows>& rows,
+                                const Window<B>& b, int64_t t, int64_t apart, Ahead& ahead) {
+  constexpr int kTogether = kRows > 4 && kBlockRows < 8 ? 4 : kRows, kWide = kGatherWide<kTogether>;
+  float left[kTerms * kRows];
+  const B* right[kTerms];
+  for_constants<kTerms>([&](auto i) PTO_INLINE {
+    const int64_t term = t + i.value * apart;
+    right[i.value] = b.row(term);
+    for_constants<kRows>([&](auto r) PTO_INLINE {
+      left[i.value * kRows + r.value] = load_splat(a.data + rows.at[r.value] + term * a.k_step)[0];
+    });
+  });
+  const auto add_block = [&](int64_t j, auto vectors, auto n) PTO_INLINE {
+    for_constants<kRows / kTogether>([&](auto i) PTO_INLINE {
+      constexpr int first = i.value * kTogether;
+      add_terms<kTogether, vectors.value, kTerms>(c + first, left + first, kRows, right, j, n);
+    });
+    ahead.next<lines_in<B>(kTerms * vectors.value * kLanes)>();
+  };
+  int64_t j = 0;
+  for (; j + kWide * kLanes <= b.cols; j += kWide * kLanes) add_block(j, Constant<kWide>{}, Full{});
+  if constexpr (kWide > 2) {
+    for (; j + kPairLanes <= b.cols; j += kPairLanes) add_block(j, Constant<2>{}, Full{});
+  }
+  columns(b.cols - j, [&](int64_t i, auto n) PTO_INLINE { add_block(j + i, Constant<1>{}, n); });
+}
+
+/// Pairs of vectors of a row, as even and odd places while pairs are added to it.
+template <class Change>
+PTO_INLINE inline void change_pairs(float* row, int64_t cols, const Change& change) {
+  for (int64_t j = 0; j + kPairLanes <= cols; j += kPairLanes) {
+    F both[2];
+    change(row + j, both);
+    store(row + j, both[0], Full{});
+    store(row + j + kLanes, both[1], Full{});
+  }
+}
+
+/// c (+)= a @ b, where rows of `b` lie anywhere: terms i, i + n, ... i + 7 n for i from 0 to n - 1, an eighth
+/// of their number, then those that are left. Sums wait in c, which stays in the first cache.
+template <int kRows, class A, class Step, class B>
+void gather_rows(const Tile<float>& c, const Strided<A, Step>& a, const Window<B>& b, bool accumulate,
+                 Ahead ahead) {
+  const LeftRows<kRows> rows(c.rows, a.row_step);
+  float* to[kRows];
+  for (int r = 0; r < kRows; ++r) to[r] = c.row(r < c.rows ? r : c.rows - 1);
+  for (int r = 0; r < c.rows && !accumulate; ++r) {
+    for (int64_t j = 0; j < b.cols; j += kLanes) store(to[r] + j, F{}, Full{});
+  }
+  for (int r = 0; r < c.rows && accumulate && kInPairs<B>; ++r)
+    change_pairs(to[r], b.cols, [](const float* from, F* both) PTO_INLINE { unzip(from, both); });
+  const int64_t apart = b.rows / kStreams;
+  for (int64_t t = 0; t < apart; ++t) add_rows<kRows, kStreams>(to, a, rows, b, t, apart, ahead);
+  for (int64_t t = kStreams * apart; t < b.rows; ++t) add_rows<kRows, 1>(to, a, rows, b, t, 0, ahead);
+  for (int r = 0; r < c.rows && kInPairs<B>; ++r) {
+    change_pairs(to[r], b.cols, [](const float* from, F* both) PTO_INLINE {
+      const F even = load(from, Full{}), odd = load(from + kLanes, Full{});
+      both[0] = PTO_ZIP_LOW(even, odd), both[1] = PTO_ZIP_HIGH(even, odd);
+    });
+  }
+}
+
 /// Calls `body` with a number of rows that is enough for `rows`, which are kMaxRows or fewer, and no more
 /// than 8.
 template <int kMaxRows, class Body>
@@ -272,7 +439,8 @@ PTO_INLINE inline void for_few_rows(int64_t rows, const Body& body) {
 template <int kMaxRows, class A, class Step, class B>
 [[gnu::noinline]] void stream_dots(const Tile<float>& c, const Strided<A, Step>& a, const Window<B>& b,
                                    bool accumulate, Ahead ahead) {
-  for_few_rows<kMaxRows>(c.rows, [&](auto rows) { dots_rows<rows.value>(c, a, b, accumulate, ahead); });
+  for_few_rows<kMaxRows>(
+      c.rows, [&](auto rows) { dots_rows<rows.value>(c, a, b, accumulate, ahead.in_turns(kStreams)); });
 }
 
 /// Whether `matmul` reads a right operand faster than this header does: where memory is read in sequence and
@@ -286,7 +454,7 @@ PTO_INLINE inline bool is_better_in_blocks(const Tile<float>& c, const Window<B>
 }
 
 /// c (+)= a @ b, where a is m x k and b is k x n. Whole vectors of c are written; element (i, j) is one chain
-/// of fused multiply-adds in ascending order, as in `matmul`.
+/// of fused multiply-adds in ascending order, as in `matmul`, or in that of `gather_rows`.
 template <int kMaxRows, class A, class Step, class B>
 [[gnu::noinline]] void stream_matmul(const Tile<float>& c, const Strided<A, Step>& a, const Window<B>& b,
                                      bool accumulate, Ahead ahead) {
@@ -297,7 +465,10 @@ template <int kMaxRows, class A, class Step, class B>
       return matmul<2, 8>(c, a, tile, accumulate, 0, nullptr);
     }
   }
-  for_few_rows<kMaxRows>(c.rows, [&](auto rows) { stream_rows<rows.value>(c, a, b, accumulate, ahead); });
+  for_few_rows<kMaxRows>(c.rows, [&](auto rows) {
+    if (b.index != nullptr) return gather_rows<rows.value>(c, a, b, accumulate, ahead.in_turns(kStreams));
+    stream_rows<rows.value>(c, a, b, accumulate, ahead);
+  });
 }
 
 }  // namespace pto::wsp::tile

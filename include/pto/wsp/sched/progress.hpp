@@ -100,12 +100,17 @@ class Progress {
   /// All slices with a smaller number are complete.
   uint64_t watermark() const { return watermark_.load(std::memory_order_acquire); }
 
+  /// The first slice that is not complete; the watermark, which says so when it was last moved, may lag.
+  uint64_t oldest() const {
+    uint64_t slice = watermark();
+    while (is_complete(slice)) ++slice;
+    return slice;
+  }
+
   /// Moves the watermark over complete slices.
   void advance_watermark() {
     if (!watermark_lock_.try_lock()) return;
-    uint64_t slice = watermark_.load(std::memory_order_relaxed);
-    const uint64_t before = slice;
-    while (is_complete(slice)) ++slice;
+    const uint64_t before = watermark_.load(std::memory_order_relaxed), slice = oldest();
     if (slice != before) watermark_.store(slice, std::memory_order_release);
     watermark_lock_.unlock();
   }

@@ -319,8 +319,15 @@ class Run {
   }
   uint64_t max_recorded() const { return max_recorded_.load(std::memory_order_relaxed); }
   uint64_t max_live_slices() const { return max_live_slices_.load(std::memory_order_relaxed); }
-  /// A slice begins.
-  void count_live(uint64_t slice) { raise(max_live_slices_, slice + 1 - progress_.watermark()); }
+  /// A slice begins. More than can be on their way are so only because the watermark lags.
+  void count_live(uint64_t slice) {
+    uint64_t live = slice + 1 - progress_.watermark();
+    if (live > kMaxLiveSlices) {
+      progress_.advance_watermark();
+      live = slice + 1 - progress_.oldest();
+    }
+    raise(max_live_slices_, live);
+  }
 
  private:
   struct alignas(kLineBytes) Count {

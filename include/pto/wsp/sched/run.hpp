@@ -319,7 +319,7 @@ class Run {
   }
   uint64_t max_recorded() const { return max_recorded_.load(std::memory_order_relaxed); }
   uint64_t max_live_slices() const { return max_live_slices_.load(std::memory_order_relaxed); }
-  /// A slice begins. More than can be on their way are so only because the watermark lags.
+  /// A slice begins. Where more seem to be on their way than one dispatcher can have, the watermark may lag.
   void count_live(uint64_t slice) {
     uint64_t live = slice + 1 - progress_.watermark();
     if (live > kMaxLiveSlices) {

@@ -97,10 +97,11 @@ class Binder:
         if not values.keys() <= self.params.keys():
             name = next(n for n in values if n not in self.params)
             raise UnknownParameter(program=self._name, name=name, advice=did_you_mean(name, self.params))
+        given = {**self._defaults, **{n: v for n, v in values.items() if v is not None}}
         if self._axes:
-            values = {**values, **self._rows(values)}
-        scalars = {param.name: self._scalar(param, values) for param in self._symbols}
-        arrays = {t.name: self._array(t.name, values) for t in self._tensors if not t.is_local}
+            given |= self._rows(given)
+        scalars = {param.name: self._scalar(param, given.get(param.name)) for param in self._symbols}
+        arrays = {t.name: self._array(t.name, given.get(t.name)) for t in self._tensors if not t.is_local}
         made: Arrays = {}
         if self._derived or self._locals:
             sizes = self._sizes(scalars, arrays)
@@ -116,12 +117,12 @@ class Binder:
 
     # --- axes with rows ---
 
-    def _rows(self, values: Mapping[str, Any]) -> dict[str, Any]:
+    def _rows(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """Return the arrays of every axis with rows, and the sizes that follow from their number."""
         found: dict[str, Any] = {}
         for axis in self._axes:
             kind, what, usual, other = _KINDS[type(axis)]
-            value = self._value(axis.name, values)
+            value = given.get(axis.name)
             if value is None:
                 raise UnboundTensor(
                     kind=what, name=axis.name, advice=f"call the program with {axis.name}={usual}"
@@ -129,7 +130,7 @@ class Binder:
             if not isinstance(value, kind):
                 raise WrongValue(name=axis.name, expected=f"{usual} or {other}", found=type(value).__name__)
             assert isinstance(value, (Ragged, Sparse))
-            rows, known = len(value.offsets) - 1, found.get(axis.outer, self._known_rows(axis.outer, values))
+            rows, known = len(value.offsets) - 1, found.get(axis.outer, self._known_rows(axis.outer, given))
             if known is not None and known != rows:
                 expected = f"{axis.outer} = {known}"
                 raise WrongShape(name=axis.name, dim=0, expected=expected, found=rows, loc=axis.loc)
@@ -139,17 +140,16 @@ class Binder:
                 found[axis.indices] = value.indices
         return found
 
-    def _known_rows(self, outer: str, values: Mapping[str, Any]) -> object:
+    def _known_rows(self, outer: str, given: Mapping[str, Any]) -> object:
         """Return the number of rows that something other than an axis gives, or None."""
         param = self._size_params[outer]
         if isinstance(param.value, Const):
             return param.value.value
-        return self._scalar(param, values)
+        return self._scalar(param, given.get(outer))
 
     # --- tensors ---
 
-    def _array(self, name: str, values: Mapping[str, Any]) -> np.ndarray:
-        value = self._value(name, values)
+    def _array(self, name: str, value: Any) -> np.ndarray:
         if value is None:
             raise UnboundTensor(kind="tensor", name=name, advice=f"call the program with {name}=array")
         param = self.params.get(name)
@@ -161,12 +161,7 @@ class Binder:
 
     # --- sizes and scalars ---
 
-    def _value(self, name: str, values: Mapping[str, Any]) -> Any:
-        value = values.get(name)
-        return self._defaults.get(name) if value is None else value
-
-    def _scalar(self, param: w.SizeParam | w.ScalarParam, values: Mapping[str, Any]) -> Value | None:
-        value = self._value(param.name, values)
+    def _scalar(self, param: w.SizeParam | w.ScalarParam, value: Any) -> Value | None:
         value = param.default if value is None else value
         if isinstance(param, w.SizeParam):
             return None if value is None else integer(param.name, value, 0, I64_MAX)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from functools import lru_cache
 
 import numpy as np
 
@@ -101,11 +102,10 @@ def dtype_of_name(name: str) -> DType:
     return DTYPES[name]
 
 
+@lru_cache(maxsize=64)
 def dtype_of_numpy(dtype: np.dtype) -> DType | None:
     """Return our element type for a numpy dtype, or None if there is none."""
-    if dtype.name == "bfloat16":
+    name = dtype.name  # numpy makes it anew: it takes longer than the rest of a small operator's call
+    if name == "bfloat16":
         return bf16
-    for name, numpy_name in _NUMPY_NAMES.items():
-        if dtype.name == numpy_name:
-            return DTYPES[name]
-    return None
+    return next((DTYPES[ours] for ours, theirs in _NUMPY_NAMES.items() if theirs == name), None)

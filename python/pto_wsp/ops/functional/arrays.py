@@ -55,6 +55,8 @@ def as_array(name: str, value: Any) -> np.ndarray:
 
 def require_shape(name: str, array: np.ndarray, shape: tuple[int, ...]) -> None:
     """Raise WrongRank or WrongShape unless an array has a shape."""
+    if array.shape == shape:
+        return
     if array.ndim != len(shape):
         raise WrongRank(name=name, expected=len(shape), found=array.ndim)
     for dim, (size, found) in enumerate(zip(shape, array.shape, strict=True)):

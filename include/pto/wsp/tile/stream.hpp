@@ -323,59 +323,59 @@ constexpr int kGatherWide = kBlockRows == 8 ? 16 / kRows
                             : kRows == 1    ? 4
                                             : 2;
 
-/// kVectors vectors of columns from `j`: onto them, the products of kTerms terms of kRows rows, of which
-/// those of one term lie side by side and `left_step` from the next, with as many rows of a right operand.
-template <int kRows, int kVectors, int kTerms, class B, class N>
+/// kVectors vectors of columns from `j`: onto them, the products of some terms of kRows rows, of which those
+/// of one term lie side by side and `left_step` from the next, with as many rows of a right operand.
+template <int kRows, int kVectors, class B, class N>
 PTO_INLINE inline void add_terms(float* const* c, const float* left, int left_step, const B* const* right,
-                                 int64_t j, N n) {
+                                 int terms, int64_t j, N n) {
   constexpr bool kPairs = kInPairs<B> && kVectors % 2 == 0;
   F sum[kRows * kVectors];
   for_constants<kRows * kVectors>([&](auto i) PTO_INLINE {
     sum[i.value] = load(c[i.value / kVectors] + j + i.value % kVectors * kLanes, Full{});
   });
-  for_constants<kTerms>([&](auto t) PTO_INLINE {
-    F terms[kVectors];
+  for (int t = 0; t < terms; ++t, left += left_step) {
+    F factors[kVectors];
     for_constants<kVectors>([&](auto v) PTO_INLINE {
-      const B* const from = right[t.value] + j + v.value * kLanes;
+      const B* const from = right[t] + j + v.value * kLanes;
       if constexpr (!kPairs) {
-        terms[v.value] = load(from, n);
+        factors[v.value] = load(from, n);
       } else if constexpr (v.value % 2 == 0) {
-        load_pairs(from, terms + v.value);
+        load_pairs(from, factors + v.value);
       }
     });
     for_constants<kRows>([&](auto r) PTO_INLINE {
-      const F splat = load_splat(left + t.value * left_step + r.value);
+      const F splat = load_splat(left + r.value);
       for_constants<kVectors>([&](auto v) PTO_INLINE {
         constexpr int at = r.value * kVectors + v.value;
-        sum[at] = add_product(splat, terms[v.value], sum[at]);
+        sum[at] = add_product(splat, factors[v.value], sum[at]);
       });
     });
-  });
+  }
   for_constants<kRows * kVectors>([&](auto i) PTO_INLINE {
     store(c[i.value / kVectors] + j + i.value % kVectors * kLanes, sum[i.value], Full{});
   });
 }
 
-/// Onto the rows of c, the products of terms t, t + apart, ... with their rows of `b`.
-template <int kRows, int kTerms, class A, class Step, class B>
+/// Onto the rows of c, the products of terms t, t + apart, ... with their rows of `b`, kStreams at most.
+template <int kRows, class A, class Step, class B>
 PTO_INLINE inline void add_rows(float* const* c, const Strided<A, Step>& a, const LeftRows<kRows>& rows,
-                                const Window<B>& b, int64_t t, int64_t apart, Ahead& ahead) {
+                                const Window<B>& b, int64_t t, int64_t apart, int terms, Ahead& ahead) {
   constexpr int kTogether = kRows > 4 && kBlockRows < 8 ? 4 : kRows, kWide = kGatherWide<kTogether>;
-  float left[kTerms * kRows];
-  const B* right[kTerms];
-  for_constants<kTerms>([&](auto i) PTO_INLINE {
-    const int64_t term = t + i.value * apart;
-    right[i.value] = b.row(term);
+  float left[kStreams * kRows];
+  const B* right[kStreams];
+  for (int i = 0; i < terms; ++i) {
+    const int64_t term = t + i * apart;
+    right[i] = b.row(term);
     for_constants<kRows>([&](auto r) PTO_INLINE {
-      left[i.value * kRows + r.value] = load_splat(a.data + rows.at[r.value] + term * a.k_step)[0];
+      left[i * kRows + r.value] = load_splat(a.data + rows.at[r.value] + term * a.k_step)[0];
     });
-  });
+  }
   const auto add_block = [&](int64_t j, auto vectors, auto n) PTO_INLINE {
     for_constants<kRows / kTogether>([&](auto i) PTO_INLINE {
       constexpr int first = i.value * kTogether;
-      add_terms<kTogether, vectors.value, kTerms>(c + first, left + first, kRows, right, j, n);
+      add_terms<kTogether, vectors.value>(c + first, left + first, kRows, right, terms, j, n);
     });
-    ahead.next<lines_in<B>(kTerms * vectors.value * kLanes)>();
+    ahead.next(terms * lines_in<B>(vectors.value * kLanes));
   };
   int64_t j = 0;
   for (; j + kWide * kLanes <= b.cols; j += kWide * kLanes) add_block(j, Constant<kWide>{}, Full{});
@@ -410,8 +410,12 @@ void gather_rows(const Tile<float>& c, const Strided<A, Step>& a, const Window<B
   for (int r = 0; r < c.rows && accumulate && kInPairs<B>; ++r)
     change_pairs(to[r], b.cols, [](const float* from, F* both) PTO_INLINE { unzip(from, both); });
   const int64_t apart = b.rows / kStreams;
-  for (int64_t t = 0; t < apart; ++t) add_rows<kRows, kStreams>(to, a, rows, b, t, apart, ahead);
-  for (int64_t t = kStreams * apart; t < b.rows; ++t) add_rows<kRows, 1>(to, a, rows, b, t, 0, ahead);
+  const int64_t left = b.rows % kStreams;
+  for (int64_t t = 0; t < apart + (left > 0); ++t) {
+    const bool is_left = t == apart;
+    add_rows<kRows>(to, a, rows, b, is_left ? b.rows - left : t, is_left ? 1 : apart,
+                    is_left ? int(left) : kStreams, ahead);
+  }
   for (int r = 0; r < c.rows && kInPairs<B>; ++r) {
     change_pairs(to[r], b.cols, [](const float* from, F* both) PTO_INLINE {
       const F even = load(from, Full{}), odd = load(from + kLanes, Full{});

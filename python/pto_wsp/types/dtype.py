@@ -97,6 +97,9 @@ DTYPES: dict[str, DType] = {
 }
 
 
+_OF_NUMPY = {"bfloat16": bf16, **{theirs: DTYPES[ours] for ours, theirs in _NUMPY_NAMES.items()}}
+
+
 def dtype_of_name(name: str) -> DType:
     """Return the element type of a name."""
     return DTYPES[name]
@@ -105,7 +108,6 @@ def dtype_of_name(name: str) -> DType:
 @lru_cache(maxsize=64)
 def dtype_of_numpy(dtype: np.dtype) -> DType | None:
     """Return our element type for a numpy dtype, or None if there is none."""
-    name = dtype.name  # numpy makes it anew: it takes longer than the rest of a small operator's call
-    if name == "bfloat16":
-        return bf16
-    return next((DTYPES[ours] for ours, theirs in _NUMPY_NAMES.items() if theirs == name), None)
+    return _OF_NUMPY.get(
+        dtype.name
+    )  # numpy makes the name anew, which takes as long as a small operator's call

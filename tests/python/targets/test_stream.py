@@ -22,7 +22,7 @@ from tests.python.lang.programs import kernel_of
 from tests.python.targets import ctypes_abi
 from tests.python.targets.widths import WIDTHS, vectors_of
 
-FEW, MANY = (1, 8), (16, 70)
+FEW, MANY = (1, 3, 8), (16, 70)
 
 
 def product(rows: int, dtype: str, turned: bool, picks: bool) -> KernelFunction:

@@ -1,4 +1,4 @@
-"""Units compiled side by side, and the parts that all libraries are linked with."""
+"""Units compiled side by side, and the parts that libraries share."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from pto_wsp.runtime.cache import ArtifactCache
 from pto_wsp.targets import registry
 from pto_wsp.targets.cpu import build
 from pto_wsp.targets.cpu.emit import emit_library
-from pto_wsp.types.dtype import f32
+from pto_wsp.targets.cpu.parts import moves
+from pto_wsp.types.dtype import DType, bf16, f32
 from tests.python.targets import ctypes_abi
 from tests.python.targets.build_kernels import KernelMaker
 
@@ -86,26 +87,51 @@ def test_parts_are_compiled_once_and_again_when_they_are_damaged(
     assert len(commands) == 3
     before.add(target.build([unary("abs")], own_cache).path)
     assert len(commands) == 5
-    (parts,) = {*(own_cache.directory / "libraries").iterdir()} - before
-    parts.write_bytes(parts.read_bytes()[:-100])
+    (part,) = {*(own_cache.directory / "libraries").iterdir()} - before
+    part.write_bytes(part.read_bytes()[:-100])
     target.build([unary("neg")], own_cache)
     assert len(commands) == 8
 
 
-@pytest.mark.parametrize("broken", ["apply_tanh", "PARTS"])
+def product(name: str, rows: int, dtype: DType) -> KernelFunction:
+    """A product of few rows, by a matrix that is read where it lies, behind another instruction."""
+    maker = KernelMaker(name)
+    left = maker.op(name, maker.input("a", rows, 32, f32))
+    maker.store(maker.op("matmul", left, maker.input("b", 32, 40, dtype)), "c")
+    return maker.done()
+
+
+def test_kernels_share_the_parts_that_they_call(
+    own_cache: ArtifactCache, commands: list[Sequence[str]]
+) -> None:
+    target, before = registry.get("cpu"), 0
+    for kernel, parts in (
+        (product("exp", 4, f32), 2),
+        (product("abs", 3, f32), 0),  # as many rows as the tile library tells apart
+        (product("neg", 1, f32), 1),
+        (product("relu", 4, bf16), 2),
+    ):
+        found = emit_library([kernel], 8).parts
+        assert len({part.source for part in found}) == len(found) >= parts
+        target.build([kernel], own_cache)
+        assert len(commands) - before == 2 + parts, kernel.name
+        before = len(commands)
+
+
+@pytest.mark.parametrize("broken", ["apply_tanh", "copy"])
 def test_a_unit_that_does_not_compile_is_named(
     broken: str, own_cache: ArtifactCache, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(build, "_num_cores", lambda: 3)
-    real = build.run
+    real, part = build.run, moves("float").source
 
     def refuse(command: Sequence[str], text: bytes) -> tuple[int, str]:
-        is_wanted = text == build._PARTS.encode() if broken == "PARTS" else b"int32_t k_apply_tanh([" in text
+        is_wanted = text == part.encode() if broken == "copy" else b"int32_t k_apply_tanh([" in text
         return (1, f"no {broken} today") if is_wanted else real(command, text)
 
     monkeypatch.setattr(build, "run", refuse)
     with pytest.raises(CompilerFailed, match=f"no {broken} today") as caught:
         registry.get("cpu").build(kernels(), own_cache)
     kept = Path(str(caught.value.fields["source"])).read_text()
-    assert kept == build._PARTS if broken == "PARTS" else "k_apply_tanh([" in kept
+    assert kept == part if broken == "copy" else "k_apply_tanh([" in kept
     assert not [path for path in (own_cache.directory / "libraries").iterdir() if path.name.startswith(".")]

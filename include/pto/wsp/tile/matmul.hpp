@@ -469,13 +469,4 @@ template <int kVectors, class T>
   return {to, kWidth, step, from.cols, from.rows};
 }
 
-#ifdef PTO_PART
-PTO_PART void matmul_row(const Tile<float>&, const Strided<float, One>&, const Tile<float>&, bool,
-                         const Ahead&);
-PTO_PART void matmul<1, 8>(const Tile<float>&, const Strided<float, One>&, const Tile<float>&, bool, int64_t,
-                           float*);
-PTO_PART void matmul<2, 8>(const Tile<float>&, const Strided<float, One>&, const Tile<float>&, bool, int64_t,
-                           float*);
-#endif
-
 }  // namespace pto::wsp::tile

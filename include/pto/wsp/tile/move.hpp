@@ -386,13 +386,4 @@ template <class T, class V>
 
 }  // namespace unchecked
 
-#ifdef PTO_PART
-PTO_PART Tile<float> copy(const Window<float>, float*, int64_t);
-PTO_PART Tile<float> bring_together(const Window<float>&, float*, int64_t);
-PTO_PART void write(const Window<float>, const Tile<float>);
-PTO_PART bool moved_away(const Tile<float>, const Window<float>, bool, float*, int64_t);
-PTO_PART void transpose(float*, int64_t, const Tile<float>);
-PTO_PART void write_turned(const Window<float>&, const Tile<float>&, const Tile<float>&);
-#endif
-
 }  // namespace pto::wsp::tile

@@ -7,9 +7,6 @@
 /// (0 or -1) in `I`. Elements in memory are `float`, `Bf16`, `F16`, `Bool` and the integers of 8 to 64 bits;
 /// loading widens; storing rounds floats to nearest even and keeps the low bits of integers.
 /// An access is `Full` (all lanes), or a `Tail` that touches the first n elements of memory and no others.
-///
-/// PTO_PART, if it is defined, is `extern template` in generated code, which leaves some large instances out,
-/// and `template` in the one unit that has them and that every library of kernels is linked with.
 #pragma once
 
 #include "pto/wsp/abi.hpp"

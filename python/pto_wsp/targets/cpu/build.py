@@ -15,19 +15,13 @@ from pto_wsp.support.record import record
 from pto_wsp.targets.base import LibraryCache
 from pto_wsp.targets.cpu.emit import Library
 from pto_wsp.targets.cpu.native import GENERATED, Unit
+from pto_wsp.targets.cpu.parts import Part
 from pto_wsp.targets.cpu.toolchain import FLAGS, Compiler, include_directory, run
 
 _FREESTANDING = frozenset({"-fno-exceptions", "-fno-rtti"})
 """Options that hand-written kernels are compiled without: they have the standard library and exceptions."""
 
 _LINK = ("-shared", "-fPIC")
-
-_PARTS = """#include "pto/wsp/tile/matmul.hpp"
-#include "pto/wsp/tile/move.hpp"
-"""
-"""The unit of what the headers mark with PTO_PART: most kernels need some of it, and few take as long."""
-
-_DEFINE, _DECLARE = "-DPTO_PART=template", "-DPTO_PART=extern template"
 
 _KERNELS_PER_UNIT = 2
 _MAX_UNITS = 8
@@ -67,21 +61,22 @@ class Build:
             paths = (Path(folder) / f"{number}.o" for number in range(1_000_000))
             jobs = [_job(self._native, unit, next(paths)) for unit in library.units]
             jobs += [_job(self._unit, text, next(paths)) for text in library.split(_num_units(library))]
-            objects = _side_by_side([*jobs, self._parts])
+            jobs += [_job(self._part, part) for part in library.parts]
+            objects = _side_by_side(jobs)
             libraries = ["-Wl,-z,defs"] if library.units else ["-nostdlib"]
             self._run([*_LINK, *map(str, objects), *libraries], library.source, output)
 
     def _unit(self, text: str, output: Path) -> Path:
-        return self._run([*FLAGS, *self.flags, _DECLARE, *_FROM_INPUT], text, output)
+        return self._run([*FLAGS, *self.flags, *_FROM_INPUT], text, output)
 
-    def _parts(self) -> Path:
-        """Return the parts that libraries share: compiled once on a machine."""
-        text = f"{self.environment}\0{_PARTS}"
+    def _part(self, part: Part) -> Path:
+        """Return the object of a part, from the cache or newly compiled."""
+        key = hashlib.sha256(f"{self.environment}\0{part.source}".encode()).hexdigest()
 
         def make(output: Path) -> None:
-            self._run([*FLAGS, *self.flags, _DEFINE, *_FROM_INPUT], _PARTS, output)
+            self._unit(part.source, output)
 
-        return self.cache.library(hashlib.sha256(text.encode()).hexdigest(), make)[0]
+        return self.cache.library(key, make)[0]
 
     def _run(self, options: Sequence[str], source: str, output: Path) -> Path:
         """Call the compiler on `source`; return what it has written."""
@@ -112,8 +107,8 @@ _FROM_INPUT = ("-c", "-x", "c++", "-")
 Job = Callable[[], Path]
 
 
-def _job(make: Callable[..., Path], source: str | Unit, output: Path) -> Job:
-    return lambda: make(source, output)
+def _job(make: Callable[..., Path], *arguments: object) -> Job:
+    return lambda: make(*arguments)
 
 
 def _num_units(library: Library) -> int:

@@ -22,6 +22,7 @@ from pto_wsp.targets.cpu.expressions import (
     view_name,
 )
 from pto_wsp.targets.cpu.memory import assign_memory, row_stride
+from pto_wsp.targets.cpu.parts import Part, moves
 from pto_wsp.targets.cpu.plan import Alone, Node, plan, walk_nodes
 from pto_wsp.targets.cpu.templates import ROUNDING, STORAGE, lane_type, vector_type
 from pto_wsp.types.dtype import i64
@@ -34,6 +35,7 @@ class KernelCode:
     Attributes:
         out: where lines go.
         checks: the run-time checks so far; number n is at index n - 1.
+        parts: what the kernel calls that is compiled apart from it.
     """
 
     def __init__(self, kernel: KernelFunction, lanes: int, out: TextWriter) -> None:
@@ -44,6 +46,7 @@ class KernelCode:
         self.nodes = plan(kernel)
         self.memory = assign_memory(kernel, self.nodes, lanes)
         self.checks: list[Check] = []
+        self.parts: set[Part] = set()
         self._alone = {id(node.step.stmt): node for node in walk_nodes(self.nodes) if isinstance(node, Alone)}
         self._node_numbers = {id(node): i for i, node in enumerate(walk_nodes(self.nodes))}
         self._expressions = ExpressionWriter({p.name: p.type.dtype for p in kernel.views})
@@ -231,6 +234,7 @@ class KernelCode:
         dtype = param.type.dtype
         assert dtype is not None
         storage = STORAGE[dtype.name]
+        self.parts.add(moves(storage))
         data = " + ".join([f"static_cast<{storage}*>({view}.data)", *offsets])
         name = self.name("w")
         fields = f"{data}, {stride}, {step}, {index}, {shape[0]}, {shape[1]}"

@@ -13,6 +13,7 @@ from pto_wsp.targets.base import Check, table_hash
 from pto_wsp.targets.cpu.kernels import function_name, write_kernel
 from pto_wsp.targets.cpu.memory import Memory, can_stream
 from pto_wsp.targets.cpu.native import Unit, declaration, make_unit
+from pto_wsp.targets.cpu.parts import Part
 from pto_wsp.targets.cpu.templates import HEADERS, NARROW_TYPES
 from pto_wsp.types.tile import ScalarType, TileType, ViewType
 
@@ -30,6 +31,7 @@ class Library:
         table: what the library exports.
         checks: per kernel, what its checks mean.
         headers: what the code includes.
+        parts: what the code calls that is compiled apart from it.
         units: one per hand-written kernel, compiled beside the generated code.
     """
 
@@ -38,6 +40,7 @@ class Library:
     table: str
     checks: Mapping[str, tuple[Check, ...]]
     headers: tuple[str, ...]
+    parts: tuple[Part, ...] = ()
     units: tuple[Unit, ...] = ()
 
     @property
@@ -58,7 +61,7 @@ class Library:
     @property
     def text(self) -> str:
         """All of it, for people."""
-        return "\n".join([self.source, *(unit.text for unit in self.units)])
+        return "\n".join([self.source, *(part.source for part in self.parts), *(u.text for u in self.units)])
 
 
 def emit_library(kernels: Sequence[KernelFunction], lanes: int) -> Library:
@@ -81,17 +84,24 @@ def emit_library(kernels: Sequence[KernelFunction], lanes: int) -> Library:
     checks: dict[str, tuple[Check, ...]] = {k.name: () for k in native}
     scratch = {k.name: 0 for k in native}
     functions: list[str] = []
+    found: set[Part] = set()
     for kernel in (k for k in kernels if k.native is None):
         function = TextWriter()
         code = write_kernel(kernel, lanes, function)
         functions.append(str(function))
         checks[kernel.name] = tuple(code.checks)
+        found |= code.parts
         scratch[kernel.name] = code.memory.total_bytes
         if scratch[kernel.name] > MAX_SCRATCH_BYTES:
             raise _too_large(kernel, code.memory)
+    parts = tuple(sorted(found, key=lambda part: part.functions))
+    for part in parts:
+        for line in part.declarations:
+            out.line(line)
     table = TextWriter()
     _write_table(table, kernels, scratch, hash_text)
-    return Library(str(out), tuple(functions), str(table), checks, headers, tuple(map(make_unit, native)))
+    units = tuple(map(make_unit, native))
+    return Library(str(out), tuple(functions), str(table), checks, headers, parts, units)
 
 
 def _too_large(kernel: KernelFunction, memory: Memory) -> TilesTooLarge:

@@ -12,6 +12,7 @@ from pto_wsp.support.text import TextWriter
 from pto_wsp.targets.cpu.code import KernelCode
 from pto_wsp.targets.cpu.expressions import mangle, scalar_name, scalar_type, tile_name, view_name
 from pto_wsp.targets.cpu.groups import GroupScope, GroupWriter, reads_in_place
+from pto_wsp.targets.cpu.parts import turns
 from pto_wsp.targets.cpu.plan import Alone, Branch, Group, Loop, Node, turned_stores
 from pto_wsp.targets.cpu.templates import TEMPLATES, Call, Whole, lane_type
 from pto_wsp.targets.cpu.whole import write_call, write_matmul, write_transpose
@@ -148,6 +149,7 @@ def _write_turned_store(code: KernelCode, node: Alone, store: Group) -> None:
     code.result(node.step, instr)
     code.mark(step.stmt.loc)
     window = code.store_window(step, step.stmt)
+    code.parts.add(turns(code.storage(instr.dst)))
     code.out.line(f"write_turned({window}, {tile_name(instr.tiles[0])}, {tile_name(instr.dst)});")
 
 

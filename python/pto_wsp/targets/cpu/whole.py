@@ -9,6 +9,7 @@ from pto_wsp.isa.table import TABLE
 from pto_wsp.targets.cpu.code import KernelCode
 from pto_wsp.targets.cpu.expressions import FIELDS, tile_name
 from pto_wsp.targets.cpu.memory import can_stream, matmul_vectors, product_stride, row_stride
+from pto_wsp.targets.cpu.parts import packs, panel_product, stream_product, tile_product, turns
 from pto_wsp.targets.cpu.plan import Alone
 from pto_wsp.targets.cpu.templates import Call
 from pto_wsp.types.tile import TileType
@@ -21,6 +22,7 @@ def write_transpose(code: KernelCode, node: Alone, instr: Instr) -> None:
     """Write a transpose; onto itself it goes through memory of its own."""
     dst, source = tile_name(instr.dst), tile_name(instr.tiles[0])
     storage, stride = code.storage(instr.dst), row_stride(code.types[instr.dst], code.lanes)
+    code.parts.add(turns(storage))
     turned = code.extra(node, "result", storage)
     if turned is None:
         code.result(node.step, instr)
@@ -72,7 +74,6 @@ def write_matmul(code: KernelCode, node: Alone, instr: Instr) -> None:
     rows, cols = f"{left}.{FIELDS[trans_a]}", f"{right}.{FIELDS[not trans_b]}"
     own = code.extra(node, "result", "float")
     place = code.buffer(instr.dst) if own is None else f"{own}, {product_stride(dst, code.lanes)}"
-    padding = 0 if b in code.memory.in_place and not trans_b else 2 * code.lanes
     code.out.line("{")
     with code.out.indented():
         code.out.line(f"const Tile<float> sum{{{place}, {rows}, {cols}}};")
@@ -80,32 +81,53 @@ def write_matmul(code: KernelCode, node: Alone, instr: Instr) -> None:
             code.out.line(f"repeat(sum, {tile_name(instr.tiles[2])});")
         elif accumulates and (own is not None or not code.is_same_memory(instr.tiles[0], instr.dst)):
             code.out.line(f"copy({tile_name(instr.tiles[0])}, sum.data, sum.stride);")
-        left = _left_operand(left, code.storage(a), trans_a=trans_a)
-        adds = str(accumulates).lower()
-        vectors = matmul_vectors(dst, code.lanes)
-        function = f"matmul<{vectors}, {min(dst.rows, MOST_BLOCK_ROWS)}>"
-        if b in code.memory.windows and can_stream(instr, code.types):
-            function = f"{'stream_dots' if trans_b else 'stream_matmul'}<{dst.rows}>"
-            code.out.line(f"{function}(sum, {left}, {right}, {adds}, {code.ahead(instr)});")
-        elif b in code.memory.windows:
-            pack = f"{'pack_turned' if trans_b else 'pack'}<{vectors}>"
-            right = f"{pack}({right}, {code.extra(node, 'right', 'float')})"
-            code.out.line(f"{function}(sum, {left}, {right}, {adds}, {code.ahead(instr)});")
-        else:
-            if trans_b:
-                right = _write_turned(code, node, b)
-            panel = code.extra(node, "panel", "float")
-            soon = f", {code.ahead(instr)}" if code.has_ahead(instr) else ""
-            code.out.line(f"{function}(sum, {left}, {right}, {adds}, {padding}, {panel}{soon});")
+        _write_product(code, node, instr, str(accumulates).lower())
         copied = f"copy(sum, {code.buffer(instr.dst)})"
         code.out.line(f"{tile_name(instr.dst)} = {'sum' if own is None else copied};")
     code.out.line("}")
 
 
-def _left_operand(name: str, storage: str, *, trans_a: bool) -> str:
+def _write_product(code: KernelCode, node: Alone, instr: Instr, adds: str) -> None:
+    """Write the call of a product whose result is `sum`, and what makes its right operand."""
+    a, b = factors(TABLE[instr.op].form, instr.tiles)
+    dst, trans_b = code.types[instr.dst], bool(instr.attr("trans_b"))
+    left, value = _left_operand(code, a, trans_a=bool(instr.attr("trans_a")))
+    right, storage = tile_name(b), code.storage(b)
+    vectors = matmul_vectors(dst, code.lanes)
+    function = f"matmul<{vectors}, {min(dst.rows, MOST_BLOCK_ROWS)}>"
+    ahead = code.ahead(instr)
+    if b in code.memory.windows and can_stream(instr, code.types):
+        function = f"{'stream_dots' if trans_b else 'stream_matmul'}<{_few_rows(dst.rows)}>"
+        code.parts.add(stream_product(function, left, storage))
+        code.out.line(f"{function}(sum, {value}, {right}, {adds}, {ahead});")
+    elif b in code.memory.windows:
+        pack = f"{'pack_turned' if trans_b else 'pack'}<{vectors}>"
+        code.parts |= {packs(pack, storage), panel_product(function, left)}
+        panels = f"{pack}({right}, {code.extra(node, 'right', 'float')})"
+        code.out.line(f"{function}(sum, {value}, {panels}, {adds}, {ahead});")
+    else:
+        padding = 0 if b in code.memory.in_place and not trans_b else 2 * code.lanes
+        has_ahead = code.has_ahead(instr)
+        code.parts.add(tile_product(function, left, storage, has_ahead=has_ahead))
+        if trans_b:
+            right = _write_turned(code, node, b)
+        arguments = [right, adds, str(padding), str(code.extra(node, "panel", "float"))]
+        code.out.line(f"{function}(sum, {value}, {', '.join(arguments + [ahead] * has_ahead)});")
+
+
+def _few_rows(rows: int) -> int:
+    """Return which of the numbers of rows that `for_few_rows` of tile/stream.hpp tells apart is enough."""
+    return next(most for most in (1, 4, 8) if rows <= most)
+
+
+def _left_operand(code: KernelCode, tile: str, *, trans_a: bool) -> tuple[str, str]:
+    """Return the type and the value of a left operand."""
+    name, storage = tile_name(tile), code.storage(tile)
     if trans_a:
-        return f"Strided<{storage}>{{{name}.data, 1, {name}.stride}}"
-    return f"Strided<{storage}, One>{{{name}.data, {name}.stride, {{}}}}"
+        kind = f"Strided<{storage}>"
+        return kind, f"{kind}{{{name}.data, 1, {name}.stride}}"
+    kind = f"Strided<{storage}, One>"
+    return kind, f"{kind}{{{name}.data, {name}.stride, {{}}}}"
 
 
 def _write_turned(code: KernelCode, node: Alone, tile: str) -> str:
@@ -115,5 +137,6 @@ def _write_turned(code: KernelCode, node: Alone, tile: str) -> str:
     source = tile_name(tile)
     place = code.extra(node, "right", storage)
     code.out.line(f"const Tile<{storage}> turned{{{place}, {stride}, {source}.cols, {source}.rows}};")
+    code.parts.add(turns(storage))
     code.out.line(f"transpose(turned.data, turned.stride, {source});")
     return "turned"

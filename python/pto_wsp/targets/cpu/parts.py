@@ -1,0 +1,86 @@
+"""Functions of the tile library that many kernels call, and that take longer to compile than a kernel.
+
+Each part is an object of its own, compiled once on a machine and kept in the cache; units of generated code
+declare its functions and are linked with it.
+"""
+
+from __future__ import annotations
+
+from pto_wsp.support.record import record
+
+_TILE = "const Tile<float>&"
+
+
+@record
+class Part:
+    """Instances of function templates.
+
+    Attributes:
+        header: where they are defined, without folder and suffix.
+        functions: their declarations, in the namespace of the tile library.
+    """
+
+    header: str
+    functions: tuple[str, ...]
+
+    @property
+    def declarations(self) -> list[str]:
+        """The lines that leave the instances out of a unit."""
+        return [f"extern template {function};" for function in self.functions]
+
+    @property
+    def source(self) -> str:
+        """The unit that has the instances."""
+        instances = [f"template {function};" for function in self.functions]
+        opened = [f'#include "pto/wsp/tile/{self.header}.hpp"', "namespace pto::wsp::tile {"]
+        return "\n".join([*opened, *instances, "}  // namespace pto::wsp::tile", ""])
+
+
+def moves(storage: str) -> Part:
+    """Return the part that copies between views and tiles."""
+    window, tile = f"const Window<{storage}>", f"const Tile<{storage}>"
+    return Part(
+        "move",
+        (
+            f"Tile<{storage}> copy({window}, {storage}*, int64_t)",
+            f"Tile<{storage}> bring_together({window}&, {storage}*, int64_t)",
+            f"void write({window}, {tile})",
+            f"bool moved_away({tile}, {window}, bool, {storage}*, int64_t)",
+        ),
+    )
+
+
+def turns(storage: str) -> Part:
+    """Return the part that transposes tiles."""
+    tile = f"const Tile<{storage}>"
+    return Part(
+        "move",
+        (
+            f"void transpose({storage}*, int64_t, {tile})",
+            f"void write_turned(const Window<{storage}>&, {tile}&, {tile}&)",
+        ),
+    )
+
+
+def packs(function: str, storage: str) -> Part:
+    """Return the part that puts a right operand of a product into panels."""
+    return Part("matmul", (f"Right<float> {function}(const Window<{storage}>&, float*)",))
+
+
+def panel_product(function: str, left: str) -> Part:
+    """Return the product with a right operand in panels."""
+    return Part(
+        "matmul", (f"void {function}({_TILE}, const {left}&, const Right<float>&, bool, const Ahead&)",)
+    )
+
+
+def tile_product(function: str, left: str, right: str, *, has_ahead: bool) -> Part:
+    """Return the product with a tile; `has_ahead` where something is prefetched meanwhile."""
+    more = ", const Ahead&" if has_ahead else ""
+    operands = f"{_TILE}, const {left}&, const Tile<{right}>&, bool, int64_t, float*{more}"
+    return Part("matmul", (f"void {function}({operands})",))
+
+
+def stream_product(function: str, left: str, right: str) -> Part:
+    """Return the product with a right operand that is read where it lies."""
+    return Part("stream", (f"void {function}({_TILE}, const {left}&, const Window<{right}>&, bool, Ahead)",))

@@ -7,6 +7,7 @@ MAKEFLAGS += --no-print-directory
 
 PYTHON ?= python3
 JOBS ?= 2
+export SLOW ?=
 VENV := .venv
 PY := $(VENV)/bin/python
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
@@ -34,10 +35,10 @@ demo: build/installed.run ## a first program, then sentence embeddings with Mini
 	@$(if $(QUERY),,$(PY) examples/01_scale_rows/scale_rows.py && echo)
 	@$(PY) -m examples.minilm $(if $(QUERY),--query "$$QUERY")
 
-test: test-python test-cpp ## all tests: Python, C++ and the engine under the sanitizers
+test: test-python test-cpp ## the tests, in minutes; with SLOW=1 all: more types and sizes, other vectors, C++ under sanitizers
 
 test-python: build/installed.dev ## only the Python tests
-	@$(PY) -m pytest -n $(JOBS) -q --durations=5
+	@$(PY) -m pytest -n $(JOBS) --dist loadfile -q --durations=5
 
 CPP_FLAGS_plain :=
 CPP_FLAGS_address-undefined := -DPTO_WSP_SANITIZE='address;undefined' -DCMAKE_BUILD_TYPE=None -DCMAKE_CXX_FLAGS=-O1
@@ -47,13 +48,13 @@ CPP_FLAGS_aarch64 := -DCMAKE_SYSTEM_NAME=Linux -DCMAKE_SYSTEM_PROCESSOR=aarch64 
   -DCMAKE_C_COMPILER=aarch64-linux-gnu-gcc -DCMAKE_CXX_COMPILER=aarch64-linux-gnu-g++ \
   -DCMAKE_CROSSCOMPILING_EMULATOR='qemu-aarch64-static;-L;/usr/aarch64-linux-gnu'
 
-test-cpp: build/installed.dev ## only the C++ tests: plain, address+undefined, thread
-	@$(MAKE) -j $(JOBS) --output-sync=target $(CPP_TREES:%=test-cpp-%)
+test-cpp: build/installed.dev ## only the C++ tests
+	@$(if $(SLOW),$(MAKE) -j $(JOBS) --output-sync=target $(CPP_TREES:%=test-cpp-%),$(MAKE) test-cpp-plain)
 
 $(CPP_TREES:%=test-cpp-%) test-cpp-aarch64: test-cpp-%:
 	@tree=build/cpp-tests-$*; \
 	  cmake -S . -B $$tree $(CPP_FLAGS_$*) -DPTO_WSP_PYTHON=OFF -DPTO_WSP_TESTS=ON >$$tree.log 2>&1 \
-	    && cmake --build $$tree -j 1 >>$$tree.log 2>&1 || { cat $$tree.log; exit 1; }; \
+	    && cmake --build $$tree -j $(if $(SLOW),1,$(JOBS)) >>$$tree.log 2>&1 || { cat $$tree.log; exit 1; }; \
 	  echo "C++ tests: $*"; \
 	  $$([ $* = thread ] && setarch -R true 2>/dev/null && echo setarch -R) ctest --test-dir $$tree --output-on-failure --no-tests=error \
 	    | grep -vE '^(Internal ctest|Test project| +Start|$$)'

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.slow import RUNS_SLOW
+
 # Before anything loads numpy: its threads would compete with the tests that run side by side.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
@@ -22,3 +24,10 @@ def kernel_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PTO_WSP_CACHE", str(cache))
         yield
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what is marked as slow, unless it is asked for."""
+    left_out = [] if RUNS_SLOW else [item for item in items if item.get_closest_marker("slow")]
+    config.hook.pytest_deselected(items=left_out)
+    items[:] = [item for item in items if item not in left_out]

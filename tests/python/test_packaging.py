@@ -76,6 +76,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return next(folder.glob("*.whl"))
 
 
+@pytest.mark.slow
 def test_wheel_holds_what_kernels_and_type_checkers_need(wheel: Path) -> None:
     names = set(zipfile.ZipFile(wheel).namelist())
     headers = {
@@ -87,6 +88,7 @@ def test_wheel_holds_what_kernels_and_type_checkers_need(wheel: Path) -> None:
     assert not any("__pycache__" in name or name.endswith(".cpp") for name in names)
 
 
+@pytest.mark.slow
 def test_find_package_in_the_wheel(wheel: Path, tmp_path: Path) -> None:
     zipfile.ZipFile(wheel).extractall(tmp_path)
     find_and_run(tmp_path / "user", f"-DCMAKE_PREFIX_PATH={tmp_path / 'pto_wsp'}")

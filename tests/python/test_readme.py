@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from docs.figures import FIGURES, figures
+from tests.slow import mostly_slow
 
 ROOT = Path(__file__).parents[2]
 README = ROOT / "README.md"
@@ -103,7 +104,7 @@ def test_every_page_with_programs_is_run() -> None:
     assert found == BEFORE.keys() | OF_THEIR_OWN
 
 
-@pytest.mark.parametrize("page", BEFORE)
+@pytest.mark.parametrize("page", mostly_slow(BEFORE, quick=3))
 def test_pages_run_as_printed(page: str, tmp_path: Path) -> None:
     path = f"import sys; sys.path.insert(0, {str(ROOT)!r})\n" if BEFORE[page] else ""
     run_in(tmp_path, "\n".join([path + BEFORE[page], *programs_of(ROOT / "docs" / f"{page}.md")]))
@@ -114,7 +115,7 @@ def plain(code: str) -> str:
     return re.sub(r",(?=[)\]}])", "", re.sub(r"#[^\n]*|\s", "", code))
 
 
-@pytest.mark.parametrize("page", EXAMPLES, ids=lambda page: page.parent.name)
+@pytest.mark.parametrize("page", mostly_slow(EXAMPLES, quick=4), ids=lambda page: page.parent.name)
 def test_pages_of_examples_quote_them(page: Path, tmp_path: Path) -> None:
     """A program with imports runs; others stand in the example, but for what `...` and gaps leave out."""
     source = plain("\n".join(path.read_text("utf-8") for path in sorted(page.parent.glob("*.py"))))

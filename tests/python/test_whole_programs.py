@@ -18,6 +18,7 @@ from tests.python.lang.programs import execute
 from tests.python.whole import python_meaning
 from tests.python.whole.random_kernels import KernelText, random_kernel
 from tests.python.whole.random_workloads import random_arguments, random_workload
+from tests.slow import mostly_slow
 
 NUM_POOLS = 6
 POOL_SIZE = 6
@@ -50,7 +51,7 @@ def require_equal(found: dict[str, object], wanted: dict[str, object]) -> None:
         assert ((a == b) | ((a != a) & (b != b))).all(), name
 
 
-@pytest.mark.parametrize("number", range(NUM_POOLS))
+@pytest.mark.parametrize("number", mostly_slow(range(NUM_POOLS)))
 @settings(
     max_examples=6,
     deadline=None,

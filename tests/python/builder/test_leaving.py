@@ -11,8 +11,9 @@ from pto_wsp import PTOFunctionBuilder, PTOModule, errors, parse
 from pto_wsp.runtime.program import compile_module
 from pto_wsp.text import to_python
 from pto_wsp.types import i32
+from tests.slow import examples
 
-NUM_PROGRAMS = 60
+NUM_PROGRAMS = examples(60)
 
 
 class Programs:

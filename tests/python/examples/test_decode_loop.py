@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 
 from pto_wsp import bf16, f32
+from tests.slow import mostly_slow
 
 example = importlib.import_module("examples.05_decode_loop.decode_loop")
 
 
-@pytest.mark.parametrize("kv", [f32, bf16], ids=str)
+@pytest.mark.parametrize("kv", mostly_slow([bf16, f32]), ids=str)
 def test_steps_agree_with_numpy_and_compile_nothing(kv: object) -> None:
     steps = example.serve(steps=12, batch=6, kv=kv, workers=3, seed=1)
     assert all(step.off_by <= example.TOLERANCE for step in steps)

@@ -14,6 +14,7 @@ from examples.llama.model import Cache, Chunk, Layer, Plain, pack, random_weight
 from pto_wsp import bf16, f32
 from pto_wsp.types import DType
 from tests.python.examples.delays import run_delayed
+from tests.slow import mostly_slow
 
 SHAPE = Shape(heads=2, dim=16, inner=80)
 LONGEST = 400
@@ -95,7 +96,7 @@ def test_several_chunks_of_one_request_and_empty_ones_in_one_batch(layer: Layer,
     assert close(found, exact(plain, hidden))
 
 
-@pytest.mark.parametrize("shape", [Shape(3, 36, 90), Shape(1, 4, 6), Shape(5, 16, 8)], ids=str)
+@pytest.mark.parametrize("shape", mostly_slow([Shape(3, 36, 90), Shape(1, 4, 6), Shape(5, 16, 8)]), ids=str)
 def test_layers_of_other_sizes(shape: Shape) -> None:
     plain = random_weights(np.random.default_rng(8), shape)
     layer, cache = Layer(shape, pack(plain, shape)), Cache.of(shape, 1, 140)
@@ -112,6 +113,7 @@ def test_sizes_that_are_not_in_whole_panels_are_refused(shape: Shape) -> None:
         Layer(shape, {})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("weights", "activations"), [("f32", "f32"), ("bf16", "f32"), ("bf16", "bf16")])
 def test_command_line(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], weights: str, activations: str
@@ -130,7 +132,7 @@ def test_an_empty_batch(layer: Layer) -> None:
     assert layer.program.stats is not None and layer.program.stats.tasks == 0
 
 
-@pytest.mark.parametrize("types", [Types(), Types(bf16, bf16)], ids=str)
+@pytest.mark.parametrize("types", mostly_slow([Types(bf16, bf16), Types()]), ids=str)
 def test_the_same_bits_for_any_number_of_workers(plain: Plain, types: Types) -> None:
     layer = Layer(SHAPE, pack(plain, SHAPE, types.weights), types)
     chunks = [Chunk(0, 0, 150), Chunk(2, 0, 1), Chunk(1, 0, 40)]
@@ -148,7 +150,7 @@ def test_the_interpreter_agrees(plain: Plain) -> None:
     assert close(run(layer, hidden, [Chunk(0, 0, 140)], cache), exact(plain, hidden))
 
 
-@pytest.mark.parametrize(("activations", "rtol"), [(f32, RTOL), (bf16, 4e-3)], ids=str)
+@pytest.mark.parametrize(("activations", "rtol"), mostly_slow([(bf16, 4e-3), (f32, RTOL)]), ids=str)
 def test_bf16_weights(plain: Plain, activations: DType, rtol: float) -> None:
     hidden, cache = random_hidden(0, 160), Cache.of(SHAPE, 2, LONGEST)
     ones = plain._replace(FirstGain=np.ones(SHAPE.hidden), SecondGain=np.ones(SHAPE.hidden))

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from tests.python.examples.delays import run_delayed
+from tests.slow import examples
 
 example = importlib.import_module("examples.03_moe.moe")
 
@@ -39,13 +40,13 @@ def num_tasks(batch) -> int:
     return 2 * tiles + 1 + int((-(-pairs // example.ROWS)).sum()) * (1 + columns)
 
 
-def test_fifty_random_batches_on_one_program(weights, calls: Counter[str]) -> None:
+def test_random_batches_on_one_program(weights, calls: Counter[str]) -> None:
     program = example.moe(SHAPE).compile("cpu")
     assert calls["Popen"] >= 1 and calls["lower_workload_to_bytecode"] == calls["build"] == 1
     compiled = calls.copy()
     rng = np.random.default_rng(2)
     idle = 0
-    for number in range(50):
+    for number in range(examples(50)):
         tokens = int(rng.choice([0, 1, 7, 40, 130, 500], p=[0.1, 0.1, 0.3, 0.3, 0.1, 0.1]))
         batch = random_batch(rng, tokens, weights)
         example.run(program, batch, weights, workers=1 + number % 3)

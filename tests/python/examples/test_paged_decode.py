@@ -12,9 +12,10 @@ import pytest
 
 from pto_wsp import bf16, errors, f32
 from tests.python.examples.delays import run_delayed
+from tests.slow import examples, mostly_slow
 
 example = importlib.import_module("examples.02_paged_decode.paged_decode")
-KV = pytest.mark.parametrize("kv", [f32, bf16], ids=str)
+KV = pytest.mark.parametrize("kv", mostly_slow([bf16, f32]), ids=str)
 
 
 def batch_of(lengths: list[int], kv: object, seed: int = 0):
@@ -22,12 +23,12 @@ def batch_of(lengths: list[int], kv: object, seed: int = 0):
 
 
 @KV
-def test_fifty_random_batches_on_one_program(kv: object, calls: Counter[str]) -> None:
+def test_random_batches_on_one_program(kv: object, calls: Counter[str]) -> None:
     program = example.paged_decode(kv).compile("cpu")
     assert calls["Popen"] >= 1 and calls["lower_workload_to_bytecode"] == calls["build"] == 1
     compiled = calls.copy()
     rng = np.random.default_rng(4)
-    for number in range(50):
+    for number in range(examples(50)):
         lengths = example.random_lengths(rng, int(rng.integers(0, 7)), 2500)
         batch = example.random_batch(rng, lengths, kv)
         example.run(program, batch, workers=1 + number % 3)

@@ -12,6 +12,7 @@ import pytest
 
 from pto_wsp import errors
 from tests.python.examples.delays import run_delayed
+from tests.slow import examples
 
 example = importlib.import_module("examples.04_sparse_attention.sparse_attention")
 
@@ -37,13 +38,13 @@ def num_tasks(lengths: np.ndarray) -> int:
     return min(len(lengths), 1) + int(blocks.sum() + ranks.sum() + splits.sum()) + len(lengths) * (1 + merges)
 
 
-def test_fifty_random_batches_on_one_program(calls: Counter[str]) -> None:
+def test_random_batches_on_one_program(calls: Counter[str]) -> None:
     program = program_for()
     assert calls["Popen"] >= 1 and calls["lower_workload_to_bytecode"] == calls["build"] == 1
     compiled = calls.copy()
     rng = np.random.default_rng(1)
     tiers: Counter[int] = Counter()
-    for number in range(50):
+    for number in range(examples(50)):
         longest = int(rng.choice([1, 300, 9000, 20000]))
         lengths = example.random_lengths(rng, int(rng.integers(0, 4)), longest)
         if len(lengths):

@@ -31,6 +31,7 @@ from pto_wsp.isa.compositions import COMPOSITIONS
 from pto_wsp.isa.forms import Form
 from pto_wsp.lang.workload import Workload
 from tests.python.lang.programs import error_of, execute, ir_of, marked
+from tests.slow import mostly_slow
 
 TARGETS = ("cpu", "interp")
 
@@ -228,7 +229,7 @@ def random_lines(draw: random.Random, depth: int = 0) -> list[str]:
     return lines
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", mostly_slow(range(12), quick=4))
 def test_random_instructions_on_every_target(seed: int) -> None:
     draw = random.Random(seed)
     declared = [f"{name} = ptoisa.tile({rows}, {cols}, f32)" for name, (rows, cols) in PLACES.items()]

@@ -23,6 +23,7 @@ from hypothesis import strategies as st
 from pto_wsp import _native
 from tests.python.native.asm import Assembler
 from tests.python.native.conftest import KERNELS, TABLE_HASH, copy_program, tiles_program
+from tests.slow import examples
 
 Error = _native.EngineError
 Library = _native.KernelLibrary
@@ -272,7 +273,7 @@ def test_programs_are_collected(library: Library) -> None:
     gc.collect()
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(st.data())
 def test_mutated_bytecode_is_an_error_or_runs(library: Library, data: st.DataObject) -> None:
     code = bytearray(tiles_program())
@@ -284,7 +285,7 @@ def test_mutated_bytecode_is_an_error_or_runs(library: Library, data: st.DataObj
         assert error.code in {"bad-bytecode", "bytecode-version", "kernel-table-mismatch"}
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(st.binary(max_size=400))
 def test_random_bytes_are_an_error(library: Library, code: bytes) -> None:
     assert code_of(lambda: _native.Executable(code, library)) == "bad-bytecode"

@@ -14,6 +14,7 @@ from pto_wsp.ops import attention as operators
 from pto_wsp.ops.attention import BatchDecode, BatchPrefill
 from pto_wsp.types import bf16, f16, f32
 from tests.python.ops.reference import Batch, attention, random_batch
+from tests.slow import mostly_slow
 
 LENGTHS = [1000, 5, 0, 3100, 16, 33, 1, 2049]
 HEADS, DIM = (8, 2), 32
@@ -59,7 +60,7 @@ def expected_of(batch: Batch, causal: bool, options: dict[str, Any]) -> tuple[np
     )
 
 
-@pytest.mark.parametrize(("name", "page_size"), list(zip(OPTIONS, cycle([16, None]))))
+@pytest.mark.parametrize(("name", "page_size"), mostly_slow(zip(OPTIONS, cycle([16, None])), quick=2))
 def test_decode(name: str, page_size: int | None) -> None:
     rng = np.random.default_rng(len(name))
     for workers in (1, 3):
@@ -71,7 +72,10 @@ def test_decode(name: str, page_size: int | None) -> None:
 
 @pytest.mark.parametrize(
     ("name", "causal", "page_size"),
-    [(n, i % 4 != 1, [None, 16][i % 2]) for i, n in enumerate((*OPTIONS, "invariant window", "plain"))],
+    mostly_slow(
+        ((n, i % 4 != 1, [None, 16][i % 2]) for i, n in enumerate((*OPTIONS, "invariant window", "plain"))),
+        quick=1,
+    ),
 )
 def test_prefill(name: str, causal: bool, page_size: int | None) -> None:
     rng = np.random.default_rng(len(name))
@@ -88,7 +92,9 @@ def test_prefill(name: str, causal: bool, page_size: int | None) -> None:
 
 @pytest.mark.parametrize(
     ("layout", "is_stacked", "page_size"),
-    [("NHD", True, 1), ("HND", False, 24), ("HND", True, 256), ("NHD", True, None), ("HND", False, None)],
+    mostly_slow(
+        [("HND", False, 24), ("NHD", True, 1), ("HND", True, 256), ("NHD", True, None), ("HND", False, None)]
+    ),
 )
 def test_layouts(layout: str, is_stacked: bool, page_size: int | None) -> None:
     rng = np.random.default_rng(7)
@@ -105,7 +111,9 @@ def test_layouts(layout: str, is_stacked: bool, page_size: int | None) -> None:
         assert_near(run(attn, batch), expected_of(batch, isinstance(attn, BatchPrefill), {}))
 
 
-@pytest.mark.parametrize(("q_dtype", "kv_dtype"), [(f32, f16), (f32, bf16), (f16, f16), (bf16, bf16)])
+@pytest.mark.parametrize(
+    ("q_dtype", "kv_dtype"), mostly_slow([(bf16, bf16), (f32, f16), (f32, bf16), (f16, f16)])
+)
 def test_element_types(q_dtype: Any, kv_dtype: Any) -> None:
     rng = np.random.default_rng(3)
     bound = 5e-6 if q_dtype is f32 else q_dtype.eps
@@ -122,7 +130,7 @@ def test_element_types(q_dtype: Any, kv_dtype: Any) -> None:
 
 @pytest.mark.parametrize(
     ("heads", "dim"),
-    [((1, 1), 64), ((5, 5), 80), ((7, 1), 128), ((32, 8), 128), ((33, 1), 40), ((40, 2), 300)],
+    mostly_slow([((5, 5), 80), ((1, 1), 64), ((7, 1), 128), ((32, 8), 128), ((33, 1), 40), ((40, 2), 300)]),
 )
 def test_heads_and_dimensions(heads: tuple[int, int], dim: int) -> None:
     rng = np.random.default_rng(dim)
@@ -131,7 +139,7 @@ def test_heads_and_dimensions(heads: tuple[int, int], dim: int) -> None:
     assert_near(run(attn, batch), expected_of(batch, False, {}))
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", mostly_slow(range(6)))
 def test_random_operators_on_random_batches(seed: int) -> None:
     rng = np.random.default_rng(seed)
     kv_heads, group, dim = int(rng.integers(1, 4)), int(rng.integers(1, 6)), int(rng.choice([8, 17, 40, 128]))
@@ -158,7 +166,7 @@ def test_random_operators_on_random_batches(seed: int) -> None:
         assert_near(run(attn, batch), expected_of(batch, kind is BatchPrefill, options))
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", mostly_slow(range(4)))
 def test_same_bits_in_any_batch_with_any_workers(seed: int) -> None:
     rng = np.random.default_rng(seed)
     window = int(rng.choice([-1, 1300]))
@@ -241,6 +249,7 @@ def test_steps_compile_nothing_and_plans_are_copies() -> None:
         assert_near(again, expected_of(batch, False, {}))
 
 
+@pytest.mark.slow
 def test_interp_is_the_same() -> None:
     rng = np.random.default_rng(2)
     batch = random_batch(rng, [1100, 0, 30], [3, 1, 30], heads=(4, 2), dim=16, page_size=16)
@@ -283,8 +292,8 @@ def test_arrays_of_other_libraries() -> None:
     assert_near((out, lse), expected_of(batch, False, {}))
 
 
-@pytest.mark.parametrize("dtypes", [(f32, f32), (bf16, f16)], ids=str)
-@pytest.mark.parametrize("page_size", [None, 16])
+@pytest.mark.parametrize("dtypes", mostly_slow([(bf16, f16), (f32, f32)]), ids=str)
+@pytest.mark.parametrize("page_size", mostly_slow([None, 16]))
 def test_packed_keys_change_no_bit(
     page_size: int | None, dtypes: tuple[Any, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -319,7 +328,9 @@ def test_caches_without_pages() -> None:
         assert out.shape == (requests, 4, 16) and not out.any() and np.isneginf(lse).all()
 
 
-@pytest.mark.parametrize(("page_size", "heads", "dim"), [(16, (4, 2), 16), (1, (3, 1), 8), (16, (1, 1), 1)])
+@pytest.mark.parametrize(
+    ("page_size", "heads", "dim"), mostly_slow([(16, (4, 2), 16), (1, (3, 1), 8), (16, (1, 1), 1)])
+)
 def test_strides_of_dimensions_without_neighbours_mean_nothing(
     page_size: int, heads: tuple[int, int], dim: int
 ) -> None:
@@ -335,7 +346,7 @@ def test_strides_of_dimensions_without_neighbours_mean_nothing(
         assert_near(run(attn, batch), expected_of(batch, False, {}))
 
 
-@pytest.mark.parametrize("kind", [BatchDecode, BatchPrefill])
+@pytest.mark.parametrize("kind", mostly_slow([BatchDecode, BatchPrefill]))
 def test_positions_up_to_the_largest_integer(kind: Any) -> None:
     """A window at the end of a request of 2^31 - 1 positions, all of whose pages are the same one."""
     rng = np.random.default_rng(1)

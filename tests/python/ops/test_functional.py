@@ -16,6 +16,7 @@ from pto_wsp.isa.meaning import gelu, sigmoid, silu
 from pto_wsp.ops import functional as F
 from pto_wsp.ops.functional.operator import ACTIVATIONS
 from pto_wsp.types import bf16, f16, f32
+from tests.slow import mostly_slow
 
 Array = np.ndarray
 EPS = float(np.finfo(np.float32).eps)
@@ -397,7 +398,7 @@ def test_modules_are_text(dtype: Any) -> None:
         assert parse(str(module)) == module
 
 
-@pytest.mark.parametrize("dtype", [f16, bf16], ids=str)
+@pytest.mark.parametrize("dtype", mostly_slow([bf16, f16]), ids=str)
 def test_small_floats(dtype: Any) -> None:
     rng = np.random.default_rng(14)
     x = floats(rng, 5, 33).astype(dtype.to_numpy())

@@ -29,6 +29,7 @@ from tests.python.passes.running import (
     same,
 )
 from tests.python.targets.build_kernels import KernelMaker
+from tests.slow import mostly_slow
 
 R, C = 4, 8
 
@@ -141,7 +142,7 @@ EXPANDED = {
 }
 
 
-@pytest.mark.parametrize("name", EXPANDED)
+@pytest.mark.parametrize("name", mostly_slow(reversed(EXPANDED), quick=2))
 def test_results_are_the_same_to_the_bit(name: str) -> None:
     plain = _without_ranges(attention_module({}))
     expanded = expand_loops(EXPANDED[name])

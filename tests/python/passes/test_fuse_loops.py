@@ -21,6 +21,7 @@ from pto_wsp.types import TensorType, TileType, ViewType, f32
 from tests.python.passes.running import interpret, same
 from tests.python.runtime.random_workloads import Sample, samples
 from tests.python.samples import scale_kernel
+from tests.slow import examples
 
 TILE = TileType(2, 4, f32)
 VIEW = ViewType(f32, (None, None))
@@ -172,7 +173,7 @@ def test_random_loops() -> None:
 # --- workloads ----------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(30), deadline=None, suppress_health_check=list(HealthCheck))
 @given(samples())
 def test_random_workloads(sample: Sample) -> None:
     after = verify(fuse_loops(verify(sample.module)))

@@ -20,6 +20,7 @@ from pto_wsp.targets import registry
 from tests.python.targets import ctypes_abi
 from tests.python.targets.random_kernels import kernels
 from tests.python.targets.test_cpu_random import base_array, layouts, same_bits, views
+from tests.slow import examples
 
 PIPELINES = ("dce", "forward", "unroll", "unroll{factor=3,full=1}", "reuse", "fuse")
 EVERYTHING = "unroll{factor=2,full=2},fuse,forward,reuse,dce"
@@ -42,7 +43,7 @@ def run(kernel: KernelFunction, layout: Mapping[str, tuple[int, int, int, int]],
 
 
 @settings(
-    max_examples=60,
+    max_examples=examples(60),
     deadline=None,
     suppress_health_check=list(HealthCheck),
     phases=(Phase.explicit, Phase.reuse, Phase.generate),
@@ -71,7 +72,7 @@ def test_random_kernels_in_the_interpreter(
 
 
 @settings(
-    max_examples=3,
+    max_examples=examples(3),
     deadline=None,
     suppress_health_check=list(HealthCheck),
     phases=(Phase.explicit, Phase.reuse, Phase.generate),

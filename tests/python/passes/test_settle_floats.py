@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from pto_wsp import InOut, P, Program, Scalar, Tensor, Tile, b1, f32, i64, kernel, pto, symbol_f32, workload
 from pto_wsp.errors import NotYetSupported
+from tests.slow import examples
 
 
 @kernel
@@ -43,7 +44,7 @@ def run(target: str, **scalars: Any) -> np.ndarray:
 NUMBERS = st.floats(-8, 8, width=32) | st.sampled_from([0.0, -0.0, float("inf"), float("nan"), 0.1])
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(factor=NUMBERS, limit=NUMBERS, count=st.integers(-1, 6), wanted=st.booleans())
 def test_same_on_every_target(factor: float, limit: float, count: int, wanted: bool) -> None:
     scalars = {"factor": factor, "limit": limit, "count": count, "wanted": wanted}

@@ -29,6 +29,7 @@ from pto_wsp.planner import (
     UnsupportedSize,
     balanced_reference,
 )
+from tests.slow import examples
 
 INT_MAX = 2**31 - 1
 WORKERS = st.sampled_from([1, 2, 3, 7, 24, 61])
@@ -51,7 +52,7 @@ def configs(batch_invariant: bool) -> st.SearchStrategy[BalancedConfig]:
     )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(
     st.booleans().flatmap(configs),
     st.lists(st.tuples(st.one_of(st.integers(0, 2), st.integers(0, 4000)), st.integers(0, 20)), min_size=1),
@@ -294,7 +295,7 @@ def test_sixteen_million_requests() -> None:
         BalancedPlanner(BalancedConfig(6, 128), batch)
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=examples(500), deadline=None)
 @given(
     configs(False),
     st.lists(st.one_of(st.integers(0, 3000), st.integers(-(2**33), 2**33)), min_size=1, max_size=6),

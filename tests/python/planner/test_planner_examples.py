@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.python.planner.test_headers import COMPILERS, INCLUDE, ROOT, STANDARDS, STRICT
+from tests.slow import mostly_slow
 
 EXAMPLES = ROOT / "examples" / "planner"
 CXX20 = {"decode_attention_aicpu"}
@@ -19,7 +20,7 @@ PROGRAMS = [
 ]
 
 
-@pytest.mark.parametrize(("name", "standard"), PROGRAMS)
+@pytest.mark.parametrize(("name", "standard"), mostly_slow(PROGRAMS, quick=2))
 @pytest.mark.parametrize("cxx", COMPILERS)
 def test_example(cxx: str, name: str, standard: str, tmp_path: Path) -> None:
     command = [cxx, f"-std={standard}", "-O1", "-D__CPU_SIM", *STRICT[:2], "-Werror", "-pthread"]

@@ -11,11 +11,12 @@ from pto_wsp.runtime.engine import EngineRunner
 from pto_wsp.runtime.prepared import Prepared
 from pto_wsp.targets import registry
 from tests.python.runtime.random_workloads import KERNELS, Sample, samples
+from tests.slow import examples
 
 BY_NAME = {kernel.name: kernel for kernel in KERNELS}
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(150), deadline=None, suppress_health_check=list(HealthCheck))
 @given(samples(), st.integers(1, 2**31))
 def test_results_do_not_depend_on_workers_or_timing(sample: Sample, seed: int) -> None:
     note(str(sample.module))
@@ -41,7 +42,7 @@ def test_results_do_not_depend_on_workers_or_timing(sample: Sample, seed: int) -
             assert found[name].tobytes() == expected[name].tobytes(), (name, workers)
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(60), deadline=None, suppress_health_check=list(HealthCheck))
 @given(samples())
 def test_compiled_kernels_agree_with_numpy(sample: Sample) -> None:
     note(str(sample.module))

@@ -12,6 +12,7 @@ from pto_wsp.runtime.interpreted import InterpretedRunner
 from pto_wsp.runtime.prepared import Prepared
 from pto_wsp.targets import registry
 from tests.python.runtime.random_dynamic import KERNELS, Sample, samples
+from tests.slow import examples
 
 BY_NAME = {kernel.name: kernel for kernel in KERNELS}
 
@@ -26,7 +27,7 @@ def outcome(run: object, sample: Sample) -> object:
     return figures.tasks, [array.tobytes() for array in arrays.values()]
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(100), deadline=None, suppress_health_check=list(HealthCheck))
 @given(samples(), st.integers(1, 2**31))
 def test_data_decides_as_in_program_order(sample: Sample, seed: int) -> None:
     note(print_workload(sample.module.entry_workload))

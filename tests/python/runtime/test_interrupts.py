@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.slow import mostly_slow
+
 ROOT = Path(__file__).parents[3]
 
 SCRIPT = """
@@ -66,7 +68,7 @@ def run_script(text: str, folder: Path, *arguments: str) -> subprocess.Completed
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("workers", ["1", "3"])
+@pytest.mark.parametrize("workers", mostly_slow(["3", "1"]))
 @pytest.mark.parametrize(
     "case", ["tasks", "chain", "building", "loops without tasks", "another thread's run"]
 )

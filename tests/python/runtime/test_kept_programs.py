@@ -39,6 +39,7 @@ from pto_wsp.targets import registry
 from pto_wsp.targets.cpu.features import VARIABLE as FEATURES
 from pto_wsp.targets.cpu.features import resolve_features
 from tests.python.runtime.random_workloads import Sample, samples
+from tests.slow import examples, mostly_slow
 
 
 @kernel
@@ -111,7 +112,7 @@ def test_text_is_the_same_program(lowered: list[str]) -> None:
     assert lowered == ["scale_rows"] and np.array_equal(result(first), result(again))
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(60), deadline=None, suppress_health_check=list(HealthCheck))
 @given(samples())
 def test_what_is_found_is_what_would_be_made(sample: Sample) -> None:
     note(str(sample.module))
@@ -186,7 +187,7 @@ DAMAGES: dict[str, Damage] = {
 }
 
 
-@pytest.mark.parametrize("damage", DAMAGES)
+@pytest.mark.parametrize("damage", mostly_slow(DAMAGES, quick=3))
 def test_damaged_files_are_not_used(damage: str, folder: Path, lowered: list[str]) -> None:
     expected = result(scale_rows.compile())
     DAMAGES[damage](only_program(folder))

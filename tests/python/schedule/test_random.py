@@ -17,9 +17,10 @@ from tests.python.runtime.random_dynamic import samples as dynamic_samples
 from tests.python.runtime.random_workloads import samples as plain_samples
 from tests.python.runtime.test_dynamic import outcome
 from tests.python.schedule.random_schedules import schedules
+from tests.slow import examples
 
 SETTINGS = settings(
-    max_examples=12, deadline=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck)
+    max_examples=examples(12), deadline=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck)
 )
 
 

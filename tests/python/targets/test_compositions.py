@@ -22,6 +22,7 @@ from pto_wsp.targets import registry
 from pto_wsp.types.dtype import DTYPES, f32, i8
 from tests.python.lang.programs import execute, ir_of
 from tests.python.targets import ctypes_abi
+from tests.slow import mostly_slow
 
 
 @record
@@ -211,7 +212,7 @@ def same_floats(a: np.ndarray, b: np.ndarray) -> bool:
     return np.array_equal(a.astype(np.float64), b.astype(np.float64), equal_nan=True)
 
 
-@pytest.mark.parametrize("front", FRONTS)
+@pytest.mark.parametrize("front", mostly_slow(FRONTS))
 def test_every_composition_against_numpy(
     front: Callable[[Case], KernelFunction], cache: ArtifactCache
 ) -> None:

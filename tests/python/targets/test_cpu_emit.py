@@ -27,7 +27,7 @@ from pto_wsp.types.dtype import f32, f64, u64
 from pto_wsp.types.tile import ScalarType, TileType, ViewType
 from tests.python.targets import ctypes_abi
 from tests.python.targets.build_kernels import KernelMaker, whole
-from tests.python.targets.test_cpu_rows import WIDE, make
+from tests.python.targets.test_cpu_rows import MAIN, SMALL, make
 from tests.python.targets.widths import WIDTHS, vectors_of
 
 
@@ -61,7 +61,7 @@ needs_gcc = pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++")
 @pytest.mark.parametrize("width", WIDTHS)
 def test_no_warnings(width: str | None) -> None:
     seen: dict[str, KernelFunction] = {}
-    for cases in WIDE.values():
+    for cases in (MAIN | SMALL).values():
         for case in cases:
             seen.setdefault(case[0].name, make(case[0].name, [case]))
     with vectors_of(width):

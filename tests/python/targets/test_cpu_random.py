@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import numpy as np
+import pytest
 from hypothesis import HealthCheck, Phase, given, note, settings
 from hypothesis import strategies as st
 
@@ -18,7 +19,7 @@ from pto_wsp.targets import registry
 from pto_wsp.types.dtype import DType
 from tests.python.targets import ctypes_abi
 from tests.python.targets.random_kernels import COLS, ROWS, kernels
-from tests.python.targets.widths import SETTINGS, vectors_of
+from tests.python.targets.widths import WIDTHS, vectors_of
 
 BATCH = 8
 NAMES = ("a", "b", "y", "z")
@@ -63,9 +64,10 @@ def same_bits(a: np.ndarray, b: np.ndarray) -> bool:
     return bool(((a == b) | ((a != a) & (b != b))).all())
 
 
+@pytest.mark.parametrize("width", WIDTHS)
 # Shrinking would compile hundreds of times.
 @settings(
-    max_examples=10,
+    max_examples=4,
     deadline=None,
     suppress_health_check=list(HealthCheck),
     phases=(Phase.explicit, Phase.reuse, Phase.generate),
@@ -73,18 +75,17 @@ def same_bits(a: np.ndarray, b: np.ndarray) -> bool:
 @given(
     batches(),
     st.lists(layouts(), min_size=6, max_size=6),
-    st.sampled_from(SETTINGS),
     st.integers(0, 99),
 )
 def test_random_kernels(
     cache: ArtifactCache,
+    width: str | None,
     batch: tuple[KernelFunction, ...],
     arrangements: list[Mapping[str, tuple[int, int, int, int]]],
-    features: str | None,
     seed: int,
 ) -> None:
     verify(Module("m", batch))
-    with vectors_of(features):
+    with vectors_of(width):
         artifact = registry.get("cpu").build(batch, cache)
     library = ctypes_abi.load(artifact)
     for kernel in batch:

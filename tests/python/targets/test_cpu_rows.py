@@ -150,24 +150,25 @@ def extents(row: Instruction) -> dict[str, object]:
     return {}
 
 
-WIDE = bundles(STORED)
-NARROW = bundles((f32, i32, i64))
-"""What is built for narrow vectors too: the small types differ in code that does not know the width."""
+MAIN = bundles((f32, i32, i64))
+"""What is built for vectors of every width: the small types differ in code that does not know it."""
+
+SMALL = bundles([dtype for dtype in STORED if dtype not in (f32, i32, i64)])
 
 
 def build(found: dict[str, list[Case]], cache: ArtifactCache) -> ctypes_abi.Library:
     return ctypes_abi.load(registry.get("cpu").build([make(*item) for item in found.items()], cache))
 
 
-@pytest.fixture(scope="module")
-def wide(cache: ArtifactCache) -> ctypes_abi.Library:
-    return build(WIDE, cache)
-
-
-@pytest.fixture(scope="module", params=WIDTHS[1:])
-def narrow(request: pytest.FixtureRequest, cache: ArtifactCache) -> ctypes_abi.Library:
+@pytest.fixture(scope="module", params=WIDTHS)
+def main(request: pytest.FixtureRequest, cache: ArtifactCache) -> ctypes_abi.Library:
     with vectors_of(request.param):
-        return build(NARROW, cache)
+        return build(MAIN, cache)
+
+
+@pytest.fixture(scope="module")
+def small(cache: ArtifactCache) -> ctypes_abi.Library:
+    return build(SMALL, cache)
 
 
 def special_values(dtype: DType) -> list[float]:
@@ -269,14 +270,15 @@ def assert_within(
     assert not bad.any(), (wide[bad][:4], exact[bad][:4])
 
 
-@pytest.mark.parametrize("name", WIDE)
-def test_rows_against_numpy(wide: ctypes_abi.Library, name: str) -> None:
-    check(wide, name, WIDE[name])
+@pytest.mark.parametrize("name", MAIN)
+def test_rows_against_numpy(main: ctypes_abi.Library, name: str) -> None:
+    check(main, name, MAIN[name])
 
 
-@pytest.mark.parametrize("name", NARROW)
-def test_rows_with_narrow_vectors(narrow: ctypes_abi.Library, name: str) -> None:
-    check(narrow, name, NARROW[name])
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SMALL)
+def test_rows_of_small_types_against_numpy(small: ctypes_abi.Library, name: str) -> None:
+    check(small, name, SMALL[name])
 
 
 def check(library: ctypes_abi.Library, name: str, cases: list[Case]) -> None:

@@ -13,6 +13,7 @@ from pto_wsp.types.dtype import DTYPES
 from tests.python.lang.programs import kernel_of
 from tests.python.targets import ctypes_abi
 from tests.python.targets.widths import WIDTHS, vectors_of
+from tests.slow import mostly_slow
 
 TERMS, COLS, MOST_ROWS = 150, 128, (8, 130)
 """Enough terms for two blocks of them; few rows read the operand where it lies, many in blocks. Of so
@@ -83,7 +84,7 @@ def cases(rng: np.random.Generator, cols: int) -> list[tuple[int, int, int, int]
 
 
 @pytest.mark.parametrize("width", WIDTHS)
-@pytest.mark.parametrize("dtype", ["f32", "bf16"])
+@pytest.mark.parametrize("dtype", mostly_slow(["bf16", "f32"]))
 def test_rows_may_be_one_row_or_go_backwards(width: str | None, dtype: str, cache: ArtifactCache) -> None:
     kernels = [product(rows, dtype, adds=False) for rows in MOST_ROWS]
     with vectors_of(width):

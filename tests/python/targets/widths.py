@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -12,31 +11,27 @@ from pto_wsp.support.record import replace
 from pto_wsp.targets.cpu import target
 from pto_wsp.targets.cpu.features import VARIABLE, resolve_features
 from tests.python.targets import foreign
+from tests.slow import mostly_slow
 
 NEON, WIDER = "NEON", "wider"
 _NATIVE = resolve_features().lanes
 _NARROWER = {lanes: names for lanes, names in {8: "avx2,fma", 4: ""}.items() if lanes < _NATIVE}
-_WIDER = {16: WIDER} if _NATIVE == 8 and "CI" in os.environ else {}
-"""Vectors that the compiler makes two of: what processors with longer ones run, minutes to build."""
+_WIDER = {16: WIDER} if _NATIVE == 8 else {}
+"""Vectors that the compiler makes two of: what processors with longer ones run."""
 
-_EMULATED = [NEON] if foreign.is_emulated() else []
-
-SETTINGS = [None, *_NARROWER.values(), *_WIDER.values(), *_EMULATED]
-"""What is asked for: the machine's own width, then those below it, then those of other machines."""
+_OTHERS = [(names, f"{lanes} lanes") for lanes, names in (_NARROWER | _WIDER).items()]
+_EMULATED = [(NEON, NEON)] if foreign.is_emulated() else []
 
 WIDTHS = [
-    *(
-        pytest.param(names, id=f"{lanes} lanes")
-        for lanes, names in {_NATIVE: None, **_NARROWER, **_WIDER}.items()
-    ),
-    *(pytest.param(name, id=name) for name in _EMULATED),
+    pytest.param(names, id=name)
+    for names, name in mostly_slow([(None, f"{_NATIVE} lanes"), *_OTHERS, *_EMULATED])
 ]
-"""The same as parameters of tests."""
+"""The machine's own width, then those below and above it, then those of other machines."""
 
 
 @contextmanager
 def vectors_of(width: str | None) -> Iterator[None]:
-    """Generate code for one of `SETTINGS`."""
+    """Generate code for one of `WIDTHS`."""
     with pytest.MonkeyPatch.context() as patch:
         if width == NEON:
             patch.setenv("CXX", f"{foreign.COMPILER} -march=armv8.2-a+bf16")

@@ -12,6 +12,7 @@ from tests.python.lang.programs import execute
 from tests.python.whole.random_data import Writer
 from tests.python.whole.random_data_kernels import random_values
 from tests.python.whole.random_data_meaning import meaning
+from tests.slow import mostly_slow
 
 NUM_PROGRAMS = 60
 """Thousands have been run: a change of the engine or of the language deserves as many."""
@@ -44,7 +45,7 @@ def outcome(program: Program, values: dict[str, object], workers: int = 1, jitte
     return tasks, {name: array.tobytes() for name, array in arrays_of(values).items()}
 
 
-@pytest.mark.parametrize("seed", range(NUM_PROGRAMS))
+@pytest.mark.parametrize("seed", mostly_slow(range(NUM_PROGRAMS), quick=10))
 def test_data_decides_as_in_python(seed: int) -> None:
     workload, python = Writer(seed).program()
     w = execute(workload)["w"]

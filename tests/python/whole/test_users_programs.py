@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from pto_wsp import Schedule
 from tests.python.schedule.random_schedules import schedules
 from tests.python.whole.users_programs import PROGRAMS, UserProgram, Values
+from tests.slow import examples
 
 SIZES = (0, 1, 2, 7, 64, 129)
 
@@ -40,7 +41,7 @@ def test_any_size_under_any_schedule(name: str) -> None:
         plain.append(found)
 
     @settings(
-        max_examples=12,
+        max_examples=examples(12),
         deadline=None,
         suppress_health_check=list(HealthCheck),
         phases=(Phase.explicit, Phase.reuse, Phase.generate),

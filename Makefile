@@ -56,7 +56,7 @@ $(CPP_TREES:%=test-cpp-%) test-cpp-aarch64: test-cpp-%:
 	  cmake -S . -B $$tree $(CPP_FLAGS_$*) -DPTO_WSP_PYTHON=OFF -DPTO_WSP_TESTS=ON >$$tree.log 2>&1 \
 	    && cmake --build $$tree -j $(if $(SLOW),1,$(JOBS)) >>$$tree.log 2>&1 || { cat $$tree.log; exit 1; }; \
 	  echo "C++ tests: $*"; \
-	  $$([ $* = thread ] && setarch -R true 2>/dev/null && echo setarch -R) ctest --test-dir $$tree --output-on-failure --no-tests=error \
+	  $$([ $* = thread ] && setarch -R true 2>/dev/null && echo setarch -R) ctest --test-dir $$tree -j $(if $(SLOW),1,$(JOBS)) --output-on-failure --no-tests=error \
 	    | grep -vE '^(Internal ctest|Test project| +Start|$$)'
 
 check: build/installed.dev ## format, lint, types, layers, Python 3.11 syntax, generated documents

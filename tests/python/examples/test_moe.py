@@ -97,6 +97,7 @@ def test_interpreter_agrees(weights) -> None:
     assert is_right(batch, weights)
 
 
+@pytest.mark.slow
 def test_command_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(sys, "argv", ["moe", "--tokens", "100", "--batches", "2"])
     example.main()

@@ -292,8 +292,9 @@ def test_arrays_of_other_libraries() -> None:
     assert_near((out, lse), expected_of(batch, False, {}))
 
 
-@pytest.mark.parametrize("dtypes", mostly_slow([(bf16, f16), (f32, f32)]), ids=str)
-@pytest.mark.parametrize("page_size", mostly_slow([None, 16]))
+@pytest.mark.slow
+@pytest.mark.parametrize("dtypes", [(bf16, f16), (f32, f32)], ids=str)
+@pytest.mark.parametrize("page_size", [None, 16])
 def test_packed_keys_change_no_bit(
     page_size: int | None, dtypes: tuple[Any, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -86,7 +86,7 @@ ELEMENTWISE: dict[str, tuple[dict[str, Any], Callable[[Array], Array]]] = {
 }
 
 
-@pytest.mark.parametrize("name", ELEMENTWISE)
+@pytest.mark.parametrize("name", mostly_slow(ELEMENTWISE, quick=8))
 def test_elementwise(name: str) -> None:
     options, meaning = ELEMENTWISE[name]
     rng = np.random.default_rng(1)
@@ -166,7 +166,7 @@ REDUCE: dict[str, tuple[Callable[[Array, int], Array], Callable[[Array, int], Ar
 }
 
 
-@pytest.mark.parametrize("name", [*ALONG, *REDUCE])
+@pytest.mark.parametrize("name", mostly_slow([*ALONG, *REDUCE], quick=4))
 def test_along_a_dimension(name: str) -> None:
     rng = np.random.default_rng(5)
     for shape in SHAPES:
@@ -288,7 +288,7 @@ LOSSES = {
 }
 
 
-@pytest.mark.parametrize("name", LOSSES)
+@pytest.mark.parametrize("name", mostly_slow(LOSSES, quick=4))
 def test_losses(name: str) -> None:
     loss, rng = LOSSES[name], np.random.default_rng(9)
     for shape in ((1, 1), (7, 33), (2, 9001), (5,)):

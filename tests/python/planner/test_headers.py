@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.slow import mostly_slow
+
 ROOT = Path(__file__).parents[3]
 INCLUDE = ROOT / "include"
 RUNTIME = INCLUDE / "pto" / "runtime"
@@ -94,7 +96,7 @@ def test_the_control_compiles(cxx: str, standard: str) -> None:
     assert [number for number, _ in cases()] == list(range(1, len(cases()) + 1))
 
 
-@pytest.mark.parametrize(("number", "text"), cases())
+@pytest.mark.parametrize(("number", "text"), mostly_slow(cases(), quick=8))
 @pytest.mark.parametrize("cxx", COMPILERS)
 def test_must_not_compile(cxx: str, number: int, text: str) -> None:
     done = syntax(MUST_NOT_COMPILE, "-std=c++17", f"-DCASE={number}", cxx=cxx)

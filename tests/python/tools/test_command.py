@@ -17,6 +17,7 @@ from pto_wsp.passes.pipeline import PASSES
 from pto_wsp.targets.cpu.build import Build
 from pto_wsp.text import parse
 from pto_wsp.tools.main import FAILED, OK, USAGE, main
+from tests.slow import mostly_slow
 
 PROGRAM = """\
 // PTO Module: demo
@@ -353,7 +354,7 @@ def test_an_output_that_cannot_be_made_is_refused(folder: Path, capsys: pytest.C
 
 
 @pytest.mark.parametrize("argv", [["print", "demo.pto"], ["info"], ["check", "demo.pto"], ["targets"]])
-@pytest.mark.parametrize("closed", ["<&-", ">&-", ">/dev/full"])
+@pytest.mark.parametrize("closed", mostly_slow([">/dev/full", ">&-", "<&-"]))
 def test_streams_that_are_closed_or_full(folder: Path, argv: list[str], closed: str) -> None:
     ran = subprocess.run(
         ["bash", "-c", f'"$@" {closed}', "bash", *PTO, *argv], capture_output=True, text=True, check=False

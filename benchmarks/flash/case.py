@@ -6,14 +6,13 @@ of `run`; the plan, which any number of layers share, is made before.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from statistics import median
 
 import numpy as np
 
 from benchmarks.flash.peers import torch_attention
-from benchmarks.harness import Bench, Row, available_cores
+from benchmarks.harness import Bench, Row, available_cores, elapsed_ms
 from pto_wsp.ops.attention import BatchPrefill
 
 THREADS = min(2, available_cores())
@@ -84,10 +83,3 @@ def verify(name: str, found: np.ndarray, q: np.ndarray, k: np.ndarray, v: np.nda
         weights = np.exp(scores - scores.max())
         if not np.abs(found[at, head] - weights @ values / weights.sum()).max() <= TOLERANCE:
             raise AssertionError(f"{name}: position {at} differs from numpy")
-
-
-def elapsed_ms(function: Callable[[], object]) -> float:
-    """Return the milliseconds that one call takes."""
-    began = time.perf_counter()
-    function()
-    return 1e3 * (time.perf_counter() - began)

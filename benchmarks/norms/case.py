@@ -1,12 +1,16 @@
 """The case `norms`: rows from memory to memory, over the time in which memory reads as many bytes.
 
 1024 rows, of 4096 elements for RMSNorm and of twice 11008 for SwiGLU, f32. A repetition goes over several
-arrays, together more than any cache holds, and calls the operators of `pto_wsp.ops.functional`.
+arrays, together more than any cache holds, and calls the operators of `pto_wsp.ops.functional`. One row of
+them, called again and again, costs what a call costs.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
+from importlib import import_module
+from statistics import median
 
 import numpy as np
 
@@ -18,6 +22,7 @@ from pto_wsp.ops import functional
 
 ROWS, HIDDEN, INNER = 1024, 4096, 11008
 TOLERANCE = 1e-5
+CALLS = 500
 
 
 def run(bench: Bench) -> None:
@@ -40,6 +45,42 @@ def run(bench: Bench) -> None:
 
     against_memory(bench, "rmsnorm_1024_vs_dram", rms_norm, exact_rms_norm, HIDDEN, HIDDEN)
     against_memory(bench, "swiglu_1024_vs_dram", swiglu, exact_swiglu, 2 * INNER, INNER)
+    one_row(bench, gain)
+
+
+def one_row(bench: Bench, gain: np.ndarray) -> None:
+    """Add the row of a call for one row, beside torch where it is installed."""
+    x = np.random.default_rng(bench.seed).standard_normal((1, HIDDEN), np.float32)
+    functions = {"ours": median_us(lambda: functional.rms_norm(x, gain, 1e-5))}
+    try:
+        functions["torch"] = median_us(torch_rms_norm(x, gain))
+    except ImportError as error:
+        bench.skipped["torch"] = f"{error.name} is not installed: make bench needs the extra [bench]"
+    found = bench.measure(functions, rounds=bench.rounds(15, 5))
+    ours, theirs = found["ours"], found.get("torch")
+    row = Row("rmsnorm_1_call_us", ours.value, "us", noisy=ours.noisy)
+    if theirs is not None:
+        noisy = ours.noisy or theirs.noisy
+        row = replace(
+            row, peer="torch", peer_value=theirs.value, ratio=theirs.value / ours.value, noisy=noisy
+        )
+    bench.rows.append(row)
+
+
+def median_us(function: Callable[[], object]) -> Callable[[], float]:
+    """Return a function that times calls, one after another."""
+    return lambda: 1e3 * median(elapsed_ms(function) for _ in range(CALLS))
+
+
+def torch_rms_norm(x: np.ndarray, gain: np.ndarray) -> Callable[[], object]:
+    """Return the same in torch.
+
+    Raises:
+        ImportError: it is not installed.
+    """
+    torch = import_module("torch")
+    values, weight = torch.from_numpy(x), torch.from_numpy(gain)
+    return lambda: torch.nn.functional.rms_norm(values, gain.shape, weight, 1e-5)
 
 
 def against_memory(

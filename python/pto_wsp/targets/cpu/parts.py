@@ -32,8 +32,9 @@ class Part:
     def source(self) -> str:
         """The unit that has the instances."""
         instances = [f"template {function};" for function in self.functions]
-        opened = [f'#include "pto/wsp/tile/{self.header}.hpp"', "namespace pto::wsp::tile {"]
-        return "\n".join([*opened, *instances, "}  // namespace pto::wsp::tile", ""])
+        head = ["// Compiled once, for all kernels.", f'#include "pto/wsp/tile/{self.header}.hpp"']
+        space = ["namespace pto::wsp::tile {", *instances, "}  // namespace pto::wsp::tile", ""]
+        return "\n".join(head + space)
 
 
 def moves(storage: str) -> Part:

@@ -40,7 +40,7 @@ test: test-python test-cpp ## the tests, in minutes; with SLOW=1 all: more types
 test-python: build/installed.dev ## only the Python tests
 	@$(PY) -m pytest -n $(JOBS) --dist loadfile -q --durations=5
 
-CPP_FLAGS_plain :=
+CPP_FLAGS_plain := $(if $(SLOW),-DCMAKE_BUILD_TYPE=Release -DCMAKE_CXX_FLAGS=,-DCMAKE_BUILD_TYPE=None -DCMAKE_CXX_FLAGS=-O1)
 CPP_FLAGS_address-undefined := -DPTO_WSP_SANITIZE='address;undefined' -DCMAKE_BUILD_TYPE=None -DCMAKE_CXX_FLAGS=-O1
 CPP_FLAGS_thread := -DPTO_WSP_SANITIZE=thread -DCMAKE_BUILD_TYPE=None -DCMAKE_CXX_FLAGS=-O1
 # Cross-compiled, and run under emulation: apt-get install g++-aarch64-linux-gnu qemu-user-static

@@ -12,10 +12,9 @@ from statistics import median
 import numpy as np
 
 from benchmarks.flash.peers import torch_attention
-from benchmarks.harness import Bench, Row, available_cores, elapsed_ms
+from benchmarks.harness import THREADS, Bench, Row, elapsed_ms
 from pto_wsp.ops.attention import BatchPrefill
 
-THREADS = min(2, available_cores())
 LENGTH, HEADS, DIM = 2048, 16, 128
 TOLERANCE = 1e-5
 

@@ -357,10 +357,11 @@ PTO_INLINE inline void store_exact(Bf16* p, F v, N n) {
   put(p, high_16((U)v), n);
 }
 
-/// Whole vectors go past the caches if `streams`.
+/// Whole vectors go past the caches if `streams`: then memory bounds a loop, so that the jumps are the
+/// others'.
 template <class T, class V>
 PTO_INLINE inline void store_exact(T* p, V v, Full n, bool streams) {
-  if (streams) {
+  if (__builtin_expect(streams, 0)) {
     store_exact(p, v, Past{});
   } else {
     store_exact(p, v, n);
@@ -403,12 +404,12 @@ template <int kTogether = 1, int64_t kWidth = kLanes, class Body>
 PTO_INLINE inline void columns(int64_t n, const Body& body) {
   int64_t j = 0;
   if constexpr (kTogether == 2) {
-    for (; j + 2 * kWidth <= n; j += 2 * kWidth) {
-      body(j, Full{});
-      body(j + kWidth, Full{});
-    }
+    // Late, by the compiler: two calls of the body here would go through all its passes.
+#pragma GCC unroll 2
+    for (; j + kWidth <= n; j += kWidth) body(j, Full{});
+  } else {
+    for (; j + kWidth <= n; j += kWidth) body(j, Full{});
   }
-  for (; j + kWidth <= n; j += kWidth) body(j, Full{});
   if (j < n) body(j, Tail{n - j});
 }
 

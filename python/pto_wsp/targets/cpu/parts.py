@@ -39,14 +39,15 @@ class Part:
 
 def moves(storage: str) -> Part:
     """Return the part that copies between views and tiles."""
-    window, tile = f"const Window<{storage}>", f"const Tile<{storage}>"
+    window, memory = f"const Window<{storage}>", f"{storage}*, int64_t"
+    sizes = "int64_t, int64_t"
     return Part(
         "move",
         (
-            f"Tile<{storage}> copy({window}, {storage}*, int64_t)",
-            f"Tile<{storage}> bring_together({window}&, {storage}*, int64_t)",
-            f"void write({window}, {tile})",
-            f"bool moved_away({tile}, {window}, bool, {storage}*, int64_t)",
+            f"Tile<{storage}> copy({window}, {memory})",
+            f"Tile<{storage}> bring_together({window}&, {memory})",
+            f"void write({window}, const Tile<{storage}>)",
+            f"bool moved_away({memory}, {sizes}, {memory}, const void*, int64_t, {sizes}, bool, bool)",
         ),
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Iterator
 
 import pytest
@@ -11,6 +12,9 @@ from tests.slow import RUNS_SLOW
 
 # Before anything loads numpy: its threads would compete with the tests that run side by side.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+# A job in the background of a shell ignores interrupts, and so would the programs that tests interrupt.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session", autouse=True)

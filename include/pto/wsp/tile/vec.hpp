@@ -357,8 +357,7 @@ PTO_INLINE inline void store_exact(Bf16* p, F v, N n) {
   put(p, high_16((U)v), n);
 }
 
-/// Whole vectors go past the caches if `streams`: then memory bounds a loop, so that the jumps are the
-/// others'.
+/// Whole vectors go past the caches if `streams`. The jumps are on that side: memory bounds it anyway.
 template <class T, class V>
 PTO_INLINE inline void store_exact(T* p, V v, Full n, bool streams) {
   if (__builtin_expect(streams, 0)) {
@@ -404,7 +403,7 @@ template <int kTogether = 1, int64_t kWidth = kLanes, class Body>
 PTO_INLINE inline void columns(int64_t n, const Body& body) {
   int64_t j = 0;
   if constexpr (kTogether == 2) {
-    // Late, by the compiler: two calls of the body here would go through all its passes.
+    // Unrolled by a late pass of the compiler: two calls of the body here would go through all of them.
 #pragma GCC unroll 2
     for (; j + kWidth <= n; j += kWidth) body(j, Full{});
   } else {

@@ -51,15 +51,15 @@ class ArtifactCache:
         for folder in (self.directory, *(self.directory / name for name in _FOLDERS)):
             _make_private(folder)
 
-    def library(self, key: str, make: Callable[[Path], None]) -> tuple[Path, bool]:
+    def library(self, key: str, make: Callable[[Path], object], kind: str = "so") -> tuple[Path, bool]:
         """Return the path of the library `key`, and whether `make(path)` was called to write it.
 
-        The file is verified before it is returned.
+        The file, whose name ends with `kind`, is verified before it is returned.
         """
-        found = self.find_library(key)
+        found = self.find_library(key, kind)
         if found is not None:
             return found, False
-        path = self._library_path(key)
+        path = self._library_path(key, kind)
         aside = _aside(path)
         try:
             make(aside)
@@ -74,16 +74,16 @@ class ArtifactCache:
         self._evict(keep=path)
         return path, True
 
-    def find_library(self, key: str) -> Path | None:
+    def find_library(self, key: str, kind: str = "so") -> Path | None:
         """Return the path of the library `key`, verified, or None where it is not there as it was written."""
-        path = self._library_path(key)
+        path = self._library_path(key, kind)
         return path if _whole(path) is not None and _was_used(path) else None
 
     def read_program(self, key: str) -> bytes | None:
         """Return what `write_program` stored under `key`, a SHA-256 in hexadecimal, or None."""
         body = _whole(self._program_path(key))
         mark = key.encode()
-        return body[len(mark) :] if body is not None and body.startswith(mark) else None
+        return bytes(body[len(mark) :]) if body is not None and body[: len(mark)] == mark else None
 
     def write_program(self, key: str, content: bytes) -> None:
         """Store a program under `key`, unless it is large or cannot be written: it can be lowered again."""
@@ -109,8 +109,8 @@ class ArtifactCache:
         """Store a small text as `name`."""
         _write(self.directory / "notes" / name, text.encode())
 
-    def _library_path(self, key: str) -> Path:
-        return self.directory / "libraries" / f"{key}.so"
+    def _library_path(self, key: str, kind: str) -> Path:
+        return self.directory / "libraries" / f"{key}.{kind}"
 
     def _program_path(self, key: str) -> Path:
         return self.directory / "programs" / key[:_PLACE_DIGITS]
@@ -145,14 +145,14 @@ def _make_private(folder: Path) -> None:
         raise BadCache(path=folder, reason="others can write to it")
 
 
-def _trailer(content: bytes) -> bytes:
+def _trailer(content: bytes | memoryview) -> bytes:
     return _MAGIC + hashlib.sha256(content).digest()
 
 
-def _whole(path: Path) -> bytes | None:
+def _whole(path: Path) -> memoryview | None:
     """Return what a file holds before the hash of just that, or None where it does not end with one."""
     try:
-        content = path.read_bytes()
+        content = memoryview(path.read_bytes())
     except OSError:
         return None
     body = content[:-_TRAILER]

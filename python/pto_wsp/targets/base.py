@@ -47,8 +47,8 @@ class KernelArtifact:
 class LibraryCache(Protocol):
     """Where built libraries are kept between processes."""
 
-    def library(self, key: str, make: Callable[[Path], None]) -> tuple[Path, bool]:
-        """Return the library for `key`, and whether `make(path)` was called to write it."""
+    def library(self, key: str, make: Callable[[Path], object], kind: str = "so") -> tuple[Path, bool]:
+        """Return the file for `key`, named `*.kind`, and whether `make(path)` was called to write it."""
         ...
 
     def keep_source(self, key: str, source: str) -> Path:

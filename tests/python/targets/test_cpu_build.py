@@ -12,7 +12,7 @@ from pto_wsp.errors import CompilerFailed
 from pto_wsp.ir.kernel import KernelFunction
 from pto_wsp.runtime.cache import ArtifactCache
 from pto_wsp.targets import registry
-from pto_wsp.targets.cpu import build
+from pto_wsp.targets.cpu import build, toolchain
 from pto_wsp.targets.cpu.emit import emit_library
 from pto_wsp.targets.cpu.parts import moves
 from pto_wsp.types.dtype import DType, bf16, f32
@@ -35,6 +35,12 @@ def kernels() -> list[KernelFunction]:
 @pytest.fixture
 def own_cache(tmp_path: Path) -> ArtifactCache:
     return ArtifactCache(tmp_path / "own")
+
+
+@pytest.fixture
+def heads(own_cache: ArtifactCache) -> int:
+    """How many commands keep what all units include."""
+    return int(toolchain.find_compiler(own_cache).is_gcc)
 
 
 @pytest.fixture
@@ -65,11 +71,15 @@ def test_every_kernel_is_in_one_unit(count: int) -> None:
 
 @pytest.mark.parametrize("cores", [1, 2, 5, 64])
 def test_results_do_not_depend_on_the_number_of_units(
-    cores: int, own_cache: ArtifactCache, monkeypatch: pytest.MonkeyPatch, commands: list[Sequence[str]]
+    cores: int,
+    own_cache: ArtifactCache,
+    heads: int,
+    monkeypatch: pytest.MonkeyPatch,
+    commands: list[Sequence[str]],
 ) -> None:
     monkeypatch.setattr(build, "_num_cores", lambda: cores)
     artifact = registry.get("cpu").build(kernels(), own_cache)
-    assert artifact.compiles == 1 and len(commands) == min(cores, 4) + 2
+    assert artifact.compiles == 1 and len(commands) == heads + min(cores, 4) + 2
     library = ctypes_abi.load(artifact)
     assert tuple(library.kernels) == artifact.kernels == tuple(f"apply_{name}" for name in ROWS)
     x = np.linspace(-2, 2, 160, dtype=np.float32).reshape(4, 40)
@@ -79,18 +89,37 @@ def test_results_do_not_depend_on_the_number_of_units(
         np.testing.assert_allclose(y, expected, rtol=1e-6)
 
 
-def test_parts_are_compiled_once_and_again_when_they_are_damaged(
-    own_cache: ArtifactCache, commands: list[Sequence[str]]
+def test_parts_and_heads_are_compiled_once_and_again_when_they_are_damaged(
+    own_cache: ArtifactCache, heads: int, commands: list[Sequence[str]]
 ) -> None:
-    target = registry.get("cpu")
-    before = {target.build([unary("exp")], own_cache).path}
-    assert len(commands) == 3
-    before.add(target.build([unary("abs")], own_cache).path)
-    assert len(commands) == 5
-    (part,) = {*(own_cache.directory / "libraries").iterdir()} - before
-    part.write_bytes(part.read_bytes()[:-100])
-    target.build([unary("neg")], own_cache)
-    assert len(commands) == 8
+    target, folder = registry.get("cpu"), own_cache.directory / "libraries"
+    libraries = {target.build([unary("exp")], own_cache).path}
+    assert len(commands) == heads + 3
+    libraries.add(target.build([unary("abs")], own_cache).path)
+    assert len(commands) == heads + 5
+    shared = {*folder.iterdir()} - libraries
+    assert sorted(path.suffix for path in shared) == [".gch"] * heads + [".so"]
+    for count, path in enumerate(sorted(shared), 1):
+        path.write_bytes(path.read_bytes()[:-100])
+        before = len(commands)
+        target.build([unary(ROWS[count + 1])], own_cache)
+        assert len(commands) == before + 3
+
+
+def test_a_unit_whose_head_the_compiler_refuses_is_compiled_without(
+    own_cache: ArtifactCache, heads: int, monkeypatch: pytest.MonkeyPatch, commands: list[Sequence[str]]
+) -> None:
+    noted = build.run
+
+    def refuse(command: Sequence[str], text: bytes) -> tuple[int, str]:
+        return (1, "relocated") if "-include" in command else noted(command, text)
+
+    monkeypatch.setattr(build, "run", refuse)
+    library = ctypes_abi.load(registry.get("cpu").build([unary("neg")], own_cache))
+    assert len(commands) == heads + 3
+    x = np.ones((4, 40), np.float32)
+    y = np.empty_like(x)
+    assert library.call(unary("neg"), [x, y]) == 0 and (y == -1).all()
 
 
 def product(name: str, rows: int, dtype: DType) -> KernelFunction:
@@ -102,7 +131,7 @@ def product(name: str, rows: int, dtype: DType) -> KernelFunction:
 
 
 def test_kernels_share_the_parts_that_they_call(
-    own_cache: ArtifactCache, commands: list[Sequence[str]]
+    own_cache: ArtifactCache, heads: int, commands: list[Sequence[str]]
 ) -> None:
     target, before = registry.get("cpu"), 0
     for kernel, parts in (
@@ -114,8 +143,8 @@ def test_kernels_share_the_parts_that_they_call(
         found = emit_library([kernel], 8).parts
         assert len({part.source for part in found}) == len(found) >= parts
         target.build([kernel], own_cache)
-        assert len(commands) - before == 2 + parts, kernel.name
-        before = len(commands)
+        assert len(commands) - heads - before == 2 + parts, kernel.name
+        before = len(commands) - heads
 
 
 @pytest.mark.parametrize("broken", ["apply_tanh", "copy"])

@@ -97,7 +97,7 @@ PTO_INLINE inline void reduce_rows(const Tile<T>& to, const Tile<T>& a, V start,
     V total = start;
     columns(a.cols,
             [&](int64_t j, auto n) PTO_INLINE { total = op(total, keep(load(a.row(i) + j, n), n, start)); });
-    store(to.row(i), fold(total, op), Tail{1});
+    store(to.row(i), fold(total, op), First{});
   }
 }
 

@@ -155,24 +155,9 @@ void repeat(const Tile<T>& to, const Tile<T>& row) {
   }
 }
 
-template <uint64_t kBytes>
-struct VectorOf;
-template <>
-struct VectorOf<4> {
-  typedef U Type;
-};
-template <>
-struct VectorOf<2> {
-  typedef H Type;
-};
-template <>
-struct VectorOf<1> {
-  typedef B Type;
-};
-
 template <class T>
 void write_past(const Window<T>& to, const Tile<T>& tile) {
-  typedef typename VectorOf<sizeof(T)>::Type V;
+  typedef Bits<T> V;
   for (int64_t i = 0; i < to.rows; ++i) {
     const T* source = tile.row(i);
     T* target = to.row(i);
@@ -328,7 +313,7 @@ template <class T>
     }
     return;
   } else {
-    typedef typename VectorOf<sizeof(T)>::Type V;
+    typedef Bits<T> V;
     for (int64_t i = 0; i < source.rows; i += kLanes) {
       const int64_t rows = source.rows - i < kLanes ? source.rows - i : kLanes;
       columns(source.cols, [&](int64_t j, auto n) PTO_INLINE {
@@ -391,7 +376,7 @@ template <class T, class V>
 [[nodiscard]] bool setval(const Tile<T>& to, const Tile<T>& from, int64_t row, int64_t col, V value) {
   if (!inside(row, 1, from.rows) || !inside(col, 1, from.cols)) return false;
   if (to.data != from.data) copy(from, to.data, to.stride);
-  store(to.row(row) + col, value, Tail{1});
+  store(to.row(row) + col, value, First{});
   return true;
 }
 

@@ -48,6 +48,8 @@ struct Past {};
 struct Tail {
   int64_t n;
 };
+/// The first lane alone.
+struct First {};
 
 /// The lanes 0, 1, 2, ...
 inline I lane_numbers() {
@@ -191,6 +193,40 @@ PTO_INLINE inline uint16_t tail_mask(Tail n) { return static_cast<uint16_t>((1u 
 PTO_INLINE inline I tail_mask(Tail n) { return lane_numbers() < static_cast<int32_t>(n.n); }
 #endif
 
+template <uint64_t kBytes>
+struct VectorOf;
+template <>
+struct VectorOf<8> {
+  typedef UL Type;
+};
+template <>
+struct VectorOf<4> {
+  typedef U Type;
+};
+template <>
+struct VectorOf<2> {
+  typedef H Type;
+};
+template <>
+struct VectorOf<1> {
+  typedef B Type;
+};
+/// Lanes of the size of T.
+template <class T>
+using Bits = typename VectorOf<sizeof(T)>::Type;
+
+/// The first `n` lanes. Functions: their pieces take the compiler long, and rows have one rest at most.
+template <class T, class V>
+[[gnu::noinline]] V get_rest(const T* p, int64_t n) {
+  V v{};
+  copy_pieces<sizeof v, sizeof(T)>(&v, p, static_cast<uint64_t>(n) * sizeof(T));
+  return v;
+}
+template <class T, class V>
+[[gnu::noinline]] void put_rest(T* p, const V v, int64_t n) {
+  copy_pieces<sizeof v, sizeof(T)>(p, &v, static_cast<uint64_t>(n) * sizeof(T));
+}
+
 template <class V, class T>
 PTO_INLINE inline V get(const T* p, Tail n) {
   if constexpr (sizeof(T) == 4) {
@@ -200,9 +236,7 @@ PTO_INLINE inline V get(const T* p, Tail n) {
     return (V)__builtin_ia32_maskloadps256(reinterpret_cast<const F*>(p), tail_mask(n));
 #endif
   }
-  V v{};
-  copy_pieces<sizeof v, sizeof(T)>(&v, p, static_cast<uint64_t>(n.n) * sizeof(T));
-  return v;
+  return (V)get_rest<T, typename VectorOf<sizeof(V) / kLanes>::Type>(p, n.n);
 }
 
 template <class V, class T>
@@ -213,7 +247,12 @@ PTO_INLINE inline void put(T* p, V v, Tail n) {
 #endif
   }
   // Masked stores of AVX2 take seven times as long on some processors.
-  copy_pieces<sizeof v, sizeof(T)>(p, &v, static_cast<uint64_t>(n.n) * sizeof(T));
+  put_rest(p, (typename VectorOf<sizeof(V) / kLanes>::Type) v, n.n);
+}
+
+template <class V, class T>
+PTO_INLINE inline void put(T* p, V v, First) {
+  __builtin_memcpy(p, &v, sizeof(T));
 }
 
 // Lanes of 8 or 16 bits in lanes of 32, and the low bits of those. g++ 12 makes two halves of it and a whole

@@ -6,6 +6,7 @@ import hashlib
 import os
 import re
 import shlex
+import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -13,10 +14,10 @@ from pto_wsp.errors import CompilerFailed, CppError
 from pto_wsp.location import Location
 from pto_wsp.support.record import record
 from pto_wsp.targets.base import LibraryCache
-from pto_wsp.targets.cpu.emit import Library
+from pto_wsp.targets.cpu.emit import HEAD, Library
 from pto_wsp.targets.cpu.native import GENERATED, Unit
 from pto_wsp.targets.cpu.parts import Part
-from pto_wsp.targets.cpu.toolchain import FLAGS, Compiler, include_directory, run
+from pto_wsp.targets.cpu.toolchain import FLAGS, SKIPPED, Compiler, include_directory, run
 
 _FREESTANDING = frozenset({"-fno-exceptions", "-fno-rtti"})
 """Options that hand-written kernels are compiled without: they have the standard library and exceptions."""
@@ -55,38 +56,53 @@ class Build:
             CppError: the compiler refused a hand-written kernel.
             CompilerFailed: with the compiler's text; the source is kept.
         """
-        import tempfile  # here: most programs start with what others have compiled
-
+        head = self._head()
         with tempfile.TemporaryDirectory(prefix="pto-wsp-") as folder:
             paths = (Path(folder) / f"{number}.o" for number in range(1_000_000))
             jobs = [_job(self._native, unit, next(paths)) for unit in library.units]
-            jobs += [_job(self._unit, text, next(paths)) for text in library.split(_num_units(library))]
-            jobs += [_job(self._part, part) for part in library.parts]
+            jobs += [_job(self._unit, text, head, next(paths)) for text in library.split(_num_units(library))]
+            jobs += [_job(self._part, part, head) for part in library.parts]
             objects = _side_by_side(jobs)
             libraries = ["-Wl,-z,defs"] if library.units else ["-nostdlib"]
             self._run([*_LINK, *map(str, objects), *libraries], library.source, output)
 
-    def _unit(self, text: str, output: Path) -> Path:
-        return self._run([*FLAGS, *self.flags, *_FROM_INPUT], text, output)
+    def _unit(self, text: str, head: Sequence[str], output: Path) -> Path:
+        skipped = SKIPPED if self.compiler.is_gcc else ()
+        return self._run([*FLAGS, *self.flags, *skipped, *_FROM_INPUT], text, output, head)
 
-    def _part(self, part: Part) -> Path:
-        """Return the object of a part, from the cache or newly compiled."""
-        key = hashlib.sha256(f"{self.environment}\0{part.source}".encode()).hexdigest()
+    def _part(self, part: Part, head: Sequence[str]) -> Path:
+        options = [*FLAGS, *self.flags, *_FROM_INPUT]
+        return self._kept(part.source, "so", lambda output: self._run(options, part.source, output, head))
+
+    def _head(self) -> tuple[str, ...]:
+        """Return the options that give a unit the headers of all units as the compiler keeps them."""
+        if not self.compiler.is_gcc:
+            return ()
 
         def make(output: Path) -> None:
-            self._unit(part.source, output)
+            with tempfile.TemporaryDirectory(prefix="pto-wsp-") as folder:
+                path = Path(folder) / "head.hpp"
+                path.write_text(HEAD)
+                self._run([*FLAGS, *self.flags, "-x", "c++-header", str(path)], HEAD, output)
 
-        return self.cache.library(key, make)[0]
+        return "-include", str(self._kept(HEAD, "gch", make).with_suffix(""))
 
-    def _run(self, options: Sequence[str], source: str, output: Path) -> Path:
-        """Call the compiler on `source`; return what it has written."""
-        command = [*self.compiler.command, f"-I{include_directory()}", *options, "-o", str(output)]
-        status, text = run(command, source.encode())
+    def _kept(self, text: str, kind: str, make: Callable[[Path], object]) -> Path:
+        """Return what `make` makes of `text`, from the cache where that was done before."""
+        key = hashlib.sha256(f"{self.environment}\0{text}".encode()).hexdigest()
+        return self.cache.library(key, make, kind)[0]
+
+    def _run(self, options: Sequence[str], source: str, output: Path, head: Sequence[str] = ()) -> Path:
+        """Compile or link `source`, again without `head` where that fails; return what was written."""
+        plain = [*self.compiler.command, f"-I{include_directory()}", *options, "-o", str(output)]
+        status, text = run([*plain, *head], source.encode())
+        if status != 0 and head:
+            status, text = run(plain, source.encode())
         if status == 0 and output.is_file():
             return output
         said = text.strip() or ("it wrote no library" if status == 0 else f"it ended with status {status}")
         kept = self.cache.keep_source(hashlib.sha256(source.encode()).hexdigest(), source)
-        raise CompilerFailed(output=said, command=shlex.join(command), source=kept)
+        raise CompilerFailed(output=said, command=shlex.join(plain), source=kept)
 
     def _native(self, unit: Unit, output: Path) -> Path:
         """Compile the unit of a hand-written kernel."""

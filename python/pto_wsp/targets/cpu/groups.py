@@ -248,7 +248,7 @@ class GroupWriter:
         self.lines.body.append(f"{total} = {template.function}({total}, keep({value}, n, {start}));")
         combine = f"[]({vector} a, {vector} b) {{ return {template.function}(a, b); }}"
         self.lines.row_end.append(
-            f"store({tile_name(instr.dst)}.data + i, fold({total}, {combine}), Tail{{1}});"
+            f"store({tile_name(instr.dst)}.data + i, fold({total}, {combine}), First{{}});"
         )
 
     def outer_fold(self, number: int, instr: Instr, template: Fold, value: str) -> None:

@@ -48,6 +48,8 @@ def moves(storage: str) -> Part:
             f"Tile<{storage}> bring_together({window}&, {memory})",
             f"void write({window}, const Tile<{storage}>)",
             f"bool moved_away({memory}, {sizes}, {memory}, const void*, int64_t, {sizes}, bool, bool)",
+            f"Bits<{storage}> get_rest(const {storage}*, int64_t)",
+            f"void put_rest({storage}*, const Bits<{storage}>, int64_t)",
         ),
     )
 

@@ -28,6 +28,9 @@ FLAGS = (
 )
 """Options of every unit of generated code."""
 
+SKIPPED = ("-fno-schedule-insns2", "-fno-tree-ccp", "-fno-tree-vrp")
+"""Passes of g++ that are a ninth of its work for a small kernel, and make no loop faster."""
+
 _FALLBACKS = ("g++", "clang++", "c++")
 _ELF = b"\x7fELF"
 
@@ -43,6 +46,11 @@ class Compiler:
     def text(self) -> str:
         """What two compilers that may build different code differ in: options in `CXX` count."""
         return f"{shlex.join(self.command)} {self.identity}"
+
+    @property
+    def is_gcc(self) -> bool:
+        """Whether it is g++, whose options not all others know."""
+        return "Free Software Foundation" in self.identity
 
 
 def include_directory() -> Path:

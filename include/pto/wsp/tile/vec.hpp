@@ -50,6 +50,12 @@ struct Tail {
 };
 /// The first lane alone.
 struct First {};
+/// `Full` where n is that many, else `Tail`: two ways of an access, where all else is compiled once.
+struct Upto {
+  int64_t n;
+
+  bool is_full() const { return __builtin_expect(n >= kLanes, 1); }
+};
 
 /// The lanes 0, 1, 2, ...
 inline I lane_numbers() {
@@ -255,6 +261,19 @@ PTO_INLINE inline void put(T* p, V v, First) {
   __builtin_memcpy(p, &v, sizeof(T));
 }
 
+template <class V, class T>
+PTO_INLINE inline V get(const T* p, Upto n) {
+  return n.is_full() ? get<V>(p, Full{}) : get<V>(p, Tail{n.n});
+}
+template <class V, class T>
+PTO_INLINE inline void put(T* p, V v, Upto n) {
+  if (n.is_full()) {
+    put(p, v, Full{});
+  } else {
+    put(p, v, Tail{n.n});
+  }
+}
+
 // Lanes of 8 or 16 bits in lanes of 32, and the low bits of those. g++ 12 makes two halves of it and a whole
 // of them again, widens bytes one by one unless it goes by way of 16 bits, and narrows to them one by one.
 // And the high 16 bits of each.
@@ -409,6 +428,14 @@ template <class T, class V>
 PTO_INLINE inline void store_exact(T* p, V v, Tail n, bool) {
   store_exact(p, v, n);
 }
+template <class T, class V>
+PTO_INLINE inline void store_exact(T* p, V v, Upto n, bool streams) {
+  if (__builtin_expect(streams, 0) && n.is_full()) {
+    store_exact(p, v, Past{});
+  } else {
+    store_exact(p, v, n);
+  }
+}
 
 /// One element of memory in every lane.
 PTO_INLINE inline F load_splat(const float* p) { return splat(*p); }
@@ -435,6 +462,11 @@ PTO_INLINE inline L keep(L v, Tail n, L identity) {
   return __builtin_convertvector(lane_numbers(), L) < n.n ? v : identity;
 }
 
+template <class V>
+PTO_INLINE inline V keep(V v, Upto n, V identity) {
+  return n.is_full() ? v : keep(v, Tail{n.n}, identity);
+}
+
 /// Call `body(j, access)` for every vector of a row of `n` elements of user memory.
 /// \tparam kTogether vectors per step of the loop: two where a body is only a few instructions
 /// \tparam kWidth elements of a vector
@@ -449,6 +481,12 @@ PTO_INLINE inline void columns(int64_t n, const Body& body) {
     for (; j + kWidth <= n; j += kWidth) body(j, Full{});
   }
   if (j < n) body(j, Tail{n - j});
+}
+
+/// The same with one body for whole vectors and the rest, where it takes the compiler long.
+template <class Body>
+PTO_INLINE inline void columns_once(int64_t n, const Body& body) {
+  for (int64_t j = 0; j < n; j += kLanes) body(j, Upto{n - j});
 }
 
 /// The same for rows whose memory is padded to whole vectors.

@@ -14,7 +14,7 @@ from pto_wsp.errors import CompilerFailed, CppError
 from pto_wsp.location import Location
 from pto_wsp.support.record import record
 from pto_wsp.targets.base import LibraryCache
-from pto_wsp.targets.cpu.emit import HEAD, Library
+from pto_wsp.targets.cpu.emit import Library
 from pto_wsp.targets.cpu.native import GENERATED, Unit
 from pto_wsp.targets.cpu.parts import Part
 from pto_wsp.targets.cpu.toolchain import FLAGS, SKIPPED, Compiler, include_directory, run
@@ -56,7 +56,7 @@ class Build:
             CppError: the compiler refused a hand-written kernel.
             CompilerFailed: with the compiler's text; the source is kept.
         """
-        head = self._head()
+        head = self._head(library.includes)
         with tempfile.TemporaryDirectory(prefix="pto-wsp-") as folder:
             paths = (Path(folder) / f"{number}.o" for number in range(1_000_000))
             jobs = [_job(self._native, unit, next(paths)) for unit in library.units]
@@ -74,18 +74,18 @@ class Build:
         options = [*FLAGS, *self.flags, *_FROM_INPUT]
         return self._kept(part.source, "so", lambda output: self._run(options, part.source, output, head))
 
-    def _head(self) -> tuple[str, ...]:
-        """Return the options that give a unit the headers of all units as the compiler keeps them."""
+    def _head(self, includes: str) -> tuple[str, ...]:
+        """Return the options that give a unit its headers as the compiler keeps them."""
         if not self.compiler.is_gcc:
             return ()
 
         def make(output: Path) -> None:
             with tempfile.TemporaryDirectory(prefix="pto-wsp-") as folder:
                 path = Path(folder) / "head.hpp"
-                path.write_text(HEAD)
-                self._run([*FLAGS, *self.flags, "-x", "c++-header", str(path)], HEAD, output)
+                path.write_text(includes)
+                self._run([*FLAGS, *self.flags, "-x", "c++-header", str(path)], includes, output)
 
-        return "-include", str(self._kept(HEAD, "gch", make).with_suffix(""))
+        return "-include", str(self._kept(includes, "gch", make).with_suffix(""))
 
     def _kept(self, text: str, kind: str, make: Callable[[Path], object]) -> Path:
         """Return what `make` makes of `text`, from the cache where that was done before."""

@@ -287,11 +287,19 @@ class GroupWriter:
             return tile_written(step.stmt)
         return None
 
-    def is_light(self) -> bool:
-        """Return whether the loop's body is a few instructions, so that counting costs as much as they do."""
+    def columns(self) -> str:
+        """Return what goes over the columns of a row."""
+        if self.scope.narrow:
+            return f"columns<{2 if self._is_short else 1}, kNarrowLanes<{self.scope.narrow}>>"
         ops = (step.stmt.op for step in self.scope.group.steps if isinstance(step.stmt, Instr))
-        is_short = len(self.lines.loads + self.lines.body) <= LIGHT
-        return is_short and not any(HEADERS.get(op) == "math" for op in ops)
+        if any(HEADERS.get(op) == "math" for op in ops):
+            return "columns_once"
+        return "columns<2>" if self._is_short else "columns"
+
+    @property
+    def _is_short(self) -> bool:
+        """Whether the loop's body is a few instructions, so that counting costs as much as they do."""
+        return len(self.lines.loads + self.lines.body) <= LIGHT
 
     def _assemble(self, writer: TextWriter) -> None:
         for line in self.lines.before:
@@ -303,10 +311,7 @@ class GroupWriter:
             for line in self.lines.row:
                 writer.line(line)
             if self.touches_users_memory:
-                together = 2 if self.is_light() else 1
-                width = f", kNarrowLanes<{self.scope.narrow}>" if self.scope.narrow else ""
-                columns = f"columns<{together}{width}>" if width or together == 2 else "columns"
-                writer.line(f"{columns}(cols, [&](int64_t j, auto n) PTO_INLINE {{")
+                writer.line(f"{self.columns()}(cols, [&](int64_t j, auto n) PTO_INLINE {{")
             else:
                 writer.line("padded_columns(cols, [&](int64_t j, Full) PTO_INLINE {")
             with writer.indented():

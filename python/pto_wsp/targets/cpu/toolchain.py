@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import importlib.util
 import os
@@ -63,8 +64,16 @@ def include_directory() -> Path:
 def header_hash() -> str:
     """Return a hash of every shipped header that generated code can include."""
     root = include_directory() / "pto" / "wsp"
+    paths = (root / "abi.hpp", root / "native.hpp", *sorted((root / "tile").glob("*.hpp")))
+    statuses = [path.stat() for path in paths]
+    return _hash_of(tuple((p, s.st_mtime_ns, s.st_size) for p, s in zip(paths, statuses, strict=True)))
+
+
+@functools.lru_cache(maxsize=1)
+def _hash_of(files: tuple[tuple[Path, int, int], ...]) -> str:
+    """Return a hash of files, each with its time of change and size."""
     digest = hashlib.sha256()
-    for path in (root / "abi.hpp", root / "native.hpp", *sorted((root / "tile").glob("*.hpp"))):
+    for path, *_ in files:
         digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
     return digest.hexdigest()
 

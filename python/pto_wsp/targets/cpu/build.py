@@ -6,8 +6,8 @@ import hashlib
 import os
 import re
 import shlex
-import tempfile
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 from pto_wsp.errors import CompilerFailed, CppError
@@ -41,7 +41,7 @@ class Build:
         compiler: the compiler.
         flags: options for the processor.
         environment: all that builds of the same text can differ in.
-        cache: keeps the parts that libraries share, and text that does not compile.
+        cache: keeps the parts and headers that libraries share, and text that does not compile.
     """
 
     compiler: Compiler
@@ -57,7 +57,7 @@ class Build:
             CompilerFailed: with the compiler's text; the source is kept.
         """
         head = self._head(library.includes)
-        with tempfile.TemporaryDirectory(prefix="pto-wsp-") as folder:
+        with _temporary_folder() as folder:
             paths = (Path(folder) / f"{number}.o" for number in range(1_000_000))
             jobs = [_job(self._native, unit, next(paths)) for unit in library.units]
             jobs += [_job(self._unit, text, head, next(paths)) for text in library.split(_num_units(library))]
@@ -80,7 +80,7 @@ class Build:
             return ()
 
         def make(output: Path) -> None:
-            with tempfile.TemporaryDirectory(prefix="pto-wsp-") as folder:
+            with _temporary_folder() as folder:
                 path = Path(folder) / "head.hpp"
                 path.write_text(includes)
                 self._run([*FLAGS, *self.flags, "-x", "c++-header", str(path)], includes, output)
@@ -116,6 +116,12 @@ class Build:
         if status != 0 or not output.is_file():
             raise _refused(unit, text, shlex.join(command), self.cache)
         return output
+
+
+def _temporary_folder() -> AbstractContextManager[str]:
+    import tempfile  # here: most programs start with what others have compiled
+
+    return tempfile.TemporaryDirectory(prefix="pto-wsp-")
 
 
 _FROM_INPUT = ("-c", "-x", "c++", "-")

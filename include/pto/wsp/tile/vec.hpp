@@ -50,7 +50,7 @@ struct Tail {
 };
 /// The first lane alone.
 struct First {};
-/// `Full` where n is that many, else `Tail`: two ways of an access, where all else is compiled once.
+/// `Full` where n is at least all lanes, else `Tail`: only the access itself is compiled in two ways.
 struct Upto {
   int64_t n;
 

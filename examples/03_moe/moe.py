@@ -27,6 +27,7 @@ from pto_wsp import (
     group_by,
     i32,
     kernel,
+    panel_cols,
     pto,
     workload,
 )
@@ -37,14 +38,15 @@ ROWS = 64
 FEW = 8
 """Up to so many rows of an expert, its weights are read where they lie: such products are bound by memory."""
 
-COLS = 32
-"""Columns of a panel of weights."""
+WIDTH = 64
+"""Columns of a task."""
 
-WIDTH = 2 * COLS
-"""Columns of a task, which has two panels."""
+COLS = panel_cols()
+PANELS = WIDTH // COLS
+"""Columns of a panel of weights, and panels of a task."""
 
 SLAB = 4
-"""Pairs of panels that all rows of an expert are multiplied with before the next are read from memory."""
+"""Tasks' columns that all rows of an expert are multiplied with before the next are read from memory."""
 
 TOLERANCE = 1e-5  # relative to the largest result; numpy computes in f32 as well
 LAYOUT = MemLayout.panels(COLS)
@@ -99,14 +101,14 @@ def moe(shape: Shape) -> Any:  # noqa: C901  (loops of the workload, one behind 
             for pick, c in tasks(routing[e], rows, INNER // WIDTH, SLAB // 2):
                 places = routing[e][pick]
                 kernels[0][e, pick, c](
-                    x=Sorted[places], w1=pair(W1[e], c), w3=pair(W3[e], c), inner=Inner[places, part(c)]
+                    x=Sorted[places], w1=panels(W1[e], c), w3=panels(W3[e], c), inner=Inner[places, part(c)]
                 )
 
         def leave(kernels: Any, rows: int, e: Any) -> None:
             for pick, c in tasks(routing[e], rows, HIDDEN // WIDTH, SLAB):
                 # Row sets are disjoint between picks: experts do not wait for each other.
                 target = Part[routing.rows(pick)][:, part(c)]
-                kernels[1][e, pick, c](inner=Inner[routing[e][pick]], w2=pair(W2[e], c), out=target)
+                kernels[1][e, pick, c](inner=Inner[routing[e][pick]], w2=panels(W2[e], c), out=target)
 
         for t in P.tiles(tokens, ROWS):
             route[t](x=X[t], w=Router, experts=Experts[t], gates=Gates[t])
@@ -126,17 +128,17 @@ def moe(shape: Shape) -> Any:  # noqa: C901  (loops of the workload, one behind 
     return moe
 
 
-def tasks(rows: Any, most: int, pairs: int, slab: int) -> Iterator[tuple[Any, Any]]:
-    """Yield tiles of rows and numbers of pairs of panels: all rows meet a slab of them, then the next."""
-    for some in P.tiles(pairs, slab):
+def tasks(rows: Any, most: int, parts: int, slab: int) -> Iterator[tuple[Any, Any]]:
+    """Yield tiles of rows and numbers of parts of a matrix: all rows meet a slab of them, then the next."""
+    for some in P.tiles(parts, slab):
         for pick in P.tiles(rows, most):
             for i in P(some.extent):
                 yield pick, some.start + i
 
 
-def pair(weight: Any, c: Any) -> Any:
-    """Return the two panels of a matrix that task c takes."""
-    return weight.panels[2 * c : 2 * c + 2]
+def panels(weight: Any, c: Any) -> Any:
+    """Return the panels of a matrix that task c takes."""
+    return weight.panels[PANELS * c : PANELS * c + PANELS]
 
 
 def part(c: Any) -> slice:
@@ -186,37 +188,33 @@ def token_kernels(shape: Shape) -> tuple[Any, Any, Any]:
 
 
 def expert_kernels(shape: Shape, rows: int) -> tuple[Any, Any]:
-    """Return two panels of the two layers of an expert, for at most `rows` rows."""
+    """Return the two layers of an expert, a task's columns of them, for at most `rows` rows."""
     _, HIDDEN, INNER, _ = shape
-
-    def product(x: Any, w: Any) -> tuple[Any, Any]:
-        return pto.matmul(x, w[0]), pto.matmul(x, w[1])
 
     @kernel
     def enter(
         x: In[Tile[rows, HIDDEN, f32]],
-        w1: In[Tensor[f32, 2, HIDDEN, COLS]],
-        w3: In[Tensor[f32, 2, HIDDEN, COLS]],
+        w1: In[Tensor[f32, PANELS, HIDDEN, COLS]],
+        w3: In[Tensor[f32, PANELS, HIDDEN, COLS]],
         inner: Out[Tile[rows, WIDTH, f32]],
         MOST_ROWS: Constexpr[int] = rows,
     ):
         """silu(x @ w1) * (x @ w3)."""
-        a, b = product(x, w1)
-        a, b = pto.silu(a), pto.silu(b)
-        c, d = product(x, w3)
-        pto.store(inner[:, 0:COLS], c * a)
-        pto.store(inner[:, COLS:WIDTH], d * b)
+        for i in range(PANELS):
+            c = i * COLS
+            opened = pto.silu(pto.matmul(x, w1[i]))
+            pto.store(inner[:, c : c + COLS], pto.matmul(x, w3[i]) * opened)
 
     @kernel
     def leave(
         inner: In[Tile[rows, INNER, f32]],
-        w2: In[Tensor[f32, 2, INNER, COLS]],
+        w2: In[Tensor[f32, PANELS, INNER, COLS]],
         out: Out[Tile[rows, WIDTH, f32]],
         MOST_ROWS: Constexpr[int] = rows,
     ):
-        a, b = product(inner, w2)
-        pto.store(out[:, 0:COLS], a)
-        pto.store(out[:, COLS:WIDTH], b)
+        for i in range(PANELS):
+            c = i * COLS
+            pto.store(out[:, c : c + COLS], pto.matmul(inner, w2[i]))
 
     return enter, leave
 

@@ -10,14 +10,14 @@ makes it, and products are scaled by it when they are complete.
 from math import inf, sqrt
 from typing import Any, NamedTuple
 
-from pto_wsp import DYN, Constexpr, In, InOut, Out, Scalar, Tensor, Tile, f32, i64, kernel, pto
+from pto_wsp import DYN, Constexpr, In, InOut, Out, Scalar, Tensor, Tile, f32, i64, kernel, panel_cols, pto
 from pto_wsp.types.dtype import DType
 
 ROWS = 64
 """Packed tokens per task of the linear layers: they stay in the second cache while panels pass by."""
 
 SLAB = 4
-"""Pairs of panels that all tokens are multiplied with before the next ones are read from memory."""
+"""Tasks' columns that all tokens are multiplied with before the next ones are read from memory."""
 
 FEW = 8
 """Up to so many tokens, weights are read where they lie: products of few rows are bound by memory."""
@@ -36,7 +36,7 @@ class Shape(NamedTuple):
 
     Attributes:
         heads: of queries, keys and values alike.
-        dim: elements of a head, a multiple of 4; a panel of weights has a quarter as many columns.
+        dim: elements of a head, a multiple of 4.
         inner: size of the feed-forward network, a multiple of half of dim.
     """
 
@@ -51,13 +51,18 @@ class Shape(NamedTuple):
 
     @property
     def half(self) -> int:
-        """Columns of a task, which has two panels: half a head, whose elements turn with the other half."""
+        """Columns of a task: half a head, whose elements turn with the other half."""
         return self.dim // 2
 
     @property
     def panel(self) -> int:
-        """Columns of a panel of weights."""
-        return self.dim // 4
+        """Columns of a panel of weights: those of a task, or half as many."""
+        return self.half if self.half <= panel_cols() else self.half // 2
+
+    @property
+    def panels(self) -> int:
+        """Panels of a task."""
+        return self.half // self.panel
 
 
 class Types(NamedTuple):
@@ -87,29 +92,12 @@ class Linear(NamedTuple):
     add_inner: Any
 
 
-def product(x: Any, weight: Any) -> tuple[Any, Any]:
-    """Return x times each of two panels."""
-    return pto.matmul(x, weight[0]), pto.matmul(x, weight[1])
-
-
-def added(h: Any, cols: int, x: Any, weight: Any) -> tuple[Any, Any]:
-    """Return h + x @ weight, in two parts of `cols` columns."""
-    left = pto.matmul(x, weight[0], acc=h[:, 0:cols])
-    return left, pto.matmul(x, weight[1], acc=h[:, cols : 2 * cols])
-
-
 def turned(x: Any, y: Any, cos: Any, sin: Any) -> tuple[Any, Any]:
     """Return (x, y), turned."""
     return x * cos - y * sin, y * cos + x * sin
 
 
-def store_pair(out: Any, cols: int, left: Any, right: Any) -> None:
-    """Store two tiles of `cols` columns side by side."""
-    pto.store(out[:, 0:cols], left)
-    pto.store(out[:, cols : 2 * cols], right)
-
-
-def linear_kernels(shape: Shape, types: Types, rows: int) -> Linear:
+def linear_kernels(shape: Shape, types: Types, rows: int) -> Linear:  # noqa: C901  (loops of the kernels, one behind the other)
     """Return the kernels whose tasks have at most `rows` tokens.
 
     Args:
@@ -117,11 +105,11 @@ def linear_kernels(shape: Shape, types: Types, rows: int) -> Linear:
         types: element types; all else is f32.
         rows: most tokens of a task.
     """
-    HIDDEN, INNER, COLS = shape.hidden, shape.inner, shape.panel
+    HIDDEN, INNER, COLS, PANELS = shape.hidden, shape.inner, shape.panel, shape.panels
     weights, TAKEN = types
     hidden_tile, taken_tile = Tile[rows, HIDDEN, f32], Tile[rows, HIDDEN, TAKEN]
     column, columns = Tile[rows, 1, f32], Tile[rows, shape.half, f32]
-    panels = Tensor[weights, 2, HIDDEN, COLS]
+    panels = Tensor[weights, PANELS, HIDDEN, COLS]
 
     def factor(h: Any) -> Any:
         """Return the factor of an RMS norm: 1 / sqrt(mean(h * h) + EPSILON)."""
@@ -149,8 +137,9 @@ def linear_kernels(shape: Shape, types: Types, rows: int) -> Linear:
         MOST_ROWS: Constexpr[int] = rows,
     ):
         """Half of the values of a head."""
-        a, b = product(h, weight)
-        store_pair(out, COLS, a * scale, b * scale)
+        for i in range(PANELS):
+            c = i * COLS
+            pto.store(out[:, c : c + COLS], pto.matmul(h, weight[i]) * scale)
 
     @kernel
     def project_turned(
@@ -165,12 +154,12 @@ def linear_kernels(shape: Shape, types: Types, rows: int) -> Linear:
         MOST_ROWS: Constexpr[int] = rows,
     ):
         """Queries or keys of one head, its halves turned by the angles of their positions."""
-        a, b = product(h, left)
-        c, d = product(h, right)
-        a, c = turned(a * scale, c * scale, cos[:, 0:COLS], sin[:, 0:COLS])
-        b, d = turned(b * scale, d * scale, cos[:, COLS : 2 * COLS], sin[:, COLS : 2 * COLS])
-        store_pair(turned_left, COLS, a, b)
-        store_pair(turned_right, COLS, c, d)
+        for i in range(PANELS):
+            c = i * COLS
+            x, y = pto.matmul(h, left[i]) * scale, pto.matmul(h, right[i]) * scale
+            x, y = turned(x, y, cos[:, c : c + COLS], sin[:, c : c + COLS])
+            pto.store(turned_left[:, c : c + COLS], x)
+            pto.store(turned_right[:, c : c + COLS], y)
 
     @kernel
     def gate(
@@ -182,27 +171,30 @@ def linear_kernels(shape: Shape, types: Types, rows: int) -> Linear:
         MOST_ROWS: Constexpr[int] = rows,
     ):
         """silu(x @ gate) * (x @ up)."""
-        a, b = product(h, gate)
-        a, b = pto.silu(a * scale), pto.silu(b * scale)
-        c, d = product(h, up)
-        store_pair(out, COLS, pto.cast(c * scale * a, TAKEN), pto.cast(d * scale * b, TAKEN))
+        for i in range(PANELS):
+            c = i * COLS
+            opened = pto.silu(pto.matmul(h, gate[i]) * scale)
+            x = pto.matmul(h, up[i]) * scale * opened
+            pto.store(out[:, c : c + COLS], pto.cast(x, TAKEN))
 
     @kernel
     def add(x: In[taken_tile], weight: In[panels], h: InOut[columns], MOST_ROWS: Constexpr[int] = rows):
         """Add the output of attention: h + x @ weight."""
-        left, right = added(h, COLS, x, weight)
-        store_pair(h, COLS, left, right)
+        for i in range(PANELS):
+            c = i * COLS
+            pto.store(h[:, c : c + COLS], pto.matmul(x, weight[i], acc=h[:, c : c + COLS]))
 
     @kernel
     def add_inner(
         x: In[Tile[rows, INNER, TAKEN]],
-        weight: In[Tensor[weights, 2, INNER, COLS]],
+        weight: In[Tensor[weights, PANELS, INNER, COLS]],
         h: InOut[columns],
         MOST_ROWS: Constexpr[int] = rows,
     ):
         """Add the output of the feed-forward network: h + x @ weight."""
-        left, right = added(h, COLS, x, weight)
-        store_pair(h, COLS, left, right)
+        for i in range(PANELS):
+            c = i * COLS
+            pto.store(h[:, c : c + COLS], pto.matmul(x, weight[i], acc=h[:, c : c + COLS]))
 
     return Linear(measure, measure_rounded, project, project_turned, gate, add, add_inner)
 

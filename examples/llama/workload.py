@@ -92,17 +92,17 @@ def decoder_layer(shape: Shape, types: Types = ALL_F32) -> Any:
     return layer
 
 
-def tasks(tokens: Any, rows: int, pairs: int, slab: int) -> Iterator[tuple[Any, Any]]:
-    """Yield tiles of tokens and numbers of pairs of panels: all tokens meet a slab of them, then the next."""
-    for some in P.tiles(pairs, slab):
+def tasks(tokens: Any, rows: int, parts: int, slab: int) -> Iterator[tuple[Any, Any]]:
+    """Yield tiles of tokens and numbers of parts of a matrix: all tokens meet a slab, then the next."""
+    for some in P.tiles(parts, slab):
         for r in P.tiles(tokens, rows):
             for i in P(some.extent):
                 yield r, some.start + i
 
 
-def pair(weight: Any, number: Any) -> Any:
-    """Return two panels of a matrix."""
-    return weight.panels[2 * number : 2 * number + 2]
+def part(shape: Shape, weight: Any, number: Any) -> Any:
+    """Return the panels of a matrix that are half a head wide together."""
+    return weight.panels[shape.panels * number : shape.panels * number + shape.panels]
 
 
 def measured(linear: Linear, types: Types, r: Any, hidden: Any, rounded: Any, scale: Any) -> None:
@@ -137,14 +137,17 @@ def project_inputs(shape: Shape, types: Types, linear: Linear, rows: int) -> Any
         for number, weight in enumerate((Query, Key)):
             for r, head in tasks(tokens, rows, HEADS, SLAB // 2):
                 linear.project_turned[r, head](
-                    h=taken[r], scale=Scale[r], left=pair(weight, 2 * head), right=pair(weight, 2 * head + 1),
-                    cos=Cos[r], sin=Sin[r], turned_left=Qkv[number, head, r, 0:HALF],
-                    turned_right=Qkv[number, head, r, HALF:DIM],
+                    h=taken[r], scale=Scale[r], left=part(shape, weight, 2 * head),
+                    right=part(shape, weight, 2 * head + 1), cos=Cos[r], sin=Sin[r],
+                    turned_left=Qkv[number, head, r, 0:HALF], turned_right=Qkv[number, head, r, HALF:DIM],
                 )  # fmt: skip
         for r, c in tasks(tokens, rows, 2 * HEADS, SLAB):
             half = HALF * (c % 2)
             linear.project[r, c](
-                h=taken[r], scale=Scale[r], weight=pair(Value, c), out=Qkv[2, c // 2, r, half : half + HALF]
+                h=taken[r],
+                scale=Scale[r],
+                weight=part(shape, Value, c),
+                out=Qkv[2, c // 2, r, half : half + HALF],
             )
 
     return project
@@ -212,16 +215,20 @@ def finish_layer(shape: Shape, types: Types, linear: Linear, rows: int) -> Any:
         Inner: Tensor[activations, "tokens", INNER],
     ):
         for r, c in tasks(tokens, rows, HIDDEN // HALF, SLAB):
-            linear.add[r, c](x=Attended[r], weight=pair(Output, c), h=Hidden[r, HALF * c : HALF * c + HALF])
+            linear.add[r, c](
+                x=Attended[r], weight=part(shape, Output, c), h=Hidden[r, HALF * c : HALF * c + HALF]
+            )
         for r in P.tiles(tokens, rows):
             measured(linear, types, r, Hidden, Rounded, Scale)
         taken = Hidden if activations is f32 else Rounded
         for r, c in tasks(tokens, rows, INNER // HALF, SLAB // 2):
             linear.gate[r, c](
-                h=taken[r], scale=Scale[r], gate=pair(Gate, c), up=pair(Up, c),
+                h=taken[r], scale=Scale[r], gate=part(shape, Gate, c), up=part(shape, Up, c),
                 out=Inner[r, HALF * c : HALF * c + HALF],
             )  # fmt: skip
         for r, c in tasks(tokens, rows, HIDDEN // HALF, SLAB):
-            linear.add_inner[r, c](x=Inner[r], weight=pair(Down, c), h=Hidden[r, HALF * c : HALF * c + HALF])
+            linear.add_inner[r, c](
+                x=Inner[r], weight=part(shape, Down, c), h=Hidden[r, HALF * c : HALF * c + HALF]
+            )
 
     return finish

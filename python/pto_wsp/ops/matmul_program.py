@@ -12,20 +12,21 @@ from pto_wsp.lang.surface import In, Out
 from pto_wsp.lang.tensor import Tensor
 from pto_wsp.lang.workload import Workload, workload
 from pto_wsp.support.record import record
+from pto_wsp.targets.cpu.features import panel_cols
 from pto_wsp.types import DYN, f32
 from pto_wsp.types.dtype import DType
 
-COLS: Final = 32
+COLS: Final = panel_cols()
 """Columns of a panel: what a product reads at a time lies side by side, and stays in the first cache."""
 
 ROWS: Final = 64
 """Rows of a task: with 4096 columns they stay in the second cache while panels pass by."""
 
 DEPTH: Final = 256
-FEW_ROWS_PANELS: Final = 2
+FEW_ROWS_PANELS: Final = 64 // COLS
 """Panels of a task where `ROWS` or fewer are multiplied, and a panel takes as long as reading it."""
 
-SLAB: Final = 32
+SLAB: Final = 1024 // COLS
 """Panels that all rows are multiplied with before the next ones are read from memory."""
 
 ACTIVATIONS: Final = {"relu": pto.relu, "gelu": pto.gelu, "silu": pto.silu}

@@ -24,6 +24,8 @@ from examples.minilm.kernels import (
     LAYERS,
     PANEL,
     PLACES,
+    QKV_PANEL,
+    QKV_PANELS,
     VOCABULARY,
 )
 from examples.minilm.search import Search
@@ -183,7 +185,7 @@ def test_packing_keeps_every_weight_in_its_place() -> None:
     weights = model.pack(tensors)
     layer = "encoder.layer.4."
     for part, name in enumerate(("query", "key", "value")):
-        found = weights.ProjectWeight[4, 3, part]
+        found = np.concatenate(weights.ProjectWeight[4, 3], axis=1)[:, part * HEAD : (part + 1) * HEAD]
         rows = slice(3 * HEAD, 4 * HEAD)
         assert np.array_equal(found, tensors[f"{layer}attention.self.{name}.weight"][rows].T)
         bias = weights.ProjectBias[4, 3, 0, part * HEAD : (part + 1) * HEAD]
@@ -197,7 +199,7 @@ def test_packing_keeps_every_weight_in_its_place() -> None:
     assert np.array_equal(weights.DownWeight[4, 5], tensors[f"{layer}output.dense.weight"][columns].T)
     assert np.array_equal(weights.Rest[4, 1], tensors[f"{layer}attention.output.LayerNorm.weight"])
     assert np.array_equal(weights.Rest[4, 3], tensors[f"{layer}output.dense.bias"])
-    assert weights.ProjectWeight.shape == (LAYERS, HEADS, 3, HIDDEN, HEAD)
+    assert weights.ProjectWeight.shape == (LAYERS, HEADS, QKV_PANELS, HIDDEN, QKV_PANEL)
     assert weights.UpWeight.shape == (LAYERS, INNER_PANELS, HIDDEN, PANEL)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import re
 import sys
 from collections import Counter
 from pathlib import Path
@@ -105,4 +106,7 @@ def test_command_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFix
 
 
 def test_the_drawn_graph_is_that_of_the_program() -> None:
-    assert Path(example.__file__).with_suffix(".svg").read_text() == example.small_graph()
+    drawn = Path(example.__file__).with_suffix(".svg").read_text()
+    # Tiles are as wide as panels, which depend on the processor.
+    found, expected = (re.sub(r"[0-9.]+ KB", "", text) for text in (example.small_graph(), drawn))
+    assert found == expected

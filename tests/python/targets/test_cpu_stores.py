@@ -6,17 +6,20 @@ Extents are constants, so that as much as can shares a loop.
 from __future__ import annotations
 
 import random
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
 
 from pto_wsp.interp.kernels import run_kernel
 from pto_wsp.ir import kernel as k
+from pto_wsp.ir.core import Full, Index, Range, Region
 from pto_wsp.ir.kernel import KernelFunction
+from pto_wsp.ir.scalar import Const, Var, mul
 from pto_wsp.runtime.cache import ArtifactCache
 from pto_wsp.targets import registry
 from pto_wsp.types.dtype import DType, f32, i16, i64
-from pto_wsp.types.tile import ViewType
+from pto_wsp.types.tile import ScalarType, ViewType
 from tests.python.targets import ctypes_abi
 from tests.python.targets.build_kernels import KernelMaker, whole
 from tests.python.targets.widths import WIDTHS, vectors_of
@@ -134,3 +137,86 @@ def test_transposes_onto_what_they_are_made_of(width: str | None, cache: Artifac
                     kernel, [memory[r : r + rows, c : c + cols], memory[s : s + cols, d : d + rows]]
                 )
             np.testing.assert_array_equal(found, wanted, err_msg=f"{kernel.name} {places} {rows} {cols}")
+
+
+PARTS = 3
+
+
+def looped(rank: int, *, reads: bool) -> KernelFunction:
+    """x + i, or i alone, to part i of y in a loop, and 3 x to w behind it: the x of before all that."""
+    maker = KernelMaker(f"looped_{rank}_{reads}")
+    x = maker.input("x", ROWS, COLS, f32)
+    before = len(maker.body)
+    total = (
+        maker.op("adds", x, scalars=[Var("i")])
+        if reads
+        else maker.op("expands", shape=(ROWS, COLS), dtype=f32, scalars=[Var("i")])
+    )
+    columns = Range(mul(Var("i"), Const(COLS)), Const(COLS))
+    part = (Index(Var("i")), Full(), Full()) if rank == 3 else (Full(), columns)
+    maker.body.append(k.Store(Region("y", part), total))
+    maker.body[before:] = [k.For("i", Const(0), Const(PARTS), 1, tuple(maker.body[before:]))]
+    maker.store(maker.op("muls", x, scalars=[3]), "w")
+    shape = (PARTS, ROWS, COLS) if rank == 3 else (None, PARTS * COLS)
+    w = ViewType(f32, (ROWS, COLS))
+    maker.params = [k.Param("x", k.IN, w), k.Param("y", k.OUT, ViewType(f32, shape)), k.Param("w", k.OUT, w)]
+    maker.scalars["i"] = ScalarType(i64)
+    return maker.done()
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Where x, y and w lie in one array; `rows` of y, if it is a row set."""
+
+    x: tuple[int, int]
+    y: tuple[int, int]
+    w: tuple[int, int]
+    is_cube: bool
+    rows: np.ndarray | None
+
+    @classmethod
+    def draw(cls, draw: random.Random) -> Layout:
+        x, w = ((draw.choice([0, 3, 5, 6, 35]), draw.choice([0, 1, 8, COLS])) for _ in range(2))
+        y, kind = (draw.choice([0, 3, 5, 10]), draw.choice([0, 8])), draw.choice(["cube", "flat", "rows"])
+        rows = np.array(draw.sample(range(20), ROWS), np.int32) if kind == "rows" else None
+        return cls(x, y, w, kind == "cube", rows)
+
+    def views(self, memory: np.ndarray) -> list[np.ndarray]:
+        x, w = (memory[r : r + ROWS, c : c + COLS] for r, c in (self.x, self.w))
+        row, col = self.y
+        if self.is_cube:
+            first = row * memory.shape[1] + col
+            y = memory.reshape(-1)[first : first + PARTS * ROWS * COLS].reshape(PARTS, ROWS, COLS)
+        else:
+            count = ROWS if self.rows is None else 20
+            y = memory[row : row + count, col : col + PARTS * COLS]
+        return [x, y, w]
+
+    def fill(self, memory: np.ndarray, *, reads: bool) -> None:
+        """Do what the kernel means."""
+        x, y, w = self.views(memory)
+        old = x.copy()
+        for i in range(PARTS):
+            part = old + i if reads else i
+            if self.is_cube:
+                y[i] = part
+            else:
+                y[slice(None) if self.rows is None else self.rows, i * COLS : (i + 1) * COLS] = part
+        w[...] = old * 3
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_what_is_read_while_a_loop_stores(width: str | None, cache: ArtifactCache) -> None:
+    kernels = {(rank, reads): looped(rank, reads=reads) for rank in (2, 3) for reads in (False, True)}
+    with vectors_of(width):
+        library = ctypes_abi.load(registry.get("cpu").build(list(kernels.values()), cache))
+    draw = random.Random(2)
+    for seed in range(400):
+        layout, reads = Layout.draw(draw), seed % 2 == 0
+        found = np.random.default_rng(seed).integers(-9, 9, (40, PARTS * COLS + 8)).astype(np.float32)
+        wanted = found.copy()
+        layout.fill(wanted, reads=reads)
+        rows = {} if layout.rows is None else {"y": layout.rows}
+        kernel = kernels[2 + layout.is_cube, reads]
+        assert library.call(kernel, layout.views(found), rows=rows) == 0
+        np.testing.assert_array_equal(found, wanted, err_msg=f"{layout} {kernel.name}")

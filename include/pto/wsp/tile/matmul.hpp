@@ -12,11 +12,16 @@
 
 namespace pto::wsp::tile {
 
+/// Whether there are 32 vector registers, not 16.
 #if PTO_LANES == 16 || defined(__aarch64__)
-inline constexpr int kBlockRows = 8;
+inline constexpr bool kHasManyRegisters = true;
 #else
-inline constexpr int kBlockRows = 6;
+inline constexpr bool kHasManyRegisters = false;
 #endif
+
+/// Rows of a block of so many vectors of columns: as many as there are registers for.
+template <int kVectors>
+inline constexpr int kBlockRows = kHasManyRegisters && kVectors <= 2 ? 8 : 6;
 
 /// A number as a type.
 template <int kValue>
@@ -155,18 +160,18 @@ PTO_INLINE inline void matmul_block(int64_t rows, float* c, int64_t c_stride, Le
 #pragma GCC unroll 8
     for (int r = 0; r < kRows; ++r) {
       const float* from = c + (r < rows ? r : rows - 1) * c_stride;
-#pragma GCC unroll 2
+#pragma GCC unroll 4
       for (int v = 0; v < kVectors; ++v) sum[r][v] = load(from + v * kLanes, Full{});
     }
   }
   const auto add_step = [&](const auto* left_terms, const auto* right_terms) PTO_INLINE {
     decltype(Terms::right(right_terms)) right[kVectors];
-#pragma GCC unroll 2
+#pragma GCC unroll 4
     for (int v = 0; v < kVectors; ++v) right[v] = Terms::right(right_terms + v * kLanes);
 #pragma GCC unroll 8
     for (int r = 0; r < kRows; ++r) {
       const auto left = Terms::left(r == 0 ? left_terms : left_terms + left_row[r]);
-#pragma GCC unroll 2
+#pragma GCC unroll 4
       for (int v = 0; v < kVectors; ++v) sum[r][v] = Terms::add(left, right[v], sum[r][v]);
     }
   };
@@ -187,7 +192,7 @@ PTO_INLINE inline void matmul_block(int64_t rows, float* c, int64_t c_stride, Le
 #pragma GCC unroll 8
   for (int r = 0; r < kRows; ++r) {
     if (r >= rows) break;
-#pragma GCC unroll 2
+#pragma GCC unroll 4
     for (int v = 0; v < kVectors; ++v) store(c + r * c_stride + v * kLanes, sum[r][v], Full{});
   }
 }
@@ -196,9 +201,8 @@ template <class Terms, int kVectors, int kMaxRows, class Left, class Soon>
 PTO_INLINE inline void matmul_rows(int64_t rows, float* c, int64_t c_stride, Left a,
                                    const typename Terms::Right* b, int64_t b_stride, int64_t steps,
                                    bool accumulate, Soon& soon) {
-  static_assert(kBlockRows <= 8);
 #define PTO_BLOCK(least, most)                                                                         \
-  if constexpr (least <= kMaxRows && least <= kBlockRows) {                                            \
+  if constexpr (least <= kMaxRows && least <= kBlockRows<kVectors>) {                                  \
     if (rows >= least) {                                                                               \
       return matmul_block<Terms, most, kVectors>(rows, c, c_stride, a, b, b_stride, steps, accumulate, \
                                                  soon);                                                \
@@ -255,7 +259,10 @@ inline void pair_rows(const Tile<Bf16>& block, uint32_t* panel) {
 
 /// Terms of a block of a right operand, whose rows are `stride` bytes apart: what of it is used at a time
 /// stays in the first cache.
-constexpr int64_t matmul_depth(int64_t stride) { return stride <= 128 ? 256 : 128; }
+template <int kVectors>
+constexpr int64_t matmul_depth(int64_t stride) {
+  return kVectors <= 2 && stride <= 128 ? 256 : 128;
+}
 
 /// c (+)= a @ b for one block of columns of a right operand, whose rows, or pairs of them, are `stride`
 /// apart.
@@ -263,7 +270,7 @@ template <class Terms, int kVectors, int kMaxRows, class Left, class Soon>
 PTO_INLINE inline void matmul_columns(const Tile<float>& c, const Left& a, const typename Terms::Right* b,
                                       int64_t stride, int64_t steps, bool accumulate, Soon& soon) {
   // Equal groups, but for even numbers of rows: there are blocks of so many.
-  const int64_t groups = (c.rows + kBlockRows - 1) / kBlockRows, pairs = (c.rows + 1) / 2;
+  const int64_t groups = (c.rows + kBlockRows<kVectors> - 1) / kBlockRows<kVectors>, pairs = (c.rows + 1) / 2;
   for (int64_t g = 0, i = 0; g < groups; ++g) {
     const int64_t even = 2 * (pairs / groups + (g < pairs % groups));
     const int64_t rows = even < c.rows - i ? even : c.rows - i;
@@ -291,7 +298,7 @@ PTO_INLINE inline void matmul_block_columns(const Tile<float>& c, const Left& a,
   }
   const Tile<B> rest{block.row(done), block.stride, block.rows - done, block.cols};
   const Left left{a.data + done * a.k_step, a.row_step, a.k_step};
-  const int64_t groups = (c.rows + kBlockRows - 1) / kBlockRows;
+  const int64_t groups = (c.rows + kBlockRows<kVectors> - 1) / kBlockRows<kVectors>;
   const Tile<float> right = whole_vectors<kWidth>(rest, b_padding, groups, panel);
   matmul_columns<Singles, kVectors, kMaxRows>(c, left, right.data, right.stride, right.rows,
                                               accumulate || done > 0, soon);
@@ -302,9 +309,9 @@ template <int kVectors, int kMaxRows, class Left, class B, class Soon>
 PTO_INLINE inline void matmul_blocks(const Tile<float>& c, const Left& a, const Right<B>& b, bool accumulate,
                                      int64_t b_padding, float* panel, Soon& soon) {
   constexpr int64_t kWidth = kVectors * kLanes;
-  const int64_t block_depth = matmul_depth(b.stride * int64_t(sizeof(B)));
+  const int64_t block_depth = matmul_depth<kVectors>(b.stride * int64_t(sizeof(B)));
   const bool is_packed = b.panel_step != kWidth, is_dense = b.stride == c.cols;
-  const int64_t groups = (c.rows + kBlockRows - 1) / kBlockRows;
+  const int64_t groups = (c.rows + kBlockRows<kVectors> - 1) / kBlockRows<kVectors>;
   for (int64_t k0 = 0; k0 == 0 || k0 < b.rows; k0 += block_depth) {
     const int64_t depth = b.rows - k0 < block_depth ? b.rows - k0 : block_depth;
     const Left left{a.data + k0 * a.k_step, a.row_step, a.k_step};
@@ -319,8 +326,12 @@ PTO_INLINE inline void matmul_blocks(const Tile<float>& c, const Left& a, const 
                  : soon.begin_block(behind, b.stride, groups);
       }
       const Tile<float> sums{c.data + j, c.stride, c.rows, block.cols};
-      matmul_block_columns<kVectors, kMaxRows>(sums, left, block, accumulate || k0 > 0, b_padding, panel,
-                                               soon);
+      const auto add_block = [&](auto vectors) PTO_INLINE {
+        matmul_block_columns<decltype(vectors)::value, kMaxRows>(sums, left, block, accumulate || k0 > 0,
+                                                                 b_padding, panel, soon);
+      };
+      constexpr int kFew = kVectors < 2 ? kVectors : 2;
+      block.cols <= kFew* kLanes ? add_block(Constant<kFew>{}) : add_block(Constant<kVectors>{});
     }
   }
 }
@@ -429,7 +440,7 @@ template <int kVectors, int kMaxRows, class Left>
 [[gnu::noinline]] void matmul(const Tile<float>& c, const Left& a, const Right<float>& b, bool accumulate,
                               const Ahead& ahead) {
   constexpr int64_t kWidth = kVectors * kLanes;
-  const int64_t groups = (c.rows + kBlockRows - 1) / kBlockRows;
+  const int64_t groups = (c.rows + kBlockRows<kVectors> - 1) / kBlockRows<kVectors>;
   Spread spread(ahead, groups * b.rows * ((b.cols + kWidth - 1) / kWidth));
   matmul_blocks<kVectors, kMaxRows>(c, a, b, accumulate, kWidth, nullptr, spread);
 }

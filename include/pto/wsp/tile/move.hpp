@@ -211,6 +211,27 @@ inline Footprint footprint(const Window<T>& w) {
           w.index == nullptr && w.step == 1};
 }
 
+/// Bytes of a view of `rank` dimensions: its rows, or all from the first one to the last.
+[[gnu::noinline]] inline Footprint footprint(const View& view, int rank, int64_t bytes) {
+  const int64_t base = reinterpret_cast<int64_t>(view.data);
+  bool even = true;
+  int64_t inner = 1;  // elements from the first to the last of one row
+  for (int d = 0; d < rank; ++d) {
+    if (view.shape[d] <= 0) return {base, 0, 0, 0, true};
+    even = even && view.stride[d] >= 0;
+    if (d > 0) inner += (view.shape[d] - 1) * view.stride[d];
+  }
+  const int64_t step = view.stride[0] * bytes;
+  if (view.rows == nullptr && rank == 2) return {base, step, view.shape[0], inner * bytes, even};
+  int64_t low = 0, high = view.shape[0] - 1;
+  for (int64_t i = 0; view.rows != nullptr && i < view.shape[0]; ++i) {
+    const int64_t row = view.rows[i];
+    low = i == 0 || row < low ? row : low;
+    high = i == 0 || row > high ? row : high;
+  }
+  return {base + low * step, 0, 1, (high - low) * step + inner * bytes, even};
+}
+
 /// Whether no byte belongs to both; false where that is not clear at once.
 [[gnu::noinline]] inline bool apart(const Footprint& a, const Footprint& b) {
   if (a.rows <= 0 || b.rows <= 0 || a.cols <= 0 || b.cols <= 0) return true;

@@ -127,7 +127,7 @@ struct LeftRows {
 
 /// Rows of a right operand whose products are summed side by side: as many as there are registers for.
 template <int kRows>
-constexpr int kDotColumns = kBlockRows == 8 && kRows <= 4 ? 4 : 2;
+constexpr int kDotColumns = kHasManyRegisters && kRows <= 4 ? 4 : 2;
 
 /// Rows of a left operand as a right operand `B` wants them: where that comes in pairs, the first terms of
 /// each row are unzipped, so many at most.
@@ -319,9 +319,9 @@ void stream_rows(const Tile<float>& c, const Strided<A, Step>& a, const Window<B
 
 /// Vectors of columns whose sums of kRows rows fit the registers: whole pairs.
 template <int kRows>
-constexpr int kGatherWide = kBlockRows == 8 ? 16 / kRows
-                            : kRows == 1    ? 4
-                                            : 2;
+constexpr int kGatherWide = kHasManyRegisters ? 16 / kRows
+                            : kRows == 1      ? 4
+                                              : 2;
 
 /// kVectors vectors of columns from `j`: onto them, the products of some terms of kRows rows, of which those
 /// of one term lie side by side and `left_step` from the next, with as many rows of a right operand.
@@ -360,7 +360,7 @@ PTO_INLINE inline void add_terms(float* const* c, const float* left, int left_st
 template <int kRows, class A, class Step, class B>
 PTO_INLINE inline void add_rows(float* const* c, const Strided<A, Step>& a, const LeftRows<kRows>& rows,
                                 const Window<B>& b, int64_t t, int64_t apart, int terms, Ahead& ahead) {
-  constexpr int kTogether = kRows > 4 && kBlockRows < 8 ? 4 : kRows, kWide = kGatherWide<kTogether>;
+  constexpr int kTogether = kRows > 4 && !kHasManyRegisters ? 4 : kRows, kWide = kGatherWide<kTogether>;
   float left[kStreams * kRows];
   const B* right[kStreams];
   for (int i = 0; i < terms; ++i) {

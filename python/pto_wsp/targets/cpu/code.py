@@ -26,7 +26,7 @@ from pto_wsp.targets.cpu.parts import Part, moves
 from pto_wsp.targets.cpu.plan import Alone, Node, plan, walk_nodes
 from pto_wsp.targets.cpu.templates import ROUNDING, STORAGE, lane_type, vector_type
 from pto_wsp.types.dtype import i64
-from pto_wsp.types.tile import TileType
+from pto_wsp.types.tile import TileType, ViewType
 
 
 class KernelCode:
@@ -158,7 +158,18 @@ class KernelCode:
         how = "borrow" if stmt.tile in self.memory.in_place else "copy"
         if stmt.tile in self.memory.together:
             how = "bring_together"
-        self.out.line(f"{tile_name(stmt.tile)} = {how}({window}, {self.buffer(stmt.tile)});")
+        made, views = f"{how}({window}, {self.buffer(stmt.tile)})", self.memory.in_place.get(stmt.tile)
+        if views:
+            clear = " && ".join(f"apart(footprint({window}), {self._footprint(view)})" for view in views)
+            made = f"{clear} ? {made} : copy({window}, {self.buffer(stmt.tile)})"
+        self.out.line(f"{tile_name(stmt.tile)} = {made};")
+
+    def _footprint(self, tensor: str) -> str:
+        """Return the footprint of a whole view."""
+        kind = self.kernel.param(tensor).type
+        dims = kind.shape if isinstance(kind, TileType) else kind.dims if isinstance(kind, ViewType) else None
+        assert dims is not None and kind.dtype is not None
+        return f"footprint({view_name(tensor)}, {len(dims)}, {kind.dtype.itemsize})"
 
     def store_window(self, step: Step, stmt: Store) -> str:
         """Write the window of a store and the check that the tile fits it; return its name."""

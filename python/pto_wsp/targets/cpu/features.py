@@ -77,6 +77,15 @@ def resolve_features() -> Features:
     return _features(machine, names)
 
 
+def panel_cols() -> int:
+    """Return the columns of a panel of weights (`MemLayout.panels`) that products on this CPU read fastest.
+
+    With vectors of 512 bits a block of a product has four of them; with less, rows of a panel that are longer
+    than two lines share too few sets of the first cache.
+    """
+    return 64 if resolve_features().lanes == 16 else 32
+
+
 def _features(machine: str, names: Iterable[str]) -> Features:
     chosen = frozenset(names)
     lanes = 16 if chosen.issuperset(_AVX512) else 8 if chosen.issuperset(_AVX2) else 4

@@ -6,7 +6,7 @@ Buffers of tiles that are not in use at the same time share scratch (`analysis/b
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from pto_wsp.analysis.buffers import Block, Lifetimes, Nest, Use, live_at_peak, pack, round_up
 from pto_wsp.analysis.liveness import tile_written, tiles_read
@@ -35,7 +35,8 @@ class Memory:
 
     Attributes:
         offsets: bytes from the start of scratch, for every tile that needs memory.
-        in_place: loaded tiles that are read where they are.
+        in_place: loaded tiles that are read where they are, and the views from which they have to lie apart,
+            else they are copied: the kernel stores into those meanwhile.
         together: those of them that are copied where their rows do not lie close together.
         windows: loaded tiles that a product reads, as its right operand, from where they lie.
         ahead: what is prefetched while a product works, by the id of its instruction.
@@ -45,7 +46,7 @@ class Memory:
     """
 
     offsets: Mapping[str, int]
-    in_place: frozenset[str]
+    in_place: Mapping[str, Collection[str]]
     together: frozenset[str]
     windows: frozenset[str]
     ahead: Mapping[int, Prefetch]
@@ -109,9 +110,9 @@ def assign_memory(kernel: KernelFunction, nodes: Sequence[Node], lanes: int) -> 
     extra = {b.key: b.offset for b in blocks if isinstance(b.key, tuple)}
     # Whole vectors may be read beyond the last row of a right operand.
     slack = 2 * lanes * 4 if total else 0
-    in_place = in_place_tiles(nodes, types) - windows
+    in_place = {t: views for t, views in in_place_tiles(nodes, types).items() if t not in windows}
     ahead = {id(product.step.stmt): stmt for product, stmt in prefetches}
-    together = in_place & _often_read(nodes, types)
+    together = frozenset(in_place.keys() & _often_read(nodes, types))
     return Memory(offsets, in_place, together, windows, ahead, extra, total + slack, tuple(peak))
 
 
@@ -215,8 +216,10 @@ def _whole_tile_bytes(
 
 
 def matmul_vectors(dst: TileType, lanes: int) -> int:
-    """Return the vectors of columns that a block of a product has."""
-    return 1 if dst.cols <= lanes else 2
+    """Return the vectors of columns that a block of a product has; with 512 bits there are 32 registers."""
+    if dst.cols <= lanes:
+        return 1
+    return 4 if lanes == 16 and dst.cols > 2 * lanes else 2
 
 
 # --- sums that products add to ----------------------------------------------------------------------------
@@ -261,11 +264,11 @@ def _is_made_over(tile: str, other: str, before: Sequence[Node]) -> bool:
 # --- reading in place -------------------------------------------------------------------------------------
 
 
-def in_place_tiles(nodes: Sequence[Node], types: Mapping[str, TileType]) -> frozenset[str]:
-    """Return the loaded tiles that can be read where they are.
+def in_place_tiles(nodes: Sequence[Node], types: Mapping[str, TileType]) -> dict[str, Collection[str]]:
+    """Return the loaded tiles that can be read where they are, and from which views they have to lie apart.
 
-    Such a tile is written by its load alone, and nothing is stored between the load and its last use, other
-    than by the group of the last use itself (which copies the tile if the store overlaps it).
+    Such a tile is written by its load alone. The views are those that are stored to between the load and the
+    last use, but by the group of the last use itself, which copies the tile if its store overlaps it.
     """
     writers: dict[str, int] = {}
     for node in walk_nodes(nodes):
@@ -273,7 +276,7 @@ def in_place_tiles(nodes: Sequence[Node], types: Mapping[str, TileType]) -> froz
             tile = tile_written(step.stmt)
             if tile is not None:
                 writers[tile] = writers.get(tile, 0) + 1
-    found: set[str] = set()
+    found: dict[str, Collection[str]] = {}
     for body in _bodies(nodes):
         for position, node in enumerate(body):
             for step in steps_of(node):
@@ -282,9 +285,10 @@ def in_place_tiles(nodes: Sequence[Node], types: Mapping[str, TileType]) -> froz
                     continue
                 if types[stmt.tile].cols > 1 and is_row_major(stmt.region):
                     uses = sum(_uses(n, stmt.tile) for n in walk_nodes(nodes))
-                    if _stays_unchanged(stmt.tile, body[position:], uses):
-                        found.add(stmt.tile)
-    return frozenset(found)
+                    stored = _stored_meanwhile(stmt.tile, body[position:], uses)
+                    if stored is not None:
+                        found[stmt.tile] = stored
+    return found
 
 
 def window_tiles(nodes: Sequence[Node], types: Mapping[str, TileType]) -> frozenset[str]:
@@ -309,7 +313,7 @@ def window_tiles(nodes: Sequence[Node], types: Mapping[str, TileType]) -> frozen
                     continue
                 inside = {id(s.stmt) for n in body[position:] for s in steps_of(n)}
                 if all(can_stream(use, types) for use in of) or _is_packed(stmt, of, inside):
-                    if _stays_unchanged(stmt.tile, body[position:], len(of)):
+                    if _stored_meanwhile(stmt.tile, body[position:], len(of)) == ():
                         found.add(stmt.tile)
     return frozenset(found)
 
@@ -361,16 +365,18 @@ def _loads(nodes: Sequence[Node]) -> list[Load]:
     return [stmt for stmt in found if isinstance(stmt, Load)]
 
 
-def _stays_unchanged(tile: str, following: Sequence[Node], uses: int) -> bool:
+def _stored_meanwhile(tile: str, following: Sequence[Node], uses: int) -> tuple[str, ...] | None:
+    """Return the views that are stored to up to the last use; None where that is not among `following`."""
+    views: dict[str, None] = {}
     for node in following:
         inside = list(walk_nodes([node]))
         uses -= sum(_uses(n, tile) for n in inside)
-        stores = any(isinstance(s.stmt, Store) for n in inside for s in steps_of(n))
+        if uses > 0 or not isinstance(node, Group):
+            stores = (s.stmt for n in inside for s in steps_of(n) if isinstance(s.stmt, Store))
+            views |= dict.fromkeys(store.region.tensor for store in stores)
         if uses == 0:
-            return not stores or isinstance(node, Group)
-        if stores:
-            return False
-    return False
+            return tuple(views)
+    return None
 
 
 def _uses(node: Node, tile: str) -> int:

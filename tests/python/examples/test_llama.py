@@ -96,7 +96,9 @@ def test_several_chunks_of_one_request_and_empty_ones_in_one_batch(layer: Layer,
     assert close(found, exact(plain, hidden))
 
 
-@pytest.mark.parametrize("shape", mostly_slow([Shape(3, 36, 90), Shape(1, 4, 6), Shape(5, 16, 8)]), ids=str)
+@pytest.mark.parametrize(
+    "shape", mostly_slow([Shape(3, 36, 90), Shape(1, 4, 6), Shape(5, 16, 8), Shape(1, 256, 256)]), ids=str
+)
 def test_layers_of_other_sizes(shape: Shape) -> None:
     plain = random_weights(np.random.default_rng(8), shape)
     layer, cache = Layer(shape, pack(plain, shape)), Cache.of(shape, 1, 140)

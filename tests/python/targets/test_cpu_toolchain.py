@@ -145,6 +145,14 @@ def test_features_decide_the_width_and_the_key(
 
 
 @on_x86
+def test_panels_are_as_wide_as_blocks_of_products(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(features, "_cpu_info", lambda: (frozenset(features.KNOWN["x86_64"]), "GenuineIntel"))
+    for names, cols in (("", 32), ("avx2,fma", 32), ("avx2,fma,avx512f,avx512bw,avx512dq,avx512vl", 64)):
+        monkeypatch.setenv(features.VARIABLE, names)
+        assert features.panel_cols() == cols
+
+
+@on_x86
 def test_features_of_another_machine_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(features.VARIABLE, "avx2,fma,avx512f")
     monkeypatch.setattr(features, "_cpu_info", lambda: (frozenset({"avx2", "fma"}), "GenuineIntel"))

@@ -20,7 +20,8 @@ from pto_wsp.targets.cpu.templates import TEMPLATES, Call, Fold
 from pto_wsp.types.tile import TileType
 
 MATMUL_DEPTH = 256
-"""Most terms of a matrix product that are done per pass: `matmul_depth` of tile/matmul.hpp."""
+"""Most terms of a matrix product that are done per pass, half as many by four vectors: `matmul_depth` of
+tile/matmul.hpp."""
 
 SMALL_MATMUL_ROWS = 16
 """Below this many rows a right operand is read too seldom to be worth copying."""
@@ -210,8 +211,9 @@ def _whole_tile_bytes(
         return needs | {"right": right.rows * round_up(right.cols, width) * dst.dtype.itemsize}
     if instr.attr("trans_b"):
         needs["right"] = tile_bytes(right, lanes)
-    depth = min(right.rows, MATMUL_DEPTH)
-    needs["panel"] = depth * matmul_vectors(dst, lanes) * lanes * dst.dtype.itemsize
+    vectors = matmul_vectors(dst, lanes)
+    depth = min(right.rows, MATMUL_DEPTH if vectors <= 2 else MATMUL_DEPTH // 2)
+    needs["panel"] = depth * vectors * lanes * dst.dtype.itemsize
     return needs
 
 

@@ -67,11 +67,14 @@ def test_products_of_what_lies_anywhere(dtype: str, cache: ArtifactCache) -> Non
                 assert (np.abs(y - a.astype(np.float64) @ right) <= bound).all(), (kernel.name, count)
 
 
+LONG = 300
+
+
 def onto(cols: int, dtype: str, turned: bool) -> KernelFunction:
-    """y += a @ b[n] or a @ b[n].T, for up to 8 rows."""
-    left, sums = (cols, 70) if turned else (70, cols)
+    """y += a @ b[n] or a @ b[n].T, for up to 8 rows and `LONG` rows of b."""
+    left, sums = (cols, LONG) if turned else (LONG, cols)
     kernel = kernel_of(
-        f"a: In[Tile[8, {left}, f32]], b: In[Tensor[{dtype}, DYN, {cols}]], n: In[Tile[70, 1, i32]],"
+        f"a: In[Tile[8, {left}, f32]], b: In[Tensor[{dtype}, DYN, {cols}]], n: In[Tile[{LONG}, 1, i32]],"
         f" y: InOut[Tile[8, {sums}, f32]]",
         f"pto.store(y, pto.matmul(a, pto.gather(b, n){'.T' * turned}, acc=y))",
     )
@@ -80,24 +83,21 @@ def onto(cols: int, dtype: str, turned: bool) -> KernelFunction:
 
 @pytest.mark.parametrize("width", WIDTHS)
 def test_sums_onto_others_of_rows_anywhere(width: str | None, cache: ArtifactCache) -> None:
-    kernels = {form: onto(*form) for form in product_of((24, 90), ("f32", "bf16"), (True, False))}
+    kernels = {form: onto(*form) for form in product_of((24, 90, 217), ("f32", "bf16"), (True, False))}
     with vectors_of(width):
         library = ctypes_abi.load(registry.get("cpu").build(list(kernels.values()), cache))
     rng = np.random.default_rng(8)
     for (cols, dtype, turned), kernel in kernels.items():
-        for rows, count in product_of((1, 3, 8), (0, 3, 9, 37, 70)):
+        for rows, count in product_of((1, 2, 3, 8), (0, 3, 9, 37, LONG)):
             a = rng.standard_normal((rows, cols if turned else count), np.float32)
             b = rng.standard_normal((90, cols)).astype(DTYPES[dtype].to_numpy())
             n = rng.integers(0, 90, (count, 1)).astype(np.int32)
             right = b[n[:, 0]].astype(np.float64).T if turned else b[n[:, 0]].astype(np.float64)
             y = rng.standard_normal((rows, right.shape[1]), np.float32)
             expected = y + a.astype(np.float64) @ right
-            bound = 90 * 2.0**-23 * (np.abs(y) + np.abs(a) @ np.abs(right)) + 1e-30
+            bound = LONG * 2.0**-23 * (np.abs(y) + np.abs(a) @ np.abs(right)) + 1e-30
             assert library.call(kernel, [a, b, n, y]) == 0
             assert (np.abs(y - expected) <= bound).all(), (kernel.name, rows, count)
-
-
-LONG = 300
 
 
 def long_product(left: str, right: str, turned: bool) -> KernelFunction:

@@ -342,14 +342,15 @@ PTO_INLINE inline void matmul_blocks(const Tile<float>& c, const Left& a, const 
 /// right operand are not longer.
 inline constexpr int kRowVectors = PTO_LANES == 16 ? 4 : 8;
 
-/// `stream_distance` for one row. With AVX2 (AMD, Zen 3) reading in sequence is as fast as memory, and with
-/// prefetches a sixth slower, but for elements that have to be widened; narrower vectors follow it
-/// unmeasured.
+/// `stream_distance` for one row. Where PTO_FAST_SEQUENCES is defined the processor reads a sequence as fast
+/// as memory: prefetches cost a sixth, but for elements that have to be widened.
 template <class B>
 inline int64_t row_distance(int64_t stride) {
   constexpr int64_t kNear = 1536;
-  if (PTO_LANES == 16 || stride > kRowVectors * kLanes) return stream_distance<B>(stride);
-  return sizeof(B) < sizeof(float) ? kNear / int64_t(sizeof(B)) : 0;
+#ifdef PTO_FAST_SEQUENCES
+  if (stride <= kRowVectors * kLanes) return sizeof(B) < sizeof(float) ? kNear / int64_t(sizeof(B)) : 0;
+#endif
+  return stream_distance<B>(stride);
 }
 
 /// c[1][kVectors * kLanes] (+)= a @ b, where whole rows of `b` are `n`.

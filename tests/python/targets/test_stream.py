@@ -127,6 +127,35 @@ def test_operands_of_any_two_types(width: str | None, left: str, cache: Artifact
             assert (np.abs(y - a @ b) <= bound).all(), (kernel.name, rows, terms, cols)
 
 
+def aligned(shape: tuple[int, int], beyond: int) -> np.ndarray:
+    """Return an array that begins so many elements behind the beginning of a line."""
+    room = np.empty(shape[0] * shape[1] + 32, np.float32)
+    start = -room.ctypes.data % 64 // 4 + beyond
+    return room[start : start + shape[0] * shape[1]].reshape(shape)
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_panels_in_sequence(width: str | None, cache: ArtifactCache) -> None:
+    """Whole blocks of columns, which may be read in blocks, give the bits of those that are read in rows."""
+    signature = "a: In[Tile[8, 200, f32]], b: In[Tile[200, 64, f32]], y: Out[Tile[8, 64, f32]]"
+    kernel = kernel_of(signature, "pto.store(y, pto.matmul(a, b))")
+    with vectors_of(width):
+        library = ctypes_abi.load(registry.get("cpu").build([kernel], cache))
+    rng = np.random.default_rng(6)
+    for rows, terms, cols in product_of(range(1, 9), (1, 130, 200), (32, 64)):
+        a = rng.standard_normal((rows, terms), np.float32)
+        b = rng.standard_normal((terms, cols), np.float32)
+        results = []
+        for beyond in (0, 1):
+            right, y = aligned((terms, cols), beyond), np.ones((rows, cols), np.float32)
+            right[...] = b
+            assert library.call(kernel, [a, right, y]) == 0
+            results.append(y)
+        bound = terms * 2.0**-23 * (np.abs(a) @ np.abs(b))
+        assert (np.abs(results[0] - a.astype(np.float64) @ b) <= bound).all(), (rows, terms, cols)
+        assert results[0].tobytes() == results[1].tobytes(), (rows, terms, cols)
+
+
 @pytest.mark.parametrize(
     "body",
     [

@@ -12,12 +12,15 @@ namespace pto::wsp::tile {
 
 inline constexpr uint64_t kLineBytes = 64;
 
-/// Brings the lines of `count` elements into the first cache.
-template <int64_t kCount, class T>
+/// How near lines are brought, as the compiler counts.
+inline constexpr int kSecondCache = 2, kFirstCache = 3;
+
+/// Brings the lines of `count` elements into a cache.
+template <int64_t kCount, int kCache = kFirstCache, class T>
 PTO_INLINE inline void prefetch_lines(const T* p) {
 #pragma GCC unroll 4
   for (uint64_t at = 0; at < kCount * sizeof(T); at += kLineBytes)
-    __builtin_prefetch(reinterpret_cast<const char*>(p) + at);
+    __builtin_prefetch(reinterpret_cast<const char*>(p) + at, 0, kCache);
 }
 
 /// Elements from a row to what is to be prefetched when it is read, if rows are `stride` elements apart:
@@ -74,7 +77,7 @@ class Ahead {
   template <int kCount>
   PTO_INLINE void take() {
 #pragma GCC unroll 8
-    for (int i = 0; i < kCount; ++i) __builtin_prefetch(at_ + i * int(kLineBytes), 0, 2);
+    for (int i = 0; i < kCount; ++i) __builtin_prefetch(at_ + i * int(kLineBytes), 0, kSecondCache);
     at_ += kCount * int(kLineBytes);
     left_ -= kCount;
     if (left_ > 0) return;

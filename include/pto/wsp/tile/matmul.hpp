@@ -90,10 +90,13 @@ struct Right {
   int64_t cols;
 };
 
-/// What is brought into the first cache while a product works: as many rows as a block of its right operand
-/// has, one at a time. A product calls `next` every `spacing` terms.
+/// What is brought nearer while a product works: as many rows as a block of its right operand has, one at a
+/// time. A product calls `next` every `spacing` terms. Few groups of rows wait for memory, most of all: only
+/// so many lines can be on their way to the first cache, and more to the second.
 template <int64_t kWidth, class B>
 struct Behind {
+  static constexpr int64_t kFewGroups = 4;
+
   const B* row;
   int64_t stride;
   int64_t spacing;
@@ -104,7 +107,7 @@ struct Behind {
     spacing = groups;
   }
   PTO_INLINE void next() {
-    prefetch_lines<kWidth>(row);
+    spacing > kFewGroups ? prefetch_lines<kWidth>(row) : prefetch_lines<kWidth, kSecondCache>(row);
     row += stride;
   }
 };
@@ -146,6 +149,14 @@ class Spread {
   int burst_ = 1;
 };
 
+/// The pointer, of which the compiler knows no more: it computes those of all rows beforehand if it can, and
+/// has no registers for them.
+template <class T>
+PTO_INLINE inline T* opaque(T* p) {
+  asm("" : "+r"(p));
+  return p;
+}
+
 /// c[rows][kVectors * kLanes] (+)= a @ b over `steps` terms or pairs of them, for 0 < rows <= kRows; whole
 /// vectors of `b` and `c` are accessed. Rows beyond the last are computed from it again and not written.
 template <class Terms, int kRows, int kVectors, class Left, class Soon>
@@ -157,11 +168,12 @@ PTO_INLINE inline void matmul_block(int64_t rows, float* c, int64_t c_stride, Le
 #pragma GCC unroll 8
   for (int r = 0; r < kRows; ++r) left_row[r] = (r < rows ? r : rows - 1) * a.row_step;
   if (accumulate) {
+    const float* from = c;
 #pragma GCC unroll 8
     for (int r = 0; r < kRows; ++r) {
-      const float* from = c + (r < rows ? r : rows - 1) * c_stride;
 #pragma GCC unroll 4
       for (int v = 0; v < kVectors; ++v) sum[r][v] = load(from + v * kLanes, Full{});
+      from = opaque(from + (r + 1 < rows ? c_stride : 0));
     }
   }
   const auto add_step = [&](const auto* left_terms, const auto* right_terms) PTO_INLINE {
@@ -193,7 +205,8 @@ PTO_INLINE inline void matmul_block(int64_t rows, float* c, int64_t c_stride, Le
   for (int r = 0; r < kRows; ++r) {
     if (r >= rows) break;
 #pragma GCC unroll 4
-    for (int v = 0; v < kVectors; ++v) store(c + r * c_stride + v * kLanes, sum[r][v], Full{});
+    for (int v = 0; v < kVectors; ++v) store(c + v * kLanes, sum[r][v], Full{});
+    c = opaque(c + c_stride);
   }
 }
 
@@ -218,9 +231,9 @@ PTO_INLINE inline void matmul_rows(int64_t rows, float* c, int64_t c_stride, Lef
 /// Whether rows that are `stride` bytes apart share so few sets of the first cache that they do not stay
 /// there.
 constexpr bool is_crowded(int64_t rows, uint64_t stride) {
-  constexpr uint64_t kPeriod = 4096, kFirstCache = 32 << 10;
+  constexpr uint64_t kPeriod = 4096, kFirstCacheBytes = 32 << 10;
   const uint64_t power = stride & (0 - stride);  // the largest that divides it
-  return uint64_t(rows) * (power < kPeriod ? power : kPeriod) > kFirstCache;
+  return uint64_t(rows) * (power < kPeriod ? power : kPeriod) > kFirstCacheBytes;
 }
 
 /// A block of a right operand, whole vectors of which can be read as f32: the block itself, or a copy. A

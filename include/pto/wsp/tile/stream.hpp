@@ -140,14 +140,20 @@ void stream_rows(const Tile<float>& c, const Strided<A, Step>& a, const Window<B
   });
 }
 
-/// Whether `matmul` reads a right operand faster than this header does: where memory is read in sequence and
-/// sums of several rows by whole rows of `b` do not fit the registers.
+/// Vectors of columns of a block of `matmul` that takes the place of this header, and the least rows for
+/// which it does.
+inline constexpr int kBlockVectors = PTO_LANES == 16 ? 4 : 2;
+inline constexpr int64_t kLeastBlockRows = PTO_LANES == 16 ? 5 : PTO_LANES == 8 ? 2 : INT64_MAX;
+
+/// Whether `matmul` reads a right operand faster than this header does: where memory is read in sequence, in
+/// whole blocks, and sums of so many rows by whole rows of `b` do not fit the registers.
 template <class B>
 PTO_INLINE inline bool is_better_in_blocks(const Tile<float>& c, const Window<B>& b) {
-  constexpr uint64_t kBlockBytes = 2 * kLanes * sizeof(float);
+  constexpr uint64_t kBlockBytes = kBlockVectors * kLanes * sizeof(float);
   const bool is_sequence = b.index == nullptr && b.stride <= kRowVectors * kLanes;
-  const uint64_t places = reinterpret_cast<uint64_t>(b.data) | uint64_t(b.stride * 4) | uint64_t(b.cols * 4);
-  return PTO_LANES == 8 && is_sequence && (places | uint64_t(c.stride * 4)) % kBlockBytes == 0;
+  const bool is_aligned = (reinterpret_cast<uint64_t>(b.data) | uint64_t(b.stride * 4)) % kLineBytes == 0;
+  const bool is_whole = (uint64_t(b.cols * 4) | uint64_t(c.stride * 4)) % kBlockBytes == 0;
+  return c.rows >= kLeastBlockRows && is_sequence && is_aligned && is_whole;
 }
 
 /// c (+)= a @ b, where a is m x k and b is k x n. Whole vectors of c are written; element (i, j) is one chain
@@ -159,7 +165,7 @@ template <int kMaxRows, class A, class Step, class B>
   if (c.rows == 1 && b.index == nullptr) return matmul_row(c, a, tile, accumulate, ahead);
   if constexpr (sizeof(B) == sizeof(float)) {
     if (ahead.is_over() && is_better_in_blocks(c, b)) {
-      return matmul<2, 8>(c, a, tile, accumulate, 0, nullptr);
+      return matmul<kBlockVectors, 8>(c, a, tile, accumulate, 0, nullptr);
     }
   }
   const Ahead soon = b.index == nullptr ? ahead : ahead.in_turns(kStreams);

@@ -75,6 +75,58 @@ def test_results_are_the_same(dtype, shape, shift) -> None:
     assert found[STREAMING][1].tobytes() == found[CACHED][1].tobytes() == x.T.tobytes()
 
 
+@cache
+def several():
+    """Return a program whose loops store two tensors, fold what they store, and keep it in scratch."""
+
+    @kernel
+    def shaped(x: In[Tile[16, 64, f32]], a: Out[Tile[16, 64, f32]], b: Out[Tile[16, 64, bf16]]):
+        pto.store(a, pto.exp(x))
+        pto.store(b, pto.cast(pto.exp(x) * 2, bf16))
+
+    @kernel
+    def folded(x: In[Tile[16, 64, f32]], c: Out[Tile[16, 64, f32]], d: Out[Tile[1, 64, f32]]):
+        y = x * 3
+        pto.store(c, y)
+        pto.store(d, pto.colsum(y))
+
+    @workload
+    def program(
+        X: Tensor[f32, "n", "m"],
+        A: Tensor[f32, "n", "m"],
+        B: Tensor[bf16, "n", "m"],
+        C: Tensor[f32, "n", "m"],
+        D: Tensor[f32, "k", "m"],
+    ):
+        for r in P.tiles("n", 16):
+            for c in P.tiles("m", 64):
+                shaped[r, c](x=X[r, c], a=A[r, c], b=B[r, c])
+                folded[r, c](x=X[r, c], c=C[r, c], d=D[r.start // 16 : r.start // 16 + 1, c])
+
+    return program.compile(target="cpu")
+
+
+@pytest.mark.parametrize("shape", [(64, 128), (33, 70), (16, 13), (1, 1)])
+@pytest.mark.parametrize("shifts", [(0, 0), (1, 3), (15, 16), (5, 31)])
+def test_loops_that_begin_anywhere(shape, shifts) -> None:
+    program = several()
+    n, m = shape
+    x = np.random.default_rng(n).standard_normal((n, m), np.float32)
+    found = {}
+    for schedule in (STREAMING, CACHED):
+        program.reschedule(schedule)
+        made = {
+            "A": placed(n, m, f32, shifts[0]),
+            "B": placed(n, m, bf16, shifts[1]),
+            "C": placed(n, m, f32, shifts[1]),
+            "D": placed(-(-n // 16), m, f32, shifts[0]),
+        }
+        program(X=x, **made)
+        found[schedule] = {name: array.tobytes() for name, array in made.items()}
+        assert np.allclose(made["A"], np.exp(x), rtol=1e-5) and (made["C"] == x * 3).all()
+    assert found[STREAMING] == found[CACHED]
+
+
 @pytest.mark.parametrize("workers", [1, 2, 4])
 def test_what_one_task_stores_another_thread_reads(workers) -> None:
     """A run right behind another reads what the first one streamed, on other threads."""

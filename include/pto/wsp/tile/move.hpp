@@ -35,11 +35,18 @@ struct Window {
 
   T* row(int64_t i) const { return data + (index ? index[i] : i) * stride; }
 
-  /// Whether vectors from the beginning of each row on may be stored past the caches.
-  bool takes_streams() const {
-    const int64_t place = static_cast<int64_t>(reinterpret_cast<uintptr_t>(data));
-    return streams && step == 1 && ((place | stride * int64_t(sizeof(T))) % kStreamAlign) == 0;
+  /// Whether memory that begins with a line at `p` may be stored past the caches.
+  bool streams_at(const T* p) const { return streams && step == 1 && place(p) % kStreamAlign == 0; }
+
+  /// Elements of a row before its first line that may be stored past the caches; 0 where none may.
+  int64_t lead(const T* row) const {
+    if (!streams || step != 1) return 0;
+    const int64_t before = int64_t(-place(row) % kStreamAlign / sizeof(T));
+    return before < cols ? before : cols;
   }
+
+ private:
+  static uint64_t place(const T* p) { return reinterpret_cast<uintptr_t>(p); }
 };
 
 template <class T>
@@ -157,13 +164,15 @@ void repeat(const Tile<T>& to, const Tile<T>& row) {
 
 template <class T>
 void write_past(const Window<T>& to, const Tile<T>& tile) {
-  typedef Bits<T> V;
   for (int64_t i = 0; i < to.rows; ++i) {
     const T* source = tile.row(i);
     T* target = to.row(i);
-    int64_t j = 0;
-    for (; j + kLanes <= to.cols; j += kLanes) put(target + j, get<V>(source + j, Full{}), Past{});
-    if (j < to.cols) put(target + j, get<V>(source + j, Tail{to.cols - j}), Tail{to.cols - j});
+    int64_t j = to.lead(target);
+    __builtin_memcpy(target, source, static_cast<uint64_t>(j) * sizeof(T));
+    if (to.streams_at(target + j)) {
+      for (; j + kLanes <= to.cols; j += kLanes) put(target + j, get<Bits<T>>(source + j, Full{}), Past{});
+    }
+    __builtin_memcpy(target + j, source + j, static_cast<uint64_t>(to.cols - j) * sizeof(T));
   }
 }
 
@@ -171,7 +180,7 @@ void write_past(const Window<T>& to, const Tile<T>& tile) {
 template <class T>
 [[gnu::noinline]] void write(const Window<T> to, const Tile<T> tile) {
   if constexpr (sizeof(T) < 8) {
-    if (to.takes_streams()) return write_past(to, tile);
+    if (to.streams && to.step == 1) return write_past(to, tile);
   }
   for (int64_t i = 0; i < to.rows; ++i) {
     const T* source = tile.row(i);
@@ -352,7 +361,7 @@ template <class T>
 /// Store the transpose of a tile: at once where it lies apart from what it is made of, else by way of a tile.
 template <class T>
 [[gnu::noinline]] void write_turned(const Window<T>& to, const Tile<T>& source, const Tile<T>& turned) {
-  const bool is_plain = to.index == nullptr && to.step == 1 && !to.takes_streams();
+  const bool is_plain = to.index == nullptr && to.step == 1 && !to.streams;
   if (is_plain && apart(footprint(source), footprint(to))) return transpose(to.data, to.stride, source);
   transpose(turned.data, turned.stride, source);
   write(to, turned);

@@ -142,7 +142,7 @@ PTO_INLINE inline void put(T* p, V v, Full) {
 }
 
 /// Bytes of a line, which streaming stores should fill as a whole, and what alignment they need at most.
-inline constexpr int64_t kStreamAlign = 64;
+inline constexpr uint64_t kStreamAlign = 64;
 
 template <class V, class T>
 PTO_INLINE inline void put(T* p, V v, Past) {
@@ -489,7 +489,18 @@ PTO_INLINE inline void columns_once(int64_t n, const Body& body) {
   for (int64_t j = 0; j < n; j += kLanes) body(j, Upto{n - j});
 }
 
-/// The same for rows whose memory is padded to whole vectors.
+/// Calls `body(first, count)` for the first `lead` of n elements, if there are any, and for the others.
+template <class Body>
+PTO_INLINE inline void in_parts(int64_t lead, int64_t n, const Body& body) {
+  int64_t first = 0, end = lead > 0 ? lead : n;
+  do {
+    body(first, end - first);
+    first = end;
+    end = n;
+  } while (first < n);
+}
+
+/// `columns` for rows whose memory is padded to whole vectors.
 template <class Body>
 PTO_INLINE inline void padded_columns(int64_t n, const Body& body) {
   for (int64_t j = 0; j < n; j += kLanes) body(j, Full{});

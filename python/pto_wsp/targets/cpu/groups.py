@@ -127,6 +127,9 @@ class GroupWriter:
         self.is_flat = not scope.group.is_column
         self.versions = 0
         self.touches_users_memory = False
+        self.touches_scratch = False
+        self.has_folds = False
+        self.past: list[str] = []
 
     def write(self, writer: TextWriter) -> None:
         """Write the loops."""
@@ -209,6 +212,7 @@ class GroupWriter:
         Rows in scratch are not padded to vectors of narrow lanes.
         """
         if tile not in self.scope.memory.in_place and not self.scope.narrow:
+            self.touches_scratch = True
             return "Full{}"
         self.touches_users_memory = True
         return "n"
@@ -222,8 +226,8 @@ class GroupWriter:
         self.lines.row.append(f"{storage}* const {window}_row = {window}.row(i);")
         past = ""
         if stmt.region.tensor in self.scope.only_written:
-            self.lines.before.append(f"const bool {window}_past = {window}.takes_streams();")
-            past = f", {window}_past"
+            self.past.append(window)
+            past = f", {window}_past && j >= lead"
         self.lines.body.append(f"store_exact({window}_row + j, {value}, n{past});")
         self.accessed.append(window)
 
@@ -232,6 +236,7 @@ class GroupWriter:
         template = TEMPLATES[instr.op]
         assert isinstance(template, Fold)
         self.is_flat = False
+        self.has_folds = True
         value = self.operand(instr.tiles[0], ELEMENT)
         if is_inner_fold(instr, self.scope.group):
             self.inner_fold(number, instr, template, value)
@@ -280,6 +285,7 @@ class GroupWriter:
             if tile in steps[-1].live:
                 value = self.values[tile, ELEMENT]
                 access = self.access(tile) if self.scope.narrow else "Full{}"
+                self.touches_scratch = True
                 self.lines.body.append(f"store_exact({self.pointer(tile)} + j, {value}, {access});")
 
     def _made(self, step: Step) -> str | None:
@@ -301,6 +307,29 @@ class GroupWriter:
         """Whether the loop's body is a few instructions, so that counting costs as much as they do."""
         return len(self.lines.loads + self.lines.body) <= LIGHT
 
+    @property
+    def _has_lead(self) -> bool:
+        """Whether vectors of a row may begin anywhere; those of scratch and of sums have places."""
+        return bool(self.past) and not self.touches_scratch and not self.has_folds
+
+    def _places(self) -> list[str]:
+        """Return what finds out where a row can be stored past the caches: behind its first elements."""
+        if not self.past:
+            return []
+        lead = f"const int64_t lead = {self.past[0]}.lead({self.past[0]}_row);"
+        places = [f"const bool {w}_past = {w}.streams_at({w}_row + lead);" for w in self.past]
+        return [lead if self._has_lead else "constexpr int64_t lead = 0;", *places]
+
+    def _over_columns(self, writer: TextWriter, count: str, index: str, body: list[str]) -> None:
+        head = f"{self.columns()}({count}, [&](int64_t {index}, auto n) PTO_INLINE {{"
+        if not self.touches_users_memory:
+            head = f"padded_columns({count}, [&](int64_t {index}, Full) PTO_INLINE {{"
+        writer.line(head)
+        with writer.indented():
+            for line in body:
+                writer.line(line)
+        writer.line("});")
+
     def _assemble(self, writer: TextWriter) -> None:
         for line in self.lines.before:
             writer.line(line)
@@ -308,17 +337,17 @@ class GroupWriter:
             writer.line(f"flatten(rows, cols, {', '.join(self.accessed)});")
         writer.line("for (int64_t i = 0; i < rows; ++i) {")
         with writer.indented():
-            for line in self.lines.row:
+            for line in self.lines.row + self._places():
                 writer.line(line)
-            if self.touches_users_memory:
-                writer.line(f"{self.columns()}(cols, [&](int64_t j, auto n) PTO_INLINE {{")
+            # All loads come first: a store may be to the very elements that a tile is read from in place.
+            body = self.lines.loads + self.lines.body
+            if self._has_lead:
+                writer.line("in_parts(lead, cols, [&](int64_t first, int64_t count) PTO_INLINE {")
+                with writer.indented():
+                    self._over_columns(writer, "count", "k", ["const int64_t j = first + k;", *body])
+                writer.line("});")
             else:
-                writer.line("padded_columns(cols, [&](int64_t j, Full) PTO_INLINE {")
-            with writer.indented():
-                # All loads come first: a store may be to the very elements that a tile is read from in place.
-                for line in self.lines.loads + self.lines.body:
-                    writer.line(line)
-            writer.line("});")
+                self._over_columns(writer, "cols", "j", body)
             for line in self.lines.row_end:
                 writer.line(line)
         writer.line("}")

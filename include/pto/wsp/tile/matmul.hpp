@@ -243,7 +243,8 @@ template <int64_t kWidth, class B>
 PTO_INLINE inline Tile<float> whole_vectors(const Tile<B>& block, int64_t padding, int64_t groups,
                                             float* panel) {
   if constexpr (sizeof(B) == sizeof(float)) {
-    constexpr int64_t kFewGroups = 4, kManyGroups = 16;  // what copies take was measured with AVX2
+    // What copies take was measured with AVX2; wider vectors that cross lines wait for multiply-adds anyway.
+    constexpr int64_t kManyGroups = 16, kFewGroups = PTO_LANES == 16 ? kManyGroups : 4;
     constexpr uint64_t kVectorBytes = kLanes * sizeof(float);
     const uint64_t stride = uint64_t(block.stride) * sizeof(float);
     const bool is_crossing = (reinterpret_cast<uint64_t>(block.data) | stride) % kVectorBytes != 0;

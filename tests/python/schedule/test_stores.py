@@ -127,6 +127,33 @@ def test_loops_that_begin_anywhere(shape, shifts) -> None:
     assert found[STREAMING] == found[CACHED]
 
 
+@pytest.mark.parametrize("shift", [0, 1, 15])
+def test_columns_of_any_length(shift) -> None:
+    """Columns are loops along their rows, of which there may be none: then nothing is stored."""
+
+    @kernel
+    def double(x: In[Tile[64, 1, f32]], y: Out[Tile[64, 1, f32]]):
+        pto.store(y, x + x)
+
+    @workload
+    def program(X: Tensor[f32, "n", 1], Starts: Tensor[i32, "k"], Y: Tensor[f32, "n", 1]):
+        for i in P("k"):
+            rows = slice(Starts[i], Starts[i] + i % 41)
+            double[i](x=X[rows], y=Y[rows])
+
+    compiled = program.compile(target="cpu")
+    lengths = np.arange(100) % 41
+    starts = (np.cumsum(lengths + 1) - lengths - 1).astype(np.int32)
+    x = np.random.default_rng(0).random((int(starts[-1]) + 64, 1), np.float32)
+    expected = np.zeros_like(x)
+    for start, length in zip(starts, lengths, strict=True):
+        expected[start : start + length] = 2 * x[start : start + length]
+    compiled.reschedule(STREAMING)
+    y = placed(*x.shape, f32, shift)
+    compiled(X=x, Starts=starts, Y=y)
+    assert (y == expected).all()
+
+
 @pytest.mark.parametrize("workers", [1, 2, 4])
 def test_what_one_task_stores_another_thread_reads(workers) -> None:
     """A run right behind another reads what the first one streamed, on other threads."""

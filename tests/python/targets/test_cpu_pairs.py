@@ -83,6 +83,8 @@ def test_who_has_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
     ):
         monkeypatch.setattr(features, "_cpu_info", lambda found=(names, vendor): found)
         assert features.resolve_features().has_pair_dots == expected
+        is_fast = vendor == "AuthenticAMD"
+        assert ("-DPTO_FAST_SEQUENCES" in features.resolve_features().flags) == is_fast
     monkeypatch.setenv(features.VARIABLE, ",".join(features.KNOWN["x86_64"]))
     assert features.resolve_features().has_pair_dots
     assert "-mavx512bf16" in features.resolve_features().flags

@@ -38,11 +38,11 @@ struct Window {
   /// Whether memory that begins with a line at `p` may be stored past the caches.
   bool streams_at(const T* p) const { return streams && step == 1 && place(p) % kStreamAlign == 0; }
 
-  /// Elements of a row before its first line that may be stored past the caches; 0 where none may.
-  int64_t lead(const T* row) const {
+  /// Of `count` neighbours those before the first line that may be stored past the caches; 0 where none may.
+  int64_t lead(const T* row, int64_t count) const {
     if (!streams || step != 1) return 0;
     const int64_t before = int64_t(-place(row) % kStreamAlign / sizeof(T));
-    return before < cols ? before : cols;
+    return before < count ? before : count;
   }
 
  private:
@@ -167,7 +167,7 @@ void write_past(const Window<T>& to, const Tile<T>& tile) {
   for (int64_t i = 0; i < to.rows; ++i) {
     const T* source = tile.row(i);
     T* target = to.row(i);
-    int64_t j = to.lead(target);
+    int64_t j = to.lead(target, to.cols);
     __builtin_memcpy(target, source, static_cast<uint64_t>(j) * sizeof(T));
     if (to.streams_at(target + j)) {
       for (; j + kLanes <= to.cols; j += kLanes) put(target + j, get<Bits<T>>(source + j, Full{}), Past{});

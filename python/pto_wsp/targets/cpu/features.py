@@ -47,7 +47,7 @@ class Features:
     machine: str
     names: tuple[str, ...]
     lanes: int
-    has_fast_sequences: bool = False
+    has_fast_sequences: bool
 
     @property
     def flags(self) -> tuple[str, ...]:

@@ -316,7 +316,7 @@ class GroupWriter:
         """Return what finds out where a row can be stored past the caches: behind its first elements."""
         if not self.past:
             return []
-        lead = f"const int64_t lead = {self.past[0]}.lead({self.past[0]}_row);"
+        lead = f"const int64_t lead = {self.past[0]}.lead({self.past[0]}_row, cols);"
         places = [f"const bool {w}_past = {w}.streams_at({w}_row + lead);" for w in self.past]
         return [lead if self._has_lead else "constexpr int64_t lead = 0;", *places]
 

@@ -13,6 +13,10 @@
 #if defined(__AVX512BF16__)
 #include <immintrin.h>
 #endif
+#if defined(__AMX_BF16__)
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
 
 namespace {
 
@@ -98,6 +102,31 @@ double fma_burst() {
   return 2.0 * kSteps * kChains * (kVectorBytes / sizeof(float));
 }
 
+#if defined(__AMX_BF16__)
+// Products in matrix registers: four sums, and two operands of either side.
+double amx_burst() {
+  alignas(64) unsigned char shapes[64] = {1};
+  for (int i = 0; i < 8; ++i) shapes[16 + 2 * i] = 64, shapes[48 + i] = 16;
+  _tile_loadconfig(shapes);
+  _tile_zero(0), _tile_zero(1), _tile_zero(2), _tile_zero(3);
+  _tile_zero(4), _tile_zero(5), _tile_zero(6), _tile_zero(7);
+  for (int step = 0; step < kSteps; ++step) {
+    _tile_dpbf16ps(0, 4, 6);
+    _tile_dpbf16ps(1, 4, 7);
+    _tile_dpbf16ps(2, 5, 6);
+    _tile_dpbf16ps(3, 5, 7);
+  }
+  _tile_release();
+  return 2.0 * kSteps * 4 * 16 * 16 * 32;
+}
+
+// Whether the system lets this process use matrix registers.
+bool may_use_amx() {
+  constexpr long kRequest = 0x1023, kData = 18;  // ARCH_REQ_XCOMP_PERM, XFEATURE_XTILE_DATA
+  return syscall(SYS_arch_prctl, kRequest, kData) == 0;
+}
+#endif
+
 double bf16_burst() {
 #if defined(__AVX512BF16__)
   __m512 sums[kChains] = {};
@@ -136,6 +165,9 @@ double pto_fma_gflops(int num_threads, double seconds) { return gflops(num_threa
 
 // 0 where the processor has no bf16 dot product.
 double pto_bf16_gflops(int num_threads, double seconds) {
+#if defined(__AMX_BF16__)
+  if (may_use_amx()) return gflops(num_threads, seconds, amx_burst);
+#endif
 #if defined(__AVX512BF16__)
   return gflops(num_threads, seconds, bf16_burst);
 #else

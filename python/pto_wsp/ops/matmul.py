@@ -88,8 +88,8 @@ def matmul(
     """Return activation(x @ matrix + bias), rounded once to the type of `x`.
 
     Element (i, j) is one chain of fused multiply-adds in f32 over k in ascending order, from 0 (of bf16 with
-    bf16, where the processor has dot products of them, one of sums of pairs); then the bias is added. Its
-    bits depend on row i and column j alone: not on the other rows, nor on the workers.
+    bf16, where the processor has dot products of them, sums of pairs or of 32 terms); then the bias is
+    added. Its bits depend on row i and column j alone: not on the other rows, nor on the workers.
 
     Args:
         x: `[..., k]` of f32, f16 or bf16. Small floats are widened once per call, but for bf16 with bf16

@@ -13,16 +13,6 @@ constexpr int lines_in(int elements) {
   return (elements * int(sizeof(T)) + int(kLineBytes) - 1) / int(kLineBytes);
 }
 
-/// Calls `body` with the constants kFirst .. kEnd - 1: vectors that are indexed by constants alone stay in
-/// registers, whatever else happens to them.
-template <int kEnd, int kFirst = 0, class Body>
-PTO_INLINE inline void for_constants(const Body& body) {
-  if constexpr (kFirst < kEnd) {
-    body(Constant<kFirst>{});
-    for_constants<kEnd, kFirst + 1>(body);
-  }
-}
-
 template <int kCount>
 PTO_INLINE inline void clear(F* v) {
   for_constants<kCount>([&](auto i) PTO_INLINE { v[i.value] = F{}; });

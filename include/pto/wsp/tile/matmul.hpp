@@ -7,88 +7,11 @@
 #pragma once
 
 #include "pto/wsp/tile/ahead.hpp"
-#include "pto/wsp/tile/math.hpp"
+#include "pto/wsp/tile/amx.hpp"
 #include "pto/wsp/tile/move.hpp"
+#include "pto/wsp/tile/terms.hpp"
 
 namespace pto::wsp::tile {
-
-/// Whether there are 32 vector registers, not 16.
-#if PTO_LANES == 16 || defined(__aarch64__)
-inline constexpr bool kHasManyRegisters = true;
-#else
-inline constexpr bool kHasManyRegisters = false;
-#endif
-
-/// Rows of a block of so many vectors of columns: as many as there are registers for.
-template <int kVectors>
-inline constexpr int kBlockRows = kHasManyRegisters && kVectors <= 2 ? 8 : 6;
-
-/// A number as a type.
-template <int kValue>
-struct Constant {
-  static constexpr int value = kValue;
-};
-
-// --- terms of a sum ---------------------------------------------------------------------------------------
-
-/// One term at a time, a multiply-add in f32.
-struct Singles {
-  typedef float Right;
-  static constexpr int64_t kTerms = 1;
-
-  template <class A>
-  PTO_INLINE static F left(const A* at) {
-    return load_splat(at);
-  }
-  PTO_INLINE static F right(const float* at) { return load(at, Full{}); }
-  PTO_INLINE static F add(F left, F right, F sum) { return add_product(left, right, sum); }
-};
-
-/// Two terms at a time, of neighbours in bf16: those of a left row, and of two right rows in one lane.
-struct Pairs {
-  typedef uint32_t Right;
-  static constexpr int64_t kTerms = 2;
-
-  PTO_INLINE static U left(const Bf16* at) {
-    uint32_t both;
-    __builtin_memcpy(&both, at, sizeof both);
-    return splat(both);
-  }
-  PTO_INLINE static U right(const uint32_t* at) { return load(at, Full{}); }
-  PTO_INLINE static F add(U left, U right, F sum) { return dot_pairs(left, right, sum); }
-};
-
-/// The step to a neighbour, which is known when code is compiled.
-struct One {
-  constexpr operator int64_t() const { return 1; }
-};
-
-/// A left operand: element (row, k) lies at `data + row * row_step + k * k_step`.
-template <class T, class Step = int64_t>
-struct Strided {
-  typedef T Element;
-
-  const T* data;
-  int64_t row_step;
-  Step k_step;
-};
-
-/// Whether products of these operands are made of pairs.
-template <class Left, class B>
-inline constexpr bool kDotsPairs = false;
-template <>
-inline constexpr bool kDotsPairs<Strided<Bf16, One>, Bf16> = kHasPairDots;
-
-/// A right operand: element (k, j) lies at `data + j / width * panel_step + k * stride + j % width`, where
-/// the width is that of a block of columns.
-template <class T>
-struct Right {
-  T* data;
-  int64_t stride;
-  int64_t panel_step;
-  int64_t rows;
-  int64_t cols;
-};
 
 /// What is brought nearer while a product works: as many rows as a block of its right operand has, one at a
 /// time. A product calls `next` every `spacing` terms. Few groups of rows wait for memory, most of all: only
@@ -295,6 +218,33 @@ PTO_INLINE inline void matmul_columns(const Tile<float>& c, const Left& a, const
   }
 }
 
+/// Whether products of these operands are made of pairs, in vectors or in registers of 16 x 16 sums.
+template <class Left, class B>
+inline constexpr bool kDotsPairs = kIsPaired<Left, B> && (kHasPairDots || amx::kIsKnown);
+
+/// The same for as many terms of a block as are added in pairs; returns how many.
+template <int kVectors, int kMaxRows, class Left, class Soon>
+PTO_INLINE inline int64_t add_pairs(const Tile<float>& c, const Left& a, const Tile<Bf16>& block,
+                                    bool accumulate, uint32_t* pairs, Soon& soon) {
+  constexpr int64_t kWidth = kVectors * kLanes;
+  if constexpr (amx::kIsKnown) {
+    if (block.rows >= amx::kTerms && amx::is_allowed()) {
+      const int64_t steps = block.rows / amx::kTerms;
+      pair_rows<kWidth>({block.data, block.stride, steps * amx::kTerms, block.cols}, pairs);
+      amx::matmul_columns<kVectors>(c, a, pairs, steps, accumulate, soon);
+      return steps * amx::kTerms;
+    }
+  }
+  if constexpr (kHasPairDots && !amx::kIsKnown) {
+    if (block.rows > 1) {
+      pair_rows<kWidth>(block, pairs);
+      matmul_columns<Pairs, kVectors, kMaxRows>(c, a, pairs, kWidth, block.rows / 2, accumulate, soon);
+      return block.rows / 2 * 2;
+    }
+  }
+  return 0;
+}
+
 /// The same for a block as it lies in memory.
 template <int kVectors, int kMaxRows, class Left, class B, class Soon>
 PTO_INLINE inline void matmul_block_columns(const Tile<float>& c, const Left& a, const Tile<B>& block,
@@ -302,13 +252,8 @@ PTO_INLINE inline void matmul_block_columns(const Tile<float>& c, const Left& a,
   constexpr int64_t kWidth = kVectors * kLanes;
   int64_t done = 0;
   if constexpr (kDotsPairs<Left, B>) {
-    if (block.rows > 1) {
-      uint32_t* const pairs = reinterpret_cast<uint32_t*>(panel);
-      pair_rows<kWidth>(block, pairs);
-      matmul_columns<Pairs, kVectors, kMaxRows>(c, a, pairs, kWidth, block.rows / 2, accumulate, soon);
-      done = block.rows / 2 * 2;
-      if (done == block.rows) return;
-    }
+    done = add_pairs<kVectors, kMaxRows>(c, a, block, accumulate, reinterpret_cast<uint32_t*>(panel), soon);
+    if (done > 0 && done == block.rows) return;
   }
   const Tile<B> rest{block.row(done), block.stride, block.rows - done, block.cols};
   const Left left{a.data + done * a.k_step, a.row_step, a.k_step};

@@ -305,8 +305,8 @@ inline constexpr int kRowVectors = PTO_LANES == 16 ? 4 : 8;
 /// as memory: prefetches cost a sixth, but for elements that have to be widened.
 template <class B>
 inline int64_t row_distance(int64_t stride) {
-  constexpr int64_t kNear = 1536;
 #ifdef PTO_FAST_SEQUENCES
+  constexpr int64_t kNear = 1536;
   if (stride <= kRowVectors * kLanes) return sizeof(B) < sizeof(float) ? kNear / int64_t(sizeof(B)) : 0;
 #endif
   return stream_distance<B>(stride);

@@ -27,7 +27,8 @@ LENGTHS = np.array(
     ]
 )  # fmt: skip
 Q_HEADS, KV_HEADS, DIM, PAGE = 32, 8, 128, 16
-TOLERANCE = 1e-5
+TOLERANCE = {f32: 1e-5, bf16: 5e-3}
+"""Of results, by the element type of queries."""
 PEERS = {
     "decode_f32_vs_torch_padded": (peers.torch_padded, "ratio >= 8"),
     "decode_f32_vs_torch_loop": (peers.torch_loop, "ratio >= 1.5"),
@@ -40,11 +41,14 @@ class Decode:
 
     Args:
         kv: element type of the cache.
+        q: element type of queries and results.
         seed: of the values.
         empty: makes the memory of the cache.
     """
 
-    def __init__(self, kv: DType, seed: int, empty: Callable[[tuple[int, ...]], np.ndarray]) -> None:
+    def __init__(
+        self, kv: DType, q: DType, seed: int, empty: Callable[[tuple[int, ...]], np.ndarray]
+    ) -> None:
         rng = np.random.default_rng(seed)
         counts = -(-LENGTHS // PAGE)
         self.indptr = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
@@ -54,11 +58,12 @@ class Decode:
         for array in self.cache:
             for part in np.array_split(array, 16):
                 part[...] = rng.standard_normal(part.shape, np.float32)
-        self.q = rng.standard_normal((len(LENGTHS), Q_HEADS, DIM), np.float32)
+        queries = rng.standard_normal((len(LENGTHS), Q_HEADS, DIM), np.float32)
+        self.q, self.tolerance = queries.astype(q.to_numpy()), TOLERANCE[q]
         self.out = np.empty_like(self.q)
         self.bytes = int(LENGTHS.sum()) * 2 * KV_HEADS * DIM * kv.itemsize
         self.attention = BatchDecode(
-            Q_HEADS, KV_HEADS, DIM, page_size=PAGE, kv_dtype=kv, kv_layout="HND", workers=THREADS
+            Q_HEADS, KV_HEADS, DIM, page_size=PAGE, kv_dtype=kv, q_dtype=q, kv_layout="HND", workers=THREADS
         )
         self.step()
         self.verify()
@@ -86,7 +91,7 @@ class Decode:
         for b in (0, 7, len(LENGTHS) - 1):
             k, v = (a.astype(np.float64) for a in self.pair(b))
             expected = peers.numpy_loop(self.q[b : b + 1].astype(np.float64), [(k, v)], THREADS)()
-            if not np.abs(self.out[b] - expected).max() <= TOLERANCE:
+            if not np.abs(self.out[b] - expected).max() <= self.tolerance:
                 raise AssertionError(f"request {b} differs from numpy")
 
 
@@ -95,9 +100,10 @@ def run(bench: Bench) -> None:
     if importlib.util.find_spec("ml_dtypes") is None:
         bench.skipped["bf16"] = "ml_dtypes is not installed"
     else:
-        against_memory(bench, "decode_bf16_vs_dram", Decode(bf16, bench.seed, huge(bf16)), "<= 1.25")
-    against_memory(bench, "decode_f32_numpy_memory_vs_dram", Decode(f32, bench.seed, plain), None)
-    decode = Decode(f32, bench.seed, huge(f32))
+        for name, q, goal in (("decode_bf16", bf16, "<= 1.25"), ("decode_bf16_f32_queries", f32, None)):
+            against_memory(bench, f"{name}_vs_dram", Decode(bf16, q, bench.seed, huge(bf16)), goal)
+    against_memory(bench, "decode_f32_numpy_memory_vs_dram", Decode(f32, f32, bench.seed, plain), None)
+    decode = Decode(f32, f32, bench.seed, huge(f32))
     against_memory(bench, "decode_f32_vs_dram", decode, "<= 1.25")
     against_peers(bench, decode)
 
@@ -131,7 +137,7 @@ def against_peers(bench: Bench, decode: Decode) -> None:
         except ImportError as error:
             bench.skipped[name] = f"{error.name} is not installed: make bench needs the extra [bench]"
             continue
-        if not np.abs(np.asarray(peer()) - decode.out).max() <= TOLERANCE:
+        if not np.abs(np.asarray(peer()) - decode.out).max() <= decode.tolerance:
             raise AssertionError(f"{name}: the results differ")
         functions[name] = lambda peer=peer: elapsed_ms(peer)
     measured = bench.measure(functions, rounds=bench.rounds(9, 3), threads=THREADS, memory_bound=True)

@@ -313,7 +313,8 @@ class BatchDecode(_BatchAttention):
         head_dim: elements of a head.
         page_size: positions of a page; None: keys and values are ragged, one request behind the other.
         kv_dtype: f32, f16 or bf16.
-        q_dtype: of queries and output: f32, f16 or bf16. Scores and sums are f32 in any case.
+        q_dtype: of queries and output: f32, f16 or bf16. Scores and sums are f32 in any case; where
+            `kv_dtype` is bf16 too, weights are rounded to bf16, by 2^-9 of each at most.
         workers: threads, 1..1024; None: all cores.
         kv_layout: "NHD" or "HND": whether positions or heads come first.
         window_left: most positions before its own that a query attends; -1: all.

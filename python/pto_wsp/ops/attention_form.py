@@ -5,7 +5,7 @@ from typing import Final
 import numpy as np
 
 from pto_wsp.support.record import record
-from pto_wsp.types.dtype import DType
+from pto_wsp.types.dtype import DType, bf16, f32
 
 LOWEST: Final = float(np.finfo(np.float32).min)
 """Running maximum before any score: the least finite number, so that masked positions have a weight of 0."""
@@ -56,6 +56,19 @@ class AttentionForm:
     def q_dims(self) -> tuple[int, ...]:
         """What follows the tokens in the shape of queries, up to the elements of a head."""
         return (self.kv_heads, self.group) if not self.tokens else (self.kv_heads * self.group,)
+
+    @property
+    def is_rounded(self) -> bool:
+        """Whether products take queries and weights as bf16, as keys and values are, in place of widening all.
+
+        Weights are rounded, and their sums are those of rounded ones. The scores' factor follows the product.
+        """
+        return not self.tokens and self.q_dtype is bf16 and self.kv_dtype is bf16
+
+    @property
+    def left_dtype(self) -> DType:
+        """Element type of the left operands of products."""
+        return bf16 if self.is_rounded else f32
 
     @property
     def packed_dims(self) -> tuple[tuple[int, int], tuple[int, int]]:

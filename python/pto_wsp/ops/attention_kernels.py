@@ -51,6 +51,18 @@ def rows_function(form: AttentionForm) -> Any:
     return rows_of
 
 
+def tile_rows_function(form: AttentionForm) -> Any:
+    """Return the function that says in which rows of the cache a whole tile of positions lies."""
+    rows_of = rows_function(form)
+
+    def tile_rows(first: Any, end: Any, table: Any, page_step: Any, slot_step: Any, first_row: Any) -> Any:
+        """Return the rows of the positions from `first` on; at and behind `end` those of the last one."""
+        at = pto.minimum(pto.transpose(pto.iota((1, STEP))), end - 1 - first) + first
+        return rows_of(at, table, page_step, slot_step, first_row)
+
+    return tile_rows
+
+
 def scores_function(form: AttentionForm) -> Any:
     """Return the function that makes scores of products: capped, and -inf where a query does not attend."""
     CAP, WINDOW, IS_CAUSAL = form.soft_cap, form.window_left, form.is_causal
@@ -87,8 +99,8 @@ def attend_kernel(form: AttentionForm, is_whole: bool, is_packed: bool = False) 
             the steps say where its rows are.
     """
     ROWS, DIM, Q_DTYPE, SCALE = form.tile_rows, form.dim, form.q_dtype, form.scale
-    BLOCK, HAS_TOKENS = CANONICAL_BLOCK, form.tokens > 0
-    rows_of, scores = rows_function(form), scores_function(form)
+    BLOCK, HAS_TOKENS, LEFT, IS_ROUNDED = CANONICAL_BLOCK, form.tokens > 0, form.left_dtype, form.is_rounded
+    tile_rows, scores = tile_rows_function(form), scores_function(form)
     output = Out[Tile[ROWS, DIM, Q_DTYPE if is_whole else f32]]
     cache = Tensor[form.kv_dtype, DYN, DIM]
     keys, values = (Tensor[f32, DYN, *dims] if is_packed else cache for dims in form.packed_dims)
@@ -113,11 +125,12 @@ def attend_kernel(form: AttentionForm, is_whole: bool, is_packed: bool = False) 
         IS_PACKED: Constexpr[bool] = is_packed,
     ):
         """Attend to positions `start` to `end`; `position` is that of the first query."""
-        scaled = pto.cast(q, f32) * SCALE
+        queries = pto.load(q) if IS_ROUNDED else pto.cast(q, f32) * SCALE
         m, l, acc = pto.full((q.rows, 1), LOWEST), pto.zeros((q.rows, 1)), pto.zeros((q.rows, DIM))  # noqa: E741
         m_all, l_all, acc_all = m, l, acc
         last = position + (q.rows - 1 if HAS_TOKENS else 0)
         begin = start // STEP * STEP
+        rows_ahead = pto.zeros((STEP, 1), i32)
         for r in pto.tiles(end - begin, STEP):
             first = begin + r.start
             if first % BLOCK == 0:
@@ -126,23 +139,26 @@ def attend_kernel(form: AttentionForm, is_whole: bool, is_packed: bool = False) 
                 acc = pto.zeros((q.rows, DIM))
             for block in pto.tiles(r.extent, STEP):  # one, from 0 on: places in a packed block
                 if IS_PACKED:
-                    s = pto.matmul(scaled, k[first // STEP, :, block])
+                    s = pto.matmul(queries, k[first // STEP, :, block])
                 else:
-                    at = pto.transpose(pto.iota((1, block.extent), first))
-                    rows = rows_of(at, table, page_step, slot_step, first_row)
+                    if first == begin:
+                        rows_ahead = tile_rows(first, end, table, page_step, slot_step, first_row)
+                    rows = pto.extract(rows_ahead, (block.extent, 1))
                     pto.prefetch(v, rows)
-                    s = pto.matmul(scaled, pto.gather(k, rows).T)
+                    s = pto.matmul(queries, pto.gather(k, rows).T)
+                if IS_ROUNDED:
+                    s = s * SCALE
                 s = scores(s, first, position, last)
                 m_new = pto.maximum(m, pto.rowmax(s))
-                p = pto.exp(s - m_new)
-                total, alpha = pto.rowsum(p), pto.exp(m - m_new)
+                p = pto.cast(pto.exp(s - m_new), LEFT)
+                total, alpha = pto.rowsum(pto.cast(p, f32)), pto.exp(m - m_new)
                 l = l * alpha + total  # noqa: E741
                 if IS_PACKED:
                     acc = pto.matmul(p, v[first // STEP, block], acc=acc * alpha)
                 else:
-                    soon = min(first + STEP, end - 1)  # the next tile, or its end again and again
-                    at = pto.minimum(pto.transpose(pto.iota((1, STEP))), end - 1 - soon) + soon
-                    pto.prefetch(k, rows_of(at, table, page_step, slot_step, first_row))
+                    soon = min(first + STEP, end - 1)
+                    rows_ahead = tile_rows(soon, end, table, page_step, slot_step, first_row)
+                    pto.prefetch(k, rows_ahead)
                     acc = pto.matmul(p, pto.gather(v, rows), acc=acc * alpha)
                 m = m_new
         m, l, acc = merged(m_all, l_all, acc_all, m, l, acc)  # noqa: E741

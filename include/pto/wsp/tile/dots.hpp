@@ -63,20 +63,21 @@ PTO_INLINE inline void fold_vectors(F* v) {
 template <int kRows>
 constexpr int kDotColumns = kHasManyRegisters && kRows <= 4 ? 4 : 2;
 
-/// Rows of a left operand as a right operand `B` wants them: where that comes in pairs, the first terms of
-/// each row are unzipped, so many at most.
+/// Rows of a left operand as a right operand `B` wants them: where that comes in pairs and is widened, the
+/// first terms of each row are unzipped, so many at most.
 template <int kRows, class A, class B>
 struct LeftTerms {
-  static constexpr int64_t kUnzipped = kInPairs<B> ? 256 : 0;
+  static constexpr bool kUnzips = kInPairs<B> && !kAddsPairs<Strided<A, One>, B>;
+  static constexpr int64_t kUnzipped = kUnzips ? 256 : 0;
 
   const A* data;
   LeftRows<kRows> rows;
   int64_t unzipped = 0;  ///< terms of a row; whole pairs of vectors
-  float pairs[kInPairs<B> ? kRows * kUnzipped : 1];
+  float pairs[kUnzips ? kRows * kUnzipped : 1];
 
   template <class Step>
   LeftTerms(const Strided<A, Step>& a, int64_t count, int64_t k) : data(a.data), rows(count, a.row_step) {
-    if constexpr (kInPairs<B>) {
+    if constexpr (kUnzips) {
       for (; unzipped + kPairLanes <= (k < kUnzipped ? k : kUnzipped); unzipped += kPairLanes) {
         for (int r = 0; r < kRows; ++r) {
           float* const to = pairs + r * kUnzipped + unzipped;
@@ -104,7 +105,7 @@ PTO_INLINE inline void dot_block(const LeftTerms<kRows, A, B>& a, const B* const
       s[at] = add_product(left, right[c.value], s[at]);
     });
   };
-  if constexpr (kInPairs<B>) {
+  if constexpr (LeftTerms<kRows, A, B>::kUnzips) {
     for (int64_t t = 0; t < a.unzipped; t += kPairLanes) {
       F even[kColumns], odd[kColumns];
       for_constants<kColumns>([&](auto c) PTO_INLINE {
@@ -128,8 +129,21 @@ PTO_INLINE inline void dot_block(const LeftTerms<kRows, A, B>& a, const B* const
   };
   int64_t t = a.unzipped;
   for (; t + kPairLanes <= k; t += kPairLanes) {
-    add_vectors(t, Full{});
-    add_vectors(t + kLanes, Full{});
+    if constexpr (kAddsPairs<Strided<A, One>, B>) {
+      U left[kRows];
+      for_constants<kRows>([&](auto r)
+                               PTO_INLINE { left[r.value] = load_bits(a.data + a.rows.at[r.value] + t); });
+      for_constants<kColumns>([&](auto c) PTO_INLINE {
+        const U right = load_bits(b[c.value] + t);
+        for_constants<kRows>([&](auto r) PTO_INLINE {
+          constexpr int at = r.value * kColumns + c.value;
+          s[at] = dot_pairs(left[r.value], right, s[at]);
+        });
+      });
+    } else {
+      add_vectors(t, Full{});
+      add_vectors(t + kLanes, Full{});
+    }
     ahead.next<lines_in<B>(kColumns * kPairLanes)>();
   }
   columns(k - t, [&](int64_t i, auto n) PTO_INLINE { add_vectors(t + i, n); });

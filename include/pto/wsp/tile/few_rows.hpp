@@ -33,9 +33,20 @@ inline constexpr int kStreams = 8;
 /// Elements of which two vectors are read at a time.
 inline constexpr int64_t kPairLanes = 2 * kLanes;
 
+/// Whether products of few rows add two terms of bf16 in one instruction, and widen none.
+template <class Left, class B>
+inline constexpr bool kAddsPairs = kIsPaired<Left, B> && kHasPairDots;
+
+/// As many bits of memory as a vector has.
+template <class T>
+PTO_INLINE inline U load_bits(const T* from) {
+  U bits;
+  __builtin_memcpy(&bits, from, sizeof bits);
+  return bits;
+}
+
 PTO_INLINE inline void load_pairs(const Bf16* from, F* to) {
-  U both;
-  __builtin_memcpy(&both, from, sizeof both);
+  const U both = load_bits(from);
   to[0] = (F)(both << 16);
   to[1] = (F)(both & 0xffff0000u);
 }

@@ -81,7 +81,9 @@ inline bool inside(int64_t start, int64_t extent, int64_t size) {
 /// Copy a window of one column to `buffer`, whose elements are `stride` apart.
 template <class T>
 inline void copy_column(const Window<T>& from, T* buffer, int64_t stride) {
-  if (from.index == nullptr) {
+  if (from.index == nullptr && from.stride == 1 && stride == 1) {
+    __builtin_memcpy(buffer, from.data, static_cast<uint64_t>(from.rows) * sizeof(T));
+  } else if (from.index == nullptr) {
     for (int64_t i = 0; i < from.rows; ++i) buffer[i * stride] = from.data[i * from.stride];
   } else {
     for (int64_t i = 0; i < from.rows; ++i) buffer[i * stride] = from.data[from.index[i] * from.stride];

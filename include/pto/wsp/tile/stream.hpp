@@ -20,13 +20,45 @@ namespace pto::wsp::tile {
 struct Terms {
   int64_t first, turns, places, apart;
 
-  template <class Body>
+  /// Calls `body` with the first of kTogether neighbours, and how many they are: 1 for those that are left.
+  template <int kTogether, class Body>
   PTO_INLINE void for_each(const Body& body) const {
-    for (int64_t i = first; i < first + turns; ++i) {
-      for (int64_t t = i, n = 0; n < places; t += apart, ++n) body(t);
+    const auto turn = [&](int64_t i, auto count) PTO_INLINE {
+      for (int64_t t = i, n = 0; n < places; t += apart, ++n) body(t, count);
+    };
+    int64_t i = first;
+    for (; i + kTogether <= first + turns; i += kTogether) turn(i, Constant<kTogether>{});
+    if constexpr (kTogether > 1) {
+      for (; i < first + turns; ++i) turn(i, Constant<1>{});
     }
   }
 };
+
+/// Vectors of columns of a row of `b`, or in pairs with those of the next one, as sums take them: where
+/// elements come in pairs, those of the even and of the odd columns of two vectors.
+template <int kVectors, class B, class N>
+PTO_INLINE inline void load_row(const B* row, F* to, N n) {
+  for_constants<kVectors>([&](auto v) PTO_INLINE {
+    if constexpr (!kInPairs<B> || kVectors % 2 != 0) {
+      to[v.value] = load(row + v.value * kLanes, n);
+    } else if constexpr (v.value % 2 == 0) {
+      load_pairs(row + v.value * kLanes, to + v.value);
+    }
+  });
+}
+template <int kVectors, class N>
+PTO_INLINE inline void load_row(const Bf16* row, const Bf16* next, U* to, N n) {
+  for_constants<kVectors>([&](auto v) PTO_INLINE {
+    if constexpr (kVectors % 2 != 0) {
+      const int at = v.value * kLanes;
+      to[v.value] = widen(get<H>(row + at, n)) | widen(get<H>(next + at, n)) << 16;
+    } else if constexpr (v.value % 2 == 0) {
+      const U low = load_bits(row + v.value * kLanes), high = load_bits(next + v.value * kLanes);
+      to[v.value] = (low & 0xffffu) | high << 16;
+      to[v.value + 1] = low >> 16 | (high & 0xffff0000u);
+    }
+  });
+}
 
 /// Whether registers hold the sums of whole rows of a right operand. Then rows that lie anywhere are read
 /// whole, for two rows of sums at a time: halves of them would stop what the processor itself brings nearer.
@@ -69,25 +101,33 @@ PTO_INLINE inline void stream_block(const Tile<float>& c, const Strided<A, Step>
       }
     });
   }
-  terms.for_each([&](int64_t t) PTO_INLINE {
-    const B* const row = b.row(t) + j;
-    if (distance > 0) prefetch_lines<kVectors * kLanes>(row + distance);
-    F right[kVectors];
-    for_constants<kVectors>([&](auto v) PTO_INLINE {
-      if constexpr (!kPairs) {
-        right[v.value] = load(row + v.value * kLanes, n);
-      } else if constexpr (v.value % 2 == 0) {
-        load_pairs(row + v.value * kLanes, right + v.value);
-      }
-    });
+  const auto add_products = [&](const auto* right, auto left, auto add) PTO_INLINE {
     for_constants<kRows>([&](auto r) PTO_INLINE {
-      const F left = load_splat(a.data + rows.at[r.value] + t * a.k_step);
+      const auto splat = left(a.data + rows.at[r.value]);
       for_constants<kVectors>([&](auto v) PTO_INLINE {
         constexpr int at = r.value * kVectors + v.value;
-        sum[at] = add_product(left, right[v.value], sum[at]);
+        sum[at] = add(splat, right[v.value], sum[at]);
       });
     });
-    ahead.next<kLines>();
+  };
+  constexpr int kTogether = kAddsPairs<Strided<A, Step>, B> ? 2 : 1;
+  terms.for_each<kTogether>([&](int64_t t, auto count) PTO_INLINE {
+    const B* const row = b.row(t) + j;
+    if (distance > 0) prefetch_lines<kVectors * kLanes>(row + distance);
+    if constexpr (count.value == 1) {
+      F right[kVectors];
+      load_row<kVectors>(row, right, n);
+      add_products(
+          right, [&](const A* at) PTO_INLINE { return load_splat(at + t * a.k_step); },
+          [](F x, F y, F z) PTO_INLINE { return add_product(x, y, z); });
+    } else {
+      const B* const next = b.row(t + 1) + j;
+      if (distance > 0) prefetch_lines<kVectors * kLanes>(next + distance);
+      U right[kVectors];
+      load_row<kVectors>(row, next, right, n);
+      add_products(right, [&](const A* at) PTO_INLINE { return Pairs::left(at + t); }, Pairs::add);
+    }
+    ahead.next<count.value * kLines>();
   });
   for_constants<kRows * kVectors>([&](auto i) PTO_INLINE {
     constexpr int at = i.value;
@@ -161,8 +201,11 @@ PTO_INLINE inline bool is_better_in_blocks(const Tile<float>& c, const Window<B>
 template <int kMaxRows, class A, class Step, class B>
 [[gnu::noinline]] void stream_matmul(const Tile<float>& c, const Strided<A, Step>& a, const Window<B>& b,
                                      bool accumulate, Ahead ahead) {
+  constexpr bool kPairs = kAddsPairs<Strided<A, Step>, B>;
   const Tile<B> tile{b.data, b.stride, b.rows, b.cols};
-  if (c.rows == 1 && b.index == nullptr) return matmul_row(c, a, tile, accumulate, ahead);
+  if constexpr (!kPairs) {
+    if (c.rows == 1 && b.index == nullptr) return matmul_row(c, a, tile, accumulate, ahead);
+  }
   if constexpr (sizeof(B) == sizeof(float)) {
     if (ahead.is_over() && is_better_in_blocks(c, b)) {
       return matmul<kBlockVectors, 8>(c, a, tile, accumulate, 0, nullptr);
@@ -170,7 +213,7 @@ template <int kMaxRows, class A, class Step, class B>
   }
   const Ahead soon = b.index == nullptr ? ahead : ahead.in_turns(kStreams);
   for_few_rows<kMaxRows>(c.rows, [&](auto rows) {
-    if constexpr (!kHoldsRows) {
+    if constexpr (!kHoldsRows && !kPairs) {
       if (b.index != nullptr) return gather_rows<rows.value>(c, a, b, accumulate, soon);
     }
     stream_rows<rows.value>(c, a, b, accumulate, soon);

@@ -82,7 +82,7 @@ struct LeftTerms {
         for (int r = 0; r < kRows; ++r) {
           float* const to = pairs + r * kUnzipped + unzipped;
           F both[2];
-          unzip(data + rows.at[r] + unzipped, both);
+          unzip<false>(data + rows.at[r] + unzipped, both);
           store(to, both[0], Full{});
           store(to + kLanes, both[1], Full{});
         }

@@ -19,21 +19,13 @@ constexpr int kGatherWide = kHasManyRegisters ? 16 / kRows
 template <int kRows, int kVectors, class B, class N>
 PTO_INLINE inline void add_terms(float* const* c, const float* left, int left_step, const B* const* right,
                                  int terms, int64_t j, N n) {
-  constexpr bool kPairs = kInPairs<B> && kVectors % 2 == 0;
   F sum[kRows * kVectors];
   for_constants<kRows * kVectors>([&](auto i) PTO_INLINE {
     sum[i.value] = load(c[i.value / kVectors] + j + i.value % kVectors * kLanes, Full{});
   });
   for (int t = 0; t < terms; ++t, left += left_step) {
     F factors[kVectors];
-    for_constants<kVectors>([&](auto v) PTO_INLINE {
-      const B* const from = right[t] + j + v.value * kLanes;
-      if constexpr (!kPairs) {
-        factors[v.value] = load(from, n);
-      } else if constexpr (v.value % 2 == 0) {
-        load_pairs(from, factors + v.value);
-      }
-    });
+    load_row<kVectors>(right[t] + j, factors, n);
     for_constants<kRows>([&](auto r) PTO_INLINE {
       const F splat = load_splat(left + r.value);
       for_constants<kVectors>([&](auto v) PTO_INLINE {
@@ -76,15 +68,10 @@ PTO_INLINE inline void add_rows(float* const* c, const Strided<A, Step>& a, cons
   columns(b.cols - j, [&](int64_t i, auto n) PTO_INLINE { add_block(j + i, Constant<1>{}, n); });
 }
 
-/// Pairs of vectors of a row, as even and odd places while pairs are added to it.
+/// Two vectors of a row at a time.
 template <class Change>
 PTO_INLINE inline void change_pairs(float* row, int64_t cols, const Change& change) {
-  for (int64_t j = 0; j + kPairLanes <= cols; j += kPairLanes) {
-    F both[2];
-    change(row + j, both);
-    store(row + j, both[0], Full{});
-    store(row + j + kLanes, both[1], Full{});
-  }
+  for (int64_t j = 0; j + kPairLanes <= cols; j += kPairLanes) change(row + j);
 }
 
 /// c (+)= a @ b, where rows of `b` lie anywhere: terms i, i + n, ... i + 7 n for i from 0 to n - 1, an eighth
@@ -98,8 +85,14 @@ void gather_rows(const Tile<float>& c, const Strided<A, Step>& a, const Window<B
   for (int r = 0; r < c.rows && !accumulate; ++r) {
     for (int64_t j = 0; j < b.cols; j += kLanes) store(to[r] + j, F{}, Full{});
   }
-  for (int r = 0; r < c.rows && accumulate && kInPairs<B>; ++r)
-    change_pairs(to[r], b.cols, [](const float* from, F* both) PTO_INLINE { unzip(from, both); });
+  for (int r = 0; r < c.rows && accumulate && kInPairs<B>; ++r) {
+    change_pairs(to[r], b.cols, [](float* at) PTO_INLINE {
+      F both[2];
+      unzip<false>(at, both);
+      store(at, both[0], Full{});
+      store(at + kLanes, both[1], Full{});
+    });
+  }
   const int64_t apart = b.rows / kStreams;
   const int64_t left = b.rows % kStreams;
   for (int64_t t = 0; t < apart + (left > 0); ++t) {
@@ -108,10 +101,8 @@ void gather_rows(const Tile<float>& c, const Strided<A, Step>& a, const Window<B
                     is_left ? int(left) : kStreams, ahead);
   }
   for (int r = 0; r < c.rows && kInPairs<B>; ++r) {
-    change_pairs(to[r], b.cols, [](const float* from, F* both) PTO_INLINE {
-      const F even = load(from, Full{}), odd = load(from + kLanes, Full{});
-      both[0] = PTO_ZIP_LOW(even, odd), both[1] = PTO_ZIP_HIGH(even, odd);
-    });
+    change_pairs(to[r], b.cols,
+                 [](float* at) PTO_INLINE { zip<false>(load(at, Full{}), load(at + kLanes, Full{}), at); });
   }
 }
 

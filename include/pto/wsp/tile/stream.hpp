@@ -34,28 +34,19 @@ struct Terms {
   }
 };
 
-/// Vectors of columns of a row of `b`, or in pairs with those of the next one, as sums take them: where
-/// elements come in pairs, those of the even and of the odd columns of two vectors.
-template <int kVectors, class B, class N>
-PTO_INLINE inline void load_row(const B* row, F* to, N n) {
+/// `load_row` of kCount rows, 1 or 2, in pairs: of one row with zeros.
+template <int kVectors, int kCount, class N>
+PTO_INLINE inline void load_row_pairs(const Bf16* const* rows, U* to, N n) {
+  typedef Narrow<uint16_t> V;
   for_constants<kVectors>([&](auto v) PTO_INLINE {
-    if constexpr (!kInPairs<B> || kVectors % 2 != 0) {
-      to[v.value] = load(row + v.value * kLanes, n);
-    } else if constexpr (v.value % 2 == 0) {
-      load_pairs(row + v.value * kLanes, to + v.value);
-    }
-  });
-}
-template <int kVectors, class N>
-PTO_INLINE inline void load_row(const Bf16* row, const Bf16* next, U* to, N n) {
-  for_constants<kVectors>([&](auto v) PTO_INLINE {
+    constexpr int at = v.value * kLanes;
     if constexpr (kVectors % 2 != 0) {
-      const int at = v.value * kLanes;
-      to[v.value] = widen(get<H>(row + at, n)) | widen(get<H>(next + at, n)) << 16;
+      to[v.value] = widen(get<H>(rows[0] + at, n));
+      if constexpr (kCount > 1) to[v.value] |= widen(get<H>(rows[1] + at, n)) << 16;
     } else if constexpr (v.value % 2 == 0) {
-      const U low = load_bits(row + v.value * kLanes), high = load_bits(next + v.value * kLanes);
-      to[v.value] = (low & 0xffffu) | high << 16;
-      to[v.value + 1] = low >> 16 | (high & 0xffff0000u);
+      const V low = (V)load_bits(rows[0] + at), high = kCount > 1 ? (V)load_bits(rows[kCount - 1] + at) : V{};
+      to[v.value] = (U)PTO_ZIP_16_LOW(low, high);
+      to[v.value + 1] = (U)PTO_ZIP_16_HIGH(low, high);
     }
   });
 }
@@ -80,24 +71,24 @@ PTO_INLINE inline void for_terms(const Window<B>& b, const Body& body) {
   } while (terms.first < (terms.places == 1 ? b.rows : apart + b.rows % kStreams));
 }
 
-/// kVectors vectors of columns from `j`; where elements come in pairs, two sums are those of the even and of
-/// the odd columns of two vectors.
+/// kVectors vectors of columns from `j`; where elements come in pairs, two sums are those of the columns that
+/// `unzip` says.
 /// \tparam kLines of what is needed soon that are brought nearer with each term
 template <int kRows, int kVectors, int kLines, class A, class Step, class B, class N>
 PTO_INLINE inline void stream_block(const Tile<float>& c, const Strided<A, Step>& a, const Window<B>& b,
                                     const Terms& terms, int64_t j, bool accumulate, int64_t distance,
                                     Ahead& ahead, N n) {
-  constexpr bool kPairs = kInPairs<B> && kVectors % 2 == 0;
+  constexpr bool kAdds = kAddsPairs<Strided<A, Step>, B>, kZips = kInPairs<B> && kVectors % 2 == 0;
   const LeftRows<kRows> rows(c.rows, a.row_step), targets(c.rows, c.stride);
   F sum[kRows * kVectors];
   clear<kRows * kVectors>(sum);
   if (accumulate) {
     for_constants<kRows * kVectors>([&](auto i) PTO_INLINE {
       const float* const from = c.data + targets.at[i.value / kVectors] + j + i.value % kVectors * kLanes;
-      if constexpr (!kPairs) {
+      if constexpr (!kZips) {
         sum[i.value] = load(from, Full{});
       } else if constexpr (i.value % 2 == 0) {
-        unzip(from, sum + i.value);
+        unzip<kAdds>(from, sum + i.value);
       }
     });
   }
@@ -110,22 +101,23 @@ PTO_INLINE inline void stream_block(const Tile<float>& c, const Strided<A, Step>
       });
     });
   };
-  constexpr int kTogether = kAddsPairs<Strided<A, Step>, B> ? 2 : 1;
-  terms.for_each<kTogether>([&](int64_t t, auto count) PTO_INLINE {
-    const B* const row = b.row(t) + j;
-    if (distance > 0) prefetch_lines<kVectors * kLanes>(row + distance);
-    if constexpr (count.value == 1) {
+  terms.for_each<kAdds ? 2 : 1>([&](int64_t t, auto count) PTO_INLINE {
+    const B* row[count.value];
+    for_constants<count.value>([&](auto i) PTO_INLINE {
+      row[i.value] = b.row(t + i.value) + j;
+      if (distance > 0) prefetch_lines<kVectors * kLanes>(row[i.value] + distance);
+    });
+    if constexpr (kAdds) {
+      U right[kVectors];
+      load_row_pairs<kVectors, count.value>(row, right, n);
+      add_products(
+          right, [&](const A* at) PTO_INLINE { return Pairs::left<count.value>(at + t); }, Pairs::add);
+    } else {
       F right[kVectors];
-      load_row<kVectors>(row, right, n);
+      load_row<kVectors>(row[0], right, n);
       add_products(
           right, [&](const A* at) PTO_INLINE { return load_splat(at + t * a.k_step); },
           [](F x, F y, F z) PTO_INLINE { return add_product(x, y, z); });
-    } else {
-      const B* const next = b.row(t + 1) + j;
-      if (distance > 0) prefetch_lines<kVectors * kLanes>(next + distance);
-      U right[kVectors];
-      load_row<kVectors>(row, next, right, n);
-      add_products(right, [&](const A* at) PTO_INLINE { return Pairs::left(at + t); }, Pairs::add);
     }
     ahead.next<count.value * kLines>();
   });
@@ -133,12 +125,10 @@ PTO_INLINE inline void stream_block(const Tile<float>& c, const Strided<A, Step>
     constexpr int at = i.value;
     if (at / kVectors >= c.rows) return;
     float* const to = c.row(at / kVectors) + j + at % kVectors * kLanes;
-    if constexpr (!kPairs) {
+    if constexpr (!kZips) {
       store(to, sum[at], Full{});
-    } else {
-      constexpr int first = at / 2 * 2;
-      const F even = sum[first], odd = sum[first + 1];
-      store(to, at == first ? PTO_ZIP_LOW(even, odd) : PTO_ZIP_HIGH(even, odd), Full{});
+    } else if constexpr (at % 2 == 0) {
+      zip<kAdds>(sum[at], sum[at + 1], to);
     }
   });
 }

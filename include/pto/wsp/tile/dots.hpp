@@ -82,7 +82,7 @@ struct LeftTerms {
         for (int r = 0; r < kRows; ++r) {
           float* const to = pairs + r * kUnzipped + unzipped;
           F both[2];
-          unzip<false>(data + rows.at[r] + unzipped, both);
+          unzip(data + rows.at[r] + unzipped, both);
           store(to, both[0], Full{});
           store(to + kLanes, both[1], Full{});
         }
@@ -92,7 +92,7 @@ struct LeftTerms {
 };
 
 /// The products of the rows of `a` with kDotColumns rows of `b`, over k terms: each lane sums every kLanes-th
-/// of them, or pairs of neighbours. A row's sums, folded into one vector, go to `sums[row][j]`.
+/// of them, or as pairs come. A row's sums, folded into one vector, go to `sums[row][j]`.
 template <int kRows, class A, class B>
 PTO_INLINE inline void dot_block(const LeftTerms<kRows, A, B>& a, const B* const* b, int64_t k,
                                  F (*sums)[kLanes / kDotColumns<kRows>], int64_t j, Ahead& ahead) {
@@ -107,16 +107,16 @@ PTO_INLINE inline void dot_block(const LeftTerms<kRows, A, B>& a, const B* const
   };
   if constexpr (LeftTerms<kRows, A, B>::kUnzips) {
     for (int64_t t = 0; t < a.unzipped; t += kPairLanes) {
-      F even[kColumns], odd[kColumns];
+      F low[kColumns], high[kColumns];
       for_constants<kColumns>([&](auto c) PTO_INLINE {
         F both[2];
-        load_pairs(b[c.value] + t, both);
-        even[c.value] = both[0], odd[c.value] = both[1];
+        unzip(b[c.value] + t, both);
+        low[c.value] = both[0], high[c.value] = both[1];
       });
       for_constants<kRows>([&](auto r) PTO_INLINE {
         const float* const left = a.pairs + r.value * a.kUnzipped + t;
-        add_products(r, load(left, Full{}), even);
-        add_products(r, load(left + kLanes, Full{}), odd);
+        add_products(r, load(left, Full{}), low);
+        add_products(r, load(left + kLanes, Full{}), high);
       });
       ahead.next<lines_in<B>(kColumns * kPairLanes)>();
     }

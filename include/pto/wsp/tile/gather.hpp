@@ -88,7 +88,7 @@ void gather_rows(const Tile<float>& c, const Strided<A, Step>& a, const Window<B
   for (int r = 0; r < c.rows && accumulate && kInPairs<B>; ++r) {
     change_pairs(to[r], b.cols, [](float* at) PTO_INLINE {
       F both[2];
-      unzip<false>(at, both);
+      unzip(at, both);
       store(at, both[0], Full{});
       store(at + kLanes, both[1], Full{});
     });
@@ -102,7 +102,7 @@ void gather_rows(const Tile<float>& c, const Strided<A, Step>& a, const Window<B
   }
   for (int r = 0; r < c.rows && kInPairs<B>; ++r) {
     change_pairs(to[r], b.cols,
-                 [](float* at) PTO_INLINE { zip<false>(load(at, Full{}), load(at + kLanes, Full{}), at); });
+                 [](float* at) PTO_INLINE { zip(load(at, Full{}), load(at + kLanes, Full{}), at); });
   }
 }
 

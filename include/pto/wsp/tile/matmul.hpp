@@ -9,6 +9,7 @@
 #include "pto/wsp/tile/ahead.hpp"
 #include "pto/wsp/tile/amx.hpp"
 #include "pto/wsp/tile/move.hpp"
+#include "pto/wsp/tile/pairs.hpp"
 #include "pto/wsp/tile/terms.hpp"
 
 namespace pto::wsp::tile {
@@ -218,9 +219,10 @@ PTO_INLINE inline void matmul_columns(const Tile<float>& c, const Left& a, const
   }
 }
 
-/// Whether products of these operands are made of pairs, in vectors or in registers of 16 x 16 sums.
+/// Whether products of these operands are made of pairs in registers of 16 x 16 sums; if not, perhaps in
+/// vectors.
 template <class Left, class B>
-inline constexpr bool kDotsPairs = kIsPaired<Left, B> && (kHasPairDots || amx::kIsKnown);
+inline constexpr bool kUsesMatrixRegisters = kIsPaired<Left, B> && amx::kIsKnown;
 
 /// The same for as many terms of a block as are added in pairs; returns how many.
 template <int kVectors, int kMaxRows, class Left, class Soon>
@@ -251,7 +253,7 @@ PTO_INLINE inline void matmul_block_columns(const Tile<float>& c, const Left& a,
                                             bool accumulate, int64_t b_padding, float* panel, Soon& soon) {
   constexpr int64_t kWidth = kVectors * kLanes;
   int64_t done = 0;
-  if constexpr (kDotsPairs<Left, B>) {
+  if constexpr (kAddsPairs<Left, B> || kUsesMatrixRegisters<Left, B>) {
     done = add_pairs<kVectors, kMaxRows>(c, a, block, accumulate, reinterpret_cast<uint32_t*>(panel), soon);
     if (done > 0 && done == block.rows) return;
   }
@@ -312,28 +314,51 @@ inline int64_t row_distance(int64_t stride) {
   return stream_distance<B>(stride);
 }
 
+/// Adds the products of one factor with kVectors vectors, kStep of which `load_step` brings at a time.
+template <class Terms, int kStep, int kVectors, class V, class Load>
+PTO_INLINE inline void add_row(F (&sum)[kVectors], V left, const Load& load_step) {
+  for_constants<kVectors / kStep>([&](auto i) PTO_INLINE {
+    constexpr int first = i.value * kStep;
+    V right[kStep];
+    load_step(first * kLanes, right);
+    for_constants<kStep>([&](auto v) PTO_INLINE {
+      sum[first + v.value] = Terms::add(left, right[v.value], sum[first + v.value]);
+    });
+  });
+}
+
 /// c[1][kVectors * kLanes] (+)= a @ b, where whole rows of `b` are `n`.
 template <int kVectors, class Left, class B, class N>
 PTO_INLINE inline void row_block(float* c, const Left& a, const Tile<B>& b, bool accumulate, Spread& soon,
                                  N n) {
+  constexpr int kStep = kVectors % 2 == 0 ? 2 : 1;
   F sum[kVectors] = {};
-#pragma GCC unroll 8
-  for (int v = 0; v < kVectors && accumulate; ++v) sum[v] = load(c + v * kLanes, Full{});
+  if (accumulate) load_sums<kVectors, B>(c, sum);
   const int64_t distance = row_distance<B>(b.stride);
   int64_t wait = 0;
-  for (int64_t t = 0; t < b.rows; ++t) {
-    const B* const row = b.row(t);
-    if (distance > 0) prefetch_lines<kVectors * kLanes>(row + distance);
+  const auto begin_row = [&](int64_t t) PTO_INLINE {
+    if (distance > 0) prefetch_lines<kVectors * kLanes>(b.row(t) + distance);
     if (--wait < 0) {
       soon.next();
       wait = soon.spacing - 1;
     }
-    const F left = load_splat(a.data + t * a.k_step);
-#pragma GCC unroll 8
-    for (int v = 0; v < kVectors; ++v) sum[v] = add_product(left, load(row + v * kLanes, n), sum[v]);
+    return b.row(t);
+  };
+  int64_t t = 0;
+  if constexpr (kAddsPairs<Left, B>) {
+    for (; t + 1 < b.rows; t += 2) {
+      const B *const row = begin_row(t), *const next = begin_row(t + 1);
+      add_row<Pairs, kStep>(sum, Pairs::left(a.data + t), [&](int64_t j, U* right) PTO_INLINE {
+        load_rows<kStep>(row + j, next + j, right, n);
+      });
+    }
   }
-#pragma GCC unroll 8
-  for (int v = 0; v < kVectors; ++v) store(c + v * kLanes, sum[v], Full{});
+  for (; t < b.rows; ++t) {
+    const B* const row = begin_row(t);
+    add_row<Singles, kStep>(sum, load_splat(a.data + t * a.k_step),
+                            [&](int64_t j, F* right) PTO_INLINE { load_row<kStep>(row + j, right, n); });
+  }
+  store_sums<kVectors, B>(sum, c);
 }
 
 /// c (+)= a @ b for one row, which reads `b` where it lies.
@@ -373,7 +398,7 @@ template <int kVectors, int kMaxRows, class Left, class B>
 [[gnu::noinline]] void matmul(const Tile<float>& c, const Left& a, const Tile<B>& b, bool accumulate,
                               int64_t b_padding, float* panel) {
   constexpr int64_t kWidth = kVectors * kLanes;
-  if constexpr (!kDotsPairs<Left, B>) {
+  if constexpr (!kUsesMatrixRegisters<Left, B>) {
     if (c.rows == 1) return matmul_row(c, a, b, accumulate, Ahead{});
   }
   Behind<kWidth, B> behind{};
@@ -387,7 +412,7 @@ template <int kVectors, int kMaxRows, class Left, class B>
 [[gnu::noinline]] void matmul(const Tile<float>& c, const Left& a, const Tile<B>& b, bool accumulate,
                               int64_t b_padding, float* panel, const Ahead& ahead) {
   constexpr int64_t kWidth = kVectors * kLanes;
-  if constexpr (!kDotsPairs<Left, B>) {
+  if constexpr (!kUsesMatrixRegisters<Left, B>) {
     if (c.rows == 1) return matmul_row(c, a, b, accumulate, ahead);
   }
   BehindAndAhead<kWidth, B> soon(ahead, b.rows * ((b.cols + kWidth - 1) / kWidth));

@@ -34,23 +34,6 @@ struct Terms {
   }
 };
 
-/// `load_row` of kCount rows, 1 or 2, in pairs: of one row with zeros.
-template <int kVectors, int kCount, class N>
-PTO_INLINE inline void load_row_pairs(const Bf16* const* rows, U* to, N n) {
-  typedef Narrow<uint16_t> V;
-  for_constants<kVectors>([&](auto v) PTO_INLINE {
-    constexpr int at = v.value * kLanes;
-    if constexpr (kVectors % 2 != 0) {
-      to[v.value] = widen(get<H>(rows[0] + at, n));
-      if constexpr (kCount > 1) to[v.value] |= widen(get<H>(rows[1] + at, n)) << 16;
-    } else if constexpr (v.value % 2 == 0) {
-      const V low = (V)load_bits(rows[0] + at), high = kCount > 1 ? (V)load_bits(rows[kCount - 1] + at) : V{};
-      to[v.value] = (U)PTO_ZIP_16_LOW(low, high);
-      to[v.value + 1] = (U)PTO_ZIP_16_HIGH(low, high);
-    }
-  });
-}
-
 /// Whether registers hold the sums of whole rows of a right operand. Then rows that lie anywhere are read
 /// whole, for two rows of sums at a time: halves of them would stop what the processor itself brings nearer.
 inline constexpr bool kHoldsRows = PTO_LANES == 16;
@@ -71,25 +54,18 @@ PTO_INLINE inline void for_terms(const Window<B>& b, const Body& body) {
   } while (terms.first < (terms.places == 1 ? b.rows : apart + b.rows % kStreams));
 }
 
-/// kVectors vectors of columns from `j`; where elements come in pairs, two sums are those of the columns that
-/// `unzip` says.
+/// kVectors vectors of columns from `j`.
 /// \tparam kLines of what is needed soon that are brought nearer with each term
 template <int kRows, int kVectors, int kLines, class A, class Step, class B, class N>
 PTO_INLINE inline void stream_block(const Tile<float>& c, const Strided<A, Step>& a, const Window<B>& b,
                                     const Terms& terms, int64_t j, bool accumulate, int64_t distance,
                                     Ahead& ahead, N n) {
-  constexpr bool kAdds = kAddsPairs<Strided<A, Step>, B>, kZips = kInPairs<B> && kVectors % 2 == 0;
   const LeftRows<kRows> rows(c.rows, a.row_step), targets(c.rows, c.stride);
   F sum[kRows * kVectors];
   clear<kRows * kVectors>(sum);
   if (accumulate) {
-    for_constants<kRows * kVectors>([&](auto i) PTO_INLINE {
-      const float* const from = c.data + targets.at[i.value / kVectors] + j + i.value % kVectors * kLanes;
-      if constexpr (!kZips) {
-        sum[i.value] = load(from, Full{});
-      } else if constexpr (i.value % 2 == 0) {
-        unzip<kAdds>(from, sum + i.value);
-      }
+    for_constants<kRows>([&](auto r) PTO_INLINE {
+      load_sums<kVectors, B>(c.data + targets.at[r.value] + j, sum + r.value * kVectors);
     });
   }
   const auto add_products = [&](const auto* right, auto left, auto add) PTO_INLINE {
@@ -101,35 +77,26 @@ PTO_INLINE inline void stream_block(const Tile<float>& c, const Strided<A, Step>
       });
     });
   };
-  terms.for_each<kAdds ? 2 : 1>([&](int64_t t, auto count) PTO_INLINE {
+  terms.for_each<kAddsPairs<Strided<A, Step>, B> ? 2 : 1>([&](int64_t t, auto count) PTO_INLINE {
     const B* row[count.value];
     for_constants<count.value>([&](auto i) PTO_INLINE {
       row[i.value] = b.row(t + i.value) + j;
       if (distance > 0) prefetch_lines<kVectors * kLanes>(row[i.value] + distance);
     });
-    if constexpr (kAdds) {
+    if constexpr (count.value > 1) {
       U right[kVectors];
-      load_row_pairs<kVectors, count.value>(row, right, n);
-      add_products(
-          right, [&](const A* at) PTO_INLINE { return Pairs::left<count.value>(at + t); }, Pairs::add);
+      load_rows<kVectors>(row[0], row[1], right, n);
+      add_products(right, [&](const A* at) PTO_INLINE { return Pairs::left(at + t); }, Pairs::add);
     } else {
       F right[kVectors];
       load_row<kVectors>(row[0], right, n);
       add_products(
-          right, [&](const A* at) PTO_INLINE { return load_splat(at + t * a.k_step); },
-          [](F x, F y, F z) PTO_INLINE { return add_product(x, y, z); });
+          right, [&](const A* at) PTO_INLINE { return load_splat(at + t * a.k_step); }, Singles::add);
     }
     ahead.next<count.value * kLines>();
   });
-  for_constants<kRows * kVectors>([&](auto i) PTO_INLINE {
-    constexpr int at = i.value;
-    if (at / kVectors >= c.rows) return;
-    float* const to = c.row(at / kVectors) + j + at % kVectors * kLanes;
-    if constexpr (!kZips) {
-      store(to, sum[at], Full{});
-    } else if constexpr (at % 2 == 0) {
-      zip<kAdds>(sum[at], sum[at + 1], to);
-    }
+  for_constants<kRows>([&](auto r) PTO_INLINE {
+    if (r.value < c.rows) store_sums<kVectors, B>(sum + r.value * kVectors, c.row(r.value) + j);
   });
 }
 
@@ -193,9 +160,7 @@ template <int kMaxRows, class A, class Step, class B>
                                      bool accumulate, Ahead ahead) {
   constexpr bool kPairs = kAddsPairs<Strided<A, Step>, B>;
   const Tile<B> tile{b.data, b.stride, b.rows, b.cols};
-  if constexpr (!kPairs) {
-    if (c.rows == 1 && b.index == nullptr) return matmul_row(c, a, tile, accumulate, ahead);
-  }
+  if (c.rows == 1 && b.index == nullptr) return matmul_row(c, a, tile, accumulate, ahead);
   if constexpr (sizeof(B) == sizeof(float)) {
     if (ahead.is_over() && is_better_in_blocks(c, b)) {
       return matmul<kBlockVectors, 8>(c, a, tile, accumulate, 0, nullptr);

@@ -52,11 +52,9 @@ struct Pairs {
   typedef uint32_t Right;
   static constexpr int64_t kTerms = 2;
 
-  /// \tparam kCount 1 for the last term of an odd number: the other is 0
-  template <int kCount = kTerms>
   PTO_INLINE static U left(const Bf16* at) {
-    uint32_t both = 0;
-    __builtin_memcpy(&both, at, kCount * sizeof *at);
+    uint32_t both;
+    __builtin_memcpy(&both, at, sizeof both);
     return splat(both);
   }
   PTO_INLINE static U right(const uint32_t* at) { return load(at, Full{}); }

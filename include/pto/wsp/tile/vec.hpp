@@ -513,20 +513,12 @@ PTO_INLINE inline void padded_columns(int64_t n, const Body& body) {
   __builtin_shufflevector(a, b, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23)
 #define PTO_ZIP_HIGH(a, b) \
   __builtin_shufflevector(a, b, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31)
-#define PTO_UNZIP_EVEN(a, b) \
-  __builtin_shufflevector(a, b, 0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30)
-#define PTO_UNZIP_ODD(a, b) \
-  __builtin_shufflevector(a, b, 1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31)
 #elif PTO_LANES == 8
 #define PTO_ZIP_LOW(a, b) __builtin_shufflevector(a, b, 0, 8, 1, 9, 2, 10, 3, 11)
 #define PTO_ZIP_HIGH(a, b) __builtin_shufflevector(a, b, 4, 12, 5, 13, 6, 14, 7, 15)
-#define PTO_UNZIP_EVEN(a, b) __builtin_shufflevector(a, b, 0, 2, 4, 6, 8, 10, 12, 14)
-#define PTO_UNZIP_ODD(a, b) __builtin_shufflevector(a, b, 1, 3, 5, 7, 9, 11, 13, 15)
 #else
 #define PTO_ZIP_LOW(a, b) __builtin_shufflevector(a, b, 0, 4, 1, 5)
 #define PTO_ZIP_HIGH(a, b) __builtin_shufflevector(a, b, 2, 6, 3, 7)
-#define PTO_UNZIP_EVEN(a, b) __builtin_shufflevector(a, b, 0, 2, 4, 6)
-#define PTO_UNZIP_ODD(a, b) __builtin_shufflevector(a, b, 1, 3, 5, 7)
 #endif
 
 // --- folding the lanes of a vector, always in the same order ----------------------------------------------

@@ -137,7 +137,9 @@ template <class T>
 template <class T>
 PTO_INLINE inline Tile<T> borrow(const Window<T>& from, T* buffer, int64_t stride) {
   if (__builtin_expect(from.index == nullptr, 1)) return {from.data, from.stride, from.rows, from.cols};
-  copy(from, buffer, stride);
+  // Made anew: then what is copied only here is not put into memory before each loop.
+  const Window<T> same{from.data, from.stride, from.step, from.index, from.rows, from.cols, from.streams};
+  copy(same, buffer, stride);
   return {buffer, stride, from.rows, from.cols};
 }
 

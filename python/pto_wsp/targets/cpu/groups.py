@@ -227,7 +227,7 @@ class GroupWriter:
         past = ""
         if stmt.region.tensor in self.scope.only_written:
             self.past.append(window)
-            past = f", {window}_past && j >= lead"
+            past = f", {window}_past"
         self.lines.body.append(f"store_exact({window}_row + j, {value}, n{past});")
         self.accessed.append(window)
 
@@ -312,13 +312,9 @@ class GroupWriter:
         """Whether vectors of a row may begin anywhere; those of scratch and of sums have places."""
         return bool(self.past) and not self.touches_scratch and not self.has_folds
 
-    def _places(self) -> list[str]:
-        """Return what finds out where a row can be stored past the caches: behind its first elements."""
-        if not self.past:
-            return []
-        lead = f"const int64_t lead = {self.past[0]}.lead({self.past[0]}_row, cols);"
-        places = [f"const bool {w}_past = {w}.streams_at({w}_row + lead);" for w in self.past]
-        return [lead if self._has_lead else "constexpr int64_t lead = 0;", *places]
+    def _places(self, first: str = "") -> list[str]:
+        """Return what finds out whether a row can be stored past the caches from an element on."""
+        return [f"const bool {w}_past = {w}.streams_at({w}_row{first});" for w in self.past]
 
     def _over_columns(self, writer: TextWriter, count: str, index: str, body: list[str]) -> None:
         head = f"{self.columns()}({count}, [&](int64_t {index}, auto n) PTO_INLINE {{"
@@ -330,6 +326,16 @@ class GroupWriter:
                 writer.line(line)
         writer.line("});")
 
+    def _in_parts(self, writer: TextWriter, body: list[str]) -> None:
+        """Write a row whose elements before the first line of its first window are stored by themselves."""
+        lead = f"{self.past[0]}.lead({self.past[0]}_row, cols)"
+        writer.line(f"in_parts({lead}, cols, [&](int64_t first, int64_t count) PTO_INLINE {{")
+        with writer.indented():
+            for line in self._places(" + first"):
+                writer.line(line)
+            self._over_columns(writer, "count", "k", ["const int64_t j = first + k;", *body])
+        writer.line("});")
+
     def _assemble(self, writer: TextWriter) -> None:
         for line in self.lines.before:
             writer.line(line)
@@ -337,16 +343,15 @@ class GroupWriter:
             writer.line(f"flatten(rows, cols, {', '.join(self.accessed)});")
         writer.line("for (int64_t i = 0; i < rows; ++i) {")
         with writer.indented():
-            for line in self.lines.row + self._places():
+            for line in self.lines.row:
                 writer.line(line)
             # All loads come first: a store may be to the very elements that a tile is read from in place.
             body = self.lines.loads + self.lines.body
             if self._has_lead:
-                writer.line("in_parts(lead, cols, [&](int64_t first, int64_t count) PTO_INLINE {")
-                with writer.indented():
-                    self._over_columns(writer, "count", "k", ["const int64_t j = first + k;", *body])
-                writer.line("});")
+                self._in_parts(writer, body)
             else:
+                for line in self._places():
+                    writer.line(line)
                 self._over_columns(writer, "cols", "j", body)
             for line in self.lines.row_end:
                 writer.line(line)

@@ -12,7 +12,7 @@ from pto_wsp.ir.kernel import Instr, KernelFunction
 from pto_wsp.runtime.cache import ArtifactCache
 from pto_wsp.targets import registry
 from pto_wsp.targets.cpu.plan import Group, plan
-from pto_wsp.types.dtype import DType, bf16, f16, f32
+from pto_wsp.types.dtype import DType, bf16, f16, f32, i8, i16, i32, u8, u16
 from tests.python.targets import ctypes_abi
 from tests.python.targets.build_kernels import KernelMaker
 from tests.python.targets.widths import WIDTHS, vectors_of
@@ -124,6 +124,38 @@ def weighted(is_small: bool, has_second: bool = False) -> KernelFunction:
         maker.store(maker.op("exp", weight), "z")
     maker.store(maker.op("cvt", maker.op("mul", gate, weight), dtype=dtype), "y")
     return maker.done()
+
+
+def narrowed(source: DType, dtype: DType) -> KernelFunction:
+    """Values of a smaller type, and what goes on with them in the same loop."""
+    maker = KernelMaker(f"narrowed_{dtype}")
+    small = maker.op("cvt", maker.input("x", ROWS, COLS, source), dtype=dtype)
+    maker.store(small, "y")
+    maker.store(maker.op("cvt", small, dtype=source), "z")
+    return maker.done()
+
+
+NARROWED = [(f32, bf16), (f32, f16), *((i32, dtype) for dtype in (i8, u8, i16, u16))]
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_what_is_stored_is_what_the_loop_goes_on_with(cache: ArtifactCache, width: str | None) -> None:
+    kernels = [narrowed(*types) for types in NARROWED]
+    with vectors_of(width):
+        library = ctypes_abi.load(registry.get("cpu").build(kernels, cache))
+    bits = np.random.default_rng(11).integers(0, 2**32, (ROWS, COLS), np.uint32)
+    bits[:, ::3] &= 0x807FFFFF  # below the smallest normal number
+    bits[:, 1::3] |= 0x7F800000  # NaN and infinity
+    bits[::2, 1::6] &= 0xFF800000
+    bits[::3] &= 0xFFFF8000  # halfway between two bf16
+    for one, (source, dtype) in zip(kernels, NARROWED, strict=True):
+        x = bits.view(source.to_numpy())
+        y, z = np.zeros(x.shape, dtype.to_numpy()), np.zeros_like(x)
+        assert library.call(one, [x, y, z]) == 0
+        assert np.array_equal(y.astype(x.dtype), z, equal_nan=dtype.is_float)
+        if dtype is bf16:
+            even = bits + 0x7FFF + (bits >> 16 & 1)
+            assert np.array_equal(y.view(np.uint16), np.where(np.isnan(x), bits | 0x400000, even) >> 16)
 
 
 def test_operands_that_are_compared_late_share_a_loop() -> None:

@@ -73,7 +73,7 @@ struct Bits16<F16> {
 };
 template <>
 struct Bits16<Bf16> {
-  PTO_INLINE static U of(F a) { return (U)round_bf16(a) >> 16; }
+  PTO_INLINE static U of(F a) { return bf16_bits(a) >> 16; }
   PTO_INLINE static F value(U bits) { return (F)(bits << 16); }
 };
 

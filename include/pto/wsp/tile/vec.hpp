@@ -77,12 +77,15 @@ PTO_INLINE inline I splat(bool x) { return I{} - static_cast<int32_t>(x); }
 
 // --- rounding to the small floats -------------------------------------------------------------------------
 
-/// Nearest bf16 to each lane, ties to even, as a float.
-PTO_INLINE inline F round_bf16(F x) {
+/// Nearest bf16 to each lane, ties to even, in the high 16 bits; the low ones mean nothing.
+PTO_INLINE inline U bf16_bits(F x) {
   const U u = (U)x;
   const U rounded = u + 0x7fffu + ((u >> 16) & 1u);
-  return (F)((x != x ? u | 0x400000u : rounded) & 0xffff0000u);
+  return x != x ? u | 0x400000u : rounded;
 }
+
+/// The same as a float.
+PTO_INLINE inline F round_bf16(F x) { return (F)(bf16_bits(x) & 0xffff0000u); }
 
 PTO_INLINE inline U f16_bits(F x) {
   const U sign = ((U)x >> 16) & 0x8000u;
@@ -394,7 +397,7 @@ PTO_INLINE inline void store(uint8_t* p, I v, N n) {
 }
 template <class N>
 PTO_INLINE inline void store(Bf16* p, F v, N n) {
-  put(p, high_16((U)round_bf16(v)), n);
+  put(p, high_16(bf16_bits(v)), n);
 }
 template <class N>
 PTO_INLINE inline void store(F16* p, F v, N n) {
@@ -413,6 +416,19 @@ PTO_INLINE inline void store_exact(T* p, V v, N n) {
 template <class N>
 PTO_INLINE inline void store_exact(Bf16* p, F v, N n) {
   put(p, high_16((U)v), n);
+}
+
+/// Lanes that are no values of the element type yet: storing makes them so, in fewer instructions.
+template <class V>
+struct Unrounded {
+  V value;
+};
+template <class V>
+Unrounded(V) -> Unrounded<V>;
+
+template <class T, class V, class N>
+PTO_INLINE inline void store_exact(T* p, Unrounded<V> v, N n) {
+  store(p, v.value, n);
 }
 
 /// Whole vectors go past the caches if `streams`. The jumps are on that side: memory bounds it anyway.

@@ -122,6 +122,7 @@ class GroupWriter:
         self.scope = scope
         self.lines = _Lines()
         self.values: dict[tuple[str, str], str] = {}
+        self.unrounded: dict[str, str] = {}
         self.pointers: set[str] = set()
         self.accessed: list[str] = []
         self.is_flat = not scope.group.is_column
@@ -161,9 +162,11 @@ class GroupWriter:
         source = STORAGE[self.scope.types[(*instr.tiles, instr.dst)[0]].dtype.name]
         names = {"mode": instr.attr("mode"), "rmode": instr.attr("rmode") or "none"}
         text = text.format(*operands, **names, to=STORAGE[dst.name], source=source)
+        name = self.define(instr.dst)
         if dst.kind not in template.keeps and dst.name in ROUNDING and not self.scope.narrow:
-            text = ROUNDING[dst.name].format(text)
-        self.lines.body.append(f"const {self.vector(dst)} {self.define(instr.dst)} = {text};")
+            self.unrounded[name] = f"{name}_unrounded"
+            text = f"{text}, {name} = {ROUNDING[dst.name].format(self.unrounded[name])}"
+        self.lines.body.append(f"const {self.vector(dst)} {self.unrounded.get(name, name)} = {text};")
 
     def vector(self, dtype: DType) -> str:
         """Return the C++ type of the vectors of the loop."""
@@ -219,7 +222,7 @@ class GroupWriter:
 
     def store(self, number: int, stmt: Store) -> None:
         """Write a value to user memory."""
-        value = self.operand(stmt.tile, ELEMENT)
+        value = self.stored(self.operand(stmt.tile, ELEMENT))
         self.touches_users_memory = True
         window = self.scope.windows[number]
         storage = STORAGE[self.scope.types[stmt.tile].dtype.name]
@@ -230,6 +233,10 @@ class GroupWriter:
             past = f", {window}_past"
         self.lines.body.append(f"store_exact({window}_row + j, {value}, n{past});")
         self.accessed.append(window)
+
+    def stored(self, value: str) -> str:
+        """Return what to store of a value: as it was before it was rounded, for storing rounds it."""
+        return f"Unrounded{{{self.unrounded[value]}}}" if value in self.unrounded else value
 
     def fold(self, number: int, instr: Instr) -> None:
         """Reduce a value along the vectors of a row, or over the rows."""
@@ -283,7 +290,7 @@ class GroupWriter:
         steps = self.scope.group.steps
         for tile in dict.fromkeys(t for s in steps if (t := self._made(s)) is not None):
             if tile in steps[-1].live:
-                value = self.values[tile, ELEMENT]
+                value = self.stored(self.values[tile, ELEMENT])
                 access = self.access(tile) if self.scope.narrow else "Full{}"
                 self.touches_scratch = True
                 self.lines.body.append(f"store_exact({self.pointer(tile)} + j, {value}, {access});")

@@ -32,6 +32,10 @@ from pto_wsp.types.tile import TileType
 LIGHT = 8
 """Most loads, instructions and stores of a loop that does two vectors per step."""
 
+LINE_LANES = 16
+"""Lanes of vectors as long as a line. Such a loop does one per step: a processor foresees best what a single
+instruction loads."""
+
 ELEMENT, ROW, COLUMN = "element", "row", "column"
 """Where an operand is read: at [i, j], at [i, 0] of one column, at [0, j] of one row."""
 
@@ -307,7 +311,7 @@ class GroupWriter:
         ops = (step.stmt.op for step in self.scope.group.steps if isinstance(step.stmt, Instr))
         if any(HEADERS.get(op) == "math" for op in ops):
             return "columns_once"
-        return "columns<2>" if self._is_short else "columns"
+        return "columns<2>" if self._is_short and self.scope.lanes < LINE_LANES else "columns"
 
     @property
     def _is_short(self) -> bool:

@@ -96,7 +96,7 @@ PTO_INLINE inline void reduce_rows(const Tile<T>& to, const Tile<T>& a, V start,
   for (int64_t i = 0; i < a.rows; ++i) {
     V total = start;
     columns(a.cols,
-            [&](int64_t j, auto n) PTO_INLINE { total = op(total, keep(load(a.row(i) + j, n), n, start)); });
+            [&](int64_t j, auto n) PTO_INLINE { total = op(keep(load(a.row(i) + j, n), n, start), total); });
     store(to.row(i), fold(total, op), First{});
   }
 }
@@ -109,7 +109,7 @@ PTO_INLINE inline void reduce_cols(const Tile<T>& to, const Tile<T>& a, V start,
     V partial[kPartials];
     for (int p = 0; p < kPartials; ++p) partial[p] = start;
     for (int64_t i = 0; i < a.rows; ++i)
-      partial[i % kPartials] = op(partial[i % kPartials], load(a.row(i) + j, n));
+      partial[i % kPartials] = op(load(a.row(i) + j, n), partial[i % kPartials]);
     for (int left = kPartials; left > 1; left /= 2) {
       for (int p = 0; p < left / 2; ++p) partial[p] = op(partial[2 * p], partial[2 * p + 1]);
     }

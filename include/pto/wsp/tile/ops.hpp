@@ -92,8 +92,10 @@ PTO_INLINE inline F lesser(F a, F b) {
 #endif
 }
 
-PTO_INLINE inline F max(F a, F b) { return a != a ? a : greater(a, b); }
-PTO_INLINE inline F min(F a, F b) { return a != a ? a : lesser(a, b); }
+/// NaN where an operand is. `b` is compared once and waited for by nothing else: a result so far belongs
+/// there.
+PTO_INLINE inline F max(F a, F b) { return greater(a, a != a ? a : b); }
+PTO_INLINE inline F min(F a, F b) { return lesser(a, a != a ? a : b); }
 template <class V>
 PTO_INLINE inline V max(V a, V b) {
   return a > b ? a : b;

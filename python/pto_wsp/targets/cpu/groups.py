@@ -261,7 +261,7 @@ class GroupWriter:
         vector = vector_type(dtype)
         self.touches_users_memory = True
         self.lines.row.append(f"{vector} {total} = {start};")
-        self.lines.body.append(f"{total} = {template.function}({total}, keep({value}, n, {start}));")
+        self.lines.body.append(f"{total} = {template.function}(keep({value}, n, {start}), {total});")
         combine = f"[]({vector} a, {vector} b) {{ return {template.function}(a, b); }}"
         self.lines.row_end.append(
             f"store({tile_name(instr.dst)}.data + i, fold({total}, {combine}), First{{}});"
@@ -280,7 +280,7 @@ class GroupWriter:
         )
         row = "" if template.partials == 1 else f" + (i % {template.partials}) * {stride}"
         at = f"{partial}{row} + j"
-        self.lines.body.append(f"store({at}, {template.function}(load({at}, Full{{}}), {value}), Full{{}});")
+        self.lines.body.append(f"store({at}, {template.function}({value}, load({at}, Full{{}})), Full{{}});")
         parts = [f"load({partial} + {k * stride} + j, Full{{}})" for k in range(template.partials)]
         while len(parts) > 1:
             parts = [f"{template.function}({a}, {b})" for a, b in zip(parts[::2], parts[1::2], strict=True)]

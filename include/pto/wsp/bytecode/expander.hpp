@@ -90,6 +90,19 @@ class Expander {
     return {Event::kNothing, 0};
   }
 
+  /// Goes on to the next task where that is the present one in the next iteration of its loop, which makes no
+  /// other; else does nothing, and returns false. \pre nobody asks for the events of marked loops
+  [[gnu::always_inline]] inline bool repeat() {
+    const QuickStep end = steps_[step_];
+    if (end.kind != Step::kEndLoop || end.target + 1 != step_) return false;
+    LoopState& state = states_[plan_->loops[end.index].depth];
+    if (state.index + 1 >= state.trips) return false;
+    ++state.index;
+    set_registers(end.index, state);
+    ++num_tasks_;
+    return true;
+  }
+
   /// Leaves out the iteration that has just begun, which would yield so many tasks. \pre the event was kUnit,
   /// of a loop whose iterations are units
   void pass_over(uint64_t num_tasks) {

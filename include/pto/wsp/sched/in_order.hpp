@@ -34,19 +34,25 @@ class InOrder {
   static constexpr uint64_t kTimedPeriod = 64;  ///< of tasks that may be timed, where it is of use
 
   void walk(uint64_t& num_run) {
-    while (!run_.is_cancelled()) {
-      run_.look_out(num_run);
+    while (goes_on(num_run)) {
       const bytecode::Event event = expander_.next();
       switch (event.kind) {
         case bytecode::Event::kTask:
-          if (!run_task(event.index, num_run)) return;
-          ++num_run;
+          do {
+            if (!run_task(event.index, num_run)) return;
+            ++num_run;
+          } while (goes_on(num_run) && expander_.repeat());
           break;
         case bytecode::Event::kFlush: flush(event.index); break;
         case bytecode::Event::kEnd: return;
         default: break;
       }
     }
+  }
+
+  bool goes_on(uint64_t num_run) {
+    run_.look_out(num_run);
+    return !run_.is_cancelled();
   }
 
   [[gnu::always_inline]] inline bool run_task(uint32_t site, uint64_t task) {

@@ -160,20 +160,27 @@ constexpr bool is_crowded(int64_t rows, uint64_t stride) {
   return uint64_t(rows) * (power < kPeriod ? power : kPeriod) > kFirstCacheBytes;
 }
 
+// What copies take was measured with AVX2; wider vectors that cross lines wait for multiply-adds anyway.
+inline constexpr int64_t kManyGroups = 16, kFewGroups = PTO_LANES == 16 ? kManyGroups : 4;
+
+/// Whether blocks of a right operand are copied wherever they lie: small floats are widened, and vectors that
+/// cross lines are worth it where enough `groups` of rows read each.
+template <class B>
+PTO_INLINE inline bool is_copied(const B* first, int64_t stride, int64_t groups) {
+  constexpr uint64_t kVectorBytes = kLanes * sizeof(float);
+  const uint64_t place = reinterpret_cast<uint64_t>(first) | (uint64_t(stride) * sizeof(B));
+  return sizeof(B) < sizeof(float) || (groups >= kFewGroups && place % kVectorBytes != 0);
+}
+
 /// A block of a right operand, whole vectors of which can be read as f32: the block itself, or a copy. A
-/// block whose vectors cross lines, or that does not stay in the first cache, is copied where `groups` of
-/// rows, each of which reads it, are enough to pay for it.
+/// block that does not stay in the first cache is copied where enough `groups` of rows read it, too.
 template <int64_t kWidth, class B>
 PTO_INLINE inline Tile<float> whole_vectors(const Tile<B>& block, int64_t padding, int64_t groups,
                                             float* panel) {
   if constexpr (sizeof(B) == sizeof(float)) {
-    // What copies take was measured with AVX2; wider vectors that cross lines wait for multiply-adds anyway.
-    constexpr int64_t kManyGroups = 16, kFewGroups = PTO_LANES == 16 ? kManyGroups : 4;
-    constexpr uint64_t kVectorBytes = kLanes * sizeof(float);
     const uint64_t stride = uint64_t(block.stride) * sizeof(float);
-    const bool is_crossing = (reinterpret_cast<uint64_t>(block.data) | stride) % kVectorBytes != 0;
-    const bool is_slow =
-        (groups >= kFewGroups && is_crossing) || (groups >= kManyGroups && is_crowded(block.rows, stride));
+    const bool is_slow = is_copied(block.data, block.stride, groups) ||
+                         (groups >= kManyGroups && is_crowded(block.rows, stride));
     if (!is_slow && block.cols + padding >= kWidth) return block;
   }
   for (int64_t t = 0; t < block.rows; ++t) {
@@ -196,10 +203,13 @@ inline void pair_rows(const Tile<Bf16>& block, uint32_t* panel) {
 }
 
 /// Terms of a block of a right operand, whose rows are `stride` bytes apart: what of it is used at a time
-/// stays in the first cache.
+/// stays in the first cache. Where so many rows of four vectors do not, half of them may.
 template <int kVectors>
-constexpr int64_t matmul_depth(int64_t stride) {
-  return kVectors <= 2 && stride <= 128 ? 256 : 128;
+constexpr int64_t matmul_depth(int64_t stride, bool is_copied) {
+  constexpr int64_t kDepth = 128, kHalf = kDepth / 2;
+  if (kVectors <= 2) return stride <= 128 ? 2 * kDepth : kDepth;
+  const bool is_half_better = is_crowded(kDepth, uint64_t(stride)) && !is_crowded(kHalf, uint64_t(stride));
+  return is_half_better && !is_copied ? kHalf : kDepth;
 }
 
 /// c (+)= a @ b for one block of columns of a right operand, whose rows, or pairs of them, are `stride`
@@ -270,9 +280,10 @@ template <int kVectors, int kMaxRows, class Left, class B, class Soon>
 PTO_INLINE inline void matmul_blocks(const Tile<float>& c, const Left& a, const Right<B>& b, bool accumulate,
                                      int64_t b_padding, float* panel, Soon& soon) {
   constexpr int64_t kWidth = kVectors * kLanes;
-  const int64_t block_depth = matmul_depth<kVectors>(b.stride * int64_t(sizeof(B)));
-  const bool is_packed = b.panel_step != kWidth, is_dense = b.stride == c.cols;
   const int64_t groups = (c.rows + kBlockRows<kVectors> - 1) / kBlockRows<kVectors>;
+  const int64_t block_depth =
+      matmul_depth<kVectors>(b.stride * int64_t(sizeof(B)), is_copied(b.data, b.stride, groups));
+  const bool is_packed = b.panel_step != kWidth, is_dense = b.stride == c.cols;
   for (int64_t k0 = 0; k0 == 0 || k0 < b.rows; k0 += block_depth) {
     const int64_t depth = b.rows - k0 < block_depth ? b.rows - k0 : block_depth;
     const Left left{a.data + k0 * a.k_step, a.row_step, a.k_step};

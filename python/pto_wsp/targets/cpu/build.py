@@ -17,7 +17,7 @@ from pto_wsp.targets.base import LibraryCache
 from pto_wsp.targets.cpu.emit import Library
 from pto_wsp.targets.cpu.native import GENERATED, Unit
 from pto_wsp.targets.cpu.parts import Part
-from pto_wsp.targets.cpu.toolchain import FLAGS, SKIPPED, Compiler, include_directory, run
+from pto_wsp.targets.cpu.toolchain import FLAGS, LIBRARIES, SKIPPED, Compiler, include_directory, run
 
 _FREESTANDING = frozenset({"-fno-exceptions", "-fno-rtti"})
 """Options that hand-written kernels are compiled without: they have the standard library and exceptions."""
@@ -63,7 +63,7 @@ class Build:
             jobs += [_job(self._unit, text, head, next(paths)) for text in library.split(_num_units(library))]
             jobs += [_job(self._part, part, head) for part in library.parts]
             objects = _side_by_side(jobs)
-            libraries = ["-Wl,-z,defs"] if library.units else ["-nostdlib"]
+            libraries = ["-Wl,-z,defs"] if library.units else LIBRARIES
             self._run([*_LINK, *map(str, objects), *libraries], library.source, output)
 
     def _unit(self, text: str, head: Sequence[str], output: Path) -> Path:

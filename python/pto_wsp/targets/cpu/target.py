@@ -93,7 +93,7 @@ class CpuTarget(Target):
 
 def build_environment(features: Features, compiler: toolchain.Compiler) -> str:
     """Return what two builds of the same kernels can differ in."""
-    options = " ".join((*toolchain.FLAGS, *toolchain.SKIPPED, *features.flags))
+    options = " ".join((*toolchain.FLAGS, *toolchain.SKIPPED, *toolchain.LIBRARIES, *features.flags))
     return "\0".join((options, compiler.text, features.machine, toolchain.header_hash()))
 
 

@@ -13,6 +13,7 @@ from pto_wsp.isa.table import TABLE
 from pto_wsp.support.text import TextWriter
 from pto_wsp.targets.cpu.expressions import literal, mangle, tile_name
 from pto_wsp.targets.cpu.memory import Memory, is_inner_fold
+from pto_wsp.targets.cpu.parts import Part, folds
 from pto_wsp.targets.cpu.plan import Group
 from pto_wsp.targets.cpu.templates import (
     HEADERS,
@@ -36,6 +37,9 @@ LINE_LANES = 16
 """Lanes of vectors as long as a line. Such a loop does one per step: a processor foresees best what a single
 instruction loads."""
 
+MANY_ROWS = 8
+"""So many rows are worth folding their lanes together: those of all take as long as those of three alone."""
+
 ELEMENT, ROW, COLUMN = "element", "row", "column"
 """Where an operand is read: at [i, j], at [i, 0] of one column, at [0, j] of one row."""
 
@@ -49,6 +53,7 @@ class GroupScope:
         windows: per step number, the C++ window that a store writes.
         folds: per step number, the C++ pointer to the partial results of a reduction over rows.
         narrow: the C++ type of the elements where the loop computes in lanes of their width, or "".
+        parts: what the kernel calls that is compiled apart from it.
         only_written: the kernel's output parameters, whose elements may be stored past the caches.
         has_extents: whether the extents `rows` and `cols` of the loop are declared.
     """
@@ -60,6 +65,7 @@ class GroupScope:
     scalars: dict[int, list[str]] = field(default_factory=dict)
     windows: dict[int, str] = field(default_factory=dict)
     folds: dict[int, str] = field(default_factory=dict)
+    parts: set[Part] = field(default_factory=set)
     only_written: frozenset[str] = frozenset()
     has_extents: bool = False
     narrow: str = field(init=False)
@@ -76,6 +82,11 @@ def narrow_storage(group: Group, types: Mapping[str, TileType]) -> str:
             return ""
         dtypes |= {types[tile].dtype.name for tile in (*tiles_read(stmt), tile_written(stmt)) if tile}
     return STORAGE[dtypes.pop()] if len(dtypes) == 1 and dtypes < set(NARROW_TYPES) else ""
+
+
+def folds_one_by_one(column: TileType) -> bool:
+    """Return whether the lanes of each row are folded alone: there are few, or lanes are of 64 bits."""
+    return column.rows < MANY_ROWS or column.dtype.itemsize > 4
 
 
 def identity(fold: Fold, dtype: DType) -> str:
@@ -262,10 +273,15 @@ class GroupWriter:
         self.touches_users_memory = True
         self.lines.row.append(f"{vector} {total} = {start};")
         self.lines.body.append(f"{total} = {template.function}(keep({value}, n, {start}), {total});")
-        combine = f"[]({vector} a, {vector} b) {{ return {template.function}(a, b); }}"
-        self.lines.row_end.append(
-            f"store({tile_name(instr.dst)}.data + i, fold({total}, {combine}), First{{}});"
-        )
+        column = f"{tile_name(instr.dst)}.data"
+        if self.scope.group.is_column or folds_one_by_one(self.scope.types[instr.dst]):
+            combine = f"[]({vector} a, {vector} b) {{ return {template.function}(a, b); }}"
+            self.lines.row_end.append(f"store({column} + i, fold({total}, {combine}), First{{}});")
+        else:
+            self.scope.parts.add(folds(vector, STORAGE[dtype.name], template.function))
+            self.lines.before.append(f"RowFolds<{vector}> {total}_rows;")
+            add = f"{total}_rows.add<{template.function}>"
+            self.lines.row_end.append(f"{add}({total}, i, i + 1 == rows, {column});")
 
     def outer_fold(self, number: int, instr: Instr, template: Fold, value: str) -> None:
         """Reduce over the rows, in partial results that are combined after the loop."""

@@ -166,7 +166,7 @@ def _write_prelude(code: KernelCode, stmt: Assign | Load) -> None:
 def _write_group(code: KernelCode, node: Group) -> None:
     """Write what the steps of a group need, in order, and then their common loop."""
     outputs = frozenset(param.name for param in code.kernel.views if param.role == OUT)
-    scope = GroupScope(node, code.types, code.memory, code.lanes, only_written=outputs)
+    scope = GroupScope(node, code.types, code.memory, code.lanes, parts=code.parts, only_written=outputs)
     code.out.line("{")
     with code.out.indented():
         for number, step in enumerate(node.steps):

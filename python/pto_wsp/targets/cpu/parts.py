@@ -66,6 +66,11 @@ def turns(storage: str) -> Part:
     )
 
 
+def folds(vector: str, storage: str, function: str) -> Part:
+    """Return the part that folds the lanes of many rows together."""
+    return Part("fold", (f"void fold_rows<{vector}, {storage}, {function}>({vector}*, {storage}*)",))
+
+
 def packs(function: str, storage: str) -> Part:
     """Return the part that puts a right operand of a product into panels."""
     return Part("matmul", (f"Right<float> {function}(const Window<{storage}>&, float*)",))

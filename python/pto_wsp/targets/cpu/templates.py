@@ -157,6 +157,7 @@ HEADERS: dict[str, str] = {
     **dict.fromkeys(_UNARY_MATH, "math"),
     **dict.fromkeys(("matmul", "matmul_acc", "matmul_bias"), "matmul"),
     "cvt": "convert",
+    **{name: "fold" for name, template in TEMPLATES.items() if isinstance(template, Fold)},
     **{
         name: "sort"
         for name, template in TEMPLATES.items()

@@ -233,6 +233,7 @@ def attend_kernel(shape: Shape, activations: DType, rows: int) -> Any:
         m, l, acc = pto.full((q.rows, 1), -inf), pto.zeros((q.rows, 1)), pto.zeros((q.rows, DIM))  # noqa: E741
         scaled = q * (1 / sqrt(DIM))
         for r in pto.tiles(k.rows, STEP):
+            pto.prefetch(v[r])
             s = pto.matmul(scaled, k[r].T)
             if r.start + STEP > position:
                 ahead = pto.iota((s.rows, s.cols), r.start - position) - pto.transpose(
@@ -242,6 +243,7 @@ def attend_kernel(shape: Shape, activations: DType, rows: int) -> Any:
             m_new = pto.maximum(m, pto.rowmax(s))
             p, alpha = pto.exp(s - m_new), pto.exp(m - m_new)
             l = l * alpha + pto.rowsum(p)  # noqa: E741
+            pto.prefetch(k, pto.minimum(pto.iota((1, STEP), r.start + STEP), k.rows - 1))
             acc = pto.matmul(p, v[r], acc=acc * alpha)
             m = m_new
         pto.store(out, pto.cast(acc / l, TAKEN))

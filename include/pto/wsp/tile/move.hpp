@@ -8,7 +8,7 @@
 /// which nothing beyond the valid part may be touched.
 #pragma once
 
-#include "pto/wsp/tile/vec.hpp"
+#include "pto/wsp/tile/columns.hpp"
 
 namespace pto::wsp::tile {
 
@@ -303,6 +303,20 @@ PTO_INLINE inline void shield(Tile<T>& tile, const Window<W>& target, bool eleme
 
 PTO_INLINE inline int64_t extent_of(Full) { return kLanes; }
 PTO_INLINE inline int64_t extent_of(Tail n) { return n.n; }
+
+// Lanes of two vectors in turn: those of the first halves, and of the others.
+#if PTO_LANES == 16
+#define PTO_ZIP_LOW(a, b) \
+  __builtin_shufflevector(a, b, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23)
+#define PTO_ZIP_HIGH(a, b) \
+  __builtin_shufflevector(a, b, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31)
+#elif PTO_LANES == 8
+#define PTO_ZIP_LOW(a, b) __builtin_shufflevector(a, b, 0, 8, 1, 9, 2, 10, 3, 11)
+#define PTO_ZIP_HIGH(a, b) __builtin_shufflevector(a, b, 4, 12, 5, 13, 6, 14, 7, 15)
+#else
+#define PTO_ZIP_LOW(a, b) __builtin_shufflevector(a, b, 0, 4, 1, 5)
+#define PTO_ZIP_HIGH(a, b) __builtin_shufflevector(a, b, 2, 6, 3, 7)
+#endif
 
 /// Transpose one block: `row(i)` is row i as a vector, of which `cols` lanes are written, each as a row of
 /// `rows` elements.

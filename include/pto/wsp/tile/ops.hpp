@@ -4,7 +4,7 @@
 /// beyond the valid part of a tile hold anything.
 #pragma once
 
-#include "pto/wsp/tile/vec.hpp"
+#include "pto/wsp/tile/columns.hpp"
 
 namespace pto::wsp::tile {
 

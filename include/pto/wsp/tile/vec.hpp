@@ -483,60 +483,6 @@ PTO_INLINE inline V keep(V v, Upto n, V identity) {
   return n.is_full() ? v : keep(v, Tail{n.n}, identity);
 }
 
-/// Call `body(j, access)` for every vector of a row of `n` elements of user memory.
-/// \tparam kTogether vectors per step of the loop: two where a body is only a few instructions
-/// \tparam kWidth elements of a vector
-template <int kTogether = 1, int64_t kWidth = kLanes, class Body>
-PTO_INLINE inline void columns(int64_t n, const Body& body) {
-  int64_t j = 0;
-  if constexpr (kTogether == 2) {
-    // Unrolled by a late pass of the compiler: two calls of the body here would go through all of them.
-#pragma GCC unroll 2
-    for (; j + kWidth <= n; j += kWidth) body(j, Full{});
-  } else {
-    for (; j + kWidth <= n; j += kWidth) body(j, Full{});
-  }
-  if (j < n) body(j, Tail{n - j});
-}
-
-/// The same with one body for whole vectors and the rest, where it takes the compiler long.
-template <class Body>
-PTO_INLINE inline void columns_once(int64_t n, const Body& body) {
-  for (int64_t j = 0; j < n; j += kLanes) body(j, Upto{n - j});
-}
-
-/// Calls `body(first, count)` for the first `lead` of n elements, if there are any, and for the others.
-template <class Body>
-PTO_INLINE inline void in_parts(int64_t lead, int64_t n, const Body& body) {
-  int64_t first = 0, end = lead > 0 ? lead : n;
-  do {
-    body(first, end - first);
-    first = end;
-    end = n;
-  } while (first < n);
-}
-
-/// `columns` for rows whose memory is padded to whole vectors.
-template <class Body>
-PTO_INLINE inline void padded_columns(int64_t n, const Body& body) {
-  for (int64_t j = 0; j < n; j += kLanes) body(j, Full{});
-}
-
-// --- interleaving two vectors ----------------------------------------------------------------------------
-
-#if PTO_LANES == 16
-#define PTO_ZIP_LOW(a, b) \
-  __builtin_shufflevector(a, b, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23)
-#define PTO_ZIP_HIGH(a, b) \
-  __builtin_shufflevector(a, b, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31)
-#elif PTO_LANES == 8
-#define PTO_ZIP_LOW(a, b) __builtin_shufflevector(a, b, 0, 8, 1, 9, 2, 10, 3, 11)
-#define PTO_ZIP_HIGH(a, b) __builtin_shufflevector(a, b, 4, 12, 5, 13, 6, 14, 7, 15)
-#else
-#define PTO_ZIP_LOW(a, b) __builtin_shufflevector(a, b, 0, 4, 1, 5)
-#define PTO_ZIP_HIGH(a, b) __builtin_shufflevector(a, b, 2, 6, 3, 7)
-#endif
-
 // --- folding the lanes of a vector, always in the same order ----------------------------------------------
 
 #if PTO_LANES == 16

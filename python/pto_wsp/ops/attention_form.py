@@ -59,7 +59,7 @@ class AttentionForm:
 
     @property
     def is_rounded(self) -> bool:
-        """Whether products take queries and weights as bf16, as keys and values are, in place of widening all.
+        """Whether products take queries and weights as bf16, as keys and values are, and widen none.
 
         Weights are rounded, and their sums are those of rounded ones. The scores' factor follows the product.
         """

@@ -57,10 +57,11 @@ def score_kernel(shape: Shape) -> Any:
         scores: Out[Tile[1, BLOCK, f32]],
     ):
         """While the keys of one step are multiplied, those of the next come from memory."""
-        column = pto.transpose(weight)
+        queries = pto.transpose(q)
         for r in pto.tiles(k.rows, STEP):
             pto.prefetch(k, pto.minimum(pto.iota((1, STEP), r.start + STEP), k.rows - 1))
-            pto.store(scores[:, r], pto.colsum(pto.relu(pto.matmul(q, k[r].T)) * column))
+            weighted = pto.relu(pto.matmul(k[r], queries)) * weight
+            pto.store(scores[:, r], pto.transpose(pto.rowsum(weighted)))
 
     return score
 

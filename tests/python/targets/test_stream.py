@@ -20,6 +20,7 @@ from pto_wsp.text import parse
 from pto_wsp.types.dtype import DTYPES
 from tests.python.lang.programs import kernel_of
 from tests.python.targets import ctypes_abi
+from tests.python.targets.test_cpu_pairs import PAIRED, needs_gcc
 from tests.python.targets.widths import WIDTHS, vectors_of
 from tests.slow import mostly_slow
 
@@ -70,32 +71,41 @@ def test_products_of_what_lies_anywhere(dtype: str, cache: ArtifactCache) -> Non
 LONG = 300
 
 
-def onto(cols: int, dtype: str, turned: bool) -> KernelFunction:
+def onto(cols: int, left: str, right: str, turned: bool) -> KernelFunction:
     """y += a @ b[n] or a @ b[n].T, for up to 8 rows and `LONG` rows of b."""
-    left, sums = (cols, LONG) if turned else (LONG, cols)
+    terms, sums = (cols, LONG) if turned else (LONG, cols)
     kernel = kernel_of(
-        f"a: In[Tile[8, {left}, f32]], b: In[Tensor[{dtype}, DYN, {cols}]], n: In[Tile[{LONG}, 1, i32]],"
+        f"a: In[Tile[8, {terms}, {left}]], b: In[Tensor[{right}, DYN, {cols}]], n: In[Tile[{LONG}, 1, i32]],"
         f" y: InOut[Tile[8, {sums}, f32]]",
         f"pto.store(y, pto.matmul(a, pto.gather(b, n){'.T' * turned}, acc=y))",
     )
-    return replace(kernel, name=f"onto_{cols}_{dtype}_{turned}")
+    return replace(kernel, name=f"onto_{cols}_{left}_{right}_{turned}")
 
 
 @pytest.mark.parametrize("width", WIDTHS)
-def test_sums_onto_others_of_rows_anywhere(width: str | None, cache: ArtifactCache) -> None:
-    kernels = {form: onto(*form) for form in product_of((24, 90, 217), ("f32", "bf16"), (True, False))}
+@pytest.mark.parametrize("compiler", [None, pytest.param(PAIRED, marks=needs_gcc, id="pairs")])
+def test_sums_onto_others_of_rows_anywhere(
+    compiler: str | None, width: str | None, cache: ArtifactCache, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    types = (("bf16", "bf16"),) if compiler else (("f32", "f32"), ("f32", "bf16"), ("bf16", "bf16"))
+    kernels = {
+        form: onto(form[0], *form[1], form[2]) for form in product_of((24, 90, 217), types, (True, False))
+    }
+    if compiler:
+        monkeypatch.setenv("CXX", compiler)
     with vectors_of(width):
         library = ctypes_abi.load(registry.get("cpu").build(list(kernels.values()), cache))
     rng = np.random.default_rng(8)
-    for (cols, dtype, turned), kernel in kernels.items():
+    for (cols, (left, right), turned), kernel in kernels.items():
         for rows, count in product_of((1, 2, 3, 8), (0, 3, 9, 37, LONG)):
-            a = rng.standard_normal((rows, cols if turned else count), np.float32)
-            b = rng.standard_normal((90, cols)).astype(DTYPES[dtype].to_numpy())
+            a = rng.standard_normal((rows, cols if turned else count)).astype(DTYPES[left].to_numpy())
+            b = rng.standard_normal((90, cols)).astype(DTYPES[right].to_numpy())
             n = rng.integers(0, 90, (count, 1)).astype(np.int32)
-            right = b[n[:, 0]].astype(np.float64).T if turned else b[n[:, 0]].astype(np.float64)
-            y = rng.standard_normal((rows, right.shape[1]), np.float32)
-            expected = y + a.astype(np.float64) @ right
-            bound = LONG * 2.0**-23 * (np.abs(y) + np.abs(a) @ np.abs(right)) + 1e-30
+            exact_a, exact_b = a.astype(np.float64), b[n[:, 0]].astype(np.float64)
+            exact_b = exact_b.T if turned else exact_b
+            y = rng.standard_normal((rows, exact_b.shape[1]), np.float32)
+            expected = y + exact_a @ exact_b
+            bound = LONG * 2.0**-23 * (np.abs(y) + np.abs(exact_a) @ np.abs(exact_b)) + 1e-30
             assert library.call(kernel, [a, b, n, y]) == 0
             assert (np.abs(y - expected) <= bound).all(), (kernel.name, rows, count)
 

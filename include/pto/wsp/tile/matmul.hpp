@@ -196,8 +196,9 @@ template <int64_t kWidth>
 inline void pair_rows(const Tile<Bf16>& block, uint32_t* panel) {
   for (int64_t t = 0; t + 1 < block.rows; t += 2) {
     columns(block.cols, [&](int64_t j, auto n) PTO_INLINE {
-      const U even = widen(get<H>(block.row(t) + j, n)), odd = widen(get<H>(block.row(t + 1) + j, n));
-      store(panel + t / 2 * kWidth + j, even | odd << 16, Full{});
+      U pairs[1];
+      load_rows<1>(block.row(t) + j, block.row(t + 1) + j, pairs, n);
+      store(panel + t / 2 * kWidth + j, pairs[0], Full{});
     });
   }
 }

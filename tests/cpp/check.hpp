@@ -15,12 +15,8 @@
 
 namespace check {
 
-/// A run that is stuck says so within a second; sanitizers make it slower.
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-inline constexpr std::chrono::seconds kStuckLimit{5};
-#else
-inline constexpr std::chrono::seconds kStuckLimit{1};
-#endif
+/// A run that is stuck says so within a second; other work on the machine, and sanitizers, make it later.
+inline constexpr std::chrono::seconds kStuckLimit{10};
 
 struct Case {
   const char* file;

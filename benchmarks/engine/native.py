@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.calibrate import compiler
-from pto_wsp.lang.workload import Workload
-from pto_wsp.passes.lower_workload_to_bytecode import Lowered, lower_workload_to_bytecode
+from pto_wsp.lang.workload.workload import Workload
+from pto_wsp.lower.lower_workload_to_bytecode import Lowered, lower_workload_to_bytecode
 from pto_wsp.runtime.cache import ArtifactCache
 from pto_wsp.targets import registry
 from pto_wsp.targets.base import KernelArtifact

@@ -7,7 +7,7 @@ from typing import Any
 
 from examples.pto_programs.llama import DIM, EPS, LARGE_ROWS, MAX_TILES, MIN_TILES, ROWS, tile_rows
 from pto_wsp import In, Out, P, Scalar, Tensor, Tile, f32, i64, kernel, pto, workload
-from pto_wsp.lang.axes import Loop
+from pto_wsp.lang.workload.axes import Loop
 
 Block = Tile[ROWS, DIM, f32]
 Column = Tile[ROWS, 1, f32]

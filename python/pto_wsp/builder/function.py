@@ -48,7 +48,7 @@ from pto_wsp.ir.kernel import KernelFunction
 from pto_wsp.isa.compositions import COMPOSITIONS
 from pto_wsp.isa.meaning import COMPARE_MODES
 from pto_wsp.isa.refused import REFUSED
-from pto_wsp.lang.expansion import is_positive, read_expansion
+from pto_wsp.lang.workload.expansion import is_positive, read_expansion
 from pto_wsp.location import Location, caller_location
 from pto_wsp.support.record import replace
 from pto_wsp.types.dtype import DType

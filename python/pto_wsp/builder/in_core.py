@@ -41,13 +41,13 @@ from pto_wsp.isa.attributes import EXTENTS, PLACES
 from pto_wsp.isa.compositions import COMPOSITIONS
 from pto_wsp.isa.meaning import COMPARE_MODES
 from pto_wsp.lang import arithmetic
-from pto_wsp.lang.builder import Builder, Site
-from pto_wsp.lang.composed import compose, composed, made_type
-from pto_wsp.lang.expansion import NOT_EXPANDED
-from pto_wsp.lang.instructions import check_written
-from pto_wsp.lang.outputs import stored_outputs
-from pto_wsp.lang.tile_ops import TileOps
-from pto_wsp.lang.values import TileValue, ViewValue
+from pto_wsp.lang.kernel.builder import Builder, Site
+from pto_wsp.lang.kernel.compositions import compose, composed, made_type
+from pto_wsp.lang.kernel.outputs import stored_outputs
+from pto_wsp.lang.kernel.ptoisa_body import check_written
+from pto_wsp.lang.kernel.tile_ops import TileOps
+from pto_wsp.lang.kernel.values import TileValue, ViewValue
+from pto_wsp.lang.workload.expansion import NOT_EXPANDED
 from pto_wsp.location import Location
 from pto_wsp.support.record import replace
 from pto_wsp.types.dtype import DType, b1, f32, i64

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from pto_wsp.ir.scalar import Expr
-from pto_wsp.lang.expansion import NOT_EXPANDED, Expansion
+from pto_wsp.lang.workload.expansion import NOT_EXPANDED, Expansion
 from pto_wsp.location import Location
 from pto_wsp.support.record import record
 from pto_wsp.types.dtype import DType

@@ -14,7 +14,7 @@ from pto_wsp.errors import BadExpression, KernelFailed, NegativeAmount, NoTier, 
 from pto_wsp.interp.regions import Place, RegionReader, View, scope_text
 from pto_wsp.ir import workload as w
 from pto_wsp.ir.core import Region
-from pto_wsp.ir.late import Late, find_late, reads_element
+from pto_wsp.ir.flush_points import Late, find_late, reads_element
 from pto_wsp.ir.module import Module
 from pto_wsp.ir.rules import call_left
 from pto_wsp.ir.scalar import Expr, Reader, Value, evaluate, read_element
@@ -147,7 +147,7 @@ def run_workload(
 
     Raises:
         RunError: a region, row set, expression or size is wrong: before the first task what is not late
-            (`ir/late.py`), the rest at its place in program order.
+            (`ir/flush_points.py`), the rest at its place in program order.
     """
     run = _Run(module, arrays, find_late(module.entry_workload, module.written))
     for task in expand(module.entry_workload, sizes, run.reader, run.late):

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from pto_wsp.ir import kernel as k
 from pto_wsp.ir import workload as w
 from pto_wsp.ir.module import Module
-from pto_wsp.passes.names import KernelRenaming, WorkloadRenaming
+from pto_wsp.ir.names import KernelRenaming, WorkloadRenaming
 from pto_wsp.support.fresh import Fresh
 from pto_wsp.support.record import replace
 

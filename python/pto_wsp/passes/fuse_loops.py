@@ -27,8 +27,8 @@ from pto_wsp.ir import kernel as k
 from pto_wsp.ir import workload as w
 from pto_wsp.ir.core import Region, Rows
 from pto_wsp.ir.module import Module
+from pto_wsp.ir.names import KernelRenaming, WorkloadRenaming
 from pto_wsp.ir.scalar import Element, walk
-from pto_wsp.passes.names import KernelRenaming, WorkloadRenaming
 from pto_wsp.support.record import replace
 
 Item = TypeVar("Item")

@@ -17,9 +17,9 @@ from pto_wsp.ir import kernel as k
 from pto_wsp.ir import workload as w
 from pto_wsp.ir.core import Full, Region
 from pto_wsp.ir.module import Module, called_functions
+from pto_wsp.ir.names import KernelRenaming, WorkloadRenaming, kernel_names, workload_names
 from pto_wsp.ir.scalar import Const, Element, Expr, Unary, Var, walk
 from pto_wsp.location import Location
-from pto_wsp.passes.names import KernelRenaming, WorkloadRenaming, kernel_names, workload_names
 from pto_wsp.support.fresh import Fresh
 from pto_wsp.support.record import replace
 from pto_wsp.types.dtype import b1, i64

@@ -13,7 +13,7 @@ from pto_wsp.ir.module import Module
 from pto_wsp.ir.verify import verify
 from pto_wsp.passes.canonical_names import canonical_names
 from pto_wsp.passes.eliminate_dead_code import eliminate_dead_code
-from pto_wsp.passes.expand_loops import expand_loops
+from pto_wsp.passes.expand.expand_loops import expand_loops
 from pto_wsp.passes.forward_stores import forward_stores
 from pto_wsp.passes.fuse_loops import fuse_loops
 from pto_wsp.passes.inline_calls import inline_calls

@@ -18,8 +18,8 @@ from collections.abc import Iterator
 
 from pto_wsp.ir import kernel as k
 from pto_wsp.ir.module import Module
+from pto_wsp.ir.names import KernelRenaming
 from pto_wsp.ir.scalar import Const, Expr, Var, add
-from pto_wsp.passes.names import KernelRenaming
 from pto_wsp.support.record import replace
 
 LIMIT = 1000

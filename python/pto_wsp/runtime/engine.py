@@ -16,7 +16,7 @@ from pto_wsp.ir import workload as w
 from pto_wsp.ir.module import Module
 from pto_wsp.ir.printer import print_policy
 from pto_wsp.ir.scalar import Element, Value, walk
-from pto_wsp.passes.lower_workload_to_bytecode import Lowered, lower_workload_to_bytecode
+from pto_wsp.lower.lower_workload_to_bytecode import Lowered, lower_workload_to_bytecode
 from pto_wsp.runtime.cache import ArtifactCache
 from pto_wsp.runtime.explain import explain
 from pto_wsp.runtime.interpreted import InterpretedRunner

@@ -15,7 +15,7 @@ from pto_wsp.ir.kernel import KernelFunction, Param
 from pto_wsp.ir.module import Module
 from pto_wsp.ir.scalar import BELOW_ZERO, DIVISION_BY_ZERO, OVERFLOW, SHIFT_OUTSIDE, element_outside
 from pto_wsp.location import Location, of_user
-from pto_wsp.passes.lower_workload_to_bytecode import Lowered
+from pto_wsp.lower.lower_workload_to_bytecode import Lowered
 from pto_wsp.targets.base import Check, KernelArtifact
 from pto_wsp.types.dtype import DTYPES
 

@@ -9,9 +9,9 @@ from pto_wsp.ir import workload as w
 from pto_wsp.ir.module import Module
 from pto_wsp.ir.printer import print_policy
 from pto_wsp.location import caller_location
+from pto_wsp.lower.task_keys import TaskKeys
 from pto_wsp.passes.pipeline import prepare
 from pto_wsp.passes.settle_floats import settle_floats
-from pto_wsp.passes.task_keys import TaskKeys
 from pto_wsp.targets.base import Target
 from pto_wsp.targets.schedules import require_support
 

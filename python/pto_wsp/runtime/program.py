@@ -24,8 +24,8 @@ from pto_wsp.ir.module import Module
 from pto_wsp.ir.scalar import I64_MAX
 from pto_wsp.ir.schedule import POLICIES
 from pto_wsp.ir.verify import verify
-from pto_wsp.lang import context
-from pto_wsp.lang.tracing import Traced
+from pto_wsp.lang.workload import context
+from pto_wsp.lang.workload.build_module import Traced
 from pto_wsp.location import caller_location
 from pto_wsp.runtime.binding import Binder
 from pto_wsp.runtime.engine import EngineRunner, make_runner

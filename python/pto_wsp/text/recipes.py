@@ -9,8 +9,8 @@ from pto_wsp.builder.steps import Argument, Operand
 from pto_wsp.ir import kernel as k
 from pto_wsp.ir import workload as w
 from pto_wsp.ir.core import DimSelect, Full, Range, Region
+from pto_wsp.ir.names import WorkloadRenaming
 from pto_wsp.ir.scalar import Binary, Const, Element, Expr, TileElement, format_expr
-from pto_wsp.passes.names import WorkloadRenaming
 from pto_wsp.support.record import record
 from pto_wsp.types.dtype import DType
 from pto_wsp.types.tile import ScalarType, TileType, ViewType

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from pto_wsp.lang.workload import Workload
+from pto_wsp.lang.workload.workload import Workload
 from pto_wsp.runtime import engine
 from pto_wsp.targets import registry
 

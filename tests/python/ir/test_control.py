@@ -4,7 +4,7 @@ import pytest
 
 from pto_wsp.errors import InvalidIR
 from pto_wsp.ir.core import Full, Index, Merged, Range, Region, Rows
-from pto_wsp.ir.late import find_late
+from pto_wsp.ir.flush_points import find_late
 from pto_wsp.ir.module import Module
 from pto_wsp.ir.scalar import Binary, Const, Element, Expr, Unary, Var, format_expr
 from pto_wsp.ir.verify import verify

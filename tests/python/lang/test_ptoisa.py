@@ -29,7 +29,7 @@ from pto_wsp.ir.kernel import Instr, KernelFunction, Load, Store, walk_statement
 from pto_wsp.isa import TABLE, Instruction
 from pto_wsp.isa.compositions import COMPOSITIONS
 from pto_wsp.isa.forms import Form
-from pto_wsp.lang.workload import Workload
+from pto_wsp.lang.workload.workload import Workload
 from tests.python.lang.programs import error_of, execute, ir_of, marked
 from tests.slow import mostly_slow
 

@@ -12,8 +12,8 @@ from pto_wsp.interp.kernels import run_kernel
 from pto_wsp.interp.workload import run_workload
 from pto_wsp.ir.module import Module
 from pto_wsp.ir.verify import verify
-from pto_wsp.lang.tracing import Traced
-from pto_wsp.lang.workload import Workload
+from pto_wsp.lang.workload.build_module import Traced
+from pto_wsp.lang.workload.workload import Workload
 from tests.python.lang.programs import execute, marked
 
 KERNELS = """

@@ -29,7 +29,7 @@ from pto_wsp import (
     pto,
     workload,
 )
-from pto_wsp.lang.groups import group_by_kernel
+from pto_wsp.lang.workload.group_by import group_by_kernel
 
 TARGETS = ("cpu", "interp")
 

@@ -9,7 +9,7 @@ from pto_wsp.ir.module import Module
 from pto_wsp.ir.scalar import Binary, Const, Expr, Extent, Var, binary
 from pto_wsp.ir.schedule import ARGUMENTS, POLICIES, TASK, Policy, Schedule
 from pto_wsp.ir.workload import Loop, walk_nodes
-from pto_wsp.passes.task_keys import TaskKeys
+from pto_wsp.lower.task_keys import TaskKeys
 from pto_wsp.targets.schedules import Enforced, require_support, support
 
 WITHOUT_RESULTS = {"abort", "benchmark", "trust", "explicit", "explicit_unchecked"}

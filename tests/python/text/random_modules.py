@@ -31,7 +31,7 @@ from pto_wsp.ir.schedule import POLICIES, Policy, Schedule
 from pto_wsp.isa.attributes import CONSTANTS, EXTENTS, MODES, PLACES
 from pto_wsp.isa.forms import FormError, result_type
 from pto_wsp.isa.table import TABLE, Instruction
-from pto_wsp.lang.outputs import stored_outputs
+from pto_wsp.lang.kernel.outputs import stored_outputs
 from pto_wsp.support.record import replace
 from pto_wsp.types import DTYPES, ScalarType, TensorType, TileType, ViewType, b1, f32, i32, i64
 from pto_wsp.types.dtype import DType

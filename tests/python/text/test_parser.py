@@ -16,7 +16,7 @@ from pto_wsp.errors import PtoError, TextLimit
 from pto_wsp.ir.module import Module
 from pto_wsp.ir.scalar import walk
 from pto_wsp.ir.workload import node_expressions, walk_nodes
-from pto_wsp.lang.workload import Workload
+from pto_wsp.lang.workload.workload import Workload
 from pto_wsp.location import Location
 from pto_wsp.text.shapes import Lines, Shapes
 from tests.python.lang.programs import execute

@@ -9,7 +9,7 @@ from pto_wsp.ir import kernel as k
 from pto_wsp.ir import workload as w
 from pto_wsp.ir.module import Module
 from pto_wsp.ir.scalar import Binary, Const, Expr, Var
-from pto_wsp.lang.workload import Workload
+from pto_wsp.lang.workload.workload import Workload
 from pto_wsp.text import to_python
 from pto_wsp.types import ScalarType, f32, i64
 from tests.python.builder.softmax import softmax_module

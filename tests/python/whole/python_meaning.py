@@ -14,7 +14,7 @@ import numpy as np
 
 import pto_wsp
 from pto_wsp.isa import BY_FUNCTION, TABLE
-from pto_wsp.lang.surface import TileAnnotation
+from pto_wsp.lang.annotations import TileAnnotation
 from pto_wsp.types.dtype import DType, f32
 
 Array = np.ndarray

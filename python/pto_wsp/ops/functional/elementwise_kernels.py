@@ -6,11 +6,11 @@
 from math import pi, sqrt
 from typing import Final
 
-from pto_wsp.lang import pto
-from pto_wsp.lang.kernel import kernel
-from pto_wsp.lang.scalar import Scalar
-from pto_wsp.lang.surface import In, Out, Tile
-from pto_wsp.lang.workload import Workload
+from pto_wsp.lang.annotations import In, Out, Tile
+from pto_wsp.lang.kernel import pto
+from pto_wsp.lang.kernel.kernel import kernel
+from pto_wsp.lang.workload.scalar import Scalar
+from pto_wsp.lang.workload.workload import Workload
 from pto_wsp.ops.functional.tiles import COLS, ROWS, over_pairs, over_tiles
 from pto_wsp.types import f32
 from pto_wsp.types.dtype import DType

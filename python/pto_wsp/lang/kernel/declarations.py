@@ -1,0 +1,172 @@
+"""What a kernel declares beside its arithmetic: workspace, kind of core, blocks, cost, and a name.
+
+Source: seed 001, section 2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
+
+from pto_wsp.errors import BadKernelOption, NameClash, UnknownKernel, UnknownName, did_you_mean
+from pto_wsp.ir.kernel import UNITS
+from pto_wsp.ir.scalar import Const, Expr
+from pto_wsp.lang.workload.scalar import Scalar, expression
+from pto_wsp.location import Location, caller_location
+from pto_wsp.support.record import record
+from pto_wsp.types.dtype import i64
+
+if TYPE_CHECKING:
+    from pto_wsp.lang.kernel.kernel import Kernel
+
+MAX_BLOCKS = 1 << 16
+CORES = tuple(unit for unit in UNITS if unit != "control")
+
+
+class Extents:
+    """The extents of a view, as a task's workspace and cost mention them."""
+
+    def __init__(self, shape: tuple[Scalar, ...]) -> None:
+        self.shape = shape
+
+    @property
+    def rows(self) -> Scalar:
+        """Elements of the first dimension."""
+        return self.shape[0]
+
+    @property
+    def cols(self) -> Scalar:
+        """Elements of the second dimension."""
+        return self.shape[1]
+
+
+class TaskParams:
+    """The arguments of one task: `p.n` is a scalar, `p.x.rows` and `p.x.shape[1]` are extents of a view."""
+
+    def __init__(self, kernel: str, values: Mapping[str, object]) -> None:
+        self._kernel = kernel
+        self._values = values
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in self._values:
+            where = f"kernel `{self._kernel}`"
+            advice = did_you_mean(name, self._values)
+            raise UnknownName(name=name, where=where, advice=advice, loc=caller_location())
+        return self._values[name]
+
+
+Amount = Callable[[Any], "Scalar | int"]
+"""A function of a task's arguments, see `TaskParams`."""
+
+
+@record
+class Declaration:
+    """What `@kernel` was given beside the kernel's text."""
+
+    workspace: Amount | None = None
+    core: str = "any"
+    block_dim: int = 1
+    cost: Amount | None = None
+    name: str | None = None
+
+    def check(self, kernel: str, is_cpp: bool, loc: Location) -> None:
+        """Raise BadKernelOption for the first part that no kernel, or not this one, can have."""
+
+        def bad(problem: str, expected: str, found: object, advice: str = "") -> BadKernelOption:
+            fields = {"problem": problem, "expected": expected, "found": found, "advice": advice}
+            return BadKernelOption(kernel=kernel, loc=loc, **fields)
+
+        if self.core not in CORES:
+            raise bad("there is no such core", "one of " + ", ".join(CORES), repr(self.core))
+        if type(self.block_dim) is not int or not 1 <= self.block_dim <= MAX_BLOCKS:
+            raise bad("`block_dim` is no count", f"an integer in [1, {MAX_BLOCKS}]", repr(self.block_dim))
+        for option in ("workspace", "cost"):
+            value = getattr(self, option)
+            if value is not None and not callable(value):
+                raise bad(f"`{option}` is no function", f"`{option}=lambda p: ...`", repr(value))
+        if self.name is not None and (not isinstance(self.name, str) or not self.name):
+            raise bad("`name` is no name", "a text", repr(self.name))
+        if self.workspace is not None and not is_cpp:
+            advice = "a kernel of `pto` keeps what it needs in tiles"
+            raise bad("it asks for workspace", "a kernel in C++", "a body in Python", advice)
+
+
+def amount(kernel: Kernel, option: str, values: Mapping[str, object], loc: Location | None) -> Expr | None:
+    """Return the workspace (bytes) or cost (ns) of one task, or None if the kernel declares none.
+
+    Args:
+        kernel: the kernel.
+        option: `workspace` or `cost`.
+        values: the task's arguments: Scalars, `Extents` and constants.
+        loc: the place of the task.
+
+    Raises:
+        BadKernelOption: what the function returned is no integer, or below 0.
+    """
+    function: Amount | None = getattr(kernel.declaration, option)
+    if function is None:
+        return None
+    found = function(TaskParams(kernel.name, values))
+    expr = expression(found)
+    if expr is None or expr.dtype is not i64 or (isinstance(expr, Const) and expr.value < 0):
+        unit = "bytes" if option == "workspace" else "ns"
+        raise BadKernelOption(
+            kernel=kernel.name,
+            problem=f"its `{option}` is no number of {unit}",
+            expected="an integer >= 0",
+            found=type(found).__name__
+            if expr is None
+            else str(expr.dtype)
+            if expr.dtype is not i64
+            else found,
+            advice="divide with `//`" if expr is not None and expr.dtype.is_float else "",
+            loc=loc,
+            notes=[("the kernel is declared here", kernel.loc)],
+        )
+    return expr
+
+
+# --- the registry ---------------------------------------------------------------------------------------
+
+_REGISTERED: dict[str, WeakSet[Kernel]] = {}
+
+
+def register(kernel: Kernel) -> None:
+    """Make a kernel that declares a name known by it, for as long as it lives.
+
+    The same function defined anew, as in a notebook, takes the place of its earlier self.
+    """
+    name = kernel.declaration.name
+    if name is None:
+        return
+    known = _REGISTERED.setdefault(name, WeakSet())
+    for other in [k for k in known if k.identity == kernel.identity]:
+        known.discard(other)
+    known.add(kernel)
+
+
+def registered_kernels() -> dict[str, Kernel]:
+    """Return the kernels declared with a name, by name.
+
+    Raises:
+        NameClash: two kernels have one name.
+    """
+    return {name: lookup_kernel(name) for name in sorted(_REGISTERED) if _REGISTERED[name]}
+
+
+def lookup_kernel(name: str) -> Kernel:
+    """Return the kernel that was declared with `@kernel(name="...")`.
+
+    Raises:
+        UnknownKernel: there is none.
+        NameClash: there are several.
+    """
+    found = sorted(_REGISTERED.get(name, ()), key=lambda kernel: str(kernel.loc))
+    if not found:
+        known = [other for other, kernels in _REGISTERED.items() if kernels]
+        raise UnknownKernel(name=name, advice=did_you_mean(name, known), loc=caller_location())
+    if len(found) > 1:
+        notes = [(f"`{kernel.name}` is declared here", kernel.loc) for kernel in found]
+        raise NameClash(kind="kernels", name=name, loc=caller_location(), notes=notes)
+    return found[0]

@@ -1,0 +1,150 @@
+"""What selects several elements of a dimension: ranges that loops make, ranges of a run, and row sets."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NoReturn
+
+from pto_wsp.errors import BadOperand
+from pto_wsp.ir.core import DimSelect, Range, Rows, TileRange
+from pto_wsp.ir.scalar import Expr, Var, add
+from pto_wsp.lang.workload.scalar import Scalar
+from pto_wsp.location import caller_location
+
+if TYPE_CHECKING:
+    from pto_wsp.lang.workload.tensor import Tensor
+
+
+class Stretch:
+    """A range [start, start + extent) of a dimension that only a run knows.
+
+    As an axis it counts from 0: `P(range)` yields 0 .. extent - 1.
+    """
+
+    __slots__ = ("extent_expr", "start_expr")
+
+    def __init__(self, start: Expr, extent: Expr) -> None:
+        self.start_expr = start
+        self.extent_expr = extent
+
+    @property
+    def start(self) -> Scalar:
+        """First element."""
+        return Scalar(self.start_expr)
+
+    @property
+    def extent(self) -> Scalar:
+        """Number of elements."""
+        return Scalar(self.extent_expr)
+
+    @property
+    def stop(self) -> Scalar:
+        """One past the last element."""
+        return self.start + self.extent
+
+    def selection(self) -> DimSelect:
+        """Return what it selects of a dimension."""
+        return Range(self.start_expr, self.extent_expr)
+
+    def item(self, index: Expr) -> Scalar:
+        """Return what a loop over it yields in iteration `index`."""
+        return Scalar(index)
+
+    def part(self, loop: str) -> Span:
+        """Return what a tiles loop over it yields."""
+        return Span(loop, self)
+
+
+class Span(Stretch):
+    """A range made by `P.tiles` (in a kernel: `pto.tiles`), clipped to its axis.
+
+    It indexes a dimension of a tensor or view; `start`, `stop` and `extent` are its scalars. In the last
+    range of an axis that the tile does not divide, `extent` is less than the tile.
+
+    Attributes:
+        loop: variable of the tiles loop.
+        axis: the range that the loop runs over, or None where it runs over a plain extent.
+    """
+
+    __slots__ = ("axis", "loop")
+
+    def __init__(self, loop: str, axis: Stretch | None = None) -> None:
+        super().__init__(Var(loop + ".start"), Var(loop + ".len"))
+        self.loop = loop
+        self.axis = axis
+
+    def __repr__(self) -> str:
+        return f"<range {self.loop}>"
+
+    def selection(self) -> DimSelect:
+        """Return what it selects of a dimension."""
+        return TileRange(self.loop)
+
+
+class Packed(Stretch):
+    """Every element of a packed dimension: loops over it yield places in that dimension."""
+
+    __slots__ = ()
+
+    def item(self, index: Expr) -> Scalar:
+        """Return the place that iteration `index` is at."""
+        return Scalar(add(self.start_expr, index))
+
+    def part(self, loop: str) -> Span:
+        """Return what a tiles loop over it yields."""
+        return _PackedSpan(loop, self)
+
+
+class _PackedSpan(Span):
+    """A tile of a packed dimension, which need not begin at 0."""
+
+    __slots__ = ()
+
+    def __init__(self, loop: str, axis: Packed) -> None:
+        super().__init__(loop, axis)
+        self.start_expr = add(axis.start_expr, self.start_expr)
+
+    def selection(self) -> DimSelect:
+        return Range(self.start_expr, self.extent_expr)
+
+
+class RowSet:
+    """The rows that a range of a sparse axis's indices name.
+
+    As an index it stands first and gives one dimension: `Part[rows]`. As an argument of a task it is its
+    indices, a view [n, 1] of i32.
+
+    Attributes:
+        indices: the tensor [entries, 1] that holds the indices.
+        inner: sizes of the dimensions behind the first one that a row counts over too, the last one
+            fastest.
+    """
+
+    __slots__ = ("indices", "inner", "range")
+
+    def __init__(self, indices: Tensor, places: Stretch, inner: tuple[int | str, ...]) -> None:
+        self.indices = indices
+        self.range = places
+        self.inner = inner
+
+    def __repr__(self) -> str:
+        return f"<row set of {self.indices.label}>"
+
+    @property
+    def extent(self) -> Scalar:
+        """Number of rows."""
+        return self.range.extent
+
+    def selection(self) -> DimSelect:
+        """Return what it selects of the leading dimensions."""
+        return Rows(self.indices.label, self.range.start_expr, self.range.extent_expr)
+
+
+def _no_arithmetic(self: object, *_: object) -> NoReturn:
+    expected = "arithmetic with its `.start`, `.stop` or `.extent`"
+    raise BadOperand(op="a range", expected=expected, found="the range itself", loc=caller_location())
+
+
+if not TYPE_CHECKING:
+    for _name in "add radd sub rsub mul rmul floordiv mod lt le gt ge eq ne".split():
+        setattr(Stretch, f"__{_name}__", _no_arithmetic)
+        setattr(RowSet, f"__{_name}__", _no_arithmetic)

@@ -21,12 +21,12 @@ from pto_wsp.errors import (
     did_you_mean,
 )
 from pto_wsp.ir.schedule import DEFAULT, Schedule
+from pto_wsp.lang.schedule.schedulable import Schedulable
 from pto_wsp.lang.source import FunctionSource, read_function
 from pto_wsp.lang.workload import context
 from pto_wsp.lang.workload.build_module import Traced, Tracing
 from pto_wsp.lang.workload.functions import COMBINE, SEQUENTIAL, Body, Composition, compose, declarations
 from pto_wsp.lang.workload.nested import call_workload
-from pto_wsp.lang.workload.scheduling import Schedulable
 from pto_wsp.lang.workload.tasks import Handle, kind_of
 from pto_wsp.location import Location, caller_location
 from pto_wsp.support.record import replace
@@ -120,7 +120,7 @@ class Workload(Schedulable):
             raise UnusedCall(name=self.name, arguments=arguments, loc=loc)
         return Workload(self.body, bound, self.name, self.policies)
 
-    def _having(self, policies: Schedule) -> Workload:
+    def _scheduled(self, policies: Schedule) -> Workload:
         return Workload(self.body, self.bound, self.name, policies)
 
     def require_unscheduled(self, loc: Location | None) -> None:

@@ -13,7 +13,7 @@ from benchmarks.report import performance_page
 from docs.editor_grammar import editor_grammar
 from docs.figures import readme_page
 from pto_wsp.errors import PtoError, catalogue
-from pto_wsp.ir.schedule import Directive, Enforced, Idle, Refused, Support
+from pto_wsp.ir.schedule import Directive, Policy
 from pto_wsp.isa import TABLE, Bound, Form, Instruction
 from pto_wsp.isa.compositions import COMPOSITIONS, Composition
 from pto_wsp.isa.refused import REFUSED
@@ -21,7 +21,7 @@ from pto_wsp.isa.statements import CONTROL, SCALARS, Statement
 from pto_wsp.lang.schedule.registry import DIRECTIVES
 from pto_wsp.ops.functional import OPERATORS
 from pto_wsp.targets.registry import TARGETS
-from pto_wsp.targets.schedules import support
+from pto_wsp.targets.schedules import Enforced, Idle, Refused, Support, support
 from pto_wsp.tools.main import parser
 
 DOCS = Path(__file__).parent
@@ -192,19 +192,18 @@ def policies_page() -> str:
     parts = [POLICIES_INTRODUCTION]
     header = "| policy | meaning | " + " | ".join(f"`{target}`" for target in TARGETS) + " |"
     rule = "|---|---|" + "---|" * len(TARGETS)
-    for kind, directives in DIRECTIVES.items():
-        table = "\n".join([header, rule, *map(policy_line, directives.values())])
-        about = next(iter(directives.values())).of_kind().meaning()
-        parts.append(f"## {kind}\n\n{about}\n\n{table}")
+    for kind, directive in DIRECTIVES.items():
+        table = "\n".join([header, rule, *map(policy_line, directive.policies.values())])
+        parts.append(f"## {kind}\n\n{inspect.getdoc(directive)}\n\n{table}")
     return "\n\n".join(parts) + "\n"
 
 
-def policy_line(directive: type[Directive]) -> str:
+def policy_line(policy: Policy[..., Directive]) -> str:
     """Return one line of a table of policies."""
-    arguments = ", ".join(parameter.field for parameter in directive.parameters)
-    shown = f"`{directive.name}({arguments})`" if arguments else f"`{directive.name}`"
-    cells = [support_text(support(target, directive)) for target in TARGETS]
-    return f"| {' | '.join([shown, directive.meaning(), *cells])} |"
+    arguments = ", ".join(parameter.field for parameter in policy.takes)
+    shown = f"`{policy.name}({arguments})`" if arguments else f"`{policy.name}`"
+    cells = [support_text(support(target, policy)) for target in TARGETS]
+    return f"| {' | '.join([shown, policy.meaning, *cells])} |"
 
 
 def support_text(found: Support) -> str:

@@ -52,7 +52,7 @@ def patterns() -> list[dict[str, str]]:
     }
     found: list[dict[str, str]] = [{"name": name, "match": match} for name, match in plain.items()]
     modes = [word for listed in attributes.MODES.values() for mode in listed for word in (mode, mode.upper())]
-    policies = [name for directives in DIRECTIVES.values() for name in directives]
+    policies = [name for directive in DIRECTIVES.values() for name in directive.policies]
     groups = (
         ("keyword.control", (*CONTROL, "REFUSE", "return")),
         ("keyword.other", DECLARATIONS),

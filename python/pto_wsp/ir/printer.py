@@ -55,7 +55,7 @@ def print_directive(directive: Directive) -> str:
 def print_policy(directive: Directive) -> str:
     """Return a directive without its kind: its name and its arguments."""
     arguments: list[str] = []
-    for parameter in directive.parameters:
+    for parameter in directive.policy.takes:
         value = getattr(directive, parameter.field)
         match parameter:
             case Key():

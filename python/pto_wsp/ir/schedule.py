@@ -24,8 +24,8 @@ A task that lacks a name of a key has no key.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, ClassVar, TypeVar
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, ClassVar, Concatenate, Generic, ParamSpec, TypeVar
 
 from pto_wsp.ir.scalar import Expr
 from pto_wsp.support.record import record
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from pto_wsp.ir.module import Module
 
 D = TypeVar("D", bound="Directive")
+P = ParamSpec("P")
 
 TASK, ARGUMENTS, KERNEL = "t.", "t.args.", "t.kernel"
 """What names of keys begin with, and the one of a task's kernel."""
@@ -70,74 +71,97 @@ class Bounds:
 
 
 Parameter = Key | Count | Bounds
-
-
-@record
-class Enforced:
-    """The target does what the directive says."""
-
-
-@record
-class Idle:
-    """The target accepts the directive, which has nothing to decide there."""
-
-
-@record
-class Refused:
-    """The target refuses the directive by name."""
-
-    reason: str
-
-
-Support = Enforced | Idle | Refused
-
-Settings = Mapping[str, "int | str | list[int]"]
+Settings = dict[str, "int | str | list[int]"]
 """Options of the engine by name; text is the name of a member of an enumeration."""
 
 
-class Directive:
-    """A directive of a schedule. Each subclass is a record, and holds all that the project knows of it.
+class Policy(Generic[P, D]):
+    """One of the directives of a kind, and the function by which users make it.
 
-    Its docstring is its line on the page of policies.
+    Attributes:
+        name: the word after `=` in text.
+        meaning: what it does, as the page of policies and notebooks say it.
+        takes: its parameters, in the order of the text.
+        settings: the options of the engine that enforce it, unless its kind says more.
+        is_walked: whether it decides about the walk of a program, which the replay of a kept graph omits.
+        refused: the targets that refuse it, with their reasons.
+        effect: the test that proves its effect on recorded order or placement.
+    """
+
+    def __init__(
+        self, make: Callable[Concatenate[D, P], D], takes: tuple[Parameter, ...], **facts: Any
+    ) -> None:
+        self._make = make
+        self.name = make.__name__.removeprefix("_")
+        self.meaning = " ".join((make.__doc__ or "").split("Args:")[0].split("Raises:")[0].split())
+        self.__doc__ = make.__doc__
+        self.takes = takes
+        self.effect: str = facts["effect"]
+        self.settings: Settings = facts.get("settings", {})
+        self.is_walked: bool = facts.get("is_walked", False)
+        self.refused: Mapping[str, str] = facts.get("refused", {})
+
+    def __set_name__(self, owner: type[D], name: str) -> None:
+        self._kind = owner
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> D:
+        """Return the directive with the arguments of a user."""
+        return self._make(self._kind(self.name), *args, **kwargs)
+
+
+def policy(*takes: Parameter, **facts: Any) -> Callable[[Callable[Concatenate[D, P], D]], Policy[P, D]]:
+    """Declare a directive of a kind, at the method of the kind's class by which users make it.
+
+    The method returns `self`, the directive without arguments, with the arguments of a user.
+
+    Args:
+        takes: its parameters.
+        facts: `effect`, and those of `settings`, `is_walked` and `refused` that it has.
+    """
+    return lambda make: Policy(make, takes, **facts)
+
+
+class Directive:
+    """A directive of a schedule. Each kind is a record, whose class holds all that the project knows of it.
 
     Attributes:
         kind: what it decides: the word before `=` in text. A schedule has one directive of a kind.
         place: where the kind appears in a schedule: kinds are in ascending order.
-        name: which directive of its kind it is: the word after `=` in text.
-        is_initial: whether the kind's default is this directive, with the defaults of its fields.
-        parameters: its fields, in the order of the text.
-        is_walked: whether it decides about the walk of a program, which the replay of a kept graph omits.
-        settings: the options of the engine that enforce it.
         mark: the opcode by which a task carries its key to the engine, or an empty text.
-        support: targets that do not treat it as they treat most directives, and what they make of it.
-        effect: the test that proves its effect on recorded order or placement.
+        is_walk: whether all directives of the kind decide about the walk of a program.
+        policies: the directives of the kind by name; the first is the default.
+        name: which of them it is.
     """
 
     kind: ClassVar[str]
     place: ClassVar[int]
-    name: ClassVar[str]
-    is_initial: ClassVar[bool] = False
-    parameters: ClassVar[tuple[Parameter, ...]] = ()
-    is_walked: ClassVar[bool] = False
-    settings: ClassVar[Settings] = {}
     mark: ClassVar[str] = ""
-    support: ClassVar[tuple[tuple[str, Support], ...]] = ()
-    effect: ClassVar[str]
+    is_walk: ClassVar[bool] = False
+    policies: ClassVar[Mapping[str, Policy[..., Any]]]
+    name: str
 
-    @classmethod
-    def meaning(cls) -> str:
-        """Return what it does, as the page of policies and notebooks say it."""
-        return " ".join((cls.__doc__ or "").split("Attributes:")[0].split())
+    if TYPE_CHECKING:
 
-    @classmethod
-    def of_kind(cls) -> type[Directive]:
-        """Return the class of all directives of its kind."""
-        return next(base for base in cls.__mro__ if "kind" in vars(base))
+        def __init__(self, name: str) -> None: ...
+
+    def __init_subclass__(cls) -> None:
+        found = [value for value in vars(cls).values() if isinstance(value, Policy)]
+        cls.policies = {policy.name: policy for policy in found}
 
     @property
-    def is_default(self) -> bool:
-        """Whether a schedule without it says the same."""
-        return self.is_initial and self == type(self)()
+    def policy(self) -> Policy[..., Any]:
+        """What it takes and does."""
+        return self.policies[self.name]
+
+    @property
+    def is_walked(self) -> bool:
+        """Whether it decides about the walk of a program."""
+        return self.is_walk or self.policy.is_walked
+
+    @classmethod
+    def default(cls: type[D]) -> D:
+        """Return what holds where a schedule does not mention the kind."""
+        return cls(next(iter(cls.policies)))
 
     @property
     def key_expr(self) -> Expr | None:
@@ -146,7 +170,7 @@ class Directive:
 
     def engine_settings(self, schedule: Schedule) -> Settings:
         """Return the options of the engine that enforce it in `schedule`."""
-        return self.settings
+        return self.policy.settings
 
     def engine_key(self, kernel: KernelFunction) -> Expr | None:
         """Return the key that a task of `kernel` carries, over the names of keys, or None."""
@@ -163,7 +187,7 @@ class Directive:
 
 @record
 class Schedule:
-    """Directives in canonical order, without those that say what the default says.
+    """Directives in canonical order, without those that are the default.
 
     Attributes:
         directives: at most one of each kind, which `verify` checks.
@@ -172,14 +196,14 @@ class Schedule:
     directives: tuple[Directive, ...] = ()
 
     def __init__(self, directives: Iterable[Directive] = ()) -> None:
-        chosen = (directive for directive in directives if not directive.is_default)
+        chosen = (directive for directive in directives if directive != directive.default())
         self.__dict__["directives"] = tuple(sorted(chosen, key=lambda directive: directive.place))
 
     def __iter__(self) -> Iterator[Directive]:
         return iter(self.directives)
 
     def find(self, kind: type[D]) -> D | None:
-        """Return the directive of a class, or of a kind's class; None if the schedule does not mention it."""
+        """Return the directive of a kind, or None if the schedule does not mention it."""
         return next((directive for directive in self.directives if isinstance(directive, kind)), None)
 
     @property

@@ -14,7 +14,12 @@ def verify_schedule(schedule: Schedule) -> None:
     """Raise InvalidIR at the first directive that breaks a rule."""
     require_distinct([d.kind for d in schedule], None, "the schedule says `{}` twice")
     for directive in schedule:
-        for parameter in directive.parameters:
+        is_known = directive.name in directive.policies
+        require(is_known, f"`{directive.name}` is not a policy for `{directive.kind}`", None)
+        taken = {"name", *(parameter.field for parameter in directive.policy.takes)}
+        for name, value in vars(directive).items():
+            require(name in taken or not value, f"`{directive.name}` takes no {name}", None)
+        for parameter in directive.policy.takes:
             value = getattr(directive, parameter.field)
             match parameter:
                 case Key():

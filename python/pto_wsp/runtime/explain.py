@@ -14,7 +14,7 @@ from pto_wsp.ir import workload as w
 from pto_wsp.ir.kernel import KernelFunction, Param
 from pto_wsp.ir.module import Module
 from pto_wsp.ir.scalar import BELOW_ZERO, DIVISION_BY_ZERO, OVERFLOW, SHIFT_OUTSIDE, element_outside
-from pto_wsp.lang.schedule.directives.dispatch import DispatchByNumber
+from pto_wsp.lang.schedule.directives.dispatch import DispatchPolicy
 from pto_wsp.lang.schedule.directives.window import Window
 from pto_wsp.location import Location, of_user
 from pto_wsp.lower.lower_workload_to_bytecode import Lowered
@@ -337,13 +337,13 @@ def _negative_amount(what: str) -> Callable[[_Context], errors.PtoError]:
 
 
 def _key_outside(c: _Context) -> errors.PtoError:
-    dispatch = c.module.schedule.find(DispatchByNumber)
+    dispatch = c.module.schedule.find(DispatchPolicy)
     return errors.NoDispatcher(
         kernel=c.kernel.name,
         found=c.number("value"),
         most=c.number("most"),
         where=c.where(c.enclosing),
-        loc=dispatch.key.loc if dispatch is not None else None,
+        loc=dispatch.key.loc if dispatch and dispatch.key else None,
         notes=[("the task was made here", c.task.loc)],
     )
 

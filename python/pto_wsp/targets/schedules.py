@@ -7,10 +7,31 @@ from collections.abc import Iterator
 from pto_wsp.errors import UnsupportedByTarget
 from pto_wsp.ir.module import Module
 from pto_wsp.ir.printer import print_directive
-from pto_wsp.ir.schedule import Directive, Enforced, Idle, Refused, Support
+from pto_wsp.ir.schedule import Directive, Policy
 from pto_wsp.lang.schedule.conflicts import conflict
 from pto_wsp.lang.schedule.registry import DIRECTIVES
 from pto_wsp.location import caller_location
+from pto_wsp.support.record import record
+
+
+@record
+class Enforced:
+    """The target does what the policy says."""
+
+
+@record
+class Idle:
+    """The target accepts the policy, which has nothing to decide there."""
+
+
+@record
+class Refused:
+    """The target refuses the policy by name."""
+
+    reason: str
+
+
+Support = Enforced | Idle | Refused
 
 _OF_MOST: dict[str, Support] = {"cpu": Enforced(), "interp": Idle()}
 """What a target makes of a directive that does not mention the target.
@@ -19,15 +40,17 @@ _OF_MOST: dict[str, Support] = {"cpu": Enforced(), "interp": Idle()}
 """
 
 
-def support(target: str, directive: type[Directive]) -> Support:
-    """Return what a target makes of a directive."""
-    return dict(directive.support).get(target) or _OF_MOST.get(target) or Refused("it runs no schedules")
+def support(target: str, policy: Policy[..., Directive]) -> Support:
+    """Return what a target makes of a policy."""
+    if target in policy.refused:
+        return Refused(policy.refused[target])
+    return _OF_MOST.get(target, Refused("it runs no schedules"))
 
 
 def require_support(target: str, module: Module) -> None:
     """Raise UnsupportedByTarget at the first directive of a module's schedule that a target refuses."""
     for directive in module.schedule:
-        found = support(target, type(directive))
+        found = support(target, directive.policy)
         if isinstance(found, Refused):
             taken = ", ".join(f"`{name}`" for name in _accepted(target, directive.kind))
             hint = f"as `{directive.kind}` it takes {taken}" if taken else ""
@@ -43,7 +66,8 @@ def require_support(target: str, module: Module) -> None:
 
 def _accepted(target: str, kind: str) -> Iterator[str]:
     """Yield the names of the directives of a kind that a target does not refuse."""
-    return (n for n, cls in DIRECTIVES[kind].items() if not isinstance(support(target, cls), Refused))
+    policies = DIRECTIVES[kind].policies.items()
+    return (name for name, policy in policies if not isinstance(support(target, policy), Refused))
 
 
 def _refused(

@@ -67,10 +67,11 @@ def read_schedule(source: Source) -> Schedule:
 
 def _directive(cursor: Cursor, kind: str) -> Directive:
     """Read a directive without its kind; what its numbers are is left to the verifier."""
-    cls = DIRECTIVES[kind][cursor.word(DIRECTIVES[kind], f"a policy of `{kind}`")]
-    fields: dict[str, Any] = {}
+    policies = DIRECTIVES[kind].policies
+    name = cursor.word(policies, f"a policy of `{kind}`")
+    fields: dict[str, Any] = {"name": name}
     is_open = cursor.accept("(")
-    for place, parameter in enumerate(cls.parameters):
+    for place, parameter in enumerate(policies[name].takes):
         match parameter:
             case Key():
                 if not is_open:
@@ -85,7 +86,7 @@ def _directive(cursor: Cursor, kind: str) -> Directive:
                 fields["bounds"] = _bounds(cursor) if is_open else ()
     if is_open:
         cursor.expect(")")
-    return cls(**fields)
+    return DIRECTIVES[kind](**fields)
 
 
 def _count(cursor: Cursor) -> int:

@@ -12,7 +12,7 @@ from pto_wsp.visualize.report import html_table
 
 def schedule_html(schedule: Schedule) -> str:
     """Return what a schedule says, with what it means."""
-    rows = [(directive.kind, print_policy(directive), directive.meaning()) for directive in schedule]
+    rows = [(directive.kind, print_policy(directive), directive.policy.meaning) for directive in schedule]
     return html_table(("directive", "policy", "meaning"), rows) if rows else "<p>the default schedule</p>"
 
 

@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 from pto_wsp.errors import BadKey, UnsupportedByTarget
 from pto_wsp.ir.module import Module
 from pto_wsp.ir.scalar import Binary, Const, Expr, Extent, Var, binary
-from pto_wsp.ir.schedule import ARGUMENTS, TASK, Bounds, Count, Directive, Enforced, Key, Schedule
+from pto_wsp.ir.schedule import ARGUMENTS, TASK, Bounds, Count, Directive, Key, Schedule
 from pto_wsp.ir.workload import Loop, walk_nodes
 from pto_wsp.lang.schedule.registry import DIRECTIVES
 from pto_wsp.lower.task_keys import TaskKeys
-from pto_wsp.targets.schedules import require_support, support
+from pto_wsp.targets.schedules import Enforced, require_support, support
 
 WITHOUT_RESULTS = {"abort", "benchmark", "trust", "explicit", "explicit_unchecked"}
 """Policies that end a run, or whose results rest on what a program states."""
@@ -34,35 +34,35 @@ RATE = 10**5
 def schedules(draw: st.DrawFn, module: Module) -> Schedule:
     """Draw a schedule."""
     schedule = Schedule()
-    for directives in DIRECTIVES.values():
+    for kind in DIRECTIVES.values():
         enforced = [
-            directive
-            for name, directive in directives.items()
-            if isinstance(support("cpu", directive), Enforced) and name not in WITHOUT_RESULTS
+            name
+            for name, policy in kind.policies.items()
+            if isinstance(support("cpu", policy), Enforced) and name not in WITHOUT_RESULTS
         ]
-        having = schedule.having(draw(directive_of(draw(st.sampled_from(enforced)), module)))
+        having = schedule.having(draw(directives(kind, draw(st.sampled_from(enforced)), module)))
         if all(has_key(module, d.key_expr) for d in having if d.key_expr) and is_supported(having, module):
             schedule = having
     return schedule
 
 
 @st.composite
-def directive_of(draw: st.DrawFn, cls: type[Directive], module: Module) -> Directive:
-    """Draw a directive of a class."""
-    fields: dict[str, Any] = {}
-    for parameter in reversed(cls.parameters):
+def directives(draw: st.DrawFn, kind: type[Directive], name: str, module: Module) -> Directive:
+    """Draw the arguments of a directive."""
+    fields: dict[str, Any] = {"name": name}
+    for parameter in reversed(kind.policies[name].takes):
         match parameter:
             case Count(least=least):
-                counts = [count for count in COUNTS[cls.kind] if count >= least]
-                fields["n"] = RATE if cls.name == "rate_limit" else draw(st.sampled_from(counts))
+                counts = [count for count in COUNTS[kind.kind] if count >= least]
+                fields["n"] = RATE if name == "rate_limit" else draw(st.sampled_from(counts))
             case Bounds(most_parts=most):
                 bounds = sorted(draw(st.sets(st.integers(0, 99), min_size=1)))
                 fields["bounds"] = tuple(bounds[: min(8, most - 1)])
             case Key():
                 key = draw(keys(module))
-                is_number = cls.name == "dispatch_by"
+                is_number = name == "dispatch_by"
                 fields["key"] = binary("mod", key, Const(fields["n"])) if is_number else key
-    return cls(**fields)
+    return kind(**fields)
 
 
 def is_supported(schedule: Schedule, module: Module) -> bool:

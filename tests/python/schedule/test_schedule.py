@@ -38,13 +38,8 @@ from pto_wsp.ir.scalar import Const, Element, Var, format_expr
 from pto_wsp.ir.schedule import DEFAULT, Directive
 from pto_wsp.ir.schedule import Schedule as Directives
 from pto_wsp.ir.verify import verify
-from pto_wsp.lang.schedule.directives.dispatch import (
-    DispatchByNumber,
-    DispatchByPosition,
-    DispatchByRemainder,
-    DispatchInTurn,
-)
-from pto_wsp.lang.schedule.directives.streams import NoStreams
+from pto_wsp.lang.schedule.directives.streams import Streams
+from pto_wsp.lang.schedule.directives.window import Window
 from pto_wsp.lang.schedule.registry import DIRECTIVES
 from pto_wsp.lang.workload.workload import Workload
 from pto_wsp.targets import registry
@@ -139,7 +134,7 @@ def test_every_policy_has_a_function() -> None:
         TracePolicy.off(),
         TracePolicy.tasks(),
         TracePolicy.full(),
-        NoStreams(),
+        Streams.off(),
         *Schedule().streams(2).policies,
         *Schedule().stream_by(lambda t: t.b).policies,
         *(TaskWindow(1, mode=mode) for mode in WindowMode),
@@ -156,14 +151,15 @@ def test_every_policy_has_a_function() -> None:
         Deps.explicit(unchecked=True),
         Deps.trust(),
     ]
-    assert {*map(type, made)} == {cls for classes in DIRECTIVES.values() for cls in classes.values()}
+    names = {(directive.kind, directive.name) for directive in made}
+    assert names == {(kind, name) for kind, directive in DIRECTIVES.items() for name in directive.policies}
 
 
 @pytest.mark.parametrize("target", registry.TARGETS)
 def test_targets_answer_for_every_policy(target: str) -> None:
-    for classes in DIRECTIVES.values():
-        for cls in classes.values():
-            assert support(target, cls) is not None
+    for directive in DIRECTIVES.values():
+        for policy in directive.policies.values():
+            assert support(target, policy) is not None
 
 
 def test_keys_are_expressions_over_a_task() -> None:
@@ -252,9 +248,9 @@ def test_directives_of_later_versions_are_refused_by_name() -> None:
 
 def test_a_scheduled_workload_is_still_a_workload() -> None:
     scheduled = totals.dispatch(DispatchPolicy.round_robin(2))
-    assert totals.policies == DEFAULT and scheduled.policies.find(DispatchInTurn) == DispatchInTurn(2)
+    assert totals.policies == DEFAULT and [*scheduled.policies] == [DispatchPolicy.round_robin(2)]
     for again in (scheduled.named("again"), scheduled(), scheduled.task_graph(window=TaskWindow(8))):
-        assert again.policies.find(DispatchInTurn) == DispatchInTurn(2)
+        assert again.policies.find(DispatchPolicy) == DispatchPolicy.round_robin(2)
     assert scheduled.trace().module.schedule == scheduled.policies
 
 
@@ -276,15 +272,19 @@ def test_parts_of_a_workload_have_no_schedule(join: Callable[..., Workload]) -> 
 @pytest.mark.parametrize(
     "directives",
     [
-        [DispatchByRemainder(None)],
-        [DispatchByNumber(Var("t.b"), 0)],
-        [DispatchByRemainder(Var("t.b"), -1)],
-        [DispatchInTurn(65)],
-        [DispatchInTurn(True)],
-        [DispatchByPosition(())],
-        [DispatchByPosition((4, 2))],
-        [DispatchInTurn(2), DispatchByPosition((4,))],
-        *([DispatchByRemainder(e)] for e in (Var("b"), Const(1.5, f32), Element("X", (Const(0),)))),
+        [DispatchPolicy("fifo")],
+        [DispatchPolicy("affinity")],
+        [DispatchPolicy("round_robin", Var("t.b"))],
+        [DispatchPolicy("dispatch_by", Var("t.b"))],
+        [DispatchPolicy("affinity", Var("t.b"), -1)],
+        [DispatchPolicy("round_robin", n=65)],
+        [DispatchPolicy("round_robin", n=True)],
+        [DispatchPolicy("static_partition")],
+        [DispatchPolicy("static_partition", bounds=(4, 2))],
+        [DispatchPolicy("round_robin", bounds=(4,))],
+        [DispatchPolicy("round_robin"), DispatchPolicy("static_partition", bounds=(4,))],
+        [Window("stall", 0), Window("abort")],
+        *([DispatchPolicy("affinity", e)] for e in (Var("b"), Const(1.5, f32), Element("X", (Const(0),)))),
     ],
 )
 def test_directives_made_by_hand_are_verified(directives: list[Directive]) -> None:

@@ -256,7 +256,7 @@ def test_many_policies(seed: int) -> None:
 
 def test_every_policy_is_among_these() -> None:
     left_out = {"benchmark", "explicit", "explicit_unchecked"}  # no results, and edges are missing
-    for directive, policies in DIRECTIVES.items():
-        default, *others = policies
+    for directive, kind in DIRECTIVES.items():
+        default, *others = kind.policies
         if directive != "trace":
             assert set(others) - left_out <= set(PROMISES[directive]) | {default}

@@ -470,11 +470,11 @@ def random_schedule(draw: random.Random) -> Schedule:
     """Return a schedule with any policy for each directive."""
     keys = (Var("t.b"), Binary("mul", Var("t.kernel"), Extent("t.args.k", 1)), Var("kernel.attend"))
     found = []
-    for directives in DIRECTIVES.values():
-        directive = draw.choice([*directives.values()])
+    for directive in DIRECTIVES.values():
+        policy = draw.choice([*directive.policies.values()])
         values = {Key: draw.choice(keys), Bounds: (4, 9)}
-        values[Count] = draw.choice([8, *(p.least for p in directive.parameters if isinstance(p, Count))])
-        found.append(directive(**{p.field: values[type(p)] for p in directive.parameters}))
+        values[Count] = draw.choice([8, *(p.least for p in policy.takes if isinstance(p, Count))])
+        found.append(directive(policy.name, **{p.field: values[type(p)] for p in policy.takes}))
     return Schedule(found)
 
 

@@ -11,34 +11,35 @@ from pto_wsp.ir.scalar import I64_MAX
 from pto_wsp.ir.schedule import Bounds, Count, Directive, Key
 from pto_wsp.lang.schedule.keys import trace_key
 from pto_wsp.location import caller_location
+from pto_wsp.support.record import replace
 
 D = TypeVar("D", bound=Directive)
 
 
-def directed(cls: type[D], **given: Any) -> D:
-    """Return a directive of a class, with each argument checked against its parameter.
+def directed(directive: D, **given: Any) -> D:
+    """Return a directive with arguments, each checked against its parameter.
 
     Args:
-        cls: the class of the directive.
+        directive: it, without arguments.
         given: a function of a task as `key`, an integer as `n`, ascending integers as `bounds`.
 
     Raises:
         WrongValue, BadKey, FrontendError: an argument does not fit.
     """
-    fields: dict[str, Any] = {}
-    for parameter in cls.parameters:
+    name, fields = directive.name, dict[str, Any]()
+    for parameter in directive.policy.takes:
         value = given[parameter.field]
         match parameter:
             case Key():
-                fields["key"] = trace_key(cls.name, value)
+                fields["key"] = trace_key(name, value)
             case Count(least=least, most=most):
-                fields["n"] = checked_count(f"{cls.name}'s n", value, least, most)
+                fields["n"] = checked_count(f"{name}'s n", value, least, most)
             case Bounds(most_parts=most):
-                fields["bounds"] = _bounds(cls.name, value, most)
-    return cls(**fields)
+                fields["bounds"] = _bounds(name, value, most)
+    return replace(directive, **fields)
 
 
-def checked_count(name: str, value: object, least: int, most: int) -> int:
+def checked_count(name: str, value: object, least: int, most: int = Count.most) -> int:
     """Return a number that a user gave as `name`, or raise WrongValue."""
     if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
         expected = f"an integer from {least} to {most}"

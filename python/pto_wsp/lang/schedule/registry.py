@@ -1,33 +1,28 @@
-"""Every kind of directive."""
+"""Every kind of directive, in canonical order."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from pto_wsp.ir.schedule import Directive, Schedule
-from pto_wsp.lang.schedule.directives import (
-    deps,
-    dispatch,
-    pools,
-    ready,
-    start,
-    stores,
-    streams,
-    timing,
-    trace,
-    window,
+from pto_wsp.lang.schedule.directives.deps import Deps
+from pto_wsp.lang.schedule.directives.dispatch import DispatchPolicy
+from pto_wsp.lang.schedule.directives.pools import Pools
+from pto_wsp.lang.schedule.directives.ready import ReadyPolicy
+from pto_wsp.lang.schedule.directives.start import StartPolicy
+from pto_wsp.lang.schedule.directives.stores import StorePolicy
+from pto_wsp.lang.schedule.directives.streams import Streams
+from pto_wsp.lang.schedule.directives.timing import TimingPolicy
+from pto_wsp.lang.schedule.directives.trace import TracePolicy
+from pto_wsp.lang.schedule.directives.window import Window
+
+_KINDS = (
+    *(DispatchPolicy, Window, ReadyPolicy, StartPolicy, Streams),
+    *(TimingPolicy, Pools, StorePolicy, TracePolicy, Deps),
 )
-
-_FILES = (dispatch, window, ready, start, streams, timing, pools, stores, trace, deps)
-
-DIRECTIVES: dict[str, dict[str, type[Directive]]] = {
-    file.DIRECTIVES[0].kind: {directive.name: directive for directive in file.DIRECTIVES} for file in _FILES
-}
-"""Every directive by kind and name; the first of a kind is its default."""
+DIRECTIVES: dict[str, type[Directive]] = {directive.kind: directive for directive in _KINDS}
 
 
 def every_kind(schedule: Schedule) -> Iterator[Directive]:
     """Yield the directive of each kind that holds under a schedule, defaults among them."""
-    chosen = {directive.kind: directive for directive in schedule}
-    for kind, classes in DIRECTIVES.items():
-        yield chosen[kind] if kind in chosen else next(iter(classes.values()))()
+    return (schedule.find(kind) or kind.default() for kind in DIRECTIVES.values())

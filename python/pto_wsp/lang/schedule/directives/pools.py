@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from pto_wsp.ir.kernel import KernelFunction
 from pto_wsp.ir.scalar import Const, Expr
-from pto_wsp.ir.schedule import Bounds, Count, Directive, Key, Schedule, Settings
+from pto_wsp.ir.schedule import Bounds, Count, Directive, Key, Schedule, Settings, policy
 from pto_wsp.lang.schedule.arguments import directed
 from pto_wsp.lang.schedule.keys import KeyFunction
 from pto_wsp.support.record import record
@@ -15,31 +15,34 @@ MAX_POOLS = 8
 _POOL_OF_CORE = {"cube": 0, "vector": 1}
 
 
+@record
 class Pools(Directive):
     """Which workers run which tasks: disjoint sets of workers, except where there are too few to share."""
 
-    kind, place = "pools", 60
-    is_walked = True
+    kind, place, mark, is_walk = "pools", 60, "POOL", True
+    name: str
+    key: Expr | None = None
+    n: int = 0
+    bounds: tuple[int, ...] = ()
 
-    @staticmethod
-    def single() -> Pools:
-        """Every worker runs every task. The default."""
-        return SinglePool()
+    @policy(effect="test_tasks_run_in_their_pool")
+    def single(self) -> Pools:
+        """Every worker runs every task."""
+        return self
 
-    @staticmethod
-    def by_exec_unit(cube_workers: int = 0) -> Pools:
-        """Kernels with `core="cube"` run on the first workers, those with `core="vector"` on the others.
+    @policy(Count(0), effect="test_kernels_run_on_workers_for_their_cores")
+    def by_exec_unit(self, cube_workers: int = 0) -> Pools:
+        """Kernels for cube cores run on the first n workers, those for vector cores on the others.
 
-        Kernels for other cores run anywhere.
-
-        Args:
-            cube_workers: how many run cube kernels; 0 means half of them.
+        If n is open, it is half of the workers. Kernels for other cores run on any.
         """
-        return directed(PoolsByCore, n=cube_workers)
+        return directed(self, n=cube_workers)
 
-    @staticmethod
-    def custom(key: KeyFunction, bounds: Sequence[int]) -> Pools:
-        """Tasks run in the pool that their key numbers, modulo the number of pools.
+    @policy(Key(), Bounds(MAX_POOLS), effect="test_tasks_run_in_their_pool")
+    def custom(self, key: KeyFunction, bounds: Sequence[int]) -> Pools:
+        """Workers before the first bound run the tasks with key 0, those before the second key 1, ...
+
+        Keys count modulo the number of pools. A task without the key runs in any pool.
 
         Args:
             key: a function of a task.
@@ -49,53 +52,15 @@ class Pools(Directive):
         Raises:
             WrongValue: the bounds are not 1 to 7 ascending integers from 0.
         """
-        return directed(PoolsByKey, key=key, bounds=bounds)
-
-
-@record
-class SinglePool(Pools):
-    """Every worker runs every task."""
-
-    name, is_initial = "single", True
-    effect = "test_tasks_run_in_their_pool"
-
-
-@record
-class PoolsByCore(Pools):
-    """Kernels for cube cores run on the first n workers, those for vector cores on the others.
-
-    If n is open, it is half of the workers.
-    """
-
-    name, parameters, mark = "by_exec_unit", (Count(0),), "POOL"
-    effect = "test_kernels_run_on_workers_for_their_cores"
-    n: int = 0
+        return directed(self, key=key, bounds=bounds)
 
     def engine_settings(self, schedule: Schedule) -> Settings:
-        """Return two pools."""
-        return {"num_pools": 2, "pool_bounds": [self.n] if self.n else []}
+        """Return the number of pools, and the first worker of each but the first; none makes equal pools."""
+        bounds = list(self.bounds) or [self.n] * (self.n > 0)
+        return {"num_pools": len(self.bounds) + 1 if self.bounds else 2, "pool_bounds": bounds}
 
     def engine_key(self, kernel: KernelFunction) -> Expr | None:
-        """Return the pool of a kernel's core; kernels for other cores run in any."""
-        return Const(_POOL_OF_CORE[kernel.unit]) if kernel.unit in _POOL_OF_CORE else None
-
-
-@record
-class PoolsByKey(Pools):
-    """Tasks run in the pool that their key numbers, modulo the number of pools.
-
-    Workers before the first bound are pool 0, those before the second pool 1, and so on. A task without the
-    key runs in any pool.
-    """
-
-    name, parameters, mark = "custom", (Key(), Bounds(MAX_POOLS)), "POOL"
-    effect = "test_tasks_run_in_their_pool"
-    key: Expr
-    bounds: tuple[int, ...]
-
-    def engine_settings(self, schedule: Schedule) -> Settings:
-        """Return the pools."""
-        return {"num_pools": len(self.bounds) + 1, "pool_bounds": list(self.bounds)}
-
-
-DIRECTIVES = (SinglePool, PoolsByCore, PoolsByKey)
+        """Return the key, or the pool of a kernel's core."""
+        if self.name == "custom" or kernel.unit not in _POOL_OF_CORE:
+            return self.key
+        return Const(_POOL_OF_CORE[kernel.unit])

@@ -3,60 +3,39 @@
 from __future__ import annotations
 
 from pto_wsp.ir.scalar import Expr
-from pto_wsp.ir.schedule import Directive, Key
+from pto_wsp.ir.schedule import Directive, Key, policy
 from pto_wsp.lang.schedule.arguments import directed
 from pto_wsp.lang.schedule.keys import KeyFunction
 from pto_wsp.support.record import record
 
 
+@record
 class ReadyPolicy(Directive):
     """Which of the tasks that are ready starts first."""
 
-    kind, place = "ready", 20
+    kind, place, mark = "ready", 20, "PRIORITY"
+    name: str
+    key: Expr | None = None
 
-    @staticmethod
-    def work_steal() -> ReadyPolicy:
-        """A worker continues with what it made ready, and takes from others when idle. The default."""
-        return OwnFirst()
+    @policy(effect="test_a_worker_continues_with_what_it_made_ready")
+    def work_steal(self) -> ReadyPolicy:
+        """A worker continues with what it made ready, and takes from others when idle."""
+        return self
 
-    @staticmethod
-    def fifo() -> ReadyPolicy:
-        """The first in program order."""
-        return ProgramOrderFirst()
+    @policy(settings={"ready": "FIFO"}, effect="test_fifo_starts_tasks_in_program_order")
+    def fifo(self) -> ReadyPolicy:
+        """Of the tasks that are ready, the first in program order starts first."""
+        return self
 
-    @staticmethod
-    def priority(key: KeyFunction) -> LargestKeyFirst:
-        """One with the largest key; of equal ones the first in program order."""
-        return directed(LargestKeyFirst, key=key)
+    @policy(
+        Key(),
+        settings={"ready": "PRIORITY"},
+        is_walked=True,
+        effect="test_the_largest_key_of_the_ready_starts_first",
+    )
+    def priority(self, key: KeyFunction) -> ReadyPolicy:
+        """Of the tasks that are ready, one with the largest key starts first.
 
-
-@record
-class OwnFirst(ReadyPolicy):
-    """A worker continues with what it made ready, and takes from others when idle."""
-
-    name, is_initial = "work_steal", True
-    effect = "test_a_worker_continues_with_what_it_made_ready"
-
-
-@record
-class ProgramOrderFirst(ReadyPolicy):
-    """Of the tasks that are ready, the first in program order starts first."""
-
-    name, settings = "fifo", {"ready": "FIFO"}
-    effect = "test_fifo_starts_tasks_in_program_order"
-
-
-@record
-class LargestKeyFirst(ReadyPolicy):
-    """Of the tasks that are ready, one with the largest key starts first.
-
-    A task without the key has priority 0. Of equal keys, the first in program order starts first.
-    """
-
-    name, settings, parameters, mark = "priority", {"ready": "PRIORITY"}, (Key(),), "PRIORITY"
-    is_walked = True
-    effect = "test_the_largest_key_of_the_ready_starts_first"
-    key: Expr
-
-
-DIRECTIVES = (OwnFirst, ProgramOrderFirst, LargestKeyFirst)
+        A task without the key has priority 0. Of equal keys, the first in program order starts first.
+        """
+        return directed(self, key=key)

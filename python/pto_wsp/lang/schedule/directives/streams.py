@@ -5,66 +5,46 @@ from __future__ import annotations
 from typing import TypeVar
 
 from pto_wsp.ir.scalar import Expr
-from pto_wsp.ir.schedule import Count, Directive, Key, Schedule, Settings
-from pto_wsp.lang.schedule.arguments import checked_count, directed
-from pto_wsp.lang.schedule.keys import KeyFunction
+from pto_wsp.ir.schedule import Count, Directive, Key, Schedule, Settings, policy
+from pto_wsp.lang.schedule.arguments import checked_count
+from pto_wsp.lang.schedule.keys import KeyFunction, trace_key
 from pto_wsp.lang.schedule.scheduled import Scheduled
-from pto_wsp.support.record import record
+from pto_wsp.support.record import record, replace
 
 S = TypeVar("S", bound=Scheduled)
+_ONE_AT_A_TIME = "test_tasks_of_a_stream_run_one_at_a_time"
 
 
+@record
 class Streams(Directive):
-    """Which tasks are in one stream: they start in program order, one at a time.
+    """Which tasks are in one stream: they start in program order, one at a time."""
 
-    Attributes:
-        n: the number of streams; 0 stands for one per key.
-    """
-
-    kind, place = "streams", 40
-    is_walked = True
+    kind, place, mark, is_walk = "streams", 40, "STREAM", True
+    name: str
+    key: Expr | None = None
     n: int = 0
 
+    @policy(effect="test_tasks_without_a_stream_run_at_the_same_time")
+    def off(self) -> Streams:
+        """Tasks are in no streams."""
+        return self
 
-@record
-class NoStreams(Streams):
-    """Tasks are in no streams."""
+    @policy(Count(1), settings={"streams": "IN_TURN"}, effect=_ONE_AT_A_TIME)
+    def in_turn(self, n: int) -> Streams:
+        """Every n-th task is in one stream."""
+        return Streams(self.name, n=checked_count("streams", n, 1))
 
-    name, is_initial = "off", True
-    effect = "test_tasks_without_a_stream_run_at_the_same_time"
+    @policy(Key(), Count(0), settings={"streams": "BY_KEY"}, effect=_ONE_AT_A_TIME)
+    def by(self, key: KeyFunction, n: int = 0) -> Streams:
+        """Tasks with equal keys are in one stream: key modulo n, or any key if n is open.
 
-
-@record
-class StreamsInTurn(Streams):
-    """Every n-th task is in one stream: they start in program order, one at a time."""
-
-    name, parameters = "in_turn", (Count(1),)
-    effect = "test_tasks_of_a_stream_run_one_at_a_time"
-    n: int
-
-    def engine_settings(self, schedule: Schedule) -> Settings:
-        """Return the number of streams."""
-        return {"streams": "IN_TURN", "num_streams": self.n}
-
-
-@record
-class StreamsByKey(Streams):
-    """Tasks with equal keys are in one stream: key modulo n, or any key if n is open.
-
-    A task without the key is in no stream.
-    """
-
-    name, parameters, mark = "by", (Key(), Count(0)), "STREAM"
-    effect = "test_tasks_of_a_stream_run_one_at_a_time"
-    key: Expr
-    n: int = 0
+        A task without the key is in no stream.
+        """
+        return Streams(self.name, trace_key("stream_by", key), n)
 
     def engine_settings(self, schedule: Schedule) -> Settings:
-        """Return the number of streams."""
-        return {"streams": "BY_KEY", "num_streams": self.n}
-
-
-DIRECTIVES = (NoStreams, StreamsInTurn, StreamsByKey)
+        """Return what is in one stream, and the number of streams."""
+        return {**self.policy.settings, "num_streams": self.n}
 
 
 class StreamMethods(Scheduled):
@@ -73,14 +53,13 @@ class StreamMethods(Scheduled):
     def streams(self: S, n: int) -> S:
         """Return a copy whose tasks are in n streams; without `stream_by` they go to them in turn.
 
-        Tasks of one stream start in program order, one at a time.
-
         Raises:
             WrongValue: n is not an integer from 1.
         """
-        checked_count("streams", n, 1, Count.most)
-        by_key = self.policies.find(StreamsByKey)
-        return self.having(StreamsInTurn(n) if by_key is None else StreamsByKey(by_key.key, n))
+        found, present = Streams.in_turn(n), self.policies.find(Streams)
+        if present is not None and present.name == "by":
+            found = replace(present, n=found.n)
+        return self.having(found)
 
     def stream_by(self: S, key: KeyFunction) -> S:
         """Return a copy whose tasks are in streams by a key: modulo their number, or one stream per key.
@@ -89,4 +68,4 @@ class StreamMethods(Scheduled):
             WrongValue, BadKey, FrontendError: the key is not a function of a task that gives an integer.
         """
         present = self.policies.find(Streams)
-        return self.having(directed(StreamsByKey, key=key, n=0 if present is None else present.n))
+        return self.having(Streams.by(key, 0 if present is None else present.n))

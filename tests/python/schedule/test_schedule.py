@@ -14,7 +14,6 @@ from pto_wsp import (
     ReadyPolicy,
     Schedule,
     StartPolicy,
-    StorePolicy,
     TaskWindow,
     TimingPolicy,
     TracePolicy,
@@ -38,12 +37,8 @@ from pto_wsp.ir.scalar import Const, Element, Var, format_expr
 from pto_wsp.ir.schedule import DEFAULT, Directive
 from pto_wsp.ir.schedule import Schedule as Directives
 from pto_wsp.ir.verify import verify
-from pto_wsp.lang.schedule.directives.streams import Streams
 from pto_wsp.lang.schedule.directives.window import Window
-from pto_wsp.lang.schedule.registry import DIRECTIVES
 from pto_wsp.lang.workload.workload import Workload
-from pto_wsp.targets import registry
-from pto_wsp.targets.schedules import support
 from pto_wsp.types import f32
 from tests.python.schedule.programs import bump, total, totals
 
@@ -111,55 +106,6 @@ def test_equal_schedules_are_equal() -> None:
 
     assert made(2) == made(2) and hash(made(2)) == hash(made(2))
     assert made(2) != made(3) and made(2) != Schedule()
-
-
-def test_every_policy_has_a_function() -> None:
-    made = [
-        DispatchPolicy.work_steal(),
-        DispatchPolicy.round_robin(2),
-        DispatchPolicy.affinity(lambda t: t.b),
-        DispatchPolicy.hash(lambda t: t.b),
-        DispatchPolicy.dispatch_by(lambda t: t.b, 2),
-        DispatchPolicy.static_partition([4]),
-        DispatchPolicy.threshold(lambda t: t.b, [4]),
-        TimingPolicy.immediate(),
-        TimingPolicy.batched(2),
-        TimingPolicy.interleaved(2),
-        TimingPolicy.rate_limit(2),
-        Pools.single(),
-        Pools.by_exec_unit(2),
-        Pools.custom(lambda t: t.b, [1]),
-        StorePolicy.streaming(2),
-        StorePolicy.cached(),
-        TracePolicy.off(),
-        TracePolicy.tasks(),
-        TracePolicy.full(),
-        Streams.off(),
-        *Schedule().streams(2).policies,
-        *Schedule().stream_by(lambda t: t.b).policies,
-        *(TaskWindow(1, mode=mode) for mode in WindowMode),
-        ReadyPolicy.work_steal(),
-        ReadyPolicy.fifo(),
-        ReadyPolicy.priority(lambda t: t.b),
-        StartPolicy.immediate(),
-        StartPolicy.threshold(1),
-        StartPolicy.after_build(),
-        Deps.infer_tensor_map_exact(),
-        Deps.infer_bytes_overlap(),
-        Deps.hybrid(),
-        Deps.explicit(),
-        Deps.explicit(unchecked=True),
-        Deps.trust(),
-    ]
-    names = {(directive.kind, directive.name) for directive in made}
-    assert names == {(kind, name) for kind, directive in DIRECTIVES.items() for name in directive.policies}
-
-
-@pytest.mark.parametrize("target", registry.TARGETS)
-def test_targets_answer_for_every_policy(target: str) -> None:
-    for directive in DIRECTIVES.values():
-        for policy in directive.policies.values():
-            assert support(target, policy) is not None
 
 
 def test_keys_are_expressions_over_a_task() -> None:

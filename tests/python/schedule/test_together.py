@@ -225,7 +225,7 @@ def refusal(policies: dict[str, str]) -> str | None:
 def check(policies: dict[str, str], workers: int) -> None:
     schedule = Schedule()
     for directive, name in policies.items():
-        schedule = schedule.having(*PROMISES[directive][name][0].policies)
+        schedule = Schedule(schedule.policies.having(*PROMISES[directive][name][0].policies))
     reason = refusal(policies)
     if reason is not None:
         with pytest.raises(UnsupportedByTarget, match=reason):

@@ -1,19 +1,21 @@
-"""Directives from the arguments that users write."""
+"""What users write: directives with arguments, and things that have a schedule."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any, TypeVar
 
 from pto_wsp.errors import WrongValue
 from pto_wsp.ir.scalar import I64_MAX
-from pto_wsp.ir.schedule import Bounds, Count, Directive, Key
+from pto_wsp.ir.schedule import Bounds, Count, Directive, Key, Schedule
 from pto_wsp.lang.schedule.keys import trace_key
 from pto_wsp.location import caller_location
 from pto_wsp.support.record import replace
 
 D = TypeVar("D", bound=Directive)
+S = TypeVar("S", bound="Scheduled")
 
 
 def directed(directive: D, **given: Any) -> D:
@@ -57,3 +59,29 @@ def _bounds(name: str, bounds: object, most_parts: int) -> tuple[int, ...]:
             name=f"{name}'s bounds", expected=expected, found=repr(bounds), loc=caller_location()
         )
     return found
+
+
+class Scheduled(ABC):
+    """Something with a schedule.
+
+    Attributes:
+        policies: its schedule.
+    """
+
+    policies: Schedule
+
+    @abstractmethod
+    def _scheduled(self: S, policies: Schedule) -> S:
+        """Return a copy with another schedule."""
+
+    def having(self: S, **directives: Directive) -> S:
+        """Return a copy with other directives, each given by its kind; the rest of its schedule stays.
+
+        Raises:
+            WrongValue: something is not a directive of that kind.
+        """
+        for kind, directive in directives.items():
+            if not isinstance(directive, Directive) or directive.kind != kind:
+                expected = f"a policy for `{kind}`"
+                raise WrongValue(name=kind, expected=expected, found=repr(directive), loc=caller_location())
+        return self._scheduled(self.policies.having(*directives.values()))

@@ -8,36 +8,28 @@ from typing import Any
 from pto_wsp.ir.schedule import Directive, Schedule
 from pto_wsp.lang.schedule.registry import every_kind
 
-
-def _decided(turns: Directive, ready: Directive, schedule: Schedule) -> str:
-    return f"what starts first is decided by {ready.name}"
-
-
-def _no_turns(turns: Directive, streams: Directive, schedule: Schedule) -> str:
-    return "there are no streams that could take turns"
-
-
-def _beyond_window(start: Any, window: Any, schedule: Schedule) -> str:
-    is_beyond = schedule.is_walked and start.n > window.size
-    return f"a window of {window.size} tasks never holds as many" if is_beyond else ""
-
-
-def _not_walked(start: Directive, other: Directive, schedule: Schedule) -> str:
-    unknown = "dispatchers, window, streams, batches, turns, pools or priorities"
-    is_walked = other.is_walked and other != other.default()
-    return f"a graph that is built first has no {unknown}" if is_walked else ""
-
-
-CONFLICTS: dict[tuple[str, str], Callable[[Any, Any, Schedule], str]] = {
-    ("timing = interleaved", "streams = off"): _no_turns,
-    ("timing = interleaved", "ready = fifo"): _decided,
-    ("timing = interleaved", "ready = priority"): _decided,
-    ("start = threshold", "window"): _beyond_window,
-    ("start = after_build", ""): _not_walked,
+NOT_IN_A_GRAPH = "dispatchers, window, streams, batches, turns, pools or priorities"
+CONFLICTS: dict[tuple[str, str], Callable[[Any, Any, Schedule], str | bool]] = {
+    ("timing = interleaved", "streams = off"): lambda turns, streams, schedule: (
+        "there are no streams that could take turns"
+    ),
+    ("timing = interleaved", "ready"): lambda turns, ready, schedule: (
+        ready.name != "work_steal" and f"what starts first is decided by {ready.name}"
+    ),
+    ("start = threshold", "window"): lambda start, window, schedule: (
+        start.n > window.size
+        and schedule.is_walked
+        and f"a window of {window.size} tasks never holds as many"
+    ),
+    ("start = after_build", ""): lambda start, other, schedule: (
+        other.is_walked
+        and other != other.default()
+        and f"a graph that is built first has no {NOT_IN_A_GRAPH}"
+    ),
 }
-"""What is refused beside what other directive, defaults among them, and why.
+"""Why a directive is refused beside another one, defaults among them; a false value where it is not.
 
-A pair holds a name, a kind, or no text for any kind. The function returns the reason, or no text.
+A pair names directives as text does, or a kind, or any directive. The order of the schedule is of no concern.
 """
 
 
@@ -46,9 +38,9 @@ def conflict(directive: Directive, schedule: Schedule) -> str:
     for (one, other), reason in CONFLICTS.items():
         if one == _name(directive):
             for present in every_kind(schedule):
-                is_other = other in ("", present.kind, _name(present))
-                if is_other and (found := reason(directive, present, schedule)):
-                    return found
+                found = other in ("", present.kind, _name(present)) and reason(directive, present, schedule)
+                if found:
+                    return str(found)
     return ""
 
 

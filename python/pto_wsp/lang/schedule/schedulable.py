@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar, TypeVar
 
-from pto_wsp.errors import NotYetSupported, WrongValue
-from pto_wsp.ir.schedule import Directive
+from pto_wsp.errors import NotYetSupported
 from pto_wsp.lang.schedule.directives.deps import Deps
 from pto_wsp.lang.schedule.directives.dispatch import DispatchPolicy
 from pto_wsp.lang.schedule.directives.pools import Pools
@@ -40,7 +39,7 @@ class Schedulable(StreamMethods):
         Raises:
             WrongValue: something else.
         """
-        return self._directed({"dispatch": policy})
+        return self.having(dispatch=policy)
 
     def task_graph(
         self: Self,
@@ -69,7 +68,7 @@ class Schedulable(StreamMethods):
         """
         given = {"window": window, "ready": ready, "start": start, "deps": deps, "pools": pools}
         given |= {"stores": stores, "trace": trace}
-        return self._directed({kind: directive for kind, directive in given.items() if directive is not None})
+        return self.having(**{kind: policy for kind, policy in given.items() if policy is not None})
 
     def timing(self: Self, policy: TimingPolicy) -> Self:
         """Return a copy whose tasks start when a `TimingPolicy` says.
@@ -77,14 +76,7 @@ class Schedulable(StreamMethods):
         Raises:
             WrongValue: something else.
         """
-        return self._directed({"timing": policy})
-
-    def _directed(self: Self, directives: dict[str, Directive]) -> Self:
-        for kind, directive in directives.items():
-            if not isinstance(directive, Directive) or directive.kind != kind:
-                expected = f"a policy for `{kind}`"
-                raise WrongValue(name=kind, expected=expected, found=repr(directive), loc=caller_location())
-        return self.having(*directives.values())
+        return self.having(timing=policy)
 
     def __getattr__(self, name: str) -> Any:
         if name in LATER:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pto_wsp.ir.schedule import Directive, policy
 from pto_wsp.support.record import record
 
-_REGIONS = "test_only_regions_that_share_an_element_wait"
+_WAITS = "test_tasks_wait_as_deps_says"
 
 
 @record
@@ -15,17 +15,17 @@ class Deps(Directive):
     kind, place = "deps", 90
     name: str
 
-    @policy(effect=_REGIONS)
+    @policy(effect=_WAITS)
     def infer_tensor_map_exact(self) -> Deps:
         """Tasks wait for each other where their regions share an element that one of them writes."""
         return self
 
-    @policy(settings={"deps": "BYTES"}, effect=_REGIONS)
+    @policy(settings={"deps": "BYTES"}, effect=_WAITS)
     def infer_bytes_overlap(self) -> Deps:
         """Tasks wait for each other where the bounds of their regions overlap."""
         return self
 
-    @policy(effect=_REGIONS)
+    @policy(effect=_WAITS)
     def hybrid(self) -> Deps:
         """As `infer_tensor_map_exact`, and for the edges of `after=`."""
         return self
@@ -39,12 +39,12 @@ class Deps(Directive):
         """
         return Deps("explicit_unchecked") if unchecked else self
 
-    @policy(settings={"deps": "NONE"}, effect="test_edges_that_are_missing_are_named")
+    @policy(settings={"deps": "NONE"}, effect=_WAITS)
     def _explicit_unchecked(self) -> Deps:
         """As `explicit`, without the check."""
         return self
 
-    @policy(settings={"deps": "TRUST"}, effect="test_iterations_that_are_trusted_do_not_wait")
+    @policy(settings={"deps": "TRUST"}, effect=_WAITS)
     def trust(self) -> Deps:
         """As `infer_tensor_map_exact`, but iterations of a P loop do not wait for each other.
 

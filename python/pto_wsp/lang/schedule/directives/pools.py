@@ -25,7 +25,7 @@ class Pools(Directive):
     n: int = 0
     bounds: tuple[int, ...] = ()
 
-    @policy(effect="test_tasks_run_in_their_pool")
+    @policy(effect="test_defaults_keep_no_tasks_apart")
     def single(self) -> Pools:
         """Every worker runs every task."""
         return self

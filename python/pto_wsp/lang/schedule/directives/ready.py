@@ -17,9 +17,9 @@ class ReadyPolicy(Directive):
     name: str
     key: Expr | None = None
 
-    @policy(effect="test_a_worker_continues_with_what_it_made_ready")
+    @policy(effect="test_ready_tasks_run_at_once_unless_an_order_is_asked_for")
     def work_steal(self) -> ReadyPolicy:
-        """A worker continues with what it made ready, and takes from others when idle."""
+        """A dispatcher runs a task that is ready when it expands it; idle workers take recorded tasks."""
         return self
 
     @policy(settings={"ready": "FIFO"}, effect="test_fifo_starts_tasks_in_program_order")

@@ -6,9 +6,8 @@ from typing import TypeVar
 
 from pto_wsp.ir.scalar import Expr
 from pto_wsp.ir.schedule import Count, Directive, Key, Schedule, Settings, policy
-from pto_wsp.lang.schedule.arguments import checked_count
+from pto_wsp.lang.schedule.arguments import Scheduled, checked_count
 from pto_wsp.lang.schedule.keys import KeyFunction, trace_key
-from pto_wsp.lang.schedule.scheduled import Scheduled
 from pto_wsp.support.record import record, replace
 
 S = TypeVar("S", bound=Scheduled)
@@ -24,7 +23,7 @@ class Streams(Directive):
     key: Expr | None = None
     n: int = 0
 
-    @policy(effect="test_tasks_without_a_stream_run_at_the_same_time")
+    @policy(effect="test_defaults_keep_no_tasks_apart")
     def off(self) -> Streams:
         """Tasks are in no streams."""
         return self
@@ -59,7 +58,7 @@ class StreamMethods(Scheduled):
         found, present = Streams.in_turn(n), self.policies.find(Streams)
         if present is not None and present.name == "by":
             found = replace(present, n=found.n)
-        return self.having(found)
+        return self.having(streams=found)
 
     def stream_by(self: S, key: KeyFunction) -> S:
         """Return a copy whose tasks are in streams by a key: modulo their number, or one stream per key.
@@ -68,4 +67,4 @@ class StreamMethods(Scheduled):
             WrongValue, BadKey, FrontendError: the key is not a function of a task that gives an integer.
         """
         present = self.policies.find(Streams)
-        return self.having(Streams.by(key, 0 if present is None else present.n))
+        return self.having(streams=Streams.by(key, 0 if present is None else present.n))

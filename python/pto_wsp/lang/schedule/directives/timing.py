@@ -17,7 +17,7 @@ class TimingPolicy(Directive):
     name: str
     n: int = 0
 
-    @policy(effect="test_tasks_without_a_stream_run_at_the_same_time")
+    @policy(effect="test_defaults_keep_no_tasks_apart")
     def immediate(self) -> TimingPolicy:
         """A task starts as soon as it is ready and there is a worker for it."""
         return self

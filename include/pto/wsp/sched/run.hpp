@@ -43,6 +43,7 @@ inline EngineError place_late(EngineError error, const bytecode::Expander& expan
 struct Prepared {
   std::shared_ptr<const void> owner;  ///< of the program and the kernel library
   bytecode::Plan plan;
+  Marks marks;
   std::shared_ptr<SiteCosts> costs;    ///< measured by the runs before, whatever their plan
   std::vector<uint32_t> cost_guesses;  ///< per site, for what was never measured
   std::vector<std::unique_ptr<graph::UnitSummary>> units;  ///< per loop: see units.hpp

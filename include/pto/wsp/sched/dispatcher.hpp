@@ -161,10 +161,10 @@ class Dispatcher {
   /// Ends a run that cannot go on after the first `num_before` tasks. These complete: should one of them
   /// fail, that is the error of the run.
   void fail(EngineError error, uint64_t num_before) {
+    set_stage(Stage::kEnded);
     if (numbering().is_open()) close(true);
     run_.fail({num_before, 0, place_late(std::move(error), walk_.expander(), num_before), true},
               walk_.slice());
-    set_stage(Stage::kEnded);
   }
 
   bool on_end() {
@@ -381,7 +381,13 @@ class Dispatcher {
       if (options.trace)
         owned_.push_back({first_task_, numbering().num_tasks(), options.traces_walks ? trace::ticks() : 0});
     }
+    if (kComparesNumbering && ends_strand && !has_ended()) compare_numbering();
     numbering().close(ends_strand);
+  }
+
+  /// Compares where the strand ends with the other dispatchers. Where a failure ends it, they may go on.
+  void compare_numbering() {
+    run_.numbering_log().check(numbering().num_strands(), walk_.slice() + 1, numbering().num_numbered());
   }
 
   // Flush points

@@ -13,8 +13,8 @@ import pytest
 ROOT = Path(__file__).parents[2]
 ENGINE = ROOT / "include" / "pto" / "wsp"
 
-# From the bottom up; a line may include the lines above it. A folder is a layer, and so is a header beside the
-# folders. `cpp` and `capi` are the libraries that are built of the engine.
+# From the bottom up; a line may include the lines above it. A folder is a layer, and so is a header beside
+# the folders. `cpp` and `capi` are the libraries that are built of the engine.
 ORDER = (
     ("abi", "error"),
     ("native",),

@@ -146,7 +146,7 @@ class TaskTraits {
 
   /// Whether the task is the first one of another batch.
   bool begins_batch() const { return begins_batch_; }
-  const Traits* operator->() const { return &traits_; }
+  const Traits& operator*() const { return traits_; }
 
  private:
   Traits traits_;

@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from pto_wsp.analysis.extents import ExtentTable, Pair, Symbol
-from pto_wsp.analysis.failures import can_fail, may_be_beyond
 from pto_wsp.analysis.liveness import expressions, written
 from pto_wsp.ir.core import Full, Index, Range, Region
 from pto_wsp.ir.kernel import Assign, Call, For, If, Instr, KernelFunction, Load, Prefetch, Stmt, Store, While
-from pto_wsp.ir.scalar import Expr
+from pto_wsp.ir.scalar import Const, Expr, can_fail
 from pto_wsp.isa.forms import ELEMENTWISE, PRODUCTS, Form, result_valid, valid_pairs_that_agree
 from pto_wsp.isa.table import TABLE
 from pto_wsp.support.record import record
+from pto_wsp.types.dtype import DType, i64
 from pto_wsp.types.tile import ScalarType, TileType
 
 REDUCTIONS = frozenset({Form.ROW_REDUCE, Form.COL_REDUCE})
@@ -154,6 +154,14 @@ def may_fail(step: Step, types: dict[str, TileType]) -> bool:
             return bad or any(a is not None for a in asked) or TABLE[stmt.op].form not in TOTAL
         case Load(region=region) | Store(region=region) | Prefetch(region=region):
             return any(not isinstance(dim, Full) for dim in region.dims) or isinstance(stmt, Load)
+
+
+def may_be_beyond(expr: Expr, dtype: DType) -> bool:
+    """Return whether a scalar operand can have a value that a tile of `dtype` cannot hold."""
+    if not dtype.is_integer:
+        return False
+    low, high = dtype.integer_range
+    return not (isinstance(expr, Const) and low <= expr.value <= high) and dtype is not i64
 
 
 def region_extents(region: Region, extents: ExtentTable) -> Pair:

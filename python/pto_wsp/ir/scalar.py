@@ -209,7 +209,10 @@ def const(value: Value, loc: Location | None = None) -> Const:
 
 
 def binary(op: str, a: Expr, b: Expr, loc: Location | None = None) -> Expr:
-    """Return `a op b`, folded where both are integer literals or an operand is neutral."""
+    """Return `a op b`, folded where both are integer literals or an operand is neutral.
+
+    Folding keeps every fault: an operand that can fail is part of the result.
+    """
     if isinstance(a, Const) and isinstance(b, Const) and a.dtype is not f32 and b.dtype is not f32:
         try:
             return const(apply_binary(op, a.value, b.value), loc)
@@ -221,27 +224,48 @@ def binary(op: str, a: Expr, b: Expr, loc: Location | None = None) -> Expr:
             return a
         if op in ("add", "mul") and isinstance(a, Const) and a.value == neutral:
             return b
-        if op == "mul" and (b == Const(0) or a == Const(0)):
-            return Const(0)
+        if op == "mul" and Const(0) in (a, b) and not can_fail(a) and not can_fail(b):
+            return Const(0, loc=loc)
     return Binary(op, a, b, loc)
 
 
 _NEUTRAL = {"add": 0, "sub": 0, "mul": 1, "floordiv": 1}
 
 
-def add(a: Expr, b: Expr) -> Expr:
+def add(a: Expr, b: Expr, loc: Location | None = None) -> Expr:
     """Return `a + b`."""
-    return binary("add", a, b)
+    return binary("add", a, b, loc)
 
 
-def mul(a: Expr, b: Expr) -> Expr:
+def mul(a: Expr, b: Expr, loc: Location | None = None) -> Expr:
     """Return `a * b`."""
-    return binary("mul", a, b)
+    return binary("mul", a, b, loc)
 
 
-def ceildiv(a: Expr, tile: int) -> Expr:
+def ceildiv(a: Expr, tile: int, loc: Location | None = None) -> Expr:
     """Return `a / tile` rounded up, for a >= 0."""
-    return binary("floordiv", add(a, Const(tile - 1)), Const(tile))
+    return binary("floordiv", add(a, Const(tile - 1), loc), Const(tile), loc)
+
+
+def can_fail(expr: Expr) -> bool:
+    """Return whether the evaluation of `expr` can raise BadExpression."""
+    return any(_node_can_fail(node) for node in walk(expr))
+
+
+def _node_can_fail(node: Expr) -> bool:
+    match node:
+        case Const() | Var() | Extent() | Select():
+            return False
+        case Element() | TileElement():
+            return True
+        case Binary(op="add" | "sub" | "mul", a=a) | Unary(op="neg", a=a):
+            return a.dtype.is_integer
+        case Binary(op=op):
+            return op in ("floordiv", "mod", "lshift", "rshift")
+        case Unary(op="i64", a=a):
+            return a.dtype.is_float
+        case Unary(op=op):
+            return op == "u64"
 
 
 def apply_binary(op: str, a: Value, b: Value, loc: Location | None = None) -> Value:
@@ -362,7 +386,7 @@ def _apply_unary(expr: Unary, a: Value) -> Value:
         case "u64" if a < 0:
             raise BadExpression(reason=BELOW_ZERO.format(value=a), loc=expr.loc)
         case _:
-            return _checked(int(a), expr.loc)
+            return _checked(int(a) if math.isfinite(a) else I64_MAX + 1, expr.loc)
 
 
 _CHILDREN: dict[type, Callable[[Any], tuple[Expr, ...]]] = {

@@ -12,14 +12,14 @@ from __future__ import annotations
 
 from graphlib import TopologicalSorter
 
+from pto_wsp.analysis.liveness import names_in
 from pto_wsp.errors import CannotInline
 from pto_wsp.ir import kernel as k
 from pto_wsp.ir import workload as w
 from pto_wsp.ir.core import Full, Region
 from pto_wsp.ir.module import Module, called_functions
 from pto_wsp.ir.names import KernelRenaming, WorkloadRenaming, kernel_names, workload_names
-from pto_wsp.ir.scalar import Const, Element, Expr, Unary, Var, walk
-from pto_wsp.location import Location
+from pto_wsp.ir.scalar import Const, Element, Expr, Unary, Var, can_fail, walk
 from pto_wsp.support.fresh import Fresh
 from pto_wsp.support.record import replace
 from pto_wsp.types.dtype import b1, i64
@@ -146,6 +146,8 @@ class _Expansion:
         self.tensors: dict[str, Region] = {}
         self.values: dict[str, Expr] = {}
         self.first: list[w.Node] = []
+        inside = [expr for node in w.walk_nodes(callee.body) for expr in w.node_expressions(node)]
+        self.mentioned = names_in(*inside)
 
     def nodes(self) -> tuple[w.Node, ...]:
         """Return the nodes of the callee, those that give its variables their values first."""
@@ -193,7 +195,9 @@ class _Expansion:
 
     def number(self, name: str, value: Expr) -> Expr:
         """Return what stands for a size or scalar: `value` as it is at the call."""
-        if not self.can_change(value, self.call.loc):
+        if not self.can_change(value):
+            if can_fail(value) and name not in self.mentioned:
+                self.first.append(w.Set(self.caller.fresh.name(name), value, self.call.loc))
             return value
         if value.dtype not in (i64, b1):
             raise self.refuse(f"what it is given for `{name}` can change while it runs")
@@ -201,7 +205,7 @@ class _Expansion:
         self.first.append(w.Set(variable, value, self.call.loc))
         return Var(variable) if value.dtype is i64 else Unary("b1", Var(variable))
 
-    def can_change(self, value: Expr, loc: Location | None) -> bool:
+    def can_change(self, value: Expr) -> bool:
         """Whether nodes behind the call can give `value` another value."""
         variables = set(self.caller.workload.variables) | set(self.callee.variables)
         return any(

@@ -24,6 +24,7 @@ from pto_wsp.ir.module import Module
 from pto_wsp.ir.scalar import I64_MAX
 from pto_wsp.ir.schedule import POLICIES
 from pto_wsp.ir.verify import verify
+from pto_wsp.lang.compiling import set_compile_hook
 from pto_wsp.lang.workload import context
 from pto_wsp.lang.workload.build_module import Traced
 from pto_wsp.location import caller_location
@@ -71,6 +72,9 @@ def compile_program(traced: Traced, target: str = "cpu") -> Program:
             raise NameClash(kind="run options and parameters", name=param.name, loc=param.loc)
     with collection_paused():
         return Program(verify(module), traced.defaults, target)
+
+
+set_compile_hook(compile_program)
 
 
 class Program:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -121,6 +122,39 @@ def test_a_unit_whose_head_the_compiler_refuses_is_compiled_without(
     x = np.ones((4, 40), np.float32)
     y = np.empty_like(x)
     assert library.call(unary("neg"), [x, y]) == 0 and (y == -1).all()
+
+
+@pytest.mark.parametrize("where", ["compiler", "cache"])
+def test_a_disk_that_is_full_costs_the_precompiled_headers_alone(
+    where: str, own_cache: ArtifactCache, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, folder = build.run, own_cache.directory / "libraries"
+    refused: list[Sequence[str]] = []
+
+    def full(command: Sequence[str], text: bytes) -> tuple[int, str]:
+        if "c++-header" not in command:
+            return real(command, text)
+        refused.append(command)
+        if where == "compiler":
+            return 1, "fatal error: cannot write PCH file: No space left on device"
+        output = Path(command[command.index("-o") + 1])
+        output.write_bytes(b"headers")
+        monkeypatch.setattr(Path, "read_bytes", lambda path: no_space(path, output))
+        return 0, ""
+
+    def no_space(path: Path, wanted: Path) -> bytes:
+        if path == wanted:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        with path.open("rb") as file:
+            return file.read()
+
+    monkeypatch.setattr(build, "run", full)
+    library = ctypes_abi.load(registry.get("cpu").build([unary("neg")], own_cache))
+    x = np.ones((4, 40), np.float32)
+    y = np.empty_like(x)
+    assert library.call(unary("neg"), [x, y]) == 0 and (y == -1).all()
+    assert len(refused) == int(toolchain.find_compiler(own_cache).is_gcc)
+    assert not [path for path in folder.iterdir() if path.suffix != ".so"]
 
 
 def product(name: str, rows: int, dtype: DType) -> KernelFunction:

@@ -82,7 +82,7 @@ class _Indexer:
         start = inner.at if isinstance(inner, Index) else inner.start
         if known(start) is None:
             raise _bad(self.view, "a constant index into a range", ast.unparse(node), loc)
-        moved = ir.add(outer.start, start)
+        moved = ir.add(outer.start, start, loc)
         return (
             (Index(moved) if isinstance(inner, Index) else Range(moved, inner_extent)),
             capacity,
@@ -124,7 +124,7 @@ class _Indexer:
         start, stop = (self.reader.ops.scalar(self.reader.read(n), loc) for n in (node.lower, node.upper))
         if start is None or stop is None or known(start) is not None:
             return None
-        length = known(_difference(stop, start))
+        length = known(_difference(stop, start, loc))
         if start.dtype is not i64 or length is None or length <= 0:
             raise _bad(self.view, "a slice of constant length, such as `[i : i + 4]`", ast.unparse(node), loc)
         return Range(self.reader.builder.frozen(start, "i", loc), Const(length)), length, Const(length)
@@ -165,10 +165,10 @@ class _Indexer:
             )
 
 
-def _difference(a: Expr, b: Expr) -> Expr:
+def _difference(a: Expr, b: Expr, loc: Location) -> Expr:
     """Return `a - b`, as a constant where both are one expression plus constants."""
     (base, offset), (other, start) = _split(a), _split(b)
-    return Const(offset - start) if base == other else ir.binary("sub", a, b)
+    return Const(offset - start) if base == other else ir.binary("sub", a, b, loc)
 
 
 def _split(expr: Expr) -> tuple[Expr, int]:

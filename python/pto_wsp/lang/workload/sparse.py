@@ -274,7 +274,7 @@ class Selection(Stretch):
 
     def item(self, index: Expr) -> Scalar:
         """Return the index that iteration `index` is at."""
-        return Scalar(Element(self.indices, (add(self.start_expr, index), Const(0)), self.loc))
+        return Scalar(Element(self.indices, (add(self.start_expr, index, self.loc), Const(0)), self.loc))
 
 
 def selection(axis: object) -> Selection:

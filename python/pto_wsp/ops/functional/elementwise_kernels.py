@@ -104,7 +104,7 @@ def activations_with_numbers(DT: DType) -> list[Workload]:
 
     @kernel
     def tile_leaky_relu(x: In[Tile[ROWS, COLS, DT]], y: Out[Tile[ROWS, COLS, DT]], a: Scalar[f32]):
-        pto.store(y, pto.prelu(x, a))
+        pto.store(y, pto.cast(pto.prelu(pto.cast(x, f32), a), DT))
 
     @kernel
     def tile_elu(x: In[Tile[ROWS, COLS, DT]], y: Out[Tile[ROWS, COLS, DT]], a: Scalar[f32]):

@@ -16,7 +16,7 @@ from pto_wsp.ir.verify import verify
 from pto_wsp.passes import pipeline as passes
 from pto_wsp.passes.pipeline import Step, parse_pipeline, run_pipeline
 from pto_wsp.runtime.cache import ArtifactCache
-from pto_wsp.targets import registry
+from pto_wsp.targets.cpu.target import CpuTarget
 from tests.python.targets import ctypes_abi
 from tests.python.targets.random_kernels import kernels
 from tests.python.targets.test_cpu_random import base_array, layouts, same_bits, views
@@ -91,7 +91,7 @@ def test_random_kernels_on_the_cpu(
 ) -> None:
     """What the cpu makes of a kernel is the same before and after, also where it is not exact."""
     after = run_pipeline(verify(Module("m", batch)), parse_pipeline(pipeline)).kernels
-    built = [ctypes_abi.load(registry.get("cpu").build(found, ArtifactCache())) for found in (batch, after)]
+    built = [ctypes_abi.load(CpuTarget().build(found, ArtifactCache())) for found in (batch, after)]
     for pair in zip(batch, after, strict=True):
         for layout in arrangements:
             results, failed = [], []

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, note, settings
+from hypothesis import given, note
 
 from pto_wsp import (
     In,
@@ -38,8 +38,9 @@ from pto_wsp.runtime.program import compile_module
 from pto_wsp.targets import registry
 from pto_wsp.targets.cpu.features import VARIABLE as FEATURES
 from pto_wsp.targets.cpu.features import resolve_features
-from tests.python.runtime.random_workloads import Sample, samples
-from tests.slow import examples, mostly_slow
+from tests.generators.drawing import tries
+from tests.generators.workloads import Sample, samples
+from tests.slow import mostly_slow
 
 
 @kernel
@@ -112,7 +113,7 @@ def test_text_is_the_same_program(lowered: list[str]) -> None:
     assert lowered == ["scale_rows"] and np.array_equal(result(first), result(again))
 
 
-@settings(max_examples=examples(60), deadline=None, suppress_health_check=list(HealthCheck))
+@tries(60)
 @given(samples())
 def test_what_is_found_is_what_would_be_made(sample: Sample) -> None:
     note(str(sample.module))

@@ -157,14 +157,17 @@ class _Orchestration:
         lower, upper = (self.reader.integer(e, "for_loop", step.loc) for e in (step.lower, step.upper))
         extent = upper
         if lower != Const(0):
-            extent = ir.binary("max", ir.binary("sub", upper, lower), Const(0))
+            extent = ir.binary("max", ir.binary("sub", upper, lower, step.loc), Const(0), step.loc)
         if step.step != 1:
-            extent = ir.ceildiv(extent, step.step)
+            extent = ir.ceildiv(extent, step.step, step.loc)
         if step.var in self.values or step.var in self.declared:
             raise NameClash(kind="things in a function", name=step.var, loc=step.loc)
         var = self.fresh.name(step.var)
         before = dict(self.values)
-        self.values = {**before, step.var: ir.add(lower, ir.mul(Var(var), Const(step.step)))}
+        self.values = {
+            **before,
+            step.var: ir.add(lower, ir.mul(Var(var), Const(step.step), step.loc), step.loc),
+        }
         self.open[step.var] = var
         inner = self.steps(body)
         del self.open[step.var]

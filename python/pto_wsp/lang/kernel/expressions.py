@@ -305,7 +305,7 @@ class ExpressionReader:
             case SpanValue(extent=extent, capacity=capacity) if node.attr == "extent":
                 return ScalarValue(extent, capacity)
             case SpanValue(start=start, extent=extent) if node.attr in ("start", "stop"):
-                return ScalarValue(start if node.attr == "start" else ir.add(start, extent))
+                return ScalarValue(start if node.attr == "start" else ir.add(start, extent, self.at(node)))
             case Transposed(operand=operand) if node.attr == "T":
                 return operand
             case TileValue() | ViewValue() | Transposed():

@@ -77,7 +77,7 @@ def _regions(
                 for arg in args:
                     if isinstance(arg, Region):
                         yield arg, bounds
-            case w.Call():
+            case w.WorkloadCall():
                 raise _Unbounded
             case _:
                 pass

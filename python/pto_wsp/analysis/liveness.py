@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 from pto_wsp.ir.kernel import (
     Assign,
-    Call,
     For,
     If,
     Instr,
+    KernelCall,
     Load,
     Prefetch,
     Stmt,
@@ -101,7 +101,7 @@ def expressions(stmt: Stmt) -> tuple[Expr, ...]:
             return (start, stop)
         case If(condition=condition) | While(condition=condition):
             return (condition,)
-        case Call(args=args):
+        case KernelCall(args=args):
             return tuple(arg for arg in args if not isinstance(arg, str))
 
 

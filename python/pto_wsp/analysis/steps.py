@@ -7,7 +7,19 @@ from dataclasses import dataclass, field
 from pto_wsp.analysis.extents import ExtentTable, Pair, Symbol
 from pto_wsp.analysis.liveness import expressions, written
 from pto_wsp.ir.core import Full, Index, Range, Region
-from pto_wsp.ir.kernel import Assign, Call, For, If, Instr, KernelFunction, Load, Prefetch, Stmt, Store, While
+from pto_wsp.ir.kernel import (
+    Assign,
+    For,
+    If,
+    Instr,
+    KernelCall,
+    KernelFunction,
+    Load,
+    Prefetch,
+    Stmt,
+    Store,
+    While,
+)
 from pto_wsp.ir.scalar import Const, Expr, can_fail
 from pto_wsp.isa.forms import ELEMENTWISE, PRODUCTS, Form, result_valid, valid_pairs_that_agree
 from pto_wsp.isa.table import TABLE
@@ -220,7 +232,7 @@ def _find_failing(
             if isinstance(stmt, Load) and _fits(stmt, reader.types[stmt.tile], capacities):
                 fails = False
         else:
-            fails = isinstance(stmt, Call) or any(map(can_fail, expressions(stmt)))
+            fails = isinstance(stmt, KernelCall) or any(map(can_fail, expressions(stmt)))
         if fails:
             found.add(id(stmt))
         for block in inner:

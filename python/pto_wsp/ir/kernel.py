@@ -135,7 +135,7 @@ class While:
 
 
 @record
-class Call:
+class KernelCall:
     """The statements of another kernel, at this place.
 
     The pass `inline` puts the body of the callee here; targets do not know calls.
@@ -151,7 +151,7 @@ class Call:
     loc: Location | None = None
 
 
-Stmt = Load | Store | Prefetch | Instr | Assign | For | If | While | Call
+Stmt = Load | Store | Prefetch | Instr | Assign | For | If | While | KernelCall
 
 
 @record

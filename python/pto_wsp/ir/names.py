@@ -78,7 +78,7 @@ class KernelRenaming:
             case k.If(condition=condition, then=then, other=other):
                 arms = {"then": self.statements(then), "other": self.statements(other)}
                 return replace(stmt, condition=self.expr(condition), **arms)
-            case k.Call(args=args):
+            case k.KernelCall(args=args):
                 return replace(stmt, args=tuple(self.argument(arg) for arg in args))
 
     def instruction(self, instr: k.Instr) -> k.Instr:
@@ -169,7 +169,7 @@ class WorkloadRenaming:
             case w.Task(label=label, after=after):
                 labels = {"label": self.label(label), "after": tuple(map(self.label, after))}
                 return replace(node, args=self.arguments(node.args), **labels)
-            case w.Call(args=args):
+            case w.WorkloadCall(args=args):
                 return replace(node, args=self.arguments(args))
             case _:
                 return node

@@ -223,7 +223,7 @@ class Refuse:
 
 
 @record
-class Call:
+class WorkloadCall:
     """The tasks of another workload, at this place of the program order.
 
     The pass `inline` puts the body of the callee here; nothing that runs knows calls.
@@ -239,7 +239,7 @@ class Call:
     loc: Location | None = None
 
 
-Node = Loop | Task | Cond | Set | Refuse | Call
+Node = Loop | Task | Cond | Set | Refuse | WorkloadCall
 
 
 @record
@@ -325,7 +325,7 @@ def node_expressions(node: Node) -> tuple[Expr, ...]:
             return (value,)
         case Refuse(size=size):
             return (size,)
-        case Call(args=args):
+        case WorkloadCall(args=args):
             return _argument_expressions(args)
         case Task():
             found = _argument_expressions(node.args)
@@ -357,7 +357,7 @@ def map_expressions(node: Node, change: Callable[[Expr], Expr]) -> Node:
             return replace(node, value=change(value))
         case Refuse(size=size):
             return replace(node, size=change(size))
-        case Call(args=args):
+        case WorkloadCall(args=args):
             return replace(node, args=_mapped_arguments(args, change))
         case Task(args=args, keys=keys, workspace=workspace, cost=cost):
             return replace(

@@ -63,7 +63,7 @@ class _KernelInliner:
         found: list[k.Stmt] = []
         for stmt in body:
             match stmt:
-                case k.Call():
+                case k.KernelCall():
                     found += self.call(stmt)
                 case k.For() | k.While():
                     found.append(replace(stmt, body=self.statements(stmt.body)))
@@ -73,7 +73,7 @@ class _KernelInliner:
                     found.append(stmt)
         return tuple(found)
 
-    def call(self, call: k.Call) -> tuple[k.Stmt, ...]:
+    def call(self, call: k.KernelCall) -> tuple[k.Stmt, ...]:
         """Return the statements of the callee, those that give its scalars their values first."""
         callee = self.callees[call.kernel]
         statements = tuple(k.walk_statements(callee.body or ()))
@@ -125,7 +125,7 @@ class _WorkloadInliner:
         found: list[w.Node] = []
         for node in body:
             match node:
-                case w.Call():
+                case w.WorkloadCall():
                     found += _Expansion(self, node, self.callees[node.workload]).nodes()
                 case w.Loop(body=inner):
                     found.append(replace(node, body=self.nodes(inner)))
@@ -139,7 +139,7 @@ class _WorkloadInliner:
 class _Expansion:
     """One call: what stands for each name of the callee."""
 
-    def __init__(self, caller: _WorkloadInliner, call: w.Call, callee: w.WorkloadFunction) -> None:
+    def __init__(self, caller: _WorkloadInliner, call: w.WorkloadCall, callee: w.WorkloadFunction) -> None:
         self.caller = caller
         self.call = call
         self.callee = callee

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from typing import assert_never
 
 from pto_wsp.ir import kernel as k
 from pto_wsp.ir import workload as w
@@ -18,7 +19,7 @@ from pto_wsp.ir.core import Region
 from pto_wsp.ir.kernel_printer import write_kernel
 from pto_wsp.ir.region_text import expr_text, region_text
 from pto_wsp.ir.scalar import Const, Expr
-from pto_wsp.ir.schedule import Bounds, Count, Directive, Key, Schedule
+from pto_wsp.ir.schedule import Bounds, Count, Directive, Directives, Key
 from pto_wsp.support.text import TextWriter
 from pto_wsp.types.dtype import DType, i64
 from pto_wsp.types.tile import TensorType
@@ -29,7 +30,7 @@ def print_module(
     entry: str,
     kernels: Sequence[k.KernelFunction],
     workloads: Sequence[w.WorkloadFunction],
-    schedule: Schedule,
+    schedule: Directives,
 ) -> str:
     """Return a module as `.pto` text: the same text for equal modules."""
     out = TextWriter()
@@ -67,7 +68,7 @@ def print_policy(directive: Directive) -> str:
     return f"{directive.name}({', '.join(arguments)})" if arguments else directive.name
 
 
-def _schedule(schedule: Schedule, out: TextWriter) -> None:
+def _schedule(schedule: Directives, out: TextWriter) -> None:
     if schedule.directives:
         out.line()
         out.line("SCHEDULE {")
@@ -141,7 +142,7 @@ def _nodes(body: Sequence[w.Node], out: TextWriter) -> None:
                 out.line("ENDFOR")
             case w.Task():
                 out.line(_task(node))
-            case w.Call(workload=workload, args=args):
+            case w.WorkloadCall(workload=workload, args=args):
                 out.line(f"CALL @{workload}({_arguments(args)})")
             case w.Cond():
                 _condition(node, out)
@@ -149,6 +150,8 @@ def _nodes(body: Sequence[w.Node], out: TextWriter) -> None:
                 out.line(f"%{name} = {expr_text(value)} : {value.dtype}")
             case w.Refuse(tier=tier, bounds=bounds, size=size):
                 out.line(f"REFUSE {json.dumps(tier)}, {expr_text(size)}:idx {{bounds = {list(bounds)}}}")
+            case _:
+                assert_never(node)
 
 
 def _ranges(loop: w.Loop) -> str:

@@ -27,12 +27,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Concatenate, Generic, ParamSpec, TypeVar
 
+from pto_wsp.ir.kernel import KernelFunction
 from pto_wsp.ir.scalar import Expr
+from pto_wsp.ir.workload import WorkloadFunction
 from pto_wsp.support.record import record
-
-if TYPE_CHECKING:
-    from pto_wsp.ir.kernel import KernelFunction
-    from pto_wsp.ir.module import Module
 
 D = TypeVar("D", bound="Directive")
 P = ParamSpec("P")
@@ -168,7 +166,7 @@ class Directive:
         """Its key, or None if it has none."""
         return getattr(self, Key.field, None)
 
-    def engine_settings(self, schedule: Schedule) -> Settings:
+    def engine_settings(self, schedule: Directives) -> Settings:
         """Return the options of the engine that enforce it in `schedule`."""
         return self.policy.settings
 
@@ -180,13 +178,13 @@ class Directive:
         """Return the number that all keys have to be below, or 0."""
         return 0
 
-    def refusal(self, module: Module) -> str:
-        """Return why it cannot be used for this module, whatever the target; empty if it can."""
+    def refusal(self, entry: WorkloadFunction, written: frozenset[str]) -> str:
+        """Return why an entry whose tasks write these tensors cannot have it; empty if it can."""
         return ""
 
 
 @record
-class Schedule:
+class Directives:
     """Directives in canonical order, without those that are the default.
 
     Attributes:
@@ -211,11 +209,11 @@ class Schedule:
         """Whether some directive decides about the walk of the program."""
         return any(directive.is_walked for directive in self.directives)
 
-    def having(self, *directives: Directive) -> Schedule:
+    def having(self, *directives: Directive) -> Directives:
         """Return the schedule with other directives of their kinds."""
         kinds = {directive.kind for directive in directives}
-        return Schedule((*(d for d in self.directives if d.kind not in kinds), *directives))
+        return Directives((*(d for d in self.directives if d.kind not in kinds), *directives))
 
 
-DEFAULT = Schedule()
+DEFAULT = Directives()
 """The schedule of a program that says nothing about it."""

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from pto_wsp import _native
-from pto_wsp.ir.schedule import Schedule
+from pto_wsp.ir.schedule import Directives
 
 
-def run_options(schedule: Schedule) -> _native.RunOptions:
+def run_options(schedule: Directives) -> _native.RunOptions:
     """Return the options of runs under a schedule; the engine chooses what it leaves open."""
     options = _native.RunOptions()
     for directive in schedule:

@@ -44,7 +44,7 @@ def support(target: str, policy: Policy[..., Directive]) -> Support:
     """Return what a target makes of a policy."""
     if target in policy.refused:
         return Refused(policy.refused[target])
-    return _OF_MOST.get(target, Refused("it runs no schedules"))
+    return _OF_MOST.get(target, Refused("nothing in it enforces policies"))
 
 
 def require_support(target: str, module: Module) -> None:
@@ -53,13 +53,13 @@ def require_support(target: str, module: Module) -> None:
         found = support(target, directive.policy)
         if isinstance(found, Refused):
             taken = ", ".join(f"`{name}`" for name in _accepted(target, directive.kind))
-            hint = f"as `{directive.kind}` it takes {taken}" if taken else ""
+            hint = f"as `{directive.kind}` it takes {taken}" if taken else "take the policy back"
             raise _refused(target, directive, found.reason, hint)
         reason = conflict(directive, module.schedule) if isinstance(found, Enforced) else ""
         if reason:
             hint = "it is refused beside the other policies of this schedule: take one of them back"
             raise _refused(target, directive, reason, hint)
-        reason = directive.refusal(module)
+        reason = directive.refusal(module.entry_workload, module.written)
         if reason:
             raise _refused(target, directive, reason, "", " here")
 

@@ -14,8 +14,8 @@ from pto_wsp.ir.schedule import (
     Bounds,
     Count,
     Directive,
+    Directives,
     Key,
-    Schedule,
 )
 from pto_wsp.lang.schedule.registry import DIRECTIVES
 from pto_wsp.text.expressions import read_expression
@@ -43,7 +43,7 @@ class _Keys:
         return (KERNEL,)
 
 
-def read_schedule(source: Source) -> Schedule:
+def read_schedule(source: Source) -> Directives:
     """Read a schedule, up to its closing brace."""
     head = source.statement()
     head.expect("SCHEDULE")
@@ -55,7 +55,7 @@ def read_schedule(source: Source) -> Schedule:
         cursor = source.statement()
         if cursor.accept("}"):
             cursor.end()
-            return Schedule(found.values())
+            return Directives(found.values())
         token = cursor.token
         kind = cursor.word(DIRECTIVES, "a directive, or `}`")
         if kind in found:

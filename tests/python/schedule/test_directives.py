@@ -15,7 +15,7 @@ from pto_wsp import _native, parse
 from pto_wsp.errors import InvalidIR, UnsupportedByTarget, WrongValue
 from pto_wsp.ir.module import Module
 from pto_wsp.ir.scalar import Var
-from pto_wsp.ir.schedule import Directive, Schedule
+from pto_wsp.ir.schedule import Directive, Directives
 from pto_wsp.ir.verify import verify
 from pto_wsp.lang.schedule.conflicts import CONFLICTS
 from pto_wsp.lang.schedule.registry import DIRECTIVES
@@ -45,7 +45,7 @@ def test_a_directive_is_one_file(monkeypatch: pytest.MonkeyPatch) -> None:
         Toy.odd(lambda t: t.i, 10)
     for wrong in (Toy("odd", Var("t.i"), 10), Toy("odd"), Toy("asleep", n=1), Toy("even")):
         with pytest.raises(InvalidIR):
-            verify(module.with_schedule(Schedule([wrong])))
+            verify(module.with_schedule(Directives([wrong])))
     STEPS.reschedule(scheduled)
     STEPS.run(X=np.zeros(SHAPE, np.float32), Z=np.zeros((1, 8), np.float32), workers=2, trace=True)
     assert STEPS.trace is not None and counter("max_recorded") <= 4
@@ -82,7 +82,7 @@ def test_nothing_that_a_schedule_says_is_ignored(kind: type[Directive]) -> None:
 
 def told(directive: Directive) -> tuple[object, ...]:
     """Return what the engine gets for a directive: options, bytecode and what to record."""
-    module = CORES.module.with_schedule(Schedule([directive]))
+    module = CORES.module.with_schedule(Directives([directive]))
     options = run_options(module.schedule)
     names = [name for name in dir(_native.RunOptions) if not name.startswith("_")]
     level = directive.name if directive.kind == "trace" else ""
@@ -98,7 +98,7 @@ def test_kinds_have_places_and_conflicts_have_names() -> None:
 
 def test_the_order_of_a_list_does_not_matter() -> None:
     chosen = [sample(kind, [*kind.policies][-1]) for kind in DIRECTIVES.values()]
-    one, two = Schedule(chosen), Schedule(reversed(chosen))
+    one, two = Directives(chosen), Directives(reversed(chosen))
     assert one == two and hash(one) == hash(two)
     assert str(Module("m", schedule=one)) == str(Module("m", schedule=two))
     assert parse(str(Module("m", schedule=one))).schedule == one

@@ -34,8 +34,7 @@ from pto_wsp.errors import (
 )
 from pto_wsp.ir.module import Module
 from pto_wsp.ir.scalar import Const, Element, Var, format_expr
-from pto_wsp.ir.schedule import DEFAULT, Directive
-from pto_wsp.ir.schedule import Schedule as Directives
+from pto_wsp.ir.schedule import DEFAULT, Directive, Directives
 from pto_wsp.ir.verify import verify
 from pto_wsp.lang.schedule.directives.window import Window
 from pto_wsp.lang.workload.workload import Workload

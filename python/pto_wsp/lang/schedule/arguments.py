@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from pto_wsp.errors import WrongValue
 from pto_wsp.ir.scalar import I64_MAX
-from pto_wsp.ir.schedule import Bounds, Count, Directive, Key, Schedule
+from pto_wsp.ir.schedule import Bounds, Count, Directive, Directives, Key
 from pto_wsp.lang.schedule.keys import trace_key
 from pto_wsp.location import caller_location
 from pto_wsp.support.record import replace
@@ -68,10 +68,10 @@ class Scheduled(ABC):
         policies: its schedule.
     """
 
-    policies: Schedule
+    policies: Directives
 
     @abstractmethod
-    def _scheduled(self: S, policies: Schedule) -> S:
+    def _scheduled(self: S, policies: Directives) -> S:
         """Return a copy with another schedule."""
 
     def having(self: S, **directives: Directive) -> S:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from pto_wsp.ir.schedule import Directive, Schedule
+from pto_wsp.ir.schedule import Directive, Directives
 from pto_wsp.lang.schedule.registry import every_kind
 
 NOT_IN_A_GRAPH = "dispatchers, window, streams, batches, turns, pools or priorities"
-CONFLICTS: dict[tuple[str, str], Callable[[Any, Any, Schedule], str | bool]] = {
+CONFLICTS: dict[tuple[str, str], Callable[[Any, Any, Directives], str | bool]] = {
     ("timing = interleaved", "streams = off"): lambda turns, streams, schedule: (
         "there are no streams that could take turns"
     ),
@@ -33,7 +33,7 @@ A pair names directives as text does, or a kind, or any directive. The order of 
 """
 
 
-def conflict(directive: Directive, schedule: Schedule) -> str:
+def conflict(directive: Directive, schedule: Directives) -> str:
     """Return why a directive is refused beside the others of a schedule; empty if it is not."""
     for (one, other), reason in CONFLICTS.items():
         if one == _name(directive):

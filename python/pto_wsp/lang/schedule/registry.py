@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pto_wsp.ir.schedule import Directive, Schedule
+from pto_wsp.ir.schedule import Directive, Directives
 from pto_wsp.lang.schedule.directives.deps import Deps
 from pto_wsp.lang.schedule.directives.dispatch import DispatchPolicy
 from pto_wsp.lang.schedule.directives.pools import Pools
@@ -23,6 +23,6 @@ _KINDS = (
 DIRECTIVES: dict[str, type[Directive]] = {directive.kind: directive for directive in _KINDS}
 
 
-def every_kind(schedule: Schedule) -> Iterator[Directive]:
+def every_kind(schedule: Directives) -> Iterator[Directive]:
     """Yield the directive of each kind that holds under a schedule, defaults among them."""
     return (schedule.find(kind) or kind.default() for kind in DIRECTIVES.values())

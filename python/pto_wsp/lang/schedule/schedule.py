@@ -19,10 +19,10 @@ class Schedule(Schedulable):
 
     kind = "schedule"
 
-    def __init__(self, policies: ir.Schedule = ir.DEFAULT) -> None:
+    def __init__(self, policies: ir.Directives = ir.DEFAULT) -> None:
         self.policies = policies
 
-    def _scheduled(self, policies: ir.Schedule) -> Schedule:
+    def _scheduled(self, policies: ir.Directives) -> Schedule:
         return Schedule(policies)
 
     def __eq__(self, other: object) -> bool:

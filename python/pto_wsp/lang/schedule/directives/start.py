@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pto_wsp.ir.schedule import Count, Directive, Schedule, Settings, policy
+from pto_wsp.ir.schedule import Count, Directive, Directives, Settings, policy
 from pto_wsp.lang.schedule.arguments import directed
 from pto_wsp.support.record import record
 
@@ -37,6 +37,6 @@ class StartPolicy(Directive):
         """No task runs before all of them have been expanded."""
         return self
 
-    def engine_settings(self, schedule: Schedule) -> Settings:
+    def engine_settings(self, schedule: Directives) -> Settings:
         """Return how many tasks of a graph, or records of a walk, come first."""
         return {"held": self.n} if schedule.is_walked else {**self.policy.settings, "threshold": self.n}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pto_wsp.ir.schedule import Count, Directive, Schedule, Settings, policy
+from pto_wsp.ir.schedule import Count, Directive, Directives, Settings, policy
 from pto_wsp.lang.schedule.arguments import directed
 from pto_wsp.support.record import record
 
@@ -37,6 +37,6 @@ class TimingPolicy(Directive):
         """At most n tasks start per second, evenly spaced: a token bucket with room for one."""
         return directed(self, n=per_second)
 
-    def engine_settings(self, schedule: Schedule) -> Settings:
+    def engine_settings(self, schedule: Directives) -> Settings:
         """Return the option of the timing, with its number."""
         return {_OPTIONS[self.name]: self.n}

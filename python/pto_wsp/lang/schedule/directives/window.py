@@ -6,8 +6,7 @@ import enum
 
 from pto_wsp.errors import WrongValue
 from pto_wsp.ir import workload as w
-from pto_wsp.ir.module import Module
-from pto_wsp.ir.schedule import Count, Directive, Schedule, Settings, policy
+from pto_wsp.ir.schedule import Count, Directive, Directives, Settings, policy
 from pto_wsp.lang.schedule.arguments import checked_count, directed
 from pto_wsp.location import caller_location
 from pto_wsp.support.record import record
@@ -51,13 +50,13 @@ class Window(Directive):
         """The most tasks that are recorded at a time."""
         return self.n or DEFAULT_TASKS
 
-    def engine_settings(self, schedule: Schedule) -> Settings:
+    def engine_settings(self, schedule: Directives) -> Settings:
         """Return the size of the window and its mode."""
         return {"window": self.size, "window_mode": self.name.upper()}
 
-    def refusal(self, module: Module) -> str:
+    def refusal(self, entry: w.WorkloadFunction, written: frozenset[str]) -> str:
         """Refuse to call no kernels where their results decide."""
-        decided = w.deciding_tensors(module.entry_workload.body) & module.written
+        decided = w.deciding_tensors(entry.body) & written
         is_refused = self.name == "benchmark" and decided
         return f"`{min(decided)}` decides what runs, and tasks write it" if is_refused else ""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import random
 from collections.abc import Callable
 
 from pto_wsp.errors import OutRead
@@ -27,7 +26,7 @@ from pto_wsp.ir.scalar import (
     Var,
     element_dtype,
 )
-from pto_wsp.ir.schedule import Bounds, Count, Key, Schedule
+from pto_wsp.ir.schedule import Bounds, Count, Directives, Key
 from pto_wsp.isa.attributes import CONSTANTS, EXTENTS, MODES, PLACES
 from pto_wsp.isa.forms import FormError, result_type
 from pto_wsp.isa.table import TABLE, Instruction
@@ -36,10 +35,9 @@ from pto_wsp.lang.schedule.registry import DIRECTIVES
 from pto_wsp.support.record import replace
 from pto_wsp.types import DTYPES, ScalarType, TensorType, TileType, ViewType, b1, f32, i32, i64
 from pto_wsp.types.dtype import DType
+from tests.generators.drawing import Draw
 from tests.python.isa.operands import operand_shapes, operand_types
 
-NUM_MODULES = 250
-"""With the seeds below it, everything is in some module."""
 Leaf = Callable[[DType], Expr | None]
 SHAPES = ((1, 1), (4, 8), (8, 1), (1, 16), (32, 32))
 FLOATS = (0.0, -0.0, 1.5, -2.25, 1e-05, 3.4e38, 1e300, 0.35355339059327373, math.inf, -math.inf)
@@ -48,7 +46,7 @@ FLOATS = (0.0, -0.0, 1.5, -2.25, 1e-05, 3.4e38, 1e300, 0.35355339059327373, math
 class Expressions:
     """Writes expressions over the names that `leaf` gives."""
 
-    def __init__(self, draw: random.Random, leaf: Leaf) -> None:
+    def __init__(self, draw: Draw, leaf: Leaf) -> None:
         self.draw = draw
         self.leaf = leaf
 
@@ -90,7 +88,7 @@ class Expressions:
 class KernelWriter:
     """Writes one kernel."""
 
-    def __init__(self, draw: random.Random, name: str, callees: list[k.KernelFunction]) -> None:
+    def __init__(self, draw: Draw, name: str, callees: list[k.KernelFunction]) -> None:
         self.draw = draw
         self.name = name
         self.callees = callees
@@ -279,7 +277,7 @@ class KernelWriter:
                     args += fits[:1]
             names = [a for a in args if isinstance(a, str)]
             if len(args) == len(callee.params) and len(names) == len(set(names)):
-                return k.Call(callee.name, tuple(args))
+                return k.KernelCall(callee.name, tuple(args))
         return None
 
     def control(self, depth: int) -> k.Stmt:
@@ -302,7 +300,7 @@ class WorkloadWriter:
 
     def __init__(
         self,
-        draw: random.Random,
+        draw: Draw,
         name: str,
         kernels: list[k.KernelFunction],
         callees: list[w.WorkloadFunction],
@@ -462,11 +460,11 @@ class WorkloadWriter:
                     case _:
                         pass
             if len(args) == len(callee.open_params):
-                return w.Call(callee.name, tuple(args))
+                return w.WorkloadCall(callee.name, tuple(args))
         return None
 
 
-def random_schedule(draw: random.Random) -> Schedule:
+def random_schedule(draw: Draw) -> Directives:
     """Return a schedule with any policy for each directive."""
     keys = (Var("t.b"), Binary("mul", Var("t.kernel"), Extent("t.args.k", 1)), Var("kernel.attend"))
     found = []
@@ -475,12 +473,11 @@ def random_schedule(draw: random.Random) -> Schedule:
         values = {Key: draw.choice(keys), Bounds: (4, 9)}
         values[Count] = draw.choice([8, *(p.least for p in policy.takes if isinstance(p, Count))])
         found.append(directive(policy.name, **{p.field: values[type(p)] for p in policy.takes}))
-    return Schedule(found)
+    return Directives(found)
 
 
-def random_module(seed: int) -> Module:
+def random_module(draw: Draw) -> Module:
     """Return a module of a few kernels and workloads."""
-    draw = random.Random(seed)
     kernels: list[k.KernelFunction] = []
     for number in range(draw.randrange(1, 5)):
         callees = [f for f in kernels if f.body is not None and f.block_dim == 1]
@@ -491,4 +488,4 @@ def random_module(seed: int) -> Module:
     names = [f.name for f in (*kernels, *workloads)]
     return Module(
         draw.choice(("m", "a module", "", "ä-1")), tuple(kernels), tuple(workloads), draw.choice(("", *names))
-    ).with_schedule(random_schedule(draw) if draw.random() < 0.3 else Schedule())
+    ).with_schedule(random_schedule(draw) if draw.random() < 0.3 else Directives())

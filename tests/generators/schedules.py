@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from pto_wsp.errors import BadKey, UnsupportedByTarget
 from pto_wsp.ir.module import Module
 from pto_wsp.ir.scalar import Binary, Const, Expr, Extent, Var, binary
-from pto_wsp.ir.schedule import ARGUMENTS, TASK, Bounds, Count, Directive, Key, Schedule
+from pto_wsp.ir.schedule import ARGUMENTS, TASK, Bounds, Count, Directive, Directives, Key
 from pto_wsp.ir.workload import Loop, walk_nodes
 from pto_wsp.lang.schedule.registry import DIRECTIVES
 from pto_wsp.lower.task_keys import TaskKeys
@@ -31,9 +31,9 @@ RATE = 10**5
 
 
 @st.composite
-def schedules(draw: st.DrawFn, module: Module) -> Schedule:
+def schedules(draw: st.DrawFn, module: Module) -> Directives:
     """Draw a schedule."""
-    schedule = Schedule()
+    schedule = Directives()
     for kind in DIRECTIVES.values():
         enforced = [
             name
@@ -65,7 +65,7 @@ def directives(draw: st.DrawFn, kind: type[Directive], name: str, module: Module
     return kind(**fields)
 
 
-def is_supported(schedule: Schedule, module: Module) -> bool:
+def is_supported(schedule: Directives, module: Module) -> bool:
     """Whether the policies go together."""
     try:
         require_support("cpu", module.with_schedule(schedule))

@@ -14,7 +14,10 @@ SHAPES: dict[Form, tuple[str, str]] = {
     Form.GATHER: ("view [N, C], rows [1, R] or [R, 1] of i32 -> [R, C]", "t = pto.gather(table, ids)"),
     Form.SCATTER: ("view [N, C], rows [1, R] or [R, 1] of i32, tile [R, C]", "pto.scatter(table, ids, t)"),
     Form.UNARY: ("[R, C] -> [R, C]", "y = pto.{name}(x)"),
-    Form.BINARY: ("[R, C], [R, C] -> [R, C]; also [R, 1], [1, C] or a scalar for one", "y = pto.{name}(a, b)"),
+    Form.BINARY: (
+        "[R, C], [R, C] -> [R, C]; also [R, 1], [1, C] or a scalar for one",
+        "y = pto.{name}(a, b)",
+    ),
     Form.TERNARY: ("three of [R, C] -> [R, C]; `b` may be a scalar", "y = pto.{name}(a, b, c)"),
     Form.FILL: ("-> [rows, cols], f32 unless `dtype` is given", "t = pto.full((16, 128), 0.5)"),
     Form.ROW_REDUCE: ("[R, C] -> [R, 1]", "s = pto.{name}(x)"),
@@ -26,7 +29,10 @@ SHAPES: dict[Form, tuple[str, str]] = {
         "c = pto.matmul(a, b.T, acc=c)",
     ),
     Form.MATMUL_ACC: ("[M, N] of f32, [M, K], [K, N] -> [M, N] of f32", "c = pto.matmul_acc(c, a, b)"),
-    Form.MATMUL_BIAS: ("[M, K], [K, N], bias [1, N] of f32 -> [M, N] of f32", "c = pto.matmul_bias(a, b, bias)"),
+    Form.MATMUL_BIAS: (
+        "[M, K], [K, N], bias [1, N] of f32 -> [M, N] of f32",
+        "c = pto.matmul_bias(a, b, bias)",
+    ),
     Form.TRANSPOSE: ("[R, C] -> [C, R]", "t = pto.transpose(x)"),
     Form.RESHAPE: ("[R, C] -> shape with as many elements", "t = pto.reshape(x, (1, 128))"),
     Form.EXTRACT: ("[R, C] -> shape, from [row, col] on", "t = pto.extract(x, (4, 16), row=8)"),
@@ -48,7 +54,11 @@ SHAPES: dict[Form, tuple[str, str]] = {
 """Shapes and an example of the functions of a form. R, C, ... are valid extents, known at run time."""
 
 OTHERS: dict[str, tuple[str, str, str]] = {
-    "zeros": ("A tile of zeros.", "-> [rows, cols], f32 unless `dtype` is given", "acc = pto.zeros((16, 128))"),
+    "zeros": (
+        "A tile of zeros.",
+        "-> [rows, cols], f32 unless `dtype` is given",
+        "acc = pto.zeros((16, 128))",
+    ),
     "tiles": (
         "Loop over ranges of `tile` elements. The last range is clipped to the extent.",
         "an extent such as `x.rows`",
@@ -64,7 +74,11 @@ OTHERS: dict[str, tuple[str, str, str]] = {
         "-> scalar",
         "i = pto.block_idx()",
     ),
-    "block_num": ("The number of calls of a task, `@kernel(block_dim=n)`.", "-> number", "n = pto.block_num()"),
+    "block_num": (
+        "The number of calls of a task, `@kernel(block_dim=n)`.",
+        "-> number",
+        "n = pto.block_num()",
+    ),
     "mov_fp": ("", "src [R, C], fp [1, C] of f32 -> [R, C] of `dtype`", "t = pto.mov_fp(src, fp, i8)"),
     "store_fp": ("", "view [R, C], src [R, C], fp [1, C] of f32", "pto.store_fp(y, src, fp)"),
     "matmul_mx": (
@@ -74,9 +88,9 @@ OTHERS: dict[str, tuple[str, str, str]] = {
     ),
     "gatherb": ("", "src [R, C], offsets [r, c] of i32, in bytes -> [r, c]", "t = pto.gatherb(src, offsets)"),
 }
-"""Meaning, shapes and an example of functions that are not a row. Compositions have their meaning in the table."""
+"""Meaning, shapes and an example of functions that are not a row. The table of compositions has their meaning."""
 
-LEADS = "Tiles have fixed shapes; only their valid parts are read and written."
+VALID_PARTS = "Tiles have fixed shapes; only their valid parts are read and written."
 
 
 def help_text(name: str) -> str:
@@ -88,8 +102,14 @@ def help_text(name: str) -> str:
         row = BY_FUNCTION[name]
         shapes, example = SHAPES[row.form]
         dtypes = " ".join(sorted(map(str, row.dtypes)))
-        about = [row.doc, "", f"Shapes: {shapes}.", f"Element types: {dtypes}.", f"Error: {bound_text(row.bound)}."]
-    return "\n".join([*about, LEADS, "", f"Example: `{example.format(name=name)}`"])
+        about = [
+            row.doc,
+            "",
+            f"Shapes: {shapes}.",
+            f"Element types: {dtypes}.",
+            f"Error: {bound_text(row.bound)}.",
+        ]
+    return "\n".join([*about, VALID_PARTS, "", f"Example: `{example.format(name=name)}`"])
 
 
 def bound_text(bound: ErrorBound) -> str:

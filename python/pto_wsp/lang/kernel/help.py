@@ -88,7 +88,7 @@ OTHERS: dict[str, tuple[str, str, str]] = {
     ),
     "gatherb": ("", "src [R, C], offsets [r, c] of i32, in bytes -> [r, c]", "t = pto.gatherb(src, offsets)"),
 }
-"""Meaning, shapes and an example of functions that are not a row. The table of compositions has their meaning."""
+"""Meaning, shapes and example of functions that are not a row. Compositions have their meaning in their table."""
 
 VALID_PARTS = "Tiles have fixed shapes; only their valid parts are read and written."
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from pto_wsp.errors import BadOperand
 from pto_wsp.ir.core import DimSelect, Range, Rows, TileRange
-from pto_wsp.ir.scalar import Expr, Var, add
+from pto_wsp.ir.scalar import Expr, LoopExtent, LoopStart, add
 from pto_wsp.lang.workload.scalar import Scalar
 from pto_wsp.location import caller_location
 
@@ -68,7 +68,7 @@ class Span(Stretch):
     __slots__ = ("axis", "loop")
 
     def __init__(self, loop: str, axis: Stretch | None = None) -> None:
-        super().__init__(Var(loop + ".start"), Var(loop + ".len"))
+        super().__init__(LoopStart(loop), LoopExtent(loop))
         self.loop = loop
         self.axis = axis
 

@@ -17,19 +17,11 @@ from pto_wsp.ir.scalar import Element, Value, walk
 from pto_wsp.lower.lower_workload_to_bytecode import Lowered, lower_workload_to_bytecode
 from pto_wsp.runtime.cache import ArtifactCache
 from pto_wsp.runtime.explain import explain
-from pto_wsp.runtime.interpreted import InterpretedRunner
 from pto_wsp.runtime.options import run_options
-from pto_wsp.runtime.outcome import Figures, Runner
-from pto_wsp.runtime.prepared import Prepared
+from pto_wsp.runtime.outcome import Figures
 from pto_wsp.runtime.trace import Trace
 from pto_wsp.support.record import record
-
-
-def make_runner(prepared: Prepared) -> Runner:
-    """Return what runs a module on its target."""
-    if prepared.target.builds_library:
-        return EngineRunner(prepared)
-    return InterpretedRunner(prepared.module)
+from pto_wsp.targets.base import KernelBuilder
 
 
 class EngineRunner:
@@ -43,12 +35,13 @@ class EngineRunner:
         library: the kernels, loaded.
     """
 
-    def __init__(self, prepared: Prepared) -> None:
-        self.workload = prepared.module.entry_workload
-        self.artifact = prepared.target.build(prepared.module.kernels, ArtifactCache())
+    def __init__(self, module: Module, builder: KernelBuilder) -> None:
+        self._target = builder.name
+        self.workload = module.entry_workload
+        self.artifact = builder.build(module.kernels, ArtifactCache())
         self.library = _load(self.artifact.path)
         self.compiles, self.compile_ms = self.artifact.compiles, self.artifact.compile_ms
-        self._loaded = self._load_bytecode(prepared.module, None)
+        self._loaded = self._load_bytecode(module, None)
 
     def reschedule(self, module: Module) -> None:
         """Load bytecode for the schedule of `module`; the kernels stay. A run under way ends as it began."""
@@ -107,7 +100,7 @@ class EngineRunner:
             failure = self.library.failure(number)
         else:
             failure = None
-        return explain(error, module, lowered, self.artifact, arrays, failure)
+        return explain(error, self._target, module, lowered, self.artifact, arrays, failure)
 
 
 def _load(path: Path) -> _native.KernelLibrary:

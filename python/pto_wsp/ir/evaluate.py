@@ -38,7 +38,7 @@ Scope = Mapping[Name, Value] | Mapping[str, Value]
 """Values by what names them; kernels, and what follows from sizes, have names alone."""
 
 
-class Reader(Protocol):
+class ExtentReader(Protocol):
     """What an expression may ask of the views and tensors around it."""
 
     def extent(self, name: str, dim: int) -> int:
@@ -53,7 +53,7 @@ class Reader(Protocol):
         ...
 
 
-def evaluate(expr: Expr, scope: Scope, reader: Reader | None = None) -> Value:
+def evaluate(expr: Expr, scope: Scope, reader: ExtentReader | None = None) -> Value:
     """Return the value of `expr`.
 
     Args:

@@ -10,7 +10,7 @@ from typing import Protocol
 import numpy as np
 
 from pto_wsp.ir import workload as w
-from pto_wsp.ir.evaluate import Reader, Scope, evaluate
+from pto_wsp.ir.evaluate import ExtentReader, Scope, evaluate
 from pto_wsp.ir.scalar import Const, Expr, Name, Value, children, name_of, walk
 from pto_wsp.support.record import record
 from pto_wsp.visualize.drawing import to_svg
@@ -97,7 +97,7 @@ class Trace:
         registers: Mapping[Name, int],
         recorded: Record,
         sizes: Mapping[str, Value],
-        reader: Reader,
+        reader: ExtentReader,
         about: Mapping[str, str] | None = None,
     ) -> None:
         self._sites = {number: node for number, node in sites.items() if isinstance(node, w.Task)}

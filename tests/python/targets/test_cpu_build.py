@@ -149,7 +149,7 @@ def test_a_disk_that_is_full_costs_the_precompiled_headers_alone(
             return file.read()
 
     monkeypatch.setattr(build, "run", full)
-    library = ctypes_abi.load(registry.get("cpu").build([unary("neg")], own_cache))
+    library = ctypes_abi.load(CpuTarget().build([unary("neg")], own_cache))
     x = np.ones((4, 40), np.float32)
     y = np.empty_like(x)
     assert library.call(unary("neg"), [x, y]) == 0 and (y == -1).all()

@@ -213,13 +213,13 @@ class Executable {
     bytecode::look_at_rows(plan);
     check_regions(plan, options);
     if (costs_ == nullptr) costs_ = std::make_shared<sched::SiteCosts>(plan.sites.size());
-    // Threads that still leave an earlier run may read its marks: each plan is marked once.
-    sched::mark_units(plan, options.workers, shape.cuts_units);
+    sched::Marks marks = sched::mark_units(plan, options.workers, shape.cuts_units);
     bytecode::choose_streamed(plan, shape.streaming_bytes);
     if (shape.is_benchmark) replace_bodies(plan);
     std::vector<uint32_t> guesses = sched::guess_costs(plan, options.workers);
     if (options.keeps_graph()) elements_ = std::make_unique<bytecode::ElementCopies>(plan);
-    prepared_.reset(new sched::Prepared{code_, std::move(plan), costs_, std::move(guesses), {}});
+    prepared_.reset(
+        new sched::Prepared{code_, std::move(plan), std::move(marks), costs_, std::move(guesses), {}});
     if (shape.is_tracked) summarize_units(*prepared_, shape);
     shape_ = shape;
   }
@@ -233,7 +233,7 @@ class Executable {
       is_there = is_there && (!decides[i] || prepared_->plan.bindings.elements[i].base == bases[i]);
     if (is_there) return;
     std::shared_ptr<sched::Prepared> moved(
-        new sched::Prepared{code_, prepared_->plan, costs_, prepared_->cost_guesses, {}});
+        new sched::Prepared{code_, prepared_->plan, prepared_->marks, costs_, prepared_->cost_guesses, {}});
     bytecode::bind_elements(moved->plan, bases);
     if (shape_.is_tracked) summarize_units(*moved, shape_);
     prepared_ = std::move(moved);
@@ -241,7 +241,7 @@ class Executable {
 
   static void summarize_units(sched::Prepared& prepared, const Shape& shape) {
     const bool is_each_task_seen = shape.cuts_units || shape.has_streams;
-    prepared.units = sched::summarize_units(prepared.plan, is_each_task_seen, shape.deps);
+    prepared.units = sched::summarize_units(prepared.plan, prepared.marks, is_each_task_seen, shape.deps);
   }
 
   static void replace_bodies(bytecode::Plan& plan) {

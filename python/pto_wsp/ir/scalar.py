@@ -11,13 +11,13 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, assert_never
 
 import numpy as np
 
 from pto_wsp.errors import BadExpression
 from pto_wsp.location import Location
-from pto_wsp.support.record import record
+from pto_wsp.support.record import record, replace
 from pto_wsp.types.dtype import DType, b1, f32, i64
 
 Value = int | float | bool
@@ -209,7 +209,10 @@ def const(value: Value, loc: Location | None = None) -> Const:
 
 
 def binary(op: str, a: Expr, b: Expr, loc: Location | None = None) -> Expr:
-    """Return `a op b`, folded where both are integer literals or an operand is neutral."""
+    """Return `a op b`, folded where both are integer literals or an operand is neutral.
+
+    Folding keeps every fault: an operand that can fail is part of the result.
+    """
     if isinstance(a, Const) and isinstance(b, Const) and a.dtype is not f32 and b.dtype is not f32:
         try:
             return const(apply_binary(op, a.value, b.value), loc)
@@ -221,27 +224,48 @@ def binary(op: str, a: Expr, b: Expr, loc: Location | None = None) -> Expr:
             return a
         if op in ("add", "mul") and isinstance(a, Const) and a.value == neutral:
             return b
-        if op == "mul" and (b == Const(0) or a == Const(0)):
-            return Const(0)
+        if op == "mul" and Const(0) in (a, b) and not can_fail(a) and not can_fail(b):
+            return Const(0, loc=loc)
     return Binary(op, a, b, loc)
 
 
 _NEUTRAL = {"add": 0, "sub": 0, "mul": 1, "floordiv": 1}
 
 
-def add(a: Expr, b: Expr) -> Expr:
+def add(a: Expr, b: Expr, loc: Location | None = None) -> Expr:
     """Return `a + b`."""
-    return binary("add", a, b)
+    return binary("add", a, b, loc)
 
 
-def mul(a: Expr, b: Expr) -> Expr:
+def mul(a: Expr, b: Expr, loc: Location | None = None) -> Expr:
     """Return `a * b`."""
-    return binary("mul", a, b)
+    return binary("mul", a, b, loc)
 
 
-def ceildiv(a: Expr, tile: int) -> Expr:
+def ceildiv(a: Expr, tile: int, loc: Location | None = None) -> Expr:
     """Return `a / tile` rounded up, for a >= 0."""
-    return binary("floordiv", add(a, Const(tile - 1)), Const(tile))
+    return binary("floordiv", add(a, Const(tile - 1), loc), Const(tile), loc)
+
+
+def can_fail(expr: Expr) -> bool:
+    """Return whether the evaluation of `expr` can raise BadExpression."""
+    return any(_node_can_fail(node) for node in walk(expr))
+
+
+def _node_can_fail(node: Expr) -> bool:
+    match node:
+        case Const() | Var() | Extent() | Select():
+            return False
+        case Element() | TileElement():
+            return True
+        case Binary(op="add" | "sub" | "mul", a=a) | Unary(op="neg", a=a):
+            return a.dtype.is_integer
+        case Binary(op=op):
+            return op in ("floordiv", "mod", "lshift", "rshift")
+        case Unary(op="i64", a=a):
+            return a.dtype.is_float
+        case Unary(op=op):
+            return op == "u64"
 
 
 def apply_binary(op: str, a: Value, b: Value, loc: Location | None = None) -> Value:
@@ -266,7 +290,7 @@ def _checked(value: Value, loc: Location | None) -> Value:
 Scope = Mapping[str, Value]
 
 
-class Reader(Protocol):
+class ExtentReader(Protocol):
     """What an expression may ask of the views and tensors around it."""
 
     def extent(self, name: str, dim: int) -> int:
@@ -281,7 +305,7 @@ class Reader(Protocol):
         ...
 
 
-def evaluate(expr: Expr, scope: Scope, reader: Reader | None = None) -> Value:
+def evaluate(expr: Expr, scope: Scope, reader: ExtentReader | None = None) -> Value:
     """Return the value of `expr`.
 
     Args:
@@ -362,12 +386,12 @@ def _apply_unary(expr: Unary, a: Value) -> Value:
         case "u64" if a < 0:
             raise BadExpression(reason=BELOW_ZERO.format(value=a), loc=expr.loc)
         case _:
-            return _checked(int(a), expr.loc)
+            return _checked(int(a) if math.isfinite(a) else I64_MAX + 1, expr.loc)
 
 
 _CHILDREN: dict[type, Callable[[Any], tuple[Expr, ...]]] = {
-    Element: lambda expr: expr.indices,
-    TileElement: lambda expr: expr.indices,
+    **dict.fromkeys((Const, Var, Extent), lambda expr: ()),
+    **dict.fromkeys((Element, TileElement), lambda expr: expr.indices),
     Unary: lambda expr: (expr.a,),
     Binary: lambda expr: (expr.a, expr.b),
     Select: lambda expr: (expr.condition, expr.then, expr.other),
@@ -376,40 +400,38 @@ _CHILDREN: dict[type, Callable[[Any], tuple[Expr, ...]]] = {
 
 def children(expr: Expr) -> tuple[Expr, ...]:
     """Return the operands of `expr`."""
-    of = _CHILDREN.get(expr.__class__)
-    return () if of is None else of(expr)
+    return _CHILDREN[expr.__class__](expr)
 
 
 def walk(expr: Expr) -> Sequence[Expr]:
     """Return `expr` and everything below it, each before its operands."""
     found = [expr]
     for node in found:
-        of = _CHILDREN.get(node.__class__)
-        if of is not None:
-            found += of(node)
+        found += _CHILDREN[node.__class__](node)
     return found
 
 
-def substitute(expr: Expr, replace: Callable[[Expr], Expr | None]) -> Expr:
-    """Return `expr` with every node for which `replace` gives another one exchanged, outermost first."""
-    replaced = replace(expr)
-    if replaced is not None:
-        return replaced
-    if expr.__class__ not in _CHILDREN:
-        return expr
+def rebuild(expr: Expr, change: Callable[[Expr], Expr]) -> Expr:
+    """Return `expr` with each of its operands changed, folded as `binary` folds."""
     match expr:
-        case Element(name=name, indices=indices, loc=loc):
-            return Element(name, tuple(substitute(i, replace) for i in indices), loc)
-        case TileElement(name=name, indices=indices, dtype=dtype, loc=loc):
-            return TileElement(name, tuple(substitute(i, replace) for i in indices), dtype, loc)
-        case Unary(op=op, a=a, loc=loc):
-            return Unary(op, substitute(a, replace), loc)
-        case Binary(op=op, a=a, b=b, loc=loc):
-            return binary(op, substitute(a, replace), substitute(b, replace), loc)
-        case Select(condition=c, then=t, other=o, loc=loc):
-            return Select(substitute(c, replace), substitute(t, replace), substitute(o, replace), loc)
-        case _:
+        case Const() | Var() | Extent():
             return expr
+        case Element() | TileElement():
+            return replace(expr, indices=tuple(map(change, expr.indices)))
+        case Unary(op=op, a=a, loc=loc):
+            return Unary(op, change(a), loc)
+        case Binary(op=op, a=a, b=b, loc=loc):
+            return binary(op, change(a), change(b), loc)
+        case Select(condition=condition, then=then, other=other, loc=loc):
+            return Select(change(condition), change(then), change(other), loc)
+        case _:
+            assert_never(expr)
+
+
+def substitute(expr: Expr, exchange: Callable[[Expr], Expr | None]) -> Expr:
+    """Return `expr` with every node for which `exchange` gives another one exchanged, outermost first."""
+    exchanged = exchange(expr)
+    return rebuild(expr, lambda operand: substitute(operand, exchange)) if exchanged is None else exchanged
 
 
 PRECEDENCE: dict[str, int] = {

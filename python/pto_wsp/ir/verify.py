@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from graphlib import CycleError, TopologicalSorter
+from typing import assert_never
 
 from pto_wsp.errors import InvalidIR
 from pto_wsp.ir import kernel as k
@@ -144,10 +145,12 @@ class _KernelVerifier:
                     self.expressions([condition], stmt.loc)
                     require(condition.dtype is b1, "a condition is a truth value", stmt.loc)
                     self.statements(stmt.body)
-                case k.Call():
+                case k.KernelCall():
                     self.call(stmt)
+                case _:
+                    assert_never(stmt)
 
-    def call(self, call: k.Call) -> None:
+    def call(self, call: k.KernelCall) -> None:
         callee = next((f for f in self.module.kernels if f.name == call.kernel), None)
         require(callee is not None, f"kernel `{call.kernel}` is not in the module", call.loc)
         assert callee is not None

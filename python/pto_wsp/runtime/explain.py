@@ -25,18 +25,19 @@ Failure = tuple[str, str | None, int]
 
 def explain(
     error: EngineError,
+    target: str,
     module: Module,
     lowered: Lowered,
     artifact: KernelArtifact,
     arrays: Sequence[np.ndarray],
     failure: Failure | None = None,
 ) -> errors.PtoError:
-    """Return the catalogue's error for an engine error of a run of `lowered` on `arrays`.
+    """Return the catalogue's error for an engine error of a run of `lowered` on `arrays`, on `target`.
 
     `failure` is what the library says of the failed kernel, if some of its kernels are written by hand.
     """
     describe = _DESCRIBE.get(error.code)
-    context = _Context(error, module, lowered, artifact, arrays, failure)
+    context = _Context(error, target, module, lowered, artifact, arrays, failure)
     found = describe(context) if describe else context.fault()
     if isinstance(found, errors.RunError) and "late" in error.details:
         found.found_late(context.number("late"))
@@ -49,6 +50,7 @@ class _Context:
     def __init__(
         self,
         error: EngineError,
+        target: str,
         module: Module,
         lowered: Lowered,
         artifact: KernelArtifact,
@@ -58,6 +60,7 @@ class _Context:
         self.code = error.code
         self.details = error.details
         self.message = str(error)
+        self.target = target
         self.module = module
         self.lowered = lowered
         self.artifact = artifact
@@ -379,7 +382,7 @@ def _out_of_memory(c: _Context) -> errors.PtoError:
 
 def _graph_too_large(c: _Context) -> errors.PtoError:
     what, reason = "a graph of so many tasks", f"{c.message}; `StartPolicy.immediate()` builds none"
-    return errors.UnsupportedByTarget(target="cpu", what=what, reason=reason)
+    return errors.UnsupportedByTarget(target=c.target, what=what, reason=reason)
 
 
 def _interrupted(reason: str) -> Callable[[_Context], errors.PtoError]:

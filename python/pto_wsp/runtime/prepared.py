@@ -37,7 +37,7 @@ class Prepared:
         """
         module = prepare(self.source).reached
         check_schedule(module, self.target.name)
-        return settle_floats(module) if self.target.builds_library else module
+        return module if self.target.evaluates_floats else settle_floats(module)
 
 
 def check_schedule(module: Module, target: str) -> None:

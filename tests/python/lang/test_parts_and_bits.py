@@ -12,7 +12,7 @@ from pto_wsp.interp.kernels import run_kernel
 from pto_wsp.ir.kernel import KernelFunction
 from pto_wsp.runtime.cache import ArtifactCache
 from pto_wsp.support.record import replace
-from pto_wsp.targets import registry
+from pto_wsp.targets.cpu.target import CpuTarget
 from tests.python.lang.programs import error_of, kernel_of
 from tests.python.targets import ctypes_abi
 
@@ -75,7 +75,7 @@ KERNELS = {text: make(i, text, shape) for i, (text, (shape, _)) in enumerate(CAS
 
 @pytest.fixture(scope="module")
 def library(cache: ArtifactCache) -> ctypes_abi.Library:
-    return ctypes_abi.load(registry.get("cpu").build(list(KERNELS.values()), cache))
+    return ctypes_abi.load(CpuTarget().build(list(KERNELS.values()), cache))
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ from pto_wsp.ir.verify import verify
 from pto_wsp.runtime.engine import EngineRunner
 from pto_wsp.runtime.interpreted import InterpretedRunner
 from pto_wsp.runtime.prepared import Prepared
-from pto_wsp.targets import registry
+from pto_wsp.targets.cpu.target import CpuTarget
 from tests.generators.drawing import tries
 from tests.generators.dynamic_workloads import KERNELS, Sample, samples
 
@@ -31,7 +31,7 @@ def outcome(run: object, sample: Sample) -> object:
 @given(samples(), st.integers(1, 2**31))
 def test_data_decides_as_in_program_order(sample: Sample, seed: int) -> None:
     note(print_workload(sample.module.entry_workload))
-    engine = EngineRunner(Prepared(verify(sample.module), registry.get("cpu")))
+    engine = EngineRunner(Prepared(verify(sample.module), CpuTarget()).module, CpuTarget())
     compiled = {name: index for index, name in enumerate(engine.artifact.kernels)}
 
     def call(name: str, args: list[object], workspace: int) -> None:

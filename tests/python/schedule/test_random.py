@@ -12,7 +12,7 @@ from pto_wsp.ir.schedule import Schedule
 from pto_wsp.ir.verify import verify
 from pto_wsp.runtime.engine import EngineRunner
 from pto_wsp.runtime.prepared import Prepared
-from pto_wsp.targets import registry
+from pto_wsp.targets.cpu.target import CpuTarget
 from tests.generators.drawing import tries
 from tests.generators.dynamic_workloads import samples as dynamic_samples
 from tests.generators.schedules import schedules
@@ -23,7 +23,7 @@ from tests.python.runtime.test_dynamic import outcome
 def check(data: st.DataObject, module: Module, sample: object, scalars: list[int]) -> None:
     """Run in program order, then under three schedules."""
     note(str(module))
-    engine = EngineRunner(Prepared(verify(module), registry.get("cpu")))
+    engine = EngineRunner(Prepared(verify(module), CpuTarget()).module, CpuTarget())
 
     def run(workers: int, jitter: int) -> object:
         return outcome(lambda arrays: engine.run(arrays, scalars, workers, False, jitter=jitter), sample)

@@ -12,10 +12,10 @@ import pytest
 from pto_wsp.errors import CompilerFailed
 from pto_wsp.ir.kernel import KernelFunction
 from pto_wsp.runtime.cache import ArtifactCache
-from pto_wsp.targets import registry
 from pto_wsp.targets.cpu import build, toolchain
 from pto_wsp.targets.cpu.emit import emit_library, work
 from pto_wsp.targets.cpu.parts import moves
+from pto_wsp.targets.cpu.target import CpuTarget
 from pto_wsp.types.dtype import DType, bf16, f32
 from tests.python.targets import ctypes_abi
 from tests.python.targets.build_kernels import KernelMaker
@@ -79,7 +79,7 @@ def test_results_do_not_depend_on_the_number_of_units(
     commands: list[Sequence[str]],
 ) -> None:
     monkeypatch.setattr(build, "_num_cores", lambda: cores)
-    artifact = registry.get("cpu").build(kernels(), own_cache)
+    artifact = CpuTarget().build(kernels(), own_cache)
     assert artifact.compiles == 1 and len(commands) == heads + min(cores, 4) + 2
     library = ctypes_abi.load(artifact)
     assert tuple(library.kernels) == artifact.kernels == tuple(f"apply_{name}" for name in ROWS)
@@ -93,7 +93,7 @@ def test_results_do_not_depend_on_the_number_of_units(
 def test_parts_and_heads_are_compiled_once_and_again_when_they_are_damaged(
     own_cache: ArtifactCache, heads: int, commands: list[Sequence[str]]
 ) -> None:
-    target, folder = registry.get("cpu"), own_cache.directory / "libraries"
+    target, folder = CpuTarget(), own_cache.directory / "libraries"
     plain = [unary(name) for name in ("abs", "neg", "relu", "recip")]
     libraries = {target.build(plain[:1], own_cache).path}
     assert len(commands) == heads + 3
@@ -117,7 +117,7 @@ def test_a_unit_whose_head_the_compiler_refuses_is_compiled_without(
         return (1, "relocated") if "-include" in command else noted(command, text)
 
     monkeypatch.setattr(build, "run", refuse)
-    library = ctypes_abi.load(registry.get("cpu").build([unary("neg")], own_cache))
+    library = ctypes_abi.load(CpuTarget().build([unary("neg")], own_cache))
     assert len(commands) == heads + 3
     x = np.ones((4, 40), np.float32)
     y = np.empty_like(x)
@@ -168,7 +168,7 @@ def product(name: str, rows: int, dtype: DType) -> KernelFunction:
 def test_kernels_share_the_parts_that_they_call(
     own_cache: ArtifactCache, commands: list[Sequence[str]]
 ) -> None:
-    target, before = registry.get("cpu"), 0
+    target, before = CpuTarget(), 0
     for kernel, parts in (
         (product("exp", 4, f32), 2),
         (product("abs", 3, f32), 0),  # as many rows as the tile library tells apart
@@ -196,7 +196,7 @@ def test_a_unit_that_does_not_compile_is_named(
 
     monkeypatch.setattr(build, "run", refuse)
     with pytest.raises(CompilerFailed, match=f"no {broken} today") as caught:
-        registry.get("cpu").build(kernels(), own_cache)
+        CpuTarget().build(kernels(), own_cache)
     kept = Path(str(caught.value.fields["source"])).read_text()
     assert kept == part if broken == "copy" else "k_apply_tanh([" in kept
     assert not [path for path in (own_cache.directory / "libraries").iterdir() if path.name.startswith(".")]

@@ -15,7 +15,7 @@ from pto_wsp.ir.kernel import KernelFunction
 from pto_wsp.ir.module import Module
 from pto_wsp.ir.verify import verify
 from pto_wsp.runtime.cache import ArtifactCache
-from pto_wsp.targets import registry
+from pto_wsp.targets.cpu.target import CpuTarget
 from pto_wsp.types.dtype import DType
 from tests.generators.drawing import tries
 from tests.generators.kernels import COLS, ROWS, kernels
@@ -81,7 +81,7 @@ def test_random_kernels(
 ) -> None:
     verify(Module("m", batch))
     with vectors_of(width):
-        artifact = registry.get("cpu").build(batch, cache)
+        artifact = CpuTarget().build(batch, cache)
     library = ctypes_abi.load(artifact)
     for kernel in batch:
         for layout in arrangements:

@@ -11,7 +11,7 @@ from pto_wsp.errors import BadOperand, DTypeMismatch, KernelFailed, PtoError, Sh
 from pto_wsp.interp.kernels import run_kernel
 from pto_wsp.isa.meaning import NO_PAIR, pairs, topk_indices, topk_values
 from pto_wsp.runtime.cache import ArtifactCache
-from pto_wsp.targets import registry
+from pto_wsp.targets.cpu.target import CpuTarget
 from tests.generators.drawing import tries
 from tests.python.lang.programs import kernel_of
 from tests.python.targets import ctypes_abi
@@ -48,7 +48,7 @@ def topk(request: pytest.FixtureRequest, cache: ArtifactCache) -> tuple[list, ct
         kernels.append(kernel_of(signature, text))
         object.__setattr__(kernels[-1], "name", name)
     with vectors_of(request.param):
-        return kernels, ctypes_abi.load(registry.get("cpu").build(kernels, cache))
+        return kernels, ctypes_abi.load(CpuTarget().build(kernels, cache))
 
 
 @tries(40)
@@ -107,7 +107,7 @@ FAILING = {
 def test_operands_without_a_meaning(name: str, cache: ArtifactCache) -> None:
     signature, body, message = FAILING[name]
     kernel = kernel_of(signature, body)
-    artifact = registry.get("cpu").build([kernel], cache)
+    artifact = CpuTarget().build([kernel], cache)
     library = ctypes_abi.load(artifact)
     dtype = kernel.views[0].type.dtype.to_numpy()
     good = np.tile(np.array([4, 3, 2, 0, 4, 3, 1, 0], dtype), (2, 1))
@@ -140,7 +140,7 @@ def test_carried_tiles_are_overwritten_safely(cache: ArtifactCache) -> None:
         pto.store(z, idx)
     """
     kernel = kernel_of(signature, body)
-    library = ctypes_abi.load(registry.get("cpu").build([kernel], cache))
+    library = ctypes_abi.load(CpuTarget().build([kernel], cache))
     x = np.random.default_rng(0).standard_normal((2, 64)).astype(np.float32)
     found = np.zeros((2, 64), np.int64), np.zeros((2, 64), np.int32)
     wanted = np.zeros((2, 64), np.int64), np.zeros((2, 64), np.int32)

@@ -12,6 +12,7 @@
 #include "pto/wsp/sched/flush_log.hpp"
 #include "pto/wsp/sched/lookout.hpp"
 #include "pto/wsp/sched/numbering.hpp"
+#include "pto/wsp/sched/numbering_log.hpp"
 #include "pto/wsp/sched/pace.hpp"
 #include "pto/wsp/sched/ready_slices.hpp"
 #include "pto/wsp/sched/stalls.hpp"
@@ -43,6 +44,7 @@ inline EngineError place_late(EngineError error, const bytecode::Expander& expan
 struct Prepared {
   std::shared_ptr<const void> owner;  ///< of the program and the kernel library
   bytecode::Plan plan;
+  Marks marks;
   std::shared_ptr<SiteCosts> costs;    ///< measured by the runs before, whatever their plan
   std::vector<uint32_t> cost_guesses;  ///< per site, for what was never measured
   std::vector<std::unique_ptr<graph::UnitSummary>> units;  ///< per loop: see units.hpp
@@ -76,6 +78,7 @@ class Run {
     max_live_slices_.store(0, std::memory_order_relaxed);
     stalls_.clear();
     flushed_.clear();
+    numbering_log_.clear();
     // Where slices are not taken oldest first, the window alone bounds those that wait.
     ready_.begin(pools_.num_lanes(), is_ordered(),
                  is_ordered() ? SIZE_MAX : 64 + 16 * size_t(options.workers));
@@ -281,6 +284,7 @@ class Run {
   FlushLog& flushed() { return flushed_; }
   Stalls& stalls() { return stalls_; }
   const NumberingStart& numbering_start() const { return numbering_start_; }
+  NumberingLog& numbering_log() { return numbering_log_; }
   Worker& worker(uint32_t i) { return *workers_[i]; }
   uint32_t num_workers() const { return options_.workers; }
   /// What a task of a site took before this run, in nanoseconds; 0 if it never ran.
@@ -394,6 +398,7 @@ class Run {
   std::vector<Count> num_complete_;  ///< tasks, per worker but the first
   std::vector<uint32_t> costs_;
   NumberingStart numbering_start_;
+  NumberingLog numbering_log_;
 
   Progress progress_;
   SliceStore store_;

@@ -45,7 +45,7 @@ from pto_wsp.lang.kernel.values import (
     TileValue,
     Transposed,
     TupleValue,
-    Undefined,
+    UndefinedName,
     Value,
     ViewValue,
     constant_of,
@@ -156,7 +156,7 @@ class ExpressionReader:
         name = node.id
         if name in self.env:
             value = self.env[name]
-            if isinstance(value, Undefined):
+            if isinstance(value, UndefinedName):
                 raise CarriedValue(
                     name=name,
                     problem=value.problem,
@@ -305,7 +305,7 @@ class ExpressionReader:
             case SpanValue(extent=extent, capacity=capacity) if node.attr == "extent":
                 return ScalarValue(extent, capacity)
             case SpanValue(start=start, extent=extent) if node.attr in ("start", "stop"):
-                return ScalarValue(start if node.attr == "start" else ir.add(start, extent))
+                return ScalarValue(start if node.attr == "start" else ir.add(start, extent, self.at(node)))
             case Transposed(operand=operand) if node.attr == "T":
                 return operand
             case TileValue() | ViewValue() | Transposed():

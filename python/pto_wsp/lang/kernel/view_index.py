@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import ast
-from typing import TYPE_CHECKING
 
 from pto_wsp.errors import BadIndex, ConstantIndexOutside
 from pto_wsp.ir import scalar as ir
 from pto_wsp.ir.core import DimSelect, Full, Index, Range
 from pto_wsp.ir.kernel import Param
 from pto_wsp.ir.scalar import Const, Expr, Extent
+from pto_wsp.lang.kernel.reader import KernelReader
 from pto_wsp.lang.kernel.values import ScalarValue, SpanValue, ViewValue, constant_of, known
 from pto_wsp.location import Location
 from pto_wsp.types.dtype import i64
 from pto_wsp.types.tile import TileType, ViewType
-
-if TYPE_CHECKING:
-    from pto_wsp.lang.kernel.expressions import ExpressionReader
 
 Part = tuple[DimSelect, int | None, Expr]
 """What is selected of a dimension, the largest extent it can have, and its extent."""
@@ -37,7 +34,7 @@ def whole_view(param: Param) -> ViewValue:
     return ViewValue(param, dtype, full, capacities, tuple(extents), True)
 
 
-def index_view(reader: ExpressionReader, view: ViewValue, items: list[ast.expr], loc: Location) -> ViewValue:
+def index_view(reader: KernelReader, view: ViewValue, items: list[ast.expr], loc: Location) -> ViewValue:
     """Return the part of `view` that the indices select.
 
     Raises:
@@ -62,7 +59,7 @@ def index_view(reader: ExpressionReader, view: ViewValue, items: list[ast.expr],
 class _Indexer:
     """Indexes one dimension of a view."""
 
-    def __init__(self, reader: ExpressionReader, view: ViewValue, dim: int, capacity: int | None) -> None:
+    def __init__(self, reader: KernelReader, view: ViewValue, dim: int, capacity: int | None) -> None:
         self.reader = reader
         self.view = view
         self.dim = dim
@@ -82,7 +79,7 @@ class _Indexer:
         start = inner.at if isinstance(inner, Index) else inner.start
         if known(start) is None:
             raise _bad(self.view, "a constant index into a range", ast.unparse(node), loc)
-        moved = ir.add(outer.start, start)
+        moved = ir.add(outer.start, start, loc)
         return (
             (Index(moved) if isinstance(inner, Index) else Range(moved, inner_extent)),
             capacity,
@@ -124,7 +121,7 @@ class _Indexer:
         start, stop = (self.reader.ops.scalar(self.reader.read(n), loc) for n in (node.lower, node.upper))
         if start is None or stop is None or known(start) is not None:
             return None
-        length = known(_difference(stop, start))
+        length = known(_difference(stop, start, loc))
         if start.dtype is not i64 or length is None or length <= 0:
             raise _bad(self.view, "a slice of constant length, such as `[i : i + 4]`", ast.unparse(node), loc)
         return Range(self.reader.builder.frozen(start, "i", loc), Const(length)), length, Const(length)
@@ -165,10 +162,10 @@ class _Indexer:
             )
 
 
-def _difference(a: Expr, b: Expr) -> Expr:
+def _difference(a: Expr, b: Expr, loc: Location) -> Expr:
     """Return `a - b`, as a constant where both are one expression plus constants."""
     (base, offset), (other, start) = _split(a), _split(b)
-    return Const(offset - start) if base == other else ir.binary("sub", a, b)
+    return Const(offset - start) if base == other else ir.binary("sub", a, b, loc)
 
 
 def _split(expr: Expr) -> tuple[Expr, int]:

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING
 
-from pto_wsp.errors import UnsupportedSyntax
+from pto_wsp.errors import NotYetSupported, UnsupportedSyntax
 from pto_wsp.ir import workload as w
 from pto_wsp.ir.scalar import Expr, Var
+from pto_wsp.lang.kernel.declarations import SpecialisableKernel
 from pto_wsp.lang.workload.expansion import NOT_EXPANDED, Expansion
 from pto_wsp.location import Location
 from pto_wsp.support.record import record
 
-if TYPE_CHECKING:
-    from pto_wsp.lang.kernel.kernel import Kernel
-    from pto_wsp.lang.workload.conditions import Chain
+MAX_ALTERNATIVES = 256
+"""Alternatives of a conditional; each stands inside the one before."""
 
 
 @record
@@ -26,7 +25,7 @@ class OpenTask:
         scope: what names mean in the function that makes it.
     """
 
-    kernel: Kernel
+    kernel: SpecialisableKernel
     args: dict[str, object]
     keys: tuple[Expr, ...]
     loc: Location | None
@@ -81,7 +80,44 @@ def tasks_of(nodes: Iterable[OpenNode]) -> Iterator[OpenTask]:
                 pass
 
 
-class Block:
+class Chain:
+    """A conditional with its alternatives.
+
+    Attributes:
+        loc: place of its `P.when`.
+        rest: where the next alternative is recorded; a list that nobody reads once all is decided.
+        is_complete: whether its `P.otherwise()` without a predicate has come.
+    """
+
+    def __init__(self, loc: Location | None, rest: list[OpenNode]) -> None:
+        self.loc = loc
+        self.rest = rest
+        self.is_complete = False
+        self._count = 0
+
+    def alternative(self, predicate: Expr | bool, loc: Location | None) -> list[OpenNode]:
+        """Return where the body of an alternative is recorded.
+
+        A predicate that is known while the workload is built makes no node: its body stands for itself, or
+        is dropped.
+        """
+        if predicate is True:
+            body, self.rest = self.rest, []
+            return body
+        if predicate is False:
+            return []
+        self._count += 1
+        if self._count > MAX_ALTERNATIVES:
+            feature = f"more than {MAX_ALTERNATIVES} alternatives of one condition"
+            advice = "select kernels by a size with `tier`, or split the chain by a condition around it"
+            raise NotYetSupported(feature=feature, detail="", advice=advice, loc=loc)
+        cond = OpenCond(predicate, loc, [], [])
+        self.rest.append(cond)
+        self.rest = cond.other
+        return cond.then
+
+
+class OpenBlock:
     """A list of nodes to which what is recorded next is added.
 
     Attributes:
@@ -107,10 +143,10 @@ class Blocks:
 
     def __init__(self) -> None:
         self.body: list[OpenNode] = []
-        self._open = [Block(self.body, "the workload", None)]
+        self._open = [OpenBlock(self.body, "the workload", None)]
 
     @property
-    def innermost(self) -> Block:
+    def innermost(self) -> OpenBlock:
         """The block that is being recorded."""
         return self._open[-1]
 
@@ -128,12 +164,12 @@ class Blocks:
         if block.chain is not None:
             block.ended, block.chain = (block.chain, loc), None
 
-    def enter(self, nodes: list[OpenNode], what: str, loc: Location | None) -> Block:
+    def enter(self, nodes: list[OpenNode], what: str, loc: Location | None) -> OpenBlock:
         """Begin a block: what is recorded next is added to `nodes`."""
-        self._open.append(Block(nodes, what, loc))
+        self._open.append(OpenBlock(nodes, what, loc))
         return self.innermost
 
-    def leave(self, block: Block) -> None:
+    def leave(self, block: OpenBlock) -> None:
         """End a block.
 
         Raises:

@@ -6,55 +6,15 @@ from types import TracebackType
 
 import numpy as np
 
-from pto_wsp.errors import BadOperand, DetachedOtherwise, NotYetSupported, UnsupportedSyntax
+from pto_wsp.errors import BadOperand, DetachedOtherwise, UnsupportedSyntax
 from pto_wsp.ir.scalar import Const, Expr, format_expr
+from pto_wsp.lang.operands import Number, expression
 from pto_wsp.lang.source import leaving_statements, with_statement
 from pto_wsp.lang.workload import context
-from pto_wsp.lang.workload.blocks import Block, Blocks, OpenCond, OpenNode, left_early
+from pto_wsp.lang.workload.blocks import Blocks, Chain, OpenBlock, left_early
 from pto_wsp.lang.workload.python_variables import require_one_value
-from pto_wsp.lang.workload.scalar import Number, expression
 from pto_wsp.location import Location, caller_location
 from pto_wsp.types.dtype import b1
-
-MAX_ALTERNATIVES = 256
-"""Alternatives of a conditional; each stands inside the one before."""
-
-
-class Chain:
-    """A conditional with its alternatives.
-
-    Attributes:
-        loc: place of its `P.when`.
-        rest: where the next alternative is recorded; a list that nobody reads once all is decided.
-        is_complete: whether its `P.otherwise()` without a predicate has come.
-    """
-
-    def __init__(self, loc: Location | None, rest: list[OpenNode]) -> None:
-        self.loc = loc
-        self.rest = rest
-        self.is_complete = False
-        self._count = 0
-
-    def alternative(self, predicate: Expr | bool, loc: Location | None) -> list[OpenNode]:
-        """Return where the body of an alternative is recorded.
-
-        A predicate that is known while the workload is built makes no node: its body stands for itself, or
-        is dropped.
-        """
-        if predicate is True:
-            body, self.rest = self.rest, []
-            return body
-        if predicate is False:
-            return []
-        self._count += 1
-        if self._count > MAX_ALTERNATIVES:
-            feature = f"more than {MAX_ALTERNATIVES} alternatives of one condition"
-            advice = "select kernels by a size with `tier`, or split the chain by a condition around it"
-            raise NotYetSupported(feature=feature, detail="", advice=advice, loc=loc)
-        cond = OpenCond(predicate, loc, [], [])
-        self.rest.append(cond)
-        self.rest = cond.other
-        return cond.then
 
 
 class Branch:
@@ -65,7 +25,7 @@ class Branch:
         self._predicate = predicate
         self._loc = loc
         self._chain: Chain | None = None
-        self._block: Block | None = None
+        self._block: OpenBlock | None = None
 
     def __enter__(self) -> None:
         blocks = context.current(f"`{self._what}`").blocks
@@ -136,7 +96,7 @@ def _predicate(what: str, value: object, loc: Location | None) -> Expr | bool:
     return bool(expr.value) if isinstance(expr, Const) else expr
 
 
-def _open_chain(block: Block, loc: Location | None) -> Chain:
+def _open_chain(block: OpenBlock, loc: Location | None) -> Chain:
     """Return the conditional that an alternative at `loc` continues.
 
     Raises:

@@ -10,15 +10,13 @@ from pto_wsp.errors import BadOperand, BadRagged, WrongValue
 from pto_wsp.ir import workload as w
 from pto_wsp.ir.scalar import Const, Element, Expr, Var, add, binary
 from pto_wsp.lang.annotations import RaggedAnnotation
+from pto_wsp.lang.operands import Number, Scalar, expression
 from pto_wsp.lang.workload.ranges import Packed, Span, Stretch
-from pto_wsp.lang.workload.scalar import Number, Scalar, expression
+from pto_wsp.lang.workload.tensor import Tensor
 from pto_wsp.location import Location, caller_location
 from pto_wsp.support.arrays import is_masked
 from pto_wsp.types.dtype import i64
 from pto_wsp.types.tile import TensorType
-
-if TYPE_CHECKING:
-    from pto_wsp.lang.workload.tensor import Tensor
 
 
 class Ragged:
@@ -159,11 +157,11 @@ class RaggedRow(Stretch):
     def __getitem__(self, item: Number | Span) -> Any:
         """Element `item` of the row, or the part that a range made by `P.tiles` covers."""
         if isinstance(item, Span):
-            return Stretch(add(self.start_expr, item.start_expr), item.extent_expr)
+            return Stretch(add(self.start_expr, item.start_expr, caller_location()), item.extent_expr)
         at = expression(item)
         if at is None or at.dtype is not i64:
             raise _not_an_index("an integer or a range made by `P.tiles`", item)
-        return Scalar(add(self.start_expr, at))
+        return Scalar(add(self.start_expr, at, caller_location()))
 
 
 class RaggedAxis:
@@ -213,7 +211,7 @@ class RaggedAxis:
         at = expression(b)
         if at is None or at.dtype is not i64:
             raise _not_an_index("an integer", b)
-        first, last = self._offset(at, loc), self._offset(add(at, Const(1)), loc)
+        first, last = self._offset(at, loc), self._offset(add(at, Const(1), loc), loc)
         return first, binary("sub", last, first, loc)
 
     def _offset(self, at: Expr, loc: Location | None) -> Expr:

@@ -3,25 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from pto_wsp.errors import BadHandle, BadOperand, UnknownArgument, did_you_mean
 from pto_wsp.ir import workload as w
 from pto_wsp.ir.scalar import Expr, Var
+from pto_wsp.lang.kernel.declarations import SpecialisableKernel
+from pto_wsp.lang.operands import Scalar, expression, kind_of
 from pto_wsp.lang.source import MISSING
-from pto_wsp.lang.workload import context
-from pto_wsp.lang.workload.blocks import Block, OpenNode, OpenTask
+from pto_wsp.lang.workload.blocks import OpenBlock, OpenNode, OpenTask
 from pto_wsp.lang.workload.broadcast import All, extent_under_all
 from pto_wsp.lang.workload.ranges import Span
-from pto_wsp.lang.workload.scalar import Scalar, expression
 from pto_wsp.lang.workload.tensor import Entry, View
+from pto_wsp.lang.workload.trace import WorkloadTrace, current_trace
 from pto_wsp.location import Location
 from pto_wsp.types.dtype import i64
 from pto_wsp.types.tile import ScalarType
-
-if TYPE_CHECKING:
-    from pto_wsp.lang.kernel.kernel import Kernel
-    from pto_wsp.lang.workload.trace import Trace
 
 
 class Handle:
@@ -33,10 +29,10 @@ class Handle:
     __slots__ = ("block", "loc", "nodes", "tasks", "trace")
 
     def __init__(
-        self, trace: Trace, nodes: Sequence[OpenNode], tasks: Sequence[OpenTask], loc: Location | None
+        self, trace: WorkloadTrace, nodes: Sequence[OpenNode], tasks: Sequence[OpenTask], loc: Location | None
     ) -> None:
         self.trace = trace
-        self.block: Block = trace.blocks.innermost
+        self.block: OpenBlock = trace.blocks.innermost
         self.nodes = tuple(nodes)
         self.tasks = tuple(tasks)
         self.loc = loc
@@ -64,7 +60,7 @@ class TaskArguments:
         self._kwargs = kwargs
         self._loc = loc
 
-    def record(self, kernel: Kernel) -> Handle:
+    def record(self, kernel: SpecialisableKernel) -> Handle:
         """Record a task of a kernel.
 
         Raises:
@@ -72,7 +68,7 @@ class TaskArguments:
             BadOperand: coordinates that are no integers.
             BadHandle: `after` names what this task cannot wait for.
         """
-        trace, loc = context.current(f"kernel `{kernel.name}`"), self._loc
+        trace, loc = current_trace(f"kernel `{kernel.name}`"), self._loc
         given = dict(self._kwargs)
         has_after = any(p.name == "after" for p in kernel.params)
         after = [] if has_after else _earlier(trace, given.pop("after", ()), loc)
@@ -91,8 +87,8 @@ class TaskArguments:
 
     def _task(
         self,
-        trace: Trace,
-        kernel: Kernel,
+        trace: WorkloadTrace,
+        kernel: SpecialisableKernel,
         keys: Sequence[object],
         values: dict[str, object],
         after: list[OpenTask],
@@ -107,7 +103,7 @@ class TaskArguments:
         return task
 
 
-def _earlier(trace: Trace, handles: object, loc: Location | None) -> list[OpenTask]:
+def _earlier(trace: WorkloadTrace, handles: object, loc: Location | None) -> list[OpenTask]:
     """Return the tasks of the handles given as `after`."""
     if not isinstance(handles, (list, tuple)):
         raise BadHandle(what="after", problem="expected a list of handles", loc=loc)
@@ -130,7 +126,7 @@ def _earlier(trace: Trace, handles: object, loc: Location | None) -> list[OpenTa
     return found
 
 
-def _key(kernel: Kernel, key: object, loc: Location | None) -> Expr:
+def _key(kernel: SpecialisableKernel, key: object, loc: Location | None) -> Expr:
     if isinstance(key, Span):
         return Var(key.loop)
     expr = expression(key)
@@ -145,7 +141,7 @@ def _key(kernel: Kernel, key: object, loc: Location | None) -> Expr:
 
 
 def _bind(
-    kernel: Kernel, args: Sequence[object], kwargs: Mapping[str, object], loc: Location | None
+    kernel: SpecialisableKernel, args: Sequence[object], kwargs: Mapping[str, object], loc: Location | None
 ) -> dict[str, object]:
     """Return the arguments of a task by parameter, in the kernel's order."""
     names = [p.name for p in kernel.params]
@@ -168,10 +164,3 @@ def _bind(
                 raise wrong(f"needs an argument `{param.name}`", "missing argument")
             values[param.name] = param.default
     return {name: values[name] for name in names}
-
-
-def kind_of(value: object) -> str:
-    """Return what a value is, for messages."""
-    if isinstance(value, (int, float, str)):
-        return repr(value)
-    return "a truth value or float" if isinstance(value, Scalar) else type(value).__name__

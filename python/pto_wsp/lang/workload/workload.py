@@ -7,7 +7,7 @@ import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from types import FrameType, FunctionType
-from typing import TYPE_CHECKING, Any, overload
+from typing import Any, overload
 
 from pto_wsp.errors import (
     BadHandle,
@@ -21,29 +21,18 @@ from pto_wsp.errors import (
     did_you_mean,
 )
 from pto_wsp.ir.schedule import DEFAULT, Schedule
+from pto_wsp.lang.compiling import Program, compile_traced
+from pto_wsp.lang.operands import kind_of
 from pto_wsp.lang.source import FunctionSource, read_function
-from pto_wsp.lang.workload import context
 from pto_wsp.lang.workload.build_module import Traced, Tracing
-from pto_wsp.lang.workload.functions import COMBINE, SEQUENTIAL, Body, Composition, compose, declarations
+from pto_wsp.lang.workload.functions import COMBINE, SEQUENTIAL, Body, ComposedBodies, compose, declarations
 from pto_wsp.lang.workload.nested import call_workload
 from pto_wsp.lang.workload.scheduling import Schedulable
-from pto_wsp.lang.workload.tasks import Handle, kind_of
+from pto_wsp.lang.workload.tasks import Handle
+from pto_wsp.lang.workload.trace import active_trace
 from pto_wsp.location import Location, caller_location
 from pto_wsp.support.record import replace
 from pto_wsp.visualize.notebook import module_html
-
-if TYPE_CHECKING:
-    from pto_wsp.runtime.program import Program
-
-
-CompileHook = Callable[[Traced, str], Any]
-
-_compile_hook: list[CompileHook] = []
-
-
-def set_compile_hook(hook: CompileHook) -> None:
-    """Say what `Workload.compile` calls; the top level does, since this layer knows no targets."""
-    _compile_hook[:] = [hook]
 
 
 class Workload(Schedulable):
@@ -111,7 +100,7 @@ class Workload(Schedulable):
                 program=self.name, name=unknown[0], advice=did_you_mean(unknown[0], names), loc=loc
             )
         bound = {**self.bound, **given}
-        trace = context.ACTIVE.get()
+        trace = active_trace()
         if trace is not None:
             self.require_unscheduled(loc)
             return call_workload(trace, self.name, self.body, bound, loc)
@@ -156,7 +145,7 @@ class Workload(Schedulable):
             FrontendError: something in the workload or its kernels has no meaning.
             CompileError: the target is unknown, or cannot build it.
         """
-        return _compile_hook[0](self.trace(), target)
+        return compile_traced(self.trace(), target)
 
 
 def _identifier(name: str) -> str:
@@ -216,7 +205,7 @@ def sequential(*parts: Any) -> Any:
 
 def _composed(kind: str, parts: Sequence[object]) -> Workload | Handle:
     loc = caller_location()
-    trace = context.ACTIVE.get()
+    trace = active_trace()
     expected = Workload if trace is None else Handle
     for part in parts or [None]:
         if not isinstance(part, expected):
@@ -226,7 +215,7 @@ def _composed(kind: str, parts: Sequence[object]) -> Workload | Handle:
     if trace is not None:
         return compose(trace, kind, [p for p in parts if isinstance(p, Handle)], loc)
     workloads = [p for p in parts if isinstance(p, Workload)]
-    body = Composition(kind, tuple(part.body for part in workloads), loc)
+    body = ComposedBodies(kind, tuple(part.body for part in workloads), loc)
     declarations(body)
     bound: dict[str, object] = {}
     for part in workloads:

@@ -1,15 +1,16 @@
-"""What a program that ends with an error shows."""
+"""What `short_errors` shows of a program that ends with an error."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
 from pathlib import Path
+from textwrap import indent
 
 import pytest
 
 import pto_wsp
-from pto_wsp import PtoError, parse
+from pto_wsp import parse
 from pto_wsp.errors import UnknownText
 
 PACKAGE = str(Path(pto_wsp.__file__).parent)
@@ -48,11 +49,11 @@ except KeyError:
 }
 
 
-def stderr_of(program: str, tmp_path: Path, *options: str) -> str:
+def stderr_of(program: str, tmp_path: Path, context: str = "pto_wsp.short_errors()") -> str:
     path = tmp_path / "program.py"
-    path.write_text(IMPORTS + "import pto_wsp\n" + program)
+    path.write_text(IMPORTS + f"import contextlib, pto_wsp\nwith {context}:\n" + indent(program, "    "))
     done = subprocess.run(
-        [sys.executable, *options, str(path)], capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, str(path)], capture_output=True, text=True, timeout=60, check=False
     )
     assert done.returncode == 1
     return done.stderr
@@ -76,21 +77,24 @@ w.compile()
 """
 
 
-def test_so_does_an_error_of_the_users_code(tmp_path: Path) -> None:
+def test_an_error_of_the_users_code_is_short_too(tmp_path: Path) -> None:
     found = stderr_of(RAISES_ITSELF, tmp_path)
     assert "KeyError: 'none'" in found and found.count("program.py") == 2
     assert f'File "{PACKAGE}' not in found, found
 
 
-def test_what_goes_wrong_in_the_package_is_shown(tmp_path: Path) -> None:
-    program = "from pto_wsp.location import Location\nLocation('f', 1).source_line(2)\n"
-    assert "TypeError" in stderr_of(program, tmp_path)
+def test_a_defect_of_the_package_keeps_its_frames(tmp_path: Path) -> None:
     program = "from pto_wsp.ir.module import Module\nModule('m').kernel('k')\n"
     assert f'File "{PACKAGE}' in stderr_of(program, tmp_path)
 
 
-def test_in_development_mode_everything_is_shown(tmp_path: Path) -> None:
-    assert f'File "{PACKAGE}' in stderr_of(PROGRAMS["a text"], tmp_path, "-X", "dev")
+def test_other_errors_are_as_they_were(tmp_path: Path) -> None:
+    assert "ZeroDivisionError" in stderr_of("1 / 0\n", tmp_path)
+
+
+def test_without_the_context_all_frames_are_shown_with_the_message(tmp_path: Path) -> None:
+    found = stderr_of(PROGRAMS["a text"], tmp_path, "contextlib.nullcontext()")
+    assert f'File "{PACKAGE}' in found and "error[" in found and "^" in found.splitlines()[-1]
 
 
 def test_the_lines_of_an_error_before_are_kept(tmp_path: Path) -> None:
@@ -99,18 +103,30 @@ def test_the_lines_of_an_error_before_are_kept(tmp_path: Path) -> None:
     assert "During handling of the above exception" in found
 
 
-def test_who_handles_an_error_has_its_whole_traceback() -> None:
+def test_a_program_that_handles_an_error_has_its_whole_traceback() -> None:
     with pytest.raises(UnknownText) as found:
         parse("func @f(%a: !pto.memref<gm,8x8,f32> {in, tile}) {\n  %b = tload %a[:, :] : f32\n}\n")
     files = [entry.path for entry in found.traceback]
     assert any(str(file).startswith(PACKAGE) for file in files)
 
 
-def test_notebooks_show_the_same() -> None:
-    """IPython asks an error that nobody handles for its lines."""
-    try:
-        parse("func")
-    except PtoError as error:
-        lines = error._render_traceback_()
-    assert not any(PACKAGE in line for line in lines)
-    assert any("error[bad-text]" in line for line in lines)
+HOOKS = """
+import builtins, faulthandler, gc, signal, sys, threading, warnings, numpy
+
+def hooks():
+    names = ("excepthook", "displayhook", "unraisablehook", "breakpointhook", "meta_path", "path_hooks")
+    found = [getattr(sys, name) for name in names]
+    found += [sys.gettrace(), sys.getprofile(), sys.getrecursionlimit(), sys.getswitchinterval()]
+    found += [threading.excepthook, gc.get_threshold(), gc.get_freeze_count(), gc.callbacks, builtins.open]
+    found += [list(warnings.filters)]
+    return [*map(repr, found), [repr(signal.getsignal(number)) for number in signal.valid_signals()]]
+
+before = hooks()
+import pto_wsp
+print(before == hooks() or [pair for pair in zip(before, hooks()) if pair[0] != pair[1]])
+"""
+
+
+def test_importing_the_package_installs_no_hook() -> None:
+    done = subprocess.run([sys.executable, "-c", HOOKS], capture_output=True, text=True, check=True)
+    assert done.stdout == "True\n"

@@ -128,6 +128,18 @@ const ParamInfo kCountParams[] = {{Role::inout, DType::u64, 1, 0, {}, {1}}};
 const KernelInfo kCount[] = {{"count", count, kCountParams, 1, 0, 0, 1, Unit::any, {}}};
 const KernelLibrary kCountTable{kAbiVersion, 1, 43, kCount};
 
+TEST(turns_of_many_streams_do_not_overflow) {
+  int64_t last = 1;
+  for (const int64_t turn : {int64_t{0}, int64_t{1}, int64_t{1} << 23, int64_t{1} << 26}) {
+    for (const int64_t position : {int64_t{1}, int64_t{1} << 30}) {
+      const int64_t priority = sched::Turns::priority_of(turn, position);
+      CHECK(priority < last);
+      last = priority;
+    }
+  }
+  CHECK(sched::Turns::priority_of(INT64_MAX, INT64_MAX) == -INT64_MAX);
+}
+
 }  // namespace
 
 TEST(owners_priorities_and_windows_keep_every_order) {

@@ -82,11 +82,19 @@ class Turns {
   int64_t next(int64_t stream) {
     const auto rank = int64_t(streams_.size());
     Stream& found = streams_.try_emplace(stream, Stream{rank, 0}).first->second;
-    return -(found.rank / streams_at_a_time_ << kPositionBits | ++found.num_tasks);
+    return priority_of(found.rank / streams_at_a_time_, ++found.num_tasks);
+  }
+
+  /// Of the task at `position` in its stream, whose turn is number `turn`. Beyond bounds that no run reaches,
+  /// priorities are equal.
+  static int64_t priority_of(int64_t turn, int64_t position) {
+    return -(std::min(turn, kMaxTurn) << kPositionBits | std::min(position, kMaxPosition));
   }
 
  private:
-  static constexpr int kPositionBits = 40;
+  static constexpr int kPositionBits = 36;
+  static constexpr int64_t kMaxPosition = (int64_t{1} << kPositionBits) - 1;
+  static constexpr int64_t kMaxTurn = (int64_t{1} << (63 - kPositionBits)) - 1;
 
   struct Stream {
     int64_t rank;       ///< streams that began before it

@@ -126,7 +126,7 @@ class UnitMarker {
     const bool is_flushed = std::any_of(program_.sets.begin(), program_.sets.end(), [&](const auto& set) {
       return set.is_flush && set.pc > loop.begin_pc && set.pc < loop.end_pc;
     });
-    return !ends_unit && !is_flushed && is_in_every_iteration(program_, loop, site.pc);
+    return !ends_unit && !is_flushed && is_in_every_iteration(loop, site);
   }
 
   /// How many iterations of loop `i` can be alive at once, at most.

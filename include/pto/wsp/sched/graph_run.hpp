@@ -200,12 +200,12 @@ class GraphRun {
   }
 
   [[gnu::noinline]] bool take_scheduled(Worker& worker, uint32_t slot, Lanes lanes, StrandRun& strand) {
-    if (schedule_->take(num_open_.load(std::memory_order_acquire), slot, lanes, strand)) return true;
+    const bool is_found = schedule_->take(num_open_.load(std::memory_order_acquire), slot, lanes, strand);
     if (run_.options().window_mode == WindowMode::kAbort) {
       const std::optional<StrandRun> refused = schedule_->refused();
       if (refused && refused->task < run_.task_limit()) fail_for_room(worker, *refused);
     }
-    return false;
+    return is_found;
   }
 
   /// Ends the run before a task that the window has no room for.

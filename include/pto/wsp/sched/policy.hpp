@@ -179,7 +179,7 @@ class Policy {
 
 /// Whether of two strands or slices that can start the one of `a` starts first: by priority, then in program
 /// order.
-inline bool is_before(int64_t priority_a, uint64_t number_a, int64_t priority_b, uint64_t number_b) {
+inline bool starts_before(int64_t priority_a, uint64_t number_a, int64_t priority_b, uint64_t number_b) {
   return priority_a != priority_b ? priority_a > priority_b : number_a < number_b;
 }
 

@@ -66,10 +66,10 @@ void try_to_run(const std::vector<uint8_t>& bytes) {
     }
     Plan plan = make_plan(bindings, layouts, library());
     bind_elements(plan, std::vector<char*>(layouts.size(), nullptr));
-    sched::mark_units(plan, 2);
+    const sched::Marks marks = sched::mark_units(plan, 2);
     graph::Hazards hazards(plan);
     sched::guess_costs(plan, 2);
-    Expander expander(plan);
+    Expander expander(plan, marks.steps);
     for (int i = 0; i < 2000; ++i) {
       const Event event = expander.next();
       if (event.kind == Event::kEnd) break;

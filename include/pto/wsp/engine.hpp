@@ -214,13 +214,13 @@ class Executable {
     bytecode::look_at_rows(plan);
     check_regions(plan, options);
     if (costs_ == nullptr) costs_ = std::make_shared<sched::SiteCosts>(plan.sites.size());
-    // Threads that still leave an earlier run may read its marks: each plan is marked once.
-    sched::mark_units(plan, options.workers, shape.cuts_units);
+    sched::Marks marks = sched::mark_units(plan, options.workers, shape.cuts_units);
     bytecode::choose_streamed(plan, shape.streaming_bytes);
     if (shape.is_benchmark) replace_bodies(plan);
     std::vector<uint32_t> guesses = sched::guess_costs(plan, options.workers);
     const auto owner = std::make_shared<Owned>(Owned{code_, arguments.deciding});
-    prepared_.reset(new sched::Prepared{owner, std::move(plan), costs_, std::move(guesses), {}});
+    prepared_.reset(
+        new sched::Prepared{owner, std::move(plan), std::move(marks), costs_, std::move(guesses), {}});
     if (shape.is_tracked) summarize_units(*prepared_, shape);
     shape_ = shape;
     deciding_ = arguments.deciding;
@@ -228,7 +228,7 @@ class Executable {
 
   static void summarize_units(sched::Prepared& prepared, const Shape& shape) {
     const bool is_each_task_seen = shape.cuts_units || shape.has_streams;
-    prepared.units = sched::summarize_units(prepared.plan, is_each_task_seen, shape.deps);
+    prepared.units = sched::summarize_units(prepared.plan, prepared.marks, is_each_task_seen, shape.deps);
   }
 
   static void replace_bodies(bytecode::Plan& plan) {
@@ -303,7 +303,7 @@ class Executable {
     prepared_->costs->record_run(result.run_ns);
     if (options.may_be_alone() && result.tasks > 0)
       sharing_.record(!options.is_alone, double(result.run_ns) / double(result.tasks));
-    if (crew->graph_run() != nullptr) keep_graph(*crew->graph_run(), result);
+    if (crew->graph_run() != nullptr) keep_graph(*crew->graph_run(), options, result);
     result.flushed = run.flushed().values();
     if (options.trace) result.record = make_record(*crew, start_ticks, result.tasks);
     if (options.verifies) result.order_violations = count_order_violations(run, result);
@@ -317,18 +317,21 @@ class Executable {
     if (!options.keeps_graph()) return nullptr;
     std::shared_ptr<sched::KeptGraph> graph = std::move(graph_);
     if (graph == nullptr || graph->is_worn()) return std::make_shared<sched::KeptGraph>();
-    if (graph_of_ != prepared_->plan.number || options.jitter != 0) graph->clear();
+    const bool is_same = graph_of_ == prepared_->plan.number && options.build_like(graph_policy_);
+    if (!is_same || options.jitter != 0) graph->clear();
     return graph;
   }
 
-  void keep_graph(const sched::GraphRun& graph_run, RunResult& result) {
-    result.dispatchers = 0;
+  void keep_graph(const sched::GraphRun& graph_run, const sched::PolicyOptions& policy, RunResult& result) {
+    const sched::GraphSchedule* schedule = graph_run.schedule();
+    result.dispatchers = schedule != nullptr ? schedule->num_dispatchers() : 0;
     result.slices = graph_run.share_graph()->num_strands();
     result.is_replay = graph_run.build_ns() == 0;
     result.build_ns = graph_run.build_ns();
     if (!graph_run.can_be_kept()) return;
     graph_ = graph_run.share_graph();
     graph_of_ = prepared_->plan.number;
+    graph_policy_ = policy;
     result.graph_tasks = graph_->num_tasks();
     result.graph_bytes = graph_->num_bytes();
   }
@@ -425,6 +428,12 @@ class Executable {
     auto record = std::make_shared<trace::RunRecord>(prepared_->owner, prepared_->plan,
                                                      run.flushed().values(), tasks, start);
     for (uint32_t i = 0; i < run.num_workers(); ++i) record->add(run.worker(i).take_events());
+    if (crew.graph_run() != nullptr) {
+      const sched::GraphSchedule* schedule = crew.graph_run()->schedule();
+      for (uint32_t i = 0; schedule != nullptr && i < schedule->num_dispatchers(); ++i)
+        record->add_dispatcher(schedule->made(i), schedule->stall_events(i));
+      return record;
+    }
     for (uint32_t i = 0; i < crew.num_dispatchers(); ++i)
       record->add_dispatcher(crew.dispatcher(i).owned(), crew.dispatcher(i).stall_events());
     return record;
@@ -439,8 +448,9 @@ class Executable {
   sched::Sharing sharing_;
   std::vector<std::shared_ptr<sched::Crew>> crews_;
   std::shared_ptr<sched::KeptGraph> graph_;
-  uint64_t graph_of_ = 0;           ///< number of its plan
-  uint64_t edges_suffice_for_ = 0;  ///< number of a plan
+  uint64_t graph_of_ = 0;              ///< number of its plan
+  sched::PolicyOptions graph_policy_;  ///< that it was built for
+  uint64_t edges_suffice_for_ = 0;     ///< number of a plan
 };
 
 }  // namespace pto::wsp

@@ -15,7 +15,6 @@ from pto_wsp.builder.places import Tensors, read_place
 from pto_wsp.builder.scalars import ScalarReader, fitted
 from pto_wsp.builder.steps import (
     Argument,
-    Block,
     CallStep,
     IfStep,
     LoopStep,
@@ -23,6 +22,7 @@ from pto_wsp.builder.steps import (
     Plain,
     ScalarDeclaration,
     ScalarStep,
+    StepBlock,
     TileDeclaration,
     TileStep,
     Transfer,
@@ -119,7 +119,7 @@ class _Orchestration:
     def steps(self, tree: Tree) -> tuple[w.Node, ...]:
         found: list[w.Node] = []
         for step in tree:
-            if isinstance(step, Block):
+            if isinstance(step, StepBlock):
                 found.append(self.block(step))
             else:
                 found += self.step(step)
@@ -136,7 +136,7 @@ class _Orchestration:
             case _:
                 return []
 
-    def block(self, block: Block) -> w.Node:
+    def block(self, block: StepBlock) -> w.Node:
         match block.opening:
             case LoopStep() as step:
                 return self.loop(step, block.body)
@@ -157,14 +157,17 @@ class _Orchestration:
         lower, upper = (self.reader.integer(e, "for_loop", step.loc) for e in (step.lower, step.upper))
         extent = upper
         if lower != Const(0):
-            extent = ir.binary("max", ir.binary("sub", upper, lower), Const(0))
+            extent = ir.binary("max", ir.binary("sub", upper, lower, step.loc), Const(0), step.loc)
         if step.step != 1:
-            extent = ir.ceildiv(extent, step.step)
+            extent = ir.ceildiv(extent, step.step, step.loc)
         if step.var in self.values or step.var in self.declared:
             raise NameClash(kind="things in a function", name=step.var, loc=step.loc)
         var = self.fresh.name(step.var)
         before = dict(self.values)
-        self.values = {**before, step.var: ir.add(lower, ir.mul(Var(var), Const(step.step)))}
+        self.values = {
+            **before,
+            step.var: ir.add(lower, ir.mul(Var(var), Const(step.step), step.loc), step.loc),
+        }
         self.open[step.var] = var
         inner = self.steps(body)
         del self.open[step.var]
@@ -220,7 +223,7 @@ class _Orchestration:
         if isinstance(callee, w.WorkloadFunction):
             names = [p.name for p in callee.open_params]
             args = [self.passed(callee, *pair, step.loc) for pair in in_order(step, names)]
-            return w.Call(callee.name, tuple(args), step.loc)
+            return w.WorkloadCall(callee.name, tuple(args), step.loc)
         names = [p.name for p in callee.params]
         args = [self.argument(callee, *pair, step.loc) for pair in in_order(step, names)]
         return w.Task(callee.name, tuple(args), tuple(map(Var, self.open.values())), step.loc)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from typing import assert_never
 
 from pto_wsp.ir import kernel as k
 from pto_wsp.ir import workload as w
@@ -131,14 +132,16 @@ def _nodes(body: Sequence[w.Node], out: TextWriter) -> None:
                 out.line("ENDFOR")
             case w.Task():
                 out.line(_task(node))
-            case w.Call(workload=workload, args=args):
+            case w.WorkloadCall(workload=workload, args=args):
                 out.line(f"CALL @{workload}({_arguments(args)})")
             case w.Cond():
                 _condition(node, out)
             case w.Set(name=name, value=value):
-                out.line(f"%{name} = {expr_text(value)} : {value.dtype}")
+                out.line(f"{expr_text(w.assigned(name))} = {expr_text(value)} : {value.dtype}")
             case w.Refuse(tier=tier, bounds=bounds, size=size):
                 out.line(f"REFUSE {json.dumps(tier)}, {expr_text(size)}:idx {{bounds = {list(bounds)}}}")
+            case _:
+                assert_never(node)
 
 
 def _ranges(loop: w.Loop) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from graphlib import CycleError, TopologicalSorter
+from typing import assert_never
 
 from pto_wsp.errors import InvalidIR
 from pto_wsp.ir import kernel as k
@@ -22,7 +23,21 @@ from pto_wsp.ir.rules import (
     require_tile,
     view_rank_and_dtype,
 )
-from pto_wsp.ir.scalar import Const, Element, Expr, Extent, TileElement, Var, element_dtype, walk
+from pto_wsp.ir.scalar import (
+    Const,
+    Element,
+    Expr,
+    Extent,
+    FlushValue,
+    LoopExtent,
+    LoopStart,
+    Slot,
+    TileElement,
+    Var,
+    element_dtype,
+    format_expr,
+    walk,
+)
 from pto_wsp.ir.verify_paths import require_written
 from pto_wsp.ir.verify_schedule import verify_schedule
 from pto_wsp.ir.verify_workload import verify_workload
@@ -144,10 +159,12 @@ class _KernelVerifier:
                     self.expressions([condition], stmt.loc)
                     require(condition.dtype is b1, "a condition is a truth value", stmt.loc)
                     self.statements(stmt.body)
-                case k.Call():
+                case k.KernelCall():
                     self.call(stmt)
+                case _:
+                    assert_never(stmt)
 
-    def call(self, call: k.Call) -> None:
+    def call(self, call: k.KernelCall) -> None:
         callee = next((f for f in self.module.kernels if f.name == call.kernel), None)
         require(callee is not None, f"kernel `{call.kernel}` is not in the module", call.loc)
         assert callee is not None
@@ -290,6 +307,8 @@ class _KernelVerifier:
                     case Extent(name=name):
                         known = name in self.tiles or name in self.views
                         require(known, f"`{name}` has no extents", loc)
+                    case LoopStart() | LoopExtent() | Slot() | FlushValue():
+                        require(False, f"`{format_expr(node)}` occurs in workloads only", loc)
                     case _:
                         require_types(node, loc)
                         if isinstance(node, Element):

@@ -2,8 +2,26 @@
 
 from __future__ import annotations
 
+from typing import assert_never
+
 from pto_wsp.ir.rules import require
-from pto_wsp.ir.scalar import Const, Element, Expr, Extent, Var, walk
+from pto_wsp.ir.scalar import (
+    Binary,
+    Const,
+    Element,
+    Expr,
+    Extent,
+    FlushValue,
+    LoopExtent,
+    LoopStart,
+    Select,
+    Slot,
+    TileElement,
+    Unary,
+    Var,
+    format_expr,
+    walk,
+)
 from pto_wsp.ir.schedule import ARGUMENTS, KERNEL_NUMBER, POLICIES, TASK, Policy, Schedule
 from pto_wsp.types.dtype import b1, i64
 
@@ -45,9 +63,13 @@ def _key(key: Expr) -> None:
             case Extent(name=name, dim=dim):
                 is_known = name.startswith(ARGUMENTS) and dim in (0, 1)
                 require(is_known, f"dim({name}, {dim}) is no extent of a key", key.loc)
-            case Element(name=name):
-                require(False, f"a key reads elements of `{name}`", key.loc)
             case Const(dtype=dtype):
                 require(dtype in (i64, b1), "a key has a number that is no integer", key.loc)
-            case _:
+            case Element(name=name) | TileElement(name=name):
+                require(False, f"a key reads elements of `{name}`", key.loc)
+            case Unary() | Binary() | Select():
                 pass
+            case LoopStart() | LoopExtent() | Slot() | FlushValue():
+                require(False, f"`{format_expr(part)}` is no name of a key", key.loc)
+            case _:
+                assert_never(part)

@@ -11,11 +11,12 @@ from pto_wsp._native import EngineError
 from pto_wsp.interp.regions import scope_text
 from pto_wsp.interp.workload import negative_extent, no_tier
 from pto_wsp.ir import workload as w
+from pto_wsp.ir.evaluate import element_outside
 from pto_wsp.ir.kernel import KernelFunction, Param
 from pto_wsp.ir.module import Module
-from pto_wsp.ir.scalar import BELOW_ZERO, DIVISION_BY_ZERO, OVERFLOW, SHIFT_OUTSIDE, element_outside
+from pto_wsp.ir.scalar import BELOW_ZERO, DIVISION_BY_ZERO, OVERFLOW, SHIFT_OUTSIDE
 from pto_wsp.location import Location, of_user
-from pto_wsp.passes.lower_workload_to_bytecode import Lowered
+from pto_wsp.lower.lower_workload_to_bytecode import Lowered
 from pto_wsp.targets.base import Check, KernelArtifact
 from pto_wsp.types.dtype import DTYPES
 
@@ -25,18 +26,19 @@ Failure = tuple[str, str | None, int]
 
 def explain(
     error: EngineError,
+    target: str,
     module: Module,
     lowered: Lowered,
     artifact: KernelArtifact,
     arrays: Sequence[np.ndarray],
     failure: Failure | None = None,
 ) -> errors.PtoError:
-    """Return the catalogue's error for an engine error of a run of `lowered` on `arrays`.
+    """Return the catalogue's error for an engine error of a run of `lowered` on `arrays`, on `target`.
 
     `failure` is what the library says of the failed kernel, if some of its kernels are written by hand.
     """
     describe = _DESCRIBE.get(error.code)
-    context = _Context(error, module, lowered, artifact, arrays, failure)
+    context = _Context(error, target, module, lowered, artifact, arrays, failure)
     found = describe(context) if describe else context.fault()
     if isinstance(found, errors.RunError) and "late" in error.details:
         found.found_late(context.number("late"))
@@ -49,6 +51,7 @@ class _Context:
     def __init__(
         self,
         error: EngineError,
+        target: str,
         module: Module,
         lowered: Lowered,
         artifact: KernelArtifact,
@@ -58,6 +61,7 @@ class _Context:
         self.code = error.code
         self.details = error.details
         self.message = str(error)
+        self.target = target
         self.module = module
         self.lowered = lowered
         self.artifact = artifact
@@ -379,7 +383,7 @@ def _out_of_memory(c: _Context) -> errors.PtoError:
 
 def _graph_too_large(c: _Context) -> errors.PtoError:
     what, reason = "a graph of so many tasks", f"{c.message}; `StartPolicy.immediate()` builds none"
-    return errors.UnsupportedByTarget(target="cpu", what=what, reason=reason)
+    return errors.UnsupportedByTarget(target=c.target, what=what, reason=reason)
 
 
 def _interrupted(reason: str) -> Callable[[_Context], errors.PtoError]:

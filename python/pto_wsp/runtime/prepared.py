@@ -9,9 +9,9 @@ from pto_wsp.ir import workload as w
 from pto_wsp.ir.module import Module
 from pto_wsp.ir.printer import print_policy
 from pto_wsp.location import caller_location
+from pto_wsp.lower.task_keys import TaskKeys
 from pto_wsp.passes.pipeline import prepare
 from pto_wsp.passes.settle_floats import settle_floats
-from pto_wsp.passes.task_keys import TaskKeys
 from pto_wsp.targets.base import Target
 from pto_wsp.targets.schedules import require_support
 
@@ -37,7 +37,7 @@ class Prepared:
         """
         module = prepare(self.source).reached
         check_schedule(module, self.target.name)
-        return settle_floats(module) if self.target.builds_library else module
+        return module if self.target.evaluates_floats else settle_floats(module)
 
 
 def check_schedule(module: Module, target: str) -> None:

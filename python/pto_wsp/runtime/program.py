@@ -24,15 +24,17 @@ from pto_wsp.ir.module import Module
 from pto_wsp.ir.scalar import I64_MAX
 from pto_wsp.ir.schedule import POLICIES
 from pto_wsp.ir.verify import verify
-from pto_wsp.lang import context
-from pto_wsp.lang.tracing import Traced
+from pto_wsp.lang.compiling import set_compile_hook
+from pto_wsp.lang.workload import context
+from pto_wsp.lang.workload.build_module import Traced
 from pto_wsp.location import caller_location
 from pto_wsp.runtime.binding import Binder
-from pto_wsp.runtime.engine import EngineRunner, make_runner
+from pto_wsp.runtime.engine import EngineRunner
 from pto_wsp.runtime.interpreted import InterpretedRunner
 from pto_wsp.runtime.numbers import integer, number
 from pto_wsp.runtime.outcome import Figures
 from pto_wsp.runtime.prepared import Prepared, check_schedule
+from pto_wsp.runtime.runners import make_runner
 from pto_wsp.runtime.stats import RunStats
 from pto_wsp.runtime.task_graph import TaskGraph
 from pto_wsp.runtime.trace import Trace
@@ -70,6 +72,9 @@ def compile_program(traced: Traced, target: str = "cpu") -> Program:
             raise NameClash(kind="run options and parameters", name=param.name, loc=param.loc)
     with collection_paused():
         return Program(verify(module), traced.defaults, target)
+
+
+set_compile_hook(compile_program)
 
 
 class Program:
@@ -158,6 +163,7 @@ class Program:
                 scalar and per size that no array decides.
 
         Raises:
+            CannotRun: the target only emits sources.
             UnboundTensor, UnknownParameter, WrongValue, WrongDType, WrongRank, WrongShape, UnusableArray,
             ReadOnlyArray, OverlappingArrays: the values do not fit; nothing has run.
             RegionOutside, ViewShape, BadExpression: a region or size is wrong; nothing has run.

@@ -9,7 +9,7 @@ from itertools import pairwise
 from pto_wsp.errors import WrongValue
 from pto_wsp.ir.scalar import I64_MAX, Binary, Const, Expr, Select, Unary
 from pto_wsp.ir.schedule import MOST, POLICIES, Policy
-from pto_wsp.lang.keys import KeyFunction, trace_key
+from pto_wsp.lang.workload.keys import KeyFunction, trace_key
 from pto_wsp.location import caller_location
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pto_wsp.ir import schedule as ir
 from pto_wsp.ir.printer import print_policy
-from pto_wsp.lang.scheduling import Schedulable
+from pto_wsp.lang.workload.scheduling import Schedulable
 from pto_wsp.visualize.notebook import schedule_html
 
 

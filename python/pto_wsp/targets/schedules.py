@@ -82,7 +82,9 @@ _TARGETS = {"cpu": _CPU, "interp": _INTERP}
 
 def support(target: str, directive: str, policy: str) -> Support:
     """Return what a target makes of a policy."""
-    return _TARGETS[target][directive][policy]
+    if target in _TARGETS:
+        return _TARGETS[target][directive][policy]
+    return Refused("nothing in it enforces policies")
 
 
 def _support_in(target: str, schedule: Schedule, policy: Policy) -> Support:
@@ -132,5 +134,5 @@ def _alternatives(target: str, policy: Policy) -> str:
             for name in POLICIES[policy.directive]
             if not isinstance(support(target, policy.directive, name), Refused)
         ]
-        return f"as `{policy.directive}` it takes {', '.join(taken)}"
+        return f"as `{policy.directive}` it takes {', '.join(taken)}" if taken else "take the policy back"
     return "it is refused beside the other policies of this schedule: take one of them back"

@@ -13,7 +13,7 @@ from pto_wsp.ir import workload as w
 from pto_wsp.ir.module import Module
 from pto_wsp.ir.schedule import DEFAULT, Schedule
 from pto_wsp.ir.verify import verify
-from pto_wsp.lang.outputs import check_outputs
+from pto_wsp.lang.kernel.outputs import check_outputs
 from pto_wsp.location import Location
 from pto_wsp.support.garbage import collection_paused
 from pto_wsp.support.record import record, replace

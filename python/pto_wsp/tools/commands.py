@@ -13,10 +13,10 @@ from pto_wsp.ir import workload as w
 from pto_wsp.ir.kernel import KernelFunction
 from pto_wsp.ir.module import Module
 from pto_wsp.passes.inline_calls import inline_calls
-from pto_wsp.passes.pipeline import PASSES, Step, parse_pipeline, prepare, run_pipeline
+from pto_wsp.passes.pipeline import PASSES, PipelineStep, parse_pipeline, prepare, run_pipeline
 from pto_wsp.runtime.cache import ArtifactCache
+from pto_wsp.support.record import replace
 from pto_wsp.targets import registry
-from pto_wsp.targets.base import Target
 from pto_wsp.targets.cpu import toolchain
 from pto_wsp.targets.cpu.features import resolve_features
 from pto_wsp.text.python_text import to_python
@@ -67,7 +67,7 @@ def check(args: Namespace) -> int:
     def checked(path: str) -> str:
         module = read_module(path)
         if target is not None:
-            _refuse_unsupported(module, target)
+            target.check(inline_calls(module))
         return _counted(module)
 
     return _each((file for given in args.files for file in _files_of(given)), checked)
@@ -75,12 +75,6 @@ def check(args: Namespace) -> int:
 
 def _files_of(path: str) -> list[str]:
     return [str(file) for file in modules_of(path)] if Path(path).is_dir() else [path]
-
-
-def _refuse_unsupported(module: Module, target: Target) -> None:
-    for kernel in inline_calls(module).kernels:
-        if kernel.body is not None or kernel.native is not None:
-            target.unsupported(kernel)
 
 
 def opt(args: Namespace) -> None:
@@ -95,7 +89,7 @@ def opt(args: Namespace) -> None:
     write_text(str(module), args.output)
 
 
-def _shown(step: Step, module: Module) -> None:
+def _shown(step: PipelineStep, module: Module) -> None:
     print(f"// ----- after {step} -----\n{module}", file=sys.stderr)
 
 
@@ -106,7 +100,8 @@ def emit(args: Namespace) -> None:
     if args.kernel is not None and not kernels:
         known = [kernel.name for kernel in module.kernels]
         raise UnknownKernel(name=args.kernel, advice=did_you_mean(args.kernel, known))
-    write_text(registry.get(args.target).emit(kernels), args.output)
+    tree = registry.get(args.target).emit(replace(module, kernels=tuple(kernels), entry=""))
+    write_text("\n".join(tree.files[path] for path in tree.kernels), args.output)
 
 
 def targets(_: Namespace) -> None:

@@ -10,7 +10,7 @@ import pytest
 from pto_wsp import Ragged
 from pto_wsp.errors import PtoError
 from pto_wsp.ir import workload as ir
-from pto_wsp.lang.workload import Workload
+from pto_wsp.lang.workload.workload import Workload
 from tests.python.lang.programs import execute, marked
 
 TARGETS = pytest.mark.parametrize("target", ["interp", "cpu"])

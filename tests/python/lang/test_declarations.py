@@ -26,10 +26,10 @@ from pto_wsp import (
     workload,
 )
 from pto_wsp.errors import BadKernelOption, NameClash, UnknownKernel, UnknownName
-from pto_wsp.ir.scalar import evaluate
+from pto_wsp.ir.evaluate import evaluate
 from pto_wsp.ir.workload import Task, tasks
-from pto_wsp.lang.kernel import Kernel
-from pto_wsp.lang.workload import Workload
+from pto_wsp.lang.kernel.kernel import Kernel
+from pto_wsp.lang.workload.workload import Workload
 from tests.python.lang.programs import execute
 
 TARGETS = ("cpu", "interp")

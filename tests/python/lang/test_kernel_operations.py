@@ -7,7 +7,7 @@ import pytest
 
 from pto_wsp.interp.kernels import run_kernel
 from pto_wsp.ir.kernel import Instr, walk_statements
-from pto_wsp.lang.kernel import Kernel
+from pto_wsp.lang.kernel.kernel import Kernel
 from pto_wsp.types import ViewType, f32, i32
 from tests.python.lang.programs import execute, ir_of, kernel_of, result_of
 

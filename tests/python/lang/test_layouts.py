@@ -18,8 +18,8 @@ from pto_wsp.errors import (
     WrongShape,
     WrongTensor,
 )
-from pto_wsp.lang.tensor import Tensor
-from pto_wsp.lang.workload import Workload
+from pto_wsp.lang.workload.tensor import Tensor
+from pto_wsp.lang.workload.workload import Workload
 from pto_wsp.types import MemLayout, f32
 from tests.python.lang.programs import execute, marked
 from tests.slow import mostly_slow

@@ -40,7 +40,7 @@ from pto_wsp.errors import (
 )
 from pto_wsp.ir.module import Module
 from pto_wsp.ir.verify import verify
-from pto_wsp.lang.workload import Workload
+from pto_wsp.lang.workload.workload import Workload
 from pto_wsp.support.record import replace
 from pto_wsp.types.dtype import DType
 from tests.python.lang.programs import execute

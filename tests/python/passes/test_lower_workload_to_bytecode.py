@@ -7,9 +7,9 @@ from pto_wsp.ir.core import Full, Index, Range, Region, TileRange
 from pto_wsp.ir.module import Module
 from pto_wsp.ir.scalar import Binary, Const, Select, Var, add, mul
 from pto_wsp.ir.workload import Loop, Node, Task, WorkloadFunction
-from pto_wsp.passes import bytecode as bc
-from pto_wsp.passes.bytecode import Op
-from pto_wsp.passes.lower_workload_to_bytecode import Lowered, lower_workload_to_bytecode
+from pto_wsp.lower import bytecode as bc
+from pto_wsp.lower.bytecode import Op
+from pto_wsp.lower.lower_workload_to_bytecode import Lowered, lower_workload_to_bytecode
 from pto_wsp.support.record import replace
 from pto_wsp.types import f32
 from tests.python.samples import scale_module

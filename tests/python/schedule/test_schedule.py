@@ -38,7 +38,7 @@ from pto_wsp.ir.scalar import Const, Element, Var, format_expr
 from pto_wsp.ir.schedule import POLICIES, Policy
 from pto_wsp.ir.schedule import Schedule as Policies
 from pto_wsp.ir.verify import verify
-from pto_wsp.lang.workload import Workload
+from pto_wsp.lang.workload.workload import Workload
 from pto_wsp.targets import registry
 from pto_wsp.targets.schedules import support
 from pto_wsp.types import f32

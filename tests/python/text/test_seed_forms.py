@@ -10,7 +10,7 @@ from pto_wsp.errors import NoMeaning, PtoError
 from pto_wsp.ir import kernel as k
 from pto_wsp.ir import workload as w
 from pto_wsp.ir.module import Module
-from pto_wsp.lang.tracing import Traced
+from pto_wsp.lang.workload.build_module import Traced
 from pto_wsp.runtime.program import compile_program
 
 ROWMAX = """\

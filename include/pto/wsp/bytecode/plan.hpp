@@ -41,13 +41,6 @@ struct QuickLoop {
   uint16_t reg;
   uint16_t depth;
   Op op;
-  /// What the scheduler wants to know of this loop (see sched/strands.hpp).
-  enum class Mark : uint8_t {
-    kNone,
-    kUnitIterations,  ///< each iteration is one unit of work
-    kUnitWhole,       ///< the whole loop is one unit of work
-    kBarrier,         ///< an iteration may start only when the one before is complete
-  } mark = Mark::kNone;
   bool may_fail = false;  ///< its extent or tile could be an error
   Value extent;
   Value tile;
@@ -67,12 +60,20 @@ struct QuickSet {
   bool is_flush;  ///< the run must wait before it evaluates the value
   bool may_fail;
   Value value;
-  bool is_in_unit = false;  ///< what follows it belongs to a unit of work that has begun before it
+};
+
+/// Where the walk of a loop makes events of its own (see Event).
+enum class LoopEvents : uint8_t {
+  kNone,
+  kIterations,  ///< kUnit where an iteration begins, kUnitEnd after the last one
+  kWhole,       ///< kUnit where the loop begins, kUnitEnd after it
+  kGroups,      ///< kEnter, kIteration between iterations, kLeave
 };
 
 /// What an Expander walks.
 struct QuickStep {
   Step::Kind kind;
+  LoopEvents events;  ///< of the loop of a kLoop or kEndLoop
   uint32_t index;
   /// The step after an empty loop (kLoop), of an iteration's begin (kEndLoop), after a condition that does
   /// not hold (kCond), after the whole condition (kElse).
@@ -145,10 +146,6 @@ struct QuickSite {
   KernelFn fn;
   const KernelInfo* kernel;
   uint32_t pc;
-  /// Depth of the loop around it, if each of its iterations has a task of the site and all of them are in one
-  /// unit; else -1.
-  int32_t repeat_depth = -1;
-  bool is_unit = false;           ///< each task is one unit of work
   bool checks_early = false;      ///< an argument that is not late is not proven
   bool checks_late = false;       ///< a late argument is not proven
   bool is_plain = true;           ///< no workspace, no blocks, no written rows
@@ -201,6 +198,16 @@ struct Plan {
     return int64_t(sum);
   }
 };
+
+/// Copies the steps of a plan for a walk in which loops make events: `events_of(loop)`, from its number.
+template <class EventsOf>
+std::vector<QuickStep> with_events(const Plan& plan, EventsOf events_of) {
+  std::vector<QuickStep> steps = plan.steps;
+  for (QuickStep& step : steps) {
+    if (step.kind == Step::kLoop || step.kind == Step::kEndLoop) step.events = events_of(step.index);
+  }
+  return steps;
+}
 
 /// Says where the elements lie that expressions of the plan read: `bases` holds the data of every tensor.
 inline void bind_elements(Plan& plan, const std::vector<char*>& bases) {

@@ -106,7 +106,7 @@ inline std::vector<QuickStep> lay_out(const Program& program, const std::vector<
     if (!keeps[i]) continue;
     const Step& step = program.steps[i];
     const auto here = uint32_t(out.size());
-    if (step.kind != Step::kEndCond) out.push_back({step.kind, step.index, 0});
+    if (step.kind != Step::kEndCond) out.push_back({step.kind, LoopEvents::kNone, step.index, 0});
     switch (step.kind) {
       case Step::kLoop:
       case Step::kCond: open.push_back(here); break;

@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "pto/wsp/graph/hazards.hpp"
+#include "pto/wsp/sched/policy.hpp"
 #include "pto/wsp/sched/run.hpp"
-#include "pto/wsp/sched/traits.hpp"
 #include "pto/wsp/sched/trusted_loops.hpp"
 
 namespace pto::wsp::sched {
@@ -55,21 +55,22 @@ class Ordering {
 
   /// Finds what the latest task of the open slice must wait for, if that is ours to run, and makes later
   /// tasks wait for it.
-  void add_task(uint32_t site, const bytecode::Expander& expander, const Numbering& numbering, bool is_ours) {
+  void add_task(uint32_t site, const bytecode::Expander& expander, const Numbering& numbering, bool is_ours,
+                bool is_between) {
     const uint64_t slice = numbering.slice();
     const Stamp stamp{task_name(slice, numbering.num_tasks()), slice + 1};
     if (is_plain_) {
       waits_.begin(numbering.strand(), slice, !is_ours);
-      hazards_->access(site, expander.registers(), stamp, waits_, expander.is_between(site));
+      hazards_->access(site, expander.registers(), stamp, waits_, is_between);
     } else {
-      add_hazards(site, expander, stamp, numbering, is_ours);
+      add_hazards(site, expander, stamp, numbering, is_ours, is_between);
     }
     add_afters(site, stamp.name);
     waits_.finish();
     if (is_ours && numbering.num_tasks() == 1) add_slice_waits(numbering);
   }
 
-  /// Whether a task of `site` that is between others (see Expander::is_between) waits for nothing by itself.
+  /// Whether a task of `site` that is between others (see Walk::is_between) waits for nothing by itself.
   bool is_silent_between(uint32_t site) const {
     return options_->streams == Streams::kOff && hazards_->is_silent_between(site);
   }
@@ -122,11 +123,11 @@ class Ordering {
  private:
   /// Where a schedule says more of the order of tasks, or less, than what they touch.
   [[gnu::noinline]] void add_hazards(uint32_t site, const bytecode::Expander& expander, const Stamp& stamp,
-                                     const Numbering& numbering, bool is_ours) {
+                                     const Numbering& numbering, bool is_ours, bool is_between) {
     const int64_t* registers = expander.registers();
     visit(plan_->program().sites[site].loop, registers, numbering, numbering.num_tasks() == 1);
     begin_waits(numbering, !is_ours || options_->deps == Deps::kNone);
-    if (tracks_) hazards_->access(site, registers, stamp, waits_, expander.is_between(site));
+    if (tracks_) hazards_->access(site, registers, stamp, waits_, is_between);
     if (options_->deps == Deps::kNone) waits_.begin(numbering.strand(), numbering.slice(), !is_ours);
     waits_.trust(nullptr);
     const bytecode::QuickSite& quick = plan_->sites[site];

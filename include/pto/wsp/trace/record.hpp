@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "pto/wsp/bytecode/expander.hpp"
-#include "pto/wsp/sched/stalls.hpp"
 #include "pto/wsp/trace/dependences.hpp"
 #include "pto/wsp/trace/recorder.hpp"
+#include "pto/wsp/trace/stall.hpp"
 
 namespace pto::wsp::trace {
 
@@ -34,7 +34,7 @@ class RunRecord {
   void add(Events events) { workers_.push_back(std::move(events)); }
 
   /// Adds what the next dispatcher wrote down.
-  void add_dispatcher(std::vector<MadeSlice> slices, std::vector<sched::StallEvent> stalls) {
+  void add_dispatcher(std::vector<MadeSlice> slices, std::vector<StallEvent> stalls) {
     dispatchers_.push_back({std::move(slices), std::move(stalls)});
   }
 
@@ -74,11 +74,11 @@ class RunRecord {
     return rows;
   }
 
-  /// (dispatcher, sched::Stall, start, end) in nanoseconds since the start of the run.
+  /// (dispatcher, Stall, start, end) in nanoseconds since the start of the run.
   std::vector<int64_t> list_stalls() const {
     std::vector<int64_t> rows;
     for (size_t i = 0; i < dispatchers_.size(); ++i) {
-      for (const sched::StallEvent& stall : dispatchers_[i].stalls)
+      for (const StallEvent& stall : dispatchers_[i].stalls)
         rows.insert(rows.end(), {int64_t(i), int64_t(stall.stall), to_ns(stall.start), to_ns(stall.end)});
     }
     return rows;
@@ -109,7 +109,7 @@ class RunRecord {
  private:
   struct Walk {
     std::vector<MadeSlice> slices;
-    std::vector<sched::StallEvent> stalls;
+    std::vector<StallEvent> stalls;
   };
 
   int64_t to_ns(int64_t ticks) const { return int64_t(double(ticks - start_) * ns_per_tick_); }

@@ -5,11 +5,10 @@ from __future__ import annotations
 from pathlib import PurePath
 
 from pto_wsp.analysis.extents import ExtentTable, upper_bound
-from pto_wsp.analysis.failures import can_fail, may_be_beyond
-from pto_wsp.analysis.steps import Asked, Step, Valid, ValidOf, rows_dim, scalar_tile
+from pto_wsp.analysis.steps import Asked, Step, Valid, ValidOf, may_be_beyond, rows_dim, scalar_tile
 from pto_wsp.ir.core import Full, Index, Range, Region
 from pto_wsp.ir.kernel import OUT, Instr, KernelFunction, Load, Prefetch, Store
-from pto_wsp.ir.scalar import Element, Expr, TileElement, walk
+from pto_wsp.ir.scalar import Element, Expr, TileElement, can_fail, walk
 from pto_wsp.location import Location
 from pto_wsp.support.text import TextWriter
 from pto_wsp.targets.base import Check

@@ -19,7 +19,11 @@ from pto_wsp.ir.scalar import (
     Element,
     Expr,
     Extent,
+    FlushValue,
+    LoopExtent,
+    LoopStart,
     Select,
+    Slot,
     TileElement,
     Unary,
     Value,
@@ -90,10 +94,9 @@ class ExpressionWriter:
         match expr:
             case Const(value=value, dtype=dtype):
                 return literal(value, dtype)
-            case Var(name=name) if name == BLOCK_IDX:
-                return "static_cast<int64_t>(context->block_idx)"
             case Var(name=name):
-                return scalar_name(name)
+                is_block = name == BLOCK_IDX
+                return "static_cast<int64_t>(context->block_idx)" if is_block else scalar_name(name)
             case Extent(name=name, dim=dim):
                 if name in self._views:
                     return f"{view_name(name)}.shape[{dim}]"
@@ -106,6 +109,8 @@ class ExpressionWriter:
                 return f"({self.text(c, failed)} ? {self.text(t, failed)} : {self.text(o, failed)})"
             case Element() | TileElement():
                 return self._element(expr, failed)
+            case LoopStart() | LoopExtent() | Slot() | FlushValue():
+                raise AssertionError("verified kernels have no values of workloads")
 
     def _element(self, expr: Element | TileElement, failed: str) -> str:
         places = "".join(f", {self.text(index, failed)}" for index in expr.indices)

@@ -13,8 +13,8 @@ from pto_wsp.targets.cpu.code import KernelCode
 from pto_wsp.targets.cpu.expressions import mangle, scalar_name, scalar_type, tile_name, view_name
 from pto_wsp.targets.cpu.groups import GroupScope, GroupWriter, reads_in_place
 from pto_wsp.targets.cpu.parts import turns
-from pto_wsp.targets.cpu.plan import Alone, Branch, Group, Loop, Node, turned_stores
-from pto_wsp.targets.cpu.templates import TEMPLATES, Call, Whole, lane_type
+from pto_wsp.targets.cpu.plan import Alone, Group, Node, PlannedBranch, PlannedLoop, turned_stores
+from pto_wsp.targets.cpu.templates import TEMPLATES, CallTemplate, Whole, lane_type
 from pto_wsp.targets.cpu.whole import write_call, write_matmul, write_transpose
 
 
@@ -81,13 +81,13 @@ def _write_body(code: KernelCode, nodes: Sequence[Node]) -> None:
                 _write_group(code, node)
             case Alone():
                 _write_alone(code, node)
-            case Loop():
+            case PlannedLoop():
                 _write_loop(code, node)
-            case Branch():
+            case PlannedBranch():
                 _write_branch(code, node)
 
 
-def _write_loop(code: KernelCode, node: Loop) -> None:
+def _write_loop(code: KernelCode, node: PlannedLoop) -> None:
     stmt = node.stmt
     code.mark(stmt.loc)
     if isinstance(stmt, While):
@@ -106,7 +106,7 @@ def _write_loop(code: KernelCode, node: Loop) -> None:
     code.out.line("}")
 
 
-def _write_branch(code: KernelCode, node: Branch) -> None:
+def _write_branch(code: KernelCode, node: PlannedBranch) -> None:
     code.mark(node.stmt.loc)
     code.out.line(f"if ({code.value(node.stmt.condition, node.stmt.loc)}) {{")
     with code.out.indented():
@@ -132,7 +132,7 @@ def _write_alone(code: KernelCode, node: Alone) -> None:
         case Instr():
             code.agree(step, step.stmt)
             match TEMPLATES[step.stmt.op]:
-                case Call() as call:
+                case CallTemplate() as call:
                     write_call(code, node, step.stmt, call)
                 case Whole(method="transpose"):
                     write_transpose(code, node, step.stmt)

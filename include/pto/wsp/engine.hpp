@@ -13,7 +13,6 @@
 #include <vector>
 
 #include "pto/wsp/bind/arguments.hpp"
-#include "pto/wsp/bytecode/element_copies.hpp"
 #include "pto/wsp/bytecode/quicken.hpp"
 #include "pto/wsp/bytecode/regions.hpp"
 #include "pto/wsp/bytecode/streaming.hpp"
@@ -150,7 +149,7 @@ class Executable {
     } leave{*gate_};
     if (options.workers == 0) options.workers = num_cores();
     sched::check_options(options);
-    bind::Arguments arguments = bind::bind_arguments(code_->program, arrays, symbols);
+    bind::Arguments arguments = bind::bind_arguments(code_->program, arrays, symbols, deciding_);
     prepare(arguments, options);
     options.is_alone = options.may_be_alone() && !sharing_.is_worth_it(*prepared_, options.workers);
     if (options.checks_iterations || options.checks_edges)
@@ -166,6 +165,12 @@ class Executable {
   struct Code {
     std::shared_ptr<const KernelLibrary> library;
     bytecode::Program program;
+  };
+
+  /// What a plan refers to.
+  struct Owned {
+    std::shared_ptr<Code> code;
+    std::shared_ptr<bind::DecidingElements> deciding;
   };
 
   /// What of the options shapes a plan.
@@ -203,11 +208,7 @@ class Executable {
     const bool is_marked = options.is_in_order() ? shape_.is_benchmark == shape.is_benchmark &&
                                                        shape_.streaming_bytes == shape.streaming_bytes
                                                  : shape_ == shape;
-    if (prepared_ != nullptr && is_marked && is_same_call(arguments)) {
-      if (elements_ != nullptr) move_elements(arguments.bases);
-      return;
-    }
-    elements_.reset();
+    if (prepared_ != nullptr && is_marked && is_same_call(arguments)) return;
     auto plan = bytecode::make_plan({&code_->program, arguments.symbols}, arguments.layouts, *code_->library);
     bytecode::bind_elements(plan, arguments.bases);
     bytecode::look_at_rows(plan);
@@ -217,26 +218,12 @@ class Executable {
     bytecode::choose_streamed(plan, shape.streaming_bytes);
     if (shape.is_benchmark) replace_bodies(plan);
     std::vector<uint32_t> guesses = sched::guess_costs(plan, options.workers);
-    if (options.keeps_graph()) elements_ = std::make_unique<bytecode::ElementCopies>(plan);
+    const auto owner = std::make_shared<Owned>(Owned{code_, arguments.deciding});
     prepared_.reset(
-        new sched::Prepared{code_, std::move(plan), std::move(marks), costs_, std::move(guesses), {}});
+        new sched::Prepared{owner, std::move(plan), std::move(marks), costs_, std::move(guesses), {}});
     if (shape.is_tracked) summarize_units(*prepared_, shape);
     shape_ = shape;
-  }
-
-  /// The same elements may lie elsewhere in this call. A thread that still leaves an earlier run has the old
-  /// plan.
-  void move_elements(const std::vector<char*>& bases) {
-    const std::vector<bool>& decides = code_->program.decides;
-    bool is_there = true;
-    for (size_t i = 0; i < bases.size(); ++i)
-      is_there = is_there && (!decides[i] || prepared_->plan.bindings.elements[i].base == bases[i]);
-    if (is_there) return;
-    std::shared_ptr<sched::Prepared> moved(
-        new sched::Prepared{code_, prepared_->plan, prepared_->marks, costs_, prepared_->cost_guesses, {}});
-    bytecode::bind_elements(moved->plan, bases);
-    if (shape_.is_tracked) summarize_units(*moved, shape_);
-    prepared_ = std::move(moved);
+    deciding_ = arguments.deciding;
   }
 
   static void summarize_units(sched::Prepared& prepared, const Shape& shape) {
@@ -285,11 +272,14 @@ class Executable {
 
   bool is_same_call(const bind::Arguments& arguments) const {
     const bytecode::Plan& plan = prepared_->plan;
-    if (plan.bindings.symbols != arguments.symbols || plan.layouts != arguments.layouts) return false;
-    if (elements_ != nullptr) return elements_->match(arguments.bases);
-    // Elements that decide what runs may differ even between calls with the same arrays.
-    const auto& decides = code_->program.decides;
-    return std::find(decides.begin(), decides.end(), true) == decides.end();
+    bool is_same = plan.bindings.symbols == arguments.symbols && plan.layouts == arguments.layouts &&
+                   deciding_ == arguments.deciding;
+    // Flush points read the arrays of the call.
+    for (size_t i = 0; i < arguments.bases.size(); ++i) {
+      const bool is_read = code_->program.decides[i];
+      is_same = is_same && (!is_read || plan.bindings.elements[i].base == arguments.bases[i]);
+    }
+    return is_same;
   }
 
   RunResult execute(std::vector<char*> bases, const sched::RunOptions& options) {
@@ -435,8 +425,8 @@ class Executable {
 
   std::shared_ptr<trace::RunRecord> make_record(sched::Crew& crew, int64_t start, uint64_t tasks) const {
     sched::Run& run = crew.run();
-    auto record =
-        std::make_shared<trace::RunRecord>(code_, prepared_->plan, run.flushed().values(), tasks, start);
+    auto record = std::make_shared<trace::RunRecord>(prepared_->owner, prepared_->plan,
+                                                     run.flushed().values(), tasks, start);
     for (uint32_t i = 0; i < run.num_workers(); ++i) record->add(run.worker(i).take_events());
     if (crew.graph_run() != nullptr) {
       const sched::GraphSchedule* schedule = crew.graph_run()->schedule();
@@ -452,7 +442,7 @@ class Executable {
   std::shared_ptr<Code> code_;
   std::shared_ptr<detail::RunGate> gate_;
   std::shared_ptr<sched::Prepared> prepared_;
-  std::unique_ptr<bytecode::ElementCopies> elements_;  ///< that `prepared_` was made for, if they are kept
+  std::shared_ptr<bind::DecidingElements> deciding_;  ///< that `prepared_` was made for
   Shape shape_;
   std::shared_ptr<sched::SiteCosts> costs_;
   sched::Sharing sharing_;

@@ -11,7 +11,8 @@ from pto_wsp.ir.kernel import Instr, KernelFunction, Param, Prefetch, walk_state
 from pto_wsp.support.record import record
 from pto_wsp.support.text import TextWriter
 from pto_wsp.targets.base import Check, table_hash
-from pto_wsp.targets.cpu.kernels import function_name, write_kernel
+from pto_wsp.targets.c_style.spelling import function_name
+from pto_wsp.targets.cpu.kernels import write_kernel
 from pto_wsp.targets.cpu.memory import Memory, can_stream
 from pto_wsp.targets.cpu.native import Unit, declaration, make_unit
 from pto_wsp.targets.cpu.parts import Part

@@ -15,7 +15,7 @@ from pto_wsp.ir.kernel import Instr, KernelFunction, Load, Prefetch, Stmt, Store
 from pto_wsp.isa.forms import PRODUCTS, Form, factors
 from pto_wsp.isa.table import TABLE
 from pto_wsp.support.record import record
-from pto_wsp.targets.cpu.plan import Alone, Branch, Group, Loop, Node, is_row_major, steps_of, walk_nodes
+from pto_wsp.targets.c_style.plan import Alone, Branch, Group, Loop, Node, is_row_major, steps_of, walk_nodes
 from pto_wsp.targets.cpu.templates import TEMPLATES, Call, Fold
 from pto_wsp.types.tile import TileType
 

@@ -20,10 +20,10 @@ from pto_wsp.targets.base import (
     Target,
     table_hash,
 )
+from pto_wsp.targets.c_style.spelling import INTEGERS
 from pto_wsp.targets.cpu import toolchain
 from pto_wsp.targets.cpu.build import Build
 from pto_wsp.targets.cpu.emit import MAX_RANK, Library, emit_library
-from pto_wsp.targets.cpu.expressions import INTEGERS
 from pto_wsp.targets.cpu.features import Features, resolve_features
 from pto_wsp.targets.cpu.native import included_files
 from pto_wsp.targets.cpu.templates import STORAGE, TEMPLATES, Unsupported

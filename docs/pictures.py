@@ -16,7 +16,7 @@ LENGTHS = [6000, 300, 50, 2500, 1200]
 
 
 def readme_names() -> dict[str, Any]:
-    """Run the README's program and return its names. Kernels are parsed from a file, so it is written to one."""
+    """Return the names of the README's program, after a run from a file, as kernels are parsed from files."""
     (program,) = re.findall(r"^```python\n(.*?)^```$", README.read_text("utf-8"), re.MULTILINE | re.DOTALL)
     names: dict[str, Any] = {"__name__": "readme"}
     with tempfile.TemporaryDirectory() as folder:

@@ -3,15 +3,14 @@
 from pto_wsp.builder import CompareMode, ElementType, MemorySpace, PTOFunctionBuilder, PTOModule
 from pto_wsp.errors import PtoError
 from pto_wsp.errors.short import short_errors
-from pto_wsp.lang.annotations import Constexpr, In, InOut, Out, Tile
+from pto_wsp.lang.annotations import Constexpr, In, InOut, Out
 from pto_wsp.lang.kernel import pto, ptoisa
-from pto_wsp.lang.kernel.declarations import lookup_kernel, registered_kernels
-from pto_wsp.lang.kernel.kernel import kernel, ptoisa_kernel
+from pto_wsp.lang.kernel.kernel import kernel, lookup_kernel, ptoisa_kernel, registered_kernels
+from pto_wsp.lang.operands import Scalar, Tile
 from pto_wsp.lang.workload.axes import P
 from pto_wsp.lang.workload.broadcast import ALL
 from pto_wsp.lang.workload.group_by import group_by
 from pto_wsp.lang.workload.ragged import Ragged
-from pto_wsp.lang.workload.scalar import Scalar
 from pto_wsp.lang.workload.slots import (
     slot_bool,
     slot_i64,

@@ -15,25 +15,31 @@ import pytest
 
 PACKAGE = Path(__file__).parents[2] / "python" / "pto_wsp"
 
-# From the bottom up; a line may import the lines above it. Names on one line may import each other as long as
-# no cycle arises. "" is the package's own __init__.
+# From the bottom up; a module imports its own line and those above it. "" is the package's own __init__.
 ORDER = (
-    ("support", "_native"),
-    ("errors", "location"),
+    ("_native",),
+    ("support",),
+    ("location",),
+    ("errors",),
     ("types",),
     ("isa",),
     ("ir",),
-    ("analysis", "interp"),
+    ("analysis",),
+    ("interp",),
     ("visualize",),
-    ("passes", "lower", "planner"),
+    ("planner",),
+    ("passes",),
+    ("lower",),
     ("lang",),
-    ("schedule", "builder"),
+    ("schedule",),
+    ("builder",),
     ("text",),
     ("targets",),
     ("runtime",),
     ("ops",),
     ("",),
-    ("tools", "__main__"),
+    ("tools",),
+    ("__main__",),
 )
 RANK = {layer: rank for rank, line in enumerate(ORDER) for layer in line}
 NATIVE_USERS = {"planner", "runtime"}
@@ -43,6 +49,9 @@ DEFERRED = {
     ("targets.registry", "targets.cpu.target"),
     ("targets.registry", "targets.interp.target"),
 }
+
+# The hook by which `compile` methods reach the runtime; it mentions the type that it returns.
+HOOK = ("lang.compiling", "runtime.program")
 
 HEAVY = (
     "torch",
@@ -82,21 +91,14 @@ MODULES = {module_name(path): path for path in sorted(PACKAGE.rglob("*.py"))}
 LOADABLE = {*MODULES, "_native"}
 
 
-def is_type_checking(test: ast.expr) -> bool:
-    return "TYPE_CHECKING" in {getattr(test, "id", None), getattr(test, "attr", None)}
-
-
-def run_time_imports(node: ast.AST, inside_function: bool = False) -> Iterator[tuple[ast.stmt, bool]]:
-    """Every import statement that is executed, with whether a function body defers it."""
+def import_statements(node: ast.AST, inside_function: bool = False) -> Iterator[tuple[ast.stmt, bool]]:
+    """Every import statement, those for type checkers too, with whether a function body defers it."""
     for child in ast.iter_child_nodes(node):
         if isinstance(child, ast.Import | ast.ImportFrom):
             yield child, inside_function
-        elif isinstance(child, ast.If) and is_type_checking(child.test):
-            for statement in child.orelse:
-                yield from run_time_imports(ast.Module([statement], []), inside_function)
         else:
             is_function = isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
-            yield from run_time_imports(child, inside_function or is_function)
+            yield from import_statements(child, inside_function or is_function)
 
 
 def own_targets(statement: ast.stmt) -> Iterator[str]:
@@ -118,8 +120,9 @@ def imports_of(module: str) -> list[Import]:
     tree = ast.parse(MODULES[module].read_text(encoding="utf-8"))
     return [
         Import(module, target, statement.lineno, deferred)
-        for statement, deferred in run_time_imports(tree)
+        for statement, deferred in import_statements(tree)
         for target in own_targets(statement)
+        if (module, target) != HOOK
     ]
 
 

@@ -7,6 +7,7 @@ They may be larger than what a run touches, and are never smaller.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import assert_never
 
 from pto_wsp.ir import scalar as ir
 from pto_wsp.ir import workload as w
@@ -74,13 +75,13 @@ def _regions(
             case w.Cond(then=then, other=other):
                 yield from _regions((*then, *other), symbols, bounds)
             case w.Task(args=args):
-                for arg in args:
-                    if isinstance(arg, Region):
-                        yield arg, bounds
+                yield from ((arg, bounds) for arg in args if isinstance(arg, Region))
             case w.Call():
                 raise _Unbounded
-            case _:
+            case w.Set() | w.Refuse():
                 pass
+            case _:
+                assert_never(node)
 
 
 def _clipped(region: Region, loop: w.Loop) -> Region:

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from pto_wsp.analysis.liveness import names_at_head, names_before, names_read, tile_written
+from pto_wsp.analysis.liveness import names_at_head, names_before
+from pto_wsp.ir.effects import names_read, tile_written
 from pto_wsp.ir.kernel import For, If, Instr, KernelFunction, Stmt, While, walk_statements
 from pto_wsp.isa.forms import ELEMENTWISE
 from pto_wsp.isa.table import TABLE

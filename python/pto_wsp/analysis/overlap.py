@@ -10,10 +10,10 @@ from collections.abc import Set as AbstractSet
 
 from pto_wsp.analysis.affine import Sum, linear
 from pto_wsp.analysis.extents import upper_bound
-from pto_wsp.analysis.liveness import expressions, names_in
 from pto_wsp.ir import kernel as k
 from pto_wsp.ir import workload as w
 from pto_wsp.ir.core import DimSelect, Index, Range, Region, Rows, TileRange
+from pto_wsp.ir.effects import names_in
 from pto_wsp.ir.module import Module
 from pto_wsp.ir.scalar import Const, Element, Expr, walk
 from pto_wsp.support.record import record
@@ -118,6 +118,8 @@ def kernel_accesses(body: tuple[k.Stmt, ...]) -> list[Access]:
             found.append(Access(stmt.region.tensor, region, isinstance(stmt, k.Store)))
         elif isinstance(stmt, k.Call):
             found += [Access(arg, None, True) for arg in stmt.args if isinstance(arg, str)]
-        elements = (part for e in expressions(stmt) for part in walk(e) if isinstance(part, Element))
+        elements = (
+            part for e in k.statement_expressions(stmt) for part in walk(e) if isinstance(part, Element)
+        )
         found += [Access(part.name, None, False) for part in elements]
     return found

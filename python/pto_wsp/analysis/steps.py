@@ -5,9 +5,22 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from pto_wsp.analysis.extents import ExtentTable, Pair, Symbol
-from pto_wsp.analysis.liveness import expressions, written
 from pto_wsp.ir.core import Full, Index, Range, Region
-from pto_wsp.ir.kernel import Assign, Call, For, If, Instr, KernelFunction, Load, Prefetch, Stmt, Store, While
+from pto_wsp.ir.effects import written
+from pto_wsp.ir.kernel import (
+    Assign,
+    Call,
+    For,
+    If,
+    Instr,
+    KernelFunction,
+    Load,
+    Prefetch,
+    Stmt,
+    Store,
+    blocks,
+    statement_expressions,
+)
 from pto_wsp.ir.scalar import Const, Expr, can_fail
 from pto_wsp.isa.forms import ELEMENTWISE, PRODUCTS, Form, result_valid, valid_pairs_that_agree
 from pto_wsp.isa.table import TABLE
@@ -213,14 +226,13 @@ def _find_failing(
     capacities: dict[str, tuple[int | None, ...]],
 ) -> None:
     for stmt in body:
-        inner = [stmt.body] if isinstance(stmt, (For, While)) else []
-        inner += [stmt.then, stmt.other] if isinstance(stmt, If) else []
+        inner = blocks(stmt)
         if isinstance(stmt, (Load, Store, Prefetch, Instr, Assign)):
             fails = may_fail(reader.step(stmt, extents), reader.types)
             if isinstance(stmt, Load) and _fits(stmt, reader.types[stmt.tile], capacities):
                 fails = False
         else:
-            fails = isinstance(stmt, Call) or any(map(can_fail, expressions(stmt)))
+            fails = isinstance(stmt, Call) or any(map(can_fail, statement_expressions(stmt)))
         if fails:
             found.add(id(stmt))
         for block in inner:

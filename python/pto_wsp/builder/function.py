@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pto_wsp.builder.blocks import nest
 from pto_wsp.builder.calls import Function, Recorded, wrong_kind
 from pto_wsp.builder.in_core import make_kernel
 from pto_wsp.builder.leaving import without_leaving
+from pto_wsp.builder.module import PTOModule
 from pto_wsp.builder.names import CompareMode, ElementType, MemorySpace, dtype_of, require_name, scalar_dtype
 from pto_wsp.builder.operands import methods, option_names
 from pto_wsp.builder.orchestration import make_workload
@@ -53,9 +54,6 @@ from pto_wsp.location import Location, caller_location
 from pto_wsp.support.record import replace
 from pto_wsp.types.dtype import DType
 from pto_wsp.types.tile import TileType
-
-if TYPE_CHECKING:
-    from pto_wsp.builder.module import PTOModule
 
 
 class PTOFunctionBuilder:

@@ -76,15 +76,8 @@ def find_late(workload: w.WorkloadFunction, written: AbstractSet[str]) -> Late:
 def _late_sets(body: Sequence[w.Node], late: Late, is_late: bool) -> Iterator[str]:
     """Yield the variables that a late Set of `body` assigns, where control is late or not."""
     for node in body:
-        match node:
-            case w.Set(name=name, value=value):
-                if is_late or late.has(value):
-                    yield name
-            case w.Loop(extent=extent):
-                yield from _late_sets(node.body, late, is_late or late.has(extent))
-            case w.Cond(condition=condition, then=then, other=other):
-                inner = is_late or late.has(condition)
-                yield from _late_sets(then, late, inner)
-                yield from _late_sets(other, late, inner)
-            case _:
-                pass
+        decides = is_late or late.has(*w.node_expressions(node))
+        if isinstance(node, w.Set) and decides:
+            yield node.name
+        for block in w.blocks(node):
+            yield from _late_sets(block, late, decides)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import assert_never
 
 from pto_wsp.ir import kernel as k
 from pto_wsp.ir import workload as w
-from pto_wsp.ir.core import DimSelect, Full, Index, Region, Rows, TileRange
-from pto_wsp.ir.scalar import Const, Element, Expr, Extent, TileElement, Var, substitute
+from pto_wsp.ir.core import DimSelect, Full, Index, Merged, Range, Region, Rows, TileRange
+from pto_wsp.ir.scalar import Const, Element, Expr, Extent, TileElement, Var, rebuild, substitute
 from pto_wsp.support.record import replace
 
 
@@ -26,8 +27,10 @@ def workload_names(workload: w.WorkloadFunction) -> set[str]:
                 found |= {var, node.start, node.length}
             case w.Task(label=label):
                 found.add(label)
-            case _:
+            case w.Cond() | w.Set() | w.Refuse() | w.Call():
                 pass
+            case _:
+                assert_never(node)
     return found
 
 
@@ -59,46 +62,36 @@ class KernelRenaming:
 
     def statement(self, stmt: k.Stmt) -> k.Stmt:
         """Return a renamed statement."""
+        stmt = k.rebuild(k.map_expressions(stmt, self.expr), self.statements)
         match stmt:
-            case k.Load() | k.Store():
-                rows = None if stmt.rows is None else self.tile(stmt.rows)
-                return replace(stmt, tile=self.tile(stmt.tile), region=self.region(stmt.region), rows=rows)
-            case k.Prefetch(rows=rows):
-                rows = None if rows is None else self.tile(rows)
-                return replace(stmt, region=self.region(stmt.region), rows=rows)
-            case k.Instr():
-                return self.instruction(stmt)
-            case k.Assign(name=name, value=value):
-                return replace(stmt, name=self.targets.get(name, name), value=self.expr(value))
-            case k.For(var=var, start=start, stop=stop, body=body):
-                bounds = {"start": self.expr(start), "stop": self.expr(stop)}
-                return replace(stmt, var=self.targets.get(var, var), body=self.statements(body), **bounds)
-            case k.While(condition=condition, body=body):
-                return replace(stmt, condition=self.expr(condition), body=self.statements(body))
-            case k.If(condition=condition, then=then, other=other):
-                arms = {"then": self.statements(then), "other": self.statements(other)}
-                return replace(stmt, condition=self.expr(condition), **arms)
+            case k.Load(tile=tile) | k.Store(tile=tile):
+                return replace(self.moved(stmt), tile=self.tile(tile))
+            case k.Prefetch():
+                return self.moved(stmt)
+            case k.Instr(dst=dst, tiles=tiles):
+                return replace(stmt, dst=self.tile(dst), tiles=tuple(map(self.tile, tiles)))
+            case k.Assign(name=name):
+                return replace(stmt, name=self.targets.get(name, name))
+            case k.For(var=var):
+                return replace(stmt, var=self.targets.get(var, var))
             case k.Call(args=args):
-                return replace(stmt, args=tuple(self.argument(arg) for arg in args))
+                return replace(
+                    stmt, args=tuple(self.views.get(a, a) if isinstance(a, str) else a for a in args)
+                )
+            case k.If() | k.While():
+                return stmt
+            case _:
+                assert_never(stmt)
 
-    def instruction(self, instr: k.Instr) -> k.Instr:
-        """Return a renamed instruction."""
-        attrs = tuple((key, v if isinstance(v, (str, int)) else self.expr(v)) for key, v in instr.attrs)
-        tiles = tuple(self.tile(tile) for tile in instr.tiles)
-        scalars = tuple(self.expr(scalar) for scalar in instr.scalars)
-        return replace(instr, dst=self.tile(instr.dst), tiles=tiles, scalars=scalars, attrs=attrs)
+    def moved(self, stmt: k.Move) -> k.Move:
+        """Return a transfer with the view and the tile of row numbers renamed."""
+        view = stmt.region.tensor
+        region = replace(stmt.region, tensor=self.views.get(view, view))
+        return replace(stmt, region=region, rows=None if stmt.rows is None else self.tile(stmt.rows))
 
     def tile(self, name: str) -> str:
         """Return the new name of a tile."""
         return self.tiles.get(name, name)
-
-    def region(self, region: Region) -> Region:
-        """Return a renamed region."""
-        return replace(region.mapped(self.expr), tensor=self.views.get(region.tensor, region.tensor))
-
-    def argument(self, arg: str | Expr) -> str | Expr:
-        """Return a renamed argument of a call."""
-        return self.views.get(arg, arg) if isinstance(arg, str) else self.expr(arg)
 
     def expr(self, expr: Expr) -> Expr:
         """Return a renamed expression."""
@@ -112,12 +105,10 @@ class KernelRenaming:
                 return self.values.get(name)
             case Extent(name=name):
                 return replace(node, name=self.views.get(name, self.tile(name)))
-            case Element(name=name, indices=indices):
-                return replace(
-                    node, name=self.views.get(name, name), indices=tuple(self.expr(i) for i in indices)
-                )
-            case TileElement(name=name, indices=indices):
-                return replace(node, name=self.tile(name), indices=tuple(map(self.expr, indices)))
+            case Element(name=name):
+                return rebuild(replace(node, name=self.views.get(name, name)), self.expr)
+            case TileElement(name=name):
+                return rebuild(replace(node, name=self.tile(name)), self.expr)
             case _:
                 return None
 
@@ -156,14 +147,11 @@ class WorkloadRenaming:
 
     def node(self, node: w.Node) -> w.Node:
         """Return a renamed node."""
-        node = w.map_expressions(node, self.expr)
+        node = w.rebuild(w.map_expressions(node, self.expr), self.nodes)
         match node:
-            case w.Loop(var=var, body=body):
+            case w.Loop(var=var):
                 new = self.loops.get(var, var)
-                name = node.called if node.called != new else ""
-                return replace(node, var=new, body=self.nodes(body), name=name)
-            case w.Cond(then=then, other=other):
-                return replace(node, then=self.nodes(then), other=self.nodes(other))
+                return replace(node, var=new, name=node.called if node.called != new else "")
             case w.Set(name=name):
                 return replace(node, name=self.variables.get(name, name))
             case w.Task(label=label, after=after):
@@ -171,8 +159,10 @@ class WorkloadRenaming:
                 return replace(node, args=self.arguments(node.args), **labels)
             case w.Call(args=args):
                 return replace(node, args=self.arguments(args))
-            case _:
+            case w.Cond() | w.Refuse():
                 return node
+            case _:
+                assert_never(node)
 
     def label(self, label: str) -> str:
         """Return the new label of a task."""
@@ -199,8 +189,10 @@ class WorkloadRenaming:
                 return TileRange(self.loops.get(loop, loop))
             case Rows(indices=indices) if indices in self.tensors:
                 return replace(dim, indices=self.tensors[indices].tensor)
-            case _:
+            case Index() | Range() | Full() | Rows() | Merged():
                 return dim
+            case _:
+                assert_never(dim)
 
     def expr(self, expr: Expr) -> Expr:
         """Return a renamed expression."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from typing import assert_never
 
 from pto_wsp.ir import kernel as k
 from pto_wsp.ir import workload as w
@@ -139,6 +140,8 @@ def _nodes(body: Sequence[w.Node], out: TextWriter) -> None:
                 out.line(f"%{name} = {expr_text(value)} : {value.dtype}")
             case w.Refuse(tier=tier, bounds=bounds, size=size):
                 out.line(f"REFUSE {json.dumps(tier)}, {expr_text(size)}:idx {{bounds = {list(bounds)}}}")
+            case _:
+                assert_never(node)
 
 
 def _ranges(loop: w.Loop) -> str:

@@ -11,13 +11,13 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, assert_never
 
 import numpy as np
 
 from pto_wsp.errors import BadExpression
 from pto_wsp.location import Location
-from pto_wsp.support.record import record
+from pto_wsp.support.record import record, replace
 from pto_wsp.types.dtype import DType, b1, f32, i64
 
 Value = int | float | bool
@@ -390,8 +390,8 @@ def _apply_unary(expr: Unary, a: Value) -> Value:
 
 
 _CHILDREN: dict[type, Callable[[Any], tuple[Expr, ...]]] = {
-    Element: lambda expr: expr.indices,
-    TileElement: lambda expr: expr.indices,
+    **dict.fromkeys((Const, Var, Extent), lambda expr: ()),
+    **dict.fromkeys((Element, TileElement), lambda expr: expr.indices),
     Unary: lambda expr: (expr.a,),
     Binary: lambda expr: (expr.a, expr.b),
     Select: lambda expr: (expr.condition, expr.then, expr.other),
@@ -400,40 +400,38 @@ _CHILDREN: dict[type, Callable[[Any], tuple[Expr, ...]]] = {
 
 def children(expr: Expr) -> tuple[Expr, ...]:
     """Return the operands of `expr`."""
-    of = _CHILDREN.get(expr.__class__)
-    return () if of is None else of(expr)
+    return _CHILDREN[expr.__class__](expr)
 
 
 def walk(expr: Expr) -> Sequence[Expr]:
     """Return `expr` and everything below it, each before its operands."""
     found = [expr]
     for node in found:
-        of = _CHILDREN.get(node.__class__)
-        if of is not None:
-            found += of(node)
+        found += _CHILDREN[node.__class__](node)
     return found
 
 
-def substitute(expr: Expr, replace: Callable[[Expr], Expr | None]) -> Expr:
-    """Return `expr` with every node for which `replace` gives another one exchanged, outermost first."""
-    replaced = replace(expr)
-    if replaced is not None:
-        return replaced
-    if expr.__class__ not in _CHILDREN:
-        return expr
+def rebuild(expr: Expr, change: Callable[[Expr], Expr]) -> Expr:
+    """Return `expr` with each of its operands changed, folded as `binary` folds."""
     match expr:
-        case Element(name=name, indices=indices, loc=loc):
-            return Element(name, tuple(substitute(i, replace) for i in indices), loc)
-        case TileElement(name=name, indices=indices, dtype=dtype, loc=loc):
-            return TileElement(name, tuple(substitute(i, replace) for i in indices), dtype, loc)
-        case Unary(op=op, a=a, loc=loc):
-            return Unary(op, substitute(a, replace), loc)
-        case Binary(op=op, a=a, b=b, loc=loc):
-            return binary(op, substitute(a, replace), substitute(b, replace), loc)
-        case Select(condition=c, then=t, other=o, loc=loc):
-            return Select(substitute(c, replace), substitute(t, replace), substitute(o, replace), loc)
-        case _:
+        case Const() | Var() | Extent():
             return expr
+        case Element() | TileElement():
+            return replace(expr, indices=tuple(map(change, expr.indices)))
+        case Unary(op=op, a=a, loc=loc):
+            return Unary(op, change(a), loc)
+        case Binary(op=op, a=a, b=b, loc=loc):
+            return binary(op, change(a), change(b), loc)
+        case Select(condition=condition, then=then, other=other, loc=loc):
+            return Select(change(condition), change(then), change(other), loc)
+        case _:
+            assert_never(expr)
+
+
+def substitute(expr: Expr, exchange: Callable[[Expr], Expr | None]) -> Expr:
+    """Return `expr` with every node for which `exchange` gives another one exchanged, outermost first."""
+    exchanged = exchange(expr)
+    return rebuild(expr, lambda operand: substitute(operand, exchange)) if exchanged is None else exchanged
 
 
 PRECEDENCE: dict[str, int] = {

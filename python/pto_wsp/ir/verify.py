@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from graphlib import CycleError, TopologicalSorter
+from typing import assert_never
 
 from pto_wsp.errors import InvalidIR
 from pto_wsp.ir import kernel as k
@@ -146,6 +147,8 @@ class _KernelVerifier:
                     self.statements(stmt.body)
                 case k.Call():
                     self.call(stmt)
+                case _:
+                    assert_never(stmt)
 
     def call(self, call: k.Call) -> None:
         callee = next((f for f in self.module.kernels if f.name == call.kernel), None)

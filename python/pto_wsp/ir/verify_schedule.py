@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from typing import assert_never
+
 from pto_wsp.ir.rules import require
-from pto_wsp.ir.scalar import Const, Element, Expr, Extent, Var, walk
+from pto_wsp.ir.scalar import Binary, Const, Element, Expr, Extent, Select, TileElement, Unary, Var, walk
 from pto_wsp.ir.schedule import ARGUMENTS, KERNEL_NUMBER, POLICIES, TASK, Policy, Schedule
 from pto_wsp.types.dtype import b1, i64
 
@@ -45,9 +47,11 @@ def _key(key: Expr) -> None:
             case Extent(name=name, dim=dim):
                 is_known = name.startswith(ARGUMENTS) and dim in (0, 1)
                 require(is_known, f"dim({name}, {dim}) is no extent of a key", key.loc)
-            case Element(name=name):
-                require(False, f"a key reads elements of `{name}`", key.loc)
             case Const(dtype=dtype):
                 require(dtype in (i64, b1), "a key has a number that is no integer", key.loc)
-            case _:
+            case Element(name=name) | TileElement(name=name):
+                require(False, f"a key reads elements of `{name}`", key.loc)
+            case Unary() | Binary() | Select():
                 pass
+            case _:
+                assert_never(part)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import assert_never
 
 from pto_wsp.ir import kernel as k
 from pto_wsp.ir import workload as w
-from pto_wsp.ir.core import Full, Index, Merged, Region, Rows, TileRange
+from pto_wsp.ir.core import Full, Index, Merged, Range, Region, Rows, TileRange
 from pto_wsp.ir.expression_types import require_types
 from pto_wsp.ir.module import Module
 from pto_wsp.ir.rules import region_rank, require, require_distinct, require_element, view_rank_and_dtype
-from pto_wsp.ir.scalar import Element, Expr, Extent, Var, walk
+from pto_wsp.ir.scalar import Binary, Const, Element, Expr, Extent, Select, TileElement, Unary, Var, walk
 from pto_wsp.location import Location
 from pto_wsp.types.dtype import DType, b1, i32, i64
 from pto_wsp.types.tile import ScalarType, TensorType
@@ -152,6 +153,8 @@ class _WorkloadVerifier:
                     require(list(bounds) == sorted(set(bounds)), "the bounds of tiers ascend", node.loc)
                 case w.Call():
                     self.call(node)
+                case _:
+                    assert_never(node)
         return before
 
     def loop(self, loop: w.Loop, before: frozenset[str]) -> None:
@@ -260,8 +263,10 @@ class _WorkloadVerifier:
                 case Merged():
                     follows = number > 0 and isinstance(region.dims[number - 1], (Rows, Merged))
                     require(follows, "a merged dimension follows a row set", loc)
-                case _:
+                case Full() | Index() | Range():
                     pass
+                case _:
+                    assert_never(dim)
 
     def selected(self, region: Region, rank: int, dtype: DType, param: str, loc: Location | None) -> None:
         """Check that a region is one of a declared tensor, and of the rank and type that `param` takes."""
@@ -302,5 +307,9 @@ class _WorkloadVerifier:
                     require(name in self.names, f"`{name}` is not declared", loc)
                     is_typed = name not in self.variables or dtype is i64
                     require(is_typed, f"variable `{name}` is an integer", loc)
-                case _:
+                case TileElement():
+                    require(False, "tiles occur in kernels only", loc)
+                case Const() | Unary() | Binary() | Select():
                     pass
+                case _:
+                    assert_never(node)

@@ -7,6 +7,7 @@ Source: seed 003 sections 2 and 3; ARCHITECTURE 4.3 and 4.5.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from typing import assert_never
 
 from pto_wsp.ir.core import Region, Rows
 from pto_wsp.ir.scalar import Element, Expr, walk
@@ -297,18 +298,41 @@ def _is_open(param: WorkloadParam) -> bool:
             return True
 
 
-def walk_nodes(body: tuple[Node, ...]) -> Iterator[Node]:
+Block = tuple[Node, ...]
+
+
+def blocks(node: Node) -> tuple[Block, ...]:
+    """Return the blocks inside a node, in program order."""
+    match node:
+        case Task() | Set() | Refuse() | Call():
+            return ()
+        case Loop(body=body):
+            return (body,)
+        case Cond(then=then, other=other):
+            return then, other
+        case _:
+            assert_never(node)
+
+
+def rebuild(node: Node, change: Callable[[Block], Iterable[Node]]) -> Node:
+    """Return a node with each of the blocks inside it changed."""
+    match node:
+        case Task() | Set() | Refuse() | Call():
+            return node
+        case Loop(body=body):
+            return replace(node, body=tuple(change(body)))
+        case Cond(then=then, other=other):
+            return replace(node, then=tuple(change(then)), other=tuple(change(other)))
+        case _:
+            assert_never(node)
+
+
+def walk_nodes(body: Iterable[Node]) -> Iterator[Node]:
     """Yield every node of `body` and of the blocks inside it, in program order of the text."""
     for node in body:
         yield node
-        match node:
-            case Loop():
-                yield from walk_nodes(node.body)
-            case Cond():
-                yield from walk_nodes(node.then)
-                yield from walk_nodes(node.other)
-            case _:
-                pass
+        for block in blocks(node):
+            yield from walk_nodes(block)
 
 
 def node_expressions(node: Node) -> tuple[Expr, ...]:
@@ -331,6 +355,8 @@ def node_expressions(node: Node) -> tuple[Expr, ...]:
             found = _argument_expressions(node.args)
             amounts = [e for e in (node.workspace, node.cost) if e is not None]
             return (*found, *amounts, *node.keys)
+        case _:
+            assert_never(node)
 
 
 def _argument_expressions(args: Iterable[Region | Expr]) -> tuple[Expr, ...]:
@@ -367,6 +393,8 @@ def map_expressions(node: Node, change: Callable[[Expr], Expr]) -> Node:
                 cost=None if cost is None else change(cost),
                 keys=tuple(change(key) for key in keys),
             )
+        case _:
+            assert_never(node)
 
 
 def deciding_tensors(body: tuple[Node, ...]) -> set[str]:

@@ -121,16 +121,10 @@ class _Site:
 
 def _sites(body: Sequence[w.Node], loops: tuple[w.Loop, ...]) -> Iterator[_Site]:
     for node in body:
-        match node:
-            case w.Task():
-                yield _Site(node, loops)
-            case w.Loop():
-                yield from _sites(node.body, (*loops, node))
-            case w.Cond():
-                yield from _sites(node.then, loops)
-                yield from _sites(node.other, loops)
-            case _:
-                pass
+        if isinstance(node, w.Task):
+            yield _Site(node, loops)
+        for block in w.blocks(node):
+            yield from _sites(block, (*loops, node) if isinstance(node, w.Loop) else loops)
 
 
 def _axis_of(loop: w.Loop) -> str:

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator
 
 from pto_wsp.ir import kernel as k
 from pto_wsp.ir import workload as w
+from pto_wsp.ir.effects import tile_written
 from pto_wsp.ir.module import Module
 from pto_wsp.ir.names import KernelRenaming, WorkloadRenaming
 from pto_wsp.support.fresh import Fresh
@@ -44,12 +45,7 @@ def _kernel(kernel: k.KernelFunction) -> k.KernelFunction:
 
 
 def _written(statements: Iterable[k.Stmt]) -> Iterator[str]:
-    for stmt in statements:
-        match stmt:
-            case k.Load(tile=tile) | k.Instr(dst=tile):
-                yield tile
-            case _:
-                pass
+    return (tile for tile in map(tile_written, statements) if tile is not None)
 
 
 def _workload(function: w.WorkloadFunction) -> w.WorkloadFunction:
@@ -65,17 +61,8 @@ def _workload(function: w.WorkloadFunction) -> w.WorkloadFunction:
 
 def _without_names(body: tuple[w.Node, ...]) -> tuple[w.Node, ...]:
     """Forget what the user called loops."""
-    found: list[w.Node] = []
-    for node in body:
-        match node:
-            case w.Loop(body=inner):
-                node = replace(node, body=_without_names(inner), name="")
-            case w.Cond(then=then, other=other):
-                node = replace(node, then=_without_names(then), other=_without_names(other))
-            case _:
-                pass
-        found.append(node)
-    return tuple(found)
+    found = (w.rebuild(node, _without_names) for node in body)
+    return tuple(replace(node, name="") if isinstance(node, w.Loop) else node for node in found)
 
 
 def _numbered(stem: str, names: Iterable[str], fresh: Fresh) -> dict[str, str]:

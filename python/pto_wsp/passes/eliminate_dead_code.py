@@ -14,11 +14,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pto_wsp.analysis.liveness import name_written, names_before, names_in, names_read, tile_written
+from pto_wsp.analysis.liveness import names_before
 from pto_wsp.analysis.steps import failing
 from pto_wsp.ir import kernel as k
 from pto_wsp.ir import workload as w
 from pto_wsp.ir.core import Region, Rows
+from pto_wsp.ir.effects import name_written, names_in, names_read, tile_written
 from pto_wsp.ir.module import Module
 from pto_wsp.ir.scalar import Const, Expr, Var, can_fail
 from pto_wsp.support.record import replace

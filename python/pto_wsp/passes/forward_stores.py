@@ -14,9 +14,9 @@ from collections.abc import Sequence
 
 from pto_wsp.analysis.affine import difference
 from pto_wsp.analysis.extents import upper_bound
-from pto_wsp.analysis.liveness import name_written, names_in
 from pto_wsp.ir import kernel as k
 from pto_wsp.ir.core import DimSelect, Index, Range, Region
+from pto_wsp.ir.effects import name_written, names_in
 from pto_wsp.ir.module import Module
 from pto_wsp.ir.scalar import Element, Expr, walk
 from pto_wsp.isa.table import TABLE

@@ -21,11 +21,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from pto_wsp.analysis.liveness import name_written, names_before, names_in
+from pto_wsp.analysis.liveness import names_before
 from pto_wsp.analysis.overlap import Access, has_aligned_views, kernel_accesses, never_meet
 from pto_wsp.ir import kernel as k
 from pto_wsp.ir import workload as w
 from pto_wsp.ir.core import Region, Rows
+from pto_wsp.ir.effects import name_written, names_in
 from pto_wsp.ir.module import Module
 from pto_wsp.ir.names import KernelRenaming, WorkloadRenaming
 from pto_wsp.ir.scalar import Element, walk
@@ -89,20 +90,13 @@ class _KernelFusion:
                 return None
             return self.join(first, second, names_before(rest, live))
 
-        found: list[k.Stmt] = []
-        for stmt in _joined(body, join):
-            match stmt:
-                case k.For() | k.While():
-                    # What is live at the head of a loop is live at the end of its body too.
-                    found.append(
-                        replace(stmt, body=self.statements(stmt.body, names_before((stmt,), live) | live))
-                    )
-                case k.If(then=then, other=other):
-                    arms = {"then": self.statements(then, live), "other": self.statements(other, live)}
-                    found.append(replace(stmt, **arms))
-                case _:
-                    found.append(stmt)
-        return tuple(found)
+        def fused(stmt: k.Stmt) -> k.Stmt:
+            # What is live at the head of a loop is live at the end of its body too.
+            is_loop = isinstance(stmt, (k.For, k.While))
+            after = live | names_before((stmt,), live) if is_loop else live
+            return k.rebuild(stmt, lambda block: self.statements(block, after))
+
+        return tuple(map(fused, _joined(body, join)))
 
     def join(self, first: k.For, second: k.For, live: frozenset[str]) -> k.For | None:
         """Return one loop for two, or None where that could change a result."""
@@ -153,16 +147,7 @@ class _WorkloadFusion:
                 return None
             return self.join(first, second)
 
-        found: list[w.Node] = []
-        for node in _joined(body, join):
-            match node:
-                case w.Loop(body=inner):
-                    found.append(replace(node, body=self.nodes(inner)))
-                case w.Cond(then=then, other=other):
-                    found.append(replace(node, then=self.nodes(then), other=self.nodes(other)))
-                case _:
-                    found.append(node)
-        return tuple(found)
+        return tuple(w.rebuild(node, self.nodes) for node in _joined(body, join))
 
     def join(self, first: w.Loop, second: w.Loop) -> w.Loop | None:
         """Return one loop for two, or None where that could change a result."""

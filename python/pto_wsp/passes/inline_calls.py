@@ -12,11 +12,11 @@ from __future__ import annotations
 
 from graphlib import TopologicalSorter
 
-from pto_wsp.analysis.liveness import names_in
 from pto_wsp.errors import CannotInline
 from pto_wsp.ir import kernel as k
 from pto_wsp.ir import workload as w
 from pto_wsp.ir.core import Full, Region
+from pto_wsp.ir.effects import names_in
 from pto_wsp.ir.module import Module, called_functions
 from pto_wsp.ir.names import KernelRenaming, WorkloadRenaming, kernel_names, workload_names
 from pto_wsp.ir.scalar import Const, Element, Expr, Unary, Var, can_fail, walk
@@ -62,15 +62,10 @@ class _KernelInliner:
     def statements(self, body: tuple[k.Stmt, ...]) -> tuple[k.Stmt, ...]:
         found: list[k.Stmt] = []
         for stmt in body:
-            match stmt:
-                case k.Call():
-                    found += self.call(stmt)
-                case k.For() | k.While():
-                    found.append(replace(stmt, body=self.statements(stmt.body)))
-                case k.If(then=then, other=other):
-                    found.append(replace(stmt, then=self.statements(then), other=self.statements(other)))
-                case _:
-                    found.append(stmt)
+            if isinstance(stmt, k.Call):
+                found += self.call(stmt)
+            else:
+                found.append(k.rebuild(stmt, self.statements))
         return tuple(found)
 
     def call(self, call: k.Call) -> tuple[k.Stmt, ...]:
@@ -124,15 +119,10 @@ class _WorkloadInliner:
     def nodes(self, body: tuple[w.Node, ...]) -> tuple[w.Node, ...]:
         found: list[w.Node] = []
         for node in body:
-            match node:
-                case w.Call():
-                    found += _Expansion(self, node, self.callees[node.workload]).nodes()
-                case w.Loop(body=inner):
-                    found.append(replace(node, body=self.nodes(inner)))
-                case w.Cond(then=then, other=other):
-                    found.append(replace(node, then=self.nodes(then), other=self.nodes(other)))
-                case _:
-                    found.append(node)
+            if isinstance(node, w.Call):
+                found += _Expansion(self, node, self.callees[node.workload]).nodes()
+            else:
+                found.append(w.rebuild(node, self.nodes))
         return tuple(found)
 
 

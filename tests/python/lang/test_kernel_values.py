@@ -7,13 +7,13 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pto_wsp.interp.kernels import run_kernel
 from pto_wsp.ir.kernel import Instr, walk_statements
+from tests.generators.drawing import tries
 from tests.python.lang.programs import execute, ir_of
-from tests.slow import examples
 
 TILE = "In[Tile[4, 8, f32]]"
 SIGNATURE = f"x: {TILE}, y: {TILE}, n: Scalar[i64], out: Out[Tile[4, 8, f32]], count: Out[Tile[4, 8, f32]]"
@@ -145,7 +145,7 @@ def statements(draw: st.DrawFn, depth: int) -> str:
             return f"if {condition}:\n{indent(then, '    ')}\nelse:\n{indent(other, '    ')}"
 
 
-@settings(max_examples=examples(150), deadline=None)
+@tries(150)
 @given(blocks(), st.integers(0, 3))
 def test_random_programs_mean_what_python_says(body: str, n: int) -> None:
     with np.errstate(all="ignore"):

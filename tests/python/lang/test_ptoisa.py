@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import random
-
 import numpy as np
 import pytest
+from hypothesis import given, note
 
 from pto_wsp import (
     DYN,
@@ -30,8 +29,8 @@ from pto_wsp.isa import TABLE, Instruction
 from pto_wsp.isa.compositions import COMPOSITIONS
 from pto_wsp.isa.forms import Form
 from pto_wsp.lang.workload.workload import Workload
+from tests.generators.drawing import DRAWS, Draw, tries
 from tests.python.lang.programs import error_of, execute, ir_of, marked
-from tests.slow import mostly_slow
 
 TARGETS = ("cpu", "interp")
 
@@ -198,7 +197,7 @@ def test_two_modes_give_the_same_bits(target: str) -> None:
 PLACES = {"a": (16, 16), "b": (16, 16), "c": (16, 16), "r": (16, 1), "s": (16, 1), "v": (1, 16), "w": (1, 16)}
 
 
-def random_lines(draw: random.Random, depth: int = 0) -> list[str]:
+def random_lines(draw: Draw, depth: int = 0) -> list[str]:
     """Random instructions on whole numbers, many of which read the tile that they write."""
     lines: list[str] = []
     for _ in range(draw.randrange(2, 7)):
@@ -229,14 +228,15 @@ def random_lines(draw: random.Random, depth: int = 0) -> list[str]:
     return lines
 
 
-@pytest.mark.parametrize("seed", mostly_slow(range(12), quick=4))
-def test_random_instructions_on_every_target(seed: int) -> None:
-    draw = random.Random(seed)
+@tries(12, compiles=True)
+@given(DRAWS)
+def test_random_instructions_on_every_target(draw: Draw) -> None:
     declared = [f"{name} = ptoisa.tile({rows}, {cols}, f32)" for name, (rows, cols) in PLACES.items()]
     filled = [f"ptoisa.TEXPANDS({name}, {float(number)})" for number, name in enumerate(PLACES)]
     body = [f"    {line}" for line in [*random_lines(draw), "ptoisa.TSTORE(y[i], a)"]]
     stored = [f"ptoisa.TSTORE(z[{number}], {name})" for number, name in enumerate("abc")]
     text = "\n    ".join([*declared, *filled, "for i in range(4):", *body, *stored])
+    note(text)
     w = execute(
         f"""
 @ptoisa_kernel
@@ -249,7 +249,7 @@ def w(X: Tensor[f32, 4, 16, 16], Y: Tensor[f32, 4, 16, 16], Z: Tensor[f32, 3, 16
 """
     )["w"]
     assert isinstance(w, Workload)
-    x = np.random.default_rng(seed).integers(-4, 5, (4, 16, 16)).astype(np.float32)
+    x = np.random.default_rng(0).integers(-4, 5, (4, 16, 16)).astype(np.float32)
     found = []
     for target in TARGETS:
         y, z = np.zeros_like(x), np.zeros((3, 16, 16), np.float32)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pto_wsp import _native
+from tests.generators.drawing import tries
 from tests.python.native.asm import Assembler, Expr
 from tests.python.native.conftest import KERNELS, TABLE_HASH
 
@@ -49,7 +50,7 @@ def failure(
     return caught.value.code, dict(caught.value.details)
 
 
-@settings(max_examples=60, deadline=None)
+@tries(60)
 @given(data=st.data())
 def test_rows_gather_and_scatter(library: Library, data: st.DataObject) -> None:
     shape = data.draw(st.sampled_from([(7,), (1,), (3, 4), (1, 5), (4, 1), (2, 3, 2), (1, 1, 3)]))

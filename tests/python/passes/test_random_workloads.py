@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pto_wsp.ir import workload as w
@@ -13,9 +13,9 @@ from pto_wsp.ir.verify import verify
 from pto_wsp.passes.pipeline import parse_pipeline, prepare, run_pipeline
 from pto_wsp.runtime.program import Program
 from pto_wsp.support.record import replace
+from tests.generators.drawing import tries
+from tests.generators.workloads import Sample, samples
 from tests.python.passes.running import interpret, run_on_cpu, same
-from tests.python.runtime.random_workloads import Sample, samples
-from tests.slow import examples
 
 PIPELINES = ("inline", "inline,expand", "inline,fuse", "inline,dce", "inline,expand,fuse,dce")
 
@@ -77,7 +77,7 @@ def plain(module: Module) -> Module:
     return replace(module, workloads=(replace(outer, body=body),))
 
 
-@settings(max_examples=examples(8), deadline=None, suppress_health_check=list(HealthCheck))
+@tries(8)
 @given(programs())
 def test_in_the_interpreter(sample: Sample) -> None:
     wanted = sample.arrays()
@@ -95,7 +95,7 @@ def _nodes(module: Module) -> list[w.Node]:
     return [*w.walk_nodes(module.entry_workload.body)]
 
 
-@settings(max_examples=examples(25), deadline=None, suppress_health_check=list(HealthCheck))
+@tries(25)
 @given(programs(), st.lists(ROWS_OF_PASSES, min_size=3, max_size=3))
 def test_any_row_of_passes(sample: Sample, pipelines: list[str]) -> None:
     """In any order, and before calls are inlined too."""
@@ -108,7 +108,7 @@ def test_any_row_of_passes(sample: Sample, pipelines: list[str]) -> None:
         same(wanted, found)
 
 
-@settings(max_examples=examples(10), deadline=None, suppress_health_check=list(HealthCheck))
+@tries(10)
 @given(programs())
 def test_on_the_engine(sample: Sample) -> None:
     """A program prepares its module itself."""

@@ -6,7 +6,7 @@ import itertools
 from dataclasses import dataclass
 
 import numpy as np
-from hypothesis import HealthCheck, given, note, settings
+from hypothesis import given, note
 from hypothesis import strategies as st
 
 from pto_wsp import errors
@@ -20,7 +20,7 @@ from pto_wsp.runtime.program import Program
 from pto_wsp.support.record import replace
 from pto_wsp.types import ScalarType, TensorType, TileType, i8, i16, i32, i64, u8, u16, u32, u64
 from pto_wsp.types.dtype import b1
-from tests.slow import examples
+from tests.generators.drawing import tries
 
 NUMBERS = (
     "add",
@@ -151,7 +151,7 @@ def outcome(module: Module, target: str, case: Case) -> object:
     return int(y[0, 0])
 
 
-@settings(max_examples=examples(200), deadline=None, suppress_health_check=list(HealthCheck))
+@tries(200)
 @given(cases(), st.booleans())
 def test_bytecode_means_what_expressions_mean(case: Case, sets_first: bool) -> None:
     module = case.module(sets_first)

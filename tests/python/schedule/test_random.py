@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from hypothesis import HealthCheck, Phase, given, note, settings
+from hypothesis import given, note
 from hypothesis import strategies as st
 
 from pto_wsp.ir.module import Module
@@ -13,15 +13,11 @@ from pto_wsp.ir.verify import verify
 from pto_wsp.runtime.engine import EngineRunner
 from pto_wsp.runtime.prepared import Prepared
 from pto_wsp.targets.cpu.target import CpuTarget
-from tests.python.runtime.random_dynamic import samples as dynamic_samples
-from tests.python.runtime.random_workloads import samples as plain_samples
+from tests.generators.drawing import tries
+from tests.generators.dynamic_workloads import samples as dynamic_samples
+from tests.generators.schedules import schedules
+from tests.generators.workloads import samples as plain_samples
 from tests.python.runtime.test_dynamic import outcome
-from tests.python.schedule.random_schedules import schedules
-from tests.slow import examples
-
-SETTINGS = settings(
-    max_examples=examples(12), deadline=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck)
-)
 
 
 def check(data: st.DataObject, module: Module, sample: object, scalars: list[int]) -> None:
@@ -51,14 +47,14 @@ def has_run_less(schedule: Schedule, found: Any, expected: Any) -> bool:
     return schedule.start.name != "immediate" and error == same and len(error) == 4 and tasks <= most
 
 
-@SETTINGS
+@tries(12, compiles=True)
 @given(st.data())
 def test_schedules_change_no_result(data: st.DataObject) -> None:
     sample = data.draw(plain_samples())
     check(data, sample.module, sample, [sample.sizes["n"]])
 
 
-@SETTINGS
+@tries(12, compiles=True)
 @given(st.data())
 def test_schedules_change_no_result_where_data_decides(data: st.DataObject) -> None:
     sample = data.draw(dynamic_samples())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pto_wsp.errors import BadOperand, DTypeMismatch, KernelFailed, PtoError, ShapeMismatch
@@ -12,10 +12,10 @@ from pto_wsp.interp.kernels import run_kernel
 from pto_wsp.isa.meaning import NO_PAIR, pairs, topk_indices, topk_values
 from pto_wsp.runtime.cache import ArtifactCache
 from pto_wsp.targets.cpu.target import CpuTarget
+from tests.generators.drawing import tries
 from tests.python.lang.programs import kernel_of
 from tests.python.targets import ctypes_abi
 from tests.python.targets.widths import WIDTHS, vectors_of
-from tests.slow import examples
 
 K, TILE = 40, 128
 WHOLE_ROWS = "p = pto.sort(t, ids)"
@@ -51,7 +51,7 @@ def topk(request: pytest.FixtureRequest, cache: ArtifactCache) -> tuple[list, ct
         return kernels, ctypes_abi.load(CpuTarget().build(kernels, cache))
 
 
-@settings(max_examples=examples(40), deadline=None, suppress_health_check=list(HealthCheck))
+@tries(40)
 @given(st.integers(0, 5 * TILE), st.sampled_from([2, 5, 1000]), st.booleans(), st.integers(0, 2**32 - 1))
 def test_a_running_top_k(topk: tuple, n: int, distinct: int, special: bool, seed: int) -> None:
     rng = np.random.default_rng(seed)

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import given
 
 from benchmarks.text import programs
 from examples.pto_programs.llama import llama_module
@@ -19,12 +20,13 @@ from pto_wsp.ir.workload import node_expressions, walk_nodes
 from pto_wsp.lang.workload.workload import Workload
 from pto_wsp.location import Location
 from pto_wsp.text.shapes import Lines, Shapes
+from tests.generators.data.programs import Writer
+from tests.generators.drawing import DRAWS, Draw, tries
+from tests.generators.modules import random_module
+from tests.generators.source.kernels import random_kernel
+from tests.generators.source.workloads import random_workload
 from tests.python.lang.programs import execute
 from tests.python.samples import scale_module
-from tests.python.text.random_modules import NUM_MODULES, random_module
-from tests.python.whole.random_data import Writer
-from tests.python.whole.random_kernels import random_kernel
-from tests.python.whole.random_workloads import random_workload
 
 ROOT = Path(__file__).parents[3]
 
@@ -68,7 +70,7 @@ def test_lines_that_are_like_others(monkeypatch: pytest.MonkeyPatch) -> None:
         "\n".join(map(programs.kernel, range(3))),
         REPEATED_OVER_TWO_LINES,
         str(llama_module()),
-        *(str(random_module(seed)) for seed in range(60)),
+        *(str(random_module(random.Random(seed))) for seed in range(60)),
     ]
     quick = [parse(text) for text in texts]
     monkeypatch.setattr(Lines, "take", lambda self, found: False)
@@ -82,26 +84,28 @@ def test_a_module() -> None:
     require_round_trip(scale_module())
 
 
-def test_random_modules() -> None:
-    for seed in range(NUM_MODULES):
-        require_round_trip(random_module(seed))
+@tries(250)
+@given(DRAWS)
+def test_random_modules(draw: Draw) -> None:
+    require_round_trip(random_module(draw))
 
 
-def test_random_programs() -> None:
-    for seed in range(12):
-        workload = execute(Writer(seed).program()[0])["w"]
-        assert isinstance(workload, Workload)
-        require_round_trip(workload.trace().module)
+@tries(36)
+@given(DRAWS)
+def test_random_programs(draw: Draw) -> None:
+    workload = execute(Writer(draw).program()[0])["w"]
+    assert isinstance(workload, Workload)
+    require_round_trip(workload.trace().module)
 
 
-def test_random_kernels() -> None:
-    for seed in range(4):
-        draw = random.Random(seed)
-        kernels = [random_kernel(draw, f"k{number}") for number in range(4)]
-        text = "\n".join(kernel.text for kernel in kernels) + random_workload(draw, kernels).text
-        workload = execute(text)["w"]
-        assert isinstance(workload, Workload)
-        require_round_trip(workload.trace().module)
+@tries(12)
+@given(DRAWS)
+def test_random_kernels(draw: Draw) -> None:
+    kernels = [random_kernel(draw, f"k{number}") for number in range(4)]
+    text = "\n".join(kernel.text for kernel in kernels) + random_workload(draw, kernels).text
+    workload = execute(text)["w"]
+    assert isinstance(workload, Workload)
+    require_round_trip(workload.trace().module)
 
 
 @pytest.mark.parametrize("path", sorted(ROOT.glob("examples/0*/*.py")), ids=lambda path: path.stem)

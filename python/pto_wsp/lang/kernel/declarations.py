@@ -1,4 +1,4 @@
-"""What a kernel declares beside its arithmetic: workspace, kind of core, blocks, cost, and a name.
+"""What a kernel declares beside its arithmetic: parameters, workspace, kind of core, blocks, cost, a name.
 
 Source: seed 001, section 2.
 """
@@ -6,22 +6,44 @@ Source: seed 001, section 2.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
-from weakref import WeakSet
+from typing import Any, Protocol
 
-from pto_wsp.errors import BadKernelOption, NameClash, UnknownKernel, UnknownName, did_you_mean
-from pto_wsp.ir.kernel import UNITS
+from pto_wsp.errors import BadKernelOption, UnknownName, did_you_mean
+from pto_wsp.ir.kernel import UNITS, KernelFunction
 from pto_wsp.ir.scalar import Const, Expr
-from pto_wsp.lang.workload.scalar import Scalar, expression
+from pto_wsp.lang.operands import Scalar, expression
 from pto_wsp.location import Location, caller_location
 from pto_wsp.support.record import record
 from pto_wsp.types.dtype import i64
-
-if TYPE_CHECKING:
-    from pto_wsp.lang.kernel.kernel import Kernel
+from pto_wsp.types.tile import ScalarType, TileType, ViewType
 
 MAX_BLOCKS = 1 << 16
 CORES = tuple(unit for unit in UNITS if unit != "control")
+
+
+@record
+class ConstexprType:
+    """The type of a parameter that is a constant when the kernel is compiled."""
+
+    type: type
+
+
+@record
+class KernelParam:
+    """A parameter as written; `default` is `MISSING` without one."""
+
+    name: str
+    role: str
+    type: TileType | ViewType | ScalarType | ConstexprType
+    default: object
+    loc: Location
+
+    @property
+    def is_generic(self) -> bool:
+        """Whether the kernel is specialised by this parameter."""
+        if isinstance(self.type, ViewType):
+            return self.type.dims is None
+        return isinstance(self.type, ConstexprType)
 
 
 class Extents:
@@ -92,7 +114,26 @@ class Declaration:
             raise bad("it asks for workspace", "a kernel in C++", "a body in Python", advice)
 
 
-def amount(kernel: Kernel, option: str, values: Mapping[str, object], loc: Location | None) -> Expr | None:
+class TaskKernel(Protocol):
+    """A kernel, as tasks know it."""
+
+    name: str
+    params: tuple[KernelParam, ...]
+    declaration: Declaration
+
+    @property
+    def loc(self) -> Location:
+        """Where it is defined."""
+        ...
+
+    def specialise(self, views: Mapping[str, ViewType], constants: Mapping[str, object]) -> KernelFunction:
+        """Return its IR for the types of bare tensors and the values of constants."""
+        ...
+
+
+def amount(
+    kernel: TaskKernel, option: str, values: Mapping[str, object], loc: Location | None
+) -> Expr | None:
     """Return the workspace (bytes) or cost (ns) of one task, or None if the kernel declares none.
 
     Args:
@@ -125,48 +166,3 @@ def amount(kernel: Kernel, option: str, values: Mapping[str, object], loc: Locat
             notes=[("the kernel is declared here", kernel.loc)],
         )
     return expr
-
-
-# --- the registry ---------------------------------------------------------------------------------------
-
-_REGISTERED: dict[str, WeakSet[Kernel]] = {}
-
-
-def register(kernel: Kernel) -> None:
-    """Make a kernel that declares a name known by it, for as long as it lives.
-
-    The same function defined anew, as in a notebook, takes the place of its earlier self.
-    """
-    name = kernel.declaration.name
-    if name is None:
-        return
-    known = _REGISTERED.setdefault(name, WeakSet())
-    for other in [k for k in known if k.identity == kernel.identity]:
-        known.discard(other)
-    known.add(kernel)
-
-
-def registered_kernels() -> dict[str, Kernel]:
-    """Return the kernels declared with a name, by name.
-
-    Raises:
-        NameClash: two kernels have one name.
-    """
-    return {name: lookup_kernel(name) for name in sorted(_REGISTERED) if _REGISTERED[name]}
-
-
-def lookup_kernel(name: str) -> Kernel:
-    """Return the kernel that was declared with `@kernel(name="...")`.
-
-    Raises:
-        UnknownKernel: there is none.
-        NameClash: there are several.
-    """
-    found = sorted(_REGISTERED.get(name, ()), key=lambda kernel: str(kernel.loc))
-    if not found:
-        known = [other for other, kernels in _REGISTERED.items() if kernels]
-        raise UnknownKernel(name=name, advice=did_you_mean(name, known), loc=caller_location())
-    if len(found) > 1:
-        notes = [(f"`{kernel.name}` is declared here", kernel.loc) for kernel in found]
-        raise NameClash(kind="kernels", name=name, loc=caller_location(), notes=notes)
-    return found[0]

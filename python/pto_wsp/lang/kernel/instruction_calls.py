@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-from typing import TYPE_CHECKING
 
 from pto_wsp.errors import BadOperand
 from pto_wsp.ir.kernel import BLOCK_IDX, AttrValue
@@ -14,6 +13,7 @@ from pto_wsp.isa.compositions import COMPOSITIONS, Composition
 from pto_wsp.lang.kernel.builder import Site
 from pto_wsp.lang.kernel.compositions import composed
 from pto_wsp.lang.kernel.functions import OTHER_FUNCTIONS, PtoFunction
+from pto_wsp.lang.kernel.reader import Reader
 from pto_wsp.lang.kernel.values import (
     Constant,
     ScalarValue,
@@ -26,11 +26,8 @@ from pto_wsp.lang.kernel.values import (
 )
 from pto_wsp.types.dtype import DType, f32, i32
 
-if TYPE_CHECKING:
-    from pto_wsp.lang.kernel.expressions import ExpressionReader
 
-
-def call_function(reader: ExpressionReader, function: PtoFunction, node: ast.Call, hint: str) -> Value:
+def call_function(reader: Reader, function: PtoFunction, node: ast.Call, hint: str) -> Value:
     """Read the call of a `pto` function and append its instructions.
 
     Raises:
@@ -41,7 +38,7 @@ def call_function(reader: ExpressionReader, function: PtoFunction, node: ast.Cal
 
 
 class _Call:
-    def __init__(self, reader: ExpressionReader, function: PtoFunction, node: ast.Call, hint: str) -> None:
+    def __init__(self, reader: Reader, function: PtoFunction, node: ast.Call, hint: str) -> None:
         self.reader = reader
         self.ops = reader.ops
         self.function = function

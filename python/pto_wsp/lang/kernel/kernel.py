@@ -7,18 +7,19 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from types import FunctionType
 from typing import Any, ClassVar, Literal, overload
+from weakref import WeakSet
 
-from pto_wsp.errors import NoSource, UnsupportedSyntax
+from pto_wsp.errors import NameClash, NoSource, UnknownKernel, UnsupportedSyntax, did_you_mean
 from pto_wsp.ir.kernel import KernelFunction
 from pto_wsp.ir.scalar import Var
 from pto_wsp.lang.kernel.builder import Builder
 from pto_wsp.lang.kernel.copy_elimination import remove_copies
-from pto_wsp.lang.kernel.declarations import Amount, Declaration, register
+from pto_wsp.lang.kernel.declarations import Amount, Declaration, KernelParam
 from pto_wsp.lang.kernel.inlining import BodyReader
 from pto_wsp.lang.kernel.native_kernel import CppOptions, PathText, native_function, read_native
 from pto_wsp.lang.kernel.outputs import check_outputs
 from pto_wsp.lang.kernel.ptoisa_body import InstructionReader, check_written
-from pto_wsp.lang.kernel.signature import KernelParam, read_signature, specialised_params
+from pto_wsp.lang.kernel.signature import read_signature, specialised_params
 from pto_wsp.lang.kernel.statements import StatementReader
 from pto_wsp.lang.kernel.values import Constant, ScalarValue, Value
 from pto_wsp.lang.kernel.view_index import whole_view
@@ -58,7 +59,7 @@ class Kernel:
         self.__name__ = self.name
         if not self.is_generic:
             self.specialise({}, {})
-        register(self)
+        _register(self)
 
     def __repr__(self) -> str:
         return f"<kernel {self.name}({', '.join(p.name for p in self.params)})>"
@@ -153,6 +154,49 @@ class PtoisaKernel(Kernel):
         check_written(function)
         check_outputs(function)
         return function
+
+
+_REGISTERED: dict[str, WeakSet[Kernel]] = {}
+
+
+def _register(kernel: Kernel) -> None:
+    """Make a kernel that declares a name known by it, for as long as it lives.
+
+    The same function defined anew, as in a notebook, takes the place of its earlier self.
+    """
+    name = kernel.declaration.name
+    if name is None:
+        return
+    known = _REGISTERED.setdefault(name, WeakSet())
+    for other in [k for k in known if k.identity == kernel.identity]:
+        known.discard(other)
+    known.add(kernel)
+
+
+def registered_kernels() -> dict[str, Kernel]:
+    """Return the kernels declared with a name, by name.
+
+    Raises:
+        NameClash: two kernels have one name.
+    """
+    return {name: lookup_kernel(name) for name in sorted(_REGISTERED) if _REGISTERED[name]}
+
+
+def lookup_kernel(name: str) -> Kernel:
+    """Return the kernel that was declared with `@kernel(name="...")`.
+
+    Raises:
+        UnknownKernel: there is none.
+        NameClash: there are several.
+    """
+    found = sorted(_REGISTERED.get(name, ()), key=lambda kernel: str(kernel.loc))
+    if not found:
+        known = [other for other, kernels in _REGISTERED.items() if kernels]
+        raise UnknownKernel(name=name, advice=did_you_mean(name, known), loc=caller_location())
+    if len(found) > 1:
+        notes = [(f"`{kernel.name}` is declared here", kernel.loc) for kernel in found]
+        raise NameClash(kind="kernels", name=name, loc=caller_location(), notes=notes)
+    return found[0]
 
 
 class TaskCall:

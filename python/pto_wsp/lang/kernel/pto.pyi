@@ -2,9 +2,8 @@
 
 from collections.abc import Iterable
 
-from pto_wsp.lang.annotations import Operand, Tile
+from pto_wsp.lang.operands import Operand, Scalar, Tile
 from pto_wsp.lang.workload.ranges import Span
-from pto_wsp.lang.workload.scalar import Scalar
 from pto_wsp.lang.workload.tensor import Tensor
 from pto_wsp.types.dtype import DType
 

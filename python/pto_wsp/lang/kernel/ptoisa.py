@@ -14,7 +14,7 @@ from pto_wsp.isa import TABLE, Instruction
 from pto_wsp.isa.attributes import CONSTANTS, EXTENTS, PLACES
 from pto_wsp.isa.compositions import COMPOSITIONS, Composition
 from pto_wsp.isa.refused import REFUSED
-from pto_wsp.lang.annotations import Tile
+from pto_wsp.lang.operands import Tile
 from pto_wsp.location import caller_location
 from pto_wsp.support.record import record
 from pto_wsp.types.dtype import DType

@@ -17,6 +17,7 @@ from pto_wsp.lang.annotations import (
     TileAnnotation,
 )
 from pto_wsp.lang.arithmetic import SCALAR_DTYPES
+from pto_wsp.lang.kernel.declarations import ConstexprType, KernelParam
 from pto_wsp.lang.source import MISSING, FunctionSource
 from pto_wsp.lang.workload.tensor import Tensor
 from pto_wsp.location import Location
@@ -26,31 +27,6 @@ from pto_wsp.types.tile import DYN, MAX_TILE_BYTES, ScalarType, TileType, ViewTy
 
 CONSTANT_TYPES = (int, float, bool, str, DType)
 """What `Constexpr[...]` can hold."""
-
-
-@record
-class ConstexprType:
-    """The type of a parameter that is a constant when the kernel is compiled."""
-
-    type: type
-
-
-@record
-class KernelParam:
-    """A parameter as written; `default` is `MISSING` without one."""
-
-    name: str
-    role: str
-    type: TileType | ViewType | ScalarType | ConstexprType
-    default: object
-    loc: Location
-
-    @property
-    def is_generic(self) -> bool:
-        """Whether the kernel is specialised by this parameter."""
-        if isinstance(self.type, ViewType):
-            return self.type.dims is None
-        return isinstance(self.type, ConstexprType)
 
 
 def read_signature(source: FunctionSource) -> tuple[KernelParam, ...]:

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import ast
-from typing import TYPE_CHECKING
 
 from pto_wsp.errors import BadIndex, ConstantIndexOutside
 from pto_wsp.ir import scalar as ir
 from pto_wsp.ir.core import DimSelect, Full, Index, Range
 from pto_wsp.ir.kernel import Param
 from pto_wsp.ir.scalar import Const, Expr, Extent
+from pto_wsp.lang.kernel.reader import Reader
 from pto_wsp.lang.kernel.values import ScalarValue, SpanValue, ViewValue, constant_of, known
 from pto_wsp.location import Location
 from pto_wsp.types.dtype import i64
 from pto_wsp.types.tile import TileType, ViewType
-
-if TYPE_CHECKING:
-    from pto_wsp.lang.kernel.expressions import ExpressionReader
 
 Part = tuple[DimSelect, int | None, Expr]
 """What is selected of a dimension, the largest extent it can have, and its extent."""
@@ -37,7 +34,7 @@ def whole_view(param: Param) -> ViewValue:
     return ViewValue(param, dtype, full, capacities, tuple(extents), True)
 
 
-def index_view(reader: ExpressionReader, view: ViewValue, items: list[ast.expr], loc: Location) -> ViewValue:
+def index_view(reader: Reader, view: ViewValue, items: list[ast.expr], loc: Location) -> ViewValue:
     """Return the part of `view` that the indices select.
 
     Raises:
@@ -62,7 +59,7 @@ def index_view(reader: ExpressionReader, view: ViewValue, items: list[ast.expr],
 class _Indexer:
     """Indexes one dimension of a view."""
 
-    def __init__(self, reader: ExpressionReader, view: ViewValue, dim: int, capacity: int | None) -> None:
+    def __init__(self, reader: Reader, view: ViewValue, dim: int, capacity: int | None) -> None:
         self.reader = reader
         self.view = view
         self.dim = dim

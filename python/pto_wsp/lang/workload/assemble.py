@@ -19,15 +19,13 @@ from pto_wsp.ir.kernel import IN, KernelFunction
 from pto_wsp.ir.module import Module
 from pto_wsp.ir.scalar import Const, Expr, Var, walk
 from pto_wsp.lang import arithmetic
-from pto_wsp.lang.kernel.declarations import Extents, amount
-from pto_wsp.lang.kernel.signature import ConstexprType, KernelParam
+from pto_wsp.lang.kernel.declarations import ConstexprType, Extents, KernelParam, amount
+from pto_wsp.lang.operands import Scalar, expression, integer_constant
 from pto_wsp.lang.workload.blocks import OpenCond, OpenLoop, OpenNode, OpenTask, tasks_of
 from pto_wsp.lang.workload.made_tensors import require_made
 from pto_wsp.lang.workload.panels import TileLoop, in_panels
 from pto_wsp.lang.workload.ragged import RaggedAxis
-from pto_wsp.lang.workload.ranges import RowSet
-from pto_wsp.lang.workload.scalar import Scalar, expression, integer_constant
-from pto_wsp.lang.workload.tensor import Tensor, View, require_inside
+from pto_wsp.lang.workload.tensor import RowSet, Tensor, View, require_inside
 from pto_wsp.lang.workload.trace import Param, Trace, not_a_scalar
 from pto_wsp.lang.workload.untyped import SCALAR, TENSOR, Untyped
 from pto_wsp.support.record import record

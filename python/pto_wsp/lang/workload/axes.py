@@ -3,27 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar, overload
+from typing import Any, Generic, NoReturn, TypeVar, overload
 
 import numpy as np
 
 from pto_wsp.errors import BadIndex, BadOperand, NotYetSupported, UnknownName, did_you_mean
 from pto_wsp.ir import workload as w
+from pto_wsp.lang.operands import Scalar
 from pto_wsp.lang.source import loop_statement, loop_targets
 from pto_wsp.lang.workload import conditions as control
-from pto_wsp.lang.workload import context
+from pto_wsp.lang.workload.blocks import Block, OpenLoop
 from pto_wsp.lang.workload.expansion import NOT_EXPANDED, Expansion, read_expansion
 from pto_wsp.lang.workload.python_variables import require_one_value
 from pto_wsp.lang.workload.ragged import Ragged, RaggedAxis
 from pto_wsp.lang.workload.ranges import Span, Stretch
-from pto_wsp.lang.workload.scalar import Scalar
 from pto_wsp.lang.workload.sparse import Sparse, SparseRow, selection
 from pto_wsp.lang.workload.tensor import Tensor
+from pto_wsp.lang.workload.trace import current_trace
 from pto_wsp.location import Location, caller_location
 from pto_wsp.types.axis import Dense, DenseDyn
-
-if TYPE_CHECKING:
-    from pto_wsp.lang.workload.blocks import Block, OpenLoop
 
 Axis = int | str | Scalar | Tensor | Dense | DenseDyn | Stretch | Ragged | Sparse
 """What a loop runs over: an extent (an element of a tensor is one), the name of a size, an axis, or a row."""
@@ -78,7 +76,7 @@ class _Iteration(Iterator[Any]):
         self._done = False
 
     def __next__(self) -> Any:
-        current = context.current("a loop over `P`")
+        current = current_trace("a loop over `P`")
         if self._done:
             raise StopIteration
         if self._open:
@@ -126,7 +124,7 @@ class Loops:
 
     def tiles(self, axis: Axis, tile: int) -> Loop[Span]:
         """Iterate over ceil(extent / tile) independent ranges; the last one is clipped to the axis."""
-        context.current("`P.tiles`")
+        current_trace("`P.tiles`")
         if not isinstance(tile, (int, np.integer)) or isinstance(tile, bool) or tile <= 0:
             raise BadOperand(
                 op="P.tiles",
@@ -186,7 +184,7 @@ _LATER = frozenset({"pipe"})
 
 
 def _loop(kind: str, axes: tuple[Axis, ...], expansion: Expansion = NOT_EXPANDED) -> Loop[Any]:
-    context.current("a loop over `P`")
+    current_trace("a loop over `P`")
     if not axes:
         raise BadIndex(tensor="P", expected="at least one axis", found="none", loc=caller_location())
     return Loop(kind, axes, None, expansion)

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING
 
-from pto_wsp.errors import UnsupportedSyntax
+from pto_wsp.errors import NotYetSupported, UnsupportedSyntax
 from pto_wsp.ir import workload as w
 from pto_wsp.ir.scalar import Expr, Var
+from pto_wsp.lang.kernel.declarations import TaskKernel
 from pto_wsp.lang.workload.expansion import NOT_EXPANDED, Expansion
 from pto_wsp.location import Location
 from pto_wsp.support.record import record
 
-if TYPE_CHECKING:
-    from pto_wsp.lang.kernel.kernel import Kernel
-    from pto_wsp.lang.workload.conditions import Chain
+MAX_ALTERNATIVES = 256
+"""Alternatives of a conditional; each stands inside the one before."""
 
 
 @record
@@ -26,7 +25,7 @@ class OpenTask:
         scope: what names mean in the function that makes it.
     """
 
-    kernel: Kernel
+    kernel: TaskKernel
     args: dict[str, object]
     keys: tuple[Expr, ...]
     loc: Location | None
@@ -79,6 +78,43 @@ def tasks_of(nodes: Iterable[OpenNode]) -> Iterator[OpenTask]:
                 yield from tasks_of(node.other)
             case _:
                 pass
+
+
+class Chain:
+    """A conditional with its alternatives.
+
+    Attributes:
+        loc: place of its `P.when`.
+        rest: where the next alternative is recorded; a list that nobody reads once all is decided.
+        is_complete: whether its `P.otherwise()` without a predicate has come.
+    """
+
+    def __init__(self, loc: Location | None, rest: list[OpenNode]) -> None:
+        self.loc = loc
+        self.rest = rest
+        self.is_complete = False
+        self._count = 0
+
+    def alternative(self, predicate: Expr | bool, loc: Location | None) -> list[OpenNode]:
+        """Return where the body of an alternative is recorded.
+
+        A predicate that is known while the workload is built makes no node: its body stands for itself, or
+        is dropped.
+        """
+        if predicate is True:
+            body, self.rest = self.rest, []
+            return body
+        if predicate is False:
+            return []
+        self._count += 1
+        if self._count > MAX_ALTERNATIVES:
+            feature = f"more than {MAX_ALTERNATIVES} alternatives of one condition"
+            advice = "select kernels by a size with `tier`, or split the chain by a condition around it"
+            raise NotYetSupported(feature=feature, detail="", advice=advice, loc=loc)
+        cond = OpenCond(predicate, loc, [], [])
+        self.rest.append(cond)
+        self.rest = cond.other
+        return cond.then
 
 
 class Block:

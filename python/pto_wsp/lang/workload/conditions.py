@@ -6,55 +6,15 @@ from types import TracebackType
 
 import numpy as np
 
-from pto_wsp.errors import BadOperand, DetachedOtherwise, NotYetSupported, UnsupportedSyntax
+from pto_wsp.errors import BadOperand, DetachedOtherwise, UnsupportedSyntax
 from pto_wsp.ir.scalar import Const, Expr, format_expr
+from pto_wsp.lang.operands import Number, expression
 from pto_wsp.lang.source import leaving_statements, with_statement
 from pto_wsp.lang.workload import context
-from pto_wsp.lang.workload.blocks import Block, Blocks, OpenCond, OpenNode, left_early
+from pto_wsp.lang.workload.blocks import Block, Blocks, Chain, left_early
 from pto_wsp.lang.workload.python_variables import require_one_value
-from pto_wsp.lang.workload.scalar import Number, expression
 from pto_wsp.location import Location, caller_location
 from pto_wsp.types.dtype import b1
-
-MAX_ALTERNATIVES = 256
-"""Alternatives of a conditional; each stands inside the one before."""
-
-
-class Chain:
-    """A conditional with its alternatives.
-
-    Attributes:
-        loc: place of its `P.when`.
-        rest: where the next alternative is recorded; a list that nobody reads once all is decided.
-        is_complete: whether its `P.otherwise()` without a predicate has come.
-    """
-
-    def __init__(self, loc: Location | None, rest: list[OpenNode]) -> None:
-        self.loc = loc
-        self.rest = rest
-        self.is_complete = False
-        self._count = 0
-
-    def alternative(self, predicate: Expr | bool, loc: Location | None) -> list[OpenNode]:
-        """Return where the body of an alternative is recorded.
-
-        A predicate that is known while the workload is built makes no node: its body stands for itself, or
-        is dropped.
-        """
-        if predicate is True:
-            body, self.rest = self.rest, []
-            return body
-        if predicate is False:
-            return []
-        self._count += 1
-        if self._count > MAX_ALTERNATIVES:
-            feature = f"more than {MAX_ALTERNATIVES} alternatives of one condition"
-            advice = "select kernels by a size with `tier`, or split the chain by a condition around it"
-            raise NotYetSupported(feature=feature, detail="", advice=advice, loc=loc)
-        cond = OpenCond(predicate, loc, [], [])
-        self.rest.append(cond)
-        self.rest = cond.other
-        return cond.then
 
 
 class Branch:

@@ -3,18 +3,30 @@
 from __future__ import annotations
 
 from contextvars import ContextVar
-from typing import TYPE_CHECKING
+from typing import Any, Protocol
 
 from pto_wsp.errors import OutsideWorkload
+from pto_wsp.ir.scalar import Expr
+from pto_wsp.lang.workload.blocks import Blocks, OpenLoop
 from pto_wsp.location import caller_location
 
-if TYPE_CHECKING:
-    from pto_wsp.lang.workload.trace import Trace
 
-ACTIVE: ContextVar[Trace | None] = ContextVar("active_trace", default=None)
+class Recording(Protocol):
+    """The trace of a workload, as tensors and conditionals know it."""
+
+    name: str
+    blocks: Blocks
+    loops: dict[str, OpenLoop]
+
+    def element(self, entry: Any) -> Expr:
+        """Return an element of a tensor as an expression."""
+        ...
 
 
-def current(what: str) -> Trace:
+ACTIVE: ContextVar[Recording | None] = ContextVar("active_trace", default=None)
+
+
+def current(what: str) -> Recording:
     """Return the trace of the workload that is being built.
 
     Raises:

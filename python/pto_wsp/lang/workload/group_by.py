@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -13,19 +12,16 @@ from pto_wsp.ir.core import Full, Index
 from pto_wsp.ir.scalar import Const, Element, Expr, Var, add, mul, walk
 from pto_wsp.lang.annotations import In, Out
 from pto_wsp.lang.kernel.kernel import Kernel, kernel
+from pto_wsp.lang.operands import Number
 from pto_wsp.lang.source import assigned_name
-from pto_wsp.lang.workload import context
-from pto_wsp.lang.workload.scalar import Number
 from pto_wsp.lang.workload.sparse import Held, Sparse, SparseAxis
 from pto_wsp.lang.workload.tasks import TaskArguments
 from pto_wsp.lang.workload.tensor import Tensor, View, dim_expr
+from pto_wsp.lang.workload.trace import Trace, current_trace
 from pto_wsp.location import Location, caller_location
 from pto_wsp.types.axis import Dense, DenseDyn
 from pto_wsp.types.dtype import i32, i64
 from pto_wsp.types.tile import DYN, TensorType
-
-if TYPE_CHECKING:
-    from pto_wsp.lang.workload.trace import Trace
 
 MAX_RANK = 4
 """Dimensions that a view of a kernel can have."""
@@ -75,7 +71,7 @@ def group_by(keys: Tensor, num_groups: Number | str | Dense | DenseDyn) -> Spars
 
     Cost: O(elements + num_groups), on one worker.
     """
-    trace, loc = context.current("`group_by`"), caller_location()
+    trace, loc = current_trace("`group_by`"), caller_location()
     dims = _dims_of(keys, loc)
     groups = trace.extent_of(num_groups, loc)
     if not _is_known_before(trace, groups):

@@ -9,8 +9,7 @@ from pto_wsp.errors import BadKey, PtoError, UnknownName, WrongValue, did_you_me
 from pto_wsp.ir.scalar import Expr, Extent, Var
 from pto_wsp.ir.schedule import ARGUMENTS, KERNEL, KERNEL_NUMBER, TASK
 from pto_wsp.lang.kernel.kernel import Kernel
-from pto_wsp.lang.workload.scalar import Scalar, expression
-from pto_wsp.lang.workload.tasks import kind_of
+from pto_wsp.lang.operands import Scalar, expression, kind_of
 from pto_wsp.location import Location, caller_location
 from pto_wsp.types.dtype import b1, i64
 

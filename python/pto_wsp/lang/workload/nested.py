@@ -9,17 +9,17 @@ from pto_wsp.errors import CallArgument, PtoError
 from pto_wsp.ir import workload as w
 from pto_wsp.ir.scalar import Binary, Const, Expr, Var, format_expr
 from pto_wsp.lang import arithmetic
+from pto_wsp.lang.operands import Scalar, expression, integer_constant, kind_of
 from pto_wsp.lang.source import MISSING
 from pto_wsp.lang.workload.broadcast import has_every
 from pto_wsp.lang.workload.functions import Body, Declaration, declarations, functions, record_body
 from pto_wsp.lang.workload.parameters import Parameter
 from pto_wsp.lang.workload.ragged import RaggedAxis
-from pto_wsp.lang.workload.ranges import RowSet, Stretch
-from pto_wsp.lang.workload.scalar import Scalar, expression, integer_constant
+from pto_wsp.lang.workload.ranges import Stretch
 from pto_wsp.lang.workload.sparse import SparseAxis
 from pto_wsp.lang.workload.subviews import is_fixed
-from pto_wsp.lang.workload.tasks import Handle, kind_of
-from pto_wsp.lang.workload.tensor import Entry, Tensor, View, dim_expr
+from pto_wsp.lang.workload.tasks import Handle
+from pto_wsp.lang.workload.tensor import Entry, RowSet, Tensor, View, dim_expr
 from pto_wsp.lang.workload.trace import Frame, Trace
 from pto_wsp.lang.workload.untyped import Untyped
 from pto_wsp.location import Location

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pto_wsp.errors import BadIndex
 from pto_wsp.ir.core import DimSelect, Full, Index, Merged, Range, Region, Rows, TileRange
 from pto_wsp.ir.scalar import Const, Expr, Var
-from pto_wsp.lang.workload.scalar import integer_constant
+from pto_wsp.lang.operands import integer_constant
 from pto_wsp.lang.workload.tensor import Tensor, constant_bounds
 
 TileLoop = tuple[Expr, int]

@@ -9,9 +9,9 @@ from pto_wsp.ir import workload as w
 from pto_wsp.ir.scalar import Const, Var
 from pto_wsp.lang.annotations import RaggedAnnotation, ScalarAnnotation, SparseAnnotation, TensorAnnotation
 from pto_wsp.lang.arithmetic import SCALAR_DTYPES
+from pto_wsp.lang.operands import Scalar
 from pto_wsp.lang.workload.functions import Declaration
 from pto_wsp.lang.workload.ragged import Ragged, RaggedAxis
-from pto_wsp.lang.workload.scalar import Scalar
 from pto_wsp.lang.workload.sparse import Sparse, SparseAxis
 from pto_wsp.lang.workload.tensor import Tensor, parse_dim
 from pto_wsp.lang.workload.trace import Trace

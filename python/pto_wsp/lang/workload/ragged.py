@@ -10,15 +10,13 @@ from pto_wsp.errors import BadOperand, BadRagged, WrongValue
 from pto_wsp.ir import workload as w
 from pto_wsp.ir.scalar import Const, Element, Expr, Var, add, binary
 from pto_wsp.lang.annotations import RaggedAnnotation
+from pto_wsp.lang.operands import Number, Scalar, expression
 from pto_wsp.lang.workload.ranges import Packed, Span, Stretch
-from pto_wsp.lang.workload.scalar import Number, Scalar, expression
+from pto_wsp.lang.workload.tensor import Tensor
 from pto_wsp.location import Location, caller_location
 from pto_wsp.support.arrays import is_masked
 from pto_wsp.types.dtype import i64
 from pto_wsp.types.tile import TensorType
-
-if TYPE_CHECKING:
-    from pto_wsp.lang.workload.tensor import Tensor
 
 
 class Ragged:

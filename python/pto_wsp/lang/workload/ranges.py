@@ -2,18 +2,31 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NoReturn
+from typing import NoReturn, TypeVar
 
 from pto_wsp.errors import BadOperand
-from pto_wsp.ir.core import DimSelect, Range, Rows, TileRange
+from pto_wsp.ir.core import DimSelect, Range, TileRange
 from pto_wsp.ir.scalar import Expr, Var, add
-from pto_wsp.lang.workload.scalar import Scalar
+from pto_wsp.lang.operands import Scalar
 from pto_wsp.location import caller_location
 
-if TYPE_CHECKING:
-    from pto_wsp.lang.workload.tensor import Tensor
+
+def _no_arithmetic(self: object, *_: object) -> NoReturn:
+    expected = "arithmetic with its `.start`, `.stop` or `.extent`"
+    raise BadOperand(op="a range", expected=expected, found="the range itself", loc=caller_location())
 
 
+T = TypeVar("T", bound=type)
+
+
+def without_arithmetic(cls: T) -> T:
+    """Make a class refuse arithmetic and comparisons; type checkers see none."""
+    for name in "add radd sub rsub mul rmul floordiv mod lt le gt ge eq ne".split():
+        setattr(cls, f"__{name}__", _no_arithmetic)
+    return cls
+
+
+@without_arithmetic
 class Stretch:
     """A range [start, start + extent) of a dimension that only a run knows.
 
@@ -105,46 +118,3 @@ class _PackedSpan(Span):
 
     def selection(self) -> DimSelect:
         return Range(self.start_expr, self.extent_expr)
-
-
-class RowSet:
-    """The rows that a range of a sparse axis's indices name.
-
-    As an index it stands first and gives one dimension: `Part[rows]`. As an argument of a task it is its
-    indices, a view [n, 1] of i32.
-
-    Attributes:
-        indices: the tensor [entries, 1] that holds the indices.
-        inner: sizes of the dimensions behind the first one that a row counts over too, the last one
-            fastest.
-    """
-
-    __slots__ = ("indices", "inner", "range")
-
-    def __init__(self, indices: Tensor, places: Stretch, inner: tuple[int | str, ...]) -> None:
-        self.indices = indices
-        self.range = places
-        self.inner = inner
-
-    def __repr__(self) -> str:
-        return f"<row set of {self.indices.label}>"
-
-    @property
-    def extent(self) -> Scalar:
-        """Number of rows."""
-        return self.range.extent
-
-    def selection(self) -> DimSelect:
-        """Return what it selects of the leading dimensions."""
-        return Rows(self.indices.label, self.range.start_expr, self.range.extent_expr)
-
-
-def _no_arithmetic(self: object, *_: object) -> NoReturn:
-    expected = "arithmetic with its `.start`, `.stop` or `.extent`"
-    raise BadOperand(op="a range", expected=expected, found="the range itself", loc=caller_location())
-
-
-if not TYPE_CHECKING:
-    for _name in "add radd sub rsub mul rmul floordiv mod lt le gt ge eq ne".split():
-        setattr(Stretch, f"__{_name}__", _no_arithmetic)
-        setattr(RowSet, f"__{_name}__", _no_arithmetic)

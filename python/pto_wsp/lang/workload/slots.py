@@ -10,9 +10,9 @@ import numpy as np
 from pto_wsp.errors import BadIndex, BadOperand
 from pto_wsp.ir import workload as w
 from pto_wsp.ir.scalar import Binary, Const, Expr, Unary, Var, format_expr
-from pto_wsp.lang.workload import context
-from pto_wsp.lang.workload.scalar import Number, Scalar, expression
+from pto_wsp.lang.operands import Number, Scalar, expression
 from pto_wsp.lang.workload.tensor import Entry, Tensor
+from pto_wsp.lang.workload.trace import current_trace
 from pto_wsp.location import Location, caller_location
 from pto_wsp.types.dtype import b1, i64
 
@@ -85,13 +85,13 @@ def slot_bool(slot: int) -> Scalar:
 
 
 def _read(what: str, slot: int) -> Expr:
-    context.current(f"`{what}`")
+    current_trace(f"`{what}`")
     loc = caller_location()
     return Var(_name(what, slot, loc), i64, loc)
 
 
 def _set(what: str, slot: int, value: object) -> None:
-    trace = context.current(f"`{what}`")
+    trace = current_trace(f"`{what}`")
     loc = caller_location()
     name, expr = _name(what, slot, loc), expression(value)
     is_bool = what.endswith("bool")
@@ -119,7 +119,7 @@ def _stored(what: str, expr: Expr, loc: Location | None) -> Expr:
 
 
 def _load(what: str, slot: int, view: object, row: Number, col: Number) -> None:
-    trace = context.current(f"`{what}`")
+    trace = current_trace(f"`{what}`")
     loc = caller_location()
     name = _name(what, slot, loc)
     if not isinstance(view, Tensor):

@@ -11,6 +11,7 @@ from pto_wsp.errors import BadOperand, BadSparse
 from pto_wsp.ir import workload as w
 from pto_wsp.ir.scalar import Const, Element, Expr, add
 from pto_wsp.lang.annotations import SparseAnnotation
+from pto_wsp.lang.operands import Number, Scalar
 from pto_wsp.lang.workload.ragged import (
     RaggedAxis,
     RaggedRow,
@@ -20,9 +21,8 @@ from pto_wsp.lang.workload.ragged import (
     frozen,
     offsets_of_lengths,
 )
-from pto_wsp.lang.workload.ranges import Packed, RowSet, Span, Stretch
-from pto_wsp.lang.workload.scalar import Number, Scalar
-from pto_wsp.lang.workload.tensor import Tensor
+from pto_wsp.lang.workload.ranges import Packed, Span, Stretch
+from pto_wsp.lang.workload.tensor import RowSet, Tensor
 from pto_wsp.location import Location, caller_location
 from pto_wsp.types.dtype import DType, i32
 from pto_wsp.types.tile import TensorType

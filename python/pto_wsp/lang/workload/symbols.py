@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pto_wsp.errors import BadOperand
 from pto_wsp.ir.scalar import Var
-from pto_wsp.lang.workload import context
-from pto_wsp.lang.workload.scalar import Scalar
+from pto_wsp.lang.operands import Scalar
+from pto_wsp.lang.workload.trace import current_trace
 from pto_wsp.location import caller_location
 from pto_wsp.types.dtype import DType, f32, i64, u64
 
@@ -31,7 +31,7 @@ def symbol_f32(name: str) -> Scalar:
 
 
 def _symbol(what: str, name: object, dtype: DType) -> Scalar:
-    trace = context.current(f"`{what}`")
+    trace = current_trace(f"`{what}`")
     loc = caller_location()
     if not isinstance(name, str) or not name.isidentifier():
         raise BadOperand(op=what, expected="a name", found=repr(name), loc=loc)

@@ -3,25 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from pto_wsp.errors import BadHandle, BadOperand, UnknownArgument, did_you_mean
 from pto_wsp.ir import workload as w
 from pto_wsp.ir.scalar import Expr, Var
+from pto_wsp.lang.kernel.declarations import TaskKernel
+from pto_wsp.lang.operands import Scalar, expression, kind_of
 from pto_wsp.lang.source import MISSING
-from pto_wsp.lang.workload import context
 from pto_wsp.lang.workload.blocks import Block, OpenNode, OpenTask
 from pto_wsp.lang.workload.broadcast import All, extent_under_all
 from pto_wsp.lang.workload.ranges import Span
-from pto_wsp.lang.workload.scalar import Scalar, expression
 from pto_wsp.lang.workload.tensor import Entry, View
+from pto_wsp.lang.workload.trace import Trace, current_trace
 from pto_wsp.location import Location
 from pto_wsp.types.dtype import i64
 from pto_wsp.types.tile import ScalarType
-
-if TYPE_CHECKING:
-    from pto_wsp.lang.kernel.kernel import Kernel
-    from pto_wsp.lang.workload.trace import Trace
 
 
 class Handle:
@@ -64,7 +60,7 @@ class TaskArguments:
         self._kwargs = kwargs
         self._loc = loc
 
-    def record(self, kernel: Kernel) -> Handle:
+    def record(self, kernel: TaskKernel) -> Handle:
         """Record a task of a kernel.
 
         Raises:
@@ -72,7 +68,7 @@ class TaskArguments:
             BadOperand: coordinates that are no integers.
             BadHandle: `after` names what this task cannot wait for.
         """
-        trace, loc = context.current(f"kernel `{kernel.name}`"), self._loc
+        trace, loc = current_trace(f"kernel `{kernel.name}`"), self._loc
         given = dict(self._kwargs)
         has_after = any(p.name == "after" for p in kernel.params)
         after = [] if has_after else _earlier(trace, given.pop("after", ()), loc)
@@ -92,7 +88,7 @@ class TaskArguments:
     def _task(
         self,
         trace: Trace,
-        kernel: Kernel,
+        kernel: TaskKernel,
         keys: Sequence[object],
         values: dict[str, object],
         after: list[OpenTask],
@@ -130,7 +126,7 @@ def _earlier(trace: Trace, handles: object, loc: Location | None) -> list[OpenTa
     return found
 
 
-def _key(kernel: Kernel, key: object, loc: Location | None) -> Expr:
+def _key(kernel: TaskKernel, key: object, loc: Location | None) -> Expr:
     if isinstance(key, Span):
         return Var(key.loop)
     expr = expression(key)
@@ -145,7 +141,7 @@ def _key(kernel: Kernel, key: object, loc: Location | None) -> Expr:
 
 
 def _bind(
-    kernel: Kernel, args: Sequence[object], kwargs: Mapping[str, object], loc: Location | None
+    kernel: TaskKernel, args: Sequence[object], kwargs: Mapping[str, object], loc: Location | None
 ) -> dict[str, object]:
     """Return the arguments of a task by parameter, in the kernel's order."""
     names = [p.name for p in kernel.params]
@@ -168,10 +164,3 @@ def _bind(
                 raise wrong(f"needs an argument `{param.name}`", "missing argument")
             values[param.name] = param.default
     return {name: values[name] for name in names}
-
-
-def kind_of(value: object) -> str:
-    """Return what a value is, for messages."""
-    if isinstance(value, (int, float, str)):
-        return repr(value)
-    return "a truth value or float" if isinstance(value, Scalar) else type(value).__name__

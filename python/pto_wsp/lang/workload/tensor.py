@@ -11,19 +11,16 @@ from pto_wsp.errors import BadIndex, ConstantIndexOutside, WrongTensor
 from pto_wsp.ir import scalar as ir
 from pto_wsp.ir.core import DimSelect, Full, Index, Merged, Range, Rows, TileRange
 from pto_wsp.ir.scalar import Const, Expr, Var
-from pto_wsp.lang.annotations import Operators, TensorAnnotation, as_tuple
+from pto_wsp.lang.annotations import TensorAnnotation, as_tuple
+from pto_wsp.lang.operands import Number, Operators, Scalar, expression, integer_constant
 from pto_wsp.lang.workload import context
 from pto_wsp.lang.workload.broadcast import EVERY, All, has_every
-from pto_wsp.lang.workload.ranges import RowSet, Stretch
-from pto_wsp.lang.workload.scalar import Number, Scalar, expression, integer_constant
+from pto_wsp.lang.workload.ranges import Stretch, without_arithmetic
 from pto_wsp.lang.workload.subviews import narrow
 from pto_wsp.location import Location, caller_location
 from pto_wsp.types.dtype import DType, b1, dtype_of_numpy, i64
 from pto_wsp.types.layout import ROW_MAJOR, MemLayout
 from pto_wsp.types.tile import DYN
-
-Subscript = Number | Stretch | RowSet | slice | All
-"""One index of a tensor."""
 
 
 class Tensor(Operators):
@@ -444,3 +441,40 @@ def _fits(dims: tuple[int | str, ...], shape: tuple[int, ...]) -> bool:
 
 def _wrong(expected: str, found: str) -> WrongTensor:
     return WrongTensor(expected=expected, found=found, loc=caller_location())
+
+
+@without_arithmetic
+class RowSet:
+    """The rows that a range of a sparse axis's indices name.
+
+    As an index it stands first and gives one dimension: `Part[rows]`. As an argument of a task it is its
+    indices, a view [n, 1] of i32.
+
+    Attributes:
+        indices: the tensor [entries, 1] that holds the indices.
+        inner: sizes of the dimensions behind the first one that a row counts over too, the last one
+            fastest.
+    """
+
+    __slots__ = ("indices", "inner", "range")
+
+    def __init__(self, indices: Tensor, places: Stretch, inner: tuple[int | str, ...]) -> None:
+        self.indices = indices
+        self.range = places
+        self.inner = inner
+
+    def __repr__(self) -> str:
+        return f"<row set of {self.indices.label}>"
+
+    @property
+    def extent(self) -> Scalar:
+        """Number of rows."""
+        return self.range.extent
+
+    def selection(self) -> DimSelect:
+        """Return what it selects of the leading dimensions."""
+        return Rows(self.indices.label, self.range.start_expr, self.range.extent_expr)
+
+
+Subscript = Number | Stretch | RowSet | slice | All
+"""One index of a tensor."""

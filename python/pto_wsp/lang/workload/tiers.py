@@ -12,11 +12,10 @@ from pto_wsp.errors import BadOperand, BadTiers
 from pto_wsp.ir import workload as w
 from pto_wsp.ir.scalar import Const, Expr, Var, binary
 from pto_wsp.lang.kernel.kernel import Kernel
-from pto_wsp.lang.workload import context
+from pto_wsp.lang.operands import Number, expression
 from pto_wsp.lang.workload.blocks import OpenCond, OpenNode, OpenTask
-from pto_wsp.lang.workload.scalar import Number, expression
 from pto_wsp.lang.workload.tasks import Handle, TaskArguments
-from pto_wsp.lang.workload.trace import Trace
+from pto_wsp.lang.workload.trace import Trace, current_trace
 from pto_wsp.location import Location, caller_location
 from pto_wsp.support.record import record
 from pto_wsp.types.dtype import i64
@@ -50,7 +49,7 @@ class Tier:
         Raises:
             BadOperand: no integer.
         """
-        context.current(f"tier `{self.name}`")
+        current_trace(f"tier `{self.name}`")
         loc = caller_location()
         expr = expression(size)
         if expr is None or expr.dtype is not i64:
@@ -91,7 +90,7 @@ class TierAt:
 
         The run ends with `NoTier` where the size is below 0 or above every bound.
         """
-        trace = context.current(f"tier `{self._tier.name}`")
+        trace = current_trace(f"tier `{self._tier.name}`")
         loc = caller_location()
         name = trace.unique(f"{self._tier.name}.size")
         call = _TierCall(trace, self._tier, Var(name), loc)

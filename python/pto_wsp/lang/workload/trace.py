@@ -16,14 +16,14 @@ from pto_wsp.errors import (
 from pto_wsp.ir import workload as w
 from pto_wsp.ir.core import Index
 from pto_wsp.ir.scalar import Binary, Const, Element, Expr, Var
+from pto_wsp.lang.operands import expression, integer_constant, kind_of
 from pto_wsp.lang.source import FunctionSource
+from pto_wsp.lang.workload import context
 from pto_wsp.lang.workload.blocks import Block, Blocks, OpenLoop
 from pto_wsp.lang.workload.broadcast import has_every
 from pto_wsp.lang.workload.expansion import NOT_EXPANDED, Expansion
 from pto_wsp.lang.workload.ragged import RaggedAxis
 from pto_wsp.lang.workload.ranges import Stretch
-from pto_wsp.lang.workload.scalar import expression, integer_constant
-from pto_wsp.lang.workload.tasks import kind_of
 from pto_wsp.lang.workload.tensor import Entry, Tensor, View, require_inside
 from pto_wsp.lang.workload.untyped import AXIS, TENSOR, Untyped
 from pto_wsp.location import PACKAGE_DIR, Location
@@ -271,6 +271,24 @@ class Trace:
         self.blocks.add(loop)
         self.loops[loop.var] = loop
         return loop, self.blocks.enter(loop.body, "a loop", loc)
+
+
+def active_trace() -> Trace | None:
+    """Return the trace of the workload that is being built, if any."""
+    trace = context.ACTIVE.get()
+    assert trace is None or isinstance(trace, Trace)
+    return trace
+
+
+def current_trace(what: str) -> Trace:
+    """Return the trace of the workload that is being built.
+
+    Raises:
+        OutsideWorkload: `what` is used while none is.
+    """
+    trace = context.current(what)
+    assert isinstance(trace, Trace)
+    return trace
 
 
 def not_a_scalar(entry: Entry, found: str) -> BadOperand:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pto_wsp.errors import BadAnnotation
 from pto_wsp.ir.scalar import Expr, Var
-from pto_wsp.lang.workload.scalar import Scalar
+from pto_wsp.lang.operands import Scalar
 from pto_wsp.lang.workload.tensor import Subscript, Tensor, View
 from pto_wsp.location import Location
 from pto_wsp.types.dtype import DType, i64

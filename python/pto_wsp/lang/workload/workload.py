@@ -22,13 +22,14 @@ from pto_wsp.errors import (
 )
 from pto_wsp.ir.schedule import DEFAULT, Schedule
 from pto_wsp.lang.compiling import Program, compile_traced
+from pto_wsp.lang.operands import kind_of
 from pto_wsp.lang.source import FunctionSource, read_function
-from pto_wsp.lang.workload import context
 from pto_wsp.lang.workload.build_module import Traced, Tracing
 from pto_wsp.lang.workload.functions import COMBINE, SEQUENTIAL, Body, Composition, compose, declarations
 from pto_wsp.lang.workload.nested import call_workload
 from pto_wsp.lang.workload.scheduling import Schedulable
-from pto_wsp.lang.workload.tasks import Handle, kind_of
+from pto_wsp.lang.workload.tasks import Handle
+from pto_wsp.lang.workload.trace import active_trace
 from pto_wsp.location import Location, caller_location
 from pto_wsp.support.record import replace
 from pto_wsp.visualize.notebook import module_html
@@ -99,7 +100,7 @@ class Workload(Schedulable):
                 program=self.name, name=unknown[0], advice=did_you_mean(unknown[0], names), loc=loc
             )
         bound = {**self.bound, **given}
-        trace = context.ACTIVE.get()
+        trace = active_trace()
         if trace is not None:
             self.require_unscheduled(loc)
             return call_workload(trace, self.name, self.body, bound, loc)
@@ -204,7 +205,7 @@ def sequential(*parts: Any) -> Any:
 
 def _composed(kind: str, parts: Sequence[object]) -> Workload | Handle:
     loc = caller_location()
-    trace = context.ACTIVE.get()
+    trace = active_trace()
     expected = Workload if trace is None else Handle
     for part in parts or [None]:
         if not isinstance(part, expected):

@@ -6,10 +6,10 @@
 from math import pi, sqrt
 from typing import Final
 
-from pto_wsp.lang.annotations import In, Out, Tile
+from pto_wsp.lang.annotations import In, Out
 from pto_wsp.lang.kernel import pto
 from pto_wsp.lang.kernel.kernel import kernel
-from pto_wsp.lang.workload.scalar import Scalar
+from pto_wsp.lang.operands import Scalar, Tile
 from pto_wsp.lang.workload.workload import Workload
 from pto_wsp.ops.functional.tiles import COLS, ROWS, over_pairs, over_tiles
 from pto_wsp.types import f32

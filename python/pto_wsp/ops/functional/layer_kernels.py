@@ -5,11 +5,11 @@
 
 from typing import Any, Final
 
-from pto_wsp.lang.annotations import Constexpr, In, Out, Tile
+from pto_wsp.lang.annotations import Constexpr, In, Out
 from pto_wsp.lang.kernel import pto
 from pto_wsp.lang.kernel.kernel import kernel
+from pto_wsp.lang.operands import Scalar, Tile
 from pto_wsp.lang.workload.axes import P
-from pto_wsp.lang.workload.scalar import Scalar
 from pto_wsp.lang.workload.tensor import Tensor
 from pto_wsp.lang.workload.workload import Workload, workload
 from pto_wsp.ops.functional.tiles import COLS, ROWS

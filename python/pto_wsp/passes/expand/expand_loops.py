@@ -81,15 +81,10 @@ class _Expander:
     def nodes(self, body: tuple[w.Node, ...]) -> tuple[w.Node, ...]:
         found: list[w.Node] = []
         for node in body:
-            match node:
-                case w.Loop(max_range=None, body=inner):
-                    found.append(replace(node, body=self.nodes(inner)))
-                case w.Loop():
-                    found += self.loop(node)
-                case w.Cond(then=then, other=other):
-                    found.append(replace(node, then=self.nodes(then), other=self.nodes(other)))
-                case _:
-                    found.append(node)
+            if isinstance(node, w.Loop) and node.max_range is not None:
+                found += self.loop(node)
+            else:
+                found.append(w.rebuild(node, self.nodes))
         return tuple(found)
 
     def loop(self, loop: w.Loop) -> Iterator[w.Node]:

@@ -96,19 +96,9 @@ def _map_regions(
         args = (change(a) if isinstance(a, Region) and a.tensor in tensors else a for a in task.args)
         return replace(task, args=tuple(args))
 
-    found: list[w.Node] = []
-    for node in body:
-        match node:
-            case w.Task():
-                found.append(arguments(node))
-            case w.Loop(body=inner):
-                found.append(replace(node, body=_map_regions(inner, tensors, change)))
-            case w.Cond(then=then, other=other):
-                arms = {
-                    "then": _map_regions(then, tensors, change),
-                    "other": _map_regions(other, tensors, change),
-                }
-                found.append(replace(node, **arms))
-            case _:
-                found.append(node)
-    return tuple(found)
+    def mapped(node: w.Node) -> w.Node:
+        if isinstance(node, w.Task):
+            return arguments(node)
+        return w.rebuild(node, lambda block: _map_regions(block, tensors, change))
+
+    return tuple(map(mapped, body))

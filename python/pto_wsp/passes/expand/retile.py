@@ -105,12 +105,8 @@ class _Retiling:
                 return replace(stmt, rows=self.period(self.old[tile].rows))
             case k.Load(region=region) | k.Store(region=region) | k.Prefetch(region=region):
                 return replace(stmt, region=self.region(region))
-            case k.For(body=body) | k.While(body=body):
-                return replace(stmt, body=self.statements(body))
-            case k.If(then=then, other=other):
-                return replace(stmt, then=self.statements(then), other=self.statements(other))
             case _:
-                return stmt
+                return k.rebuild(stmt, self.statements)
 
     def region(self, region: Region) -> Region:
         dims = (self.select(region.tensor, dim, entry) for dim, entry in enumerate(region.dims))

@@ -257,19 +257,12 @@ class Widening:
         return self._larger[rows]
 
     def _nodes(self, body: tuple[w.Node, ...], plans: Mapping[int, _Plan], rows: int) -> tuple[w.Node, ...]:
-        found: list[w.Node] = []
-        for node in body:
-            match node:
-                case w.Task():
-                    found.append(self._task(node, plans[id(node)], rows))
-                case w.Loop(body=inner):
-                    found.append(replace(node, body=self._nodes(inner, plans, rows)))
-                case w.Cond(then=then, other=other):
-                    arms = {"then": self._nodes(then, plans, rows), "other": self._nodes(other, plans, rows)}
-                    found.append(replace(node, **arms))
-                case _:
-                    raise AssertionError("checked before")
-        return tuple(found)
+        return tuple(
+            self._task(node, plans[id(node)], rows)
+            if isinstance(node, w.Task)
+            else w.rebuild(node, lambda block: self._nodes(block, plans, rows))
+            for node in body
+        )
 
     def _task(self, task: w.Task, plan: _Plan, rows: int) -> w.Task:
         factor = rows // self.base

@@ -12,9 +12,10 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 from pto_wsp.analysis.extents import ExtentTable
-from pto_wsp.analysis.liveness import live_before, loop_live, tile_written, tiles_read, written
+from pto_wsp.analysis.liveness import live_before, loop_live
 from pto_wsp.analysis.steps import REDUCTIONS, Step, StepReader, may_fail
 from pto_wsp.ir.core import Region
+from pto_wsp.ir.effects import tile_written, tiles_read, written
 from pto_wsp.ir.kernel import Assign, Call, For, If, Instr, KernelFunction, Load, Stmt, Store, While
 from pto_wsp.ir.rules import call_left
 from pto_wsp.isa.forms import Form

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from pto_wsp.analysis.liveness import tile_written, tiles_read
 from pto_wsp.analysis.steps import Step
+from pto_wsp.ir.effects import tile_written, tiles_read
 from pto_wsp.ir.kernel import Instr, Store
 from pto_wsp.isa.forms import Form
 from pto_wsp.isa.table import TABLE

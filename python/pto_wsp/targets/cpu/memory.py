@@ -9,8 +9,8 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 
 from pto_wsp.analysis.buffers import Block, Lifetimes, Nest, Use, live_at_peak, pack, round_up
-from pto_wsp.analysis.liveness import tile_written, tiles_read
 from pto_wsp.analysis.steps import REDUCTIONS
+from pto_wsp.ir.effects import tile_written, tiles_read
 from pto_wsp.ir.kernel import Instr, KernelFunction, Load, Prefetch, Stmt, Store
 from pto_wsp.isa.forms import PRODUCTS, Form, factors
 from pto_wsp.isa.table import TABLE

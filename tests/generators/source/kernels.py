@@ -5,9 +5,10 @@ Sums and products get small integers as operands, so that their order does not m
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+
+from tests.generators.drawing import Draw
 
 NAMES = ("a", "b", "c", "d")
 """Tiles of the main shape that every kernel has, and assigns again and again."""
@@ -37,13 +38,13 @@ class KernelText:
         return self.tiles["x"][1][0]
 
 
-def random_kernel(draw: random.Random, name: str) -> KernelText:
+def random_kernel(draw: Draw, name: str) -> KernelText:
     """Return a kernel of `x`, `z` and `o` of one shape, and perhaps of more; `s` and `n` are scalars."""
     return _Writer(draw, name).write()
 
 
 class _Writer:
-    def __init__(self, draw: random.Random, name: str) -> None:
+    def __init__(self, draw: Draw, name: str) -> None:
         self.draw = draw
         self.name = name
         self.shape = (draw.choice(SIZES), draw.choice(SIZES))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable
 
 from hypothesis import strategies as st
@@ -15,6 +14,7 @@ from pto_wsp.isa.meaning import COMPARE_MODES, ROUND_MODES
 from pto_wsp.isa.table import EXACT, TABLE
 from pto_wsp.types.dtype import DType, b1, bf16, f16, f32, i8, i16, i32, i64, u8, u16, u32
 from pto_wsp.types.tile import ScalarType, TileType, ViewType
+from tests.generators.drawing import DRAWS, Draw
 
 ROWS, COLS = 5, 19
 VIEWS = {"a": k.IN, "b": k.IN, "y": k.INOUT, "z": k.INOUT}
@@ -46,7 +46,7 @@ def tile_types(dtype: DType) -> dict[str, TileType]:
 class _Body:
     """Draws statements. `defined` are the tiles that have a value on every path."""
 
-    def __init__(self, draw: random.Random, dtype: DType, has_all: bool) -> None:
+    def __init__(self, draw: Draw, dtype: DType, has_all: bool) -> None:
         self.draw = draw
         self.dtype = dtype
         self.has_all = has_all
@@ -350,7 +350,7 @@ class _Body:
         return [k.If(condition, then, other)]
 
 
-def random_kernel(draw: random.Random, name: str, has_all: bool = False) -> k.KernelFunction:
+def random_kernel(draw: Draw, name: str, has_all: bool = False) -> k.KernelFunction:
     """Return a kernel over the views a, b, y, z and the scalars s (f32) and n (i64).
 
     Args:
@@ -368,6 +368,5 @@ def random_kernel(draw: random.Random, name: str, has_all: bool = False) -> k.Ke
 
 
 def kernels(name: str, has_all: bool = False) -> st.SearchStrategy[k.KernelFunction]:
-    """Return kernels by number: what fails is found again, and not made smaller."""
-    seeds = st.integers(0, 2**32)
-    return seeds.map(lambda seed: random_kernel(random.Random(seed), name, has_all))
+    """Return random kernels, which can be made smaller."""
+    return DRAWS.map(lambda draw: random_kernel(draw, name, has_all))

@@ -1,58 +1,89 @@
-"""What all random programs of `random_data` have: kernels, parameters, and arguments for them."""
+"""What all random programs of this folder have: kernels, tiers, workloads that they call, and arguments."""
 
-from __future__ import annotations
+# Annotations are read by the language.
+# pyright: reportInvalidTypeForm=false, reportUndefinedVariable=false
 
 import ml_dtypes
 import numpy as np
 
-from pto_wsp import Ragged, Sparse
+from pto_wsp import (
+    DYN,
+    In,
+    InOut,
+    P,
+    Ragged,
+    Scalar,
+    Sparse,
+    Tensor,
+    Tile,
+    bf16,
+    f16,
+    f32,
+    i32,
+    i64,
+    kernel,
+    pto,
+    tier,
+    workload,
+)
 
-KERNELS = """
+
 @kernel
 def put(x: InOut[Tile[4, 8, f32]], v: Scalar[i64]):
     pto.store(x, x * 0.5 + v)
+
 
 @kernel
 def twice(x: InOut[Tile[6, 8, f32]], v: Scalar[i64]):
     pto.store(x, x * 0.25 + v + v)
 
+
 @kernel
 def part(x: InOut[Tile[4, 3, f32]], v: Scalar[i64]):
     pto.store(x, x * 0.5 + v)
+
 
 @kernel
 def mix(x: In[Tile[4, 8, f32]], y: InOut[Tile[4, 8, f32]]):
     pto.store(y, y * 0.5 + x)
 
+
 @kernel
 def page(x: InOut[Tile[2, 4, f32]], v: Scalar[i64]):
     pto.store(x, x * 0.5 + v)
+
 
 @kernel
 def brain(x: InOut[Tile[4, 8, bf16]], v: Scalar[i64]):
     pto.store(x, x * 0.5 + v)
 
+
 @kernel
 def half(x: InOut[Tile[4, 8, f16]], v: Scalar[i64]):
     pto.store(x, x * 0.5 + v)
+
 
 @kernel
 def long(x: InOut[Tile[4, 8, i64]], v: Scalar[i64]):
     pto.store(x, x * 3 + v)
 
-@kernel
-def bump(l: InOut[Tile[4, 4, i32]], v: Scalar[i64]):
-    pto.store(l, pto.where(l + v > 3, l + v - 4, l + v))
 
 @kernel
-def sweeping(l: InOut[Tensor[i32, DYN, 1]], v: Scalar[i64]):
-    for r in pto.tiles(l.rows, 64):
-        t = pto.load(l[r])
-        pto.store(l[r], pto.where(t + v > 3, t + v - 4, t + v))
+def bump(x: InOut[Tile[4, 4, i32]], v: Scalar[i64]):
+    pto.store(x, pto.where(x + v > 3, x + v - 4, x + v))
+
 
 @kernel
-def flip(l: InOut[Tile[1, 4, i32]], last: Scalar[i64]):
-    pto.store(l, -l + last)
+def sweeping(x: InOut[Tensor[i32, DYN, 1]], v: Scalar[i64]):
+    for r in pto.tiles(x.rows, 64):
+        t = pto.load(x[r])
+        pto.store(x[r], pto.where(t + v > 3, t + v - 4, t + v))
+
+
+@kernel
+def flip(x: InOut[Tile[1, 4, i32]], last: Scalar[i64]):
+    pto.store(x, -x + last)
+
 
 @kernel
 def total(x: In[Tensor[f32, DYN, 8]], y: InOut[Tile[1, 8, f32]]):
@@ -61,6 +92,7 @@ def total(x: In[Tensor[f32, DYN, 8]], y: InOut[Tile[1, 8, f32]]):
         acc = acc * 0.5 + pto.colsum(x[r])
     pto.store(y, acc)
 
+
 @kernel
 def named(rows: In[Tensor[i32, DYN, 1]], x: In[Tensor[f32, DYN, 8]], y: InOut[Tile[1, 8, f32]]):
     acc = pto.load(y)
@@ -68,8 +100,10 @@ def named(rows: In[Tensor[i32, DYN, 1]], x: In[Tensor[f32, DYN, 8]], y: InOut[Ti
         acc = acc * 0.5 + pto.load(x[rows[i, 0] : rows[i, 0] + 1])
     pto.store(y, acc)
 
+
 pick = tier("pick", (put, 1), (twice, 3), (put, None))
 low = tier("low", (twice, 0), (put, 2))
+
 
 @workload
 def sub(A: Tensor[f32, "k", 8], L: Tensor[i32, "m", 4], c: Scalar[i64]):
@@ -81,14 +115,19 @@ def sub(A: Tensor[f32, "k", 8], L: Tensor[i32, "m", 4], c: Scalar[i64]):
         with P.otherwise():
             mix(A[0:1], A[j : j + 1])
 
+
 @workload
 def sweep(rows: Sparse["groups"], A: Tensor[f32, "k", 8], c):
     for g in P("groups"):
         for some in P.tiles(rows[g], 3):
             put(A[rows.rows(some)], c + g)
 
-def lo(a, b): return a.min(b) if isinstance(a, Scalar) else (b.min(a) if isinstance(b, Scalar) else min(a, b))
-"""
+
+def lo(a, b):
+    if isinstance(a, Scalar):
+        return a.min(b)
+    return b.min(a) if isinstance(b, Scalar) else min(a, b)
+
 
 UNREAD = [
     "for never in P(0):",

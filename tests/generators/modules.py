@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import random
 from collections.abc import Callable
 
 from pto_wsp.errors import OutRead
@@ -35,10 +34,9 @@ from pto_wsp.lang.kernel.outputs import stored_outputs
 from pto_wsp.support.record import replace
 from pto_wsp.types import DTYPES, ScalarType, TensorType, TileType, ViewType, b1, f32, i32, i64
 from pto_wsp.types.dtype import DType
+from tests.generators.drawing import Draw
 from tests.python.isa.operands import operand_shapes, operand_types
 
-NUM_MODULES = 250
-"""With the seeds below it, everything is in some module."""
 Leaf = Callable[[DType], Expr | None]
 SHAPES = ((1, 1), (4, 8), (8, 1), (1, 16), (32, 32))
 FLOATS = (0.0, -0.0, 1.5, -2.25, 1e-05, 3.4e38, 1e300, 0.35355339059327373, math.inf, -math.inf)
@@ -47,7 +45,7 @@ FLOATS = (0.0, -0.0, 1.5, -2.25, 1e-05, 3.4e38, 1e300, 0.35355339059327373, math
 class Expressions:
     """Writes expressions over the names that `leaf` gives."""
 
-    def __init__(self, draw: random.Random, leaf: Leaf) -> None:
+    def __init__(self, draw: Draw, leaf: Leaf) -> None:
         self.draw = draw
         self.leaf = leaf
 
@@ -89,7 +87,7 @@ class Expressions:
 class KernelWriter:
     """Writes one kernel."""
 
-    def __init__(self, draw: random.Random, name: str, callees: list[k.KernelFunction]) -> None:
+    def __init__(self, draw: Draw, name: str, callees: list[k.KernelFunction]) -> None:
         self.draw = draw
         self.name = name
         self.callees = callees
@@ -301,7 +299,7 @@ class WorkloadWriter:
 
     def __init__(
         self,
-        draw: random.Random,
+        draw: Draw,
         name: str,
         kernels: list[k.KernelFunction],
         callees: list[w.WorkloadFunction],
@@ -465,7 +463,7 @@ class WorkloadWriter:
         return None
 
 
-def random_schedule(draw: random.Random) -> Schedule:
+def random_schedule(draw: Draw) -> Schedule:
     """Return a schedule with any policy for each directive."""
     keys = (Var("t.b"), Binary("mul", Var("t.kernel"), Extent("t.args.k", 1)), Var("kernel.attend"))
     found = Schedule()
@@ -478,9 +476,8 @@ def random_schedule(draw: random.Random) -> Schedule:
     return found
 
 
-def random_module(seed: int) -> Module:
+def random_module(draw: Draw) -> Module:
     """Return a module of a few kernels and workloads."""
-    draw = random.Random(seed)
     kernels: list[k.KernelFunction] = []
     for number in range(draw.randrange(1, 5)):
         callees = [f for f in kernels if f.body is not None and f.block_dim == 1]

@@ -9,7 +9,8 @@ import ml_dtypes
 import numpy as np
 
 from pto_wsp import Ragged
-from tests.python.whole.random_kernels import KernelText
+from tests.generators.drawing import Draw
+from tests.generators.source.kernels import KernelText
 
 NUMPY = {"f32": np.float32, "bf16": ml_dtypes.bfloat16, "f16": np.float16, "i32": np.int32}
 SPECIAL = (0.0, -0.0, 1.0, np.inf, -np.inf, np.nan, -2.5, 6e4, 3e38, 1e-40)
@@ -29,7 +30,7 @@ class WorkloadText:
     is_ragged: bool = False
 
 
-def random_workload(draw: random.Random, kernels: list[KernelText]) -> WorkloadText:
+def random_workload(draw: Draw, kernels: list[KernelText]) -> WorkloadText:
     """Return a workload that names every kernel, so that all workloads of a pool share one library."""
     return _Writer(draw, kernels).write()
 
@@ -54,9 +55,7 @@ def random_arguments(workload: WorkloadText, seed: int) -> dict[str, object]:
     return {**found, **{n: workload.sizes[n] for n in ("g", "h", "b")}, "s": draw.choice([0.5, -1.25, 2.0])}
 
 
-def _array(
-    draw: random.Random, numbers: np.random.Generator, dtype: str, shape: tuple[int, ...]
-) -> np.ndarray:
+def _array(draw: Draw, numbers: np.random.Generator, dtype: str, shape: tuple[int, ...]) -> np.ndarray:
     margin = draw.choice([0, 0, 1, 3])
     whole = (*shape[:-2], *(n + margin for n in shape[-2:]))
     if dtype == "i32":
@@ -71,7 +70,7 @@ def _array(
 
 
 class _Writer:
-    def __init__(self, draw: random.Random, kernels: list[KernelText]) -> None:
+    def __init__(self, draw: Draw, kernels: list[KernelText]) -> None:
         self.draw = draw
         self.kernels = kernels
         self.lines: list[str] = []

@@ -20,7 +20,7 @@ from pto_wsp.ir.scalar import Binary, Const, Element, Expr, Select, Unary, Var
 from pto_wsp.ir.workload import Cond, Loop, Node, Set, SizeParam, Task, TensorParam, WorkloadFunction
 from pto_wsp.location import Location
 from pto_wsp.types import TensorType, TileType, f32, i32
-from tests.python.runtime.random_workloads import KERNELS as BLENDS
+from tests.generators.workloads import KERNELS as BLENDS
 
 NUM_ROWS, COLS = 12, 9
 SHAPES: dict[str, tuple[int, ...]] = {

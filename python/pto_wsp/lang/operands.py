@@ -1,13 +1,18 @@
-"""Scalars of a workload: values that exist only when the program runs."""
+"""What kernels and workloads compute with: scalars, tiles, and the operators of tiles and views.
+
+A scalar is a value that exists only when the program runs; its operators make expressions of the IR. A kernel
+is never executed by Python, so the operators of tiles and views exist for type checkers and editors. They
+raise an error outside a kernel.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from pto_wsp.errors import BadOperand, RunTimeCondition, RunTimeNumber
+from pto_wsp.errors import BadOperand, OutsideWorkload, RunTimeCondition, RunTimeNumber
 from pto_wsp.ir.scalar import Const, Expr, format_expr
 from pto_wsp.lang import arithmetic
-from pto_wsp.lang.annotations import Operators, ScalarAnnotation
+from pto_wsp.lang.annotations import ScalarAnnotation, TileAnnotation, as_tuple
 from pto_wsp.location import caller_location
 from pto_wsp.types.dtype import b1
 
@@ -173,11 +178,157 @@ class Scalar:
         raise RunTimeNumber(expr=format_expr(self.expr), loc=caller_location())
 
 
-if TYPE_CHECKING:
-    Number = Scalar | float | Operators
-    """What arithmetic of scalars takes: a scalar, a Python number, or an element of a tensor."""
-else:
-    Number = Scalar | float
+def _only_in_kernels(what: str) -> NoReturn:
+    raise OutsideWorkload(what=what, where="kernel", loc=caller_location())
+
+
+class Operators:
+    """Operators of tiles and views. `[R, 1]` and `[1, C]` operands are broadcast."""
+
+    def __add__(self, other: Operand) -> Tile:
+        _only_in_kernels("arithmetic on tiles and tensors")
+
+    def __radd__(self, other: Operand) -> Tile:
+        _only_in_kernels("arithmetic on tiles and tensors")
+
+    def __sub__(self, other: Operand) -> Tile:
+        _only_in_kernels("arithmetic on tiles and tensors")
+
+    def __rsub__(self, other: Operand) -> Tile:
+        _only_in_kernels("arithmetic on tiles and tensors")
+
+    def __mul__(self, other: Operand) -> Tile:
+        _only_in_kernels("arithmetic on tiles and tensors")
+
+    def __rmul__(self, other: Operand) -> Tile:
+        _only_in_kernels("arithmetic on tiles and tensors")
+
+    def __truediv__(self, other: Operand) -> Tile:
+        _only_in_kernels("arithmetic on tiles and tensors")
+
+    def __rtruediv__(self, other: Operand) -> Tile:
+        _only_in_kernels("arithmetic on tiles and tensors")
+
+    def __matmul__(self, other: Operators) -> Tile:
+        _only_in_kernels("arithmetic on tiles and tensors")
+
+    def __neg__(self) -> Tile:
+        _only_in_kernels("arithmetic on tiles and tensors")
+
+    def __pos__(self) -> Tile:
+        _only_in_kernels("arithmetic on tiles and tensors")
+
+    def __abs__(self) -> Tile:
+        _only_in_kernels("arithmetic on tiles and tensors")
+
+    def __lt__(self, other: Operand) -> Tile:
+        _only_in_kernels("comparing tiles and tensors")
+
+    def __le__(self, other: Operand) -> Tile:
+        _only_in_kernels("comparing tiles and tensors")
+
+    def __gt__(self, other: Operand) -> Tile:
+        _only_in_kernels("comparing tiles and tensors")
+
+    def __ge__(self, other: Operand) -> Tile:
+        _only_in_kernels("comparing tiles and tensors")
+
+    def __eq__(self, other: Operand) -> Tile:  # pyright: ignore[reportIncompatibleMethodOverride]
+        _only_in_kernels("comparing tiles and tensors")
+
+    def __ne__(self, other: Operand) -> Tile:  # pyright: ignore[reportIncompatibleMethodOverride]
+        _only_in_kernels("comparing tiles and tensors")
+
+    __hash__ = object.__hash__
+
+    if TYPE_CHECKING:
+        # Bits of integer tiles and masks; the others are of elements of integer tensors, which are scalars.
+
+        def __floordiv__(self, other: Operand) -> Tile: ...
+
+        def __rfloordiv__(self, other: Operand) -> Tile: ...
+
+        def __mod__(self, other: Operand) -> Tile: ...
+
+        def __rmod__(self, other: Operand) -> Tile: ...
+
+        def __and__(self, other: Operand) -> Tile: ...
+
+        def __rand__(self, other: Operand) -> Tile: ...
+
+        def __or__(self, other: Operand) -> Tile: ...
+
+        def __ror__(self, other: Operand) -> Tile: ...
+
+        def __xor__(self, other: Operand) -> Tile: ...
+
+        def __rxor__(self, other: Operand) -> Tile: ...
+
+        def __lshift__(self, other: Operand) -> Tile: ...
+
+        def __rlshift__(self, other: Operand) -> Tile: ...
+
+        def __rshift__(self, other: Operand) -> Tile: ...
+
+        def __rrshift__(self, other: Operand) -> Tile: ...
+
+        def __invert__(self) -> Tile: ...
+
+        def min(self, other: Operand) -> Any:
+            """The smaller of an element and a number."""
+            ...
+
+        def max(self, other: Operand) -> Any:
+            """The larger of an element and a number."""
+            ...
+
+        def where(self, then: Operand, other: Operand) -> Any:
+            """Choose by an element that is a truth value."""
+            ...
+
+        @property
+        def rows(self) -> Scalar:
+            """Valid rows."""
+            ...
+
+        @property
+        def cols(self) -> Scalar:
+            """Valid columns."""
+            ...
+
+        @property
+        def shape(self) -> tuple[Scalar, ...]:
+            """Valid extents."""
+            ...
+
+
+class Tile(Operators):
+    """`Tile[rows, cols, dtype]`: a tile of at most rows x cols elements; the rest of it is not valid.
+
+    As the annotation of a kernel parameter it is a view of a tensor that the body uses as a whole; an
+    `In[Tile[...]]` that the body computes with is loaded once, at the start.
+    """
+
+    def __init__(self) -> None:
+        _only_in_kernels("making a tile")
+
+    def __class_getitem__(cls, item: object) -> Any:
+        return TileAnnotation(as_tuple(item))
+
+    if TYPE_CHECKING:
+
+        @property
+        def T(self) -> Tile:
+            """The transposed tile; free of cost as an operand of `pto.matmul`."""
+            ...
+
+        def __getitem__(self, index: object) -> Tile:
+            """A part of a tile that is a kernel parameter."""
+            ...
+
+
+Number = Operand = Scalar | float | Operators
+"""What operators take: of scalars, a scalar, a Python number or an element of a tensor."""
 
 
 def expression(value: object) -> Expr | None:
@@ -209,3 +360,10 @@ def _comparison(op: str, a: Scalar, b: object) -> Any:
             loc=caller_location(),
         )
     return _binary(op, a, b)  # pyright: ignore[reportArgumentType]
+
+
+def kind_of(value: object) -> str:
+    """Return what a value is, for messages."""
+    if isinstance(value, (int, float, str)):
+        return repr(value)
+    return "a truth value or float" if isinstance(value, Scalar) else type(value).__name__

@@ -7,14 +7,15 @@ any order. A few programs are wrong on purpose: rows that are not there, and row
 
 from __future__ import annotations
 
-import random
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from textwrap import indent
 
-from tests.python.whole.random_data_kernels import KERNELS, PARAMS, UNREAD
-from tests.python.whole.random_data_meaning import REFERENCE
+from tests.generators.data.prelude import PARAMS, UNREAD
+from tests.generators.drawing import Draw
+
+IMPORTS = "from tests.generators.data.prelude import *"
 
 Lines = tuple[list[str], list[str]]
 """A block of a workload, and of the Python that it means."""
@@ -38,12 +39,12 @@ class Writer:
     """Writes one random program.
 
     Args:
-        seed: which one.
+        draw: what chooses.
         names: Python variables that it assigns and reads.
     """
 
-    def __init__(self, seed: int, names: tuple[str, ...] = ()) -> None:
-        self.random = random.Random(seed)
+    def __init__(self, draw: Draw, names: tuple[str, ...] = ()) -> None:
+        self.random = draw
         self.names = names
         self.count = 0
         self.budget = 16
@@ -58,10 +59,10 @@ class Writer:
         ours, theirs = join(start, self.block(Scope(), 0))
         ours = [re.sub(r"slots\[(\d)\]", r"slot_i64(\1)", text) for text in ours]
         body = ["n, p, lim = X.shape[0], R.shape[0], symbol_i64('lim')", *UNREAD, *ours]
-        workload = f"{KERNELS}\n@workload\ndef w({PARAMS}):\n" + indent("\n".join(body), "    ")
+        workload = f"{IMPORTS}\n@workload\ndef w({PARAMS}):\n" + indent("\n".join(body), "    ")
         names = ", ".join(name for name in re.findall(r"(\w+):", PARAMS) if name != "e")
         sizes = "n, p, e = len(X), len(R), len(routing)"
-        python = f"{REFERENCE}\nslots = [0] * 3\ndef w({names}, lim):\n    {sizes}\n"
+        python = f"slots = [0] * 3\ndef w({names}, lim):\n    {sizes}\n"
         return workload, python + indent("\n".join(theirs), "    ")
 
     # --- blocks ---

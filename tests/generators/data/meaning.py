@@ -2,75 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
-from itertools import product
 
 import numpy as np
 
 from pto_wsp import Ragged, Sparse
 
-REFERENCE = """
-def put(x, v):
-    x.set(x.get() * np.float32(0.5) + np.float32(v))
 
-def twice(x, v):
-    x.set(x.get() * np.float32(0.25) + np.float32(v) + np.float32(v))
-
-part = page = put
-
-def brain(x, v):
-    dtype = x.get().dtype
-    half_ = (x.get().astype(np.float32) * np.float32(0.5)).astype(dtype)
-    v = np.float32(v).astype(dtype).astype(np.float32)
-    x.set((half_.astype(np.float32) + v).astype(dtype))
-
-half = brain
-
-def mix(x, y):
-    y.set(y.get() * np.float32(0.5) + x.get())
-
-def long(x, v):
-    x.set(x.get() * 3 + np.int64(v))
-
-def bump(l, v):
-    new = l.get() + np.int32(v)
-    l.set(np.where(new > 3, new - 4, new))
-
-sweeping = bump
-
-def flip(l, last):
-    l.set(np.int32(last) - l.get())
-
-def total(x, y):
-    for row in x.get():
-        y.set(y.get() * np.float32(0.5) + row)
-
-def named(rows, x, y):
-    for row in rows:
-        y.set(y.get() * np.float32(0.5) + x[row])
-
-def pick(size):
-    return put if size <= 1 else twice if size <= 3 else put
-
-def low(size):
-    return twice if size <= 0 else put
-
-def sub(A, L, c):
-    for j in range(len(A)):
-        if j + L[0, 1] < c: put(V(A, slice(j, j + 1)), c + j)
-        elif j == 2: bump(V(L, slice(0, 1)), 1)
-        else: mix(V(A, slice(0, 1)), V(A, slice(j, j + 1)))
-
-def sweep(rows, A, c):
-    for g in range(len(rows)):
-        for some in tiles(rows[g], 3):
-            put(V(A, rows.rows(some)), c + g)
-
-lo = min
-"""
-
-
-class View:
+class V:
     """Some elements of an array, for reference kernels."""
 
     def __init__(self, array: np.ndarray, at: object) -> None:
@@ -140,17 +80,97 @@ def group_by(keys: np.ndarray, groups: int) -> Axis:
     return Axis(offsets, np.argsort(flat, kind="stable")[:, None])
 
 
+# --- the kernels, tiers and workloads of `prelude` ---
+
+
+def put(x, v):
+    x.set(x.get() * np.float32(0.5) + np.float32(v))
+
+
+def twice(x, v):
+    x.set(x.get() * np.float32(0.25) + np.float32(v) + np.float32(v))
+
+
+part = page = put
+
+
+def brain(x, v):
+    dtype = x.get().dtype
+    half_ = (x.get().astype(np.float32) * np.float32(0.5)).astype(dtype)
+    v = np.float32(v).astype(dtype).astype(np.float32)
+    x.set((half_.astype(np.float32) + v).astype(dtype))
+
+
+half = brain
+
+
+def mix(x, y):
+    y.set(y.get() * np.float32(0.5) + x.get())
+
+
+def long(x, v):
+    x.set(x.get() * 3 + np.int64(v))
+
+
+def bump(x, v):
+    new = x.get() + np.int32(v)
+    x.set(np.where(new > 3, new - 4, new))
+
+
+sweeping = bump
+
+
+def flip(x, last):
+    x.set(np.int32(last) - x.get())
+
+
+def total(x, y):
+    for row in x.get():
+        y.set(y.get() * np.float32(0.5) + row)
+
+
+def named(rows, x, y):
+    for row in rows:
+        y.set(y.get() * np.float32(0.5) + x[row])
+
+
+def pick(size):
+    return put if size <= 1 else twice if size <= 3 else put
+
+
+def low(size):
+    return twice if size <= 0 else put
+
+
+def sub(A, L, c):
+    for j in range(len(A)):
+        if j + L[0, 1] < c:
+            put(V(A, slice(j, j + 1)), c + j)
+        elif j == 2:
+            bump(V(L, slice(0, 1)), 1)
+        else:
+            mix(V(A, slice(0, 1)), V(A, slice(j, j + 1)))
+
+
+def sweep(rows, A, c):
+    for g in range(len(rows)):
+        for some in tiles(rows[g], 3):
+            put(V(A, rows.rows(some)), c + g)
+
+
+def combine(*_):
+    """Workloads are called in the order of the arguments, while Python evaluates them."""
+
+
+sequential, lo, product = combine, min, itertools.product
+
+
+# --- programs ---
+
+
 def meaning(python: str, values: dict[str, object]) -> None:
     """Run the Python that a program means on arrays, which it changes."""
-    names: dict[str, object] = {
-        "np": np,
-        "V": View,
-        "tiles": tiles,
-        "group_by": group_by,
-        "product": product,
-        "combine": lambda *_: None,
-        "sequential": lambda *_: None,
-    }
+    names = dict(globals())
     exec(compile(python, "<meaning>", "exec"), names)
     given = dict(values)
     kv, routing = given["kv"], given["routing"]

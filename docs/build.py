@@ -15,7 +15,7 @@ from docs.figures import readme_page
 from pto_wsp.errors import PtoError, catalogue
 from pto_wsp.ir.schedule import POLICIES
 from pto_wsp.ir.schedule import Form as PolicyForm
-from pto_wsp.isa import TABLE, Bound, Form, Instruction
+from pto_wsp.isa import TABLE, ErrorBound, Form, Instruction
 from pto_wsp.isa.compositions import COMPOSITIONS, Composition
 from pto_wsp.isa.refused import REFUSED
 from pto_wsp.isa.statements import CONTROL, SCALARS, Statement
@@ -136,7 +136,7 @@ def instruction_line(row: Instruction) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-def bound_text(bound: Bound) -> str:
+def bound_text(bound: ErrorBound) -> str:
     """Return an error bound as the page writes it."""
     return f"{bound.amount:g} ulp" if bound.kind == "ulp" else bound.kind
 

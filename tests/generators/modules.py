@@ -276,7 +276,7 @@ class KernelWriter:
                     args += fits[:1]
             names = [a for a in args if isinstance(a, str)]
             if len(args) == len(callee.params) and len(names) == len(set(names)):
-                return k.Call(callee.name, tuple(args))
+                return k.KernelCall(callee.name, tuple(args))
         return None
 
     def control(self, depth: int) -> k.Stmt:
@@ -459,7 +459,7 @@ class WorkloadWriter:
                     case _:
                         pass
             if len(args) == len(callee.open_params):
-                return w.Call(callee.name, tuple(args))
+                return w.WorkloadCall(callee.name, tuple(args))
         return None
 
 

@@ -76,7 +76,7 @@ def _regions(
                 yield from _regions((*then, *other), symbols, bounds)
             case w.Task(args=args):
                 yield from ((arg, bounds) for arg in args if isinstance(arg, Region))
-            case w.Call():
+            case w.WorkloadCall():
                 raise _Unbounded
             case w.Set() | w.Refuse():
                 pass

@@ -87,7 +87,7 @@ class DimensionClasses:
                     self._fix(_views(region), f"it prefetches a part of `{region.tensor}`", stmt.loc)
                 case k.Instr():
                     self._instruction(stmt)
-                case k.Prefetch() | k.Assign() | k.For() | k.If() | k.While() | k.Call():
+                case k.Prefetch() | k.Assign() | k.For() | k.If() | k.While() | k.KernelCall():
                     pass
                 case _:
                     assert_never(stmt)

@@ -116,7 +116,7 @@ def kernel_accesses(body: tuple[k.Stmt, ...]) -> list[Access]:
         if isinstance(stmt, (k.Load, k.Store)):
             region = stmt.region if stmt.rows is None else None
             found.append(Access(stmt.region.tensor, region, isinstance(stmt, k.Store)))
-        elif isinstance(stmt, k.Call):
+        elif isinstance(stmt, k.KernelCall):
             found += [Access(arg, None, True) for arg in stmt.args if isinstance(arg, str)]
         elements = (
             part for e in k.statement_expressions(stmt) for part in walk(e) if isinstance(part, Element)

@@ -9,10 +9,10 @@ from pto_wsp.ir.core import Full, Index, Range, Region
 from pto_wsp.ir.effects import written
 from pto_wsp.ir.kernel import (
     Assign,
-    Call,
     For,
     If,
     Instr,
+    KernelCall,
     KernelFunction,
     Load,
     Prefetch,
@@ -232,7 +232,7 @@ def _find_failing(
             if isinstance(stmt, Load) and _fits(stmt, reader.types[stmt.tile], capacities):
                 fails = False
         else:
-            fails = isinstance(stmt, Call) or any(map(can_fail, statement_expressions(stmt)))
+            fails = isinstance(stmt, KernelCall) or any(map(can_fail, statement_expressions(stmt)))
         if fails:
             found.add(id(stmt))
         for block in inner:

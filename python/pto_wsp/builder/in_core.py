@@ -9,11 +9,10 @@ from collections.abc import Mapping, Sequence
 
 from pto_wsp.builder import operands
 from pto_wsp.builder.calls import Recorded, called, in_order, wrong_kind
-from pto_wsp.builder.memrefs import Access, MemrefUse, box, require_integers, settled
+from pto_wsp.builder.memrefs import MemrefAccess, MemrefUse, box, require_integers, settled
 from pto_wsp.builder.names import scalar_dtype
 from pto_wsp.builder.scalars import ScalarReader, fitted
 from pto_wsp.builder.steps import (
-    Block,
     CallStep,
     Declaration,
     IfStep,
@@ -23,6 +22,7 @@ from pto_wsp.builder.steps import (
     Plain,
     ScalarDeclaration,
     ScalarStep,
+    StepBlock,
     TileDeclaration,
     TileStep,
     Transfer,
@@ -197,7 +197,7 @@ class _InCore:
 
     def steps(self, tree: Tree) -> None:
         for step in tree:
-            if isinstance(step, Block):
+            if isinstance(step, StepBlock):
                 self.block(step)
             else:
                 self.step(step)
@@ -217,7 +217,7 @@ class _InCore:
             case _:
                 pass
 
-    def block(self, block: Block) -> None:
+    def block(self, block: StepBlock) -> None:
         before = set(self.set)
         match block.opening:
             case LoopStep() as step:
@@ -275,7 +275,7 @@ class _InCore:
         numbers = None if step.rows is None else self.tile(step.rows, step.loc)
         if step.scale is not None:
             tile = self.scaled(tile, use.memref.dtype, *step.scale, self.site(method, step.loc))
-        access = Access(tile.type, row, col, is_store, numbers is not None, step.loc)
+        access = MemrefAccess(tile.type, row, col, is_store, numbers is not None, step.loc)
         use.accesses.append(access)
         dims, extents = box(access), (Const(tile.type.rows), Const(tile.type.cols))
         view = ViewValue(self.views[memref], use.memref.dtype, dims, (None, None), extents, False)
@@ -403,7 +403,7 @@ class _InCore:
                     f"for `{name}`, the name of a {'scalar' if param in callee.scalar_params else 'memref'}"
                 )
                 raise BadOperand(op="call", expected=expected, found=f"`{value}`", loc=step.loc)
-        self.builder.emit(k.Call(callee.name, tuple(args), step.loc))
+        self.builder.emit(k.KernelCall(callee.name, tuple(args), step.loc))
 
     def site(self, method: str, loc: Location) -> Site:
         return Site(loc, method)

@@ -15,7 +15,6 @@ from pto_wsp.builder.places import Tensors, read_place
 from pto_wsp.builder.scalars import ScalarReader, fitted
 from pto_wsp.builder.steps import (
     Argument,
-    Block,
     CallStep,
     IfStep,
     LoopStep,
@@ -23,6 +22,7 @@ from pto_wsp.builder.steps import (
     Plain,
     ScalarDeclaration,
     ScalarStep,
+    StepBlock,
     TileDeclaration,
     TileStep,
     Transfer,
@@ -119,7 +119,7 @@ class _Orchestration:
     def steps(self, tree: Tree) -> tuple[w.Node, ...]:
         found: list[w.Node] = []
         for step in tree:
-            if isinstance(step, Block):
+            if isinstance(step, StepBlock):
                 found.append(self.block(step))
             else:
                 found += self.step(step)
@@ -136,7 +136,7 @@ class _Orchestration:
             case _:
                 return []
 
-    def block(self, block: Block) -> w.Node:
+    def block(self, block: StepBlock) -> w.Node:
         match block.opening:
             case LoopStep() as step:
                 return self.loop(step, block.body)
@@ -223,7 +223,7 @@ class _Orchestration:
         if isinstance(callee, w.WorkloadFunction):
             names = [p.name for p in callee.open_params]
             args = [self.passed(callee, *pair, step.loc) for pair in in_order(step, names)]
-            return w.Call(callee.name, tuple(args), step.loc)
+            return w.WorkloadCall(callee.name, tuple(args), step.loc)
         names = [p.name for p in callee.params]
         args = [self.argument(callee, *pair, step.loc) for pair in in_order(step, names)]
         return w.Task(callee.name, tuple(args), tuple(map(Var, self.open.values())), step.loc)

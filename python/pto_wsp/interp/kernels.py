@@ -88,7 +88,7 @@ class _Frame:
                     self.statements(then if self.value(condition, stmt.loc) else other)
                 case k.While():
                     self.repeat(stmt)
-                case k.Call(kernel=name, loc=loc):
+                case k.KernelCall(kernel=name, loc=loc):
                     raise call_left(name, loc)
 
     def loop(self, stmt: k.For) -> None:

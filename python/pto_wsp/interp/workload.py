@@ -11,13 +11,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 import numpy as np
 
 from pto_wsp.errors import BadExpression, KernelFailed, NegativeAmount, NoTier, RunError
-from pto_wsp.interp.regions import Place, RegionReader, View, scope_text
+from pto_wsp.interp.regions import ArrayView, RegionPlace, RegionReader, scope_text
 from pto_wsp.ir import workload as w
 from pto_wsp.ir.core import Region
 from pto_wsp.ir.flush_points import Late, find_late, reads_element
 from pto_wsp.ir.module import Module
 from pto_wsp.ir.rules import call_left
-from pto_wsp.ir.scalar import Expr, Reader, Value, evaluate, read_element
+from pto_wsp.ir.scalar import Expr, ExtentReader, Value, evaluate, read_element
 from pto_wsp.location import Location
 from pto_wsp.support.record import record
 
@@ -55,7 +55,7 @@ class BoundTask:
 def expand(
     workload: w.WorkloadFunction,
     sizes: Mapping[str, Value],
-    reader: Reader | None = None,
+    reader: ExtentReader | None = None,
     late: Late = NOTHING_LATE,
 ) -> Iterator[BoundTask]:
     """Yield the tasks of `workload` in program order.
@@ -77,7 +77,7 @@ def expand(
 
 
 class _Walk:
-    def __init__(self, scope: Scope, reader: Reader | None, late: Late) -> None:
+    def __init__(self, scope: Scope, reader: ExtentReader | None, late: Late) -> None:
         self.scope = scope
         self.reader = reader
         self.late = late
@@ -97,7 +97,7 @@ class _Walk:
                     self.scope[name] = int(self.value(value))
                 case w.Refuse():
                     raise no_tier(node, int(self.value(node.size)))
-                case w.Call(workload=name, loc=loc):
+                case w.WorkloadCall(workload=name, loc=loc):
                     raise call_left(name, loc)
 
     def loop(self, loop: w.Loop, loops: tuple[w.Loop, ...]) -> Iterator[BoundTask]:
@@ -193,7 +193,7 @@ class _Run:
             if reads_element(expr, self.late.written):
                 evaluate(expr, task.scope, self.reader)
 
-    def arguments(self, task: BoundTask, late: Late) -> tuple[list[View], list[np.ndarray | Value], int]:
+    def arguments(self, task: BoundTask, late: Late) -> tuple[list[ArrayView], list[np.ndarray | Value], int]:
         """Return the views to write back, the arguments and the workspace of a task, in bytes.
 
         Scalars come first, then regions, then amounts, each checked unless it is late.
@@ -205,11 +205,11 @@ class _Run:
         for param, arg in pairs:
             if not isinstance(arg, Region) and not late.has(arg):
                 values[param.name] = evaluate(arg, task.scope, self.reader)
-        views: list[View] = []
+        views: list[ArrayView] = []
         for param, arg in pairs:
             if not isinstance(arg, Region) or late.region(arg):
                 continue
-            place = Place(kernel, param, task.scope, task.loops, arg.loc or node.loc)
+            place = RegionPlace(kernel, param, task.scope, task.loops, arg.loc or node.loc)
             view = self.regions.view(arg, place, knows_rows=not late.indices(arg))
             values[param.name] = view.array
             if param.role != "in":

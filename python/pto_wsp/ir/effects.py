@@ -7,10 +7,10 @@ from typing import assert_never
 
 from pto_wsp.ir.kernel import (
     Assign,
-    Call,
     For,
     If,
     Instr,
+    KernelCall,
     Load,
     Prefetch,
     Stmt,
@@ -33,7 +33,7 @@ def tiles_read(stmt: Stmt) -> tuple[str, ...]:
             return tiles
         case Assign(value=value):
             return tuple(part.name for part in walk(value) if isinstance(part, TileElement))
-        case For() | If() | While() | Call():
+        case For() | If() | While() | KernelCall():
             return ()
         case _:
             assert_never(stmt)
@@ -44,7 +44,7 @@ def tile_written(stmt: Stmt) -> str | None:
     match stmt:
         case Load(tile=tile) | Instr(dst=tile):
             return tile
-        case Store() | Prefetch() | Assign() | For() | If() | While() | Call():
+        case Store() | Prefetch() | Assign() | For() | If() | While() | KernelCall():
             return None
         case _:
             assert_never(stmt)

@@ -138,7 +138,7 @@ class While:
 
 
 @record
-class Call:
+class KernelCall:
     """The statements of another kernel, at this place.
 
     The pass `inline` puts the body of the callee here; targets do not know calls.
@@ -154,7 +154,7 @@ class Call:
     loc: Location | None = None
 
 
-Stmt = Load | Store | Prefetch | Instr | Assign | For | If | While | Call
+Stmt = Load | Store | Prefetch | Instr | Assign | For | If | While | KernelCall
 
 
 @record
@@ -239,7 +239,7 @@ Block = tuple[Stmt, ...]
 def blocks(stmt: Stmt) -> tuple[Block, ...]:
     """Return the blocks inside a statement, in program order."""
     match stmt:
-        case Instr() | Load() | Store() | Prefetch() | Assign() | Call():
+        case Instr() | Load() | Store() | Prefetch() | Assign() | KernelCall():
             return ()
         case For(body=body) | While(body=body):
             return (body,)
@@ -252,7 +252,7 @@ def blocks(stmt: Stmt) -> tuple[Block, ...]:
 def rebuild(stmt: Stmt, change: Callable[[Block], Iterable[Stmt]]) -> Stmt:
     """Return a statement with each of the blocks inside it changed."""
     match stmt:
-        case Instr() | Load() | Store() | Prefetch() | Assign() | Call():
+        case Instr() | Load() | Store() | Prefetch() | Assign() | KernelCall():
             return stmt
         case For(body=body) | While(body=body):
             return replace(stmt, body=tuple(change(body)))
@@ -275,7 +275,7 @@ def statement_expressions(stmt: Stmt) -> tuple[Expr, ...]:
             return start, stop
         case If(condition=condition) | While(condition=condition):
             return (condition,)
-        case Call(args=args):
+        case KernelCall(args=args):
             return tuple(arg for arg in args if not isinstance(arg, str))
         case _:
             assert_never(stmt)
@@ -295,7 +295,7 @@ def map_expressions(stmt: Stmt, change: Callable[[Expr], Expr]) -> Stmt:
             return replace(stmt, start=change(start), stop=change(stop))
         case If(condition=condition) | While(condition=condition):
             return replace(stmt, condition=change(condition))
-        case Call(args=args):
+        case KernelCall(args=args):
             return replace(stmt, args=tuple(a if isinstance(a, str) else change(a) for a in args))
         case _:
             assert_never(stmt)

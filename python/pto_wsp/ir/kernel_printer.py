@@ -105,7 +105,7 @@ class _Statements:
                     out.line(self.transfer(stmt))
                 case k.Assign(name=name, value=value):
                     out.line(f"%{name} = {expr_text(value)} : {value.dtype}")
-                case k.Call(kernel=kernel, args=args):
+                case k.KernelCall(kernel=kernel, args=args):
                     values = ", ".join("%" + a if isinstance(a, str) else expr_text(a) for a in args)
                     out.line(f"CALL @{kernel}({values})")
                 case _:

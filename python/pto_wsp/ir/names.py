@@ -27,7 +27,7 @@ def workload_names(workload: w.WorkloadFunction) -> set[str]:
                 found |= {var, node.start, node.length}
             case w.Task(label=label):
                 found.add(label)
-            case w.Cond() | w.Set() | w.Refuse() | w.Call():
+            case w.Cond() | w.Set() | w.Refuse() | w.WorkloadCall():
                 pass
             case _:
                 assert_never(node)
@@ -74,7 +74,7 @@ class KernelRenaming:
                 return replace(stmt, name=self.targets.get(name, name))
             case k.For(var=var):
                 return replace(stmt, var=self.targets.get(var, var))
-            case k.Call(args=args):
+            case k.KernelCall(args=args):
                 return replace(
                     stmt, args=tuple(self.views.get(a, a) if isinstance(a, str) else a for a in args)
                 )
@@ -157,7 +157,7 @@ class WorkloadRenaming:
             case w.Task(label=label, after=after):
                 labels = {"label": self.label(label), "after": tuple(map(self.label, after))}
                 return replace(node, args=self.arguments(node.args), **labels)
-            case w.Call(args=args):
+            case w.WorkloadCall(args=args):
                 return replace(node, args=self.arguments(args))
             case w.Cond() | w.Refuse():
                 return node

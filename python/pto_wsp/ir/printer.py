@@ -132,7 +132,7 @@ def _nodes(body: Sequence[w.Node], out: TextWriter) -> None:
                 out.line("ENDFOR")
             case w.Task():
                 out.line(_task(node))
-            case w.Call(workload=workload, args=args):
+            case w.WorkloadCall(workload=workload, args=args):
                 out.line(f"CALL @{workload}({_arguments(args)})")
             case w.Cond():
                 _condition(node, out)

@@ -290,7 +290,7 @@ def _checked(value: Value, loc: Location | None) -> Value:
 Scope = Mapping[str, Value]
 
 
-class Reader(Protocol):
+class ExtentReader(Protocol):
     """What an expression may ask of the views and tensors around it."""
 
     def extent(self, name: str, dim: int) -> int:
@@ -305,7 +305,7 @@ class Reader(Protocol):
         ...
 
 
-def evaluate(expr: Expr, scope: Scope, reader: Reader | None = None) -> Value:
+def evaluate(expr: Expr, scope: Scope, reader: ExtentReader | None = None) -> Value:
     """Return the value of `expr`.
 
     Args:

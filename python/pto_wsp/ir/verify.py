@@ -145,12 +145,12 @@ class _KernelVerifier:
                     self.expressions([condition], stmt.loc)
                     require(condition.dtype is b1, "a condition is a truth value", stmt.loc)
                     self.statements(stmt.body)
-                case k.Call():
+                case k.KernelCall():
                     self.call(stmt)
                 case _:
                     assert_never(stmt)
 
-    def call(self, call: k.Call) -> None:
+    def call(self, call: k.KernelCall) -> None:
         callee = next((f for f in self.module.kernels if f.name == call.kernel), None)
         require(callee is not None, f"kernel `{call.kernel}` is not in the module", call.loc)
         assert callee is not None

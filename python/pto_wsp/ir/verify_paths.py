@@ -32,7 +32,7 @@ class _Paths:
                 case k.Assign(name=name, value=value):
                     self.read((value,), stmt.loc)
                     self.written.add(name)
-                case k.Call(args=args):
+                case k.KernelCall(args=args):
                     self.read([arg for arg in args if not isinstance(arg, str)], stmt.loc)
                 case _:
                     self.control(stmt)

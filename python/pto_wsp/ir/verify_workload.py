@@ -151,7 +151,7 @@ class _WorkloadVerifier:
                 case w.Refuse(size=size, bounds=bounds):
                     self.integer(size, node.loc)
                     require(list(bounds) == sorted(set(bounds)), "the bounds of tiers ascend", node.loc)
-                case w.Call():
+                case w.WorkloadCall():
                     self.call(node)
                 case _:
                     assert_never(node)
@@ -185,7 +185,7 @@ class _WorkloadVerifier:
         require(blocks == sorted(set(blocks), reverse=True), "blocks of tile levels descend", loop.loc)
         require(all(rows > 0 for _, rows in loop.tile_levels), "a tile has at least one row", loop.loc)
 
-    def call(self, call: w.Call) -> None:
+    def call(self, call: w.WorkloadCall) -> None:
         callee = self.workloads.get(call.workload)
         require(callee is not None, f"workload `{call.workload}` is not in the module", call.loc)
         assert callee is not None

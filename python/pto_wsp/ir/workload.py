@@ -224,7 +224,7 @@ class Refuse:
 
 
 @record
-class Call:
+class WorkloadCall:
     """The tasks of another workload, at this place of the program order.
 
     The pass `inline` puts the body of the callee here; nothing that runs knows calls.
@@ -240,7 +240,7 @@ class Call:
     loc: Location | None = None
 
 
-Node = Loop | Task | Cond | Set | Refuse | Call
+Node = Loop | Task | Cond | Set | Refuse | WorkloadCall
 
 
 @record
@@ -304,7 +304,7 @@ Block = tuple[Node, ...]
 def blocks(node: Node) -> tuple[Block, ...]:
     """Return the blocks inside a node, in program order."""
     match node:
-        case Task() | Set() | Refuse() | Call():
+        case Task() | Set() | Refuse() | WorkloadCall():
             return ()
         case Loop(body=body):
             return (body,)
@@ -317,7 +317,7 @@ def blocks(node: Node) -> tuple[Block, ...]:
 def rebuild(node: Node, change: Callable[[Block], Iterable[Node]]) -> Node:
     """Return a node with each of the blocks inside it changed."""
     match node:
-        case Task() | Set() | Refuse() | Call():
+        case Task() | Set() | Refuse() | WorkloadCall():
             return node
         case Loop(body=body):
             return replace(node, body=tuple(change(body)))
@@ -349,7 +349,7 @@ def node_expressions(node: Node) -> tuple[Expr, ...]:
             return (value,)
         case Refuse(size=size):
             return (size,)
-        case Call(args=args):
+        case WorkloadCall(args=args):
             return _argument_expressions(args)
         case Task():
             found = _argument_expressions(node.args)
@@ -383,7 +383,7 @@ def map_expressions(node: Node, change: Callable[[Expr], Expr]) -> Node:
             return replace(node, value=change(value))
         case Refuse(size=size):
             return replace(node, size=change(size))
-        case Call(args=args):
+        case WorkloadCall(args=args):
             return replace(node, args=_mapped_arguments(args, change))
         case Task(args=args, keys=keys, workspace=workspace, cost=cost):
             return replace(

@@ -19,7 +19,7 @@ from pto_wsp.types.dtype import DType, b1, bf16, f16, f32, i8, i16, i32, i64, u8
 
 
 @record
-class Bound:
+class ErrorBound:
     """How far a result may be from the meaning computed in f64.
 
     `exact`: not at all. `ulp`: `amount` units in the last place of the result type, beside results smaller
@@ -30,13 +30,13 @@ class Bound:
     amount: float = 0.0
 
 
-EXACT = Bound("exact")
-SUM = Bound("sum")
+EXACT = ErrorBound("exact")
+SUM = ErrorBound("sum")
 
 
-def ulp(amount: float) -> Bound:
+def ulp(amount: float) -> ErrorBound:
     """Return a bound of `amount` units in the last place."""
-    return Bound("ulp", amount)
+    return ErrorBound("ulp", amount)
 
 
 @record
@@ -74,7 +74,7 @@ class Instruction:
     form: Form
     dtypes: frozenset[DType]
     numpy: Callable[..., np.ndarray] | None
-    bound: Bound
+    bound: ErrorBound
     cycles: Cycles
     doc: str
 
@@ -98,7 +98,7 @@ def _row(
     form: Form,
     dtypes: frozenset[DType],
     numpy: Callable[..., np.ndarray] | None,
-    bound: Bound,
+    bound: ErrorBound,
     cycles: Cycles,
     doc: str,
     mnemonic: str = "",

@@ -202,7 +202,7 @@ class _Lowering:
                 case w.Refuse(size=size):
                     self.emit(Op.FAIL, len(self.refusals), expr=size)
                     self.refusals.append(node)
-                case w.Call(workload=name, loc=loc):
+                case w.WorkloadCall(workload=name, loc=loc):
                     raise call_left(name, loc)
 
     def distinct(self, node: w.Node) -> w.Node:

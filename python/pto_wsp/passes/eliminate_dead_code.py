@@ -78,7 +78,7 @@ class _KernelPruner:
             case k.If(then=then, other=other):
                 arms = self.statements(then, live), self.statements(other, live)
                 return (replace(stmt, then=arms[0], other=arms[1]),) if any(arms) or fails else ()
-            case k.Store() | k.Prefetch() | k.Call():
+            case k.Store() | k.Prefetch() | k.KernelCall():
                 return (stmt,)
             case _:
                 return (stmt,) if fails or name_written(stmt) in live else ()
@@ -113,7 +113,7 @@ def _workload(workload: w.WorkloadFunction) -> w.WorkloadFunction:
 
 
 def _regions(body: tuple[w.Node, ...]) -> list[Region]:
-    nodes = (node for node in w.walk_nodes(body) if isinstance(node, (w.Task, w.Call)))
+    nodes = (node for node in w.walk_nodes(body) if isinstance(node, (w.Task, w.WorkloadCall)))
     return [arg for node in nodes for arg in node.args if isinstance(arg, Region)]
 
 

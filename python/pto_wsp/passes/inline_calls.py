@@ -62,13 +62,13 @@ class _KernelInliner:
     def statements(self, body: tuple[k.Stmt, ...]) -> tuple[k.Stmt, ...]:
         found: list[k.Stmt] = []
         for stmt in body:
-            if isinstance(stmt, k.Call):
+            if isinstance(stmt, k.KernelCall):
                 found += self.call(stmt)
             else:
                 found.append(k.rebuild(stmt, self.statements))
         return tuple(found)
 
-    def call(self, call: k.Call) -> tuple[k.Stmt, ...]:
+    def call(self, call: k.KernelCall) -> tuple[k.Stmt, ...]:
         """Return the statements of the callee, those that give its scalars their values first."""
         callee = self.callees[call.kernel]
         statements = tuple(k.walk_statements(callee.body or ()))
@@ -119,7 +119,7 @@ class _WorkloadInliner:
     def nodes(self, body: tuple[w.Node, ...]) -> tuple[w.Node, ...]:
         found: list[w.Node] = []
         for node in body:
-            if isinstance(node, w.Call):
+            if isinstance(node, w.WorkloadCall):
                 found += _Expansion(self, node, self.callees[node.workload]).nodes()
             else:
                 found.append(w.rebuild(node, self.nodes))
@@ -129,7 +129,7 @@ class _WorkloadInliner:
 class _Expansion:
     """One call: what stands for each name of the callee."""
 
-    def __init__(self, caller: _WorkloadInliner, call: w.Call, callee: w.WorkloadFunction) -> None:
+    def __init__(self, caller: _WorkloadInliner, call: w.WorkloadCall, callee: w.WorkloadFunction) -> None:
         self.caller = caller
         self.call = call
         self.callee = callee

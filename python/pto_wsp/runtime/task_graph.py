@@ -10,7 +10,7 @@ import numpy as np
 from pto_wsp import _native
 from pto_wsp.analysis.buffers import BufferUse, buffer_use
 from pto_wsp.errors import PtoError
-from pto_wsp.interp.regions import Place, RegionReader
+from pto_wsp.interp.regions import RegionPlace, RegionReader
 from pto_wsp.interp.workload import BoundTask, TensorReader
 from pto_wsp.ir import workload as w
 from pto_wsp.ir.core import Region, Rows
@@ -153,7 +153,7 @@ class Collector:
         kernel, regions = self._kernels[task.node.kernel], RegionReader(self._arrays, self._reader)
         for param, arg in zip(kernel.params, task.node.args, strict=True):
             if isinstance(arg, Region):
-                place = Place(kernel, param, task.scope, task.loops, arg.loc)
+                place = RegionPlace(kernel, param, task.scope, task.loops, arg.loc)
                 yield f"{param.role} {regions.describe(arg, place)}"
 
     def _touched(self, task: BoundTask) -> Iterator[tuple[_Accesses, np.ndarray, str]]:
@@ -165,7 +165,7 @@ class Collector:
             accesses = self._accesses_of(arg.tensor)
             if accesses is not None:
                 numbered = RegionReader({**self._arrays, arg.tensor: accesses.ids}, self._reader)
-                place = Place(kernel, param, task.scope, task.loops, arg.loc)
+                place = RegionPlace(kernel, param, task.scope, task.loops, arg.loc)
                 yield accesses, numbered.view(arg, place).array.ravel(), param.role
             for rows in arg.dims:
                 if isinstance(rows, Rows) and (indices := self._accesses_of(rows.indices)) is not None:

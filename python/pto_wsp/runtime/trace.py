@@ -10,7 +10,7 @@ from typing import Protocol
 import numpy as np
 
 from pto_wsp.ir import workload as w
-from pto_wsp.ir.scalar import Element, Expr, Reader, Value, Var, evaluate, walk
+from pto_wsp.ir.scalar import Element, Expr, ExtentReader, Value, Var, evaluate, walk
 from pto_wsp.support.record import record
 from pto_wsp.visualize.drawing import to_svg
 from pto_wsp.visualize.graph import MOST_BOXES
@@ -96,7 +96,7 @@ class Trace:
         registers: Mapping[str, int],
         recorded: Record,
         sizes: Mapping[str, Value],
-        reader: Reader,
+        reader: ExtentReader,
         about: Mapping[str, str] | None = None,
     ) -> None:
         self._sites = {number: node for number, node in sites.items() if isinstance(node, w.Task)}

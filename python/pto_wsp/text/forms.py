@@ -11,7 +11,7 @@ _TILE_WORDS = ("alloc_tile", "tload", "tstore", "CPP", ".tile")
 
 
 @record
-class Form:
+class FunctionForm:
     """What the head and the body of a function show.
 
     Attributes:
@@ -25,7 +25,7 @@ class Form:
     is_seed_workload: bool
 
 
-def form_of(source: Source, head: Cursor, last: str) -> Form:
+def form_of(source: Source, head: Cursor, last: str) -> FunctionForm:
     """Return the form of a function whose head has been read up to its name.
 
     Args:
@@ -40,13 +40,15 @@ def form_of(source: Source, head: Cursor, last: str) -> Form:
     plain = [number for number in types if tokens[number + 1 : number + 2] and tokens[number + 1].text != "{"]
     shows_workload = bool(words & _HEAD_WORDS) or any('"' in text for text in texts)
     if not shows_workload and types and not plain and not words & {"local", "distinct"}:
-        return Form(False, False, False)
+        return FunctionForm(False, False, False)
     body = _Body(source, last)
     unshaped = any("..." in text or text == "!pto.memref" for text in texts)
     is_workload = shows_workload or (body.has_calls and not body.has_tiles)
     is_seed = last == ".end" or body.has_seed_words or (unshaped and bool(plain))
     is_seed = is_seed or (bool(plain) and not is_workload)
-    return Form(is_workload, is_seed and not shows_workload, body.has_seed_loops and not shows_workload)
+    return FunctionForm(
+        is_workload, is_seed and not shows_workload, body.has_seed_loops and not shows_workload
+    )
 
 
 class _Body:

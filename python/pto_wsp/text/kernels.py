@@ -258,7 +258,7 @@ class _KernelBody(Body[k.Stmt]):
         self.close("ENDWHILE")
         return k.While(condition, body, cursor.whole)
 
-    def call(self, cursor: Cursor) -> k.Call:
+    def call(self, cursor: Cursor) -> k.KernelCall:
         cursor.advance()
         name = cursor.take("function", "a function: `@name`").text[1:]
         cursor.expect("(")
@@ -272,4 +272,4 @@ class _KernelBody(Body[k.Stmt]):
             else:
                 args.append(read_expression(cursor, self))
         cursor.end()
-        return k.Call(name, tuple(args), cursor.whole)
+        return k.KernelCall(name, tuple(args), cursor.whole)

@@ -160,7 +160,7 @@ class _WorkloadBody(Body[w.Node]):
 
     # --- calls ---
 
-    def call(self, cursor: Cursor) -> w.Task | w.Call:
+    def call(self, cursor: Cursor) -> w.Task | w.WorkloadCall:
         cursor.advance()
         token = cursor.take(FUNCTION, "a function: `@name`")
         callee = self.find(cursor, token)
@@ -168,7 +168,7 @@ class _WorkloadBody(Body[w.Node]):
             takes = [isinstance(p, w.TensorParam) for p in callee.open_params]
             args = self.arguments(cursor, callee.name, takes)
             cursor.end()
-            return w.Call(callee.name, args, cursor.whole)
+            return w.WorkloadCall(callee.name, args, cursor.whole)
         keys: list[Expr] = []
         if cursor.accept("["):
             while not cursor.accept("]"):

@@ -13,7 +13,7 @@ from pto_wsp.ir import workload as w
 from pto_wsp.ir.kernel import KernelFunction
 from pto_wsp.ir.module import Module
 from pto_wsp.passes.inline_calls import inline_calls
-from pto_wsp.passes.pipeline import PASSES, Step, parse_pipeline, prepare, run_pipeline
+from pto_wsp.passes.pipeline import PASSES, PipelineStep, parse_pipeline, prepare, run_pipeline
 from pto_wsp.runtime.cache import ArtifactCache
 from pto_wsp.support.record import replace
 from pto_wsp.targets import registry
@@ -89,7 +89,7 @@ def opt(args: Namespace) -> None:
     write_text(str(module), args.output)
 
 
-def _shown(step: Step, module: Module) -> None:
+def _shown(step: PipelineStep, module: Module) -> None:
     print(f"// ----- after {step} -----\n{module}", file=sys.stderr)
 
 

@@ -123,5 +123,5 @@ def test_what_data_decides_has_no_bound() -> None:
     for start in (Element("x", (Const(0), Const(0))), Var("v")):
         workload = function(w.Set("v", Const(1)), task(start, Const(8)))
         assert extent_needed(workload, "x", 0) is None
-    assert extent_needed(function(w.Call("g", ())), "x", 0) is None
+    assert extent_needed(function(w.WorkloadCall("g", ())), "x", 0) is None
     assert extent_needed(function(), "x", 0) == Const(0)

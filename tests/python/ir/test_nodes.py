@@ -39,7 +39,7 @@ STATEMENTS = (
     k.For("i", A, B, 1, (STORE,)),
     k.If(C, (STORE,), (STORE,)),
     k.While(C, (STORE,)),
-    k.Call("f", ("x", A)),
+    k.KernelCall("f", ("x", A)),
 )
 NODES = (
     w.Loop(w.RANGE, "i", A, None, (TASK,)),
@@ -47,7 +47,7 @@ NODES = (
     w.Cond(C, (TASK,), (TASK,)),
     w.Set("v", A),
     w.Refuse("tier", (1,), A),
-    w.Call("g", (BOX, A)),
+    w.WorkloadCall("g", (BOX, A)),
 )
 
 

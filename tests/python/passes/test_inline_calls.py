@@ -57,13 +57,13 @@ def caller_kernel() -> k.KernelFunction:
         replace(power.params[1], name="z"),
     )
     body = (
-        k.Call("power", ("x", "y", Const(2.0, f32), Const(3))),
+        k.KernelCall("power", ("x", "y", Const(2.0, f32), Const(3))),
         k.For(
             "i",
             Const(0),
             Const(1),
             1,
-            (k.Call("power", ("y", "z", Const(8.0, f32), add(Var("m"), Var("i")))),),
+            (k.KernelCall("power", ("y", "z", Const(8.0, f32), add(Var("m"), Var("i")))),),
         ),
     )
     return k.KernelFunction("caller", (*params, k.Param("m", k.IN, ScalarType(i64))), (), (), body)
@@ -133,7 +133,7 @@ def layers_module(*args: Region | Expr, sets: tuple[w.Node, ...] = ()) -> Module
         *(w.TensorParam(name, TensorType(f32, dims)) for name in ("A", "B")),
         w.ScalarParam("by", ScalarType(f32)),
     )
-    outer = w.Loop("range", "i", Var("L"), None, (*sets, w.Call("scale_rows", args)))
+    outer = w.Loop("range", "i", Var("L"), None, (*sets, w.WorkloadCall("scale_rows", args)))
     caller = w.WorkloadFunction("layers", params, (outer,))
     return Module("layers", scale.kernels, (inner, caller), "layers")
 
@@ -214,7 +214,10 @@ def test_numbers_are_those_of_the_call() -> None:
         "i",
         Const(2),
         None,
-        (w.Call("callee", (*whole, Var("slot.0"))), w.Call("callee", (*whole, Element("I", (Var("i"),))))),
+        (
+            w.WorkloadCall("callee", (*whole, Var("slot.0"))),
+            w.WorkloadCall("callee", (*whole, Element("I", (Var("i"),)))),
+        ),
     )
     caller = w.WorkloadFunction("caller", (*tensors, index), (w.Set("slot.0", Const(0)), loop))
     module = verify(Module("m", (move,), (callee, caller), "caller"))

@@ -14,7 +14,7 @@ from pto_wsp.ir.kernel import KernelFunction
 from pto_wsp.ir.module import Module
 from pto_wsp.ir.verify import verify
 from pto_wsp.passes import pipeline as passes
-from pto_wsp.passes.pipeline import Step, parse_pipeline, run_pipeline
+from pto_wsp.passes.pipeline import PipelineStep, parse_pipeline, run_pipeline
 from pto_wsp.runtime.cache import ArtifactCache
 from pto_wsp.targets.cpu.target import CpuTarget
 from tests.generators.drawing import tries
@@ -98,7 +98,7 @@ def test_pipelines_are_text() -> None:
     assert [str(step) for step in steps] == ["inline", "unroll{factor=8}", "dce"]
     seen: list[tuple[str, str]] = []
 
-    def note_step(step: Step, module: Module) -> None:
+    def note_step(step: PipelineStep, module: Module) -> None:
         seen.append((str(step), module.name))
 
     run_pipeline(Module("m"), steps, note_step)

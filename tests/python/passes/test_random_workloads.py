@@ -45,7 +45,7 @@ def programs(draw: st.DrawFn) -> Sample:
     inner = replace(inner, body=tuple(map(ranged, inner.body)))
     regions = [Region(t.name, (Full(),) * len(t.type.dims)) for t in inner.tensors]
     args = {t.name: r for t, r in zip(inner.tensors, regions, strict=True)} | {"n": Var("n")}
-    call = w.Call(inner.name, tuple(args[p.name] for p in inner.open_params))
+    call = w.WorkloadCall(inner.name, tuple(args[p.name] for p in inner.open_params))
     body = (call, w.Loop(draw(st.sampled_from([w.RANGE, w.PARALLEL])), "twice", Var("n"), None, (call,)))
     outer = replace(inner, name="outer", body=body[: draw(st.integers(1, 2))])
     module = Module("m", sample.module.kernels, (inner, outer), "outer")
@@ -67,7 +67,7 @@ def plain(module: Module) -> Module:
     """The same tasks without a pass: the body of the callee for its calls, loops without ranges."""
 
     def repeated(node: w.Node) -> tuple[w.Node, ...]:
-        if isinstance(node, w.Call):
+        if isinstance(node, w.WorkloadCall):
             return without_ranges(inner)
         assert isinstance(node, w.Loop)
         return (replace(node, body=tuple(n for child in node.body for n in repeated(child))),)
@@ -85,7 +85,7 @@ def test_in_the_interpreter(sample: Sample) -> None:
     for text in PIPELINES:
         module = run_pipeline(sample.module, parse_pipeline(text))
         if "expand" in text or not any(isinstance(n, w.Loop) and n.max_range for n in _nodes(module)):
-            assert not any(isinstance(n, w.Call) for n in _nodes(module))
+            assert not any(isinstance(n, w.WorkloadCall) for n in _nodes(module))
         found = sample.arrays()
         assert interpret(module, found, sample.sizes) == tasks, text
         same(wanted, found)

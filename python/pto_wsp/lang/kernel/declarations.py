@@ -83,7 +83,7 @@ Amount = Callable[[Any], "Scalar | int"]
 
 
 @record
-class Declaration:
+class KernelOptions:
     """What `@kernel` was given beside the kernel's text."""
 
     workspace: Amount | None = None
@@ -114,12 +114,12 @@ class Declaration:
             raise bad("it asks for workspace", "a kernel in C++", "a body in Python", advice)
 
 
-class TaskKernel(Protocol):
+class SpecialisableKernel(Protocol):
     """A kernel, as tasks know it."""
 
     name: str
     params: tuple[KernelParam, ...]
-    declaration: Declaration
+    declaration: KernelOptions
 
     @property
     def loc(self) -> Location:
@@ -132,7 +132,7 @@ class TaskKernel(Protocol):
 
 
 def amount(
-    kernel: TaskKernel, option: str, values: Mapping[str, object], loc: Location | None
+    kernel: SpecialisableKernel, option: str, values: Mapping[str, object], loc: Location | None
 ) -> Expr | None:
     """Return the workspace (bytes) or cost (ns) of one task, or None if the kernel declares none.
 

@@ -45,7 +45,7 @@ from pto_wsp.lang.kernel.values import (
     TileValue,
     Transposed,
     TupleValue,
-    Undefined,
+    UndefinedName,
     Value,
     ViewValue,
     constant_of,
@@ -156,7 +156,7 @@ class ExpressionReader:
         name = node.id
         if name in self.env:
             value = self.env[name]
-            if isinstance(value, Undefined):
+            if isinstance(value, UndefinedName):
                 raise CarriedValue(
                     name=name,
                     problem=value.problem,

@@ -13,7 +13,7 @@ from pto_wsp.isa.compositions import COMPOSITIONS, Composition
 from pto_wsp.lang.kernel.builder import Site
 from pto_wsp.lang.kernel.compositions import composed
 from pto_wsp.lang.kernel.functions import OTHER_FUNCTIONS, PtoFunction
-from pto_wsp.lang.kernel.reader import Reader
+from pto_wsp.lang.kernel.reader import KernelReader
 from pto_wsp.lang.kernel.values import (
     Constant,
     ScalarValue,
@@ -27,7 +27,7 @@ from pto_wsp.lang.kernel.values import (
 from pto_wsp.types.dtype import DType, f32, i32
 
 
-def call_function(reader: Reader, function: PtoFunction, node: ast.Call, hint: str) -> Value:
+def call_function(reader: KernelReader, function: PtoFunction, node: ast.Call, hint: str) -> Value:
     """Read the call of a `pto` function and append its instructions.
 
     Raises:
@@ -38,7 +38,7 @@ def call_function(reader: Reader, function: PtoFunction, node: ast.Call, hint: s
 
 
 class _Call:
-    def __init__(self, reader: Reader, function: PtoFunction, node: ast.Call, hint: str) -> None:
+    def __init__(self, reader: KernelReader, function: PtoFunction, node: ast.Call, hint: str) -> None:
         self.reader = reader
         self.ops = reader.ops
         self.function = function

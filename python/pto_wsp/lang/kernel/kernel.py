@@ -14,7 +14,7 @@ from pto_wsp.ir.kernel import KernelFunction
 from pto_wsp.ir.scalar import Var
 from pto_wsp.lang.kernel.builder import Builder
 from pto_wsp.lang.kernel.copy_elimination import remove_copies
-from pto_wsp.lang.kernel.declarations import Amount, Declaration, KernelParam
+from pto_wsp.lang.kernel.declarations import Amount, KernelOptions, KernelParam
 from pto_wsp.lang.kernel.inlining import BodyReader
 from pto_wsp.lang.kernel.native_kernel import CppOptions, PathText, native_function, read_native
 from pto_wsp.lang.kernel.outputs import check_outputs
@@ -44,7 +44,7 @@ class Kernel:
 
     _reader: ClassVar[type[StatementReader]] = BodyReader
 
-    def __init__(self, source: FunctionSource, declaration: Declaration, cpp: CppOptions) -> None:
+    def __init__(self, source: FunctionSource, declaration: KernelOptions, cpp: CppOptions) -> None:
         if source.node is None:
             raise NoSource(name=source.function.__name__, loc=source.loc)
         self._source = source
@@ -273,7 +273,7 @@ def kernel(
     """
     frame = sys._getframe(1)
     cpp = CppOptions(cpp_src, cpp_body_path, cpp_tu_path, cpp_includes, reference)
-    declaration = Declaration(workspace, core, block_dim, cost, name)
+    declaration = KernelOptions(workspace, core, block_dim, cost, name)
 
     def make(inner: object) -> Kernel:
         return Kernel(read_function(_plain(inner), frame), declaration, cpp)
@@ -318,7 +318,7 @@ def ptoisa_kernel(
     Source: seed 003, section 5.
     """
     frame = sys._getframe(1)
-    declaration = Declaration(None, core, block_dim, cost, name)
+    declaration = KernelOptions(None, core, block_dim, cost, name)
 
     def make(inner: object) -> Kernel:
         return PtoisaKernel(read_function(_plain(inner), frame), declaration, CppOptions())

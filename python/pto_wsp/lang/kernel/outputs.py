@@ -74,7 +74,7 @@ class _Paths:
                         raise OutRead(kernel=self.kernel.name, param=region.tensor, loc=stmt.loc)
                 case k.Store(region=region):
                     stored = stored if region.tensor in stored else stored | {region.tensor}
-                case k.Call(kernel=name, args=args):
+                case k.KernelCall(kernel=name, args=args):
                     pairs = zip(self.callees[name].params, args, strict=True)
                     stored |= {arg for p, arg in pairs if p.role == k.OUT and isinstance(arg, str)}
                 case k.If(condition=condition, then=then, other=other):

@@ -11,7 +11,7 @@ from pto_wsp.lang.kernel.values import ScalarValue, Value
 from pto_wsp.location import Location
 
 
-class Reader(Protocol):
+class KernelReader(Protocol):
     """Reads expressions of one kernel and builds what they compute."""
 
     builder: Builder

@@ -30,7 +30,7 @@ def reads(stmt: k.Stmt) -> set[str]:
             return set(_names([start, stop]))
         case k.If(condition=condition) | k.While(condition=condition):
             return set(_names([condition]))
-        case k.Call(args=args):
+        case k.KernelCall(args=args):
             return set(_names(a for a in args if not isinstance(a, str)))
 
 

@@ -25,7 +25,7 @@ from pto_wsp.lang.kernel.values import (
     SpanValue,
     TileValue,
     TupleValue,
-    Undefined,
+    UndefinedName,
     Value,
     ViewValue,
     known,
@@ -184,7 +184,7 @@ class StatementReader:
         with self.builder.nested() as block:
             self.reader.env[name] = index
             self._body(node.body, carried, block)
-        problem = Undefined("is the variable of a loop that has ended", "a value", "none", loc)
+        problem = UndefinedName("is the variable of a loop that has ended", "a value", "none", loc)
         self.reader.env[name] = problem
         self.builder.emit(k.For(var, start, stop, step, tuple(block), loc))
 
@@ -213,7 +213,7 @@ class StatementReader:
             carried.append(_Carried(name, slot))
             found = f"{before} before the loop"
             self.reader.env[name] = (
-                Undefined("has no value that a loop can change", "a tile or scalar", found, loc)
+                UndefinedName("has no value that a loop can change", "a tile or scalar", found, loc)
                 if slot is None
                 else _value(slot)
             )
@@ -253,9 +253,9 @@ class StatementReader:
             )
         return value
 
-    def _only_inside(self, construct: str, name: str) -> Undefined:
+    def _only_inside(self, construct: str, name: str) -> UndefinedName:
         problem = f"may have no single value here: it is assigned inside a {construct}"
-        return Undefined(problem, "a value of one type on every path", "none", self.assigned_at.get(name))
+        return UndefinedName(problem, "a value of one type on every path", "none", self.assigned_at.get(name))
 
     # --- branches ---
 

@@ -109,7 +109,7 @@ class TupleValue:
 
 
 @record
-class Undefined:
+class UndefinedName:
     """A name that has no single value here, and why."""
 
     problem: str
@@ -121,7 +121,7 @@ class Undefined:
         return "no value"
 
 
-Value = Constant | ScalarValue | TileValue | ViewValue | Transposed | SpanValue | TupleValue | Undefined
+Value = Constant | ScalarValue | TileValue | ViewValue | Transposed | SpanValue | TupleValue | UndefinedName
 
 
 def constant_of(value: Value) -> object | None:

@@ -9,7 +9,7 @@ from pto_wsp.ir import scalar as ir
 from pto_wsp.ir.core import DimSelect, Full, Index, Range
 from pto_wsp.ir.kernel import Param
 from pto_wsp.ir.scalar import Const, Expr, Extent
-from pto_wsp.lang.kernel.reader import Reader
+from pto_wsp.lang.kernel.reader import KernelReader
 from pto_wsp.lang.kernel.values import ScalarValue, SpanValue, ViewValue, constant_of, known
 from pto_wsp.location import Location
 from pto_wsp.types.dtype import i64
@@ -34,7 +34,7 @@ def whole_view(param: Param) -> ViewValue:
     return ViewValue(param, dtype, full, capacities, tuple(extents), True)
 
 
-def index_view(reader: Reader, view: ViewValue, items: list[ast.expr], loc: Location) -> ViewValue:
+def index_view(reader: KernelReader, view: ViewValue, items: list[ast.expr], loc: Location) -> ViewValue:
     """Return the part of `view` that the indices select.
 
     Raises:
@@ -59,7 +59,7 @@ def index_view(reader: Reader, view: ViewValue, items: list[ast.expr], loc: Loca
 class _Indexer:
     """Indexes one dimension of a view."""
 
-    def __init__(self, reader: Reader, view: ViewValue, dim: int, capacity: int | None) -> None:
+    def __init__(self, reader: KernelReader, view: ViewValue, dim: int, capacity: int | None) -> None:
         self.reader = reader
         self.view = view
         self.dim = dim

@@ -26,7 +26,7 @@ from pto_wsp.lang.workload.made_tensors import require_made
 from pto_wsp.lang.workload.panels import TileLoop, in_panels
 from pto_wsp.lang.workload.ragged import RaggedAxis
 from pto_wsp.lang.workload.tensor import RowSet, Tensor, View, require_inside
-from pto_wsp.lang.workload.trace import Param, Trace, not_a_scalar
+from pto_wsp.lang.workload.trace import Param, WorkloadTrace, not_a_scalar
 from pto_wsp.lang.workload.untyped import SCALAR, TENSOR, Untyped
 from pto_wsp.support.record import record
 from pto_wsp.types.axis import DenseDyn
@@ -34,7 +34,7 @@ from pto_wsp.types.dtype import DType
 from pto_wsp.types.tile import ScalarType, TensorType, TileType, ViewType
 
 
-def assemble(trace: Trace) -> Module:
+def assemble(trace: WorkloadTrace) -> Module:
     """Return the module of a finished trace.
 
     Raises:
@@ -56,7 +56,7 @@ class _Argument:
 
 
 class _Assembler:
-    def __init__(self, trace: Trace) -> None:
+    def __init__(self, trace: WorkloadTrace) -> None:
         self.trace = trace
         self.kernels: dict[str, KernelFunction] = {}
         self.dims: dict[str, tuple[int | str, ...]] = {}
@@ -382,7 +382,7 @@ def _require_set_slots(workload: w.WorkloadFunction) -> None:
                     raise UnsetSlot(slot=part.name.removeprefix("slot."), loc=part.loc)
 
 
-def _labels(trace: Trace) -> dict[int, str]:
+def _labels(trace: WorkloadTrace) -> dict[int, str]:
     """Return a label, by identity, for every task that another one waits for explicitly."""
     waited = {id(earlier): earlier for task in tasks_of(trace.blocks.body) for earlier in task.after}
     return {number: trace.unique(f"{task.kernel.name}.task") for number, task in waited.items()}

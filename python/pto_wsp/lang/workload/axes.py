@@ -12,7 +12,7 @@ from pto_wsp.ir import workload as w
 from pto_wsp.lang.operands import Scalar
 from pto_wsp.lang.source import loop_statement, loop_targets
 from pto_wsp.lang.workload import conditions as control
-from pto_wsp.lang.workload.blocks import Block, OpenLoop
+from pto_wsp.lang.workload.blocks import OpenBlock, OpenLoop
 from pto_wsp.lang.workload.expansion import NOT_EXPANDED, Expansion, read_expansion
 from pto_wsp.lang.workload.python_variables import require_one_value
 from pto_wsp.lang.workload.ragged import Ragged, RaggedAxis
@@ -29,7 +29,7 @@ Axis = int | str | Scalar | Tensor | Dense | DenseDyn | Stretch | Ragged | Spars
 Item = TypeVar("Item")
 
 
-class Loop(Generic[Item]):
+class AxisLoop(Generic[Item]):
     """What `for` takes in a workload; each iteration of the body is described once."""
 
     def __init__(
@@ -72,7 +72,7 @@ class _Iteration(Iterator[Any]):
         self._axes = axes
         self._tile = tile
         self._loc = loc
-        self._open: list[Block] = []
+        self._open: list[OpenBlock] = []
         self._done = False
 
     def __next__(self) -> Any:
@@ -109,20 +109,22 @@ class Loops:
     """
 
     @overload
-    def __call__(self, a: Axis, /) -> Loop[Scalar]: ...
+    def __call__(self, a: Axis, /) -> AxisLoop[Scalar]: ...
     @overload
-    def __call__(self, a: Axis, b: Axis, /) -> Loop[tuple[Scalar, Scalar]]: ...
+    def __call__(self, a: Axis, b: Axis, /) -> AxisLoop[tuple[Scalar, Scalar]]: ...
     @overload
-    def __call__(self, a: Axis, b: Axis, c: Axis, /) -> Loop[tuple[Scalar, Scalar, Scalar]]: ...
+    def __call__(self, a: Axis, b: Axis, c: Axis, /) -> AxisLoop[tuple[Scalar, Scalar, Scalar]]: ...
     @overload
-    def __call__(self, a: Axis, b: Axis, c: Axis, d: Axis, /, *more: Axis) -> Loop[tuple[Scalar, ...]]: ...
-    def __call__(self, *axes: Axis) -> Loop[Any]:
+    def __call__(
+        self, a: Axis, b: Axis, c: Axis, d: Axis, /, *more: Axis
+    ) -> AxisLoop[tuple[Scalar, ...]]: ...
+    def __call__(self, *axes: Axis) -> AxisLoop[Any]:
         """Iterate over every combination of coordinates of the axes; the last one varies fastest."""
         return _loop(w.PARALLEL, axes)
 
     grid = __call__
 
-    def tiles(self, axis: Axis, tile: int) -> Loop[Span]:
+    def tiles(self, axis: Axis, tile: int) -> AxisLoop[Span]:
         """Iterate over ceil(extent / tile) independent ranges; the last one is clipped to the axis."""
         current_trace("`P.tiles`")
         if not isinstance(tile, (int, np.integer)) or isinstance(tile, bool) or tile <= 0:
@@ -132,9 +134,9 @@ class Loops:
                 found=repr(tile),
                 loc=caller_location(),
             )
-        return Loop(w.PARALLEL, (axis,), int(tile))
+        return AxisLoop(w.PARALLEL, (axis,), int(tile))
 
-    def sel(self, axis: Sparse | SparseRow) -> Loop[Scalar]:
+    def sel(self, axis: Sparse | SparseRow) -> AxisLoop[Scalar]:
         """Iterate over the indices of a sparse axis, or of a row of one; iterations are independent."""
         return _loop(w.PARALLEL, (selection(axis),))
 
@@ -145,7 +147,7 @@ class Loops:
         max_range: int | None = None,
         min_range: int | None = None,
         tile_levels: Mapping[int, int] | None = None,
-    ) -> Loop[Scalar]:
+    ) -> AxisLoop[Scalar]:
         """Iterate over [0, n) in program order, ordered by data alone.
 
         Args:
@@ -162,7 +164,7 @@ class Loops:
         loc = caller_location()
         return _loop(w.RANGE, (n,), read_expansion("P.range", max_range, min_range, tile_levels, loc))
 
-    def seq(self, axis: Axis) -> Loop[Scalar]:
+    def seq(self, axis: Axis) -> AxisLoop[Scalar]:
         """Iterate so that iteration i is complete before iteration i + 1 begins."""
         return _loop(w.SEQUENTIAL, (axis,))
 
@@ -183,11 +185,11 @@ class Loops:
 _LATER = frozenset({"pipe"})
 
 
-def _loop(kind: str, axes: tuple[Axis, ...], expansion: Expansion = NOT_EXPANDED) -> Loop[Any]:
+def _loop(kind: str, axes: tuple[Axis, ...], expansion: Expansion = NOT_EXPANDED) -> AxisLoop[Any]:
     current_trace("a loop over `P`")
     if not axes:
         raise BadIndex(tensor="P", expected="at least one axis", found="none", loc=caller_location())
-    return Loop(kind, axes, None, expansion)
+    return AxisLoop(kind, axes, None, expansion)
 
 
 P = Loops()

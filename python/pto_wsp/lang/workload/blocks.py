@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pto_wsp.errors import NotYetSupported, UnsupportedSyntax
 from pto_wsp.ir import workload as w
 from pto_wsp.ir.scalar import Expr, Var
-from pto_wsp.lang.kernel.declarations import TaskKernel
+from pto_wsp.lang.kernel.declarations import SpecialisableKernel
 from pto_wsp.lang.workload.expansion import NOT_EXPANDED, Expansion
 from pto_wsp.location import Location
 from pto_wsp.support.record import record
@@ -25,7 +25,7 @@ class OpenTask:
         scope: what names mean in the function that makes it.
     """
 
-    kernel: TaskKernel
+    kernel: SpecialisableKernel
     args: dict[str, object]
     keys: tuple[Expr, ...]
     loc: Location | None
@@ -117,7 +117,7 @@ class Chain:
         return cond.then
 
 
-class Block:
+class OpenBlock:
     """A list of nodes to which what is recorded next is added.
 
     Attributes:
@@ -143,10 +143,10 @@ class Blocks:
 
     def __init__(self) -> None:
         self.body: list[OpenNode] = []
-        self._open = [Block(self.body, "the workload", None)]
+        self._open = [OpenBlock(self.body, "the workload", None)]
 
     @property
-    def innermost(self) -> Block:
+    def innermost(self) -> OpenBlock:
         """The block that is being recorded."""
         return self._open[-1]
 
@@ -164,12 +164,12 @@ class Blocks:
         if block.chain is not None:
             block.ended, block.chain = (block.chain, loc), None
 
-    def enter(self, nodes: list[OpenNode], what: str, loc: Location | None) -> Block:
+    def enter(self, nodes: list[OpenNode], what: str, loc: Location | None) -> OpenBlock:
         """Begin a block: what is recorded next is added to `nodes`."""
-        self._open.append(Block(nodes, what, loc))
+        self._open.append(OpenBlock(nodes, what, loc))
         return self.innermost
 
-    def leave(self, block: Block) -> None:
+    def leave(self, block: OpenBlock) -> None:
         """End a block.
 
         Raises:

@@ -15,7 +15,7 @@ from pto_wsp.lang.workload.parameters import Parameter
 from pto_wsp.lang.workload.ragged import Ragged
 from pto_wsp.lang.workload.sparse import Sparse
 from pto_wsp.lang.workload.tensor import Tensor
-from pto_wsp.lang.workload.trace import Trace
+from pto_wsp.lang.workload.trace import WorkloadTrace
 from pto_wsp.support.record import record
 
 
@@ -45,7 +45,7 @@ class Tracing:
     def __init__(self, name: str, body: Body, bound: Mapping[str, object]) -> None:
         self.body = body
         self.bound = bound
-        self.trace = Trace(name, body.loc)
+        self.trace = WorkloadTrace(name, body.loc)
         self.defaults: dict[str, np.ndarray | Ragged | Sparse | int | float] = {}
 
     def run(self) -> Traced:

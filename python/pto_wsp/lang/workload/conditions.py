@@ -11,7 +11,7 @@ from pto_wsp.ir.scalar import Const, Expr, format_expr
 from pto_wsp.lang.operands import Number, expression
 from pto_wsp.lang.source import leaving_statements, with_statement
 from pto_wsp.lang.workload import context
-from pto_wsp.lang.workload.blocks import Block, Blocks, Chain, left_early
+from pto_wsp.lang.workload.blocks import Blocks, Chain, OpenBlock, left_early
 from pto_wsp.lang.workload.python_variables import require_one_value
 from pto_wsp.location import Location, caller_location
 from pto_wsp.types.dtype import b1
@@ -25,7 +25,7 @@ class Branch:
         self._predicate = predicate
         self._loc = loc
         self._chain: Chain | None = None
-        self._block: Block | None = None
+        self._block: OpenBlock | None = None
 
     def __enter__(self) -> None:
         blocks = context.current(f"`{self._what}`").blocks
@@ -96,7 +96,7 @@ def _predicate(what: str, value: object, loc: Location | None) -> Expr | bool:
     return bool(expr.value) if isinstance(expr, Const) else expr
 
 
-def _open_chain(block: Block, loc: Location | None) -> Chain:
+def _open_chain(block: OpenBlock, loc: Location | None) -> Chain:
     """Return the conditional that an alternative at `loc` continues.
 
     Raises:

@@ -12,7 +12,7 @@ from pto_wsp.lang.annotations import RaggedAnnotation, SparseAnnotation, TensorA
 from pto_wsp.lang.source import MISSING, FunctionSource
 from pto_wsp.lang.workload.blocks import OpenCond, OpenNode, tasks_of
 from pto_wsp.lang.workload.tasks import Handle
-from pto_wsp.lang.workload.trace import Frame, Trace
+from pto_wsp.lang.workload.trace import Frame, WorkloadTrace
 from pto_wsp.location import Location
 from pto_wsp.support.record import record
 
@@ -20,7 +20,7 @@ COMBINE, SEQUENTIAL = "combine", "sequential"
 
 
 @record
-class Composition:
+class ComposedBodies:
     """Several bodies: `combine`d, in program order ordered by data alone, or `sequential`."""
 
     kind: str
@@ -28,11 +28,11 @@ class Composition:
     loc: Location | None = None
 
 
-Body = FunctionSource | Composition
+Body = FunctionSource | ComposedBodies
 
 
 @record
-class Declaration:
+class BodyParameter:
     """A parameter of a body: its annotation and default, and a function that has it."""
 
     source: FunctionSource
@@ -58,16 +58,16 @@ def functions(body: Body) -> Iterator[FunctionSource]:
             yield from functions(part)
 
 
-def declarations(body: Body) -> dict[str, Declaration]:
+def declarations(body: Body) -> dict[str, BodyParameter]:
     """Return the parameters of a body by name: those of one name in several functions are one.
 
     Raises:
         NameClash: parameters of one name that are declared differently.
     """
-    found: dict[str, Declaration] = {}
+    found: dict[str, BodyParameter] = {}
     for source in functions(body):
         for name, default in source.parameters("workload").items():
-            new = Declaration(source, _annotation(source, name), default)
+            new = BodyParameter(source, _annotation(source, name), default)
             found[name] = _merged(name, found[name], new) if name in found else new
     return found
 
@@ -78,7 +78,7 @@ def _annotation(source: FunctionSource, name: str) -> object:
     return inspect.get_annotations(source.function, eval_str=True).get(name)
 
 
-def _merged(name: str, one: Declaration, two: Declaration) -> Declaration:
+def _merged(name: str, one: BodyParameter, two: BodyParameter) -> BodyParameter:
     """Return what both declare; no annotation and no default agree with any."""
     pairs = ((one.annotation, two.annotation, None), (one.default, two.default, MISSING))
     for a, b, nothing in pairs:
@@ -86,7 +86,9 @@ def _merged(name: str, one: Declaration, two: Declaration) -> Declaration:
             notes = [("the first one", one.loc(name)), ("the second one", two.loc(name))]
             raise NameClash(kind="parameters", name=name, loc=two.loc(name), notes=notes)
     typed = one if one.annotation is not None else two
-    return Declaration(typed.source, typed.annotation, two.default if one.default is MISSING else one.default)
+    return BodyParameter(
+        typed.source, typed.annotation, two.default if one.default is MISSING else one.default
+    )
 
 
 def _is_equal(a: object, b: object) -> bool:
@@ -97,7 +99,7 @@ def _is_equal(a: object, b: object) -> bool:
 
 
 def record_body(
-    trace: Trace, body: Body, arguments: dict[str, object], sizes: dict[str, Expr] | None
+    trace: WorkloadTrace, body: Body, arguments: dict[str, object], sizes: dict[str, Expr] | None
 ) -> Handle:
     """Record a body with what its functions get for their parameters.
 
@@ -110,7 +112,7 @@ def record_body(
     Raises:
         FrontendError: something in it has no meaning in a workload.
     """
-    if isinstance(body, Composition):
+    if isinstance(body, ComposedBodies):
         parts = [record_body(trace, part, arguments, sizes) for part in body.parts]
         return compose(trace, body.kind, parts, body.loc)
     outer = trace.blocks.innermost
@@ -132,7 +134,7 @@ def record_body(
     return Handle(trace, outer.nodes[first:], [], body.loc)
 
 
-def compose(trace: Trace, kind: str, parts: Sequence[Handle], loc: Location | None) -> Handle:
+def compose(trace: WorkloadTrace, kind: str, parts: Sequence[Handle], loc: Location | None) -> Handle:
     """Return a handle of several calls, which are complete one before the other if they are sequential.
 
     Raises:
@@ -153,7 +155,7 @@ def compose(trace: Trace, kind: str, parts: Sequence[Handle], loc: Location | No
     return _in_steps(trace, [part.nodes for part in parts], loc)
 
 
-def _in_steps(trace: Trace, parts: Sequence[Sequence[OpenNode]], loc: Location | None) -> Handle:
+def _in_steps(trace: WorkloadTrace, parts: Sequence[Sequence[OpenNode]], loc: Location | None) -> Handle:
     """Record a loop whose iterations, each complete before the next begins, are the parts."""
     loop, block = trace.open_loop(w.SEQUENTIAL, "step", Const(len(parts)), None, loc)
     earlier: set[int] = set()

@@ -17,7 +17,7 @@ from pto_wsp.lang.source import assigned_name
 from pto_wsp.lang.workload.sparse import Held, Sparse, SparseAxis
 from pto_wsp.lang.workload.tasks import TaskArguments
 from pto_wsp.lang.workload.tensor import Tensor, View, dim_expr
-from pto_wsp.lang.workload.trace import Trace, current_trace
+from pto_wsp.lang.workload.trace import WorkloadTrace, current_trace
 from pto_wsp.location import Location, caller_location
 from pto_wsp.types.axis import Dense, DenseDyn
 from pto_wsp.types.dtype import i32, i64
@@ -136,7 +136,7 @@ def _dims_of(keys: object, loc: Location | None) -> tuple[int | str, ...]:
     return dims
 
 
-def _is_known_before(trace: Trace, expr: Expr) -> bool:
+def _is_known_before(trace: WorkloadTrace, expr: Expr) -> bool:
     """Whether sizes and scalars of the call decide an expression."""
     parts = [*walk(expr)]
     names = [part.name for part in parts if isinstance(part, Var)]

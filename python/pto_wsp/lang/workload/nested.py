@@ -12,7 +12,7 @@ from pto_wsp.lang import arithmetic
 from pto_wsp.lang.operands import Scalar, expression, integer_constant, kind_of
 from pto_wsp.lang.source import MISSING
 from pto_wsp.lang.workload.broadcast import has_every
-from pto_wsp.lang.workload.functions import Body, Declaration, declarations, functions, record_body
+from pto_wsp.lang.workload.functions import Body, BodyParameter, declarations, functions, record_body
 from pto_wsp.lang.workload.parameters import Parameter
 from pto_wsp.lang.workload.ragged import RaggedAxis
 from pto_wsp.lang.workload.ranges import Stretch
@@ -20,7 +20,7 @@ from pto_wsp.lang.workload.sparse import SparseAxis
 from pto_wsp.lang.workload.subviews import is_fixed
 from pto_wsp.lang.workload.tasks import Handle
 from pto_wsp.lang.workload.tensor import Entry, RowSet, Tensor, View, dim_expr
-from pto_wsp.lang.workload.trace import Frame, Trace
+from pto_wsp.lang.workload.trace import Frame, WorkloadTrace
 from pto_wsp.lang.workload.untyped import Untyped
 from pto_wsp.location import Location
 from pto_wsp.types.axis import Dense, DenseDyn
@@ -32,7 +32,7 @@ MAX_DEPTH = 64
 
 
 def call_workload(
-    trace: Trace, name: str, body: Body, values: Mapping[str, object], loc: Location | None
+    trace: WorkloadTrace, name: str, body: Body, values: Mapping[str, object], loc: Location | None
 ) -> Handle:
     """Record a workload with arguments of the one that calls it.
 
@@ -66,10 +66,10 @@ class _Argument(Parameter):
 
     def __init__(
         self,
-        trace: Trace,
+        trace: WorkloadTrace,
         workload: str,
         name: str,
-        declared: Declaration,
+        declared: BodyParameter,
         frame: Frame,
         call: Location | None,
     ) -> None:

@@ -10,11 +10,11 @@ from pto_wsp.ir.scalar import Const, Var
 from pto_wsp.lang.annotations import RaggedAnnotation, ScalarAnnotation, SparseAnnotation, TensorAnnotation
 from pto_wsp.lang.arithmetic import SCALAR_DTYPES
 from pto_wsp.lang.operands import Scalar
-from pto_wsp.lang.workload.functions import Declaration
+from pto_wsp.lang.workload.functions import BodyParameter
 from pto_wsp.lang.workload.ragged import Ragged, RaggedAxis
 from pto_wsp.lang.workload.sparse import Sparse, SparseAxis
 from pto_wsp.lang.workload.tensor import Tensor, parse_dim
-from pto_wsp.lang.workload.trace import Trace
+from pto_wsp.lang.workload.trace import WorkloadTrace
 from pto_wsp.lang.workload.untyped import Untyped
 from pto_wsp.types.axis import Dense, DenseDyn
 from pto_wsp.types.dtype import DType, dtype_of_numpy
@@ -27,8 +27,8 @@ class Parameter:
 
     def __init__(
         self,
-        trace: Trace,
-        declared: Declaration,
+        trace: WorkloadTrace,
+        declared: BodyParameter,
         name: str,
         defaults: dict[str, np.ndarray | Ragged | Sparse | int | float],
     ) -> None:

@@ -7,14 +7,14 @@ from collections.abc import Mapping, Sequence
 from pto_wsp.errors import BadHandle, BadOperand, UnknownArgument, did_you_mean
 from pto_wsp.ir import workload as w
 from pto_wsp.ir.scalar import Expr, Var
-from pto_wsp.lang.kernel.declarations import TaskKernel
+from pto_wsp.lang.kernel.declarations import SpecialisableKernel
 from pto_wsp.lang.operands import Scalar, expression, kind_of
 from pto_wsp.lang.source import MISSING
-from pto_wsp.lang.workload.blocks import Block, OpenNode, OpenTask
+from pto_wsp.lang.workload.blocks import OpenBlock, OpenNode, OpenTask
 from pto_wsp.lang.workload.broadcast import All, extent_under_all
 from pto_wsp.lang.workload.ranges import Span
 from pto_wsp.lang.workload.tensor import Entry, View
-from pto_wsp.lang.workload.trace import Trace, current_trace
+from pto_wsp.lang.workload.trace import WorkloadTrace, current_trace
 from pto_wsp.location import Location
 from pto_wsp.types.dtype import i64
 from pto_wsp.types.tile import ScalarType
@@ -29,10 +29,10 @@ class Handle:
     __slots__ = ("block", "loc", "nodes", "tasks", "trace")
 
     def __init__(
-        self, trace: Trace, nodes: Sequence[OpenNode], tasks: Sequence[OpenTask], loc: Location | None
+        self, trace: WorkloadTrace, nodes: Sequence[OpenNode], tasks: Sequence[OpenTask], loc: Location | None
     ) -> None:
         self.trace = trace
-        self.block: Block = trace.blocks.innermost
+        self.block: OpenBlock = trace.blocks.innermost
         self.nodes = tuple(nodes)
         self.tasks = tuple(tasks)
         self.loc = loc
@@ -60,7 +60,7 @@ class TaskArguments:
         self._kwargs = kwargs
         self._loc = loc
 
-    def record(self, kernel: TaskKernel) -> Handle:
+    def record(self, kernel: SpecialisableKernel) -> Handle:
         """Record a task of a kernel.
 
         Raises:
@@ -87,8 +87,8 @@ class TaskArguments:
 
     def _task(
         self,
-        trace: Trace,
-        kernel: TaskKernel,
+        trace: WorkloadTrace,
+        kernel: SpecialisableKernel,
         keys: Sequence[object],
         values: dict[str, object],
         after: list[OpenTask],
@@ -103,7 +103,7 @@ class TaskArguments:
         return task
 
 
-def _earlier(trace: Trace, handles: object, loc: Location | None) -> list[OpenTask]:
+def _earlier(trace: WorkloadTrace, handles: object, loc: Location | None) -> list[OpenTask]:
     """Return the tasks of the handles given as `after`."""
     if not isinstance(handles, (list, tuple)):
         raise BadHandle(what="after", problem="expected a list of handles", loc=loc)
@@ -126,7 +126,7 @@ def _earlier(trace: Trace, handles: object, loc: Location | None) -> list[OpenTa
     return found
 
 
-def _key(kernel: TaskKernel, key: object, loc: Location | None) -> Expr:
+def _key(kernel: SpecialisableKernel, key: object, loc: Location | None) -> Expr:
     if isinstance(key, Span):
         return Var(key.loop)
     expr = expression(key)
@@ -141,7 +141,7 @@ def _key(kernel: TaskKernel, key: object, loc: Location | None) -> Expr:
 
 
 def _bind(
-    kernel: TaskKernel, args: Sequence[object], kwargs: Mapping[str, object], loc: Location | None
+    kernel: SpecialisableKernel, args: Sequence[object], kwargs: Mapping[str, object], loc: Location | None
 ) -> dict[str, object]:
     """Return the arguments of a task by parameter, in the kernel's order."""
     names = [p.name for p in kernel.params]

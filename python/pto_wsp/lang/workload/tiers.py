@@ -15,7 +15,7 @@ from pto_wsp.lang.kernel.kernel import Kernel
 from pto_wsp.lang.operands import Number, expression
 from pto_wsp.lang.workload.blocks import OpenCond, OpenNode, OpenTask
 from pto_wsp.lang.workload.tasks import Handle, TaskArguments
-from pto_wsp.lang.workload.trace import Trace, current_trace
+from pto_wsp.lang.workload.trace import WorkloadTrace, current_trace
 from pto_wsp.location import Location, caller_location
 from pto_wsp.support.record import record
 from pto_wsp.types.dtype import i64
@@ -24,7 +24,7 @@ Variant = tuple[Kernel, int | None]
 """A kernel and the largest size that it takes, or None: any."""
 
 
-class Tier:
+class KernelTiers:
     """Kernels for different sizes; made by `tier`.
 
     In a workload `index.at(size)[coordinates](arguments)` makes a task of the first kernel whose bound is not
@@ -74,7 +74,7 @@ class Tier:
 class TierAt:
     """A tier with the size that selects, and the coordinates of a task."""
 
-    def __init__(self, tier: Tier, size: Expr, keys: tuple[object, ...]) -> None:
+    def __init__(self, tier: KernelTiers, size: Expr, keys: tuple[object, ...]) -> None:
         self._tier = tier
         self._size = size
         self._keys = keys
@@ -109,7 +109,7 @@ class _Leaf:
 class _TierCall:
     """One selection: a variable for the size, and a balanced tree of conditionals on it."""
 
-    def __init__(self, trace: Trace, tier: Tier, size: Var, loc: Location | None) -> None:
+    def __init__(self, trace: WorkloadTrace, tier: KernelTiers, size: Var, loc: Location | None) -> None:
         self.trace = trace
         self.tier = tier
         self.size = size
@@ -148,7 +148,7 @@ class _TierCall:
             blocks.leave(block)
 
 
-def tier(name: str, *variants: Variant) -> Tier:
+def tier(name: str, *variants: Variant) -> KernelTiers:
     """Make a tier of kernels with the same parameters, which may have different tile shapes.
 
     `tier("index", (index_2k, 2048), (index_8k, 8192), (index_64k, None))`: each kernel with the largest size
@@ -181,4 +181,4 @@ def tier(name: str, *variants: Variant) -> Tier:
         first = variants[0][0]
         if [p.name for p in kernel.params] != [p.name for p in first.params]:
             raise bad(f"`{kernel.name}` has other parameters than `{first.name}`")
-    return Tier(name, variants)
+    return KernelTiers(name, variants)

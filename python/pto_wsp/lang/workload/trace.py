@@ -19,7 +19,7 @@ from pto_wsp.ir.scalar import Binary, Const, Element, Expr, Var
 from pto_wsp.lang.operands import expression, integer_constant, kind_of
 from pto_wsp.lang.source import FunctionSource
 from pto_wsp.lang.workload import context
-from pto_wsp.lang.workload.blocks import Block, Blocks, OpenLoop
+from pto_wsp.lang.workload.blocks import Blocks, OpenBlock, OpenLoop
 from pto_wsp.lang.workload.broadcast import has_every
 from pto_wsp.lang.workload.expansion import NOT_EXPANDED, Expansion
 from pto_wsp.lang.workload.ragged import RaggedAxis
@@ -66,7 +66,7 @@ class Frame:
         return self.sizes.get(name)
 
 
-class Trace:
+class WorkloadTrace:
     """What has been recorded of a workload.
 
     Attributes:
@@ -264,7 +264,7 @@ class Trace:
         tile: int | None,
         loc: Location | None,
         expansion: Expansion = NOT_EXPANDED,
-    ) -> tuple[OpenLoop, Block]:
+    ) -> tuple[OpenLoop, OpenBlock]:
         """Begin a loop: what is recorded next is its body, up to the end of the block."""
         var = self.unique(name)
         loop = OpenLoop(kind, var, extent, tile, loc, [], name if var != name else "", expansion)
@@ -273,21 +273,21 @@ class Trace:
         return loop, self.blocks.enter(loop.body, "a loop", loc)
 
 
-def active_trace() -> Trace | None:
+def active_trace() -> WorkloadTrace | None:
     """Return the trace of the workload that is being built, if any."""
     trace = context.ACTIVE.get()
-    assert trace is None or isinstance(trace, Trace)
+    assert trace is None or isinstance(trace, WorkloadTrace)
     return trace
 
 
-def current_trace(what: str) -> Trace:
+def current_trace(what: str) -> WorkloadTrace:
     """Return the trace of the workload that is being built.
 
     Raises:
         OutsideWorkload: `what` is used while none is.
     """
     trace = context.current(what)
-    assert isinstance(trace, Trace)
+    assert isinstance(trace, WorkloadTrace)
     return trace
 
 

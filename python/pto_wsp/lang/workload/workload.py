@@ -25,7 +25,7 @@ from pto_wsp.lang.compiling import Program, compile_traced
 from pto_wsp.lang.operands import kind_of
 from pto_wsp.lang.source import FunctionSource, read_function
 from pto_wsp.lang.workload.build_module import Traced, Tracing
-from pto_wsp.lang.workload.functions import COMBINE, SEQUENTIAL, Body, Composition, compose, declarations
+from pto_wsp.lang.workload.functions import COMBINE, SEQUENTIAL, Body, ComposedBodies, compose, declarations
 from pto_wsp.lang.workload.nested import call_workload
 from pto_wsp.lang.workload.scheduling import Schedulable
 from pto_wsp.lang.workload.tasks import Handle
@@ -215,7 +215,7 @@ def _composed(kind: str, parts: Sequence[object]) -> Workload | Handle:
     if trace is not None:
         return compose(trace, kind, [p for p in parts if isinstance(p, Handle)], loc)
     workloads = [p for p in parts if isinstance(p, Workload)]
-    body = Composition(kind, tuple(part.body for part in workloads), loc)
+    body = ComposedBodies(kind, tuple(part.body for part in workloads), loc)
     declarations(body)
     bound: dict[str, object] = {}
     for part in workloads:

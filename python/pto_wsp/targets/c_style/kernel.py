@@ -16,7 +16,7 @@ from pto_wsp.location import Location
 from pto_wsp.support.text import TextWriter
 from pto_wsp.targets.base import Check
 from pto_wsp.targets.c_style.expressions import ExpressionWriter
-from pto_wsp.targets.c_style.plan import Alone, Branch, Group, Loop, Node, plan
+from pto_wsp.targets.c_style.plan import Alone, Group, Node, PlannedBranch, PlannedLoop, plan
 from pto_wsp.targets.c_style.spelling import (
     FIELDS,
     Spelling,
@@ -147,12 +147,12 @@ class KernelWriter(ABC):
                     self.group(node)
                 case Alone(step=step):
                     self.step(step)
-                case Loop():
+                case PlannedLoop():
                     self._loop(node)
-                case Branch():
+                case PlannedBranch():
                     self._branch(node)
 
-    def _loop(self, node: Loop) -> None:
+    def _loop(self, node: PlannedLoop) -> None:
         stmt = node.stmt
         self.mark(stmt.loc)
         if isinstance(stmt, While):
@@ -169,7 +169,7 @@ class KernelWriter(ABC):
                 self.body(node.body)
         self.out.line("}")
 
-    def _branch(self, node: Branch) -> None:
+    def _branch(self, node: PlannedBranch) -> None:
         self.mark(node.stmt.loc)
         self.out.line(f"if ({self.value(node.stmt.condition, node.stmt.loc)}) {{")
         with self.out.indented():

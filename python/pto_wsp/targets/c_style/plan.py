@@ -16,7 +16,7 @@ from pto_wsp.analysis.liveness import live_before, loop_live
 from pto_wsp.analysis.steps import REDUCTIONS, Step, StepReader, may_fail
 from pto_wsp.ir.core import Region
 from pto_wsp.ir.effects import tile_written, tiles_read, written
-from pto_wsp.ir.kernel import Assign, Call, For, If, Instr, KernelFunction, Load, Stmt, Store, While
+from pto_wsp.ir.kernel import Assign, For, If, Instr, KernelCall, KernelFunction, Load, Stmt, Store, While
 from pto_wsp.ir.rules import call_left
 from pto_wsp.isa.forms import Form
 from pto_wsp.isa.table import TABLE
@@ -43,7 +43,7 @@ class Alone:
 
 
 @record
-class Loop:
+class PlannedLoop:
     """A loop and its planned body; `live` are the tiles whose value may be read at its head."""
 
     stmt: For | While
@@ -52,7 +52,7 @@ class Loop:
 
 
 @record
-class Branch:
+class PlannedBranch:
     """A choice and its planned arms."""
 
     stmt: If
@@ -60,7 +60,7 @@ class Branch:
     other: list[Node]
 
 
-Node = Group | Alone | Loop | Branch
+Node = Group | Alone | PlannedLoop | PlannedBranch
 
 
 def plan(kernel: KernelFunction) -> list[Node]:
@@ -74,9 +74,9 @@ def walk_nodes(nodes: Sequence[Node]) -> Iterator[Node]:
     for node in nodes:
         yield node
         match node:
-            case Loop(body=body):
+            case PlannedLoop(body=body):
                 yield from walk_nodes(body)
-            case Branch(then=then, other=other):
+            case PlannedBranch(then=then, other=other):
                 yield from walk_nodes(then)
                 yield from walk_nodes(other)
 
@@ -128,8 +128,8 @@ class _Planner:
                 case If(then=then, other=other):
                     arms = [self.statements(arm, live, extents.copy()) for arm in (then, other)]
                     extents.forget(*written(then + other))
-                    nodes.append(Branch(stmt, *arms))
-                case Call(kernel=name, loc=loc):
+                    nodes.append(PlannedBranch(stmt, *arms))
+                case KernelCall(kernel=name, loc=loc):
                     raise call_left(name, loc)
                 case _:
                     step = self.reader.step(stmt, extents)
@@ -137,7 +137,7 @@ class _Planner:
                     self.place(step, nodes, extents)
         return nodes
 
-    def loop(self, stmt: For | While, live: frozenset[str], extents: ExtentTable) -> Loop:
+    def loop(self, stmt: For | While, live: frozenset[str], extents: ExtentTable) -> PlannedLoop:
         tiles, scalars = written(stmt.body)
         if isinstance(stmt, For):
             scalars.add(stmt.var)
@@ -145,7 +145,7 @@ class _Planner:
         head = loop_live(stmt.body, live)
         body = self.statements(stmt.body, head, extents.copy())
         extents.forget(tiles, scalars)
-        return Loop(stmt, body, head)
+        return PlannedLoop(stmt, body, head)
 
     def place(self, step: Step, nodes: list[Node], extents: ExtentTable) -> None:
         """Add a step to the last group if it fits there, else as a node of its own."""

@@ -13,7 +13,7 @@ from pto_wsp.targets.c_style.spelling import tile_name
 from pto_wsp.targets.cpu.code import KernelCode
 from pto_wsp.targets.cpu.groups import GroupScope, GroupWriter, reads_in_place
 from pto_wsp.targets.cpu.parts import turns
-from pto_wsp.targets.cpu.templates import TEMPLATES, Call, Whole, lane_type
+from pto_wsp.targets.cpu.templates import TEMPLATES, CallTemplate, Whole, lane_type
 from pto_wsp.targets.cpu.whole import write_call, write_matmul, write_transpose
 
 
@@ -48,7 +48,7 @@ class CppKernel(KernelCode):
         """Write an instruction on whole tiles."""
         node = self.node_of(instr)
         match TEMPLATES[instr.op]:
-            case Call() as call:
+            case CallTemplate() as call:
                 write_call(self, node, instr, call)
             case Whole(method="transpose") if id(node) in self._turned:
                 _write_turned_store(self, step, instr, self._turned[id(node)])

@@ -32,6 +32,9 @@ ELEMENTS: dict[str, str] = {
 GENERATED = "<generated>"
 """What the compiler calls the lines around a user's text."""
 
+FREESTANDING = ("-fno-exceptions", "-fno-rtti")
+"""Options that hand-written kernels are compiled without: they have the standard library and exceptions."""
+
 PARAMETERS = "const View* views, const Scalar* scalars, const TaskContext* context"
 
 _UNTRACKED = re.compile(

@@ -13,7 +13,8 @@ from pto_wsp.ir.schedule import ARGUMENTS, TASK, Bounds, Count, Directive, Direc
 from pto_wsp.ir.workload import Loop, walk_nodes
 from pto_wsp.lang.schedule.registry import DIRECTIVES
 from pto_wsp.lower.task_keys import TaskKeys
-from pto_wsp.targets.schedules import Enforced, require_support, support
+from pto_wsp.targets.base import Enforced
+from pto_wsp.targets.schedules import require_support, support
 
 WITHOUT_RESULTS = {"abort", "benchmark", "trust", "explicit", "explicit_unchecked"}
 """Policies that end a run, or whose results rest on what a program states."""

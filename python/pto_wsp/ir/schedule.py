@@ -81,7 +81,6 @@ class Policy(Generic[P, D]):
         meaning: what it does, as the page of policies and notebooks say it.
         takes: its parameters, in the order of the text.
         settings: the options of the engine that enforce it, unless its kind says more.
-        is_walked: whether it decides about the walk of a program, which the replay of a kept graph omits.
         refused: the targets that refuse it, with their reasons.
         effect: the test that proves its effect on recorded order or placement.
     """
@@ -96,7 +95,6 @@ class Policy(Generic[P, D]):
         self.takes = takes
         self.effect: str = facts["effect"]
         self.settings: Settings = facts.get("settings", {})
-        self.is_walked: bool = facts.get("is_walked", False)
         self.refused: Mapping[str, str] = facts.get("refused", {})
 
     def __set_name__(self, owner: type[D], name: str) -> None:
@@ -114,7 +112,7 @@ def policy(*takes: Parameter, **facts: Any) -> Callable[[Callable[Concatenate[D,
 
     Args:
         takes: its parameters.
-        facts: `effect`, and those of `settings`, `is_walked` and `refused` that it has.
+        facts: `effect`, and those of `settings` and `refused` that it has.
     """
     return lambda make: Policy(make, takes, **facts)
 
@@ -126,7 +124,6 @@ class Directive:
         kind: what it decides: the word before `=` in text. A schedule has one directive of a kind.
         place: where the kind appears in a schedule: kinds are in ascending order.
         mark: the opcode by which a task carries its key to the engine, or an empty text.
-        is_walk: whether all directives of the kind decide about the walk of a program.
         policies: the directives of the kind by name; the first is the default.
         name: which of them it is.
     """
@@ -134,7 +131,6 @@ class Directive:
     kind: ClassVar[str]
     place: ClassVar[int]
     mark: ClassVar[str] = ""
-    is_walk: ClassVar[bool] = False
     policies: ClassVar[Mapping[str, Policy[..., Any]]]
     name: str
 
@@ -152,9 +148,9 @@ class Directive:
         return self.policies[self.name]
 
     @property
-    def is_walked(self) -> bool:
-        """Whether it decides about the walk of a program."""
-        return self.is_walk or self.policy.is_walked
+    def title(self) -> str:
+        """It without its arguments."""
+        return f"{self.kind} = {self.name}"
 
     @classmethod
     def default(cls: type[D]) -> D:
@@ -166,8 +162,8 @@ class Directive:
         """Its key, or None if it has none."""
         return getattr(self, Key.field, None)
 
-    def engine_settings(self, schedule: Directives) -> Settings:
-        """Return the options of the engine that enforce it in `schedule`."""
+    def engine_settings(self) -> Settings:
+        """Return the options of the engine that enforce it."""
         return self.policy.settings
 
     def engine_key(self, kernel: KernelFunction) -> Expr | None:
@@ -203,11 +199,6 @@ class Directives:
     def find(self, kind: type[D]) -> D | None:
         """Return the directive of a kind, or None if the schedule does not mention it."""
         return next((directive for directive in self.directives if isinstance(directive, kind)), None)
-
-    @property
-    def is_walked(self) -> bool:
-        """Whether some directive decides about the walk of the program."""
-        return any(directive.is_walked for directive in self.directives)
 
     def having(self, *directives: Directive) -> Directives:
         """Return the schedule with other directives of their kinds."""

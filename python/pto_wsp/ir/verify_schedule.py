@@ -6,7 +6,23 @@ from itertools import pairwise
 from typing import assert_never
 
 from pto_wsp.ir.rules import require, require_distinct
-from pto_wsp.ir.scalar import Binary, Const, Element, Expr, Extent, Select, TileElement, Unary, Var, walk
+from pto_wsp.ir.scalar import (
+    Binary,
+    Const,
+    Element,
+    Expr,
+    Extent,
+    FlushValue,
+    LoopExtent,
+    LoopStart,
+    Select,
+    Slot,
+    TileElement,
+    Unary,
+    Var,
+    format_expr,
+    walk,
+)
 from pto_wsp.ir.schedule import ARGUMENTS, KERNEL_NUMBER, TASK, Bounds, Count, Directives, Key
 from pto_wsp.types.dtype import b1, i64
 
@@ -50,5 +66,7 @@ def _key(key: Expr) -> None:
                 require(False, f"a key reads elements of `{name}`", key.loc)
             case Unary() | Binary() | Select():
                 pass
+            case LoopStart() | LoopExtent() | Slot() | FlushValue():
+                require(False, f"`{format_expr(part)}` is no name of a key", key.loc)
             case _:
                 assert_never(part)

@@ -10,7 +10,7 @@ def run_options(schedule: Directives) -> _native.RunOptions:
     """Return the options of runs under a schedule; the engine chooses what it leaves open."""
     options = _native.RunOptions()
     for directive in schedule:
-        for name, value in directive.engine_settings(schedule).items():
+        for name, value in directive.engine_settings().items():
             kind = type(getattr(options, name))
             setattr(options, name, getattr(kind, value) if isinstance(value, str) else value)
     return options

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from pto_wsp.errors import RepeatedText
+from pto_wsp.ir.scalar import Var
 from pto_wsp.ir.schedule import (
     ARGUMENTS,
     KERNEL,
@@ -20,7 +21,7 @@ from pto_wsp.ir.schedule import (
 from pto_wsp.lang.schedule.registry import DIRECTIVES
 from pto_wsp.text.expressions import read_expression
 from pto_wsp.text.tokens import Cursor, Source
-from pto_wsp.types.dtype import DType, i64
+from pto_wsp.types.dtype import DType
 
 
 class _Keys:
@@ -29,9 +30,9 @@ class _Keys:
     where = "keys of schedules"
     is_bare = False
 
-    def scalar(self, name: str) -> DType | None:
+    def scalar(self, name: str) -> Var | None:
         is_task = name.startswith(TASK) and not name.startswith(ARGUMENTS)
-        return i64 if is_task or name.startswith(KERNEL_NUMBER) else None
+        return Var(name) if is_task or name.startswith(KERNEL_NUMBER) else None
 
     def has_elements(self, name: str) -> bool:
         return False

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pto_wsp.ir.kernel import KernelFunction
 from pto_wsp.ir.scalar import Binary, Const, Expr
-from pto_wsp.ir.schedule import Count, Directive, Directives, Key, Settings, policy
+from pto_wsp.ir.schedule import Count, Directive, Key, Settings, policy
 from pto_wsp.lang.schedule.arguments import directed
 from pto_wsp.lang.schedule.keys import KeyFunction
 from pto_wsp.support.record import record
@@ -14,7 +14,7 @@ from pto_wsp.support.record import record
 class Toy(Directive):
     """What a toy does."""
 
-    kind, place, mark, is_walk = "toy", 25, "KEY", True
+    kind, place, mark = "toy", 25, "KEY"
     name: str
     key: Expr | None = None
     n: int = 0
@@ -35,7 +35,7 @@ class Toy(Directive):
         """Tasks with odd keys go to dispatcher 1, others to 0, in a window of n tasks."""
         return directed(self, key=key, n=n)
 
-    def engine_settings(self, schedule: Directives) -> Settings:
+    def engine_settings(self) -> Settings:
         """Return the dispatchers and the window."""
         return {**self.policy.settings, "window": self.n}
 

@@ -1,4 +1,4 @@
-"""Every kind of directive, in canonical order."""
+"""Every kind of directive, in canonical order, and those that exclude each other."""
 
 from __future__ import annotations
 
@@ -26,3 +26,17 @@ DIRECTIVES: dict[str, type[Directive]] = {directive.kind: directive for directiv
 def every_kind(schedule: Directives) -> Iterator[Directive]:
     """Yield the directive of each kind that holds under a schedule, defaults among them."""
     return (schedule.find(kind) or kind.default() for kind in DIRECTIVES.values())
+
+
+CONFLICTS: dict[tuple[str, str], str] = {
+    ("timing = interleaved", "streams = off"): "there are no streams that could take turns",
+    ("timing = interleaved", "ready = fifo"): "what starts first is decided by fifo",
+    ("timing = interleaved", "ready = priority"): "what starts first is decided by priority",
+}
+"""Why a directive is refused beside another one, defaults among them."""
+
+
+def conflict(directive: Directive, schedule: Directives) -> str:
+    """Return why a directive is refused beside the others of a schedule; empty if it is not."""
+    pairs = ((directive.title, present.title) for present in every_kind(schedule))
+    return next((CONFLICTS[pair] for pair in pairs if pair in CONFLICTS), "")

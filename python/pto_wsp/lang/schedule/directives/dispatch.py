@@ -8,7 +8,7 @@ from functools import reduce
 from pto_wsp.errors import WrongValue
 from pto_wsp.ir.kernel import KernelFunction
 from pto_wsp.ir.scalar import Binary, Const, Expr, Select, Unary
-from pto_wsp.ir.schedule import Bounds, Count, Directive, Directives, Key, Settings, policy
+from pto_wsp.ir.schedule import Bounds, Count, Directive, Key, Settings, policy
 from pto_wsp.lang.schedule.arguments import directed
 from pto_wsp.lang.schedule.keys import KeyFunction
 from pto_wsp.location import caller_location
@@ -26,7 +26,7 @@ class DispatchPolicy(Directive):
     A number of dispatchers of 0 means as many as there are workers, up to 8. There can be 64.
     """
 
-    kind, place, mark, is_walk = "dispatch", 0, "KEY", True
+    kind, place, mark = "dispatch", 0, "KEY"
     name: str
     key: Expr | None = None
     n: int = 0
@@ -85,7 +85,7 @@ class DispatchPolicy(Directive):
         """
         return directed(self, bounds=bounds)
 
-    def engine_settings(self, schedule: Directives) -> Settings:
+    def engine_settings(self) -> Settings:
         """Return who owns a task, the number of dispatchers, and the parts of the program."""
         dispatchers = len(self.bounds) + 1 if self.bounds else self.n
         parts = list(self.bounds) if self.key is None else []

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from pto_wsp.ir.kernel import KernelFunction
 from pto_wsp.ir.scalar import Const, Expr
-from pto_wsp.ir.schedule import Bounds, Count, Directive, Directives, Key, Settings, policy
+from pto_wsp.ir.schedule import Bounds, Count, Directive, Key, Settings, policy
 from pto_wsp.lang.schedule.arguments import directed
 from pto_wsp.lang.schedule.keys import KeyFunction
 from pto_wsp.support.record import record
@@ -19,7 +19,7 @@ _POOL_OF_CORE = {"cube": 0, "vector": 1}
 class Pools(Directive):
     """Which workers run which tasks: disjoint sets of workers, except where there are too few to share."""
 
-    kind, place, mark, is_walk = "pools", 60, "POOL", True
+    kind, place, mark = "pools", 60, "POOL"
     name: str
     key: Expr | None = None
     n: int = 0
@@ -54,7 +54,7 @@ class Pools(Directive):
         """
         return directed(self, key=key, bounds=bounds)
 
-    def engine_settings(self, schedule: Directives) -> Settings:
+    def engine_settings(self) -> Settings:
         """Return the number of pools, and the first worker of each but the first; none makes equal pools."""
         bounds = list(self.bounds) or [self.n] * (self.n > 0)
         return {"num_pools": len(self.bounds) + 1 if self.bounds else 2, "pool_bounds": bounds}

@@ -30,7 +30,6 @@ class ReadyPolicy(Directive):
     @policy(
         Key(),
         settings={"ready": "PRIORITY"},
-        is_walked=True,
         effect="test_the_largest_key_of_the_ready_starts_first",
     )
     def priority(self, key: KeyFunction) -> ReadyPolicy:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pto_wsp.ir.schedule import Count, Directive, Directives, Settings, policy
+from pto_wsp.ir.schedule import Count, Directive, Settings, policy
 from pto_wsp.lang.schedule.arguments import directed
 from pto_wsp.support.record import record
 
@@ -11,8 +11,7 @@ from pto_wsp.support.record import record
 class StartPolicy(Directive):
     """When tasks begin to run.
 
-    Tasks that are expanded before that are written down as a graph, which later runs replay. Beside a
-    directive about the walk they are recorded instead, up to the size of the window, and not kept.
+    Tasks that are expanded before that are written down as a graph, which later runs replay.
     """
 
     kind, place = "start", 30
@@ -37,6 +36,6 @@ class StartPolicy(Directive):
         """No task runs before all of them have been expanded."""
         return self
 
-    def engine_settings(self, schedule: Directives) -> Settings:
-        """Return how many tasks of a graph, or records of a walk, come first."""
-        return {"held": self.n} if schedule.is_walked else {**self.policy.settings, "threshold": self.n}
+    def engine_settings(self) -> Settings:
+        """Return when tasks begin to run, and how many are expanded before."""
+        return {**self.policy.settings, "threshold": self.n}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pto_wsp.ir.schedule import Count, Directive, Directives, Settings, policy
+from pto_wsp.ir.schedule import Count, Directive, Settings, policy
 from pto_wsp.lang.schedule.arguments import directed
 from pto_wsp.support.record import record
 
@@ -34,6 +34,6 @@ class StorePolicy(Directive):
         """Every store goes through the caches."""
         return self
 
-    def engine_settings(self, schedule: Directives) -> Settings:
+    def engine_settings(self) -> Settings:
         """Return the least bytes of a tensor."""
         return {"streaming_bytes": _MORE_THAN_ANY_TENSOR if self.name == "cached" else self.n}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TypeVar
 
 from pto_wsp.ir.scalar import Expr
-from pto_wsp.ir.schedule import Count, Directive, Directives, Key, Settings, policy
+from pto_wsp.ir.schedule import Count, Directive, Key, Settings, policy
 from pto_wsp.lang.schedule.arguments import Scheduled, checked_count
 from pto_wsp.lang.schedule.keys import KeyFunction, trace_key
 from pto_wsp.support.record import record, replace
@@ -18,7 +18,7 @@ _ONE_AT_A_TIME = "test_tasks_of_a_stream_run_one_at_a_time"
 class Streams(Directive):
     """Which tasks are in one stream: they start in program order, one at a time."""
 
-    kind, place, mark, is_walk = "streams", 40, "STREAM", True
+    kind, place, mark = "streams", 40, "STREAM"
     name: str
     key: Expr | None = None
     n: int = 0
@@ -41,7 +41,7 @@ class Streams(Directive):
         """
         return Streams(self.name, trace_key("stream_by", key), n)
 
-    def engine_settings(self, schedule: Directives) -> Settings:
+    def engine_settings(self) -> Settings:
         """Return what is in one stream, and the number of streams."""
         return {**self.policy.settings, "num_streams": self.n}
 

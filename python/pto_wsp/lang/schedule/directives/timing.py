@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pto_wsp.ir.schedule import Count, Directive, Directives, Settings, policy
+from pto_wsp.ir.schedule import Count, Directive, Settings, policy
 from pto_wsp.lang.schedule.arguments import directed
 from pto_wsp.support.record import record
 
@@ -22,12 +22,12 @@ class TimingPolicy(Directive):
         """A task starts as soon as it is ready and there is a worker for it."""
         return self
 
-    @policy(Count(1), is_walked=True, effect="test_batches_start_one_after_the_other")
+    @policy(Count(1), effect="test_batches_start_one_after_the_other")
     def batched(self, n: int) -> TimingPolicy:
         """Tasks start in groups of n, in program order, one group after the other."""
         return directed(self, n=n)
 
-    @policy(Count(1), is_walked=True, effect="test_streams_take_turns")
+    @policy(Count(1), effect="test_streams_take_turns")
     def interleaved(self, n: int) -> TimingPolicy:
         """Of n streams at a time, in the order in which they begin, each starts a task in turn."""
         return directed(self, n=n)
@@ -37,6 +37,6 @@ class TimingPolicy(Directive):
         """At most n tasks start per second, evenly spaced: a token bucket with room for one."""
         return directed(self, n=per_second)
 
-    def engine_settings(self, schedule: Directives) -> Settings:
+    def engine_settings(self) -> Settings:
         """Return the option of the timing, with its number."""
         return {_OPTIONS[self.name]: self.n}

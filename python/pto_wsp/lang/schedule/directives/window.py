@@ -6,7 +6,7 @@ import enum
 
 from pto_wsp.errors import WrongValue
 from pto_wsp.ir import workload as w
-from pto_wsp.ir.schedule import Count, Directive, Directives, Settings, policy
+from pto_wsp.ir.schedule import Count, Directive, Settings, policy
 from pto_wsp.lang.schedule.arguments import checked_count, directed
 from pto_wsp.location import caller_location
 from pto_wsp.support.record import record
@@ -22,7 +22,7 @@ class Window(Directive):
     A task that can run when it is expanded needs no room: it is not recorded. The default is 8,192.
     """
 
-    kind, place, is_walk = "window", 10, True
+    kind, place = "window", 10
     name: str
     n: int = 0
 
@@ -50,7 +50,7 @@ class Window(Directive):
         """The most tasks that are recorded at a time."""
         return self.n or DEFAULT_TASKS
 
-    def engine_settings(self, schedule: Directives) -> Settings:
+    def engine_settings(self) -> Settings:
         """Return the size of the window and its mode."""
         return {"window": self.size, "window_mode": self.name.upper()}
 

@@ -79,8 +79,8 @@ def _require_portable(module: Module, library: Library) -> None:
             what = f"emitting kernel `{unit.kernel.name}`, which includes `{min(own)}`"
             reason = "files beside a kernel are not emitted: move the text into the kernel"
             raise UnsupportedByTarget(target="cpu", what=what, reason=reason, loc=unit.kernel.loc)
-    for policy in module.schedule.chosen():
-        what = f"emitting a host program with `{policy.directive} = {policy.name}`"
+    for directive in module.schedule:
+        what = f"emitting a host program with `{directive.title}`"
         raise UnsupportedByTarget(target="cpu", what=what, reason="", loc=None)
     for param in module.entry_workload.params:
         if isinstance(param, w.RaggedParam | w.SparseParam):

@@ -1,6 +1,6 @@
 """Expected texts in files: `golden("scale.pto", text)` compares, `pytest --update FILE` writes.
 
-The file is `golden/<test file>/<name>` beside the test file. A test writes out the name, so that
+The file is `golden/<test file>/<name>` next to the test file. A test writes out the name, so that
 `tests/python/test_golden.py` finds files that no test compares any more.
 """
 

@@ -11,8 +11,8 @@ from pto_wsp.errors import UnknownName
 from pto_wsp.interp.workload import expand
 from pto_wsp.ir import workload as w
 from pto_wsp.ir.core import Full, Range, Region
+from pto_wsp.ir.evaluate import evaluate
 from pto_wsp.ir.kernel import IN, OUT, KernelFunction
-from pto_wsp.ir.scalar import evaluate
 from tests.generators.drawing import DRAWS, Draw, tries
 from tests.python.builder.test_orchestration import add_kernels
 from tests.slow import RUNS_QUICK

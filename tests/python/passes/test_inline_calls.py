@@ -11,7 +11,7 @@ from pto_wsp.ir import workload as w
 from pto_wsp.ir.core import Full, Index, Region, TileRange
 from pto_wsp.ir.entry import with_entry_workload
 from pto_wsp.ir.module import Module
-from pto_wsp.ir.scalar import Binary, Const, Element, Expr, Var, add
+from pto_wsp.ir.scalar import Binary, Const, Element, Expr, Slot, Var, add
 from pto_wsp.ir.verify import verify
 from pto_wsp.passes.inline_calls import inline_calls
 from pto_wsp.runtime.program import Program
@@ -176,7 +176,7 @@ def test_numbers_are_those_of_the_call() -> None:
         "callee",
         (*tensors, w.ScalarParam("at", ScalarType(i64))),
         (
-            w.Set("slot.0", add(Var("slot.0"), Const(1))),
+            w.Set(Slot(0), add(Slot(0), Const(1))),
             w.Task("move", tuple(Region(t, (Index(at), Full(), Full())) for t in "XY")),
         ),
     )
@@ -187,11 +187,11 @@ def test_numbers_are_those_of_the_call() -> None:
         Const(2),
         None,
         (
-            w.WorkloadCall("callee", (*whole, Var("slot.0"))),
+            w.WorkloadCall("callee", (*whole, Slot(0))),
             w.WorkloadCall("callee", (*whole, Element("I", (Var("i"),)))),
         ),
     )
-    caller = w.WorkloadFunction("caller", (*tensors, index), (w.Set("slot.0", Const(0)), loop))
+    caller = w.WorkloadFunction("caller", (*tensors, index), (w.Set(Slot(0), Const(0)), loop))
     module = verify(Module("m", (move,), (callee, caller), "caller"))
     x = np.arange(1, 5, dtype=np.float32).reshape(4, 1, 1)
     for target in ("interp", "cpu"):

@@ -7,7 +7,7 @@ from textwrap import dedent
 import numpy as np
 import pytest
 
-from pto_wsp.errors import PtoError
+from pto_wsp.errors import PtoError, UnknownArgument
 from pto_wsp.interp.kernels import run_kernel
 from pto_wsp.interp.workload import run_workload
 from pto_wsp.ir.module import Module
@@ -117,6 +117,34 @@ def test_tiles_of_a_larger_matrix() -> None:
     x, y = np.random.default_rng(0).random((11, 21), np.float32), np.zeros((11, 21), np.float32)
     assert run(module, {"m": 11, "n": 21}, X=x, Y=y) == 9
     np.testing.assert_array_equal(y, x + 1)
+
+
+HELD_BY_THE_CALLER = """
+import numpy as np
+
+@kernel
+def copy(x: In[Tile[8, 8, f32]], y: Out[Tile[8, 8, f32]]):
+    pto.store(y, pto.load(x))
+
+held = {{}}
+
+@workload
+def w(Y: Tensor[f32, 8, 8]):
+    copy(held["x"], Y)
+
+def build():
+    of_the_caller = held["x"] = Tensor(np.ones((8, 8), np.float32){name})
+    return w.trace()
+"""
+
+
+def test_the_locals_of_a_caller_name_no_parameter() -> None:
+    names = execute(HELD_BY_THE_CALLER.format(name=""))
+    with pytest.raises(UnknownArgument, match="none of its variables holds"):
+        names["build"]()
+    names = execute(HELD_BY_THE_CALLER.format(name=', name="weights"'))
+    params = names["build"]().module.entry_workload.params
+    assert [param.name for param in params] == ["Y", "weights"]
 
 
 def test_sample_of_the_design_document() -> None:

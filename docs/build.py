@@ -6,12 +6,14 @@ import argparse
 import inspect
 import re
 import sys
+import textwrap
 from collections.abc import Callable
 from pathlib import Path
 
 from benchmarks.report import performance_page
 from docs.editor_grammar import editor_grammar
 from docs.figures import readme_page
+from docs.style import COLUMNS
 from pto_wsp.errors import PtoError, catalogue
 from pto_wsp.ir.schedule import POLICIES
 from pto_wsp.ir.schedule import Form as PolicyForm
@@ -125,7 +127,7 @@ def operands_of(form: Form) -> str:
     counts = [(form.num_tiles, "tile"), (form.num_scalars, "scalar")]
     named = [f"{count} {kind}{'s' if count > 1 else ''}" for count, kind in counts if count]
     shapes = f" Shapes: {SHAPES[form][0]}." if form in SHAPES else ""
-    return f"Operands: {' and '.join(named) or 'a view'}.{shapes}"
+    return textwrap.fill(f"Operands: {' and '.join(named) or 'a view'}.{shapes}", COLUMNS)
 
 
 def instruction_line(row: Instruction) -> str:

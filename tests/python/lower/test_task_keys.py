@@ -10,7 +10,7 @@ from pto_wsp.errors import BadKey
 from pto_wsp.ir.module import Module
 from pto_wsp.lower.bytecode import Op
 from pto_wsp.lower.task_keys import TaskKeys
-from tests.python.passes.test_lower_workload_to_bytecode import instructions, lower
+from tests.python.lower.test_lower_workload_to_bytecode import instructions, lower
 from tests.python.schedule.programs import totals
 
 MODULE = totals.trace().module

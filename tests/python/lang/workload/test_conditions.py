@@ -12,7 +12,7 @@ from pto_wsp.ir import workload as ir
 from pto_wsp.ir.scalar import Const
 from tests.python.lang.programs import execute, marked
 
-KERNELS = "from tests.python.lang.control_kernels import *\n"
+KERNELS = "from tests.python.lang.workload.control_kernels import *\n"
 TARGETS = pytest.mark.parametrize("target", ["interp", "cpu"])
 
 

@@ -10,7 +10,7 @@ import pytest
 from pto_wsp.errors import BadExpression, PtoError
 from tests.python.lang.programs import execute, marked
 
-KERNELS = "from tests.python.lang.control_kernels import *\n"
+KERNELS = "from tests.python.lang.workload.control_kernels import *\n"
 TARGETS = pytest.mark.parametrize("target", ["interp", "cpu"])
 HEAD = """
 @workload

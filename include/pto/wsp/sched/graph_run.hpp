@@ -32,8 +32,9 @@ class GraphRun {
     if (!is_built_ && !is_fed) builder_.emplace(*graph_, run_);
   }
 
-  bool has_work() const {
-    if (schedule_) return schedule_->has_work(num_open_.load(std::memory_order_relaxed));
+  /// Whether there may be something to do for workers that take strands of `lanes`.
+  bool has_work(Lanes lanes) const {
+    if (schedule_) return schedule_->has_work(num_open_.load(std::memory_order_relaxed), lanes);
     return num_waiting_.load(std::memory_order_relaxed) > 0 ||
            num_taken_.load(std::memory_order_relaxed) < num_open_.load(std::memory_order_relaxed);
   }
@@ -55,7 +56,7 @@ class GraphRun {
   /// Lets all strands that are built be taken.
   void open() { num_open_.store(graph_->num_strands(), std::memory_order_seq_cst); }
 
-  /// Nothing is built behind these.
+  /// The graph is complete.
   void end_build() {
     builder_.reset();
     open();
@@ -105,7 +106,7 @@ class GraphRun {
   // The end
 
   /// The tasks that wait, if nothing can ever go on; else none. \pre no thread is at work, nor builds
-  std::vector<BlockedTask> find_stuck(Worker& worker) {
+  std::vector<BlockedTask> find_stuck(Worker& worker) const {
     if (can_go_on()) return {};
     std::vector<BlockedTask> blocked;
     for (const StrandRun& waiting : schedule_ ? schedule_->waiting() : waiting_)
@@ -134,8 +135,8 @@ class GraphRun {
     return num_finished_.load(std::memory_order_acquire) == num_open_.load(std::memory_order_relaxed);
   }
 
-  bool can_go_on() {
-    if (schedule_) return schedule_->can_go_on(num_open_.load(std::memory_order_relaxed));
+  bool can_go_on() const {
+    if (schedule_) return has_work(kAllLanes);
     const bool can_begin =
         num_taken_.load(std::memory_order_relaxed) < num_open_.load(std::memory_order_relaxed);
     return (can_begin && waiting_.size() < most_waiting()) ||
@@ -442,7 +443,7 @@ class GraphRun {
   Run& run_;
   std::shared_ptr<KeptGraph> graph_;
   std::optional<GraphBuilder> builder_;
-  std::optional<GraphSchedule> schedule_;  ///< of a run with policies
+  mutable std::optional<GraphSchedule> schedule_;  ///< of a run with policies; it has a lock of its own
   size_t num_flushes_ = 0;
   int64_t build_ns_ = 0;
   bool is_at_flush_ = false;

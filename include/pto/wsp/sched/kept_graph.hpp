@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// A graph that is kept: all tasks of a run, written down in the order of the program, with what each strand
-/// must wait for.
+/// A kept graph: all tasks of a run in program order, with what each strand must wait for.
 ///
-/// A strand is a row of operations. They say what a walk of the program would find there: which loops go on,
-/// which variables change, what is waited for, and which tasks run. So a task takes a few bytes, and its
-/// arguments are filled in where loops go on, as in a walk. Nothing in them depends on addresses.
+/// A strand is a sequence of operations. They record what a walk of the program finds there: loops that go
+/// on, variables that change, waits, and tasks. So a task takes a few bytes, and its arguments are filled in
+/// where loops go on, as in a walk. No operation depends on addresses of tensors.
 #pragma once
 
 #include <array>
@@ -88,7 +87,7 @@ class KeptGraph {
     return {words, words + kChunkWords};
   }
 
-  /// Makes room for another graph; the memory of this one stays warm. \pre nobody uses the graph
+  /// Makes room for another graph; the memory of this one stays warm. \pre no thread uses the graph
   void clear() {
     num_chunks_ = 0;
     num_built_ = 0;
@@ -105,7 +104,7 @@ class KeptGraph {
   }
   uint64_t num_built() const { return num_built_; }
 
-  /// Shows the strands that are complete by now to those who run them.
+  /// Lets workers run the first `num_strands` strands, which are written completely.
   void publish(uint64_t num_strands) { num_strands_.store(num_strands, std::memory_order_release); }
   /// Ends with so many tasks, and with some room that is not used.
   void finish(uint64_t num_tasks, Room rest) {
@@ -122,7 +121,7 @@ class KeptGraph {
 
   // Running
 
-  /// Begins a run: nothing is complete. \pre nobody runs the graph
+  /// Begins a run: nothing is complete. \pre no thread runs the graph
   void begin_run() {
     ++num_runs_;
     watermark_.store(0, std::memory_order_relaxed);

@@ -52,8 +52,8 @@ enum class Start : uint8_t {
 enum class Deps : uint8_t {
   kExact,  ///< those that share an element
   kBytes,  ///< those whose regions lie in ranges of memory that overlap
-  kTrust,  ///< as kExact, but P loops are believed: where iterations of one do share an element, neither
-           ///< these nor what comes behind and touches it have an order
+  kTrust,  ///< as kExact, but iterations of a P loop are taken to be independent: where two of them share
+           ///< an element, neither they nor later tasks that touch it are ordered
   kNone,   ///< none: only what a program says is ordered
 };
 
@@ -101,7 +101,7 @@ struct PolicyOptions {
   }
   /// Whether a policy decides which of the ready tasks starts first.
   bool is_ordered() const { return ready != Ready::kOwn || interleaved != 0; }
-  /// Whether a policy decides who starts a strand, or when, beside what the strand waits for.
+  /// Whether a policy decides which worker starts a strand, or when, beside what the strand waits for.
   bool is_scheduled() const {
     return is_ordered() || dispatchers != 0 || ownership != Ownership::kClaim || window != kWindow ||
            window_mode == WindowMode::kAbort || num_pools != 0;
@@ -154,7 +154,7 @@ struct RunOptions : PolicyOptions, DebugOptions {
         dispatchers <= 1 && ownership == Ownership::kClaim && ready != Ready::kPriority && interleaved == 0;
     return (workers == 1 || is_alone) && !tracks && is_open && !keeps_graph();
   }
-  /// Whether nothing speaks of who runs a task when: then the calling thread may run all of them.
+  /// Whether the calling thread may run all tasks: no option says which worker runs a task, or when.
   bool may_be_alone() const {
     return workers > 1 && dispatchers == 0 && streams == Streams::kOff && ready == Ready::kOwn &&
            ownership == Ownership::kClaim && window_mode == WindowMode::kStall && !cuts_units() &&

@@ -61,7 +61,7 @@ inline constexpr uint32_t kGroupsPerDepth = 16;
 inline constexpr uint32_t kNumGroupLines = bytecode::kMaxLoopDepth * kGroupsPerDepth;
 static_assert(kNumGroupLines <= 256);
 
-/// How far an engine state has come. Any thread reads; whoever runs a slice advances its line.
+/// How far an engine state has come. Any thread reads; the worker that runs a slice advances its line.
 class Progress {
  public:
   Progress() : memory_(std::calloc(kMaxLiveSlices + kNumGroupLines + 1, sizeof(Line))) {
@@ -82,7 +82,7 @@ class Progress {
   /// Whether the slice that had the line of `slice` before is complete. No slice begins before that.
   bool admits(uint64_t slice) const { return slice < kMaxLiveSlices || is_complete(slice - kMaxLiveSlices); }
 
-  /// True for the first who asks.
+  /// Makes the first dispatcher that asks the owner of a slice, and returns true to that one alone.
   bool claim(uint64_t slice) {
     std::atomic<uint64_t>& claimed = line(slice).claimed;
     uint64_t before = claimed.load(std::memory_order_relaxed);
@@ -136,8 +136,8 @@ class Progress {
   alignas(kLineBytes) std::atomic<uint64_t> watermark_{0};
 };
 
-/// Slices that hold nothing but earlier iterations of a P loop that is open: from `begin`, the first one that
-/// began inside the loop, to `iteration`, in which the present iteration began.
+/// Slices that hold nothing but earlier iterations of an open P loop. They go from `begin`, the first slice
+/// that began inside the loop, to `iteration`, the slice in which the present iteration began.
 struct TrustedSpan {
   uint64_t begin = 0;
   uint64_t iteration = 0;
@@ -165,11 +165,11 @@ class WaitList {
     watermark_ = 0;
   }
 
-  /// Starts a look at what comes before `slice`, whoever runs it.
+  /// Starts a look at all that comes before `slice`, the strand of the slice included.
   void begin_look(uint64_t slice) { begin(slice, slice); }
 
-  /// Until further notice, takes what is added to be independent of the task where it lies in one of `spans`,
-  /// which are nested: it stands for all before the span then.
+  /// Until `begin`, takes moments that lie in one of `spans` to be independent of the task. Such a moment is
+  /// replaced by the watermark before its span, because it may represent earlier accesses. Spans are nested.
   void trust(const std::vector<TrustedSpan>* spans) { trusted_ = spans; }
 
   void add(Name name) {
@@ -177,8 +177,8 @@ class WaitList {
     if (!is_task_name(name)) return add_watermark(name);
     if (has_passed(name)) return;
     if (trusted_ != nullptr) {
-      const uint64_t behind = slice_of(name) + 1, slices = before_trusted(behind);
-      if (slices != behind) return raise_watermark(slices);
+      const uint64_t through = slice_of(name) + 1, slices = before_trusted(through);
+      if (slices != through) return raise_watermark(slices);
     }
     for (int i = 0; i < count_; ++i) {
       if (slice_of(names_[i]) != slice_of(name)) continue;
@@ -194,7 +194,7 @@ class WaitList {
     raise_watermark(trusted_ == nullptr ? slices : before_trusted(slices));
   }
 
-  /// Completes what hazards demand.
+  /// Adds the watermark that hazards ask for, after all of them have been added.
   void finish() {
     const Name name = watermark_name(watermark_ < slice_ ? watermark_ : slice_);
     if (kept_below_ == 0 || has_passed(name)) return;
@@ -225,7 +225,7 @@ class WaitList {
     if (slices > watermark_) watermark_ = slices;
   }
 
-  /// As many slices, or those before the spans which the last of them lies in.
+  /// The slices before the outermost span that the last of `slices` lies in, or `slices` if it lies in none.
   uint64_t before_trusted(uint64_t slices) const {
     for (auto span = trusted_->rbegin(); span != trusted_->rend(); ++span) {
       if (slices > span->begin && slices <= span->iteration) slices = span->begin;

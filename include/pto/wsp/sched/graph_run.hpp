@@ -94,10 +94,10 @@ class GraphRun {
 
   /// Others learn that a task is complete, and what ends with it: its slice, its strand.
   void complete(const Done& done) {
-    KeptGraph::Reach reach = graph_->reach(done.strand.strand);
-    reach.tasks(done.task + 1 - graph_->strand(done.strand.strand).first_task);
+    KeptGraph::StrandProgress progress = graph_->progress_of(done.strand.strand);
+    progress.tasks(done.task + 1 - graph_->strand(done.strand.strand).first_task);
     for (GraphCursor at = done.strand.at;; at.advance()) {
-      if (at.op() == GraphOp::kEnd) return reach.end();
+      if (at.op() == GraphOp::kEnd) return progress.end();
       if (at.op() != GraphOp::kReach) return;
       graph_->reach_in_group(at.operand());
     }
@@ -309,7 +309,7 @@ class GraphRun {
   Stop run_strand(Worker& worker, StrandRun& strand, uint64_t num_complete) {
     const uint64_t first_task = graph_->strand(strand.strand).first_task;
     const bool is_observed = run_.is_observed_by(worker);
-    KeptGraph::Reach reach = graph_->reach(strand.strand);
+    KeptGraph::StrandProgress progress = graph_->progress_of(strand.strand);
     uint64_t task = strand.task;
     for (GraphCursor at = strand.at;;) {
       // Most tasks come right after another one, or after a loop that goes on.
@@ -321,7 +321,7 @@ class GraphRun {
           at.advance();
           return stop(strand, at, task, Stop::kTask);
         }
-        reach.tasks(task - first_task);
+        progress.tasks(task - first_task);
       }
       switch (at.op()) {
         case GraphOp::kWait:
@@ -342,7 +342,7 @@ class GraphRun {
           begin_slice(strand, at);
           break;
         case GraphOp::kEnd:
-          if constexpr (!Completion::kIsDelayed) reach.end();
+          if constexpr (!Completion::kIsDelayed) progress.end();
           return end(strand);
         case GraphOp::kJump: at.jump(); break;
         default: change_state(worker, at);

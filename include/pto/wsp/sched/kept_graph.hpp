@@ -124,7 +124,7 @@ class KeptGraph {
   /// Begins a run: nothing is complete. \pre no thread runs the graph
   void begin_run() {
     ++num_runs_;
-    watermark_.store(0, std::memory_order_relaxed);
+    watermark_.reset();
     for (uint32_t i = 0; i < kNumGroupLines; ++i)
       group_bases_[i] = groups_[i].reached.load(std::memory_order_relaxed);
   }
@@ -136,9 +136,9 @@ class KeptGraph {
   const Traits& traits(uint64_t strand) const { return traits_[strand]; }
 
   /// How far a strand has come in this run.
-  class Reach {
+  class StrandProgress {
    public:
-    Reach(std::atomic<uint64_t>& reached, uint64_t run) : reached_(reached), run_(run) {}
+    StrandProgress(std::atomic<uint64_t>& reached, uint64_t run) : reached_(reached), run_(run) {}
     void tasks(uint64_t count) { reached_.store(run_ | count, std::memory_order_release); }
     void end() { tasks(kComplete); }
 
@@ -146,7 +146,9 @@ class KeptGraph {
     std::atomic<uint64_t>& reached_;
     const uint64_t run_;
   };
-  Reach reach(uint64_t strand) { return {reached_[slot_of(strand)], num_runs_ << kTaskBitsOfRun}; }
+  StrandProgress progress_of(uint64_t strand) {
+    return {reached_[slot_of(strand)], num_runs_ << kTaskBitsOfRun};
+  }
   void reach_in_group(uint32_t line) { groups_[line].reached.fetch_add(1, std::memory_order_release); }
 
   // Acquire: what the tasks in question wrote is visible once one of these is true.
@@ -166,14 +168,8 @@ class KeptGraph {
   }
   /// So many strands, the first ones, are complete.
   uint64_t num_complete() {
-    uint64_t watermark = watermark_.load(std::memory_order_acquire);
-    if (!watermark_lock_.try_lock()) return watermark;
-    watermark = watermark_.load(std::memory_order_relaxed);
-    const uint64_t before = watermark;
-    while (watermark < num_strands() && has_reached(watermark, kComplete)) ++watermark;
-    if (watermark != before) watermark_.store(watermark, std::memory_order_release);
-    watermark_lock_.unlock();
-    return watermark;
+    return watermark_.advance(
+        [this](uint64_t strand) { return strand < num_strands() && has_reached(strand, kComplete); });
   }
 
  private:
@@ -207,8 +203,7 @@ class KeptGraph {
   std::array<Line, kNumGroupLines> groups_{};
   std::array<uint64_t, kNumGroupLines> group_bases_{};
   alignas(kLineBytes) std::atomic<uint64_t> num_strands_{0};
-  alignas(kLineBytes) std::atomic<uint64_t> watermark_{0};
-  SpinLock watermark_lock_;
+  alignas(kLineBytes) Watermark watermark_;
 };
 
 /// Writes strands into a graph, one operation after the other.

@@ -62,7 +62,7 @@ struct PolicyOptions {
   static constexpr uint64_t kWindow = 8192;
 
   Deps deps = Deps::kExact;
-  uint32_t dispatchers = 0;  ///< 0 = one per worker, up to kMaxDispatchers
+  uint32_t dispatchers = 0;  ///< 0 = one per worker, up to kDefaultDispatchers
   Ownership ownership = Ownership::kClaim;
   std::vector<uint64_t> bounds =
       {};  ///< kPartition: the first task of each dispatcher but the first, ascending
@@ -121,7 +121,7 @@ struct DebugOptions {
 };
 
 struct RunOptions : PolicyOptions, DebugOptions {
-  static constexpr uint32_t kMaxDispatchers = 8;
+  static constexpr uint32_t kDefaultDispatchers = 8;
 
   RunOptions() = default;
   /// What tests ask for most often.
@@ -144,7 +144,7 @@ struct RunOptions : PolicyOptions, DebugOptions {
   void* listener = nullptr;
 
   uint32_t num_dispatchers() const {
-    return dispatchers != 0 ? dispatchers : workers < kMaxDispatchers ? workers : kMaxDispatchers;
+    return dispatchers != 0 ? dispatchers : workers < kDefaultDispatchers ? workers : kDefaultDispatchers;
   }
   /// Whether workers look at every task: it is delayed, recorded or verified.
   bool watches_tasks() const { return trace || verifies || jitter != 0 || starts_per_second != 0; }

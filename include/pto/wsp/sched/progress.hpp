@@ -61,6 +61,30 @@ inline constexpr uint32_t kGroupsPerDepth = 16;
 inline constexpr uint32_t kNumGroupLines = bytecode::kMaxLoopDepth * kGroupsPerDepth;
 static_assert(kNumGroupLines <= 256);
 
+/// A count of slices, or strands, that are complete: all with smaller numbers are.
+class Watermark {
+ public:
+  uint64_t value() const { return value_.load(std::memory_order_acquire); }
+  /// \pre no thread uses it
+  void reset() { value_.store(0, std::memory_order_relaxed); }
+
+  /// Moves it over what is complete, unless another thread does so now. Returns the value.
+  template <class IsComplete>
+  uint64_t advance(IsComplete is_complete) {
+    if (!lock_.try_lock()) return value();
+    const uint64_t before = value_.load(std::memory_order_relaxed);
+    uint64_t after = before;
+    while (is_complete(after)) ++after;
+    if (after != before) value_.store(after, std::memory_order_release);
+    lock_.unlock();
+    return after;
+  }
+
+ private:
+  SpinLock lock_;
+  alignas(kLineBytes) std::atomic<uint64_t> value_{0};
+};
+
 /// How far an engine state has come. Any thread reads; the worker that runs a slice advances its line.
 class Progress {
  public:
@@ -98,7 +122,7 @@ class Progress {
   }
 
   /// All slices with a smaller number are complete.
-  uint64_t watermark() const { return watermark_.load(std::memory_order_acquire); }
+  uint64_t watermark() const { return watermark_.value(); }
 
   /// The first slice that is not complete; the watermark, which says so when it was last moved, may lag.
   uint64_t oldest() const {
@@ -109,10 +133,7 @@ class Progress {
 
   /// Moves the watermark over complete slices.
   void advance_watermark() {
-    if (!watermark_lock_.try_lock()) return;
-    const uint64_t before = watermark_.load(std::memory_order_relaxed), slice = oldest();
-    if (slice != before) watermark_.store(slice, std::memory_order_release);
-    watermark_lock_.unlock();
+    watermark_.advance([this](uint64_t slice) { return is_complete(slice); });
   }
 
  private:
@@ -132,8 +153,7 @@ class Progress {
   // From calloc: small runs pay for the few lines that they touch.
   std::unique_ptr<void, Free> memory_;
   Line* lines_;
-  alignas(kLineBytes) SpinLock watermark_lock_;
-  alignas(kLineBytes) std::atomic<uint64_t> watermark_{0};
+  alignas(kLineBytes) Watermark watermark_;
 };
 
 /// Slices that hold nothing but earlier iterations of an open P loop. They go from `begin`, the first slice
@@ -147,7 +167,7 @@ struct TrustedSpan {
 class WaitList {
  public:
   static constexpr int kMaxWaits = 12;
-  static constexpr int kMostNames = kMaxWaits + 1 + int(bytecode::kMaxLoopDepth) + 2;
+  static constexpr int kMaxNames = kMaxWaits + 1 + int(bytecode::kMaxLoopDepth) + 2;
 
   /// In a walk in which nothing ever passes.
   WaitList() = default;
@@ -235,7 +255,7 @@ class WaitList {
 
   Progress* progress_ = nullptr;
   const std::vector<TrustedSpan>* trusted_ = nullptr;
-  Name names_[kMostNames];
+  Name names_[kMaxNames];
   int count_ = 0;
   Name own_ = 0;
   Name kept_below_ = 0;

@@ -3,6 +3,7 @@
 /// A plan: a program quickened for one set of sizes, strides and symbol values.
 #pragma once
 
+#include <atomic>
 #include <vector>
 
 #include "pto/wsp/bytecode/affine.hpp"
@@ -207,6 +208,12 @@ std::vector<QuickStep> with_events(const Plan& plan, EventsOf events_of) {
     if (step.kind == Step::kLoop || step.kind == Step::kEndLoop) step.events = events_of(step.index);
   }
   return steps;
+}
+
+/// A number that no other plan of the process has.
+inline uint64_t next_plan_number() {
+  static std::atomic<uint64_t> num_plans{0};
+  return ++num_plans;
 }
 
 /// Says where the elements lie that expressions of the plan read: `bases` holds the data of every tensor.

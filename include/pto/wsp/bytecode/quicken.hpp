@@ -7,7 +7,6 @@
 /// error here, because code that never runs may be wrong.
 #pragma once
 
-#include <atomic>
 #include <utility>
 
 #include "pto/wsp/bytecode/steps.hpp"
@@ -398,9 +397,8 @@ class Quickener {
 
 /// Quickens `bindings.program` for tensors bound as `layouts`.
 inline Plan make_plan(Bindings bindings, std::vector<TensorLayout> layouts, const KernelLibrary& library) {
-  static std::atomic<uint64_t> num_plans{0};
   Plan plan{};
-  plan.number = ++num_plans;
+  plan.number = next_plan_number();
   plan.bindings = std::move(bindings);
   plan.layouts = std::move(layouts);
   detail::Quickener(plan, library).run();

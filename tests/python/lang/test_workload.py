@@ -7,13 +7,14 @@ from textwrap import dedent
 import numpy as np
 import pytest
 
-from pto_wsp.errors import PtoError
+from pto_wsp.errors import PtoError, UnknownArgument
 from pto_wsp.interp.kernels import run_kernel
 from pto_wsp.interp.workload import run_workload
 from pto_wsp.ir.module import Module
 from pto_wsp.ir.verify import verify
 from pto_wsp.lang.workload.build_module import Traced
 from pto_wsp.lang.workload.workload import Workload
+from tests.golden import Golden
 from tests.python.lang.programs import execute, marked
 
 KERNELS = """
@@ -66,7 +67,7 @@ def run(module: Module, sizes: dict[str, int | float], **arrays: np.ndarray) -> 
     return run_workload(module, arrays, sizes, lambda name, args, _: run_kernel(kernels[name], args))
 
 
-def test_loops_and_regions() -> None:
+def test_loops_and_regions(golden: Golden) -> None:
     module = traced(
         """
         @workload
@@ -84,31 +85,7 @@ def test_loops_and_regions() -> None:
             return X.shape[1]
         """
     ).module
-    assert head_of(module) == (
-        'func @w(%batch: index, %X: !pto.memref<gm,"batch"x"n"x8,f32>, '
-        '%Y: !pto.memref<gm,"batch"x"n"x8,f32>, %n: index) {'
-    )
-    assert body_of(module) == [
-        "FOR %b:idx, 0:idx, %batch:idx, 1:idx {parallel}",
-        "FOR %h:idx, 0:idx, 2:idx, 1:idx {parallel}",
-        "FOR %rows:idx, 0:idx, %n:idx, 4:idx {parallel, tiles}",
-        "CALL @add1[%b, %h, %rows](%X[at(%b), %rows, :], %Y[at(%b), %rows, :])",
-        "ENDFOR",
-        "ENDFOR",
-        "ENDFOR",
-        "FOR %b_1:idx, 0:idx, %batch:idx, 1:idx {seq, name = b}",
-        "FOR %i:idx, 0:idx, %batch // 2 - 1:idx, 1:idx {range}",
-        "CALL @row[%i, 3](%X[at(%b_1), 2 :+ %n - 2, :], %Y[at(%i + 1), 2 :+ %n - 2, :], %b_1 * 2)",
-        "ENDFOR",
-        "ENDFOR",
-        "FOR %i_1:idx, 0:idx, 2:idx, 1:idx {parallel, name = i}",
-        "FOR %j:idx, 0:idx, 3:idx, 1:idx {parallel}",
-        "FOR %k:idx, 0:idx, %batch:idx, 1:idx {parallel}",
-        "ENDFOR",
-        "ENDFOR",
-        "ENDFOR",
-        "CALL @row(%X[at(0), :, :], %Y[at(1), :, :], 0)",
-    ]
+    golden("loops.pto", str(module))
 
 
 def test_python_unrolls_while_the_workload_is_built() -> None:
@@ -140,6 +117,34 @@ def test_tiles_of_a_larger_matrix() -> None:
     x, y = np.random.default_rng(0).random((11, 21), np.float32), np.zeros((11, 21), np.float32)
     assert run(module, {"m": 11, "n": 21}, X=x, Y=y) == 9
     np.testing.assert_array_equal(y, x + 1)
+
+
+HELD_BY_THE_CALLER = """
+import numpy as np
+
+@kernel
+def copy(x: In[Tile[8, 8, f32]], y: Out[Tile[8, 8, f32]]):
+    pto.store(y, pto.load(x))
+
+held = {{}}
+
+@workload
+def w(Y: Tensor[f32, 8, 8]):
+    copy(held["x"], Y)
+
+def build():
+    of_the_caller = held["x"] = Tensor(np.ones((8, 8), np.float32){name})
+    return w.trace()
+"""
+
+
+def test_the_locals_of_a_caller_name_no_parameter() -> None:
+    names = execute(HELD_BY_THE_CALLER.format(name=""))
+    with pytest.raises(UnknownArgument, match="none of its variables holds"):
+        names["build"]()
+    names = execute(HELD_BY_THE_CALLER.format(name=', name="weights"'))
+    params = names["build"]().module.entry_workload.params
+    assert [param.name for param in params] == ["Y", "weights"]
 
 
 def test_sample_of_the_design_document() -> None:

@@ -10,7 +10,7 @@ import numpy as np
 from pto_wsp.errors import BadIndex, ConstantIndexOutside, WrongTensor
 from pto_wsp.ir import scalar as ir
 from pto_wsp.ir.core import DimSelect, Full, Index, Merged, Range, Rows, TileRange
-from pto_wsp.ir.scalar import Const, Expr, Var
+from pto_wsp.ir.scalar import Const, Expr, LoopExtent, Var
 from pto_wsp.lang.annotations import TensorAnnotation, as_tuple
 from pto_wsp.lang.operands import Number, Operators, Scalar, expression, integer_constant
 from pto_wsp.lang.workload import context
@@ -31,13 +31,15 @@ class Tensor(Operators):
     packed array, indices stay those of the tensor. In kernels `In[Tensor[f32, DYN, 128]]` is a strided view,
     and a bare `In[Tensor]` takes any element type and rank.
 
-    An instance outside a workload is a tensor that workloads find by its variable's name.
+    An instance outside a workload is a parameter of the workloads that use it. The parameter has the name
+    `name`, or that of the variable of the module or of the enclosing function by which a workload uses it.
 
     Args:
         data: an array that programs use unless a call gives another one.
         shape: sizes, each an int or a name; by default those of `data`.
         dtype: element type; by default that of `data`.
         layout: how `data` lies in memory; one with panels needs `shape`, the sizes before packing.
+        name: an identifier.
 
     Attributes:
         stored: the tensor as it lies in memory, in row-major order: itself unless `layout` has panels.
@@ -54,7 +56,11 @@ class Tensor(Operators):
         shape: Sequence[int | str] | None = None,
         dtype: DType | None = None,
         layout: MemLayout = ROW_MAJOR,
+        name: str | None = None,
     ) -> None:
+        if name is not None and not (isinstance(name, str) and name.isidentifier()):
+            raise _wrong("an identifier as the name", repr(name))
+        self.name = name
         if data is not None and not isinstance(data, np.ndarray):
             raise _wrong("a numpy array", type(data).__name__)
         if data is not None:
@@ -361,7 +367,7 @@ def _extent_of(entry: DimSelect, dim: int | str) -> Expr | None:
         case Full():
             return dim_expr(dim)
         case TileRange(loop=loop):
-            return Var(loop + ".len")
+            return LoopExtent(loop)
         case Range(extent=extent) | Rows(extent=extent):
             return extent
         case _:

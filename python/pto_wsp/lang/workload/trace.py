@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping, Sequence
 
 from pto_wsp.errors import (
@@ -26,7 +25,7 @@ from pto_wsp.lang.workload.ragged import RaggedAxis
 from pto_wsp.lang.workload.ranges import Stretch
 from pto_wsp.lang.workload.tensor import Entry, Tensor, View, require_inside
 from pto_wsp.lang.workload.untyped import AXIS, TENSOR, Untyped
-from pto_wsp.location import PACKAGE_DIR, Location
+from pto_wsp.location import Location
 from pto_wsp.support.fresh import Fresh
 from pto_wsp.support.record import record
 from pto_wsp.types.axis import Dense, DenseDyn
@@ -161,13 +160,16 @@ class WorkloadTrace:
         return name
 
     def _capture(self, value: Tensor | DenseDyn, scope: Mapping[str, object]) -> str:
-        name = _variable_of(value, scope)
+        name = (value.name if isinstance(value, Tensor) else None) or _variable_of(value, scope)
         if name is None:
+            advice = "use a variable of the module or of the enclosing function in the workload"
+            if isinstance(value, Tensor):
+                advice += ', or name it: `Tensor(..., name="X")`'
             raise UnknownArgument(
                 kernel=self.name,
-                problem=f"uses {value!r}, which no variable names",
+                problem=f"uses {value!r}, which none of its variables holds",
                 detail="no name for a parameter of the program",
-                advice="keep it in a variable of the module or of the enclosing function",
+                advice=advice,
                 loc=self.loc,
             )
         if name in self._fresh.taken:
@@ -298,11 +300,5 @@ def not_a_scalar(entry: Entry, found: str) -> BadOperand:
 
 
 def _variable_of(value: object, scope: Mapping[str, object]) -> str | None:
-    """Return the name of a variable that holds `value`: in the workload's scope or where it is used now."""
-    maps: list[Mapping[str, object]] = [scope]
-    frame = sys._getframe(1)
-    while frame is not None:
-        if not frame.f_code.co_filename.startswith(PACKAGE_DIR):
-            maps += [frame.f_locals, frame.f_globals]
-        frame = frame.f_back
-    return next((name for names in maps for name, found in names.items() if found is value), None)
+    """Return the name of the variable of a workload's scope that holds `value`."""
+    return next((name for name, found in scope.items() if found is value), None)

@@ -1,19 +1,13 @@
-"""Emitted sources against files: a change of generated code shows in a diff.
-
-With `--update`, the files are written.
-"""
+"""Emitted sources against files: a change of generated code shows in a diff."""
 
 from __future__ import annotations
-
-from pathlib import Path
 
 import pytest
 
 from pto_wsp import DYN, In, Out, Scalar, Tensor, Tile, f16, f32, i32, i64, kernel, pto
 from pto_wsp.lang.kernel.kernel import Kernel
 from pto_wsp.targets.cpu.emit import emit_library
-
-FOLDER = Path(__file__).parent / "golden"
+from tests.golden import Golden
 
 
 @kernel
@@ -40,15 +34,16 @@ def pick(x: In[Tensor[f32, DYN, 24]], rows: In[Tile[8, 1, i32]], y: Out[Tile[8, 
     pto.store(y, pto.gather(x, rows))
 
 
-def require_golden(path: Path, text: str, request: pytest.FixtureRequest) -> None:
-    if request.config.getoption("--update", default=False):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
-    assert path.read_text(encoding="utf-8") == text, "check the difference, and write it with --update"
+SOURCES = [
+    (softmax, 4, "softmax_4.txt"),
+    (softmax, 16, "softmax_16.txt"),
+    (product, 4, "product_4.txt"),
+    (product, 16, "product_16.txt"),
+    (pick, 4, "pick_4.txt"),
+    (pick, 16, "pick_16.txt"),
+]
 
 
-@pytest.mark.parametrize("lanes", [4, 16])
-@pytest.mark.parametrize("each", [softmax, product, pick], ids=lambda each: each.name)
-def test_kernels(each: Kernel, lanes: int, request: pytest.FixtureRequest) -> None:
-    text = emit_library([each.specialise({}, {})], lanes).text
-    require_golden(FOLDER / f"{each.name}_{lanes}.cpp.golden", text, request)
+@pytest.mark.parametrize(("each", "lanes", "name"), SOURCES, ids=lambda value: str(value))
+def test_kernels(each: Kernel, lanes: int, name: str, golden: Golden) -> None:
+    golden(name, emit_library([each.specialise({}, {})], lanes).text)

@@ -24,7 +24,6 @@ from pto_wsp.text.parameters import read_kernel_params, read_workload_params
 from pto_wsp.text.refused import refuse_known
 from pto_wsp.text.schedules import read_schedule
 from pto_wsp.text.seed_forms import read_seed
-from pto_wsp.text.shapes import Shapes
 from pto_wsp.text.tokens import FUNCTION, WORD, Cursor, Source, Token
 from pto_wsp.text.workloads import read_workload_body
 
@@ -78,7 +77,6 @@ class _ModuleReader:
         self.source = source
         self.header: dict[str, tuple[str, Location]] = {}
         self.functions: dict[str, k.KernelFunction | w.WorkloadFunction | None] = {}
-        self.shapes = Shapes()
         self.workloads: list[_Later] = []
         self.seeds: dict[str, _Later] = {}
         self.reading: list[str] = []
@@ -197,12 +195,6 @@ class _ModuleReader:
 
     def function(self, kind: bool | None) -> None:
         """Read the head of a function, and what can be read of it before the others are known."""
-        source, line = self.source, self.source.lines[self.source.line - 1]
-        known = None if kind else self.shapes.known_head(line, source.filename, source.line)
-        if known is not None and known.name not in self.functions:
-            source.line += 1
-            self.functions[known.name] = self.with_body(known)
-            return
         cursor = self.source.statement()
         if cursor.at(".function"):
             cursor.advance()
@@ -230,8 +222,7 @@ class _ModuleReader:
             self.workloads.append(later)
             self.skip_body(cursor, last)
         else:
-            kernel = self.functions[name] = self.kernel(cursor, name)
-            self.shapes.learn_head(line, kernel.params)
+            self.functions[name] = self.kernel(cursor, name)
 
     def skip_body(self, head: Cursor, last: str) -> None:
         source = self.source
@@ -250,14 +241,10 @@ class _ModuleReader:
             cursor.end()
             return function
         cursor.end()
-        return self.with_body(function)
-
-    def with_body(self, function: k.KernelFunction) -> k.KernelFunction:
-        """Return a kernel whose head has been read, with the body that follows."""
         self.source.skip_blank()
         if self.source.first_word() == "CPP":
             return replace(function, native=read_native(self.source))
-        return read_kernel_body(self.source, function, self.shapes)
+        return read_kernel_body(self.source, function)
 
     def workload(self, later: _Later) -> None:
         function = self.functions[later.name]

@@ -20,6 +20,7 @@ from pto_wsp.isa import TABLE, ErrorBound, Form, Instruction
 from pto_wsp.isa.compositions import COMPOSITIONS, Composition
 from pto_wsp.isa.refused import REFUSED
 from pto_wsp.isa.statements import CONTROL, SCALARS, Statement
+from pto_wsp.lang.kernel.help import SHAPES
 from pto_wsp.ops.functional import OPERATORS
 from pto_wsp.targets.registry import TARGETS
 from pto_wsp.targets.schedules import Enforced, Idle, Refused, Support, support
@@ -122,10 +123,11 @@ def _statement_line(item: tuple[str, Statement]) -> str:
 
 
 def operands_of(form: Form) -> str:
-    """Return the operand counts of a form as a sentence."""
+    """Return the operand counts and shapes of a form."""
     counts = [(form.num_tiles, "tile"), (form.num_scalars, "scalar")]
     named = [f"{count} {kind}{'s' if count > 1 else ''}" for count, kind in counts if count]
-    return f"Operands: {' and '.join(named) or 'a view'}."
+    shapes = f" Shapes: {SHAPES[form][0]}." if form in SHAPES else ""
+    return f"Operands: {' and '.join(named) or 'a view'}.{shapes}"
 
 
 def instruction_line(row: Instruction) -> str:

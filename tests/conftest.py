@@ -10,6 +10,7 @@ from typing import NoReturn
 
 import pytest
 
+from tests.golden import golden as golden
 from tests.slow import RUNS_QUICK, RUNS_SLOW
 
 # Before anything loads numpy: its threads would compete with the tests that run side by side.
@@ -17,6 +18,11 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 # A job in the background of a shell ignores interrupts, and so would the programs that tests interrupt.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add `--update`, which writes expected texts."""
+    parser.addoption("--update", action="store_true", help="write the expected texts of tests that run")
 
 
 @pytest.fixture(scope="session", autouse=True)

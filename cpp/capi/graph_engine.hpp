@@ -44,7 +44,7 @@ class GraphEngine {
     auto program = std::make_shared<bytecode::Program>(load(library, &tasks));
     auto plan = bytecode::make_plan({program.get(), {}}, {}, library);
     auto costs = std::make_shared<sched::SiteCosts>(plan.sites.size());
-    prepared_.reset(new sched::Prepared{program, std::move(plan), costs, {0}, {}});
+    prepared_.reset(new sched::Prepared{program, std::move(plan), {}, costs, {0}, {}});
   }
 
   /// Begins a run on so many threads, the caller's among them. If the graph is fed, the caller feeds it and

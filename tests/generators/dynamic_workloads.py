@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from pto_wsp.ir.core import DimSelect, Full, Index, Merged, Range, Region, Rows, TileRange
 from pto_wsp.ir.kernel import Instr, KernelFunction, Load, Param, Store
 from pto_wsp.ir.module import Module
-from pto_wsp.ir.scalar import Binary, Const, Element, Expr, Select, Unary, Var
+from pto_wsp.ir.scalar import Binary, Const, Element, Expr, Select, Slot, Unary, Var
 from pto_wsp.ir.workload import Cond, Loop, Node, Set, SizeParam, Task, TensorParam, WorkloadFunction
 from pto_wsp.location import Location
 from pto_wsp.types import TensorType, TileType, f32, i32
@@ -88,8 +88,9 @@ class _Generator:
             case 0 | 1:
                 return Const(self.draw(st.integers(0, 3)), loc=loc)
             case 2 | 3:
-                name = self.pick("slot.0", "slot.1", "x", "n", *loops)
-                return Binary("mod", Var(str(name)), Const(4), loc)
+                name = self.pick(Slot(0), Slot(1), "x", "n", *loops)
+                leaf = name if isinstance(name, Slot) else Var(str(name))
+                return Binary("mod", leaf, Const(4), loc)
             case 4 | 5 | 6:
                 at = (self.number(loops, inner), self.number(loops, inner))
                 return Element(str(self.pick("C", "C", "D")), at, loc)
@@ -128,7 +129,8 @@ class _Generator:
             return Cond(self.truth(loops), then, other)
         if kind == 4:
             value = self.number(loops) if self.draw(st.booleans()) else self.truth(loops)
-            return Set(str(self.pick("slot.0", "slot.1", "x")), value)
+            name = self.pick(Slot(0), Slot(1), "x")
+            return Set(name if isinstance(name, Slot) else str(name), value)
         return self.task(loops, tiles, labels)
 
     def loop(self, loops: tuple[str, ...], tiles: tuple[str, ...], labels: list[str], depth: int) -> Loop:
@@ -187,6 +189,6 @@ def samples(draw: st.DrawFn) -> Sample:
         SizeParam("n"),
         *(TensorParam(t, TensorType(f32 if t in "FG" else i32, shape)) for t, shape in SHAPES.items()),
     )
-    body = (Set("slot.0", Const(3)), *body, Set("slot.1", Const(2)), Set("x", Var("n")))
+    body = (Set(Slot(0), Const(3)), *body, Set(Slot(1), Const(2)), Set("x", Var("n")))
     module = Module("m", KERNELS, (WorkloadFunction("w", params, body),), "w")
     return Sample(module, draw(st.integers(0, 2**31)), draw(st.integers(0, 3)) == 0)

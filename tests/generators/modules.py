@@ -20,7 +20,9 @@ from pto_wsp.ir.scalar import (
     Element,
     Expr,
     Extent,
+    Name,
     Select,
+    Slot,
     TileElement,
     Unary,
     Var,
@@ -310,13 +312,15 @@ class WorkloadWriter:
         self.callees = callees
         self.params: list[w.WorkloadParam] = []
         self.loops: list[w.Loop] = []
-        self.names: dict[str, DType] = {}
+        self.names: dict[Name, DType] = {}
         self.labels = 0
         self.known: list[str] = []
         self.exprs = Expressions(draw, self.leaf)
 
     def leaf(self, dtype: DType) -> Expr | None:
-        options: list[Expr] = [Var(n, t) for n, t in self.names.items() if t is dtype]
+        options: list[Expr] = [
+            Var(n, t) if isinstance(n, str) else n for n, t in self.names.items() if t is dtype
+        ]
         if dtype is i64:
             for param in self.params:
                 match param:
@@ -355,8 +359,8 @@ class WorkloadWriter:
     def write(self) -> w.WorkloadFunction:
         """Return the workload."""
         self.parameters()
-        self.names |= {"slot.3": i64, "v": i64}
-        body = (*self.block(3), w.Set("slot.3", self.exprs.make(i64)), w.Set("v", self.exprs.make(b1)))
+        self.names |= {Slot(3): i64, "v": i64}
+        body = (*self.block(3), w.Set(Slot(3), self.exprs.make(i64)), w.Set("v", self.exprs.make(b1)))
         return w.WorkloadFunction(self.name, tuple(self.params), body)
 
     def block(self, depth: int) -> tuple[w.Node, ...]:
@@ -383,7 +387,7 @@ class WorkloadWriter:
         levels = draw.choice(((), ((64, 128), (16, 64), (0, 32)))) if most else ()
         kind = draw.choice((w.PARALLEL, w.SEQUENTIAL, w.RANGE))
         loop = w.Loop(kind, var, self.exprs.make(i64, 1), tile, (), None, most, least, levels)
-        owned = [var] if tile is None else [var, loop.start, loop.length]
+        owned: list[Name] = [var] if tile is None else [var, loop.start, loop.length]
         self.names |= dict.fromkeys(owned, i64)
         self.loops.append(loop)
         called = draw.choice(("", "", "row"))

@@ -9,9 +9,10 @@ from hypothesis import strategies as st
 
 from pto_wsp.interp.workload import expand
 from pto_wsp.ir.core import DimSelect, Full, Index, Range, Region, TileRange
+from pto_wsp.ir.evaluate import evaluate
 from pto_wsp.ir.kernel import For, Instr, KernelFunction, Load, Param, Stmt, Store
 from pto_wsp.ir.module import Module
-from pto_wsp.ir.scalar import Const, Expr, Extent, Unary, Var, add, binary, ceildiv, evaluate, mul
+from pto_wsp.ir.scalar import Const, Expr, Extent, Unary, Var, add, binary, ceildiv, mul
 from pto_wsp.ir.workload import Loop, Node, SizeParam, Task, TensorParam, WorkloadFunction
 from pto_wsp.types import ScalarType, TensorType, TileType, ViewType, f32, i64
 

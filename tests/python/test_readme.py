@@ -85,6 +85,19 @@ def test_tutorial_runs_as_printed(tmp_path: Path) -> None:
 BEFORE = {
     "adding_a_pass": "from pto_wsp import parse\nfrom tests.python.builder.softmax import softmax_module\n"
     "module = parse(str(softmax_module()))\n",
+    "architecture": """
+from pto_wsp import DYN, In, Out, P, Tensor, f32, kernel, pto, workload
+
+@kernel
+def mul(a: In[Tensor[f32, DYN, 512]], b: In[Tensor[f32, 512, 64]], y: Out[Tensor[f32, DYN, 64]]):
+    for r in pto.tiles(a.rows, 32):
+        pto.store(y[r], pto.matmul(a[r], b))
+
+@kernel
+def add(p: In[Tensor[f32, DYN, 64]], q: In[Tensor[f32, DYN, 64]], y: Out[Tensor[f32, DYN, 64]]):
+    for r in pto.tiles(p.rows, 32):
+        pto.store(y[r], p[r] + q[r])
+""",
     "attention": "",
     "builder": "",
     "matmul": "",

@@ -13,7 +13,6 @@
 #include <vector>
 
 #include "pto/wsp/bind/arguments.hpp"
-#include "pto/wsp/bytecode/element_copies.hpp"
 #include "pto/wsp/bytecode/quicken.hpp"
 #include "pto/wsp/bytecode/regions.hpp"
 #include "pto/wsp/bytecode/streaming.hpp"
@@ -150,7 +149,7 @@ class Executable {
     } leave{*gate_};
     if (options.workers == 0) options.workers = num_cores();
     sched::check_options(options);
-    bind::Arguments arguments = bind::bind_arguments(code_->program, arrays, symbols);
+    bind::Arguments arguments = bind::bind_arguments(code_->program, arrays, symbols, deciding_);
     prepare(arguments, options);
     options.is_alone = options.may_be_alone() && !sharing_.is_worth_it(*prepared_, options.workers);
     if (options.checks_iterations || options.checks_edges)
@@ -166,6 +165,12 @@ class Executable {
   struct Code {
     std::shared_ptr<const KernelLibrary> library;
     bytecode::Program program;
+  };
+
+  /// What a plan refers to.
+  struct Owned {
+    std::shared_ptr<Code> code;
+    std::shared_ptr<bind::DecidingElements> deciding;
   };
 
   /// What of the options shapes a plan.
@@ -203,11 +208,7 @@ class Executable {
     const bool is_marked = options.is_in_order() ? shape_.is_benchmark == shape.is_benchmark &&
                                                        shape_.streaming_bytes == shape.streaming_bytes
                                                  : shape_ == shape;
-    if (prepared_ != nullptr && is_marked && is_same_call(arguments)) {
-      if (elements_ != nullptr) move_elements(arguments.bases);
-      return;
-    }
-    elements_.reset();
+    if (prepared_ != nullptr && is_marked && is_same_call(arguments)) return;
     auto plan = bytecode::make_plan({&code_->program, arguments.symbols}, arguments.layouts, *code_->library);
     bytecode::bind_elements(plan, arguments.bases);
     bytecode::look_at_rows(plan);
@@ -217,26 +218,12 @@ class Executable {
     bytecode::choose_streamed(plan, shape.streaming_bytes);
     if (shape.is_benchmark) replace_bodies(plan);
     std::vector<uint32_t> guesses = sched::guess_costs(plan, options.workers);
-    if (options.keeps_graph()) elements_ = std::make_unique<bytecode::ElementCopies>(plan);
+    const auto owner = std::make_shared<Owned>(Owned{code_, arguments.deciding});
     prepared_.reset(
-        new sched::Prepared{code_, std::move(plan), std::move(marks), costs_, std::move(guesses), {}});
+        new sched::Prepared{owner, std::move(plan), std::move(marks), costs_, std::move(guesses), {}});
     if (shape.is_tracked) summarize_units(*prepared_, shape);
     shape_ = shape;
-  }
-
-  /// The same elements may lie elsewhere in this call. A thread that still leaves an earlier run has the old
-  /// plan.
-  void move_elements(const std::vector<char*>& bases) {
-    const std::vector<bool>& decides = code_->program.decides;
-    bool is_there = true;
-    for (size_t i = 0; i < bases.size(); ++i)
-      is_there = is_there && (!decides[i] || prepared_->plan.bindings.elements[i].base == bases[i]);
-    if (is_there) return;
-    std::shared_ptr<sched::Prepared> moved(
-        new sched::Prepared{code_, prepared_->plan, prepared_->marks, costs_, prepared_->cost_guesses, {}});
-    bytecode::bind_elements(moved->plan, bases);
-    if (shape_.is_tracked) summarize_units(*moved, shape_);
-    prepared_ = std::move(moved);
+    deciding_ = arguments.deciding;
   }
 
   static void summarize_units(sched::Prepared& prepared, const Shape& shape) {
@@ -285,11 +272,14 @@ class Executable {
 
   bool is_same_call(const bind::Arguments& arguments) const {
     const bytecode::Plan& plan = prepared_->plan;
-    if (plan.bindings.symbols != arguments.symbols || plan.layouts != arguments.layouts) return false;
-    if (elements_ != nullptr) return elements_->match(arguments.bases);
-    // Elements that decide what runs may differ even between calls with the same arrays.
-    const auto& decides = code_->program.decides;
-    return std::find(decides.begin(), decides.end(), true) == decides.end();
+    bool is_same = plan.bindings.symbols == arguments.symbols && plan.layouts == arguments.layouts &&
+                   deciding_ == arguments.deciding;
+    // Flush points read the arrays of the call.
+    for (size_t i = 0; i < arguments.bases.size(); ++i) {
+      const bool is_read = code_->program.decides[i];
+      is_same = is_same && (!is_read || plan.bindings.elements[i].base == arguments.bases[i]);
+    }
+    return is_same;
   }
 
   RunResult execute(std::vector<char*> bases, const sched::RunOptions& options) {
@@ -313,7 +303,7 @@ class Executable {
     prepared_->costs->record_run(result.run_ns);
     if (options.may_be_alone() && result.tasks > 0)
       sharing_.record(!options.is_alone, double(result.run_ns) / double(result.tasks));
-    if (crew->graph_run() != nullptr) keep_graph(*crew->graph_run(), result);
+    if (crew->graph_run() != nullptr) keep_graph(*crew->graph_run(), options, result);
     result.flushed = run.flushed().values();
     if (options.trace) result.record = make_record(*crew, start_ticks, result.tasks);
     if (options.verifies) result.order_violations = count_order_violations(run, result);
@@ -327,18 +317,21 @@ class Executable {
     if (!options.keeps_graph()) return nullptr;
     std::shared_ptr<sched::KeptGraph> graph = std::move(graph_);
     if (graph == nullptr || graph->is_worn()) return std::make_shared<sched::KeptGraph>();
-    if (graph_of_ != prepared_->plan.number || options.jitter != 0) graph->clear();
+    const bool is_same = graph_of_ == prepared_->plan.number && options.build_like(graph_policy_);
+    if (!is_same || options.jitter != 0) graph->clear();
     return graph;
   }
 
-  void keep_graph(const sched::GraphRun& graph_run, RunResult& result) {
-    result.dispatchers = 0;
+  void keep_graph(const sched::GraphRun& graph_run, const sched::PolicyOptions& policy, RunResult& result) {
+    const sched::GraphSchedule* schedule = graph_run.schedule();
+    result.dispatchers = schedule != nullptr ? schedule->num_dispatchers() : 0;
     result.slices = graph_run.share_graph()->num_strands();
     result.is_replay = graph_run.build_ns() == 0;
     result.build_ns = graph_run.build_ns();
     if (!graph_run.can_be_kept()) return;
     graph_ = graph_run.share_graph();
     graph_of_ = prepared_->plan.number;
+    graph_policy_ = policy;
     result.graph_tasks = graph_->num_tasks();
     result.graph_bytes = graph_->num_bytes();
   }
@@ -432,9 +425,15 @@ class Executable {
 
   std::shared_ptr<trace::RunRecord> make_record(sched::Crew& crew, int64_t start, uint64_t tasks) const {
     sched::Run& run = crew.run();
-    auto record =
-        std::make_shared<trace::RunRecord>(code_, prepared_->plan, run.flushed().values(), tasks, start);
+    auto record = std::make_shared<trace::RunRecord>(prepared_->owner, prepared_->plan,
+                                                     run.flushed().values(), tasks, start);
     for (uint32_t i = 0; i < run.num_workers(); ++i) record->add(run.worker(i).take_events());
+    if (crew.graph_run() != nullptr) {
+      const sched::GraphSchedule* schedule = crew.graph_run()->schedule();
+      for (uint32_t i = 0; schedule != nullptr && i < schedule->num_dispatchers(); ++i)
+        record->add_dispatcher(schedule->made(i), schedule->stall_events(i));
+      return record;
+    }
     for (uint32_t i = 0; i < crew.num_dispatchers(); ++i)
       record->add_dispatcher(crew.dispatcher(i).owned(), crew.dispatcher(i).stall_events());
     return record;
@@ -443,14 +442,15 @@ class Executable {
   std::shared_ptr<Code> code_;
   std::shared_ptr<detail::RunGate> gate_;
   std::shared_ptr<sched::Prepared> prepared_;
-  std::unique_ptr<bytecode::ElementCopies> elements_;  ///< that `prepared_` was made for, if they are kept
+  std::shared_ptr<bind::DecidingElements> deciding_;  ///< that `prepared_` was made for
   Shape shape_;
   std::shared_ptr<sched::SiteCosts> costs_;
   sched::Sharing sharing_;
   std::vector<std::shared_ptr<sched::Crew>> crews_;
   std::shared_ptr<sched::KeptGraph> graph_;
-  uint64_t graph_of_ = 0;           ///< number of its plan
-  uint64_t edges_suffice_for_ = 0;  ///< number of a plan
+  uint64_t graph_of_ = 0;              ///< number of its plan
+  sched::PolicyOptions graph_policy_;  ///< that it was built for
+  uint64_t edges_suffice_for_ = 0;     ///< number of a plan
 };
 
 }  // namespace pto::wsp

@@ -13,7 +13,7 @@ from pto_wsp.errors import UnknownName
 from pto_wsp.ir import workload as w
 from pto_wsp.ir.core import DimSelect, Full, Region
 from pto_wsp.ir.kernel import IN, OUT, KernelFunction
-from pto_wsp.ir.scalar import Element, Expr, Var, substitute, walk
+from pto_wsp.ir.scalar import Element, Expr, Var, name_of, substitute, walk
 from pto_wsp.support.record import record
 
 Path = tuple[tuple[w.Loop | w.Cond, bool], ...]
@@ -42,7 +42,7 @@ def require_made(
         UnknownName: at the first such task.
     """
     written: list[_Use] = []
-    moving = {node.name for node in w.walk_nodes(tuple(body)) if isinstance(node, w.Set)}
+    moving = {node.name for node in w.walk_nodes(body) if isinstance(node, w.Set)}
     for task, path in _tasks(body, ()):
         pairs = zip(kernels[task.kernel].params, task.args, strict=True)
         uses = [(p.role, a) for p, a in pairs if isinstance(a, Region) and a.tensor in local]
@@ -72,7 +72,7 @@ def _tasks(body: Sequence[w.Node], path: Path) -> Iterator[tuple[w.Task, Path]]:
                 pass
 
 
-def _covers(write: _Use, read: _Use, moving: Set[str]) -> bool:
+def _covers(write: _Use, read: _Use, moving: Set[w.Variable]) -> bool:
     """Whether a write surely has written what a read reads; `moving` are the variables, which change."""
     if write.region.tensor != read.region.tensor:
         return False
@@ -84,9 +84,7 @@ def _covers(write: _Use, read: _Use, moving: Set[str]) -> bool:
     inner = [node for node, _ in write.path[common:]]
     loops = [node for node in inner if isinstance(node, w.Loop)]
     exprs = [*write.region.expressions, *(loop.extent for loop in loops)]
-    if any(
-        isinstance(e, Element) or (isinstance(e, Var) and e.name in moving) for x in exprs for e in walk(x)
-    ):
+    if any(isinstance(e, Element) or name_of(e) in moving for x in exprs for e in walk(x)):
         return False
     around = [node for node, _ in read.path[common:] if isinstance(node, w.Loop)]
     return len(loops) == len(inner) and _matches(write.region, read.region, loops, around, {})

@@ -11,8 +11,9 @@ import numpy as np
 
 from pto_wsp.errors import RegionOutside, RowOutside, RowRepeated, StridedRows, StridedView, ViewShape
 from pto_wsp.ir.core import Full, Index, Merged, Range, Region, Rows, TileRange
+from pto_wsp.ir.evaluate import ExtentReader, evaluate
 from pto_wsp.ir.kernel import IN, KernelFunction, Param
-from pto_wsp.ir.scalar import ExtentReader, Value, evaluate
+from pto_wsp.ir.scalar import LoopExtent, LoopStart, Name, Value
 from pto_wsp.ir.workload import Loop
 from pto_wsp.location import Location
 from pto_wsp.support.record import record
@@ -25,7 +26,7 @@ class RegionPlace:
 
     kernel: KernelFunction
     param: Param
-    scope: Mapping[str, Value]
+    scope: Mapping[Name, Value]
     loops: tuple[Loop, ...]
     loc: Location | None
 
@@ -125,7 +126,7 @@ class RegionReader:
             case Index(at=at):
                 return int(evaluate(at, scope, self.reader)), 1
             case TileRange(loop=loop):
-                return int(scope[loop + ".start"]), int(scope[loop + ".len"])
+                return int(scope[LoopStart(loop)]), int(scope[LoopExtent(loop)])
             case Range(start=start, extent=extent) | Rows(start=start, extent=extent):
                 first = int(evaluate(start, scope, self.reader))
                 return first, int(evaluate(extent, scope, self.reader))
@@ -181,7 +182,7 @@ class RegionReader:
             )
 
 
-def scope_text(scope: Mapping[str, Value], loops: Sequence[Loop]) -> str:
+def scope_text(scope: Mapping[Name, Value], loops: Sequence[Loop]) -> str:
     """Return ` in iteration b = 3, i = 0` of the loops around a task, or nothing without loops."""
     values = ", ".join(f"{loop.called} = {scope[loop.var]}" for loop in loops if loop.var in scope)
     return f" in iteration {values}" if values else ""

@@ -14,14 +14,15 @@ from pto_wsp.errors import BadExpression, KernelFailed, NegativeAmount, NoTier, 
 from pto_wsp.interp.regions import ArrayView, RegionPlace, RegionReader, scope_text
 from pto_wsp.ir import workload as w
 from pto_wsp.ir.core import Region
+from pto_wsp.ir.evaluate import ExtentReader, evaluate, read_element
 from pto_wsp.ir.flush_points import Late, find_late, reads_element
 from pto_wsp.ir.module import Module
 from pto_wsp.ir.rules import call_left
-from pto_wsp.ir.scalar import Expr, ExtentReader, Value, evaluate, read_element
+from pto_wsp.ir.scalar import Expr, Name, Value
 from pto_wsp.location import Location
 from pto_wsp.support.record import record
 
-Scope = dict[str, Value]
+Scope = dict[Name, Value]
 CallKernel = Callable[[str, Sequence["np.ndarray | Value"], int], None]
 """Runs the kernel of a name on views and scalars, with so many bytes of workspace."""
 
@@ -48,7 +49,7 @@ class BoundTask:
     """One task of a run: its node, the values of every variable, and the loops around it, outermost first."""
 
     node: w.Task
-    scope: Mapping[str, Value]
+    scope: Mapping[Name, Value]
     loops: tuple[w.Loop, ...]
 
 
@@ -72,7 +73,7 @@ def expand(
     Raises:
         BadExpression, NoTier: an expression of a loop, condition or set has no value, or no tier fits.
     """
-    scope: Scope = dict.fromkeys(workload.variables, 0) | dict(sizes)
+    scope: Scope = {**dict.fromkeys(workload.variables, 0), **sizes}
     yield from _Walk(scope, reader, late).nodes(workload.body, ())
 
 

@@ -19,7 +19,7 @@ from pto_wsp.ir.kernel import (
     statement_expressions,
     walk_statements,
 )
-from pto_wsp.ir.scalar import Element, Expr, Extent, TileElement, Var, walk
+from pto_wsp.ir.scalar import Element, Expr, Extent, Name, TileElement, Var, name_of, walk
 
 
 def tiles_read(stmt: Stmt) -> tuple[str, ...]:
@@ -66,13 +66,19 @@ def written(body: Sequence[Stmt]) -> tuple[set[str], set[str]]:
 
 
 def names_in(*exprs: Expr) -> frozenset[str]:
-    """Return the names of variables, views and tiles that expressions mention."""
+    """Return the names of variables, views, tensors and tiles that expressions mention."""
     return frozenset(
         part.name
         for expr in exprs
         for part in walk(expr)
         if isinstance(part, (Var, Extent, Element, TileElement))
     )
+
+
+def leaves_in(*exprs: Expr) -> frozenset[Name]:
+    """Return the values that expressions of a workload mention, as tables of values know them."""
+    found = (name_of(part) for expr in exprs for part in walk(expr))
+    return frozenset(name for name in found if name is not None)
 
 
 def names_read(stmt: Stmt) -> frozenset[str]:

@@ -18,7 +18,11 @@ from pto_wsp.ir.scalar import (
     Element,
     Expr,
     Extent,
+    FlushValue,
+    LoopExtent,
+    LoopStart,
     Select,
+    Slot,
     TileElement,
     Unary,
     Var,
@@ -70,7 +74,7 @@ def require_types(node: Expr, loc: Location | None) -> None:
             fits = kinds is not None and isinstance(value, kinds)
             if not fits or isinstance(value, bool) != (dtype is b1):
                 raise InvalidIR(message=f"`{value}` is no {dtype}", loc=loc)
-        case Var() | Extent():
+        case Var() | LoopStart() | LoopExtent() | Slot() | FlushValue() | Extent():
             pass
         case _:
             assert_never(node)

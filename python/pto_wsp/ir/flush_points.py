@@ -15,7 +15,7 @@ from collections.abc import Set as AbstractSet
 
 from pto_wsp.ir import workload as w
 from pto_wsp.ir.core import Region, Rows
-from pto_wsp.ir.scalar import Element, Expr, Var, walk
+from pto_wsp.ir.scalar import Element, Expr, name_of, walk
 from pto_wsp.support.record import record
 
 
@@ -25,11 +25,11 @@ class Late:
 
     Attributes:
         written: names of the tensors that some task writes.
-        variables: names of the late variables.
+        variables: the late variables.
     """
 
     written: AbstractSet[str]
-    variables: AbstractSet[str]
+    variables: AbstractSet[w.Variable]
 
     def has(self, *exprs: Expr) -> bool:
         """Return whether one of `exprs` is late."""
@@ -39,10 +39,8 @@ class Late:
         match node:
             case Element(name=name):
                 return name in self.written
-            case Var(name=name):
-                return name in self.variables
             case _:
-                return False
+                return name_of(node) in self.variables
 
     def region(self, region: Region) -> bool:
         """Return whether an index or range of `region` is late. The indices of its rows are not asked."""
@@ -73,7 +71,7 @@ def find_late(workload: w.WorkloadFunction, written: AbstractSet[str]) -> Late:
         late = Late(written, found)
 
 
-def _late_sets(body: Sequence[w.Node], late: Late, is_late: bool) -> Iterator[str]:
+def _late_sets(body: Sequence[w.Node], late: Late, is_late: bool) -> Iterator[w.Variable]:
     """Yield the variables that a late Set of `body` assigns, where control is late or not."""
     for node in body:
         decides = is_late or late.has(*w.node_expressions(node))

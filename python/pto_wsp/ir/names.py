@@ -8,7 +8,18 @@ from typing import assert_never
 from pto_wsp.ir import kernel as k
 from pto_wsp.ir import workload as w
 from pto_wsp.ir.core import DimSelect, Full, Index, Merged, Range, Region, Rows, TileRange
-from pto_wsp.ir.scalar import Const, Element, Expr, Extent, TileElement, Var, rebuild, substitute
+from pto_wsp.ir.scalar import (
+    Const,
+    Element,
+    Expr,
+    Extent,
+    LoopExtent,
+    LoopStart,
+    TileElement,
+    Var,
+    rebuild,
+    substitute,
+)
 from pto_wsp.support.record import replace
 
 
@@ -20,11 +31,11 @@ def kernel_names(kernel: k.KernelFunction) -> set[str]:
 
 def workload_names(workload: w.WorkloadFunction) -> set[str]:
     """Return every name that a workload declares: parameters, variables, loops and labels."""
-    found = {p.name for p in workload.params} | {*workload.variables}
+    found = {p.name for p in workload.params} | {v for v in workload.variables if isinstance(v, str)}
     for node in w.walk_nodes(workload.body):
         match node:
             case w.Loop(var=var):
-                found |= {var, node.start, node.length}
+                found.add(var)
             case w.Task(label=label):
                 found.add(label)
             case w.Cond() | w.Set() | w.Refuse() | w.WorkloadCall():
@@ -137,8 +148,6 @@ class WorkloadRenaming:
         self.tensors = tensors or {}
         self.labels = labels or {}
         renamed = {**self.variables, **self.loops}
-        for old, new in self.loops.items():
-            renamed |= {f"{old}.start": f"{new}.start", f"{old}.len": f"{new}.len"}
         self.values: dict[str, Expr] = {old: Var(new) for old, new in renamed.items()} | {**(values or {})}
 
     def nodes(self, body: Iterable[w.Node]) -> tuple[w.Node, ...]:
@@ -153,7 +162,7 @@ class WorkloadRenaming:
                 new = self.loops.get(var, var)
                 return replace(node, var=new, name=node.called if node.called != new else "")
             case w.Set(name=name):
-                return replace(node, name=self.variables.get(name, name))
+                return replace(node, name=self.variables.get(name, name) if isinstance(name, str) else name)
             case w.Task(label=label, after=after):
                 labels = {"label": self.label(label), "after": tuple(map(self.label, after))}
                 return replace(node, args=self.arguments(node.args), **labels)
@@ -202,6 +211,10 @@ class WorkloadRenaming:
         match node:
             case Var(name=name):
                 return self.values.get(name)
+            case LoopStart(loop=loop) if loop in self.loops:
+                return LoopStart(self.loops[loop])
+            case LoopExtent(loop=loop) if loop in self.loops:
+                return LoopExtent(self.loops[loop])
             case Element(name=name, indices=indices):
                 own = tuple(self.expr(index) for index in indices)
                 inside = self.tensors.get(name)

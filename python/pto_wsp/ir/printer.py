@@ -137,7 +137,7 @@ def _nodes(body: Sequence[w.Node], out: TextWriter) -> None:
             case w.Cond():
                 _condition(node, out)
             case w.Set(name=name, value=value):
-                out.line(f"%{name} = {expr_text(value)} : {value.dtype}")
+                out.line(f"{expr_text(w.assigned(name))} = {expr_text(value)} : {value.dtype}")
             case w.Refuse(tier=tier, bounds=bounds, size=size):
                 out.line(f"REFUSE {json.dumps(tier)}, {expr_text(size)}:idx {{bounds = {list(bounds)}}}")
             case _:

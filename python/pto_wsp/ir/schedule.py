@@ -39,9 +39,6 @@ TASK, ARGUMENTS, KERNEL = "t.", "t.args.", "t.kernel"
 KERNEL_NUMBER = "kernel."
 """What the name of the number of a kernel begins with."""
 
-WINDOW = 8192
-"""The size of a window that is left open."""
-
 MOST = 64
 """So many dispatchers can walk one program; partitions have one more than bounds."""
 
@@ -208,13 +205,6 @@ class Schedule:
     def chosen(self) -> Iterator[Policy]:
         """Yield the policies that are not the default."""
         return (policy for policy in self.policies() if policy != default_policy(policy.directive))
-
-    @property
-    def is_walked(self) -> bool:
-        """Whether some policy is about walks: dispatchers, windows, streams, pools, turns or batches."""
-        of_walks = (self.dispatch, self.window, self.streams, self.pools)
-        decides = self.ready.name == "priority" or self.timing.name in ("batched", "interleaved")
-        return decides or any(p != default_policy(p.directive) for p in of_walks)
 
     def having(self, policy: Policy) -> Schedule:
         """Return the schedule with another policy for the directive of `policy`."""

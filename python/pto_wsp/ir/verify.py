@@ -23,7 +23,21 @@ from pto_wsp.ir.rules import (
     require_tile,
     view_rank_and_dtype,
 )
-from pto_wsp.ir.scalar import Const, Element, Expr, Extent, TileElement, Var, element_dtype, walk
+from pto_wsp.ir.scalar import (
+    Const,
+    Element,
+    Expr,
+    Extent,
+    FlushValue,
+    LoopExtent,
+    LoopStart,
+    Slot,
+    TileElement,
+    Var,
+    element_dtype,
+    format_expr,
+    walk,
+)
 from pto_wsp.ir.verify_paths import require_written
 from pto_wsp.ir.verify_schedule import verify_schedule
 from pto_wsp.ir.verify_workload import verify_workload
@@ -280,6 +294,8 @@ class _KernelVerifier:
                     case Extent(name=name):
                         known = name in self.tiles or name in self.views
                         require(known, f"`{name}` has no extents", loc)
+                    case LoopStart() | LoopExtent() | Slot() | FlushValue():
+                        require(False, f"`{format_expr(node)}` occurs in workloads only", loc)
                     case _:
                         require_types(node, loc)
                         if isinstance(node, Element):

@@ -5,7 +5,23 @@ from __future__ import annotations
 from typing import assert_never
 
 from pto_wsp.ir.rules import require
-from pto_wsp.ir.scalar import Binary, Const, Element, Expr, Extent, Select, TileElement, Unary, Var, walk
+from pto_wsp.ir.scalar import (
+    Binary,
+    Const,
+    Element,
+    Expr,
+    Extent,
+    FlushValue,
+    LoopExtent,
+    LoopStart,
+    Select,
+    Slot,
+    TileElement,
+    Unary,
+    Var,
+    format_expr,
+    walk,
+)
 from pto_wsp.ir.schedule import ARGUMENTS, KERNEL_NUMBER, POLICIES, TASK, Policy, Schedule
 from pto_wsp.types.dtype import b1, i64
 
@@ -53,5 +69,7 @@ def _key(key: Expr) -> None:
                 require(False, f"a key reads elements of `{name}`", key.loc)
             case Unary() | Binary() | Select():
                 pass
+            case LoopStart() | LoopExtent() | Slot() | FlushValue():
+                require(False, f"`{format_expr(part)}` is no name of a key", key.loc)
             case _:
                 assert_never(part)

@@ -21,7 +21,7 @@ from pto_wsp.ir.kernel import KernelFunction
 from pto_wsp.ir.module import Module
 from pto_wsp.ir.names import WorkloadRenaming, workload_names
 from pto_wsp.ir.rules import call_left
-from pto_wsp.ir.scalar import Binary, Const, Expr, Unary, Var
+from pto_wsp.ir.scalar import Binary, Const, Expr, FlushValue, Name, Unary, Var, name_of
 from pto_wsp.ir.schedule import Policy
 from pto_wsp.location import Location
 from pto_wsp.lower import bytecode as bc
@@ -46,7 +46,7 @@ class Lowered:
             the register that its flush point sets.
         enclosing: the loops around the node that starts at an instruction, outermost first.
         places: source location of an instruction of an expression.
-        registers: register of each loop variable, variable and flush point.
+        registers: register of each loop variable, range of a loop, variable and flush point.
         refusals: what the reason number of a FAIL stands for.
         written: names of the tensors that some task writes.
     """
@@ -57,7 +57,7 @@ class Lowered:
     sites: Mapping[int, w.Node]
     enclosing: Mapping[int, tuple[w.Loop, ...]]
     places: Mapping[int, Location | None]
-    registers: Mapping[str, int]
+    registers: Mapping[Name, int]
     refusals: tuple[w.Refuse, ...]
     written: frozenset[str]
 
@@ -126,7 +126,7 @@ class _Lowering:
         self.sites: dict[int, w.Node] = {}
         self.enclosing: dict[int, tuple[w.Loop, ...]] = {}
         self.places: dict[int, Location | None] = {}
-        self.registers: dict[str, int] = {}
+        self.registers: dict[Name, int] = {}
         self.labels: dict[str, int] = {}
         self.refusals: list[w.Refuse] = []
         self.open_axes: dict[str, int] = {}
@@ -177,11 +177,15 @@ class _Lowering:
         self.code.append(_Instruction(op, operand1, operand2, expr))
         return len(self.code) - 1
 
-    def register(self, name: str, count: int = 1) -> int:
+    def register(self, name: Name, count: int = 1) -> int:
         """Give a name the next of `count` registers."""
         self.registers[name] = self.num_registers
         self.num_registers += count
         return self.registers[name]
+
+    def register_of(self, expr: Expr) -> int | None:
+        name = name_of(expr)
+        return None if name is None else self.registers.get(name)
 
     def nodes(self, body: Sequence[w.Node]) -> None:
         for found in map(self.distinct, body):
@@ -210,7 +214,6 @@ class _Lowering:
         if not isinstance(node, w.Loop) or node.var not in self.registers:
             return node
         name = self.fresh.name(node.var)
-        self.fresh.taken |= {f"{name}.start", f"{name}.len"}
         return WorkloadRenaming({node.var: name}).node(node)
 
     def begin(self, node: w.Node) -> None:
@@ -222,10 +225,10 @@ class _Lowering:
         found: dict[Expr, Expr] = {}
         for expr in w.node_expressions(node):
             if reads_element(expr, self.written) and expr not in found:
-                name = f"flush#{self.num_registers}"
-                self.begin(w.Set(name, expr, expr.loc or node.loc))
-                self.emit(Op.SET, self.register(name), expr=expr)
-                found[expr] = Var(name, expr.dtype, expr.loc)
+                value = FlushValue(self.num_registers, expr.dtype, expr.loc)
+                self.begin(w.Set(value, expr, expr.loc or node.loc))
+                self.emit(Op.SET, self.register(value), expr=expr)
+                found[expr] = value
         return w.map_expressions(node, lambda expr: found.get(expr, expr)) if found else node
 
     def condition(self, node: w.Cond) -> None:
@@ -301,8 +304,10 @@ class _Lowering:
                 self.emit(Op.PARAM_CONST, operand2=self.constant(struct.pack(layout, number)))
             case Var(name=name, dtype=own) if name in self.symbols and own is dtype:
                 self.emit(Op.PARAM_SYMBOL, operand2=self.symbols[name])
-            case Var(name=name, dtype=own) if name in self.registers and own.is_float == dtype.is_float:
-                self.emit(Op.PARAM_LOOPVAR, operand2=self.registers[name])
+            case _ if (
+                register := self.register_of(arg)
+            ) is not None and arg.dtype.is_float == dtype.is_float:
+                self.emit(Op.PARAM_LOOPVAR, operand2=register)
             case Unary(op="f32") if dtype is f32:
                 self.emit(Op.PARAM_EXPR, expr=arg)
             case _ if not dtype.is_float and arg.dtype in (i64, b1):

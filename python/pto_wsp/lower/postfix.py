@@ -4,9 +4,27 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Mapping
+from typing import assert_never
 
 from pto_wsp.errors import NotYetSupported
-from pto_wsp.ir.scalar import Binary, Const, Element, Expr, Select, Unary, Var, children, walk
+from pto_wsp.ir.scalar import (
+    Binary,
+    Const,
+    Element,
+    Expr,
+    Extent,
+    FlushValue,
+    LoopExtent,
+    LoopStart,
+    Name,
+    Select,
+    Slot,
+    TileElement,
+    Unary,
+    Var,
+    children,
+    walk,
+)
 from pto_wsp.location import Location
 from pto_wsp.lower import bytecode as bc
 from pto_wsp.lower.bytecode import Op
@@ -57,7 +75,7 @@ class Postfix:
     Args:
         emit: appends an instruction: opcode, operands and the place it comes from.
         constant: numbers eight bytes of the constant table.
-        registers: the register of each loop variable and variable.
+        registers: the register of each loop variable, range of a loop, variable and flush point.
         symbols: the number of each size and scalar.
         tensors: the number of each tensor.
     """
@@ -66,7 +84,7 @@ class Postfix:
         self,
         emit: Emit,
         constant: Callable[[bytes], int],
-        registers: Mapping[str, int],
+        registers: Mapping[Name, int],
         symbols: Mapping[str, int],
         tensors: Mapping[str, int],
     ) -> None:
@@ -101,18 +119,15 @@ class Postfix:
         match expr:
             case Const(value=value):
                 self._emit(Op.EXPR_CONST, 0, self._constant(struct.pack("<q", int(value))), loc)
-            case Var(name=name) if name in self._registers:
-                self._emit(Op.EXPR_REG, 0, self._registers[name], loc)
-            case Var(name=name):
-                self._emit(Op.EXPR_SYMBOL, 0, self._symbols[name], loc)
+            case Var() | LoopStart() | LoopExtent() | Slot() | FlushValue():
+                self._named(expr)
             case Element(name=name, indices=indices):
                 self._operands(indices)
                 self._emit(Op.EXPR_ELEMENT, self._tensors[name], len(indices), loc)
-            case Unary(op="i64", a=a):
-                self._write(a)
             case Unary(op=op, a=a):
-                self._operands((a,))
-                self._emit(_UNARY_OPS[op], 0, 0, loc)
+                self._write(a)
+                if op != "i64":
+                    self._emit(_UNARY_OPS[op], 0, 0, loc)
             case Binary(op="gt" | "ge" as op, a=a, b=b):
                 self._operands((a, b))
                 self._emit(_OPPOSITE_OPS[op], 0, 0, loc)
@@ -123,8 +138,18 @@ class Postfix:
             case Select(condition=condition, then=then, other=other):
                 self._operands((condition, then, other))
                 self._emit(Op.EXPR_SELECT, 0, 0, loc)
+            case Extent() | TileElement():
+                raise AssertionError("verified workloads have no views and tiles")
             case _:
-                raise AssertionError("verified workloads have no extents of views")
+                assert_never(expr)
+
+    def _named(self, leaf: Var | LoopStart | LoopExtent | Slot | FlushValue) -> None:
+        name = leaf.name if isinstance(leaf, Var) else leaf
+        if name in self._registers:
+            self._emit(Op.EXPR_REG, 0, self._registers[name], leaf.loc)
+        else:
+            assert isinstance(name, str)
+            self._emit(Op.EXPR_SYMBOL, 0, self._symbols[name], leaf.loc)
 
     def _operands(self, exprs: tuple[Expr, ...]) -> None:
         for expr in exprs:

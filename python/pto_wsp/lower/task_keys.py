@@ -8,7 +8,7 @@ from pto_wsp.errors import BadKey, did_you_mean
 from pto_wsp.ir import workload as w
 from pto_wsp.ir.core import Full, Range, Region, Rows, TileRange
 from pto_wsp.ir.module import Module
-from pto_wsp.ir.scalar import Binary, Const, Element, Expr, Extent, Var, substitute, walk
+from pto_wsp.ir.scalar import Binary, Const, Element, Expr, Extent, LoopExtent, Var, substitute, walk
 from pto_wsp.ir.schedule import ARGUMENTS, KERNEL, KERNEL_NUMBER, TASK
 from pto_wsp.support.record import record
 
@@ -88,7 +88,7 @@ class TaskKeys:
             case Range(extent=extent) | Rows(extent=extent):
                 return extent
             case TileRange(loop=loop):
-                return Var(loop + ".len", loc=leaf.loc)
+                return LoopExtent(loop, leaf.loc)
             case Full():
                 size = self._module.entry_workload.tensor(region.tensor).type.dims[dim]
                 return Const(size) if isinstance(size, int) else Var(size, loc=leaf.loc)
@@ -133,7 +133,7 @@ def _axis_of(loop: w.Loop) -> str:
         case Var(name=name):
             return name
         case Binary(op="sub", a=Element(name=end), b=Element(name=start)) if start == end:
-            return start.removesuffix(".offsets") if start.endswith(".offsets") else ""
+            return w.axis_of_offsets(start) or ""
         case _:
             return ""
 

@@ -52,8 +52,7 @@ def _workload(function: w.WorkloadFunction) -> w.WorkloadFunction:
     nodes = [*w.walk_nodes(function.body)]
     fresh = Fresh(p.name for p in function.params)
     loops = _numbered("i", (node.var for node in nodes if isinstance(node, w.Loop)), fresh)
-    slots = {name for name in function.variables if name.startswith("slot.")}
-    variables = _numbered("v", (name for name in function.variables if name not in slots), fresh)
+    variables = _numbered("v", (name for name in function.variables if isinstance(name, str)), fresh)
     labels = _numbered("l", (node.label for node in nodes if isinstance(node, w.Task) and node.label), fresh)
     renaming = WorkloadRenaming(loops=loops, variables=variables, labels=labels)
     return replace(function, body=_without_names(renaming.nodes(function.body)))

@@ -19,9 +19,9 @@ from pto_wsp.analysis.steps import failing
 from pto_wsp.ir import kernel as k
 from pto_wsp.ir import workload as w
 from pto_wsp.ir.core import Region, Rows
-from pto_wsp.ir.effects import name_written, names_in, names_read, tile_written
+from pto_wsp.ir.effects import leaves_in, name_written, names_in, names_read, tile_written
 from pto_wsp.ir.module import Module
-from pto_wsp.ir.scalar import Const, Expr, Var, can_fail
+from pto_wsp.ir.scalar import Const, Expr, Name, Var, can_fail
 from pto_wsp.support.record import replace
 
 
@@ -100,8 +100,9 @@ def _workload(workload: w.WorkloadFunction) -> w.WorkloadFunction:
     sizes = {p.name for p in workload.params if isinstance(p, w.SizeParam)}
     body = workload.body
     while True:
-        read = names_in(*(e for node in w.walk_nodes(body) for e in w.node_expressions(node)))
-        pruned = _nodes(body, read, sizes)
+        exprs = [e for node in w.walk_nodes(body) for e in w.node_expressions(node)]
+        read = names_in(*exprs)
+        pruned = _nodes(body, leaves_in(*exprs), sizes)
         if pruned == body:
             break
         body = pruned
@@ -121,7 +122,7 @@ def _is_unused_local(param: w.WorkloadParam, used: set[str] | frozenset[str]) ->
     return isinstance(param, w.TensorParam) and param.is_local and param.name not in used
 
 
-def _nodes(body: tuple[w.Node, ...], read: frozenset[str], sizes: set[str]) -> tuple[w.Node, ...]:
+def _nodes(body: tuple[w.Node, ...], read: frozenset[Name], sizes: set[str]) -> tuple[w.Node, ...]:
     kept: list[w.Node] = []
     for node in body:
         match node:

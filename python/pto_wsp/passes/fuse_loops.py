@@ -29,7 +29,7 @@ from pto_wsp.ir.core import Region, Rows
 from pto_wsp.ir.effects import name_written, names_in
 from pto_wsp.ir.module import Module
 from pto_wsp.ir.names import KernelRenaming, WorkloadRenaming
-from pto_wsp.ir.scalar import Element, walk
+from pto_wsp.ir.scalar import Element, Name, walk
 from pto_wsp.support.record import replace
 
 Item = TypeVar("Item")
@@ -57,7 +57,7 @@ def _joined(items: Sequence[Item], join: Callable[[Item, Item, Sequence[Item]], 
 
 
 def _are_independent(
-    first: Sequence[Access], second: Sequence[Access], var: str, step: int, changing: frozenset[str]
+    first: Sequence[Access], second: Sequence[Access], var: str, step: int, changing: frozenset[Name]
 ) -> bool:
     """Whether no later iteration of the first loop meets an earlier one of the second."""
     for later in first:
@@ -115,7 +115,7 @@ class _KernelFusion:
         if names[0] & read[1] or names[1] & read[0] or names[0] & names[1] & live:
             return None
         accesses = [kernel_accesses(body) for body in (first.body, renamed)]
-        changing = frozenset().union(*names, *loops)
+        changing: frozenset[Name] = frozenset().union(*names, *loops)
         if any(access.is_write for found in accesses for access in found) and not (
             self.is_aligned and _are_independent(accesses[0], accesses[1], first.var, first.step, changing)
         ):
@@ -163,8 +163,9 @@ class _WorkloadFusion:
         accesses = [self.accesses(body) for body in (first.body, renamed)]
         if self.reads_what_is_written((first, second), accesses[0] + accesses[1]):
             return None
-        changing = {n.var for n in inside if isinstance(n, w.Loop)}
-        changing |= {name for n in inside if isinstance(n, w.Loop) for name in (n.start, n.length)}
+        changing: set[Name] = set()
+        for node in inside:
+            changing |= {node.var, node.start, node.length} if isinstance(node, w.Loop) else set()
         for name in self.ranks:
             pairs = [[a for a in found if self.may_be(a.tensor, name)] for found in accesses]
             pairs[0] = [a for a in pairs[0] if a.tensor == name]

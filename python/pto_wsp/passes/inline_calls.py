@@ -19,7 +19,7 @@ from pto_wsp.ir.core import Full, Region
 from pto_wsp.ir.effects import names_in
 from pto_wsp.ir.module import Module, called_functions
 from pto_wsp.ir.names import KernelRenaming, WorkloadRenaming, kernel_names, workload_names
-from pto_wsp.ir.scalar import Const, Element, Expr, Unary, Var, can_fail, walk
+from pto_wsp.ir.scalar import Const, Element, Expr, Unary, Var, can_fail, name_of, walk
 from pto_wsp.support.fresh import Fresh
 from pto_wsp.support.record import replace
 from pto_wsp.types.dtype import b1, i64
@@ -151,19 +151,14 @@ class _Expansion:
             elif arg is not None:
                 self.values[param.name] = self.number(param.name, arg)
         self.derive()
-        variables = {v: fresh.name(v) for v in self.callee.variables if not v.startswith("slot.")}
+        variables = {v: fresh.name(v) for v in self.callee.variables if isinstance(v, str)}
         self.first += [w.Set(new, Const(0), self.call.loc) for new in variables.values()]
         inside = [*w.walk_nodes(self.callee.body)]
-        loops = {node.var: self.loop(node.var) for node in inside if isinstance(node, w.Loop)}
+        loops = {node.var: fresh.name(node.var) for node in inside if isinstance(node, w.Loop)}
         tasks = [node for node in inside if isinstance(node, w.Task) and node.label]
         labels = {task.label: fresh.name(task.label) for task in tasks}
         renaming = WorkloadRenaming(loops, self.values, variables, self.tensors, labels)
         return (*self.first, *renaming.nodes(self.callee.body))
-
-    def loop(self, var: str) -> str:
-        new = self.caller.fresh.name(var)
-        self.caller.fresh.taken |= {f"{new}.start", f"{new}.len"}
-        return new
 
     def refuse(self, reason: str) -> CannotInline:
         return CannotInline(callee=self.callee.name, reason=reason, loc=self.call.loc)
@@ -198,10 +193,7 @@ class _Expansion:
     def can_change(self, value: Expr) -> bool:
         """Whether nodes behind the call can give `value` another value."""
         variables = set(self.caller.workload.variables) | set(self.callee.variables)
-        return any(
-            isinstance(part, Element) or (isinstance(part, Var) and part.name in variables)
-            for part in walk(value)
-        )
+        return any(isinstance(part, Element) or name_of(part) in variables for part in walk(value))
 
     def derive(self) -> None:
         """Find what stands for sizes and scalars that follow from others, and for local tensors."""

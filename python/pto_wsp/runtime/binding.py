@@ -19,7 +19,8 @@ from pto_wsp.errors import (
     did_you_mean,
 )
 from pto_wsp.ir import workload as w
-from pto_wsp.ir.scalar import I64_MAX, Const, Value, Var, evaluate, walk
+from pto_wsp.ir.evaluate import evaluate
+from pto_wsp.ir.scalar import I64_MAX, Const, Value, Var, walk
 from pto_wsp.lang.workload.ragged import Ragged
 from pto_wsp.lang.workload.sparse import Sparse
 from pto_wsp.runtime.dlpack import as_numpy

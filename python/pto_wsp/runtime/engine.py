@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from pto_wsp import _native
-from pto_wsp.errors import BadLibrary, PtoError
+from pto_wsp.errors import BadLibrary, OutOfMemory, PtoError
 from pto_wsp.interp.workload import TensorReader
 from pto_wsp.ir import workload as w
 from pto_wsp.ir.module import Module
@@ -84,6 +84,10 @@ class EngineRunner:
             )
         except _native.EngineError as error:
             raise self._explained(error, loaded.module, loaded.lowered, arrays) from None
+        except MemoryError:  # where no single task is concerned: a graph, a map of hazards
+            workload = loaded.module.entry_workload
+            size = "the engine needs more to order the tasks of this run"
+            raise OutOfMemory(what=f"a run of `{workload.name}`", size=size, loc=workload.loc) from None
         recorded = result.record
         return result, loaded.trace(recorded, arrays, scalars) if recorded is not None else None
 

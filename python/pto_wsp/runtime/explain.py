@@ -11,9 +11,10 @@ from pto_wsp._native import EngineError
 from pto_wsp.interp.regions import scope_text
 from pto_wsp.interp.workload import negative_extent, no_tier
 from pto_wsp.ir import workload as w
+from pto_wsp.ir.evaluate import element_outside
 from pto_wsp.ir.kernel import KernelFunction, Param
 from pto_wsp.ir.module import Module
-from pto_wsp.ir.scalar import BELOW_ZERO, DIVISION_BY_ZERO, OVERFLOW, SHIFT_OUTSIDE, element_outside
+from pto_wsp.ir.scalar import BELOW_ZERO, DIVISION_BY_ZERO, OVERFLOW, SHIFT_OUTSIDE
 from pto_wsp.location import Location, of_user
 from pto_wsp.lower.lower_workload_to_bytecode import Lowered
 from pto_wsp.targets.base import Check, KernelArtifact

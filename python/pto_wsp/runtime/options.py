@@ -69,11 +69,8 @@ def run_options(schedule: Schedule) -> _native.RunOptions:
     else:
         options.streaming_bytes = schedule.stores.count
     options.num_pools, options.pool_bounds = _pools(schedule.pools)
-    if schedule.is_walked:
-        options.held = schedule.start.count
-    else:
-        options.start = _START[schedule.start.name]
-        options.threshold = schedule.start.count
+    options.start = _START[schedule.start.name]
+    options.threshold = schedule.start.count
     return options
 
 

@@ -30,6 +30,7 @@ from pto_wsp.lang.workload.build_module import Traced
 from pto_wsp.location import caller_location
 from pto_wsp.runtime.binding import Binder
 from pto_wsp.runtime.engine import EngineRunner
+from pto_wsp.runtime.export import write_tree
 from pto_wsp.runtime.interpreted import InterpretedRunner
 from pto_wsp.runtime.numbers import integer, number
 from pto_wsp.runtime.outcome import Figures
@@ -41,7 +42,7 @@ from pto_wsp.runtime.trace import Trace
 from pto_wsp.schedule.schedule import Schedule
 from pto_wsp.support.garbage import collection_paused
 from pto_wsp.targets import registry
-from pto_wsp.text.files import read_program, write_program
+from pto_wsp.text.files import read_program, with_defaults, write_program
 from pto_wsp.types.dtype import DType, f32, i64, u64
 from pto_wsp.visualize.drawing import escaped
 from pto_wsp.visualize.notebook import module_html
@@ -302,6 +303,22 @@ class Program:
             UnusableFile: the file cannot be written.
         """
         write_program(path, self.module, self._binder.numbers)
+
+    def export(self, folder: str | os.PathLike[str], *, force: bool = False) -> None:
+        """Write the program as a folder of sources, which its `README.md` says how to build and run.
+
+        Numbers of `set_symbol_i64` and the like become defaults of the sources.
+
+        Args:
+            folder: where they go; made where it is missing.
+            force: overwrite files that exist.
+
+        Raises:
+            UnusableFile: the folder is not empty and `force` is not given, or it cannot be written.
+            UnsupportedByTarget: the target emits no sources, or not those of this program.
+        """
+        module = with_defaults(self.module, self._binder.numbers)
+        write_tree(self._prepared.target.emit(module), folder, force=force)
 
     def save_kernels(self, path: str | os.PathLike[str]) -> None:
         """Write the kernels as a shared library for this machine: `pto_load_kernels` of the C API loads it.

@@ -14,9 +14,10 @@ from pto_wsp.interp.regions import RegionPlace, RegionReader
 from pto_wsp.interp.workload import BoundTask, TensorReader
 from pto_wsp.ir import workload as w
 from pto_wsp.ir.core import Region, Rows
+from pto_wsp.ir.evaluate import evaluate
 from pto_wsp.ir.kernel import IN
 from pto_wsp.ir.module import Module
-from pto_wsp.ir.scalar import Element, Expr, Var, evaluate, walk
+from pto_wsp.ir.scalar import Element, Expr, Name, name_of, walk
 from pto_wsp.support.record import record
 from pto_wsp.visualize.drawing import to_svg
 from pto_wsp.visualize.graph import Graph, graph_drawing
@@ -265,9 +266,9 @@ def _identity(array: np.ndarray) -> tuple[object, ...]:
     return array.ctypes.data, array.shape, array.strides
 
 
-def _assigned(workload: w.WorkloadFunction) -> dict[str, list[Expr]]:
+def _assigned(workload: w.WorkloadFunction) -> dict[Name, list[Expr]]:
     """Return the expressions that each variable is set to."""
-    found: dict[str, list[Expr]] = {}
+    found: dict[Name, list[Expr]] = {}
     for node in w.walk_nodes(workload.body):
         if isinstance(node, w.Set):
             found.setdefault(node.name, []).append(node.value)
@@ -275,31 +276,27 @@ def _assigned(workload: w.WorkloadFunction) -> dict[str, list[Expr]]:
 
 
 def _deciding_elements(
-    body: Sequence[w.Node], around: tuple[Expr, ...], assigned: Mapping[str, Sequence[Expr]]
+    body: Sequence[w.Node], around: tuple[Expr, ...], assigned: Mapping[Name, Sequence[Expr]]
 ) -> Iterator[tuple[int, list[Element]]]:
     """Yield, by its id, each task with the elements that its arguments and the nodes around it mention."""
     for node in body:
         exprs = (*around, *w.node_expressions(node))
-        match node:
-            case w.Task():
-                yield id(node), list(_elements(exprs, assigned, frozenset()))
-            case w.Loop():
-                yield from _deciding_elements(node.body, exprs, assigned)
-            case w.Cond():
-                yield from _deciding_elements((*node.then, *node.other), exprs, assigned)
-            case _:
-                pass
+        if isinstance(node, w.Task):
+            yield id(node), list(_elements(exprs, assigned, frozenset()))
+        for block in w.blocks(node):
+            yield from _deciding_elements(block, exprs, assigned)
 
 
 def _elements(
-    exprs: Sequence[Expr], assigned: Mapping[str, Sequence[Expr]], seen: frozenset[str]
+    exprs: Sequence[Expr], assigned: Mapping[Name, Sequence[Expr]], seen: frozenset[Name]
 ) -> Iterator[Element]:
     for expr in exprs:
         for part in walk(expr):
+            name = name_of(part)
             if isinstance(part, Element):
                 yield part
-            elif isinstance(part, Var) and part.name in assigned and part.name not in seen:
-                yield from _elements(assigned[part.name], assigned, seen | {part.name})
+            elif name is not None and name in assigned and name not in seen:
+                yield from _elements(assigned[name], assigned, seen | {name})
 
 
 def _reduced(before: Sequence[set[int]]) -> Iterator[tuple[int, int]]:

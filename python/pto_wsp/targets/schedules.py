@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from pto_wsp.errors import UnsupportedByTarget
 from pto_wsp.ir.printer import print_policy
-from pto_wsp.ir.schedule import POLICIES, WINDOW, Policy, Schedule
+from pto_wsp.ir.schedule import POLICIES, Policy, Schedule
 from pto_wsp.location import caller_location
 from pto_wsp.support.record import record
 
@@ -97,22 +97,7 @@ def _support_in(target: str, schedule: Schedule, policy: Policy) -> Support:
             return Refused("there are no streams that could take turns")
         if schedule.ready.name != "work_steal":
             return Refused(f"what starts first is decided by {schedule.ready.name}")
-    if policy.directive == "start" and schedule.is_walked:
-        return _held(schedule, policy)
     return found
-
-
-def _held(schedule: Schedule, start: Policy) -> Support:
-    """Return what becomes of a start beside policies for the walk of the program."""
-    if start.name == "after_build":
-        return Refused(
-            "a graph that is built first has no dispatchers, window, streams, batches, turns, pools or "
-            "priorities"
-        )
-    window = schedule.window.count or WINDOW
-    if start.count > window:
-        return Refused(f"a window of {window} tasks never holds as many")
-    return Enforced()
 
 
 def require_support(target: str, schedule: Schedule) -> None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from pto_wsp.errors import RepeatedText
-from pto_wsp.ir.scalar import Expr
+from pto_wsp.ir.scalar import Expr, Var
 from pto_wsp.ir.schedule import ARGUMENTS, DEFAULT, KERNEL, KERNEL_NUMBER, POLICIES, TASK, Policy, Schedule
 from pto_wsp.text.expressions import read_expression
 from pto_wsp.text.tokens import Cursor, Source
-from pto_wsp.types.dtype import DType, i64
+from pto_wsp.types.dtype import DType
 
 
 class _Keys:
@@ -18,9 +18,9 @@ class _Keys:
     where = "keys of schedules"
     is_bare = False
 
-    def scalar(self, name: str) -> DType | None:
+    def scalar(self, name: str) -> Var | None:
         is_task = name.startswith(TASK) and not name.startswith(ARGUMENTS)
-        return i64 if is_task or name.startswith(KERNEL_NUMBER) else None
+        return Var(name) if is_task or name.startswith(KERNEL_NUMBER) else None
 
     def has_elements(self, name: str) -> bool:
         return False

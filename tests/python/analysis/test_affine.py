@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 
 from pto_wsp.analysis.affine import difference, linear
 from pto_wsp.errors import BadExpression
-from pto_wsp.ir.scalar import Binary, Const, Expr, Select, Unary, Var, binary, evaluate
+from pto_wsp.ir.evaluate import evaluate
+from pto_wsp.ir.scalar import Binary, Const, Expr, Select, Unary, Var, binary
 from tests.generators.drawing import tries
 
 NAMES = "ijn"

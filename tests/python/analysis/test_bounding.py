@@ -9,7 +9,8 @@ from pto_wsp.analysis.bounding import extent_needed
 from pto_wsp.interp.workload import expand
 from pto_wsp.ir import workload as w
 from pto_wsp.ir.core import Full, Index, Range, Region, TileRange
-from pto_wsp.ir.scalar import Binary, Const, Element, Expr, Select, Unary, Var, evaluate, format_expr
+from pto_wsp.ir.evaluate import evaluate
+from pto_wsp.ir.scalar import Binary, Const, Element, Expr, Select, Unary, Var, format_expr
 from pto_wsp.types import ScalarType, TensorType, f32, i64
 from tests.generators.drawing import DRAWS, Draw, tries
 

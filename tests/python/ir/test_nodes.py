@@ -23,6 +23,10 @@ TASK = w.Task("f", (BOX, A), (A,), workspace=A, cost=B)
 EXPRESSIONS = (
     s.Const(1),
     A,
+    s.LoopStart("i"),
+    s.LoopExtent("i"),
+    s.Slot(3),
+    s.FlushValue(4, i64),
     s.Extent("x", 0),
     s.Element("x", (A, B)),
     s.TileElement("t", (A, B), i64),

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pto_wsp.errors import BadExpression
+from pto_wsp.ir.evaluate import evaluate, read_element
 from pto_wsp.ir.scalar import (
     BINARY_OPS,
     I64_MAX,
@@ -23,10 +24,8 @@ from pto_wsp.ir.scalar import (
     binary,
     can_fail,
     ceildiv,
-    evaluate,
     format_expr,
     mul,
-    read_element,
     substitute,
     walk,
 )

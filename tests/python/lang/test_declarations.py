@@ -26,7 +26,7 @@ from pto_wsp import (
     workload,
 )
 from pto_wsp.errors import BadKernelOption, NameClash, UnknownKernel, UnknownName
-from pto_wsp.ir.scalar import evaluate
+from pto_wsp.ir.evaluate import evaluate
 from pto_wsp.ir.workload import Task, tasks
 from pto_wsp.lang.kernel.kernel import Kernel
 from pto_wsp.lang.workload.workload import Workload

@@ -14,6 +14,7 @@ from pto_wsp.ir.module import Module
 from pto_wsp.ir.verify import verify
 from pto_wsp.lang.workload.build_module import Traced
 from pto_wsp.lang.workload.workload import Workload
+from tests.golden import Golden
 from tests.python.lang.programs import execute, marked
 
 KERNELS = """
@@ -66,7 +67,7 @@ def run(module: Module, sizes: dict[str, int | float], **arrays: np.ndarray) -> 
     return run_workload(module, arrays, sizes, lambda name, args, _: run_kernel(kernels[name], args))
 
 
-def test_loops_and_regions() -> None:
+def test_loops_and_regions(golden: Golden) -> None:
     module = traced(
         """
         @workload
@@ -84,31 +85,7 @@ def test_loops_and_regions() -> None:
             return X.shape[1]
         """
     ).module
-    assert head_of(module) == (
-        'func @w(%batch: index, %X: !pto.memref<gm,"batch"x"n"x8,f32>, '
-        '%Y: !pto.memref<gm,"batch"x"n"x8,f32>, %n: index) {'
-    )
-    assert body_of(module) == [
-        "FOR %b:idx, 0:idx, %batch:idx, 1:idx {parallel}",
-        "FOR %h:idx, 0:idx, 2:idx, 1:idx {parallel}",
-        "FOR %rows:idx, 0:idx, %n:idx, 4:idx {parallel, tiles}",
-        "CALL @add1[%b, %h, %rows](%X[at(%b), %rows, :], %Y[at(%b), %rows, :])",
-        "ENDFOR",
-        "ENDFOR",
-        "ENDFOR",
-        "FOR %b_1:idx, 0:idx, %batch:idx, 1:idx {seq, name = b}",
-        "FOR %i:idx, 0:idx, %batch // 2 - 1:idx, 1:idx {range}",
-        "CALL @row[%i, 3](%X[at(%b_1), 2 :+ %n - 2, :], %Y[at(%i + 1), 2 :+ %n - 2, :], %b_1 * 2)",
-        "ENDFOR",
-        "ENDFOR",
-        "FOR %i_1:idx, 0:idx, 2:idx, 1:idx {parallel, name = i}",
-        "FOR %j:idx, 0:idx, 3:idx, 1:idx {parallel}",
-        "FOR %k:idx, 0:idx, %batch:idx, 1:idx {parallel}",
-        "ENDFOR",
-        "ENDFOR",
-        "ENDFOR",
-        "CALL @row(%X[at(0), :, :], %Y[at(1), :, :], 0)",
-    ]
+    golden("loops.pto", str(module))
 
 
 def test_python_unrolls_while_the_workload_is_built() -> None:

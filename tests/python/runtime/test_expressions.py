@@ -13,7 +13,7 @@ from pto_wsp import errors
 from pto_wsp.ir.core import Full, Region
 from pto_wsp.ir.kernel import Instr, KernelFunction, Param, Store
 from pto_wsp.ir.module import Module
-from pto_wsp.ir.scalar import I64_MAX, I64_MIN, Binary, Const, Element, Expr, Select, Unary, Var
+from pto_wsp.ir.scalar import I64_MAX, I64_MIN, Binary, Const, Element, Expr, Select, Slot, Unary, Var
 from pto_wsp.ir.workload import ScalarParam, Set, Task, TensorParam, WorkloadFunction
 from pto_wsp.location import Location
 from pto_wsp.runtime.program import Program
@@ -66,7 +66,7 @@ class Case:
             *(TensorParam(f"A{t}", TensorType(t, SHAPE)) for t in DTYPES),
             *(ScalarParam(name, ScalarType(b1 if name == "p" else i64)) for name in self.numbers),
         )
-        sets = (Set("slot.3", Const(-9)), *((Set("x", self.expr),) if sets_first else ()))
+        sets = (Set(Slot(3), Const(-9)), *((Set("x", self.expr),) if sets_first else ()))
         return Module("m", (KEEP,), (WorkloadFunction("w", params, (*sets, *body)),), "w")
 
 
@@ -86,7 +86,7 @@ class _Generator:
             case 0:
                 return self.at(Const(self.draw(numbers)))
             case 1 | 2:
-                return self.at(Var(self.draw(st.sampled_from(["a", "b", "slot.3"]))))
+                return self.at(self.draw(st.sampled_from([Var("a"), Var("b"), Slot(3)])))
             case 3:
                 op = self.draw(st.sampled_from(["neg", "invert", "u64"]))
                 return self.at(Unary(op, self.number(depth - 1)))

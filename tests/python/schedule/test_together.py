@@ -129,11 +129,6 @@ def taking_turns(run: Run) -> bool:
     return order[:24] == [0, 1] * 12
 
 
-def held(run: Run) -> bool:
-    """Whether 20 tasks were recorded before the first ran, or a graph was built."""
-    return counter("max_recorded") >= 20 if run.schedule.policies.is_walked else built(run)
-
-
 def built(run: Run) -> bool:
     assert STEPS.stats is not None
     return STEPS.stats.bytes_per_task > 0
@@ -178,7 +173,7 @@ PROMISES: dict[str, dict[str, tuple[Schedule, Promise]]] = {
         "priority": (Schedule().task_graph(ready=ReadyPolicy.priority(lambda t: 10 * t.i + t.j)), in_order),
     },
     "start": {
-        "threshold": (Schedule().task_graph(start=StartPolicy.threshold(20)), held),
+        "threshold": (Schedule().task_graph(start=StartPolicy.threshold(20)), built),
         "after_build": (Schedule().task_graph(start=StartPolicy.after_build()), built),
     },
     "streams": {
@@ -203,17 +198,10 @@ PROMISES: dict[str, dict[str, tuple[Schedule, Promise]]] = {
 }
 """A schedule of each policy, and whether a run has kept what it says."""
 
-WALKED = {"dispatch", "window", "streams", "pools"}
-
 
 def refusal(policies: dict[str, str]) -> str | None:
     """Return what a schedule of these policies is refused for."""
-    ready, timing, start = policies.get("ready"), policies.get("timing"), policies.get("start")
-    is_walked = bool(WALKED & set(policies)) or ready == "priority" or timing in ("batched", "interleaved")
-    if start == "after_build" and is_walked:
-        return "built first"
-    if start == "threshold" and policies.get("window") == "stall":
-        return "never holds"
+    ready, timing = policies.get("ready"), policies.get("timing")
     if timing == "interleaved" and "streams" not in policies:
         return "no streams"
     if timing == "interleaved" and ready is not None:

@@ -27,6 +27,13 @@ from tests.python.samples import scale_module
 ROOT = Path(__file__).parents[3]
 
 
+def test_the_file_of_the_page_is_canonical() -> None:
+    page = (ROOT / "docs" / "pto_text.md").read_text(encoding="utf-8")
+    file = page.split("```text\n")[1].split("\n```")[0]
+    module = parse(file)
+    assert str(module).strip() == file
+
+
 def require_round_trip(module: Module) -> None:
     text = str(module)
     found = parse(text)

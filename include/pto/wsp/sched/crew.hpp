@@ -28,8 +28,7 @@ class Crew final : public Job, public std::enable_shared_from_this<Crew> {
     if (graph != nullptr) graph_run_.emplace(run_, std::move(graph), is_fed);
     free_slots_.clear();
     for (uint32_t i = options.workers; i-- > 1;) free_slots_.push_back(int(i));
-    num_dispatchers_ = options.dispatchers != 0 ? options.dispatchers
-                                                : std::min(options.workers, RunOptions::kMaxDispatchers);
+    num_dispatchers_ = options.num_dispatchers();
     while (dispatchers_.size() < num_dispatchers_) {
       const auto index = uint32_t(dispatchers_.size());
       dispatchers_.push_back(std::make_unique<Dispatcher>(run_, index));
@@ -163,20 +162,10 @@ class Crew final : public Job, public std::enable_shared_from_this<Crew> {
 
   /// Where a policy decides what starts first, tasks are made before one is chosen.
   bool find_work(Worker& worker, uint32_t slot) {
-    if (graph_run_) return graph_run_->work(worker, slot == 0);
     const Lanes lanes = run_.pools().lanes_of(slot);
-    if (run_.is_held()) return step_any(slot) || release();
+    if (graph_run_) return graph_run_->work(worker, slot, lanes);
     if (run_.is_ordered()) return step_any(slot) || run_.run_slice(worker, lanes);
     return run_.run_slice(worker, lanes) || step_any(slot);
-  }
-
-  /// Lets tasks start where the walk can go no further without; else false.
-  bool release() {
-    for (uint32_t i = 0; i < num_dispatchers_; ++i) {
-      if (!dispatchers_[i]->is_stuck()) return false;
-    }
-    run_.release();
-    return true;
   }
 
   bool step_any(uint32_t slot) {

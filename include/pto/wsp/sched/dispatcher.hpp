@@ -66,9 +66,6 @@ class Dispatcher {
                        walk_.expander().copy_registers(), waits_for});
   }
 
-  /// Whether it has ended, or waits for what only others can do.
-  bool is_stuck() const { return has_ended() || standstill_.is_on(); }
-
   /// Whether it waits for a worker of another pool than the last one that came. \pre no thread is in it
   bool waits_for_pool() const { return standstill_.is_on() && standstill_.why() == Stall::kPool; }
 
@@ -234,7 +231,7 @@ class Dispatcher {
   /// Opens a slice for the present task or unit; false while too many are on their way.
   bool open() {
     const uint64_t slice = walk_.slice();
-    const uint32_t owner = owner_of_strand();
+    const uint32_t owner = walk_.policy().strand_traits(numbering().num_strands()).owner;
     bool is_ours = this->is_ours();
     if (numbering().begins_strand() && owner != kNobody) is_ours = owner == index_;
     const bool is_undecided = numbering().begins_strand() && owner == kNobody;
@@ -243,7 +240,7 @@ class Dispatcher {
     if (is_ours) {
       own_slices_.add(slice);
       run_.count_live(slice);
-      const bool is_fed = run_.is_ordered() || run_.is_held() || run_.wants_slices(slice, num_dispatchers_);
+      const bool is_fed = run_.is_ordered() || run_.wants_slices(slice, num_dispatchers_);
       share_ = is_fed ? Share::kFed : Share::kOurs;
       first_task_ = walk_.num_tasks() - (event_.kind == bytecode::Event::kTask ? 1 : 0);
     } else {
@@ -251,12 +248,6 @@ class Dispatcher {
     }
     numbering().open();
     return true;
-  }
-
-  /// The dispatcher whose strand begins, or kNobody: then it is that of the first who claims it.
-  uint32_t owner_of_strand() const {
-    if (run_.options().ownership != Ownership::kRoundRobin) return walk_.traits().owner;
-    return uint32_t(walk_.numbering().num_strands() % num_dispatchers_);
   }
 
   /// Finds what the task must wait for, and makes later tasks wait for it.
@@ -287,7 +278,6 @@ class Dispatcher {
   /// Where a policy decides what starts first, only the oldest slice goes past it, since it must not wait for
   /// room.
   bool may_run_here() {
-    if (run_.is_held()) return false;
     if (!run_.is_ordered()) return true;
     run_.progress().advance_watermark();
     return run_.progress().watermark() == walk_.slice();
@@ -359,7 +349,6 @@ class Dispatcher {
     }
     const uint32_t* index = plan.registers.data() + site.first_register;
     for (uint32_t i = 0; i < site.num_registers; ++i) words.push_back(uint64_t(walk_.registers()[index[i]]));
-    if (run_.is_held()) run_.note_held();
   }
 
   /// Ends the open slice and passes it on.

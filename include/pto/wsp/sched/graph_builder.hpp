@@ -18,15 +18,17 @@ class GraphBuilder {
   enum class Outcome { kMore, kFlush, kEnded };
 
   GraphBuilder(KeptGraph& graph, Run& run) : graph_(graph), run_(run), plan_(run.plan()) {
+    // No slice of this walk has a line in the run's progress: its numbers begin at 0.
     NumberingStart start;
+    start.max_tasks = run.numbering_start().max_tasks;
     start.jitter = run.options().jitter;
-    walk_.begin(run, start, 1);
+    walk_.begin(run, start, run.options().num_dispatchers());
+    is_scheduled_ = run.options().is_scheduled();
     for (uint32_t reg = 0; reg < plan_.program().header.num_registers; ++reg) {
       if (plan_.program().is_variable[reg]) variables_.push_back({reg, 0});
     }
     for (uint32_t site = 0; site < plan_.sites.size(); ++site) add_site(site);
-    most_words_ = ptrdiff_t(kMostWords + 3 * variables_.size());
-    add_chunk();
+    writer_.begin(graph, kMostWords + 3 * variables_.size());
   }
 
   uint64_t num_tasks() const { return num_tasks_; }
@@ -49,7 +51,7 @@ class GraphBuilder {
 
   static constexpr int kStepEvents = 1024;
   static constexpr size_t kMostWords =
-      8 + 3 * WaitList::kMostNames + 7 * size_t(bytecode::kMaxLoopDepth);  ///< without variables
+      6 + 3 * WaitList::kMostNames + 7 * size_t(bytecode::kMaxLoopDepth);  ///< without variables
   /// What 4 bytes can count, and some slices.
   static constexpr uint64_t kMostTasks = UINT32_MAX - 1024;
   static_assert(kMostWords + 3 * UINT16_MAX < KeptGraph::kChunkWords);
@@ -95,7 +97,7 @@ class GraphBuilder {
   }
 
   bool on_end() {
-    graph_.finish(num_tasks_, room_);
+    graph_.finish(num_tasks_, writer_.room());
     outcome_ = Outcome::kEnded;
     return false;
   }
@@ -111,13 +113,13 @@ class GraphBuilder {
   [[gnu::always_inline]] inline bool on_task(uint32_t site) {
     const Site& known = sites_[site];
     if (known.is_silent_between && walk_.is_between(site) && numbering().has_room()) {
-      make_room();
+      writer_.reserve();
       numbering().add_task(known.ns);
     } else {
       order(site, known);
     }
     write_state(known.loop);
-    write(GraphOp::kTask, site);
+    writer_.task(site);
     ++num_tasks_;
     return true;
   }
@@ -126,7 +128,7 @@ class GraphBuilder {
   void order(uint32_t site, const Site& known) {
     if (!known.is_usual) walk_.check_late(site);
     walk_.place(site, *this);
-    make_room();
+    writer_.reserve();
     numbering().add_task(known.is_usual ? known.ns : run_.task_cost(site, walk_.registers()));
     walk_.order(site, true);
     const WaitList& waits = walk_.waits();
@@ -138,12 +140,13 @@ class GraphBuilder {
     if (num_tasks_ > kMostTasks)
       throw EngineError("too-many-tasks", "a graph of so many tasks cannot be built");
     numbering().open();
-    make_room();
+    writer_.reserve();
     if (begins_strand) {
       first_in_strand_ = num_tasks_;
-      graph_.begin_strand(room_.at, num_tasks_);
+      const Traits traits = walk_.policy().strand_traits(numbering().num_strands() - 1);
+      graph_.begin_strand(writer_.at(), num_tasks_, false, is_scheduled_ ? &traits : nullptr);
     } else {
-      write(GraphOp::kSlice, 0);
+      writer_.slice();
     }
     places_.push_back({uint32_t(graph_.num_built() - 1), uint32_t(num_tasks_ - first_in_strand_)});
     is_fresh_ = true;
@@ -151,9 +154,9 @@ class GraphBuilder {
   }
 
   void close(bool ends_strand) {
-    make_room();
-    for (const Group& group : numbering().groups()) write(GraphOp::kReach, group.line);
-    if (ends_strand) write(GraphOp::kEnd, 0);
+    writer_.reserve();
+    for (const Group& group : numbering().groups()) writer_.reach(group.line);
+    if (ends_strand) writer_.end();
     if (ends_strand) graph_.publish(graph_.num_built());
     numbering().close(ends_strand);
   }
@@ -166,10 +169,9 @@ class GraphBuilder {
       // A strand that was begun before a moment is waited for whole.
       const Place last = places_[name - 1];
       const uint64_t strands = std::min<uint64_t>(last.strand + uint64_t{1}, graph_.num_built() - 1);
-      if (strands > 0) write(GraphOp::kWaitAll, uint32_t(strands));
+      if (strands > 0) writer_.wait_all(uint32_t(strands));
     } else {
-      write(GraphOp::kWaitGroup, group_line_of(name));
-      write_wide(int64_t(name & kGroupMask));
+      writer_.wait_group(group_line_of(name), name & kGroupMask);
     }
   }
 
@@ -181,8 +183,7 @@ class GraphBuilder {
     last = {by, name};
     const Place place = places_[slice];
     if (place.strand + uint64_t{1} == by) return;  // a strand runs in program order
-    write(GraphOp::kWait, place.strand);
-    *room_.at++ = place.first + uint32_t(name & kTaskMask);
+    writer_.wait(place.strand, place.first + uint32_t(name & kTaskMask));
   }
 
   // What a task can count on
@@ -198,8 +199,7 @@ class GraphBuilder {
       const int64_t value = walk_.registers()[variable.reg];
       if (value == variable.value && !is_fresh_) continue;
       variable.value = value;
-      write(GraphOp::kSet, variable.reg);
-      write_wide(value);
+      writer_.set(variable.reg, value);
     }
     is_fresh_ = false;
   }
@@ -209,41 +209,10 @@ class GraphBuilder {
     if (loop < 0 || plan_.loops[size_t(loop)].depth < from_depth) return;
     write_loops(plan_.program().loops[size_t(loop)].parent, from_depth);
     const bytecode::QuickLoop& quick = plan_.loops[size_t(loop)];
-    const int64_t* registers = walk_.registers() + quick.reg;
-    bool is_near = true;
-    for (uint32_t i = 0; i < quick.num_registers(); ++i)
-      is_near = is_near && registers[i] == int32_t(registers[i]);
-    write(is_near ? GraphOp::kEnterNear : GraphOp::kEnter, uint32_t(loop));
-    for (uint32_t i = 0; i < quick.num_registers(); ++i) {
-      if (is_near) {
-        *room_.at++ = uint32_t(registers[i]);
-      } else {
-        write_wide(registers[i]);
-      }
-    }
-  }
-
-  // Words
-
-  void write(GraphOp op, uint32_t operand) { *room_.at++ = operand << kGraphOpBits | uint32_t(op); }
-
-  void write_wide(int64_t value) {
-    std::memcpy(room_.at, &value, sizeof(value));
-    room_.at += 2;
-  }
-
-  /// For all that is written of one task, or at the end of a slice.
-  void make_room() {
-    if (room_.end - room_.at >= most_words_) return;
-    uint32_t* at = room_.at;
-    add_chunk();
-    *at++ = uint32_t(GraphOp::kJump);
-    const uint32_t* to = room_.at;
-    std::memcpy(at, &to, sizeof(to));
+    writer_.enter(uint32_t(loop), walk_.registers() + quick.reg, quick.num_registers());
   }
 
   Numbering& numbering() { return walk_.numbering(); }
-  void add_chunk() { room_ = graph_.add_chunk(); }
 
   KeptGraph& graph_;
   Run& run_;
@@ -254,8 +223,8 @@ class GraphBuilder {
   std::vector<Place> places_;  ///< per slice
   Awaited awaited_[kMostAwaited] = {};
   std::vector<Variable> variables_;
-  KeptGraph::Room room_{};
-  ptrdiff_t most_words_ = 0;
+  GraphWriter writer_;
+  bool is_scheduled_ = false;
   uint64_t num_tasks_ = 0;
   uint64_t first_in_strand_ = 0;  ///< task
   uint32_t flush_ = 0;

@@ -17,35 +17,11 @@
 #include <vector>
 
 #include "pto/wsp/error.hpp"
+#include "pto/wsp/sched/graph_ops.hpp"
+#include "pto/wsp/sched/policy.hpp"
 #include "pto/wsp/sched/progress.hpp"
 
 namespace pto::wsp::sched {
-
-/// The low bits of an operation's first word; the others are its operand.
-enum class GraphOp : uint32_t {
-  kTask,       ///< operand = site
-  kEnter,      ///< operand = loop; its registers follow, in 8 bytes each
-  kEnterNear,  ///< the same, in 4 bytes each
-  kSet,        ///< operand = variable; its value follows, in 8 bytes
-  kWait,       ///< operand = strand; how many of its tasks must be complete follows, in 4 bytes
-  kWaitAll,    ///< operand = strands: all before this one must be complete
-  kWaitGroup,  ///< operand = group line; how many slices must be complete there follows, in 8 bytes
-  kReach,      ///< operand = group line: a slice is complete there
-  kSlice,      ///< what follows does not count on any state from before
-  kJump,       ///< the strand goes on at the address that follows
-  kEnd,        ///< of the strand
-};
-inline constexpr int kGraphOpBits = 4;
-
-constexpr GraphOp op_of(uint32_t word) { return GraphOp(word & ((1u << kGraphOpBits) - 1)); }
-constexpr uint32_t operand_of(uint32_t word) { return word >> kGraphOpBits; }
-
-/// Reads eight bytes of an operation.
-inline int64_t read_wide(const uint32_t* words) {
-  int64_t value = 0;
-  std::memcpy(&value, words, sizeof(value));
-  return value;
-}
 
 /// An array that grows while others read what was in it before.
 template <class T, uint64_t kChunk = 512>
@@ -92,7 +68,7 @@ class StableArray {
 class KeptGraph {
  public:
   struct Strand {
-    const uint32_t* ops;
+    const uint32_t* ops;  ///< the first one, which is not a jump
     uint64_t first_task : 63;
     uint64_t follows : 1;  ///< its first task waits for one of the strand before it
   };
@@ -119,9 +95,12 @@ class KeptGraph {
     publish(0);
   }
 
-  /// Adds a strand whose operations begin at `ops`.
-  void begin_strand(const uint32_t* ops, uint64_t first_task, bool follows = false) {
+  /// Adds a strand whose operations begin at `ops`. `traits` are those of its tasks, in a graph for runs with
+  /// policies: null for none of its strands, or for all.
+  void begin_strand(const uint32_t* ops, uint64_t first_task, bool follows = false,
+                    const Traits* traits = nullptr) {
     reached_.extend(num_built_);
+    if (traits != nullptr) traits_.extend(num_built_) = *traits;
     strands_.extend(num_built_++) = {ops, first_task, follows};
   }
   uint64_t num_built() const { return num_built_; }
@@ -154,6 +133,8 @@ class KeptGraph {
   bool is_worn() const { return num_runs_ == kMaxRuns; }
 
   const Strand& strand(uint64_t i) const { return strands_[i]; }
+  /// \pre the graph was built with traits
+  const Traits& traits(uint64_t strand) const { return traits_[strand]; }
 
   /// How far a strand has come in this run.
   class Reach {
@@ -175,6 +156,14 @@ class KeptGraph {
   }
   bool has_reached_in_group(uint32_t line, uint64_t slices) const {
     return groups_[line].reached.load(std::memory_order_acquire) - group_bases_[line] >= slices;
+  }
+  /// Whether the moment has passed that an operation waits for.
+  [[gnu::always_inline]] inline bool has_passed(GraphCursor wait) {
+    switch (wait.op()) {
+      case GraphOp::kWait: return has_reached(wait.operand(), wait.count());
+      case GraphOp::kWaitAll: return num_complete() >= wait.operand();
+      default: return has_reached_in_group(wait.operand(), wait.count());
+    }
   }
   /// So many strands, the first ones, are complete.
   uint64_t num_complete() {
@@ -210,6 +199,7 @@ class KeptGraph {
   std::vector<std::unique_ptr<uint32_t[]>> chunks_;
   size_t num_chunks_ = 0;  ///< that are in use
   StableArray<Strand> strands_;
+  StableArray<Traits> traits_;
   StableArray<Count, kCountChunk> reached_;  ///< run, and tasks of the strand that are complete in it
   uint64_t num_built_ = 0;
   uint64_t num_tasks_ = 0;
@@ -220,6 +210,80 @@ class KeptGraph {
   alignas(kLineBytes) std::atomic<uint64_t> num_strands_{0};
   alignas(kLineBytes) std::atomic<uint64_t> watermark_{0};
   SpinLock watermark_lock_;
+};
+
+/// Writes strands into a graph, one operation after the other.
+class GraphWriter {
+ public:
+  /// Begins in new memory of the graph. `reserve` makes room for up to `most_words` words at a time.
+  void begin(KeptGraph& graph, size_t most_words) {
+    graph_ = &graph;
+    most_words_ = ptrdiff_t(most_words + kGraphOpWords[int(GraphOp::kJump)]);
+    room_ = graph.add_chunk();
+  }
+
+  /// Where the next operation is written.
+  const uint32_t* at() const { return room_.at; }
+  const KeptGraph::Room& room() const { return room_; }
+
+  [[gnu::always_inline]] inline void reserve() {
+    if (room_.end - room_.at < most_words_) jump_to_chunk();
+  }
+
+  // \pre there is room
+
+  void task(uint32_t site) { write(GraphOp::kTask, site); }
+  /// A loop with 1 or 3 registers goes on.
+  void enter(uint32_t loop, const int64_t* registers, uint32_t num_registers) {
+    bool is_near = true;
+    for (uint32_t i = 0; i < num_registers; ++i) is_near = is_near && registers[i] == int32_t(registers[i]);
+    const GraphOp op = num_registers == 1 ? GraphOp::kEnterDense : GraphOp::kEnterTiles;
+    write(is_near ? GraphOp(uint32_t(op) + 1) : op, loop);
+    for (uint32_t i = 0; i < num_registers; ++i) {
+      if (is_near) {
+        *room_.at++ = uint32_t(registers[i]);
+      } else {
+        write_wide(registers[i]);
+      }
+    }
+  }
+  void set(uint32_t variable, int64_t value) {
+    write(GraphOp::kSet, variable);
+    write_wide(value);
+  }
+  void wait(uint32_t strand, uint32_t num_tasks) {
+    write(GraphOp::kWait, strand);
+    *room_.at++ = num_tasks;
+  }
+  void wait_all(uint32_t num_strands) { write(GraphOp::kWaitAll, num_strands); }
+  void wait_group(uint32_t line, uint64_t num_slices) {
+    write(GraphOp::kWaitGroup, line);
+    write_wide(int64_t(num_slices));
+  }
+  void reach(uint32_t line) { write(GraphOp::kReach, line); }
+  void slice() { write(GraphOp::kSlice, 0); }
+  void end() { write(GraphOp::kEnd, 0); }
+
+ private:
+  [[gnu::always_inline]] inline void write(GraphOp op, uint32_t operand) {
+    *room_.at++ = operand << kGraphOpBits | uint32_t(op);
+  }
+  void write_wide(int64_t value) {
+    std::memcpy(room_.at, &value, sizeof(value));
+    room_.at += 2;
+  }
+
+  [[gnu::noinline]] void jump_to_chunk() {
+    uint32_t* at = room_.at;
+    room_ = graph_->add_chunk();
+    *at++ = uint32_t(GraphOp::kJump);
+    const uint32_t* to = room_.at;
+    std::memcpy(at, &to, sizeof(to));
+  }
+
+  KeptGraph* graph_ = nullptr;
+  KeptGraph::Room room_{};
+  ptrdiff_t most_words_ = 0;
 };
 
 }  // namespace pto::wsp::sched

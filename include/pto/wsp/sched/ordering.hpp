@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "pto/wsp/graph/hazards.hpp"
+#include "pto/wsp/sched/policy.hpp"
 #include "pto/wsp/sched/run.hpp"
-#include "pto/wsp/sched/traits.hpp"
 #include "pto/wsp/sched/trusted_loops.hpp"
 
 namespace pto::wsp::sched {

@@ -19,6 +19,7 @@
 #include "pto/wsp/sched/strands.hpp"
 #include "pto/wsp/sched/stuck.hpp"
 #include "pto/wsp/sched/units.hpp"
+#include "pto/wsp/sched/window.hpp"
 #include "pto/wsp/sched/worker.hpp"
 
 namespace pto::wsp::sched {
@@ -64,17 +65,14 @@ class Run {
       worker->reset();
     }
     pools_.begin(options.num_pools, options.pool_bounds, options.workers);
-    pace_.begin(options.starts_per_second);
+    pace_.begin(options.starts_per_second, options.clock != nullptr ? *options.clock : HostClock::instance());
     ready_worker(0);
     lookout_.emplace(options.is_interrupted);
     is_observed_ = options.is_interrupted != nullptr || options.on_progress != nullptr;
     if (num_complete_.size() < options.workers) num_complete_ = std::vector<Count>(options.workers);
     for (Count& count : num_complete_) count.value.store(0, std::memory_order_relaxed);
     num_in_slices_.store(0, std::memory_order_relaxed);
-    num_recorded_.store(0, std::memory_order_relaxed);
-    max_recorded_.store(0, std::memory_order_relaxed);
-    num_held_.store(0, std::memory_order_relaxed);
-    is_held_.store(options.held != 0, std::memory_order_relaxed);
+    window_.begin(options.window);
     max_live_slices_.store(0, std::memory_order_relaxed);
     stalls_.clear();
     flushed_.clear();
@@ -145,7 +143,7 @@ class Run {
       if (slice.next < slice.num_tasks) progress_.reach(task_name(slice.number, slice.next));
     }
     for (uint32_t i = 0; i < slice.num_groups; ++i) progress_.reach_in_group(slice.groups[i]);
-    num_recorded_.fetch_sub(slice.num_records, std::memory_order_relaxed);
+    window_.give_back(slice.num_records);
     const uint64_t number = slice.number;
     store_.give_back(&slice);
     progress_.reach(complete_name(number));
@@ -153,7 +151,7 @@ class Run {
 
   /// Runs one published slice of `lanes`, or as much of it as can run now. False if there was none.
   bool run_slice(Worker& worker, Lanes lanes) {
-    if (is_held() || !ready_.has_slices(lanes)) return false;
+    if (!ready_.has_slices(lanes)) return false;
     num_in_slices_.fetch_add(1, std::memory_order_relaxed);
     Slice* slice = ready_.take(lanes, progress_);
     if (slice != nullptr) {
@@ -183,25 +181,11 @@ class Run {
     return blocked;
   }
 
-  // The start
-
-  /// Whether no task may start yet: all are recorded.
-  bool is_held() const { return is_held_.load(std::memory_order_relaxed); }
-  void release() { is_held_.store(false, std::memory_order_relaxed); }
-  /// Another task has been recorded while none may start.
-  void note_held() {
-    if (num_held_.fetch_add(1, std::memory_order_relaxed) + 1 >= options_.held) release();
-  }
-
   // Recorded slices
 
   /// A slice for so many records, or null where the window has no room for them.
   Slice* record_slice(uint32_t num_records) {
-    uint64_t before = num_recorded_.load(std::memory_order_relaxed);
-    do {
-      if (before + num_records > options_.window) return nullptr;
-    } while (!num_recorded_.compare_exchange_weak(before, before + num_records, std::memory_order_relaxed));
-    raise(max_recorded_, before + num_records);
+    if (!window_.take(num_records)) return nullptr;
     Slice* slice = store_.take();
     slice->num_records = num_records;
     return slice;
@@ -209,7 +193,7 @@ class Run {
 
   /// Hands over a slice that is filled now, with `unused` fewer records than were asked for.
   void publish(Slice& slice, uint32_t unused) {
-    if (unused > 0) num_recorded_.fetch_sub(unused, std::memory_order_relaxed);
+    if (unused > 0) window_.give_back(unused);
     slice.num_records -= unused;
     ready_.push(&slice);
   }
@@ -277,8 +261,9 @@ class Run {
   const std::shared_ptr<Prepared>& prepared() const { return prepared_; }
   const RunOptions& options() const { return options_; }
   /// Whether a policy decides which of the ready tasks starts first; then all are recorded.
-  bool is_ordered() const { return options_.ready != Ready::kOwn || options_.interleaved != 0; }
+  bool is_ordered() const { return options_.is_ordered(); }
   Progress& progress() { return progress_; }
+  Window& window() { return window_; }
   const Pools& pools() const { return pools_; }
   const ReadySlices& ready() const { return ready_; }
   FlushLog& flushed() { return flushed_; }
@@ -321,7 +306,7 @@ class Run {
     const uint64_t end = end_slice_.load(std::memory_order_relaxed);
     return options_.is_in_order() ? 0 : end - numbering_start_.first_slice;
   }
-  uint64_t max_recorded() const { return max_recorded_.load(std::memory_order_relaxed); }
+  uint64_t max_recorded() const { return window_.max_taken(); }
   uint64_t max_live_slices() const { return max_live_slices_.load(std::memory_order_relaxed); }
   /// A slice begins. Where more seem to be on their way than one dispatcher can have, the watermark may lag.
   void count_live(uint64_t slice) {
@@ -359,11 +344,7 @@ class Run {
     for (size_t i = 0; i < num_sites; ++i) costs_[i] = (*prepared_->costs)[i];
     // Room is asked for a whole slice: where a lack of it is an error, that is for one task.
     const bool is_exact = options_.window_mode == WindowMode::kAbort;
-    uint64_t most = is_exact ? 1 : std::max<uint64_t>(options_.window / 8, 1);
-    if (options_.held != 0) {
-      const uint64_t spare = options_.window - std::min(options_.held, options_.window);
-      most = std::clamp<uint64_t>(spare / (2 * std::max(options_.dispatchers, 8u)), 1, most);
-    }
+    const uint64_t most = is_exact ? 1 : std::max<uint64_t>(options_.window / 8, 1);
     numbering_start_.first_slice = progress_.watermark();
     numbering_start_.max_tasks = uint32_t(std::min<uint64_t>(most, kMaxSliceTasks));
     numbering_start_.jitter = options_.jitter;
@@ -405,6 +386,7 @@ class Run {
   ReadySlices ready_;
   Pools pools_;
   Pace pace_;
+  Window window_;
   FlushLog flushed_;
   Stalls stalls_;
 
@@ -412,13 +394,9 @@ class Run {
   std::optional<Failure> failure_;
 
   alignas(kLineBytes) std::atomic<uint32_t> num_in_slices_{0};  ///< workers
-  alignas(kLineBytes) std::atomic<uint64_t> num_recorded_{0};
-  alignas(kLineBytes) std::atomic<uint64_t> max_recorded_{0};
   std::atomic<uint64_t> max_live_slices_{0};
   alignas(kLineBytes) std::atomic<uint64_t> task_limit_{UINT64_MAX};
   std::atomic<uint64_t> end_slice_{UINT64_MAX};
-  std::atomic<bool> is_held_{false};
-  std::atomic<uint64_t> num_held_{0};
   std::atomic<bool> is_cancelled_{false};
 };
 

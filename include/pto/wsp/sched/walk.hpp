@@ -7,8 +7,8 @@
 
 #include "pto/wsp/bytecode/regions.hpp"
 #include "pto/wsp/sched/ordering.hpp"
+#include "pto/wsp/sched/policy.hpp"
 #include "pto/wsp/sched/run.hpp"
-#include "pto/wsp/sched/traits.hpp"
 
 namespace pto::wsp::sched {
 
@@ -28,20 +28,16 @@ class Walk {
   Walk() = default;
   explicit Walk(Progress& progress) : ordering_(progress) {}
 
-  /// Begins before the first task. `arguments`, if given, are kept filled in (see Expander). `strand_owners`
-  /// is the number of dispatchers that share the strands.
-  void begin(const Run& run, const NumberingStart& start, uint32_t strand_owners,
+  /// Begins before the first task. `arguments`, if given, are kept filled in (see Expander).
+  void begin(const Run& run, const NumberingStart& start, uint32_t num_dispatchers,
              bytecode::Arguments* arguments = nullptr) {
     plan_ = &run.plan();
     marks_ = &run.prepared()->marks;
-    options_ = &run.options();
-    cuts_units_ = options_->cuts_units();
-    num_owners_ = strand_owners;
     ordering_.begin(run);
     expander_.emplace(*plan_, marks_->steps, arguments);
     checker_.emplace(*plan_);
     numbering_.begin(start);
-    traits_.begin(options_->interleaved);
+    policy_.begin(*plan_, run.options(), num_dispatchers);
   }
 
   bytecode::Expander& expander() { return *expander_; }
@@ -52,8 +48,9 @@ class Walk {
   const int64_t* registers() const { return expander_->registers(); }
   uint64_t num_tasks() const { return expander_->num_tasks(); }
   uint64_t slice() const { return numbering_.slice(); }
+  const Policy& policy() const { return policy_; }
   /// What a schedule says of the present task.
-  const Traits& traits() const { return *traits_; }
+  const Traits& traits() const { return policy_.traits(); }
   /// What the present task, or unit, must wait for.
   WaitList& waits() { return ordering_.waits(); }
   const WaitList& waits() const { return ordering_.waits(); }
@@ -74,9 +71,9 @@ class Walk {
   /// Makes sure that a slice is open for the present task. False where `engine` cannot open one now.
   template <class Engine>
   [[gnu::always_inline]] inline bool place(uint32_t site, Engine& engine) {
-    if (cuts_units_) cut_at_traits(site, engine);
+    if (policy_.cuts_units()) cut_at_traits(site, engine);
     if (numbering_.is_open()) {
-      const bool is_unit = cuts_units_ || marks_->sites[site].is_unit;
+      const bool is_unit = policy_.cuts_units() || marks_->sites[site].is_unit;
       if (is_unit ? numbering_.is_over() : numbering_.is_full()) engine.close(is_unit);
     }
     return numbering_.is_open() || engine.open();
@@ -141,21 +138,18 @@ class Walk {
   /// Ends the strand where a task has other traits than the one before it.
   template <class Engine>
   void cut_at_traits(uint32_t site, Engine& engine) {
-    if (!traits_.note(*plan_, *options_, num_owners_, plan_->sites[site], *expander_)) return;
+    if (!policy_.note(site, *expander_)) return;
     if (numbering_.is_open()) engine.close(true);
-    if (traits_.begins_batch()) ordering_.begin_batch(numbering_.slice());
+    if (policy_.begins_batch()) ordering_.begin_batch(numbering_.slice());
   }
 
   const bytecode::Plan* plan_ = nullptr;
   const Marks* marks_ = nullptr;
-  const RunOptions* options_ = nullptr;
   std::optional<bytecode::Expander> expander_;
   std::optional<bytecode::TaskChecker> checker_;
   Numbering numbering_;
   Ordering ordering_;
-  TaskTraits traits_;
-  uint32_t num_owners_ = 1;
-  bool cuts_units_ = false;
+  Policy policy_;
 };
 
 }  // namespace pto::wsp::sched

@@ -8,7 +8,6 @@
 #include <utility>
 #include <vector>
 
-#include "pto/wsp/bytecode/element_copies.hpp"
 #include "pto/wsp/bytecode/expander.hpp"
 #include "pto/wsp/trace/dependences.hpp"
 #include "pto/wsp/trace/recorder.hpp"
@@ -18,19 +17,16 @@ namespace pto::wsp::trace {
 
 class RunRecord {
  public:
-  /// A run of `plan`, whose program belongs to `owner`, in which flush points read `flushed`. Keeps a copy of
-  /// what else decides, which may change as soon as the run is over.
+  /// A run of `plan`, in which flush points read `flushed`. Its program and the elements that decide belong
+  /// to `owner`.
   RunRecord(std::shared_ptr<const void> owner, const bytecode::Plan& plan, std::vector<int64_t> flushed,
             uint64_t num_tasks, int64_t start)
       : owner_(std::move(owner)),
         plan_(plan),
-        copies_(plan),
         flushed_(std::move(flushed)),
         num_tasks_(num_tasks),
         start_(start),
-        ns_per_tick_(ns_per_tick()) {
-    bytecode::bind_elements(plan_, copies_.bases());
-  }
+        ns_per_tick_(ns_per_tick()) {}
   RunRecord(const RunRecord&) = delete;
   RunRecord& operator=(const RunRecord&) = delete;
 
@@ -120,7 +116,6 @@ class RunRecord {
 
   std::shared_ptr<const void> owner_;
   bytecode::Plan plan_;
-  bytecode::ElementCopies copies_;
   std::vector<int64_t> flushed_;
   uint64_t num_tasks_;
   int64_t start_;

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import NoReturn
 
 from pto_wsp.errors import OutsideWorkload
 from pto_wsp.isa import BY_FUNCTION, Form
 from pto_wsp.isa.compositions import COMPOSITIONS
+from pto_wsp.lang.kernel.help import help_text, signature
 from pto_wsp.location import caller_location
 from pto_wsp.support.record import record
 
@@ -83,6 +85,23 @@ class PtoFunction:
     def __call__(self, *_: object, **__: object) -> NoReturn:
         """Refuse: kernels are read, not executed."""
         raise OutsideWorkload(what=f"`pto.{self.name}`", where="kernel", loc=caller_location())
+
+    def __get__(self, instance: object, owner: object = None) -> PtoFunction:
+        """Return itself. What has `__get__` and is not a function is a routine to `help`."""
+        return self
+
+    @property
+    def __doc__(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """What `help` shows."""
+        return help_text(self.name)
+
+    @property
+    def __name__(self) -> str:
+        return self.name
+
+    @property
+    def __signature__(self) -> inspect.Signature:
+        return signature(self.parameters, self.required)
 
     @property
     def parameters(self) -> tuple[str, ...]:

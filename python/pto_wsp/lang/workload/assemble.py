@@ -17,7 +17,7 @@ from pto_wsp.ir import workload as w
 from pto_wsp.ir.core import DimSelect, Full, Index, Merged, Range, Region, Rows, TileRange
 from pto_wsp.ir.kernel import IN, KernelFunction
 from pto_wsp.ir.module import Module
-from pto_wsp.ir.scalar import Const, Expr, Var, walk
+from pto_wsp.ir.scalar import Const, Expr, LoopExtent, Slot, Var, walk
 from pto_wsp.lang import arithmetic
 from pto_wsp.lang.kernel.declarations import ConstexprType, Extents, KernelParam, amount
 from pto_wsp.lang.operands import Scalar, expression, integer_constant
@@ -61,7 +61,6 @@ class _Assembler:
         self.kernels: dict[str, KernelFunction] = {}
         self.dims: dict[str, tuple[int | str, ...]] = {}
         self.tiles: dict[str, TileLoop] = {}
-        self.lengths: dict[str, int] = {}
         self.labels = _labels(trace)
 
     def module(self) -> Module:
@@ -163,7 +162,6 @@ class _Assembler:
             case OpenLoop():
                 if node.tile is not None:
                     self.tiles[node.var] = (node.extent, node.tile)
-                    self.lengths[node.var + ".len"] = node.tile
                 inner = self.nodes(node.body)
                 return w.Loop(
                     node.kind,
@@ -237,7 +235,7 @@ class _Assembler:
                 case Full():
                     yield Const(dim) if isinstance(dim, int) else Var(dim)
                 case TileRange(loop=loop):
-                    yield Var(loop + ".len")
+                    yield LoopExtent(loop)
                 case Range(extent=extent) | Rows(extent=extent):
                     yield extent
                 case _:
@@ -355,8 +353,8 @@ class _Assembler:
                 return dim if isinstance(dim, int) else None
             case TileRange(loop=loop):
                 return self.tiles[loop][1]
-            case Range(extent=Var(name=name)) | Rows(extent=Var(name=name)) if name in self.lengths:
-                return self.lengths[name]
+            case Range(extent=LoopExtent(loop=loop)) | Rows(extent=LoopExtent(loop=loop)):
+                return self.tiles[loop][1]
             case Range(extent=extent) | Rows(extent=extent):
                 return integer_constant(extent)
             case _:
@@ -378,8 +376,8 @@ def _require_set_slots(workload: w.WorkloadFunction) -> None:
     for node in w.walk_nodes(workload.body):
         for expr in w.node_expressions(node):
             for part in walk(expr):
-                if isinstance(part, Var) and part.name.startswith("slot.") and part.name not in known:
-                    raise UnsetSlot(slot=part.name.removeprefix("slot."), loc=part.loc)
+                if isinstance(part, Slot) and part not in known:
+                    raise UnsetSlot(slot=part.number, loc=part.loc)
 
 
 def _labels(trace: WorkloadTrace) -> dict[int, str]:

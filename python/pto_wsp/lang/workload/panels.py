@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from pto_wsp.errors import BadIndex
 from pto_wsp.ir.core import DimSelect, Full, Index, Merged, Range, Region, Rows, TileRange
-from pto_wsp.ir.scalar import Const, Expr, Var
+from pto_wsp.ir.scalar import Const, Expr, LoopExtent, Var
 from pto_wsp.lang.operands import integer_constant
 from pto_wsp.lang.workload.tensor import Tensor, constant_bounds
 
@@ -54,7 +54,7 @@ def _panel(
         if integer_constant(extent) != size or tile != cols:
             return None
         whole = size % cols == 0
-        return Var(columns.loop), Full() if whole else Range(Const(0), Var(columns.loop + ".len"))
+        return Var(columns.loop), Full() if whole else Range(Const(0), LoopExtent(columns.loop))
     bounds = (0, size) if isinstance(columns, Full) else constant_bounds(columns)
     if bounds is None or isinstance(columns, Index):
         return None

@@ -6,7 +6,7 @@ from typing import NoReturn, TypeVar
 
 from pto_wsp.errors import BadOperand
 from pto_wsp.ir.core import DimSelect, Range, TileRange
-from pto_wsp.ir.scalar import Expr, Var, add
+from pto_wsp.ir.scalar import Expr, LoopExtent, LoopStart, add
 from pto_wsp.lang.operands import Scalar
 from pto_wsp.location import caller_location
 
@@ -81,7 +81,7 @@ class Span(Stretch):
     __slots__ = ("axis", "loop")
 
     def __init__(self, loop: str, axis: Stretch | None = None) -> None:
-        super().__init__(Var(loop + ".start"), Var(loop + ".len"))
+        super().__init__(LoopStart(loop), LoopExtent(loop))
         self.loop = loop
         self.axis = axis
 

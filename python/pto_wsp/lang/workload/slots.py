@@ -9,11 +9,12 @@ import numpy as np
 
 from pto_wsp.errors import BadIndex, BadOperand
 from pto_wsp.ir import workload as w
-from pto_wsp.ir.scalar import Binary, Const, Expr, Unary, Var, format_expr
+from pto_wsp.ir.scalar import Binary, Const, Expr, Slot, Unary, format_expr
 from pto_wsp.lang.operands import Number, Scalar, expression
 from pto_wsp.lang.workload.tensor import Entry, Tensor
 from pto_wsp.lang.workload.trace import current_trace
 from pto_wsp.location import Location, caller_location
+from pto_wsp.support.record import replace
 from pto_wsp.types.dtype import b1, i64
 
 NUM_SLOTS = 256
@@ -87,13 +88,13 @@ def slot_bool(slot: int) -> Scalar:
 def _read(what: str, slot: int) -> Expr:
     current_trace(f"`{what}`")
     loc = caller_location()
-    return Var(_name(what, slot, loc), i64, loc)
+    return replace(_slot(what, slot, loc), loc=loc)
 
 
 def _set(what: str, slot: int, value: object) -> None:
     trace = current_trace(f"`{what}`")
     loc = caller_location()
-    name, expr = _name(what, slot, loc), expression(value)
+    name, expr = _slot(what, slot, loc), expression(value)
     is_bool = what.endswith("bool")
     if expr is None or expr.dtype is not (b1 if is_bool else i64):
         found = type(value).__name__ if expr is None else f"`{format_expr(expr)}`, {expr.dtype}"
@@ -121,7 +122,7 @@ def _stored(what: str, expr: Expr, loc: Location | None) -> Expr:
 def _load(what: str, slot: int, view: object, row: Number, col: Number) -> None:
     trace = current_trace(f"`{what}`")
     loc = caller_location()
-    name = _name(what, slot, loc)
+    name = _slot(what, slot, loc)
     if not isinstance(view, Tensor):
         raise BadOperand(op=what, expected="a tensor or view", found=type(view).__name__, loc=loc)
     rank = view.rank
@@ -137,11 +138,11 @@ def _load(what: str, slot: int, view: object, row: Number, col: Number) -> None:
     trace.blocks.add(w.Set(name, _stored(what, entry.expr, loc), loc))
 
 
-def _name(what: str, slot: object, loc: Location | None) -> str:
+def _slot(what: str, slot: object, loc: Location | None) -> Slot:
     is_number = isinstance(slot, (int, np.integer)) and not isinstance(slot, bool)
     if not is_number or not 0 <= int(slot) < NUM_SLOTS:  # pyright: ignore
         found = repr(slot) if is_number else type(slot).__name__
         raise BadOperand(
             op=what, expected=f"the number of a slot, 0 to {NUM_SLOTS - 1}", found=found, loc=loc
         )
-    return f"slot.{slot}"
+    return Slot(int(slot))  # pyright: ignore

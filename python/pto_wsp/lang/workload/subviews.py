@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from pto_wsp.ir.core import DimSelect, Full, Index, Range, Rows, TileRange
-from pto_wsp.ir.scalar import Const, Element, Expr, Var, add, walk
+from pto_wsp.ir.scalar import Const, Element, Expr, LoopExtent, LoopStart, Slot, Var, add, walk
+from pto_wsp.ir.workload import axis_of_offsets
 from pto_wsp.lang.workload.blocks import OpenLoop
 
 Loops = Mapping[str, OpenLoop]
@@ -34,7 +35,7 @@ def range_of(select: DimSelect) -> tuple[Expr, Expr] | None:
     """Return start and extent of a range, or None for anything else."""
     match select:
         case TileRange(loop=loop):
-            return Var(loop + ".start"), Var(loop + ".len")
+            return LoopStart(loop), LoopExtent(loop)
         case Range(start=start, extent=extent) | Rows(start=start, extent=extent):
             return start, extent
         case _:
@@ -63,9 +64,8 @@ def _end(start: Expr, extent: Expr, loops: Loops) -> Expr | None:
             return Const(int(first) + int(count))
         case Var(name=name), Const(value=1) if name in loops and loops[name].tile is None:
             return loops[name].extent
-        case Var(name=first), Var(name=count) if first.endswith(".start") and count.endswith(".len"):
-            loop = first.removesuffix(".start")
-            return loops[loop].extent if loop in loops and count == loop + ".len" else None
+        case LoopStart(loop=loop), LoopExtent(loop=counted) if loop == counted and loop in loops:
+            return loops[loop].extent
         case _:
             return None
 
@@ -74,8 +74,8 @@ def _is_natural(start: Expr, loops: Loops) -> bool:
     match start:
         case Const(value=value):
             return value >= 0
-        case Var(name=name):
-            return name in loops or name.removesuffix(".start") in loops
+        case Var(name=loop) | LoopStart(loop=loop):
+            return loop in loops
         case _:
             return False
 
@@ -83,8 +83,6 @@ def _is_natural(start: Expr, loops: Loops) -> bool:
 def is_fixed(expr: Expr) -> bool:
     """Whether an expression has one value wherever it is evaluated inside the loops of its variables."""
     for part in walk(expr):
-        if isinstance(part, Element) and not part.name.endswith(".offsets"):
-            return False
-        if isinstance(part, Var) and part.name.startswith("slot."):
+        if isinstance(part, Slot) or (isinstance(part, Element) and axis_of_offsets(part.name) is None):
             return False
     return True

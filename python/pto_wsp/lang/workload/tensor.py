@@ -10,7 +10,7 @@ import numpy as np
 from pto_wsp.errors import BadIndex, ConstantIndexOutside, WrongTensor
 from pto_wsp.ir import scalar as ir
 from pto_wsp.ir.core import DimSelect, Full, Index, Merged, Range, Rows, TileRange
-from pto_wsp.ir.scalar import Const, Expr, Var
+from pto_wsp.ir.scalar import Const, Expr, LoopExtent, Var
 from pto_wsp.lang.annotations import TensorAnnotation, as_tuple
 from pto_wsp.lang.operands import Number, Operators, Scalar, expression, integer_constant
 from pto_wsp.lang.workload import context
@@ -367,7 +367,7 @@ def _extent_of(entry: DimSelect, dim: int | str) -> Expr | None:
         case Full():
             return dim_expr(dim)
         case TileRange(loop=loop):
-            return Var(loop + ".len")
+            return LoopExtent(loop)
         case Range(extent=extent) | Rows(extent=extent):
             return extent
         case _:

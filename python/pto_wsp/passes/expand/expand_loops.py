@@ -22,7 +22,7 @@ from pto_wsp.errors import CannotExpand
 from pto_wsp.ir import workload as w
 from pto_wsp.ir.module import Module
 from pto_wsp.ir.names import WorkloadRenaming, workload_names
-from pto_wsp.ir.scalar import Const, Element, Expr, Var, add, binary, mul, walk
+from pto_wsp.ir.scalar import Const, Element, Expr, Var, add, binary, mul, name_of, walk
 from pto_wsp.passes.expand.local_room import with_ranges, with_room
 from pto_wsp.passes.expand.widen_tasks import Variants, Widening
 from pto_wsp.support.fresh import Fresh
@@ -115,10 +115,7 @@ class _Expander:
     def can_change(self, extent: Expr) -> bool:
         """Whether `extent`, which a loop evaluates once, can have another value while the loop runs."""
         variables = self.workload.variables
-        return any(
-            isinstance(part, Element) or (isinstance(part, Var) and part.name in variables)
-            for part in walk(extent)
-        )
+        return any(isinstance(part, Element) or name_of(part) in variables for part in walk(extent))
 
     def scale(self, loop: w.Loop, block: int, widening: Widening | None) -> tuple[int, int]:
         """Return how many base iterations one iteration of a block does, and on how many rows."""
@@ -177,14 +174,9 @@ class _Expander:
     def copy(self, body: tuple[w.Node, ...], var: str, at: Expr) -> tuple[w.Node, ...]:
         """Return a body with `at` for the loop variable, and names of its own."""
         inside = [*w.walk_nodes(body)]
-        loops = {n.var: self.inner(n.var) for n in inside if isinstance(n, w.Loop)}
+        loops = {n.var: self.fresh.name(n.var) for n in inside if isinstance(n, w.Loop)}
         labels = {n.label: self.fresh.name(n.label) for n in inside if isinstance(n, w.Task) and n.label}
         return WorkloadRenaming(loops, {var: at}, labels=labels).nodes(body)
-
-    def inner(self, var: str) -> str:
-        name = self.fresh.name(var)
-        self.fresh.taken |= {f"{name}.start", f"{name}.len"}
-        return name
 
 
 def _whole(extent: Expr, block: int) -> Expr:

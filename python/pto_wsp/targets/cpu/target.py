@@ -20,13 +20,14 @@ from pto_wsp.targets.base import (
     Target,
     table_hash,
 )
+from pto_wsp.targets.c_style.spelling import INTEGERS
 from pto_wsp.targets.cpu import toolchain
 from pto_wsp.targets.cpu.build import Build
 from pto_wsp.targets.cpu.emit import MAX_RANK, Library, emit_library
-from pto_wsp.targets.cpu.expressions import INTEGERS
 from pto_wsp.targets.cpu.features import Features, resolve_features
 from pto_wsp.targets.cpu.native import included_files
 from pto_wsp.targets.cpu.templates import STORAGE, TEMPLATES, Unsupported
+from pto_wsp.targets.cpu.tree import portable, program_tree
 from pto_wsp.types.dtype import f32
 from pto_wsp.types.tile import ScalarType, ViewType
 
@@ -71,8 +72,9 @@ class CpuTarget(Target):
             raise _refused(f"views of more than {MAX_RANK} dimensions", "", param.loc)
 
     def emit(self, module: Module) -> SourceTree:
-        """Return the C++ of the kernels of `module` for this machine."""
-        return SourceTree({"kernels.cpp": self.library(module.kernels).text}, ("kernels.cpp",))
+        """Return a folder that builds the program with `make`, for the vectors of this machine."""
+        module = portable(module)
+        return program_tree(module, self.library(module.kernels), resolve_features())
 
     def runner(self, program: Runnable[R]) -> R:
         """Return a runner on the engine."""

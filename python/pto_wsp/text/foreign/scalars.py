@@ -30,8 +30,8 @@ class _AnyName:
     where = "this form of text"
     is_bare = True
 
-    def scalar(self, name: str) -> DType | None:
-        return i64
+    def scalar(self, name: str) -> Var | None:
+        return Var(name)
 
     def has_elements(self, name: str) -> bool:
         return True
@@ -46,7 +46,7 @@ class _AnyName:
 ANY_NAME = _AnyName()
 
 
-class SeedScalars:
+class ForeignScalars:
     """Drives a function builder through declarations and statements on scalars.
 
     Attributes:

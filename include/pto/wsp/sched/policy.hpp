@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What a schedule says of single tasks: which dispatcher each is for, what it comes before, and who may
-/// run it.
+/// What a schedule says of the tasks of a walk: which dispatcher each is for, what it comes before, and which
+/// workers may run it. Dispatchers and the builder of kept graphs ask the same policy.
 #pragma once
 
 #include <algorithm>
@@ -16,14 +16,14 @@
 
 namespace pto::wsp::sched {
 
-/// Not the number of a dispatcher: a strand of nobody is that of the first who claims it.
+/// Not the number of a dispatcher: a strand without an owner is that of the first that claims it.
 inline constexpr uint32_t kNobody = UINT32_MAX;
 
 /// A strand ends where one of these changes.
 struct Traits {
   uint32_t owner = kNobody;
   int64_t priority = 0;
-  uint32_t lane = kAnyLane;  ///< where its slice lies until a worker takes it
+  uint32_t lane = kAnyLane;  ///< the workers that may run it: see pools.hpp
   uint64_t batch = 0;        ///< number of its batch
 
   bool operator!=(const Traits& other) const {
@@ -38,7 +38,7 @@ inline uint32_t modulo(int64_t value, uint32_t n) {
   return uint32_t(rest < 0 ? rest + n : rest);
 }
 
-inline uint32_t owner_of(const bytecode::Plan& plan, const RunOptions& options, uint32_t num_dispatchers,
+inline uint32_t owner_of(const bytecode::Plan& plan, const PolicyOptions& options, uint32_t num_dispatchers,
                          const bytecode::QuickAmount& key, const int64_t* registers, uint64_t task) {
   if (options.ownership == Ownership::kPartition) {
     const auto part = std::upper_bound(options.bounds.begin(), options.bounds.end(), task);
@@ -51,7 +51,7 @@ inline uint32_t owner_of(const bytecode::Plan& plan, const RunOptions& options, 
   return modulo(value, num_dispatchers);
 }
 
-inline uint32_t lane_of(const bytecode::Plan& plan, const RunOptions& options,
+inline uint32_t lane_of(const bytecode::Plan& plan, const PolicyOptions& options,
                         const bytecode::QuickAmount& pool, const int64_t* registers) {
   if (options.num_pools == 0 || !pool.is_given) return kAnyLane;
   return modulo(plan.evaluate(pool.value, registers), options.num_pools) + 1;
@@ -60,7 +60,7 @@ inline uint32_t lane_of(const bytecode::Plan& plan, const RunOptions& options,
 }  // namespace detail
 
 /// The number of the stream that task number `task` of `site` is in, if it is in one.
-inline std::optional<int64_t> stream_of(const bytecode::Plan& plan, const RunOptions& options,
+inline std::optional<int64_t> stream_of(const bytecode::Plan& plan, const PolicyOptions& options,
                                         const bytecode::QuickSite& site, const int64_t* registers,
                                         uint64_t task) {
   const bool is_by_key = options.streams == Streams::kByKey;
@@ -106,7 +106,7 @@ class Turns {
 };
 
 /// The traits of task number `task`, which is one of `site`.
-inline Traits traits_of(const bytecode::Plan& plan, const RunOptions& options, uint32_t num_dispatchers,
+inline Traits traits_of(const bytecode::Plan& plan, const PolicyOptions& options, uint32_t num_dispatchers,
                         const bytecode::QuickSite& site, const int64_t* registers, uint64_t task) {
   Traits traits;
   traits.owner = detail::owner_of(plan, options, num_dispatchers, site.key, registers, task);
@@ -117,25 +117,34 @@ inline Traits traits_of(const bytecode::Plan& plan, const RunOptions& options, u
   return traits;
 }
 
-/// The traits of the task that a walk has come to.
-class TaskTraits {
+/// Follows one walk.
+class Policy {
  public:
-  void begin(uint64_t interleaved) {
+  /// A new walk begins, whose strands are shared by so many dispatchers.
+  void begin(const bytecode::Plan& plan, const PolicyOptions& options, uint32_t num_dispatchers) {
+    plan_ = &plan;
+    options_ = &options;
+    num_dispatchers_ = num_dispatchers;
+    cuts_units_ = options.cuts_units();
     traits_ = {};
-    turns_.begin(interleaved);
+    turns_.begin(options.interleaved);
     num_tasks_ = 0;
     begins_batch_ = false;
   }
 
-  /// Finds those of the expander's latest task, which is one of `site`; true if they are others than before.
-  bool note(const bytecode::Plan& plan, const RunOptions& options, uint32_t num_dispatchers,
-            const bytecode::QuickSite& site, const bytecode::Expander& expander) {
+  /// Whether strands end where the traits of tasks change.
+  bool cuts_units() const { return cuts_units_; }
+
+  /// Finds the traits of the expander's latest task, which is one of `site`; true if they are others than
+  /// those of the task before.
+  bool note(uint32_t site_index, const bytecode::Expander& expander) {
     if (num_tasks_ == expander.num_tasks()) return false;
     num_tasks_ = expander.num_tasks();
+    const bytecode::QuickSite& site = plan_->sites[site_index];
     const int64_t* registers = expander.registers();
-    Traits traits = traits_of(plan, options, num_dispatchers, site, registers, num_tasks_ - 1);
-    if (options.interleaved != 0) {
-      const auto stream = stream_of(plan, options, site, registers, num_tasks_ - 1);
+    Traits traits = traits_of(*plan_, *options_, num_dispatchers_, site, registers, num_tasks_ - 1);
+    if (options_->interleaved != 0) {
+      const auto stream = stream_of(*plan_, *options_, site, registers, num_tasks_ - 1);
       if (stream) traits.priority = turns_.next(*stream);
     }
     begins_batch_ = traits.batch != traits_.batch;
@@ -146,13 +155,32 @@ class TaskTraits {
 
   /// Whether the task is the first one of another batch.
   bool begins_batch() const { return begins_batch_; }
-  const Traits& operator*() const { return traits_; }
+
+  /// The traits of a strand that begins with the task. So many strands come before it.
+  Traits strand_traits(uint64_t num_strands) const {
+    Traits traits = traits_;
+    if (options_->ownership == Ownership::kRoundRobin)
+      traits.owner = uint32_t(num_strands % num_dispatchers_);
+    return traits;
+  }
+  /// \pre the strand has begun
+  const Traits& traits() const { return traits_; }
 
  private:
+  const bytecode::Plan* plan_ = nullptr;
+  const PolicyOptions* options_ = nullptr;
+  uint32_t num_dispatchers_ = 1;
+  bool cuts_units_ = false;
   Traits traits_;
   Turns turns_;
   uint64_t num_tasks_ = 0;  ///< up to the task that `traits_` are of
   bool begins_batch_ = false;
 };
+
+/// Whether of two strands or slices that can start the one of `a` starts first: by priority, then in program
+/// order.
+inline bool starts_before(int64_t priority_a, uint64_t number_a, int64_t priority_b, uint64_t number_b) {
+  return priority_a != priority_b ? priority_a > priority_b : number_a < number_b;
+}
 
 }  // namespace pto::wsp::sched

@@ -23,6 +23,9 @@ from pto_wsp.isa.table import TABLE
 from pto_wsp.support.record import record
 from pto_wsp.types.tile import TileType
 
+ELEMENT, ROW, COLUMN = "element", "row", "column"
+"""Where an operand is read: at [i, j], at [i, 0] of one column, at [0, j] of one row."""
+
 
 @record
 class Group:
@@ -247,3 +250,24 @@ def broadcast_operands(instr: Instr) -> tuple[str, ...]:
             return instr.tiles
         case _:
             return ()
+
+
+def operand_places(instr: Instr, is_column: bool) -> list[str]:
+    """Return where each tile operand of an instruction is read."""
+    form = TABLE[instr.op].form
+    if is_column:
+        # Its loop runs along the rows, so that the two kinds of broadcast change places.
+        if form is Form.COL_BROADCAST:
+            return [ELEMENT, ROW]
+        return [ROW if form is Form.COL_EXPAND else ELEMENT] * len(instr.tiles)
+    match form:
+        case Form.ROW_BROADCAST:
+            return [ELEMENT, ROW]
+        case Form.COL_BROADCAST:
+            return [ELEMENT, COLUMN]
+        case Form.ROW_EXPAND:
+            return [ROW]
+        case Form.COL_EXPAND:
+            return [COLUMN]
+        case _:
+            return [ELEMENT] * len(instr.tiles)

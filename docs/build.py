@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from benchmarks.report import performance_page
+from docs.builder_stub import builder_stub
 from docs.editor_grammar import editor_grammar
 from docs.figures import readme_page
 from docs.style import COLUMNS
@@ -265,6 +266,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "command.md": command_page,
     "../README.md": readme_page,
     "../editors/vscode/pto.tmLanguage.json": editor_grammar,
+    "../python/pto_wsp/builder/instruction_methods.pyi": builder_stub,
     "errors.md": errors_page,
     "instructions.md": instructions_page,
     "operators.md": operators_page,

@@ -12,8 +12,8 @@ from pto_wsp.isa import BY_MNEMONIC, attributes
 from pto_wsp.isa.compositions import BY_COMPOSED_MNEMONIC
 from pto_wsp.isa.statements import CONTROL
 from pto_wsp.lang.schedule.registry import DIRECTIVES
+from pto_wsp.text.foreign.scalars import SCALAR_WORDS
 from pto_wsp.text.modules import HEADER_KEYS
-from pto_wsp.text.seed_scalars import SCALAR_WORDS
 from pto_wsp.types.dtype import DTYPES
 
 DECLARATIONS = ("func", "attributes", "alloc_tile", "alloc_scalar", "SCHEDULE")

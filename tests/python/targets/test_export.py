@@ -34,7 +34,7 @@ from pto_wsp.targets import registry
 from pto_wsp.targets.cpu import target
 from pto_wsp.targets.cpu.features import Features
 from pto_wsp.tools.main import main
-from tests.python.targets.test_golden import FOLDER, require_golden
+from tests.golden import Golden
 from tests.slow import mostly_slow
 
 GENERIC = Features("x86_64", ("avx2", "fma"), 8, False)
@@ -217,15 +217,13 @@ def test_emission_is_pure(tmp_path: Path) -> None:
     assert {"README.md", "Makefile", "main.cpp", "kernels.cpp", "include/pto/wsp/abi.hpp"} <= first.keys()
 
 
-def test_the_folder_is_golden(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
-) -> None:
+def test_the_folder_is_golden(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, golden: Golden) -> None:
     program = blend_rows.compile()
     monkeypatch.setattr(target, "resolve_features", lambda: GENERIC)
     program.export(tmp_path / "out")
     for path, text in files_of(tmp_path / "out").items():
         if not path.startswith("include/"):
-            require_golden(FOLDER / "blend_rows" / f"{path}.golden", text, request)
+            golden(f"blend_rows/{path}", text)
 
 
 def test_numbers_that_are_set_become_defaults(tmp_path: Path) -> None:

@@ -10,8 +10,10 @@ from collections.abc import Callable, Mapping, Sequence
 from pto_wsp.errors import UnsupportedByTarget
 from pto_wsp.ir.kernel import Instr, KernelFunction, Param, walk_statements
 from pto_wsp.ir.module import Module
+from pto_wsp.ir.schedule import Directive, Policy
 from pto_wsp.location import Location
 from pto_wsp.targets.base import (
+    Enforced,
     KernelArtifact,
     LibraryCache,
     Preferences,
@@ -89,6 +91,10 @@ class CpuTarget(Target):
             "vectors": lambda: f"{resolve_features().lanes} lanes of 32 bits",
             "compiler": lambda: toolchain.find_compiler(cache).text.partition(" Copyright")[0],
         }
+
+    def policies(self, policy: Policy[..., Directive]) -> Enforced:
+        """Enforce: the engine does what every directive says."""
+        return Enforced()
 
     def runner(self, program: Runnable[R]) -> R:
         """Return a runner on the engine."""

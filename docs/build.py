@@ -11,20 +11,22 @@ from collections.abc import Callable
 from pathlib import Path
 
 from benchmarks.report import performance_page
+from docs.builder_stub import builder_stub
 from docs.editor_grammar import editor_grammar
 from docs.figures import readme_page
 from docs.style import COLUMNS
 from pto_wsp.errors import PtoError, catalogue
-from pto_wsp.ir.schedule import POLICIES
-from pto_wsp.ir.schedule import Form as PolicyForm
+from pto_wsp.ir.schedule import Directive, Policy
 from pto_wsp.isa import TABLE, ErrorBound, Form, Instruction
 from pto_wsp.isa.compositions import COMPOSITIONS, Composition
 from pto_wsp.isa.refused import REFUSED
 from pto_wsp.isa.statements import CONTROL, SCALARS, Statement
 from pto_wsp.lang.kernel.help import SHAPES
+from pto_wsp.lang.schedule.registry import DIRECTIVES
 from pto_wsp.ops.functional import OPERATORS
+from pto_wsp.targets.base import Enforced, Idle, Refused, Support
 from pto_wsp.targets.registry import TARGETS
-from pto_wsp.targets.schedules import Enforced, Idle, Refused, Support, support
+from pto_wsp.targets.schedules import support
 from pto_wsp.tools.main import parser
 
 DOCS = Path(__file__).parent
@@ -69,10 +71,10 @@ of a tile is read and written."""
 POLICIES_INTRODUCTION = """\
 # Policies
 
-Generated from `pto_wsp.ir.schedule.POLICIES` and `pto_wsp.targets.schedules`. A schedule has one policy per
-directive; the first of each table is the default. A target enforces a policy, accepts it where it has nothing
-to decide there (`interp` runs tasks one after another, in program order, on one thread), or refuses it by
-name. [The guide](schedules.md) says how schedules are written and what the words mean."""
+Generated from `pto_wsp.lang.schedule.directives`. A schedule has one policy of each kind; the first
+of each table is the default. A target enforces a policy, accepts it, or refuses it by name. `interp`
+accepts most policies: it runs tasks in program order on one thread, so they have nothing to decide.
+[The guide](schedules.md) says how schedules are written and what the words mean."""
 
 INSTRUCTIONS_HEADER = [
     "| instruction | `pto.` | text | element types | error | cycles | meaning |",
@@ -191,22 +193,22 @@ def error_chapter(cls: type[PtoError]) -> str:
 
 
 def policies_page() -> str:
-    """Return the tables of policies: what each does, and what every target makes of it."""
+    """Return the page of policies: what each does, and what every target makes of it."""
     parts = [POLICIES_INTRODUCTION]
     header = "| policy | meaning | " + " | ".join(f"`{target}`" for target in TARGETS) + " |"
-    for directive, policies in POLICIES.items():
-        lines = [policy_line(directive, name, form) for name, form in policies.items()]
-        rule = "|---|---|" + "---|" * len(TARGETS)
-        parts.append(f"## {directive}\n\n" + "\n".join([header, rule, *lines]))
+    rule = "|---|---|" + "---|" * len(TARGETS)
+    for kind, directive in DIRECTIVES.items():
+        table = "\n".join([header, rule, *map(policy_line, directive.policies.values())])
+        parts.append(f"## {kind}\n\n{inspect.getdoc(directive)}\n\n{table}")
     return "\n\n".join(parts) + "\n"
 
 
-def policy_line(directive: str, name: str, form: PolicyForm) -> str:
+def policy_line(policy: Policy[..., Directive]) -> str:
     """Return one line of a table of policies."""
-    arguments = ["key"] * form.takes_key + ["n"] * (form.least is not None) + ["bounds"] * form.takes_bounds
-    shown = f"`{name}({', '.join(arguments)})`" if arguments else f"`{name}`"
-    cells = [support_text(support(target, directive, name)) for target in TARGETS]
-    return f"| {' | '.join([shown, form.doc, *cells])} |"
+    arguments = ", ".join(parameter.field for parameter in policy.takes)
+    shown = f"`{policy.name}({arguments})`" if arguments else f"`{policy.name}`"
+    cells = [support_text(support(target, policy)) for target in TARGETS]
+    return f"| {' | '.join([shown, policy.meaning, *cells])} |"
 
 
 def support_text(found: Support) -> str:
@@ -264,6 +266,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "command.md": command_page,
     "../README.md": readme_page,
     "../editors/vscode/pto.tmLanguage.json": editor_grammar,
+    "../python/pto_wsp/builder/instruction_methods.pyi": builder_stub,
     "errors.md": errors_page,
     "instructions.md": instructions_page,
     "operators.md": operators_page,

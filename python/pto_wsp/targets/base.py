@@ -10,6 +10,7 @@ from typing import ClassVar, Protocol, TypeVar
 
 from pto_wsp.ir.kernel import KernelFunction
 from pto_wsp.ir.module import Module
+from pto_wsp.ir.schedule import Directive, Policy
 from pto_wsp.location import Location
 from pto_wsp.support.record import record
 
@@ -120,6 +121,26 @@ class Runnable(Protocol[R]):
         ...
 
 
+@record
+class Enforced:
+    """The target does what the policy says."""
+
+
+@record
+class Idle:
+    """The target accepts the policy, which has nothing to decide there."""
+
+
+@record
+class Refused:
+    """The target refuses the policy by name."""
+
+    reason: str
+
+
+Support = Enforced | Idle | Refused
+
+
 class Target(ABC):
     """A machine, real or not, that programs are compiled for.
 
@@ -153,6 +174,13 @@ class Target(ABC):
             UnsupportedByTarget: as `check` raises it.
             NoneKernelBody: a kernel is only declared.
         """
+
+    def policies(self, policy: Policy[..., Directive]) -> Support:
+        """Return what the target makes of a directive of schedules, unless the directive says so itself.
+
+        By default it refuses every directive. `Idle` is right only if the directive cannot matter here.
+        """
+        return Refused("nothing in it enforces policies")
 
     def runner(self, program: Runnable[R]) -> R:
         """Return what runs a program. A target that does not override this only emits sources."""

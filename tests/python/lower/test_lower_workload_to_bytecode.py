@@ -5,7 +5,7 @@ import pytest
 from pto_wsp.errors import NotYetSupported
 from pto_wsp.ir.core import Full, Index, Range, Region, TileRange
 from pto_wsp.ir.module import Module
-from pto_wsp.ir.scalar import Binary, Const, Select, Var, add, mul
+from pto_wsp.ir.scalar import Binary, Const, LoopExtent, LoopStart, Select, Var, add, mul
 from pto_wsp.ir.workload import Loop, Node, Task, WorkloadFunction
 from pto_wsp.lower import bytecode as bc
 from pto_wsp.lower.bytecode import Op
@@ -58,7 +58,7 @@ def test_header_and_instructions_of_the_first_program() -> None:
         (Op.EXPR_END, 0, 0),
     ]
     assert lowered.symbols == ("n", "factor") and lowered.tensors == ("X", "Y")
-    assert lowered.registers == {"rows": 0, "rows.start": 1, "rows.len": 2}
+    assert lowered.registers == {"rows": 0, LoopStart("rows"): 1, LoopExtent("rows"): 2}
     assert {place: [loop.var for loop in loops] for place, loops in lowered.enclosing.items()} == {
         0: [],
         1: ["rows"],
@@ -107,7 +107,7 @@ def test_registers_are_those_of_each_loop() -> None:
     lowered = lower(
         with_body(Loop("range", "i", Const(4), None, (inner,)), Loop("parallel", "k", Const(1), None, ()))
     )
-    assert lowered.registers == {"i": 0, "j": 1, "j.start": 2, "j.len": 3, "k": 4}
+    assert lowered.registers == {"i": 0, "j": 1, LoopStart("j"): 2, LoopExtent("j"): 3, "k": 4}
     assert [op for op, _, _ in instructions(lowered) if op < Op.TASK] == [
         Op.RANGE_FOR,
         Op.FOR_EACH,

@@ -10,8 +10,10 @@ from collections.abc import Sequence
 from pto_wsp.errors import UnsupportedByTarget
 from pto_wsp.ir.kernel import Instr, KernelFunction, Param, walk_statements
 from pto_wsp.ir.module import Module
+from pto_wsp.ir.schedule import Directive, Policy
 from pto_wsp.location import Location
 from pto_wsp.targets.base import (
+    Enforced,
     KernelArtifact,
     LibraryCache,
     R,
@@ -75,6 +77,10 @@ class CpuTarget(Target):
         """Return a folder that builds the program with `make`, for the vectors of this machine."""
         module = portable(module)
         return program_tree(module, self.library(module.kernels), resolve_features())
+
+    def policies(self, policy: Policy[..., Directive]) -> Enforced:
+        """Enforce: the engine does what every directive says."""
+        return Enforced()
 
     def runner(self, program: Runnable[R]) -> R:
         """Return a runner on the engine."""

@@ -27,6 +27,7 @@ from pto_wsp import (
 )
 from pto_wsp.errors import BadKernelOption, NameClash, UnknownKernel, UnknownName
 from pto_wsp.ir.evaluate import evaluate
+from pto_wsp.ir.scalar import LoopExtent, LoopStart
 from pto_wsp.ir.workload import Task, tasks
 from pto_wsp.lang.kernel.kernel import Kernel
 from pto_wsp.lang.workload.workload import Workload
@@ -133,7 +134,7 @@ def only_task(w: Workload) -> Task:
 def test_amounts_are_expressions_of_the_task() -> None:
     task = only_task(turn_tiles)
     assert task.workspace is not None and task.cost is not None
-    scope = {"r.len": 13, "extra": 5, "r": 1, "r.start": 48, "n": 61}
+    scope = {LoopExtent("r"): 13, "extra": 5, "r": 1, LoopStart("r"): 48, "n": 61}
     assert evaluate(task.workspace, scope) == 13 * 32 * 4 + 5
     assert evaluate(task.cost, scope) == 40
 

@@ -11,14 +11,14 @@ from pto_wsp.isa.compositions import BY_COMPOSED_MNEMONIC, Composition
 from pto_wsp.isa.forms import Form
 from pto_wsp.isa.table import BY_MNEMONIC, Instruction
 from pto_wsp.text.expressions import read_constant, read_operand, read_tile
+from pto_wsp.text.foreign.scalars import ANY_NAME, TYPES, ForeignScalars
 from pto_wsp.text.refused import refuse_known
-from pto_wsp.text.seed_scalars import ANY_NAME, TYPES, SeedScalars
 from pto_wsp.text.tokens import NAME, TYPE, WORD, Cursor, Source, Token
 
 _ALIASES = {"cmpMode": "mode"}
 
 
-class SeedTiles(SeedScalars):
+class ForeignTiles(ForeignScalars):
     """Drives a function builder through statements on tiles.
 
     Attributes:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pto_wsp.support.record import record
-from pto_wsp.text.seed_forms import WORDS
+from pto_wsp.text.foreign.functions import WORDS
 from pto_wsp.text.tokens import TYPE, WORD, Cursor, Source
 
 _HEAD_WORDS = frozenset({"index", "ragged", "sparse"})
@@ -16,13 +16,13 @@ class FunctionForm:
 
     Attributes:
         is_workload: it has calls, and nothing on tiles.
-        is_seed: it is in a form of elsewhere.
-        is_seed_workload: it is in one if it is a workload.
+        is_foreign: it is in a form of elsewhere.
+        is_foreign_workload: it is in one if it is a workload.
     """
 
     is_workload: bool
-    is_seed: bool
-    is_seed_workload: bool
+    is_foreign: bool
+    is_foreign_workload: bool
 
 
 def form_of(source: Source, head: Cursor, last: str) -> FunctionForm:
@@ -44,10 +44,10 @@ def form_of(source: Source, head: Cursor, last: str) -> FunctionForm:
     body = _Body(source, last)
     unshaped = any("..." in text or text == "!pto.memref" for text in texts)
     is_workload = shows_workload or (body.has_calls and not body.has_tiles)
-    is_seed = last == ".end" or body.has_seed_words or (unshaped and bool(plain))
-    is_seed = is_seed or (bool(plain) and not is_workload)
+    is_foreign = last == ".end" or body.has_foreign_words or (unshaped and bool(plain))
+    is_foreign = is_foreign or (bool(plain) and not is_workload)
     return FunctionForm(
-        is_workload, is_seed and not shows_workload, body.has_seed_loops and not shows_workload
+        is_workload, is_foreign and not shows_workload, body.has_foreign_loops and not shows_workload
     )
 
 
@@ -55,7 +55,7 @@ class _Body:
     """What the lines of a body begin with."""
 
     def __init__(self, source: Source, last: str) -> None:
-        self.has_calls = self.has_tiles = self.has_seed_words = self.has_seed_loops = False
+        self.has_calls = self.has_tiles = self.has_foreign_words = self.has_foreign_loops = False
         for line in source.lines[source.line - 1 :]:
             text = line.strip()
             word = text.partition(" ")[0]
@@ -63,5 +63,5 @@ class _Body:
                 break
             self.has_calls |= word == "CALL"
             self.has_tiles |= any(part in text for part in _TILE_WORDS)
-            self.has_seed_words |= word in WORDS or (word == "CALL" and "->" in text)
-            self.has_seed_loops |= (word == "FOR" and not text.endswith("}")) or "alloc_scalar" in text
+            self.has_foreign_words |= word in WORDS or (word == "CALL" and "->" in text)
+            self.has_foreign_loops |= (word == "FOR" and not text.endswith("}")) or "alloc_scalar" in text

@@ -46,7 +46,7 @@ class _AnyName:
 ANY_NAME = _AnyName()
 
 
-class SeedScalars:
+class ForeignScalars:
     """Drives a function builder through declarations and statements on scalars.
 
     Attributes:

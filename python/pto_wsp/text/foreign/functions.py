@@ -1,4 +1,4 @@
-"""The forms of `.pto` text that PTO programs are written in elsewhere (seed 004, section 3).
+"""The forms of `.pto` text that PTO programs are written in elsewhere.
 
 They leave to the reader what our own form says: roles of parameters, shapes of memrefs, which scalars are
 parameters. A function builder decides them, step by step; the steps have the places of their lines.
@@ -14,10 +14,10 @@ from pto_wsp.errors import BadText, NoMeaning, TextLimit
 from pto_wsp.ir.scalar import Expr
 from pto_wsp.support.record import record
 from pto_wsp.text.bodies import MAX_BLOCKS, indexed, read_ranges
+from pto_wsp.text.foreign.scalars import SCALAR_WORDS, TYPES
+from pto_wsp.text.foreign.tiles import ForeignTiles
 from pto_wsp.text.parameters import read_params
 from pto_wsp.text.refused import refuse_known
-from pto_wsp.text.seed_scalars import SCALAR_WORDS, TYPES
-from pto_wsp.text.seed_tiles import SeedTiles
 from pto_wsp.text.tokens import FUNCTION, NAME, WORD, Cursor, Source, Token
 
 WORDS = frozenset({*SCALAR_WORDS, "IF_BIT", "RETURN", "LOAD", "STORE", "BREAK", "CONTINUE", "YIELD"})
@@ -49,7 +49,7 @@ class _While:
     last: int
 
 
-def read_seed(
+def read_foreign(
     source: Source, head: Cursor, builder: PTOFunctionBuilder, require: Callable[[Cursor, Token], None]
 ) -> None:
     """Drive a builder through a function.
@@ -60,7 +60,7 @@ def read_seed(
         builder: of the function.
         require: called with each function that is called, before it is.
     """
-    reader = _SeedReader(source, builder, require, "}" if head.at("(") else ".end")
+    reader = _ForeignReader(source, builder, require, "}" if head.at("(") else ".end")
     if head.at("("):
         read_params(head, lambda cursor, token, name: reader.memref(cursor, name, cursor.place(token)))
         head.expect("{")
@@ -68,7 +68,7 @@ def read_seed(
     reader.body()
 
 
-class _SeedReader(SeedTiles):
+class _ForeignReader(ForeignTiles):
     def __init__(
         self, source: Source, builder: PTOFunctionBuilder, require: Callable[[Cursor, Token], None], end: str
     ) -> None:

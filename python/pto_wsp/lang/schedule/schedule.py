@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from pto_wsp.ir import schedule as ir
-from pto_wsp.ir.printer import print_policy
-from pto_wsp.lang.workload.scheduling import Schedulable
+from pto_wsp.ir.printer import print_directive
+from pto_wsp.lang.schedule.schedulable import Schedulable
 from pto_wsp.visualize.notebook import schedule_html
 
 
@@ -14,15 +14,15 @@ class Schedule(Schedulable):
     It never changes a result. What it does not mention is the default.
 
     Attributes:
-        policies: one per directive.
+        policies: its directives.
     """
 
     kind = "schedule"
 
-    def __init__(self, policies: ir.Schedule = ir.DEFAULT) -> None:
+    def __init__(self, policies: ir.Directives = ir.DEFAULT) -> None:
         self.policies = policies
 
-    def _having(self, policies: ir.Schedule) -> Schedule:
+    def _scheduled(self, policies: ir.Directives) -> Schedule:
         return Schedule(policies)
 
     def __eq__(self, other: object) -> bool:
@@ -35,5 +35,4 @@ class Schedule(Schedulable):
         return schedule_html(self.policies)
 
     def __repr__(self) -> str:
-        chosen = [f"{policy.directive} = {print_policy(policy)}" for policy in self.policies.chosen()]
-        return f"<Schedule: {'; '.join(chosen) or 'the default'}>"
+        return f"<Schedule: {'; '.join(map(print_directive, self.policies)) or 'the default'}>"

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.python.passes.test_lower_workload_to_bytecode import lower
 
 from docs.build import policies_page
 from docs.editor_grammar import editor_grammar
@@ -21,7 +22,6 @@ from pto_wsp.lang.schedule.registry import CONFLICTS, DIRECTIVES
 from pto_wsp.runtime.options import run_options
 from pto_wsp.runtime.program import compile_module
 from pto_wsp.support.record import replace
-from tests.python.passes.test_lower_workload_to_bytecode import lower
 from tests.python.schedule.test_effects import CORES, SHAPE, STEPS, counter
 from tests.python.schedule.toy import Toy
 

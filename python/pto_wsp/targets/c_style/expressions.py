@@ -45,10 +45,9 @@ class ExpressionWriter:
         match expr:
             case Const(value=value, dtype=dtype):
                 return self._spelling.literal(value, dtype)
-            case Var(name=name) if name == BLOCK_IDX:
-                return self._spelling.cast("int64_t", "context->block_idx")
             case Var(name=name):
-                return scalar_name(name)
+                is_block = name == BLOCK_IDX
+                return self._spelling.cast("int64_t", "context->block_idx") if is_block else scalar_name(name)
             case Extent(name=name, dim=dim):
                 if name in self._views:
                     return f"{view_name(name)}.shape[{dim}]"

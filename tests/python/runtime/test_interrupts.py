@@ -111,7 +111,7 @@ print((x[:, 0] == 1).all())
 LARGE_GRAPH = """
 import resource
 import numpy as np
-from pto_wsp import InOut, P, Tensor, Tile, f32, kernel, pto, workload
+from pto_wsp import InOut, P, Schedule, StartPolicy, Tensor, Tile, f32, kernel, pto, workload
 from pto_wsp.errors import OutOfMemory
 
 @kernel
@@ -123,7 +123,8 @@ def all_twice(X: Tensor[f32, "n", 1]):
     for i in P("n"):
         twice[i](x=X[i : i + 1])
 
-program = all_twice.compile("cpu").with_schedule(task_graph="after_build")
+program = all_twice.compile("cpu")
+program.reschedule(Schedule().task_graph(start=StartPolicy.after_build()))
 x = np.ones((4_000_000, 1), np.float32)
 program.run(X=x[:10], workers=2)
 used = next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith("VmSize")) * 1024

@@ -230,7 +230,7 @@ class Runtime {
   /// Makes an empty runtime of this one, whose memory stays warm; false if that would keep too much.
   bool clear() {
     end_run();
-    if (error() != PTO_OK || tasks_.num_bytes() + recorder_.num_bytes() > kMostKeptBytes) return false;
+    if (error() != PTO_OK || tasks_.num_bytes() + recorder_.num_bytes() > kMaxKeptBytes) return false;
     by_hand_.clear();
     tasks_.clear();
     recorder_.clear();
@@ -251,7 +251,7 @@ class Runtime {
  private:
   static constexpr int32_t kNobody = -1;
   static constexpr uint32_t kFeedStrands = 8;
-  static constexpr uint64_t kMostKeptBytes = uint64_t{1} << 27;
+  static constexpr uint64_t kMaxKeptBytes = uint64_t{1} << 27;
 
   /// Ends a run that nobody waited for.
   void end_run() {

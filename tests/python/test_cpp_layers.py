@@ -25,6 +25,7 @@ ORDER = (
     ("trace",),
     ("sched",),
     ("engine",),
+    ("host",),
     ("pto_runtime",),
     ("cpp", "capi"),
 )

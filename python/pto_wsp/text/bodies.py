@@ -38,10 +38,6 @@ class Body(Generic[T]):
     def statement(self, cursor: Cursor) -> T | None:
         """Read one statement, and the blocks inside it; a declaration gives None."""
 
-    def take_known(self, found: list[T]) -> bool:
-        """Take the next lines, as far as they are like some that have been read before; say if any are."""
-        return False
-
     # --- the scope of expressions ---
 
     def scalar(self, name: str) -> Var | LoopStart | LoopExtent | Slot | None:
@@ -83,8 +79,6 @@ class Body(Generic[T]):
         found: list[T] = []
         while True:
             source.skip_blank()
-            if self.take_known(found):
-                continue
             if source.at_end or source.first_word() in ends:
                 break
             cursor = source.statement()

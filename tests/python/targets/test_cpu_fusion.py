@@ -10,7 +10,7 @@ import pytest
 from pto_wsp import In, Out, Scalar, Tensor, Tile, kernel, pto, workload
 from pto_wsp.ir.kernel import Instr, KernelFunction
 from pto_wsp.runtime.cache import ArtifactCache
-from pto_wsp.targets.cpu.plan import Group, plan
+from pto_wsp.targets.c_style.plan import Group, plan
 from pto_wsp.targets.cpu.target import CpuTarget
 from pto_wsp.types.dtype import DType, bf16, f16, f32, i8, i16, i32, u8, u16
 from tests.python.targets import ctypes_abi

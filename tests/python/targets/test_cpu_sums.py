@@ -11,8 +11,8 @@ from pto_wsp.ir import kernel as k
 from pto_wsp.ir.kernel import KernelFunction
 from pto_wsp.ir.scalar import const
 from pto_wsp.runtime.cache import ArtifactCache
+from pto_wsp.targets.c_style.plan import plan
 from pto_wsp.targets.cpu.memory import shared_sums
-from pto_wsp.targets.cpu.plan import plan
 from pto_wsp.targets.cpu.target import CpuTarget
 from pto_wsp.types.dtype import f32
 from tests.python.targets import ctypes_abi

@@ -8,11 +8,11 @@ import re
 from pathlib import Path
 
 from pto_wsp.isa import BY_MNEMONIC
-from pto_wsp.text.seed_forms import WORDS
+from pto_wsp.text.foreign.functions import WORDS
 from tests.generators.modules import random_module
 from tests.python.builder.softmax import softmax_module
+from tests.python.text.test_foreign import LOOPED, ROWMAX, kernel
 from tests.python.text.test_fuzz import OLDER, SCALARS
-from tests.python.text.test_seed_forms import LOOPED, ROWMAX, kernel
 
 GRAMMAR = Path(__file__).parents[3] / "editors" / "vscode" / "pto.tmLanguage.json"
 PATTERNS = [(p["name"], re.compile(p["match"])) for p in json.loads(GRAMMAR.read_text())["patterns"]]

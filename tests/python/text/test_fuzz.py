@@ -5,21 +5,18 @@ from __future__ import annotations
 import random
 import string
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks.text import programs
 from pto_wsp import parse
 from pto_wsp.errors import PtoError
 from pto_wsp.text import to_python
-from pto_wsp.text.shapes import Lines, Shapes
 from tests.generators.drawing import DRAWS, Draw, tries
 from tests.generators.modules import random_module
 from tests.python.builder.softmax import softmax_module
 from tests.python.samples import scale_module
-from tests.python.text.test_parser import REPEATED_OVER_TWO_LINES, places
-from tests.python.text.test_seed_forms import LOOPED, ROWMAX, kernel
+from tests.python.text.test_foreign import LOOPED, ROWMAX, kernel
+from tests.python.text.test_parser import places
 
 NUM_TEXTS = 400
 """Many thousands have been read: a change of the parser deserves as many."""
@@ -125,23 +122,6 @@ def outcome(text: str) -> object:
     except PtoError as error:
         return str(error)
     return module, [*places(module)]
-
-
-def test_mutated_texts_token_by_token(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Lines and heads that are like others are what they are token by token, or refused in the same words."""
-    texts = [*TEXTS, "\n".join(map(programs.kernel, range(2))), REPEATED_OVER_TWO_LINES]
-
-    @tries(3 * NUM_TEXTS)
-    @given(DRAWS)
-    def check(draw: Draw) -> None:
-        text = mutated(draw, texts)
-        quick = outcome(text)
-        with monkeypatch.context() as patch:
-            patch.setattr(Lines, "take", lambda self, found: False)
-            patch.setattr(Shapes, "known_head", lambda self, line, filename, number: None)
-            assert outcome(text) == quick, text
-
-    check()
 
 
 @tries(3 * NUM_TEXTS)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import runpy
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,8 +9,6 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 
-from benchmarks.text import programs
-from examples.pto_programs.llama import llama_module
 from pto_wsp import Program, parse
 from pto_wsp.errors import PtoError, TextLimit
 from pto_wsp.ir.module import Module
@@ -19,7 +16,6 @@ from pto_wsp.ir.scalar import walk
 from pto_wsp.ir.workload import node_expressions, walk_nodes
 from pto_wsp.lang.workload.workload import Workload
 from pto_wsp.location import Location
-from pto_wsp.text.shapes import Lines, Shapes
 from tests.generators.data.programs import Writer
 from tests.generators.drawing import DRAWS, Draw, tries
 from tests.generators.modules import random_module
@@ -29,6 +25,13 @@ from tests.python.lang.programs import execute
 from tests.python.samples import scale_module
 
 ROOT = Path(__file__).parents[3]
+
+
+def test_the_file_of_the_page_is_canonical() -> None:
+    page = (ROOT / "docs" / "pto_text.md").read_text(encoding="utf-8")
+    file = page.split("```text\n")[1].split("\n```")[0]
+    module = parse(file)
+    assert str(module).strip() == file
 
 
 def require_round_trip(module: Module) -> None:
@@ -62,22 +65,6 @@ REPEATED_OVER_TWO_LINES = """func @f(
   return
 }
 """
-
-
-def test_lines_that_are_like_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A line of a known shape becomes what it becomes token by token, at the same place."""
-    texts = [
-        "\n".join(map(programs.kernel, range(3))),
-        REPEATED_OVER_TWO_LINES,
-        str(llama_module()),
-        *(str(random_module(random.Random(seed))) for seed in range(60)),
-    ]
-    quick = [parse(text) for text in texts]
-    monkeypatch.setattr(Lines, "take", lambda self, found: False)
-    monkeypatch.setattr(Shapes, "known_head", lambda self, line, filename, number: None)
-    for text, found in zip(texts, quick, strict=True):
-        assert parse(text) == found
-        assert list(places(parse(text))) == list(places(found))
 
 
 def test_a_module() -> None:

@@ -19,7 +19,7 @@ from tests.generators.modules import random_module
 from tests.python.builder.softmax import softmax_module
 from tests.python.lang.programs import execute
 from tests.python.samples import scale_module
-from tests.python.text.test_seed_forms import LOOPED, ROWMAX, kernel
+from tests.python.text.test_foreign import LOOPED, ROWMAX, kernel
 
 
 def made(module: Module) -> str:

@@ -109,7 +109,7 @@ struct QuickIo {
 struct QuickRows {
   uint16_t tensor;         ///< the index tensor
   uint8_t num_merged = 0;  ///< dimensions that are indexed together with the first one
-  int8_t unmerged = -1;    ///< a dimension whose stride keeps it from merging with the one behind it, or -1
+  int8_t unmerged = -1;    ///< a dimension whose stride keeps it from merging with the next one, or -1
   int64_t size = 1;        ///< rows that there are to name
   int64_t stride = 0;      ///< between rows, in elements
   bool is_written;         ///< tasks write the indices: they are looked at when a task begins

@@ -2,9 +2,9 @@
 /// \file
 /// The load step: a program and the bindings of one run become a plan.
 ///
-/// What interval analysis can decide about regions is decided here (`is_proven`); the rest is left to an
-/// exact dry expansion (regions.hpp), or where it is late to the run. Nothing here is an error of the
-/// program: code that never runs may be wrong.
+/// Interval analysis decides here which regions are inside their tensors (`is_proven`). The others are
+/// checked by an exact expansion before the run (regions.hpp), or in the run if they are late. Nothing is an
+/// error here, because code that never runs may be wrong.
 #pragma once
 
 #include <utility>

@@ -28,7 +28,7 @@ class GraphBuilder {
       if (plan_.program().is_variable[reg]) variables_.push_back({reg, 0});
     }
     for (uint32_t site = 0; site < plan_.sites.size(); ++site) add_site(site);
-    writer_.begin(graph, kMostWords + 3 * variables_.size());
+    writer_.begin(graph, kMaxWords + 3 * variables_.size());
   }
 
   uint64_t num_tasks() const { return num_tasks_; }
@@ -50,11 +50,11 @@ class GraphBuilder {
   friend class Walk;  // which calls the functions of an engine
 
   static constexpr int kStepEvents = 1024;
-  static constexpr size_t kMostWords =
-      6 + 3 * WaitList::kMostNames + 7 * size_t(bytecode::kMaxLoopDepth);  ///< without variables
+  static constexpr size_t kMaxWords =
+      6 + 3 * WaitList::kMaxNames + 7 * size_t(bytecode::kMaxLoopDepth);  ///< without variables
   /// What 4 bytes can count, and some slices.
-  static constexpr uint64_t kMostTasks = UINT32_MAX - 1024;
-  static_assert(kMostWords + 3 * UINT16_MAX < KeptGraph::kChunkWords);
+  static constexpr uint64_t kMaxTasks = UINT32_MAX - 1024;
+  static_assert(kMaxWords + 3 * UINT16_MAX < KeptGraph::kChunkWords);
 
   struct Variable {
     uint32_t reg;
@@ -63,11 +63,12 @@ class GraphBuilder {
 
   /// What is known beforehand of the tasks of a site.
   struct Site {
-    uint64_t ns;             ///< what one may take, if `is_usual`
-    int32_t loop;            ///< around the site, or -1
-    bool is_usual;           ///< nothing is looked at but what it touches
-    bool is_silent_between;  ///< one between others of its loop waits for nothing, and later tasks wait for
-                             ///< the last of these
+    uint64_t ns;    ///< what one may take, if `is_usual`
+    int32_t loop;   ///< around the site, or -1
+    bool is_usual;  ///< nothing is looked at but what it touches
+    /// Depth of the loop around the site if a task between others of that loop waits for nothing, and later
+    /// tasks wait for the last of these; else -1.
+    int32_t silent_depth;
   };
 
   /// That the strand which is number `by` - 1 waits for a task.
@@ -75,7 +76,7 @@ class GraphBuilder {
     uint64_t by;
     Name name;
   };
-  static constexpr uint32_t kMostAwaited = 64;  ///< that are remembered
+  static constexpr uint32_t kMaxAwaited = 64;  ///< that are remembered
 
   /// Where a slice lies in its strand.
   struct Place {
@@ -107,12 +108,14 @@ class GraphBuilder {
     const bytecode::SiteForm& form = plan_.program().sites[site];
     const bool is_usual = !quick.checks_late && !quick.cost.is_given;
     const bool is_silent = is_usual && form.num_afters == 0 && walk_.ordering().is_silent_between(site);
-    sites_.push_back({is_usual ? run_.task_cost(site, nullptr) : 0, form.loop, is_usual, is_silent});
+    const int32_t silent_depth = is_silent ? run_.prepared()->marks.sites[site].repeat_depth : -1;
+    sites_.push_back({is_usual ? run_.task_cost(site, nullptr) : 0, form.loop, is_usual, silent_depth});
   }
 
   [[gnu::always_inline]] inline bool on_task(uint32_t site) {
     const Site& known = sites_[site];
-    if (known.is_silent_between && walk_.is_between(site) && numbering().has_room()) {
+    if (known.silent_depth >= 0 && walk_.expander().is_between(uint32_t(known.silent_depth)) &&
+        numbering().has_room()) {
       writer_.reserve();
       numbering().add_task(known.ns);
     } else {
@@ -137,7 +140,7 @@ class GraphBuilder {
 
   bool open() {
     const bool begins_strand = numbering().begins_strand();
-    if (num_tasks_ > kMostTasks)
+    if (num_tasks_ > kMaxTasks)
       throw EngineError("too-many-tasks", "a graph of so many tasks cannot be built");
     numbering().open();
     writer_.reserve();
@@ -178,7 +181,7 @@ class GraphBuilder {
   /// A strand that has waited for a task does not wait for it, or for one before it in its slice, again.
   void write_task_wait(Name name) {
     const uint64_t by = graph_.num_built(), slice = slice_of(name);
-    Awaited& last = awaited_[slice % kMostAwaited];
+    Awaited& last = awaited_[slice % kMaxAwaited];
     if (last.by == by && slice_of(last.name) == slice && last.name >= name) return;
     last = {by, name};
     const Place place = places_[slice];
@@ -221,7 +224,7 @@ class GraphBuilder {
   Outcome outcome_ = Outcome::kMore;  ///< of the walk where it stopped last
   std::vector<Site> sites_;
   std::vector<Place> places_;  ///< per slice
-  Awaited awaited_[kMostAwaited] = {};
+  Awaited awaited_[kMaxAwaited] = {};
   std::vector<Variable> variables_;
   GraphWriter writer_;
   bool is_scheduled_ = false;

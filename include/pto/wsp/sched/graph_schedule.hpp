@@ -4,13 +4,13 @@
 #pragma once
 
 #include <algorithm>
-#include <atomic>
 #include <mutex>
 #include <optional>
 #include <vector>
 
 #include "pto/wsp/sched/kept_graph.hpp"
 #include "pto/wsp/sched/run.hpp"
+#include "pto/wsp/sched/walk_stats.hpp"
 
 namespace pto::wsp::sched {
 
@@ -60,7 +60,8 @@ class GraphSchedule {
         is_ordered_(run.is_ordered()),
         dispatchers_(run.options().ownership != Ownership::kClaim && !is_ordered_ ? num_dispatchers() : 1),
         queued_(run.pools().num_lanes()),
-        made_(num_dispatchers()) {}
+        made_(num_dispatchers()),
+        stats_(num_dispatchers()) {}
 
   /// Takes one of the first `num_open` strands for worker number `slot`, which takes those of `lanes`. False
   /// if it can start none now.
@@ -71,7 +72,6 @@ class GraphSchedule {
     bool is_found = take_recorded(lanes, out);
     for (uint32_t i = 0; i < dispatchers_.size() && !is_found && !is_ordered_; ++i)
       is_found = begin_next(dispatchers_[(slot + i) % dispatchers_.size()], slot, lanes, out);
-    note_waiting();
     return is_found;
   }
 
@@ -81,14 +81,13 @@ class GraphSchedule {
     if (strand.num_recorded == 0) {
       const uint32_t num_tasks = count_tasks(strand.at, false);
       strand.is_stalled = !run_.window().take(num_tasks);
-      if (!strand.is_stalled) strand.num_recorded = num_tasks;
+      if (!strand.is_stalled) note_recorded(strand, num_tasks);
     }
     if (strand.is_stalled) {
       ++dispatcher_of(strand).num_stalled;
       stall(dispatcher_of(strand), Stall::kWindow, strand);
     }
     wait(strand);
-    note_waiting();
   }
 
   /// A slice has ended that may have been recorded.
@@ -97,10 +96,24 @@ class GraphSchedule {
     strand.num_recorded = 0;
   }
 
-  /// Whether workers may find something to do.
-  bool has_work(uint64_t num_open) const {
-    return num_waiting_.load(std::memory_order_relaxed) > 0 ||
-           num_passed_.load(std::memory_order_relaxed) < num_open;
+  /// Whether a worker that takes strands of `lanes` could start one of the first `num_open`, or record one.
+  bool has_work(uint64_t num_open, Lanes lanes) {
+    const std::lock_guard<SpinLock> lock(lock_);
+    list_strands(num_open);
+    if (is_ordered_) record_strands(0);
+    const auto is_ready = [&](const StrandRun& strand) {
+      return has_lane(lanes, lane_of(strand)) && can_start(strand);
+    };
+    const auto has_ready = [&](const auto& strands) {
+      return std::any_of(strands.begin(), strands.end(), is_ready);
+    };
+    return has_ready(waiting_) || std::any_of(queued_.begin(), queued_.end(), has_ready) ||
+           (!is_ordered_ &&
+            std::any_of(dispatchers_.begin(), dispatchers_.end(), [&](const Dispatcher& each) {
+              if (!may_begin(each)) return false;
+              const StrandRun next = next_strand(each, 0);
+              return has_lane(lanes, lane_of(next)) || run_.window().has_room(count_tasks(next.at, false));
+            }));
   }
 
   /// The first strand that the window has no room for, if there is one and it ends the run.
@@ -109,21 +122,7 @@ class GraphSchedule {
     return refused_;
   }
 
-  // \pre no other thread is at work
-
-  /// Whether a worker of some lane could start a strand.
-  bool can_go_on(uint64_t num_open) {
-    list_strands(num_open);
-    if (is_ordered_) record_strands(0);
-    const auto is_ready = [this](const StrandRun& strand) { return can_start(strand); };
-    const auto has_ready = [&](const auto& strands) {
-      return std::any_of(strands.begin(), strands.end(), is_ready);
-    };
-    return has_ready(waiting_) || std::any_of(queued_.begin(), queued_.end(), has_ready) ||
-           (!is_ordered_ && std::any_of(dispatchers_.begin(), dispatchers_.end(),
-                                        [this](const Dispatcher& each) { return may_begin(each); }));
-  }
-  /// Strands that were begun, or could have been, and wait.
+  /// Strands that were begun, or could have been, and wait. \pre no thread is at work
   const std::vector<StrandRun>& waiting() const { return waiting_; }
 
   /// What each dispatcher has begun, in program order, if the run is traced. \pre the run is over
@@ -133,6 +132,8 @@ class GraphSchedule {
               [](const auto& a, const auto& b) { return a.first_task < b.first_task; });
     return made;
   }
+  /// Waits are not counted: they were found when the graph was built.
+  const std::vector<WalkStats>& stats() const { return stats_; }
   const std::vector<StallEvent>& stall_events(uint32_t dispatcher) const {
     static const std::vector<StallEvent> none;
     return dispatcher < dispatchers_.size() ? dispatchers_[dispatcher].standstill.events() : none;
@@ -151,7 +152,8 @@ class GraphSchedule {
   Dispatcher& dispatcher_of(const StrandRun& strand) { return dispatchers_[strand.list]; }
   uint32_t lane_of(const StrandRun& strand) const { return graph_.traits(strand.strand).lane; }
   bool is_first(const StrandRun& a, const StrandRun& b) const {
-    return is_before(graph_.traits(a.strand).priority, a.strand, graph_.traits(b.strand).priority, b.strand);
+    return starts_before(graph_.traits(a.strand).priority, a.strand, graph_.traits(b.strand).priority,
+                         b.strand);
   }
   bool can_start(const StrandRun& strand) const {
     return strand.task >= run_.task_limit() || !strand.at.is_wait() || graph_.has_passed(strand.at);
@@ -161,7 +163,7 @@ class GraphSchedule {
   void list_strands(uint64_t num_open) {
     for (; num_listed_ < num_open; ++num_listed_) {
       const uint32_t owner = graph_.traits(num_listed_).owner;
-      const size_t list = owner == kNobody ? 0 : owner % dispatchers_.size();
+      const size_t list = owner == kNoOwner ? 0 : owner % dispatchers_.size();
       dispatchers_[list].strands.push_back(uint32_t(num_listed_));
     }
   }
@@ -212,7 +214,7 @@ class GraphSchedule {
     const uint64_t number = dispatcher.strands[dispatcher.next];
     StrandRun strand = strand_run(graph_, number, number + 1);
     const uint32_t owner = graph_.traits(number).owner;
-    strand.dispatcher = (owner == kNobody ? slot : owner) % num_dispatchers();
+    strand.dispatcher = (owner == kNoOwner ? slot : owner) % num_dispatchers();
     strand.list = uint32_t(&dispatcher - dispatchers_.data());
     return strand;
   }
@@ -221,11 +223,12 @@ class GraphSchedule {
   void pass(Dispatcher& dispatcher, const StrandRun& strand) {
     const RunOptions& options = run_.options();
     ++dispatcher.next;
-    num_passed_.fetch_add(1, std::memory_order_relaxed);
     dispatcher.standstill.end(run_.stalls(), options.traces_walks);
+    const uint32_t num_tasks = num_tasks_of(strand);
+    stats_[strand.dispatcher].made += num_tasks;
     if (!options.trace) return;
     const int64_t now = options.traces_walks ? trace::ticks() : 0;
-    made_[strand.dispatcher].push_back({strand.task, count_tasks(strand.at, true), now});
+    made_[strand.dispatcher].push_back({strand.task, num_tasks, now});
   }
 
   /// False where the window has no room. What a failure has ended needs none.
@@ -233,10 +236,21 @@ class GraphSchedule {
     if (strand.task < run_.task_limit()) {
       const uint32_t num_tasks = count_tasks(strand.at, false);
       if (!run_.window().take(num_tasks)) return false;
-      strand.num_recorded = num_tasks;
+      note_recorded(strand, num_tasks);
     }
     queue(strand);
     return true;
+  }
+
+  void note_recorded(StrandRun& strand, uint32_t num_tasks) {
+    strand.num_recorded = num_tasks;
+    stats_[strand.dispatcher].recorded += num_tasks;
+  }
+
+  uint32_t num_tasks_of(const StrandRun& strand) const {
+    const uint64_t next = strand.strand + 1;
+    if (next < num_listed_) return uint32_t(graph_.strand(next).first_task - strand.task);
+    return count_tasks(strand.at, true);
   }
 
   void queue(const StrandRun& strand) {
@@ -294,12 +308,6 @@ class GraphSchedule {
     dispatcher.standstill.begin(why, run_.stalls(), run_.options().traces_walks);
   }
 
-  void note_waiting() {
-    size_t count = waiting_.size();
-    for (const std::vector<StrandRun>& queue : queued_) count += queue.size();
-    num_waiting_.store(count, std::memory_order_seq_cst);
-  }
-
   struct Later {
     const GraphSchedule& self;
     bool operator()(const StrandRun& a, const StrandRun& b) const { return self.is_first(b, a); }
@@ -313,10 +321,9 @@ class GraphSchedule {
   std::vector<std::vector<StrandRun>> queued_;  ///< per lane: recorded and not begun, as heaps
   std::vector<StrandRun> waiting_;              ///< as the policy orders them
   std::vector<std::vector<trace::MadeSlice>> made_;
+  std::vector<WalkStats> stats_;  ///< per dispatcher
   std::optional<StrandRun> refused_;
   uint64_t num_listed_ = 0;
-  alignas(kLineBytes) std::atomic<size_t> num_waiting_{0};
-  alignas(kLineBytes) std::atomic<uint64_t> num_passed_{0};  ///< by dispatchers
 };
 
 }  // namespace pto::wsp::sched

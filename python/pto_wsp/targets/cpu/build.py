@@ -15,12 +15,9 @@ from pto_wsp.location import Location
 from pto_wsp.support.record import record
 from pto_wsp.targets.base import LibraryCache
 from pto_wsp.targets.cpu.emit import Library
-from pto_wsp.targets.cpu.native import GENERATED, Unit
+from pto_wsp.targets.cpu.native import FREESTANDING, GENERATED, Unit
 from pto_wsp.targets.cpu.parts import Part
 from pto_wsp.targets.cpu.toolchain import FLAGS, LIBRARIES, SKIPPED, Compiler, include_directory, run
-
-_FREESTANDING = frozenset({"-fno-exceptions", "-fno-rtti"})
-"""Options that hand-written kernels are compiled without: they have the standard library and exceptions."""
 
 _LINK = ("-shared", "-fPIC")
 
@@ -110,7 +107,7 @@ class Build:
         """Compile the unit of a hand-written kernel."""
         path = output.with_suffix(".cpp")
         path.write_text(unit.text, encoding="utf-8")
-        own = [flag for flag in FLAGS if flag not in _FREESTANDING]
+        own = [flag for flag in FLAGS if flag not in FREESTANDING]
         quoted = [f"-iquote{unit.native.folder}"] if unit.native.folder else []
         options = [*own, *self.flags, *quoted, f"-I{include_directory()}", "-c", str(path), "-o", str(output)]
         command = [*self.compiler.command, *options]

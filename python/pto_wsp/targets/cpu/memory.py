@@ -15,7 +15,7 @@ from pto_wsp.ir.kernel import Instr, KernelFunction, Load, Prefetch, Stmt, Store
 from pto_wsp.isa.forms import PRODUCTS, Form, factors
 from pto_wsp.isa.table import TABLE
 from pto_wsp.support.record import record
-from pto_wsp.targets.cpu.plan import (
+from pto_wsp.targets.c_style.plan import (
     Alone,
     Group,
     Node,

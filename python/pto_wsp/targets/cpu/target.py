@@ -5,28 +5,32 @@ from __future__ import annotations
 import hashlib
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from pto_wsp.errors import UnsupportedByTarget
 from pto_wsp.ir.kernel import Instr, KernelFunction, Param, walk_statements
 from pto_wsp.ir.module import Module
+from pto_wsp.ir.schedule import Directive, Policy
 from pto_wsp.location import Location
 from pto_wsp.targets.base import (
+    Enforced,
     KernelArtifact,
     LibraryCache,
+    Preferences,
     R,
     Runnable,
     SourceTree,
     Target,
     table_hash,
 )
+from pto_wsp.targets.c_style.spelling import INTEGERS
 from pto_wsp.targets.cpu import toolchain
 from pto_wsp.targets.cpu.build import Build
 from pto_wsp.targets.cpu.emit import MAX_RANK, Library, emit_library
-from pto_wsp.targets.cpu.expressions import INTEGERS
 from pto_wsp.targets.cpu.features import Features, resolve_features
 from pto_wsp.targets.cpu.native import included_files
 from pto_wsp.targets.cpu.templates import STORAGE, TEMPLATES, Unsupported
+from pto_wsp.targets.cpu.tree import portable, program_tree
 from pto_wsp.types.dtype import f32
 from pto_wsp.types.tile import ScalarType, ViewType
 
@@ -71,8 +75,26 @@ class CpuTarget(Target):
             raise _refused(f"views of more than {MAX_RANK} dimensions", "", param.loc)
 
     def emit(self, module: Module) -> SourceTree:
-        """Return the C++ of the kernels of `module` for this machine."""
-        return SourceTree({"kernels.cpp": self.library(module.kernels).text}, ("kernels.cpp",))
+        """Return a folder that builds the program with `make`, for the vectors of this machine."""
+        module = portable(module)
+        return program_tree(module, self.library(module.kernels), resolve_features())
+
+    def preferences(self) -> Preferences:
+        """Return what products on this processor read fastest."""
+        features = resolve_features()
+        return Preferences(features.panel_cols, features.has_pair_dots)
+
+    def facts(self, cache: LibraryCache) -> Mapping[str, Callable[[], object]]:
+        """Return the processor's features, the width of vectors and the compiler."""
+        return {
+            "machine": lambda: " ".join((resolve_features().machine, *resolve_features().names)),
+            "vectors": lambda: f"{resolve_features().lanes} lanes of 32 bits",
+            "compiler": lambda: toolchain.find_compiler(cache).text.partition(" Copyright")[0],
+        }
+
+    def policies(self, policy: Policy[..., Directive]) -> Enforced:
+        """Enforce: the engine does what every directive says."""
+        return Enforced()
 
     def runner(self, program: Runnable[R]) -> R:
         """Return a runner on the engine."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from pto_wsp.isa.meaning import ELEMENT_OUTSIDE, OTHER_COUNT, OUTSIDE, PART_OUTSIDE, UNSORTED
 from pto_wsp.support.record import record
-from pto_wsp.targets.cpu.expressions import INTEGERS
+from pto_wsp.targets.c_style.spelling import INTEGERS
 from pto_wsp.types.dtype import DType
 
 

@@ -6,11 +6,11 @@ from pto_wsp.ir.kernel import Instr
 from pto_wsp.ir.scalar import Expr
 from pto_wsp.isa.forms import Form, factors
 from pto_wsp.isa.table import TABLE
+from pto_wsp.targets.c_style.plan import Alone
+from pto_wsp.targets.c_style.spelling import FIELDS, tile_name
 from pto_wsp.targets.cpu.code import KernelCode
-from pto_wsp.targets.cpu.expressions import FIELDS, tile_name
 from pto_wsp.targets.cpu.memory import can_stream, matmul_vectors, product_stride, row_stride
 from pto_wsp.targets.cpu.parts import packs, panel_product, stream_product, tile_product, turns
-from pto_wsp.targets.cpu.plan import Alone
 from pto_wsp.targets.cpu.templates import CallTemplate
 from pto_wsp.types.tile import TileType
 

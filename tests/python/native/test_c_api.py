@@ -56,7 +56,7 @@ def documented() -> str:
 def test_documented_program(included: str, tmp_path: Path) -> None:
     source = tmp_path / "program.c"
     text = documented().replace("pto_runtime.h", included)
-    source.write_text(text + "void* nothing = NULL;\n")  # which orchestrations use, and no other header brings
+    source.write_text(text + "void* nothing = NULL;\n")  # as orchestrations use it
     assert run(compile_c(source, tmp_path / "program")).returncode == 0
 
 

@@ -21,8 +21,9 @@
 #include "pto/wsp/graph/checker.hpp"
 #include "pto/wsp/graph/edges.hpp"
 #include "pto/wsp/sched/check_options.hpp"
+#include "pto/wsp/sched/cpus.hpp"
 #include "pto/wsp/sched/crew.hpp"
-#include "pto/wsp/sched/in_order.hpp"
+#include "pto/wsp/sched/lookout.hpp"
 #include "pto/wsp/sched/sharing.hpp"
 #include "pto/wsp/trace/record.hpp"
 
@@ -68,12 +69,11 @@ class RunGate {
     if (sched::is_inside_run()) {
       throw EngineError("nested-run", "a run was started from inside a run on the same thread");
     }
-    sched::Pool& pool = sched::Pool::instance();
-    std::unique_lock<std::mutex> lock(pool.gate_mutex);
-    if (is_running_ && generation_ != sched::Pool::generation()) {
+    std::unique_lock<std::mutex> lock(gate().mutex);
+    if (is_running_ && generation_ != sched::num_forks()) {
       throw EngineError("run-in-flight-at-fork", "the process was forked while this program was running");
     }
-    while (!pool.gate_open.wait_for(lock, kPatience, [this] { return !is_running_; })) {
+    while (!gate().open.wait_for(lock, kPatience, [this] { return !is_running_; })) {
       if (is_interrupted == nullptr) continue;
       lock.unlock();
       if (is_interrupted()) throw EngineError("run-cancelled", "the run was cancelled");
@@ -81,18 +81,17 @@ class RunGate {
     }
     is_running_ = true;
     is_cancelled_.store(false, std::memory_order_relaxed);
-    generation_ = sched::Pool::generation();
+    generation_ = sched::num_forks();
     sched::is_inside_run() = true;
   }
 
   void leave() {
     sched::is_inside_run() = false;
-    sched::Pool& pool = sched::Pool::instance();
     {
-      const std::lock_guard<std::mutex> lock(pool.gate_mutex);
+      const std::lock_guard<std::mutex> lock(gate().mutex);
       is_running_ = false;
     }
-    pool.gate_open.notify_all();
+    gate().open.notify_all();
   }
 
   /// Ends whoever has entered, from any thread: what is being run, or will be.
@@ -104,7 +103,7 @@ class RunGate {
   bool is_cancelled() const { return is_cancelled_.load(std::memory_order_relaxed); }
 
   /// Whoever has entered begins to work on a run, or ends that: null.
-  void set_running(sched::Run* run) {
+  void set_running(sched::Crew* run) {
     const std::lock_guard<std::mutex> lock(mutex_);
     running_ = run;
     if (run != nullptr && is_cancelled()) run->cancel();
@@ -113,11 +112,20 @@ class RunGate {
  private:
   static constexpr std::chrono::milliseconds kPatience{50};
 
+  struct Gate {
+    std::mutex mutex;
+    std::condition_variable open;
+  };
+  static Gate& gate() {
+    static auto* gate = new Gate;
+    return *gate;
+  }
+
   bool is_running_ = false;
   uint64_t generation_ = 0;
   std::atomic<bool> is_cancelled_{false};
   std::mutex mutex_;
-  sched::Run* running_ = nullptr;
+  sched::Crew* running_ = nullptr;
 };
 
 }  // namespace detail
@@ -148,7 +156,7 @@ class Executable {
       detail::RunGate& gate;
       ~Leave() { gate.leave(); }
     } leave{*gate_};
-    if (options.workers == 0) options.workers = num_cores();
+    if (options.workers == 0) options.workers = std::min(sched::default_workers(), sched::kMostWorkers);
     sched::check_options(options);
     bind::Arguments arguments = bind::bind_arguments(code_->program, arrays, symbols);
     prepare(arguments, options);
@@ -183,12 +191,6 @@ class Executable {
              streaming_bytes == other.streaming_bytes;
     }
   };
-
-  /// Asking the system takes longer than a small run.
-  static uint32_t num_cores() {
-    static const uint32_t cores = std::max(1u, std::thread::hardware_concurrency());
-    return cores;
-  }
 
   /// Makes `prepared_` fit the arguments, keeping it when nothing that shapes a plan has changed.
   void prepare(const bind::Arguments& arguments, const sched::RunOptions& options) {
@@ -297,7 +299,7 @@ class Executable {
     sched::Run& run = crew->run();
     const int64_t start = trace::now_ns(), start_ticks = trace::ticks();
     crew->begin(prepared_, std::move(bases), options, take_graph(options));
-    work(*crew, options.is_in_order());
+    work(*crew);
     // After an error the state names moments that will never come: it is dropped, and the next run starts
     // afresh.
     if (run.failure()) throw_failure(*run.failure(), run.flushed().values());
@@ -344,21 +346,14 @@ class Executable {
   }
 
   /// Works until the run is over, and nobody is in one of its tasks.
-  void work(sched::Crew& crew, bool is_in_order) {
+  void work(sched::Crew& crew) {
     struct End {
       Executable& self;
       sched::Crew& crew;
-      ~End() {
-        self.gate_->set_running(nullptr);
-        crew.end();
-      }
+      ~End() { self.gate_->set_running(nullptr); }
     } end{*this, crew};
-    gate_->set_running(&crew.run());
-    if (is_in_order) {
-      sched::InOrder(crew.run()).work();
-    } else {
-      crew.work();
-    }
+    gate_->set_running(&crew);
+    crew.wait();
   }
 
   /// Engine state that no thread is inside: warm memory, and hazard maps full of names that have passed.
@@ -374,7 +369,7 @@ class Executable {
 
   [[noreturn]] void throw_failure(const sched::Failure& failure, const std::vector<int64_t>& flushed) const {
     if (!failure.is_of_walk) throw task_error(failure, flushed);
-    if (!failure.error) throw std::bad_alloc();
+    if (!failure.error) throw EngineError("out-of-memory", "there is no memory to schedule the tasks");
     throw EngineError(*failure.error);
   }
 
@@ -414,8 +409,8 @@ class Executable {
     }
     for (uint32_t i = 0; i < run.num_workers(); ++i) {
       const sched::Worker& worker = run.worker(i);
-      result.worker_tasks.push_back(worker.num_tasks);
-      result.tasks += worker.num_tasks;
+      result.worker_tasks.push_back(worker.num_tasks());
+      result.tasks += worker.num_tasks();
       result.waits += worker.num_suspended;
       result.max_workspace_bytes = std::max(result.max_workspace_bytes, worker.max_workspace_bytes);
     }

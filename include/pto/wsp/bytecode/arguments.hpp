@@ -91,7 +91,7 @@ class Arguments {
 
   void build(const Plan& plan) {
     plan_ = &plan;
-    number_ = plan.number;
+    number_ = 0;  // until all of it is there: memory may run out
     views_ = plan.views;
     bases_.assign(plan.layouts.size(), nullptr);
     scalars_.resize(plan.scalars.size());
@@ -115,6 +115,7 @@ class Arguments {
     loops_.clear();
     for (int32_t loop = 0; loop < int32_t(plan.loops.size()); ++loop)
       loops_.push_back(add(drafts, 0, [loop](int32_t of) { return of == loop; }));
+    number_ = plan.number;
   }
 
   SiteStores add_site(const std::vector<Draft>& drafts, size_t first) {

@@ -77,6 +77,13 @@ class Dispatcher {
   /// Whether it might go on and nobody is in it.
   bool is_free() const { return !has_ended() && !lock.is_locked(); }
 
+  /// Whether a worker that takes slices from `lanes` can go on with it, as far as is known: what it waits for
+  /// may have come meanwhile.
+  bool can_go_on(Lanes lanes) const {
+    if (!is_free()) return false;
+    return !standstill_.is_on() || (lanes & wanted_lanes_.load(std::memory_order_relaxed)) != 0;
+  }
+
   SpinLock lock;
 
  private:
@@ -106,6 +113,7 @@ class Dispatcher {
     try {
       if (!is_ready_) begin();
       for (int events = 0; events < kStepEvents && !has_closed_; ++events) {
+        run_.look_out(*worker_);
         if (has_ended() || num_tasks() > run_.task_limit()) return end();
         if (is_free_ && !has_event_) run_free();
         if (!has_event_) event_ = next();
@@ -301,11 +309,11 @@ class Dispatcher {
       const bool is_ready = waits().have_passed(), is_of_pool = has_lane(lanes_, traits_->lane);
       const bool has_record = (!is_ready || is_feeding_ || !is_of_pool) && begin_record();
       if (!has_record && !(is_ready && may_run_here())) return block(Stall::kWindow);
-      if (!has_record && !is_of_pool) return block(Stall::kPool);
+      if (!has_record && !is_of_pool) return block(Stall::kPool, Lanes{1} << traits_->lane);
       if (!has_record) {
         worker_->resume();
         run_here(site);
-        if (!has_ended()) run_.progress().reach(task_name(numbering_.slice(), numbering_.num_tasks()));
+        if (!has_ended()) run_.reach(task_name(numbering_.slice(), numbering_.num_tasks()), site);
         return true;
       }
     }
@@ -326,7 +334,6 @@ class Dispatcher {
   void run_free() {
     uint64_t task = num_tasks();
     const uint64_t last = task + numbering_.max_tasks() - numbering_.num_tasks();
-    const bool is_observed = run_.is_observed_by(*worker_);
     for (bool goes_on = true; task < last && goes_on; ++task) {
       const bytecode::Event event = expander_->next();
       if (event.kind != bytecode::Event::kTask) {
@@ -342,7 +349,7 @@ class Dispatcher {
         goes_on = !has_ended();
         continue;
       }
-      if (is_observed) run_.look_out(worker_->num_tasks);
+      run_.look_out(*worker_);
       goes_on = task < run_.task_limit() &&
                 run_.succeeds(task, numbering_.slice(), [&] { return worker_->run_simple(call, task); });
       if (!goes_on) end();
@@ -437,7 +444,9 @@ class Dispatcher {
 
   // Stalls
 
-  bool block(Stall stall) {
+  /// With a worker that takes slices from `wanted` it could go on at once.
+  bool block(Stall stall, Lanes wanted = 0) {
+    wanted_lanes_.store(wanted, std::memory_order_relaxed);
     if (stall == Stall::kWindow && run_.options().window_mode == WindowMode::kAbort) return abort();
     // The waits of a task may be for a watermark that nobody else has a reason to move.
     run_.progress().advance_watermark();
@@ -476,6 +485,7 @@ class Dispatcher {
   size_t num_flushed_ = 0;
   bool is_ready_ = false;
   std::atomic<bool> is_ended_{false};
+  std::atomic<Lanes> wanted_lanes_{0};
   bool has_event_ = false;   ///< `event_` must be handled again
   bool has_waits_ = false;   ///< those of the present task are known
   bool is_mine_ = false;     ///< the strand

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <algorithm>
+#include <mutex>
 #include <optional>
 #include <vector>
 
@@ -29,13 +30,23 @@ class GraphRun {
     if (!is_built_ && !is_fed) builder_.emplace(*graph_, run_);
   }
 
+  /// Whether a strand can be begun, or can go on. One that waits does not count.
   bool has_work() const {
-    return num_waiting_.load(std::memory_order_relaxed) > 0 ||
-           num_taken_.load(std::memory_order_relaxed) < num_open_.load(std::memory_order_relaxed);
+    const size_t num_waiting = num_waiting_.load(std::memory_order_relaxed);
+    if (num_waiting < most_waiting() &&
+        num_taken_.load(std::memory_order_relaxed) < num_open_.load(std::memory_order_relaxed))
+      return true;
+    if (num_waiting == 0) return false;
+    const std::lock_guard<SpinLock> lock(lock_);
+    return std::any_of(waiting_.begin(), waiting_.end(),
+                       [this](const Aside& waiting) { return can_go_on(waiting); });
   }
 
+  /// Whether all strands are built.
+  bool is_built() const { return is_built_.load(std::memory_order_acquire); }
+
   /// Whether all that must complete is complete.
-  bool is_over() const { return is_built_.load(std::memory_order_acquire) && is_drained(); }
+  bool is_over() const { return is_built() && is_drained(); }
 
   /// Builds, on the calling thread of the run, or runs a strand. False if nothing could be done.
   bool work(Worker& worker, bool is_caller) {
@@ -171,29 +182,25 @@ class GraphRun {
 
   /// The oldest of as many waiting strands that can go on.
   bool take_waiting(Aside& aside, size_t most) {
-    if (!lock_.try_lock()) return false;
+    const std::lock_guard<SpinLock> lock(lock_);
     const auto end = waiting_.begin() + std::ptrdiff_t(std::min(most, waiting_.size()));
     const auto found =
         std::find_if(waiting_.begin(), end, [this](const Aside& waiting) { return can_go_on(waiting); });
-    const bool is_found = found != end;
-    if (is_found) {
-      aside = *found;
-      waiting_.erase(found);
-      num_waiting_.store(waiting_.size(), std::memory_order_relaxed);
-    }
-    lock_.unlock();
-    return is_found;
+    if (found == end) return false;
+    aside = *found;
+    waiting_.erase(found);
+    num_waiting_.store(waiting_.size(), std::memory_order_relaxed);
+    return true;
   }
 
   /// So many strands may wait while later ones are begun.
   size_t most_waiting() const { return run_.options().lookahead + run_.num_workers(); }
 
   void put_aside(const Aside& aside) {
-    lock_.lock();
+    const std::lock_guard<SpinLock> lock(lock_);
     const auto is_before = [](const Aside& a, const Aside& b) { return a.strand < b.strand; };
     waiting_.insert(std::upper_bound(waiting_.begin(), waiting_.end(), aside, is_before), aside);
     num_waiting_.store(waiting_.size(), std::memory_order_seq_cst);
-    lock_.unlock();
   }
 
   bool can_go_on(const Aside& aside) const { return aside.task >= run_.task_limit() || has_passed(aside.at); }
@@ -242,15 +249,15 @@ class GraphRun {
   /// complete.
   bool run_strand(Worker& worker, Aside& strand, uint64_t num_complete) {
     const uint64_t first_task = graph_->strand(strand.strand).first_task;
-    const bool is_observed = run_.is_observed_by(worker);
     KeptGraph::Reach reach = graph_->reach(strand.strand);
     uint64_t task = strand.task;
     for (const uint32_t* at = strand.at;;) {
       // Most tasks come right behind another one, or behind a loop that goes on.
       for (; op_of(*at) == GraphOp::kTask; ++at) {
-        if (is_observed) run_.look_out(worker.num_tasks);
+        run_.look_out(worker);
         if (task >= run_.task_limit() || !run_task(worker, operand_of(*at), task)) return true;
         reach.tasks(++task - first_task);
+        run_.call_others_after(operand_of(*at));
       }
       const uint32_t operand = operand_of(*at);
       switch (op_of(*at)) {
@@ -372,7 +379,7 @@ class GraphRun {
   bool has_flushed_ = false;
   const bool is_watched_;
 
-  SpinLock lock_;
+  mutable SpinLock lock_;
   std::vector<Aside> waiting_;  ///< oldest first
   alignas(kLineBytes) std::atomic<size_t> num_waiting_{0};
   alignas(kLineBytes) std::atomic<uint64_t> num_taken_{0};

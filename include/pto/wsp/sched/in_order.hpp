@@ -34,14 +34,14 @@ class InOrder {
   static constexpr uint64_t kTimedPeriod = 64;  ///< of tasks that may be timed, where it is of use
 
   void walk(uint64_t& num_run) {
-    while (goes_on(num_run)) {
+    while (goes_on()) {
       const bytecode::Event event = expander_.next();
       switch (event.kind) {
         case bytecode::Event::kTask:
           do {
             if (!run_task(event.index, num_run)) return;
             ++num_run;
-          } while (goes_on(num_run) && expander_.repeat());
+          } while (goes_on() && expander_.repeat());
           break;
         case bytecode::Event::kFlush: flush(event.index); break;
         case bytecode::Event::kEnd: return;
@@ -50,8 +50,8 @@ class InOrder {
     }
   }
 
-  bool goes_on(uint64_t num_run) {
-    run_.look_out(num_run);
+  bool goes_on() {
+    run_.look_out(worker_);
     return !run_.is_cancelled();
   }
 

@@ -3,10 +3,13 @@
 /// A library of one kernel, and programs of its tasks.
 #pragma once
 
+#include <chrono>
 #include <memory>
+#include <thread>
 
 #include "arrays.hpp"
 #include "assembler.hpp"
+#include "check.hpp"
 #include "pto/wsp/engine.hpp"
 
 namespace kernels {
@@ -58,6 +61,18 @@ inline std::vector<uint8_t> loops(const Library& library, int64_t repeat, int64_
 
 inline Executable load(const Library& library, const std::vector<uint8_t>& bytes) {
   return Executable(bytes.data(), bytes.size(), library.shared());
+}
+
+/// Ends all threads of the pool, which has nothing to do.
+inline void end_pool_threads() {
+  sched::Pool& pool = sched::Pool::instance();
+  pool.set_idle_limit(std::chrono::milliseconds(1));
+  for (int round = 0; pool.num_threads() > 0; ++round) {
+    CHECK(round < 1000);
+    for (int i = 0; i < 8; ++i) pool.wake();  // those that sleep already have the old limit
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  pool.set_idle_limit(std::chrono::seconds(30));
 }
 
 inline sched::RunOptions with_workers(uint32_t workers) {

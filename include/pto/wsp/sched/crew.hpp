@@ -37,7 +37,9 @@ class Crew final : public Job, public Others, public std::enable_shared_from_thi
     graph_run_.reset();
     if (graph != nullptr) graph_run_.emplace(run_, std::move(graph), is_fed);
     free_slots_.clear();
-    for (uint32_t i = options.workers; i-- > 1;) free_slots_.push_back(int(i));
+    // Tasks in order are all the keeper's.
+    const int num_slots = options.is_in_order() ? 1 : int(options.workers);
+    for (int slot = num_slots; slot-- > 1;) free_slots_.push_back(slot);
     num_dispatchers_ = options.dispatchers != 0 ? options.dispatchers
                                                 : std::min(options.workers, RunOptions::kMaxDispatchers);
     while (dispatchers_.size() < num_dispatchers_) {
@@ -51,8 +53,8 @@ class Crew final : public Job, public Others, public std::enable_shared_from_thi
     is_over_.store(false, std::memory_order_relaxed);
     is_done_.store(false, std::memory_order_relaxed);
     is_in_pool_.store(false, std::memory_order_relaxed);
-    num_free_.store(int(options.workers) - 1, std::memory_order_relaxed);
-    run_.num_idle.store(int(options.workers) - 1, std::memory_order_relaxed);
+    num_free_.store(num_slots - 1, std::memory_order_relaxed);
+    run_.num_idle.store(num_slots - 1, std::memory_order_relaxed);
   }
 
   /// No pool thread is inside. Only meaningful while the run is not in the pool.
@@ -62,7 +64,7 @@ class Crew final : public Job, public Others, public std::enable_shared_from_thi
   void offer() {
     Keeper awaited = Keeper::kAwaited;
     if (!keeper_.compare_exchange_strong(awaited, Keeper::kOffered)) return;
-    enter_pool(run_.num_workers());
+    enter_pool(run_.options().is_in_order() ? 1 : run_.num_workers());
     Pool::instance().wake();
   }
 
@@ -92,6 +94,7 @@ class Crew final : public Job, public Others, public std::enable_shared_from_thi
 
   /// Ends the run as soon as no thread is in a task any more. Any thread may call it.
   void cancel() {
+    if (is_done()) return;
     run_.cancel();
     keeper_sleeps_.notify_one();
   }

@@ -3,8 +3,8 @@
 /// Whichever allocation fails, a run ends with an error or as it should, and the next one is whole.
 #include <new>
 
-#include "check.hpp"
-#include "kernels.hpp"
+#include "../check.hpp"
+#include "../kernels.hpp"
 
 namespace test_allocations {
 
@@ -20,12 +20,12 @@ void* allocate(size_t bytes) {
 
 }  // namespace test_allocations
 
-void* operator new(size_t bytes) { return test_allocations::allocate(bytes); }
-void* operator new[](size_t bytes) { return test_allocations::allocate(bytes); }
-void operator delete(void* memory) noexcept { std::free(memory); }
-void operator delete[](void* memory) noexcept { std::free(memory); }
-void operator delete(void* memory, size_t) noexcept { std::free(memory); }
-void operator delete[](void* memory, size_t) noexcept { std::free(memory); }
+[[gnu::noinline]] void* operator new(size_t bytes) { return test_allocations::allocate(bytes); }
+[[gnu::noinline]] void* operator new[](size_t bytes) { return test_allocations::allocate(bytes); }
+[[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete[](void* memory) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete(void* memory, size_t) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete[](void* memory, size_t) noexcept { std::free(memory); }
 
 namespace test_allocations {
 

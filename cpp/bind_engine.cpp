@@ -82,8 +82,8 @@ class ActiveCalls {
     Call(const Call&) = delete;
   };
 
-  /// Cancels every run, and those that begin before their thread notices, until all calls have returned and no
-  /// run is under way.
+  /// Cancels every run, and those that begin before their thread notices, until all calls have returned and
+  /// no run is under way.
   static void close() {
     is_closed() = true;
     while (!InFlight::instance().close() || count().load() > 0) {
@@ -311,7 +311,8 @@ nb::tuple places(const trace::RunRecord& record) {
 class PythonRun {
  public:
   PythonRun(Executable& executable, bool has_native, nb::tuple arrays,
-            const std::vector<std::optional<int64_t>>& symbols, sched::RunOptions options, nb::object progress)
+            const std::vector<std::optional<int64_t>>& symbols, sched::RunOptions options,
+            nb::object progress)
       : arrays_(arrays), listener_(std::move(progress)) {
     listener_.listen(options);
     if (has_native) watch_.emplace();

@@ -34,6 +34,8 @@ from pto_wsp.lang.tiers import tier
 from pto_wsp.lang.workload import combine, sequential, set_compile_hook, workload
 from pto_wsp.runtime.memory import empty
 from pto_wsp.runtime.program import Program, compile_module, compile_program
+from pto_wsp.runtime.run import Run
+from pto_wsp.runtime.stats import RunStats
 from pto_wsp.schedule.policies import (
     Deps,
     DispatchPolicy,
@@ -74,6 +76,8 @@ __all__ = [
     "PtoError",
     "Ragged",
     "ReadyPolicy",
+    "Run",
+    "RunStats",
     "Scalar",
     "Schedule",
     "Sparse",

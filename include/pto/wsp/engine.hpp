@@ -62,9 +62,8 @@ class Core {
     launch.sharing_size = sharing_.size_of_last();
     launch.prepared = prepared_;
     if (options.checks_iterations || options.checks_edges) {
-      launch.is_checked_late =
-          std::any_of(code_->program.sets.begin(), code_->program.sets.end(),
-                      [](const bytecode::SetForm& set) { return set.is_flush; });
+      launch.is_checked_late = std::any_of(code_->program.sets.begin(), code_->program.sets.end(),
+                                           [](const bytecode::SetForm& set) { return set.is_flush; });
       if (!launch.is_checked_late) check_statements(launch, {}, flight);
     }
     launch.crew = take_crew();
@@ -186,7 +185,8 @@ class Core {
       site.fn = [](const View*, const Scalar*, const TaskContext*) { return 0; };
   }
 
-  static void check_regions(const bytecode::Plan& plan, const sched::RunOptions& options, const Flight& flight) {
+  static void check_regions(const bytecode::Plan& plan, const sched::RunOptions& options,
+                            const Flight& flight) {
     sched::Lookout lookout(options.is_interrupted);
     const auto is_stopped = [&] { return lookout.poll() || flight.is_cancelled(); };
     if (!bytecode::check_regions(plan, is_stopped)) throw InFlight::cancelled();
@@ -239,7 +239,8 @@ class Core {
     }
     launch.prepared->costs->record_run(result.run_ns);
     if (launch.options.may_be_alone() && result.tasks > 0)
-      sharing_.record(launch.sharing_size, !launch.options.is_alone, double(result.run_ns) / double(result.tasks));
+      sharing_.record(launch.sharing_size, !launch.options.is_alone,
+                      double(result.run_ns) / double(result.tasks));
     if (launch.crew->graph_run() != nullptr) keep_graph(*launch.crew->graph_run(), *launch.prepared, result);
     if (flight.is_call()) crews_.push_back(std::move(launch.crew));
   }
@@ -314,8 +315,8 @@ class Core {
 
   std::shared_ptr<trace::RunRecord> make_record(Launch& launch, const RunResult& result) const {
     sched::Run& run = launch.crew->run();
-    auto record = std::make_shared<trace::RunRecord>(code_, launch.prepared->plan, result.flushed, result.tasks,
-                                                     launch.start_ticks);
+    auto record = std::make_shared<trace::RunRecord>(code_, launch.prepared->plan, result.flushed,
+                                                     result.tasks, launch.start_ticks);
     for (uint32_t i = 0; i < run.num_workers(); ++i) record->add(run.worker(i).take_events());
     for (uint32_t i = 0; i < launch.crew->num_dispatchers(); ++i)
       record->add_dispatcher(launch.crew->dispatcher(i).owned(), launch.crew->dispatcher(i).stall_events());
@@ -349,8 +350,8 @@ class SubmittedRun {
   /// Its number in this process, from 1 on.
   uint64_t number() const { return flight_.number(); }
 
-  /// Lends the calling thread to the run until that is done, and returns what it did. Any thread may call this,
-  /// any number of times. Throws `kernel-failed`, what Worker::run throws, `run-cancelled`, `stuck`,
+  /// Lends the calling thread to the run until that is done, and returns what it did. Any thread may call
+  /// this, any number of times. Throws `kernel-failed`, what Worker::run throws, `run-cancelled`, `stuck`,
   /// `out-of-memory`, `nested-run` or `run-in-flight-at-fork`, and, with the detail `late`, what the checks
   /// throw that only the end of a run allows.
   RunResult& wait() {
@@ -440,8 +441,8 @@ class SubmittedRun {
 class Executable {
  public:
   /// Validates `bytecode` against the library. Throws `bad-bytecode`, `bytecode-version` or
-  /// `kernel-table-mismatch`. `other`, which may be null, is the same program under another schedule: both are
-  /// cancelled together, and calls of both wait for each other.
+  /// `kernel-table-mismatch`. `other`, which may be null, is the same program under another schedule: both
+  /// are cancelled together, and calls of both wait for each other.
   Executable(const uint8_t* bytecode, size_t size, std::shared_ptr<const KernelLibrary> library,
              const Executable* other = nullptr)
       : core_(std::make_shared<detail::Core>(bytecode, size, std::move(library),
@@ -471,7 +472,8 @@ class Executable {
     return std::move(run.wait());
   }
 
-  /// Stops all runs of this program that are under way; they then throw `run-cancelled`. Any thread may call it.
+  /// Stops all runs of this program that are under way; they then throw `run-cancelled`. Any thread may call
+  /// it.
   void cancel() { InFlight::instance().cancel_all(core_->identity()); }
 
  private:

@@ -200,7 +200,8 @@ class InFlight {
   }
 
   static EngineError error_of(const Conflict& conflict) {
-    return EngineError("arrays-in-flight", "an array overlaps one of an unfinished run, and one of them is written")
+    return EngineError("arrays-in-flight",
+                       "an array overlaps one of an unfinished run, and one of them is written")
         .with_int("tensor", int64_t(conflict.tensor))
         .with_int("other_tensor", int64_t(conflict.other_tensor))
         .with_int("run", int64_t(conflict.other->number_))

@@ -25,7 +25,7 @@ NATIVE_SOURCES := pyproject.toml CMakeLists.txt $(wildcard cmake/*.cmake) \
 CPP_TREES := thread address-undefined plain
 CPP_FILES = $(shell git ls-files -co --exclude-standard '*.cpp' '*.hpp' '*.c' '*.h')
 
-.PHONY: help tools demo test test-python test-cpp $(CPP_TREES:%=test-cpp-%) test-cpp-aarch64 check format docs bench clean
+.PHONY: help tools demo test test-quick test-python test-cpp $(CPP_TREES:%=test-cpp-%) test-cpp-aarch64 check format docs bench clean
 
 help: ## list these commands
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | while IFS=$$'\t' read -r name text; \
@@ -36,6 +36,9 @@ demo: build/installed.run ## a first program, then sentence embeddings with Mini
 	@$(PY) -m examples.minilm $(if $(QUERY),--query "$$QUERY")
 
 test: test-python test-cpp ## the tests, in minutes; with SLOW=1 all: more types and sizes, other vectors, C++ under sanitizers
+
+test-quick: build/installed.dev ## the tests that start no compiler and no other process, in half a minute
+	@QUICK=1 SLOW= $(PY) -m pytest -n $(JOBS) --dist loadfile -q -r fE
 
 test-python: build/installed.dev ## only the Python tests
 	@$(PY) -m pytest -n $(JOBS) --dist loadfile -q --durations=5
@@ -59,13 +62,14 @@ $(CPP_TREES:%=test-cpp-%) test-cpp-aarch64: test-cpp-%:
 	  $$([ $* = thread ] && setarch -R true 2>/dev/null && echo setarch -R) ctest --test-dir $$tree -j $(if $(SLOW),1,$(JOBS)) --output-on-failure --no-tests=error \
 	    | grep -vE '^(Internal ctest|Test project| +Start|$$)'
 
-check: build/installed.dev ## format, lint, types, layers, Python 3.11 syntax, generated documents
+check: build/installed.dev ## format, lint, types, layers, Python 3.11 syntax, generated documents, English
 	@ruff format --check --quiet . || { echo 'run `make format`'; exit 1; }
 	@ruff check --quiet .
 	@clang-format --dry-run -Werror $(CPP_FILES)
 	@pyright
 	@$(PY) -m pytest -q tests/python/test_layers.py
 	@$(PY) -m docs.build --check
+	@$(PY) -m docs.style
 	@echo 'check: passed'
 
 format: build/installed.dev ## rewrite the sources in the project's format

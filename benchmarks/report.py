@@ -13,11 +13,10 @@ RESULTS = CASES / "results"
 INTRODUCTION = """\
 # Performance
 
-Generated from `benchmarks/results/` by `make docs`; run a case with `make bench CASE=name`. Every value is
-the median of interleaved repetitions between two calibrations of the machine; repetitions whose calibrations
-differ by more than 5 % are dropped. Each begins when the threads that peers leave spinning are asleep.
-Times of different machines cannot be compared; ratios to a peer or to the calibrated peak can. Under each
-table stands what its rows measure and why the goals that are missed are missed."""
+`make docs` generates this page from `benchmarks/results/`; `make bench CASE=name` runs a case. Each value is
+the median of interleaved repetitions between two calibrations of the machine. Repetitions whose calibrations
+differ by more than 5 % are dropped. Ratios to a peer or to the calibrated peak can be compared between
+machines; times cannot. `benchmarks/<case>/notes.md` tells what was tried."""
 
 HEADER = ("row", "value", "unit", "peer", "ratio", "goal", "")
 
@@ -47,8 +46,8 @@ def _chapter(result: dict[str, Any]) -> str:
     lines = [HEADER, ("---", "---:", "---", "---", "---:", "---", "---"), *map(_cells, result["rows"])]
     rows = "\n".join("| " + " | ".join(line) + " |" for line in lines)
     parts = [f"## {result['case']}", f"Commit {result['commit']}; {where}.", rows]
-    notes = CASES / result["case"] / "notes.md"
-    return "\n\n".join([*parts, notes.read_text(encoding="utf-8").strip()] if notes.exists() else parts)
+    about = CASES / result["case"] / "rows.md"
+    return "\n\n".join([*parts, about.read_text(encoding="utf-8").strip()] if about.exists() else parts)
 
 
 def _cells(row: dict[str, Any]) -> tuple[str, ...]:

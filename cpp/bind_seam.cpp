@@ -146,7 +146,6 @@ void bind_options(nb::module_& module) {
       .def_rw("num_streams", &RunOptions::num_streams)
       .def_rw("window", &RunOptions::window)
       .def_rw("window_mode", &RunOptions::window_mode)
-      .def_rw("held", &RunOptions::held)
       .def_rw("batch", &RunOptions::batch)
       .def_rw("interleaved", &RunOptions::interleaved)
       .def_rw("starts_per_second", &RunOptions::starts_per_second)

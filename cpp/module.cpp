@@ -12,6 +12,8 @@ void bind_seam(nb::module_& module);
 void bind_task_dump(nb::module_& module);
 
 NB_MODULE(_native, module) {
+  // A daemon thread that lives on as the interpreter ends holds objects that are never collected.
+  nb::set_leak_warnings(false);
   bind_seam(module);
   bind_engine(module);
   bind_planner(module);

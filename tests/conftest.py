@@ -4,17 +4,25 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 from collections.abc import Iterator
+from typing import NoReturn
 
 import pytest
 
-from tests.slow import RUNS_SLOW
+from tests.golden import golden as golden
+from tests.slow import RUNS_QUICK, RUNS_SLOW
 
 # Before anything loads numpy: its threads would compete with the tests that run side by side.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 # A job in the background of a shell ignores interrupts, and so would the programs that tests interrupt.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add `--update`, which writes expected texts."""
+    parser.addoption("--update", action="store_true", help="write the expected texts of tests that run")
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -27,6 +35,19 @@ def kernel_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     cache.mkdir(mode=0o700, exist_ok=True)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PTO_WSP_CACHE", str(cache))
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def no_processes() -> Iterator[None]:
+    """Skip a test of the quick tier at the place where it starts a process: the compiler, or a program."""
+
+    def skip(command: object, *_: object, **__: object) -> NoReturn:
+        pytest.skip("the quick tier starts no process")
+
+    with pytest.MonkeyPatch.context() as patch:
+        if RUNS_QUICK:
+            patch.setattr(subprocess, "Popen", skip)
         yield
 
 

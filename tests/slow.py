@@ -1,4 +1,4 @@
-"""What `make test` leaves out, so that it takes minutes: `make test SLOW=1`, and CI, run all."""
+"""The tiers of the tests: `make test-quick` (QUICK=1), `make test`, `make test SLOW=1`, which CI runs."""
 
 from __future__ import annotations
 
@@ -8,6 +8,9 @@ from itertools import islice
 from typing import TypeVar
 
 T = TypeVar("T")
+
+RUNS_QUICK = bool(os.environ.get("QUICK"))
+"""Whether tests that start a process, such as the C++ compiler, are skipped where they start it."""
 
 RUNS_SLOW = bool(os.environ.get("SLOW"))
 """Whether tests that are marked as slow run."""
@@ -19,5 +22,5 @@ def mostly_slow(values: Iterable[T], quick: int = 1) -> list[T]:
 
 
 def examples(count: int) -> int:
-    """Return how many random examples to try: a third of `count` where slow tests are left out."""
-    return count if RUNS_SLOW else -(-count // 3)
+    """Return how many random examples to try: all of `count` in the slow tier, a tenth in the quick one."""
+    return count if RUNS_SLOW else -(-count // (10 if RUNS_QUICK else 3))

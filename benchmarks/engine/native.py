@@ -10,11 +10,11 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.calibrate import compiler
-from pto_wsp.lang.workload import Workload
-from pto_wsp.passes.lower_workload_to_bytecode import Lowered, lower_workload_to_bytecode
+from pto_wsp.lang.workload.workload import Workload
+from pto_wsp.lower.lower_workload_to_bytecode import Lowered, lower_workload_to_bytecode
 from pto_wsp.runtime.cache import ArtifactCache
-from pto_wsp.targets import registry
 from pto_wsp.targets.base import KernelArtifact
+from pto_wsp.targets.cpu.target import CpuTarget
 
 HERE = Path(__file__).parent
 INCLUDE = HERE.parents[1] / "include"
@@ -61,7 +61,7 @@ def build(folder: Path) -> Native:
 
 def kernels(workload: Workload) -> KernelArtifact:
     """Return the kernels of a workload."""
-    return registry.get("cpu").build(workload.trace().module.kernels, ArtifactCache())
+    return CpuTarget().build(workload.trace().module.kernels, ArtifactCache())
 
 
 def lowered(workload: Workload) -> Lowered:

@@ -10,7 +10,7 @@ import numpy as np
 
 from benchmarks.engine import native, programs
 from pto_wsp import Schedule, TaskWindow, WindowMode, _native, combine
-from pto_wsp.lang.workload import Workload
+from pto_wsp.lang.workload.workload import Workload
 from pto_wsp.runtime.program import Program
 from pto_wsp.runtime.stats import RunStats
 

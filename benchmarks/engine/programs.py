@@ -6,8 +6,8 @@ tasks, fan-out and fan-in, a chain, a wavefront.
 """
 
 from pto_wsp import DenseDyn, In, InOut, Out, P, Tensor, Tile, i32, kernel, pto, workload
-from pto_wsp.lang.kernel import Kernel
-from pto_wsp.lang.workload import Workload
+from pto_wsp.lang.kernel.kernel import Kernel
+from pto_wsp.lang.workload.workload import Workload
 from pto_wsp.support.record import record
 
 WIDTH = 32  # numbers of a cell: neighbours do not share a line of the cache

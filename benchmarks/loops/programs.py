@@ -21,7 +21,7 @@ from pto_wsp import (
     pto,
     workload,
 )
-from pto_wsp.lang.kernel import Kernel
+from pto_wsp.lang.kernel.kernel import Kernel
 from pto_wsp.types import DType
 
 ROWS, COLS = 64, 128

@@ -61,8 +61,8 @@ class Recorder {
     if (!goes_on && num_own_ != 0) wait_for({own_ - 1, num_own_});
     if (num_previous_ != 0) wait_for({goes_on ? own_ - 1 : own_ - 2, num_previous_});
     for (const uint32_t other : others_) wait_for(names_[other - first_place_]);
-    make_room();
-    write(sched::GraphOp::kTask, 0);
+    writer_.reserve();
+    writer_.task(0);
     next_place_ = place + 1;
     return !goes_on;
   }
@@ -70,7 +70,7 @@ class Recorder {
   /// Ends the graph. \pre it is not empty
   std::shared_ptr<sched::KeptGraph> finish() {
     end_strand();
-    graph_->finish(next_place_ - first_place_, room_);
+    graph_->finish(next_place_ - first_place_, writer_.room());
     return graph_;
   }
 
@@ -80,7 +80,7 @@ class Recorder {
     graph_->clear();
     finder_.clear();
     waits_.clear();
-    room_ = graph_->add_chunk();
+    writer_.begin(*graph_, kMaxWords);
     first_place_ = first_in_previous_ = first_in_strand_ = next_place_;
     names_.clear();
   }
@@ -101,7 +101,7 @@ class Recorder {
 
  private:
   static constexpr uint32_t kMaxStrand = 256;
-  static constexpr ptrdiff_t kMostWords = 8;
+  static constexpr size_t kMaxWords = 2;  ///< of an operation
 
   /// A task is complete when so many of its strand are. One word, because two that are read back as one stall
   /// the processor.
@@ -141,10 +141,10 @@ class Recorder {
 
   void begin_strand(uint32_t place) {
     if (!is_empty()) end_strand();
-    if (graph_->num_built() > sched::operand_of(UINT32_MAX))
+    if (graph_->num_built() > sched::kMaxGraphOperand)
       throw EngineError("too-many-tasks", "a graph of so many tasks cannot be built");
-    make_room();
-    graph_->begin_strand(room_.at, place, num_own_ != 0);
+    writer_.reserve();
+    graph_->begin_strand(writer_.at(), place, num_own_ != 0);
     first_in_previous_ = first_in_strand_;
     first_in_strand_ = place;
     own_ = uint32_t(graph_->num_built() - 1);
@@ -153,8 +153,8 @@ class Recorder {
   }
 
   void end_strand() {
-    make_room();
-    write(sched::GraphOp::kEnd, 0);
+    writer_.reserve();
+    writer_.end();
     graph_->publish(graph_->num_built());
   }
 
@@ -165,29 +165,14 @@ class Recorder {
     const bool is_ours = latest.strand() == inside(own_) || latest.strand() == first_of(head_);
     if (is_ours && latest.tasks() >= task.tasks()) return;
     latest = {waiter_, task.tasks()};
-    make_room();
-    write(sched::GraphOp::kWait, task.strand());
-    *room_.at++ = task.tasks();
-  }
-
-  void write(sched::GraphOp op, uint32_t operand) {
-    *room_.at++ = operand << sched::kGraphOpBits | uint32_t(op);
-  }
-
-  /// Room for an operation and a jump.
-  void make_room() {
-    if (room_.end - room_.at >= kMostWords) return;
-    uint32_t* at = room_.at;
-    room_ = graph_->add_chunk();
-    *at++ = uint32_t(sched::GraphOp::kJump);
-    const uint32_t* to = room_.at;
-    std::memcpy(at, &to, sizeof(to));
+    writer_.reserve();
+    writer_.wait(task.strand(), task.tasks());
   }
 
   const Tasks& tasks_;
   EarlierFinder finder_;
   std::shared_ptr<sched::KeptGraph> graph_;
-  sched::KeptGraph::Room room_{};
+  sched::GraphWriter writer_;
 
   // What the present task must come behind
   uint32_t num_own_ = 0;          ///< so many tasks of the strand that grows

@@ -7,7 +7,7 @@ from typing import Any
 
 from examples.pto_programs.llama import DIM, EPS, LARGE_ROWS, MAX_TILES, MIN_TILES, ROWS, tile_rows
 from pto_wsp import In, Out, P, Scalar, Tensor, Tile, f32, i64, kernel, pto, workload
-from pto_wsp.lang.axes import Loop
+from pto_wsp.lang.workload.axes import AxisLoop
 
 Block = Tile[ROWS, DIM, f32]
 Column = Tile[ROWS, 1, f32]
@@ -208,7 +208,7 @@ def scores_of(tensor: Any, q: Scalar) -> Any:
     return tensor[q * ROWS : q * ROWS + ROWS, 0:ROWS]
 
 
-def tiles(n: Scalar) -> Loop[Scalar]:
+def tiles(n: Scalar) -> AxisLoop[Scalar]:
     """Loop over tiles, in blocks of powers of two."""
     return P.range(n, max_range=MAX_TILES, min_range=MIN_TILES, tile_levels=tile_rows(MIN_TILES))
 

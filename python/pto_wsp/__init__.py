@@ -1,21 +1,27 @@
 """PTO-WSP: dynamic LLM operators in three parts: kernels, workloads and schedules."""
 
-from typing import NoReturn
-
 from pto_wsp.builder import CompareMode, ElementType, MemorySpace, PTOFunctionBuilder, PTOModule
-from pto_wsp.builder.drivers import refuse_driver
-from pto_wsp.builder.module import set_compile_hook as set_module_hook
 from pto_wsp.errors import PtoError
-from pto_wsp.errors.showing import hide_own_frames
-from pto_wsp.lang import pto, ptoisa
-from pto_wsp.lang.axes import P
-from pto_wsp.lang.broadcast import ALL
-from pto_wsp.lang.declarations import lookup_kernel, registered_kernels
-from pto_wsp.lang.groups import group_by
-from pto_wsp.lang.kernel import kernel, ptoisa_kernel
-from pto_wsp.lang.ragged import Ragged
-from pto_wsp.lang.scalar import Scalar
-from pto_wsp.lang.slots import (
+from pto_wsp.errors.short import short_errors
+from pto_wsp.lang.annotations import Constexpr, In, InOut, Out
+from pto_wsp.lang.kernel import pto, ptoisa
+from pto_wsp.lang.kernel.kernel import kernel, lookup_kernel, ptoisa_kernel, registered_kernels
+from pto_wsp.lang.operands import Scalar, Tile
+from pto_wsp.lang.schedule.directives.deps import Deps
+from pto_wsp.lang.schedule.directives.dispatch import DispatchPolicy
+from pto_wsp.lang.schedule.directives.pools import Pools
+from pto_wsp.lang.schedule.directives.ready import ReadyPolicy
+from pto_wsp.lang.schedule.directives.start import StartPolicy
+from pto_wsp.lang.schedule.directives.stores import StorePolicy
+from pto_wsp.lang.schedule.directives.timing import TimingPolicy
+from pto_wsp.lang.schedule.directives.trace import TracePolicy
+from pto_wsp.lang.schedule.directives.window import TaskWindow, WindowMode
+from pto_wsp.lang.schedule.schedule import Schedule
+from pto_wsp.lang.workload.axes import P
+from pto_wsp.lang.workload.broadcast import ALL
+from pto_wsp.lang.workload.group_by import group_by
+from pto_wsp.lang.workload.ragged import Ragged
+from pto_wsp.lang.workload.slots import (
     slot_bool,
     slot_i64,
     slot_load_bool,
@@ -26,29 +32,15 @@ from pto_wsp.lang.slots import (
     slot_set_u64,
     slot_u64,
 )
-from pto_wsp.lang.sparse import Sparse
-from pto_wsp.lang.surface import Constexpr, In, InOut, Out, Tile
-from pto_wsp.lang.symbols import symbol_f32, symbol_i64, symbol_u64
-from pto_wsp.lang.tensor import Tensor
-from pto_wsp.lang.tiers import tier
-from pto_wsp.lang.workload import combine, sequential, set_compile_hook, workload
+from pto_wsp.lang.workload.sparse import Sparse
+from pto_wsp.lang.workload.symbols import symbol_f32, symbol_i64, symbol_u64
+from pto_wsp.lang.workload.tensor import Tensor
+from pto_wsp.lang.workload.tiers import tier
+from pto_wsp.lang.workload.workload import combine, sequential, workload
 from pto_wsp.runtime.memory import empty
-from pto_wsp.runtime.program import Program, compile_module, compile_program
+from pto_wsp.runtime.program import Program
 from pto_wsp.runtime.run import Run
 from pto_wsp.runtime.stats import RunStats
-from pto_wsp.schedule.policies import (
-    Deps,
-    DispatchPolicy,
-    Pools,
-    ReadyPolicy,
-    StartPolicy,
-    StorePolicy,
-    TaskWindow,
-    TimingPolicy,
-    TracePolicy,
-    WindowMode,
-)
-from pto_wsp.schedule.schedule import Schedule
 from pto_wsp.targets.cpu.features import panel_cols
 from pto_wsp.text import parse
 from pto_wsp.types import DYN, Dense, DenseDyn, MemLayout, b1, bf16, f16, f32, i8, i16, i32, i64, u8, u16, u32
@@ -109,6 +101,7 @@ __all__ = [
     "ptoisa_kernel",
     "registered_kernels",
     "sequential",
+    "short_errors",
     "slot_bool",
     "slot_i64",
     "slot_load_bool",
@@ -127,12 +120,3 @@ __all__ = [
     "u32",
     "workload",
 ]
-
-hide_own_frames(PtoError)
-set_compile_hook(compile_program)
-set_module_hook(compile_module)
-
-
-def __getattr__(name: str) -> NoReturn:
-    refuse_driver(name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -195,7 +195,6 @@ class RunOptions:
         num_streams: how many there are; 0 = one per key.
         window: tasks that may be recorded and not complete.
         window_mode: what happens where it has no room.
-        held: so many tasks are recorded before the first one starts.
         ready: which of the tasks that are ready starts first.
         start: when the first task starts.
         threshold: how many tasks `Start.THRESHOLD` waits for.
@@ -217,7 +216,6 @@ class RunOptions:
     num_streams: int
     window: int
     window_mode: WindowMode
-    held: int
     ready: Ready
     start: Start
     threshold: int

@@ -24,58 +24,31 @@ inline constexpr size_t kMaxTasks = 1024;
 /// Tasks, by their numbers.
 using Tasks = std::bitset<kMaxTasks>;
 
-/// Calls `visit(strand, at)` for each operation but jumps, which are followed, from one strand to the next.
-/// `num_registers(loop)` says how many a loop has. Returns how many jumps there were.
-template <class NumRegisters, class Visit>
-size_t for_operations(const sched::KeptGraph& graph, NumRegisters num_registers, Visit visit) {
-  const auto num_words = [&](const uint32_t* at) -> uint32_t {
-    const uint32_t operand = sched::operand_of(*at);
-    switch (sched::op_of(*at)) {
-      case GraphOp::kEnter: return 1 + 2 * num_registers(operand);
-      case GraphOp::kEnterNear: return 1 + num_registers(operand);
-      case GraphOp::kSet:
-      case GraphOp::kWaitGroup: return 3;
-      case GraphOp::kWait: return 2;
-      default: return 1;
-    }
-  };
+/// Calls `visit(strand, at)` for each operation, from one strand to the next. Returns how many jumps there
+/// were.
+template <class Visit>
+size_t for_operations(const sched::KeptGraph& graph, Visit visit) {
   size_t num_jumps = 0;
   for (uint64_t strand = 0; strand < graph.num_strands(); ++strand) {
-    const uint32_t* at = graph.strand(strand).ops;
-    for (bool is_over = false; !is_over;) {
-      if (sched::op_of(*at) == GraphOp::kJump) {
-        std::memcpy(&at, at + 1, sizeof(at));
-        ++num_jumps;
-        continue;
-      }
+    for (sched::GraphCursor at(graph.strand(strand).ops);;) {
       visit(strand, at);
-      is_over = sched::op_of(*at) == GraphOp::kEnd;
-      at += num_words(at);
+      if (at.op() == GraphOp::kEnd) break;
+      const uint32_t* next = at.address() + sched::kGraphOpWords[int(at.op())];
+      at.advance();
+      num_jumps += at.address() != next;
     }
   }
   return num_jumps;
-}
-
-template <class Visit>
-size_t for_operations(const sched::KeptGraph& graph, const bytecode::Plan& plan, Visit visit) {
-  return for_operations(graph, [&](uint32_t loop) { return plan.loops[loop].num_registers(); }, visit);
-}
-
-/// The same for a graph without loops.
-template <class Visit>
-size_t for_operations(const sched::KeptGraph& graph, Visit visit) {
-  const auto no_loops = [](uint32_t) -> uint32_t { check::fail(__FILE__, __LINE__, "a loop goes on"); };
-  return for_operations(graph, no_loops, visit);
 }
 
 /// Reads which tasks are complete before each task begins. Tasks are numbered within their block, if a graph
 /// has several: no task waits for one of another block.
 class Order {
  public:
-  Order(const sched::KeptGraph& graph, const bytecode::Plan& plan) : graph_(graph) {
+  explicit Order(const sched::KeptGraph& graph) : graph_(graph) {
     // What a group line says of later strands takes another look at the whole: those that wait for as many
     // slices there, or more, are not among the first.
-    read([](uint32_t, uint64_t) { return Tasks(); }, plan);
+    read([](uint32_t, uint64_t) { return Tasks(); });
     std::vector<Reach> reaches;
     std::swap(reaches, reaches_);
     const auto expand_group = [&](uint32_t line, uint64_t slices) {
@@ -88,7 +61,7 @@ class Order {
       }
       return count == slices ? first : Tasks();
     };
-    read(expand_group, plan);
+    read(expand_group);
   }
 
   /// Of a graph without loops. `blocks` are the first tasks of its blocks, ascending from 0.
@@ -108,16 +81,15 @@ class Order {
     Tasks tasks;
   };
 
-  /// `plan` is left out for a graph without loops.
-  template <class ExpandGroup, class... Plan>
-  void read(ExpandGroup expand_group, const Plan&... plan) {
+  template <class ExpandGroup>
+  void read(ExpandGroup expand_group) {
     before_.clear();
     reaches_.clear();
     ends_.clear();
     size_t block = 0;
     Tasks known;
     std::map<uint32_t, uint64_t> waited;
-    for_operations(graph_, plan..., [&](uint64_t strand, const uint32_t* at) {
+    for_operations(graph_, [&](uint64_t strand, sched::GraphCursor at) {
       if (strand == ends_.size()) {
         CHECK_EQ(size_t(graph_.strand(strand).first_task), first_of(0) + before_.size());
         ends_.push_back(before_.size());
@@ -125,8 +97,8 @@ class Order {
         known.reset();
         waited.clear();
       }
-      const uint32_t operand = sched::operand_of(*at);
-      switch (sched::op_of(*at)) {
+      const uint32_t operand = at.operand();
+      switch (at.op()) {
         case GraphOp::kTask:
           CHECK_EQ(block_of(before_.size()), block);
           before_.push_back(known);
@@ -136,9 +108,9 @@ class Order {
         case GraphOp::kWait: {
           CHECK(operand < strand);
           const size_t first = first_of(operand) - first_of(0);
-          CHECK(at[1] > 0 && first + at[1] <= ends_[operand]);
+          CHECK(at.count() > 0 && first + at.count() <= ends_[operand]);
           CHECK_EQ(block_of(first), block);
-          add(known, first, first + at[1], block);
+          add(known, first, first + size_t(at.count()), block);
           break;
         }
         case GraphOp::kWaitAll:
@@ -146,7 +118,7 @@ class Order {
           add(known, 0, first_of(operand) - first_of(0), block);
           break;
         case GraphOp::kWaitGroup: {
-          const auto slices = uint64_t(sched::read_wide(at + 1));
+          const uint64_t slices = at.count();
           known |= expand_group(operand, slices);
           waited[operand] = std::max(waited[operand], slices);
           break;

@@ -96,7 +96,9 @@ int32_t kernel(const View* views, const Scalar*, const TaskContext* context) {
 }
 
 /// What `fill` writes as index `i` of `count`: a rotation, so that indices stay distinct.
-inline int32_t filled(int64_t i, int64_t first, int64_t count) { return int32_t((first + i) % count); }
+inline int32_t filled(int64_t i, int64_t first, int64_t count) {
+  return int32_t((uint64_t(first) + uint64_t(i)) % uint64_t(count));
+}
 
 /// fill(indices, first): fills a column of indices.
 inline int32_t fill(const View* views, const Scalar* scalars, const TaskContext* context) {

@@ -44,6 +44,14 @@ class Planned {
   }
   Planned(const Planned&) = delete;
 
+  /// The steps of a walk in which some loops make the events of groups.
+  template <class IsGroups>
+  std::vector<bytecode::QuickStep> grouped(IsGroups is_groups) const {
+    return bytecode::with_events(plan, [&](uint32_t loop) {
+      return is_groups(loop) ? bytecode::LoopEvents::kGroups : bytecode::LoopEvents::kNone;
+    });
+  }
+
   bytecode::Plan plan;
   std::vector<graph::Space> spaces;
 
@@ -118,13 +126,12 @@ struct PlacedTask {
 /// The tasks of a program with their places among the loops of kind `op`; `flushed` is what flush points
 /// read.
 inline std::vector<PlacedTask> walk(Planned& planned, const std::vector<int64_t>& flushed, bytecode::Op op) {
-  for (bytecode::QuickLoop& loop : planned.plan.loops)
-    loop.mark = loop.op == op ? bytecode::QuickLoop::Mark::kBarrier : bytecode::QuickLoop::Mark::kNone;
+  const auto steps = planned.grouped([&](uint32_t loop) { return planned.plan.loops[loop].op == op; });
   std::vector<PlacedTask> tasks;
   Place place;
   int num_runs = 0;
   size_t num_flushed = 0;
-  bytecode::Expander expander(planned.plan);
+  bytecode::Expander expander(planned.plan, steps);
   for (;;) {
     const bytecode::Event event = expander.next();
     using Kind = bytecode::Event::Kind;

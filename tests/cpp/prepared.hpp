@@ -36,10 +36,11 @@ struct Call {
     bytecode::bind_elements(plan->plan, bases);
     bytecode::look_at_rows(plan->plan);
     plan->costs = std::make_shared<sched::SiteCosts>(plan->plan.sites.size());
-    sched::mark_units(plan->plan, options.workers, options.cuts_units());
+    plan->marks = sched::mark_units(plan->plan, options.workers, options.cuts_units());
     plan->cost_guesses = sched::guess_costs(plan->plan, options.workers);
-    plan->units = sched::summarize_units(
-        plan->plan, options.cuts_units() || options.streams != sched::Streams::kOff, options.deps);
+    plan->units =
+        sched::summarize_units(plan->plan, plan->marks,
+                               options.cuts_units() || options.streams != sched::Streams::kOff, options.deps);
   }
 
   std::shared_ptr<sched::Prepared> plan;

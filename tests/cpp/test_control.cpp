@@ -353,4 +353,60 @@ TEST(a_kernel_that_fails_before_a_late_error_is_the_error) {
   fails_with = -1;
 }
 
+namespace {
+
+std::vector<int64_t> deciding_lengths;
+std::vector<int32_t> deciding_rows;
+
+/// Counts the rows that it gets, and changes all that decided before, as another thread of the caller may.
+int32_t count_and_spoil(const View* views, const Scalar*, const TaskContext*) {
+  auto* counts = static_cast<int64_t*>(views[0].data);
+  for (int64_t i = 0; i < views[0].shape[0]; ++i) ++counts[views[0].rows[i]];
+  std::fill(deciding_lengths.begin(), deciding_lengths.end(), 1 << 20);
+  std::fill(deciding_rows.begin(), deciding_rows.end(), 1 << 20);
+  return 0;
+}
+
+const ParamInfo kSpoilParams[] = {{Role::inout, DType::i64, 2, 0, {0, 0, 0, 0}, {kAny, 1, 0, 0}}};
+const KernelInfo kSpoil[] = {{"spoil", count_and_spoil, kSpoilParams, 1, 0, 0, 1, Unit::any, {}}};
+const KernelLibrary kSpoilTable{kAbiVersion, 1, 42, kSpoil};
+
+}  // namespace
+
+/// Arrays that decide are read once, so a run that was checked is the run that happens.
+TEST(arrays_that_decide_are_read_once) {
+  Assembler program(kSpoilTable);
+  const uint16_t counts = program.tensor(DType::i64, {4, 1}),
+                 lengths = program.tensor(DType::i64, {3}, false);
+  const uint16_t rows = program.tensor(DType::i32, {4, 1}, false);
+  const uint32_t i = program.loop(Op::RANGE_FOR, program.constant(3));
+  program.loop(Op::RANGE_FOR, Assembler::element(lengths, {Assembler::reg(i)}));
+  program.task(0);
+  program.io(Role::inout, counts);
+  program.rows(rows, Assembler::reg(i), program.constant(2));
+  program.full();
+  program.end();
+  program.end();
+  const std::vector<uint8_t> bytes = program.bytes();
+  for (sched::RunOptions options : ways()) {
+    for (const auto start : {sched::Start::kImmediate, sched::Start::kAfterBuild}) {
+      options.start = start;
+      options.trace = true;
+      Executable executable(bytes.data(), bytes.size(), {std::shared_ptr<void>(), &kSpoilTable});
+      for (int run = 1; run <= 2; ++run) {
+        deciding_lengths = {2, 0, 3};
+        deciding_rows = {3, 0, 2, 1};
+        Array found(4, 0);
+        bind::ArrayRef table = ref(found), names = ref(deciding_rows);
+        table.rank = names.rank = 2;
+        table.shape[1] = names.shape[1] = 1;
+        const RunResult result = executable.run({table, ref(deciding_lengths), names}, {}, options);
+        CHECK((found == Array{2, 3, 3, 2}));
+        CHECK_EQ(result.tasks, uint64_t{5});
+        CHECK_EQ(record::Places(*result.record).pc.size(), size_t{5});
+      }
+    }
+  }
+}
+
 }  // namespace test_control

@@ -8,6 +8,7 @@
 #include "arrays.hpp"
 #include "prepared.hpp"
 #include "pto/wsp/engine.hpp"
+#include "pto/wsp/sched/numbering_log.hpp"
 #include "random_phases.hpp"
 #include "random_workload.hpp"
 #include "seeds.hpp"
@@ -214,6 +215,21 @@ TEST(a_run_that_is_stuck_says_what_waits) {
     }
     CHECK(std::chrono::steady_clock::now() - start < check::kStuckLimit);
   }
+}
+
+/// In this build every run compares its walks; a log that cannot tell them apart would hide a difference.
+TEST(walks_that_number_differently_are_told_apart) {
+  sched::NumberingLog log;
+  for (int walk = 0; walk < 2; ++walk) {
+    CHECK(log.agrees(1, 3, 40));
+    CHECK(log.agrees(2, 4, 55));
+  }
+  CHECK(!log.agrees(2, 5, 55));
+  CHECK(!log.agrees(2, 4, 56));
+  CHECK(!log.agrees(4, 5, 60));
+  CHECK(!log.agrees(0, 0, 0));
+  log.clear();
+  CHECK(log.agrees(1, 2, 40));
 }
 
 }  // namespace test_dispatchers

@@ -24,10 +24,9 @@ struct Iteration {
 /// Every run of a loop.
 std::vector<std::vector<Iteration>> runs_of(Planned& planned, uint32_t loop,
                                             const std::vector<int64_t>& flushed) {
-  for (bytecode::QuickLoop& each : planned.plan.loops) each.mark = bytecode::QuickLoop::Mark::kNone;
-  planned.plan.loops[loop].mark = bytecode::QuickLoop::Mark::kBarrier;
+  const std::vector<bytecode::QuickStep> steps = planned.grouped([&](uint32_t each) { return each == loop; });
   std::vector<std::vector<Iteration>> runs;
-  bytecode::Expander expander(planned.plan);
+  bytecode::Expander expander(planned.plan, steps);
   size_t num_flushed = 0;
   bool is_inside = false;
   for (;;) {
@@ -138,15 +137,13 @@ class Simulation {
         random_(seed),
         unit_(planned.plan, planned.spaces, loop),
         walking_(planned.plan, deps),
-        skipping_(planned.plan, deps) {
-    for (bytecode::QuickLoop& each : planned.plan.loops) each.mark = bytecode::QuickLoop::Mark::kNone;
-    planned.plan.loops[loop].mark = bytecode::QuickLoop::Mark::kBarrier;
-  }
+        skipping_(planned.plan, deps),
+        steps_(planned.grouped([&](uint32_t each) { return each == loop; })) {}
 
   /// Whether there was anything to pass over.
   bool run() {
     if (!unit_.is_closed()) return false;
-    bytecode::Expander expander(planned_.plan);
+    bytecode::Expander expander(planned_.plan, steps_);
     size_t num_flushed = 0;
     for (;;) {
       const bytecode::Event event = expander.next();
@@ -250,6 +247,7 @@ class Simulation {
   std::mt19937_64 random_;
   graph::UnitSummary unit_;
   graph::Hazards walking_, skipping_;
+  const std::vector<bytecode::QuickStep> steps_;
   sched::Progress progress_;
   std::vector<Task> tasks_;
   std::vector<bool> is_done_;

@@ -409,26 +409,25 @@ TEST(runs_of_a_graph_are_recorded) {
 
 namespace {
 
-using Words = std::vector<uint32_t>;
+using Write = void (*)(sched::GraphWriter&);
 
-uint32_t word(sched::GraphOp op, uint32_t operand) { return operand << sched::kGraphOpBits | uint32_t(op); }
-
-/// A graph of three strands of one task, in iterations 0 to 2 of a loop; the later two begin with these
-/// words.
-std::shared_ptr<sched::KeptGraph> make_graph(const Words& first, const Words& second) {
+/// A graph of three strands of one task, in iterations 0 to 2 of a loop; the later two begin with what
+/// `first` and `second` write.
+std::shared_ptr<sched::KeptGraph> make_graph(Write first, Write second) {
   auto graph = std::make_shared<sched::KeptGraph>();
-  sched::KeptGraph::Room room = graph->add_chunk();
-  uint32_t number = 0;
-  for (const Words& before : {Words{}, first, second}) {
-    graph->begin_strand(room.at, number);
-    room.at = std::copy(before.begin(), before.end(), room.at);
-    *room.at++ = word(sched::GraphOp::kEnterNear, 0);
-    *room.at++ = number++;
-    *room.at++ = word(sched::GraphOp::kTask, 0);
-    *room.at++ = word(sched::GraphOp::kEnd, 0);
+  sched::GraphWriter writer;
+  writer.begin(*graph, 16);
+  int64_t number = 0;
+  for (const Write before : {Write(nullptr), first, second}) {
+    graph->begin_strand(writer.at(), uint64_t(number));
+    if (before != nullptr) before(writer);
+    writer.enter(0, &number, 1);
+    writer.task(0);
+    writer.end();
+    ++number;
   }
-  graph->finish(number, room);
-  graph->publish(number);
+  graph->finish(uint64_t(number), writer.room());
+  graph->publish(uint64_t(number));
   return graph;
 }
 
@@ -468,14 +467,14 @@ void check_stuck(const std::shared_ptr<sched::KeptGraph>& graph, uint32_t worker
 /// No graph that a walk builds can be stuck: here strands wait for each other, for a loop that nobody is in,
 /// or for strands that never come. What can run does so before.
 TEST(a_kept_graph_that_is_stuck_says_what_waits) {
-  using sched::GraphOp;
-  const uint32_t after_1 = word(GraphOp::kWait, 1), after_2 = word(GraphOp::kWait, 2);
-  const std::tuple<Words, Words, std::string> cases[] = {
-      {{after_2, 1}, {after_1, 1}, "task 1 of slice 2; task 1 of slice 1"},
-      {{after_2, 7},
-       {word(GraphOp::kWaitGroup, 3), 2, 0},
+  using sched::GraphWriter;
+  const std::tuple<Write, Write, std::string> cases[] = {
+      {[](GraphWriter& w) { w.wait(2, 1); }, [](GraphWriter& w) { w.wait(1, 1); },
+       "task 1 of slice 2; task 1 of slice 1"},
+      {[](GraphWriter& w) { w.wait(2, 7); }, [](GraphWriter& w) { w.wait_group(3, 2); },
        "task 7 of slice 2; an earlier iteration of a loop in order"},
-      {{word(GraphOp::kWaitAll, 3)}, {after_1, 1}, "all slices before number 3; task 1 of slice 1"},
+      {[](GraphWriter& w) { w.wait_all(3); }, [](GraphWriter& w) { w.wait(1, 1); },
+       "all slices before number 3; task 1 of slice 1"},
   };
   for (const auto& [first, second, waits] : cases) {
     for (const uint32_t workers : {1u, 3u}) {

@@ -130,21 +130,16 @@ void check_arguments(const sched::KeptGraph& graph, const prepared::Call& call, 
     registers.assign(registers.size(), 1000003);
     for (uint32_t loop = 0; loop < plan.loops.size(); ++loop) arguments.enter(loop, registers.data());
   };
-  graph_text::for_operations(graph, plan, [&](uint64_t strand, const uint32_t* at) {
-    const uint32_t operand = sched::operand_of(*at);
-    if (strand != latest || sched::op_of(*at) == sched::GraphOp::kSlice) forget();
+  graph_text::for_operations(graph, [&](uint64_t strand, sched::GraphCursor at) {
+    const uint32_t operand = at.operand();
+    if (strand != latest || at.op() == sched::GraphOp::kSlice) forget();
     latest = strand;
-    switch (sched::op_of(*at)) {
-      case sched::GraphOp::kEnter:
-      case sched::GraphOp::kEnterNear: {
-        const bool is_near = sched::op_of(*at) == sched::GraphOp::kEnterNear;
-        const bytecode::QuickLoop& loop = plan.loops[operand];
-        for (uint32_t i = 0; i < loop.num_registers(); ++i)
-          registers[loop.reg + i] = is_near ? int64_t(int32_t(at[1 + i])) : sched::read_wide(at + 1 + 2 * i);
-        arguments.enter(operand, registers.data());
-        break;
-      }
-      case sched::GraphOp::kSet: registers[operand] = sched::read_wide(at + 1); break;
+    if (at.is_enter()) {
+      at.read_registers(registers.data() + plan.loops[operand].reg);
+      arguments.enter(operand, registers.data());
+    }
+    switch (at.op()) {
+      case sched::GraphOp::kSet: registers[operand] = at.value(); break;
       case sched::GraphOp::kTask: {
         const random_workload::Task& expected = workload.tasks().at(num_tasks++);
         arguments.fill_rest(operand, registers.data());
@@ -175,7 +170,7 @@ void check_graph(uint64_t seed) {
     for (size_t task = first; task < expected.size(); ++task)
       expected[task] = expected[task] >> first << first;
   }
-  const graph_text::Order order(graph, call.plan->plan);
+  const graph_text::Order order(graph);
   graph_text::check_order(order.before(), expected, seed);
   check_arguments(graph, call, workload);
 }
@@ -220,8 +215,7 @@ void check_nest(uint64_t seed) {
   const prepared::Call call(nest.bytes(), Workload::to_arrays(tensors), mix::library().table(), options);
   sched::KeptGraph graph;
   build(graph, call, options, {});
-  graph_text::check_order(graph_text::Order(graph, call.plan->plan).before(), before_each(planned, tasks),
-                          seed);
+  graph_text::check_order(graph_text::Order(graph).before(), before_each(planned, tasks), seed);
 }
 
 // Walks

@@ -219,12 +219,12 @@ TEST(progress_comes_while_nobody_waits) {
       auto& told = *static_cast<Told*>(listener);
       CHECK(num_complete >= told.last);
       told.last = num_complete;
-      return ++told.times == 3;
+      return ++told.times >= 3;
     };
     const auto run = executable.submit({arrays::ref(data)}, {}, options);
     wait_for([&] { return run->is_done(); });
     CHECK_CODE("run-cancelled", run->wait());
-    CHECK(told.times == 3 && told.last > 0);
+    CHECK(told.times >= 3 && told.last > 0);
   }
 }
 

@@ -49,9 +49,9 @@ class Measured {
     layout.stride[0] = 1;
     prepared_.plan = bytecode::make_plan({&program_, {}}, {layout}, kTable);
     prepared_.costs = std::make_shared<sched::SiteCosts>(1);
-    sched::mark_units(prepared_.plan, 2);
+    prepared_.marks = sched::mark_units(prepared_.plan, 2);
     prepared_.cost_guesses = sched::guess_costs(prepared_.plan, 2);
-    prepared_.units = sched::summarize_units(prepared_.plan, false);
+    prepared_.units = sched::summarize_units(prepared_.plan, prepared_.marks, false);
     if (ns) prepared_.costs->record(0, *ns);
   }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// The validator: named mistakes are found, and mutated or random bytes are an error or a program that runs.
+#include <ctime>
 #include <random>
 
 #include "pto/wsp/engine.hpp"
@@ -65,10 +66,10 @@ void try_to_run(const std::vector<uint8_t>& bytes) {
     }
     Plan plan = make_plan(bindings, layouts, library());
     bind_elements(plan, std::vector<char*>(layouts.size(), nullptr));
-    sched::mark_units(plan, 2);
+    const sched::Marks marks = sched::mark_units(plan, 2);
     graph::Hazards hazards(plan);
     sched::guess_costs(plan, 2);
-    Expander expander(plan);
+    Expander expander(plan, marks.steps);
     for (int i = 0; i < 2000; ++i) {
       const Event event = expander.next();
       if (event.kind == Event::kEnd) break;
@@ -222,6 +223,103 @@ TEST(nesting_is_bounded) {
     for (uint32_t i = 0; i < depth; ++i) program.end();
     CHECK(load(program.bytes()) == (depth == kMaxLoopDepth ? "none" : "bad-bytecode"));
   }
+}
+
+/// A program of 2 MB whose variables follow from each other against the order of the statements.
+std::vector<uint8_t> long_chain(uint32_t num_variables) {
+  Assembler program(library());
+  const uint16_t lengths = program.tensor(DType::i64, {8}, true);
+  const uint16_t out = program.tensor(DType::u64, {8}, true);
+  for (uint32_t i = 0; i < num_variables; ++i) program.variable();
+  program.loop(Op::RANGE_FOR, program.constant(1));
+  for (uint32_t i = 0; i + 1 < num_variables; ++i) program.set(uint16_t(i), Assembler::reg(i + 1));
+  program.set(uint16_t(num_variables - 1), Assembler::element(lengths, {program.constant(0)}));
+  program.cond(Assembler::apply(Op::EXPR_MOD, {program.constant(1), Assembler::reg(0)}));
+  program.end_cond();
+  program.end();
+  program.task(0);  // {out}, rank 1
+  program.io(Role::out, out);
+  program.full();
+  return program.bytes();
+}
+
+/// A program of 2 MB in which one expression of many registers is used many times.
+std::vector<uint8_t> wide_expression(uint32_t num_uses) {
+  Assembler program(library());
+  assembler::Expr sum = program.constant(0);
+  for (uint32_t i = 0; i < 60000; ++i) {
+    const assembler::Expr next = Assembler::reg(program.variable());
+    sum.insert(sum.end(), next.begin(), next.end());
+    sum.push_back({Op::EXPR_MAX, 0, 0, 0});
+  }
+  program.cond(sum);
+  for (uint32_t i = 0; i < num_uses; ++i) program.emit(Op::FAIL, 1, 0);  // the first expression
+  program.end_cond();
+  return program.bytes();
+}
+
+/// A program of 2 MB with a sum of many variables.
+std::vector<uint8_t> wide_sum(uint32_t num_variables) {
+  Assembler program(library());
+  const uint16_t lengths = program.tensor(DType::u8, {8}, false);
+  assembler::Expr sum = program.constant(0);
+  for (uint32_t i = 0; i < num_variables; ++i) {
+    const uint16_t variable = program.variable();
+    program.set(variable, Assembler::element(lengths, {program.constant(1)}));
+    sum.push_back(Assembler::reg(variable)[0]);
+    sum.push_back({Op::EXPR_ADD, 0, 0, 0});
+  }
+  program.cond(sum);
+  program.end_cond();
+  return program.bytes();
+}
+
+constexpr double kGenerousSeconds = 10;  // of the processor, under sanitizers too
+
+/// Calls `body` with a large program and checks the time, which is minutes where it grows with the square of
+/// the size.
+void check_time(const std::vector<uint8_t>& bytes, const std::function<void(const Program&)>& body) {
+  CHECK(bytes.size() > 1500000 && bytes.size() < 2500000);
+  const std::clock_t start = std::clock();
+  body(load_program(bytes.data(), bytes.size(), library()));
+  CHECK(double(std::clock() - start) < kGenerousSeconds * CLOCKS_PER_SEC);
+}
+
+TEST(large_programs_load_in_linear_time) {
+  check_time(wide_expression(130000), [](const Program&) {});
+  for (const auto& bytes : {long_chain(65000), wide_sum(36000)}) {
+    check_time(bytes, [](const Program& program) {
+      std::vector<TensorLayout> layouts(program.tensors.size());
+      for (TensorLayout& layout : layouts) layout = {{8}, {1}, uint32_t(&layout - layouts.data())};
+      const Plan plan = make_plan({&program, {}}, layouts, library());
+      CHECK(!plan.steps.empty() && !plan.check_steps.empty());
+    });
+  }
+}
+
+/// What is not late and could fail is checked before the run, with the variables that it reads.
+TEST(checks_keep_what_they_read) {
+  Assembler program(library());
+  const uint16_t lengths = program.tensor(DType::i64, {8}, false);
+  for (int i = 0; i < 3; ++i) program.variable();
+  program.set(2, program.constant(1));                                 // read by nothing
+  program.set(1, Assembler::element(lengths, {program.constant(3)}));  // read by the next
+  program.set(0, Assembler::reg(1));
+  program.cond(Assembler::reg(0));
+  program.loop(Op::RANGE_FOR, program.constant(2));
+  program.fail(1, Assembler::reg(0));
+  program.end();
+  program.otherwise();
+  program.set(2, program.constant(2));
+  program.end_cond();
+  const std::vector<uint8_t> bytes = program.bytes();
+  const Program loaded = load_program(bytes.data(), bytes.size(), library());
+  const Plan plan = make_plan({&loaded, {}}, {TensorLayout{{8}, {1}, 0}}, library());
+  std::vector<Step::Kind> kinds;
+  for (const QuickStep& step : plan.check_steps) kinds.push_back(step.kind);
+  const std::vector<Step::Kind> expected{Step::kSet,  Step::kSet,     Step::kCond, Step::kLoop,
+                                         Step::kFail, Step::kEndLoop, Step::kElse, Step::kHalt};
+  CHECK(kinds == expected);
 }
 
 TEST(mutated_programs_fail_or_run) {

@@ -19,6 +19,7 @@ from pathlib import Path
 import pytest
 
 from pto_wsp.errors import PtoError, catalogue
+from pto_wsp.targets import registry
 
 PAGES = Path(__file__).parent
 CODES = [cls.code for cls in catalogue()]
@@ -68,8 +69,8 @@ def matches(expected: str, printed: str) -> bool:
 
 @pytest.fixture
 def environment() -> Iterator[None]:
-    """Undoes what a program does to environment variables, the working directory and our modules."""
-    variables, folder = dict(os.environ), Path.cwd()
+    """Undoes what a program does to environment variables, folder, modules and registered targets."""
+    variables, folder, targets = dict(os.environ), Path.cwd(), dict(registry.TARGETS)
     modules = [vars(module) for name, module in sys.modules.items() if name.split(".")[0] == "pto_wsp"]
     names = [dict(module) for module in modules]
     yield
@@ -78,6 +79,8 @@ def environment() -> Iterator[None]:
     os.environ.update(variables)
     for module, before in zip(modules, names, strict=True):
         module.update(before)
+    registry.TARGETS.clear()
+    registry.TARGETS.update(targets)
 
 
 @pytest.mark.usefixtures("environment")

@@ -129,10 +129,10 @@ def test_table_shows_missed_goals_and_skipped_values() -> None:
     assert "MISSED" in text and "skipped" in text
 
 
-def test_notes_explain_every_missed_goal() -> None:
+def test_rows_explain_every_missed_goal() -> None:
     for path in sorted(RESULTS.glob("*.json")):
         result = json.loads(path.read_text(encoding="utf-8"))
         missed = [row["name"] for row in result["rows"] if row["ok"] is False]
-        notes = CASES / result["case"] / "notes.md"
-        text = notes.read_text(encoding="utf-8") if notes.exists() else ""
+        about = CASES / result["case"] / "rows.md"
+        text = about.read_text(encoding="utf-8") if about.exists() else ""
         assert [name for name in missed if f"`{name}`" not in text] == [], result["case"]

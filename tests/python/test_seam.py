@@ -1,7 +1,7 @@
 """Python's copies of the seam's numbers are those of the C++ headers."""
 
 from pto_wsp import _native
-from pto_wsp.passes import bytecode as bc
+from pto_wsp.lower import bytecode as bc
 from pto_wsp.types import DTYPES
 
 

@@ -9,15 +9,16 @@ import random
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, Phase, given, note, settings
+from hypothesis import given, note
 from hypothesis import strategies as st
 
 from pto_wsp import Program
 from pto_wsp.errors import KernelFailed, PtoError
+from tests.generators.drawing import DRAWS, Draw, tries
+from tests.generators.source import meaning as python_meaning
+from tests.generators.source.kernels import KernelText, random_kernel
+from tests.generators.source.workloads import random_arguments, random_workload
 from tests.python.lang.programs import execute
-from tests.python.whole import python_meaning
-from tests.python.whole.random_kernels import KernelText, random_kernel
-from tests.python.whole.random_workloads import random_arguments, random_workload
 from tests.slow import mostly_slow
 
 NUM_POOLS = 6
@@ -52,14 +53,9 @@ def require_equal(found: dict[str, object], wanted: dict[str, object]) -> None:
 
 
 @pytest.mark.parametrize("number", mostly_slow(range(NUM_POOLS)))
-@settings(
-    max_examples=6,
-    deadline=None,
-    suppress_health_check=list(HealthCheck),
-    phases=(Phase.explicit, Phase.reuse, Phase.generate),
-)
-@given(st.randoms(use_true_random=False), st.integers(0, 999))
-def test_random_programs(number: int, draw: random.Random, seed: int) -> None:
+@tries(12, compiles=True)
+@given(DRAWS, st.integers(0, 999))
+def test_random_programs(number: int, draw: Draw, seed: int) -> None:
     kernels = POOLS[number]
     workload = random_workload(draw, kernels)
     text = "\n".join([*(kernel.text for kernel in kernels), workload.text])

@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "pto/wsp/bind/arguments.hpp"
-#include "pto/wsp/bytecode/element_copies.hpp"
 #include "pto/wsp/bytecode/quicken.hpp"
 #include "pto/wsp/bytecode/regions.hpp"
 #include "pto/wsp/bytecode/streaming.hpp"
@@ -52,6 +51,14 @@ class Core {
     size_t sharing_size = 0;
     bool is_checked_late = false;  ///< flush points decide what runs: what it states is checked at the end
   };
+
+  /// The arguments of a run. Elements that decide what runs are read now.
+  bind::Arguments bind(const std::vector<bind::ArrayRef>& arrays,
+                       const std::vector<std::optional<int64_t>>& symbols, const Flight& flight,
+                       InFlight::Question is_interrupted) {
+    const Turn turn(*this, flight, is_interrupted);
+    return bind::bind_arguments(code_->program, arrays, symbols, deciding_);
+  }
 
   /// Checks and begins a run. Nothing works on it yet.
   void begin(Launch& launch, bind::Arguments arguments, Flight& flight) {
@@ -110,6 +117,12 @@ class Core {
     bytecode::Program program;
   };
 
+  /// What a plan refers to.
+  struct Owned {
+    std::shared_ptr<Code> code;
+    std::shared_ptr<bind::DecidingElements> deciding;
+  };
+
   /// What of the options shapes a plan.
   struct Shape {
     uint32_t workers = 0;
@@ -139,45 +152,27 @@ class Core {
     const bool is_marked = options.is_in_order() ? shape_.is_benchmark == shape.is_benchmark &&
                                                        shape_.streaming_bytes == shape.streaming_bytes
                                                  : shape_ == shape;
-    if (prepared_ != nullptr && is_marked && is_same_call(arguments)) {
-      if (elements_ != nullptr) move_elements(arguments.bases);
-      return;
-    }
-    elements_.reset();
+    if (prepared_ != nullptr && is_marked && is_same_call(arguments)) return;
     auto plan = bytecode::make_plan({&code_->program, arguments.symbols}, arguments.layouts, *code_->library);
     bytecode::bind_elements(plan, arguments.bases);
     bytecode::look_at_rows(plan);
     check_regions(plan, options, flight);
     if (costs_ == nullptr) costs_ = std::make_shared<sched::SiteCosts>(plan.sites.size());
-    // Threads that still leave an earlier run may read its marks: each plan is marked once.
-    sched::mark_units(plan, options.workers, shape.cuts_units);
+    sched::Marks marks = sched::mark_units(plan, options.workers, shape.cuts_units);
     bytecode::choose_streamed(plan, shape.streaming_bytes);
     if (shape.is_benchmark) replace_bodies(plan);
     std::vector<uint32_t> guesses = sched::guess_costs(plan, options.workers);
-    if (options.keeps_graph()) elements_ = std::make_unique<bytecode::ElementCopies>(plan);
-    prepared_.reset(new sched::Prepared{code_, std::move(plan), costs_, std::move(guesses), {}});
+    const auto owner = std::make_shared<Owned>(Owned{code_, arguments.deciding});
+    prepared_.reset(
+        new sched::Prepared{owner, std::move(plan), std::move(marks), costs_, std::move(guesses), {}});
     if (shape.is_tracked) summarize_units(*prepared_, shape);
     shape_ = shape;
-  }
-
-  /// The same elements may lie elsewhere in this call. A thread that still leaves an earlier run has the old
-  /// plan.
-  void move_elements(const std::vector<char*>& bases) {
-    const std::vector<bool>& decides = code_->program.decides;
-    bool is_there = true;
-    for (size_t i = 0; i < bases.size(); ++i)
-      is_there = is_there && (!decides[i] || prepared_->plan.bindings.elements[i].base == bases[i]);
-    if (is_there) return;
-    std::shared_ptr<sched::Prepared> moved(
-        new sched::Prepared{code_, prepared_->plan, costs_, prepared_->cost_guesses, {}});
-    bytecode::bind_elements(moved->plan, bases);
-    if (shape_.is_tracked) summarize_units(*moved, shape_);
-    prepared_ = std::move(moved);
+    deciding_ = arguments.deciding;
   }
 
   static void summarize_units(sched::Prepared& prepared, const Shape& shape) {
     const bool is_each_task_seen = shape.cuts_units || shape.has_streams;
-    prepared.units = sched::summarize_units(prepared.plan, is_each_task_seen, shape.deps);
+    prepared.units = sched::summarize_units(prepared.plan, prepared.marks, is_each_task_seen, shape.deps);
   }
 
   static void replace_bodies(bytecode::Plan& plan) {
@@ -207,11 +202,14 @@ class Core {
 
   bool is_same_call(const bind::Arguments& arguments) const {
     const bytecode::Plan& plan = prepared_->plan;
-    if (plan.bindings.symbols != arguments.symbols || plan.layouts != arguments.layouts) return false;
-    if (elements_ != nullptr) return elements_->match(arguments.bases);
-    // Elements that decide what runs may differ even between calls with the same arrays.
-    const auto& decides = code_->program.decides;
-    return std::find(decides.begin(), decides.end(), true) == decides.end();
+    bool is_same = plan.bindings.symbols == arguments.symbols && plan.layouts == arguments.layouts &&
+                   deciding_ == arguments.deciding;
+    // Flush points read the arrays of the call.
+    for (size_t i = 0; i < arguments.bases.size(); ++i) {
+      const bool is_read = code_->program.decides[i];
+      is_same = is_same && (!is_read || plan.bindings.elements[i].base == arguments.bases[i]);
+    }
+    return is_same;
   }
 
   /// One thread at a time changes what runs share.
@@ -241,7 +239,7 @@ class Core {
     if (launch.options.may_be_alone() && result.tasks > 0)
       sharing_.record(launch.sharing_size, !launch.options.is_alone,
                       double(result.run_ns) / double(result.tasks));
-    if (launch.crew->graph_run() != nullptr) keep_graph(*launch.crew->graph_run(), *launch.prepared, result);
+    if (launch.crew->graph_run() != nullptr) keep_graph(launch, result);
     if (flight.is_call()) crews_.push_back(std::move(launch.crew));
   }
 
@@ -251,18 +249,22 @@ class Core {
     if (!options.keeps_graph()) return nullptr;
     std::shared_ptr<sched::KeptGraph> graph = std::move(graph_);
     if (graph == nullptr || graph->is_worn()) return std::make_shared<sched::KeptGraph>();
-    if (graph_of_ != prepared_->plan.number || options.jitter != 0) graph->clear();
+    const bool is_same = graph_of_ == prepared_->plan.number && options.build_like(graph_policy_);
+    if (!is_same || options.jitter != 0) graph->clear();
     return graph;
   }
 
-  void keep_graph(const sched::GraphRun& graph_run, const sched::Prepared& prepared, RunResult& result) {
-    result.dispatchers = 0;
+  void keep_graph(const Launch& launch, RunResult& result) {
+    const sched::GraphRun& graph_run = *launch.crew->graph_run();
+    const sched::GraphSchedule* schedule = graph_run.schedule();
+    result.dispatchers = schedule != nullptr ? schedule->num_dispatchers() : 0;
     result.slices = graph_run.share_graph()->num_strands();
     result.is_replay = graph_run.build_ns() == 0;
     result.build_ns = graph_run.build_ns();
     if (!graph_run.can_be_kept()) return;
     graph_ = graph_run.share_graph();
-    graph_of_ = prepared.plan.number;
+    graph_of_ = launch.prepared->plan.number;
+    graph_policy_ = launch.options;
     result.graph_tasks = graph_->num_tasks();
     result.graph_bytes = graph_->num_bytes();
   }
@@ -313,13 +315,20 @@ class Core {
     return trace::count_order_violations(launch.prepared->plan, result.flushed, stamps);
   }
 
-  std::shared_ptr<trace::RunRecord> make_record(Launch& launch, const RunResult& result) const {
+  static std::shared_ptr<trace::RunRecord> make_record(Launch& launch, const RunResult& result) {
+    const sched::Crew& crew = *launch.crew;
+    auto record = std::make_shared<trace::RunRecord>(launch.prepared->owner, launch.prepared->plan,
+                                                     result.flushed, result.tasks, launch.start_ticks);
     sched::Run& run = launch.crew->run();
-    auto record = std::make_shared<trace::RunRecord>(code_, launch.prepared->plan, result.flushed,
-                                                     result.tasks, launch.start_ticks);
     for (uint32_t i = 0; i < run.num_workers(); ++i) record->add(run.worker(i).take_events());
-    for (uint32_t i = 0; i < launch.crew->num_dispatchers(); ++i)
-      record->add_dispatcher(launch.crew->dispatcher(i).owned(), launch.crew->dispatcher(i).stall_events());
+    if (crew.graph_run() != nullptr) {
+      const sched::GraphSchedule* schedule = crew.graph_run()->schedule();
+      for (uint32_t i = 0; schedule != nullptr && i < schedule->num_dispatchers(); ++i)
+        record->add_dispatcher(schedule->made(i), schedule->stall_events(i));
+      return record;
+    }
+    for (uint32_t i = 0; i < crew.num_dispatchers(); ++i)
+      record->add_dispatcher(crew.dispatcher(i).owned(), crew.dispatcher(i).stall_events());
     return record;
   }
 
@@ -327,14 +336,15 @@ class Core {
   std::shared_ptr<char> identity_;
   InFlight::Turn turn_;  ///< guards what follows
   std::shared_ptr<sched::Prepared> prepared_;
-  std::unique_ptr<bytecode::ElementCopies> elements_;  ///< that `prepared_` was made for, if they are kept
+  std::shared_ptr<bind::DecidingElements> deciding_;  ///< that `prepared_` was made for
   Shape shape_;
   std::shared_ptr<sched::SiteCosts> costs_;
   sched::Sharing sharing_;
   std::vector<std::shared_ptr<sched::Crew>> crews_;
   std::shared_ptr<sched::KeptGraph> graph_;
-  uint64_t graph_of_ = 0;           ///< number of its plan
-  uint64_t edges_suffice_for_ = 0;  ///< number of a plan
+  uint64_t graph_of_ = 0;              ///< number of its plan
+  sched::PolicyOptions graph_policy_;  ///< that it was built for
+  uint64_t edges_suffice_for_ = 0;     ///< number of a plan
 };
 
 }  // namespace detail
@@ -390,9 +400,13 @@ class SubmittedRun {
     launch_.options = options;
   }
 
-  void begin(bind::Arguments arguments) {
-    InFlight::instance().add(flight_, launch_.options.is_interrupted);
+  void begin(const std::vector<bind::ArrayRef>& arrays, const std::vector<std::optional<int64_t>>& symbols) {
+    const InFlight::Question is_interrupted = launch_.options.is_interrupted;
+    bind::Arguments arguments = core_->bind(arrays, symbols, flight_, is_interrupted);
+    const bool has_waited = InFlight::instance().add(flight_, is_interrupted);
     is_in_flight_ = true;
+    // The run that was waited for may have written what decides.
+    if (has_waited) arguments = core_->bind(arrays, symbols, flight_, is_interrupted);
     core_->begin(launch_, std::move(arguments), flight_);
     crew_ = launch_.crew;
     InFlight::instance().begin(flight_, crew_);
@@ -458,7 +472,7 @@ class Executable {
                                        const std::vector<std::optional<int64_t>>& symbols,
                                        const sched::RunOptions& options) {
     std::unique_ptr<SubmittedRun> run(new SubmittedRun(core_, false, arrays, checked(options)));
-    run->begin(bind::bind_arguments(program(), arrays, symbols));
+    run->begin(arrays, symbols);
     run->crew_->offer();
     return run;
   }
@@ -468,7 +482,7 @@ class Executable {
   RunResult run(const std::vector<bind::ArrayRef>& arrays, const std::vector<std::optional<int64_t>>& symbols,
                 const sched::RunOptions& options) {
     SubmittedRun run(core_, true, arrays, checked(options));
-    run.begin(bind::bind_arguments(program(), arrays, symbols));
+    run.begin(arrays, symbols);
     return std::move(run.wait());
   }
 
@@ -480,7 +494,7 @@ class Executable {
   static sched::RunOptions checked(sched::RunOptions options) {
     if (sched::is_inside_run())
       throw EngineError("nested-run", "a run was started from inside a run on the same thread");
-    if (options.workers == 0) options.workers = std::min(sched::default_workers(), sched::kMostWorkers);
+    if (options.workers == 0) options.workers = std::min(sched::default_workers(), sched::kMaxWorkers);
     sched::check_options(options);
     return options;
   }

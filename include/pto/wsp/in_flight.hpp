@@ -65,20 +65,23 @@ class InFlight {
 
   /// Gives a flight a number. Throws `arrays-in-flight` if it writes memory that an unfinished run uses, or
   /// uses memory that one writes. A call waits for a conflicting call of the same program instead, and throws
-  /// `run-cancelled` where `is_interrupted`, which may be null, says so.
-  void add(Flight& flight, Question is_interrupted) {
+  /// `run-cancelled` where `is_interrupted`, which may be null, says so. Returns whether it has waited.
+  bool add(Flight& flight, Question is_interrupted) {
     std::unique_lock<std::mutex> lock(mutex_);
     if (is_closed_) throw EngineError("process-exit", "the process is exiting");
     if (is_left(flight.program_)) throw at_fork();
     flight.number_ = ++num_flights_;
     flights_.reserve(flights_.size() + 1);
+    bool has_waited = false;
     while (const std::optional<Conflict> conflict = find_conflict(flight)) {
       const Flight& other = *conflict->other;
       if (!flight.is_call_ || !other.is_call_ || flight.program_ != other.program_) throw error_of(*conflict);
       wait_for_change(lock, flight, is_interrupted);
+      has_waited = true;
       flights_.reserve(flights_.size() + 1);
     }
     flights_.push_back(&flight);
+    return has_waited;
   }
 
   /// The run has a crew from now on.

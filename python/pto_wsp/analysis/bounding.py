@@ -7,18 +7,19 @@ They may be larger than what a run touches, and are never smaller.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import assert_never
 
 from pto_wsp.ir import scalar as ir
 from pto_wsp.ir import workload as w
 from pto_wsp.ir.core import DimSelect, Index, Range, Region, TileRange
-from pto_wsp.ir.scalar import Binary, Const, Expr, Select, Unary, Var, walk
+from pto_wsp.ir.scalar import Binary, Const, Expr, Name, Select, Unary, Var, name_of, walk
 
 Monomial = tuple[Expr, ...]
 Polynomial = dict[Monomial, int]
 """Coefficients of products of atoms: names, or expressions that are no sums or products."""
 
-Bounds = Mapping[str, Polynomial]
-"""The largest value of each loop variable; the smallest is 0."""
+Bounds = Mapping[Name, Polynomial]
+"""The largest value of each loop variable, and of the ranges of tiles loops; the smallest is 0."""
 
 ONE: Monomial = ()
 
@@ -59,7 +60,7 @@ def extent_needed(workload: w.WorkloadFunction, tensor: str, dim: int) -> Expr |
 
 
 def _regions(
-    body: Sequence[w.Node], symbols: frozenset[str], bounds: dict[str, Polynomial]
+    body: Sequence[w.Node], symbols: frozenset[str], bounds: dict[Name, Polynomial]
 ) -> Iterator[tuple[Region, Bounds]]:
     for node in body:
         match node:
@@ -74,13 +75,13 @@ def _regions(
             case w.Cond(then=then, other=other):
                 yield from _regions((*then, *other), symbols, bounds)
             case w.Task(args=args):
-                for arg in args:
-                    if isinstance(arg, Region):
-                        yield arg, bounds
-            case w.Call():
+                yield from ((arg, bounds) for arg in args if isinstance(arg, Region))
+            case w.WorkloadCall():
                 raise _Unbounded
-            case _:
+            case w.Set() | w.Refuse():
                 pass
+            case _:
+                assert_never(node)
 
 
 def _clipped(region: Region, loop: w.Loop) -> Region:
@@ -143,24 +144,22 @@ def _polynomial(expr: Expr, symbols: frozenset[str], bounds: Bounds) -> Polynomi
 
 def _is_symbolic(expr: Expr, symbols: frozenset[str]) -> bool:
     """Whether the symbols of a workload alone decide an expression."""
-    names = [e for e in walk(expr) if isinstance(e, (Var, ir.Element, ir.Extent))]
-    return all(isinstance(e, Var) and e.name in symbols for e in names)
+    leaves = (e for e in walk(expr) if not ir.children(e))
+    return all(isinstance(e, Const) or (isinstance(e, Var) and e.name in symbols) for e in leaves)
 
 
 def _is_counting(atom: Expr, bounds: Bounds) -> bool:
     """Whether an atom is never below 0: a loop variable, or what is left of a division."""
     match atom:
-        case Var(name=name):
-            return name in bounds
         case Binary(op="mod", b=Const(value=int() as value)):
             return value > 0
         case _:
-            return False
+            return name_of(atom) in bounds
 
 
 def _largest_atom(atom: Expr, symbols: frozenset[str], bounds: Bounds) -> Polynomial:
     match atom:
-        case Var(name=name) if name in bounds:
+        case _ if (name := name_of(atom)) is not None and name in bounds:
             return bounds[name]
         case Binary(op="min" | "max" as op, a=a, b=b):
             left, right = (_to_expr(_largest(e, symbols, bounds)) for e in (a, b))

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from pto_wsp.analysis.liveness import names_at_head, names_before, names_read, tile_written
+from pto_wsp.analysis.liveness import names_at_head, names_before
+from pto_wsp.ir.effects import names_read, tile_written
 from pto_wsp.ir.kernel import For, If, Instr, KernelFunction, Stmt, While, walk_statements
 from pto_wsp.isa.forms import ELEMENTWISE
 from pto_wsp.isa.table import TABLE
@@ -72,7 +73,7 @@ class Lifetimes:
 
 
 @dataclass(slots=True)
-class Block:
+class LiveBuffer:
     """Memory that is in use from moment `first` to `last`."""
 
     key: Hashable
@@ -82,9 +83,9 @@ class Block:
     offset: int = 0
 
 
-def pack(blocks: Sequence[Block]) -> int:
+def pack(blocks: Sequence[LiveBuffer]) -> int:
     """Give every block the lowest offset that no block in use at the same time covers; return the size."""
-    placed: list[Block] = []
+    placed: list[LiveBuffer] = []
     for block in sorted(blocks, key=lambda b: (-b.size, b.first, str(b.key))):
         taken = sorted(
             (b.offset, b.offset + b.size) for b in placed if b.first <= block.last and block.first <= b.last
@@ -97,9 +98,9 @@ def pack(blocks: Sequence[Block]) -> int:
     return round_up(max((b.offset + b.size for b in blocks), default=0), ALIGN)
 
 
-def live_at_peak(blocks: Sequence[Block]) -> list[Block]:
+def live_at_peak(blocks: Sequence[LiveBuffer]) -> list[LiveBuffer]:
     """Return the blocks in use at the moment at which they take most together, the largest first."""
-    found: list[Block] = []
+    found: list[LiveBuffer] = []
     for moment in {block.first for block in blocks}:
         live = [block for block in blocks if block.first <= moment <= block.last]
         if sum(b.size for b in live) > sum(b.size for b in found):
@@ -170,7 +171,9 @@ def buffer_use(kernel: KernelFunction) -> BufferUse:
     """Return what the tiles of a kernel take, each a multiple of ALIGN bytes."""
     types = dict(kernel.tiles)
     spans = tile_spans(kernel)
-    blocks = [Block(name, round_up(tile_bytes(types[name]), ALIGN), *span) for name, span in spans.items()]
+    blocks = [
+        LiveBuffer(name, round_up(tile_bytes(types[name]), ALIGN), *span) for name, span in spans.items()
+    ]
     peak = tuple((str(block.key), block.size) for block in live_at_peak(blocks))
     return BufferUse(sum(b.size for b in blocks), pack(blocks), peak)
 

@@ -7,8 +7,8 @@ that are bound together this way are one class, and grow together when a kernel 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import assert_never
 
-from pto_wsp.analysis.liveness import expressions
 from pto_wsp.ir import kernel as k
 from pto_wsp.ir.core import DimSelect, Full, Range, Region
 from pto_wsp.ir.scalar import Const, Element, Extent, TileElement, walk
@@ -87,8 +87,10 @@ class DimensionClasses:
                     self._fix(_views(region), f"it prefetches a part of `{region.tensor}`", stmt.loc)
                 case k.Instr():
                     self._instruction(stmt)
-                case _:
+                case k.Prefetch() | k.Assign() | k.For() | k.If() | k.While() | k.KernelCall():
                     pass
+                case _:
+                    assert_never(stmt)
             self._mentions(stmt)
 
     def of(self, dim: Dim) -> Dim:
@@ -131,7 +133,7 @@ class DimensionClasses:
 
         How large a tile is to be made is no such scalar.
         """
-        exprs = expressions(stmt)
+        exprs = k.statement_expressions(stmt)
         if isinstance(stmt, k.Instr):
             places = (v for key, v in stmt.attrs if key not in ("rows", "cols"))
             exprs = (*stmt.scalars, *(v for v in places if not isinstance(v, (str, int))))

@@ -1,62 +1,11 @@
-"""What statements of a kernel read and write, and which tiles are still needed where."""
+"""Which tiles and scalars are still needed where."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pto_wsp.ir.kernel import (
-    Assign,
-    Call,
-    For,
-    If,
-    Instr,
-    Load,
-    Prefetch,
-    Stmt,
-    Store,
-    While,
-    walk_statements,
-)
-from pto_wsp.ir.scalar import Element, Expr, Extent, TileElement, Var, walk
-
-
-def tiles_read(stmt: Stmt) -> tuple[str, ...]:
-    """Return the tiles whose elements a simple statement reads."""
-    match stmt:
-        case Store(tile=tile, rows=rows):
-            return (tile,) if rows is None else (tile, rows)
-        case Load(rows=str(rows)) | Prefetch(rows=str(rows)):
-            return (rows,)
-        case Instr(tiles=tiles):
-            return tiles
-        case Assign(value=value):
-            return tuple(part.name for part in walk(value) if isinstance(part, TileElement))
-        case _:
-            return ()
-
-
-def tile_written(stmt: Stmt) -> str | None:
-    """Return the tile that a simple statement writes."""
-    match stmt:
-        case Load(tile=tile) | Instr(dst=tile):
-            return tile
-        case _:
-            return None
-
-
-def written(body: Sequence[Stmt]) -> tuple[set[str], set[str]]:
-    """Return the tiles and scalars that a body may write."""
-    tiles: set[str] = set()
-    scalars: set[str] = set()
-    for stmt in walk_statements(tuple(body)):
-        tile = tile_written(stmt)
-        if tile is not None:
-            tiles.add(tile)
-        if isinstance(stmt, Assign):
-            scalars.add(stmt.name)
-        elif isinstance(stmt, For):
-            scalars.add(stmt.var)
-    return tiles, scalars
+from pto_wsp.ir.effects import name_written, names_read, tile_written, tiles_read
+from pto_wsp.ir.kernel import For, If, Stmt, While
 
 
 def live_before(body: Sequence[Stmt], live: frozenset[str]) -> frozenset[str]:
@@ -83,46 +32,6 @@ def loop_live(body: Sequence[Stmt], live: frozenset[str]) -> frozenset[str]:
         if more == live:
             return live
         live = more
-
-
-# --- tiles, scalars and views by name; a kernel's names are unique ------------------------------------------
-
-
-def expressions(stmt: Stmt) -> tuple[Expr, ...]:
-    """Return the expressions of a statement itself, without those of the statements inside it."""
-    match stmt:
-        case Load(region=region) | Store(region=region) | Prefetch(region=region):
-            return region.expressions
-        case Instr(scalars=scalars, attrs=attrs):
-            return (*scalars, *(value for _, value in attrs if not isinstance(value, (str, int))))
-        case Assign(value=value):
-            return (value,)
-        case For(start=start, stop=stop):
-            return (start, stop)
-        case If(condition=condition) | While(condition=condition):
-            return (condition,)
-        case Call(args=args):
-            return tuple(arg for arg in args if not isinstance(arg, str))
-
-
-def names_in(*exprs: Expr) -> frozenset[str]:
-    """Return the names of variables, views and tiles that expressions mention."""
-    return frozenset(
-        part.name
-        for expr in exprs
-        for part in walk(expr)
-        if isinstance(part, (Var, Extent, Element, TileElement))
-    )
-
-
-def names_read(stmt: Stmt) -> frozenset[str]:
-    """Return the tiles and scalars that a statement itself reads, valid shapes included."""
-    return names_in(*expressions(stmt)) | frozenset(tiles_read(stmt))
-
-
-def name_written(stmt: Stmt) -> str | None:
-    """Return the tile or scalar that a simple statement writes."""
-    return stmt.name if isinstance(stmt, Assign) else tile_written(stmt)
 
 
 def names_before(body: Sequence[Stmt], live: frozenset[str] = frozenset()) -> frozenset[str]:

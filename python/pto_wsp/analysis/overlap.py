@@ -10,12 +10,12 @@ from collections.abc import Set as AbstractSet
 
 from pto_wsp.analysis.affine import Sum, linear
 from pto_wsp.analysis.extents import upper_bound
-from pto_wsp.analysis.liveness import expressions, names_in
 from pto_wsp.ir import kernel as k
 from pto_wsp.ir import workload as w
 from pto_wsp.ir.core import DimSelect, Index, Range, Region, Rows, TileRange
+from pto_wsp.ir.effects import leaves_in
 from pto_wsp.ir.module import Module
-from pto_wsp.ir.scalar import Const, Element, Expr, walk
+from pto_wsp.ir.scalar import Const, Element, Expr, Name, walk
 from pto_wsp.support.record import record
 
 
@@ -61,7 +61,7 @@ def _are_aligned(regions: list[tuple[str, Region]], local: AbstractSet[str]) -> 
     return True
 
 
-def never_meet(later: Region, earlier: Region, var: str, step: int, changing: AbstractSet[str]) -> bool:
+def never_meet(later: Region, earlier: Region, var: str, step: int, changing: AbstractSet[Name]) -> bool:
     """Return whether a region of a later iteration shares no element with one of an earlier iteration.
 
     Args:
@@ -78,7 +78,7 @@ def never_meet(later: Region, earlier: Region, var: str, step: int, changing: Ab
 
 
 def _never_meet(
-    later: DimSelect, earlier: DimSelect, var: str, step: int, changing: AbstractSet[str]
+    later: DimSelect, earlier: DimSelect, var: str, step: int, changing: AbstractSet[Name]
 ) -> bool:
     if isinstance(later, TileRange) and later == earlier:
         return later.loop == var
@@ -95,7 +95,7 @@ def _never_meet(
     return a_extent is not None and -factor * step - moved >= a_extent
 
 
-def _line(dim: DimSelect, changing: AbstractSet[str]) -> tuple[Sum, int | None] | None:
+def _line(dim: DimSelect, changing: AbstractSet[Name]) -> tuple[Sum, int | None] | None:
     """Return where a dimension of a region begins and its largest extent, or None where that changes."""
     match dim:
         case Index(at=start):
@@ -104,7 +104,7 @@ def _line(dim: DimSelect, changing: AbstractSet[str]) -> tuple[Sum, int | None] 
             pass
         case _:
             return None
-    if names_in(start) & changing or any(isinstance(part, Element) for part in walk(start)):
+    if leaves_in(start) & changing or any(isinstance(part, Element) for part in walk(start)):
         return None
     return linear(start), upper_bound(extent)
 
@@ -116,8 +116,10 @@ def kernel_accesses(body: tuple[k.Stmt, ...]) -> list[Access]:
         if isinstance(stmt, (k.Load, k.Store)):
             region = stmt.region if stmt.rows is None else None
             found.append(Access(stmt.region.tensor, region, isinstance(stmt, k.Store)))
-        elif isinstance(stmt, k.Call):
+        elif isinstance(stmt, k.KernelCall):
             found += [Access(arg, None, True) for arg in stmt.args if isinstance(arg, str)]
-        elements = (part for e in expressions(stmt) for part in walk(e) if isinstance(part, Element))
+        elements = (
+            part for e in k.statement_expressions(stmt) for part in walk(e) if isinstance(part, Element)
+        )
         found += [Access(part.name, None, False) for part in elements]
     return found

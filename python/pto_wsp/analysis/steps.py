@@ -5,14 +5,27 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from pto_wsp.analysis.extents import ExtentTable, Pair, Symbol
-from pto_wsp.analysis.failures import can_fail, may_be_beyond
-from pto_wsp.analysis.liveness import expressions, written
 from pto_wsp.ir.core import Full, Index, Range, Region
-from pto_wsp.ir.kernel import Assign, Call, For, If, Instr, KernelFunction, Load, Prefetch, Stmt, Store, While
-from pto_wsp.ir.scalar import Expr
+from pto_wsp.ir.effects import written
+from pto_wsp.ir.kernel import (
+    Assign,
+    For,
+    If,
+    Instr,
+    KernelCall,
+    KernelFunction,
+    Load,
+    Prefetch,
+    Stmt,
+    Store,
+    blocks,
+    statement_expressions,
+)
+from pto_wsp.ir.scalar import Const, Expr, can_fail
 from pto_wsp.isa.forms import ELEMENTWISE, PRODUCTS, Form, result_valid, valid_pairs_that_agree
 from pto_wsp.isa.table import TABLE
 from pto_wsp.support.record import record
+from pto_wsp.types.dtype import DType, i64
 from pto_wsp.types.tile import ScalarType, TileType
 
 REDUCTIONS = frozenset({Form.ROW_REDUCE, Form.COL_REDUCE})
@@ -156,6 +169,14 @@ def may_fail(step: Step, types: dict[str, TileType]) -> bool:
             return any(not isinstance(dim, Full) for dim in region.dims) or isinstance(stmt, Load)
 
 
+def may_be_beyond(expr: Expr, dtype: DType) -> bool:
+    """Return whether a scalar operand can have a value that a tile of `dtype` cannot hold."""
+    if not dtype.is_integer:
+        return False
+    low, high = dtype.integer_range
+    return not (isinstance(expr, Const) and low <= expr.value <= high) and dtype is not i64
+
+
 def region_extents(region: Region, extents: ExtentTable) -> Pair:
     """Return the symbols of a region's two kept extents."""
     found: list[Symbol] = []
@@ -205,14 +226,13 @@ def _find_failing(
     capacities: dict[str, tuple[int | None, ...]],
 ) -> None:
     for stmt in body:
-        inner = [stmt.body] if isinstance(stmt, (For, While)) else []
-        inner += [stmt.then, stmt.other] if isinstance(stmt, If) else []
+        inner = blocks(stmt)
         if isinstance(stmt, (Load, Store, Prefetch, Instr, Assign)):
             fails = may_fail(reader.step(stmt, extents), reader.types)
             if isinstance(stmt, Load) and _fits(stmt, reader.types[stmt.tile], capacities):
                 fails = False
         else:
-            fails = isinstance(stmt, Call) or any(map(can_fail, expressions(stmt)))
+            fails = isinstance(stmt, KernelCall) or any(map(can_fail, statement_expressions(stmt)))
         if fails:
             found.add(id(stmt))
         for block in inner:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pto_wsp.builder.steps import (
-    Block,
     ElseStep,
     EndStep,
     IfStep,
@@ -13,6 +12,7 @@ from pto_wsp.builder.steps import (
     Opening,
     Plain,
     Step,
+    StepBlock,
     Tree,
     WhileStep,
 )
@@ -27,7 +27,7 @@ class _Open:
     """A block that is not closed yet; `parts` has its body, and behind `else_block` the other branch."""
 
     opening: Opening
-    parts: list[list[Plain | Block]]
+    parts: list[list[Plain | StepBlock]]
 
 
 def nest(steps: Sequence[Step]) -> Tree:
@@ -36,7 +36,7 @@ def nest(steps: Sequence[Step]) -> Tree:
     Raises:
         BadBlock: a block that is not closed, or a step that closes or continues none.
     """
-    tree: list[Plain | Block] = []
+    tree: list[Plain | StepBlock] = []
     stack: list[_Open] = []
     for step in steps:
         current = stack[-1].parts[-1] if stack else tree
@@ -64,9 +64,9 @@ def nest(steps: Sequence[Step]) -> Tree:
     return tuple(tree)
 
 
-def _closed(block: _Open, num_tests: int) -> Block:
+def _closed(block: _Open, num_tests: int) -> StepBlock:
     body, *other = block.parts
-    return Block(block.opening, tuple(body), tuple(other[0]) if other else (), num_tests)
+    return StepBlock(block.opening, tuple(body), tuple(other[0]) if other else (), num_tests)
 
 
 def _require_open(stack: Sequence[_Open], kind: type[Opening], step: ElseStep | EndStep, method: str) -> None:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
 
 from pto_wsp.builder.blocks import nest
 from pto_wsp.builder.calls import Function, Recorded, wrong_kind
 from pto_wsp.builder.in_core import make_kernel
+from pto_wsp.builder.instruction_methods import InstructionMethods
 from pto_wsp.builder.leaving import without_leaving
+from pto_wsp.builder.module import PTOModule
 from pto_wsp.builder.names import CompareMode, ElementType, MemorySpace, dtype_of, require_name, scalar_dtype
-from pto_wsp.builder.operands import methods, option_names
 from pto_wsp.builder.orchestration import make_workload
 from pto_wsp.builder.steps import (
     Argument,
@@ -45,20 +45,16 @@ from pto_wsp.errors import (
     did_you_mean,
 )
 from pto_wsp.ir.kernel import KernelFunction
-from pto_wsp.isa.compositions import COMPOSITIONS
 from pto_wsp.isa.meaning import COMPARE_MODES
 from pto_wsp.isa.refused import REFUSED
-from pto_wsp.lang.expansion import is_positive, read_expansion
+from pto_wsp.lang.workload.expansion import is_positive, read_expansion
 from pto_wsp.location import Location, caller_location
 from pto_wsp.support.record import replace
 from pto_wsp.types.dtype import DType
 from pto_wsp.types.tile import TileType
 
-if TYPE_CHECKING:
-    from pto_wsp.builder.module import PTOModule
 
-
-class PTOFunctionBuilder:
+class PTOFunctionBuilder(InstructionMethods):
     """Builds a function step by step; every method returns the builder, `build` the function.
 
     An `in_core()` function (the default) computes on tiles, a `not_in_core()` function is an Orchestration
@@ -189,7 +185,7 @@ class PTOFunctionBuilder:
     ) -> PTOFunctionBuilder:
         """Declare a tensor that the run makes, `size` bytes large; its calls decide how wide it is.
 
-        A buffer that outlives the run (`scope_local=False`) is a memref of global memory.
+        A buffer that outlives the run (`scope_local=False`) is refused: declare a memref of global memory.
         """
         loc = self._here("intermediate_buffer")
         found = dtype_of(dtype, loc)
@@ -466,34 +462,3 @@ class PTOFunctionBuilder:
         close = closest(name, known)
         advice = REFUSED.get(name.lower(), f"did you mean `{close}`?" if close else "")
         raise UnknownInstruction(name=name, advice=advice, loc=caller_location())
-
-
-def _tile_method(
-    name: str, row: str, count: int, names: Sequence[str], doc: str
-) -> Callable[..., PTOFunctionBuilder]:
-    """Return the method of a row or composition: its operands, then its options in order or by name."""
-
-    def method(self: PTOFunctionBuilder, dst: str, *operands: Operand, **options: Any) -> PTOFunctionBuilder:
-        loc = self._here(name)
-        require_name(name, dst, loc)
-        if count < len(operands) <= count + len(names):
-            options |= dict(zip(names, operands[count:], strict=False))
-            operands = operands[:count]
-        return self._step(TileStep(row, name, dst, operands, options, loc))
-
-    method.__name__ = name
-    method.__qualname__ = f"PTOFunctionBuilder.{name}"
-    method.__doc__ = doc
-    return method
-
-
-for _name, _row in methods().items():
-    _count = _row.form.num_tiles + _row.form.num_scalars
-    setattr(
-        PTOFunctionBuilder, _name, _tile_method(_name, _row.name, _count, option_names(_row.form), _row.doc)
-    )
-for _name, _composed in COMPOSITIONS.items():
-    if not _composed.stores:
-        _options = ("rmode",) if _composed.rounds else ()
-        _method = _tile_method(_name, _name, len(_composed.operands), _options, _composed.doc)
-        setattr(PTOFunctionBuilder, _name, _method)

@@ -9,11 +9,10 @@ from collections.abc import Mapping, Sequence
 
 from pto_wsp.builder import operands
 from pto_wsp.builder.calls import Recorded, called, in_order, wrong_kind
-from pto_wsp.builder.memrefs import Access, MemrefUse, box, require_integers, settled
+from pto_wsp.builder.memrefs import MemrefAccess, MemrefUse, box, require_integers, settled
 from pto_wsp.builder.names import scalar_dtype
 from pto_wsp.builder.scalars import ScalarReader, fitted
 from pto_wsp.builder.steps import (
-    Block,
     CallStep,
     Declaration,
     IfStep,
@@ -23,6 +22,7 @@ from pto_wsp.builder.steps import (
     Plain,
     ScalarDeclaration,
     ScalarStep,
+    StepBlock,
     TileDeclaration,
     TileStep,
     Transfer,
@@ -32,7 +32,7 @@ from pto_wsp.builder.steps import (
     assignments,
     tiles_and_loops,
 )
-from pto_wsp.errors import BadOperand, CarriedValue, NameClash, NotYetSupported, UnknownName, did_you_mean
+from pto_wsp.errors import BadOperand, NameClash, NotYetSupported, UnknownName, did_you_mean
 from pto_wsp.ir import kernel as k
 from pto_wsp.ir.scalar import Const, Element, Expr, Extent, TileElement, Var, element_dtype
 from pto_wsp.ir.workload import WorkloadFunction
@@ -41,13 +41,13 @@ from pto_wsp.isa.attributes import EXTENTS, PLACES
 from pto_wsp.isa.compositions import COMPOSITIONS
 from pto_wsp.isa.meaning import COMPARE_MODES
 from pto_wsp.lang import arithmetic
-from pto_wsp.lang.builder import Builder, Site
-from pto_wsp.lang.composed import compose, composed, made_type
-from pto_wsp.lang.expansion import NOT_EXPANDED
-from pto_wsp.lang.instructions import check_written
-from pto_wsp.lang.outputs import stored_outputs
-from pto_wsp.lang.tile_ops import TileOps
-from pto_wsp.lang.values import TileValue, ViewValue
+from pto_wsp.lang.kernel.builder import Builder, Site
+from pto_wsp.lang.kernel.compositions import compose, composed, made_type
+from pto_wsp.lang.kernel.outputs import stored_outputs
+from pto_wsp.lang.kernel.ptoisa_body import check_written
+from pto_wsp.lang.kernel.tile_ops import TileOps
+from pto_wsp.lang.kernel.values import TileValue, ViewValue
+from pto_wsp.lang.workload.expansion import NOT_EXPANDED
 from pto_wsp.location import Location
 from pto_wsp.support.record import replace
 from pto_wsp.types.dtype import DType, b1, f32, i64
@@ -91,7 +91,6 @@ class _InCore:
         self.tiles: dict[str, TileValue] = {}
         self.scalars: dict[str, Expr] = {}
         self.loops: list[str] = []
-        self.set: set[str] = set()
         self.reader = ScalarReader(self)
         for item, declaration in declared.items():
             if isinstance(declaration, TileDeclaration):
@@ -130,8 +129,6 @@ class _InCore:
         self.scalars[name] = Var(name, dtype)
         if is_variable:
             self.scalars[name] = self.builder.scalar(name, ScalarType(dtype))
-        else:
-            self.set.add(name)
 
     def param(self, name: str, types: Mapping[str, TileType | ViewType]) -> k.Param:
         declaration = self.declared[name]
@@ -147,9 +144,6 @@ class _InCore:
             known = [*self.scalars, *self.loops]
             where = f"`{self.name}` as a scalar"
             raise UnknownName(name=name, where=where, advice=did_you_mean(name, known), loc=loc)
-        if name not in self.set:
-            problem = "is read before every path has assigned it"
-            raise CarriedValue(name=name, problem=problem, expected="an assignment", found="none", loc=loc)
         return replace(self.scalars[name], loc=loc)
 
     def element(self, name: str, indices: tuple[Expr, ...], op: str, loc: Location | None) -> Expr:
@@ -197,7 +191,7 @@ class _InCore:
 
     def steps(self, tree: Tree) -> None:
         for step in tree:
-            if isinstance(step, Block):
+            if isinstance(step, StepBlock):
                 self.block(step)
             else:
                 self.step(step)
@@ -217,12 +211,10 @@ class _InCore:
             case _:
                 pass
 
-    def block(self, block: Block) -> None:
-        before = set(self.set)
+    def block(self, block: StepBlock) -> None:
         match block.opening:
             case LoopStep() as step:
                 self.builder.emit(self.loop(step, block.body))
-                self.set = before
             case WhileStep(condition=condition, loc=loc, unless=unless):
                 test = self.reader.truth(condition, "while_loop", loc)
                 if unless:
@@ -230,17 +222,12 @@ class _InCore:
                     test = arithmetic.select(goes_on, test, Const(False, b1), loc)
                 body = self.nested(block.body)
                 self.builder.emit(k.While(test, body, loc))
-                self.set = before
             case IfStep() as step:
                 test = condition_of(self.reader, step)
-                then, after = self.nested(block.body), self.set
-                self.set = before
-                other = self.nested(block.other)
-                self.set &= after
+                then, other = self.nested(block.body), self.nested(block.other)
                 self.builder.emit(k.If(test, then, other, step.loc))
 
     def nested(self, tree: Tree) -> tuple[k.Stmt, ...]:
-        self.set = set(self.set)
         with self.builder.nested() as body:
             self.steps(tree)
         return tuple(body)
@@ -275,7 +262,7 @@ class _InCore:
         numbers = None if step.rows is None else self.tile(step.rows, step.loc)
         if step.scale is not None:
             tile = self.scaled(tile, use.memref.dtype, *step.scale, self.site(method, step.loc))
-        access = Access(tile.type, row, col, is_store, numbers is not None, step.loc)
+        access = MemrefAccess(tile.type, row, col, is_store, numbers is not None, step.loc)
         use.accesses.append(access)
         dims, extents = box(access), (Const(tile.type.rows), Const(tile.type.cols))
         view = ViewValue(self.views[memref], use.memref.dtype, dims, (None, None), extents, False)
@@ -374,7 +361,6 @@ class _InCore:
         is_declared = isinstance(declaration, ScalarDeclaration)
         dtype = scalar_dtype(declaration.dtype) if is_declared else value.dtype
         value = fitted(value, dtype or value.dtype, step.dst, step.loc)
-        self.set.add(step.dst)
         if step.dst in self.constants:
             self.scalars[step.dst] = value
             return
@@ -403,7 +389,7 @@ class _InCore:
                     f"for `{name}`, the name of a {'scalar' if param in callee.scalar_params else 'memref'}"
                 )
                 raise BadOperand(op="call", expected=expected, found=f"`{value}`", loc=step.loc)
-        self.builder.emit(k.Call(callee.name, tuple(args), step.loc))
+        self.builder.emit(k.KernelCall(callee.name, tuple(args), step.loc))
 
     def site(self, method: str, loc: Location) -> Site:
         return Site(loc, method)

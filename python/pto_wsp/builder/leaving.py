@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from pto_wsp.builder.steps import Block, IfStep, LeaveStep, LoopStep, Plain, ScalarStep, Tree, WhileStep
+from pto_wsp.builder.steps import IfStep, LeaveStep, LoopStep, Plain, ScalarStep, StepBlock, Tree, WhileStep
 from pto_wsp.errors import BadBlock
 from pto_wsp.location import Location
 from pto_wsp.support.fresh import Fresh
@@ -46,13 +46,13 @@ class _Leaving:
     def __init__(self, taken: Collection[str]) -> None:
         self.fresh = Fresh(taken)
 
-    def outside(self, tree: Sequence[Plain | Block]) -> Tree:
+    def outside(self, tree: Sequence[Plain | StepBlock]) -> Tree:
         """Return steps that stand in no loop, or of which none leaves the loop around them."""
-        found: list[Plain | Block] = []
+        found: list[Plain | StepBlock] = []
         for step in tree:
             if isinstance(step, LeaveStep):
                 raise BadBlock(method=step.method, expected="a loop around it", found="none", loc=step.loc)
-            if not isinstance(step, Block):
+            if not isinstance(step, StepBlock):
                 found.append(step)
             elif isinstance(step.opening, IfStep):
                 found.append(replace(step, body=self.outside(step.body), other=self.outside(step.other)))
@@ -60,7 +60,7 @@ class _Leaving:
                 found += self.loop(step, step.opening)
         return tuple(found)
 
-    def loop(self, block: Block, opening: LoopStep | WhileStep) -> Tree:
+    def loop(self, block: StepBlock, opening: LoopStep | WhileStep) -> Tree:
         leaves = [*_leaves(block.body)]
         if not leaves:
             return (replace(block, body=self.outside(block.body)),)
@@ -78,14 +78,14 @@ class _Leaving:
         goes_on = f"{names.left} == 0"
         if isinstance(opening, WhileStep):
             opening = replace(opening, unless=names.left)
-            tests = (Block(IfStep(goes_on, None, loc), tests),) if tests else ()
+            tests = (StepBlock(IfStep(goes_on, None, loc), tests),) if tests else ()
         else:
-            body = (Block(IfStep(goes_on, None, loc), body),)
+            body = (StepBlock(IfStep(goes_on, None, loc), body),)
         return (_set(names.left, 0, loc), replace(block, opening=opening, body=(*body, *tests)))
 
-    def guarded(self, steps: Sequence[Plain | Block], names: _Names) -> Tree:
+    def guarded(self, steps: Sequence[Plain | StepBlock], names: _Names) -> Tree:
         """Return steps of a loop, those behind one that may leave it under a condition."""
-        found: list[Plain | Block] = []
+        found: list[Plain | StepBlock] = []
         for number, step in enumerate(steps):
             rest = steps[number + 1 :]
             if isinstance(step, LeaveStep):
@@ -94,12 +94,12 @@ class _Leaving:
                     raise BadBlock(method=step.method, expected=expected, found=found_text, loc=step.loc)
                 left = [_set(names.left, 1, step.loc)] if step.is_last else []
                 return (*found, _set(names.stays, 0, step.loc), *left)
-            if isinstance(step, Block) and isinstance(step.opening, IfStep) and [*_leaves((step,))]:
+            if isinstance(step, StepBlock) and isinstance(step.opening, IfStep) and [*_leaves((step,))]:
                 arms = {"body": self.guarded(step.body, names), "other": self.guarded(step.other, names)}
                 found.append(replace(step, **arms))
                 behind = self.guarded(rest, names)
                 if behind:
-                    found.append(Block(IfStep(names.stays, None, step.opening.loc), behind))
+                    found.append(StepBlock(IfStep(names.stays, None, step.opening.loc), behind))
                 return tuple(found)
             found += self.outside((step,))
         return tuple(found)
@@ -109,12 +109,12 @@ def _set(name: str, value: int, loc: Location) -> ScalarStep:
     return ScalarStep(name, "mov", (value,), loc)
 
 
-def _leaves(steps: Sequence[Plain | Block]) -> list[LeaveStep]:
+def _leaves(steps: Sequence[Plain | StepBlock]) -> list[LeaveStep]:
     """Return the steps that leave the loop around `steps`."""
     found: list[LeaveStep] = []
     for step in steps:
         if isinstance(step, LeaveStep):
             found.append(step)
-        elif isinstance(step, Block) and isinstance(step.opening, IfStep):
+        elif isinstance(step, StepBlock) and isinstance(step.opening, IfStep):
             found += _leaves((*step.body, *step.other))
     return found

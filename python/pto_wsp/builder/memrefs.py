@@ -21,7 +21,7 @@ ZERO = Const(0)
 
 
 @record
-class Access:
+class MemrefAccess:
     """One load or store of a tile.
 
     Attributes:
@@ -55,7 +55,7 @@ class MemrefUse:
     def __init__(self, name: str, memref: Memref) -> None:
         self.name = name
         self.memref = memref
-        self.accesses: list[Access] = []
+        self.accesses: list[MemrefAccess] = []
         self.passed: list[tuple[TileType | ViewType, str]] = []
         self.elements: list[tuple[str, Location | None]] = []
 
@@ -140,7 +140,7 @@ def require_integers(
     raise BadOperand(op=op, expected=expected, found=found, loc=loc)
 
 
-def box(access: Access) -> tuple[Range, Range]:
+def box(access: MemrefAccess) -> tuple[Range, Range]:
     """Return the rows and columns of a memref that a tile lies in."""
     rows, cols = Const(access.tile.rows), Const(access.tile.cols)
     return Range(ir.mul(access.row, rows), rows), Range(access.col, cols)

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
-
 from pto_wsp.analysis.buffers import BufferUse, buffer_use
 from pto_wsp.builder.calls import Function, wrong_kind
 from pto_wsp.errors import BadOperand, NameClash, UnknownKernel, did_you_mean
@@ -12,19 +9,11 @@ from pto_wsp.ir.kernel import KernelFunction
 from pto_wsp.ir.module import Module
 from pto_wsp.ir.verify import verify
 from pto_wsp.ir.workload import WorkloadFunction
+from pto_wsp.lang.compiling import Program, compile_traced
+from pto_wsp.lang.workload.build_module import Traced
 from pto_wsp.location import Location, caller_location
 from pto_wsp.passes.inline_calls import inline_calls
 from pto_wsp.support.record import replace
-
-if TYPE_CHECKING:
-    from pto_wsp.runtime.program import Program
-
-_compile_hook: list[Callable[[Module, str], Any]] = []
-
-
-def set_compile_hook(hook: Callable[[Module, str], Any]) -> None:
-    """Say what `PTOModule.compile` calls; the top level does, since this layer knows no targets."""
-    _compile_hook[:] = [hook]
 
 
 class PTOModule:
@@ -143,4 +132,4 @@ class PTOModule:
             CompileError: the target is unknown, or cannot build it.
         """
         name = self._entry if entry is None else self.get_function(entry).name
-        return _compile_hook[0](verify(replace(self.ir, entry=name)), target)
+        return compile_traced(Traced(verify(replace(self.ir, entry=name)), {}), target)

@@ -12,7 +12,7 @@ from pto_wsp.isa import TABLE, Form, FormError, Instruction, result_type
 from pto_wsp.isa.attributes import CONSTANTS, EXTENTS, MODES, PLACES
 from pto_wsp.isa.compositions import COMPOSITIONS
 from pto_wsp.isa.meaning import ROUND_MODES
-from pto_wsp.lang.builder import Site, mismatch
+from pto_wsp.lang.kernel.builder import Site, mismatch
 from pto_wsp.location import Location
 from pto_wsp.types.tile import TileType
 

@@ -6,16 +6,15 @@ name for its value; others are variables. A tensor of a call that is not declare
 
 from __future__ import annotations
 
+from pto_wsp.analysis.made import first_unmade
 from pto_wsp.builder.calls import Recorded, called, in_order, wrong_kind
 from pto_wsp.builder.in_core import condition_of
-from pto_wsp.builder.made import require_made
 from pto_wsp.builder.memrefs import require_integers
 from pto_wsp.builder.names import scalar_dtype
 from pto_wsp.builder.places import Tensors, read_place
 from pto_wsp.builder.scalars import ScalarReader, fitted
 from pto_wsp.builder.steps import (
     Argument,
-    Block,
     CallStep,
     IfStep,
     LoopStep,
@@ -23,6 +22,7 @@ from pto_wsp.builder.steps import (
     Plain,
     ScalarDeclaration,
     ScalarStep,
+    StepBlock,
     TileDeclaration,
     TileStep,
     Transfer,
@@ -77,7 +77,14 @@ class _Orchestration:
     def function(self) -> w.WorkloadFunction:
         body = self.steps(self.tree)
         kernels = {f.name: f for f in self.functions.values() if isinstance(f, KernelFunction)}
-        require_made(body, kernels, self.tensors.local)
+        unmade = first_unmade(body, kernels, self.tensors.local)
+        if unmade is not None:
+            raise UnknownName(
+                name=unmade.tensor,
+                where="what comes before this task, not for all that it reads",
+                advice="declare it with `.memref(...)`: then a call gives its array",
+                loc=unmade.loc,
+            )
         params: list[w.WorkloadParam] = []
         for name, declaration in self.declared.items():
             if isinstance(declaration, Memref):
@@ -119,7 +126,7 @@ class _Orchestration:
     def steps(self, tree: Tree) -> tuple[w.Node, ...]:
         found: list[w.Node] = []
         for step in tree:
-            if isinstance(step, Block):
+            if isinstance(step, StepBlock):
                 found.append(self.block(step))
             else:
                 found += self.step(step)
@@ -136,7 +143,7 @@ class _Orchestration:
             case _:
                 return []
 
-    def block(self, block: Block) -> w.Node:
+    def block(self, block: StepBlock) -> w.Node:
         match block.opening:
             case LoopStep() as step:
                 return self.loop(step, block.body)
@@ -157,14 +164,17 @@ class _Orchestration:
         lower, upper = (self.reader.integer(e, "for_loop", step.loc) for e in (step.lower, step.upper))
         extent = upper
         if lower != Const(0):
-            extent = ir.binary("max", ir.binary("sub", upper, lower), Const(0))
+            extent = ir.binary("max", ir.binary("sub", upper, lower, step.loc), Const(0), step.loc)
         if step.step != 1:
-            extent = ir.ceildiv(extent, step.step)
+            extent = ir.ceildiv(extent, step.step, step.loc)
         if step.var in self.values or step.var in self.declared:
             raise NameClash(kind="things in a function", name=step.var, loc=step.loc)
         var = self.fresh.name(step.var)
         before = dict(self.values)
-        self.values = {**before, step.var: ir.add(lower, ir.mul(Var(var), Const(step.step)))}
+        self.values = {
+            **before,
+            step.var: ir.add(lower, ir.mul(Var(var), Const(step.step), step.loc), step.loc),
+        }
         self.open[step.var] = var
         inner = self.steps(body)
         del self.open[step.var]
@@ -220,7 +230,7 @@ class _Orchestration:
         if isinstance(callee, w.WorkloadFunction):
             names = [p.name for p in callee.open_params]
             args = [self.passed(callee, *pair, step.loc) for pair in in_order(step, names)]
-            return w.Call(callee.name, tuple(args), step.loc)
+            return w.WorkloadCall(callee.name, tuple(args), step.loc)
         names = [p.name for p in callee.params]
         args = [self.argument(callee, *pair, step.loc) for pair in in_order(step, names)]
         return w.Task(callee.name, tuple(args), tuple(map(Var, self.open.values())), step.loc)

@@ -130,7 +130,7 @@ class Tensors:
                     f"`(tensor, row, col, rows, cols)` for `{param.name}`, which has any number of rows"
                 )
                 raise BadOperand(op="call", expected=expected, found="no `rows`", loc=loc)
-            start = ir.mul(place.row, size)
+            start = ir.mul(place.row, size, loc)
         height, width = self._shape(place, cols, loc)
         dims = (_box(start, rows, height), _box(place.col, cols, width))
         return Region(place.tensor, dims, loc)

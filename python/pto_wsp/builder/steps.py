@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from pto_wsp.ir.scalar import Expr
-from pto_wsp.lang.expansion import NOT_EXPANDED, Expansion
+from pto_wsp.lang.workload.expansion import NOT_EXPANDED, Expansion
 from pto_wsp.location import Location
 from pto_wsp.support.record import record
 from pto_wsp.types.dtype import DType
@@ -188,23 +188,23 @@ Step = Plain | Opening | ElseStep | EndStep
 
 
 @record
-class Block:
+class StepBlock:
     """An opening step with the steps of its body, and of its other branch; `num_tests` as in EndStep."""
 
     opening: Opening
-    body: tuple[Plain | Block, ...]
-    other: tuple[Plain | Block, ...] = ()
+    body: tuple[Plain | StepBlock, ...]
+    other: tuple[Plain | StepBlock, ...] = ()
     num_tests: int = 0
 
 
-Tree = tuple[Plain | Block, ...]
+Tree = tuple[Plain | StepBlock, ...]
 
 
 def assignments(tree: Tree) -> list[ScalarStep]:
     """Return the steps of a tree that assign scalars, in order."""
     found: list[ScalarStep] = []
     for step in tree:
-        if isinstance(step, Block):
+        if isinstance(step, StepBlock):
             found += assignments((*step.body, *step.other))
         elif isinstance(step, ScalarStep):
             found.append(step)
@@ -216,7 +216,7 @@ def tiles_and_loops(tree: Tree) -> set[str]:
     found: set[str] = set()
     for step in tree:
         match step:
-            case Block(opening=opening, body=body, other=other):
+            case StepBlock(opening=opening, body=body, other=other):
                 found |= tiles_and_loops((*body, *other))
                 found |= {opening.var} if isinstance(opening, LoopStep) else set()
             case Transfer(first=first, second=second):

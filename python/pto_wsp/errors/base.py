@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import ClassVar
 
-from pto_wsp.errors.showing import cut
 from pto_wsp.location import Location
 
 
@@ -55,13 +54,6 @@ class PtoError(Exception):
         if self.help:
             lines.append(f"help: {self.help}")
         return "\n".join(lines)
-
-    def _render_traceback_(self) -> list[str]:
-        """Return what IPython shows of an error that nobody handles, in lines."""
-        from traceback import format_exception  # here: programs without mistakes start without it
-
-        cut(self)
-        return "".join(format_exception(self)).splitlines()
 
     def _excerpt(self) -> list[str]:
         if self.loc is None:

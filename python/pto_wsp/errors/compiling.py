@@ -21,6 +21,14 @@ class UnsupportedByTarget(CompileError):
     label = "{reason}"
 
 
+class CannotRun(CompileError):
+    """A run on a target that only emits sources."""
+
+    code = "cannot-run"
+    template = "target `{target}` only emits sources: it does not run programs"
+    hint = "write its sources with `Program.export` or `pto emit`, or compile for another target"
+
+
 class NoCompiler(CompileError):
     """No C++17 compiler on this machine."""
 

@@ -14,8 +14,9 @@ from pto_wsp.errors import BadExpression, KernelFailed, NoneKernelBody
 from pto_wsp.interp.references import run_reference
 from pto_wsp.ir import kernel as k
 from pto_wsp.ir.core import Full, Index, Range, Region
+from pto_wsp.ir.evaluate import element_place, evaluate, read_element
 from pto_wsp.ir.rules import call_left
-from pto_wsp.ir.scalar import Expr, Value, element_place, evaluate, read_element
+from pto_wsp.ir.scalar import Expr, Value
 from pto_wsp.isa.forms import result_valid, valid_pairs_that_agree
 from pto_wsp.isa.meaning import Undefined
 from pto_wsp.isa.table import TABLE, Instruction
@@ -88,7 +89,7 @@ class _Frame:
                     self.statements(then if self.value(condition, stmt.loc) else other)
                 case k.While():
                     self.repeat(stmt)
-                case k.Call(kernel=name, loc=loc):
+                case k.KernelCall(kernel=name, loc=loc):
                     raise call_left(name, loc)
 
     def loop(self, stmt: k.For) -> None:

@@ -11,8 +11,9 @@ import numpy as np
 
 from pto_wsp.errors import RegionOutside, RowOutside, RowRepeated, StridedRows, StridedView, ViewShape
 from pto_wsp.ir.core import Full, Index, Merged, Range, Region, Rows, TileRange
+from pto_wsp.ir.evaluate import ExtentReader, evaluate
 from pto_wsp.ir.kernel import IN, KernelFunction, Param
-from pto_wsp.ir.scalar import Reader, Value, evaluate
+from pto_wsp.ir.scalar import LoopExtent, LoopStart, Name, Value
 from pto_wsp.ir.workload import Loop
 from pto_wsp.location import Location
 from pto_wsp.support.record import record
@@ -20,12 +21,12 @@ from pto_wsp.types.tile import TileType, ViewType
 
 
 @record
-class Place:
+class RegionPlace:
     """Where a region is evaluated: its kernel and parameter, the variables there, the loops around it."""
 
     kernel: KernelFunction
     param: Param
-    scope: Mapping[str, Value]
+    scope: Mapping[Name, Value]
     loops: tuple[Loop, ...]
     loc: Location | None
 
@@ -36,7 +37,7 @@ class Place:
 
 
 @record
-class View:
+class ArrayView:
     """What a kernel gets for a region: a view of its tensor, or a copy of the rows of a row set.
 
     Attributes:
@@ -66,10 +67,10 @@ class RegionReader:
     """
 
     arrays: Mapping[str, np.ndarray]
-    reader: Reader
+    reader: ExtentReader
     distinct: frozenset[str] = frozenset()
 
-    def view(self, region: Region, place: Place, knows_rows: bool = True) -> View:
+    def view(self, region: Region, place: RegionPlace, knows_rows: bool = True) -> ArrayView:
         """Return what `region` means at `place`.
 
         Args:
@@ -100,11 +101,11 @@ class RegionReader:
             index.append(slice(None) if isinstance(entry, Rows) else slice(start, start + extent))
         box = array[tuple(index)]
         if rows is None or not knows_rows:
-            return View(box, box)
+            return ArrayView(box, box)
         at = _unravel(rows, array.shape[: 1 + _num_merged(region)])
-        return View(box[at], box, at)
+        return ArrayView(box[at], box, at)
 
-    def describe(self, region: Region, place: Place) -> str:
+    def describe(self, region: Region, place: RegionPlace) -> str:
         """Return the elements of `region` at `place`: `X[0:32, 3]`; of a row set `X[indices[0:9]]`."""
         dims = []
         for dim, entry in enumerate(region.dims):
@@ -116,7 +117,7 @@ class RegionReader:
         return f"{region.tensor}[{', '.join(dims)}]"
 
     def _range(
-        self, entry: Full | Index | Range | Rows | TileRange, size: int, place: Place
+        self, entry: Full | Index | Range | Rows | TileRange, size: int, place: RegionPlace
     ) -> tuple[int, int]:
         scope = place.scope
         match entry:
@@ -125,13 +126,13 @@ class RegionReader:
             case Index(at=at):
                 return int(evaluate(at, scope, self.reader)), 1
             case TileRange(loop=loop):
-                return int(scope[loop + ".start"]), int(scope[loop + ".len"])
+                return int(scope[LoopStart(loop)]), int(scope[LoopExtent(loop)])
             case Range(start=start, extent=extent) | Rows(start=start, extent=extent):
                 first = int(evaluate(start, scope, self.reader))
                 return first, int(evaluate(extent, scope, self.reader))
 
     def _rows(
-        self, region: Region, entry: Rows, start: int, extent: int, place: Place, knows_rows: bool
+        self, region: Region, entry: Rows, start: int, extent: int, place: RegionPlace, knows_rows: bool
     ) -> np.ndarray:
         """Return the indices of a row set, which are checked if they are known."""
         array, column = self.arrays[region.tensor], self.arrays[entry.indices]
@@ -150,7 +151,7 @@ class RegionReader:
         return rows
 
     def _check_rows(
-        self, region: Region, entry: Rows, rows: np.ndarray, start: int, size: int, place: Place
+        self, region: Region, entry: Rows, rows: np.ndarray, start: int, size: int, place: RegionPlace
     ) -> None:
         outside = np.flatnonzero((rows < 0) | (rows >= size))
         if outside.size:
@@ -181,7 +182,7 @@ class RegionReader:
             )
 
 
-def scope_text(scope: Mapping[str, Value], loops: Sequence[Loop]) -> str:
+def scope_text(scope: Mapping[Name, Value], loops: Sequence[Loop]) -> str:
     """Return ` in iteration b = 3, i = 0` of the loops around a task, or nothing without loops."""
     values = ", ".join(f"{loop.called} = {scope[loop.var]}" for loop in loops if loop.var in scope)
     return f" in iteration {values}" if values else ""
@@ -227,7 +228,7 @@ def _bounds(param: Param) -> Iterator[tuple[int, int | None]]:
             raise AssertionError("verified modules have specialised kernels")
 
 
-def _check_inside(tensor: str, dim: int, size: int, start: int, extent: int, place: Place) -> None:
+def _check_inside(tensor: str, dim: int, size: int, start: int, extent: int, place: RegionPlace) -> None:
     if start < 0 or extent < 0 or start + extent > size:
         stop = start + extent
         raise RegionOutside(
@@ -236,7 +237,12 @@ def _check_inside(tensor: str, dim: int, size: int, start: int, extent: int, pla
 
 
 def _check_view(
-    region: Region, dim: int, extent: int, bounds: tuple[int, int | None], array: np.ndarray, place: Place
+    region: Region,
+    dim: int,
+    extent: int,
+    bounds: tuple[int, int | None],
+    array: np.ndarray,
+    place: RegionPlace,
 ) -> None:
     low, high = bounds
     param, kernel = place.param, place.kernel

@@ -11,17 +11,18 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 import numpy as np
 
 from pto_wsp.errors import BadExpression, KernelFailed, NegativeAmount, NoTier, RunError
-from pto_wsp.interp.regions import Place, RegionReader, View, scope_text
+from pto_wsp.interp.regions import ArrayView, RegionPlace, RegionReader, scope_text
 from pto_wsp.ir import workload as w
 from pto_wsp.ir.core import Region
-from pto_wsp.ir.late import Late, find_late, reads_element
+from pto_wsp.ir.evaluate import ExtentReader, evaluate, read_element
+from pto_wsp.ir.flush_points import Late, find_late, reads_element
 from pto_wsp.ir.module import Module
 from pto_wsp.ir.rules import call_left
-from pto_wsp.ir.scalar import Expr, Reader, Value, evaluate, read_element
+from pto_wsp.ir.scalar import Expr, Name, Value
 from pto_wsp.location import Location
 from pto_wsp.support.record import record
 
-Scope = dict[str, Value]
+Scope = dict[Name, Value]
 CallKernel = Callable[[str, Sequence["np.ndarray | Value"], int], None]
 """Runs the kernel of a name on views and scalars, with so many bytes of workspace."""
 
@@ -48,14 +49,14 @@ class BoundTask:
     """One task of a run: its node, the values of every variable, and the loops around it, outermost first."""
 
     node: w.Task
-    scope: Mapping[str, Value]
+    scope: Mapping[Name, Value]
     loops: tuple[w.Loop, ...]
 
 
 def expand(
     workload: w.WorkloadFunction,
     sizes: Mapping[str, Value],
-    reader: Reader | None = None,
+    reader: ExtentReader | None = None,
     late: Late = NOTHING_LATE,
 ) -> Iterator[BoundTask]:
     """Yield the tasks of `workload` in program order.
@@ -72,12 +73,12 @@ def expand(
     Raises:
         BadExpression, NoTier: an expression of a loop, condition or set has no value, or no tier fits.
     """
-    scope: Scope = dict.fromkeys(workload.variables, 0) | dict(sizes)
+    scope: Scope = {**dict.fromkeys(workload.variables, 0), **sizes}
     yield from _Walk(scope, reader, late).nodes(workload.body, ())
 
 
 class _Walk:
-    def __init__(self, scope: Scope, reader: Reader | None, late: Late) -> None:
+    def __init__(self, scope: Scope, reader: ExtentReader | None, late: Late) -> None:
         self.scope = scope
         self.reader = reader
         self.late = late
@@ -97,7 +98,7 @@ class _Walk:
                     self.scope[name] = int(self.value(value))
                 case w.Refuse():
                     raise no_tier(node, int(self.value(node.size)))
-                case w.Call(workload=name, loc=loc):
+                case w.WorkloadCall(workload=name, loc=loc):
                     raise call_left(name, loc)
 
     def loop(self, loop: w.Loop, loops: tuple[w.Loop, ...]) -> Iterator[BoundTask]:
@@ -147,7 +148,7 @@ def run_workload(
 
     Raises:
         RunError: a region, row set, expression or size is wrong: before the first task what is not late
-            (`ir/late.py`), the rest at its place in program order.
+            (`ir/flush_points.py`), the rest at its place in program order.
     """
     run = _Run(module, arrays, find_late(module.entry_workload, module.written))
     for task in expand(module.entry_workload, sizes, run.reader, run.late):
@@ -193,7 +194,7 @@ class _Run:
             if reads_element(expr, self.late.written):
                 evaluate(expr, task.scope, self.reader)
 
-    def arguments(self, task: BoundTask, late: Late) -> tuple[list[View], list[np.ndarray | Value], int]:
+    def arguments(self, task: BoundTask, late: Late) -> tuple[list[ArrayView], list[np.ndarray | Value], int]:
         """Return the views to write back, the arguments and the workspace of a task, in bytes.
 
         Scalars come first, then regions, then amounts, each checked unless it is late.
@@ -205,11 +206,11 @@ class _Run:
         for param, arg in pairs:
             if not isinstance(arg, Region) and not late.has(arg):
                 values[param.name] = evaluate(arg, task.scope, self.reader)
-        views: list[View] = []
+        views: list[ArrayView] = []
         for param, arg in pairs:
             if not isinstance(arg, Region) or late.region(arg):
                 continue
-            place = Place(kernel, param, task.scope, task.loops, arg.loc or node.loc)
+            place = RegionPlace(kernel, param, task.scope, task.loops, arg.loc or node.loc)
             view = self.regions.view(arg, place, knows_rows=not late.indices(arg))
             values[param.name] = view.array
             if param.role != "in":

@@ -7,6 +7,7 @@ new nodes.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import assert_never
 
 from pto_wsp.ir.scalar import Expr
 from pto_wsp.location import Location
@@ -92,8 +93,10 @@ class Region:
                     found.append(at)
                 case Range(start=start, extent=extent) | Rows(start=start, extent=extent):
                     found += (start, extent)
-                case _:
+                case Full() | TileRange() | Merged():
                     pass
+                case _:
+                    assert_never(dim)
         return tuple(found)
 
     def mapped(self, change: Callable[[Expr], Expr]) -> Region:
@@ -109,5 +112,7 @@ def _mapped(dim: DimSelect, change: Callable[[Expr], Expr]) -> DimSelect:
             return Range(change(start), change(extent))
         case Rows(indices=indices, start=start, extent=extent):
             return Rows(indices, change(start), change(extent))
-        case _:
+        case Full() | TileRange() | Merged():
             return dim
+        case _:
+            assert_never(dim)

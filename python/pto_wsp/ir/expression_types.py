@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import assert_never
+
 from pto_wsp.errors import InvalidIR
 from pto_wsp.ir.rules import require
 from pto_wsp.ir.scalar import (
@@ -15,9 +17,15 @@ from pto_wsp.ir.scalar import (
     Const,
     Element,
     Expr,
+    Extent,
+    FlushValue,
+    LoopExtent,
+    LoopStart,
     Select,
+    Slot,
     TileElement,
     Unary,
+    Var,
 )
 from pto_wsp.location import Location
 from pto_wsp.types.dtype import DType, b1, f32, i64
@@ -66,5 +74,7 @@ def require_types(node: Expr, loc: Location | None) -> None:
             fits = kinds is not None and isinstance(value, kinds)
             if not fits or isinstance(value, bool) != (dtype is b1):
                 raise InvalidIR(message=f"`{value}` is no {dtype}", loc=loc)
-        case _:
+        case Var() | LoopStart() | LoopExtent() | Slot() | FlushValue() | Extent():
             pass
+        case _:
+            assert_never(node)

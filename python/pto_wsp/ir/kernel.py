@@ -9,12 +9,13 @@ Source: seed 004 sections 1 to 3; ARCHITECTURE 4.2.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from typing import assert_never
 
 from pto_wsp.ir.core import Region
 from pto_wsp.ir.scalar import Expr
 from pto_wsp.location import Location
-from pto_wsp.support.record import record
+from pto_wsp.support.record import record, replace
 from pto_wsp.types.tile import ScalarType, TileType, ViewType
 
 IN, OUT, INOUT = "in", "out", "inout"
@@ -71,6 +72,8 @@ class Prefetch:
     loc: Location | None = None
     rows: str | None = None
 
+
+Move = Load | Store | Prefetch
 
 AttrValue = str | int | bool | Expr
 
@@ -135,7 +138,7 @@ class While:
 
 
 @record
-class Call:
+class KernelCall:
     """The statements of another kernel, at this place.
 
     The pass `inline` puts the body of the callee here; targets do not know calls.
@@ -151,7 +154,7 @@ class Call:
     loc: Location | None = None
 
 
-Stmt = Load | Store | Prefetch | Instr | Assign | For | If | While | Call
+Stmt = Load | Store | Prefetch | Instr | Assign | For | If | While | KernelCall
 
 
 @record
@@ -230,13 +233,77 @@ class KernelFunction:
         return next(p for p in self.params if p.name == name)
 
 
-def walk_statements(body: tuple[Stmt, ...]) -> Iterator[Stmt]:
-    """Yield every statement of `body` and of the bodies inside it, in program order."""
+Block = tuple[Stmt, ...]
+
+
+def blocks(stmt: Stmt) -> tuple[Block, ...]:
+    """Return the blocks inside a statement, in program order."""
+    match stmt:
+        case Instr() | Load() | Store() | Prefetch() | Assign() | KernelCall():
+            return ()
+        case For(body=body) | While(body=body):
+            return (body,)
+        case If(then=then, other=other):
+            return then, other
+        case _:
+            assert_never(stmt)
+
+
+def rebuild(stmt: Stmt, change: Callable[[Block], Iterable[Stmt]]) -> Stmt:
+    """Return a statement with each of the blocks inside it changed."""
+    match stmt:
+        case Instr() | Load() | Store() | Prefetch() | Assign() | KernelCall():
+            return stmt
+        case For(body=body) | While(body=body):
+            return replace(stmt, body=tuple(change(body)))
+        case If(then=then, other=other):
+            return replace(stmt, then=tuple(change(then)), other=tuple(change(other)))
+        case _:
+            assert_never(stmt)
+
+
+def statement_expressions(stmt: Stmt) -> tuple[Expr, ...]:
+    """Return the expressions of a statement itself, without those of the statements inside it."""
+    match stmt:
+        case Load(region=region) | Store(region=region) | Prefetch(region=region):
+            return region.expressions
+        case Instr(scalars=scalars, attrs=attrs):
+            return (*scalars, *(value for _, value in attrs if not isinstance(value, (str, int))))
+        case Assign(value=value):
+            return (value,)
+        case For(start=start, stop=stop):
+            return start, stop
+        case If(condition=condition) | While(condition=condition):
+            return (condition,)
+        case KernelCall(args=args):
+            return tuple(arg for arg in args if not isinstance(arg, str))
+        case _:
+            assert_never(stmt)
+
+
+def map_expressions(stmt: Stmt, change: Callable[[Expr], Expr]) -> Stmt:
+    """Return a statement with each of its own expressions changed."""
+    match stmt:
+        case Load(region=region) | Store(region=region) | Prefetch(region=region):
+            return replace(stmt, region=region.mapped(change))
+        case Instr(scalars=scalars, attrs=attrs):
+            given = ((key, v if isinstance(v, (str, int)) else change(v)) for key, v in attrs)
+            return replace(stmt, scalars=tuple(map(change, scalars)), attrs=tuple(given))
+        case Assign(value=value):
+            return replace(stmt, value=change(value))
+        case For(start=start, stop=stop):
+            return replace(stmt, start=change(start), stop=change(stop))
+        case If(condition=condition) | While(condition=condition):
+            return replace(stmt, condition=change(condition))
+        case KernelCall(args=args):
+            return replace(stmt, args=tuple(a if isinstance(a, str) else change(a) for a in args))
+        case _:
+            assert_never(stmt)
+
+
+def walk_statements(body: Iterable[Stmt]) -> Iterator[Stmt]:
+    """Yield every statement of `body` and of the blocks inside it, in program order."""
     for stmt in body:
         yield stmt
-        match stmt:
-            case For(body=inner) | While(body=inner):
-                yield from walk_statements(inner)
-            case If(then=then, other=other):
-                yield from walk_statements(then)
-                yield from walk_statements(other)
+        for block in blocks(stmt):
+            yield from walk_statements(block)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from pto_wsp.ir import kernel as k
-from pto_wsp.ir.core import WHOLE
 from pto_wsp.ir.region_text import expr_text, operand_text, quoted, region_text
 from pto_wsp.isa.forms import Form
 from pto_wsp.isa.table import TABLE
@@ -84,16 +83,11 @@ class _Statements:
 
     Attributes:
         types: of its tiles, as text.
-        seen: the mnemonic and the types of an instruction, by its row and the types of its operands.
-        said: the text of an instruction without attributes, by its row and its operands, whose text shows
-            their types; of a move of a whole view, by its kind and its names.
     """
 
     def __init__(self, types: Mapping[str, str], out: TextWriter) -> None:
         self.types = types
         self.out = out
-        self.seen: dict[tuple[str, ...], tuple[str, str]] = {}
-        self.said: dict[tuple[object, ...], str] = {}
 
     def write(self, body: Sequence[k.Stmt]) -> None:
         out = self.out
@@ -105,7 +99,7 @@ class _Statements:
                     out.line(self.transfer(stmt))
                 case k.Assign(name=name, value=value):
                     out.line(f"%{name} = {expr_text(value)} : {value.dtype}")
-                case k.Call(kernel=kernel, args=args):
+                case k.KernelCall(kernel=kernel, args=args):
                     values = ", ".join("%" + a if isinstance(a, str) else expr_text(a) for a in args)
                     out.line(f"CALL @{kernel}({values})")
                 case _:
@@ -136,15 +130,6 @@ class _Statements:
             self.write(body)
 
     def transfer(self, stmt: k.Load | k.Store | k.Prefetch) -> str:
-        if stmt.region.dims is not WHOLE or stmt.rows is not None or isinstance(stmt, k.Prefetch):
-            return self.move(stmt)
-        said = (type(stmt), stmt.tile, stmt.region.tensor)
-        text = self.said.get(said)
-        if text is None:
-            text = self.said[said] = self.move(stmt)
-        return text
-
-    def move(self, stmt: k.Load | k.Store | k.Prefetch) -> str:
         place = region_text(stmt.region)
         rows = "" if stmt.rows is None else f", %{stmt.rows}"
         if isinstance(stmt, k.Prefetch):
@@ -155,29 +140,14 @@ class _Statements:
         return f"{'mscatter' if rows else 'tstore'} %{stmt.tile}, {place}{rows}"
 
     def instruction(self, instr: k.Instr) -> str:
-        scalars = [*map(operand_text, instr.scalars)] if instr.scalars else ()
-        if instr.attrs:
-            return self.line_of(instr, scalars)
-        said = (instr.op, instr.dst, instr.tiles, *scalars)
-        text = self.said.get(said)
-        if text is None:
-            text = self.said[said] = self.line_of(instr, scalars)
-        return text
-
-    def line_of(self, instr: k.Instr, scalars: Sequence[str]) -> str:
-        dst, type_of = instr.dst, self.types.__getitem__
-        kinds = [*map(type_of, instr.tiles), *[scalar.dtype.name for scalar in instr.scalars]]
-        operands = [*["%" + tile for tile in instr.tiles], *scalars]
-        key = (instr.op, type_of(dst), *kinds)
-        known = self.seen.get(key)
-        if known is None:
-            row = TABLE[instr.op]
-            known = self.seen[key] = row.mnemonic, signature_text(row.form, kinds, type_of(dst))
-        mnemonic, signature = known
+        dst, row = instr.dst, TABLE[instr.op]
+        kinds = [*map(self.types.__getitem__, instr.tiles), *(s.dtype.name for s in instr.scalars)]
+        operands = [*("%" + tile for tile in instr.tiles), *map(operand_text, instr.scalars)]
         attrs = ""
         if instr.attrs:
             attrs = f" {{{', '.join(f'{name} = {_attr(v)}' for name, v in instr.attrs)}}}"
-        return f"%{dst} = {mnemonic} {', '.join(operands)}{attrs} : {signature}"
+        signature = signature_text(row.form, kinds, self.types[dst])
+        return f"%{dst} = {row.mnemonic} {', '.join(operands)}{attrs} : {signature}"
 
 
 def signature_text(form: Form, operands: Sequence[str], result: str) -> str:

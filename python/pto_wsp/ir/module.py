@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from pto_wsp.ir.core import Region
-from pto_wsp.ir.kernel import IN, KernelFunction, walk_statements
-from pto_wsp.ir.kernel import Call as KernelCall
+from pto_wsp.ir.kernel import IN, KernelCall, KernelFunction, walk_statements
 from pto_wsp.ir.printer import print_module
-from pto_wsp.ir.schedule import DEFAULT, Schedule
-from pto_wsp.ir.workload import Call, WorkloadFunction, tasks, walk_nodes
+from pto_wsp.ir.schedule import DEFAULT, Directives
+from pto_wsp.ir.workload import WorkloadCall, WorkloadFunction, tasks, walk_nodes
 from pto_wsp.support.record import record, replace
 
 
@@ -18,7 +17,7 @@ def called_functions(function: KernelFunction | WorkloadFunction) -> frozenset[s
     if isinstance(function, KernelFunction):
         statements = walk_statements(function.body or ())
         return frozenset(stmt.kernel for stmt in statements if isinstance(stmt, KernelCall))
-    return frozenset(node.workload for node in walk_nodes(function.body) if isinstance(node, Call))
+    return frozenset(node.workload for node in walk_nodes(function.body) if isinstance(node, WorkloadCall))
 
 
 def used_functions(function: KernelFunction | WorkloadFunction) -> frozenset[str]:
@@ -36,7 +35,7 @@ class Module:
     kernels: tuple[KernelFunction, ...] = ()
     workloads: tuple[WorkloadFunction, ...] = ()
     entry: str = ""
-    schedule: Schedule = DEFAULT
+    schedule: Directives = DEFAULT
 
     def kernel(self, name: str) -> KernelFunction:
         """Return the kernel called `name`."""
@@ -76,7 +75,7 @@ class Module:
         """Return the module with other kernels."""
         return replace(self, kernels=tuple(kernels))
 
-    def with_schedule(self, schedule: Schedule) -> Module:
+    def with_schedule(self, schedule: Directives) -> Module:
         """Return the module with another schedule."""
         return replace(self, schedule=schedule)
 

@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Sequence
+from typing import Any, assert_never, get_args
 
 import numpy as np
 
 from pto_wsp.errors import BadExpression
 from pto_wsp.location import Location
-from pto_wsp.support.record import record
+from pto_wsp.support.record import record, replace
 from pto_wsp.types.dtype import DType, b1, f32, i64
 
 Value = int | float | bool
@@ -54,6 +54,45 @@ class Var:
 
 
 @record
+class LoopStart:
+    """In a workload: the first element of the current range of the tiles loop `loop`."""
+
+    loop: str
+    loc: Location | None = None
+
+    dtype = i64
+
+
+@record
+class LoopExtent:
+    """In a workload: the number of elements of the current range of `loop`, clipped to its axis."""
+
+    loop: str
+    loc: Location | None = None
+
+    dtype = i64
+
+
+@record
+class Slot:
+    """In a workload: the variable with a number, from 0 to 255."""
+
+    number: int
+    loc: Location | None = None
+
+    dtype = i64
+
+
+@record
+class FlushValue:
+    """What the walk has read at flush point `number`. Only the lowering to bytecode makes these."""
+
+    number: int
+    dtype: DType
+    loc: Location | None = None
+
+
+@record
 class Extent:
     """In a kernel: the valid extent of dimension `dim` of the view or tile called `name`."""
 
@@ -61,10 +100,7 @@ class Extent:
     dim: int
     loc: Location | None = None
 
-    @property
-    def dtype(self) -> DType:
-        """Extents are i64."""
-        return i64
+    dtype = i64
 
 
 @record
@@ -75,10 +111,7 @@ class Element:
     indices: tuple[Expr, ...]
     loc: Location | None = None
 
-    @property
-    def dtype(self) -> DType:
-        """Elements are read as i64."""
-        return i64
+    dtype = i64
 
 
 @record
@@ -148,7 +181,12 @@ class Select:
         return self.then.dtype
 
 
-Expr = Const | Var | Extent | Element | TileElement | Unary | Binary | Select
+Name = str | LoopStart | LoopExtent | Slot | FlushValue
+"""What tables of values and registers know a leaf by: a `Var` by its name, others by themselves."""
+
+Leaf = Const | Var | LoopStart | LoopExtent | Slot | FlushValue | Extent
+
+Expr = Leaf | Element | TileElement | Unary | Binary | Select
 
 _UNARY_TYPES = {"not": b1, "b1": b1, "i64": i64, "u64": i64, "f32": f32}
 
@@ -209,7 +247,10 @@ def const(value: Value, loc: Location | None = None) -> Const:
 
 
 def binary(op: str, a: Expr, b: Expr, loc: Location | None = None) -> Expr:
-    """Return `a op b`, folded where both are integer literals or an operand is neutral."""
+    """Return `a op b`, folded where both are integer literals or an operand is neutral.
+
+    Folding keeps every fault: an operand that can fail is part of the result.
+    """
     if isinstance(a, Const) and isinstance(b, Const) and a.dtype is not f32 and b.dtype is not f32:
         try:
             return const(apply_binary(op, a.value, b.value), loc)
@@ -221,27 +262,50 @@ def binary(op: str, a: Expr, b: Expr, loc: Location | None = None) -> Expr:
             return a
         if op in ("add", "mul") and isinstance(a, Const) and a.value == neutral:
             return b
-        if op == "mul" and (b == Const(0) or a == Const(0)):
-            return Const(0)
+        if op == "mul" and Const(0) in (a, b) and not can_fail(a) and not can_fail(b):
+            return Const(0, loc=loc)
     return Binary(op, a, b, loc)
 
 
 _NEUTRAL = {"add": 0, "sub": 0, "mul": 1, "floordiv": 1}
 
 
-def add(a: Expr, b: Expr) -> Expr:
+def add(a: Expr, b: Expr, loc: Location | None = None) -> Expr:
     """Return `a + b`."""
-    return binary("add", a, b)
+    return binary("add", a, b, loc)
 
 
-def mul(a: Expr, b: Expr) -> Expr:
+def mul(a: Expr, b: Expr, loc: Location | None = None) -> Expr:
     """Return `a * b`."""
-    return binary("mul", a, b)
+    return binary("mul", a, b, loc)
 
 
-def ceildiv(a: Expr, tile: int) -> Expr:
+def ceildiv(a: Expr, tile: int, loc: Location | None = None) -> Expr:
     """Return `a / tile` rounded up, for a >= 0."""
-    return binary("floordiv", add(a, Const(tile - 1)), Const(tile))
+    return binary("floordiv", add(a, Const(tile - 1), loc), Const(tile), loc)
+
+
+def can_fail(expr: Expr) -> bool:
+    """Return whether the evaluation of `expr` can raise BadExpression."""
+    return any(_node_can_fail(node) for node in walk(expr))
+
+
+def _node_can_fail(node: Expr) -> bool:
+    match node:
+        case Element() | TileElement():
+            return True
+        case Binary(op="add" | "sub" | "mul", a=a) | Unary(op="neg", a=a):
+            return a.dtype.is_integer
+        case Binary(op=op):
+            return op in ("floordiv", "mod", "lshift", "rshift")
+        case Unary(op="i64", a=a):
+            return a.dtype.is_float
+        case Unary(op=op):
+            return op == "u64"
+        case Select() | Const() | Var() | LoopStart() | LoopExtent() | Slot() | FlushValue() | Extent():
+            return False
+        case _:
+            assert_never(node)
 
 
 def apply_binary(op: str, a: Value, b: Value, loc: Location | None = None) -> Value:
@@ -254,62 +318,14 @@ def apply_binary(op: str, a: Value, b: Value, loc: Location | None = None) -> Va
     if op in ("lshift", "rshift") and not 0 <= b <= 63:
         raise BadExpression(reason=SHIFT_OUTSIDE.format(value=b), loc=loc)
     result = _PYTHON[op](a, b)
-    return round_f32(result) if isinstance(result, float) else _checked(result, loc)
+    return round_f32(result) if isinstance(result, float) else checked(result, loc)
 
 
-def _checked(value: Value, loc: Location | None) -> Value:
+def checked(value: Value, loc: Location | None) -> Value:
+    """Return an i64; raise BadExpression at `loc` where 64 bits do not hold it."""
     if not I64_MIN <= value <= I64_MAX:
         raise BadExpression(reason=OVERFLOW, loc=loc)
     return value
-
-
-Scope = Mapping[str, Value]
-
-
-class Reader(Protocol):
-    """What an expression may ask of the views and tensors around it."""
-
-    def extent(self, name: str, dim: int) -> int:
-        """Return the valid extent of dimension `dim` of a kernel's view or tile."""
-        ...
-
-    def element(self, name: str, indices: Iterable[int], loc: Location | None) -> Value:
-        """Return an element of a tensor, view or tile; raise BadExpression at `loc` outside of it.
-
-        Each index is taken, and checked, before the next one.
-        """
-        ...
-
-
-def evaluate(expr: Expr, scope: Scope, reader: Reader | None = None) -> Value:
-    """Return the value of `expr`.
-
-    Args:
-        expr: what to evaluate.
-        scope: values of its variables by name.
-        reader: answers for the extents and elements that it mentions.
-
-    Raises:
-        BadExpression: overflow of i64, division by zero, a shift outside 0..63, an element outside its
-            tensor, or a u64 below 0.
-    """
-    match expr:
-        case Const(value=value, dtype=dtype):
-            return round_f32(value) if dtype is f32 else value
-        case Var(name=name):
-            return scope[name]
-        case Extent(name=name, dim=dim):
-            assert reader is not None
-            return reader.extent(name, dim)
-        case Element(name=name, indices=indices, loc=loc) | TileElement(name=name, indices=indices, loc=loc):
-            assert reader is not None
-            return reader.element(name, (int(evaluate(i, scope, reader)) for i in indices), loc)
-        case Unary():
-            return _apply_unary(expr, evaluate(expr.a, scope, reader))
-        case Binary(op=op, a=a, b=b, loc=loc):
-            return apply_binary(op, evaluate(a, scope, reader), evaluate(b, scope, reader), loc)
-        case Select(condition=condition, then=then, other=other):
-            return evaluate(then if evaluate(condition, scope, reader) else other, scope, reader)
 
 
 _F32 = struct.Struct("f")
@@ -325,91 +341,60 @@ def round_f32(value: Value) -> float:
         return math.copysign(math.inf, value)
 
 
-def element_outside(name: str, index: int, dim: int, size: int) -> str:
-    """Return why an element that is no part of its tensor has no value."""
-    return f"`{name}` is read at {index}, outside its dimension {dim} of size {size}"
-
-
-def read_element(name: str, array: np.ndarray, indices: Iterable[int], loc: Location | None) -> int:
-    """Return `array[indices]` as an integer; outside of the array is an error, as are negative indices."""
-    return int(_checked(int(array[element_place(name, array, indices, loc)]), loc))
-
-
-def element_place(
-    name: str, array: np.ndarray, indices: Iterable[int], loc: Location | None
-) -> tuple[int, ...]:
-    """Return the indices of an element; raise BadExpression where it is no part of the array."""
-    at: list[int] = []
-    for dim, (size, index) in enumerate(zip(array.shape, indices, strict=True)):
-        if not 0 <= index < size:
-            raise BadExpression(reason=element_outside(name, index, dim, size), loc=loc)
-        at.append(index)
-    return tuple(at)
-
-
-def _apply_unary(expr: Unary, a: Value) -> Value:
-    match expr.op:
-        case "neg":
-            return -a if isinstance(a, float) else _checked(-a, expr.loc)
-        case "not":
-            return not a
-        case "invert":
-            return ~int(a)
-        case "b1":
-            return bool(a)
-        case "f32":
-            return round_f32(a)
-        case "u64" if a < 0:
-            raise BadExpression(reason=BELOW_ZERO.format(value=a), loc=expr.loc)
-        case _:
-            return _checked(int(a), expr.loc)
-
-
 _CHILDREN: dict[type, Callable[[Any], tuple[Expr, ...]]] = {
-    Element: lambda expr: expr.indices,
-    TileElement: lambda expr: expr.indices,
+    **dict.fromkeys(get_args(Leaf), lambda expr: ()),
+    **dict.fromkeys((Element, TileElement), lambda expr: expr.indices),
     Unary: lambda expr: (expr.a,),
     Binary: lambda expr: (expr.a, expr.b),
     Select: lambda expr: (expr.condition, expr.then, expr.other),
 }
 
 
+def name_of(expr: Expr) -> Name | None:
+    """Return what tables of values and registers know `expr` by; None if it is not in them."""
+    match expr:
+        case Var(name=name):
+            return name
+        case LoopStart() | LoopExtent() | Slot() | FlushValue():
+            return expr
+        case _:
+            return None
+
+
 def children(expr: Expr) -> tuple[Expr, ...]:
     """Return the operands of `expr`."""
-    of = _CHILDREN.get(expr.__class__)
-    return () if of is None else of(expr)
+    return _CHILDREN[expr.__class__](expr)
 
 
 def walk(expr: Expr) -> Sequence[Expr]:
     """Return `expr` and everything below it, each before its operands."""
     found = [expr]
     for node in found:
-        of = _CHILDREN.get(node.__class__)
-        if of is not None:
-            found += of(node)
+        found += _CHILDREN[node.__class__](node)
     return found
 
 
-def substitute(expr: Expr, replace: Callable[[Expr], Expr | None]) -> Expr:
-    """Return `expr` with every node for which `replace` gives another one exchanged, outermost first."""
-    replaced = replace(expr)
-    if replaced is not None:
-        return replaced
-    if expr.__class__ not in _CHILDREN:
-        return expr
+def rebuild(expr: Expr, change: Callable[[Expr], Expr]) -> Expr:
+    """Return `expr` with each of its operands changed, folded as `binary` folds."""
     match expr:
-        case Element(name=name, indices=indices, loc=loc):
-            return Element(name, tuple(substitute(i, replace) for i in indices), loc)
-        case TileElement(name=name, indices=indices, dtype=dtype, loc=loc):
-            return TileElement(name, tuple(substitute(i, replace) for i in indices), dtype, loc)
-        case Unary(op=op, a=a, loc=loc):
-            return Unary(op, substitute(a, replace), loc)
-        case Binary(op=op, a=a, b=b, loc=loc):
-            return binary(op, substitute(a, replace), substitute(b, replace), loc)
-        case Select(condition=c, then=t, other=o, loc=loc):
-            return Select(substitute(c, replace), substitute(t, replace), substitute(o, replace), loc)
-        case _:
+        case Const() | Var() | LoopStart() | LoopExtent() | Slot() | FlushValue() | Extent():
             return expr
+        case Element() | TileElement():
+            return replace(expr, indices=tuple(map(change, expr.indices)))
+        case Unary(op=op, a=a, loc=loc):
+            return Unary(op, change(a), loc)
+        case Binary(op=op, a=a, b=b, loc=loc):
+            return binary(op, change(a), change(b), loc)
+        case Select(condition=condition, then=then, other=other, loc=loc):
+            return Select(change(condition), change(then), change(other), loc)
+        case _:
+            assert_never(expr)
+
+
+def substitute(expr: Expr, exchange: Callable[[Expr], Expr | None]) -> Expr:
+    """Return `expr` with every node for which `exchange` gives another one exchanged, outermost first."""
+    exchanged = exchange(expr)
+    return rebuild(expr, lambda operand: substitute(operand, exchange)) if exchanged is None else exchanged
 
 
 PRECEDENCE: dict[str, int] = {
@@ -426,14 +411,28 @@ def format_expr(expr: Expr, prefix: str = "") -> str:
     return _format(expr, prefix, 0)
 
 
-def _format(expr: Expr, prefix: str, outer: int) -> str:
-    match expr:
+def _leaf(leaf: Leaf, prefix: str) -> str:
+    match leaf:
         case Const():
-            return _literal(expr)
+            return _literal(leaf)
         case Var(name=name):
             return prefix + name
+        case LoopStart(loop=loop):
+            return f"{prefix}{loop}.start"
+        case LoopExtent(loop=loop):
+            return f"{prefix}{loop}.len"
+        case Slot(number=number):
+            return f"{prefix}slot.{number}"
+        case FlushValue(number=number):
+            return f"{prefix}flush#{number}"
         case Extent(name=name, dim=dim):
             return f"dim({prefix}{name}, {dim})"
+        case _:
+            assert_never(leaf)
+
+
+def _format(expr: Expr, prefix: str, outer: int) -> str:
+    match expr:
         case Element(name=name, indices=indices) | TileElement(name=name, indices=indices):
             return f"{prefix}{name}[{', '.join(_format(i, prefix, 0) for i in indices)}]"
         case Unary(op="neg", a=a):
@@ -449,6 +448,8 @@ def _format(expr: Expr, prefix: str, outer: int) -> str:
             left = level + 1 if op in COMPARISONS else level
             text = f"{_format(a, prefix, left)} {BINARY_OPS[op]} {_format(b, prefix, level + 1)}"
             return f"({text})" if level < outer else text
+        case _:
+            return _leaf(expr, prefix)
 
 
 def _literal(literal: Const) -> str:

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from graphlib import CycleError, TopologicalSorter
+from typing import assert_never
 
 from pto_wsp.errors import InvalidIR
 from pto_wsp.ir import kernel as k
-from pto_wsp.ir.core import WHOLE, Merged, Region, Rows, TileRange
+from pto_wsp.ir.core import Merged, Region, Rows, TileRange
 from pto_wsp.ir.expression_types import SCALAR_DTYPES, require_types
 from pto_wsp.ir.module import Module, called_functions
+from pto_wsp.ir.paths import require_written
 from pto_wsp.ir.rules import (
     region_rank,
     require,
@@ -22,8 +24,21 @@ from pto_wsp.ir.rules import (
     require_tile,
     view_rank_and_dtype,
 )
-from pto_wsp.ir.scalar import Const, Element, Expr, Extent, TileElement, Var, element_dtype, walk
-from pto_wsp.ir.verify_paths import require_written
+from pto_wsp.ir.scalar import (
+    Const,
+    Element,
+    Expr,
+    Extent,
+    FlushValue,
+    LoopExtent,
+    LoopStart,
+    Slot,
+    TileElement,
+    Var,
+    element_dtype,
+    format_expr,
+    walk,
+)
 from pto_wsp.ir.verify_schedule import verify_schedule
 from pto_wsp.ir.verify_workload import verify_workload
 from pto_wsp.isa.attributes import unknown_attribute
@@ -65,9 +80,7 @@ class _KernelVerifier:
     """Checks a kernel.
 
     Attributes:
-        fitting: instructions that are known to be sound, by row and by types of the operands.
-        said: instructions of this kernel that are known to be sound, by row and by names of the operands.
-        moving: moves of whole views that are known to be sound, by their names.
+        fitting: instructions of the module that are known to be sound, by row and types of the operands.
     """
 
     def __init__(self, module: Module, kernel: k.KernelFunction, fitting: set[tuple[object, ...]]) -> None:
@@ -79,8 +92,6 @@ class _KernelVerifier:
         self.scalars[k.BLOCK_IDX] = i64
         self.views = {p.name: p for p in kernel.views}
         self.fitting = fitting
-        self.said: set[tuple[object, ...]] = set()
-        self.moving: set[tuple[str, str, bool]] = set()
 
     def run(self) -> None:
         declared = (*self.kernel.tiles, *self.kernel.scalars)
@@ -144,10 +155,12 @@ class _KernelVerifier:
                     self.expressions([condition], stmt.loc)
                     require(condition.dtype is b1, "a condition is a truth value", stmt.loc)
                     self.statements(stmt.body)
-                case k.Call():
+                case k.KernelCall():
                     self.call(stmt)
+                case _:
+                    assert_never(stmt)
 
-    def call(self, call: k.Call) -> None:
+    def call(self, call: k.KernelCall) -> None:
         callee = next((f for f in self.module.kernels if f.name == call.kernel), None)
         require(callee is not None, f"kernel `{call.kernel}` is not in the module", call.loc)
         assert callee is not None
@@ -173,9 +186,6 @@ class _KernelVerifier:
     def transfer(self, stmt: k.Load | k.Store) -> None:
         tile, region, rows, loc = stmt.tile, stmt.region, stmt.rows, stmt.loc
         is_store = isinstance(stmt, k.Store)
-        move = (tile, region.tensor, is_store)
-        if move in self.moving and region.dims is WHOLE and rows is None:
-            return
         require(tile in self.tiles, "load or store of an unknown tile", loc)
         param = self.region(region, loc)
         if is_store:
@@ -185,8 +195,6 @@ class _KernelVerifier:
         if rows is not None:
             count = self.row_numbers(rows, loc)
             require(self.tiles[tile].rows == count, f"`{tile}` has not one row per element of `{rows}`", loc)
-        elif region.dims is WHOLE:
-            self.moving.add(move)
 
     def prefetch(self, region: Region, rows: str | None, loc: Location | None) -> None:
         self.region(region, loc)
@@ -221,15 +229,11 @@ class _KernelVerifier:
             self.attributes(instr)
             self.types(instr)
             return
-        scalars = [scalar.dtype.name for scalar in instr.scalars] if instr.scalars else ()
-        said = (instr.op, instr.dst, instr.tiles, *scalars)
-        if said in self.said:
-            return
-        kinds = (instr.op, *map(id, map(self.tiles.get, (instr.dst, *instr.tiles))), *scalars)
+        types = map(id, map(self.tiles.get, (instr.dst, *instr.tiles)))
+        kinds = (instr.op, *types, *(scalar.dtype.name for scalar in instr.scalars))
         if kinds not in self.fitting:
             self.types(instr)
             self.fitting.add(kinds)
-        self.said.add(said)
 
     def attributes(self, instr: k.Instr) -> None:
         """Check the expressions among the attributes of an instruction; `types` checks which it has."""
@@ -290,6 +294,8 @@ class _KernelVerifier:
                     case Extent(name=name):
                         known = name in self.tiles or name in self.views
                         require(known, f"`{name}` has no extents", loc)
+                    case LoopStart() | LoopExtent() | Slot() | FlushValue():
+                        require(False, f"`{format_expr(node)}` occurs in workloads only", loc)
                     case _:
                         require_types(node, loc)
                         if isinstance(node, Element):

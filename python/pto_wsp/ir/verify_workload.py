@@ -3,14 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import assert_never
 
 from pto_wsp.ir import kernel as k
 from pto_wsp.ir import workload as w
-from pto_wsp.ir.core import Full, Index, Merged, Region, Rows, TileRange
+from pto_wsp.ir.core import Full, Index, Merged, Range, Region, Rows, TileRange
 from pto_wsp.ir.expression_types import require_types
 from pto_wsp.ir.module import Module
 from pto_wsp.ir.rules import region_rank, require, require_distinct, require_element, view_rank_and_dtype
-from pto_wsp.ir.scalar import Element, Expr, Extent, Var, walk
+from pto_wsp.ir.scalar import (
+    Binary,
+    Const,
+    Element,
+    Expr,
+    Extent,
+    FlushValue,
+    LoopExtent,
+    LoopStart,
+    Name,
+    Select,
+    Slot,
+    TileElement,
+    Unary,
+    Var,
+    format_expr,
+    name_of,
+    walk,
+)
 from pto_wsp.location import Location
 from pto_wsp.types.dtype import DType, b1, i32, i64
 from pto_wsp.types.tile import ScalarType, TensorType
@@ -30,8 +49,8 @@ class _WorkloadVerifier:
         self.workload = workload
         self.tensors = {t.name: t for t in workload.tensors}
         self.sizes = {p.name: p for p in workload.params if isinstance(p, w.SizeParam)}
-        self.variables = frozenset(workload.variables)
-        self.names = {p.name for p in workload.symbols} | self.variables
+        self.variables: frozenset[Name] = frozenset(workload.variables)
+        self.names: set[Name] = {p.name for p in workload.symbols} | self.variables
         self.loops: dict[str, w.Loop] = {}
         self.labels: set[str] = set()
 
@@ -49,8 +68,14 @@ class _WorkloadVerifier:
         for scalar in self.workload.symbols:
             if isinstance(scalar, w.ScalarParam) and scalar.value is not None:
                 self.scalar(scalar, scalar.value)
-        for name in self.variables:
-            self.variable(name)
+        for variable in self.workload.variables:
+            match variable:
+                case Slot(number=number):
+                    require(0 <= number < MAX_SLOTS, f"there is no slot {number}", self.workload.loc)
+                case FlushValue():
+                    require(False, "flush points are set by the lowering alone", self.workload.loc)
+                case name:
+                    self.variable(name)
         self.nodes(self.workload.body, frozenset())
 
     # --- parameters ---
@@ -116,10 +141,7 @@ class _WorkloadVerifier:
     def variable(self, name: str) -> None:
         params = {p.name for p in self.workload.params}
         require(name not in params, f"`{name}` is declared twice", self.workload.loc)
-        family, _, number = name.partition(".")
-        if family == "slot":
-            is_slot = number.isdecimal() and str(int(number)) == number and int(number) < MAX_SLOTS
-            require(is_slot, f"`{name}` is no slot", self.workload.loc)
+        require(not name.startswith("slot."), f"`{name}` is no slot", self.workload.loc)
         self.name(name, self.workload.loc)
 
     def name(self, name: str, loc: Location | None) -> None:
@@ -150,16 +172,19 @@ class _WorkloadVerifier:
                 case w.Refuse(size=size, bounds=bounds):
                     self.integer(size, node.loc)
                     require(list(bounds) == sorted(set(bounds)), "the bounds of tiers ascend", node.loc)
-                case w.Call():
+                case w.WorkloadCall():
                     self.call(node)
+                case _:
+                    assert_never(node)
         return before
 
     def loop(self, loop: w.Loop, before: frozenset[str]) -> None:
         self.integer(loop.extent, loop.loc)
         require(loop.kind in (w.PARALLEL, w.SEQUENTIAL, w.RANGE), f"no kind of loop: {loop.kind}", loop.loc)
         require(loop.tile is None or loop.tile > 0, "a tile has at least one element", loop.loc)
-        owned = {loop.var} | ({loop.start, loop.length} if loop.tile is not None else set())
-        for name in owned:
+        owned: set[Name] = {loop.var} | ({loop.start, loop.length} if loop.tile is not None else set())
+        for leaf in owned:
+            name = leaf if isinstance(leaf, str) else format_expr(leaf)
             require(name not in self.names, f"`{name}` is declared twice", loop.loc)
         self.ranges(loop)
         self.loops[loop.var] = loop
@@ -182,7 +207,7 @@ class _WorkloadVerifier:
         require(blocks == sorted(set(blocks), reverse=True), "blocks of tile levels descend", loop.loc)
         require(all(rows > 0 for _, rows in loop.tile_levels), "a tile has at least one row", loop.loc)
 
-    def call(self, call: w.Call) -> None:
+    def call(self, call: w.WorkloadCall) -> None:
         callee = self.workloads.get(call.workload)
         require(callee is not None, f"workload `{call.workload}` is not in the module", call.loc)
         assert callee is not None
@@ -260,8 +285,10 @@ class _WorkloadVerifier:
                 case Merged():
                     follows = number > 0 and isinstance(region.dims[number - 1], (Rows, Merged))
                     require(follows, "a merged dimension follows a row set", loc)
-                case _:
+                case Full() | Index() | Range():
                     pass
+                case _:
+                    assert_never(dim)
 
     def selected(self, region: Region, rank: int, dtype: DType, param: str, loc: Location | None) -> None:
         """Check that a region is one of a declared tensor, and of the rank and type that `param` takes."""
@@ -298,9 +325,15 @@ class _WorkloadVerifier:
                     require(tensor is not None, f"tensor `{name}` is not declared", loc)
                     assert tensor is not None
                     require_element(node, len(tensor.type.dims), tensor.type.dtype, loc)
+                case LoopStart() | LoopExtent() | Slot() | FlushValue():
+                    require(name_of(node) in self.names, f"`{format_expr(node)}` is not declared", loc)
                 case Var(name=name, dtype=dtype):
                     require(name in self.names, f"`{name}` is not declared", loc)
                     is_typed = name not in self.variables or dtype is i64
                     require(is_typed, f"variable `{name}` is an integer", loc)
-                case _:
+                case TileElement():
+                    require(False, "tiles occur in kernels only", loc)
+                case Const() | Unary() | Binary() | Select():
                     pass
+                case _:
+                    assert_never(node)

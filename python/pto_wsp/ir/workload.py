@@ -7,9 +7,10 @@ Source: seed 003 sections 2 and 3; ARCHITECTURE 4.3 and 4.5.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from typing import assert_never
 
 from pto_wsp.ir.core import Region, Rows
-from pto_wsp.ir.scalar import Element, Expr, walk
+from pto_wsp.ir.scalar import Element, Expr, FlushValue, LoopExtent, LoopStart, Slot, Var, walk
 from pto_wsp.location import Location
 from pto_wsp.support.record import record, replace
 from pto_wsp.types.tile import ScalarType, TensorType
@@ -64,6 +65,14 @@ class ScalarParam:
     default: int | float | None = None
 
 
+_OFFSETS = ".offsets"
+
+
+def axis_of_offsets(tensor: str) -> str | None:
+    """Return the axis of rows whose offsets a tensor holds, or None."""
+    return tensor.removesuffix(_OFFSETS) if tensor.endswith(_OFFSETS) else None
+
+
 class RowsParam:
     """An axis with a row for each element of the size `outer`; its offsets are a tensor [outer + 1] i64."""
 
@@ -73,7 +82,7 @@ class RowsParam:
     @property
     def offsets(self) -> str:
         """Name of the tensor that holds where each row begins and the last one ends."""
-        return self.name + ".offsets"
+        return self.name + _OFFSETS
 
     @property
     def count(self) -> str:
@@ -122,8 +131,8 @@ class Loop:
     Attributes:
         kind: `parallel` (P), `seq` (P.seq: iteration i is complete before i + 1 begins) or `range`
             (P.range: program order, ordered by data alone).
-        var: a name that nothing around the loop has. In a tiles loop it counts tiles; `var + ".start"` and
-            `var + ".len"` name the current range, clipped to the extent.
+        var: a name that nothing around the loop has. In a tiles loop it counts tiles; `start` and `length`
+            are the current range, clipped to the extent.
         extent: of the axis, in elements.
         tile: elements per tile, or None for a plain loop.
         max_range: of a plain loop, the power of two that binary expansion takes the extent apart by; it is
@@ -152,14 +161,14 @@ class Loop:
         return self.name or self.var
 
     @property
-    def start(self) -> str:
-        """Name of the first element of the current range of a tiles loop."""
-        return self.var + ".start"
+    def start(self) -> LoopStart:
+        """The first element of the current range of a tiles loop."""
+        return LoopStart(self.var)
 
     @property
-    def length(self) -> str:
-        """Name of the number of elements of the current range of a tiles loop."""
-        return self.var + ".len"
+    def length(self) -> LoopExtent:
+        """The number of elements of the current range of a tiles loop."""
+        return LoopExtent(self.var)
 
 
 @record
@@ -199,15 +208,20 @@ class Cond:
     loc: Location | None = None
 
 
+Variable = str | Slot | FlushValue
+
+
 @record
 class Set:
-    """Variable `name` = `value`, at this place of the program order.
+    """A variable = `value`, at this place of the program order.
 
-    Variables are i64, 0 when a run begins, and known in the whole function. Slots are the variables
-    `slot.0` to `slot.255`.
+    Variables are i64, 0 when a run begins, and known in the whole function.
+
+    Attributes:
+        name: of the variable, or its slot; the lowering to bytecode also sets what flush points read.
     """
 
-    name: str
+    name: Variable
     value: Expr
     loc: Location | None = None
 
@@ -223,7 +237,7 @@ class Refuse:
 
 
 @record
-class Call:
+class WorkloadCall:
     """The tasks of another workload, at this place of the program order.
 
     The pass `inline` puts the body of the callee here; nothing that runs knows calls.
@@ -239,7 +253,7 @@ class Call:
     loc: Location | None = None
 
 
-Node = Loop | Task | Cond | Set | Refuse | Call
+Node = Loop | Task | Cond | Set | Refuse | WorkloadCall
 
 
 @record
@@ -267,8 +281,8 @@ class WorkloadFunction:
         return tuple(p for p in self.params if isinstance(p, SparseParam))
 
     @property
-    def variables(self) -> tuple[str, ...]:
-        """Names that some Set of the function assigns, each once."""
+    def variables(self) -> tuple[Variable, ...]:
+        """Names and slots that some Set of the function assigns, each once."""
         return tuple(dict.fromkeys(n.name for n in walk_nodes(self.body) if isinstance(n, Set)))
 
     @property
@@ -297,18 +311,46 @@ def _is_open(param: WorkloadParam) -> bool:
             return True
 
 
-def walk_nodes(body: tuple[Node, ...]) -> Iterator[Node]:
+Block = tuple[Node, ...]
+
+
+def blocks(node: Node) -> tuple[Block, ...]:
+    """Return the blocks inside a node, in program order."""
+    match node:
+        case Task() | Set() | Refuse() | WorkloadCall():
+            return ()
+        case Loop(body=body):
+            return (body,)
+        case Cond(then=then, other=other):
+            return then, other
+        case _:
+            assert_never(node)
+
+
+def rebuild(node: Node, change: Callable[[Block], Iterable[Node]]) -> Node:
+    """Return a node with each of the blocks inside it changed."""
+    match node:
+        case Task() | Set() | Refuse() | WorkloadCall():
+            return node
+        case Loop(body=body):
+            return replace(node, body=tuple(change(body)))
+        case Cond(then=then, other=other):
+            return replace(node, then=tuple(change(then)), other=tuple(change(other)))
+        case _:
+            assert_never(node)
+
+
+def walk_nodes(body: Iterable[Node]) -> Iterator[Node]:
     """Yield every node of `body` and of the blocks inside it, in program order of the text."""
     for node in body:
         yield node
-        match node:
-            case Loop():
-                yield from walk_nodes(node.body)
-            case Cond():
-                yield from walk_nodes(node.then)
-                yield from walk_nodes(node.other)
-            case _:
-                pass
+        for block in blocks(node):
+            yield from walk_nodes(block)
+
+
+def assigned(variable: Variable) -> Expr:
+    """Return the value of a variable as an expression."""
+    return Var(variable) if isinstance(variable, str) else variable
 
 
 def node_expressions(node: Node) -> tuple[Expr, ...]:
@@ -325,12 +367,14 @@ def node_expressions(node: Node) -> tuple[Expr, ...]:
             return (value,)
         case Refuse(size=size):
             return (size,)
-        case Call(args=args):
+        case WorkloadCall(args=args):
             return _argument_expressions(args)
         case Task():
             found = _argument_expressions(node.args)
             amounts = [e for e in (node.workspace, node.cost) if e is not None]
             return (*found, *amounts, *node.keys)
+        case _:
+            assert_never(node)
 
 
 def _argument_expressions(args: Iterable[Region | Expr]) -> tuple[Expr, ...]:
@@ -357,7 +401,7 @@ def map_expressions(node: Node, change: Callable[[Expr], Expr]) -> Node:
             return replace(node, value=change(value))
         case Refuse(size=size):
             return replace(node, size=change(size))
-        case Call(args=args):
+        case WorkloadCall(args=args):
             return replace(node, args=_mapped_arguments(args, change))
         case Task(args=args, keys=keys, workspace=workspace, cost=cost):
             return replace(
@@ -367,6 +411,8 @@ def map_expressions(node: Node, change: Callable[[Expr], Expr]) -> Node:
                 cost=None if cost is None else change(cost),
                 keys=tuple(change(key) for key in keys),
             )
+        case _:
+            assert_never(node)
 
 
 def deciding_tensors(body: tuple[Node, ...]) -> set[str]:

@@ -19,7 +19,7 @@ from pto_wsp.types.dtype import DType, b1, bf16, f16, f32, i8, i16, i32, i64, u8
 
 
 @record
-class Bound:
+class ErrorBound:
     """How far a result may be from the meaning computed in f64.
 
     `exact`: not at all. `ulp`: `amount` units in the last place of the result type, beside results smaller
@@ -30,13 +30,13 @@ class Bound:
     amount: float = 0.0
 
 
-EXACT = Bound("exact")
-SUM = Bound("sum")
+EXACT = ErrorBound("exact")
+SUM = ErrorBound("sum")
 
 
-def ulp(amount: float) -> Bound:
+def ulp(amount: float) -> ErrorBound:
     """Return a bound of `amount` units in the last place."""
-    return Bound("ulp", amount)
+    return ErrorBound("ulp", amount)
 
 
 @record
@@ -74,7 +74,7 @@ class Instruction:
     form: Form
     dtypes: frozenset[DType]
     numpy: Callable[..., np.ndarray] | None
-    bound: Bound
+    bound: ErrorBound
     cycles: Cycles
     doc: str
 
@@ -98,7 +98,7 @@ def _row(
     form: Form,
     dtypes: frozenset[DType],
     numpy: Callable[..., np.ndarray] | None,
-    bound: Bound,
+    bound: ErrorBound,
     cycles: Cycles,
     doc: str,
     mnemonic: str = "",
@@ -176,7 +176,7 @@ _prelu = _elementwise(np_meaning.prelu)
 _row("prelu", "prelu", Form.BINARY, FLOATS, _prelu, EXACT, _SIMPLE, "x above 0, else x * slope; NaN stays.")
 _row("lrelu", None, Form.TILE_SCALAR, FLOATS, _prelu, EXACT, _SIMPLE, "The same with a scalar slope.")
 
-# two sums at once: each is rounded, of the small floats in f32
+# two additions at once
 for _name, _first in (("addc", np.add), ("subc", np.subtract)):
     _sign = "+" if _name == "addc" else "-"
     _row(
@@ -187,7 +187,7 @@ for _name, _first in (("addc", np.add), ("subc", np.subtract)):
         lambda a, b, c, attrs, first=_first: np.add(first(a, b), c),
         EXACT,
         _SIMPLE,
-        f"a {_sign} b + c, rounded twice; integers wrap.",
+        f"(a {_sign} b) + c, both in f32 for floats, then rounded once to the element type; integers wrap.",
     )
     _row(
         _name.replace("c", "sc"),
@@ -197,7 +197,7 @@ for _name, _first in (("addc", np.add), ("subc", np.subtract)):
         lambda a, c, b, attrs, first=_first: np.add(first(a, b), c),
         EXACT,
         _SIMPLE,
-        f"a {_sign} scalar + c, rounded twice; the scalar is the last operand; integers wrap.",
+        f"(a {_sign} scalar) + c, rounded like `{_name}`; the scalar is the last operand; integers wrap.",
     )
 
 # tile alone

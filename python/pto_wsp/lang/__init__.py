@@ -1,1 +1,1 @@
-"""What a user writes: tensors, axes, `@kernel`, `pto.*`, `@workload` and `P`."""
+"""The Python front end: `kernel` is parsed, `workload` is traced."""

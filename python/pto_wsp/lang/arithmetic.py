@@ -140,21 +140,11 @@ def _require_small(operands: tuple[Expr, ...], loc: Location | None) -> None:
 
 def choose(op: str, a: Expr, b: Expr, loc: Location | None) -> Expr:
     """Return Python's `a and b` or `a or b` of truth values: b is not evaluated where a decides."""
-    if not any(_can_fail(e) for e in ir.walk(b)):
+    if not ir.can_fail(b):
         return combine(op, a, b, loc)
     _require(b, (b1,), op, "truth values", loc)
     decided = Const(op == "or", b1, loc)
     return select(a, b, decided, loc) if op == "and" else select(a, decided, b, loc)
-
-
-def _can_fail(expr: Expr) -> bool:
-    match expr:
-        case ir.Binary(op=op):
-            return op in ir.ARITHMETIC or op in ("lshift", "rshift")
-        case ir.Const() | ir.Var() | ir.Extent() | ir.Select():
-            return False
-        case _:
-            return True
 
 
 def negate(a: Expr, loc: Location | None) -> Expr:

@@ -7,11 +7,11 @@
 from math import inf
 from typing import Any
 
-from pto_wsp.lang import pto
-from pto_wsp.lang.kernel import kernel
-from pto_wsp.lang.scalar import Scalar
-from pto_wsp.lang.surface import Constexpr, In, Out, Tile
-from pto_wsp.lang.tensor import Tensor
+from pto_wsp.lang.annotations import Constexpr, In, Out
+from pto_wsp.lang.kernel import pto
+from pto_wsp.lang.kernel.kernel import kernel
+from pto_wsp.lang.operands import Scalar, Tile
+from pto_wsp.lang.workload.tensor import Tensor
 from pto_wsp.ops.attention_form import LOWEST, STEP, AttentionForm
 from pto_wsp.planner.balanced import CANONICAL_BLOCK, PARTIAL_STATISTICS
 from pto_wsp.types import DYN, f32, i32, i64

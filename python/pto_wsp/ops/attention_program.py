@@ -6,10 +6,10 @@
 
 from typing import Any
 
-from pto_wsp.lang.axes import P
-from pto_wsp.lang.scalar import Scalar
-from pto_wsp.lang.tensor import Tensor
-from pto_wsp.lang.workload import workload
+from pto_wsp.lang.operands import Scalar
+from pto_wsp.lang.workload.axes import P
+from pto_wsp.lang.workload.tensor import Tensor
+from pto_wsp.lang.workload.workload import workload
 from pto_wsp.ops.attention_form import STEP, AttentionForm
 from pto_wsp.ops.attention_kernels import attend_kernel, merge_kernel, pack_kernel
 from pto_wsp.planner.balanced import CANONICAL_BLOCK, PARTIAL_STATISTICS

@@ -5,12 +5,12 @@
 
 from typing import Any, Final
 
-from pto_wsp.lang import pto
-from pto_wsp.lang.axes import P
-from pto_wsp.lang.kernel import kernel
-from pto_wsp.lang.surface import In, Out
-from pto_wsp.lang.tensor import Tensor
-from pto_wsp.lang.workload import Workload, workload
+from pto_wsp.lang.annotations import In, Out
+from pto_wsp.lang.kernel import pto
+from pto_wsp.lang.kernel.kernel import kernel
+from pto_wsp.lang.workload.axes import P
+from pto_wsp.lang.workload.tensor import Tensor
+from pto_wsp.lang.workload.workload import Workload, workload
 from pto_wsp.support.record import record
 from pto_wsp.targets.cpu.features import panel_cols
 from pto_wsp.types import DYN, f32

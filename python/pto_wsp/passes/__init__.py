@@ -1,1 +1,1 @@
-"""Passes over IR, and the lowering to bytecode."""
+"""Passes from IR to IR."""

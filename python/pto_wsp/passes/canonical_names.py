@@ -12,8 +12,9 @@ from collections.abc import Iterable, Iterator
 
 from pto_wsp.ir import kernel as k
 from pto_wsp.ir import workload as w
+from pto_wsp.ir.effects import tile_written
 from pto_wsp.ir.module import Module
-from pto_wsp.passes.names import KernelRenaming, WorkloadRenaming
+from pto_wsp.ir.names import KernelRenaming, WorkloadRenaming
 from pto_wsp.support.fresh import Fresh
 from pto_wsp.support.record import replace
 
@@ -44,20 +45,14 @@ def _kernel(kernel: k.KernelFunction) -> k.KernelFunction:
 
 
 def _written(statements: Iterable[k.Stmt]) -> Iterator[str]:
-    for stmt in statements:
-        match stmt:
-            case k.Load(tile=tile) | k.Instr(dst=tile):
-                yield tile
-            case _:
-                pass
+    return (tile for tile in map(tile_written, statements) if tile is not None)
 
 
 def _workload(function: w.WorkloadFunction) -> w.WorkloadFunction:
     nodes = [*w.walk_nodes(function.body)]
     fresh = Fresh(p.name for p in function.params)
     loops = _numbered("i", (node.var for node in nodes if isinstance(node, w.Loop)), fresh)
-    slots = {name for name in function.variables if name.startswith("slot.")}
-    variables = _numbered("v", (name for name in function.variables if name not in slots), fresh)
+    variables = _numbered("v", (name for name in function.variables if isinstance(name, str)), fresh)
     labels = _numbered("l", (node.label for node in nodes if isinstance(node, w.Task) and node.label), fresh)
     renaming = WorkloadRenaming(loops=loops, variables=variables, labels=labels)
     return replace(function, body=_without_names(renaming.nodes(function.body)))
@@ -65,17 +60,8 @@ def _workload(function: w.WorkloadFunction) -> w.WorkloadFunction:
 
 def _without_names(body: tuple[w.Node, ...]) -> tuple[w.Node, ...]:
     """Forget what the user called loops."""
-    found: list[w.Node] = []
-    for node in body:
-        match node:
-            case w.Loop(body=inner):
-                node = replace(node, body=_without_names(inner), name="")
-            case w.Cond(then=then, other=other):
-                node = replace(node, then=_without_names(then), other=_without_names(other))
-            case _:
-                pass
-        found.append(node)
-    return tuple(found)
+    found = (w.rebuild(node, _without_names) for node in body)
+    return tuple(replace(node, name="") if isinstance(node, w.Loop) else node for node in found)
 
 
 def _numbered(stem: str, names: Iterable[str], fresh: Fresh) -> dict[str, str]:

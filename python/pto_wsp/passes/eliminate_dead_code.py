@@ -14,14 +14,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pto_wsp.analysis.failures import can_fail
-from pto_wsp.analysis.liveness import name_written, names_before, names_in, names_read, tile_written
+from pto_wsp.analysis.liveness import names_before
 from pto_wsp.analysis.steps import failing
 from pto_wsp.ir import kernel as k
 from pto_wsp.ir import workload as w
 from pto_wsp.ir.core import Region, Rows
+from pto_wsp.ir.effects import leaves_in, name_written, names_in, names_read, tile_written
 from pto_wsp.ir.module import Module
-from pto_wsp.ir.scalar import Const, Expr, Var
+from pto_wsp.ir.scalar import Const, Expr, Name, Var, can_fail
 from pto_wsp.support.record import replace
 
 
@@ -78,7 +78,7 @@ class _KernelPruner:
             case k.If(then=then, other=other):
                 arms = self.statements(then, live), self.statements(other, live)
                 return (replace(stmt, then=arms[0], other=arms[1]),) if any(arms) or fails else ()
-            case k.Store() | k.Prefetch() | k.Call():
+            case k.Store() | k.Prefetch() | k.KernelCall():
                 return (stmt,)
             case _:
                 return (stmt,) if fails or name_written(stmt) in live else ()
@@ -100,8 +100,9 @@ def _workload(workload: w.WorkloadFunction) -> w.WorkloadFunction:
     sizes = {p.name for p in workload.params if isinstance(p, w.SizeParam)}
     body = workload.body
     while True:
-        read = names_in(*(e for node in w.walk_nodes(body) for e in w.node_expressions(node)))
-        pruned = _nodes(body, read, sizes)
+        exprs = [e for node in w.walk_nodes(body) for e in w.node_expressions(node)]
+        read = names_in(*exprs)
+        pruned = _nodes(body, leaves_in(*exprs), sizes)
         if pruned == body:
             break
         body = pruned
@@ -113,7 +114,7 @@ def _workload(workload: w.WorkloadFunction) -> w.WorkloadFunction:
 
 
 def _regions(body: tuple[w.Node, ...]) -> list[Region]:
-    nodes = (node for node in w.walk_nodes(body) if isinstance(node, (w.Task, w.Call)))
+    nodes = (node for node in w.walk_nodes(body) if isinstance(node, (w.Task, w.WorkloadCall)))
     return [arg for node in nodes for arg in node.args if isinstance(arg, Region)]
 
 
@@ -121,7 +122,7 @@ def _is_unused_local(param: w.WorkloadParam, used: set[str] | frozenset[str]) ->
     return isinstance(param, w.TensorParam) and param.is_local and param.name not in used
 
 
-def _nodes(body: tuple[w.Node, ...], read: frozenset[str], sizes: set[str]) -> tuple[w.Node, ...]:
+def _nodes(body: tuple[w.Node, ...], read: frozenset[Name], sizes: set[str]) -> tuple[w.Node, ...]:
     kept: list[w.Node] = []
     for node in body:
         match node:

@@ -14,9 +14,9 @@ from collections.abc import Sequence
 
 from pto_wsp.analysis.affine import difference
 from pto_wsp.analysis.extents import upper_bound
-from pto_wsp.analysis.liveness import name_written, names_in
 from pto_wsp.ir import kernel as k
 from pto_wsp.ir.core import DimSelect, Index, Range, Region
+from pto_wsp.ir.effects import name_written, names_in
 from pto_wsp.ir.module import Module
 from pto_wsp.ir.scalar import Element, Expr, walk
 from pto_wsp.isa.table import TABLE
@@ -64,7 +64,7 @@ class _Forwarding:
                 return self.load(stmt, known)
             case k.Store(rows=None):
                 return self.store(stmt, known)
-            case k.Store() | k.Call():
+            case k.Store() | k.KernelCall():
                 known.clear()
             case _:
                 _overwrite(known, name_written(stmt))
@@ -109,7 +109,7 @@ def _forget(known: Known, body: tuple[k.Stmt, ...], var: str | None) -> None:
     """Forget what the statements of a loop may change."""
     _overwrite(known, var)
     for stmt in k.walk_statements(body):
-        if isinstance(stmt, (k.Store, k.Call)):
+        if isinstance(stmt, (k.Store, k.KernelCall)):
             known.clear()
         _overwrite(known, stmt.var if isinstance(stmt, k.For) else name_written(stmt))
 

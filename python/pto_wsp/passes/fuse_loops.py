@@ -21,14 +21,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from pto_wsp.analysis.liveness import name_written, names_before, names_in
+from pto_wsp.analysis.liveness import names_before
 from pto_wsp.analysis.overlap import Access, has_aligned_views, kernel_accesses, never_meet
 from pto_wsp.ir import kernel as k
 from pto_wsp.ir import workload as w
 from pto_wsp.ir.core import Region, Rows
+from pto_wsp.ir.effects import name_written, names_in
 from pto_wsp.ir.module import Module
-from pto_wsp.ir.scalar import Element, walk
-from pto_wsp.passes.names import KernelRenaming, WorkloadRenaming
+from pto_wsp.ir.names import KernelRenaming, WorkloadRenaming
+from pto_wsp.ir.scalar import Element, Name, walk
 from pto_wsp.support.record import replace
 
 Item = TypeVar("Item")
@@ -56,7 +57,7 @@ def _joined(items: Sequence[Item], join: Callable[[Item, Item, Sequence[Item]], 
 
 
 def _are_independent(
-    first: Sequence[Access], second: Sequence[Access], var: str, step: int, changing: frozenset[str]
+    first: Sequence[Access], second: Sequence[Access], var: str, step: int, changing: frozenset[Name]
 ) -> bool:
     """Whether no later iteration of the first loop meets an earlier one of the second."""
     for later in first:
@@ -89,20 +90,13 @@ class _KernelFusion:
                 return None
             return self.join(first, second, names_before(rest, live))
 
-        found: list[k.Stmt] = []
-        for stmt in _joined(body, join):
-            match stmt:
-                case k.For() | k.While():
-                    # What is live at the head of a loop is live at the end of its body too.
-                    found.append(
-                        replace(stmt, body=self.statements(stmt.body, names_before((stmt,), live) | live))
-                    )
-                case k.If(then=then, other=other):
-                    arms = {"then": self.statements(then, live), "other": self.statements(other, live)}
-                    found.append(replace(stmt, **arms))
-                case _:
-                    found.append(stmt)
-        return tuple(found)
+        def fused(stmt: k.Stmt) -> k.Stmt:
+            # What is live at the head of a loop is live at the end of its body too.
+            is_loop = isinstance(stmt, (k.For, k.While))
+            after = live | names_before((stmt,), live) if is_loop else live
+            return k.rebuild(stmt, lambda block: self.statements(block, after))
+
+        return tuple(map(fused, _joined(body, join)))
 
     def join(self, first: k.For, second: k.For, live: frozenset[str]) -> k.For | None:
         """Return one loop for two, or None where that could change a result."""
@@ -121,7 +115,7 @@ class _KernelFusion:
         if names[0] & read[1] or names[1] & read[0] or names[0] & names[1] & live:
             return None
         accesses = [kernel_accesses(body) for body in (first.body, renamed)]
-        changing = frozenset().union(*names, *loops)
+        changing: frozenset[Name] = frozenset().union(*names, *loops)
         if any(access.is_write for found in accesses for access in found) and not (
             self.is_aligned and _are_independent(accesses[0], accesses[1], first.var, first.step, changing)
         ):
@@ -153,16 +147,7 @@ class _WorkloadFusion:
                 return None
             return self.join(first, second)
 
-        found: list[w.Node] = []
-        for node in _joined(body, join):
-            match node:
-                case w.Loop(body=inner):
-                    found.append(replace(node, body=self.nodes(inner)))
-                case w.Cond(then=then, other=other):
-                    found.append(replace(node, then=self.nodes(then), other=self.nodes(other)))
-                case _:
-                    found.append(node)
-        return tuple(found)
+        return tuple(w.rebuild(node, self.nodes) for node in _joined(body, join))
 
     def join(self, first: w.Loop, second: w.Loop) -> w.Loop | None:
         """Return one loop for two, or None where that could change a result."""
@@ -178,8 +163,9 @@ class _WorkloadFusion:
         accesses = [self.accesses(body) for body in (first.body, renamed)]
         if self.reads_what_is_written((first, second), accesses[0] + accesses[1]):
             return None
-        changing = {n.var for n in inside if isinstance(n, w.Loop)}
-        changing |= {name for n in inside if isinstance(n, w.Loop) for name in (n.start, n.length)}
+        changing: set[Name] = set()
+        for node in inside:
+            changing |= {node.var, node.start, node.length} if isinstance(node, w.Loop) else set()
         for name in self.ranks:
             pairs = [[a for a in found if self.may_be(a.tensor, name)] for found in accesses]
             pairs[0] = [a for a in pairs[0] if a.tensor == name]

@@ -16,10 +16,10 @@ from pto_wsp.errors import CannotInline
 from pto_wsp.ir import kernel as k
 from pto_wsp.ir import workload as w
 from pto_wsp.ir.core import Full, Region
+from pto_wsp.ir.effects import names_in
 from pto_wsp.ir.module import Module, called_functions
-from pto_wsp.ir.scalar import Const, Element, Expr, Unary, Var, walk
-from pto_wsp.location import Location
-from pto_wsp.passes.names import KernelRenaming, WorkloadRenaming, kernel_names, workload_names
+from pto_wsp.ir.names import KernelRenaming, WorkloadRenaming, kernel_names, workload_names
+from pto_wsp.ir.scalar import Const, Element, Expr, Unary, Var, can_fail, name_of, walk
 from pto_wsp.support.fresh import Fresh
 from pto_wsp.support.record import replace
 from pto_wsp.types.dtype import b1, i64
@@ -62,18 +62,13 @@ class _KernelInliner:
     def statements(self, body: tuple[k.Stmt, ...]) -> tuple[k.Stmt, ...]:
         found: list[k.Stmt] = []
         for stmt in body:
-            match stmt:
-                case k.Call():
-                    found += self.call(stmt)
-                case k.For() | k.While():
-                    found.append(replace(stmt, body=self.statements(stmt.body)))
-                case k.If(then=then, other=other):
-                    found.append(replace(stmt, then=self.statements(then), other=self.statements(other)))
-                case _:
-                    found.append(stmt)
+            if isinstance(stmt, k.KernelCall):
+                found += self.call(stmt)
+            else:
+                found.append(k.rebuild(stmt, self.statements))
         return tuple(found)
 
-    def call(self, call: k.Call) -> tuple[k.Stmt, ...]:
+    def call(self, call: k.KernelCall) -> tuple[k.Stmt, ...]:
         """Return the statements of the callee, those that give its scalars their values first."""
         callee = self.callees[call.kernel]
         statements = tuple(k.walk_statements(callee.body or ()))
@@ -124,28 +119,25 @@ class _WorkloadInliner:
     def nodes(self, body: tuple[w.Node, ...]) -> tuple[w.Node, ...]:
         found: list[w.Node] = []
         for node in body:
-            match node:
-                case w.Call():
-                    found += _Expansion(self, node, self.callees[node.workload]).nodes()
-                case w.Loop(body=inner):
-                    found.append(replace(node, body=self.nodes(inner)))
-                case w.Cond(then=then, other=other):
-                    found.append(replace(node, then=self.nodes(then), other=self.nodes(other)))
-                case _:
-                    found.append(node)
+            if isinstance(node, w.WorkloadCall):
+                found += _Expansion(self, node, self.callees[node.workload]).nodes()
+            else:
+                found.append(w.rebuild(node, self.nodes))
         return tuple(found)
 
 
 class _Expansion:
     """One call: what stands for each name of the callee."""
 
-    def __init__(self, caller: _WorkloadInliner, call: w.Call, callee: w.WorkloadFunction) -> None:
+    def __init__(self, caller: _WorkloadInliner, call: w.WorkloadCall, callee: w.WorkloadFunction) -> None:
         self.caller = caller
         self.call = call
         self.callee = callee
         self.tensors: dict[str, Region] = {}
         self.values: dict[str, Expr] = {}
         self.first: list[w.Node] = []
+        inside = [expr for node in w.walk_nodes(callee.body) for expr in w.node_expressions(node)]
+        self.mentioned = names_in(*inside)
 
     def nodes(self) -> tuple[w.Node, ...]:
         """Return the nodes of the callee, those that give its variables their values first."""
@@ -159,19 +151,14 @@ class _Expansion:
             elif arg is not None:
                 self.values[param.name] = self.number(param.name, arg)
         self.derive()
-        variables = {v: fresh.name(v) for v in self.callee.variables if not v.startswith("slot.")}
+        variables = {v: fresh.name(v) for v in self.callee.variables if isinstance(v, str)}
         self.first += [w.Set(new, Const(0), self.call.loc) for new in variables.values()]
         inside = [*w.walk_nodes(self.callee.body)]
-        loops = {node.var: self.loop(node.var) for node in inside if isinstance(node, w.Loop)}
+        loops = {node.var: fresh.name(node.var) for node in inside if isinstance(node, w.Loop)}
         tasks = [node for node in inside if isinstance(node, w.Task) and node.label]
         labels = {task.label: fresh.name(task.label) for task in tasks}
         renaming = WorkloadRenaming(loops, self.values, variables, self.tensors, labels)
         return (*self.first, *renaming.nodes(self.callee.body))
-
-    def loop(self, var: str) -> str:
-        new = self.caller.fresh.name(var)
-        self.caller.fresh.taken |= {f"{new}.start", f"{new}.len"}
-        return new
 
     def refuse(self, reason: str) -> CannotInline:
         return CannotInline(callee=self.callee.name, reason=reason, loc=self.call.loc)
@@ -193,7 +180,9 @@ class _Expansion:
 
     def number(self, name: str, value: Expr) -> Expr:
         """Return what stands for a size or scalar: `value` as it is at the call."""
-        if not self.can_change(value, self.call.loc):
+        if not self.can_change(value):
+            if can_fail(value) and name not in self.mentioned:
+                self.first.append(w.Set(self.caller.fresh.name(name), value, self.call.loc))
             return value
         if value.dtype not in (i64, b1):
             raise self.refuse(f"what it is given for `{name}` can change while it runs")
@@ -201,13 +190,10 @@ class _Expansion:
         self.first.append(w.Set(variable, value, self.call.loc))
         return Var(variable) if value.dtype is i64 else Unary("b1", Var(variable))
 
-    def can_change(self, value: Expr, loc: Location | None) -> bool:
+    def can_change(self, value: Expr) -> bool:
         """Whether nodes behind the call can give `value` another value."""
         variables = set(self.caller.workload.variables) | set(self.callee.variables)
-        return any(
-            isinstance(part, Element) or (isinstance(part, Var) and part.name in variables)
-            for part in walk(value)
-        )
+        return any(isinstance(part, Element) or name_of(part) in variables for part in walk(value))
 
     def derive(self) -> None:
         """Find what stands for sizes and scalars that follow from others, and for local tensors."""

@@ -13,7 +13,7 @@ from pto_wsp.ir.module import Module
 from pto_wsp.ir.verify import verify
 from pto_wsp.passes.canonical_names import canonical_names
 from pto_wsp.passes.eliminate_dead_code import eliminate_dead_code
-from pto_wsp.passes.expand_loops import expand_loops
+from pto_wsp.passes.expand.expand_loops import expand_loops
 from pto_wsp.passes.forward_stores import forward_stores
 from pto_wsp.passes.fuse_loops import fuse_loops
 from pto_wsp.passes.inline_calls import inline_calls
@@ -40,7 +40,7 @@ class Pass:
 
 
 @record
-class Step:
+class PipelineStep:
     """One pass of a pipeline, with its options."""
 
     made_by: Pass
@@ -79,14 +79,14 @@ _STEP = re.compile(r"\s*([^\s{},]+)\s*(?:\{([^{}]*)\})?\s*")
 _OPTION = re.compile(r"\s*([a-z_]+)\s*=\s*([0-9]{1,18})\s*")
 
 
-def parse_pipeline(text: str) -> tuple[Step, ...]:
+def parse_pipeline(text: str) -> tuple[PipelineStep, ...]:
     """Return the steps of a pipeline.
 
     Raises:
         BadPipeline: it cannot be read.
         UnknownPass: it names a pass that does not exist.
     """
-    steps: list[Step] = []
+    steps: list[PipelineStep] = []
     place = 0
     while True:
         found = _STEP.match(text, place)
@@ -105,7 +105,7 @@ def _rest(text: str, place: int) -> str:
     return f"`{text[place:]}`" if text[place:].strip() else "the end"
 
 
-def _step(text: str, name: str, options: str | None) -> Step:
+def _step(text: str, name: str, options: str | None) -> PipelineStep:
     if name not in PASSES:
         raise UnknownPass(name=name, advice=did_you_mean(name, PASSES))
     known = PASSES[name].options
@@ -118,11 +118,13 @@ def _step(text: str, name: str, options: str | None) -> Step:
             names = ", ".join(f"`{key}`" for key in known) or "no options"
             raise BadPipeline(text=text, expected=f"{names} for `{name}`", found=f"`{option[1]}`")
         given[option[1]] = int(option[2])
-    return Step(PASSES[name], given)
+    return PipelineStep(PASSES[name], given)
 
 
 def run_pipeline(
-    module: Module, steps: tuple[Step, ...], after: Callable[[Step, Module], None] | None = None
+    module: Module,
+    steps: tuple[PipelineStep, ...],
+    after: Callable[[PipelineStep, Module], None] | None = None,
 ) -> Module:
     """Return what the steps make of a module, which is verified first.
 

@@ -15,7 +15,7 @@ from pto_wsp.analysis.buffers import buffer_use, first_writes, tile_spans
 from pto_wsp.errors import TilesTooLarge
 from pto_wsp.ir import kernel as k
 from pto_wsp.ir.module import Module
-from pto_wsp.passes.names import KernelRenaming
+from pto_wsp.ir.names import KernelRenaming
 from pto_wsp.support.record import replace
 
 

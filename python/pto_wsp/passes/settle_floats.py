@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from pto_wsp.ir import workload as w
 from pto_wsp.ir.module import Module
-from pto_wsp.ir.scalar import Binary, Const, Expr, Select, Unary, Var, children, format_expr, substitute, walk
+from pto_wsp.ir.scalar import Const, Expr, Var, can_fail, children, format_expr, substitute, walk
 from pto_wsp.support.record import replace
-from pto_wsp.types.dtype import b1
 from pto_wsp.types.tile import ScalarType
 
 
@@ -42,13 +41,7 @@ class _Settler:
 
     def node(self, node: w.Node) -> w.Node:
         node = w.map_expressions(node, lambda expr: substitute(expr, self.settled))
-        match node:
-            case w.Loop(body=body):
-                return replace(node, body=self.nodes(body))
-            case w.Cond(then=then, other=other):
-                return replace(node, then=self.nodes(then), other=self.nodes(other))
-            case _:
-                return node
+        return w.rebuild(node, self.nodes)
 
     def settled(self, expr: Expr) -> Expr | None:
         """Return the symbol that stands for `expr`, or None where it must stay as it is."""
@@ -63,13 +56,6 @@ class _Settler:
 
     def always_has_a_value(self, expr: Expr) -> bool:
         """Whether `expr` follows from symbols, and no step of it can overflow or divide by zero."""
-        match expr:
-            case Const():
-                return True
-            case Var(name=name):
-                return name in self.symbols
-            case Binary() | Unary() | Select():
-                is_total = expr.dtype.is_float or expr.dtype is b1
-                return is_total and all(self.always_has_a_value(child) for child in children(expr))
-            case _:
-                return False
+        leaves = (part for part in walk(expr) if not children(part))
+        follows = all(isinstance(p, Const) or (isinstance(p, Var) and p.name in self.symbols) for p in leaves)
+        return follows and not can_fail(expr)

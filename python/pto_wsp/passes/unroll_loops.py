@@ -18,8 +18,8 @@ from collections.abc import Iterator
 
 from pto_wsp.ir import kernel as k
 from pto_wsp.ir.module import Module
+from pto_wsp.ir.names import KernelRenaming
 from pto_wsp.ir.scalar import Const, Expr, Var, add
-from pto_wsp.passes.names import KernelRenaming
 from pto_wsp.support.record import replace
 
 LIMIT = 1000
@@ -36,15 +36,8 @@ def unroll_loops(module: Module, factor: int = 4, full: int = 4) -> Module:
 
     def statements(body: tuple[k.Stmt, ...]) -> Iterator[k.Stmt]:
         for stmt in body:
-            match stmt:
-                case k.For(body=inner):
-                    yield from _unrolled(replace(stmt, body=tuple(statements(inner))), factor, full)
-                case k.While(body=inner):
-                    yield replace(stmt, body=tuple(statements(inner)))
-                case k.If(then=then, other=other):
-                    yield replace(stmt, then=tuple(statements(then)), other=tuple(statements(other)))
-                case _:
-                    yield stmt
+            found = k.rebuild(stmt, statements)
+            yield from _unrolled(found, factor, full) if isinstance(found, k.For) else (found,)
 
     bodies = (None if kernel.body is None else tuple(statements(kernel.body)) for kernel in module.kernels)
     pairs = zip(module.kernels, bodies, strict=True)

@@ -19,9 +19,10 @@ from pto_wsp.errors import (
     did_you_mean,
 )
 from pto_wsp.ir import workload as w
-from pto_wsp.ir.scalar import I64_MAX, Const, Value, Var, evaluate, walk
-from pto_wsp.lang.ragged import Ragged
-from pto_wsp.lang.sparse import Sparse
+from pto_wsp.ir.evaluate import evaluate
+from pto_wsp.ir.scalar import I64_MAX, Const, Value, Var, walk
+from pto_wsp.lang.workload.ragged import Ragged
+from pto_wsp.lang.workload.sparse import Sparse
 from pto_wsp.runtime.dlpack import as_numpy
 from pto_wsp.runtime.numbers import integer, number
 from pto_wsp.support.record import record

@@ -1,8 +1,7 @@
-"""The artifact cache: built libraries and lowered programs, kept between processes.
+"""The artifact cache: built libraries, kept between processes.
 
-One file per library, named by its key, ends with the SHA-256 of what comes before; a file that does not
-match is built again. Files are written aside and renamed, so that processes need no locks. Programs are as
-safe, and bounded without a search: the first digits of its key are a program's place, and who was there goes.
+One file per library, named by its key, ends with the SHA-256 of its content. A file that does not match is
+built again. Files are written aside and renamed, so that processes need no locks.
 """
 
 from __future__ import annotations
@@ -11,7 +10,6 @@ import hashlib
 import os
 import stat
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 
 from pto_wsp.errors import BadCache
@@ -20,9 +18,7 @@ VARIABLE = "PTO_WSP_CACHE"
 LIMIT_BYTES = 2**30
 _MAGIC = b"pto-wsp-sha256:"
 _TRAILER = len(_MAGIC) + 32
-_FOLDERS = ("libraries", "programs", "notes", "failed")
-_PLACE_DIGITS = 3
-_MAX_PROGRAM_BYTES = 2**18
+_FOLDERS = ("libraries", "notes", "failed")
 
 
 def default_directory() -> Path:
@@ -56,7 +52,7 @@ class ArtifactCache:
 
         The file, whose name ends with `kind`, is verified before it is returned.
         """
-        found = self.find_library(key, kind)
+        found = self._find(key, kind)
         if found is not None:
             return found, False
         path = self._library_path(key, kind)
@@ -73,24 +69,6 @@ class ArtifactCache:
             aside.unlink(missing_ok=True)
         self._evict(keep=path)
         return path, True
-
-    def find_library(self, key: str, kind: str = "so") -> Path | None:
-        """Return the path of the library `key`, verified, or None where it is not there as it was written."""
-        path = self._library_path(key, kind)
-        return path if _whole(path) is not None and _was_used(path) else None
-
-    def read_program(self, key: str) -> bytes | None:
-        """Return what `write_program` stored under `key`, a SHA-256 in hexadecimal, or None."""
-        body = _whole(self._program_path(key))
-        mark = key.encode()
-        return bytes(body[len(mark) :]) if body is not None and body[: len(mark)] == mark else None
-
-    def write_program(self, key: str, content: bytes) -> None:
-        """Store a program under `key`, unless it is large or cannot be written: it can be lowered again."""
-        body = key.encode() + content
-        if len(body) <= _MAX_PROGRAM_BYTES:
-            with suppress(BadCache):
-                _write(self._program_path(key), body + _trailer(body))
 
     def keep_source(self, key: str, source: str) -> Path:
         """Keep generated code that the compiler refused; return its path."""
@@ -109,11 +87,13 @@ class ArtifactCache:
         """Store a small text as `name`."""
         _write(self.directory / "notes" / name, text.encode())
 
+    def _find(self, key: str, kind: str) -> Path | None:
+        """Return the path of the library `key`, verified, or None where it is not there as it was written."""
+        path = self._library_path(key, kind)
+        return path if _is_whole(path) and _was_used(path) else None
+
     def _library_path(self, key: str, kind: str) -> Path:
         return self.directory / "libraries" / f"{key}.{kind}"
-
-    def _program_path(self, key: str) -> Path:
-        return self.directory / "programs" / key[:_PLACE_DIGITS]
 
     def _evict(self, keep: Path) -> None:
         """Remove the libraries used least recently until the rest are within the limit."""
@@ -149,14 +129,14 @@ def _trailer(content: bytes | memoryview) -> bytes:
     return _MAGIC + hashlib.sha256(content).digest()
 
 
-def _whole(path: Path) -> memoryview | None:
-    """Return what a file holds before the hash of just that, or None where it does not end with one."""
+def _is_whole(path: Path) -> bool:
+    """Return whether a file ends with the hash of what comes before it."""
     try:
         content = memoryview(path.read_bytes())
     except OSError:
-        return None
+        return False
     body = content[:-_TRAILER]
-    return body if body and content[-_TRAILER:] == _trailer(body) else None
+    return len(body) > 0 and content[-_TRAILER:] == _trailer(body)
 
 
 def _was_used(path: Path) -> bool:

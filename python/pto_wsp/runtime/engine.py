@@ -2,74 +2,47 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
-from functools import cached_property
 from pathlib import Path
 
 import numpy as np
 
 from pto_wsp import _native
-from pto_wsp.errors import BadCache, BadLibrary, PtoError
+from pto_wsp.errors import BadLibrary, PtoError
 from pto_wsp.interp.workload import TensorReader
 from pto_wsp.ir import workload as w
 from pto_wsp.ir.module import Module
-from pto_wsp.ir.printer import print_policy
+from pto_wsp.ir.printer import print_directive
 from pto_wsp.ir.scalar import Element, Value, walk
-from pto_wsp.passes.lower_workload_to_bytecode import Lowered, lower_workload_to_bytecode
+from pto_wsp.lang.schedule.registry import every_kind
+from pto_wsp.lower.lower_workload_to_bytecode import Lowered, lower_workload_to_bytecode
 from pto_wsp.runtime.cache import ArtifactCache
-from pto_wsp.runtime.explain import explain
-from pto_wsp.runtime.interpreted import InterpretedRunner
-from pto_wsp.runtime.kept_programs import KeptProgram, find_program, keep_program, program_key
+from pto_wsp.runtime.explain import explain, no_memory
 from pto_wsp.runtime.options import run_options
-from pto_wsp.runtime.outcome import Figures, Runner
-from pto_wsp.runtime.prepared import Prepared
+from pto_wsp.runtime.outcome import Figures
 from pto_wsp.runtime.trace import Trace
-from pto_wsp.targets.base import KernelArtifact
-
-
-def make_runner(prepared: Prepared) -> Runner:
-    """Return what runs a module on its target."""
-    if prepared.target.builds_library:
-        return EngineRunner(prepared)
-    return InterpretedRunner(prepared.module)
+from pto_wsp.support.record import record
+from pto_wsp.targets.base import KernelBuilder
 
 
 class EngineRunner:
     """Runs a module's tasks on the engine's worker pool.
 
-    A program that is kept from earlier is neither lowered nor compiled.
-
     Attributes:
         workload: the entry, with the parameters that the runs have.
         compiles: compiler invocations that were made.
-        compile_ms: time that compiling took, or that finding the program took.
+        compile_ms: time that compiling took.
+        artifact: the kernels: built, or found in the cache.
         library: the kernels, loaded.
     """
 
-    def __init__(self, prepared: Prepared) -> None:
-        start = time.perf_counter()
-        self._prepared = prepared
-        self._cache = ArtifactCache()
-        key = program_key(prepared, self._cache)
-        kept = find_program(key, self._cache) if key is not None else None
-        if kept is not None:
-            self.workload = prepared.source.entry_workload
-            self.library = _load(kept.library)
-            self.compiles, self.compile_ms = 0, (time.perf_counter() - start) * 1e3
-            self._loaded = self._load_kept(kept)
-            return
-        self.workload = prepared.module.entry_workload
+    def __init__(self, module: Module, builder: KernelBuilder) -> None:
+        self._target = builder.name
+        self.workload = module.entry_workload
+        self.artifact = builder.build(module.kernels, ArtifactCache())
         self.library = _load(self.artifact.path)
         self.compiles, self.compile_ms = self.artifact.compiles, self.artifact.compile_ms
-        self._loaded = self._load_bytecode(prepared.module, None)
-        if key is not None:
-            keep_program(key, prepared, KeptProgram(self.artifact.path, self._loaded.code), self._cache)
-
-    @cached_property
-    def artifact(self) -> KernelArtifact:
-        """The kernels: built, or found in the cache."""
-        return self._prepared.target.build(self._prepared.module.kernels, self._cache)
+        self._loaded = self._load_bytecode(module, None)
 
     def reschedule(self, module: Module) -> None:
         """Load bytecode for the schedule of `module`; the kernels stay. A run under way ends as it began."""
@@ -79,32 +52,13 @@ class EngineRunner:
         """Stop all runs that are under way, whatever their schedule."""
         self._loaded.executable.cancel()
 
-    def _lower(self, module: Module) -> Lowered:
-        return lower_workload_to_bytecode(module, self.artifact.kernels, self.artifact.table_hash)
-
     def _load_bytecode(self, module: Module, shared: _native.Executable | None) -> _Loaded:
-        lowered = self._lower(module)
+        lowered = lower_workload_to_bytecode(module, self.artifact.kernels, self.artifact.table_hash)
         try:
             executable = _native.Executable(lowered.code, self.library, shared)
         except _native.EngineError as error:
             raise self._explained(error, module, lowered) from None
-        return _Loaded(executable, run_options(module.schedule), lowered.code, lambda: (module, lowered))
-
-    def _load_kept(self, kept: KeptProgram) -> _Loaded:
-        wrong = BadCache(path=self._cache.directory, reason="a program in it is not what it stands for")
-
-        def lower() -> tuple[Module, Lowered]:
-            module = self._prepared.module
-            lowered = self._lower(module)
-            if lowered.code != kept.code or self.artifact.path != kept.library:
-                raise wrong
-            return module, lowered
-
-        try:
-            executable = _native.Executable(kept.code, self.library, None)
-        except _native.EngineError:
-            raise wrong from None
-        return _Loaded(executable, run_options(self._prepared.source.schedule), kept.code, lower)
+        return _Loaded(executable, run_options(module.schedule), module, lowered)
 
     def run(
         self,
@@ -131,6 +85,8 @@ class EngineRunner:
             )
         except _native.EngineError as error:
             raise self.explained(error, loaded, arrays) from None
+        except MemoryError:
+            raise no_memory(loaded.module) from None
         return result, loaded.trace(result, arrays, scalars)
 
     def submit(
@@ -156,13 +112,15 @@ class EngineRunner:
             )
         except _native.EngineError as error:
             raise self.explained(error, loaded, arrays) from None
+        except MemoryError:
+            raise no_memory(loaded.module) from None
         return EngineRun(self, loaded, run, arrays, scalars)
 
     def explained(
         self, error: _native.EngineError, loaded: _Loaded, arrays: Sequence[np.ndarray]
     ) -> PtoError:
         """Return the catalogue's error for one of a run."""
-        return self._explained(error, *loaded.origin, arrays)
+        return self._explained(error, loaded.module, loaded.lowered, arrays)
 
     def _explained(
         self,
@@ -177,7 +135,7 @@ class EngineRunner:
             failure = self.library.failure(number)
         else:
             failure = None
-        return explain(error, module, lowered, self.artifact, arrays, failure)
+        return explain(error, self._target, module, lowered, self.artifact, arrays, failure)
 
 
 class EngineRun:
@@ -227,25 +185,14 @@ def _load(path: Path) -> _native.KernelLibrary:
         raise BadLibrary(path=path, reason=str(error)) from None
 
 
+@record
 class _Loaded:
-    """Bytecode in the engine, and what it was lowered from."""
+    """Bytecode in the engine, with the options of its runs and what it was lowered from."""
 
-    def __init__(
-        self,
-        executable: _native.Executable,
-        options: _native.RunOptions,
-        code: bytes,
-        origin: Callable[[], tuple[Module, Lowered]],
-    ) -> None:
-        self.executable = executable
-        self.options = options
-        self.code = code
-        self._origin = origin
-
-    @cached_property
-    def origin(self) -> tuple[Module, Lowered]:
-        """The module, and what it is lowered to: for errors and traces."""
-        return self._origin()
+    executable: _native.Executable
+    options: _native.RunOptions
+    module: Module
+    lowered: Lowered
 
     def trace(
         self, result: _native.RunResult, arrays: Sequence[np.ndarray], scalars: Sequence[Value | None]
@@ -254,7 +201,7 @@ class _Loaded:
         recorded = result.record
         if recorded is None:
             return None
-        module, lowered = self.origin
+        module, lowered = self.module, self.lowered
         given = zip(lowered.symbols, scalars, strict=True)
         sizes = {name: value for name, value in given if value is not None}
         for tensor, array in zip(module.entry_workload.tensors, arrays, strict=True):
@@ -263,9 +210,7 @@ class _Loaded:
         about = {
             "program": module.entry_workload.name,
             "run": str(result.run),
-            "schedule": "\n".join(
-                f"{policy.directive} = {print_policy(policy)}" for policy in module.schedule.policies()
-            ),
+            "schedule": "\n".join(map(print_directive, every_kind(module.schedule))),
         }
         return Trace(lowered.sites, lowered.registers, recorded, sizes, _key_reader(lowered, arrays), about)
 

@@ -11,11 +11,14 @@ from pto_wsp._native import EngineError
 from pto_wsp.interp.regions import scope_text
 from pto_wsp.interp.workload import negative_extent, no_tier
 from pto_wsp.ir import workload as w
+from pto_wsp.ir.evaluate import element_outside
 from pto_wsp.ir.kernel import KernelFunction, Param
 from pto_wsp.ir.module import Module
-from pto_wsp.ir.scalar import BELOW_ZERO, DIVISION_BY_ZERO, OVERFLOW, SHIFT_OUTSIDE, element_outside
+from pto_wsp.ir.scalar import BELOW_ZERO, DIVISION_BY_ZERO, OVERFLOW, SHIFT_OUTSIDE
+from pto_wsp.lang.schedule.directives.dispatch import DispatchPolicy
+from pto_wsp.lang.schedule.directives.window import Window
 from pto_wsp.location import Location, caller_location, of_user
-from pto_wsp.passes.lower_workload_to_bytecode import Lowered
+from pto_wsp.lower.lower_workload_to_bytecode import Lowered
 from pto_wsp.runtime.run import where_started
 from pto_wsp.targets.base import Check, KernelArtifact
 from pto_wsp.types.dtype import DTYPES
@@ -26,18 +29,19 @@ Failure = tuple[str, str | None, int]
 
 def explain(
     error: EngineError,
+    target: str,
     module: Module,
     lowered: Lowered,
     artifact: KernelArtifact,
     arrays: Sequence[np.ndarray],
     failure: Failure | None = None,
 ) -> errors.PtoError:
-    """Return the catalogue's error for an engine error of a run of `lowered` on `arrays`.
+    """Return the catalogue's error for an engine error of a run of `lowered` on `arrays`, on `target`.
 
     `failure` is what the library says of the failed kernel, if some of its kernels are written by hand.
     """
     describe = _DESCRIBE.get(error.code)
-    context = _Context(error, module, lowered, artifact, arrays, failure)
+    context = _Context(error, target, module, lowered, artifact, arrays, failure)
     found = describe(context) if describe else context.fault()
     if isinstance(found, errors.RunError) and "late" in error.details:
         found.found_late(context.number("late"))
@@ -50,6 +54,7 @@ class _Context:
     def __init__(
         self,
         error: EngineError,
+        target: str,
         module: Module,
         lowered: Lowered,
         artifact: KernelArtifact,
@@ -59,6 +64,7 @@ class _Context:
         self.code = error.code
         self.details = error.details
         self.message = str(error)
+        self.target = target
         self.module = module
         self.lowered = lowered
         self.artifact = artifact
@@ -347,21 +353,22 @@ def _negative_amount(what: str) -> Callable[[_Context], errors.PtoError]:
 
 
 def _key_outside(c: _Context) -> errors.PtoError:
-    key = c.module.schedule.dispatch.key
+    dispatch = c.module.schedule.find(DispatchPolicy)
     return errors.NoDispatcher(
         kernel=c.kernel.name,
         found=c.number("value"),
         most=c.number("most"),
         where=c.where(c.enclosing),
-        loc=key.loc if key is not None else None,
+        loc=dispatch.key.loc if dispatch and dispatch.key else None,
         notes=[("the task was made here", c.task.loc)],
     )
 
 
 def _window_full(c: _Context) -> errors.PtoError:
     where = c.where(c.enclosing)
-    size = c.module.schedule.window.count
-    return errors.WindowFull(size=size, kernel=c.kernel.name, where=where, loc=c.task.loc)
+    window = c.module.schedule.find(Window)
+    assert window is not None
+    return errors.WindowFull(size=window.size, kernel=c.kernel.name, where=where, loc=c.task.loc)
 
 
 def _stuck(c: _Context) -> errors.PtoError:
@@ -382,7 +389,7 @@ def _stuck(c: _Context) -> errors.PtoError:
 
 def _out_of_memory(c: _Context) -> errors.PtoError:
     if "kernel" not in c.details:
-        return errors.OutOfMemory(what="the schedule of the tasks", size="of all of them")
+        return no_memory(c.module)
     if "bytes" in c.details:
         what, size = "the workspace of a task", f"{c.number('bytes')} bytes"
     else:
@@ -391,9 +398,16 @@ def _out_of_memory(c: _Context) -> errors.PtoError:
     return errors.OutOfMemory(what=what, size=size + c.where(c.enclosing), loc=c.task.loc)
 
 
+def no_memory(module: Module) -> errors.OutOfMemory:
+    """Return the error of a run without memory where no single task is concerned: a graph, a map of hazards."""
+    workload = module.entry_workload
+    size = "the engine needs more to order the tasks of this run"
+    return errors.OutOfMemory(what=f"a run of `{workload.name}`", size=size, loc=workload.loc)
+
+
 def _graph_too_large(c: _Context) -> errors.PtoError:
     what, reason = "a graph of so many tasks", f"{c.message}; `StartPolicy.immediate()` builds none"
-    return errors.UnsupportedByTarget(target="cpu", what=what, reason=reason)
+    return errors.UnsupportedByTarget(target=c.target, what=what, reason=reason)
 
 
 def _interrupted(reason: str) -> Callable[[_Context], errors.PtoError]:

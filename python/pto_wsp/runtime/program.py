@@ -22,25 +22,28 @@ from pto_wsp.ir import workload as w
 from pto_wsp.ir.entry import with_entry_workload
 from pto_wsp.ir.module import Module
 from pto_wsp.ir.scalar import I64_MAX
-from pto_wsp.ir.schedule import POLICIES
 from pto_wsp.ir.verify import verify
-from pto_wsp.lang import context
-from pto_wsp.lang.tracing import Traced
+from pto_wsp.lang.compiling import set_compile_hook
+from pto_wsp.lang.schedule.directives.trace import LEVELS, TracePolicy
+from pto_wsp.lang.schedule.schedule import Schedule
+from pto_wsp.lang.workload import context
+from pto_wsp.lang.workload.build_module import Traced
 from pto_wsp.location import caller_location
 from pto_wsp.runtime.binding import Binder, Bound
-from pto_wsp.runtime.engine import EngineRunner, make_runner
+from pto_wsp.runtime.engine import EngineRunner
+from pto_wsp.runtime.export import write_tree
 from pto_wsp.runtime.interpreted import InterpretedRunner
 from pto_wsp.runtime.numbers import integer, number
 from pto_wsp.runtime.outcome import Figures
 from pto_wsp.runtime.prepared import Prepared, check_schedule
 from pto_wsp.runtime.run import Run
+from pto_wsp.runtime.runners import make_runner
 from pto_wsp.runtime.stats import RunStats
 from pto_wsp.runtime.task_graph import TaskGraph
 from pto_wsp.runtime.trace import Trace
-from pto_wsp.schedule.schedule import Schedule
 from pto_wsp.support.garbage import collection_paused
 from pto_wsp.targets import registry
-from pto_wsp.text.files import read_program, write_program
+from pto_wsp.text.files import read_program, with_defaults, write_program
 from pto_wsp.types.dtype import DType, f32, i64, u64
 from pto_wsp.visualize.drawing import escaped
 from pto_wsp.visualize.notebook import module_html
@@ -71,6 +74,9 @@ def compile_program(traced: Traced, target: str = "cpu") -> Program:
             raise NameClash(kind="run options and parameters", name=param.name, loc=param.loc)
     with collection_paused():
         return Program(verify(module), traced.defaults, target)
+
+
+set_compile_hook(compile_program)
 
 
 class _Arguments(NamedTuple):
@@ -179,6 +185,7 @@ class Program:
                 scalar and per size that no array decides.
 
         Raises:
+            CannotRun: the target only emits sources.
             UnboundTensor, UnknownParameter, WrongValue, WrongDType, WrongRank, WrongShape, UnusableArray,
             ReadOnlyArray, OverlappingArrays: the values do not fit; nothing has run.
             ArraysInFlight: an array overlaps one of an unfinished run, and one of the two runs writes it.
@@ -258,7 +265,8 @@ class Program:
         if check not in (None, "hazards"):
             raise WrongValue(name="check", expected='None or "hazards"', found=repr(check))
         bound = self._binder.bind(values)
-        level = _trace_level(self.module.schedule.trace.name if trace is None else trace)
+        scheduled = self.module.schedule.find(TracePolicy)
+        level = _trace_level((scheduled is not None and scheduled.name) if trace is None else trace)
         if progress is not None and not callable(progress):
             expected = "a function of one number, or None"
             raise WrongValue(name="progress", expected=expected, found=repr(progress))
@@ -369,6 +377,22 @@ class Program:
         """
         write_program(path, self.module, self._binder.numbers)
 
+    def export(self, folder: str | os.PathLike[str], *, force: bool = False) -> None:
+        """Write the program as a folder of sources, which its `README.md` says how to build and run.
+
+        Numbers of `set_symbol_i64` and the like become defaults of the sources.
+
+        Args:
+            folder: where they go; made where it is missing.
+            force: overwrite files that exist.
+
+        Raises:
+            UnusableFile: the folder is not empty and `force` is not given, or it cannot be written.
+            UnsupportedByTarget: the target emits no sources, or not those of this program.
+        """
+        module = with_defaults(self.module, self._binder.numbers)
+        write_tree(self._prepared.target.emit(module), folder, force=force)
+
     def save_kernels(self, path: str | os.PathLike[str]) -> None:
         """Write the kernels as a shared library for this machine: `pto_load_kernels` of the C API loads it.
 
@@ -399,11 +423,10 @@ class Program:
 
 def _trace_level(trace: object) -> int:
     """Return 0, 1 or 2: what to record."""
-    levels = tuple(POLICIES["trace"])
-    if isinstance(trace, str) and trace in levels:
-        return levels.index(trace)
+    if isinstance(trace, str) and trace in LEVELS:
+        return LEVELS.index(trace)
     if not isinstance(trace, (bool, np.bool_)):
-        expected = f"True, False, {', '.join(repr(level) for level in levels)} or None"
+        expected = f"True, False, {', '.join(repr(level) for level in LEVELS)} or None"
         raise WrongValue(name="trace", expected=expected, found=repr(trace), loc=caller_location())
     return int(trace)
 

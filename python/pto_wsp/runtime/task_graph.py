@@ -10,13 +10,14 @@ import numpy as np
 from pto_wsp import _native
 from pto_wsp.analysis.buffers import BufferUse, buffer_use
 from pto_wsp.errors import PtoError
-from pto_wsp.interp.regions import Place, RegionReader
+from pto_wsp.interp.regions import RegionPlace, RegionReader
 from pto_wsp.interp.workload import BoundTask, TensorReader
 from pto_wsp.ir import workload as w
 from pto_wsp.ir.core import Region, Rows
+from pto_wsp.ir.evaluate import evaluate
 from pto_wsp.ir.kernel import IN
 from pto_wsp.ir.module import Module
-from pto_wsp.ir.scalar import Element, Expr, Var, evaluate, walk
+from pto_wsp.ir.scalar import Element, Expr, Name, name_of, walk
 from pto_wsp.support.record import record
 from pto_wsp.visualize.drawing import to_svg
 from pto_wsp.visualize.graph import Graph, graph_drawing
@@ -153,7 +154,7 @@ class Collector:
         kernel, regions = self._kernels[task.node.kernel], RegionReader(self._arrays, self._reader)
         for param, arg in zip(kernel.params, task.node.args, strict=True):
             if isinstance(arg, Region):
-                place = Place(kernel, param, task.scope, task.loops, arg.loc)
+                place = RegionPlace(kernel, param, task.scope, task.loops, arg.loc)
                 yield f"{param.role} {regions.describe(arg, place)}"
 
     def _touched(self, task: BoundTask) -> Iterator[tuple[_Accesses, np.ndarray, str]]:
@@ -165,7 +166,7 @@ class Collector:
             accesses = self._accesses_of(arg.tensor)
             if accesses is not None:
                 numbered = RegionReader({**self._arrays, arg.tensor: accesses.ids}, self._reader)
-                place = Place(kernel, param, task.scope, task.loops, arg.loc)
+                place = RegionPlace(kernel, param, task.scope, task.loops, arg.loc)
                 yield accesses, numbered.view(arg, place).array.ravel(), param.role
             for rows in arg.dims:
                 if isinstance(rows, Rows) and (indices := self._accesses_of(rows.indices)) is not None:
@@ -265,9 +266,9 @@ def _identity(array: np.ndarray) -> tuple[object, ...]:
     return array.ctypes.data, array.shape, array.strides
 
 
-def _assigned(workload: w.WorkloadFunction) -> dict[str, list[Expr]]:
+def _assigned(workload: w.WorkloadFunction) -> dict[Name, list[Expr]]:
     """Return the expressions that each variable is set to."""
-    found: dict[str, list[Expr]] = {}
+    found: dict[Name, list[Expr]] = {}
     for node in w.walk_nodes(workload.body):
         if isinstance(node, w.Set):
             found.setdefault(node.name, []).append(node.value)
@@ -275,31 +276,27 @@ def _assigned(workload: w.WorkloadFunction) -> dict[str, list[Expr]]:
 
 
 def _deciding_elements(
-    body: Sequence[w.Node], around: tuple[Expr, ...], assigned: Mapping[str, Sequence[Expr]]
+    body: Sequence[w.Node], around: tuple[Expr, ...], assigned: Mapping[Name, Sequence[Expr]]
 ) -> Iterator[tuple[int, list[Element]]]:
     """Yield, by its id, each task with the elements that its arguments and the nodes around it mention."""
     for node in body:
         exprs = (*around, *w.node_expressions(node))
-        match node:
-            case w.Task():
-                yield id(node), list(_elements(exprs, assigned, frozenset()))
-            case w.Loop():
-                yield from _deciding_elements(node.body, exprs, assigned)
-            case w.Cond():
-                yield from _deciding_elements((*node.then, *node.other), exprs, assigned)
-            case _:
-                pass
+        if isinstance(node, w.Task):
+            yield id(node), list(_elements(exprs, assigned, frozenset()))
+        for block in w.blocks(node):
+            yield from _deciding_elements(block, exprs, assigned)
 
 
 def _elements(
-    exprs: Sequence[Expr], assigned: Mapping[str, Sequence[Expr]], seen: frozenset[str]
+    exprs: Sequence[Expr], assigned: Mapping[Name, Sequence[Expr]], seen: frozenset[Name]
 ) -> Iterator[Element]:
     for expr in exprs:
         for part in walk(expr):
+            name = name_of(part)
             if isinstance(part, Element):
                 yield part
-            elif isinstance(part, Var) and part.name in assigned and part.name not in seen:
-                yield from _elements(assigned[part.name], assigned, seen | {part.name})
+            elif name is not None and name in assigned and name not in seen:
+                yield from _elements(assigned[name], assigned, seen | {name})
 
 
 def _reduced(before: Sequence[set[int]]) -> Iterator[tuple[int, int]]:

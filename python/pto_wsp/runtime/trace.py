@@ -10,7 +10,8 @@ from typing import Protocol
 import numpy as np
 
 from pto_wsp.ir import workload as w
-from pto_wsp.ir.scalar import Element, Expr, Reader, Value, Var, evaluate, walk
+from pto_wsp.ir.evaluate import ExtentReader, Scope, evaluate
+from pto_wsp.ir.scalar import Const, Expr, Name, Value, children, name_of, walk
 from pto_wsp.support.record import record
 from pto_wsp.visualize.drawing import to_svg
 from pto_wsp.visualize.graph import MOST_BOXES
@@ -93,10 +94,10 @@ class Trace:
     def __init__(
         self,
         sites: Mapping[int, w.Node],
-        registers: Mapping[str, int],
+        registers: Mapping[Name, int],
         recorded: Record,
         sizes: Mapping[str, Value],
-        reader: Reader,
+        reader: ExtentReader,
         about: Mapping[str, str] | None = None,
     ) -> None:
         self._sites = {number: node for number, node in sites.items() if isinstance(node, w.Task)}
@@ -188,17 +189,16 @@ class Trace:
             _location(node),
         )
 
-    def _scope(self, registers: np.ndarray) -> dict[str, Value]:
-        scope = dict(self._sizes)
-        return scope | {name: int(registers[reg]) for name, reg in self._register_names.items()}
+    def _scope(self, registers: np.ndarray) -> Scope:
+        return {**self._sizes, **{name: int(registers[reg]) for name, reg in self._register_names.items()}}
 
     def _key_column(self, key: Expr, rows: np.ndarray) -> np.ndarray:
         """Return the values of a coordinate for some tasks."""
         registers = self._places[1]
-        if isinstance(key, Var) and key.name in self._register_names:
-            return registers[rows, self._register_names[key.name]]
-        parts = [part for part in walk(key) if isinstance(part, (Var, Element))]
-        if not parts:
+        name = name_of(key)
+        if name is not None and name in self._register_names:
+            return registers[rows, self._register_names[name]]
+        if all(isinstance(part, Const) for part in walk(key) if not children(part)):
             return np.full(len(rows), int(evaluate(key, {}, self._reader)))
         values = (evaluate(key, self._scope(registers[row]), self._reader) for row in rows)
         return np.fromiter(values, np.int64, len(rows))

@@ -1,4 +1,4 @@
-"""What every target is: a name, what it refuses, and the kernel library that it builds."""
+"""What every target is: what it refuses, the sources that it emits, and how it runs programs."""
 
 from __future__ import annotations
 
@@ -6,16 +6,33 @@ import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import ClassVar, Protocol
+from typing import ClassVar, Protocol, TypeVar
 
 from pto_wsp.ir.kernel import KernelFunction
+from pto_wsp.ir.module import Module
+from pto_wsp.ir.schedule import Directive, Policy
 from pto_wsp.location import Location
 from pto_wsp.support.record import record
+
+R = TypeVar("R", covariant=True)
+
+
+@record
+class SourceTree:
+    """A folder of sources that a target emits.
+
+    Attributes:
+        files: text by path. Paths are relative and use `/`; the order is that of reading.
+        kernels: the paths with the code of kernels, which `pto emit` prints.
+    """
+
+    files: Mapping[str, str]
+    kernels: tuple[str, ...]
 
 
 @record
 class Check:
-    """A run-time check of a kernel: where it stands, and what is wrong when it fails."""
+    """A run-time check of a kernel: its place, and what is wrong when it fails."""
 
     loc: Location | None
     message: str
@@ -64,34 +81,14 @@ class LibraryCache(Protocol):
         ...
 
 
-class Target(ABC):
-    """A machine, real or not, that kernels run on.
+class KernelBuilder(Protocol):
+    """Builds the kernel library that the engine loads."""
 
-    Attributes:
-        name: as in `compile(target=...)`.
-        builds_library: whether `build` gives a library that the engine runs.
-    """
+    @property
+    def name(self) -> str:
+        """The name of the target."""
+        ...
 
-    name: ClassVar[str]
-    builds_library: ClassVar[bool]
-
-    @abstractmethod
-    def unsupported(self, kernel: KernelFunction) -> None:
-        """Raise UnsupportedByTarget for the first thing in `kernel` that this target refuses."""
-
-    @abstractmethod
-    def emit(self, kernels: Sequence[KernelFunction]) -> str:
-        """Return the generated code of `kernels`. Builds nothing."""
-
-    @abstractmethod
-    def build_environment(self, cache: LibraryCache) -> str:
-        """Return what `build` depends on besides the kernels: processor, compiler, options, headers.
-
-        Raises:
-            NoCompiler, UnsupportedByTarget: nothing can be built here.
-        """
-
-    @abstractmethod
     def build(self, kernels: Sequence[KernelFunction], cache: LibraryCache) -> KernelArtifact:
         """Return a library of `kernels`, from `cache` or newly built.
 
@@ -100,6 +97,94 @@ class Target(ABC):
             NoneKernelBody: a kernel is only declared.
             NoCompiler, CompilerFailed, CppError, BadCache: the library could not be built.
         """
+        ...
+
+
+class Runnable(Protocol[R]):
+    """A program that is ready to run, and the runners that the runtime has."""
+
+    @property
+    def module(self) -> Module:
+        """The module to run."""
+        ...
+
+    def on_engine(self, builder: KernelBuilder) -> R:
+        """Return a runner that expands tasks on the engine and calls the kernels that `builder` builds."""
+        ...
+
+    def interpreted(self) -> R:
+        """Return a runner that walks the program in Python and runs kernels in numpy."""
+        ...
+
+    def refused(self) -> R:
+        """Return a runner that refuses every run by name."""
+        ...
+
+
+@record
+class Enforced:
+    """The target does what the policy says."""
+
+
+@record
+class Idle:
+    """The target accepts the policy, which has nothing to decide there."""
+
+
+@record
+class Refused:
+    """The target refuses the policy by name."""
+
+    reason: str
+
+
+Support = Enforced | Idle | Refused
+
+
+class Target(ABC):
+    """A machine, real or not, that programs are compiled for.
+
+    Attributes:
+        name: as in `compile(target=...)`.
+        evaluates_floats: whether a workload's float arithmetic is evaluated during a run. Otherwise a pass
+            computes it before the run.
+    """
+
+    name: ClassVar[str]
+    evaluates_floats: ClassVar[bool] = False
+
+    @abstractmethod
+    def check(self, module: Module) -> None:
+        """Raise UnsupportedByTarget for the first instruction, type or shape that this target refuses.
+
+        Args:
+            module: verified and without calls. Kernels that are only declared are not checked.
+        """
+
+    @abstractmethod
+    def emit(self, module: Module) -> SourceTree:
+        """Return the sources of a program. Emission is pure: it writes and runs nothing.
+
+        The same module gives the same text, without paths of this machine.
+
+        Args:
+            module: as `check` takes it. Without an entry, its kernels alone are emitted.
+
+        Raises:
+            UnsupportedByTarget: as `check` raises it.
+            NoneKernelBody: a kernel is only declared.
+        """
+
+    def policies(self, policy: Policy[..., Directive]) -> Support:
+        """Return what the target makes of a directive of schedules, unless the directive says so itself.
+
+        By default it refuses every directive. `Idle` is right only if the directive cannot matter here.
+        """
+        return Refused("nothing in it enforces policies")
+
+    def runner(self, program: Runnable[R]) -> R:
+        """Return what runs a program. A target that does not override this only emits sources."""
+        return program.refused()
 
 
 def table_hash(kernels: Sequence[KernelFunction]) -> int:

@@ -1,11 +1,11 @@
-"""Every target by name. A target is loaded when it is first asked for."""
+"""Every target by name. A target of this package is loaded when it is first asked for."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
 
-from pto_wsp.errors import UnknownTarget, did_you_mean
+from pto_wsp.errors import NameClash, UnknownTarget, did_you_mean
 from pto_wsp.targets.base import Target
 
 
@@ -22,6 +22,17 @@ def _interp() -> Target:
 
 
 TARGETS: dict[str, Callable[[], Target]] = {"cpu": _cpu, "interp": _interp}
+
+
+def register_target(target: Target) -> None:
+    """Make a target of another package known by its name, in this process.
+
+    Raises:
+        NameClash: a target has this name already.
+    """
+    if target.name in TARGETS:
+        raise NameClash(kind="targets", name=target.name)
+    TARGETS[target.name] = lambda: target
 
 
 def get(name: str) -> Target:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Generic, TypeVar
 
 from pto_wsp.errors import RepeatedText, TextLimit, TextMismatch
-from pto_wsp.ir.scalar import Expr
+from pto_wsp.ir.scalar import Expr, LoopExtent, LoopStart, Slot, Var
 from pto_wsp.text.expressions import read_dtype, read_expression
 from pto_wsp.text.tokens import WORD, Cursor, Source, Token
 from pto_wsp.types.dtype import DType
@@ -38,15 +38,11 @@ class Body(Generic[T]):
     def statement(self, cursor: Cursor) -> T | None:
         """Read one statement, and the blocks inside it; a declaration gives None."""
 
-    def take_known(self, found: list[T]) -> bool:
-        """Take the next lines, as far as they are like some that have been read before; say if any are."""
-        return False
-
     # --- the scope of expressions ---
 
-    def scalar(self, name: str) -> DType | None:
-        """Return the type of a scalar, or None if there is none of that name."""
-        return self.scalars.get(name)
+    def scalar(self, name: str) -> Var | LoopStart | LoopExtent | Slot | None:
+        """Return a scalar, or None if there is none of that name."""
+        return Var(name, self.scalars[name]) if name in self.scalars else None
 
     def has_elements(self, name: str) -> bool:
         """Return whether `name` is a tensor or view."""
@@ -83,8 +79,6 @@ class Body(Generic[T]):
         found: list[T] = []
         while True:
             source.skip_blank()
-            if self.take_known(found):
-                continue
             if source.at_end or source.first_word() in ends:
                 break
             cursor = source.statement()

@@ -18,12 +18,16 @@ from pto_wsp.ir.scalar import (
     Element,
     Expr,
     Extent,
+    LoopExtent,
+    LoopStart,
     Select,
+    Slot,
     TileElement,
     Unary,
     Var,
     element_dtype,
 )
+from pto_wsp.support.record import replace
 from pto_wsp.text.tokens import LITERAL, NAME, NUMBER, TYPE, WORD, Cursor, Token
 from pto_wsp.types.dtype import DTYPES, DType, b1, f32, i64
 from pto_wsp.types.tile import TileType
@@ -49,8 +53,8 @@ class Scope(Protocol):
     where: str
     is_bare: bool
 
-    def scalar(self, name: str) -> DType | None:
-        """Return the type of a scalar, or None if there is none of that name."""
+    def scalar(self, name: str) -> Var | LoopStart | LoopExtent | Slot | None:
+        """Return a scalar, or None if there is none of that name."""
         ...
 
     def has_elements(self, name: str) -> bool:
@@ -174,10 +178,10 @@ def _mentioned(cursor: Cursor, scope: Scope, name: str) -> Expr:
         if not scope.has_elements(name):
             cursor.unknown("tensor", name, scope.where, scope.known(), token)
         return Element(name, tuple(_listed(cursor, scope)), cursor.since(token))
-    dtype = scope.scalar(name)
-    if dtype is None:
+    found = scope.scalar(name)
+    if found is None:
         cursor.unknown("scalar", name, scope.where, scope.known(), token)
-    return Var(name, dtype, cursor.place(token))
+    return replace(found, loc=cursor.place(token))
 
 
 def _listed(cursor: Cursor, scope: Scope) -> list[Expr]:

@@ -21,7 +21,7 @@ def write_program(path: PathText, module: Module, numbers: Mapping[str, int | fl
     Raises:
         UnusableFile: the file cannot be written.
     """
-    text = f"{VERSION_LINE}\n{_with_defaults(module, numbers)}"
+    text = f"{VERSION_LINE}\n{with_defaults(module, numbers)}"
     try:
         Path(path).write_bytes(text.encode())
     except OSError as error:
@@ -47,7 +47,7 @@ def read_program(path: PathText) -> Module:
     return parse(text, os.fspath(path))
 
 
-def _with_defaults(module: Module, numbers: Mapping[str, int | float]) -> Module:
+def with_defaults(module: Module, numbers: Mapping[str, int | float]) -> Module:
     """Return a module in which sizes and scalars of the entry have these defaults."""
     entry = module.entry_workload
     params = tuple(

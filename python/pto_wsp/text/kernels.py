@@ -5,7 +5,7 @@ from __future__ import annotations
 from pto_wsp.errors import RepeatedText
 from pto_wsp.ir import kernel as k
 from pto_wsp.ir.kernel_printer import signature_text
-from pto_wsp.ir.scalar import Expr, Var
+from pto_wsp.ir.scalar import Expr
 from pto_wsp.isa.attributes import ATTRIBUTES
 from pto_wsp.isa.table import BY_MNEMONIC, Instruction
 from pto_wsp.support.record import replace
@@ -20,61 +20,41 @@ from pto_wsp.text.expressions import (
     read_tile,
 )
 from pto_wsp.text.refused import refuse_composed, refuse_known
-from pto_wsp.text.shapes import Lines, Names, Shapes
 from pto_wsp.text.tokens import NAME, WORD, Cursor, Source, Token
 from pto_wsp.types.dtype import DType, i64
-from pto_wsp.types.tile import ScalarType
+from pto_wsp.types.tile import ScalarType, TileType
 
 _BLOCK_WORDS = ("FOR", "WHILE", "IF")
 _MOVES = ("tload", "mgather", "tstore", "mscatter")
 _STATEMENTS = (*_BLOCK_WORDS, "CALL", "tstore", "mscatter", "tprefetch", "return")
 
 
-def read_kernel_body(source: Source, function: k.KernelFunction, shapes: Shapes) -> k.KernelFunction:
+def read_kernel_body(source: Source, function: k.KernelFunction) -> k.KernelFunction:
     """Return a function with the declarations and statements of its body, and read the brace behind them."""
-    reader = _KernelBody(source, function, shapes)
+    reader = _KernelBody(source, function)
     body = reader.whole()
     tiles, scalars = tuple(reader.tiles.items()), tuple(reader.declared.items())
     return replace(function, tiles=tiles, scalars=scalars, body=body)
 
 
 class _KernelBody(Body[k.Stmt]):
-    def __init__(self, source: Source, function: k.KernelFunction, shapes: Shapes) -> None:
+    def __init__(self, source: Source, function: k.KernelFunction) -> None:
         super().__init__(source, f"kernel `{function.name}`")
-        self.names = Names(shapes)
-        self.lines = Lines(source, shapes, self.names)
-        self.tiles = self.names.tiles
+        self.tiles: dict[str, TileType] = {}
         self.declared: dict[str, ScalarType] = {}
         self.scalars[k.BLOCK_IDX] = i64
         for param in function.params:
             if isinstance(param.type, ScalarType):
-                self.note_scalar(param.name, param.type.dtype)
+                self.scalars[param.name] = param.type.dtype
             else:
                 self.tensors.add(param.name)
-                self.names.view("%" + param.name)
-
-    def note_scalar(self, name: str, dtype: DType) -> None:
-        """Note a scalar that every line behind can name."""
-        self.scalars[name] = dtype
-        self.names.scalar("%" + name, Var(name, dtype))
 
     def tile_dtype(self, name: str) -> DType | None:
         """Return the element type of a tile, or None if there is none of that name."""
         tile = self.tiles.get(name)
         return None if tile is None else tile.dtype
 
-    def take_known(self, found: list[k.Stmt]) -> bool:
-        return self.lines.take(found)
-
     def statement(self, cursor: Cursor) -> k.Stmt | None:
-        number = cursor.token.line
-        is_one_line = self.source.line == number + 1
-        stmt = self.read(cursor)
-        if stmt is not None and is_one_line:
-            self.lines.learn(self.source.lines[number - 1], stmt)
-        return stmt
-
-    def read(self, cursor: Cursor) -> k.Stmt | None:
         token = cursor.token
         if token.kind == NAME:
             return self.assignment(cursor)
@@ -121,11 +101,11 @@ class _KernelBody(Body[k.Stmt]):
             raise RepeatedText(kind="name", name=name, loc=cursor.place(token))
         cursor.expect(":")
         if kind == "alloc_tile":
-            self.names.tile(name, read_tile(cursor))
+            self.tiles[name] = read_tile(cursor)
         else:
             written = cursor.take(WORD, "an element type")
             self.declared[name] = ScalarType(read_dtype(cursor, written, written.text))
-            self.note_scalar(name, self.declared[name].dtype)
+            self.scalars[name] = self.declared[name].dtype
         cursor.end()
 
     def assign(self, cursor: Cursor, token: Token, name: str) -> k.Assign:
@@ -152,9 +132,7 @@ class _KernelBody(Body[k.Stmt]):
         cursor.expect(":")
         written = cursor.token
         read_tile(cursor)
-        self.require_type(
-            f"the type of `{name}`", written.text, self.names.kinds["%" + name], cursor, written
-        )
+        self.require_type(f"the type of `{name}`", written.text, f"!pto.{self.tiles[name]}", cursor, written)
         cursor.end()
         return k.Load(name, region, cursor.whole, rows)
 
@@ -197,8 +175,8 @@ class _KernelBody(Body[k.Stmt]):
         instr = k.Instr(row.name, dst, tuple(tiles), tuple(scalars), attrs, cursor.whole)
         written = cursor.token
         found = cursor.rest()
-        kinds = [self.names.kinds["%" + name] for name in tiles] + [s.dtype.name for s in scalars]
-        expected = signature_text(row.form, kinds, self.names.kinds["%" + dst])
+        kinds = [f"!pto.{self.tiles[name]}" for name in tiles] + [s.dtype.name for s in scalars]
+        expected = signature_text(row.form, kinds, f"!pto.{self.tiles[dst]}")
         if found != expected.replace(" ", ""):
             self.require_type("the type of this instruction", found, expected, cursor, written)
         return instr
@@ -258,7 +236,7 @@ class _KernelBody(Body[k.Stmt]):
         self.close("ENDWHILE")
         return k.While(condition, body, cursor.whole)
 
-    def call(self, cursor: Cursor) -> k.Call:
+    def call(self, cursor: Cursor) -> k.KernelCall:
         cursor.advance()
         name = cursor.take("function", "a function: `@name`").text[1:]
         cursor.expect("(")
@@ -272,4 +250,4 @@ class _KernelBody(Body[k.Stmt]):
             else:
                 args.append(read_expression(cursor, self))
         cursor.end()
-        return k.Call(name, tuple(args), cursor.whole)
+        return k.KernelCall(name, tuple(args), cursor.whole)

@@ -11,20 +11,19 @@ from pto_wsp.errors import BadText, NoMeaning, RepeatedText, TextLimit, TextVers
 from pto_wsp.ir import kernel as k
 from pto_wsp.ir import workload as w
 from pto_wsp.ir.module import Module
-from pto_wsp.ir.schedule import DEFAULT, Schedule
+from pto_wsp.ir.schedule import DEFAULT, Directives
 from pto_wsp.ir.verify import verify
-from pto_wsp.lang.outputs import check_outputs
+from pto_wsp.lang.kernel.outputs import check_outputs
 from pto_wsp.location import Location
 from pto_wsp.support.garbage import collection_paused
 from pto_wsp.support.record import record, replace
-from pto_wsp.text.forms import form_of
+from pto_wsp.text.foreign.detection import form_of
+from pto_wsp.text.foreign.functions import read_foreign
 from pto_wsp.text.kernels import read_kernel_body
 from pto_wsp.text.native import read_native
 from pto_wsp.text.parameters import read_kernel_params, read_workload_params
 from pto_wsp.text.refused import refuse_known
 from pto_wsp.text.schedules import read_schedule
-from pto_wsp.text.seed_forms import read_seed
-from pto_wsp.text.shapes import Shapes
 from pto_wsp.text.tokens import FUNCTION, WORD, Cursor, Source, Token
 from pto_wsp.text.workloads import read_workload_body
 
@@ -78,12 +77,11 @@ class _ModuleReader:
         self.source = source
         self.header: dict[str, tuple[str, Location]] = {}
         self.functions: dict[str, k.KernelFunction | w.WorkloadFunction | None] = {}
-        self.shapes = Shapes()
         self.workloads: list[_Later] = []
-        self.seeds: dict[str, _Later] = {}
+        self.foreign: dict[str, _Later] = {}
         self.reading: list[str] = []
         self.imports: list[tuple[str, Location]] = []
-        self.scheduled: Schedule | None = None
+        self.scheduled: Directives | None = None
 
     def module(self) -> Module:
         for kind in self.heads():
@@ -94,8 +92,8 @@ class _ModuleReader:
                 self.import_function()
             else:
                 self.function(kind)
-        for name in self.seeds:
-            self.seed(name)
+        for name in self.foreign:
+            self.foreign_function(name)
         for later in self.workloads:
             self.workload(later)
         self.require_listed()
@@ -197,12 +195,6 @@ class _ModuleReader:
 
     def function(self, kind: bool | None) -> None:
         """Read the head of a function, and what can be read of it before the others are known."""
-        source, line = self.source, self.source.lines[self.source.line - 1]
-        known = None if kind else self.shapes.known_head(line, source.filename, source.line)
-        if known is not None and known.name not in self.functions:
-            source.line += 1
-            self.functions[known.name] = self.with_body(known)
-            return
         cursor = self.source.statement()
         if cursor.at(".function"):
             cursor.advance()
@@ -219,8 +211,8 @@ class _ModuleReader:
         form = form_of(self.source, cursor, last)
         is_workload = form.is_workload if kind is None else kind
         later = _Later(name, is_workload, cursor.whole, cursor, self.source.line)
-        if form.is_seed or (is_workload and form.is_seed_workload):
-            self.seeds[name] = later
+        if form.is_foreign or (is_workload and form.is_foreign_workload):
+            self.foreign[name] = later
             self.skip_body(cursor, last)
         elif is_workload:
             params = read_workload_params(cursor)
@@ -230,8 +222,7 @@ class _ModuleReader:
             self.workloads.append(later)
             self.skip_body(cursor, last)
         else:
-            kernel = self.functions[name] = self.kernel(cursor, name)
-            self.shapes.learn_head(line, kernel.params)
+            self.functions[name] = self.kernel(cursor, name)
 
     def skip_body(self, head: Cursor, last: str) -> None:
         source = self.source
@@ -250,14 +241,10 @@ class _ModuleReader:
             cursor.end()
             return function
         cursor.end()
-        return self.with_body(function)
-
-    def with_body(self, function: k.KernelFunction) -> k.KernelFunction:
-        """Return a kernel whose head has been read, with the body that follows."""
         self.source.skip_blank()
         if self.source.first_word() == "CPP":
             return replace(function, native=read_native(self.source))
-        return read_kernel_body(self.source, function, self.shapes)
+        return read_kernel_body(self.source, function)
 
     def workload(self, later: _Later) -> None:
         function = self.functions[later.name]
@@ -278,16 +265,16 @@ class _ModuleReader:
         if len(self.reading) > MAX_CALLS:
             limit, place = f"{MAX_CALLS} are read", cursor.place(token)
             raise TextLimit(what="too many calls of functions that follow", limit=limit, loc=place)
-        self.seed(name)
+        self.foreign_function(name)
         found = self.functions[name]
         assert found is not None
         return found
 
-    def seed(self, name: str) -> None:
+    def foreign_function(self, name: str) -> None:
         """Read a function in a form of elsewhere, unless it has been read."""
         if self.functions[name] is not None:
             return
-        later, line = self.seeds[name], self.source.line
+        later, line = self.foreign[name], self.source.line
         self.reading.append(name)
         self.source.line = later.line
         function = self.built(later)
@@ -305,7 +292,7 @@ class _ModuleReader:
             if not module.has_function(callee.name):
                 module.import_function(callee)
 
-        read_seed(self.source, later.head, builder, require)
+        read_foreign(self.source, later.head, builder, require)
         return builder.at(later.loc).build()
 
 

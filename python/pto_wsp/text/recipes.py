@@ -9,8 +9,8 @@ from pto_wsp.builder.steps import Argument, Operand
 from pto_wsp.ir import kernel as k
 from pto_wsp.ir import workload as w
 from pto_wsp.ir.core import DimSelect, Full, Range, Region
+from pto_wsp.ir.names import WorkloadRenaming
 from pto_wsp.ir.scalar import Binary, Const, Element, Expr, TileElement, format_expr
-from pto_wsp.passes.names import WorkloadRenaming
 from pto_wsp.support.record import record
 from pto_wsp.types.dtype import DType
 from pto_wsp.types.tile import ScalarType, TileType, ViewType
@@ -139,7 +139,7 @@ def _statements(body: Sequence[k.Stmt], known: _Known) -> Iterator[Call]:
                 yield Call(op, (dst, *names, *map(_operand, scalars)), options)
             case k.Assign():
                 yield _assignment(stmt)
-            case k.Call(kernel=kernel, args=args):
+            case k.KernelCall(kernel=kernel, args=args):
                 names = [param.name for param in known.functions[kernel].params]
                 given = [arg if isinstance(arg, str) else _operand(arg) for arg in args]
                 yield Call("call", (kernel, dict(zip(names, given, strict=True))))
@@ -232,7 +232,7 @@ def _nodes(body: Sequence[w.Node], functions: Mapping[str, Function]) -> Iterato
                 params = functions[kernel].params
                 given = [_argument(p, a) for p, a in zip(params, args, strict=True)]
                 yield Call("call", (kernel, dict(zip([p.name for p in params], given, strict=True))))
-            case w.Call(workload=workload, args=args):
+            case w.WorkloadCall(workload=workload, args=args):
                 callee = functions[workload]
                 assert isinstance(callee, w.WorkloadFunction)
                 given = [a.tensor if isinstance(a, Region) else _operand(a) for a in args]

@@ -135,8 +135,9 @@ class Source:
             number = self.line
             self.line += 1
             for token in self._tokens(self.lines[number - 1], number):
-                depth += _BRACKETS.get(token.text, 0)
                 tokens.append(token)
+                if token.text in _BRACKETS:
+                    depth += _BRACKETS[token.text]
             if depth <= 0:
                 break
             self.skip_blank()
@@ -150,14 +151,14 @@ class Source:
     def _tokens(self, text: str, number: int) -> Iterable[Token]:
         at = 0
         for found in _PATTERN.finditer(text):
-            if found.start() != at:
+            start, end = found.span()
+            if start != at:
                 break
-            at = found.end()
-            kind = found.lastgroup or NONE
+            at, kind = end, found.lastgroup or NONE
             if kind == NONE:
                 return
-            content = found.group(kind)
-            yield Token(kind, content, number, at - len(content) + 1)
+            content = found[kind]
+            yield Token(kind, content, number, end - len(content) + 1)
         at += len(text[at:]) - len(text[at:].lstrip())
         what = 'the other `"` of a text in quotes' if text[at] == '"' else "a token"
         where = Location(self.filename, number, at + 1, at + 2)
@@ -165,7 +166,11 @@ class Source:
 
 
 class Cursor:
-    """The tokens of one statement, read from left to right."""
+    """The tokens of one statement, read from left to right.
+
+    Attributes:
+        token: the next token.
+    """
 
     def __init__(self, filename: str, tokens: list[Token], end: Token) -> None:
         self.filename = filename
@@ -173,11 +178,11 @@ class Cursor:
         self._end = end
         self._next = 0
         self._depth = 0
+        self.token = tokens[0] if tokens else end
 
-    @property
-    def token(self) -> Token:
-        """The next token."""
-        return self._tokens[self._next] if self._next < len(self._tokens) else self._end
+    def _move(self, count: int = 1) -> None:
+        at = self._next = self._next + count
+        self.token = self._tokens[at] if at < len(self._tokens) else self._end
 
     @property
     def first(self) -> Token:
@@ -192,7 +197,7 @@ class Cursor:
     def advance(self) -> Token:
         """Take the next token."""
         token = self.token
-        self._next += 1
+        self._move()
         return token
 
     def at(self, text: str) -> bool:
@@ -203,7 +208,7 @@ class Cursor:
         """Take the next token if it is this sign or word."""
         if self.token.text != text:
             return False
-        self._next += 1
+        self._move()
         return True
 
     def expect(self, text: str, advice: str = "") -> Token:
@@ -212,9 +217,11 @@ class Cursor:
         Raises:
             BadText: there is something else.
         """
-        if self.token.text != text or self.token.kind == STRING:
+        token = self.token
+        if token.text != text or token.kind == STRING:
             self.fail(f"`{text}`", advice)
-        return self.advance()
+        self._move()
+        return token
 
     def take(self, kind: str, expected: str) -> Token:
         """Take a token of a kind.
@@ -261,14 +268,14 @@ class Cursor:
             depth += _BRACKETS.get(self.token.text, 0)
             if depth < 0 or (depth == 0 and self.at(",")):
                 break
-            self._next += 1
+            self._move()
         end = Token(END, self.token.shown, self.token.line, self.token.col)
         return Cursor(self.filename, self._tokens[first : self._next], end)
 
     def rest(self) -> str:
         """Take everything to the end of the statement; return it without the space in it."""
         taken = self._tokens[self._next :]
-        self._next += len(taken)
+        self._move(len(taken))
         return "".join(token.text for token in taken)
 
     def end(self) -> None:

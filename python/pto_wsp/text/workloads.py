@@ -8,7 +8,7 @@ from pto_wsp.errors import RepeatedText
 from pto_wsp.ir import kernel as k
 from pto_wsp.ir import workload as w
 from pto_wsp.ir.core import Region
-from pto_wsp.ir.scalar import Expr
+from pto_wsp.ir.scalar import Expr, LoopExtent, LoopStart, Slot, Var
 from pto_wsp.support.record import replace
 from pto_wsp.text.bodies import Body, indexed, read_ranges
 from pto_wsp.text.expressions import Scope, read_expression, read_region
@@ -17,6 +17,8 @@ from pto_wsp.text.refused import refuse_known
 from pto_wsp.text.tokens import FUNCTION, NAME, WORD, Cursor, Source, Token
 from pto_wsp.types.dtype import i64, u64
 from pto_wsp.types.tile import ScalarType
+
+_PARTS_OF_LOOPS = {"start": LoopStart, "len": LoopExtent}
 
 Find = Callable[[Cursor, Token], k.KernelFunction | w.WorkloadFunction]
 """Returns the function that a token names."""
@@ -39,6 +41,13 @@ def scope_of_params(params: Iterable[w.WorkloadParam]) -> Scope:
 
 def _find_none(cursor: Cursor, token: Token) -> k.KernelFunction | w.WorkloadFunction:
     cursor.fail("an expression", token=token)
+
+
+def _slot(name: str) -> Slot | None:
+    """Return the slot that a name is, or None."""
+    family, _, number = name.partition(".")
+    is_slot = family == "slot" and number.isdecimal() and str(int(number)) == number
+    return Slot(int(number)) if is_slot else None
 
 
 class _WorkloadBody(Body[w.Node]):
@@ -87,7 +96,16 @@ class _WorkloadBody(Body[w.Node]):
     def assignment(self, cursor: Cursor) -> w.Set:
         name = cursor.name()
         cursor.expect("=")
-        return w.Set(name, self.value(cursor, name), cursor.whole)
+        return w.Set(_slot(name) or name, self.value(cursor, name), cursor.whole)
+
+    def scalar(self, name: str) -> Var | LoopStart | LoopExtent | Slot | None:
+        """Return a scalar, or None if there is none of that name."""
+        if name not in self.scalars:
+            return None
+        loop, _, part = name.rpartition(".")
+        if loop in self.tiled and part in _PARTS_OF_LOOPS:
+            return _PARTS_OF_LOOPS[part](loop)
+        return _slot(name) or Var(name, self.scalars[name])
 
     # --- control ---
 
@@ -160,7 +178,7 @@ class _WorkloadBody(Body[w.Node]):
 
     # --- calls ---
 
-    def call(self, cursor: Cursor) -> w.Task | w.Call:
+    def call(self, cursor: Cursor) -> w.Task | w.WorkloadCall:
         cursor.advance()
         token = cursor.take(FUNCTION, "a function: `@name`")
         callee = self.find(cursor, token)
@@ -168,7 +186,7 @@ class _WorkloadBody(Body[w.Node]):
             takes = [isinstance(p, w.TensorParam) for p in callee.open_params]
             args = self.arguments(cursor, callee.name, takes)
             cursor.end()
-            return w.Call(callee.name, args, cursor.whole)
+            return w.WorkloadCall(callee.name, args, cursor.whole)
         keys: list[Expr] = []
         if cursor.accept("["):
             while not cursor.accept("]"):

@@ -8,19 +8,25 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from pto_wsp.analysis.buffers import buffer_use
-from pto_wsp.errors import PtoError, UnknownKernel, did_you_mean
+from pto_wsp.errors import BadOption, PtoError, UnknownKernel, did_you_mean
 from pto_wsp.ir import workload as w
+from pto_wsp.ir.entry import with_entry_workload
 from pto_wsp.ir.kernel import KernelFunction
 from pto_wsp.ir.module import Module
+from pto_wsp.ir.verify import verify
 from pto_wsp.passes.inline_calls import inline_calls
-from pto_wsp.passes.pipeline import PASSES, Step, parse_pipeline, prepare, run_pipeline
+from pto_wsp.passes.pipeline import PASSES, PipelineStep, parse_pipeline, prepare, run_pipeline
 from pto_wsp.runtime.cache import ArtifactCache
+from pto_wsp.runtime.export import write_tree
+from pto_wsp.runtime.prepared import Prepared
+from pto_wsp.support.record import replace
 from pto_wsp.targets import registry
 from pto_wsp.targets.base import Target
 from pto_wsp.targets.cpu import toolchain
 from pto_wsp.targets.cpu.features import resolve_features
 from pto_wsp.text.python_text import to_python
 from pto_wsp.tools.files import make_folder, modules_of, read_module, write_text
+from pto_wsp.tools.run_module import with_entry
 from pto_wsp.types.tile import ScalarType
 
 
@@ -67,7 +73,7 @@ def check(args: Namespace) -> int:
     def checked(path: str) -> str:
         module = read_module(path)
         if target is not None:
-            _refuse_unsupported(module, target)
+            target.check(inline_calls(module))
         return _counted(module)
 
     return _each((file for given in args.files for file in _files_of(given)), checked)
@@ -75,12 +81,6 @@ def check(args: Namespace) -> int:
 
 def _files_of(path: str) -> list[str]:
     return [str(file) for file in modules_of(path)] if Path(path).is_dir() else [path]
-
-
-def _refuse_unsupported(module: Module, target: Target) -> None:
-    for kernel in inline_calls(module).kernels:
-        if kernel.body is not None or kernel.native is not None:
-            target.unsupported(kernel)
 
 
 def opt(args: Namespace) -> None:
@@ -95,18 +95,32 @@ def opt(args: Namespace) -> None:
     write_text(str(module), args.output)
 
 
-def _shown(step: Step, module: Module) -> None:
+def _shown(step: PipelineStep, module: Module) -> None:
     print(f"// ----- after {step} -----\n{module}", file=sys.stderr)
 
 
 def emit(args: Namespace) -> None:
-    """Write the code that a target makes of a module's kernels."""
-    module = prepare(read_module(args.file))
-    kernels = [kernel for kernel in module.kernels if args.kernel in (None, kernel.name)]
-    if args.kernel is not None and not kernels:
+    """Write a program as the sources of a target, or print the code of its kernels."""
+    target, module = registry.get(args.target), read_module(args.file)
+    if args.output is None:
+        write_text(_kernel_code(prepare(module), target, args.kernel), None)
+        return
+    if args.kernel is not None:
+        found = f"`--kernel {args.kernel}` beside it"
+        raise BadOption(option="--output", expected="a whole program", found=found, advice="")
+    program = Prepared(verify(with_entry_workload(with_entry(module, args.entry))), target)
+    tree = target.emit(program.module)
+    write_tree(tree, args.output, force=args.force)
+    print(f"{len(tree.files)} files -> {args.output}")
+
+
+def _kernel_code(module: Module, target: Target, name: str | None) -> str:
+    kernels = [kernel for kernel in module.kernels if name in (None, kernel.name)]
+    if name is not None and not kernels:
         known = [kernel.name for kernel in module.kernels]
-        raise UnknownKernel(name=args.kernel, advice=did_you_mean(args.kernel, known))
-    write_text(registry.get(args.target).emit(kernels), args.output)
+        raise UnknownKernel(name=name, advice=did_you_mean(name, known))
+    tree = target.emit(replace(module, kernels=tuple(kernels), entry=""))
+    return "\n".join(tree.files[path] for path in tree.kernels)
 
 
 def targets(_: Namespace) -> None:

@@ -70,7 +70,7 @@ def _add(
 def _add_readers(found: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     command = _add(found, "parse", commands.parse, "turn `.pto` text into Python that builds it")
     command.add_argument("path", metavar="FILE|DIR", help="a `.pto` file, or a folder of them")
-    out = "where to write; beside the files of a folder without it, else to standard output"
+    out = "where to write; by default next to the files of a folder, else to standard output"
     command.add_argument("-o", "--output", metavar="PATH", help=out)
     command = _add(found, "print", commands.print_, "print a module in its canonical form")
     command.add_argument("file", metavar="FILE", help="a `.pto` file")
@@ -93,12 +93,23 @@ def _add_opt(found: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
     command.add_argument("-o", "--output", metavar="FILE", help="where to write")
 
 
+EMIT_EPILOG = """\
+With `-o`, the folder holds a program: its README says how it is built and run. Without, the code of the
+kernels is printed.
+
+examples:
+  pto emit softmax.pto -o softmax
+  pto emit softmax.pto --kernel rowmax"""
+
+
 def _add_emit(found: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    command = _add(found, "emit", commands.emit, "write the code of a module's kernels")
+    command = _add(found, "emit", commands.emit, "write a program as the sources of a target", EMIT_EPILOG)
     command.add_argument("file", metavar="FILE", help="a `.pto` file")
-    command.add_argument("--target", metavar="NAME", default="cpu", help="whose code (default: cpu)")
-    command.add_argument("--kernel", metavar="NAME", help="of this kernel alone")
-    command.add_argument("-o", "--output", metavar="FILE", help="where to write")
+    command.add_argument("--target", metavar="NAME", default="cpu", help="whose sources (default: cpu)")
+    command.add_argument("--entry", metavar="NAME", help="the function; the module's entry without it")
+    command.add_argument("-o", "--output", metavar="DIR", help="the folder to write")
+    command.add_argument("--force", action="store_true", help="overwrite files that exist in the folder")
+    command.add_argument("--kernel", metavar="NAME", help="print the code of this kernel alone")
 
 
 RUN_EPILOG = """\
@@ -160,7 +171,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             print(error, file=sys.stderr)
             return FAILED
         except BrokenPipeError:
-            drop_output()  # whoever read it has what it wanted
+            drop_output()  # the reader has closed the pipe
             return BROKEN_PIPE
         except OSError as error:
             if error.errno not in OUTPUT_ERRORS or error.filename is not None:

@@ -13,11 +13,12 @@ from pto_wsp.analysis.bounding import extent_needed
 from pto_wsp.errors import BadOption, PtoError, UnboundTensor, UnknownParameter, did_you_mean
 from pto_wsp.ir import workload as w
 from pto_wsp.ir.entry import with_entry_workload
+from pto_wsp.ir.evaluate import evaluate
 from pto_wsp.ir.kernel import KernelFunction
 from pto_wsp.ir.module import Module
-from pto_wsp.ir.scalar import Value, Var, evaluate, walk
-from pto_wsp.lang.ragged import Ragged
-from pto_wsp.lang.sparse import Sparse
+from pto_wsp.ir.scalar import Value, Var, walk
+from pto_wsp.lang.workload.ragged import Ragged
+from pto_wsp.lang.workload.sparse import Sparse
 from pto_wsp.passes.inline_calls import inline_calls
 from pto_wsp.runtime.memory import empty
 from pto_wsp.runtime.program import Program, compile_module

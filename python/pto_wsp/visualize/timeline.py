@@ -21,6 +21,7 @@ from pto_wsp.visualize.drawing import (
 )
 
 _WIDTH, _LANE, _GAP, _LEFT, _TOP = 960.0, 30.0, 8.0, 110.0, 62.0
+_WIDE = 4.0  # pixels from which a task is a bar of its own
 _EMPTY = "#f0f1f4"
 _STALL_COLOURS = ("#d9a441", "#b9a7d6", "#c76b7c", "#8fb7c4")
 
@@ -79,8 +80,8 @@ class Timeline:
 def timeline_drawing(run: Timeline) -> Drawing:
     """Return the timeline of a run.
 
-    Its size does not grow with the number of tasks: those closer than half a pixel to each other on one lane
-    are one bar.
+    Its size does not grow with the number of tasks. A task of 4 pixels or more is a bar of its own; shorter
+    tasks of one lane that are less than half a pixel apart share a bar.
     """
     workers, dispatchers = np.unique(run.worker).tolist(), np.unique(run.walks[:, 0]).tolist()
     bottom = _TOP + (len(workers) + len(dispatchers)) * (_LANE + _GAP)
@@ -126,7 +127,9 @@ def _bars(run: Timeline, y: float, start: np.ndarray, end: np.ndarray, name: str
         return []
     order = np.argsort(start, kind="stable")
     start, end = start[order], np.maximum.accumulate(end[order])
-    first = np.flatnonzero(np.r_[True, start[1:] - end[:-1] > run.span_ns / (2 * _WIDTH)])
+    pixel_ns = run.span_ns / _WIDTH
+    is_wide = end - start >= _WIDE * pixel_ns
+    first = np.flatnonzero(np.r_[True, (start[1:] - end[:-1] > pixel_ns / 2) | is_wide[1:] | is_wide[:-1]])
     counts = np.diff(np.r_[first, len(start)])
     shapes: list[Shape] = []
     for group, count in zip(first.tolist(), counts.tolist(), strict=True):

@@ -28,9 +28,9 @@ struct Blocks {
 /// Checks which strands are marked as following the one before; returns the number of jumps.
 size_t check_follows(const sched::KeptGraph& graph) {
   bool follows = false, has_begun = false;
-  return graph_text::for_operations(graph, [&](uint64_t strand, const uint32_t* at) {
-    switch (sched::op_of(*at)) {
-      case sched::GraphOp::kWait: follows |= !has_begun && sched::operand_of(*at) + 1 == strand; break;
+  return graph_text::for_operations(graph, [&](uint64_t strand, sched::GraphCursor at) {
+    switch (at.op()) {
+      case sched::GraphOp::kWait: follows |= !has_begun && at.operand() + 1 == strand; break;
       case sched::GraphOp::kTask: has_begun = true; break;
       case sched::GraphOp::kEnd:
         CHECK_EQ(bool(graph.strand(strand).follows), follows);

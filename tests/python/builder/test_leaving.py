@@ -6,20 +6,19 @@ import random
 
 import numpy as np
 import pytest
+from hypothesis import given
 
 from pto_wsp import PTOFunctionBuilder, PTOModule, errors, parse
 from pto_wsp.runtime.program import compile_module
 from pto_wsp.text import to_python
 from pto_wsp.types import i32
-from tests.slow import examples
-
-NUM_PROGRAMS = examples(60)
+from tests.generators.drawing import DRAWS, Draw, tries
 
 
 class Programs:
     """Writes one program twice: as steps of a builder, and as lines of Python."""
 
-    def __init__(self, draw: random.Random, builder: PTOFunctionBuilder) -> None:
+    def __init__(self, draw: Draw, builder: PTOFunctionBuilder) -> None:
         self.draw = draw
         self.builder = builder
         self.lines = ["s = 0"]
@@ -89,28 +88,52 @@ class Programs:
         self.builder.scalar_mov(name, f"{name} + 1").end_while(num_tests=1)
 
 
-@pytest.mark.parametrize("target", ["interp", "cpu"])
-def test_random_programs(target: str) -> None:
-    module, wanted = PTOModule("m"), {}
-    for seed in range(NUM_PROGRAMS if target == "interp" else 12):
-        name = f"f{seed}"
-        builder = PTOFunctionBuilder(name, module).memref("out", dtype=i32, shape=(1, 1))
-        program = Programs(random.Random(seed), builder)
-        try:
-            program.block(0, "")
-            builder.scalar_store("out", "s").build()
-        except errors.BadBlock as error:
-            assert "never done" in str(error)  # something stands behind a step that leaves
-            continue
-        scope: dict[str, int] = {}
-        exec("\n".join(program.lines), scope)
-        wanted[name] = scope["s"]
-    assert len(wanted) > 5
+def random_function(draw: Draw, module: PTOModule, name: str) -> int | None:
+    """Add a function to a module; return what it stores, or None where a step follows one that leaves."""
+    builder = PTOFunctionBuilder(name, module).memref("out", dtype=i32, shape=(1, 1))
+    program = Programs(draw, builder)
+    try:
+        program.block(0, "")
+        builder.scalar_store("out", "s").build()
+    except errors.BadBlock as error:
+        assert "never done" in str(error)
+        return None
+    scope: dict[str, int] = {}
+    exec("\n".join(program.lines), scope)
+    return scope["s"]
+
+
+def check(module: PTOModule, wanted: dict[str, int], target: str) -> None:
     assert parse(str(module)) == module
     for name, value in wanted.items():
         out = np.zeros((1, 1), np.int32)
         module.compile(target, entry=name)(out=out)
         assert out[0, 0] == value, name
+
+
+def test_random_programs() -> None:
+    built: list[bool] = []
+
+    @tries(180)
+    @given(DRAWS)
+    def leaves(draw: Draw) -> None:
+        module = PTOModule("m")
+        value = random_function(draw, module, "f")
+        built.append(value is not None)
+        check(module, {} if value is None else {"f": value}, "interp")
+
+    leaves()
+    assert True in built and False in built
+
+
+def test_random_programs_on_the_cpu() -> None:
+    """All in one library, which is compiled once."""
+    module, wanted = PTOModule("m"), {}
+    for seed in range(20):
+        value = random_function(random.Random(seed), module, f"f{seed}")
+        wanted |= {} if value is None else {f"f{seed}": value}
+    assert len(wanted) > 5
+    check(module, wanted, "cpu")
 
 
 def test_an_orchestration_leaves_loops() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-import pto_wsp
 from pto_wsp import PtoError, PTOFunctionBuilder, PTOModule, parse
 from tests.python.builder.softmax import softmax_module
 
@@ -77,10 +76,3 @@ def test_what_the_tiles_of_a_function_take() -> None:
     assert module.get_buffer_analysis("elem_exp").peak == (("x", 256),)
     with pytest.raises(PtoError, match="wrong-function-kind"):
         module.get_buffer_size("dynamic_softmax")
-
-
-def test_drivers_of_other_builders_are_refused_by_name() -> None:
-    for name in ("PTOCompiler", "PTOModuleCompiler", "MultiBackendCodeGenerator"):
-        with pytest.raises(PtoError, match=r"`module\.compile"):
-            getattr(pto_wsp, name)
-    assert not hasattr(pto_wsp, "PTOCompilers")

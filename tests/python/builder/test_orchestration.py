@@ -180,7 +180,7 @@ def test_an_orchestration_calls_another(programs: dict[str, Program], module: PT
     x, y = matrix(2), np.empty((8, 8), np.float32)
     programs["layers"](a=x, b=y, tiles=2, times=3)
     assert np.array_equal(y, 12 * x)
-    assert any(isinstance(n, w.Call) for n in w.walk_nodes(function(module, "layers").body))
+    assert any(isinstance(n, w.WorkloadCall) for n in w.walk_nodes(function(module, "layers").body))
 
 
 def function(module: PTOModule, name: str) -> w.WorkloadFunction:

@@ -37,7 +37,7 @@ def test_a_place_behind_the_end_of_a_long_line_has_a_caret(tmp_path: Path) -> No
 
 def test_files_beside_the_package_are_those_of_users() -> None:
     package = Path(location.__file__).parent
-    for file, is_users in [("_more/kernels.py", True), ("_x.py", True), ("/lang/kernel.py", False)]:
+    for file, is_users in [("_more/kernels.py", True), ("_x.py", True), ("/lang/kernel/kernel.py", False)]:
         assert (location.of_user(Location(f"{package}{file}", 1)) is not None) == is_users
 
 

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from pto_wsp.lang.workload import Workload
+from pto_wsp.lang.workload.workload import Workload
 from pto_wsp.runtime import engine
-from pto_wsp.targets import registry
+from pto_wsp.targets.cpu.target import CpuTarget
 
 
 @pytest.fixture
@@ -32,6 +32,6 @@ def calls(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Counter[str]:
 
     count(subprocess, "Popen")
     count(engine, "lower_workload_to_bytecode")
-    count(type(registry.get("cpu")), "build")
+    count(CpuTarget, "build")
     count(Workload, "trace")
     return counter

@@ -16,7 +16,7 @@ from examples.pto_programs.softmax import softmax_module
 from pto_wsp import Program, PTOModule, parse
 from pto_wsp.interp.workload import expand
 from pto_wsp.ir.module import Module
-from pto_wsp.lang.kernel import Kernel
+from pto_wsp.lang.kernel.kernel import Kernel
 from pto_wsp.passes.canonical_names import canonical_names
 from pto_wsp.passes.pipeline import prepare
 from pto_wsp.runtime.program import compile_module

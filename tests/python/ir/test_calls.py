@@ -22,7 +22,7 @@ from tests.python.samples import WHOLE, scale_kernel, scale_module
 
 
 def twice_kernel(*args: str | Const | Var) -> k.KernelFunction:
-    return replace(scale_kernel(), name="twice", body=(k.Call("scale", args),), tiles=())
+    return replace(scale_kernel(), name="twice", body=(k.KernelCall("scale", args),), tiles=())
 
 
 def layers_module(*args: Region | Const | Var) -> Module:
@@ -36,7 +36,7 @@ def layers_module(*args: Region | Const | Var) -> Module:
         w.TensorParam("B", TensorType(f32, dims)),
         w.ScalarParam("by", ScalarType(f32)),
     )
-    loop = w.Loop("range", "i", Var("L"), None, (w.Call("scale_rows", args),))
+    loop = w.Loop("range", "i", Var("L"), None, (w.WorkloadCall("scale_rows", args),))
     caller = w.WorkloadFunction("layers", params, (loop,))
     return replace(module, workloads=(*module.workloads, caller), entry="layers")
 
@@ -101,7 +101,9 @@ def test_views_of_a_call_have_the_type_and_are_written_once() -> None:
 
 def test_no_function_calls_itself() -> None:
     for calls in ({"f": "f"}, {"f": "g", "g": "f"}):
-        functions = tuple(w.WorkloadFunction(name, (), (w.Call(to, ()),)) for name, to in calls.items())
+        functions = tuple(
+            w.WorkloadFunction(name, (), (w.WorkloadCall(to, ()),)) for name, to in calls.items()
+        )
         with pytest.raises(InvalidIR, match=r"functions call each other: . -> "):
             verify(Module("m", (), functions))
 

@@ -4,9 +4,9 @@ import pytest
 
 from pto_wsp.errors import InvalidIR
 from pto_wsp.ir.core import Full, Index, Merged, Range, Region, Rows
-from pto_wsp.ir.late import find_late
+from pto_wsp.ir.flush_points import find_late
 from pto_wsp.ir.module import Module
-from pto_wsp.ir.scalar import Binary, Const, Element, Expr, Unary, Var, format_expr
+from pto_wsp.ir.scalar import Binary, Const, Element, Expr, Slot, Unary, Var, format_expr
 from pto_wsp.ir.verify import verify
 from pto_wsp.ir.workload import (
     Cond,
@@ -57,7 +57,7 @@ YES = Binary("le", Element("lengths", (Const(0),)), Const(2048))
 
 SOUND: dict[str, tuple[Node, ...]] = {
     "nested conditions": (Cond(YES, (Cond(Unary("not", YES), (task(),)),), (task(),)),),
-    "variables and slots": (Set("slot.255", YES), Set("tier.0", Var("slot.255"))),
+    "variables and slots": (Set(Slot(255), YES), Set("tier.0", Slot(255))),
     "row sets": (task(),),
     "edges": (task("a"), Loop("seq", "i", Const(3), None, (task("c", ("a",)), task("", ("a", "c"))))),
     "amounts": (task(workspace=Var("n"), cost=Const(100)),),
@@ -78,7 +78,7 @@ def region_task(*dims: object, tensor: str = "Z") -> Task:
 ROWS = Rows("axis.indices", Const(0), Const(1))
 MISTAKES: dict[str, tuple[tuple[Node, ...], str]] = {
     "condition": ((Cond(Var("n"), ()),), "a condition is a truth value"),
-    "slot": ((Set("slot.256", Const(0)),), "no slot"),
+    "slot": ((Set(Slot(256), Const(0)),), "there is no slot 256"),
     "slot with zeros": ((Set("slot.07", Const(0)),), "no slot"),
     "variable of a size": ((Set("n", Const(0)),), "declared twice"),
     "variable of a loop": ((Set("i", Const(0)), Loop("seq", "i", Const(1), None, ())), "declared twice"),
@@ -127,7 +127,7 @@ def test_mistakes_in_parameters(change: tuple[WorkloadParam, ...], message: str)
 def test_text() -> None:
     part = rows_of("X", Var("i"), Var("n"))
     body = (
-        Set("slot.1", Unary("u64", Element("lengths", (Const(0),)))),
+        Set(Slot(1), Unary("u64", Element("lengths", (Const(0),)))),
         Loop(
             "seq", "i", Var("m"), None, (replace(task("a", workspace=Var("n")), args=(part, part, FACTOR)),)
         ),

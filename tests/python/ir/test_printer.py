@@ -8,41 +8,15 @@ from pto_wsp.ir.scalar import Binary, Const, Extent, Var, ceildiv
 from pto_wsp.location import Location
 from pto_wsp.support.record import replace
 from pto_wsp.types import TileType, ViewType, bf16, f32
+from tests.golden import Golden
 from tests.python.samples import scale_module
 
 
-def test_module() -> None:
-    assert (
-        str(scale_module())
-        == """\
-// PTO Module: scale_rows
-// Functions: scale, scale_rows
-// Entry: @scale_rows
-
-// Function Type: InCore (tile-level computation)
-func @scale(%x: !pto.memref<gm,64x128,f32> {in, tile}, %y: !pto.memref<gm,64x128,f32> {out, tile}, %factor: f32) {
-  // Tile Declarations
-  %x0 = alloc_tile : !pto.tile<64x128xf32>
-  %t0 = alloc_tile : !pto.tile<64x128xf32>
-  // Instructions
-  %x0 = tload %x[:, :] : !pto.tile<64x128xf32>
-  %t0 = tmuls %x0, %factor : !pto.tile<64x128xf32>, f32
-  tstore %t0, %y[:, :]
-  return
-}
-
-// Function Type: Orchestration (control flow only)
-func @scale_rows(%n: index, %X: !pto.memref<gm,"n"x128,f32>, %Y: !pto.memref<gm,"n"x128,f32>, %factor: f32) {
-  FOR %rows:idx, 0:idx, %n:idx, 64:idx {parallel, tiles}
-    CALL @scale[%rows](%X[%rows, :], %Y[%rows, :], %factor)
-  ENDFOR
-  return
-}
-"""
-    )
+def test_module(golden: Golden) -> None:
+    golden("scale.pto", str(scale_module()))
 
 
-def test_control_flow_and_regions() -> None:
+def test_control_flow_and_regions(golden: Golden) -> None:
     tile = TileType(64, 128, bf16)
     region = Region("k", (Index(Var("h")), Range(Const(0), Const(64)), Full()))
     body = (
@@ -56,26 +30,7 @@ def test_control_flow_and_regions() -> None:
         tiles=(("a", tile),),
         body=body,
     )
-    assert print_kernel(kernel).splitlines()[1:] == [
-        "func @f(%k: !pto.memref<gm,?x?x128,bf16> {in}, %o: !pto.memref<gm,64x128,bf16> {out, tile}) {",
-        "  // Tile Declarations",
-        "  %a = alloc_tile : !pto.tile<64x128xbf16>",
-        "  // Instructions",
-        "  FOR %r:idx, 0:idx, (dim(%k, 1) + 63) // 64:idx, 1:idx",
-        "    %a = tload %k[at(%h), 0 :+ 64, :] : !pto.tile<64x128xbf16>",
-        "  ENDFOR",
-        "  IF %h < 2:u1",
-        "    %a = tneg %a : !pto.tile<64x128xbf16>",
-        "  ELSE",
-        "    %a = tabs %a : !pto.tile<64x128xbf16>",
-        "  ENDIF",
-        "  WHILE",
-        "  DO %h > 0",
-        "    tstore %a, %o[:, :]",
-        "  ENDWHILE",
-        "  return",
-        "}",
-    ]
+    golden("control.pto", print_kernel(kernel) + "\n")
 
 
 def test_signatures_of_instructions() -> None:

@@ -1,11 +1,14 @@
 """Scalar expressions mean what Python means, or are errors."""
 
+from collections.abc import Iterable
+
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pto_wsp.errors import BadExpression
+from pto_wsp.ir.evaluate import evaluate, read_element
 from pto_wsp.ir.scalar import (
     BINARY_OPS,
     I64_MAX,
@@ -17,15 +20,18 @@ from pto_wsp.ir.scalar import (
     Select,
     Unary,
     Var,
+    add,
     binary,
+    can_fail,
     ceildiv,
-    evaluate,
     format_expr,
-    read_element,
+    mul,
     substitute,
     walk,
 )
+from pto_wsp.location import Location
 from pto_wsp.types.dtype import b1, f32
+from tests.slow import examples
 
 SCOPE = {"i": 3, "j": -5, "n": 1000}
 INTEGER_OPS = ("add", "sub", "mul", "floordiv", "mod", "min", "max")
@@ -88,14 +94,101 @@ def all_values(expr: Expr) -> list[int]:
     return values
 
 
-@given(integers())
-def test_folding_keeps_the_value(expr: Expr) -> None:
-    folded = substitute(expr, lambda node: None)
+class Arrays:
+    """A tensor `t` of two rows; elements and extents are the only things that expressions ask for."""
+
+    def extent(self, name: str, dim: int) -> int:
+        raise AssertionError
+
+    def element(self, name: str, indices: Iterable[int], loc: Location | None) -> int:
+        return read_element(name, np.array([[1, 2], [3, 4]], np.int32), indices, loc)
+
+
+def placed() -> st.SearchStrategy[Expr]:
+    """Return expressions whose parts often fail, are neutral or absorb, each part with a place of its own."""
+    places = st.builds(Location, st.just("w.py"), st.integers(1, 10**6), st.just(1), st.just(2))
+    literals = st.sampled_from([0, 0, 1, 1, -1, 2, 64, I64_MAX, I64_MIN])
+    leaf = st.one_of(
+        st.builds(Const, literals, loc=places), st.builds(Var, st.sampled_from(sorted(SCOPE)), loc=places)
+    )
+    numbers = (*INTEGER_OPS, "mul", "mul", "bitand", "bitor", "bitxor", "lshift", "rshift")
+
+    def grown(inner: st.SearchStrategy[Expr]) -> st.SearchStrategy[Expr]:
+        truths = st.builds(Binary, st.sampled_from(COMPARE_OPS), inner, inner, places)
+        both = st.builds(Binary, st.sampled_from(["and", "or"]), truths, truths, places)
+        return st.one_of(
+            st.builds(Binary, st.sampled_from(numbers), inner, inner, places),
+            st.builds(Unary, st.sampled_from(["neg", "invert", "u64"]), inner, places),
+            st.builds(Unary, st.just("i64"), both, places),
+            st.builds(Element, st.just("t"), st.tuples(inner, inner), places),
+            st.builds(Select, truths, inner, inner, places),
+        )
+
+    return st.recursive(leaf, grown, max_leaves=12)
+
+
+def outcome(expr: Expr) -> object:
     try:
-        expected = evaluate(expr, SCOPE)
-    except BadExpression:
-        return
-    assert evaluate(folded, SCOPE) == expected
+        return evaluate(expr, SCOPE, Arrays())
+    except BadExpression as error:
+        return error.message, error.loc
+
+
+@settings(max_examples=examples(500))
+@given(placed(), st.sampled_from(sorted(SCOPE)))
+def test_folding_keeps_the_value_or_the_error_and_its_place(expr: Expr, name: str) -> None:
+    assert outcome(substitute(expr, lambda node: None)) == outcome(expr)
+    value = Const(SCOPE[name])
+    known = substitute(expr, lambda node: value if isinstance(node, Var) and node.name == name else None)
+    assert outcome(known) == outcome(expr)
+
+
+@settings(max_examples=examples(500))
+@given(placed())
+def test_what_cannot_fail_has_a_value(expr: Expr) -> None:
+    assert can_fail(expr) or not isinstance(outcome(expr), tuple)
+
+
+ELEMENT = Element("t", (Const(5), Const(0)), Location("w.py", 7, 1, 2))
+
+
+@pytest.mark.parametrize(
+    "fails",
+    [
+        ELEMENT,
+        Binary("floordiv", Const(7), Var("zero")),
+        Binary("mul", Var("i"), Const(I64_MAX)),
+        Binary("lshift", Const(1), Var("j")),
+        Unary("u64", Var("j")),
+        Unary("neg", Const(I64_MIN)),
+    ],
+)
+@pytest.mark.parametrize("op", INTEGER_OPS)
+def test_no_operation_drops_an_operand_that_fails(op: str, fails: Expr) -> None:
+    scope = {**SCOPE, "zero": 0}
+    for a, b in ((fails, Const(0)), (Const(0), fails), (fails, Const(1)), (Const(1), fails), (fails, fails)):
+        for expr in (binary(op, a, b), substitute(Binary(op, a, b), lambda node: None)):
+            with pytest.raises(BadExpression):
+                evaluate(expr, scope, Arrays())
+    with pytest.raises(BadExpression):
+        evaluate(ceildiv(mul(fails, Const(0)), 4), scope, Arrays())
+
+
+def test_constructors_keep_the_place() -> None:
+    place = Location("w.py", 3, 1, 2)
+    n = Var("n")
+    made = [binary("mul", n, Const(0), place), binary("add", Const(1), Const(2), place)]
+    made += [add(n, n, place), mul(n, n, place), ceildiv(n, 4, place)]
+    assert [expr.loc for expr in made] == [place] * 5
+    with pytest.raises(BadExpression) as caught:
+        evaluate(ceildiv(Const(I64_MAX), 4, place), {})
+    assert caught.value.loc == place
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf"), 1e30])
+def test_a_float_that_no_integer_holds_is_an_error(value: float) -> None:
+    with pytest.raises(BadExpression, match="overflows 64 bits"):
+        evaluate(Unary("i64", Const(value, f32)), {})
 
 
 @pytest.mark.parametrize(
@@ -142,13 +235,6 @@ def test_text() -> None:
 
 
 def test_elements_of_tensors() -> None:
-    class Arrays:
-        def extent(self, name, dim):
-            raise AssertionError
-
-        def element(self, name, indices, loc):
-            return read_element(name, np.array([[1, 2], [3, 4]], np.int32), indices, loc)
-
     last = Element("t", (Var("i"), Const(1)))
     assert evaluate(binary("add", last, Const(10)), {"i": 1}, Arrays()) == 14
     assert format_expr(last, "%") == "%t[%i, 1]"

@@ -8,7 +8,7 @@ from pto_wsp.isa import BY_MNEMONIC
 from pto_wsp.isa.compositions import BY_COMPOSED_MNEMONIC
 from pto_wsp.isa.refused import REFUSED
 from pto_wsp.isa.statements import CONTROL, SCALARS
-from pto_wsp.lang import ptoisa
+from pto_wsp.lang.kernel import ptoisa
 
 INSTRUCTIONS = """
     TLOAD TSTORE MGATHER MSCATTER

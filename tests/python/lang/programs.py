@@ -15,7 +15,7 @@ from pto_wsp.interp.kernels import run_kernel
 from pto_wsp.ir.kernel import KernelFunction
 from pto_wsp.ir.module import Module
 from pto_wsp.ir.verify import verify
-from pto_wsp.lang.kernel import Kernel
+from pto_wsp.lang.kernel.kernel import Kernel
 from pto_wsp.types import ViewType, f32
 
 IMPORTS = "from math import inf, sqrt\nimport math\nfrom pto_wsp import *\n"

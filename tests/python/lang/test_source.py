@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from pto_wsp.errors import NoSource, PtoError
-from pto_wsp.lang.kernel import Kernel
+from pto_wsp.lang.kernel.kernel import Kernel
 from pto_wsp.types import TileType, f32
 from tests.python.lang.programs import error_of, execute, ir_of, marked
 

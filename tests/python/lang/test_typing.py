@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from pto_wsp.lang import pto
+from pto_wsp.lang.kernel import pto
 
 SAMPLES = Path(__file__).parent / "typing_samples"
 ROOT = Path(__file__).parents[3]

@@ -7,8 +7,9 @@ from collections.abc import Mapping
 import numpy as np
 
 from pto_wsp.ir import workload as w
+from pto_wsp.ir.evaluate import evaluate
 from pto_wsp.ir.module import Module
-from pto_wsp.ir.scalar import Value, evaluate
+from pto_wsp.ir.scalar import Value
 from pto_wsp.ir.verify import verify
 from pto_wsp.runtime.interpreted import InterpretedRunner
 from pto_wsp.runtime.program import Program

@@ -15,7 +15,7 @@ from pto_wsp.ir.core import Full, Index, Range, Region
 from pto_wsp.ir.module import Module
 from pto_wsp.ir.scalar import Const, Element, Expr, Var, add, binary, mul
 from pto_wsp.ir.verify import verify
-from pto_wsp.passes.expand_loops import expand_loops
+from pto_wsp.passes.expand.expand_loops import expand_loops
 from pto_wsp.runtime.program import Program
 from pto_wsp.support.record import replace
 from pto_wsp.types import TensorType, f32, i32

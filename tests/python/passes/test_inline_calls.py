@@ -11,12 +11,13 @@ from pto_wsp.ir import workload as w
 from pto_wsp.ir.core import Full, Index, Region, TileRange
 from pto_wsp.ir.entry import with_entry_workload
 from pto_wsp.ir.module import Module
-from pto_wsp.ir.scalar import Binary, Const, Element, Expr, Var, add
+from pto_wsp.ir.scalar import Binary, Const, Element, Expr, Slot, Var, add
 from pto_wsp.ir.verify import verify
 from pto_wsp.passes.inline_calls import inline_calls
 from pto_wsp.runtime.program import Program
 from pto_wsp.support.record import replace
 from pto_wsp.types import ScalarType, TensorType, TileType, f32, i64
+from tests.golden import Golden
 from tests.python.samples import WHOLE, scale_module
 
 MATRIX = Region("A", (Index(Var("i")), Full(), Full()))
@@ -57,50 +58,21 @@ def caller_kernel() -> k.KernelFunction:
         replace(power.params[1], name="z"),
     )
     body = (
-        k.Call("power", ("x", "y", Const(2.0, f32), Const(3))),
+        k.KernelCall("power", ("x", "y", Const(2.0, f32), Const(3))),
         k.For(
             "i",
             Const(0),
             Const(1),
             1,
-            (k.Call("power", ("y", "z", Const(8.0, f32), add(Var("m"), Var("i")))),),
+            (k.KernelCall("power", ("y", "z", Const(8.0, f32), add(Var("m"), Var("i")))),),
         ),
     )
     return k.KernelFunction("caller", (*params, k.Param("m", k.IN, ScalarType(i64))), (), (), body)
 
 
-def test_a_kernel_in_a_kernel() -> None:
+def test_a_kernel_in_a_kernel(golden: Golden) -> None:
     module = verify(inline_calls(verify(Module("m", (caller_kernel(), power_kernel()), (), "caller"))))
-    assert body_of(str(module), "caller") == (
-        """\
-%power_t = alloc_tile : !pto.tile<8x8xf32>
-%power_t_1 = alloc_tile : !pto.tile<8x8xf32>
-%power_g = alloc_scalar : f32
-%power_f = alloc_scalar : f32
-%power_g_1 = alloc_scalar : f32
-%power_f_1 = alloc_scalar : f32
-%power_n = alloc_scalar : i64
-%power_f = 2.0 : f32
-%power_g = %power_f : f32
-FOR %power_i:idx, 1:idx, 3:idx, 1:idx
-%power_f = %power_f * %power_g : f32
-ENDFOR
-%power_t = tload %x[:, :] : !pto.tile<8x8xf32>
-%power_t = tmuls %power_t, %power_f : !pto.tile<8x8xf32>, f32
-tstore %power_t, %y[:, :]
-FOR %i:idx, 0:idx, 1:idx, 1:idx
-%power_f_1 = 8.0 : f32
-%power_n = %m + %i : i64
-%power_g_1 = %power_f_1 : f32
-FOR %power_i_1:idx, 1:idx, %power_n:idx, 1:idx
-%power_f_1 = %power_f_1 * %power_g_1 : f32
-ENDFOR
-%power_t_1 = tload %y[:, :] : !pto.tile<8x8xf32>
-%power_t_1 = tmuls %power_t_1, %power_f_1 : !pto.tile<8x8xf32>, f32
-tstore %power_t_1, %z[:, :]
-ENDFOR
-return"""
-    )
+    golden("power_twice.pto", str(module))
     x = np.arange(64, dtype=np.float32).reshape(8, 8)
     for target in ("interp", "cpu"):
         y, z = np.zeros_like(x), np.zeros_like(x)
@@ -133,7 +105,7 @@ def layers_module(*args: Region | Expr, sets: tuple[w.Node, ...] = ()) -> Module
         *(w.TensorParam(name, TensorType(f32, dims)) for name in ("A", "B")),
         w.ScalarParam("by", ScalarType(f32)),
     )
-    outer = w.Loop("range", "i", Var("L"), None, (*sets, w.Call("scale_rows", args)))
+    outer = w.Loop("range", "i", Var("L"), None, (*sets, w.WorkloadCall("scale_rows", args)))
     caller = w.WorkloadFunction("layers", params, (outer,))
     return Module("layers", scale.kernels, (inner, caller), "layers")
 
@@ -204,7 +176,7 @@ def test_numbers_are_those_of_the_call() -> None:
         "callee",
         (*tensors, w.ScalarParam("at", ScalarType(i64))),
         (
-            w.Set("slot.0", add(Var("slot.0"), Const(1))),
+            w.Set(Slot(0), add(Slot(0), Const(1))),
             w.Task("move", tuple(Region(t, (Index(at), Full(), Full())) for t in "XY")),
         ),
     )
@@ -214,9 +186,12 @@ def test_numbers_are_those_of_the_call() -> None:
         "i",
         Const(2),
         None,
-        (w.Call("callee", (*whole, Var("slot.0"))), w.Call("callee", (*whole, Element("I", (Var("i"),))))),
+        (
+            w.WorkloadCall("callee", (*whole, Slot(0))),
+            w.WorkloadCall("callee", (*whole, Element("I", (Var("i"),)))),
+        ),
     )
-    caller = w.WorkloadFunction("caller", (*tensors, index), (w.Set("slot.0", Const(0)), loop))
+    caller = w.WorkloadFunction("caller", (*tensors, index), (w.Set(Slot(0), Const(0)), loop))
     module = verify(Module("m", (move,), (callee, caller), "caller"))
     x = np.arange(1, 5, dtype=np.float32).reshape(4, 1, 1)
     for target in ("interp", "cpu"):

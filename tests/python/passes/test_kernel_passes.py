@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import pytest
-from hypothesis import HealthCheck, Phase, given, note, settings
+from hypothesis import given, note
 from hypothesis import strategies as st
 
 from pto_wsp.errors import InvalidIR, KernelFailed
@@ -14,13 +14,13 @@ from pto_wsp.ir.kernel import KernelFunction
 from pto_wsp.ir.module import Module
 from pto_wsp.ir.verify import verify
 from pto_wsp.passes import pipeline as passes
-from pto_wsp.passes.pipeline import Step, parse_pipeline, run_pipeline
+from pto_wsp.passes.pipeline import PipelineStep, parse_pipeline, run_pipeline
 from pto_wsp.runtime.cache import ArtifactCache
-from pto_wsp.targets import registry
+from pto_wsp.targets.cpu.target import CpuTarget
+from tests.generators.drawing import tries
+from tests.generators.kernels import kernels
 from tests.python.targets import ctypes_abi
-from tests.python.targets.random_kernels import kernels
 from tests.python.targets.test_cpu_random import base_array, layouts, same_bits, views
-from tests.slow import examples
 
 PIPELINES = ("dce", "forward", "unroll", "unroll{factor=3,full=1}", "reuse", "fuse")
 EVERYTHING = "unroll{factor=2,full=2},fuse,forward,reuse,dce"
@@ -42,12 +42,7 @@ def run(kernel: KernelFunction, layout: Mapping[str, tuple[int, int, int, int]],
     return array, False
 
 
-@settings(
-    max_examples=examples(60),
-    deadline=None,
-    suppress_health_check=list(HealthCheck),
-    phases=(Phase.explicit, Phase.reuse, Phase.generate),
-)
+@tries(60)
 @given(
     kernels("k", has_all=True),
     st.lists(layouts(), min_size=3, max_size=3),
@@ -71,12 +66,7 @@ def test_random_kernels_in_the_interpreter(
             assert failed or same_bits(found, wanted), text
 
 
-@settings(
-    max_examples=examples(3),
-    deadline=None,
-    suppress_health_check=list(HealthCheck),
-    phases=(Phase.explicit, Phase.reuse, Phase.generate),
-)
+@tries(3, compiles=True)
 @given(
     st.tuples(*(kernels(f"k{i}", has_all=True) for i in range(4))),
     st.lists(layouts(), min_size=4, max_size=4),
@@ -91,7 +81,7 @@ def test_random_kernels_on_the_cpu(
 ) -> None:
     """What the cpu makes of a kernel is the same before and after, also where it is not exact."""
     after = run_pipeline(verify(Module("m", batch)), parse_pipeline(pipeline)).kernels
-    built = [ctypes_abi.load(registry.get("cpu").build(found, ArtifactCache())) for found in (batch, after)]
+    built = [ctypes_abi.load(CpuTarget().build(found, ArtifactCache())) for found in (batch, after)]
     for pair in zip(batch, after, strict=True):
         for layout in arrangements:
             results, failed = [], []
@@ -108,7 +98,7 @@ def test_pipelines_are_text() -> None:
     assert [str(step) for step in steps] == ["inline", "unroll{factor=8}", "dce"]
     seen: list[tuple[str, str]] = []
 
-    def note_step(step: Step, module: Module) -> None:
+    def note_step(step: PipelineStep, module: Module) -> None:
         seen.append((str(step), module.name))
 
     run_pipeline(Module("m"), steps, note_step)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pto_wsp.ir import workload as w
@@ -13,9 +13,9 @@ from pto_wsp.ir.verify import verify
 from pto_wsp.passes.pipeline import parse_pipeline, prepare, run_pipeline
 from pto_wsp.runtime.program import Program
 from pto_wsp.support.record import replace
+from tests.generators.drawing import tries
+from tests.generators.workloads import Sample, samples
 from tests.python.passes.running import interpret, run_on_cpu, same
-from tests.python.runtime.random_workloads import Sample, samples
-from tests.slow import examples
 
 PIPELINES = ("inline", "inline,expand", "inline,fuse", "inline,dce", "inline,expand,fuse,dce")
 
@@ -45,7 +45,7 @@ def programs(draw: st.DrawFn) -> Sample:
     inner = replace(inner, body=tuple(map(ranged, inner.body)))
     regions = [Region(t.name, (Full(),) * len(t.type.dims)) for t in inner.tensors]
     args = {t.name: r for t, r in zip(inner.tensors, regions, strict=True)} | {"n": Var("n")}
-    call = w.Call(inner.name, tuple(args[p.name] for p in inner.open_params))
+    call = w.WorkloadCall(inner.name, tuple(args[p.name] for p in inner.open_params))
     body = (call, w.Loop(draw(st.sampled_from([w.RANGE, w.PARALLEL])), "twice", Var("n"), None, (call,)))
     outer = replace(inner, name="outer", body=body[: draw(st.integers(1, 2))])
     module = Module("m", sample.module.kernels, (inner, outer), "outer")
@@ -67,7 +67,7 @@ def plain(module: Module) -> Module:
     """The same tasks without a pass: the body of the callee for its calls, loops without ranges."""
 
     def repeated(node: w.Node) -> tuple[w.Node, ...]:
-        if isinstance(node, w.Call):
+        if isinstance(node, w.WorkloadCall):
             return without_ranges(inner)
         assert isinstance(node, w.Loop)
         return (replace(node, body=tuple(n for child in node.body for n in repeated(child))),)
@@ -77,7 +77,7 @@ def plain(module: Module) -> Module:
     return replace(module, workloads=(replace(outer, body=body),))
 
 
-@settings(max_examples=examples(8), deadline=None, suppress_health_check=list(HealthCheck))
+@tries(8)
 @given(programs())
 def test_in_the_interpreter(sample: Sample) -> None:
     wanted = sample.arrays()
@@ -85,7 +85,7 @@ def test_in_the_interpreter(sample: Sample) -> None:
     for text in PIPELINES:
         module = run_pipeline(sample.module, parse_pipeline(text))
         if "expand" in text or not any(isinstance(n, w.Loop) and n.max_range for n in _nodes(module)):
-            assert not any(isinstance(n, w.Call) for n in _nodes(module))
+            assert not any(isinstance(n, w.WorkloadCall) for n in _nodes(module))
         found = sample.arrays()
         assert interpret(module, found, sample.sizes) == tasks, text
         same(wanted, found)
@@ -95,7 +95,7 @@ def _nodes(module: Module) -> list[w.Node]:
     return [*w.walk_nodes(module.entry_workload.body)]
 
 
-@settings(max_examples=examples(25), deadline=None, suppress_health_check=list(HealthCheck))
+@tries(25)
 @given(programs(), st.lists(ROWS_OF_PASSES, min_size=3, max_size=3))
 def test_any_row_of_passes(sample: Sample, pipelines: list[str]) -> None:
     """In any order, and before calls are inlined too."""
@@ -108,7 +108,7 @@ def test_any_row_of_passes(sample: Sample, pipelines: list[str]) -> None:
         same(wanted, found)
 
 
-@settings(max_examples=examples(10), deadline=None, suppress_health_check=list(HealthCheck))
+@tries(10)
 @given(programs())
 def test_on_the_engine(sample: Sample) -> None:
     """A program prepares its module itself."""

@@ -16,7 +16,7 @@ from pto_wsp.ir.verify import verify
 from pto_wsp.isa.table import TABLE
 from pto_wsp.passes.pipeline import parse_pipeline, run_pipeline
 from pto_wsp.support.record import replace
-from pto_wsp.targets.cpu.templates import TEMPLATES, Call
+from pto_wsp.targets.cpu.templates import TEMPLATES, CallTemplate
 from pto_wsp.text import parse
 from pto_wsp.types import ScalarType, TensorType, TileType, ViewType, f32, i32, i64
 from tests.python.samples import scale_module
@@ -91,7 +91,7 @@ def test_what_can_fail_stays() -> None:
 
 
 def test_forms_without_failures_are_known() -> None:
-    fails = {name for name, made in TEMPLATES.items() if isinstance(made, Call) and made.failure}
+    fails = {name for name, made in TEMPLATES.items() if isinstance(made, CallTemplate) and made.failure}
     assert fails and not [name for name in fails if TABLE[name].form in TOTAL]
 
 

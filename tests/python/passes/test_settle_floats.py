@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pto_wsp import InOut, P, Program, Scalar, Tensor, Tile, b1, f32, i64, kernel, pto, symbol_f32, workload
 from pto_wsp.errors import NotYetSupported
-from tests.slow import examples
+from tests.generators.drawing import tries
 
 
 @kernel
@@ -44,7 +44,7 @@ def run(target: str, **scalars: Any) -> np.ndarray:
 NUMBERS = st.floats(-8, 8, width=32) | st.sampled_from([0.0, -0.0, float("inf"), float("nan"), 0.1])
 
 
-@settings(max_examples=examples(60), deadline=None)
+@tries(60)
 @given(factor=NUMBERS, limit=NUMBERS, count=st.integers(-1, 6), wanted=st.booleans())
 def test_same_on_every_target(factor: float, limit: float, count: int, wanted: bool) -> None:
     scalars = {"factor": factor, "limit": limit, "count": count, "wanted": wanted}

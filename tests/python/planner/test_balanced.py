@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pto_wsp.planner import (
@@ -29,7 +29,7 @@ from pto_wsp.planner import (
     UnsupportedSize,
     balanced_reference,
 )
-from tests.slow import examples
+from tests.generators.drawing import tries
 
 INT_MAX = 2**31 - 1
 WORKERS = st.sampled_from([1, 2, 3, 7, 24, 61])
@@ -52,7 +52,7 @@ def configs(batch_invariant: bool) -> st.SearchStrategy[BalancedConfig]:
     )
 
 
-@settings(max_examples=examples(300), deadline=None)
+@tries(300)
 @given(
     st.booleans().flatmap(configs),
     st.lists(st.tuples(st.one_of(st.integers(0, 2), st.integers(0, 4000)), st.integers(0, 20)), min_size=1),
@@ -295,7 +295,7 @@ def test_sixteen_million_requests() -> None:
         BalancedPlanner(BalancedConfig(6, 128), batch)
 
 
-@settings(max_examples=examples(500), deadline=None)
+@tries(500)
 @given(
     configs(False),
     st.lists(st.one_of(st.integers(0, 3000), st.integers(-(2**33), 2**33)), min_size=1, max_size=6),

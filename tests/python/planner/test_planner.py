@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pto_wsp.errors import PtoError
@@ -32,7 +32,7 @@ from pto_wsp.planner import (
     plan_chunk_size,
     reference,
 )
-from tests.slow import examples
+from tests.generators.drawing import tries
 
 INT_MAX = 2**31 - 1
 ANY_LENGTH = TierConfig([(200, 1, 100), (3, 101, INT_MAX)])
@@ -63,7 +63,7 @@ def test_chunk_size_and_count_are_the_reference(
     assert planner.fits(array, heads, chunk) == (total <= config.max_work_units)
 
 
-@settings(max_examples=examples(200), deadline=None)
+@tries(200)
 @given(
     st.lists(st.one_of(st.integers(0, 3), st.integers(0, 5000)), min_size=1, max_size=20),
     st.integers(1, 9),
@@ -236,7 +236,7 @@ def test_sixteen_million_requests() -> None:
     assert caught.value.required == 3 * 8 * batch
 
 
-@settings(max_examples=examples(500), deadline=None)
+@tries(500)
 @given(
     st.lists(st.one_of(st.integers(-3, 3), st.integers(1, 200000), st.integers(-(2**33), 2**33)), min_size=1),
     st.one_of(st.integers(1, 6), st.integers(-(2**33), 2**33)),

@@ -33,7 +33,7 @@ from pto_wsp.errors import (
     WrongShape,
     WrongValue,
 )
-from pto_wsp.lang.surface import InOut
+from pto_wsp.lang.annotations import InOut
 
 ROWS = 16
 

@@ -29,6 +29,21 @@ def test_a_library_is_made_once(tmp_path: Path) -> None:
     assert again == path and not made and len(calls) == 1
 
 
+def test_a_disk_that_cannot_be_written_still_gives_libraries(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[Path] = []
+    made, _ = ArtifactCache(tmp_path / "c").library("key", writer(b"code", calls))
+
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(30, "Read-only file system")
+
+    for owner, name in ((os, "utime"), (Path, "write_bytes"), (Path, "rename")):
+        monkeypatch.setattr(owner, name, refuse)
+    found, was_made = ArtifactCache(tmp_path / "c").library("key", writer(b"code", calls))
+    assert found == made and not was_made and len(calls) == 1
+
+
 def test_directories_are_private(tmp_path: Path) -> None:
     cache = ArtifactCache(tmp_path / "deep" / "c")
     for folder in (cache.directory, *cache.directory.iterdir()):

@@ -1,7 +1,7 @@
 """The workload oracle: any number of workers, under random delays, gives the result of program order."""
 
 import numpy as np
-from hypothesis import HealthCheck, given, note, settings
+from hypothesis import given, note
 from hypothesis import strategies as st
 
 from pto_wsp.interp.kernels import run_kernel
@@ -9,18 +9,18 @@ from pto_wsp.interp.workload import run_workload
 from pto_wsp.ir.verify import verify
 from pto_wsp.runtime.engine import EngineRunner
 from pto_wsp.runtime.prepared import Prepared
-from pto_wsp.targets import registry
-from tests.python.runtime.random_workloads import KERNELS, Sample, samples
-from tests.slow import examples
+from pto_wsp.targets.cpu.target import CpuTarget
+from tests.generators.drawing import tries
+from tests.generators.workloads import KERNELS, Sample, samples
 
 BY_NAME = {kernel.name: kernel for kernel in KERNELS}
 
 
-@settings(max_examples=examples(150), deadline=None, suppress_health_check=list(HealthCheck))
+@tries(150)
 @given(samples(), st.integers(1, 2**31))
 def test_results_do_not_depend_on_workers_or_timing(sample: Sample, seed: int) -> None:
     note(str(sample.module))
-    runner = EngineRunner(Prepared(verify(sample.module), registry.get("cpu")))
+    runner = EngineRunner(Prepared(verify(sample.module), CpuTarget()).module, CpuTarget())
     scalars = [sample.sizes["n"]]
     expected = sample.arrays()
     compiled = {name: index for index, name in enumerate(runner.artifact.kernels)}
@@ -42,11 +42,11 @@ def test_results_do_not_depend_on_workers_or_timing(sample: Sample, seed: int) -
             assert found[name].tobytes() == expected[name].tobytes(), (name, workers)
 
 
-@settings(max_examples=examples(60), deadline=None, suppress_health_check=list(HealthCheck))
+@tries(60)
 @given(samples())
 def test_compiled_kernels_agree_with_numpy(sample: Sample) -> None:
     note(str(sample.module))
-    runner = EngineRunner(Prepared(verify(sample.module), registry.get("cpu")))
+    runner = EngineRunner(Prepared(verify(sample.module), CpuTarget()).module, CpuTarget())
     expected, found = sample.arrays(), sample.arrays()
     run_workload(sample.module, expected, sample.sizes, lambda name, args, _: run_kernel(BY_NAME[name], args))
     runner.run(list(found.values()), [sample.sizes["n"]], 2, False)

@@ -1,7 +1,7 @@
 """Workloads in which data decides: the engine against program order, bit for bit, or the same error."""
 
 import numpy as np
-from hypothesis import HealthCheck, given, note, settings
+from hypothesis import given, note
 from hypothesis import strategies as st
 
 from pto_wsp.errors import RunError
@@ -10,9 +10,9 @@ from pto_wsp.ir.verify import verify
 from pto_wsp.runtime.engine import EngineRunner
 from pto_wsp.runtime.interpreted import InterpretedRunner
 from pto_wsp.runtime.prepared import Prepared
-from pto_wsp.targets import registry
-from tests.python.runtime.random_dynamic import KERNELS, Sample, samples
-from tests.slow import examples
+from pto_wsp.targets.cpu.target import CpuTarget
+from tests.generators.drawing import tries
+from tests.generators.dynamic_workloads import KERNELS, Sample, samples
 
 BY_NAME = {kernel.name: kernel for kernel in KERNELS}
 
@@ -27,11 +27,11 @@ def outcome(run: object, sample: Sample) -> object:
     return figures.tasks, [array.tobytes() for array in arrays.values()]
 
 
-@settings(max_examples=examples(100), deadline=None, suppress_health_check=list(HealthCheck))
+@tries(100)
 @given(samples(), st.integers(1, 2**31))
 def test_data_decides_as_in_program_order(sample: Sample, seed: int) -> None:
     note(print_workload(sample.module.entry_workload))
-    engine = EngineRunner(Prepared(verify(sample.module), registry.get("cpu")))
+    engine = EngineRunner(Prepared(verify(sample.module), CpuTarget()).module, CpuTarget())
     compiled = {name: index for index, name in enumerate(engine.artifact.kernels)}
 
     def call(name: str, args: list[object], workspace: int) -> None:

@@ -13,7 +13,7 @@ from pto_wsp.location import Location
 from pto_wsp.runtime.program import Program
 from pto_wsp.support.record import replace
 from pto_wsp.types import DType, TensorType, TileType, f32, i8, i16, i32, i64, u8, u16, u32, u64
-from tests.python.runtime.random_workloads import KERNELS
+from tests.generators.workloads import KERNELS
 from tests.python.samples import WHOLE, scale_module
 
 PLACE = Location("w.py", 3, 5, 9)

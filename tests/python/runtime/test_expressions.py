@@ -6,21 +6,21 @@ import itertools
 from dataclasses import dataclass
 
 import numpy as np
-from hypothesis import HealthCheck, given, note, settings
+from hypothesis import given, note
 from hypothesis import strategies as st
 
 from pto_wsp import errors
 from pto_wsp.ir.core import Full, Region
 from pto_wsp.ir.kernel import Instr, KernelFunction, Param, Store
 from pto_wsp.ir.module import Module
-from pto_wsp.ir.scalar import I64_MAX, I64_MIN, Binary, Const, Element, Expr, Select, Unary, Var
+from pto_wsp.ir.scalar import I64_MAX, I64_MIN, Binary, Const, Element, Expr, Select, Slot, Unary, Var
 from pto_wsp.ir.workload import ScalarParam, Set, Task, TensorParam, WorkloadFunction
 from pto_wsp.location import Location
 from pto_wsp.runtime.program import Program
 from pto_wsp.support.record import replace
 from pto_wsp.types import ScalarType, TensorType, TileType, i8, i16, i32, i64, u8, u16, u32, u64
 from pto_wsp.types.dtype import b1
-from tests.slow import examples
+from tests.generators.drawing import tries
 
 NUMBERS = (
     "add",
@@ -66,7 +66,7 @@ class Case:
             *(TensorParam(f"A{t}", TensorType(t, SHAPE)) for t in DTYPES),
             *(ScalarParam(name, ScalarType(b1 if name == "p" else i64)) for name in self.numbers),
         )
-        sets = (Set("slot.3", Const(-9)), *((Set("x", self.expr),) if sets_first else ()))
+        sets = (Set(Slot(3), Const(-9)), *((Set("x", self.expr),) if sets_first else ()))
         return Module("m", (KEEP,), (WorkloadFunction("w", params, (*sets, *body)),), "w")
 
 
@@ -86,7 +86,7 @@ class _Generator:
             case 0:
                 return self.at(Const(self.draw(numbers)))
             case 1 | 2:
-                return self.at(Var(self.draw(st.sampled_from(["a", "b", "slot.3"]))))
+                return self.at(self.draw(st.sampled_from([Var("a"), Var("b"), Slot(3)])))
             case 3:
                 op = self.draw(st.sampled_from(["neg", "invert", "u64"]))
                 return self.at(Unary(op, self.number(depth - 1)))
@@ -151,7 +151,7 @@ def outcome(module: Module, target: str, case: Case) -> object:
     return int(y[0, 0])
 
 
-@settings(max_examples=examples(200), deadline=None, suppress_health_check=list(HealthCheck))
+@tries(200)
 @given(cases(), st.booleans())
 def test_bytecode_means_what_expressions_mean(case: Case, sets_first: bool) -> None:
     module = case.module(sets_first)

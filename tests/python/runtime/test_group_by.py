@@ -6,7 +6,7 @@ from threading import Thread
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pto_wsp import (
@@ -29,7 +29,8 @@ from pto_wsp import (
     pto,
     workload,
 )
-from pto_wsp.lang.groups import group_by_kernel
+from pto_wsp.lang.workload.group_by import group_by_kernel
+from tests.generators.drawing import tries
 
 TARGETS = ("cpu", "interp")
 
@@ -194,7 +195,7 @@ def expected_of_routed_twice(choice: np.ndarray, pairs: np.ndarray, groups: int)
     return flat.reshape(pairs.shape)
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@tries(25)
 @given(
     st.integers(0, 4),
     st.integers(1, 9),

@@ -10,8 +10,8 @@ import pytest
 
 from pto_wsp import Program, Schedule, StartPolicy, TaskWindow
 from pto_wsp.errors import NotYetSupported
-from pto_wsp.lang.workload import Workload
-from pto_wsp.passes import bytecode
+from pto_wsp.lang.workload.workload import Workload
+from pto_wsp.lower import bytecode
 
 
 def sum_of(n: int) -> Workload:

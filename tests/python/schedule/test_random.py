@@ -4,30 +4,27 @@ from __future__ import annotations
 
 from typing import Any
 
-from hypothesis import HealthCheck, Phase, given, note, settings
+from hypothesis import given, note
 from hypothesis import strategies as st
 
 from pto_wsp.ir.module import Module
-from pto_wsp.ir.schedule import Schedule
+from pto_wsp.ir.schedule import Directives
 from pto_wsp.ir.verify import verify
+from pto_wsp.lang.schedule.directives.start import StartPolicy
 from pto_wsp.runtime.engine import EngineRunner
 from pto_wsp.runtime.prepared import Prepared
-from pto_wsp.targets import registry
-from tests.python.runtime.random_dynamic import samples as dynamic_samples
-from tests.python.runtime.random_workloads import samples as plain_samples
+from pto_wsp.targets.cpu.target import CpuTarget
+from tests.generators.drawing import tries
+from tests.generators.dynamic_workloads import samples as dynamic_samples
+from tests.generators.schedules import schedules
+from tests.generators.workloads import samples as plain_samples
 from tests.python.runtime.test_dynamic import outcome
-from tests.python.schedule.random_schedules import schedules
-from tests.slow import examples
-
-SETTINGS = settings(
-    max_examples=examples(12), deadline=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck)
-)
 
 
 def check(data: st.DataObject, module: Module, sample: object, scalars: list[int]) -> None:
     """Run in program order, then under three schedules."""
     note(str(module))
-    engine = EngineRunner(Prepared(verify(module), registry.get("cpu")))
+    engine = EngineRunner(Prepared(verify(module), CpuTarget()).module, CpuTarget())
 
     def run(workers: int, jitter: int) -> object:
         return outcome(lambda arrays: engine.run(arrays, scalars, workers, False, jitter=jitter), sample)
@@ -40,25 +37,25 @@ def check(data: st.DataObject, module: Module, sample: object, scalars: list[int
         engine.reschedule(verify(module.with_schedule(schedule)))
         found = run(workers, jitter)
         assert found == expected or has_run_less(schedule, found, expected)
-    engine.reschedule(module.with_schedule(Schedule()))
+    engine.reschedule(module.with_schedule(Directives()))
     assert run(2, 0) == expected
 
 
-def has_run_less(schedule: Schedule, found: Any, expected: Any) -> bool:
+def has_run_less(schedule: Directives, found: Any, expected: Any) -> bool:
     """Whether both are one error, which has left tasks undone that would have been built before they ran."""
     *error, tasks = found
     *same, most = expected
-    return schedule.start.name != "immediate" and error == same and len(error) == 4 and tasks <= most
+    return schedule.find(StartPolicy) is not None and error == same and len(error) == 4 and tasks <= most
 
 
-@SETTINGS
+@tries(12, compiles=True)
 @given(st.data())
 def test_schedules_change_no_result(data: st.DataObject) -> None:
     sample = data.draw(plain_samples())
     check(data, sample.module, sample, [sample.sizes["n"]])
 
 
-@SETTINGS
+@tries(12, compiles=True)
 @given(st.data())
 def test_schedules_change_no_result_where_data_decides(data: st.DataObject) -> None:
     sample = data.draw(dynamic_samples())

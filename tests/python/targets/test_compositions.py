@@ -18,7 +18,7 @@ from pto_wsp.isa.refused import REFUSED
 from pto_wsp.isa.table import BY_MNEMONIC
 from pto_wsp.runtime.cache import ArtifactCache
 from pto_wsp.support.record import record, replace
-from pto_wsp.targets import registry
+from pto_wsp.targets.cpu.target import CpuTarget
 from pto_wsp.types.dtype import DTYPES, f32, i8
 from tests.python.lang.programs import execute, ir_of
 from tests.python.targets import ctypes_abi
@@ -218,7 +218,7 @@ def test_every_composition_against_numpy(
 ) -> None:
     assert {case.name for case in CASES} == COMPOSITIONS.keys()
     kernels = [replace(front(case), name=f"k{number}") for number, case in enumerate(CASES)]
-    library = ctypes_abi.load(registry.get("cpu").build(kernels, cache))
+    library = ctypes_abi.load(CpuTarget().build(kernels, cache))
     rng = np.random.default_rng(7)
     for case, kernel in zip(CASES, kernels, strict=True):
         arrays = random_arrays(case, rng)
@@ -246,7 +246,7 @@ TAILS = [
 
 def failures(kernel: KernelFunction, args: Sequence[np.ndarray], cache: ArtifactCache) -> list[str]:
     """Return what `cpu` and the interpreter say of a run that they must end."""
-    artifact = registry.get("cpu").build([kernel], cache)
+    artifact = CpuTarget().build([kernel], cache)
     status = ctypes_abi.load(artifact).call(kernel, args)
     assert status > 0
     check = artifact.checks[kernel.name][status - 1]
@@ -260,7 +260,7 @@ def failures(kernel: KernelFunction, args: Sequence[np.ndarray], cache: Artifact
 def test_tails(case: Case, cache: ArtifactCache) -> None:
     shapes, shape = next((shapes, shape) for found, shapes, shape in TAILS if found == case)
     kernel = by_text(case)
-    library = ctypes_abi.load(registry.get("cpu").build([kernel], cache))
+    library = ctypes_abi.load(CpuTarget().build([kernel], cache))
     arrays = random_arrays(case, np.random.default_rng(3))
     parts = [
         array[: shapes[n][0], : shapes[n][1]].copy() for n, array in zip(case.operands, arrays, strict=True)
@@ -317,7 +317,7 @@ def test_a_destination_that_is_an_operand(number: int, cache: ArtifactCache) -> 
     for name in case.operands:
         builder.load(name, f"m_{name}")
     kernel = getattr(builder, case.name)(dst, *case.operands).store("m_dst", dst).build()
-    library = ctypes_abi.load(registry.get("cpu").build([kernel], cache))
+    library = ctypes_abi.load(CpuTarget().build([kernel], cache))
     for run in (library.call, run_kernel):
         found = np.zeros(case.typed["dst"][:2], arrays[number].dtype)
         assert not run(kernel, [*(array.copy() for array in arrays), found])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -11,10 +12,10 @@ import pytest
 from pto_wsp.errors import CompilerFailed
 from pto_wsp.ir.kernel import KernelFunction
 from pto_wsp.runtime.cache import ArtifactCache
-from pto_wsp.targets import registry
 from pto_wsp.targets.cpu import build, toolchain
-from pto_wsp.targets.cpu.emit import emit_library, work
+from pto_wsp.targets.cpu.emit import emit_library
 from pto_wsp.targets.cpu.parts import moves
+from pto_wsp.targets.cpu.target import CpuTarget
 from pto_wsp.types.dtype import DType, bf16, f32
 from tests.python.targets import ctypes_abi
 from tests.python.targets.build_kernels import KernelMaker
@@ -63,10 +64,15 @@ def test_every_kernel_is_in_one_unit(count: int) -> None:
     units = library.split(count)
     assert len(units) == count and all(unit.startswith(library.head) for unit in units)
     for kernel in library.kernels:
-        assert sum(kernel in unit for unit in units) == 1
+        assert sum(kernel.text in unit for unit in units) == 1
     assert [library.table in unit for unit in units] == [True] + [False] * (count - 1)
-    units_work = [sum(work(kernel) for kernel in library.kernels if kernel in unit) for unit in units]
-    assert max(units_work) - min(units_work) <= max(map(work, library.kernels))
+    costs = [sum(kernel.cost for kernel in library.kernels if kernel.text in unit) for unit in units]
+    assert max(costs) - min(costs) <= max(kernel.cost for kernel in library.kernels)
+
+
+def test_mathematics_costs_more_than_arithmetic() -> None:
+    (arithmetic,), (mathematics,) = (emit_library([unary(op)], 4).kernels for op in ("neg", "exp"))
+    assert mathematics.cost > 2 * arithmetic.cost
 
 
 @pytest.mark.parametrize("cores", [1, 2, 5, 64])
@@ -78,7 +84,7 @@ def test_results_do_not_depend_on_the_number_of_units(
     commands: list[Sequence[str]],
 ) -> None:
     monkeypatch.setattr(build, "_num_cores", lambda: cores)
-    artifact = registry.get("cpu").build(kernels(), own_cache)
+    artifact = CpuTarget().build(kernels(), own_cache)
     assert artifact.compiles == 1 and len(commands) == heads + min(cores, 4) + 2
     library = ctypes_abi.load(artifact)
     assert tuple(library.kernels) == artifact.kernels == tuple(f"apply_{name}" for name in ROWS)
@@ -92,7 +98,7 @@ def test_results_do_not_depend_on_the_number_of_units(
 def test_parts_and_heads_are_compiled_once_and_again_when_they_are_damaged(
     own_cache: ArtifactCache, heads: int, commands: list[Sequence[str]]
 ) -> None:
-    target, folder = registry.get("cpu"), own_cache.directory / "libraries"
+    target, folder = CpuTarget(), own_cache.directory / "libraries"
     plain = [unary(name) for name in ("abs", "neg", "relu", "recip")]
     libraries = {target.build(plain[:1], own_cache).path}
     assert len(commands) == heads + 3
@@ -116,11 +122,44 @@ def test_a_unit_whose_head_the_compiler_refuses_is_compiled_without(
         return (1, "relocated") if "-include" in command else noted(command, text)
 
     monkeypatch.setattr(build, "run", refuse)
-    library = ctypes_abi.load(registry.get("cpu").build([unary("neg")], own_cache))
+    library = ctypes_abi.load(CpuTarget().build([unary("neg")], own_cache))
     assert len(commands) == heads + 3
     x = np.ones((4, 40), np.float32)
     y = np.empty_like(x)
     assert library.call(unary("neg"), [x, y]) == 0 and (y == -1).all()
+
+
+@pytest.mark.parametrize("where", ["compiler", "cache"])
+def test_a_disk_that_is_full_costs_the_precompiled_headers_alone(
+    where: str, own_cache: ArtifactCache, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, folder = build.run, own_cache.directory / "libraries"
+    refused: list[Sequence[str]] = []
+
+    def full(command: Sequence[str], text: bytes) -> tuple[int, str]:
+        if "c++-header" not in command:
+            return real(command, text)
+        refused.append(command)
+        if where == "compiler":
+            return 1, "fatal error: cannot write PCH file: No space left on device"
+        output = Path(command[command.index("-o") + 1])
+        output.write_bytes(b"headers")
+        monkeypatch.setattr(Path, "read_bytes", lambda path: no_space(path, output))
+        return 0, ""
+
+    def no_space(path: Path, wanted: Path) -> bytes:
+        if path == wanted:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        with path.open("rb") as file:
+            return file.read()
+
+    monkeypatch.setattr(build, "run", full)
+    library = ctypes_abi.load(CpuTarget().build([unary("neg")], own_cache))
+    x = np.ones((4, 40), np.float32)
+    y = np.empty_like(x)
+    assert library.call(unary("neg"), [x, y]) == 0 and (y == -1).all()
+    assert len(refused) == int(toolchain.find_compiler(own_cache).is_gcc)
+    assert not [path for path in folder.iterdir() if path.suffix != ".so"]
 
 
 def product(name: str, rows: int, dtype: DType) -> KernelFunction:
@@ -134,7 +173,7 @@ def product(name: str, rows: int, dtype: DType) -> KernelFunction:
 def test_kernels_share_the_parts_that_they_call(
     own_cache: ArtifactCache, commands: list[Sequence[str]]
 ) -> None:
-    target, before = registry.get("cpu"), 0
+    target, before = CpuTarget(), 0
     for kernel, parts in (
         (product("exp", 4, f32), 2),
         (product("abs", 3, f32), 0),  # as many rows as the tile library tells apart
@@ -162,7 +201,7 @@ def test_a_unit_that_does_not_compile_is_named(
 
     monkeypatch.setattr(build, "run", refuse)
     with pytest.raises(CompilerFailed, match=f"no {broken} today") as caught:
-        registry.get("cpu").build(kernels(), own_cache)
+        CpuTarget().build(kernels(), own_cache)
     kept = Path(str(caught.value.fields["source"])).read_text()
     assert kept == part if broken == "copy" else "k_apply_tanh([" in kept
     assert not [path for path in (own_cache.directory / "libraries").iterdir() if path.name.startswith(".")]

@@ -13,7 +13,7 @@ from pto_wsp.ir.kernel import KernelFunction
 from pto_wsp.ir.scalar import Binary, Const, Element, Expr, Extent, Select, Unary, Var
 from pto_wsp.location import Location
 from pto_wsp.runtime.cache import ArtifactCache
-from pto_wsp.targets import registry
+from pto_wsp.targets.cpu.target import CpuTarget
 from pto_wsp.types.dtype import b1, f32, i32, i64
 from pto_wsp.types.tile import ScalarType, TileType, ViewType
 from tests.python.targets import ctypes_abi
@@ -141,7 +141,7 @@ ALL += [kernel("s_" + name.replace(" ", "_"), *body) for name, body in STATEMENT
 
 @pytest.fixture(scope="module")
 def library(cache: ArtifactCache) -> ctypes_abi.Library:
-    artifact = registry.get("cpu").build(ALL, cache)
+    artifact = CpuTarget().build(ALL, cache)
     loaded = ctypes_abi.load(artifact)
     loaded.checks = artifact.checks
     return loaded
@@ -191,6 +191,6 @@ def test_indices_of_row_dimension(cache: ArtifactCache) -> None:
     )
     params = (k.Param("x", k.IN, view), k.Param("y", k.OUT, VIEW), k.Param("n", k.IN, ScalarType(i64)))
     one = KernelFunction("pick", params, (("t", tile),), (), body)
-    library = ctypes_abi.load(registry.get("cpu").build([one], cache))
+    library = ctypes_abi.load(CpuTarget().build([one], cache))
     x, y = np.ones((3, 4, 8), np.float32), np.zeros((4, 8), np.float32)
     assert [library.call(one, [x, y, n]) for n in (-1, 0, 2, 3)] == [1, 0, 0, 1]

@@ -18,11 +18,11 @@ from pto_wsp.ir.scalar import Const
 from pto_wsp.location import Location
 from pto_wsp.runtime.cache import ArtifactCache
 from pto_wsp.support.record import replace
-from pto_wsp.targets import registry
 from pto_wsp.targets.base import table_hash
 from pto_wsp.targets.cpu import toolchain
 from pto_wsp.targets.cpu.emit import emit_library
 from pto_wsp.targets.cpu.features import resolve_features
+from pto_wsp.targets.cpu.target import CpuTarget
 from pto_wsp.types.dtype import f32, f64, u64
 from pto_wsp.types.tile import ScalarType, TileType, ViewType
 from tests.python.targets import ctypes_abi
@@ -51,7 +51,7 @@ def compiler_output(source: str, *options: str) -> str:
 
 
 def assembly(kernels: Sequence[KernelFunction]) -> str:
-    return compiler_output(registry.get("cpu").emit(kernels), "-S")
+    return compiler_output(CpuTarget().library(kernels).text, "-S")
 
 
 needs_gcc = pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++")
@@ -65,7 +65,7 @@ def test_no_warnings(width: str | None) -> None:
         for case in cases:
             seen.setdefault(case[0].name, make(case[0].name, [case]))
     with vectors_of(width):
-        source = registry.get("cpu").emit(list(seen.values()))
+        source = CpuTarget().library(list(seen.values())).text
         compiler_output(source, "-fsyntax-only", "-Wall", "-Wextra", "-Werror")
 
 
@@ -101,15 +101,13 @@ def test_nothing_depends_on_folders(cache: ArtifactCache) -> None:
         loc = Location(f"{folder}/kernels.py", line)
         return replace(kernel, loc=loc, body=tuple(replace(s, loc=loc) for s in kernel.body or ()))
 
-    here, there = (registry.get("cpu").build([located(*at)], cache) for at in (("/a", 3), ("/b/c", 40)))
+    here, there = (CpuTarget().build([located(*at)], cache) for at in (("/a", 3), ("/b/c", 40)))
     assert here.path == there.path
     assert "// kernels.py:3\n" in here.source and "/a" not in here.source.replace("a/wsp", "")
 
 
 def test_code_is_the_same_every_time() -> None:
-    assert registry.get("cpu").emit([arithmetic(), product()]) == registry.get("cpu").emit(
-        [arithmetic(), product()]
-    )
+    assert CpuTarget().library([arithmetic(), product()]) == CpuTarget().library([arithmetic(), product()])
 
 
 def test_the_table(cache: ArtifactCache) -> None:
@@ -128,7 +126,7 @@ def test_the_table(cache: ArtifactCache) -> None:
             k.Store(Region("void", (Index(Const(0)), Full(), Full(), Index(Const(0)))), "class"),
         ),
     )
-    artifact = registry.get("cpu").build([odd, product()], cache)
+    artifact = CpuTarget().build([odd, product()], cache)
     library = ctypes_abi.load(artifact)
     assert artifact.kernels == tuple(library.kernels) == ("größe_int", "product")
     assert library.table.table_hash == artifact.table_hash == table_hash([odd, product()])
@@ -142,7 +140,7 @@ def test_the_table(cache: ArtifactCache) -> None:
 
 
 def refused(**changes: object) -> None:
-    registry.get("cpu").emit([replace(product(), **changes)])
+    CpuTarget().library([replace(product(), **changes)])
 
 
 def test_what_is_refused() -> None:
@@ -165,7 +163,7 @@ def test_too_large_tiles_are_refused() -> None:
     maker = KernelMaker("large")
     maker.store(maker.op("transpose", maker.input("x", 2**14, 2**14, f32)), "y")
     with pytest.raises(TilesTooLarge, match="the tiles of kernel `large` take") as caught:
-        registry.get("cpu").emit([maker.done()])
+        CpuTarget().library([maker.done()])
     assert caught.value.fields["live"] == "`tx` (1073741824), `x1` (1073741824)"
 
 

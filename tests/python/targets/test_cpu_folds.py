@@ -7,8 +7,8 @@ import pytest
 
 from pto_wsp.ir.kernel import KernelFunction
 from pto_wsp.runtime.cache import ArtifactCache
-from pto_wsp.targets import registry
 from pto_wsp.targets.cpu.groups import MANY_ROWS
+from pto_wsp.targets.cpu.target import CpuTarget
 from pto_wsp.types.dtype import DType, bf16, f16, f32, i32, i64, u32
 from tests.python.targets import ctypes_abi
 from tests.python.targets.build_kernels import KernelMaker
@@ -40,7 +40,7 @@ def test_rows_are_folded_alike_together_and_alone(width: str | None, cache: Arti
         (dtype, folding(op, dtype, ROWS), folding(op, dtype, MANY_ROWS - 1)) for op in OPS for dtype in DTYPES
     ]
     with vectors_of(width):
-        library = ctypes_abi.load(registry.get("cpu").build([k for case in cases for k in case[1:]], cache))
+        library = ctypes_abi.load(CpuTarget().build([k for case in cases for k in case[1:]], cache))
     for dtype, together, alone in cases:
         x = values(dtype)
         expected = np.zeros((ROWS, 1), x.dtype)

@@ -10,8 +10,8 @@ import pytest
 from pto_wsp import In, Out, Scalar, Tensor, Tile, kernel, pto, workload
 from pto_wsp.ir.kernel import Instr, KernelFunction
 from pto_wsp.runtime.cache import ArtifactCache
-from pto_wsp.targets import registry
-from pto_wsp.targets.cpu.plan import Group, plan
+from pto_wsp.targets.c_style.plan import Group, plan
+from pto_wsp.targets.cpu.target import CpuTarget
 from pto_wsp.types.dtype import DType, bf16, f16, f32, i8, i16, i32, u8, u16
 from tests.python.targets import ctypes_abi
 from tests.python.targets.build_kernels import KernelMaker
@@ -86,7 +86,7 @@ def library(request: pytest.FixtureRequest, cache: ArtifactCache) -> ctypes_abi.
             *map(joined, (f32, bf16)),
             *(piece for kernel in KERNELS for piece in pieces(kernel)),
         ]
-        return ctypes_abi.load(registry.get("cpu").build(every, cache))
+        return ctypes_abi.load(CpuTarget().build(every, cache))
 
 
 def run_pieces(library: ctypes_abi.Library, kernel: KernelFunction, x: np.ndarray) -> np.ndarray:
@@ -142,7 +142,7 @@ NARROWED = [(f32, bf16), (f32, f16), *((i32, dtype) for dtype in (i8, u8, i16, u
 def test_what_is_stored_is_what_the_loop_goes_on_with(cache: ArtifactCache, width: str | None) -> None:
     kernels = [narrowed(*types) for types in NARROWED]
     with vectors_of(width):
-        library = ctypes_abi.load(registry.get("cpu").build(kernels, cache))
+        library = ctypes_abi.load(CpuTarget().build(kernels, cache))
     bits = np.random.default_rng(11).integers(0, 2**32, (ROWS, COLS), np.uint32)
     bits[:, ::3] &= 0x807FFFFF  # below the smallest normal number
     bits[:, 1::3] |= 0x7F800000  # NaN and infinity
@@ -167,7 +167,7 @@ def test_operands_that_are_compared_late_share_a_loop() -> None:
 
 def test_late_comparison_stops_the_kernel_first(cache: ArtifactCache) -> None:
     kernels = [weighted(True), weighted(False), weighted(False, has_second=True)]
-    library = ctypes_abi.load(registry.get("cpu").build(kernels, cache))
+    library = ctypes_abi.load(CpuTarget().build(kernels, cache))
     rng = np.random.default_rng(3)
     for one in kernels:
         dtype = one.params[0].type.dtype.to_numpy()

@@ -7,7 +7,7 @@ import pytest
 
 from pto_wsp.isa.meaning import divide, remainder
 from pto_wsp.runtime.cache import ArtifactCache
-from pto_wsp.targets import registry
+from pto_wsp.targets.cpu.target import CpuTarget
 from pto_wsp.types.dtype import DType, i8, i16, i32, i64, u8, u16, u32
 from tests.python.targets import ctypes_abi
 from tests.python.targets.build_kernels import KernelMaker
@@ -52,7 +52,7 @@ def _tiled(values: np.ndarray, dtype: DType) -> np.ndarray:
 def library(request: pytest.FixtureRequest, cache: ArtifactCache) -> ctypes_abi.Library:
     with vectors_of(request.param):
         kernels = [quotient(op, dtype) for op in MEANINGS for dtype in DTYPES]
-        return ctypes_abi.load(registry.get("cpu").build(kernels, cache))
+        return ctypes_abi.load(CpuTarget().build(kernels, cache))
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)

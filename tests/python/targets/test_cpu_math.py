@@ -10,7 +10,7 @@ import pytest
 from pto_wsp.isa.meaning import gelu, sigmoid, silu
 from pto_wsp.isa.table import TABLE
 from pto_wsp.runtime.cache import ArtifactCache
-from pto_wsp.targets import registry
+from pto_wsp.targets.cpu.target import CpuTarget
 from pto_wsp.types.dtype import f32
 from tests.python.targets import ctypes_abi
 from tests.python.targets.build_kernels import KernelMaker
@@ -63,7 +63,7 @@ def sweep() -> np.ndarray:
 @pytest.fixture(scope="module", params=WIDTHS)
 def library(request: pytest.FixtureRequest, cache: ArtifactCache) -> ctypes_abi.Library:
     with vectors_of(request.param):
-        return ctypes_abi.load(registry.get("cpu").build([unary(op) for op in MEANINGS], cache))
+        return ctypes_abi.load(CpuTarget().build([unary(op) for op in MEANINGS], cache))
 
 
 def unary(op: str) -> object:

@@ -7,7 +7,7 @@ import pytest
 
 from pto_wsp.ir.kernel import KernelFunction
 from pto_wsp.runtime.cache import ArtifactCache
-from pto_wsp.targets import registry
+from pto_wsp.targets.cpu.target import CpuTarget
 from pto_wsp.types.dtype import DType, bf16, f32
 from tests.python.targets import ctypes_abi
 from tests.python.targets.build_kernels import KernelMaker
@@ -54,7 +54,7 @@ ALL = [TALL, FLAT, DEEP, *TURNED[1:], *MIXED, *NARROW, ONTO]
 @pytest.fixture(scope="module", params=WIDTHS)
 def library(request: pytest.FixtureRequest, cache: ArtifactCache) -> ctypes_abi.Library:
     with vectors_of(request.param):
-        return ctypes_abi.load(registry.get("cpu").build(ALL, cache))
+        return ctypes_abi.load(CpuTarget().build(ALL, cache))
 
 
 def run(library: ctypes_abi.Library, kernel: KernelFunction, a: np.ndarray, b: np.ndarray) -> np.ndarray:

@@ -13,7 +13,7 @@ from pto_wsp.ir.core import Full, Index, Range, Region
 from pto_wsp.ir.kernel import KernelFunction
 from pto_wsp.ir.scalar import Const, Var
 from pto_wsp.runtime.cache import ArtifactCache
-from pto_wsp.targets import registry
+from pto_wsp.targets.cpu.target import CpuTarget
 from pto_wsp.types.dtype import DType, b1, bf16, f32, i32, i64
 from pto_wsp.types.tile import ScalarType, TileType, ViewType
 from tests.python.targets import ctypes_abi
@@ -73,7 +73,7 @@ PRODUCTS = [product(t) for t in (f32, bf16)]
 @pytest.fixture(scope="module", params=WIDTHS)
 def library(request: pytest.FixtureRequest, cache: ArtifactCache) -> ctypes_abi.Library:
     with vectors_of(request.param):
-        built = registry.get("cpu").build([*COPIES, *REDUCTIONS, *PRODUCTS], cache)
+        built = CpuTarget().build([*COPIES, *REDUCTIONS, *PRODUCTS], cache)
         return ctypes_abi.load(built)
 
 
@@ -149,7 +149,7 @@ def slices() -> KernelFunction:
 
 def test_dimensions_of_higher_ranks_are_dropped(cache: ArtifactCache) -> None:
     kernel = slices()
-    library = ctypes_abi.load(registry.get("cpu").build([kernel], cache))
+    library = ctypes_abi.load(CpuTarget().build([kernel], cache))
     x = np.arange(4 * 8 * 30, dtype=np.float32).reshape(4, 8, 30)
     y = np.zeros((8, 12, 5), np.float32)
     assert library.call(kernel, [x, y, 3, 20]) == 0

@@ -7,9 +7,9 @@ import pytest
 
 from pto_wsp.ir.kernel import KernelFunction
 from pto_wsp.runtime.cache import ArtifactCache
-from pto_wsp.targets import registry
 from pto_wsp.targets.cpu import groups
 from pto_wsp.targets.cpu.emit import emit_library
+from pto_wsp.targets.cpu.target import CpuTarget
 from pto_wsp.types.dtype import DType, i8, i16, u8, u16
 from tests.python.targets import ctypes_abi
 from tests.python.targets.build_kernels import KernelMaker
@@ -54,9 +54,9 @@ def libraries(
     request: pytest.FixtureRequest, cache: ArtifactCache
 ) -> tuple[ctypes_abi.Library, ctypes_abi.Library]:
     with vectors_of(request.param), pytest.MonkeyPatch.context() as patch:
-        narrow = ctypes_abi.load(registry.get("cpu").build([*NARROW.values()], cache))
+        narrow = ctypes_abi.load(CpuTarget().build([*NARROW.values()], cache))
         patch.setattr(groups, "NARROW", frozenset())
-        return narrow, ctypes_abi.load(registry.get("cpu").build([*WIDE.values()], cache))
+        return narrow, ctypes_abi.load(CpuTarget().build([*WIDE.values()], cache))
 
 
 def test_what_is_narrow_is_computed_so() -> None:

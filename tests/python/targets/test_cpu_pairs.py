@@ -9,9 +9,9 @@ import pytest
 
 from pto_wsp.ops.matmul import PackedMatrix, matmul
 from pto_wsp.runtime.cache import ArtifactCache
-from pto_wsp.targets import registry
 from pto_wsp.targets.cpu import features
 from pto_wsp.targets.cpu.features import Features
+from pto_wsp.targets.cpu.target import CpuTarget
 from pto_wsp.types.dtype import bf16, f32
 from tests.python.targets import ctypes_abi
 from tests.python.targets.test_cpu_emit import assembly
@@ -59,7 +59,7 @@ def test_products_in_matrix_registers(cache: ArtifactCache, monkeypatch: pytest.
     has_amx = "amx_bf16" in features.resolve_features().names
     for compiler in (BY_HAND, "g++") if has_amx else (BY_HAND,):
         monkeypatch.setenv("CXX", compiler)
-        libraries.append(ctypes_abi.load(registry.get("cpu").build([TALL], cache)))
+        libraries.append(ctypes_abi.load(CpuTarget().build([TALL], cache)))
     for m, n, k in SIZES:
         a, b = operands(m, n, k)
         a, b = a[:m, :k], b[:k, :n]
@@ -80,7 +80,7 @@ def test_sums_of_pairs_are_those_of_single_terms(
     libraries = []
     for compiler in ("g++", PAIRED):
         monkeypatch.setenv("CXX", compiler)
-        libraries.append(ctypes_abi.load(registry.get("cpu").build([TALL, FLAT], cache)))
+        libraries.append(ctypes_abi.load(CpuTarget().build([TALL, FLAT], cache)))
     assert libraries[0] is not libraries[1]
     for kernel in (TALL, FLAT):
         rows, depth = kernel.params[0].type.shape

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, Phase, given, note, settings
+from hypothesis import given, note
 from hypothesis import strategies as st
 
 from pto_wsp.errors import KernelFailed
@@ -15,10 +15,11 @@ from pto_wsp.ir.kernel import KernelFunction
 from pto_wsp.ir.module import Module
 from pto_wsp.ir.verify import verify
 from pto_wsp.runtime.cache import ArtifactCache
-from pto_wsp.targets import registry
+from pto_wsp.targets.cpu.target import CpuTarget
 from pto_wsp.types.dtype import DType
+from tests.generators.drawing import tries
+from tests.generators.kernels import COLS, ROWS, kernels
 from tests.python.targets import ctypes_abi
-from tests.python.targets.random_kernels import COLS, ROWS, kernels
 from tests.python.targets.widths import WIDTHS, vectors_of
 
 BATCH = 8
@@ -65,13 +66,7 @@ def same_bits(a: np.ndarray, b: np.ndarray) -> bool:
 
 
 @pytest.mark.parametrize("width", WIDTHS)
-# Shrinking would compile hundreds of times.
-@settings(
-    max_examples=4,
-    deadline=None,
-    suppress_health_check=list(HealthCheck),
-    phases=(Phase.explicit, Phase.reuse, Phase.generate),
-)
+@tries(6, compiles=True)
 @given(
     batches(),
     st.lists(layouts(), min_size=6, max_size=6),
@@ -86,7 +81,7 @@ def test_random_kernels(
 ) -> None:
     verify(Module("m", batch))
     with vectors_of(width):
-        artifact = registry.get("cpu").build(batch, cache)
+        artifact = CpuTarget().build(batch, cache)
     library = ctypes_abi.load(artifact)
     for kernel in batch:
         for layout in arrangements:

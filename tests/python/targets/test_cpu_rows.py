@@ -14,7 +14,7 @@ from pto_wsp.isa.forms import PRODUCTS, Form
 from pto_wsp.isa.meaning import COMPARE_MODES, ROUND_MODES
 from pto_wsp.isa.table import TABLE, Instruction
 from pto_wsp.runtime.cache import ArtifactCache
-from pto_wsp.targets import registry
+from pto_wsp.targets.cpu.target import CpuTarget
 from pto_wsp.targets.cpu.templates import STORAGE, TEMPLATES, Unsupported
 from pto_wsp.types.dtype import DTYPES, DType, b1, bf16, f16, f32, i8, i16, i32, i64, u8, u16
 from tests.python.isa.operands import (
@@ -157,7 +157,7 @@ SMALL = bundles([dtype for dtype in STORED if dtype not in (f32, i32, i64)])
 
 
 def build(found: dict[str, list[Case]], cache: ArtifactCache) -> ctypes_abi.Library:
-    return ctypes_abi.load(registry.get("cpu").build([make(*item) for item in found.items()], cache))
+    return ctypes_abi.load(CpuTarget().build([make(*item) for item in found.items()], cache))
 
 
 @pytest.fixture(scope="module", params=WIDTHS)

@@ -17,7 +17,7 @@ from pto_wsp.ir.core import Full, Index, Range, Region
 from pto_wsp.ir.kernel import KernelFunction
 from pto_wsp.ir.scalar import Const, Var, mul
 from pto_wsp.runtime.cache import ArtifactCache
-from pto_wsp.targets import registry
+from pto_wsp.targets.cpu.target import CpuTarget
 from pto_wsp.types.dtype import DType, f32, i16, i64
 from pto_wsp.types.tile import ScalarType, ViewType
 from tests.python.targets import ctypes_abi
@@ -84,7 +84,7 @@ KERNELS = [made_anew(), scaled(), *(random_kernel(seed, (f32, i16)[seed % 2]) fo
 @pytest.fixture(scope="module", params=WIDTHS)
 def library(request: pytest.FixtureRequest, cache: ArtifactCache) -> ctypes_abi.Library:
     with vectors_of(request.param):
-        return ctypes_abi.load(registry.get("cpu").build(KERNELS, cache))
+        return ctypes_abi.load(CpuTarget().build(KERNELS, cache))
 
 
 def layouts() -> list[list[tuple[int, int]]]:
@@ -121,7 +121,7 @@ TURNED = [turned(dtype, is_made=is_made) for dtype in (f32, i16, i64) for is_mad
 @pytest.mark.parametrize("width", WIDTHS)
 def test_transposes_onto_what_they_are_made_of(width: str | None, cache: ArtifactCache) -> None:
     with vectors_of(width):
-        library = ctypes_abi.load(registry.get("cpu").build(TURNED, cache))
+        library = ctypes_abi.load(CpuTarget().build(TURNED, cache))
     draw = random.Random(1)
     for kernel in TURNED:
         dtype = kernel.views[0].type.dtype
@@ -209,7 +209,7 @@ class Layout:
 def test_what_is_read_while_a_loop_stores(width: str | None, cache: ArtifactCache) -> None:
     kernels = {(rank, reads): looped(rank, reads=reads) for rank in (2, 3) for reads in (False, True)}
     with vectors_of(width):
-        library = ctypes_abi.load(registry.get("cpu").build(list(kernels.values()), cache))
+        library = ctypes_abi.load(CpuTarget().build(list(kernels.values()), cache))
     draw = random.Random(2)
     for seed in range(400):
         layout, reads = Layout.draw(draw), seed % 2 == 0

@@ -11,9 +11,9 @@ from pto_wsp.ir import kernel as k
 from pto_wsp.ir.kernel import KernelFunction
 from pto_wsp.ir.scalar import const
 from pto_wsp.runtime.cache import ArtifactCache
-from pto_wsp.targets import registry
+from pto_wsp.targets.c_style.plan import plan
 from pto_wsp.targets.cpu.memory import shared_sums
-from pto_wsp.targets.cpu.plan import plan
+from pto_wsp.targets.cpu.target import CpuTarget
 from pto_wsp.types.dtype import f32
 from tests.python.targets import ctypes_abi
 from tests.python.targets.build_kernels import KernelMaker
@@ -107,7 +107,7 @@ def run(library: ctypes_abi.Library, kernel: KernelFunction) -> dict[str, np.nda
 @pytest.mark.parametrize("width", WIDTHS)
 def test_bits_are_those_of_sums_with_memory_of_their_own(width: str | None, cache: ArtifactCache) -> None:
     with vectors_of(width):
-        library = ctypes_abi.load(registry.get("cpu").build([one for both in KERNELS for one in both], cache))
+        library = ctypes_abi.load(CpuTarget().build([one for both in KERNELS for one in both], cache))
     for kernel, apart in KERNELS:
         found, expected = run(library, kernel), run(library, apart)
         for name, array in found.items():

@@ -14,6 +14,7 @@ from pto_wsp.errors import CompilerFailed, NoCompiler, UnknownTarget, Unsupporte
 from pto_wsp.runtime.cache import ArtifactCache
 from pto_wsp.targets import registry
 from pto_wsp.targets.cpu import features, toolchain
+from pto_wsp.targets.cpu.target import CpuTarget
 from pto_wsp.types.dtype import f32
 from tests.python.targets import ctypes_abi
 from tests.python.targets.build_kernels import KernelMaker
@@ -31,7 +32,7 @@ def own_cache(tmp_path: Path) -> ArtifactCache:
 
 
 def test_a_second_build_compiles_nothing(own_cache: ArtifactCache) -> None:
-    target = registry.get("cpu")
+    target = CpuTarget()
     first, second = (target.build([copy_kernel()], own_cache) for _ in range(2))
     assert (first.compiles, second.compiles) == (1, 0)
     assert (
@@ -45,7 +46,7 @@ def test_options_of_the_compiler_are_in_the_key(
     paths = set()
     for wanted in ("g++", "g++ -O1", "g++ -fwrapv", "g++ -O1"):
         monkeypatch.setenv("CXX", wanted)
-        paths.add(registry.get("cpu").build([copy_kernel()], own_cache).path)
+        paths.add(CpuTarget().build([copy_kernel()], own_cache).path)
     assert len(paths) == 3
 
 
@@ -60,7 +61,7 @@ def test_paths_with_spaces(tmp_path: Path, own_cache: ArtifactCache, monkeypatch
     assert compiler.command == (str(script),)
     monkeypatch.setenv("CXX", f"{script!s}".replace(" ", "\\ ") + " -fno-plt")
     assert toolchain.find_compiler(own_cache).command == (str(script), "-fno-plt")
-    ctypes_abi.load(registry.get("cpu").build([copy_kernel()], own_cache))
+    ctypes_abi.load(CpuTarget().build([copy_kernel()], own_cache))
 
 
 def test_zig_builds_for_the_baseline(own_cache: ArtifactCache, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -83,7 +84,7 @@ def test_no_compiler(own_cache: ArtifactCache, monkeypatch: pytest.MonkeyPatch, 
     monkeypatch.delenv("CXX", raising=False)
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(NoCompiler, match=r"g\+\+, clang\+\+, c\+\+, ziglang"):
-        registry.get("cpu").build([copy_kernel()], own_cache)
+        CpuTarget().build([copy_kernel()], own_cache)
 
 
 def test_a_failing_compiler_shows_its_text_and_keeps_the_source(
@@ -94,9 +95,9 @@ def test_a_failing_compiler_shows_its_text_and_keeps_the_source(
     script.chmod(0o755)
     monkeypatch.setenv("CXX", str(script))
     with pytest.raises(CompilerFailed, match="<stdin>:3: no") as caught:
-        registry.get("cpu").build([copy_kernel()], own_cache)
+        CpuTarget().build([copy_kernel()], own_cache)
     source = Path(str(caught.value.fields["source"])).read_text()
-    assert registry.get("cpu").emit([copy_kernel()]).startswith(source)
+    assert CpuTarget().library([copy_kernel()]).text.startswith(source)
 
 
 @pytest.mark.parametrize(("end", "said"), [("exit 0", "it wrote no library"), ("kill -9 $$", "status -9")])
@@ -108,7 +109,7 @@ def test_a_compiler_that_says_nothing(
     script.chmod(0o755)
     monkeypatch.setenv("CXX", str(script))
     with pytest.raises(CompilerFailed, match=said):
-        registry.get("cpu").build([copy_kernel()], own_cache)
+        CpuTarget().build([copy_kernel()], own_cache)
 
 
 def test_identity_of_a_binary_is_asked_for_once(
@@ -137,7 +138,7 @@ def test_features_decide_the_width_and_the_key(
     for names in ("", "avx2,fma"):
         monkeypatch.setenv(features.VARIABLE, names)
         lanes.append(features.resolve_features().lanes)
-        artifact = registry.get("cpu").build([copy_kernel()], own_cache)
+        artifact = CpuTarget().build([copy_kernel()], own_cache)
         assert artifact.compiles == 1
         paths.add(artifact.path)
     assert lanes == [4, 8] and len(paths) == 2

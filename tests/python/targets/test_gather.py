@@ -10,7 +10,7 @@ from pto_wsp.interp.kernels import run_kernel
 from pto_wsp.ir.kernel import KernelFunction
 from pto_wsp.ir.printer import print_kernel
 from pto_wsp.runtime.cache import ArtifactCache
-from pto_wsp.targets import registry
+from pto_wsp.targets.cpu.target import CpuTarget
 from pto_wsp.types.dtype import DTYPES
 from tests.python.lang.programs import kernel_of
 from tests.python.targets import ctypes_abi
@@ -37,7 +37,7 @@ def array(shape: tuple[int, ...], dtype: str, rng: np.random.Generator) -> np.nd
 @pytest.mark.parametrize("indices", ["Tile[1, 9, i32]", "Tile[9, 1, i32]"])
 def test_gather_and_scatter(dtype: str, indices: str, cache: ArtifactCache) -> None:
     kernel = pick(dtype, indices)
-    library = ctypes_abi.load(registry.get("cpu").build([kernel], cache))
+    library = ctypes_abi.load(CpuTarget().build([kernel], cache))
     rng = np.random.default_rng(1)
     for n in (1, 2, 50):
         for count in (0, 1, 5, 9):
@@ -54,7 +54,7 @@ def test_gather_and_scatter(dtype: str, indices: str, cache: ArtifactCache) -> N
 
 def test_rows_of_a_row_set(cache: ArtifactCache) -> None:
     kernel = pick("f32")
-    library = ctypes_abi.load(registry.get("cpu").build([kernel], cache))
+    library = ctypes_abi.load(CpuTarget().build([kernel], cache))
     rng = np.random.default_rng(2)
     x, z = array((40, COLS), "f32", rng), np.zeros((40, COLS), np.float32)
     listed = rng.permutation(40)[:12].astype(np.int32)
@@ -78,7 +78,7 @@ def test_rows_of_a_row_set(cache: ArtifactCache) -> None:
 def test_rows_outside_of_the_view(bad: int, body: str, cache: ArtifactCache) -> None:
     signature = "x: In[Tensor[f32, 5, 8]], rows: In[Tile[1, 4, i32]], y: Out[Tensor[f32, 4, 8]]"
     kernel = kernel_of(signature, body)
-    artifact = registry.get("cpu").build([kernel], cache)
+    artifact = CpuTarget().build([kernel], cache)
     x, y = np.ones((5, 8), np.float32), np.zeros((4, 8), np.float32)
     rows = np.array([[0, 1, bad, 2]], np.int32)
     status = ctypes_abi.load(artifact).call(kernel, [x, rows, y])
@@ -91,10 +91,10 @@ def test_rows_outside_of_the_view(bad: int, body: str, cache: ArtifactCache) -> 
 
 def test_of_rows_named_twice_the_last_stays(cache: ArtifactCache) -> None:
     kernel = pick("f32")
-    library = ctypes_abi.load(registry.get("cpu").build([kernel], cache))
+    library = ctypes_abi.load(CpuTarget().build([kernel], cache))
     signature = "x: In[Tile[4, 8, f32]], rows: In[Tile[1, 4, i32]], y: InOut[Tensor[f32, DYN, 8]]"
     kernel = kernel_of(signature, "pto.scatter(y, rows, x)")
-    library = ctypes_abi.load(registry.get("cpu").build([kernel], cache))
+    library = ctypes_abi.load(CpuTarget().build([kernel], cache))
     x, rows = np.arange(32, dtype=np.float32).reshape(4, 8), np.array([[2, 0, 2, 0]], np.int32)
     found, wanted = np.zeros((3, 8), np.float32), np.zeros((3, 8), np.float32)
     library.call(kernel, [x, rows, found])
@@ -105,7 +105,7 @@ def test_of_rows_named_twice_the_last_stays(cache: ArtifactCache) -> None:
 def test_a_scatter_over_what_was_read_in_place(cache: ArtifactCache) -> None:
     signature = "x: InOut[Tensor[f32, 6, 8]], rows: In[Tile[1, 6, i32]]"
     kernel = kernel_of(signature, "t = pto.load(x[:, :])\npto.scatter(x, rows, t)")
-    library = ctypes_abi.load(registry.get("cpu").build([kernel], cache))
+    library = ctypes_abi.load(CpuTarget().build([kernel], cache))
     rng = np.random.default_rng(3)
     for _ in range(5):
         x, rows = array((6, 8), "f32", rng), rng.permutation(6)[None].astype(np.int32)
@@ -118,7 +118,7 @@ def test_computed_row_numbers(cache: ArtifactCache) -> None:
     signature = "x: In[Tensor[f32, DYN, 8]], first: Scalar[i64], y: Out[Tile[4, 8, f32]]"
     body = "rows = pto.iota((1, 4), first) * 2\npto.store(y, pto.gather(x, rows) + pto.gather(x, rows))"
     kernel = kernel_of(signature, body)
-    library = ctypes_abi.load(registry.get("cpu").build([kernel], cache))
+    library = ctypes_abi.load(CpuTarget().build([kernel], cache))
     x, found, wanted = np.arange(160, dtype=np.float32).reshape(20, 8), *np.zeros((2, 4, 8), np.float32)
     for first in (0, 3):
         assert library.call(kernel, [x, first, found]) == 0

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pto_wsp.errors import BadOperand, DTypeMismatch, KernelFailed, PtoError, ShapeMismatch
 from pto_wsp.interp.kernels import run_kernel
 from pto_wsp.isa.meaning import NO_PAIR, pairs, topk_indices, topk_values
 from pto_wsp.runtime.cache import ArtifactCache
-from pto_wsp.targets import registry
+from pto_wsp.targets.cpu.target import CpuTarget
+from tests.generators.drawing import tries
 from tests.python.lang.programs import kernel_of
 from tests.python.targets import ctypes_abi
 from tests.python.targets.widths import WIDTHS, vectors_of
-from tests.slow import examples
 
 K, TILE = 40, 128
 WHOLE_ROWS = "p = pto.sort(t, ids)"
@@ -48,10 +48,10 @@ def topk(request: pytest.FixtureRequest, cache: ArtifactCache) -> tuple[list, ct
         kernels.append(kernel_of(signature, text))
         object.__setattr__(kernels[-1], "name", name)
     with vectors_of(request.param):
-        return kernels, ctypes_abi.load(registry.get("cpu").build(kernels, cache))
+        return kernels, ctypes_abi.load(CpuTarget().build(kernels, cache))
 
 
-@settings(max_examples=examples(40), deadline=None, suppress_health_check=list(HealthCheck))
+@tries(40)
 @given(st.integers(0, 5 * TILE), st.sampled_from([2, 5, 1000]), st.booleans(), st.integers(0, 2**32 - 1))
 def test_a_running_top_k(topk: tuple, n: int, distinct: int, special: bool, seed: int) -> None:
     rng = np.random.default_rng(seed)
@@ -107,7 +107,7 @@ FAILING = {
 def test_operands_without_a_meaning(name: str, cache: ArtifactCache) -> None:
     signature, body, message = FAILING[name]
     kernel = kernel_of(signature, body)
-    artifact = registry.get("cpu").build([kernel], cache)
+    artifact = CpuTarget().build([kernel], cache)
     library = ctypes_abi.load(artifact)
     dtype = kernel.views[0].type.dtype.to_numpy()
     good = np.tile(np.array([4, 3, 2, 0, 4, 3, 1, 0], dtype), (2, 1))
@@ -140,7 +140,7 @@ def test_carried_tiles_are_overwritten_safely(cache: ArtifactCache) -> None:
         pto.store(z, idx)
     """
     kernel = kernel_of(signature, body)
-    library = ctypes_abi.load(registry.get("cpu").build([kernel], cache))
+    library = ctypes_abi.load(CpuTarget().build([kernel], cache))
     x = np.random.default_rng(0).standard_normal((2, 64)).astype(np.float32)
     found = np.zeros((2, 64), np.int64), np.zeros((2, 64), np.int32)
     wanted = np.zeros((2, 64), np.int64), np.zeros((2, 64), np.int32)

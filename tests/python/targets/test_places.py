@@ -8,7 +8,7 @@ import pytest
 from pto_wsp.ir.kernel import KernelFunction
 from pto_wsp.runtime.cache import ArtifactCache
 from pto_wsp.support.record import replace
-from pto_wsp.targets import registry
+from pto_wsp.targets.cpu.target import CpuTarget
 from pto_wsp.types.dtype import DTYPES
 from tests.python.lang.programs import kernel_of
 from tests.python.targets import ctypes_abi
@@ -51,7 +51,7 @@ def test_bits_do_not_depend_on_the_place(width: str | None, cache: ArtifactCache
         for adds in (False, True)
     }
     with vectors_of(width):
-        library = ctypes_abi.load(registry.get("cpu").build(list(kernels.values()), cache))
+        library = ctypes_abi.load(CpuTarget().build(list(kernels.values()), cache))
     rng = np.random.default_rng(0)
     for dtype in ("f32", "bf16"):
         for cols in WIDTHS_IN_ELEMENTS:
@@ -88,7 +88,7 @@ def cases(rng: np.random.Generator, cols: int) -> list[tuple[int, int, int, int]
 def test_rows_may_be_one_row_or_go_backwards(width: str | None, dtype: str, cache: ArtifactCache) -> None:
     kernels = [product(rows, dtype, adds=False) for rows in MOST_ROWS]
     with vectors_of(width):
-        library = ctypes_abi.load(registry.get("cpu").build(kernels, cache))
+        library = ctypes_abi.load(CpuTarget().build(kernels, cache))
     rng = np.random.default_rng(1)
     b = rng.standard_normal((TERMS, COLS)).astype(DTYPES[dtype].to_numpy())
     for right in (

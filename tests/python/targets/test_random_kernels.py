@@ -8,7 +8,7 @@ from pto_wsp.ir import kernel as k
 from pto_wsp.ir.module import Module
 from pto_wsp.ir.verify import verify
 from pto_wsp.isa.table import TABLE
-from tests.python.targets.random_kernels import random_kernel
+from tests.generators.kernels import random_kernel
 
 
 def row_of(stmt: k.Stmt) -> str:
@@ -25,7 +25,7 @@ def row_of(stmt: k.Stmt) -> str:
 
 
 def test_every_instruction_is_in_some_kernel() -> None:
-    """A row that is new needs a place in `random_kernels.py`, unless its form has one."""
+    """A row that is new needs a place in `tests/generators/kernels.py`, unless its form has one."""
     found: set[str] = set()
     for seed in range(300):
         kernel = verify(Module("m", (random_kernel(random.Random(seed), "k", has_all=True),))).kernels[0]

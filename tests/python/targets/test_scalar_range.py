@@ -12,8 +12,8 @@ from pto_wsp.interp.kernels import run_kernel
 from pto_wsp.ir.kernel import KernelFunction
 from pto_wsp.runtime.cache import ArtifactCache
 from pto_wsp.support.record import replace
-from pto_wsp.targets import registry
 from pto_wsp.targets.base import KernelArtifact
+from pto_wsp.targets.cpu.target import CpuTarget
 from pto_wsp.types.dtype import DTYPES, DType, i8, i32, i64, u16, u32
 from tests.python.lang.programs import kernel_of
 from tests.python.targets import ctypes_abi
@@ -46,7 +46,7 @@ def make(dtype: DType, form: str) -> KernelFunction:
 
 @pytest.fixture(scope="module")
 def artifact(cache: ArtifactCache) -> KernelArtifact:
-    return registry.get("cpu").build([make(dtype, form) for dtype in INTEGERS for form in FORMS], cache)
+    return CpuTarget().build([make(dtype, form) for dtype in INTEGERS for form in FORMS], cache)
 
 
 @pytest.mark.parametrize("dtype", INTEGERS, ids=str)
@@ -84,7 +84,7 @@ def test_scalars_of_float_tiles_round(dtype: str, cache: ArtifactCache) -> None:
         f"x: In[Tile[1, 2, {dtype}]], n: Scalar[i64], s: Scalar[f32], y: Out[Tile[1, 2, {dtype}]]",
         "pto.store(y, x + n + s)",
     )
-    library = ctypes_abi.load(registry.get("cpu").build([kernel], cache))
+    library = ctypes_abi.load(CpuTarget().build([kernel], cache))
     kind = DTYPES[dtype].to_numpy()
     for n, s in ((2**40 + 5, 0.1), (2049, 1e6), (65519, 0.0), (65520, 0.0), (3, 3e38), (2**62, 3e38)):
         x, found, wanted = np.ones((1, 2), kind), np.zeros((1, 2), kind), np.zeros((1, 2), kind)

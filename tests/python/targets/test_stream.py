@@ -14,8 +14,8 @@ from pto_wsp.ir.module import Module
 from pto_wsp.runtime.cache import ArtifactCache
 from pto_wsp.support.record import replace
 from pto_wsp.support.text import TextWriter
-from pto_wsp.targets import registry
 from pto_wsp.targets.cpu.code import KernelCode
+from pto_wsp.targets.cpu.target import CpuTarget
 from pto_wsp.text import parse
 from pto_wsp.types.dtype import DTYPES
 from tests.python.lang.programs import kernel_of
@@ -50,7 +50,7 @@ def reads_where_it_lies(kernel: KernelFunction) -> bool:
 @pytest.mark.parametrize("dtype", ["bf16", "f32", "f16"])
 def test_products_of_what_lies_anywhere(dtype: str, cache: ArtifactCache) -> None:
     kernels = {(rows, *form): product(rows, dtype, *form) for rows, *form in FORMS}
-    library = ctypes_abi.load(registry.get("cpu").build(list(kernels.values()), cache))
+    library = ctypes_abi.load(CpuTarget().build(list(kernels.values()), cache))
     rng = np.random.default_rng(3)
     for (rows, turned, picks), kernel in kernels.items():
         assert reads_where_it_lies(kernel) == (rows in FEW or turned or picks)
@@ -94,7 +94,7 @@ def test_sums_onto_others_of_rows_anywhere(
     if compiler:
         monkeypatch.setenv("CXX", compiler)
     with vectors_of(width):
-        library = ctypes_abi.load(registry.get("cpu").build(list(kernels.values()), cache))
+        library = ctypes_abi.load(CpuTarget().build(list(kernels.values()), cache))
     rng = np.random.default_rng(8)
     for (cols, (left, right), turned), kernel in kernels.items():
         for rows, count in product_of((1, 2, 3, 8), (0, 3, 9, 37, LONG)):
@@ -124,7 +124,7 @@ def test_operands_of_any_two_types(width: str | None, left: str, cache: Artifact
     forms = product_of(("f32", "bf16"), (True, False))
     kernels = {form: long_product(left, *form) for form in forms}
     with vectors_of(width):
-        library = ctypes_abi.load(registry.get("cpu").build(list(kernels.values()), cache))
+        library = ctypes_abi.load(CpuTarget().build(list(kernels.values()), cache))
     rng = np.random.default_rng(5)
     for (right, turned), kernel in kernels.items():
         for rows, (terms, cols) in product_of((1, 3, 8), ((LONG, 70), (257, 33), (40, 16), (31, 1))):
@@ -150,7 +150,7 @@ def test_panels_in_sequence(width: str | None, cache: ArtifactCache) -> None:
     signature = "a: In[Tile[8, 200, f32]], b: In[Tile[200, 64, f32]], y: Out[Tile[8, 64, f32]]"
     kernel = kernel_of(signature, "pto.store(y, pto.matmul(a, b))")
     with vectors_of(width):
-        library = ctypes_abi.load(registry.get("cpu").build([kernel], cache))
+        library = ctypes_abi.load(CpuTarget().build([kernel], cache))
     rng = np.random.default_rng(6)
     for rows, terms, cols in product_of(range(1, 9), (1, 130, 200), (32, 64)):
         a = rng.standard_normal((rows, terms), np.float32)
@@ -183,7 +183,7 @@ def test_other_uses_of_what_is_a_right_operand(body: str, cache: ArtifactCache) 
         " y: Out[Tile[70, 70, f32]]"
     )
     kernel = kernel_of(signature, body)
-    library = ctypes_abi.load(registry.get("cpu").build([kernel], cache))
+    library = ctypes_abi.load(CpuTarget().build([kernel], cache))
     rng = np.random.default_rng(5)
     a, b = rng.standard_normal((70, 70), np.float32), rng.standard_normal((90, 70), np.float32)
     n = rng.permutation(90)[:70].astype(np.int32)[:, None]
@@ -201,7 +201,7 @@ def test_products_of_few_columns(turned: bool, columns: int, cache: ArtifactCach
         f" y: Out[Tile[70, {columns}, f32]]",
         f"pto.store(y, pto.matmul(a, pto.gather(b, n){'.T' * turned}))",
     )
-    library = ctypes_abi.load(registry.get("cpu").build([kernel], cache))
+    library = ctypes_abi.load(CpuTarget().build([kernel], cache))
     rng = np.random.default_rng(6)
     a, b = rng.standard_normal((70, 40), np.float32), rng.standard_normal((90, width), np.float32)
     n = rng.permutation(90)[:count].astype(np.int32)[:, None]
@@ -214,7 +214,7 @@ def test_products_of_few_columns(turned: bool, columns: int, cache: ArtifactCach
 @pytest.mark.parametrize("most", [8, 70])
 def test_rows_are_the_same_whatever_is_valid(most: int, cache: ArtifactCache) -> None:
     kernel = product(most, "f32", True, True)
-    library = ctypes_abi.load(registry.get("cpu").build([kernel], cache))
+    library = ctypes_abi.load(CpuTarget().build([kernel], cache))
     rng = np.random.default_rng(4)
     a, b = rng.standard_normal((most, 70), np.float32), rng.standard_normal((90, 70), np.float32)
     n = rng.permutation(90)[:70].astype(np.int32)[:, None]
@@ -231,7 +231,7 @@ def test_a_prefetch_outside_fails_as_a_load_does(cache: ArtifactCache) -> None:
     kernel = kernel_of(signature, "pto.prefetch(x[at])\npto.store(y, pto.load(x[0]))")
     text = str(Module("m", (kernel,)))
     assert "tprefetch %x[at(%at), :, :]" in text and parse(text) == Module("m", (kernel,))
-    library = ctypes_abi.load(registry.get("cpu").build([kernel], cache))
+    library = ctypes_abi.load(CpuTarget().build([kernel], cache))
     x, y = np.ones((9, 4, 8), np.float32), np.zeros((4, 8), np.float32)
     assert library.call(kernel, [x, 8, y]) == 0 and y.all()
     assert library.call(kernel, [x, 9, y]) != 0

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json
+import random
 import re
 from pathlib import Path
 
 from pto_wsp.isa import BY_MNEMONIC
-from pto_wsp.text.seed_forms import WORDS
+from pto_wsp.text.foreign.functions import WORDS
+from tests.generators.modules import random_module
 from tests.python.builder.softmax import softmax_module
-from tests.python.text.random_modules import random_module
+from tests.python.text.test_foreign import LOOPED, ROWMAX, kernel
 from tests.python.text.test_fuzz import OLDER, SCALARS
-from tests.python.text.test_seed_forms import LOOPED, ROWMAX, kernel
 
 GRAMMAR = Path(__file__).parents[3] / "editors" / "vscode" / "pto.tmLanguage.json"
 PATTERNS = [(p["name"], re.compile(p["match"])) for p in json.loads(GRAMMAR.read_text())["patterns"]]
@@ -39,7 +40,7 @@ def test_every_word_of_modules_has_a_scope() -> None:
     labels = re.compile(
         r"(?:name|label) = [\w.]+|after = \[[^]]*\]|// .*|\.\w+ .*|CONSTANT .*|CPP .*|\|.*|(?<=, )i(?=,)"
     )
-    for text in texts + [str(random_module(seed)) for seed in range(40)]:
+    for text in texts + [str(random_module(random.Random(seed))) for seed in range(40)]:
         for line in text.splitlines():
             plain = labels.sub("", line)
             assert [piece for name, piece in scopes(plain) if not name] == [], line

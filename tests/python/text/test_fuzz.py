@@ -5,18 +5,18 @@ from __future__ import annotations
 import random
 import string
 
-import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from benchmarks.text import programs
 from pto_wsp import parse
 from pto_wsp.errors import PtoError
 from pto_wsp.text import to_python
-from pto_wsp.text.shapes import Lines, Shapes
+from tests.generators.drawing import DRAWS, Draw, tries
+from tests.generators.modules import random_module
 from tests.python.builder.softmax import softmax_module
 from tests.python.samples import scale_module
-from tests.python.text.random_modules import random_module
-from tests.python.text.test_parser import REPEATED_OVER_TWO_LINES, places
-from tests.python.text.test_seed_forms import LOOPED, ROWMAX, kernel
+from tests.python.text.test_foreign import LOOPED, ROWMAX, kernel
+from tests.python.text.test_parser import places
 
 NUM_TEXTS = 400
 """Many thousands have been read: a change of the parser deserves as many."""
@@ -59,11 +59,16 @@ OLDER = (
 
 def samples() -> list[str]:
     texts = [str(scale_module()), str(softmax_module()), ROWMAX + LOOPED, kernel(SCALARS), MEMORY, OLDER]
-    return texts + [str(random_module(seed)) for seed in range(20)]
+    return texts + [str(random_module(random.Random(seed))) for seed in range(20)]
 
 
-def mutated(text: str, draw: random.Random, others: list[str]) -> str:
+TEXTS = samples()
+WORDS = sorted({"\n", *(word for text in TEXTS for word in text.split())})
+
+
+def mutated(draw: Draw, others: list[str]) -> str:
     """Return a text with some of it changed: characters, pieces of lines, whole lines."""
+    text = draw.choice(others)
     for _ in range(draw.choice((1, 1, 2, 5))):
         kind, at = draw.randrange(6), draw.randrange(len(text) + 1)
         end = min(len(text), at + draw.choice((1, 3, 10, 200)))
@@ -99,9 +104,15 @@ def read(text: str) -> bool:
 
 
 def test_mutated_texts() -> None:
-    draw, texts = random.Random(7), samples()
-    are_read = [read(mutated(draw.choice(texts), draw, texts)) for _ in range(NUM_TEXTS)]
-    assert 10 < sum(are_read) < NUM_TEXTS - 10
+    are_read: list[bool] = []
+
+    @tries(3 * NUM_TEXTS)
+    @given(DRAWS)
+    def check(draw: Draw) -> None:
+        are_read.append(read(mutated(draw, TEXTS)))
+
+    check()
+    assert True in are_read and False in are_read
 
 
 def outcome(text: str) -> object:
@@ -113,37 +124,21 @@ def outcome(text: str) -> object:
     return module, [*places(module)]
 
 
-def test_mutated_texts_token_by_token(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Lines and heads that are like others are what they are token by token, or refused in the same words."""
-    draw, texts = (
-        random.Random(10),
-        [*samples(), "\n".join(map(programs.kernel, range(2))), REPEATED_OVER_TWO_LINES],
-    )
-    read_texts = [mutated(draw.choice(texts), draw, texts) for _ in range(NUM_TEXTS)]
-    quick = [outcome(text) for text in read_texts]
-    monkeypatch.setattr(Lines, "take", lambda self, found: False)
-    monkeypatch.setattr(Shapes, "known_head", lambda self, line, filename, number: None)
-    for text, found in zip(read_texts, quick, strict=True):
-        assert outcome(text) == found, text
+@tries(3 * NUM_TEXTS)
+@given(st.binary(max_size=60), st.lists(st.sampled_from(WORDS), max_size=60))
+def test_random_text(data: bytes, words: list[str]) -> None:
+    read(data.decode("latin-1"))
+    read("func @f() {\n" + " ".join(words) + "\n}")
 
 
-def test_random_text() -> None:
-    draw = random.Random(8)
-    words = [word for text in samples() for word in text.split()]
-    for _ in range(NUM_TEXTS):
-        size = draw.choice((1, 10, 60))
-        read(bytes(draw.randrange(256) for _ in range(size)).decode("latin-1"))
-        read("func @f() {\n" + " ".join(draw.choice([*words, "\n"]) for _ in range(size)) + "\n}")
-
-
-def test_python_of_mutated_texts() -> None:
+@tries(120)
+@given(DRAWS)
+def test_python_of_mutated_texts(draw: Draw) -> None:
     """The Python of any text that is read is Python, and makes the same module."""
-    draw, texts = random.Random(9), samples()
-    for _ in range(NUM_TEXTS // 10):
-        try:
-            module = parse(mutated(draw.choice(texts), draw, texts))
-        except PtoError:
-            continue
-        names: dict[str, object] = {"__name__": "made"}
-        exec(compile(to_python(module), "<made>", "exec"), names)
-        assert str(names["ir"]) == str(module)
+    try:
+        module = parse(mutated(draw, TEXTS))
+    except PtoError:
+        return
+    names: dict[str, object] = {"__name__": "made"}
+    exec(compile(to_python(module), "<made>", "exec"), names)
+    assert str(names["ir"]) == str(module)

@@ -2,31 +2,36 @@
 
 from __future__ import annotations
 
-import random
 import runpy
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import given
 
-from benchmarks.text import programs
-from examples.pto_programs.llama import llama_module
 from pto_wsp import Program, parse
 from pto_wsp.errors import PtoError, TextLimit
 from pto_wsp.ir.module import Module
 from pto_wsp.ir.scalar import walk
 from pto_wsp.ir.workload import node_expressions, walk_nodes
-from pto_wsp.lang.workload import Workload
+from pto_wsp.lang.workload.workload import Workload
 from pto_wsp.location import Location
-from pto_wsp.text.shapes import Lines, Shapes
+from tests.generators.data.programs import Writer
+from tests.generators.drawing import DRAWS, Draw, tries
+from tests.generators.modules import random_module
+from tests.generators.source.kernels import random_kernel
+from tests.generators.source.workloads import random_workload
 from tests.python.lang.programs import execute
 from tests.python.samples import scale_module
-from tests.python.text.random_modules import NUM_MODULES, random_module
-from tests.python.whole.random_data import Writer
-from tests.python.whole.random_kernels import random_kernel
-from tests.python.whole.random_workloads import random_workload
 
 ROOT = Path(__file__).parents[3]
+
+
+def test_the_file_of_the_page_is_canonical() -> None:
+    page = (ROOT / "docs" / "pto_text.md").read_text(encoding="utf-8")
+    file = page.split("```text\n")[1].split("\n```")[0]
+    module = parse(file)
+    assert str(module).strip() == file
 
 
 def require_round_trip(module: Module) -> None:
@@ -62,46 +67,32 @@ REPEATED_OVER_TWO_LINES = """func @f(
 """
 
 
-def test_lines_that_are_like_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A line of a known shape becomes what it becomes token by token, at the same place."""
-    texts = [
-        "\n".join(map(programs.kernel, range(3))),
-        REPEATED_OVER_TWO_LINES,
-        str(llama_module()),
-        *(str(random_module(seed)) for seed in range(60)),
-    ]
-    quick = [parse(text) for text in texts]
-    monkeypatch.setattr(Lines, "take", lambda self, found: False)
-    monkeypatch.setattr(Shapes, "known_head", lambda self, line, filename, number: None)
-    for text, found in zip(texts, quick, strict=True):
-        assert parse(text) == found
-        assert list(places(parse(text))) == list(places(found))
-
-
 def test_a_module() -> None:
     require_round_trip(scale_module())
 
 
-def test_random_modules() -> None:
-    for seed in range(NUM_MODULES):
-        require_round_trip(random_module(seed))
+@tries(250)
+@given(DRAWS)
+def test_random_modules(draw: Draw) -> None:
+    require_round_trip(random_module(draw))
 
 
-def test_random_programs() -> None:
-    for seed in range(12):
-        workload = execute(Writer(seed).program()[0])["w"]
-        assert isinstance(workload, Workload)
-        require_round_trip(workload.trace().module)
+@tries(36)
+@given(DRAWS)
+def test_random_programs(draw: Draw) -> None:
+    workload = execute(Writer(draw).program()[0])["w"]
+    assert isinstance(workload, Workload)
+    require_round_trip(workload.trace().module)
 
 
-def test_random_kernels() -> None:
-    for seed in range(4):
-        draw = random.Random(seed)
-        kernels = [random_kernel(draw, f"k{number}") for number in range(4)]
-        text = "\n".join(kernel.text for kernel in kernels) + random_workload(draw, kernels).text
-        workload = execute(text)["w"]
-        assert isinstance(workload, Workload)
-        require_round_trip(workload.trace().module)
+@tries(12)
+@given(DRAWS)
+def test_random_kernels(draw: Draw) -> None:
+    kernels = [random_kernel(draw, f"k{number}") for number in range(4)]
+    text = "\n".join(kernel.text for kernel in kernels) + random_workload(draw, kernels).text
+    workload = execute(text)["w"]
+    assert isinstance(workload, Workload)
+    require_round_trip(workload.trace().module)
 
 
 @pytest.mark.parametrize("path", sorted(ROOT.glob("examples/0*/*.py")), ids=lambda path: path.stem)

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
 
 from pto_wsp import PTOFunctionBuilder, PTOModule, parse
 from pto_wsp.ir import kernel as k
 from pto_wsp.ir import workload as w
 from pto_wsp.ir.module import Module
 from pto_wsp.ir.scalar import Binary, Const, Expr, Var
-from pto_wsp.lang.workload import Workload
+from pto_wsp.lang.workload.workload import Workload
 from pto_wsp.text import to_python
 from pto_wsp.types import ScalarType, f32, i64
+from tests.generators.data.programs import Writer
+from tests.generators.drawing import DRAWS, Draw, tries
+from tests.generators.modules import random_module
 from tests.python.builder.softmax import softmax_module
 from tests.python.lang.programs import execute
 from tests.python.samples import scale_module
-from tests.python.text.random_modules import random_module
-from tests.python.text.test_seed_forms import LOOPED, ROWMAX, kernel
-from tests.python.whole.random_data import Writer
+from tests.python.text.test_foreign import LOOPED, ROWMAX, kernel
 
 
 def made(module: Module) -> str:
@@ -70,13 +72,18 @@ def test_what_the_builder_lacks_is_nodes() -> None:
     assert "module.add_function(workload.WorkloadFunction(name='scale_rows'" in text
 
 
-def test_random_modules() -> None:
-    for seed in range(30):
-        made(random_module(seed))
-    for seed in range(3):
-        workload = execute(Writer(seed).program()[0])["w"]
-        assert isinstance(workload, Workload)
-        made(workload.trace().module)
+@tries(90)
+@given(DRAWS)
+def test_random_modules(draw: Draw) -> None:
+    made(random_module(draw))
+
+
+@tries(9)
+@given(DRAWS)
+def test_random_programs(draw: Draw) -> None:
+    workload = execute(Writer(draw).program()[0])["w"]
+    assert isinstance(workload, Workload)
+    made(workload.trace().module)
 
 
 def test_names_stay_names() -> None:

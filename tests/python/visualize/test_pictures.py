@@ -133,6 +133,16 @@ def test_bars_stand_where_tasks_ran() -> None:
     assert found[0][0] == 110 and abs(found[-1][1] - 1070) < 0.01
 
 
+def test_tasks_that_follow_without_a_gap_are_bars_of_their_own_where_they_are_wide() -> None:
+    start = np.array([0, 400, 700, 701, 702])
+    end = np.array([400, 700, 701, 702, 1000])
+    one_lane = np.zeros(5, np.int64)
+    rows = (np.empty((0, 3), np.int64), *(np.empty((0, 4), np.int64),) * 2)
+    tasks = Timeline(["a"], [], one_lane, one_lane, start, end, *rows, {})
+    titles = [box.title for box in boxes(timeline_drawing(tasks))]
+    assert titles == ["a: 400 ns", "a: 300 ns", "a: 2 tasks", "a: 298 ns"]
+
+
 def test_durations() -> None:
     assert [duration_text(ns) for ns in (0, 999, 1250, 3_100_000, 2 * 10**9)] == [
         "0 ns",

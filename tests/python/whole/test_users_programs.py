@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pto_wsp import Schedule
-from tests.python.schedule.random_schedules import schedules
+from tests.generators.drawing import tries
+from tests.generators.schedules import schedules
 from tests.python.whole.users_programs import PROGRAMS, UserProgram, Values
-from tests.slow import examples
 
 SIZES = (0, 1, 2, 7, 64, 129)
 
@@ -40,12 +40,7 @@ def test_any_size_under_any_schedule(name: str) -> None:
         require_close(user, found, user.expected(case))
         plain.append(found)
 
-    @settings(
-        max_examples=examples(12),
-        deadline=None,
-        suppress_health_check=list(HealthCheck),
-        phases=(Phase.explicit, Phase.reuse, Phase.generate),
-    )
+    @tries(12, compiles=True)
     @given(schedules(program.module), st.integers(1, 8), st.integers(0, len(SIZES) - 1))
     def scheduled(schedule: Any, workers: int, number: int) -> None:
         program.reschedule(Schedule(schedule))

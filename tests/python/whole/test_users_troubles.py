@@ -44,7 +44,7 @@ from pto_wsp.errors import (
     ViewShape,
     WrongDType,
 )
-from pto_wsp.lang.workload import Workload
+from pto_wsp.lang.workload.workload import Workload
 
 TARGETS = pytest.mark.parametrize("target", ["interp", "cpu"])
 

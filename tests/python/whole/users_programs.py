@@ -31,7 +31,7 @@ from pto_wsp import (
     symbol_i64,
     workload,
 )
-from pto_wsp.lang.workload import Workload
+from pto_wsp.lang.workload.workload import Workload
 
 Values = dict[str, Any]
 

@@ -3,19 +3,23 @@
 /// Binds a call's arrays and symbol values to a program: checks them, infers sizes, finds aliases.
 #pragma once
 
+#include <algorithm>
+#include <memory>
 #include <optional>
+#include <utility>
 #include <vector>
 
-#include "pto/wsp/bind/alias.hpp"
+#include "pto/wsp/bind/deciding_elements.hpp"
 #include "pto/wsp/bytecode/plan.hpp"
 
 namespace pto::wsp::bind {
 
-/// The arguments of one run, checked. `layouts` and `symbols` are what a plan depends on.
+/// The arguments of one run, checked. A plan depends on `symbols`, `layouts` and `deciding`.
 struct Arguments {
   std::vector<int64_t> symbols;
   std::vector<bytecode::TensorLayout> layouts;
-  std::vector<char*> bases;
+  std::vector<char*> bases;                    ///< of arrays that decide: those of the copies in `deciding`
+  std::shared_ptr<DecidingElements> deciding;  ///< null if no array decides
 };
 
 namespace detail {
@@ -164,12 +168,13 @@ inline void find_groups(const bytecode::Program& program, const std::vector<Arra
 
 }  // namespace detail
 
-/// Checks `arrays` (one per tensor) and `given` (one per symbol; empty = infer) against the program.
-/// Throws `wrong-rank`, `wrong-dtype`, `read-only-array`, `negative-stride`, `zero-stride`, `inner-stride`,
-/// `self-overlap`, `misaligned-array`, `size-mismatch`, `unbound-symbol`, `negative-size` or
-/// `overlapping-arrays`.
+/// Checks `arrays` (one per tensor) and `given` (one per symbol; empty = infer) against the program. Takes
+/// the copies of an earlier call, `latest` (null: none), if their elements are the same. Throws `wrong-rank`,
+/// `wrong-dtype`, `read-only-array`, `negative-stride`, `zero-stride`, `inner-stride`, `self-overlap`,
+/// `misaligned-array`, `size-mismatch`, `unbound-symbol`, `negative-size` or `overlapping-arrays`.
 inline Arguments bind_arguments(const bytecode::Program& program, const std::vector<ArrayRef>& arrays,
-                                const std::vector<std::optional<int64_t>>& given) {
+                                const std::vector<std::optional<int64_t>>& given,
+                                const std::shared_ptr<DecidingElements>& latest = nullptr) {
   if (arrays.size() != program.tensors.size() || given.size() != program.symbols.size()) {
     throw EngineError("wrong-argument-count", "a call needs one array per tensor and one value per symbol")
         .with_int("expected_arrays", int64_t(program.tensors.size()))
@@ -192,6 +197,12 @@ inline Arguments bind_arguments(const bytecode::Program& program, const std::vec
     }
   }
   detail::find_groups(program, arrays, arguments.layouts);
+  if (std::find(program.decides.begin(), program.decides.end(), true) == program.decides.end())
+    return arguments;
+  arguments.deciding = latest != nullptr && latest->match(arrays)
+                           ? latest
+                           : std::make_shared<DecidingElements>(program, arrays);
+  arguments.deciding->replace(arguments.layouts, arguments.bases);
   return arguments;
 }
 

@@ -84,6 +84,10 @@ inline void drop_register(std::vector<Term>& terms, uint32_t reg) {
 /// Coefficients stay below this, so that sums of coefficient times register never leave 128 bits.
 inline constexpr int64_t kMaxCoefficient = int64_t{1} << 50;
 
+/// An affine form has at most so many terms; what has more is evaluated from its postfix code. Programs that
+/// loops and sizes make have a few.
+inline constexpr size_t kMaxTerms = 64;
+
 /// Bounds of `a & b`, `a | b` and `a ^ b`: none of them has more bits than its operands.
 inline WideRange bitwise_range(Op op, Range a, Range b) {
   if (a.lo < 0 || b.lo < 0) {
@@ -294,7 +298,7 @@ class AbstractEvaluator {
       if (total > detail::kMaxCoefficient || total < -detail::kMaxCoefficient) return false;
       detail::add_term(sum.terms, {total - before, term.reg});
     }
-    return true;
+    return sum.terms.size() <= detail::kMaxTerms;
   }
 
   /// Bounds of an affine form. The start and length of a tile are bounded together: start + length <= extent.

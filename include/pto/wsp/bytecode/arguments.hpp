@@ -7,6 +7,7 @@
 /// runs tasks in another order fills in everything (`fill`).
 #pragma once
 
+#include <algorithm>
 #include <cstring>
 #include <vector>
 
@@ -112,10 +113,20 @@ class Arguments {
       calls_.push_back(make_call(plan.sites[site], sites_.back()));
     }
     fixed_ = add(drafts, 0, [](int32_t loop) { return loop == kNever; });
+    add_loops(std::move(drafts));
+  }
+
+  void add_loops(std::vector<Draft> drafts) {
+    const auto is_before = [](const Draft& a, const Draft& b) { return a.loop < b.loop; };
+    std::stable_sort(drafts.begin(), drafts.end(), is_before);
     loops_.clear();
-    for (int32_t loop = 0; loop < int32_t(plan.loops.size()); ++loop)
-      loops_.push_back(add(drafts, 0, [loop](int32_t of) { return of == loop; }));
-    number_ = plan.number;
+    auto first = std::find_if(drafts.begin(), drafts.end(), [](const Draft& d) { return d.loop >= 0; });
+    for (int32_t loop = 0; loop < int32_t(plan_->loops.size()); ++loop) {
+      const auto last = std::find_if(first, drafts.end(), [&](const Draft& d) { return d.loop != loop; });
+      loops_.push_back(add({first, last}, 0, [](int32_t) { return true; }));
+      first = last;
+    }
+    number_ = plan_->number;
   }
 
   SiteStores add_site(const std::vector<Draft>& drafts, size_t first) {
@@ -220,8 +231,7 @@ class Arguments {
       if (loop < 0) return kAtTask;
       innermost = std::max(innermost, loop);
     }
-    const bool is_always_there =
-        is_in_every_iteration(program, program.loops[size_t(innermost)], program.sites[site].pc);
+    const bool is_always_there = is_in_every_iteration(program.loops[size_t(innermost)], program.sites[site]);
     return is_always_there ? innermost : kAtTask;
   }
 

@@ -12,28 +12,60 @@
 
 namespace pto::wsp::bytecode {
 
-/// What `Expander::next` came to. Only marked loops make events of their own.
+/// What `Expander::next` came to. A loop makes events of its own only where the steps say so (LoopEvents).
 struct Event {
   enum Kind : uint8_t {
     kTask,       ///< index = site
     kFlush,      ///< a variable needs a value that tasks write: `assign` it; index = set
     kUnit,       ///< a unit of work begins; index = loop
     kUnitEnd,    ///< the loop that makes units ended; index = loop
-    kEnter,      ///< a barrier loop begins; index = loop
-    kIteration,  ///< the next iteration of a barrier loop begins
-    kLeave,      ///< a barrier loop ended
+    kEnter,      ///< a loop of groups begins; index = loop
+    kIteration,  ///< the next iteration of a loop of groups begins; index = loop
+    kLeave,      ///< a loop of groups ended; index = loop
     kNothing,    ///< many steps made no task; the walk goes on with the next call
     kEnd,
   } kind;
   uint32_t index;
 };
 
+/// What a walk does at each kind of event. A visitor derives from this and redefines the functions of the
+/// events that concern it; no function is virtual. A function returns false to stop the walk.
+struct EventVisitor {
+  bool on_task(uint32_t /*site*/) { return true; }
+  bool on_flush(uint32_t /*set*/) { return true; }
+  bool on_unit(uint32_t /*loop*/) { return true; }
+  bool on_unit_end(uint32_t /*loop*/) { return true; }
+  bool on_enter(uint32_t /*loop*/) { return true; }
+  bool on_iteration(uint32_t /*loop*/) { return true; }
+  bool on_leave(uint32_t /*loop*/) { return true; }
+  bool on_end() { return false; }
+};
+
+/// Calls the function of `visitor` for an event, and returns what that returns.
+template <class Visitor>
+[[gnu::always_inline]] inline bool visit(Event event, Visitor& visitor) {
+  switch (event.kind) {
+    case Event::kTask: return visitor.on_task(event.index);
+    case Event::kFlush: return visitor.on_flush(event.index);
+    case Event::kUnit: return visitor.on_unit(event.index);
+    case Event::kUnitEnd: return visitor.on_unit_end(event.index);
+    case Event::kEnter: return visitor.on_enter(event.index);
+    case Event::kIteration: return visitor.on_iteration(event.index);
+    case Event::kLeave: return visitor.on_leave(event.index);
+    case Event::kNothing: return true;
+    case Event::kEnd: return visitor.on_end();
+  }
+  return false;
+}
+
 class Expander {
  public:
-  /// Walks all steps of a plan. `arguments`, if given, is kept filled in but for the rest at each task.
+  /// Walks all steps of a plan, whose loops make no events. `arguments`, if given, is kept filled in but for
+  /// the rest at each task.
   explicit Expander(const Plan& plan, Arguments* arguments = nullptr)
       : Expander(plan, plan.steps, arguments) {}
 
+  /// Walks steps of the plan that outlive the expander.
   Expander(const Plan& plan, const std::vector<QuickStep>& steps, Arguments* arguments = nullptr)
       : plan_(&plan),
         steps_(steps.data()),
@@ -47,10 +79,8 @@ class Expander {
   /// Number of tasks yielded so far.
   uint64_t num_tasks() const { return num_tasks_; }
 
-  /// Whether the present task, of `site`, repeats and is in neither the first nor the last iteration.
-  bool is_between(uint32_t site) const {
-    const int32_t depth = plan_->sites[site].repeat_depth;
-    if (depth < 0) return false;
+  /// Whether the open loop at `depth` is in neither its first nor its last iteration.
+  bool is_between(uint32_t depth) const {
     const LoopState& state = states_[depth];
     return state.index > 0 && state.index + 1 < state.trips;
   }
@@ -71,7 +101,7 @@ class Expander {
       }
       switch (step.kind) {
         case Step::kLoop:
-          if (enter(step)) return {first_event(step.index), step.index};
+          if (enter(step)) return {first_event(step.events), step.index};
           break;
         case Step::kEndLoop:
           if (advance(step)) return {next_event_, step.index};
@@ -91,7 +121,7 @@ class Expander {
   }
 
   /// Goes on to the next task where that is the present one in the next iteration of its loop, which makes no
-  /// other; else does nothing, and returns false. \pre nobody asks for the events of marked loops
+  /// other; else does nothing, and returns false. \pre the loop makes no events
   [[gnu::always_inline]] inline bool repeat() {
     const QuickStep end = steps_[step_];
     if (end.kind != Step::kEndLoop || end.target + 1 != step_) return false;
@@ -123,8 +153,8 @@ class Expander {
     int64_t tile;
   };
 
-  Event::Kind first_event(uint32_t loop) const {
-    return plan_->loops[loop].mark == QuickLoop::Mark::kBarrier ? Event::kEnter : Event::kUnit;
+  static Event::Kind first_event(LoopEvents events) {
+    return events == LoopEvents::kGroups ? Event::kEnter : Event::kUnit;
   }
 
   bool holds(const QuickCond& cond) const { return plan_->evaluate(cond.condition, registers_.data()) != 0; }
@@ -148,22 +178,21 @@ class Expander {
     }
     ++step_;
     set_registers(step.index, state);
-    return loop.mark != QuickLoop::Mark::kNone;
+    return step.events != LoopEvents::kNone;
   }
 
   /// Starts the next iteration or leaves the loop. True if that is an event.
   [[gnu::always_inline]] inline bool advance(QuickStep step) {
-    const QuickLoop& loop = plan_->loops[step.index];
-    LoopState& state = states_[loop.depth];
+    LoopState& state = states_[plan_->loops[step.index].depth];
     if (++state.index < state.trips) {
       step_ = step.target;
       set_registers(step.index, state);
-      next_event_ = loop.mark == QuickLoop::Mark::kBarrier ? Event::kIteration : Event::kUnit;
-      return loop.mark == QuickLoop::Mark::kBarrier || loop.mark == QuickLoop::Mark::kUnitIterations;
+      next_event_ = step.events == LoopEvents::kGroups ? Event::kIteration : Event::kUnit;
+      return step.events == LoopEvents::kGroups || step.events == LoopEvents::kIterations;
     }
     ++step_;
-    next_event_ = loop.mark == QuickLoop::Mark::kBarrier ? Event::kLeave : Event::kUnitEnd;
-    return loop.mark != QuickLoop::Mark::kNone;
+    next_event_ = step.events == LoopEvents::kGroups ? Event::kLeave : Event::kUnitEnd;
+    return step.events != LoopEvents::kNone;
   }
 
   [[gnu::always_inline]] inline void set_registers(uint32_t index, const LoopState& state) {
@@ -209,20 +238,31 @@ class Expander {
   uint64_t num_tasks_ = 0;
 };
 
-/// Walks a run once more, with the values that its flush points read: the memory may hold others by now.
+/// Walks a run once more, with the values that its flush points read: the memory may hold others by now. The
+/// walk ends at the first flush point whose value is unknown.
 class Replay {
  public:
-  Replay(const Plan& plan, const std::vector<int64_t>& flushed) : expander_(plan), flushed_(flushed) {}
+  Replay(const Plan& plan, const std::vector<int64_t>& flushed) : Replay(plan, plan.steps, flushed) {}
+  /// \pre the steps outlive the replay
+  Replay(const Plan& plan, const std::vector<QuickStep>& steps, const std::vector<int64_t>& flushed)
+      : expander_(plan, steps), flushed_(flushed) {}
+
+  /// The next event that is not a flush point.
+  Event next() {
+    for (;;) {
+      const Event event = expander_.next();
+      if (event.kind != Event::kFlush) return event;
+      if (num_flushes_ == flushed_.size()) return {Event::kEnd, 0};
+      expander_.assign(event.index, flushed_[num_flushes_++]);
+    }
+  }
 
   /// Goes on to the next task; returns its site, or -1 where the run ended.
   int64_t next_task() {
     for (;;) {
-      const Event event = expander_.next();
+      const Event event = next();
       if (event.kind == Event::kTask) return event.index;
       if (event.kind == Event::kEnd) return -1;
-      if (event.kind != Event::kFlush) continue;
-      if (num_flushes_ == flushed_.size()) return -1;
-      expander_.assign(event.index, flushed_[num_flushes_++]);
     }
   }
 

@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What only the run itself can tell: everything that depends on elements which tasks of the run write.
+/// Finds what is *late*: it depends on elements that tasks of the same run write.
 ///
-/// A register is late if a SET of it reads a tensor that tasks write, or a late register, or stands under
-/// late control. A loop or condition is late if its extent, tile or condition reads a late register, or if it
-/// stands under late control; so is a SET, a FAIL, and each argument of a task. What is not late is checked
-/// before the first task runs, the rest when it is expanded.
+/// A register is late if a SET of it reads a tensor that tasks write, or a late register, or is under late
+/// control. A loop or condition is late if its extent, tile or condition reads a late register, or if it is
+/// under late control. The same holds for a SET, a FAIL, and each argument of a task. What is not late is
+/// checked before the first task runs. The rest is checked when it is expanded.
 #pragma once
 
-#include <algorithm>
 #include <vector>
 
 #include "pto/wsp/bytecode/program.hpp"
@@ -20,77 +19,102 @@ namespace detail {
 class LateAnalysis {
  public:
   explicit LateAnalysis(Program& program)
-      : program_(program), is_late_(program.header.num_registers, false) {}
+      : program_(program),
+        steps_(program.steps),
+        ends_(steps_.size(), 0),
+        late_registers_(program.header.num_registers, false),
+        late_expressions_(program.expressions.size(), false),
+        readers_(program.header.num_registers),
+        users_(program.expressions.size()) {}
 
-  /// Registers only become late, so this ends.
+  /// A step, a register and an expression each become late at most once, so the time is linear.
   void run() {
-    do {
-      has_changed_ = false;
-      under_late_.assign(1, false);
-      for (Step& step : program_.steps) visit(step);
-    } while (has_changed_);
-  }
-
- private:
-  void visit(Step& step) {
-    step.is_late = under_late_.back();
-    switch (step.kind) {
-      case Step::kLoop: {
-        const AxisDescriptor& axis = program_.axes[program_.loops[step.index].axis];
-        step.is_late = step.is_late || reads_late(axis.extent_expr) ||
-                       (axis.kind == AxisKind::TILES && reads_late(axis.tile_expr));
-        return under_late_.push_back(step.is_late);
-      }
-      case Step::kCond:
-        step.is_late = step.is_late || reads_late(program_.conds[step.index].condition);
-        return under_late_.push_back(step.is_late);
-      case Step::kEndLoop:
-      case Step::kEndCond: return under_late_.pop_back();
-      case Step::kSet: return visit_set(step, program_.sets[step.index]);
-      case Step::kFail: step.is_late = step.is_late || reads_late(program_.fails[step.index].value); return;
-      case Step::kTask: return visit_site(step.is_late, program_.sites[step.index]);
-      case Step::kElse:
-      case Step::kHalt: return;
+    find_dependences();
+    for (size_t i = 0; i < steps_.size(); ++i) {
+      if (steps_[i].kind == Step::kSet && program_.sets[steps_[i].index].is_flush) mark(i);
+    }
+    while (!pending_.empty()) {
+      const uint32_t reg = pending_.back();
+      pending_.pop_back();
+      for (const uint32_t expression : readers_[reg]) mark_expression(expression);
+    }
+    for (const Step& step : steps_) {
+      if (step.kind == Step::kTask) mark_arguments(step.is_late, program_.sites[step.index]);
     }
   }
 
-  void visit_set(Step& step, const SetForm& set) {
-    step.is_late = step.is_late || set.is_flush || reads_late(set.value);
-    if (!step.is_late || is_late_[set.reg]) return;
-    is_late_[set.reg] = true;
-    has_changed_ = true;
+ private:
+  /// Notes which expressions read each register, which steps use each expression, and where blocks end.
+  void find_dependences() {
+    for (uint32_t i = 0; i < program_.expressions.size(); ++i) {
+      for (const uint32_t reg : program_.expressions[i].registers) readers_[reg].push_back(i);
+    }
+    std::vector<size_t> open;
+    for (size_t i = 0; i < steps_.size(); ++i) {
+      for_expressions(program_, steps_[i], [&](uint32_t pc) { users_[index_of(pc)].push_back(i); });
+      if (opens_block(steps_[i])) open.push_back(i);
+      if (steps_[i].kind != Step::kEndLoop && steps_[i].kind != Step::kEndCond) continue;
+      ends_[open.back()] = i;
+      open.pop_back();
+    }
   }
 
-  void visit_site(bool is_under_late, SiteForm& site) {
+  static bool opens_block(const Step& step) { return step.kind == Step::kLoop || step.kind == Step::kCond; }
+  size_t index_of(uint32_t pc) const { return size_t(program_.expression_at[pc]); }
+
+  void mark_expression(uint32_t expression) {
+    if (late_expressions_[expression]) return;
+    late_expressions_[expression] = true;
+    for (const size_t step : users_[expression]) mark(step);
+  }
+
+  /// Marks a step and, if it opens a block, what is inside. A block that is late already is skipped.
+  void mark(size_t i) {
+    if (steps_[i].is_late) return;
+    steps_[i].is_late = true;
+    if (steps_[i].kind == Step::kSet) mark_register(program_.sets[steps_[i].index].reg);
+    if (!opens_block(steps_[i])) return;
+    for (size_t inner = i + 1; inner <= ends_[i]; ++inner) {
+      mark(inner);
+      if (opens_block(steps_[inner])) inner = ends_[inner];
+    }
+  }
+
+  void mark_register(uint32_t reg) {
+    if (late_registers_[reg]) return;
+    late_registers_[reg] = true;
+    pending_.push_back(reg);
+  }
+
+  void mark_arguments(bool is_under_late, SiteForm& site) {
+    const auto is_late = [&](uint32_t pc) { return is_under_late || late_expressions_[index_of(pc)]; };
     for (uint32_t i = 0; i < site.num_params; ++i) {
       ParamForm& param = program_.params[site.first_param + i];
-      param.is_late = is_under_late || (param.op == Op::PARAM_LOOPVAR && is_late_[param.operand]) ||
-                      (param.op == Op::PARAM_EXPR && reads_late(param.operand));
+      param.is_late = is_under_late || (param.op == Op::PARAM_LOOPVAR && late_registers_[param.operand]) ||
+                      (param.op == Op::PARAM_EXPR && is_late(param.operand));
     }
     for (uint32_t i = 0; i < site.num_io; ++i) {
       IoForm& io = program_.ios[site.first_io + i];
       io.is_late = is_under_late;
       for (uint32_t d = 0; d < program_.tensors[io.tensor].rank; ++d) {
         for_expressions(program_.dims[io.first_dim + d],
-                        [&](uint32_t expression) { io.is_late = io.is_late || reads_late(expression); });
+                        [&](uint32_t pc) { io.is_late = io.is_late || is_late(pc); });
       }
     }
     for (AmountForm* amount :
          {&site.workspace, &site.cost, &site.key, &site.priority, &site.stream, &site.pool}) {
-      if (amount->expression == kNoExpression) continue;
-      amount->is_late = is_under_late || reads_late(amount->expression);
+      if (amount->expression != kNoExpression) amount->is_late = is_late(amount->expression);
     }
   }
 
-  bool reads_late(uint32_t expression) const {
-    const std::vector<uint32_t>& registers = program_.expression(expression).registers;
-    return std::any_of(registers.begin(), registers.end(), [this](uint32_t reg) { return is_late_[reg]; });
-  }
-
   Program& program_;
-  std::vector<bool> is_late_;  ///< per register
-  std::vector<bool> under_late_;
-  bool has_changed_ = false;
+  std::vector<Step>& steps_;
+  std::vector<size_t> ends_;  ///< per step that opens a block: the step that ends it
+  std::vector<bool> late_registers_;
+  std::vector<bool> late_expressions_;
+  std::vector<std::vector<uint32_t>> readers_;  ///< per register: expressions that read it
+  std::vector<std::vector<size_t>> users_;      ///< per expression: steps that it decides
+  std::vector<uint32_t> pending_;               ///< late registers whose readers are not marked yet
 };
 
 }  // namespace detail

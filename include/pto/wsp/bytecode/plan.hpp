@@ -3,6 +3,7 @@
 /// A plan: a program quickened for one set of sizes, strides and symbol values.
 #pragma once
 
+#include <atomic>
 #include <vector>
 
 #include "pto/wsp/bytecode/affine.hpp"
@@ -41,13 +42,6 @@ struct QuickLoop {
   uint16_t reg;
   uint16_t depth;
   Op op;
-  /// What the scheduler wants to know of this loop (see sched/strands.hpp).
-  enum class Mark : uint8_t {
-    kNone,
-    kUnitIterations,  ///< each iteration is one unit of work
-    kUnitWhole,       ///< the whole loop is one unit of work
-    kBarrier,         ///< an iteration may start only when the one before is complete
-  } mark = Mark::kNone;
   bool may_fail = false;  ///< its extent or tile could be an error
   Value extent;
   Value tile;
@@ -67,12 +61,20 @@ struct QuickSet {
   bool is_flush;  ///< the run must wait before it evaluates the value
   bool may_fail;
   Value value;
-  bool is_in_unit = false;  ///< what follows it belongs to a unit of work that has begun before it
+};
+
+/// Where the walk of a loop makes events of its own (see Event).
+enum class LoopEvents : uint8_t {
+  kNone,
+  kIterations,  ///< kUnit where an iteration begins, kUnitEnd after the last one
+  kWhole,       ///< kUnit where the loop begins, kUnitEnd after it
+  kGroups,      ///< kEnter, kIteration between iterations, kLeave
 };
 
 /// What an Expander walks.
 struct QuickStep {
   Step::Kind kind;
+  LoopEvents events;  ///< of the loop of a kLoop or kEndLoop
   uint32_t index;
   /// The step after an empty loop (kLoop), of an iteration's begin (kEndLoop), after a condition that does
   /// not hold (kCond), after the whole condition (kElse).
@@ -107,7 +109,7 @@ struct QuickIo {
 struct QuickRows {
   uint16_t tensor;         ///< the index tensor
   uint8_t num_merged = 0;  ///< dimensions that are indexed together with the first one
-  int8_t unmerged = -1;    ///< a dimension whose stride keeps it from merging with the one behind it, or -1
+  int8_t unmerged = -1;    ///< a dimension whose stride keeps it from merging with the next one, or -1
   int64_t size = 1;        ///< rows that there are to name
   int64_t stride = 0;      ///< between rows, in elements
   bool is_written;         ///< tasks write the indices: they are looked at when a task begins
@@ -145,10 +147,6 @@ struct QuickSite {
   KernelFn fn;
   const KernelInfo* kernel;
   uint32_t pc;
-  /// Depth of the loop around it, if each of its iterations has a task of the site and all of them are in one
-  /// unit; else -1.
-  int32_t repeat_depth = -1;
-  bool is_unit = false;           ///< each task is one unit of work
   bool checks_early = false;      ///< an argument that is not late is not proven
   bool checks_late = false;       ///< a late argument is not proven
   bool is_plain = true;           ///< no workspace, no blocks, no written rows
@@ -201,6 +199,22 @@ struct Plan {
     return int64_t(sum);
   }
 };
+
+/// Copies the steps of a plan for a walk in which loops make events: `events_of(loop)`, from its number.
+template <class EventsOf>
+std::vector<QuickStep> with_events(const Plan& plan, EventsOf events_of) {
+  std::vector<QuickStep> steps = plan.steps;
+  for (QuickStep& step : steps) {
+    if (step.kind == Step::kLoop || step.kind == Step::kEndLoop) step.events = events_of(step.index);
+  }
+  return steps;
+}
+
+/// A number that no other plan of the process has.
+inline uint64_t next_plan_number() {
+  static std::atomic<uint64_t> num_plans{0};
+  return ++num_plans;
+}
 
 /// Says where the elements lie that expressions of the plan read: `bases` holds the data of every tensor.
 inline void bind_elements(Plan& plan, const std::vector<char*>& bases) {

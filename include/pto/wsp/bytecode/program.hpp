@@ -20,6 +20,7 @@ struct LoopForm {
   int32_t parent;
   uint32_t begin_pc;
   uint32_t end_pc;
+  uint32_t num_conds;  ///< conditions around it
 };
 
 /// A COND instruction.
@@ -78,8 +79,9 @@ struct AmountForm {
 /// A TASK instruction: the place in the program that makes tasks of one kernel.
 struct SiteForm {
   uint32_t pc;
-  uint16_t kernel;  ///< index in the library
-  int32_t loop;     ///< innermost enclosing loop or -1
+  uint16_t kernel;     ///< index in the library
+  int32_t loop;        ///< innermost enclosing loop or -1
+  uint32_t num_conds;  ///< conditions around it
   uint32_t first_io;
   uint32_t num_io;
   uint32_t first_param;
@@ -98,8 +100,9 @@ struct Step {
 
 /// An expression: what the code after HALT says about it.
 struct ExpressionForm {
-  std::vector<uint32_t> registers;  ///< that it reads
-  bool reads_written = false;       ///< whether it reads a tensor that some task writes
+  std::vector<uint32_t> registers;       ///< that it reads
+  std::vector<uint32_t> loop_registers;  ///< those of them that axes own
+  bool reads_written = false;            ///< whether it reads a tensor that some task writes
   bool has_select = false;
 };
 
@@ -131,14 +134,9 @@ struct Program {
   const ExpressionForm& expression(uint32_t pc) const { return expressions[size_t(expression_at[pc])]; }
 };
 
-/// Whether no condition stands around the task at `pc` inside `loop`.
-inline bool is_in_every_iteration(const Program& program, const LoopForm& loop, uint32_t pc) {
-  int depth = 0;
-  for (uint32_t i = loop.begin_pc; i < pc; ++i) {
-    if (program.instructions[i].op == Op::COND) ++depth;
-    if (program.instructions[i].op == Op::END_COND) --depth;
-  }
-  return depth == 0;
+/// Whether no condition is between `loop` and a task inside it.
+inline bool is_in_every_iteration(const LoopForm& loop, const SiteForm& site) {
+  return site.num_conds == loop.num_conds;
 }
 
 /// Calls `visit(expression)` for what a dimension evaluates.
@@ -164,6 +162,23 @@ void for_expressions(const Program& program, const SiteForm& site, Visit visit) 
   for (const AmountForm& amount :
        {site.workspace, site.cost, site.key, site.priority, site.stream, site.pool}) {
     if (amount.expression != kNoExpression) visit(amount.expression);
+  }
+}
+
+/// Calls `visit(expression)` for what decides a step itself: nothing of a task.
+template <class Visit>
+void for_expressions(const Program& program, const Step& step, Visit visit) {
+  switch (step.kind) {
+    case Step::kLoop: {
+      const AxisDescriptor& axis = program.axes[program.loops[step.index].axis];
+      visit(axis.extent_expr);
+      if (axis.kind == AxisKind::TILES) visit(axis.tile_expr);
+      return;
+    }
+    case Step::kCond: return visit(program.conds[step.index].condition);
+    case Step::kSet: return visit(program.sets[step.index].value);
+    case Step::kFail: return visit(program.fails[step.index].value);
+    default: return;
   }
 }
 

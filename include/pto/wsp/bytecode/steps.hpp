@@ -3,6 +3,7 @@
 /// Lays out the steps of a plan: those of a run, and the fewer ones that are walked to check it before.
 #pragma once
 
+#include <utility>
 #include <vector>
 
 #include "pto/wsp/bytecode/plan.hpp"
@@ -18,37 +19,50 @@ class CheckSelector {
   explicit CheckSelector(const Plan& plan)
       : plan_(plan),
         program_(plan.program()),
+        blocks_(program_.steps.size(), kNoBlock),
+        sets_of_(program_.header.num_registers),
         keeps_(program_.steps.size(), false),
-        needs_(program_.header.num_registers, false) {}
+        is_needed_(program_.expressions.size(), false) {}
 
+  /// A step is kept and a register is needed at most once, so the time is linear.
   std::vector<bool> run() {
-    do {
-      has_changed_ = false;
-      for (size_t i = 0; i < program_.steps.size(); ++i) visit(i);
-    } while (has_changed_);
+    find_blocks();
+    for (size_t i = 0; i < program_.steps.size(); ++i) {
+      if (!program_.steps[i].is_late && can_fail(program_.steps[i])) keep(i);
+    }
+    while (!pending_.empty()) {
+      const uint32_t reg = pending_.back();
+      pending_.pop_back();
+      for (const size_t set : std::exchange(sets_of_[reg], {})) keep(set);
+    }
+    for (size_t i = 0; i < program_.steps.size(); ++i) {
+      const Step::Kind kind = program_.steps[i].kind;
+      if (kind == Step::kElse || kind == Step::kEndLoop || kind == Step::kEndCond)
+        keeps_[i] = keeps_[blocks_[i]];
+    }
     return std::move(keeps_);
   }
 
  private:
-  void visit(size_t i) {
-    const Step& step = program_.steps[i];
-    if (step.kind == Step::kLoop || step.kind == Step::kCond) open_.push_back(i);
-    if (!step.is_late && is_wanted(step)) {
-      for (size_t around : open_) keep(around);
-      keep(i);
-    }
-    if (step.kind == Step::kElse) keeps_[i] = keeps_[open_.back()];
-    if (step.kind == Step::kEndLoop || step.kind == Step::kEndCond) {
-      keeps_[i] = keeps_[open_.back()];
-      open_.pop_back();
+  static constexpr size_t kNoBlock = SIZE_MAX;
+
+  /// Notes the block around each step, which of a step that ends or parts a block is that block.
+  void find_blocks() {
+    size_t block = kNoBlock;
+    for (size_t i = 0; i < program_.steps.size(); ++i) {
+      const Step& step = program_.steps[i];
+      blocks_[i] = block;
+      if (step.kind == Step::kLoop || step.kind == Step::kCond) block = i;
+      if (step.kind == Step::kEndLoop || step.kind == Step::kEndCond) block = blocks_[block];
+      if (step.kind == Step::kSet && !step.is_late) sets_of_[plan_.sets[step.index].reg].push_back(i);
     }
   }
 
-  bool is_wanted(const Step& step) const {
+  bool can_fail(const Step& step) const {
     switch (step.kind) {
       case Step::kLoop: return plan_.loops[step.index].may_fail;
       case Step::kCond: return plan_.conds[step.index].may_fail;
-      case Step::kSet: return plan_.sets[step.index].may_fail || needs_[plan_.sets[step.index].reg];
+      case Step::kSet: return plan_.sets[step.index].may_fail;
       case Step::kTask: return plan_.sites[step.index].checks_early;
       case Step::kFail:
       case Step::kHalt: return true;
@@ -56,37 +70,32 @@ class CheckSelector {
     }
   }
 
+  /// Keeps a step and the blocks around it.
   void keep(size_t i) {
-    if (keeps_[i]) return;
-    keeps_[i] = has_changed_ = true;
-    need_registers(program_.steps[i]);
+    for (; i != kNoBlock && !keeps_[i]; i = blocks_[i]) {
+      keeps_[i] = true;
+      const Step& step = program_.steps[i];
+      const auto need = [this](uint32_t expression) { need_registers(expression); };
+      for_expressions(program_, step, need);
+      if (step.kind == Step::kTask) for_expressions(program_, program_.sites[step.index], need);
+    }
   }
 
-  void need_registers(const Step& step) {
-    const auto need = [this](uint32_t expression) {
-      for (uint32_t reg : program_.expression(expression).registers) needs_[reg] = true;
-    };
-    switch (step.kind) {
-      case Step::kLoop: {
-        const AxisDescriptor& axis = program_.axes[program_.loops[step.index].axis];
-        need(axis.extent_expr);
-        if (axis.kind == AxisKind::TILES) need(axis.tile_expr);
-        return;
-      }
-      case Step::kCond: return need(program_.conds[step.index].condition);
-      case Step::kSet: return need(program_.sets[step.index].value);
-      case Step::kFail: return need(program_.fails[step.index].value);
-      case Step::kTask: return for_expressions(program_, program_.sites[step.index], need);
-      default: return;
-    }
+  void need_registers(uint32_t expression) {
+    const auto index = size_t(program_.expression_at[expression]);
+    if (is_needed_[index]) return;
+    is_needed_[index] = true;
+    const std::vector<uint32_t>& registers = program_.expressions[index].registers;
+    pending_.insert(pending_.end(), registers.begin(), registers.end());
   }
 
   const Plan& plan_;
   const Program& program_;
+  std::vector<size_t> blocks_;                ///< per step
+  std::vector<std::vector<size_t>> sets_of_;  ///< per register: steps that set it and are not late
   std::vector<bool> keeps_;
-  std::vector<bool> needs_;
-  std::vector<size_t> open_;
-  bool has_changed_ = false;
+  std::vector<bool> is_needed_;    ///< per expression
+  std::vector<uint32_t> pending_;  ///< registers whose SETs are to be kept
 };
 
 /// The steps that are kept, with their targets. A block is kept as a whole or not at all.
@@ -97,7 +106,7 @@ inline std::vector<QuickStep> lay_out(const Program& program, const std::vector<
     if (!keeps[i]) continue;
     const Step& step = program.steps[i];
     const auto here = uint32_t(out.size());
-    if (step.kind != Step::kEndCond) out.push_back({step.kind, step.index, 0});
+    if (step.kind != Step::kEndCond) out.push_back({step.kind, LoopEvents::kNone, step.index, 0});
     switch (step.kind) {
       case Step::kLoop:
       case Step::kCond: open.push_back(here); break;

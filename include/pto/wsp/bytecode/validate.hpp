@@ -3,6 +3,7 @@
 /// The validator: bytes to a Program whose every operand is known to be sound, or an EngineError.
 #pragma once
 
+#include <algorithm>
 #include <vector>
 
 #include "pto/wsp/bytecode/late.hpp"
@@ -163,7 +164,8 @@ class Validator {
                         program_.instructions[in.operand2].operand2 == here;
     if (!closes) fail("a loop and its end do not match");
     const auto index = int32_t(program_.loops.size());
-    program_.loops.push_back({in.op, in.operand1, uint16_t(open_.size()), innermost(), here, in.operand2});
+    program_.loops.push_back(
+        {in.op, in.operand1, uint16_t(open_.size()), innermost(), here, in.operand2, num_open_conds()});
     add_step(Step::kLoop, uint32_t(index));
     open_.push_back(index);
     open_block(Step::kLoop, uint32_t(index));
@@ -182,7 +184,7 @@ class Validator {
 
   void open_cond(Instruction in) {
     if (in.operand1 != 0) fail("a reserved field is set");
-    if (blocks_.size() - open_.size() >= kMaxCondDepth) fail("conditions are nested too deeply");
+    if (num_open_conds() >= kMaxCondDepth) fail("conditions are nested too deeply");
     require_registers(in.operand2);
     const auto index = uint32_t(program_.conds.size());
     program_.conds.push_back({pc_ - 1, in.operand2});
@@ -232,6 +234,7 @@ class Validator {
   void open_block(Step::Kind kind, uint32_t index) { blocks_.push_back({kind, index, pc_ - 1}); }
 
   int32_t innermost() const { return open_.empty() ? -1 : open_.back(); }
+  uint32_t num_open_conds() const { return uint32_t(blocks_.size() - open_.size()); }
 
   static bool registers_meet(const AxisDescriptor& a, const AxisDescriptor& b) {
     const int a_end = a.reg + (a.kind == AxisKind::TILES ? 3 : 1);
@@ -253,9 +256,12 @@ class Validator {
   /// Checks an expression used at this place: it exists, and the registers it reads mean something.
   void require_readable(uint32_t expression) const {
     if (!program_.has_expression(expression)) fail("no such expression");
-    for (uint32_t reg : program_.expression(expression).registers) {
-      if (!is_readable(reg)) fail("an expression reads a register that no enclosing loop owns");
-    }
+    const std::vector<uint32_t>& registers = program_.expression(expression).loop_registers;
+    // Loops own so few registers that an expression with more of them reads one of another loop.
+    const bool is_readable_here =
+        registers.size() <= 3 * open_.size() &&
+        std::all_of(registers.begin(), registers.end(), [this](uint32_t reg) { return is_readable(reg); });
+    if (!is_readable_here) fail("an expression reads a register that no enclosing loop owns");
   }
 
   /// The same for an expression of anything but a SET.
@@ -272,6 +278,7 @@ class Validator {
     site.pc = pc_ - 1;
     site.kernel = kernel.index;
     site.loop = innermost();
+    site.num_conds = num_open_conds();
     site.num_io = in.operand2 >> 16;
     site.num_params = in.operand2 & 0xFFFF;
     if (site.num_io != kernel.num_io || site.num_params != kernel.num_scalars)

@@ -3,7 +3,7 @@
 /// Validation of the expressions that follow HALT.
 #pragma once
 
-#include <algorithm>
+#include <utility>
 #include <vector>
 
 #include "pto/wsp/bytecode/program.hpp"
@@ -57,6 +57,7 @@ class ExpressionTable {
   void run(uint32_t first) {
     program_.decides.assign(program_.tensors.size(), false);
     program_.expression_at.assign(program_.instructions.size(), -1);
+    last_reader_.assign(program_.header.num_registers, UINT32_MAX);
     for (pc_ = first; pc_ < program_.instructions.size(); ++pc_) check_one();
   }
 
@@ -90,9 +91,7 @@ class ExpressionTable {
         return replace(0);
       case Op::EXPR_REG:
         if (in.operand2 >= program_.header.num_registers) fail("no such register");
-        if (std::find(form_.registers.begin(), form_.registers.end(), in.operand2) == form_.registers.end()) {
-          form_.registers.push_back(in.operand2);
-        }
+        note_register(in.operand2);
         return replace(0);
       case Op::EXPR_SYMBOL:
         if (in.operand2 >= program_.symbols.size()) fail("no such symbol");
@@ -107,6 +106,13 @@ class ExpressionTable {
         return replace(uint32_t(operands));
       }
     }
+  }
+
+  void note_register(uint32_t reg) {
+    const auto self = uint32_t(program_.expressions.size());
+    if (std::exchange(last_reader_[reg], self) == self) return;
+    form_.registers.push_back(reg);
+    if (!program_.is_variable[reg]) form_.loop_registers.push_back(reg);
   }
 
   void check_element(Instruction in) {
@@ -127,6 +133,7 @@ class ExpressionTable {
 
   Program& program_;
   ExpressionForm form_;
+  std::vector<uint32_t> last_reader_;  ///< per register: the latest expression that reads it
   uint32_t pc_ = 0;
   uint32_t depth_ = 0;
 };

@@ -244,13 +244,20 @@ class Iterations {
 };
 
 template <class Relation>
-class Checker {
+class Checker : public bytecode::EventVisitor {
  public:
-  explicit Checker(const Plan& plan) : plan_(plan), relation_(plan_), memories_(plan.layouts.size()) {
-    for (bytecode::QuickLoop& loop : plan_.loops) {
-      const bool is_marked = loop.op == Relation::kMarked;
-      loop.mark = is_marked ? bytecode::QuickLoop::Mark::kBarrier : bytecode::QuickLoop::Mark::kNone;
-    }
+  Checker(const Plan& plan, const std::vector<int64_t>& flushed)
+      : plan_(plan),
+        flushed_(flushed),
+        steps_(bytecode::with_events(plan,
+                                     [&](uint32_t loop) {
+                                       return plan.loops[loop].op == Relation::kMarked
+                                                  ? bytecode::LoopEvents::kGroups
+                                                  : bytecode::LoopEvents::kNone;
+                                     })),
+        replay_(plan, steps_, flushed),
+        relation_(plan_),
+        memories_(plan.layouts.size()) {
     for (const bytecode::QuickIo& io : plan_.ios) {
       CheckedSpaces& memory = memories_[plan_.layouts[io.tensor].group];
       if (io.role != Role::in && memory.elements == nullptr) memory.elements = make_elements(io);
@@ -264,31 +271,29 @@ class Checker {
   /// `is_stopped`, which is asked between tasks, put an end to it. Throws `Relation::kCode` at the first pair
   /// that is apart and conflicts, or `unknown-rows` where that depends on indices that tasks write.
   template <class IsStopped>
-  bool run(const std::vector<int64_t>& flushed, IsStopped is_stopped) {
-    bytecode::Expander expander(plan_);
-    size_t num_flushed = 0;
+  bool run(IsStopped is_stopped) {
     while (!is_stopped()) {
-      const bytecode::Event event = expander.next();
-      const uint64_t next_task = expander.num_tasks();
-      switch (event.kind) {
-        case bytecode::Event::kEnter: relation_.enter(event.index, next_task); break;
-        case bytecode::Event::kIteration: relation_.iterate(next_task); break;
-        case bytecode::Event::kLeave:
-          if (relation_.leave()) forget();
-          break;
-        case bytecode::Event::kFlush:
-          if (num_flushed == flushed.size()) return true;
-          expander.assign(event.index, flushed[num_flushed++]);
-          break;
-        case bytecode::Event::kTask:
-          relation_.begin_task(event.index);
-          if (relation_.is_active()) check(event.index, expander, flushed);
-          break;
-        case bytecode::Event::kEnd: return true;
-        default: break;
-      }
+      if (!bytecode::visit(replay_.next(), *this)) return true;
     }
     return false;
+  }
+
+  bool on_enter(uint32_t loop) {
+    relation_.enter(loop, num_tasks());
+    return true;
+  }
+  bool on_iteration(uint32_t) {
+    relation_.iterate(num_tasks());
+    return true;
+  }
+  bool on_leave(uint32_t) {
+    if (relation_.leave()) forget();
+    return true;
+  }
+  bool on_task(uint32_t site) {
+    relation_.begin_task(site);
+    if (relation_.is_active()) check(site);
+    return true;
   }
 
  private:
@@ -300,6 +305,8 @@ class Checker {
     bool writes;
     int64_t positions = -1;  ///< the index tensor, where the rows of a row set are compared by position
   };
+
+  uint64_t num_tasks() const { return replay_.expander().num_tasks(); }
 
   std::unique_ptr<CheckedMemory> make_elements(const bytecode::QuickIo& from) const {
     const bytecode::TensorLayout& layout = plan_.layouts[from.tensor];
@@ -325,11 +332,10 @@ class Checker {
     }
   }
 
-  void check(uint32_t site_index, const bytecode::Expander& expander, const std::vector<int64_t>& flushed) {
+  void check(uint32_t site_index) {
     const bytecode::QuickSite& site = plan_.sites[site_index];
-    const int64_t* registers = expander.registers();
-    task_ = expander.num_tasks() - 1;
-    flushed_ = &flushed;
+    const int64_t* registers = replay_.expander().registers();
+    task_ = num_tasks() - 1;
     for (uint32_t i = 0; i < site.num_io; ++i) {
       const bytecode::QuickIo& io = plan_.ios[site.first_io + i];
       const Access access{site_index, i, io.tensor, io.role != Role::in};
@@ -456,17 +462,19 @@ class Checker {
 
   /// The site and the registers of a task, found by walking once more.
   std::pair<uint32_t, std::vector<int64_t>> find_task(uint64_t task) const {
-    bytecode::Replay replay(plan_, *flushed_);
+    bytecode::Replay replay(plan_, flushed_);
     int64_t site = replay.next_task();
     for (uint64_t i = 0; i < task; ++i) site = replay.next_task();
     return {uint32_t(site), replay.expander().copy_registers()};
   }
 
-  Plan plan_;
+  const Plan& plan_;
+  const std::vector<int64_t>& flushed_;
+  const std::vector<bytecode::QuickStep> steps_;
+  bytecode::Replay replay_;
   Relation relation_;
   std::vector<CheckedSpaces> memories_;
   uint64_t task_ = 0;
-  const std::vector<int64_t>* flushed_ = nullptr;
 };
 
 }  // namespace detail
@@ -476,7 +484,7 @@ class Checker {
 /// \complexity close to linear in the number of tasks, and of rows of row sets
 template <class IsStopped>
 bool check_iterations(const Plan& plan, const std::vector<int64_t>& flushed, IsStopped is_stopped) {
-  return detail::Checker<detail::Iterations>(plan).run(flushed, is_stopped);
+  return detail::Checker<detail::Iterations>(plan, flushed).run(is_stopped);
 }
 
 }  // namespace pto::wsp::graph

@@ -135,7 +135,7 @@ class StatedOrder {
 /// \complexity close to linear in the number of tasks where conflicting tasks are few edges apart
 template <class IsStopped>
 bool check_edges(const Plan& plan, const std::vector<int64_t>& flushed, IsStopped is_stopped) {
-  return detail::Checker<detail::StatedOrder>(plan).run(flushed, is_stopped);
+  return detail::Checker<detail::StatedOrder>(plan, flushed).run(is_stopped);
 }
 
 }  // namespace pto::wsp::graph

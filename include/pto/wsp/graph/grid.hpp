@@ -46,8 +46,11 @@ inline bool fold_dim(int64_t& step, const QuickDim& dim, int64_t size) {
     return true;
   }
   if (!dim.extent_form.affine) return false;
+  // Code that never runs may be far outside its tensor.
+  int64_t end = 0;
   const bool ends_with_tensor = dim.start_form.is_constant() && dim.extent_form.is_constant() &&
-                                dim.start_form.c0 + dim.extent_form.c0 == size;
+                                !__builtin_add_overflow(dim.start_form.c0, dim.extent_form.c0, &end) &&
+                                end == size;
   if (ends_with_tensor) return true;
   fold_gcd(step, dim.extent_form.c0);
   for (const bytecode::Term& term : dim.extent_form.terms) fold_gcd(step, term.coef);

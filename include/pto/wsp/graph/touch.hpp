@@ -12,10 +12,12 @@ namespace pto::wsp::graph {
 enum class Touch : uint8_t {
   kRead,
   kWrite,
-  kWriteSome,  ///< writes elements of the region, nobody knows which
+  kWriteSome,  ///< writes some elements of the region, it is not known which
 };
 
-/// Whether a moment has passed, or is behind the tasks of the strand whose waits these are.
+/// Whether an access need not wait for a moment: it has passed, or it lies in the strand whose waits these
+/// are. The latter relies on an invariant of the engine: a strand runs, and so completes, in program order,
+/// one task after the other.
 inline bool is_settled(sched::Name name, const sched::WaitList& waits) {
   return waits.is_own(name) || waits.has_passed(name);
 }

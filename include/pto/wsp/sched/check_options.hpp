@@ -11,8 +11,8 @@
 
 namespace pto::wsp::sched {
 
-inline constexpr uint32_t kMostWorkers = 1024;
-inline constexpr uint32_t kMostDispatchers = 64;
+inline constexpr uint32_t kMaxWorkers = 1024;
+inline constexpr uint32_t kMaxDispatchers = 64;
 
 /// Throws `bad-option`, with the name of the option, where options mean nothing or contradict each other: no
 /// option is left out of account.
@@ -22,12 +22,11 @@ inline void check_options(const RunOptions& options) {
     const char* option;
     const char* reason;
   };
-  const bool takes_turns = options.interleaved != 0, is_graph = options.keeps_graph();
+  const bool takes_turns = options.interleaved != 0;
   const auto ascend = [](const auto& bounds) { return std::is_sorted(bounds.begin(), bounds.end()); };
-  constexpr const char* kNotOfGraphs = "a graph that is built first has no walk that it could apply to";
   const Rule rules[] = {
-      {options.workers > kMostWorkers, "workers", "there are 1024 at most"},
-      {options.dispatchers > kMostDispatchers, "dispatchers", "there are 64 at most"},
+      {options.workers > kMaxWorkers, "workers", "there are 1024 at most"},
+      {options.dispatchers > kMaxDispatchers, "dispatchers", "there are 64 at most"},
       {options.window == 0, "window", "there must be room for one task"},
       {!ascend(options.bounds), "bounds", "they must ascend"},
       {options.streams == Streams::kInTurn && options.num_streams == 0, "num_streams", "there are none"},
@@ -37,15 +36,6 @@ inline void check_options(const RunOptions& options) {
       {!options.pool_bounds.empty() && options.pool_bounds.size() + 1 != options.num_pools, "pool_bounds",
        "each pool but the first has one"},
       {!ascend(options.pool_bounds), "pool_bounds", "they must ascend"},
-      {is_graph && options.dispatchers != 0, "dispatchers", kNotOfGraphs},
-      {is_graph && options.ownership != Ownership::kClaim, "ownership", kNotOfGraphs},
-      {is_graph && options.window != RunOptions::kWindow, "window", kNotOfGraphs},
-      {is_graph && options.window_mode == WindowMode::kAbort, "window_mode", kNotOfGraphs},
-      {is_graph && options.ready == Ready::kPriority, "ready", kNotOfGraphs},
-      {is_graph && options.batch != 0, "batch", kNotOfGraphs},
-      {is_graph && takes_turns, "interleaved", kNotOfGraphs},
-      {is_graph && options.num_pools != 0, "num_pools", kNotOfGraphs},
-      {is_graph && options.held != 0, "held", kNotOfGraphs},
   };
   for (const Rule& rule : rules) {
     if (rule.is_broken) throw EngineError("bad-option", rule.reason).with("option", std::string(rule.option));

@@ -40,8 +40,7 @@ class Crew final : public Job, public Others, public std::enable_shared_from_thi
     // Tasks in order are all the keeper's.
     const int num_slots = options.is_in_order() ? 1 : int(options.workers);
     for (int slot = num_slots; slot-- > 1;) free_slots_.push_back(slot);
-    num_dispatchers_ = options.dispatchers != 0 ? options.dispatchers
-                                                : std::min(options.workers, RunOptions::kMaxDispatchers);
+    num_dispatchers_ = options.num_dispatchers();
     while (dispatchers_.size() < num_dispatchers_) {
       const auto index = uint32_t(dispatchers_.size());
       dispatchers_.push_back(std::make_unique<Dispatcher>(run_, index));
@@ -280,17 +279,26 @@ class Crew final : public Job, public Others, public std::enable_shared_from_thi
   /// count.
   bool has_work(Lanes lanes) const {
     if (is_over_.load(std::memory_order_relaxed)) return false;
-    if (graph_run_) return graph_run_->has_work();
+    if (graph_run_) return has_strands(lanes);
     for (uint32_t i = 0; i < num_dispatchers_; ++i) {
       if (dispatchers_[i]->can_go_on(lanes)) return true;
     }
-    return !run_.is_held() && run_.ready().has_ready(lanes, run_.progress());
+    return run_.ready().has_ready(lanes, run_.progress());
+  }
+
+  /// Of a graph. Where there is no memory to find out, a worker that tries ends the run.
+  bool has_strands(Lanes lanes) const {
+    try {
+      return graph_run_->has_work(lanes);
+    } catch (const std::bad_alloc&) {
+      return true;
+    }
   }
 
   /// Whether there is a dispatcher that stopped: what it waits for may have come meanwhile.
   bool has_stopped_dispatcher() const {
     for (uint32_t i = 0; i < num_dispatchers_ && !graph_run_; ++i) {
-      if (dispatchers_[i]->is_free() && dispatchers_[i]->is_stuck()) return true;
+      if (dispatchers_[i]->is_stopped()) return true;
     }
     return false;
   }
@@ -339,20 +347,10 @@ class Crew final : public Job, public Others, public std::enable_shared_from_thi
 
   /// Where a policy decides what starts first, tasks are made before one is chosen.
   bool find_work(Worker& worker, uint32_t slot) {
-    if (graph_run_) return graph_run_->work(worker, slot == 0);
     const Lanes lanes = run_.pools().lanes_of(slot);
-    if (run_.is_held()) return step_any(slot) || release();
+    if (graph_run_) return graph_run_->work(worker, slot, lanes);
     if (run_.is_ordered()) return step_any(slot) || run_.run_slice(worker, lanes);
     return run_.run_slice(worker, lanes) || step_any(slot);
-  }
-
-  /// Lets tasks start where the walk can go no further without; else false.
-  bool release() {
-    for (uint32_t i = 0; i < num_dispatchers_; ++i) {
-      if (!dispatchers_[i]->is_stuck()) return false;
-    }
-    run_.release();
-    return true;
   }
 
   bool step_any(uint32_t slot) {

@@ -11,7 +11,9 @@
 #include <optional>
 #include <vector>
 
+#include "pto/wsp/sched/completion.hpp"
 #include "pto/wsp/sched/graph_builder.hpp"
+#include "pto/wsp/sched/graph_schedule.hpp"
 
 namespace pto::wsp::sched {
 
@@ -19,7 +21,7 @@ class GraphRun {
  public:
   /// Prepares a run of `graph`, which is built first if it is empty, or by the caller (see `open`) if it is
   /// fed.
-  /// \pre nobody uses the graph
+  /// \pre no thread uses the graph
   GraphRun(Run& run, std::shared_ptr<KeptGraph> graph, bool is_fed)
       : run_(run),
         graph_(std::move(graph)),
@@ -27,11 +29,13 @@ class GraphRun {
         num_open_(graph_->num_strands()),
         is_built_(!is_fed && graph_->num_strands() > 0) {
     graph_->begin_run();
+    if (run.options().is_scheduled()) schedule_.emplace(run_, *graph_);
     if (!is_built_ && !is_fed) builder_.emplace(*graph_, run_);
   }
 
-  /// Whether a strand can be begun, or can go on. One that waits does not count.
-  bool has_work() const {
+  /// Whether a strand of `lanes` can be begun, or can go on. One that waits does not count.
+  bool has_work(Lanes lanes) const {
+    if (schedule_) return schedule_->has_work(num_open_.load(std::memory_order_relaxed), lanes);
     const size_t num_waiting = num_waiting_.load(std::memory_order_relaxed);
     if (num_waiting < most_waiting() &&
         num_taken_.load(std::memory_order_relaxed) < num_open_.load(std::memory_order_relaxed))
@@ -39,7 +43,7 @@ class GraphRun {
     if (num_waiting == 0) return false;
     const std::lock_guard<SpinLock> lock(lock_);
     return std::any_of(waiting_.begin(), waiting_.end(),
-                       [this](const Aside& waiting) { return can_go_on(waiting); });
+                       [this](const StrandRun& waiting) { return can_go_on(waiting); });
   }
 
   /// Whether all strands are built.
@@ -48,35 +52,75 @@ class GraphRun {
   /// Whether all that must complete is complete.
   bool is_over() const { return is_built() && is_drained(); }
 
-  /// Builds, on the calling thread of the run, or runs a strand. False if nothing could be done.
-  bool work(Worker& worker, bool is_caller) {
-    if (is_caller && builder_ && build()) return true;
-    Aside aside;
-    if (!take(aside)) return false;
+  /// Builds, on the calling thread of the run, or runs a strand on worker number `slot`. False if nothing
+  /// could be done.
+  bool work(Worker& worker, uint32_t slot, Lanes lanes) {
+    if (slot == 0 && builder_ && build()) return true;
+    StrandRun strands;
+    if (!take(worker, slot, lanes, strands)) return false;
     worker.resume();
-    execute(worker, aside);
+    execute(worker, strands);
     return true;
   }
 
   /// Lets all strands that are built be taken.
   void open() { num_open_.store(graph_->num_strands(), std::memory_order_seq_cst); }
 
-  /// Nothing is built behind these.
+  /// The graph is complete.
   void end_build() {
     builder_.reset();
     open();
     is_built_.store(true, std::memory_order_release);
   }
 
-  /// The tasks that wait, if nothing can ever go on; else none. \pre nobody is at work, nor builds
+  // Simulated time: one thread runs the tasks of all workers, and says when each is complete.
+
+  /// A task whose body has run, and the strand that goes on after it.
+  struct Done {
+    StrandRun strand;
+    uint64_t task;
+    uint32_t site;
+  };
+
+  /// Takes a strand for a worker, if there is one that can start. The worker runs its tasks up to where it
+  /// ends or must wait, and no others in between.
+  std::optional<StrandRun> take_strand(Worker& worker, uint32_t slot, Lanes lanes) {
+    StrandRun strand;
+    if (!take(worker, slot, lanes, strand)) return {};
+    restore(worker, strand.slice, strand.at);
+    return strand;
+  }
+
+  /// Runs the next task of a strand. Nothing if the strand has ended, or must wait and was put aside.
+  std::optional<Done> run_task_of(Worker& worker, StrandRun strand) {
+    const uint32_t site = site_of_next(strand);
+    switch (run_strand<CompleteLater>(worker, strand, graph_->num_complete())) {
+      case Stop::kTask: return Done{strand, strand.task - 1, site};
+      case Stop::kWait: put_aside(worker, strand); return {};
+      case Stop::kEnd: finish(1); return {};
+    }
+    return {};
+  }
+
+  /// Others learn that a task is complete, and what ends with it: its slice, its strand.
+  void complete(const Done& done) {
+    KeptGraph::StrandProgress progress = graph_->progress_of(done.strand.strand);
+    progress.tasks(done.task + 1 - graph_->strand(done.strand.strand).first_task);
+    for (GraphCursor at = done.strand.at;; at.advance()) {
+      if (at.op() == GraphOp::kEnd) return progress.end();
+      if (at.op() != GraphOp::kReach) return;
+      graph_->reach_in_group(at.operand());
+    }
+  }
+
+  // The end
+
+  /// The tasks that wait, if nothing can ever go on; else none. \pre no thread is at work, nor builds
   std::vector<BlockedTask> find_stuck(Worker& worker) const {
-    const bool can_begin =
-        num_taken_.load(std::memory_order_relaxed) < num_open_.load(std::memory_order_relaxed);
-    const auto goes_on = [this](const Aside& waiting) { return can_go_on(waiting); };
-    if (can_begin && waiting_.size() < most_waiting()) return {};
-    if (std::any_of(waiting_.begin(), waiting_.end(), goes_on)) return {};
+    if (can_go_on()) return {};
     std::vector<BlockedTask> blocked;
-    for (const Aside& waiting : waiting_) blocked.push_back(describe_blocked(worker, waiting));
+    for (const StrandRun& waiting : schedule_ ? schedule_->waiting() : waiting_)
+      blocked.push_back(describe_blocked(worker, waiting));
     return blocked;
   }
   /// So many strands, the first ones, are.
@@ -86,18 +130,28 @@ class GraphRun {
   bool can_be_kept() const { return !has_flushed_; }
   const std::shared_ptr<KeptGraph>& share_graph() const { return graph_; }
   int64_t build_ns() const { return build_ns_; }  ///< 0 if the graph was there
+  /// Null in a run without policies.
+  const GraphSchedule* schedule() const { return schedule_ ? &*schedule_ : nullptr; }
 
  private:
-  /// Strands that one worker runs one after another, the first of which is put aside, or is about to be run.
-  struct Aside {
-    uint64_t strand, end;
-    const uint32_t* slice;  ///< from where the state is written down
-    const uint32_t* at;     ///< where to go on
-    uint64_t task;          ///< the next one
+  /// Why a strand stops.
+  enum class Stop : uint8_t {
+    kEnd,
+    kWait,
+    kTask,  ///< a task is to be completed
   };
 
   bool is_drained() const {
     return num_finished_.load(std::memory_order_acquire) == num_open_.load(std::memory_order_relaxed);
+  }
+
+  bool can_go_on() const {
+    if (schedule_) return has_work(kAllLanes);
+    const bool can_begin =
+        num_taken_.load(std::memory_order_relaxed) < num_open_.load(std::memory_order_relaxed);
+    return (can_begin && waiting_.size() < most_waiting()) ||
+           std::any_of(waiting_.begin(), waiting_.end(),
+                       [this](const StrandRun& waiting) { return can_go_on(waiting); });
   }
 
   // Building
@@ -148,25 +202,48 @@ class GraphRun {
 
   // Running
 
-  bool take(Aside& aside) {
+  bool take(Worker& worker, uint32_t slot, Lanes lanes, StrandRun& strands) {
+    if (schedule_) return take_scheduled(worker, slot, lanes, strands);
     const size_t num_waiting = num_waiting_.load(std::memory_order_relaxed);
-    if (num_waiting > 0 && take_waiting(aside, kFewWaiting)) return true;
-    if (num_waiting < most_waiting() && take_next(aside)) return true;
-    return num_waiting > kFewWaiting && take_waiting(aside, num_waiting);
+    if (num_waiting > 0 && take_waiting(strands, kFewWaiting)) return true;
+    if (num_waiting < most_waiting() && take_next(strands)) return true;
+    return num_waiting > kFewWaiting && take_waiting(strands, num_waiting);
   }
 
-  bool take_next(Aside& aside) {
+  [[gnu::noinline]] bool take_scheduled(Worker& worker, uint32_t slot, Lanes lanes, StrandRun& strand) {
+    const bool is_found = schedule_->take(num_open_.load(std::memory_order_acquire), slot, lanes, strand);
+    if (run_.options().window_mode == WindowMode::kAbort) {
+      const std::optional<StrandRun> refused = schedule_->refused();
+      if (refused && refused->task < run_.task_limit()) fail_for_room(worker, *refused);
+    }
+    return is_found;
+  }
+
+  /// Ends the run before a task that the window has no room for.
+  void fail_for_room(Worker& worker, const StrandRun& strand) {
+    const BlockedTask task = describe(worker, strand);
+    EngineError error("window-full", "the window has no room for another task");
+    run_.fail({strand.task, 0,
+               std::move(error)
+                   .with_int("pc", task.pc)
+                   .with("registers", task.registers)
+                   .with_int("late", int64_t(strand.task)),
+               true},
+              0);
+  }
+
+  bool take_next(StrandRun& strands) {
     uint64_t strand = num_taken_.load(std::memory_order_relaxed), end = 0;
     do {
       const uint64_t num_open = num_open_.load(std::memory_order_acquire);
       if (strand >= num_open) return false;
       end = end_of_group(strand, num_open);
     } while (!num_taken_.compare_exchange_weak(strand, end, std::memory_order_relaxed));
-    aside = beginning(strand, end);
+    strands = strand_run(*graph_, strand, end);
     return true;
   }
 
-  /// Strands that follow each other go to one worker, who then need not wait for the others, if as many
+  /// Strands that follow each other go to one worker, which then need not wait for the others, if as many
   /// remain for each worker several times.
   uint64_t end_of_group(uint64_t strand, uint64_t num_open) const {
     const uint64_t most = (num_open - strand) / (kMinGroupsPerWorker * run_.num_workers());
@@ -175,19 +252,14 @@ class GraphRun {
     return end - strand <= most ? end : strand + 1;
   }
 
-  Aside beginning(uint64_t strand, uint64_t end) const {
-    const KeptGraph::Strand& found = graph_->strand(strand);
-    return {strand, end, found.ops, found.ops, found.first_task};
-  }
-
   /// The oldest of as many waiting strands that can go on.
-  bool take_waiting(Aside& aside, size_t most) {
+  bool take_waiting(StrandRun& strands, size_t most) {
     const std::lock_guard<SpinLock> lock(lock_);
     const auto end = waiting_.begin() + std::ptrdiff_t(std::min(most, waiting_.size()));
     const auto found =
-        std::find_if(waiting_.begin(), end, [this](const Aside& waiting) { return can_go_on(waiting); });
+        std::find_if(waiting_.begin(), end, [this](const StrandRun& waiting) { return can_go_on(waiting); });
     if (found == end) return false;
-    aside = *found;
+    strands = *found;
     waiting_.erase(found);
     num_waiting_.store(waiting_.size(), std::memory_order_relaxed);
     return true;
@@ -196,91 +268,109 @@ class GraphRun {
   /// So many strands may wait while later ones are begun.
   size_t most_waiting() const { return run_.options().lookahead + run_.num_workers(); }
 
-  void put_aside(const Aside& aside) {
+  void put_aside(Worker& worker, const StrandRun& strands) {
+    ++worker.num_suspended;
+    if (schedule_) return schedule_->put_aside(strands);
     const std::lock_guard<SpinLock> lock(lock_);
-    const auto is_before = [](const Aside& a, const Aside& b) { return a.strand < b.strand; };
-    waiting_.insert(std::upper_bound(waiting_.begin(), waiting_.end(), aside, is_before), aside);
+    const auto is_before = [](const StrandRun& a, const StrandRun& b) { return a.strand < b.strand; };
+    waiting_.insert(std::upper_bound(waiting_.begin(), waiting_.end(), strands, is_before), strands);
     num_waiting_.store(waiting_.size(), std::memory_order_seq_cst);
   }
 
-  bool can_go_on(const Aside& aside) const { return aside.task >= run_.task_limit() || has_passed(aside.at); }
-
-  /// Whether the wait that is written at `op` is over.
-  [[gnu::always_inline]] inline bool has_passed(const uint32_t* op) const {
-    const uint32_t operand = operand_of(*op);
-    switch (op_of(*op)) {
-      case GraphOp::kWait: return graph_->has_reached(operand, op[1]);
-      case GraphOp::kWaitAll: return graph_->num_complete() >= operand;
-      default: return graph_->has_reached_in_group(operand, uint64_t(read_wide(op + 1)));
-    }
+  bool can_go_on(const StrandRun& strands) const {
+    return strands.task >= run_.task_limit() || graph_->has_passed(strands.at);
   }
 
-  bool has_passed_soon(const uint32_t* op) const {
+  bool has_passed_soon(GraphCursor wait) const {
     for (int spins = 0; spins < kSpins; ++spins) {
-      if (has_passed(op)) return true;
+      if (graph_->has_passed(wait)) return true;
       if (run_.num_workers() == 1) return false;
       relax();
     }
     return false;
   }
 
-  /// Whether the wait at `op` is over, or soon is. So many strands, the first ones, are known to be complete.
-  [[gnu::always_inline]] inline bool passes(Worker& worker, const uint32_t* op, uint64_t num_complete) const {
-    if (op_of(*op) == GraphOp::kWait && operand_of(*op) < num_complete) return true;
-    if (!has_passed(op) && !has_passed_soon(op)) return false;
+  /// Whether a wait is over, or soon is. So many strands, the first ones, are known to be complete.
+  [[gnu::always_inline]] inline bool passes(Worker& worker, GraphCursor wait, uint64_t num_complete) const {
+    if (wait.op() == GraphOp::kWait && wait.operand() < num_complete) return true;
+    if (!graph_->has_passed(wait) && !has_passed_soon(wait)) return false;
     worker.resume();
     return true;
   }
 
   /// Runs strands until the end of the last one, or until one must wait.
-  void execute(Worker& worker, Aside& strands) {
+  void execute(Worker& worker, StrandRun& strands) {
     const uint64_t first = strands.strand, num_complete = graph_->num_complete();
     if (strands.at != strands.slice) restore(worker, strands.slice, strands.at);
-    while (run_strand(worker, strands, num_complete)) {
+    while (run_strand<CompleteAtOnce>(worker, strands, num_complete) == Stop::kEnd) {
       if (strands.strand + 1 == strands.end) return finish(strands.end - first);
-      strands = beginning(strands.strand + 1, strands.end);
+      strands = strand_run(*graph_, strands.strand + 1, strands.end);
     }
     if (strands.strand != first) finish(strands.strand - first);
-    ++worker.num_suspended;
-    put_aside(strands);
+    put_aside(worker, strands);
   }
 
-  /// Runs a strand until its end, or until it must wait: false. The first `num_complete` strands are
-  /// complete.
-  bool run_strand(Worker& worker, Aside& strand, uint64_t num_complete) {
+  /// Runs a strand until its end, until it must wait, or until a task is to be completed. The first
+  /// `num_complete` strands are complete.
+  template <class Completion>
+  Stop run_strand(Worker& worker, StrandRun& strand, uint64_t num_complete) {
     const uint64_t first_task = graph_->strand(strand.strand).first_task;
-    KeptGraph::Reach reach = graph_->reach(strand.strand);
+    KeptGraph::StrandProgress progress = graph_->progress_of(strand.strand);
     uint64_t task = strand.task;
-    for (const uint32_t* at = strand.at;;) {
-      // Most tasks come right behind another one, or behind a loop that goes on.
-      for (; op_of(*at) == GraphOp::kTask; ++at) {
+    for (GraphCursor at = strand.at;;) {
+      // Most tasks come right after another one, or after a loop that goes on.
+      for (; at.op() == GraphOp::kTask; at.skip(1)) {
         run_.look_out(worker);
-        if (task >= run_.task_limit() || !run_task(worker, operand_of(*at), task)) return true;
-        reach.tasks(++task - first_task);
-        run_.call_others_after(operand_of(*at));
+        if (task >= run_.task_limit() || !run_task(worker, at.operand(), task)) return end(strand);
+        ++task;
+        if constexpr (Completion::kIsDelayed) {
+          at.advance();
+          return stop(strand, at, task, Stop::kTask);
+        }
+        progress.tasks(task - first_task);
+        run_.call_others_after(at.operand());
       }
-      const uint32_t operand = operand_of(*at);
-      switch (op_of(*at)) {
+      switch (at.op()) {
         case GraphOp::kWait:
         case GraphOp::kWaitAll:
         case GraphOp::kWaitGroup:
           if (!passes(worker, at, num_complete)) {
-            if (task >= run_.task_limit()) return true;
-            strand.at = at;
-            strand.task = task;
-            return false;
+            if (task >= run_.task_limit()) return end(strand);
+            return stop(strand, at, task, Stop::kWait);
           }
-          at += num_words(at);
+          at.skip(kGraphOpWords[int(at.op())]);
           break;
         case GraphOp::kReach:
-          graph_->reach_in_group(operand);
-          ++at;
+          if constexpr (!Completion::kIsDelayed) graph_->reach_in_group(at.operand());
+          at.skip(1);
           break;
-        case GraphOp::kSlice: strand.slice = ++at; break;
-        case GraphOp::kEnd: reach.end(); return true;
-        default: at = change_state(worker, at);
+        case GraphOp::kSlice:
+          at.skip(1);
+          begin_slice(strand, at);
+          break;
+        case GraphOp::kEnd:
+          if constexpr (!Completion::kIsDelayed) progress.end();
+          return end(strand);
+        case GraphOp::kJump: at.jump(); break;
+        default: change_state(worker, at);
       }
     }
+  }
+
+  Stop stop(StrandRun& strand, GraphCursor at, uint64_t task, Stop why) const {
+    strand.at = at;
+    strand.task = task;
+    return why;
+  }
+
+  Stop end(StrandRun& strand) {
+    if (strand.num_recorded != 0) schedule_->end_slice(strand);
+    return Stop::kEnd;
+  }
+
+  void begin_slice(StrandRun& strand, GraphCursor at) {
+    if (strand.num_recorded != 0) schedule_->end_slice(strand);
+    strand.slice = at;
   }
 
   void finish(uint64_t num_strands) { num_finished_.fetch_add(num_strands, std::memory_order_release); }
@@ -296,73 +386,60 @@ class GraphRun {
     });
   }
 
+  /// Does what an operation says of loops and variables, and moves to the next word after it.
+  [[gnu::always_inline]] inline void change_state(Worker& worker, GraphCursor& at) const {
+    const uint32_t operand = at.operand();
+    if (at.op() == GraphOp::kSet) {
+      worker.registers()[operand] = at.value();
+    } else {
+      at.read_registers(worker.registers() + run_.plan().loops[operand].reg);
+      worker.arguments().enter(operand, worker.registers());
+    }
+    at.skip(kGraphOpWords[int(at.op())]);
+  }
+
   /// Makes the state at `to` of a strand whose state is written down from `at` on.
-  void restore(Worker& worker, const uint32_t* at, const uint32_t* to) const {
-    while (at != to) at = skip(worker, at);
+  void restore(Worker& worker, GraphCursor at, GraphCursor to) const {
+    for (; at != to; at.advance()) {
+      GraphCursor state = at;
+      if (at.is_enter() || at.op() == GraphOp::kSet) change_state(worker, state);
+    }
   }
 
-  /// Passes an operation that neither runs nor waits for anything; returns the operation after it.
-  const uint32_t* skip(Worker& worker, const uint32_t* at) const {
-    const GraphOp op = op_of(*at);
-    const bool is_state = op == GraphOp::kEnter || op == GraphOp::kEnterNear || op == GraphOp::kSet;
-    return is_state || op == GraphOp::kJump ? change_state(worker, at) : at + num_words(at);
+  /// The site of the next task; any if there is none.
+  uint32_t site_of_next(const StrandRun& strand) const {
+    GraphCursor at = strand.at;
+    while (at.op() != GraphOp::kTask && at.op() != GraphOp::kEnd) at.advance();
+    return at.operand();
   }
 
-  /// The task behind a wait, and what that is for.
-  BlockedTask describe_blocked(Worker& worker, const Aside& waiting) const {
-    restore(worker, waiting.slice, waiting.at);
-    const uint32_t* at = waiting.at;
-    while (op_of(*at) != GraphOp::kTask) at = skip(worker, at);
+  /// The next task of a strand, and its registers.
+  BlockedTask describe(Worker& worker, const StrandRun& strand) const {
+    GraphCursor task = strand.at;
+    while (task.op() != GraphOp::kTask) task.advance();
+    restore(worker, strand.slice, task);
     const bytecode::Plan& plan = run_.plan();
     const int64_t* registers = worker.registers();
-    return {waiting.task,
-            waiting.strand,
-            plan.sites[operand_of(*at)].pc,
+    return {strand.task,
+            strand.strand,
+            plan.sites[task.operand()].pc,
             {registers, registers + plan.program().header.num_registers},
-            describe(name_of(waiting.at))};
+            {}};
+  }
+
+  /// The task after a wait, and what that is for.
+  BlockedTask describe_blocked(Worker& worker, const StrandRun& waiting) const {
+    BlockedTask task = describe(worker, waiting);
+    task.waits_for = sched::describe(name_of(waiting.at));
+    return task;
   }
 
   /// The moment that a wait is for, with strands for slices.
-  static Name name_of(const uint32_t* wait) {
-    const uint32_t operand = operand_of(*wait);
-    switch (op_of(*wait)) {
-      case GraphOp::kWait: return task_name(operand, std::min<uint64_t>(wait[1], kTaskMask));
-      case GraphOp::kWaitAll: return watermark_name(operand);
-      default: return group_name(operand, uint64_t(read_wide(wait + 1)));
-    }
-  }
-
-  /// Does what an operation says of loops and variables; returns the operation after it.
-  [[gnu::always_inline]] inline const uint32_t* change_state(Worker& worker, const uint32_t* at) const {
-    const uint32_t operand = operand_of(*at);
-    switch (op_of(*at++)) {
-      case GraphOp::kEnter:
-      case GraphOp::kEnterNear: {
-        const bool is_near = op_of(at[-1]) == GraphOp::kEnterNear;
-        const bytecode::QuickLoop& loop = run_.plan().loops[operand];
-        int64_t* reg = worker.registers() + loop.reg;
-        for (const int64_t* last = reg + loop.num_registers(); reg != last; ++reg) {
-          *reg = is_near ? int64_t(int32_t(*at)) : read_wide(at);
-          at += is_near ? 1 : 2;
-        }
-        worker.arguments().enter(operand, worker.registers());
-        return at;
-      }
-      case GraphOp::kSet: worker.registers()[operand] = read_wide(at); return at + 2;
-      default: {
-        const uint32_t* to = nullptr;
-        std::memcpy(&to, at, sizeof(to));
-        return to;
-      }
-    }
-  }
-
-  /// Of an operation that says nothing of loops and variables.
-  static int num_words(const uint32_t* at) {
-    switch (op_of(*at)) {
-      case GraphOp::kWait: return 2;
-      case GraphOp::kWaitGroup: return 3;
-      default: return 1;
+  static Name name_of(GraphCursor wait) {
+    switch (wait.op()) {
+      case GraphOp::kWait: return task_name(wait.operand(), std::min<uint64_t>(wait.count(), kTaskMask));
+      case GraphOp::kWaitAll: return watermark_name(wait.operand());
+      default: return group_name(wait.operand(), wait.count());
     }
   }
 
@@ -373,6 +450,7 @@ class GraphRun {
   Run& run_;
   std::shared_ptr<KeptGraph> graph_;
   std::optional<GraphBuilder> builder_;
+  mutable std::optional<GraphSchedule> schedule_;  ///< of a run with policies; it has a lock of its own
   size_t num_flushes_ = 0;
   int64_t build_ns_ = 0;
   bool is_at_flush_ = false;
@@ -380,7 +458,7 @@ class GraphRun {
   const bool is_watched_;
 
   mutable SpinLock lock_;
-  std::vector<Aside> waiting_;  ///< oldest first
+  std::vector<StrandRun> waiting_;  ///< oldest first
   alignas(kLineBytes) std::atomic<size_t> num_waiting_{0};
   alignas(kLineBytes) std::atomic<uint64_t> num_taken_{0};
   alignas(kLineBytes) std::atomic<uint64_t> num_open_{0};  ///< strands that may be taken

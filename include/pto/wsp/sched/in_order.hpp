@@ -9,7 +9,7 @@
 
 namespace pto::wsp::sched {
 
-class InOrder {
+class InOrder : private bytecode::EventVisitor {
  public:
   explicit InOrder(Run& run)
       : run_(run),
@@ -22,32 +22,26 @@ class InOrder {
 
   /// Runs everything, or ends early with a failure in the run, or because it was cancelled.
   void work() {
-    uint64_t num_run = 0;
     try {
-      walk(num_run);
+      while (goes_on() && bytecode::visit(expander_.next(), *this)) {
+      }
     } catch (EngineError& error) {
-      run_.fail({num_run, 0, place_late(std::move(error), expander_, num_run), true}, 0);
+      run_.fail({num_run_, 0, place_late(std::move(error), expander_, num_run_), true}, 0);
     }
   }
 
  private:
+  template <class Visitor>
+  friend bool bytecode::visit(bytecode::Event event, Visitor& visitor);
+
   static constexpr uint64_t kTimedPeriod = 64;  ///< of tasks that may be timed, where it is of use
 
-  void walk(uint64_t& num_run) {
-    while (goes_on()) {
-      const bytecode::Event event = expander_.next();
-      switch (event.kind) {
-        case bytecode::Event::kTask:
-          do {
-            if (!run_task(event.index, num_run)) return;
-            ++num_run;
-          } while (goes_on() && expander_.repeat());
-          break;
-        case bytecode::Event::kFlush: flush(event.index); break;
-        case bytecode::Event::kEnd: return;
-        default: break;
-      }
-    }
+  [[gnu::always_inline]] inline bool on_task(uint32_t site) {
+    do {
+      if (!run_task(site, num_run_)) return false;
+      ++num_run_;
+    } while (goes_on() && expander_.repeat());
+    return true;
   }
 
   bool goes_on() {
@@ -66,11 +60,12 @@ class InOrder {
                          [&] { return worker_.run_filled(worker_.arguments(), site, registers, task); });
   }
 
-  void flush(uint32_t set) {
+  bool on_flush(uint32_t set) {
     const auto read = [&] {
       return std::optional<int64_t>(plan_.evaluate(plan_.sets[set].value, expander_.registers()));
     };
     expander_.assign(set, *run_.flushed().value(num_flushed_++, read));
+    return true;
   }
 
   Run& run_;
@@ -80,6 +75,7 @@ class InOrder {
   bytecode::TaskChecker checker_;
   const bool is_watched_;
   const uint64_t untimed_;  ///< tasks with one of these bits in their number are not timed
+  uint64_t num_run_ = 0;    ///< tasks
   size_t num_flushed_ = 0;
 };
 

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// A graph that is kept: all tasks of a run, written down in the order of the program, with what each strand
-/// must wait for.
+/// A kept graph: all tasks of a run in program order, with what each strand must wait for.
 ///
-/// A strand is a row of operations. They say what a walk of the program would find there: which loops go on,
-/// which variables change, what is waited for, and which tasks run. So a task takes a few bytes, and its
-/// arguments are filled in where loops go on, as in a walk. Nothing in them depends on addresses.
+/// A strand is a sequence of operations. They record what a walk of the program finds there: loops that go
+/// on, variables that change, waits, and tasks. So a task takes a few bytes, and its arguments are filled in
+/// where loops go on, as in a walk. No operation depends on addresses of tensors.
 #pragma once
 
 #include <array>
@@ -17,35 +16,11 @@
 #include <vector>
 
 #include "pto/wsp/error.hpp"
+#include "pto/wsp/sched/graph_ops.hpp"
+#include "pto/wsp/sched/policy.hpp"
 #include "pto/wsp/sched/progress.hpp"
 
 namespace pto::wsp::sched {
-
-/// The low bits of an operation's first word; the others are its operand.
-enum class GraphOp : uint32_t {
-  kTask,       ///< operand = site
-  kEnter,      ///< operand = loop; its registers follow, in 8 bytes each
-  kEnterNear,  ///< the same, in 4 bytes each
-  kSet,        ///< operand = variable; its value follows, in 8 bytes
-  kWait,       ///< operand = strand; how many of its tasks must be complete follows, in 4 bytes
-  kWaitAll,    ///< operand = strands: all before this one must be complete
-  kWaitGroup,  ///< operand = group line; how many slices must be complete there follows, in 8 bytes
-  kReach,      ///< operand = group line: a slice is complete there
-  kSlice,      ///< what follows does not count on any state from before
-  kJump,       ///< the strand goes on at the address that follows
-  kEnd,        ///< of the strand
-};
-inline constexpr int kGraphOpBits = 4;
-
-constexpr GraphOp op_of(uint32_t word) { return GraphOp(word & ((1u << kGraphOpBits) - 1)); }
-constexpr uint32_t operand_of(uint32_t word) { return word >> kGraphOpBits; }
-
-/// Reads eight bytes of an operation.
-inline int64_t read_wide(const uint32_t* words) {
-  int64_t value = 0;
-  std::memcpy(&value, words, sizeof(value));
-  return value;
-}
 
 /// An array that grows while others read what was in it before.
 template <class T, uint64_t kChunk = 512>
@@ -92,7 +67,7 @@ class StableArray {
 class KeptGraph {
  public:
   struct Strand {
-    const uint32_t* ops;
+    const uint32_t* ops;  ///< the first one, which is not a jump
     uint64_t first_task : 63;
     uint64_t follows : 1;  ///< its first task waits for one of the strand before it
   };
@@ -112,21 +87,24 @@ class KeptGraph {
     return {words, words + kChunkWords};
   }
 
-  /// Makes room for another graph; the memory of this one stays warm. \pre nobody uses the graph
+  /// Makes room for another graph; the memory of this one stays warm. \pre no thread uses the graph
   void clear() {
     num_chunks_ = 0;
     num_built_ = 0;
     publish(0);
   }
 
-  /// Adds a strand whose operations begin at `ops`.
-  void begin_strand(const uint32_t* ops, uint64_t first_task, bool follows = false) {
+  /// Adds a strand whose operations begin at `ops`. `traits` are those of its tasks, in a graph for runs with
+  /// policies: null for none of its strands, or for all.
+  void begin_strand(const uint32_t* ops, uint64_t first_task, bool follows = false,
+                    const Traits* traits = nullptr) {
     reached_.extend(num_built_);
+    if (traits != nullptr) traits_.extend(num_built_) = *traits;
     strands_.extend(num_built_++) = {ops, first_task, follows};
   }
   uint64_t num_built() const { return num_built_; }
 
-  /// Shows the strands that are complete by now to those who run them.
+  /// Lets workers run the first `num_strands` strands, which are written completely.
   void publish(uint64_t num_strands) { num_strands_.store(num_strands, std::memory_order_release); }
   /// Ends with so many tasks, and with some room that is not used.
   void finish(uint64_t num_tasks, Room rest) {
@@ -143,10 +121,10 @@ class KeptGraph {
 
   // Running
 
-  /// Begins a run: nothing is complete. \pre nobody runs the graph
+  /// Begins a run: nothing is complete. \pre no thread runs the graph
   void begin_run() {
     ++num_runs_;
-    watermark_.store(0, std::memory_order_relaxed);
+    watermark_.reset();
     for (uint32_t i = 0; i < kNumGroupLines; ++i)
       group_bases_[i] = groups_[i].reached.load(std::memory_order_relaxed);
   }
@@ -154,11 +132,13 @@ class KeptGraph {
   bool is_worn() const { return num_runs_ == kMaxRuns; }
 
   const Strand& strand(uint64_t i) const { return strands_[i]; }
+  /// \pre the graph was built with traits
+  const Traits& traits(uint64_t strand) const { return traits_[strand]; }
 
   /// How far a strand has come in this run.
-  class Reach {
+  class StrandProgress {
    public:
-    Reach(std::atomic<uint64_t>& reached, uint64_t run) : reached_(reached), run_(run) {}
+    StrandProgress(std::atomic<uint64_t>& reached, uint64_t run) : reached_(reached), run_(run) {}
     void tasks(uint64_t count) { reached_.store(run_ | count, std::memory_order_release); }
     void end() { tasks(kComplete); }
 
@@ -166,7 +146,9 @@ class KeptGraph {
     std::atomic<uint64_t>& reached_;
     const uint64_t run_;
   };
-  Reach reach(uint64_t strand) { return {reached_[slot_of(strand)], num_runs_ << kTaskBitsOfRun}; }
+  StrandProgress progress_of(uint64_t strand) {
+    return {reached_[slot_of(strand)], num_runs_ << kTaskBitsOfRun};
+  }
   void reach_in_group(uint32_t line) { groups_[line].reached.fetch_add(1, std::memory_order_release); }
 
   // Acquire: what the tasks in question wrote is visible once one of these is true.
@@ -176,16 +158,18 @@ class KeptGraph {
   bool has_reached_in_group(uint32_t line, uint64_t slices) const {
     return groups_[line].reached.load(std::memory_order_acquire) - group_bases_[line] >= slices;
   }
+  /// Whether the moment has passed that an operation waits for.
+  [[gnu::always_inline]] inline bool has_passed(GraphCursor wait) {
+    switch (wait.op()) {
+      case GraphOp::kWait: return has_reached(wait.operand(), wait.count());
+      case GraphOp::kWaitAll: return num_complete() >= wait.operand();
+      default: return has_reached_in_group(wait.operand(), wait.count());
+    }
+  }
   /// So many strands, the first ones, are complete.
   uint64_t num_complete() {
-    uint64_t watermark = watermark_.load(std::memory_order_acquire);
-    if (!watermark_lock_.try_lock()) return watermark;
-    watermark = watermark_.load(std::memory_order_relaxed);
-    const uint64_t before = watermark;
-    while (watermark < num_strands() && has_reached(watermark, kComplete)) ++watermark;
-    if (watermark != before) watermark_.store(watermark, std::memory_order_release);
-    watermark_lock_.unlock();
-    return watermark;
+    return watermark_.advance(
+        [this](uint64_t strand) { return strand < num_strands() && has_reached(strand, kComplete); });
   }
 
  private:
@@ -210,6 +194,7 @@ class KeptGraph {
   std::vector<std::unique_ptr<uint32_t[]>> chunks_;
   size_t num_chunks_ = 0;  ///< that are in use
   StableArray<Strand> strands_;
+  StableArray<Traits> traits_;
   StableArray<Count, kCountChunk> reached_;  ///< run, and tasks of the strand that are complete in it
   uint64_t num_built_ = 0;
   uint64_t num_tasks_ = 0;
@@ -218,8 +203,81 @@ class KeptGraph {
   std::array<Line, kNumGroupLines> groups_{};
   std::array<uint64_t, kNumGroupLines> group_bases_{};
   alignas(kLineBytes) std::atomic<uint64_t> num_strands_{0};
-  alignas(kLineBytes) std::atomic<uint64_t> watermark_{0};
-  SpinLock watermark_lock_;
+  alignas(kLineBytes) Watermark watermark_;
+};
+
+/// Writes strands into a graph, one operation after the other.
+class GraphWriter {
+ public:
+  /// Begins in new memory of the graph. `reserve` makes room for up to `most_words` words at a time.
+  void begin(KeptGraph& graph, size_t most_words) {
+    graph_ = &graph;
+    most_words_ = ptrdiff_t(most_words + kGraphOpWords[int(GraphOp::kJump)]);
+    room_ = graph.add_chunk();
+  }
+
+  /// Where the next operation is written.
+  const uint32_t* at() const { return room_.at; }
+  const KeptGraph::Room& room() const { return room_; }
+
+  [[gnu::always_inline]] inline void reserve() {
+    if (room_.end - room_.at < most_words_) jump_to_chunk();
+  }
+
+  // \pre there is room
+
+  void task(uint32_t site) { write(GraphOp::kTask, site); }
+  /// A loop with 1 or 3 registers goes on.
+  void enter(uint32_t loop, const int64_t* registers, uint32_t num_registers) {
+    bool is_near = true;
+    for (uint32_t i = 0; i < num_registers; ++i) is_near = is_near && registers[i] == int32_t(registers[i]);
+    const GraphOp op = num_registers == 1 ? GraphOp::kEnterDense : GraphOp::kEnterTiles;
+    write(is_near ? GraphOp(uint32_t(op) + 1) : op, loop);
+    for (uint32_t i = 0; i < num_registers; ++i) {
+      if (is_near) {
+        *room_.at++ = uint32_t(registers[i]);
+      } else {
+        write_wide(registers[i]);
+      }
+    }
+  }
+  void set(uint32_t variable, int64_t value) {
+    write(GraphOp::kSet, variable);
+    write_wide(value);
+  }
+  void wait(uint32_t strand, uint32_t num_tasks) {
+    write(GraphOp::kWait, strand);
+    *room_.at++ = num_tasks;
+  }
+  void wait_all(uint32_t num_strands) { write(GraphOp::kWaitAll, num_strands); }
+  void wait_group(uint32_t line, uint64_t num_slices) {
+    write(GraphOp::kWaitGroup, line);
+    write_wide(int64_t(num_slices));
+  }
+  void reach(uint32_t line) { write(GraphOp::kReach, line); }
+  void slice() { write(GraphOp::kSlice, 0); }
+  void end() { write(GraphOp::kEnd, 0); }
+
+ private:
+  [[gnu::always_inline]] inline void write(GraphOp op, uint32_t operand) {
+    *room_.at++ = operand << kGraphOpBits | uint32_t(op);
+  }
+  void write_wide(int64_t value) {
+    std::memcpy(room_.at, &value, sizeof(value));
+    room_.at += 2;
+  }
+
+  [[gnu::noinline]] void jump_to_chunk() {
+    uint32_t* at = room_.at;
+    room_ = graph_->add_chunk();
+    *at++ = uint32_t(GraphOp::kJump);
+    const uint32_t* to = room_.at;
+    std::memcpy(at, &to, sizeof(to));
+  }
+
+  KeptGraph* graph_ = nullptr;
+  KeptGraph::Room room_{};
+  ptrdiff_t most_words_ = 0;
 };
 
 }  // namespace pto::wsp::sched

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Cuts program order into slices and strands, the same way for everyone who walks a program.
+/// Cuts program order into slices and strands, in the same way for each walk of a run.
 #pragma once
 
 #include <algorithm>
@@ -26,8 +26,10 @@ struct Group {
   uint64_t barrier;  ///< count at which the iterations before this one are complete
 };
 
-/// Numbers depend on the program, the plan and the start of the run alone. A strand is one or more slices in
-/// a row: a unit of work that is larger than a slice, or several small ones.
+/// Numbers depend on the program, the plan and the start of the run alone. All walks of a run rely on that:
+/// a name that one of them gives to a task, or waits for, means the same task to the others. So no decision
+/// here may depend on what has run, on costs that a run updates, or on which dispatcher walks. A strand is
+/// one or more slices in a row: a unit of work that is larger than a slice, or several small ones.
 class Numbering {
  public:
   void begin(const NumberingStart& start) {
@@ -38,7 +40,7 @@ class Numbering {
     groups_.clear();
     std::fill_n(instances_, bytecode::kMaxLoopDepth, 0);
     is_open_ = has_strand_ = false;
-    num_strands_ = 0;
+    num_strands_ = num_numbered_ = 0;
   }
 
   bool is_open() const { return is_open_; }
@@ -48,6 +50,8 @@ class Numbering {
   uint64_t strand() const { return has_strand_ ? strand_ : numbers_.slice; }
   bool begins_strand() const { return !has_strand_; }
   uint64_t num_strands() const { return num_strands_; }
+  /// Tasks that are in slices.
+  uint64_t num_numbered() const { return num_numbered_; }
   uint32_t num_tasks() const { return numbers_.num_tasks; }
   uint32_t max_tasks() const { return numbers_.max_tasks; }
   const std::vector<Group>& groups() const { return groups_; }
@@ -69,9 +73,13 @@ class Numbering {
     ++num_strands_;
   }
 
-  void add_tasks(uint32_t num_tasks) { numbers_.num_tasks += num_tasks; }
+  void add_tasks(uint32_t num_tasks) {
+    numbers_.num_tasks += num_tasks;
+    num_numbered_ += num_tasks;
+  }
   void add_task(uint64_t ns) {
     ++numbers_.num_tasks;
+    ++num_numbered_;
     weight_ += ns;
   }
 
@@ -81,6 +89,7 @@ class Numbering {
   /// Adds all tasks of a unit at once.
   void add_unit(uint64_t num_tasks, uint64_t ns) {
     const uint64_t before = numbers_.slice;
+    num_numbered_ += num_tasks;
     pass(numbers_, num_tasks);
     const uint64_t num_closed = numbers_.slice - before;
     weight_ = num_closed == 0 ? weight_ + ns : 0;
@@ -138,6 +147,7 @@ class Numbering {
   Numbers numbers_;
   uint64_t strand_ = 0;
   uint64_t num_strands_ = 0;
+  uint64_t num_numbered_ = 0;
   uint64_t weight_ = 0;
   uint32_t most_tasks_ = kMaxSliceTasks;
   uint64_t jitter_ = 0;

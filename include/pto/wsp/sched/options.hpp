@@ -4,7 +4,10 @@
 #pragma once
 
 #include <cstdint>
+#include <tuple>
 #include <vector>
+
+#include "pto/wsp/sched/clock.hpp"
 
 namespace pto::wsp::sched {
 
@@ -26,7 +29,7 @@ enum class Streams : uint8_t {
 
 /// Which of the tasks that are ready starts first.
 enum class Ready : uint8_t {
-  kOwn,       ///< whoever makes a task that is ready runs it
+  kOwn,       ///< a dispatcher runs a task that is ready as soon as it comes to it
   kFifo,      ///< the first in program order
   kPriority,  ///< one with the largest PRIORITY, of equal ones the first in program order
 };
@@ -49,27 +52,17 @@ enum class Start : uint8_t {
 enum class Deps : uint8_t {
   kExact,  ///< those that share an element
   kBytes,  ///< those whose regions lie in ranges of memory that overlap
-  kTrust,  ///< as kExact, but P loops are believed: where iterations of one do share an element, neither
-           ///< these nor what comes behind and touches it have an order
+  kTrust,  ///< as kExact, but iterations of a P loop are taken to be independent: where two of them share
+           ///< an element, neither they nor later tasks that touch it are ordered
   kNone,   ///< none: only what a program says is ordered
 };
 
-/// See check_options for what does not go together.
-struct RunOptions {
+/// What a schedule says of a run. See check_options for what does not go together.
+struct PolicyOptions {
   static constexpr uint64_t kWindow = 8192;
 
-  uint32_t workers = 0;  ///< 0 = one per core
-  bool trace = false;
-  uint64_t jitter = 0;  ///< not 0: seed of random delays before bodies and of random slice sizes (for tests)
-  /// Asked now and then by the calling thread, between tasks; true cancels the run. Null: nobody asks.
-  bool (*is_interrupted)() = nullptr;
-  bool tracks = false;    ///< order tasks by their hazards with one worker too (for tests)
-  bool verifies = false;  ///< check afterwards that tasks kept their order (for tests)
-  bool checks_iterations =
-      false;                  ///< check that iterations of P loops, and instances of tasks, are independent
-  bool checks_edges = false;  ///< check that what the program says of order suffices (for Deps::kNone)
   Deps deps = Deps::kExact;
-  uint32_t dispatchers = 0;  ///< 0 = one per worker, up to kMaxDispatchers
+  uint32_t dispatchers = 0;  ///< 0 = one per worker, up to kDefaultDispatchers
   Ownership ownership = Ownership::kClaim;
   std::vector<uint64_t> bounds =
       {};  ///< kPartition: the first task of each dispatcher but the first, ascending
@@ -88,40 +81,85 @@ struct RunOptions {
   std::vector<uint64_t> pool_bounds =
       {};                        ///< the first worker of each pool but the first; empty: equal pools
   uint64_t streaming_bytes = 0;  ///< least of a tensor that is stored past the caches; 0 = the machine's
-  bool traces_walks = false;     ///< with `trace`: record what dispatchers do too
-  bool is_alone = false;         ///< the calling thread runs all tasks, though there may be more workers
-  uint64_t held = 0;  ///< of a walk: no task starts before so many are recorded, or it can go no further
 
-  /// Told, by the calling thread, how many tasks are complete, now and then and at the end; true cancels the
-  /// run. Null: nobody wants to know.
-  bool (*on_progress)(void* listener, uint64_t num_complete) = nullptr;
-  void* listener = nullptr;
-
-  static constexpr uint32_t kMaxDispatchers = 8;
-
-  /// Whether workers look at every task: it is delayed, recorded or verified.
-  bool watches_tasks() const { return trace || verifies || jitter != 0 || starts_per_second != 0; }
-  /// With one worker, program order satisfies every hazard and every barrier, and the first task is ready.
-  bool is_in_order() const {
-    const bool is_open =
-        dispatchers <= 1 && ownership == Ownership::kClaim && ready != Ready::kPriority && interleaved == 0;
-    return (workers == 1 || is_alone) && !tracks && is_open && held == 0 && !keeps_graph();
+  /// What shapes a graph, beside the plan and the workers.
+  auto graph_shape() const {
+    return std::tie(deps, dispatchers, ownership, bounds, streams, num_streams, window, window_mode, ready,
+                    batch, interleaved, num_pools);
   }
-  /// Whether nothing speaks of who runs a task when: then the calling thread may run all of them.
-  bool may_be_alone() const {
-    return workers > 1 && dispatchers == 0 && streams == Streams::kOff && ready == Ready::kOwn &&
-           ownership == Ownership::kClaim && window_mode == WindowMode::kStall && held == 0 &&
-           !cuts_units() && !keeps_graph() && !watches_tasks() && !tracks;
-  }
+
+  /// Whether a graph that was built for these options is the one of `other`, if plan and workers are equal.
+  bool build_like(const PolicyOptions& other) const { return graph_shape() == other.graph_shape(); }
+
+  /// Whether the graph of tasks is built as a whole, and kept for runs that are alike.
+  bool keeps_graph() const { return start != Start::kImmediate; }
   /// Keys, priorities and pools of tasks cut program order where they change, and batches where they end.
   bool cuts_units() const {
     return ownership == Ownership::kKey || ownership == Ownership::kHash ||
            ownership == Ownership::kPartition || ready == Ready::kPriority || batch != 0 ||
            interleaved != 0 || num_pools != 0;
   }
+  /// Whether a policy decides which of the ready tasks starts first.
+  bool is_ordered() const { return ready != Ready::kOwn || interleaved != 0; }
+  /// Whether a policy decides which worker starts a strand, or when, beside what the strand waits for.
+  bool is_scheduled() const {
+    return is_ordered() || dispatchers != 0 || ownership != Ownership::kClaim || window != kWindow ||
+           window_mode == WindowMode::kAbort || num_pools != 0;
+  }
+};
 
-  /// Whether the graph of tasks is built as a whole, and kept for runs that are alike.
-  bool keeps_graph() const { return start != Start::kImmediate; }
+/// What is watched in a run, or checked: for people and tests.
+struct DebugOptions {
+  bool trace = false;
+  bool traces_walks = false;  ///< with `trace`: record what dispatchers do too
+  uint64_t jitter = 0;  ///< not 0: seed of random delays before bodies and of random slice sizes (for tests)
+  bool tracks = false;  ///< order tasks by their hazards with one worker too (for tests)
+  bool verifies = false;  ///< check afterwards that tasks kept their order (for tests)
+  bool checks_iterations =
+      false;                  ///< check that iterations of P loops, and instances of tasks, are independent
+  bool checks_edges = false;  ///< check that what the program says of order suffices (for Deps::kNone)
+};
+
+struct RunOptions : PolicyOptions, DebugOptions {
+  static constexpr uint32_t kDefaultDispatchers = 8;
+
+  RunOptions() = default;
+  /// What tests ask for most often.
+  RunOptions(uint32_t num_workers, bool is_traced = false, uint64_t jitter_seed = 0,
+             bool (*asks_for_interrupt)() = nullptr, bool tracks_hazards = false)
+      : workers(num_workers), is_interrupted(asks_for_interrupt) {
+    trace = is_traced;
+    jitter = jitter_seed;
+    tracks = tracks_hazards;
+  }
+
+  uint32_t workers = 0;    ///< 0 = one per core
+  bool is_alone = false;   ///< the calling thread runs all tasks, though there may be more workers
+  Clock* clock = nullptr;  ///< by which a limited rate starts tasks; null = the host's
+  /// Asked now and then by the calling thread, between tasks; true cancels the run. Null: it is not asked.
+  bool (*is_interrupted)() = nullptr;
+  /// Told, by the calling thread, how many tasks are complete, now and then and at the end; true cancels the
+  /// run. Null: it is not told.
+  bool (*on_progress)(void* listener, uint64_t num_complete) = nullptr;
+  void* listener = nullptr;
+
+  uint32_t num_dispatchers() const {
+    return dispatchers != 0 ? dispatchers : workers < kDefaultDispatchers ? workers : kDefaultDispatchers;
+  }
+  /// Whether workers look at every task: it is delayed, recorded or verified.
+  bool watches_tasks() const { return trace || verifies || jitter != 0 || starts_per_second != 0; }
+  /// With one worker, program order satisfies every hazard and every barrier, and the first task is ready.
+  bool is_in_order() const {
+    const bool is_open =
+        dispatchers <= 1 && ownership == Ownership::kClaim && ready != Ready::kPriority && interleaved == 0;
+    return (workers == 1 || is_alone) && !tracks && is_open && !keeps_graph();
+  }
+  /// Whether the calling thread may run all tasks: no option says which worker runs a task, or when.
+  bool may_be_alone() const {
+    return workers > 1 && dispatchers == 0 && streams == Streams::kOff && ready == Ready::kOwn &&
+           ownership == Ownership::kClaim && window_mode == WindowMode::kStall && !cuts_units() &&
+           !keeps_graph() && !watches_tasks() && !tracks;
+  }
 };
 
 }  // namespace pto::wsp::sched

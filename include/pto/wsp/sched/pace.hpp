@@ -1,25 +1,23 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// How fast tasks may start, whoever runs them.
+/// How fast tasks may start, over all workers.
 #pragma once
 
 #include <algorithm>
 #include <atomic>
-#include <chrono>
 #include <cstdint>
-#include <thread>
 
-#include "pto/wsp/sched/spin.hpp"
-#include "pto/wsp/trace/clock.hpp"
+#include "pto/wsp/sched/clock.hpp"
 
 namespace pto::wsp::sched {
 
 /// A bucket with room for one token, which a new one falls into so many times per second; a start takes it.
 class Pace {
  public:
-  /// \pre nobody waits. 0 starts per second: as many as there can be.
-  void begin(uint64_t starts_per_second) {
+  /// Sets 0 starts per second for as many as there can be. \pre no thread waits
+  void begin(uint64_t starts_per_second, Clock& clock) {
     constexpr uint64_t kSecondNs = 1000000000;
+    clock_ = &clock;
     period_ns_ =
         starts_per_second == 0 ? 0 : int64_t((kSecondNs + starts_per_second - 1) / starts_per_second);
     next_ns_.store(0, std::memory_order_relaxed);
@@ -28,29 +26,21 @@ class Pace {
 
   bool is_on() const { return period_ns_ != 0; }
 
-  /// Returns when a task may start, or at once from `stop` on.
+  /// Returns when a task may start, or at once after `stop`.
   void wait() {
     int64_t next = next_ns_.load(std::memory_order_relaxed);
-    int64_t now = trace::now_ns(), start = 0;
+    const int64_t now = clock_->now_ns();
+    int64_t start = 0;
     do {
       start = std::max(next, now);
     } while (!next_ns_.compare_exchange_weak(next, start + period_ns_, std::memory_order_relaxed));
-    for (; now < start && !is_stopped_.load(std::memory_order_relaxed); now = trace::now_ns()) {
-      const int64_t left = start - now;
-      if (left < kSpinNs) {
-        relax();
-      } else {
-        std::this_thread::sleep_for(std::chrono::nanoseconds(std::min(left - kSpinNs / 2, kMostNs)));
-      }
-    }
+    if (now < start) clock_->wait_until(start, is_stopped_);
   }
 
   void stop() { is_stopped_.store(true, std::memory_order_relaxed); }
 
  private:
-  static constexpr int64_t kSpinNs = 200000;    ///< sleeping takes so much longer than asked for
-  static constexpr int64_t kMostNs = 10000000;  ///< until it is seen that the run was stopped
-
+  Clock* clock_ = nullptr;
   int64_t period_ns_ = 0;
   std::atomic<int64_t> next_ns_{0};
   std::atomic<bool> is_stopped_{false};

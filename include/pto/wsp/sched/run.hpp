@@ -11,6 +11,7 @@
 #include "pto/wsp/bytecode/expander.hpp"
 #include "pto/wsp/sched/flush_log.hpp"
 #include "pto/wsp/sched/numbering.hpp"
+#include "pto/wsp/sched/numbering_log.hpp"
 #include "pto/wsp/sched/observer.hpp"
 #include "pto/wsp/sched/pace.hpp"
 #include "pto/wsp/sched/ready_slices.hpp"
@@ -18,6 +19,7 @@
 #include "pto/wsp/sched/strands.hpp"
 #include "pto/wsp/sched/stuck.hpp"
 #include "pto/wsp/sched/units.hpp"
+#include "pto/wsp/sched/window.hpp"
 #include "pto/wsp/sched/worker.hpp"
 
 namespace pto::wsp::sched {
@@ -43,6 +45,7 @@ inline EngineError place_late(EngineError error, const bytecode::Expander& expan
 struct Prepared {
   std::shared_ptr<const void> owner;  ///< of the program and the kernel library
   bytecode::Plan plan;
+  Marks marks;
   std::shared_ptr<SiteCosts> costs;    ///< measured by the runs before, whatever their plan
   std::vector<uint32_t> cost_guesses;  ///< per site, for what was never measured
   std::vector<std::unique_ptr<graph::UnitSummary>> units;  ///< per loop: see units.hpp
@@ -72,17 +75,15 @@ class Run {
       worker->reset();
     }
     pools_.begin(options.num_pools, options.pool_bounds, options.workers);
-    pace_.begin(options.starts_per_second);
+    pace_.begin(options.starts_per_second, options.clock != nullptr ? *options.clock : HostClock::instance());
     observer_.begin(options_);
     ready_worker(0);
     num_in_slices_.store(0, std::memory_order_relaxed);
-    num_recorded_.store(0, std::memory_order_relaxed);
-    max_recorded_.store(0, std::memory_order_relaxed);
-    num_held_.store(0, std::memory_order_relaxed);
-    is_held_.store(options.held != 0, std::memory_order_relaxed);
+    window_.begin(options.window);
     max_live_slices_.store(0, std::memory_order_relaxed);
     stalls_.clear();
     flushed_.clear();
+    numbering_log_.clear();
     // Where slices are not taken oldest first, the window alone bounds those that wait.
     ready_.begin(pools_.num_lanes(), is_ordered(),
                  is_ordered() ? SIZE_MAX : 64 + 16 * size_t(options.workers));
@@ -151,7 +152,7 @@ class Run {
       if (slice.next < slice.num_tasks) reach(task_name(slice.number, slice.next), site);
     }
     for (uint32_t i = 0; i < slice.num_groups; ++i) progress_.reach_in_group(slice.groups[i]);
-    num_recorded_.fetch_sub(slice.num_records, std::memory_order_relaxed);
+    window_.give_back(slice.num_records);
     const uint64_t number = slice.number;
     store_.give_back(&slice);
     progress_.reach(complete_name(number));
@@ -171,7 +172,7 @@ class Run {
 
   /// Runs one published slice of `lanes`, or as much of it as can run now. False if there was none.
   bool run_slice(Worker& worker, Lanes lanes) {
-    if (is_held() || !ready_.has_slices(lanes)) return false;
+    if (!ready_.has_slices(lanes)) return false;
     num_in_slices_.fetch_add(1, std::memory_order_relaxed);
     Slice* slice = ready_.take(lanes, progress_);
     if (slice != nullptr) {
@@ -201,25 +202,11 @@ class Run {
     return blocked;
   }
 
-  // The start
-
-  /// Whether no task may start yet: all are recorded.
-  bool is_held() const { return is_held_.load(std::memory_order_relaxed); }
-  void release() { is_held_.store(false, std::memory_order_relaxed); }
-  /// Another task has been recorded while none may start.
-  void note_held() {
-    if (num_held_.fetch_add(1, std::memory_order_relaxed) + 1 >= options_.held) release();
-  }
-
   // Recorded slices
 
   /// A slice for so many records, or null where the window has no room for them.
   Slice* record_slice(uint32_t num_records) {
-    uint64_t before = num_recorded_.load(std::memory_order_relaxed);
-    do {
-      if (before + num_records > options_.window) return nullptr;
-    } while (!num_recorded_.compare_exchange_weak(before, before + num_records, std::memory_order_relaxed));
-    raise(max_recorded_, before + num_records);
+    if (!window_.take(num_records)) return nullptr;
     Slice* slice = store_.take();
     slice->num_records = num_records;
     return slice;
@@ -227,7 +214,7 @@ class Run {
 
   /// Hands over a slice that is filled now, with `unused` fewer records than were asked for.
   void publish(Slice& slice, uint32_t unused) {
-    if (unused > 0) num_recorded_.fetch_sub(unused, std::memory_order_relaxed);
+    if (unused > 0) window_.give_back(unused);
     slice.num_records -= unused;
     ready_.push(&slice);
   }
@@ -295,14 +282,16 @@ class Run {
   const std::shared_ptr<Prepared>& prepared() const { return prepared_; }
   const RunOptions& options() const { return options_; }
   /// Whether a policy decides which of the ready tasks starts first; then all are recorded.
-  bool is_ordered() const { return options_.ready != Ready::kOwn || options_.interleaved != 0; }
+  bool is_ordered() const { return options_.is_ordered(); }
   Progress& progress() { return progress_; }
   const Progress& progress() const { return progress_; }
+  Window& window() { return window_; }
   const Pools& pools() const { return pools_; }
   const ReadySlices& ready() const { return ready_; }
   FlushLog& flushed() { return flushed_; }
   Stalls& stalls() { return stalls_; }
   const NumberingStart& numbering_start() const { return numbering_start_; }
+  NumberingLog& numbering_log() { return numbering_log_; }
   Worker& worker(uint32_t i) { return *workers_[i]; }
   uint32_t num_workers() const { return options_.workers; }
   /// What a task of a site took before this run, in nanoseconds; 0 if it never ran.
@@ -339,7 +328,7 @@ class Run {
     const uint64_t end = end_slice_.load(std::memory_order_relaxed);
     return options_.is_in_order() ? 0 : end - numbering_start_.first_slice;
   }
-  uint64_t max_recorded() const { return max_recorded_.load(std::memory_order_relaxed); }
+  uint64_t max_recorded() const { return window_.max_taken(); }
   uint64_t max_live_slices() const { return max_live_slices_.load(std::memory_order_relaxed); }
   /// A slice begins. Where more seem to be on their way than one dispatcher can have, the watermark may lag.
   void count_live(uint64_t slice) {
@@ -358,6 +347,7 @@ class Run {
   static constexpr uint32_t kLongTaskNs = 5000;
 
   [[gnu::noinline]] void answer(Worker& worker) {
+    if (is_cancelled()) return;
     if (observer_.answer(worker, [&] { return count_complete(worker); })) cancel();
   }
 
@@ -390,11 +380,7 @@ class Run {
     for (size_t i = 0; i < num_sites; ++i) costs_[i] = (*prepared_->costs)[i];
     // Room is asked for a whole slice: where a lack of it is an error, that is for one task.
     const bool is_exact = options_.window_mode == WindowMode::kAbort;
-    uint64_t most = is_exact ? 1 : std::max<uint64_t>(options_.window / 8, 1);
-    if (options_.held != 0) {
-      const uint64_t spare = options_.window - std::min(options_.held, options_.window);
-      most = std::clamp<uint64_t>(spare / (2 * std::max(options_.dispatchers, 8u)), 1, most);
-    }
+    const uint64_t most = is_exact ? 1 : std::max<uint64_t>(options_.window / 8, 1);
     numbering_start_.first_slice = progress_.watermark();
     numbering_start_.max_tasks = uint32_t(std::min<uint64_t>(most, kMaxSliceTasks));
     numbering_start_.jitter = options_.jitter;
@@ -428,12 +414,14 @@ class Run {
   Others& others_;
   std::vector<uint32_t> costs_;
   NumberingStart numbering_start_;
+  NumberingLog numbering_log_;
 
   Progress progress_;
   SliceStore store_;
   ReadySlices ready_;
   Pools pools_;
   Pace pace_;
+  Window window_;
   FlushLog flushed_;
   Stalls stalls_;
 
@@ -441,13 +429,9 @@ class Run {
   std::optional<Failure> failure_;
 
   alignas(kLineBytes) std::atomic<uint32_t> num_in_slices_{0};  ///< workers
-  alignas(kLineBytes) std::atomic<uint64_t> num_recorded_{0};
-  alignas(kLineBytes) std::atomic<uint64_t> max_recorded_{0};
   std::atomic<uint64_t> max_live_slices_{0};
   alignas(kLineBytes) std::atomic<uint64_t> task_limit_{UINT64_MAX};
   std::atomic<uint64_t> end_slice_{UINT64_MAX};
-  std::atomic<bool> is_held_{false};
-  std::atomic<uint64_t> num_held_{0};
   std::atomic<bool> is_cancelled_{false};
 };
 

@@ -8,25 +8,14 @@
 #include <vector>
 
 #include "pto/wsp/trace/clock.hpp"
+#include "pto/wsp/trace/stall.hpp"
 
 namespace pto::wsp::sched {
 
-/// What a dispatcher can be stopped by.
-enum class Stall : uint8_t {
-  kWindow,  ///< no room for another record
-  kSlices,  ///< too many slices on their way
-  kFlush,   ///< tasks must write a value first
-  kPool,    ///< a worker of the task's pool must come
-};
-inline constexpr int kNumStalls = 4;
-inline constexpr const char* kStallNames[kNumStalls] = {"window", "slice", "flush", "pool"};
-
-/// A dispatcher was stopped. Times are in ticks.
-struct StallEvent {
-  Stall stall;
-  int64_t start;
-  int64_t end;
-};
+using trace::kNumStalls;
+using trace::kStallNames;
+using trace::Stall;
+using trace::StallEvent;
 
 class Stalls {
  public:
@@ -51,7 +40,7 @@ class Stalls {
   Total totals_[kNumStalls];
 };
 
-/// The standstills of one dispatcher. Any thread may ask `is_on`; the rest is for whoever is in the
+/// The standstills of one dispatcher. Any thread may ask `is_on`; the rest is for the thread in the
 /// dispatcher.
 class Standstill {
  public:

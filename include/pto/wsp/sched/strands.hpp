@@ -11,10 +11,27 @@
 
 namespace pto::wsp::sched {
 
+/// Where the units of work of a plan are, for walks that cut program order into strands.
+struct Marks {
+  struct Site {
+    /// Depth of the loop around it, if each of its iterations has a task of the site and all of them are in
+    /// one unit; else -1.
+    int32_t repeat_depth = -1;
+    bool is_unit = false;  ///< each task is one unit
+  };
+
+  /// kIterations: each iteration is one unit. kWhole: the loop is one unit. kGroups: an iteration may start
+  /// only when the one before is complete.
+  std::vector<bytecode::LoopEvents> loops;
+  std::vector<Site> sites;
+  std::vector<uint8_t> continues_unit;     ///< per SET: what follows it is in a unit that began before it
+  std::vector<bytecode::QuickStep> steps;  ///< of the plan, with the events of `loops`
+};
+
 namespace detail {
 
+using bytecode::LoopEvents;
 using bytecode::Op;
-using bytecode::QuickLoop;
 
 /// Marks loops from the outside in.
 ///
@@ -25,34 +42,39 @@ using bytecode::QuickLoop;
 /// nothing but the order of its tasks would keep the iterations apart.
 class UnitMarker {
  public:
-  UnitMarker(bytecode::Plan& plan, uint64_t min_units, bool are_cut)
+  UnitMarker(const bytecode::Plan& plan, uint64_t min_units, bool are_cut)
       : plan_(plan),
         program_(plan.program()),
         min_units_(min_units),
         are_cut_(are_cut),
         sums_(program_.loops.size()) {}
 
-  void run() {
+  Marks run() {
     summarize();
+    Marks marks;
+    marks.loops.resize(program_.loops.size(), LoopEvents::kNone);
+    marks.continues_unit.resize(program_.sets.size(), 0);
     std::vector<bool> is_inside(program_.loops.size(), false);
     for (size_t i = 0; i < program_.loops.size(); ++i) {
       const int32_t parent = program_.loops[i].parent;
       const bool in_unit = parent >= 0 && is_inside[size_t(parent)];
-      plan_.loops[i].mark = in_unit ? QuickLoop::Mark::kNone : mark_of(i);
-      is_inside[i] = in_unit || plan_.loops[i].mark == QuickLoop::Mark::kUnitIterations ||
-                     plan_.loops[i].mark == QuickLoop::Mark::kUnitWhole;
+      marks.loops[i] = in_unit ? LoopEvents::kNone : events_of(i);
+      is_inside[i] =
+          in_unit || marks.loops[i] == LoopEvents::kIterations || marks.loops[i] == LoopEvents::kWhole;
     }
     for (size_t s = 0; s < program_.sites.size(); ++s) {
       const int32_t loop = program_.sites[s].loop;
-      plan_.sites[s].is_unit = loop < 0 || !is_inside[size_t(loop)];
-      const bool repeats = !plan_.sites[s].is_unit && !are_cut_ && does_repeat(program_.sites[s]);
-      plan_.sites[s].repeat_depth = repeats ? plan_.loops[size_t(loop)].depth : -1;
+      const bool is_unit = loop < 0 || !is_inside[size_t(loop)];
+      const bool repeats = !is_unit && !are_cut_ && does_repeat(program_.sites[s], marks);
+      marks.sites.push_back({repeats ? plan_.loops[size_t(loop)].depth : -1, is_unit});
     }
     for (size_t i = 0; i < program_.loops.size(); ++i) {
       const bytecode::LoopForm& loop = program_.loops[i];
       for (size_t s = 0; s < program_.sets.size() && is_inside[i]; ++s)
-        plan_.sets[s].is_in_unit |= program_.sets[s].pc > loop.begin_pc && program_.sets[s].pc < loop.end_pc;
+        marks.continues_unit[s] |= program_.sets[s].pc > loop.begin_pc && program_.sets[s].pc < loop.end_pc;
     }
+    marks.steps = bytecode::with_events(plan_, [&](uint32_t loop) { return marks.loops[loop]; });
+    return marks;
   }
 
  private:
@@ -83,28 +105,28 @@ class UnitMarker {
     }
   }
 
-  QuickLoop::Mark mark_of(size_t i) const {
+  LoopEvents events_of(size_t i) const {
     const Summary& sum = sums_[i];
     const bool is_sequential = program_.loops[i].op == Op::FOR_EACH;
     if (is_sequential) {
       const bool is_straight = !sum.has_parallel_inside && !sum.has_range_inside && !are_cut_;
-      return is_straight ? QuickLoop::Mark::kUnitWhole : QuickLoop::Mark::kBarrier;
+      return is_straight ? LoopEvents::kWhole : LoopEvents::kGroups;
     }
     const bool makes_several = sum.sites > 1 || (sum.sites == 1 && sum.has_loop_inside);
     const bool is_whole = !sum.has_parallel_inside && !(are_cut_ && sum.has_sequence_inside);
     const bool is_unit = is_whole && makes_several && num_units(i) >= min_units_;
-    return is_unit ? QuickLoop::Mark::kUnitIterations : QuickLoop::Mark::kNone;
+    return is_unit ? LoopEvents::kIterations : LoopEvents::kNone;
   }
 
   /// Whether a task inside a unit is there in every iteration of the loop around it, and nothing looks in
   /// between at what was written.
-  bool does_repeat(const bytecode::SiteForm& site) const {
+  bool does_repeat(const bytecode::SiteForm& site, const Marks& marks) const {
     const bytecode::LoopForm& loop = program_.loops[size_t(site.loop)];
-    const bool ends_unit = plan_.loops[size_t(site.loop)].mark == QuickLoop::Mark::kUnitIterations;
+    const bool ends_unit = marks.loops[size_t(site.loop)] == LoopEvents::kIterations;
     const bool is_flushed = std::any_of(program_.sets.begin(), program_.sets.end(), [&](const auto& set) {
       return set.is_flush && set.pc > loop.begin_pc && set.pc < loop.end_pc;
     });
-    return !ends_unit && !is_flushed && is_in_every_iteration(program_, loop, site.pc);
+    return !ends_unit && !is_flushed && is_in_every_iteration(loop, site);
   }
 
   /// How many iterations of loop `i` can be alive at once, at most.
@@ -118,7 +140,7 @@ class UnitMarker {
     return units;
   }
 
-  bytecode::Plan& plan_;
+  const bytecode::Plan& plan_;
   const bytecode::Program& program_;
   uint64_t min_units_;
   bool are_cut_;
@@ -155,9 +177,9 @@ inline double count_elements(const bytecode::Plan& plan, const bytecode::QuickSi
 
 }  // namespace detail
 
-/// Marks the units of a plan for so many workers. With `are_cut`, a unit may be cut between any two tasks.
-inline void mark_units(bytecode::Plan& plan, uint32_t workers, bool are_cut = false) {
-  detail::UnitMarker(plan, 4 * uint64_t(workers), are_cut).run();
+/// Finds the units of a plan for so many workers. With `are_cut`, a unit may be cut between any two tasks.
+inline Marks mark_units(const bytecode::Plan& plan, uint32_t workers, bool are_cut = false) {
+  return detail::UnitMarker(plan, 4 * uint64_t(workers), are_cut).run();
 }
 
 /// What a task of each site may take, in nanoseconds, as long as nothing was measured: a little per element

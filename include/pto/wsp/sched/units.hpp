@@ -8,6 +8,7 @@
 
 #include "pto/wsp/graph/unit_summary.hpp"
 #include "pto/wsp/sched/options.hpp"
+#include "pto/wsp/sched/strands.hpp"
 
 namespace pto::wsp::sched {
 
@@ -31,18 +32,19 @@ inline bool has_edges_across(const bytecode::Program& program, uint32_t loop) {
 
 }  // namespace detail
 
-/// Per loop, the summary of its iterations if they are units that can be passed over; else null. Only those
-/// that are not ordered by what they touch are: else whoever comes next would wait for a whole one. None is
-/// where each task must be seen.
-/// \pre mark_units; the plan stays where it is
+/// Per loop, the summary of its iterations if they are units that can be passed over; else null. Units that
+/// are ordered by what they touch are not passed over, because the next unit would wait for a whole one. No
+/// unit is passed over where each task must be seen.
+/// \pre `marks` are those of the plan, which stays where it is
 inline std::vector<std::unique_ptr<graph::UnitSummary>> summarize_units(const bytecode::Plan& plan,
+                                                                        const Marks& marks,
                                                                         bool is_each_task_seen,
                                                                         Deps deps = Deps::kExact) {
   std::vector<std::unique_ptr<graph::UnitSummary>> units(plan.loops.size());
   if (is_each_task_seen) return units;
   const std::vector<graph::Space> spaces = graph::find_spaces(plan);
   for (uint32_t loop = 0; loop < plan.loops.size(); ++loop) {
-    if (plan.loops[loop].mark != bytecode::QuickLoop::Mark::kUnitIterations) continue;
+    if (marks.loops[loop] != bytecode::LoopEvents::kIterations) continue;
     if (detail::has_edges_across(plan.program(), loop)) continue;
     auto unit = std::make_unique<graph::UnitSummary>(plan, spaces, loop);
     const bool is_trusted = deps == Deps::kTrust && plan.loops[loop].op == bytecode::Op::PARALLEL_FOR;

@@ -19,6 +19,12 @@ inline void require(bool condition, const char* text) {
 
 }  // namespace detail
 
+/// A tile whose rows have room for whole blocks of columns: what lies between its columns and the next
+/// multiple of Arena::kPadding may be written. Only an Arena makes one, so a part of it is a plain `Tile`,
+/// beside whose columns nothing is written. Tiles of one column are packed and have no such room.
+template <class T>
+struct PaddedTile : Tile<T> {};
+
 /// Memory for tiles, taken from the front. Copies take from the same place: pass one by value to a function,
 /// and what that takes is free again when it returns.
 class Arena {
@@ -30,24 +36,32 @@ class Arena {
   /// `n` elements, aligned to kScratchAlign bytes, contents undefined.
   template <class T>
   T* array(int64_t n) {
-    const int64_t bytes = round_up(n * static_cast<int64_t>(sizeof(T)), kScratchAlign);
-    detail::require(n >= 0 && bytes <= end_ - next_, "the workspace is too small for the kernel's tiles");
+    constexpr int64_t kBytes = sizeof(T);
+    const int64_t left = end_ - next_;
+    require_room(n >= 0 && n <= left / kBytes && round_up(n * kBytes, kScratchAlign) <= left);
     char* const place = next_;
-    next_ += bytes;
+    next_ += round_up(n * kBytes, kScratchAlign);
     return reinterpret_cast<T*>(place);
   }
 
   /// A tile of rows x cols valid elements, contents undefined. It takes rows * cols elements, where cols is
   /// rounded up to 32 unless it is 1, and then rounded up to 128 bytes.
   template <class T>
-  Tile<T> tile(int64_t rows, int64_t cols) {
+  PaddedTile<T> tile(int64_t rows, int64_t cols) {
+    constexpr int64_t kMost = INT64_MAX - kPadding;
+    require_room(rows >= 0 && cols >= 0 && cols <= kMost);
     const int64_t stride = cols == 1 ? 1 : round_up(cols, kPadding);
-    return {array<T>(round_up(rows * stride, kPadding)), stride, rows, cols};
+    int64_t elements = 0;
+    require_room(!__builtin_mul_overflow(rows, stride, &elements) && elements <= kMost);
+    return {{array<T>(round_up(elements, kPadding)), stride, rows, cols}};
   }
 
   static constexpr int64_t kPadding = 32;
 
  private:
+  static void require_room(bool has_room) {
+    detail::require(has_room, "the workspace is too small for the kernel's tiles");
+  }
   static int64_t round_up(int64_t n, int64_t unit) { return (n + unit - 1) / unit * unit; }
 
   char* next_;

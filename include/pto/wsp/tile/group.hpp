@@ -37,14 +37,19 @@ inline void for_each_element(const TensorView<T, Rank>& view, const Body& body) 
 /// \param keys    integers in [0, groups)
 /// \param offsets [groups + 1]: group g has the positions at offsets[g] .. offsets[g + 1] of `indices`
 /// \param indices [elements of keys, 1]: the positions
-/// \post fails, naming the position and the value, if an element is outside [0, groups)
+/// \post fails if `indices` has another number of rows than `keys` has elements, if `offsets` is empty, and,
+///       naming the position and the value, if an element is outside [0, groups)
 /// \complexity O(elements + groups), two passes over `keys`
 template <class T, int Rank>
 inline void group_by(const TensorView<const T, Rank>& keys, const TensorView<int64_t, 1>& offsets,
                      const TensorView<int32_t, 2>& indices) {
+  int64_t elements = 1;
+  for (int dim = 0; dim < Rank; ++dim) elements *= keys.size(dim);
+  PTO_CHECK(offsets.size(0) > 0, "the offsets have no room for the end of the last group");
+  PTO_CHECK(indices.rows() == elements && indices.cols() == 1, "there is not one index per element");
+  PTO_CHECK(elements <= INT32_MAX, "more elements than 32-bit indices can name");
   const int64_t groups = offsets.size(0) - 1;
   int64_t* next = offsets.row(0);
-  PTO_CHECK(indices.rows() <= INT32_MAX, "more elements than 32-bit indices can name");
   for (int64_t g = 0; g <= groups; ++g) next[g] = 0;
   for_each_element(keys, [&](int64_t position, T key) {
     // A u64 above the range of i64 becomes negative, and so is outside too.
@@ -59,9 +64,8 @@ inline void group_by(const TensorView<const T, Rank>& keys, const TensorView<int
     ++next[group + 1];
   });
   for (int64_t g = 0; g < groups; ++g) next[g + 1] += next[g];
-  int32_t* sorted = indices.row(0);
   for_each_element(keys, [&](int64_t position, T key) {
-    sorted[next[static_cast<int64_t>(key)]++] = static_cast<int32_t>(position);
+    *indices.row(next[static_cast<int64_t>(key)]++) = static_cast<int32_t>(position);
   });
   for (int64_t g = groups; g > 0; --g)
     next[g] = next[g - 1];  // each offset has moved to the end of its group

@@ -2,10 +2,10 @@
 /// \file
 /// Tiles in memory, and moving them between views and the worker's scratch.
 ///
-/// A tile's valid part is rows x cols elements at `data + i * stride + j`. In scratch, rows are padded to
-/// whole vectors (a tile of one column is packed instead: stride 1), so that whole vectors may be read and
-/// written; what lies beyond the valid part is garbage. A tile *in place* is a window of user memory, of
-/// which nothing beyond the valid part may be touched.
+/// A tile's valid part is rows x cols elements at `data + i * stride + j`. Nothing beyond it may be touched,
+/// unless the function that takes the tile requires padding. Generated code pads the rows of its scratch to
+/// whole vectors (a tile of one column is packed instead: stride 1) and then calls such functions; what lies
+/// in the padding is garbage.
 #pragma once
 
 #include "pto/wsp/tile/columns.hpp"

@@ -76,6 +76,10 @@ inline int64_t rshift(int64_t a, int64_t b, bool& failed) {
   return a >> b;
 }
 inline int64_t neg(int64_t a, bool& failed) { return sub(0, a, failed); }
+inline int64_t u64(int64_t a, bool& failed) {
+  failed |= a < 0;
+  return a;
+}
 inline int64_t to_i64(float a, bool& failed) {
   if (a >= -0x1p63f && a < 0x1p63f) return static_cast<int64_t>(a);
   failed = true;

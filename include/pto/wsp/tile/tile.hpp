@@ -351,40 +351,48 @@ void put(const Tile<T>& to, const Tile<T>& x, const Tile<T>& values, const Tile<
 
 namespace detail {
 
+/// The destination of a matrix product, which writes whole blocks of columns where there is room for them.
+struct Sum {
+  Sum(const Tile<float>& tile) : tile(tile), has_room(false) {}
+  Sum(const PaddedTile<float>& tile) : tile(tile), has_room(tile.stride % Arena::kPadding == 0) {}
+
+  Tile<float> tile;
+  bool has_room;
+};
+
 template <class A, class B>
-void product(const Tile<float>& to, const Tile<A>& a, const Tile<B>& b, bool accumulate, Arena arena) {
-  require_shape(to, a.rows, b.cols);
+void product(const Sum& to, const Tile<A>& a, const Tile<B>& b, bool accumulate, Arena arena) {
+  require_shape(to.tile, a.rows, b.cols);
   detail::require(a.cols == b.rows, "the valid shapes of the operands do not fit");
   float* const panel = arena.array<float>(256 * Arena::kPadding);
-  // Whole blocks of columns of the sum are written.
-  Tile<float> sum = to;
-  if (to.stride % Arena::kPadding != 0) {
-    sum = arena.tile<float>(to.rows, to.cols < 2 ? 2 : to.cols);
-    sum.cols = to.cols;
-    if (accumulate) copy(to, sum.data, sum.stride);
+  Tile<float> sum = to.tile;
+  if (!to.has_room) {
+    sum = arena.tile<float>(sum.rows, sum.cols < 2 ? 2 : sum.cols);
+    sum.cols = to.tile.cols;
+    if (accumulate) copy(to.tile, sum.data, sum.stride);
   }
   matmul<2, 8>(sum, Strided<A, One>{a.data, a.stride, {}}, b, accumulate, 0, panel);
-  if (sum.data != to.data) copy(sum, to.data, to.stride);
+  if (!to.has_room) copy(sum, to.tile.data, to.tile.stride);
 }
 
 }  // namespace detail
 
 /// to = a @ b.
 template <class A, class B>
-void matmul(const Tile<float>& to, const Tile<A>& a, const Tile<B>& b, Arena arena) {
+void matmul(const detail::Sum& to, const Tile<A>& a, const Tile<B>& b, Arena arena) {
   detail::product(to, a, b, false, arena);
 }
 /// to += a @ b.
 template <class A, class B>
-void matmul_acc(const Tile<float>& to, const Tile<A>& a, const Tile<B>& b, Arena arena) {
+void matmul_acc(const detail::Sum& to, const Tile<A>& a, const Tile<B>& b, Arena arena) {
   detail::product(to, a, b, true, arena);
 }
 
 /// to = a @ b + bias, a row.
 template <class A, class B>
-void matmul_bias(const Tile<float>& to, const Tile<A>& a, const Tile<B>& b, const Tile<float>& bias,
+void matmul_bias(const detail::Sum& to, const Tile<A>& a, const Tile<B>& b, const Tile<float>& bias,
                  Arena arena) {
-  colexpand(to, bias);
+  colexpand(to.tile, bias);
   detail::product(to, a, b, true, arena);
 }
 

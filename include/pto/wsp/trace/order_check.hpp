@@ -121,12 +121,10 @@ class EndMap {
 class OrderCheck {
  public:
   OrderCheck(const bytecode::Plan& plan, const std::vector<int64_t>& flushed)
-      : plan_(plan), flushed_(flushed) {
-    for (bytecode::QuickLoop& loop : plan_.loops) {
-      const bool is_sequential = loop.op == bytecode::Op::FOR_EACH;
-      loop.mark = is_sequential ? bytecode::QuickLoop::Mark::kBarrier : bytecode::QuickLoop::Mark::kNone;
-    }
-  }
+      : plan_(plan), flushed_(flushed), steps_(bytecode::with_events(plan, [&](uint32_t loop) {
+          const bool is_sequential = plan.loops[loop].op == bytecode::Op::FOR_EACH;
+          return is_sequential ? bytecode::LoopEvents::kGroups : bytecode::LoopEvents::kNone;
+        })) {}
 
   uint64_t count_violations(const std::vector<OrderStamp>& stamps) {
     walk([&](uint32_t site, const int64_t* registers) {
@@ -151,22 +149,28 @@ class OrderCheck {
   /// Memory; 0 for elements, else 1 + memory of the indices; and how many dimensions rows count over.
   using Key = std::tuple<uint32_t, uint32_t, int>;
 
-  template <class Visit>
-  void walk(Visit visit) {
-    bytecode::Expander expander(plan_);
-    size_t num_flushed = 0;
-    for (;;) {
-      const bytecode::Event event = expander.next();
-      num_tasks_ = expander.num_tasks();
-      switch (event.kind) {
-        case bytecode::Event::kTask: visit(event.index, expander.registers()); break;
-        case bytecode::Event::kFlush: expander.assign(event.index, flushed_[num_flushed++]); break;
-        case bytecode::Event::kEnter: open_.emplace_back(); break;
-        case bytecode::Event::kIteration: open_.back().before = open_.back().end; break;
-        case bytecode::Event::kLeave: open_.pop_back(); break;
-        case bytecode::Event::kEnd: return;
-        default: break;
-      }
+  /// Follows the open P.seq loops, and calls `visit_task(site, registers)` for each task.
+  template <class VisitTask>
+  struct Visitor : bytecode::EventVisitor {
+    OrderCheck& self;
+    VisitTask visit_task;
+    bytecode::Replay replay{self.plan_, self.steps_, self.flushed_};
+
+    Visitor(OrderCheck& check, VisitTask visit) : self(check), visit_task(visit) {}
+    bool on_task(uint32_t site) {
+      self.num_tasks_ = replay.expander().num_tasks();
+      visit_task(site, replay.expander().registers());
+      return true;
+    }
+    bool on_enter(uint32_t) { return self.open_.emplace_back(), true; }
+    bool on_iteration(uint32_t) { return self.open_.back().before = self.open_.back().end, true; }
+    bool on_leave(uint32_t) { return self.open_.pop_back(), true; }
+  };
+
+  template <class VisitTask>
+  void walk(VisitTask visit_task) {
+    Visitor<VisitTask> visitor(*this, visit_task);
+    while (bytecode::visit(visitor.replay.next(), visitor)) {
     }
   }
 
@@ -274,8 +278,9 @@ class OrderCheck {
     visit(map_at({layout.group, 1 + indices.group, first}, size), region, writes);
   }
 
-  bytecode::Plan plan_;
+  const bytecode::Plan& plan_;
   const std::vector<int64_t>& flushed_;
+  const std::vector<bytecode::QuickStep> steps_;
   std::map<Key, EndMap> maps_;
   std::vector<OrderStamp> latest_;  ///< per site
   std::vector<Sequence> open_;

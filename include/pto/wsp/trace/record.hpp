@@ -8,29 +8,25 @@
 #include <utility>
 #include <vector>
 
-#include "pto/wsp/bytecode/element_copies.hpp"
 #include "pto/wsp/bytecode/expander.hpp"
-#include "pto/wsp/sched/stalls.hpp"
 #include "pto/wsp/trace/dependences.hpp"
 #include "pto/wsp/trace/recorder.hpp"
+#include "pto/wsp/trace/stall.hpp"
 
 namespace pto::wsp::trace {
 
 class RunRecord {
  public:
-  /// A run of `plan`, whose program belongs to `owner`, in which flush points read `flushed`. Keeps a copy of
-  /// what else decides, which may change as soon as the run is over.
+  /// A run of `plan`, in which flush points read `flushed`. Its program and the elements that decide belong
+  /// to `owner`.
   RunRecord(std::shared_ptr<const void> owner, const bytecode::Plan& plan, std::vector<int64_t> flushed,
             uint64_t num_tasks, int64_t start)
       : owner_(std::move(owner)),
         plan_(plan),
-        copies_(plan),
         flushed_(std::move(flushed)),
         num_tasks_(num_tasks),
         start_(start),
-        ns_per_tick_(ns_per_tick()) {
-    bytecode::bind_elements(plan_, copies_.bases());
-  }
+        ns_per_tick_(ns_per_tick()) {}
   RunRecord(const RunRecord&) = delete;
   RunRecord& operator=(const RunRecord&) = delete;
 
@@ -38,7 +34,7 @@ class RunRecord {
   void add(Events events) { workers_.push_back(std::move(events)); }
 
   /// Adds what the next dispatcher wrote down.
-  void add_dispatcher(std::vector<MadeSlice> slices, std::vector<sched::StallEvent> stalls) {
+  void add_dispatcher(std::vector<MadeSlice> slices, std::vector<StallEvent> stalls) {
     dispatchers_.push_back({std::move(slices), std::move(stalls)});
   }
 
@@ -78,11 +74,11 @@ class RunRecord {
     return rows;
   }
 
-  /// (dispatcher, sched::Stall, start, end) in nanoseconds since the start of the run.
+  /// (dispatcher, Stall, start, end) in nanoseconds since the start of the run.
   std::vector<int64_t> list_stalls() const {
     std::vector<int64_t> rows;
     for (size_t i = 0; i < dispatchers_.size(); ++i) {
-      for (const sched::StallEvent& stall : dispatchers_[i].stalls)
+      for (const StallEvent& stall : dispatchers_[i].stalls)
         rows.insert(rows.end(), {int64_t(i), int64_t(stall.stall), to_ns(stall.start), to_ns(stall.end)});
     }
     return rows;
@@ -113,14 +109,13 @@ class RunRecord {
  private:
   struct Walk {
     std::vector<MadeSlice> slices;
-    std::vector<sched::StallEvent> stalls;
+    std::vector<StallEvent> stalls;
   };
 
   int64_t to_ns(int64_t ticks) const { return int64_t(double(ticks - start_) * ns_per_tick_); }
 
   std::shared_ptr<const void> owner_;
   bytecode::Plan plan_;
-  bytecode::ElementCopies copies_;
   std::vector<int64_t> flushed_;
   uint64_t num_tasks_;
   int64_t start_;

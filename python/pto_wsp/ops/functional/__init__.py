@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from pto_wsp.errors import UnknownName, did_you_mean
 from pto_wsp.ir.module import Module
-from pto_wsp.lang.workload import Workload
+from pto_wsp.lang.workload.workload import Workload
 from pto_wsp.location import caller_location
 from pto_wsp.ops.functional.activations import (
     celu,

@@ -6,11 +6,11 @@
 from math import pi, sqrt
 from typing import Final
 
-from pto_wsp.lang import pto
-from pto_wsp.lang.kernel import kernel
-from pto_wsp.lang.scalar import Scalar
-from pto_wsp.lang.surface import In, Out, Tile
-from pto_wsp.lang.workload import Workload
+from pto_wsp.lang.annotations import In, Out
+from pto_wsp.lang.kernel import pto
+from pto_wsp.lang.kernel.kernel import kernel
+from pto_wsp.lang.operands import Scalar, Tile
+from pto_wsp.lang.workload.workload import Workload
 from pto_wsp.ops.functional.tiles import COLS, ROWS, over_pairs, over_tiles
 from pto_wsp.types import f32
 from pto_wsp.types.dtype import DType
@@ -104,7 +104,7 @@ def activations_with_numbers(DT: DType) -> list[Workload]:
 
     @kernel
     def tile_leaky_relu(x: In[Tile[ROWS, COLS, DT]], y: Out[Tile[ROWS, COLS, DT]], a: Scalar[f32]):
-        pto.store(y, pto.prelu(x, a))
+        pto.store(y, pto.cast(pto.prelu(pto.cast(x, f32), a), DT))
 
     @kernel
     def tile_elu(x: In[Tile[ROWS, COLS, DT]], y: Out[Tile[ROWS, COLS, DT]], a: Scalar[f32]):

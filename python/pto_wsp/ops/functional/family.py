@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import Any
 
 from pto_wsp.ir.module import Module
-from pto_wsp.lang.workload import Workload
+from pto_wsp.lang.workload.workload import Workload
 from pto_wsp.runtime.program import Program, compile_module
 from pto_wsp.support.record import replace
 from pto_wsp.types.dtype import DType

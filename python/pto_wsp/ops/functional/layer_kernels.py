@@ -5,13 +5,13 @@
 
 from typing import Any, Final
 
-from pto_wsp.lang import pto
-from pto_wsp.lang.axes import P
-from pto_wsp.lang.kernel import kernel
-from pto_wsp.lang.scalar import Scalar
-from pto_wsp.lang.surface import Constexpr, In, Out, Tile
-from pto_wsp.lang.tensor import Tensor
-from pto_wsp.lang.workload import Workload, workload
+from pto_wsp.lang.annotations import Constexpr, In, Out
+from pto_wsp.lang.kernel import pto
+from pto_wsp.lang.kernel.kernel import kernel
+from pto_wsp.lang.operands import Scalar, Tile
+from pto_wsp.lang.workload.axes import P
+from pto_wsp.lang.workload.tensor import Tensor
+from pto_wsp.lang.workload.workload import Workload, workload
 from pto_wsp.ops.functional.tiles import COLS, ROWS
 from pto_wsp.types import DYN, f32, i32, i64
 from pto_wsp.types.dtype import DType

@@ -10,13 +10,13 @@ memory is then read in sequence, and faster than in pieces of every row.
 from math import inf
 from typing import Final
 
-from pto_wsp.lang import pto
-from pto_wsp.lang.axes import P
-from pto_wsp.lang.kernel import kernel
-from pto_wsp.lang.scalar import Scalar
-from pto_wsp.lang.surface import In, Out
-from pto_wsp.lang.tensor import Tensor
-from pto_wsp.lang.workload import Workload, workload
+from pto_wsp.lang.annotations import In, Out
+from pto_wsp.lang.kernel import pto
+from pto_wsp.lang.kernel.kernel import kernel
+from pto_wsp.lang.operands import Scalar
+from pto_wsp.lang.workload.axes import P
+from pto_wsp.lang.workload.tensor import Tensor
+from pto_wsp.lang.workload.workload import Workload, workload
 from pto_wsp.types import DYN, f32, i32
 from pto_wsp.types.dtype import DType
 

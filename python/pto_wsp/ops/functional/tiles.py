@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from pto_wsp.lang.axes import P
-from pto_wsp.lang.scalar import Scalar
-from pto_wsp.lang.tensor import Tensor
-from pto_wsp.lang.workload import Workload, workload
+from pto_wsp.lang.operands import Scalar
+from pto_wsp.lang.workload.axes import P
+from pto_wsp.lang.workload.tensor import Tensor
+from pto_wsp.lang.workload.workload import Workload, workload
 from pto_wsp.types import f32
 from pto_wsp.types.dtype import DType
 

@@ -7,20 +7,17 @@ import os
 import re
 import shlex
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 
-from pto_wsp.errors import CompilerFailed, CppError
+from pto_wsp.errors import BadCache, CompilerFailed, CppError
 from pto_wsp.location import Location
 from pto_wsp.support.record import record
 from pto_wsp.targets.base import LibraryCache
 from pto_wsp.targets.cpu.emit import Library
-from pto_wsp.targets.cpu.native import GENERATED, Unit
+from pto_wsp.targets.cpu.native import FREESTANDING, GENERATED, Unit
 from pto_wsp.targets.cpu.parts import Part
 from pto_wsp.targets.cpu.toolchain import FLAGS, LIBRARIES, SKIPPED, Compiler, include_directory, run
-
-_FREESTANDING = frozenset({"-fno-exceptions", "-fno-rtti"})
-"""Options that hand-written kernels are compiled without: they have the standard library and exceptions."""
 
 _LINK = ("-shared", "-fPIC")
 
@@ -75,7 +72,7 @@ class Build:
         return self._kept(part.source, "so", lambda output: self._run(options, part.source, output, head))
 
     def _head(self, includes: str) -> tuple[str, ...]:
-        """Return the options that give a unit its headers as the compiler keeps them."""
+        """Return the options that give a unit its precompiled headers; none where they cannot be written."""
         if not self.compiler.is_gcc:
             return ()
 
@@ -85,7 +82,9 @@ class Build:
                 path.write_text(includes)
                 self._run([*FLAGS, *self.flags, "-x", "c++-header", str(path)], includes, output)
 
-        return "-include", str(self._kept(includes, "gch", make).with_suffix(""))
+        with suppress(BadCache, CompilerFailed):  # a full disk: units then read the headers themselves
+            return "-include", str(self._kept(includes, "gch", make).with_suffix(""))
+        return ()
 
     def _kept(self, text: str, kind: str, make: Callable[[Path], object]) -> Path:
         """Return what `make` makes of `text`, from the cache where that was done before."""
@@ -108,7 +107,7 @@ class Build:
         """Compile the unit of a hand-written kernel."""
         path = output.with_suffix(".cpp")
         path.write_text(unit.text, encoding="utf-8")
-        own = [flag for flag in FLAGS if flag not in _FREESTANDING]
+        own = [flag for flag in FLAGS if flag not in FREESTANDING]
         quoted = [f"-iquote{unit.native.folder}"] if unit.native.folder else []
         options = [*own, *self.flags, *quoted, f"-I{include_directory()}", "-c", str(path), "-o", str(output)]
         command = [*self.compiler.command, *options]

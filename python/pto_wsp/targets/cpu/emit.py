@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 
 from pto_wsp.analysis.buffers import first_writes
@@ -11,7 +10,8 @@ from pto_wsp.ir.kernel import Instr, KernelFunction, Param, Prefetch, walk_state
 from pto_wsp.support.record import record
 from pto_wsp.support.text import TextWriter
 from pto_wsp.targets.base import Check, table_hash
-from pto_wsp.targets.cpu.kernels import function_name, write_kernel
+from pto_wsp.targets.c_style.spelling import function_name
+from pto_wsp.targets.cpu.kernels import write_kernel
 from pto_wsp.targets.cpu.memory import Memory, can_stream
 from pto_wsp.targets.cpu.native import Unit, declaration, make_unit
 from pto_wsp.targets.cpu.parts import Part
@@ -21,8 +21,18 @@ from pto_wsp.types.tile import ScalarType, TileType, ViewType
 MAX_RANK = 4
 MAX_SCRATCH_BYTES = 2**30
 
-_MATH_CALL = re.compile(rf" = (?:{'|'.join(op for op, header in HEADERS.items() if header == 'math')})\(")
-_MATH_WORK = 1400
+
+@record
+class KernelText:
+    """The function of a generated kernel.
+
+    Attributes:
+        text: its C++.
+        cost: how long it takes to compile, see `KernelCode.cost`.
+    """
+
+    text: str
+    cost: int
 
 
 @record
@@ -41,7 +51,7 @@ class Library:
 
     head: str
     includes: str
-    kernels: tuple[str, ...]
+    kernels: tuple[KernelText, ...]
     table: str
     checks: Mapping[str, tuple[Check, ...]]
     parts: tuple[Part, ...] = ()
@@ -54,10 +64,10 @@ class Library:
 
     def split(self, count: int) -> list[str]:
         """Return the generated code as `count` units that take about as long to compile."""
-        parts: list[list[str]] = [[] for _ in range(count)]
-        for kernel in sorted(self.kernels, key=work, reverse=True):
-            min(parts, key=lambda part: sum(map(work, part))).append(kernel)
-        placed = [[kernel for kernel in self.kernels if kernel in part] for part in parts]
+        parts: list[list[KernelText]] = [[] for _ in range(count)]
+        for kernel in sorted(self.kernels, key=lambda kernel: kernel.cost, reverse=True):
+            min(parts, key=lambda part: sum(each.cost for each in part)).append(kernel)
+        placed = [[kernel.text for kernel in self.kernels if kernel in part] for part in parts]
         closed = "}  // namespace pto::wsp::tile\n"
         bodies = ["\n".join([self.head, *part, ""]) for part in placed]
         return [bodies[0] + self.table, *(body + closed for body in bodies[1:])]
@@ -66,11 +76,6 @@ class Library:
     def text(self) -> str:
         """All of it, for people."""
         return "\n".join([self.source, *(part.source for part in self.parts), *(u.text for u in self.units)])
-
-
-def work(kernel: str) -> int:
-    """Return how long a kernel takes to compile, in characters of simple code."""
-    return len(kernel) + _MATH_WORK * len(_MATH_CALL.findall(kernel))
 
 
 def emit_library(kernels: Sequence[KernelFunction], lanes: int) -> Library:
@@ -91,12 +96,12 @@ def emit_library(kernels: Sequence[KernelFunction], lanes: int) -> Library:
     native = [kernel for kernel in kernels if kernel.native is not None]
     checks: dict[str, tuple[Check, ...]] = {k.name: () for k in native}
     scratch = {k.name: 0 for k in native}
-    functions: list[str] = []
+    functions: list[KernelText] = []
     found: set[Part] = set()
     for kernel in (k for k in kernels if k.native is None):
         function = TextWriter()
         code = write_kernel(kernel, lanes, function)
-        functions.append(str(function))
+        functions.append(KernelText(str(function), code.cost))
         checks[kernel.name] = tuple(code.checks)
         found |= code.parts
         scratch[kernel.name] = code.memory.total_bytes

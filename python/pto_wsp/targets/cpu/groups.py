@@ -5,16 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from pto_wsp.analysis.liveness import tile_written, tiles_read
 from pto_wsp.analysis.steps import Step
+from pto_wsp.ir.effects import tile_written, tiles_read
 from pto_wsp.ir.kernel import Instr, Store
 from pto_wsp.isa.forms import Form
 from pto_wsp.isa.table import TABLE
 from pto_wsp.support.text import TextWriter
-from pto_wsp.targets.cpu.expressions import literal, mangle, tile_name
+from pto_wsp.targets.c_style.plan import COLUMN, ELEMENT, ROW, Group, operand_places
+from pto_wsp.targets.c_style.spelling import mangle, tile_name
 from pto_wsp.targets.cpu.memory import Memory, is_inner_fold
 from pto_wsp.targets.cpu.parts import Part, folds
-from pto_wsp.targets.cpu.plan import Group
+from pto_wsp.targets.cpu.spelling import literal
 from pto_wsp.targets.cpu.templates import (
     HEADERS,
     NARROW,
@@ -39,9 +40,6 @@ instruction loads."""
 
 MANY_ROWS = 8
 """So many rows are worth folding their lanes together: those of all take as long as those of three alone."""
-
-ELEMENT, ROW, COLUMN = "element", "row", "column"
-"""Where an operand is read: at [i, j], at [i, 0] of one column, at [0, j] of one row."""
 
 
 @dataclass(slots=True)
@@ -95,27 +93,6 @@ def identity(fold: Fold, dtype: DType) -> str:
         return f"splat({fold.float_identity})"
     low, high = (literal(limit, i64) for limit in dtype.integer_range)
     return f"splat(static_cast<{lane_type(dtype)}>({fold.int_identity.format(low=low, high=high)}))"
-
-
-def operand_places(instr: Instr, is_column: bool) -> list[str]:
-    """Return where each tile operand of an instruction is read."""
-    form = TABLE[instr.op].form
-    if is_column:
-        # Its loop runs along the rows, so that the two kinds of broadcast change places.
-        if form is Form.COL_BROADCAST:
-            return [ELEMENT, ROW]
-        return [ROW if form is Form.COL_EXPAND else ELEMENT] * len(instr.tiles)
-    match form:
-        case Form.ROW_BROADCAST:
-            return [ELEMENT, ROW]
-        case Form.COL_BROADCAST:
-            return [ELEMENT, COLUMN]
-        case Form.ROW_EXPAND:
-            return [ROW]
-        case Form.COL_EXPAND:
-            return [COLUMN]
-        case _:
-            return [ELEMENT] * len(instr.tiles)
 
 
 @dataclass(slots=True)

@@ -1,26 +1,20 @@
-"""One kernel as a C++ function: its parameters, control flow and groups."""
+"""One kernel as a C++ function: its groups of instructions, and those that work on whole tiles."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from pto_wsp.analysis.steps import REDUCTIONS, Step
-from pto_wsp.errors import NoneKernelBody
-from pto_wsp.ir.kernel import OUT, Assign, Instr, KernelFunction, Load, Prefetch, Store, While
+from pto_wsp.ir.kernel import OUT, Assign, Instr, KernelFunction, Load, Store
 from pto_wsp.isa.table import TABLE
 from pto_wsp.support.text import TextWriter
+from pto_wsp.targets.c_style.plan import Group, Node, turned_stores
+from pto_wsp.targets.c_style.spelling import tile_name
 from pto_wsp.targets.cpu.code import KernelCode
-from pto_wsp.targets.cpu.expressions import mangle, scalar_name, scalar_type, tile_name, view_name
 from pto_wsp.targets.cpu.groups import GroupScope, GroupWriter, reads_in_place
 from pto_wsp.targets.cpu.parts import turns
-from pto_wsp.targets.cpu.plan import Alone, Branch, Group, Loop, Node, turned_stores
-from pto_wsp.targets.cpu.templates import TEMPLATES, Call, Whole, lane_type
+from pto_wsp.targets.cpu.templates import TEMPLATES, CallTemplate, Whole, lane_type
 from pto_wsp.targets.cpu.whole import write_call, write_matmul, write_transpose
-
-
-def function_name(kernel: KernelFunction) -> str:
-    """Return the name of a kernel's C++ function."""
-    return mangle("k", kernel.name)
 
 
 def write_kernel(kernel: KernelFunction, lanes: int, out: TextWriter) -> KernelCode:
@@ -29,135 +23,50 @@ def write_kernel(kernel: KernelFunction, lanes: int, out: TextWriter) -> KernelC
     Raises:
         NoneKernelBody: the kernel is only declared.
     """
-    if kernel.body is None:
-        raise NoneKernelBody(name=kernel.name, loc=kernel.loc)
-    code = KernelCode(kernel, lanes, out)
-    code.mark(kernel.loc)
-    parameters = "const View* views, const Scalar* scalars, const TaskContext* context"
-    unused = parameters.replace("const ", "[[maybe_unused]] const ")
-    out.line(f"int32_t {function_name(kernel)}({unused}) {{")
-    with out.indented():
-        _write_declarations(code)
-        _write_body(code, code.nodes)
-        out.line("return 0;")
-    out.line("}")
+    code = CppKernel(kernel, lanes, out)
+    code.write()
     return code
 
 
-def _write_declarations(code: KernelCode) -> None:
-    for i, param in enumerate(code.kernel.views):
-        code.out.line(f"[[maybe_unused]] const View& {view_name(param.name)} = views[{i}];")
-    write_fence(code.kernel, code.out)
-    for i, param in enumerate(code.kernel.scalar_params):
-        assert param.type.dtype is not None
-        kind = scalar_type(param.type.dtype)
-        value = f"scalars[{i}].{'f32' if kind == 'float' else 'i64'}" + (" != 0" if kind == "bool" else "")
-        code.out.line(f"[[maybe_unused]] {kind} {scalar_name(param.name)} = {value};")
-    declared = {p.name for p in code.kernel.scalar_params}
-    for name, kind in code.kernel.scalars:
-        if name not in declared:
-            code.out.line(f"[[maybe_unused]] {scalar_type(kind.dtype)} {scalar_name(name)}{{}};")
-    for name in code.types:
-        kind = "Window" if name in code.memory.windows else "Tile"
-        code.out.line(f"[[maybe_unused]] {kind}<{code.storage(name)}> {tile_name(name)}{{}};")
+class CppKernel(KernelCode):
+    """Writes instructions: those of a group as one loop of vectors, the others as calls."""
+
+    def __init__(self, kernel: KernelFunction, lanes: int, out: TextWriter) -> None:
+        super().__init__(kernel, lanes, out)
+        self._turned: dict[int, Group] = {}
+
+    def body(self, nodes: Sequence[Node]) -> None:
+        """Write planned nodes in order; a transpose is written together with the store of its result."""
+        self._turned |= turned_stores(nodes)
+        super().body([node for node in nodes if not (isinstance(node, Group) and id(node) in self._turned)])
+
+    def group(self, group: Group) -> None:
+        """Write the loop that the steps of a group share."""
+        _write_group(self, group)
+
+    def instruction(self, step: Step, instr: Instr) -> None:
+        """Write an instruction on whole tiles."""
+        node = self.node_of(instr)
+        match TEMPLATES[instr.op]:
+            case CallTemplate() as call:
+                write_call(self, node, instr, call)
+            case Whole(method="transpose") if id(node) in self._turned:
+                _write_turned_store(self, step, instr, self._turned[id(node)])
+            case Whole(method="transpose"):
+                write_transpose(self, node, instr)
+            case _:
+                write_matmul(self, node, instr)
 
 
-def write_fence(kernel: KernelFunction, out: TextWriter) -> None:
-    """Write what makes stores past the caches visible before the kernel returns."""
-    outputs = [f"views[{i}].streams" for i, param in enumerate(kernel.views) if param.role == OUT]
-    if outputs:
-        out.line(f"const StoreFence fence({' || '.join(outputs)});")
-
-
-def _write_body(code: KernelCode, nodes: Sequence[Node]) -> None:
-    turned = turned_stores(nodes)
-    for node in nodes:
-        match node:
-            case Group() if id(node) in turned:
-                pass  # with its transpose
-            case Alone() if id(node) in turned:
-                _write_turned_store(code, node, turned[id(node)])
-            case Group():
-                _write_group(code, node)
-            case Alone():
-                _write_alone(code, node)
-            case Loop():
-                _write_loop(code, node)
-            case Branch():
-                _write_branch(code, node)
-
-
-def _write_loop(code: KernelCode, node: Loop) -> None:
-    stmt = node.stmt
-    code.mark(stmt.loc)
-    if isinstance(stmt, While):
-        code.out.line("for (;;) {")
-        with code.out.indented():
-            code.out.line(f"if (!({code.value(stmt.condition, stmt.loc)})) break;")
-            _write_body(code, node.body)
-    else:
-        start, stop = code.value(stmt.start, stmt.loc), code.value(stmt.stop, stmt.loc)
-        counter = code.name("i")
-        made = f"Counter {counter}{{{start}, {stop}, {stmt.step}}}"
-        code.out.line(f"for ({made}; {counter}.more(); {counter}.advance()) {{")
-        with code.out.indented():
-            code.out.line(f"[[maybe_unused]] int64_t {scalar_name(stmt.var)} = {counter}.value;")
-            _write_body(code, node.body)
-    code.out.line("}")
-
-
-def _write_branch(code: KernelCode, node: Branch) -> None:
-    code.mark(node.stmt.loc)
-    code.out.line(f"if ({code.value(node.stmt.condition, node.stmt.loc)}) {{")
-    with code.out.indented():
-        _write_body(code, node.then)
-    if node.other:
-        code.out.line("} else {")
-        with code.out.indented():
-            _write_body(code, node.other)
-    code.out.line("}")
-
-
-def _write_alone(code: KernelCode, node: Alone) -> None:
-    step = node.step
-    code.mark(step.stmt.loc)
-    match step.stmt:
-        case Assign() | Load():
-            _write_prelude(code, step.stmt)
-        case Prefetch():
-            code.prefetch(step.stmt)
-        case Store():
-            window = code.store_window(step, step.stmt)
-            code.out.line(f"write({window}, {tile_name(step.stmt.tile)});")
-        case Instr():
-            code.agree(step, step.stmt)
-            match TEMPLATES[step.stmt.op]:
-                case Call() as call:
-                    write_call(code, node, step.stmt, call)
-                case Whole(method="transpose"):
-                    write_transpose(code, node, step.stmt)
-                case _:
-                    write_matmul(code, node, step.stmt)
-
-
-def _write_turned_store(code: KernelCode, node: Alone, store: Group) -> None:
-    """Write a transpose and the store behind it, which alone reads it."""
-    instr, (step,) = node.step.stmt, store.steps
-    assert isinstance(instr, Instr) and isinstance(step.stmt, Store)
-    code.mark(instr.loc)
-    code.agree(node.step, instr)
-    code.result(node.step, instr)
+def _write_turned_store(code: KernelCode, transpose: Step, instr: Instr, store: Group) -> None:
+    """Write a transpose and the store after it, which alone reads the result."""
+    (step,) = store.steps
+    assert isinstance(step.stmt, Store)
+    code.result(transpose, instr)
     code.mark(step.stmt.loc)
     window = code.store_window(step, step.stmt)
     code.parts.add(turns(code.storage(instr.dst)))
     code.out.line(f"write_turned({window}, {tile_name(instr.tiles[0])}, {tile_name(instr.dst)});")
-
-
-def _write_prelude(code: KernelCode, stmt: Assign | Load) -> None:
-    if isinstance(stmt, Load):
-        code.load(stmt)
-    else:
-        code.out.line(f"{scalar_name(stmt.name)} = {code.value(stmt.value, stmt.loc)};")
 
 
 # --- groups ---------------------------------------------------------------------------------------------
@@ -183,7 +92,7 @@ def _write_group(code: KernelCode, node: Group) -> None:
 def _write_group_step(code: KernelCode, scope: GroupScope, number: int, step: Step) -> None:
     stmt = step.stmt
     if isinstance(stmt, Assign | Load):
-        _write_prelude(code, stmt)
+        code.prelude(stmt)
         return
     if isinstance(stmt, Store):
         scope.windows[number] = code.store_window(step, stmt)

@@ -8,15 +8,24 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 
-from pto_wsp.analysis.buffers import Block, Lifetimes, Nest, Use, live_at_peak, pack, round_up
-from pto_wsp.analysis.liveness import tile_written, tiles_read
+from pto_wsp.analysis.buffers import Lifetimes, LiveBuffer, Nest, Use, live_at_peak, pack, round_up
 from pto_wsp.analysis.steps import REDUCTIONS
+from pto_wsp.ir.effects import tile_written, tiles_read
 from pto_wsp.ir.kernel import Instr, KernelFunction, Load, Prefetch, Stmt, Store
 from pto_wsp.isa.forms import PRODUCTS, Form, factors
 from pto_wsp.isa.table import TABLE
 from pto_wsp.support.record import record
-from pto_wsp.targets.cpu.plan import Alone, Branch, Group, Loop, Node, is_row_major, steps_of, walk_nodes
-from pto_wsp.targets.cpu.templates import TEMPLATES, Call, Fold
+from pto_wsp.targets.c_style.plan import (
+    Alone,
+    Group,
+    Node,
+    PlannedBranch,
+    PlannedLoop,
+    is_row_major,
+    steps_of,
+    walk_nodes,
+)
+from pto_wsp.targets.cpu.templates import TEMPLATES, CallTemplate, Fold
 from pto_wsp.types.tile import TileType
 
 MATMUL_DEPTH = 256
@@ -53,7 +62,7 @@ class Memory:
     ahead: Mapping[int, Prefetch]
     extra: Mapping[tuple[int, str], int]
     total_bytes: int
-    peak: tuple[Block, ...]
+    peak: tuple[LiveBuffer, ...]
 
 
 def row_stride(tile: TileType, lanes: int) -> int:
@@ -94,16 +103,16 @@ def assign_memory(kernel: KernelFunction, nodes: Sequence[Node], lanes: int) -> 
     for stmt in (*_loads(nodes), *(stmt for _, stmt in prefetches)):
         if id(stmt) in ends and stmt.rows is not None:
             lifetimes.touch(stmt.rows, ends[id(stmt)])  # the window refers to them
-    blocks: list[Block] = []
+    blocks: list[LiveBuffer] = []
     own = tiles_in_memory(nodes) - windows - sums.keys()
     for name in sorted(own, key=lambda t: lifetimes.spans[t]):
         first, last = lifetimes.spans[name]
-        blocks.append(Block(name, tile_bytes(types[name], lanes), first, last))
+        blocks.append(LiveBuffer(name, tile_bytes(types[name], lanes), first, last))
     for index, node in enumerate(walk_nodes(nodes)):
         for purpose, size in extra_bytes(node, types, windows, lanes).items():
             first, last = lifetimes.nodes[id(node)]
             last = max(last, ends.get(id(steps_of(node)[0].stmt), last))
-            blocks.append(Block((index, purpose), size, first, last))
+            blocks.append(LiveBuffer((index, purpose), size, first, last))
     total = pack(blocks)
     peak = live_at_peak(blocks)
     offsets = {b.key: b.offset for b in blocks if isinstance(b.key, str)}
@@ -122,9 +131,9 @@ def _parts(nodes: Sequence[Node]) -> tuple[Use | Nest, ...]:
     found: list[Use | Nest] = []
     for node in nodes:
         match node:
-            case Loop(body=body, live=live):
+            case PlannedLoop(body=body, live=live):
                 found.append(Nest(id(node), _parts(body), live))
-            case Branch(then=then, other=other):
+            case PlannedBranch(then=then, other=other):
                 found.append(Nest(id(node), (*_parts(then), *_parts(other))))
             case _:
                 touched = (t for s in steps_of(node) for t in (*tiles_read(s.stmt), tile_written(s.stmt)))
@@ -188,7 +197,7 @@ def _whole_tile_bytes(
     needs: dict[str, int] = {}
     dst = types[instr.dst]
     template = TEMPLATES[instr.op]
-    if isinstance(template, Call):
+    if isinstance(template, CallTemplate):
         if instr.dst in instr.tiles and not template.is_in_place:
             needs["result"] = tile_bytes(dst, lanes)
         if template.needs_spare:
@@ -340,7 +349,7 @@ def paired_prefetches(nodes: Sequence[Node]) -> list[tuple[Alone, Prefetch]]:
                     if TABLE[step.stmt.op].form in PRODUCTS:
                         found.append((node, pending))
                         pending = None
-                case Loop() | Branch():
+                case PlannedLoop() | PlannedBranch():
                     pending = None
                 case _:
                     pass
@@ -401,9 +410,9 @@ def _bodies(nodes: Sequence[Node]) -> list[Sequence[Node]]:
     bodies: list[Sequence[Node]] = [nodes]
     for node in walk_nodes(nodes):
         match node:
-            case Loop(body=body):
+            case PlannedLoop(body=body):
                 bodies.append(body)
-            case Branch(then=then, other=other):
+            case PlannedBranch(then=then, other=other):
                 bodies += [then, other]
             case _:
                 pass

@@ -13,8 +13,9 @@ from pto_wsp.ir.scalar import Value
 from pto_wsp.location import Location
 from pto_wsp.support.record import record
 from pto_wsp.support.text import TextWriter
-from pto_wsp.targets.cpu.expressions import INTEGERS, literal, scalar_type
-from pto_wsp.targets.cpu.kernels import function_name, write_fence
+from pto_wsp.targets.c_style.spelling import INTEGERS, function_name, scalar_type
+from pto_wsp.targets.cpu.code import write_fence
+from pto_wsp.targets.cpu.spelling import literal
 from pto_wsp.types.dtype import DType, b1, f32, i64
 from pto_wsp.types.tile import ScalarType, TileType, ViewType
 
@@ -30,6 +31,9 @@ ELEMENTS: dict[str, str] = {
 
 GENERATED = "<generated>"
 """What the compiler calls the lines around a user's text."""
+
+FREESTANDING = ("-fno-exceptions", "-fno-rtti")
+"""Options that hand-written kernels are compiled without: they have the standard library and exceptions."""
 
 PARAMETERS = "const View* views, const Scalar* scalars, const TaskContext* context"
 

@@ -9,15 +9,27 @@ from collections.abc import Sequence
 
 from pto_wsp.errors import UnsupportedByTarget
 from pto_wsp.ir.kernel import Instr, KernelFunction, Param, walk_statements
+from pto_wsp.ir.module import Module
+from pto_wsp.ir.schedule import Directive, Policy
 from pto_wsp.location import Location
-from pto_wsp.targets.base import KernelArtifact, LibraryCache, Target, table_hash
+from pto_wsp.targets.base import (
+    Enforced,
+    KernelArtifact,
+    LibraryCache,
+    R,
+    Runnable,
+    SourceTree,
+    Target,
+    table_hash,
+)
+from pto_wsp.targets.c_style.spelling import INTEGERS
 from pto_wsp.targets.cpu import toolchain
 from pto_wsp.targets.cpu.build import Build
 from pto_wsp.targets.cpu.emit import MAX_RANK, Library, emit_library
-from pto_wsp.targets.cpu.expressions import INTEGERS
 from pto_wsp.targets.cpu.features import Features, resolve_features
 from pto_wsp.targets.cpu.native import included_files
 from pto_wsp.targets.cpu.templates import STORAGE, TEMPLATES, Unsupported
+from pto_wsp.targets.cpu.tree import portable, program_tree
 from pto_wsp.types.dtype import f32
 from pto_wsp.types.tile import ScalarType, ViewType
 
@@ -28,10 +40,14 @@ class CpuTarget(Target):
     """Kernels run on the CPU of this machine, with the widest vectors that it has."""
 
     name = "cpu"
-    builds_library = True
 
-    def unsupported(self, kernel: KernelFunction) -> None:
-        """Raise UnsupportedByTarget for the first thing in `kernel` that this target refuses."""
+    def check(self, module: Module) -> None:
+        """Raise UnsupportedByTarget for the first thing in the kernels of `module` that is refused."""
+        for kernel in module.kernels:
+            if kernel.body is not None or kernel.native is not None:
+                self._check_kernel(kernel)
+
+    def _check_kernel(self, kernel: KernelFunction) -> None:
         for param in kernel.params:
             self._check_param(param, kernel.native is not None)
         for name, tile in kernel.tiles:
@@ -57,19 +73,24 @@ class CpuTarget(Target):
         if isinstance(param.type, ViewType) and len(param.type.dims or ()) > MAX_RANK:
             raise _refused(f"views of more than {MAX_RANK} dimensions", "", param.loc)
 
-    def emit(self, kernels: Sequence[KernelFunction]) -> str:
-        """Return the C++ of `kernels` for this machine."""
-        return self._library(kernels, resolve_features().lanes).text
+    def emit(self, module: Module) -> SourceTree:
+        """Return a folder that builds the program with `make`, for the vectors of this machine."""
+        module = portable(module)
+        return program_tree(module, self.library(module.kernels), resolve_features())
 
-    def build_environment(self, cache: LibraryCache) -> str:
-        """Return what `build` depends on besides the kernels: processor, compiler, options, headers."""
-        return build_environment(resolve_features(), toolchain.find_compiler(cache))
+    def policies(self, policy: Policy[..., Directive]) -> Enforced:
+        """Enforce: the engine does what every directive says."""
+        return Enforced()
+
+    def runner(self, program: Runnable[R]) -> R:
+        """Return a runner on the engine."""
+        return program.on_engine(self)
 
     def build(self, kernels: Sequence[KernelFunction], cache: LibraryCache) -> KernelArtifact:
         """Return a library of `kernels`, from `cache` or newly compiled."""
         start = time.perf_counter()
         features = resolve_features()
-        library = self._library(kernels, features.lanes)
+        library = self.library(kernels)
         compiler = toolchain.find_compiler(cache)
         environment = build_environment(features, compiler)
         key = cache_key(library, environment)
@@ -85,10 +106,15 @@ class CpuTarget(Target):
             source=library.text,
         )
 
-    def _library(self, kernels: Sequence[KernelFunction], lanes: int) -> Library:
+    def library(self, kernels: Sequence[KernelFunction]) -> Library:
+        """Return the generated code of `kernels` for this machine.
+
+        Raises:
+            UnsupportedByTarget, NoneKernelBody, TilesTooLarge: it cannot be generated.
+        """
         for kernel in kernels:
-            self.unsupported(kernel)
-        return emit_library(kernels, lanes)
+            self._check_kernel(kernel)
+        return emit_library(kernels, resolve_features().lanes)
 
 
 def build_environment(features: Features, compiler: toolchain.Compiler) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from pto_wsp.isa.meaning import ELEMENT_OUTSIDE, OTHER_COUNT, OUTSIDE, PART_OUTSIDE, UNSORTED
 from pto_wsp.support.record import record
-from pto_wsp.targets.cpu.expressions import INTEGERS
+from pto_wsp.targets.c_style.spelling import INTEGERS
 from pto_wsp.types.dtype import DType
 
 
@@ -46,7 +46,7 @@ class Whole:
 
 
 @record
-class Call:
+class CallTemplate:
     """A row that is a function of whole tiles: the destination, the operands, then `arguments`, attributes.
 
     `failure` says what is wrong where the function returns false; empty where it returns nothing.
@@ -68,7 +68,7 @@ class Unsupported:
     reason: str
 
 
-Template = Vector | Fold | Whole | Call | Unsupported
+Template = Vector | Fold | Whole | CallTemplate | Unsupported
 
 _INFINITY = "__builtin_inff()"
 
@@ -106,18 +106,19 @@ TEMPLATES: dict[str, Template] = {
     "rowexpand": Vector("{0}", ALL),
     "colexpand": Vector("{0}", ALL),
     "iota": Vector("iota({0}, j)"),
-    "reshape": Call("reshape", failure=OTHER_COUNT),
-    "extract": Call("extract", arguments=("row", "col"), failure=PART_OUTSIDE),
-    "insert": Call("insert", arguments=("row", "col"), failure=PART_OUTSIDE),
-    "setval": Call("setval", arguments=("row", "col"), failure=ELEMENT_OUTSIDE, is_in_place=True),
-    "sort32": Call("sort32"),
-    "sort": Call("sort", needs_spare=True),
-    "mrgsort": Call("mrgsort", arguments=("run",), failure=UNSORTED, needs_spare=True),
-    "merge": Call("merge", failure=UNSORTED),
-    "take": Call("take", failure=OUTSIDE),
-    "put": Call("put", failure=OUTSIDE),
+    "reshape": CallTemplate("reshape", failure=OTHER_COUNT),
+    "extract": CallTemplate("extract", arguments=("row", "col"), failure=PART_OUTSIDE),
+    "insert": CallTemplate("insert", arguments=("row", "col"), failure=PART_OUTSIDE),
+    "setval": CallTemplate("setval", arguments=("row", "col"), failure=ELEMENT_OUTSIDE, is_in_place=True),
+    "sort32": CallTemplate("sort32"),
+    "sort": CallTemplate("sort", needs_spare=True),
+    "mrgsort": CallTemplate("mrgsort", arguments=("run",), failure=UNSORTED, needs_spare=True),
+    "merge": CallTemplate("merge", failure=UNSORTED),
+    "take": CallTemplate("take", failure=OUTSIDE),
+    "put": CallTemplate("put", failure=OUTSIDE),
     **{
-        name: Call(name) for name in ("extract_topk_values", "extract_topk_indices", "rowargmax", "rowargmin")
+        name: CallTemplate(name)
+        for name in ("extract_topk_values", "extract_topk_indices", "rowargmax", "rowargmin")
     },
     "expands": Vector("{0}", ALL),
     "cmp": Vector("{mode}({0}, {1})", ALL),
@@ -161,7 +162,7 @@ HEADERS: dict[str, str] = {
     **{
         name: "sort"
         for name, template in TEMPLATES.items()
-        if isinstance(template, Call) and name not in ("reshape", "extract", "insert", "setval")
+        if isinstance(template, CallTemplate) and name not in ("reshape", "extract", "insert", "setval")
     },
 }
 """Headers of include/pto/wsp/tile/ that rows need beside move.hpp and scalar.hpp."""

@@ -6,12 +6,12 @@ from pto_wsp.ir.kernel import Instr
 from pto_wsp.ir.scalar import Expr
 from pto_wsp.isa.forms import Form, factors
 from pto_wsp.isa.table import TABLE
+from pto_wsp.targets.c_style.plan import Alone
+from pto_wsp.targets.c_style.spelling import FIELDS, tile_name
 from pto_wsp.targets.cpu.code import KernelCode
-from pto_wsp.targets.cpu.expressions import FIELDS, tile_name
 from pto_wsp.targets.cpu.memory import can_stream, matmul_vectors, product_stride, row_stride
 from pto_wsp.targets.cpu.parts import packs, panel_product, stream_product, tile_product, turns
-from pto_wsp.targets.cpu.plan import Alone
-from pto_wsp.targets.cpu.templates import Call
+from pto_wsp.targets.cpu.templates import CallTemplate
 from pto_wsp.types.tile import TileType
 
 MOST_BLOCK_ROWS = 8
@@ -33,7 +33,7 @@ def write_transpose(code: KernelCode, node: Alone, instr: Instr) -> None:
     code.out.line(f"{dst} = copy({whole}, {code.buffer(instr.dst)});")
 
 
-def write_call(code: KernelCode, node: Alone, instr: Instr, call: Call) -> None:
+def write_call(code: KernelCode, node: Alone, instr: Instr, call: CallTemplate) -> None:
     """Write a call of a tile function; onto an operand it goes through memory of its own."""
     dst, storage = tile_name(instr.dst), code.storage(instr.dst)
     own = code.extra(node, "result", storage)

@@ -2,31 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import NoReturn
 
 from pto_wsp.errors import UnsupportedByTarget
-from pto_wsp.ir.kernel import KernelFunction
-from pto_wsp.targets.base import LibraryCache, Target
+from pto_wsp.ir.module import Module
+from pto_wsp.ir.schedule import Directive, Policy
+from pto_wsp.targets.base import Idle, R, Runnable, Target
 
 
 class InterpTarget(Target):
     """The reference: slow, and right by definition."""
 
     name = "interp"
-    builds_library = False
+    evaluates_floats = True
 
-    def unsupported(self, kernel: KernelFunction) -> None:
+    def check(self, module: Module) -> None:
         """Return: every instruction has a numpy meaning."""
 
-    def emit(self, kernels: Sequence[KernelFunction]) -> NoReturn:
+    def emit(self, module: Module) -> NoReturn:
         """Refuse: there is no code to show."""
-        raise UnsupportedByTarget(target=self.name, what="generating code", reason="kernels run in numpy")
+        raise UnsupportedByTarget(target=self.name, what="emitting sources", reason="kernels run in numpy")
 
-    def build_environment(self, cache: LibraryCache) -> NoReturn:
-        """Refuse: nothing is built."""
-        raise UnsupportedByTarget(target=self.name, what="building a library", reason="kernels run in numpy")
+    def policies(self, policy: Policy[..., Directive]) -> Idle:
+        """Accept: tasks run in program order on the calling thread, as directives allow."""
+        return Idle()
 
-    def build(self, kernels: Sequence[KernelFunction], cache: LibraryCache) -> NoReturn:
-        """Refuse: there is no library to build."""
-        raise UnsupportedByTarget(target=self.name, what="building a library", reason="kernels run in numpy")
+    def runner(self, program: Runnable[R]) -> R:
+        """Return a runner in Python."""
+        return program.interpreted()

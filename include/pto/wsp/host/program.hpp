@@ -1,0 +1,337 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// A program as a command: arrays come from files, run on the engine, and go to files.
+#pragma once
+
+#include <cerrno>
+#include <cmath>
+#include <iostream>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "pto/wsp/engine.hpp"
+#include "pto/wsp/host/npy.hpp"
+#include "pto/wsp/native.hpp"
+#include "pto/wsp/sched/crash.hpp"
+
+namespace pto::wsp::host {
+
+/// A size or scalar of a program; its number is its place.
+struct Symbol {
+  const char* name;
+  std::optional<int64_t> default_bits;
+  bool is_derived = false;  ///< it follows from others
+};
+
+/// A tensor of a program; its number is its place.
+struct Tensor {
+  const char* name;
+  bool is_local = false;  ///< the program makes it
+  bool is_read = false;   ///< tasks read what the caller gives
+};
+
+/// What a run-time check of a kernel means.
+struct CheckText {
+  const char* kernel;
+  int64_t number;
+  const char* text;
+};
+
+/// The bits of a symbol, as the engine takes them.
+using Values = std::vector<std::optional<int64_t>>;
+
+/// A compiled program.
+struct Program {
+  const char* name;
+  const uint8_t* bytecode;
+  size_t bytecode_size;
+  std::vector<Symbol> symbols;
+  std::vector<Tensor> tensors;
+  std::vector<CheckText> checks;
+  void (*derive)(Values& values);  ///< computes the derived symbols in their order; throws Mistake
+  sched::RunOptions options;
+  NativeKernels* native;  ///< of kernels that are written in C++; null if there are none
+};
+
+/// The value of a symbol that others follow from.
+inline Scalar value_of(const Values& values, size_t symbol, const char* name) {
+  if (!values[symbol]) throw Mistake("give `--set " + std::string(name) + "=...`");
+  Scalar scalar;
+  scalar.i64 = *values[symbol];
+  return scalar;
+}
+
+inline int64_t bits_of(float value) {
+  Scalar scalar{0};
+  scalar.f32 = value;
+  return scalar.i64;
+}
+
+namespace detail {
+
+/// An integer of a type, in decimal or with 0x.
+inline int64_t parse_integer(const std::string& text, DType dtype, const std::string& name) {
+  char* end = nullptr;
+  errno = 0;
+  const int base = text.find("0x") == std::string::npos ? 10 : 16;
+  const int64_t value = std::strtoll(text.c_str(), &end, base);
+  const int bits = int(dtype_bytes(dtype)) * 8;
+  const bool is_signed = dtype >= DType::i8 && dtype <= DType::i64;
+  const int64_t high = is_signed || bits == 64 ? INT64_MAX >> (64 - bits) : (int64_t(1) << bits) - 1;
+  const int64_t low = is_signed ? -high - 1 : 0;
+  if (text.empty() || *end != 0 || errno != 0 || value < low || value > high)
+    throw Mistake("--set " + name + ": expected a number of type " + dtype_name(dtype) + ", found `" + text +
+                  "`");
+  return value;
+}
+
+inline int64_t parse_float(const std::string& text, const std::string& name) {
+  char* end = nullptr;
+  const double value = std::strtod(text.c_str(), &end);
+  const bool is_infinite = text.find_first_of("0123456789") == std::string::npos;
+  if (text.empty() || *end != 0 || (std::isinf(float(value)) && !is_infinite))
+    throw Mistake("--set " + name + ": expected a number of type f32, found `" + text + "`");
+  return bits_of(float(value));
+}
+
+inline int64_t parse_value(const std::string& text, const bytecode::SymbolDescriptor& symbol,
+                           const std::string& name) {
+  if (symbol.dtype == DType::f32) return parse_float(text, name);
+  if (symbol.dtype == DType::b1 && (text == "true" || text == "false")) return text == "true";
+  if (symbol.kind == bytecode::SymbolKind::SIZE) {
+    const int64_t size = parse_integer(text, DType::i64, name);
+    if (size < 0) throw Mistake("--set " + name + ": a size is at least 0");
+    return size;
+  }
+  const int64_t value = parse_integer(text, symbol.dtype, name);
+  if (symbol.dtype == DType::b1 && value > 1) throw Mistake("--set " + name + ": expected true or false");
+  return value;
+}
+
+/// The command line: options by kind, each `NAME=VALUE`.
+struct Options {
+  std::map<std::string, std::string> set, input, output;
+  uint32_t workers = 0;
+  bool has_stats = false;
+};
+
+inline Options parse_options(int argc, char** argv) {
+  Options options;
+  const std::map<std::string, std::map<std::string, std::string>*> kinds = {
+      {"--set", &options.set}, {"--input", &options.input}, {"--output", &options.output}};
+  for (int i = 1; i < argc; ++i) {
+    const std::string option = argv[i];
+    if (option == "--stats") {
+      options.has_stats = true;
+      continue;
+    }
+    const auto kind = kinds.find(option);
+    if ((kind == kinds.end() && option != "--workers") || i + 1 == argc)
+      throw Mistake("`" + option +
+                    "`: expected --set, --input, --output or --workers with a value, or --stats");
+    const std::string value = argv[++i];
+    if (option == "--workers") {
+      options.workers = uint32_t(parse_integer(value, DType::u16, "workers"));
+      if (options.workers == 0) throw Mistake("--workers: expected a number from 1 on");
+      continue;
+    }
+    const size_t equals = value.find('=');
+    if (equals == 0 || equals == std::string::npos || equals + 1 == value.size())
+      throw Mistake(option + ": expected NAME=VALUE, found `" + value + "`");
+    if (!kind->second->emplace(value.substr(0, equals), value.substr(equals + 1)).second)
+      throw Mistake(option + ": `" + value.substr(0, equals) + "` is given twice");
+  }
+  return options;
+}
+
+}  // namespace detail
+
+/// One run of a program on the arrays of files.
+class Command {
+ public:
+  Command(const Program& program, detail::Options options)
+      : program_(program),
+        options_(std::move(options)),
+        executable_(program.bytecode, program.bytecode_size,
+                    std::shared_ptr<const KernelLibrary>(pto_wsp_kernel_library(), [](auto*) {})),
+        values_(program.symbols.size()),
+        arrays_(program.tensors.size()) {}
+
+  void run() {
+    for (const auto* given : {&options_.input, &options_.output}) {
+      for (const auto& pair : *given) tensor_number(pair.first);
+    }
+    for (const auto& pair : options_.output) {
+      if (!descriptor(tensor_number(pair.first)).written)
+        throw Mistake("--output " + pair.first + ": the program only reads it");
+    }
+    set_values();
+    for (const auto& pair : options_.input) read(tensor_number(pair.first), pair.second);
+    for (size_t i = 0; i < arrays_.size(); ++i) {
+      if (program_.tensors[i].is_read && arrays_[i].data() == nullptr)
+        throw Mistake("give `--input " + std::string(program_.tensors[i].name) + "=FILE`");
+    }
+    program_.derive(values_);
+    for (size_t i = 0; i < arrays_.size(); ++i) {
+      if (arrays_[i].data() == nullptr) arrays_[i] = make(i);
+    }
+    execute();
+    for (const auto& pair : options_.output) write_npy(arrays_[tensor_number(pair.first)], pair.second);
+  }
+
+  /// The text of an error of the engine.
+  std::string explain(const EngineError& error) const {
+    std::string text = "error[" + error.code() + "]: " + error.what();
+    for (const auto& [key, detail] : error.details()) {
+      if (detail.kind == Detail::kNumber) text += "\n  " + key + " " + std::to_string(detail.number);
+      if (detail.kind == Detail::kText) text += "\n  " + key + " " + detail.text;
+      if (key == "tensor" && size_t(detail.number) < program_.tensors.size())
+        text += " (" + std::string(program_.tensors[size_t(detail.number)].name) + ")";
+    }
+    if (error.code() == "kernel-failed") text += explain_check(error);
+    return text;
+  }
+
+ private:
+  std::string explain_check(const EngineError& error) const {
+    std::string kernel;
+    for (const auto& [key, detail] : error.details()) {
+      if (key == "kernel") kernel = detail.text;
+    }
+    const int64_t number = error.number("check");
+    for (const CheckText& check : program_.checks) {
+      if (kernel == check.kernel && number == check.number) return "\n  " + std::string(check.text);
+    }
+    const KernelFailure* failure =
+        program_.native == nullptr ? nullptr : program_.native->failure(int32_t(number));
+    if (failure == nullptr) return "";
+    const std::string place =
+        failure->file == nullptr ? "" : failure->file + (":" + std::to_string(failure->line) + ": ");
+    return "\n  " + place + failure->message;
+  }
+
+  const bytecode::TensorDescriptor& descriptor(size_t i) const { return executable_.program().tensors[i]; }
+
+  size_t tensor_number(const std::string& name) const {
+    for (size_t i = 0; i < program_.tensors.size(); ++i) {
+      if (name == program_.tensors[i].name && !program_.tensors[i].is_local) return i;
+    }
+    throw Mistake("the program has no tensor `" + name + "`");
+  }
+
+  void set_values() {
+    const auto& known = executable_.program().symbols;
+    std::map<std::string, std::string> given = options_.set;
+    for (size_t i = 0; i < known.size(); ++i) {
+      const Symbol& symbol = program_.symbols[i];
+      const auto found = given.find(symbol.name);
+      if (symbol.is_derived) continue;
+      if (found != given.end()) {
+        values_[i] = detail::parse_value(found->second, known[i], symbol.name);
+        given.erase(found);
+      } else if (symbol.default_bits) {
+        values_[i] = symbol.default_bits;
+      } else if (known[i].kind == bytecode::SymbolKind::SCALAR) {
+        throw Mistake("give `--set " + std::string(symbol.name) + "=...`");
+      }
+    }
+    if (!given.empty()) throw Mistake("the program has no size or scalar `" + given.begin()->first + "`");
+  }
+
+  void read(size_t i, const std::string& path) {
+    Array array = read_npy(path);
+    const bytecode::TensorDescriptor& tensor = descriptor(i);
+    bool is_right = array.dtype() == tensor.dtype && array.shape().size() == tensor.rank;
+    for (size_t d = 0; is_right && d < tensor.rank; ++d) {
+      const int64_t dim = tensor.dims[d], size = array.shape()[d];
+      std::optional<int64_t>* symbol = dim < 0 ? &values_[size_t(-1 - dim)] : nullptr;
+      if (symbol != nullptr && !*symbol) *symbol = size;
+      is_right = size == (symbol != nullptr ? **symbol : dim);
+    }
+    if (!is_right) throw Mistake(path + ": expected " + expected(i) + ", found " + array.text());
+    arrays_[i] = std::move(array);
+  }
+
+  std::string expected(size_t i) const {
+    const bytecode::TensorDescriptor& tensor = descriptor(i);
+    std::string text = std::string(dtype_name(tensor.dtype)) + "[";
+    for (int d = 0; d < tensor.rank; ++d) {
+      if (d > 0) text += ", ";
+      if (tensor.dims[d] >= 0) {
+        text += std::to_string(tensor.dims[d]);
+        continue;
+      }
+      const size_t symbol = size_t(-1 - tensor.dims[d]);
+      text += program_.symbols[symbol].name;
+      if (values_[symbol]) text += " = " + std::to_string(*values_[symbol]);
+    }
+    return text + "]";
+  }
+
+  Array make(size_t i) const {
+    const bytecode::TensorDescriptor& tensor = descriptor(i);
+    std::vector<int64_t> shape;
+    for (int d = 0; d < tensor.rank; ++d) {
+      const int64_t dim = tensor.dims[d];
+      const auto symbol = size_t(-1 - dim);
+      shape.push_back(dim >= 0 ? dim : value_of(values_, symbol, program_.symbols[symbol].name).i64);
+    }
+    return Array(tensor.dtype, std::move(shape));
+  }
+
+  void execute() {
+    std::vector<bind::ArrayRef> refs;
+    for (const Array& array : arrays_) {
+      bind::ArrayRef ref;
+      ref.data = array.data();
+      ref.dtype = array.dtype();
+      ref.rank = int(array.shape().size());
+      int64_t stride = dtype_bytes(array.dtype());
+      for (int d = ref.rank - 1; d >= 0; --d) {
+        ref.shape[d] = array.shape()[size_t(d)];
+        ref.stride_bytes[d] = stride;
+        stride *= ref.shape[d];
+      }
+      refs.push_back(ref);
+    }
+    sched::RunOptions run_options = program_.options;
+    run_options.workers = options_.workers;
+    std::optional<sched::CrashWatch> watch;
+    if (program_.native != nullptr) {
+      program_.native->current_call = sched::current_call;
+      watch.emplace();
+    }
+    const RunResult result = executable_.run(refs, values_, run_options);
+    if (options_.has_stats)
+      std::cout << result.tasks << " tasks on " << result.workers << " workers in "
+                << double(result.run_ns) / 1e6 << " ms\n";
+  }
+
+  const Program& program_;
+  const detail::Options options_;
+  Executable executable_;
+  Values values_;
+  std::vector<Array> arrays_;
+};
+
+/// Runs a program as the command line says. Returns the exit status: 0 done, 1 refused or failed.
+inline int run_command(const Program& program, int argc, char** argv) {
+  std::optional<Command> command;
+  try {
+    command.emplace(program, detail::parse_options(argc, argv));
+    command->run();
+    return 0;
+  } catch (const Mistake& mistake) {
+    std::cerr << "error: " << mistake.what() << "\n";
+  } catch (const EngineError& error) {
+    std::cerr << (command ? command->explain(error) : std::string(error.what())) << "\n";
+  } catch (const std::bad_alloc&) {
+    std::cerr << "error: out of memory\n";
+  }
+  return 1;
+}
+
+}  // namespace pto::wsp::host

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// The time by which a run starts tasks.
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <thread>
+
+#include "pto/wsp/sched/spin.hpp"
+#include "pto/wsp/trace/clock.hpp"
+
+namespace pto::wsp::sched {
+
+/// Time in nanoseconds, from any origin. It is asked only where a policy speaks of time, so that calls may be
+/// virtual: simulated time takes the place of the host's.
+class Clock {
+ public:
+  virtual ~Clock() = default;
+  virtual int64_t now_ns() = 0;
+  /// Returns at `time_ns`, or soon after `is_stopped` was set.
+  virtual void wait_until(int64_t time_ns, const std::atomic<bool>& is_stopped) = 0;
+};
+
+class HostClock final : public Clock {
+ public:
+  static HostClock& instance() {
+    static HostClock clock;
+    return clock;
+  }
+
+  int64_t now_ns() override { return trace::now_ns(); }
+
+  void wait_until(int64_t time_ns, const std::atomic<bool>& is_stopped) override {
+    for (int64_t now = now_ns(); now < time_ns && !is_stopped.load(std::memory_order_relaxed);
+         now = now_ns()) {
+      const int64_t left = time_ns - now;
+      if (left < kSpinNs) {
+        relax();
+      } else {
+        std::this_thread::sleep_for(std::chrono::nanoseconds(std::min(left - kSpinNs / 2, kMaxSleepNs)));
+      }
+    }
+  }
+
+ private:
+  static constexpr int64_t kSpinNs = 200000;        ///< sleeping takes so much longer than asked for
+  static constexpr int64_t kMaxSleepNs = 10000000;  ///< until it is seen that the run was stopped
+};
+
+}  // namespace pto::wsp::sched

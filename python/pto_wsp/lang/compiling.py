@@ -1,0 +1,25 @@
+"""The hook by which `compile` methods reach the runtime, which is a layer above them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from pto_wsp.lang.workload.build_module import Traced
+
+if TYPE_CHECKING:
+    from pto_wsp.runtime.program import Program
+else:
+    Program = Any
+
+_hook: list[Callable[[Traced, str], Program]] = []
+
+
+def set_compile_hook(hook: Callable[[Traced, str], Program]) -> None:
+    """Set the function that `compile_traced` calls. `runtime.program` sets it once."""
+    _hook[:] = [hook]
+
+
+def compile_traced(traced: Traced, target: str) -> Program:
+    """Compile a traced workload for a target; the errors are those of `Workload.compile`."""
+    return _hook[0](traced, target)

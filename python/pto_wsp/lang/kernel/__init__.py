@@ -1,0 +1,1 @@
+"""`@kernel`, `@ptoisa_kernel` and `pto`: functions on tiles, parsed from their source."""

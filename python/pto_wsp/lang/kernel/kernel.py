@@ -1,0 +1,352 @@
+"""`@kernel`: a function on tiles, read from its source."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from types import FunctionType
+from typing import Any, ClassVar, Literal, overload
+from weakref import WeakSet
+
+from pto_wsp.errors import NameClash, NoSource, UnknownKernel, UnsupportedSyntax, did_you_mean
+from pto_wsp.ir.kernel import KernelFunction
+from pto_wsp.ir.scalar import Var
+from pto_wsp.lang.kernel.builder import Builder
+from pto_wsp.lang.kernel.copy_elimination import remove_copies
+from pto_wsp.lang.kernel.declarations import Amount, KernelOptions, KernelParam
+from pto_wsp.lang.kernel.inlining import BodyReader
+from pto_wsp.lang.kernel.native_kernel import CppOptions, PathText, native_function, read_native
+from pto_wsp.lang.kernel.outputs import check_outputs
+from pto_wsp.lang.kernel.ptoisa_body import InstructionReader, check_written
+from pto_wsp.lang.kernel.signature import read_signature, specialised_params
+from pto_wsp.lang.kernel.statements import StatementReader
+from pto_wsp.lang.kernel.values import Constant, ScalarValue, Value
+from pto_wsp.lang.kernel.view_index import whole_view
+from pto_wsp.lang.source import FunctionSource, read_function
+from pto_wsp.lang.workload import context
+from pto_wsp.lang.workload.tasks import Handle, TaskArguments
+from pto_wsp.location import Location, caller_location
+from pto_wsp.support.record import replace
+from pto_wsp.types.tile import ScalarType, ViewType
+
+
+class Kernel:
+    """A kernel: arithmetic on tiles, on one core.
+
+    In a workload `k[coordinates](param=view_or_scalar, ...)` makes a task of it.
+
+    Attributes:
+        name: the function's name.
+        params: its parameters.
+        declaration: what it declares beside its arithmetic.
+    """
+
+    _reader: ClassVar[type[StatementReader]] = BodyReader
+
+    def __init__(self, source: FunctionSource, declaration: KernelOptions, cpp: CppOptions) -> None:
+        if source.node is None:
+            raise NoSource(name=source.function.__name__, loc=source.loc)
+        self._source = source
+        self.name = source.node.name
+        self.params: tuple[KernelParam, ...] = read_signature(source)
+        has_body = not _is_declaration(source.node)
+        self._native = read_native(source, self.params, cpp, has_body)
+        declaration.check(self.name, self._native is not None or not has_body, self.loc)
+        self.declaration = declaration
+        self._functions: dict[object, KernelFunction] = {}
+        self.__doc__ = source.function.__doc__
+        self.__name__ = self.name
+        if not self.is_generic:
+            self.specialise({}, {})
+        _register(self)
+
+    def __repr__(self) -> str:
+        return f"<kernel {self.name}({', '.join(p.name for p in self.params)})>"
+
+    @property
+    def is_generic(self) -> bool:
+        """Whether the kernel is compiled per element type, rank or constant that it is used with."""
+        return any(p.is_generic for p in self.params)
+
+    @property
+    def loc(self) -> Location:
+        """Where the kernel is defined."""
+        return self._source.loc
+
+    @property
+    def identity(self) -> object:
+        """What is the same for a function that is defined again, as in a notebook.
+
+        Functions made by functions are always different.
+        """
+        function = self._source.function
+        is_nested = "<locals>" in function.__qualname__
+        return self if is_nested else (function.__module__, function.__qualname__)
+
+    def specialise(self, views: Mapping[str, ViewType], constants: Mapping[str, object]) -> KernelFunction:
+        """Return the IR of the kernel.
+
+        Args:
+            views: the type of every bare `Tensor` parameter.
+            constants: the value of every `Constexpr` parameter.
+
+        Raises:
+            FrontendError: something in the body has no meaning in a kernel.
+        """
+        key = (tuple(views.items()), tuple((n, type(v), v) for n, v in constants.items()))
+        if key not in self._functions:
+            self._functions[key] = self._read(views, constants)
+        return self._functions[key]
+
+    def _read(self, views: Mapping[str, ViewType], constants: Mapping[str, object]) -> KernelFunction:
+        node = self._source.node
+        assert node is not None
+        params = specialised_params(self.params, views)
+        name = _specialised_name(self.name, views, constants)
+        if self._native is not None:
+            return self._declared(native_function(name, params, self._native, constants, self.loc))
+        if _is_declaration(node):
+            return self._declared(KernelFunction(name, params, loc=self.loc))
+        env: dict[str, Value] = {n: Constant(v) for n, v in constants.items()}
+        for param in params:
+            if isinstance(param.type, ScalarType):
+                env[param.name] = ScalarValue(Var(param.name, param.type.dtype))
+            else:
+                env[param.name] = whole_view(param)
+        builder = Builder(params, self.declaration.block_dim)
+        self._reader(self._source, builder, env).statements(node.body)
+        function = KernelFunction(
+            name,
+            params,
+            tuple(builder.tiles.items()),
+            tuple(builder.scalars.items()),
+            builder.statements(),
+            self.loc,
+        )
+        return self._declared(self._checked(function))
+
+    def _checked(self, function: KernelFunction) -> KernelFunction:
+        check_outputs(function)
+        return remove_copies(function)
+
+    def _declared(self, function: KernelFunction) -> KernelFunction:
+        return replace(function, unit=self.declaration.core, block_dim=self.declaration.block_dim)
+
+    def __getitem__(self, keys: object) -> TaskCall:
+        """Give the coordinates of a task, which reports and traces name it by."""
+        context.current(f"kernel `{self.name}`")
+        return TaskCall(self, keys if isinstance(keys, tuple) else (keys,))
+
+    __iter__ = None
+
+    def __call__(self, *args: object, **kwargs: object) -> Handle:
+        """Make a task without coordinates."""
+        return TaskCall(self, ())(*args, **kwargs)
+
+
+class PtoisaKernel(Kernel):
+    """A kernel that is written as instructions on declared tiles."""
+
+    _reader = InstructionReader
+
+    def _checked(self, function: KernelFunction) -> KernelFunction:
+        check_written(function)
+        check_outputs(function)
+        return function
+
+
+_REGISTERED: dict[str, WeakSet[Kernel]] = {}
+
+
+def _register(kernel: Kernel) -> None:
+    """Make a kernel that declares a name known by it, for as long as it lives.
+
+    The same function defined anew, as in a notebook, takes the place of its earlier self.
+    """
+    name = kernel.declaration.name
+    if name is None:
+        return
+    known = _REGISTERED.setdefault(name, WeakSet())
+    for other in [k for k in known if k.identity == kernel.identity]:
+        known.discard(other)
+    known.add(kernel)
+
+
+def registered_kernels() -> dict[str, Kernel]:
+    """Return the kernels declared with a name, by name.
+
+    Raises:
+        NameClash: two kernels have one name.
+    """
+    return {name: lookup_kernel(name) for name in sorted(_REGISTERED) if _REGISTERED[name]}
+
+
+def lookup_kernel(name: str) -> Kernel:
+    """Return the kernel that was declared with `@kernel(name="...")`.
+
+    Raises:
+        UnknownKernel: there is none.
+        NameClash: there are several.
+    """
+    found = sorted(_REGISTERED.get(name, ()), key=lambda kernel: str(kernel.loc))
+    if not found:
+        known = [other for other, kernels in _REGISTERED.items() if kernels]
+        raise UnknownKernel(name=name, advice=did_you_mean(name, known), loc=caller_location())
+    if len(found) > 1:
+        notes = [(f"`{kernel.name}` is declared here", kernel.loc) for kernel in found]
+        raise NameClash(kind="kernels", name=name, loc=caller_location(), notes=notes)
+    return found[0]
+
+
+class TaskCall:
+    """A kernel with the coordinates of a task."""
+
+    def __init__(self, kernel: Kernel, keys: tuple[object, ...]) -> None:
+        self._kernel = kernel
+        self._keys = keys
+
+    def __call__(self, *args: object, **kwargs: object) -> Handle:
+        """Make the task: every parameter of the kernel is given a view, a scalar or a constant.
+
+        `after=[handle, ...]` names earlier tasks that it waits for, besides those its data depends on.
+        """
+        return TaskArguments(self._keys, args, kwargs, caller_location()).record(self._kernel)
+
+
+@overload
+def kernel(function: Callable[..., None], /) -> Kernel: ...
+@overload
+def kernel(
+    *,
+    cpp_src: str | None = None,
+    cpp_body_path: PathText | None = None,
+    cpp_tu_path: PathText | None = None,
+    cpp_includes: Sequence[str] = (),
+    reference: Callable[..., object] | None = None,
+    workspace: Amount | None = None,
+    core: Literal["any", "vector", "cube", "mixed"] = "any",
+    block_dim: int = 1,
+    cost: Amount | None = None,
+    name: str | None = None,
+) -> Callable[[Callable[..., None]], Kernel]: ...
+def kernel(
+    function: Callable[..., None] | None = None,
+    /,
+    *,
+    cpp_src: str | None = None,
+    cpp_body_path: PathText | None = None,
+    cpp_tu_path: PathText | None = None,
+    cpp_includes: Sequence[str] = (),
+    reference: Callable[..., object] | None = None,
+    workspace: Amount | None = None,
+    core: str = "any",
+    block_dim: int = 1,
+    cost: Amount | None = None,
+    name: str | None = None,
+) -> Any:
+    """Make a kernel of a function, whose body is read from its source text, or is C++.
+
+    Args:
+        function: the function. Its annotations give its parameters; the body of a kernel in C++ is `...`.
+        cpp_src: the body as C++ text: its parameters are in scope under their names, beside `context`.
+        cpp_body_path: a file with such a text, relative to the file of the kernel.
+        cpp_tu_path: a file with a translation unit, which defines a function of the kernel's name that takes
+            its parameters in order and a `const TaskContext&`.
+        cpp_includes: headers of the C++, `"mine.hpp"` or `"<cmath>"`.
+        reference: what a kernel in C++ means: a numpy function of the same parameters that writes outputs in
+            place. The target `interp` runs it.
+        workspace: bytes of memory that a task of a kernel in C++ gets as `context.workspace`: a function of
+            the task's arguments, `p.n` for a scalar and `p.x.rows` for an extent of a view.
+        core: the kind of core that the kernel wants. Each core of a CPU is of every kind.
+        block_dim: calls that make one task; each works on the part that `pto.block_idx()` (in C++
+            `context.block_idx`) stands for.
+        cost: estimated run time of a task in ns, a function as `workspace` is.
+        name: what `lookup_kernel` finds the kernel by.
+
+    Raises:
+        NoSource: the source text is not available.
+        BadKernelOption: arguments that do not fit each other or the function.
+        FrontendError: the function has parameters or statements that have no meaning in a kernel.
+
+    Source: seed 003, section 5; seed 001, section 2.
+    """
+    frame = sys._getframe(1)
+    cpp = CppOptions(cpp_src, cpp_body_path, cpp_tu_path, cpp_includes, reference)
+    declaration = KernelOptions(workspace, core, block_dim, cost, name)
+
+    def make(inner: object) -> Kernel:
+        return Kernel(read_function(_plain(inner), frame), declaration, cpp)
+
+    return make if function is None else make(function)
+
+
+@overload
+def ptoisa_kernel(function: Callable[..., None], /) -> Kernel: ...
+@overload
+def ptoisa_kernel(
+    *,
+    core: Literal["any", "vector", "cube", "mixed"] = "any",
+    block_dim: int = 1,
+    cost: Amount | None = None,
+    name: str | None = None,
+) -> Callable[[Callable[..., None]], Kernel]: ...
+def ptoisa_kernel(
+    function: Callable[..., None] | None = None,
+    /,
+    *,
+    core: str = "any",
+    block_dim: int = 1,
+    cost: Amount | None = None,
+    name: str | None = None,
+) -> Any:
+    """Make a kernel of a function that calls instructions, such as `ptoisa.TADD(dst, a, b)`.
+
+    Loops, branches and scalars are those of `@kernel`, and so is the IR that it becomes.
+
+    Args:
+        function: the function.
+        core: the kind of core that it wants, as in `kernel`.
+        block_dim: calls that make one task, as in `kernel`.
+        cost: estimated run time of a task in ns, as in `kernel`.
+        name: what `lookup_kernel` finds the kernel by.
+
+    Raises:
+        NoSource: the source text is not available.
+        FrontendError: the function has parameters or statements that have no meaning in a kernel.
+
+    Source: seed 003, section 5.
+    """
+    frame = sys._getframe(1)
+    declaration = KernelOptions(None, core, block_dim, cost, name)
+
+    def make(inner: object) -> Kernel:
+        return PtoisaKernel(read_function(_plain(inner), frame), declaration, CppOptions())
+
+    return make if function is None else make(function)
+
+
+def _plain(function: object) -> FunctionType:
+    if not isinstance(function, FunctionType):
+        raise UnsupportedSyntax(
+            construct=f"`@kernel` of a {type(function).__name__}",
+            where="program",
+            detail="expected a function",
+            advice="decorate a function with `@kernel`",
+            loc=caller_location(),
+        )
+    return function
+
+
+def _is_declaration(node: ast.FunctionDef) -> bool:
+    body = [s.value for s in node.body if isinstance(s, ast.Expr)]
+    constants = [e.value for e in body if isinstance(e, ast.Constant)]
+    has_doc = constants[:1] != [] and isinstance(constants[0], str)
+    return len(body) == len(node.body) == len(constants) and constants[has_doc:] == [...]
+
+
+def _specialised_name(name: str, views: Mapping[str, ViewType], constants: Mapping[str, object]) -> str:
+    parts = [name]
+    parts += [f"{v.dtype}x{len(v.dims or ())}" for v in views.values()]
+    parts += ["".join(c if c.isalnum() else "_" for c in str(v)) for v in constants.values()]
+    return "_".join(parts)

@@ -1,0 +1,1 @@
+"""Lowering of a workload to bytecode."""

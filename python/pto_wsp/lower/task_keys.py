@@ -1,0 +1,143 @@
+"""What a key of a schedule is for each task of a workload."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from pto_wsp.errors import BadKey, did_you_mean
+from pto_wsp.ir import workload as w
+from pto_wsp.ir.core import Full, Range, Region, Rows, TileRange
+from pto_wsp.ir.module import Module
+from pto_wsp.ir.scalar import Binary, Const, Element, Expr, Extent, LoopExtent, Var, substitute, walk
+from pto_wsp.ir.schedule import ARGUMENTS, KERNEL, KERNEL_NUMBER, TASK
+from pto_wsp.support.record import record
+
+
+class TaskKeys:
+    """Turns a key into the expression that it is at the place of a task.
+
+    Args:
+        module: a verified module.
+        key: over the names that ir/schedule.py lists.
+    """
+
+    def __init__(self, module: Module, key: Expr) -> None:
+        self._module = module
+        self._key = key
+        self._leaves = [part for part in walk(key) if isinstance(part, (Var, Extent))]
+
+    def check(self) -> None:
+        """Raise BadKey if no task has this key, or one of its names can mean two things."""
+        numbers = [leaf for leaf in self._leaves if leaf.name.startswith(KERNEL_NUMBER)]
+        kernels = [kernel.name for kernel in self._module.kernels]
+        for leaf in numbers:
+            name = leaf.name.removeprefix(KERNEL_NUMBER)
+            if name not in kernels:
+                advice = did_you_mean(name, kernels)
+                raise BadKey(problem=f"no kernel is called `{name}`", detail="", advice=advice, loc=leaf.loc)
+        sites = [*_sites(self._module.entry_workload.body, ())]
+        found = [{leaf for leaf in self._leaves if self._leaf(leaf, site) is not None} for site in sites]
+        if any(len(has) == len({*self._leaves}) for has in found):
+            return
+        for leaf in self._leaves:
+            if not any(leaf in has for has in found):
+                raise self._missing(leaf, sites)
+        names = " and ".join(f"`{_shown(leaf)}`" for leaf in dict.fromkeys(self._leaves))
+        raise BadKey(problem=f"no task has {names} together", detail="", advice="", loc=self._key.loc)
+
+    def at(self, task: w.Task, loops: Sequence[w.Loop]) -> Expr | None:
+        """Return the key of `task` inside `loops`, or None if the task lacks one of its names."""
+        values = {leaf: self._leaf(leaf, _Site(task, tuple(loops))) for leaf in self._leaves}
+        if None in values.values():
+            return None
+        return substitute(
+            self._key, lambda part: values.get(part) if isinstance(part, (Var, Extent)) else None
+        )
+
+    def _leaf(self, leaf: Var | Extent, site: _Site) -> Expr | None:
+        if isinstance(leaf, Extent):
+            return self._extent(leaf, site.task)
+        if leaf.name == KERNEL:
+            return self._number(site.task.kernel)
+        if leaf.name.startswith(KERNEL_NUMBER):
+            return self._number(leaf.name.removeprefix(KERNEL_NUMBER))
+        name = leaf.name.removeprefix(TASK)
+        loops = [loop for loop in site.loops if name in (loop.called, _axis_of(loop))]
+        if len(loops) > 1:
+            raise BadKey(
+                problem=f"`{_shown(leaf)}` can be the index of two loops around `{site.task.kernel}`",
+                detail=f"{len(loops)} loops have the variable or the axis `{name}`",
+                advice="use the name of one loop's variable",
+                loc=leaf.loc,
+                notes=[(f"the loop over `{loop.called}`", loop.loc) for loop in loops],
+            )
+        return Var(loops[0].var, loc=leaf.loc) if loops else None
+
+    def _number(self, kernel: str) -> Expr:
+        return Const([k.name for k in self._module.kernels].index(kernel))
+
+    def _extent(self, leaf: Extent, task: w.Task) -> Expr | None:
+        """Return an extent of the view that the kernel gets for a parameter."""
+        name = leaf.name.removeprefix(ARGUMENTS)
+        params = [param.name for param in self._module.kernel(task.kernel).params]
+        region = task.args[params.index(name)] if name in params else None
+        if not isinstance(region, Region) or not region.kept or (leaf.dim == 1 and len(region.kept) != 2):
+            return None
+        dim = region.kept[leaf.dim]
+        match region.dims[dim]:
+            case Range(extent=extent) | Rows(extent=extent):
+                return extent
+            case TileRange(loop=loop):
+                return LoopExtent(loop, leaf.loc)
+            case Full():
+                size = self._module.entry_workload.tensor(region.tensor).type.dims[dim]
+                return Const(size) if isinstance(size, int) else Var(size, loc=leaf.loc)
+            case _:
+                raise AssertionError("a kept dimension has an extent")
+
+    def _missing(self, leaf: Var | Extent, sites: Sequence[_Site]) -> BadKey:
+        loops = {
+            name for site in sites for loop in site.loops for name in (loop.called, _axis_of(loop)) if name
+        }
+        params = {param.name for site in sites for param in self._module.kernel(site.task.kernel).views}
+        names = [f"{TASK}{name}" for name in loops]
+        if isinstance(leaf, Extent):
+            names = [_shown(Extent(ARGUMENTS + param, leaf.dim)) for param in params]
+        return BadKey(
+            problem=f"no task has `{_shown(leaf)}`",
+            detail="expected the variable or the axis of a loop, or rows or columns of an argument",
+            advice=did_you_mean(_shown(leaf), names),
+            loc=leaf.loc,
+        )
+
+
+@record
+class _Site:
+    """A task and the loops around it, outermost first."""
+
+    task: w.Task
+    loops: tuple[w.Loop, ...]
+
+
+def _sites(body: Sequence[w.Node], loops: tuple[w.Loop, ...]) -> Iterator[_Site]:
+    for node in body:
+        if isinstance(node, w.Task):
+            yield _Site(node, loops)
+        for block in w.blocks(node):
+            yield from _sites(block, (*loops, node) if isinstance(node, w.Loop) else loops)
+
+
+def _axis_of(loop: w.Loop) -> str:
+    """Return the name of the axis that a loop runs over, or nothing where it has none."""
+    match loop.extent:
+        case Var(name=name):
+            return name
+        case Binary(op="sub", a=Element(name=end), b=Element(name=start)) if start == end:
+            return w.axis_of_offsets(start) or ""
+        case _:
+            return ""
+
+
+def _shown(leaf: Var | Extent) -> str:
+    """Return a name of a key as the user writes it."""
+    return leaf.name if isinstance(leaf, Var) else f"{leaf.name}.{('rows', 'cols')[leaf.dim]}"

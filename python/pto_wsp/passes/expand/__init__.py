@@ -1,0 +1,1 @@
+"""The pass `expand` and its parts."""

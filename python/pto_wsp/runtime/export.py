@@ -1,0 +1,34 @@
+"""Source trees as folders."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from pto_wsp.errors import UnusableFile
+from pto_wsp.targets.base import SourceTree
+
+
+def write_tree(tree: SourceTree, folder: str | os.PathLike[str], *, force: bool = False) -> None:
+    """Write the files of a tree below a folder, which is made where it is missing.
+
+    Args:
+        tree: the files.
+        folder: where they go.
+        force: overwrite files of the tree that exist. Other files of the folder stay.
+
+    Raises:
+        UnusableFile: the folder holds anything and `force` is not given, or a file cannot be written.
+    """
+    root = Path(folder)
+    try:
+        if not force and root.is_dir() and any(root.iterdir()):
+            reason = "the folder is not empty: give another one, or force it"
+            raise UnusableFile(what="written", path=os.fspath(folder), reason=reason)
+        for path, text in tree.files.items():
+            target = root / path
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_text(text, encoding="utf-8", newline="")
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise UnusableFile(what="written", path=os.fspath(folder), reason=reason) from None

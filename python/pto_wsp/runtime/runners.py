@@ -1,0 +1,97 @@
+"""The runner of a program: the target chooses one of those that the runtime has."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NoReturn
+
+import numpy as np
+
+from pto_wsp.errors import CannotRun
+from pto_wsp.ir.module import Module
+from pto_wsp.ir.scalar import Value
+from pto_wsp.runtime.engine import EngineRunner
+from pto_wsp.runtime.interpreted import InterpretedRunner
+from pto_wsp.runtime.outcome import Runner
+from pto_wsp.runtime.prepared import Prepared
+from pto_wsp.targets.base import KernelBuilder
+
+
+def make_runner(prepared: Prepared) -> Runner:
+    """Return what runs a module on its target.
+
+    Raises:
+        UnsupportedByTarget: the target refuses something in the module.
+        NoCompiler, CompilerFailed, CppError, BadCache: the kernels could not be built.
+    """
+    return prepared.target.runner(_Runnable(prepared))
+
+
+class _Runnable:
+    """The runners of one program, for its target to choose from."""
+
+    def __init__(self, prepared: Prepared) -> None:
+        self._prepared = prepared
+
+    @property
+    def module(self) -> Module:
+        return self._prepared.module
+
+    def on_engine(self, builder: KernelBuilder) -> Runner:
+        return EngineRunner(self._prepared.module, builder)
+
+    def interpreted(self) -> Runner:
+        return InterpretedRunner(self._prepared.module)
+
+    def refused(self) -> Runner:
+        self._prepared.target.check(self._prepared.module)
+        return RefusedRunner(self._prepared)
+
+
+class RefusedRunner:
+    """The runner of a target that only emits sources."""
+
+    compiles = 0
+    compile_ms = 0.0
+
+    def __init__(self, prepared: Prepared) -> None:
+        self.workload = prepared.module.entry_workload
+        self._target = prepared.target.name
+
+    def run(
+        self,
+        arrays: Sequence[np.ndarray],
+        scalars: Sequence[Value | None],
+        workers: int,
+        trace: int,
+        check: bool = False,
+        progress: Callable[[int], object] | None = None,
+    ) -> NoReturn:
+        """Refuse to run.
+
+        Raises:
+            CannotRun: always.
+        """
+        raise CannotRun(target=self._target)
+
+    def submit(
+        self,
+        arrays: Sequence[np.ndarray],
+        scalars: Sequence[Value | None],
+        workers: int,
+        trace: int,
+        check: bool = False,
+        progress: Callable[[int], object] | None = None,
+    ) -> NoReturn:
+        """Refuse to run.
+
+        Raises:
+            CannotRun: always.
+        """
+        raise CannotRun(target=self._target)
+
+    def cancel(self) -> None:
+        """Do nothing: no run is under way."""
+
+    def reschedule(self, module: Module) -> None:
+        """Do nothing: the program keeps the schedule for its sources."""

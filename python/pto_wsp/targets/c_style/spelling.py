@@ -1,0 +1,117 @@
+"""How a language writes names, types and values: where C, C++ and their relatives differ."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import ClassVar
+
+from pto_wsp.errors import UnsupportedByTarget
+from pto_wsp.ir.kernel import KernelFunction
+from pto_wsp.ir.scalar import Element, TileElement, Value
+from pto_wsp.types.dtype import DType
+
+FIELDS = ("rows", "cols")
+"""The members of a tile and of a window that hold their valid extents."""
+
+INTEGERS: dict[str, str] = {
+    f"{sign}{bits}": f"{'u' * (sign == 'u')}int{bits}_t" for sign in "iu" for bits in (8, 16, 32, 64)
+}
+"""Types of integer elements."""
+
+
+def mangle(prefix: str, name: str) -> str:
+    """Return a name for a Python identifier: different ones for different prefixes and names."""
+    return f"{prefix}_{name}" if name.isascii() else f"{prefix}u_{name.encode().hex()}"
+
+
+def function_name(kernel: KernelFunction) -> str:
+    """Return the name of a kernel's function."""
+    return mangle("k", kernel.name)
+
+
+def tile_name(name: str) -> str:
+    """Return the variable of a tile."""
+    return mangle("t", name)
+
+
+def view_name(name: str) -> str:
+    """Return the variable of a tensor parameter."""
+    return mangle("p", name)
+
+
+def scalar_name(name: str) -> str:
+    """Return the variable of a scalar."""
+    return mangle("s", name)
+
+
+def scalar_type(dtype: DType) -> str:
+    """Return the type of a scalar."""
+    return "float" if dtype.is_float else "bool" if dtype.kind == "b" else "int64_t"
+
+
+class Spelling(ABC):
+    """What a language writes its own way.
+
+    Attributes:
+        target: name of the target, for errors.
+        unused: what marks a variable that may not be used.
+        view: the type of a parameter's view, initialised from an element of `views`.
+        zero: the initialiser of a variable without a value.
+        null: the null pointer.
+        storage: type of an element in memory, by the name of its dtype. Tiles of other types are refused.
+    """
+
+    target: ClassVar[str]
+    unused: ClassVar[str] = ""
+    view: ClassVar[str] = "const View"
+    zero: ClassVar[str] = " = {0}"
+    null: ClassVar[str] = "0"
+    storage: ClassVar[dict[str, str]]
+
+    @abstractmethod
+    def literal(self, value: Value, dtype: DType) -> str:
+        """Return a literal of the type of a scalar."""
+
+    @abstractmethod
+    def cast(self, kind: str, text: str) -> str:
+        """Return a value converted to the type `kind`."""
+
+    @abstractmethod
+    def call(self, op: str, arguments: Sequence[str], failed: str) -> str:
+        """Return the value of a scalar operation without an operator.
+
+        Args:
+            op: of `ir.scalar`: `add`, `floordiv`, `min`, `to_i64` and so on.
+            arguments: its operands.
+            failed: the `bool` that becomes true where the operation has no value; empty for `min` and `max`.
+        """
+
+    def element(self, expr: Element | TileElement, kind: str, places: Sequence[str], failed: str) -> str:
+        """Return the element of a view or tile at `places`; `kind` is the type of a view's elements.
+
+        The `bool` called `failed` becomes true where it lies outside. By default, elements are refused.
+
+        Raises:
+            UnsupportedByTarget: the target reads no elements.
+        """
+        what = f"the element of `{expr.name}` in an expression"
+        raise UnsupportedByTarget(target=self.target, what=what, reason="", loc=expr.loc)
+
+    @abstractmethod
+    def counter(self, name: str, start: str, stop: str, step: int) -> str:
+        """Return the three parts of a `for` over a counter `name`, whose member `value` is the index.
+
+        A counter does not overflow where the next index would.
+        """
+
+    @abstractmethod
+    def window(self, name: str, storage: str, fields: Sequence[str]) -> str:
+        """Return the declaration of a window.
+
+        Args:
+            name: the constant that is declared.
+            storage: type of its elements.
+            fields: pointer, row stride, column stride, row list or null, rows, columns; of an output also
+                whether stores go past the caches. Strides count elements.
+        """

@@ -1,0 +1,65 @@
+"""C++ as generated kernels are written in it, with the functions of include/pto/wsp/tile/."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from pto_wsp.ir.scalar import I64_MIN, Element, TileElement, Value
+from pto_wsp.targets.c_style.spelling import Spelling, tile_name, view_name
+from pto_wsp.targets.cpu.templates import STORAGE
+from pto_wsp.types.dtype import DType
+
+
+def literal(value: Value, dtype: DType) -> str:
+    """Return a literal of the C++ type of a scalar."""
+    if dtype.kind == "b":
+        return "true" if value else "false"
+    if not dtype.is_float:
+        number = int(value)
+        return "INT64_MIN" if number == I64_MIN else f"int64_t{{{number}}}"
+    rounded = float(np.float32(value))
+    if math.isnan(rounded):
+        return '__builtin_nanf("")'
+    if math.isinf(rounded):
+        return "-__builtin_inff()" if rounded < 0 else "__builtin_inff()"
+    return rounded.hex() + "f"
+
+
+class CppSpelling(Spelling):
+    """C++17 with the tile library."""
+
+    target = "cpu"
+    unused = "[[maybe_unused]] "
+    view = "const View&"
+    zero = "{}"
+    null = "nullptr"
+    storage = STORAGE
+
+    def literal(self, value: Value, dtype: DType) -> str:
+        """Return a literal of the type of a scalar."""
+        return literal(value, dtype)
+
+    def cast(self, kind: str, text: str) -> str:
+        """Return a value converted to the type `kind`."""
+        return f"static_cast<{kind}>({text})"
+
+    def call(self, op: str, arguments: Sequence[str], failed: str) -> str:
+        """Return a call of a function of scalar.hpp."""
+        return f"scalar::{op}({', '.join([*arguments, failed] if failed else arguments)})"
+
+    def element(self, expr: Element | TileElement, kind: str, places: Sequence[str], failed: str) -> str:
+        """Return a call of `element` of scalar.hpp."""
+        if isinstance(expr, TileElement):
+            return f"scalar::element({', '.join([tile_name(expr.name), failed, *places])})"
+        return f"scalar::element<{kind}>({', '.join([view_name(expr.name), failed, *places])})"
+
+    def counter(self, name: str, start: str, stop: str, step: int) -> str:
+        """Return the three parts of a `for` over a `Counter`."""
+        return f"Counter {name}{{{start}, {stop}, {step}}}; {name}.more(); {name}.advance()"
+
+    def window(self, name: str, storage: str, fields: Sequence[str]) -> str:
+        """Return the declaration of a `Window`."""
+        return f"const Window<{storage}> {name}{{{', '.join(fields)}}};"

@@ -1,0 +1,316 @@
+"""A program as a folder: kernels, the headers that they need, bytecode, a host program and a Makefile."""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Iterable, Iterator
+from pathlib import PurePath
+
+from pto_wsp.errors import UnsupportedByTarget
+from pto_wsp.ir import workload as w
+from pto_wsp.ir.core import Region
+from pto_wsp.ir.kernel import OUT, KernelFunction
+from pto_wsp.ir.module import Module
+from pto_wsp.ir.scalar import Expr, Var, substitute, walk
+from pto_wsp.location import Location
+from pto_wsp.lower.lower_workload_to_bytecode import lower_workload_to_bytecode
+from pto_wsp.support.record import replace
+from pto_wsp.support.text import TextWriter
+from pto_wsp.targets.base import SourceTree, table_hash
+from pto_wsp.targets.c_style.expressions import ExpressionWriter
+from pto_wsp.targets.c_style.spelling import function_name, scalar_name, scalar_type
+from pto_wsp.targets.cpu.emit import Library
+from pto_wsp.targets.cpu.features import Features
+from pto_wsp.targets.cpu.native import FREESTANDING, c_string, included_files
+from pto_wsp.targets.cpu.spelling import CppSpelling
+from pto_wsp.targets.cpu.toolchain import FLAGS, include_directory
+
+_INCLUDE = re.compile(r'^#include "(pto/[^"]+)"', re.MULTILINE)
+_HOST = "pto/wsp/host/program.hpp"
+_BYTES_PER_LINE = 24
+
+
+def program_tree(module: Module, library: Library, features: Features) -> SourceTree:
+    """Return the folder of a program; without an entry, that of its kernels.
+
+    Args:
+        module: what `portable` returned.
+        library: its generated code.
+        features: what the code is generated for.
+
+    Raises:
+        UnsupportedByTarget: the program has axes with rows, or kernels that include files of their own.
+    """
+    kernels = {"kernels.cpp": library.source, "parts.cpp": "\n".join(part.source for part in library.parts)}
+    kernels |= {f"{function_name(unit.kernel)}.cpp": unit.text for unit in library.units}
+    if not module.entry:
+        return SourceTree(kernels, tuple(kernels))
+    _require_portable(module, library)
+    names = [kernel.name for kernel in module.kernels]
+    lowered = lower_workload_to_bytecode(module, names, table_hash(module.kernels))
+    sources = kernels | {"bytecode.hpp": _bytecode(lowered.code), "main.cpp": _main(module, library)}
+    built = {"README.md": _readme(module, features), "Makefile": _makefile(module, library, features)}
+    headers = {f"include/{name}": text for name, text in _headers(sources.values())}
+    return SourceTree({**built, **sources, **headers}, tuple(kernels))
+
+
+def portable(module: Module) -> Module:
+    """Return a module whose kernels in C++ name their files without folders."""
+    return module.with_kernels(map(_portable_kernel, module.kernels))
+
+
+def _portable_kernel(kernel: KernelFunction) -> KernelFunction:
+    if kernel.native is None:
+        return kernel
+    native = replace(kernel.native, loc=_without_folder(kernel.native.loc))
+    return replace(kernel, loc=_without_folder(kernel.loc), native=native)
+
+
+def _without_folder(loc: Location | None) -> Location | None:
+    return None if loc is None else replace(loc, file=PurePath(loc.file).name)
+
+
+def _require_portable(module: Module, library: Library) -> None:
+    shipped = include_directory()
+    for unit in library.units:
+        own = [path.name for path in included_files(unit, shipped) if shipped not in path.parents]
+        if own:
+            what = f"emitting kernel `{unit.kernel.name}`, which includes `{min(own)}`"
+            reason = "files beside a kernel are not emitted: move the text into the kernel"
+            raise UnsupportedByTarget(target="cpu", what=what, reason=reason, loc=unit.kernel.loc)
+    for policy in module.schedule.chosen():
+        what = f"emitting a host program with `{policy.directive} = {policy.name}`"
+        raise UnsupportedByTarget(target="cpu", what=what, reason="", loc=None)
+    for param in module.entry_workload.params:
+        if isinstance(param, w.RaggedParam | w.SparseParam):
+            what = f"emitting a host program for the axis `{param.name}`"
+            reason = "the host program reads tensors, sizes and scalars"
+            raise UnsupportedByTarget(target="cpu", what=what, reason=reason, loc=param.loc)
+
+
+def _headers(sources: Iterable[str]) -> list[tuple[str, str]]:
+    """Return the shipped headers that sources include, themselves or through others, by name."""
+    found: dict[str, str] = {}
+    pending = [name for text in sources for name in _INCLUDE.findall(text)]
+    while pending:
+        name = pending.pop()
+        if name not in found:
+            found[name] = (include_directory() / name).read_text(encoding="utf-8")
+            pending += _INCLUDE.findall(found[name])
+    return sorted(found.items())
+
+
+def _bytecode(code: bytes) -> str:
+    """Return a header with the bytes of a program."""
+    lines = (code[at : at + _BYTES_PER_LINE] for at in range(0, len(code), _BYTES_PER_LINE))
+    rows = "".join(f"    {', '.join(map(str, line))},\n" for line in lines)
+    head = (
+        "// The bytecode of the workload: docs/bytecode.md of PTO-WSP describes it.\n#include <stdint.h>\n\n"
+    )
+    return f"{head}static const uint8_t bytecode[] = {{\n{rows}}};\n"
+
+
+# --- the host program -----------------------------------------------------------------------------------
+
+
+def _main(module: Module, library: Library) -> str:
+    entry = module.entry_workload
+    read = _read_tensors(module)
+    out = TextWriter()
+    out.line(f"// The host program of {ascii(entry.name)[1:-1]}. It reads and writes `.npy` files.")
+    native = ["pto/wsp/tile/kernel.hpp"] if library.units else []
+    for header in (_HOST, "pto/wsp/tile/scalar.hpp", *native, "bytecode.hpp"):
+        out.line(f'#include "{header}"')
+    out.line()
+    out.line("namespace pto::wsp::tile {")
+    out.line()
+    _write_derive(entry, out)
+    out.line()
+    out.line("}  // namespace pto::wsp::tile")
+    out.line()
+    out.line("int main(int argc, char** argv) {")
+    with out.indented():
+        out.line("pto::wsp::host::Program program{};")
+        out.line(f"program.name = {c_string(entry.name)};")
+        out.line("program.bytecode = bytecode;")
+        out.line("program.bytecode_size = sizeof(bytecode);")
+        _write_rows(out, "symbols", (_symbol(param) for param in entry.symbols))
+        tensors = ((c_string(t.name), t.is_local, t.name in read and not t.is_local) for t in entry.tensors)
+        _write_rows(
+            out, "tensors", (f"{n}, {_bool(local)}, {_bool(is_read)}" for n, local, is_read in tensors)
+        )
+        _write_rows(out, "checks", _checks(library))
+        out.line("program.derive = pto::wsp::tile::derive;")
+        if library.units:
+            out.line("program.native = pto_wsp_native_kernels();")
+        out.line("return pto::wsp::host::run_command(program, argc, argv);")
+    out.line("}")
+    return str(out)
+
+
+def _write_rows(out: TextWriter, member: str, rows: Iterator[str]) -> None:
+    out.line(f"program.{member} = {{")
+    with out.indented():
+        for row in rows:
+            out.line(f"{{{row}}},")
+    out.line("};")
+
+
+def _symbol(param: w.SizeParam | w.ScalarParam) -> str:
+    bits = "std::nullopt"
+    if param.default is not None and param.value is None:
+        is_float = isinstance(param, w.ScalarParam) and param.type.dtype.is_float
+        number = struct.unpack("<i", struct.pack("<f", param.default))[0] if is_float else int(param.default)
+        bits = f"int64_t{{{number & 0xFFFFFFFF if is_float else number}}}"
+    return f"{c_string(param.name)}, {bits}, {_bool(param.value is not None)}"
+
+
+def _bool(value: bool) -> str:
+    return "true" if value else "false"
+
+
+def _checks(library: Library) -> Iterator[str]:
+    for kernel, checks in library.checks.items():
+        for number, check in enumerate(checks, start=1):
+            place = f"{PurePath(check.loc.file).name}:{check.loc.line}: " if check.loc else ""
+            yield f"{c_string(kernel)}, {number}, {c_string(place + check.message)}"
+
+
+def _write_derive(entry: w.WorkloadFunction, out: TextWriter) -> None:
+    """Write the function that computes the sizes and scalars which follow from others."""
+    numbers = {param.name: i for i, param in enumerate(entry.symbols)}
+    expressions = ExpressionWriter(CppSpelling(), {})
+    out.line("static void derive([[maybe_unused]] host::Values& values) {")
+    for param in entry.symbols:
+        if param.value is None:
+            continue
+        variables = {part.name: part for part in walk(param.value) if isinstance(part, Var)}
+        with out.indented():
+            out.line(f"{{  // {ascii(param.name)[1:-1]}")
+            with out.indented():
+                for name, var in variables.items():
+                    number, kind = numbers[name], scalar_type(var.dtype)
+                    member = {"float": "f32", "bool": "i64 != 0"}.get(kind, "i64")
+                    value = f"host::value_of(values, {number}, {c_string(name)}).{member}"
+                    out.line(f"const {kind} {scalar_name(f'v{number}')} = {value};")
+                out.line("[[maybe_unused]] bool failed = false;")
+                text = expressions.text(_numbered(param.value, numbers), "failed")
+                out.line(f"const {scalar_type(param.value.dtype)} value = {text};")
+                bad = "failed || value < 0" if isinstance(param, w.SizeParam) else "failed"
+                message = c_string(f"the value of `{param.name}` is negative or beyond 64 bits")
+                out.line(f"if ({bad}) throw host::Mistake({message});")
+                bits = "host::bits_of(value)" if param.value.dtype.is_float else "value"
+                out.line(f"values[{numbers[param.name]}] = {bits};")
+            out.line("}")
+    out.line("}")
+
+
+def _numbered(expr: Expr, numbers: dict[str, int]) -> Expr:
+    """Return an expression over symbols with their numbers as names."""
+
+    def renamed(part: Expr) -> Expr | None:
+        return Var(f"v{numbers[part.name]}", part.dtype, part.loc) if isinstance(part, Var) else None
+
+    return substitute(expr, renamed)
+
+
+def _read_tensors(module: Module) -> frozenset[str]:
+    """Return the tensors whose elements a run reads: tasks do, or they decide what runs."""
+    entry = module.entry_workload
+    found = set(w.deciding_tensors(entry.body))
+    for task in w.tasks(entry.body):
+        for param, arg in zip(module.kernel(task.kernel).params, task.args, strict=True):
+            if isinstance(arg, Region) and param.role != OUT:
+                found.add(arg.tensor)
+    return frozenset(found)
+
+
+# --- how it is built and run ----------------------------------------------------------------------------
+
+
+def _command_name(module: Module) -> str:
+    """Return a file name for the host program."""
+    name = re.sub(r"[^A-Za-z0-9_]", "_", module.entry)
+    return name if name not in ("include", "clean") else f"{name}_program"
+
+
+def _makefile(module: Module, library: Library, features: Features) -> str:
+    name = _command_name(module)
+    native = "".join(f" {function_name(unit.kernel)}.o" for unit in library.units)
+    flags = " ".join(flag for flag in FLAGS if flag not in ("-std=c++17", "-fPIC", "-pipe", *FREESTANDING))
+    of_native = f"{native.strip()}: CXXFLAGS = $(COMMON) {flags}\n" if native else ""
+    return f"""# Builds `{name}`. `make CXX=clang++` builds it with another compiler.
+COMMON = -std=c++17 -Iinclude {" ".join(features.flags)}
+
+{name}: kernels.o parts.o{native} main.o
+\t$(CXX) $^ -pthread -o $@
+
+# Each instruction is rounded by itself: without -ffp-contract=off, results change.
+kernels.o parts.o: CXXFLAGS = $(COMMON) {flags} {" ".join(FREESTANDING)}
+{of_native}main.o: CXXFLAGS = $(COMMON) -O2 -ffp-contract=off -pthread -Wno-psabi
+
+%.o: %.cpp
+\t$(CXX) $(CXXFLAGS) -c $< -o $@
+
+clean:
+\trm -f {name} *.o
+.PHONY: clean
+"""
+
+
+def _readme(module: Module, features: Features) -> str:
+    has_native = any(kernel.native is not None for kernel in module.kernels)
+    entry, name = module.entry_workload, _command_name(module)
+    read, written = _read_tensors(module), module.written
+    rows, command = [], [f"./{name}"]
+    for tensor in entry.tensors:
+        if tensor.is_local:
+            continue
+        dims = ", ".join(map(str, tensor.type.dims))
+        if tensor.name in read:
+            command.append(f"--input {tensor.name}={tensor.name}.npy")
+        if tensor.name in written:
+            command.append(f"--output {tensor.name}={tensor.name}{'_out' * (tensor.name in read)}.npy")
+        use = " and ".join(
+            word for word, names in (("read", read), ("written", written)) if tensor.name in names
+        )
+        packed = f"; `{tensor.columns} columns` packed in panels" if tensor.columns is not None else ""
+        rows.append(f"| `{tensor.name}` | `{tensor.type.dtype}[{dims}]`{packed} | {use or 'not used'} |")
+    known = {dim for tensor in entry.tensors if tensor.name in read for dim in tensor.type.dims}
+    for param in entry.symbols:
+        if param.value is not None:
+            continue
+        kind = "size" if isinstance(param, w.SizeParam) else f"`{param.type.dtype}`"
+        default = "" if param.default is None else f", {param.default} by default"
+        rows.append(f"| `{param.name}` | {kind} | a number{default} |")
+        if param.name not in known and param.default is None:
+            command.append(f"--set {param.name}=1")
+    native = "\n| `k_*.cpp` | kernels that are written in C++ |" if has_native else ""
+    names = ", ".join(features.names) or "no features beyond the baseline"
+    return f"""# {entry.name}
+
+The program `{entry.name}` as C++17, emitted by PTO-WSP for {features.machine} with {names}.
+It needs `make` and g++ or clang++.
+
+```sh
+make
+{" ".join(command)}
+```
+
+| argument | type | use |
+|---|---|---|
+{chr(10).join(rows)}
+
+Arrays are `.npy` files in C order. A tensor that is only written begins as zeros of the size that other
+arrays and `--set` decide. `--workers N` sets the number of threads, and `--stats` prints the time.
+Results have the same bits for every number of threads.
+
+| file | content |
+|---|---|
+| `kernels.cpp` | the kernels, one function each |
+| `parts.cpp` | instances of the tile library that the kernels call |{native}
+| `bytecode.hpp` | the workload, which the engine expands into tasks |
+| `main.cpp` | the host program: arguments, schedule, messages of checks |
+| `include/` | the engine and the tile library |
+"""

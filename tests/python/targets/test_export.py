@@ -1,0 +1,271 @@
+"""Programs as folders: what the README of one says builds it, and the bits are those of `program(...)`."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pto_wsp import (
+    DYN,
+    In,
+    InOut,
+    Out,
+    P,
+    Program,
+    Ragged,
+    Scalar,
+    Tensor,
+    Tile,
+    f32,
+    i64,
+    kernel,
+    pto,
+    workload,
+)
+from pto_wsp.errors import UnsupportedByTarget, UnusableFile
+from pto_wsp.support.record import replace
+from pto_wsp.targets import registry
+from pto_wsp.targets.cpu import target
+from pto_wsp.targets.cpu.features import Features
+from pto_wsp.tools.main import main
+from tests.golden import Golden
+from tests.slow import mostly_slow
+
+GENERIC = Features("x86_64", ("avx2", "fma"), 8, False)
+MARK = re.compile(r"^ *// [\w.]+:\d+\n", re.MULTILINE)
+PLACE = re.compile(r"[\w.]+:\d+: ")
+
+
+@kernel
+def blend(x: In[Tile[16, 32, f32]], y: InOut[Tile[16, 32, f32]], weight: Scalar[f32]):
+    """Add a weighted tile."""
+    pto.store(y, y + pto.tanh(x) * weight)
+
+
+@kernel
+def fill(y: Out[Tensor[f32, DYN, 32]], rows: Scalar[i64]):
+    """Fill as many rows as asked."""
+    for r in pto.tiles(rows, 16):
+        pto.store(y[r, :], pto.full((r.extent, 32), 2.0))
+
+
+@workload
+def blend_rows(
+    X: Tensor[f32, "n", 32],
+    Y: Tensor[f32, "n", 32],
+    Z: Tensor[f32, "m", 32],
+    weight: Scalar[f32],
+    rows: Scalar[i64],
+):
+    """Blend all tiles of one tensor, and fill another."""
+    for tile in P.tiles("n", 16):
+        blend[tile](x=X[tile], y=Y[tile], weight=weight * 2.0)
+    with P.when(rows > 0):
+        fill(y=Z, rows=rows)
+
+
+@kernel(
+    cpp_src="""
+if (x(0, 0) < 0) PTO_FAIL("a negative number");
+for (int64_t i = 0; i < x.rows(); ++i) y(i, 0) = std::round(x(i, 0));
+""",
+    cpp_includes=["<cmath>"],
+)
+def round_rows(x: In[Tile[8, 1, f32]], y: Out[Tile[8, 1, f32]]): ...
+
+
+@workload
+def call_native(X: Tensor[f32, "n", 1], Y: Tensor[f32, "n", 1]):
+    for tile in P.tiles("n", 8):
+        round_rows[tile](x=X[tile], y=Y[tile])
+
+
+@kernel(cpp_src="y(0, 0) = x(0, 0);", cpp_includes=["own.hpp"])
+def with_own_header(x: In[Tile[8, 1, f32]], y: Out[Tile[8, 1, f32]]): ...
+
+
+@workload
+def call_with_own_header(X: Tensor[f32, "n", 1], Y: Tensor[f32, "n", 1]):
+    for tile in P.tiles("n", 8):
+        with_own_header[tile](x=X[tile], y=Y[tile])
+
+
+@workload
+def blend_ragged(kv: Ragged["b"], X: Tensor[f32, "n", 32], Y: Tensor[f32, "n", 32]):
+    for b in P("b"):
+        for tile in P.tiles(kv[b], 16):
+            blend[b, tile](x=X[tile], y=Y[tile], weight=1.0)
+
+
+def files_of(folder: Path) -> dict[str, str]:
+    paths = (path for path in folder.rglob("*") if path.is_file())
+    return {path.relative_to(folder).as_posix(): path.read_text() for path in sorted(paths)}
+
+
+def emitted(way: str, folder: Path) -> Path:
+    """Write the program in one of two ways: compiled from Python, or from `.pto` text by the command."""
+    out = folder / "blend"
+    program = blend_rows.compile()
+    if way == "python":
+        program.export(out)
+    else:
+        (folder / "blend.pto").write_text(str(program.module))
+        assert main(["emit", str(folder / "blend.pto"), "-o", str(out)]) == 0
+    return out
+
+
+def readme_commands(folder: Path) -> str:
+    found = re.search(r"^```sh\n(.*?)^```$", (folder / "README.md").read_text(), re.MULTILINE | re.DOTALL)
+    assert found is not None
+    return found[1]
+
+
+def shell(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(["bash", "-ec", command], cwd=folder, capture_output=True, text=True, check=False)
+
+
+def results(program: Program, x: np.ndarray, y: np.ndarray, m: int, **numbers: float) -> list[np.ndarray]:
+    y, z = y.copy(), np.zeros((m, 32), np.float32)
+    program(X=x, Y=y, Z=z, **numbers)
+    return [y, z]
+
+
+@pytest.mark.skipif(not (shutil.which("make") and shutil.which("g++")), reason="needs make and g++")
+@pytest.mark.parametrize("way", mostly_slow(["pto", "python"]))
+def test_the_readme_builds_and_runs_it(way: str, tmp_path: Path) -> None:
+    folder, program = emitted(way, tmp_path), blend_rows.compile()
+    rng = np.random.default_rng(1)
+    x, y = (rng.standard_normal((50, 32), np.float32) for _ in range(2))
+    np.save(folder / "X.npy", x)
+    np.save(folder / "Y.npy", y)
+
+    commands = readme_commands(folder)
+    assert "--set weight=1 --set rows=1" in commands and "--set m=1" in commands
+    done = shell(commands, folder)
+    assert done.returncode == 0, done.stderr
+    for name, expected in zip(("Y_out", "Z"), results(program, x, y, 1, weight=1.0, rows=1), strict=True):
+        assert np.load(folder / f"{name}.npy").tobytes() == expected.tobytes()
+
+    run = "./blend_rows --input X=X.npy --input Y=Y.npy --output Y=A.npy --output Z=B.npy "
+    done = shell(run + "--set weight=-0.3 --set rows=9 --set m=20 --workers 2 --stats", folder)
+    assert done.returncode == 0 and done.stdout.startswith("5 tasks on 2 workers in "), done.stderr
+    for name, expected in zip("AB", results(program, x, y, 20, weight=-0.3, rows=9), strict=True):
+        assert np.load(folder / f"{name}.npy").tobytes() == expected.tobytes()
+
+    np.save(folder / "wide.npy", np.zeros((50, 32)))
+    (folder / "none.npy").write_bytes(b"\x93NUMPY\x01\x00\x05\x00nope\n")
+    numbers = " --set weight=1 --set rows=1 --set m=1"
+    mistakes = {
+        run + "--set weight=1 --set rows=17 --set m=16": "`y` is indexed outside dimension 0",
+        run + "--set rows=1": "give `--set weight=...`",
+        run + "--set weight=1e39 --set rows=1": "--set weight: expected a number of type f32",
+        run + "--set weight=1 --set rows=9223372036854775808": "--set rows: expected a number of type i64",
+        run + numbers + " --set n=7": "X.npy: expected f32[n = 7, 32], found f32[50, 32]",
+        run + numbers + " --set k=7": "the program has no size or scalar `k`",
+        run + "--set weight=1 --set rows=1": "give `--set m=...`",
+        "./blend_rows --input X=wide.npy" + numbers: "wide.npy: expected f32[n, 32], found f64[50, 32]",
+        "./blend_rows --input X=none.npy" + numbers: "none.npy: the header has no `descr`",
+        "./blend_rows --input Y=Y.npy" + numbers: "give `--input X=FILE`",
+        "./blend_rows --output X=C.npy" + numbers: "--output X: the program only reads it",
+        "./blend_rows --input Q=X.npy" + numbers: "the program has no tensor `Q`",
+        "./blend_rows --input X": "expected NAME=VALUE, found `X`",
+        "./blend_rows --fast": "`--fast`: expected --set, --input, --output or --workers with a value",
+    }
+    for command, message in mistakes.items():
+        done = shell(command, folder)
+        assert done.returncode == 1 and message in done.stderr, (command, done.stderr)
+
+
+@pytest.mark.slow
+def test_kernels_in_cpp_come_along(tmp_path: Path) -> None:
+    call_native.compile().export(tmp_path / "out")
+    x = np.linspace(0, 9, 20, dtype=np.float32).reshape(20, 1)
+    np.save(tmp_path / "out" / "X.npy", x)
+    done = shell(readme_commands(tmp_path / "out"), tmp_path / "out")
+    assert done.returncode == 0, done.stderr
+    assert np.array_equal(np.load(tmp_path / "out" / "Y.npy"), np.round(x))
+    np.save(tmp_path / "out" / "X.npy", -1 - x)
+    done = shell("./call_native --input X=X.npy", tmp_path / "out")
+    assert done.returncode == 1 and "a negative number" in done.stderr
+    assert "test_export.py:" in done.stderr and str(Path(__file__).parent) not in done.stderr
+
+
+def test_text_and_python_give_one_folder(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b").mkdir()
+    one, other = (files_of(emitted(*pair)) for pair in (("pto", tmp_path / "a"), ("python", tmp_path / "b")))
+    assert one.keys() == other.keys()
+    for path in one:
+        plain = [PLACE.sub("", MARK.sub("", files[path])) for files in (one, other)]
+        assert plain[0] == plain[1], path
+
+
+def test_emission_is_pure(tmp_path: Path) -> None:
+    program = blend_rows.compile()
+    for name in ("first", "second"):
+        program.export(tmp_path / name)
+    first, second = files_of(tmp_path / "first"), files_of(tmp_path / "second")
+    assert first == second
+    for path, text in first.items():
+        assert str(Path(__file__).parent) not in text and os.getcwd() not in text, path
+    assert {"README.md", "Makefile", "main.cpp", "kernels.cpp", "include/pto/wsp/abi.hpp"} <= first.keys()
+
+
+def test_the_folder_is_golden(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, golden: Golden) -> None:
+    program = blend_rows.compile()
+    monkeypatch.setattr(target, "resolve_features", lambda: GENERIC)
+    program.export(tmp_path / "out")
+    for path, text in files_of(tmp_path / "out").items():
+        if not path.startswith("include/"):
+            golden(f"blend_rows/{path}", text)
+
+
+def test_numbers_that_are_set_become_defaults(tmp_path: Path) -> None:
+    program = blend_rows.compile()
+    program.set_symbol_f32("weight", 0.5)
+    program.set_symbol_i64("rows", -3)
+    program.export(tmp_path / "out")
+    text = (tmp_path / "out" / "main.cpp").read_text()
+    assert f'{{"weight", int64_t{{{0x3F000000}}}, false}}' in text
+    assert '{"rows", int64_t{-3}, false}' in text
+    assert "--set" not in readme_commands(tmp_path / "out").replace("--set m=1", "")
+
+
+def test_files_that_exist_stay(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    program = blend_rows.compile()
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "Makefile").write_text("mine")
+    with pytest.raises(UnusableFile, match="not empty"):
+        program.export(tmp_path / "out")
+    assert files_of(tmp_path / "out") == {"Makefile": "mine"}
+    (tmp_path / "blend.pto").write_text(str(program.module))
+    argv = ["emit", str(tmp_path / "blend.pto"), "-o", str(tmp_path / "out")]
+    assert main(argv) == 1 and "not empty" in capsys.readouterr().err
+    assert main([*argv, "--force"]) == 0
+    assert (tmp_path / "out" / "Makefile").read_text() != "mine"
+    with pytest.raises(UnusableFile):
+        program.export(tmp_path / "blend.pto")
+
+
+def test_what_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(UnsupportedByTarget, match="the axis `kv`"):
+        blend_ragged.compile(target="cpu").export(tmp_path / "out")
+    (tmp_path / "own.hpp").write_text("")
+    module = call_with_own_header.trace().module
+    (each,) = module.kernels
+    assert each.native is not None
+    moved = replace(each, native=replace(each.native, folder=str(tmp_path)))
+    with pytest.raises(UnsupportedByTarget, match="which includes `own"):
+        registry.get("cpu").emit(module.with_kernels([moved]))
+    with pytest.raises(UnsupportedByTarget, match="emitting sources"):
+        blend_rows.compile(target="interp").export(tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+    (tmp_path / "blend.pto").write_text(str(blend_rows.compile().module))
+    argv = ["emit", str(tmp_path / "blend.pto"), "-o", str(tmp_path / "out"), "--kernel", "blend"]
+    assert main(argv) == 1 and "expected a whole program" in capsys.readouterr().err

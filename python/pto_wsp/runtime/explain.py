@@ -399,7 +399,7 @@ def _out_of_memory(c: _Context) -> errors.PtoError:
 
 
 def no_memory(module: Module) -> errors.OutOfMemory:
-    """Return the error of a run without memory where no single task is concerned: a graph, a map of hazards."""
+    """Return the error of a run without memory for what orders its tasks: a graph, a map of hazards."""
     workload = module.entry_workload
     size = "the engine needs more to order the tasks of this run"
     return errors.OutOfMemory(what=f"a run of `{workload.name}`", size=size, loc=workload.loc)

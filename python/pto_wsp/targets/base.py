@@ -31,6 +31,19 @@ class SourceTree:
 
 
 @record
+class Preferences:
+    """What operators choose by on a target.
+
+    Attributes:
+        panel_cols: columns of a panel of weights (`MemLayout.panels`) that products read fastest.
+        sums_pairs: whether products of two bf16 tiles add two terms at a time, without widening either.
+    """
+
+    panel_cols: int = 32
+    sums_pairs: bool = False
+
+
+@record
 class Check:
     """A run-time check of a kernel: its place, and what is wrong when it fails."""
 
@@ -174,6 +187,14 @@ class Target(ABC):
             UnsupportedByTarget: as `check` raises it.
             NoneKernelBody: a kernel is only declared.
         """
+
+    def preferences(self) -> Preferences:
+        """Return what operators choose by. Results do not depend on it."""
+        return Preferences()
+
+    def facts(self, cache: LibraryCache) -> Mapping[str, Callable[[], object]]:
+        """Return what `pto info` prints of the target on this machine: functions by name."""
+        return {}
 
     def policies(self, policy: Policy[..., Directive]) -> Support:
         """Return what the target makes of a directive of schedules, unless the directive says so itself.

@@ -34,23 +34,7 @@ def pick(x: In[Tensor[f32, DYN, 24]], rows: In[Tile[8, 1, i32]], y: Out[Tile[8, 
     pto.store(y, pto.gather(x, rows))
 
 
-<<<<<<<< HEAD:tests/python/targets/test_cpu_sources.py
 @pytest.mark.parametrize("lanes", [4, 16])
 @pytest.mark.parametrize("each", [softmax, product, pick], ids=lambda each: each.name)
 def test_kernels(each: Kernel, lanes: int, golden: Golden) -> None:
     golden(f"{each.name}_{lanes}.cpp", emit_library([each.specialise({}, {})], lanes).text)
-========
-SOURCES = [
-    (softmax, 4, "softmax_4.txt"),
-    (softmax, 16, "softmax_16.txt"),
-    (product, 4, "product_4.txt"),
-    (product, 16, "product_16.txt"),
-    (pick, 4, "pick_4.txt"),
-    (pick, 16, "pick_16.txt"),
-]
-
-
-@pytest.mark.parametrize(("each", "lanes", "name"), SOURCES, ids=lambda value: str(value))
-def test_kernels(each: Kernel, lanes: int, name: str, golden: Golden) -> None:
-    golden(name, emit_library([each.specialise({}, {})], lanes).text)
->>>>>>>> targets:tests/python/targets/test_emitted.py

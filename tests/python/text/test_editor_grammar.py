@@ -7,12 +7,11 @@ import random
 import re
 from pathlib import Path
 
-from tests.python.text.test_foreign import LOOPED, ROWMAX, kernel
-
 from pto_wsp.isa import BY_MNEMONIC
 from pto_wsp.text.foreign.functions import WORDS
 from tests.generators.modules import random_module
 from tests.python.builder.softmax import softmax_module
+from tests.python.text.test_foreign import LOOPED, ROWMAX, kernel
 from tests.python.text.test_fuzz import OLDER, SCALARS
 
 GRAMMAR = Path(__file__).parents[3] / "editors" / "vscode" / "pto.tmLanguage.json"

@@ -15,8 +15,8 @@ from tests.generators.drawing import DRAWS, Draw, tries
 from tests.generators.modules import random_module
 from tests.python.builder.softmax import softmax_module
 from tests.python.samples import scale_module
-from tests.python.text.test_parser import places
 from tests.python.text.test_foreign import LOOPED, ROWMAX, kernel
+from tests.python.text.test_parser import places
 
 NUM_TEXTS = 400
 """Many thousands have been read: a change of the parser deserves as many."""

@@ -62,13 +62,14 @@ $(CPP_TREES:%=test-cpp-%) test-cpp-aarch64: test-cpp-%:
 	  $$([ $* = thread ] && setarch -R true 2>/dev/null && echo setarch -R) ctest --test-dir $$tree -j $(if $(SLOW),1,$(JOBS)) --output-on-failure --no-tests=error \
 	    | grep -vE '^(Internal ctest|Test project| +Start|$$)'
 
-check: build/installed.dev ## format, lint, types, layers, Python 3.11 syntax, generated documents
+check: build/installed.dev ## format, lint, types, layers, Python 3.11 syntax, generated documents, English
 	@ruff format --check --quiet . || { echo 'run `make format`'; exit 1; }
 	@ruff check --quiet .
 	@clang-format --dry-run -Werror $(CPP_FILES)
 	@pyright
 	@$(PY) -m pytest -q tests/python/test_layers.py
 	@$(PY) -m docs.build --check
+	@$(PY) -m docs.style
 	@echo 'check: passed'
 
 format: build/installed.dev ## rewrite the sources in the project's format

@@ -6,6 +6,7 @@ import argparse
 import inspect
 import re
 import sys
+import textwrap
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,17 +14,19 @@ from benchmarks.report import performance_page
 from docs.builder_stub import builder_stub
 from docs.editor_grammar import editor_grammar
 from docs.figures import readme_page
+from docs.style import COLUMNS
 from pto_wsp.errors import PtoError, catalogue
-from pto_wsp.ir.schedule import POLICIES
-from pto_wsp.ir.schedule import Form as PolicyForm
+from pto_wsp.ir.schedule import Directive, Policy
 from pto_wsp.isa import TABLE, ErrorBound, Form, Instruction
 from pto_wsp.isa.compositions import COMPOSITIONS, Composition
 from pto_wsp.isa.refused import REFUSED
 from pto_wsp.isa.statements import CONTROL, SCALARS, Statement
 from pto_wsp.lang.kernel.help import SHAPES
+from pto_wsp.lang.schedule.registry import DIRECTIVES
 from pto_wsp.ops.functional import OPERATORS
+from pto_wsp.targets.base import Enforced, Idle, Refused, Support
 from pto_wsp.targets.registry import TARGETS
-from pto_wsp.targets.schedules import Enforced, Idle, Refused, Support, support
+from pto_wsp.targets.schedules import support
 from pto_wsp.tools.main import parser
 
 DOCS = Path(__file__).parent
@@ -31,46 +34,47 @@ ERROR_PAGES = DOCS.parent / "tests" / "errors"
 ERRORS_INTRODUCTION = """\
 # Errors
 
-Every mistake has a code, a class in `pto_wsp.errors` and a test: the programs and messages below are run
-and compared, letter by letter, by `tests/errors`. Where a message depends on the machine, `[...]` stands for
-it. Handle an error by its class: all are subclasses of `PtoError`, and `error.fields` holds what the text
-mentions. A program that ends with one shows the user's own lines above it; `python -X dev` shows all."""
+Every error has a code, a class in `pto_wsp.errors` and a test. `tests/errors` runs the programs
+below and compares the messages exactly. `[...]` matches text that depends on the machine. Handle an
+error by its class. All classes are subclasses of `PtoError`, and `error.fields` holds the values in
+the text. `pto_wsp.short_errors()` removes the frames of this package from tracebacks."""
 
 OPERATORS_INTRODUCTION = """\
 # Operators
 
-Generated from `pto_wsp.ops.functional`, whose functions take and return arrays: `from pto_wsp.ops import
-functional as F; y = F.gelu(x)`. Elements are f32, f16 or bf16; shapes are any, with no elements too; `out=`
-is written in place. The first call for an element type compiles what its family of operators needs, once:
-no shape compiles again. Arrays that are not in row-major order, or are reduced along another dimension than
-the last, are copied. `linear` turns its weight in every call: one that stays is better packed once, for
-[`pto_wsp.ops.matmul`](matmul.md).
+Generated from `pto_wsp.ops.functional`. Its functions take and return arrays of any shape:
+`from pto_wsp.ops import functional as F; y = F.gelu(x)`. Elements are f32, f16 or bf16. Every
+function accepts `out=`. The first call for an element type compiles the operator's family. Other
+shapes compile nothing. Arrays that are not row-major are copied, and so are arrays reduced along
+another dimension than the last. `linear` transposes its weight in every call. Pack a constant
+weight once with [`pto_wsp.ops.matmul`](matmul.md).
 
-*Bound* is tested for f32: |y - exact| <= bound eps max(|exact|, s), where s is 1, or the sum of the sizes
-of the terms where many are added. With f16 and bf16 an operator computes in f32 and rounds what it returns
-(a loss that is summed up: its elements too).
+*Bound* is tested for f32: |y - exact| <= bound eps max(|exact|, s). s is 1, or the sum of the
+absolute terms if many terms are added. With f16 and bf16 an operator computes in f32 and rounds its
+result once. A loss that is reduced also rounds its elements.
 
-`F.workload("gelu")` is the workload of an operator, to be called in another workload: its tensors are
-matrices, `X` and `Y` among them. `F.modules(dtype)` are all of them as IR: `print(F.modules()[0])` is their
-`.pto` text, which `parse` reads back."""
+`F.workload("gelu")` is the workload of an operator, for calls from another workload. Its tensors
+are matrices, including `X` and `Y`. `F.modules(dtype)` returns all operators as IR.
+`print(F.modules()[0])` prints `.pto` text, which `parse` reads."""
 
 INSTRUCTIONS_INTRODUCTION = """\
 # Instructions
 
-Generated from the instruction table (`pto_wsp.isa.TABLE`). `pto.` is the name inside a kernel; an
-instruction without one is what an operator or a scalar operand stands for (`x * 2.0` is `muls`). *Error*
-bounds the result against the meaning computed in f64: `exact`, a number of units in the last place (ulp), or
-`sum`: (n / 8 + 4) eps sum |terms| over the n terms added. *Cycles* is the cost on the simulated core:
-start-up, then per 256 bytes of the operand (matrix products: per 16 x 16 x 16 product). f16 and bf16 compute
-in f32 and round per instruction. Only the valid part of a tile is read and written."""
+Generated from the instruction table (`pto_wsp.isa.TABLE`). `pto.` is the name inside a kernel. An
+instruction without one is written as an operator or with a scalar operand (`x * 2.0` is `muls`).
+*Error* bounds the result against the meaning computed in f64: `exact`, a number of units in the
+last place (ulp), or `sum`: (n / 8 + 4) eps sum |terms| over n added terms. *Cycles* is the cost on
+the simulated core: start-up, and the cost per 256 bytes of the operand, or per 16 x 16 x 16 product
+of a matrix product. f16 and bf16 compute in f32 and round once per instruction. Only the valid part
+of a tile is read and written."""
 
 POLICIES_INTRODUCTION = """\
 # Policies
 
-Generated from `pto_wsp.ir.schedule.POLICIES` and `pto_wsp.targets.schedules`. A schedule has one policy per
-directive; the first of each table is the default. A target enforces a policy, accepts it where it has nothing
-to decide there (`interp` runs tasks one after another, in program order, on one thread), or refuses it by
-name. [The guide](schedules.md) says how schedules are written and what the words mean."""
+Generated from `pto_wsp.lang.schedule.directives`. A schedule has one policy of each kind; the first
+of each table is the default. A target enforces a policy, accepts it, or refuses it by name. `interp`
+accepts most policies: it runs tasks in program order on one thread, so they have nothing to decide.
+[The guide](schedules.md) says how schedules are written and what the words mean."""
 
 INSTRUCTIONS_HEADER = [
     "| instruction | `pto.` | text | element types | error | cycles | meaning |",
@@ -81,15 +85,13 @@ INSTRUCTIONS_HEADER = [
 STATEMENTS_HEADER = ["| text | builder | meaning |", "|---|---|---|"]
 REFUSED_HEADER = ["| instruction | what to write |", "|---|---|"]
 COMPOSED_HEADER = ["| text | builder, `pto.` | `ptoisa.` | tiles | meaning |", "|---|---|---|---|---|"]
-COMPOSED_INTRODUCTION = (
-    "One word for several rows of the tables above: kernels hold these, which every target, pass and printer "
-    "knows. What they compute is defined here. The destination stands first; `tmov.fp` and `tstore.fp` take "
-    "`rmode`. In `.pto` text they stand in functions whose parameters have no roles; there it is "
-    "`tstore.fp %src, %fp, %memref[row, col]`."
-)
-REFUSED_INTRODUCTION = (
-    "Names of the PTO ISA that are no instructions on tiles here: they are refused, with what to write."
-)
+COMPOSED_INTRODUCTION = """\
+A composition is one word for several rows of the tables above. A kernel contains only those rows,
+so targets, passes and printers need no support for it. The destination is the first operand.
+`tmov.fp` and `tstore.fp` accept `rmode`. `.pto` text accepts compositions in functions whose
+parameters have no roles. There the form is `tstore.fp %src, %fp, %memref[row, col]`."""
+REFUSED_INTRODUCTION = """\
+These names of the PTO ISA are not instructions on tiles here. They are refused, with a replacement."""
 
 
 def instructions_page() -> str:
@@ -127,7 +129,7 @@ def operands_of(form: Form) -> str:
     counts = [(form.num_tiles, "tile"), (form.num_scalars, "scalar")]
     named = [f"{count} {kind}{'s' if count > 1 else ''}" for count, kind in counts if count]
     shapes = f" Shapes: {SHAPES[form][0]}." if form in SHAPES else ""
-    return f"Operands: {' and '.join(named) or 'a view'}.{shapes}"
+    return textwrap.fill(f"Operands: {' and '.join(named) or 'a view'}.{shapes}", COLUMNS)
 
 
 def instruction_line(row: Instruction) -> str:
@@ -191,22 +193,22 @@ def error_chapter(cls: type[PtoError]) -> str:
 
 
 def policies_page() -> str:
-    """Return the tables of policies: what each does, and what every target makes of it."""
+    """Return the page of policies: what each does, and what every target makes of it."""
     parts = [POLICIES_INTRODUCTION]
     header = "| policy | meaning | " + " | ".join(f"`{target}`" for target in TARGETS) + " |"
-    for directive, policies in POLICIES.items():
-        lines = [policy_line(directive, name, form) for name, form in policies.items()]
-        rule = "|---|---|" + "---|" * len(TARGETS)
-        parts.append(f"## {directive}\n\n" + "\n".join([header, rule, *lines]))
+    rule = "|---|---|" + "---|" * len(TARGETS)
+    for kind, directive in DIRECTIVES.items():
+        table = "\n".join([header, rule, *map(policy_line, directive.policies.values())])
+        parts.append(f"## {kind}\n\n{inspect.getdoc(directive)}\n\n{table}")
     return "\n\n".join(parts) + "\n"
 
 
-def policy_line(directive: str, name: str, form: PolicyForm) -> str:
+def policy_line(policy: Policy[..., Directive]) -> str:
     """Return one line of a table of policies."""
-    arguments = ["key"] * form.takes_key + ["n"] * (form.least is not None) + ["bounds"] * form.takes_bounds
-    shown = f"`{name}({', '.join(arguments)})`" if arguments else f"`{name}`"
-    cells = [support_text(support(target, directive, name)) for target in TARGETS]
-    return f"| {' | '.join([shown, form.doc, *cells])} |"
+    arguments = ", ".join(parameter.field for parameter in policy.takes)
+    shown = f"`{policy.name}({arguments})`" if arguments else f"`{policy.name}`"
+    cells = [support_text(support(target, policy)) for target in TARGETS]
+    return f"| {' | '.join([shown, policy.meaning, *cells])} |"
 
 
 def support_text(found: Support) -> str:
@@ -223,12 +225,16 @@ def support_text(found: Support) -> str:
 COMMAND_INTRODUCTION = """\
 # The `pto` command
 
-Reads, checks, changes, compiles and runs programs in [`.pto` text](pto_text.md), with no Python written. A
-file named `-` is standard input or standard output. Only `pto run` compiles and runs anything; the other
-commands are safe on files from anywhere.
+`pto` reads, checks, changes, compiles and runs programs in [`.pto` text](pto_text.md), without
+Python code. A file named `-` is standard input or standard output. Only `pto run` compiles and runs
+programs. All other commands are safe on untrusted files.
 
-Exit status: 0 done; 1 the program or its data are refused, with the error on standard error; 2 the command
-line is; 141 whoever read the output has stopped reading."""
+| exit status | meaning |
+|---|---|
+| 0 | done |
+| 1 | the program or its data are refused; the error is on standard error |
+| 2 | the command line is refused |
+| 141 | the reader of the output closed it |"""
 
 
 def command_page() -> str:

@@ -8,10 +8,10 @@ from collections.abc import Iterable
 
 from pto_wsp.ir import kernel as k
 from pto_wsp.ir.scalar import UNARY_CALLS
-from pto_wsp.ir.schedule import POLICIES
 from pto_wsp.isa import BY_MNEMONIC, attributes
 from pto_wsp.isa.compositions import BY_COMPOSED_MNEMONIC
 from pto_wsp.isa.statements import CONTROL
+from pto_wsp.lang.schedule.registry import DIRECTIVES
 from pto_wsp.text.foreign.scalars import SCALAR_WORDS
 from pto_wsp.text.modules import HEADER_KEYS
 from pto_wsp.types.dtype import DTYPES
@@ -52,7 +52,7 @@ def patterns() -> list[dict[str, str]]:
     }
     found: list[dict[str, str]] = [{"name": name, "match": match} for name, match in plain.items()]
     modes = [word for listed in attributes.MODES.values() for mode in listed for word in (mode, mode.upper())]
-    policies = [name for policies in POLICIES.values() for name in policies]
+    policies = [name for directive in DIRECTIVES.values() for name in directive.policies]
     groups = (
         ("keyword.control", (*CONTROL, "REFUSE", "return")),
         ("keyword.other", DECLARATIONS),
@@ -61,7 +61,7 @@ def patterns() -> list[dict[str, str]]:
         ("support.function.scalar", (*SCALAR_WORDS, "LOAD", "STORE")),
         ("storage.type", TYPES),
         ("keyword.operator.word", CALLS),
-        ("support.constant", (*POLICIES, *policies, *modes)),
+        ("support.constant", (*DIRECTIVES, *policies, *modes)),
         ("entity.other.attribute-name", (*ATTRIBUTES, *attributes.ATTRIBUTES, *k.UNITS)),
         ("constant.language", ("true", "false", "inf", "nan", "True", "False")),
     )

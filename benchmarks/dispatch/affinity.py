@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pto_wsp import DispatchPolicy, InOut, P, Program, Tensor, Tile, f32, kernel, pto, workload
-from pto_wsp.ir.schedule import Policy
 
 ROWS, COLS = 64, 256
 """Of a tile, 64 KB."""
@@ -18,7 +17,7 @@ def change(y: InOut[Tile[ROWS, COLS, f32]]):
     pto.store(y, y + 1.0)
 
 
-def program(dispatch: Policy) -> Program:
+def program(dispatch: DispatchPolicy) -> Program:
     """Return the program: every step has one task per tile, which follows that of the step before."""
 
     @workload

@@ -16,7 +16,7 @@ from benchmarks.harness import THREADS, Bench, Row, elapsed_ms
 from examples.llama.kernels import Shape, Types
 from examples.llama.model import MATRICES, Cache, Chunk, Layer, Plain, matrix_shapes, reference
 from pto_wsp import MemLayout, bf16, f32
-from pto_wsp.targets.cpu.features import resolve_features
+from pto_wsp.targets.preferences import sums_pairs
 from pto_wsp.types import DType
 
 SHAPE = Shape()
@@ -46,7 +46,7 @@ def run(bench: Bench) -> None:
         bench.skipped["bf16"] = "ml_dtypes is not installed"
         return
     # Pairs of small factors are worth it where the processor multiplies them as such.
-    layer = make_layer(bf16, bench.seed, bf16 if resolve_features().has_pair_dots else f32)
+    layer = make_layer(bf16, bench.seed, bf16 if sums_pairs("cpu") else f32)
     prefill(bench, "llama_bf16_512", layer, 512, cache)
     step(bench, "llama_bf16_1", layer, cache)
 

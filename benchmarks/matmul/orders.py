@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from pto_wsp import In, Out, P, Program, Tensor, Tile, f32, kernel, pto, workload
-from pto_wsp.ops.matmul_program import COLS, ROWS, SLAB
+from pto_wsp import In, Out, P, Program, Tensor, Tile, f32, kernel, panel_cols, pto, workload
+from pto_wsp.ops.matmul_program import ROWS, SLAB_COLS
 
+COLS = panel_cols()
 M, N, K = 1024, 4096, 4096
 PANELS = N // COLS
 """The rows take 16 MB, the matrix 64 MB."""
@@ -34,5 +35,5 @@ def program(panels_together: int) -> Program:
     return product.compile(target="cpu")
 
 
-ORDERS = {"slabs": SLAB, "rows_first": PANELS, "panels_first": 1}
+ORDERS = {"slabs": SLAB_COLS // COLS, "rows_first": PANELS, "panels_first": 1}
 """By name: panels that all rows meet before the next ones. Those of `ops.matmul`, all, and one."""

@@ -3,48 +3,53 @@
 /// Runs graphs of recorded tasks on the engine's workers.
 #pragma once
 
-#include <array>
-#include <cstring>
 #include <exception>
+#include <memory>
+#include <new>
+#include <optional>
+#include <utility>
 
 #include "call.hpp"
-#include "pto/wsp/bytecode/quicken.hpp"
-#include "pto/wsp/bytecode/validate.hpp"
+#include "pto/wsp/bytecode/body.hpp"
 #include "pto/wsp/sched/crew.hpp"
 
 namespace pto::wsp::capi {
 
-/// The one kernel of the engine's program: runs the task that was submitted at place `context->task`. Its
-/// scalar is the address of the `Tasks`.
-inline int32_t run_submitted(const View*, const Scalar* scalars, const TaskContext* context) {
-  auto& tasks = *reinterpret_cast<Tasks*>(scalars[0].i64);
-  Task& task = tasks.at(uint32_t(context->task));
-  if (task.state() == Task::State::kComplete) return 0;
-  try {
-    call(tasks, task, context->task);
-    task.set(Task::State::kComplete);
-  } catch (const EngineError&) {
-    throw;
-  } catch (const std::bad_alloc&) {
-    throw EngineError("out-of-memory", "there is no memory");
-  } catch (const std::exception& error) {
-    throw EngineError("function-failed", error.what());
-  } catch (...) {
-    throw EngineError("function-failed", "it threw an exception");
-  }
-  return 0;
-}
+/// Runs the task that was submitted at a place.
+class SubmittedTasks : public bytecode::Body {
+ public:
+  explicit SubmittedTasks(Tasks& tasks) : tasks_(tasks) {}
 
-/// The engine's program has one task, of which a graph then runs as many as were recorded.
+  int32_t run(uint64_t place) override {
+    Task& task = tasks_.at(uint32_t(place));
+    if (task.state() == Task::State::kComplete) return 0;
+    try {
+      call(tasks_, task, place);
+      task.set(Task::State::kComplete);
+    } catch (const EngineError&) {
+      throw;
+    } catch (const std::bad_alloc&) {
+      throw EngineError("out-of-memory", "there is no memory");
+    } catch (const std::exception& error) {
+      throw EngineError("function-failed", error.what());
+    } catch (...) {
+      throw EngineError("function-failed", "it threw an exception");
+    }
+    return 0;
+  }
+
+ private:
+  Tasks& tasks_;
+};
+
+/// Runs the body for each task of a graph.
 class GraphEngine {
  public:
-  explicit GraphEngine(Tasks& tasks) {
-    static const KernelInfo kernel{"run_submitted", run_submitted, nullptr, 0, 1, 0, 1, Unit::any, {}};
-    static const KernelLibrary library{kAbiVersion, 1, 0, &kernel};
-    auto program = std::make_shared<bytecode::Program>(load(library, &tasks));
-    auto plan = bytecode::make_plan({program.get(), {}}, {}, library);
+  explicit GraphEngine(Tasks& tasks) : body_(tasks) {
+    auto none = std::make_shared<bytecode::Program>();
+    bytecode::Plan plan = bytecode::plan_of_body(*none, body_);
     auto costs = std::make_shared<sched::SiteCosts>(plan.sites.size());
-    prepared_.reset(new sched::Prepared{program, std::move(plan), {}, costs, {0}, {}});
+    prepared_.reset(new sched::Prepared{none, std::move(plan), {}, costs, {0}, {}});
   }
 
   /// Begins a run on so many threads, the caller's among them. If the graph is fed, the caller feeds it and
@@ -80,30 +85,7 @@ class GraphEngine {
  private:
   static constexpr size_t kLookahead = 1024;
 
-  static bytecode::Program load(const KernelLibrary& library, Tasks* tasks) {
-    struct Code {
-      bytecode::Header header;
-      bytecode::Instruction instructions[3];
-      bytecode::KernelDescriptor kernel;
-      int64_t address;
-    };
-    Code code{};
-    code.header.magic = bytecode::kMagic;
-    code.header.version = bytecode::kVersion;
-    code.header.num_instructions = 3;
-    code.header.num_kernels = code.header.num_constants = 1;
-    code.header.total_bytes = sizeof(code);
-    code.header.kernel_table_hash = library.table_hash;
-    code.instructions[0] = {bytecode::Op::TASK, 0, 0, 1};
-    code.instructions[1] = {bytecode::Op::PARAM_CONST, 0, 0, 0};
-    code.instructions[2] = {bytecode::Op::HALT, 0, 0, 0};
-    code.kernel = {name_hash(library.kernels[0].name), 0, 0, 1, 0};
-    code.address = reinterpret_cast<int64_t>(tasks);
-    uint8_t bytes[sizeof(code)];
-    std::memcpy(bytes, &code, sizeof(code));
-    return bytecode::load_program(bytes, sizeof(bytes), library);
-  }
-
+  SubmittedTasks body_;
   std::shared_ptr<sched::Prepared> prepared_;
   std::shared_ptr<sched::Crew> crew_;
 };

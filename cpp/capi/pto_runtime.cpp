@@ -90,15 +90,15 @@ inline int guarded(PTORuntime* rt, Function function) {
 
 /// Adds a region to any task, or says what is wrong.
 template <Role role>
-[[gnu::noinline]] int add_otherwise(PTORuntime* rt, int32_t task, void* tensor, int32_t row, int32_t col,
-                                    int32_t rows, int32_t cols) {
+[[gnu::noinline]] int add_otherwise(PTORuntime* rt, int32_t task, void* tensor, int64_t row, int64_t col,
+                                    int64_t rows, int64_t cols) {
   return guarded(rt, [=](Runtime& r) { r.add_argument(task, tensor, row, col, rows, cols, role); });
 }
 
 /// The usual case is so short that it needs no registers of the caller.
 template <Role role>
-[[gnu::always_inline]] inline int add(PTORuntime* rt, int32_t task, void* tensor, int32_t row, int32_t col,
-                                      int32_t rows, int32_t cols) {
+[[gnu::always_inline]] inline int add(PTORuntime* rt, int32_t task, void* tensor, int64_t row, int64_t col,
+                                      int64_t rows, int64_t cols) {
   const bool is_added = rt != nullptr && rt->state != nullptr &&
                         rt->state->runtime.add_to_latest(task, tensor, row, col, rows, cols, role);
   return is_added ? int(PTO_OK) : add_otherwise<role>(rt, task, tensor, row, col, rows, cols);
@@ -163,18 +163,18 @@ int32_t pto_task_alloc(PTORuntime* rt, const char* func_name, void* func_ptr, in
   });
 }
 
-int pto_task_add_input(PTORuntime* rt, int32_t task, void* tensor, int32_t row, int32_t col, int32_t rows,
-                       int32_t cols) {
+int pto_task_add_input(PTORuntime* rt, int32_t task, void* tensor, int64_t row, int64_t col, int64_t rows,
+                       int64_t cols) {
   return add<Role::in>(rt, task, tensor, row, col, rows, cols);
 }
 
-int pto_task_add_output(PTORuntime* rt, int32_t task, void* tensor, int32_t row, int32_t col, int32_t rows,
-                        int32_t cols) {
+int pto_task_add_output(PTORuntime* rt, int32_t task, void* tensor, int64_t row, int64_t col, int64_t rows,
+                        int64_t cols) {
   return add<Role::out>(rt, task, tensor, row, col, rows, cols);
 }
 
-int pto_task_add_inout(PTORuntime* rt, int32_t task, void* tensor, int32_t row, int32_t col, int32_t rows,
-                       int32_t cols) {
+int pto_task_add_inout(PTORuntime* rt, int32_t task, void* tensor, int64_t row, int64_t col, int64_t rows,
+                       int64_t cols) {
   return add<Role::inout>(rt, task, tensor, row, col, rows, cols);
 }
 

@@ -80,7 +80,7 @@ class Recorder {
     graph_->clear();
     finder_.clear();
     waits_.clear();
-    writer_.begin(*graph_, kMostWords);
+    writer_.begin(*graph_, kMaxWords);
     first_place_ = first_in_previous_ = first_in_strand_ = next_place_;
     names_.clear();
   }
@@ -101,7 +101,7 @@ class Recorder {
 
  private:
   static constexpr uint32_t kMaxStrand = 256;
-  static constexpr size_t kMostWords = 2;  ///< of an operation
+  static constexpr size_t kMaxWords = 2;  ///< of an operation
 
   /// A task is complete when so many of its strand are. One word, because two that are read back as one stall
   /// the processor.

@@ -15,9 +15,10 @@ namespace pto::wsp::capi {
 /// `rows * cols` elements, the first of which is `row * cols + col` elements behind `tensor`.
 struct Region {
   static constexpr int kElementBytes = 4;
+  static constexpr int64_t kMostExtent = INT32_MAX;  ///< of columns and of the rows of one region
 
   /// Of any numbers, also those of a region that cannot be.
-  Region(const void* tensor, int64_t row, int32_t col, int32_t rows, int32_t cols)
+  Region(const void* tensor, int64_t row, int64_t col, int64_t rows, int64_t cols)
       : first(uintptr_t(tensor) + (uint64_t(row) * uint64_t(cols) + uint64_t(col)) * kElementBytes),
         tensor(uintptr_t(tensor)),
         row(row),
@@ -26,8 +27,10 @@ struct Region {
         cols(cols) {}
 
   bool can_be() const {
-    return tensor != 0 && (row | col | rows | cols) >= 0 && row <= INT32_MAX && first >= tensor &&
-           last() >= first;
+    if (tensor == 0 || (row | col | rows | cols) < 0 || row > INT64_MAX - kMostExtent) return false;
+    if (col > kMostExtent || rows > kMostExtent || cols > kMostExtent) return false;
+    const __int128 elements = (__int128(row) + rows) * cols + col;
+    return __int128(tensor) + elements * kElementBytes <= __int128(UINTPTR_MAX);
   }
   uintptr_t last() const { return first + uint64_t(rows) * uint64_t(cols) * kElementBytes; }
   void* data() const { return reinterpret_cast<void*>(first); }
@@ -40,8 +43,7 @@ struct Region {
 
   uintptr_t first;   ///< address of its first byte
   uintptr_t tensor;  ///< address
-  int64_t row;
-  int32_t col, rows, cols;
+  int64_t row, col, rows, cols;
 };
 
 /// Orchestrations name the same regions again and again, so a task holds their numbers. One thread adds,
@@ -58,16 +60,18 @@ class Regions {
 
   /// Says the number of a region that was found or added lately, by the numbers of the call; false if it was
   /// not.
-  [[gnu::always_inline]] inline bool find_recent(const void* tensor, int32_t row, int32_t col, int32_t rows,
-                                                 int32_t cols, uint32_t& number) const {
+  [[gnu::always_inline]] inline bool find_recent(const void* tensor, int64_t row, int64_t col, int64_t rows,
+                                                 int64_t cols, uint32_t& number) const {
     const Recent& found = recent_.data()[place_of_recent(tensor, row, col, cols)];
     number = found.number;
     return found.tensor == tensor && found.row == row && found.col == col && found.rows == rows &&
            found.cols == cols;
   }
-  void make_recent(const void* tensor, int32_t row, int32_t col, int32_t rows, int32_t cols,
+  /// \pre the region can be
+  void make_recent(const void* tensor, int64_t row, int64_t col, int64_t rows, int64_t cols,
                    uint32_t number) {
-    recent_[place_of_recent(tensor, row, col, cols)] = {tensor, row, col, rows, cols, number};
+    recent_[place_of_recent(tensor, row, col, cols)] = {tensor,        row,           int32_t(col),
+                                                        int32_t(rows), int32_t(cols), number};
   }
   /// The numbers of calls mean something else from now on.
   void forget_recent() { recent_.assign(kNumRecent, {}); }
@@ -111,12 +115,13 @@ class Regions {
   /// A region as a call has named it.
   struct Recent {
     const void* tensor = &kNoTensor;
-    int32_t row = 0, col = 0, rows = 0, cols = 0;
+    int64_t row = 0;
+    int32_t col = 0, rows = 0, cols = 0;
     uint32_t number = kNone;
   };
   static_assert(sizeof(Recent) == 32);
 
-  static size_t place_of_recent(const void* tensor, int32_t row, int32_t col, int32_t cols) {
+  static size_t place_of_recent(const void* tensor, int64_t row, int64_t col, int64_t cols) {
     const uint32_t first = uint32_t(uintptr_t(tensor) >> 2) + uint32_t(row) * uint32_t(cols) + uint32_t(col);
     return first * 0x9E3779B1u >> (32 - kRecentBits);
   }

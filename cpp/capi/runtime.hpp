@@ -84,17 +84,19 @@ class Runtime {
   }
 
   /// Adds a region that was used lately to the task that was allocated last; false if it is another case.
-  [[gnu::always_inline]] inline bool add_to_latest(int32_t number, const void* tensor, int32_t row,
-                                                   int32_t col, int32_t rows, int32_t cols, Role role) {
+  [[gnu::always_inline]] inline bool add_to_latest(int32_t number, const void* tensor, int64_t row,
+                                                   int64_t col, int64_t rows, int64_t cols, Role role) {
     uint32_t region;
     return number == latest() && tasks_.regions().find_recent(tensor, row, col, rows, cols, region) &&
            tasks_.add_to_latest({region, role});
   }
 
-  void add_argument(int32_t number, const void* tensor, int32_t row, int32_t col, int32_t rows, int32_t cols,
+  void add_argument(int32_t number, const void* tensor, int64_t row, int64_t col, int64_t rows, int64_t cols,
                     Role role) {
     if (!is_in_state(number, Task::State::kOpen)) refuse_task(number, "allocated and not submitted");
-    const Region region(tensor, int64_t(row) * row_unit_, col, rows, cols);
+    int64_t first_row = 0;
+    if (__builtin_mul_overflow(row, row_unit_, &first_row)) first_row = INT64_MAX;
+    const Region region(tensor, first_row, col, rows, cols);
     if (!region.can_be()) refuse_region(number, region);
     if (number != latest()) set_latest(kNobody);
     const uint32_t found = number_of(region);
@@ -228,7 +230,7 @@ class Runtime {
   /// Makes an empty runtime of this one, whose memory stays warm; false if that would keep too much.
   bool clear() {
     end_run();
-    if (error() != PTO_OK || tasks_.num_bytes() + recorder_.num_bytes() > kMostKeptBytes) return false;
+    if (error() != PTO_OK || tasks_.num_bytes() + recorder_.num_bytes() > kMaxKeptBytes) return false;
     by_hand_.clear();
     tasks_.clear();
     recorder_.clear();
@@ -249,7 +251,7 @@ class Runtime {
  private:
   static constexpr int32_t kNobody = -1;
   static constexpr uint32_t kFeedStrands = 8;
-  static constexpr uint64_t kMostKeptBytes = uint64_t{1} << 27;
+  static constexpr uint64_t kMaxKeptBytes = uint64_t{1} << 27;
 
   /// Ends a run that nobody waited for.
   void end_run() {
@@ -344,9 +346,9 @@ class Runtime {
     static constexpr const char* kRoles[] = {"in", "out", "inout"};
     const Region& region = tasks_.region(argument);
     char text[160];
-    std::snprintf(text, sizeof(text), "%s 0x%" PRIxPTR "[%" PRId64 ":%" PRId64 ", %d:%" PRId64 "]",
+    std::snprintf(text, sizeof(text), "%s 0x%" PRIxPTR "[%" PRId64 ":%" PRId64 ", %" PRId64 ":%" PRId64 "]",
                   kRoles[int(argument.role())], region.tensor, region.row, region.row + region.rows,
-                  region.col, int64_t(region.col) + region.cols);
+                  region.col, region.col + region.cols);
     return text;
   }
 

@@ -7,6 +7,16 @@ from pto_wsp.lang.annotations import Constexpr, In, InOut, Out
 from pto_wsp.lang.kernel import pto, ptoisa
 from pto_wsp.lang.kernel.kernel import kernel, lookup_kernel, ptoisa_kernel, registered_kernels
 from pto_wsp.lang.operands import Scalar, Tile
+from pto_wsp.lang.schedule.directives.deps import Deps
+from pto_wsp.lang.schedule.directives.dispatch import DispatchPolicy
+from pto_wsp.lang.schedule.directives.pools import Pools
+from pto_wsp.lang.schedule.directives.ready import ReadyPolicy
+from pto_wsp.lang.schedule.directives.start import StartPolicy
+from pto_wsp.lang.schedule.directives.stores import StorePolicy
+from pto_wsp.lang.schedule.directives.timing import TimingPolicy
+from pto_wsp.lang.schedule.directives.trace import TracePolicy
+from pto_wsp.lang.schedule.directives.window import TaskWindow, WindowMode
+from pto_wsp.lang.schedule.schedule import Schedule
 from pto_wsp.lang.workload.axes import P
 from pto_wsp.lang.workload.broadcast import ALL
 from pto_wsp.lang.workload.group_by import group_by
@@ -29,20 +39,7 @@ from pto_wsp.lang.workload.tiers import tier
 from pto_wsp.lang.workload.workload import combine, sequential, workload
 from pto_wsp.runtime.memory import empty
 from pto_wsp.runtime.program import Program
-from pto_wsp.schedule.policies import (
-    Deps,
-    DispatchPolicy,
-    Pools,
-    ReadyPolicy,
-    StartPolicy,
-    StorePolicy,
-    TaskWindow,
-    TimingPolicy,
-    TracePolicy,
-    WindowMode,
-)
-from pto_wsp.schedule.schedule import Schedule
-from pto_wsp.targets.cpu.features import panel_cols
+from pto_wsp.targets.preferences import panel_cols
 from pto_wsp.text import parse
 from pto_wsp.types import DYN, Dense, DenseDyn, MemLayout, b1, bf16, f16, f32, i8, i16, i32, i64, u8, u16, u32
 

@@ -176,7 +176,7 @@ static int negative_rows(PTORuntime* rt, int32_t* cell) {
 }
 static int large_row(PTORuntime* rt, int32_t* cell) {
   CHECK_EQ(PTO_OK, pto_runtime_set_row_unit(rt, 64));
-  return pto_task_add_output(rt, pto_task_alloc(rt, "t", NULL, 0, 0), cell, INT32_MAX / 32, 0, 1, 1);
+  return pto_task_add_output(rt, pto_task_alloc(rt, "t", NULL, 0, 0), cell, INT64_MAX / 32, 0, 1, 1);
 }
 static int endless(PTORuntime* rt, int32_t* cell) {
   const int32_t task = pto_task_alloc(rt, "t", NULL, 0, 0);
@@ -236,7 +236,7 @@ static void test_mistakes(void) {
       {negative_rows, PTO_ERROR_ARGUMENT,
        "task 0 `t` gets a region that cannot be: row 0, col 0, rows -1, cols 1"},
       {large_row, PTO_ERROR_ARGUMENT,
-       "task 0 `t` gets a region that cannot be: row 4294967232, col 0, rows 1, cols 1"},
+       "task 0 `t` gets a region that cannot be: row 9223372036854775807, col 0, rows 1, cols 1"},
       {endless, PTO_ERROR_ARGUMENT,
        "task 0 `t` gets a region that cannot be: row 2147483647, col 2147483647, rows 2147483647, cols "
        "2147483647"},

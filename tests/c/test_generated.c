@@ -5,7 +5,7 @@
 #include <math.h>
 
 #include "check.h"
-#include "pto_runtime.h"
+#include "pto_runtime.c"
 
 enum { NUM_TILES = 40, TILE_ROWS = 8, TILE_COLS = 8, TILE_SIZE = TILE_ROWS * TILE_COLS };
 

@@ -195,6 +195,56 @@ static void test_rows(int rows, int workers, int threshold) {
 }
 
 /* What the numbers of a region mean changes with the row unit, also for a region that was named before. */
+static char* expected_place;
+
+/* The region lies beyond all memory that there is: only its address is looked at. */
+static void check_place(void** args, int32_t num_args) {
+  CHECK_EQ(1, num_args);
+  CHECK_EQ(1, (char*)args[0] == expected_place);
+}
+
+/* Offsets have 64 bits: none is cut. */
+static void test_large_offsets(void) {
+  float* base = (float*)(uintptr_t)4096;
+  const int64_t row = 4294967297;
+  PTORuntime rt;
+  CHECK_EQ(PTO_OK, pto_runtime_init(&rt));
+  int32_t task = add_task(&rt, check_place);
+  expected_place = (char*)base + 4 * (row * 3 + 2);
+  CHECK_EQ(PTO_OK, pto_task_add_input(&rt, task, base, row, 2, 1, 3));
+  CHECK_EQ(PTO_OK, pto_task_submit(&rt, task));
+  task = pto_task_alloc(&rt, "writer", NULL, 0, 0);
+  CHECK_EQ(PTO_OK, pto_task_add_output(&rt, task, base, 1, 2, 1, 3)); /* row 4294967297 is another one */
+  CHECK_EQ(PTO_OK, pto_task_submit(&rt, task));
+  CHECK_EQ(PTO_OK, pto_execute_all(&rt));
+  PTORuntimeStats stats;
+  CHECK_EQ(PTO_OK, pto_runtime_get_stats(&rt, &stats));
+  CHECK_EQ(0, stats.dependences);
+  pto_runtime_shutdown(&rt);
+}
+
+static int add_region(int64_t unit, int64_t row, int64_t col, int64_t rows, int64_t cols) {
+  PTORuntime rt;
+  CHECK_EQ(PTO_OK, pto_runtime_init(&rt));
+  CHECK_EQ(PTO_OK, pto_runtime_set_row_unit(&rt, (int32_t)unit));
+  const int32_t task = pto_task_alloc(&rt, "task", NULL, 0, 0);
+  const int code = pto_task_add_input(&rt, task, (void*)(uintptr_t)4096, row, col, rows, cols);
+  pto_runtime_shutdown(&rt);
+  return code;
+}
+
+static void test_regions_beyond_all_memory(void) {
+  const int64_t much = 4294967297;
+  CHECK_EQ(PTO_OK, add_region(1, 0, 0, 1, 1));
+  CHECK_EQ(PTO_ERROR_ARGUMENT, add_region(1, 0, much, 1, 1));
+  CHECK_EQ(PTO_ERROR_ARGUMENT, add_region(1, 0, 0, much, 1));
+  CHECK_EQ(PTO_ERROR_ARGUMENT, add_region(1, 0, 0, 1, much));
+  CHECK_EQ(PTO_ERROR_ARGUMENT, add_region(1, -much, 0, 1, 1));
+  CHECK_EQ(PTO_ERROR_ARGUMENT, add_region(1, INT64_MAX, 0, 1, 1));
+  CHECK_EQ(PTO_ERROR_ARGUMENT, add_region(1, INT64_MAX / 2, 0, 1, 1));
+  CHECK_EQ(PTO_ERROR_ARGUMENT, add_region(1000, INT64_MAX / 100, 0, 1, 0));
+}
+
 static void test_row_units(void) {
   int32_t cells[8] = {0};
   PTORuntime rt;
@@ -238,6 +288,8 @@ static void test_llama_graph(int n) {
 }
 
 int main(void) {
+  test_large_offsets();
+  test_regions_beyond_all_memory();
   for (int workers = 1; workers <= 4; ++workers) {
     test_every_ready_task_runs_once(20000, workers, 0);
     test_every_ready_task_runs_once(20000, workers, 20);

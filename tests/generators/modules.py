@@ -28,11 +28,12 @@ from pto_wsp.ir.scalar import (
     Var,
     element_dtype,
 )
-from pto_wsp.ir.schedule import POLICIES, Policy, Schedule
+from pto_wsp.ir.schedule import Bounds, Count, Directives, Key
 from pto_wsp.isa.attributes import CONSTANTS, EXTENTS, MODES, PLACES
 from pto_wsp.isa.forms import FormError, result_type
 from pto_wsp.isa.table import TABLE, Instruction
 from pto_wsp.lang.kernel.outputs import stored_outputs
+from pto_wsp.lang.schedule.registry import DIRECTIVES
 from pto_wsp.support.record import replace
 from pto_wsp.types import DTYPES, ScalarType, TensorType, TileType, ViewType, b1, f32, i32, i64
 from pto_wsp.types.dtype import DType
@@ -467,17 +468,16 @@ class WorkloadWriter:
         return None
 
 
-def random_schedule(draw: Draw) -> Schedule:
+def random_schedule(draw: Draw) -> Directives:
     """Return a schedule with any policy for each directive."""
     keys = (Var("t.b"), Binary("mul", Var("t.kernel"), Extent("t.args.k", 1)), Var("kernel.attend"))
-    found = Schedule()
-    for directive, policies in POLICIES.items():
-        name = draw.choice([*policies])
-        form = policies[name]
-        count = 0 if form.least is None else draw.choice((form.least, 8))
-        key = draw.choice(keys) if form.takes_key else None
-        found = found.having(Policy(directive, name, count, key, (4, 9) if form.takes_bounds else ()))
-    return found
+    found = []
+    for directive in DIRECTIVES.values():
+        policy = draw.choice([*directive.policies.values()])
+        values = {Key: draw.choice(keys), Bounds: (4, 9)}
+        values[Count] = draw.choice([8, *(p.least for p in policy.takes if isinstance(p, Count))])
+        found.append(directive(policy.name, **{p.field: values[type(p)] for p in policy.takes}))
+    return Directives(found)
 
 
 def random_module(draw: Draw) -> Module:
@@ -492,4 +492,4 @@ def random_module(draw: Draw) -> Module:
     names = [f.name for f in (*kernels, *workloads)]
     return Module(
         draw.choice(("m", "a module", "", "ä-1")), tuple(kernels), tuple(workloads), draw.choice(("", *names))
-    ).with_schedule(random_schedule(draw) if draw.random() < 0.3 else Schedule())
+    ).with_schedule(random_schedule(draw) if draw.random() < 0.3 else Directives())

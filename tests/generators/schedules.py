@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from hypothesis import strategies as st
 
 from pto_wsp.errors import BadKey, UnsupportedByTarget
 from pto_wsp.ir.module import Module
 from pto_wsp.ir.scalar import Binary, Const, Expr, Extent, Var, binary
-from pto_wsp.ir.schedule import ARGUMENTS, POLICIES, TASK, Policy, Schedule
+from pto_wsp.ir.schedule import ARGUMENTS, TASK, Bounds, Count, Directive, Directives, Key
 from pto_wsp.ir.workload import Loop, walk_nodes
+from pto_wsp.lang.schedule.registry import DIRECTIVES
 from pto_wsp.lower.task_keys import TaskKeys
-from pto_wsp.targets.schedules import Enforced, require_support, support
+from pto_wsp.targets.base import Enforced
+from pto_wsp.targets.schedules import require_support, support
 
 WITHOUT_RESULTS = {"abort", "benchmark", "trust", "explicit", "explicit_unchecked"}
 """Policies that end a run, or whose results rest on what a program states."""
@@ -28,39 +32,44 @@ RATE = 10**5
 
 
 @st.composite
-def schedules(draw: st.DrawFn, module: Module) -> Schedule:
+def schedules(draw: st.DrawFn, module: Module) -> Directives:
     """Draw a schedule."""
-    schedule = Schedule()
-    for directive, policies in POLICIES.items():
+    schedule = Directives()
+    for kind in DIRECTIVES.values():
         enforced = [
             name
-            for name in policies
-            if isinstance(support("cpu", directive, name), Enforced) and name not in WITHOUT_RESULTS
+            for name, policy in kind.policies.items()
+            if isinstance(support("cpu", policy), Enforced) and name not in WITHOUT_RESULTS
         ]
-        if not enforced:
-            continue
-        name = draw(st.sampled_from(enforced))
-        form = policies[name]
-        counts = [c for c in COUNTS.get(directive, ()) if c >= (form.least or 0)]
-        count = 0 if form.least is None else draw(st.sampled_from(counts))
-        key = draw(keys(module)) if form.takes_key else None
-        if name == "rate_limit":
-            count = RATE
-        if name == "dispatch_by" and key is not None:
-            key = binary("mod", key, Const(count))
-        if key is not None and not has_key(module, key):
-            continue
-        bounds = tuple(sorted(draw(st.sets(st.integers(0, 99), min_size=1)))) if form.takes_bounds else ()
-        having = schedule.having(Policy(directive, name, count, key, bounds[: min(8, form.most_parts - 1)]))
-        if is_supported(having):
+        having = schedule.having(draw(directives(kind, draw(st.sampled_from(enforced)), module)))
+        if all(has_key(module, d.key_expr) for d in having if d.key_expr) and is_supported(having, module):
             schedule = having
     return schedule
 
 
-def is_supported(schedule: Schedule) -> bool:
+@st.composite
+def directives(draw: st.DrawFn, kind: type[Directive], name: str, module: Module) -> Directive:
+    """Draw the arguments of a directive."""
+    fields: dict[str, Any] = {"name": name}
+    for parameter in reversed(kind.policies[name].takes):
+        match parameter:
+            case Count(least=least):
+                counts = [count for count in COUNTS[kind.kind] if count >= least]
+                fields["n"] = RATE if name == "rate_limit" else draw(st.sampled_from(counts))
+            case Bounds(most_parts=most):
+                bounds = sorted(draw(st.sets(st.integers(0, 99), min_size=1)))
+                fields["bounds"] = tuple(bounds[: min(8, most - 1)])
+            case Key():
+                key = draw(keys(module))
+                is_number = name == "dispatch_by"
+                fields["key"] = binary("mod", key, Const(fields["n"])) if is_number else key
+    return kind(**fields)
+
+
+def is_supported(schedule: Directives, module: Module) -> bool:
     """Whether the policies go together."""
     try:
-        require_support("cpu", schedule)
+        require_support("cpu", module.with_schedule(schedule))
     except UnsupportedByTarget:
         return False
     return True

@@ -12,7 +12,19 @@ from pto_wsp.ir.core import DimSelect, Full, Index, Range, Region, TileRange
 from pto_wsp.ir.evaluate import evaluate
 from pto_wsp.ir.kernel import For, Instr, KernelFunction, Load, Param, Stmt, Store
 from pto_wsp.ir.module import Module
-from pto_wsp.ir.scalar import Const, Expr, Extent, Unary, Var, add, binary, ceildiv, mul
+from pto_wsp.ir.scalar import (
+    Const,
+    Expr,
+    Extent,
+    LoopExtent,
+    LoopStart,
+    Unary,
+    Var,
+    add,
+    binary,
+    ceildiv,
+    mul,
+)
 from pto_wsp.ir.workload import Loop, Node, SizeParam, Task, TensorParam, WorkloadFunction
 from pto_wsp.types import ScalarType, TensorType, TileType, ViewType, f32, i64
 
@@ -212,5 +224,5 @@ def _stop(entry: DimSelect, scope: object) -> int:
         case Range(start=start, extent=extent):
             return int(evaluate(add(start, extent), scope))  # type: ignore[arg-type]
         case TileRange(loop=loop):
-            return scope[loop + ".start"] + scope[loop + ".len"]  # type: ignore[index]
+            return scope[LoopStart(loop)] + scope[LoopExtent(loop)]  # type: ignore[index]
     return 0

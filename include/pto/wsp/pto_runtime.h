@@ -18,6 +18,7 @@
 #ifndef PTO_WSP_PTO_RUNTIME_H_
 #define PTO_WSP_PTO_RUNTIME_H_
 
+#include <stddef.h> /* NULL, which orchestrations use */
 #include <stdint.h>
 
 #if defined(__GNUC__)
@@ -98,14 +99,14 @@ PTO_API int32_t pto_task_alloc(PTORuntime* rt, const char* func_name, void* func
                                int32_t reuse_bytes);
 
 /** Adds a region that the task reads. \pre `task` is not submitted */
-PTO_API int pto_task_add_input(PTORuntime* rt, int32_t task, void* tensor, int32_t row, int32_t col,
-                               int32_t rows, int32_t cols);
+PTO_API int pto_task_add_input(PTORuntime* rt, int32_t task, void* tensor, int64_t row, int64_t col,
+                               int64_t rows, int64_t cols);
 /** Adds a region that the task writes. What is not written keeps its value. */
-PTO_API int pto_task_add_output(PTORuntime* rt, int32_t task, void* tensor, int32_t row, int32_t col,
-                                int32_t rows, int32_t cols);
+PTO_API int pto_task_add_output(PTORuntime* rt, int32_t task, void* tensor, int64_t row, int64_t col,
+                                int64_t rows, int64_t cols);
 /** Adds a region that the task reads and writes: one argument. */
-PTO_API int pto_task_add_inout(PTORuntime* rt, int32_t task, void* tensor, int32_t row, int32_t col,
-                               int32_t rows, int32_t cols);
+PTO_API int pto_task_add_inout(PTORuntime* rt, int32_t task, void* tensor, int64_t row, int64_t col,
+                               int64_t rows, int64_t cols);
 
 /** Ends a task: it comes behind those that were submitted before. */
 PTO_API int pto_task_submit(PTORuntime* rt, int32_t task);

@@ -185,7 +185,7 @@ class PTOFunctionBuilder(InstructionMethods):
     ) -> PTOFunctionBuilder:
         """Declare a tensor that the run makes, `size` bytes large; its calls decide how wide it is.
 
-        A buffer that outlives the run (`scope_local=False`) is a memref of global memory.
+        A buffer that outlives the run (`scope_local=False`) is refused: declare a memref of global memory.
         """
         loc = self._here("intermediate_buffer")
         found = dtype_of(dtype, loc)

@@ -32,7 +32,7 @@ from pto_wsp.builder.steps import (
     assignments,
     tiles_and_loops,
 )
-from pto_wsp.errors import BadOperand, CarriedValue, NameClash, NotYetSupported, UnknownName, did_you_mean
+from pto_wsp.errors import BadOperand, NameClash, NotYetSupported, UnknownName, did_you_mean
 from pto_wsp.ir import kernel as k
 from pto_wsp.ir.scalar import Const, Element, Expr, Extent, TileElement, Var, element_dtype
 from pto_wsp.ir.workload import WorkloadFunction
@@ -91,7 +91,6 @@ class _InCore:
         self.tiles: dict[str, TileValue] = {}
         self.scalars: dict[str, Expr] = {}
         self.loops: list[str] = []
-        self.set: set[str] = set()
         self.reader = ScalarReader(self)
         for item, declaration in declared.items():
             if isinstance(declaration, TileDeclaration):
@@ -130,8 +129,6 @@ class _InCore:
         self.scalars[name] = Var(name, dtype)
         if is_variable:
             self.scalars[name] = self.builder.scalar(name, ScalarType(dtype))
-        else:
-            self.set.add(name)
 
     def param(self, name: str, types: Mapping[str, TileType | ViewType]) -> k.Param:
         declaration = self.declared[name]
@@ -147,9 +144,6 @@ class _InCore:
             known = [*self.scalars, *self.loops]
             where = f"`{self.name}` as a scalar"
             raise UnknownName(name=name, where=where, advice=did_you_mean(name, known), loc=loc)
-        if name not in self.set:
-            problem = "is read before every path has assigned it"
-            raise CarriedValue(name=name, problem=problem, expected="an assignment", found="none", loc=loc)
         return replace(self.scalars[name], loc=loc)
 
     def element(self, name: str, indices: tuple[Expr, ...], op: str, loc: Location | None) -> Expr:
@@ -218,11 +212,9 @@ class _InCore:
                 pass
 
     def block(self, block: StepBlock) -> None:
-        before = set(self.set)
         match block.opening:
             case LoopStep() as step:
                 self.builder.emit(self.loop(step, block.body))
-                self.set = before
             case WhileStep(condition=condition, loc=loc, unless=unless):
                 test = self.reader.truth(condition, "while_loop", loc)
                 if unless:
@@ -230,17 +222,12 @@ class _InCore:
                     test = arithmetic.select(goes_on, test, Const(False, b1), loc)
                 body = self.nested(block.body)
                 self.builder.emit(k.While(test, body, loc))
-                self.set = before
             case IfStep() as step:
                 test = condition_of(self.reader, step)
-                then, after = self.nested(block.body), self.set
-                self.set = before
-                other = self.nested(block.other)
-                self.set &= after
+                then, other = self.nested(block.body), self.nested(block.other)
                 self.builder.emit(k.If(test, then, other, step.loc))
 
     def nested(self, tree: Tree) -> tuple[k.Stmt, ...]:
-        self.set = set(self.set)
         with self.builder.nested() as body:
             self.steps(tree)
         return tuple(body)
@@ -374,7 +361,6 @@ class _InCore:
         is_declared = isinstance(declaration, ScalarDeclaration)
         dtype = scalar_dtype(declaration.dtype) if is_declared else value.dtype
         value = fitted(value, dtype or value.dtype, step.dst, step.loc)
-        self.set.add(step.dst)
         if step.dst in self.constants:
             self.scalars[step.dst] = value
             return

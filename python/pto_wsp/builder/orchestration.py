@@ -6,9 +6,9 @@ name for its value; others are variables. A tensor of a call that is not declare
 
 from __future__ import annotations
 
+from pto_wsp.analysis.made import first_unmade
 from pto_wsp.builder.calls import Recorded, called, in_order, wrong_kind
 from pto_wsp.builder.in_core import condition_of
-from pto_wsp.builder.made import require_made
 from pto_wsp.builder.memrefs import require_integers
 from pto_wsp.builder.names import scalar_dtype
 from pto_wsp.builder.places import Tensors, read_place
@@ -77,7 +77,14 @@ class _Orchestration:
     def function(self) -> w.WorkloadFunction:
         body = self.steps(self.tree)
         kernels = {f.name: f for f in self.functions.values() if isinstance(f, KernelFunction)}
-        require_made(body, kernels, self.tensors.local)
+        unmade = first_unmade(body, kernels, self.tensors.local)
+        if unmade is not None:
+            raise UnknownName(
+                name=unmade.tensor,
+                where="what comes before this task, not for all that it reads",
+                advice="declare it with `.memref(...)`: then a call gives its array",
+                loc=unmade.loc,
+            )
         params: list[w.WorkloadParam] = []
         for name, declaration in self.declared.items():
             if isinstance(declaration, Memref):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import assert_never
 
 from pto_wsp.ir.kernel import (
@@ -84,6 +84,11 @@ def leaves_in(*exprs: Expr) -> frozenset[Name]:
 def names_read(stmt: Stmt) -> frozenset[str]:
     """Return the tiles and scalars that a statement itself reads, valid shapes included."""
     return names_in(*statement_expressions(stmt)) | frozenset(tiles_read(stmt))
+
+
+def names_read_in(body: Iterable[Stmt]) -> frozenset[str]:
+    """Return the names that a body reads anywhere."""
+    return frozenset(name for stmt in walk_statements(body) for name in names_read(stmt))
 
 
 def name_written(stmt: Stmt) -> str | None:

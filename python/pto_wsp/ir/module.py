@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pto_wsp.ir.core import Region
 from pto_wsp.ir.kernel import IN, KernelCall, KernelFunction, walk_statements
 from pto_wsp.ir.printer import print_module
-from pto_wsp.ir.schedule import DEFAULT, Schedule
+from pto_wsp.ir.schedule import DEFAULT, Directives
 from pto_wsp.ir.workload import WorkloadCall, WorkloadFunction, tasks, walk_nodes
 from pto_wsp.support.record import record, replace
 
@@ -35,7 +35,7 @@ class Module:
     kernels: tuple[KernelFunction, ...] = ()
     workloads: tuple[WorkloadFunction, ...] = ()
     entry: str = ""
-    schedule: Schedule = DEFAULT
+    schedule: Directives = DEFAULT
 
     def kernel(self, name: str) -> KernelFunction:
         """Return the kernel called `name`."""
@@ -75,7 +75,7 @@ class Module:
         """Return the module with other kernels."""
         return replace(self, kernels=tuple(kernels))
 
-    def with_schedule(self, schedule: Schedule) -> Module:
+    def with_schedule(self, schedule: Directives) -> Module:
         """Return the module with another schedule."""
         return replace(self, schedule=schedule)
 

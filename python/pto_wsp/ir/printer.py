@@ -19,7 +19,7 @@ from pto_wsp.ir.core import Region
 from pto_wsp.ir.kernel_printer import write_kernel
 from pto_wsp.ir.region_text import expr_text, region_text
 from pto_wsp.ir.scalar import Const, Expr
-from pto_wsp.ir.schedule import Policy, Schedule
+from pto_wsp.ir.schedule import Bounds, Count, Directive, Directives, Key
 from pto_wsp.support.text import TextWriter
 from pto_wsp.types.dtype import DType, i64
 from pto_wsp.types.tile import TensorType
@@ -30,7 +30,7 @@ def print_module(
     entry: str,
     kernels: Sequence[k.KernelFunction],
     workloads: Sequence[w.WorkloadFunction],
-    schedule: Schedule,
+    schedule: Directives,
 ) -> str:
     """Return a module as `.pto` text: the same text for equal modules."""
     out = TextWriter()
@@ -48,24 +48,34 @@ def print_module(
     return str(out)
 
 
-def print_policy(policy: Policy) -> str:
-    """Return a policy without its directive: its name, its key and its count."""
-    parts = [expr_text(policy.key)] if policy.key is not None else []
-    parts += [f"n = {policy.count}"] if policy.count else []
-    parts += [f"at = {list(policy.bounds)}"] if policy.bounds else []
-    return f"{policy.name}({', '.join(parts)})" if parts else policy.name
+def print_directive(directive: Directive) -> str:
+    """Return a directive as its line in a schedule says it."""
+    return f"{directive.kind} = {print_policy(directive)}"
 
 
-def _schedule(schedule: Schedule, out: TextWriter) -> None:
-    chosen = [*schedule.chosen()]
-    if not chosen:
-        return
-    out.line()
-    out.line("SCHEDULE {")
-    with out.indented():
-        for policy in chosen:
-            out.line(f"{policy.directive} = {print_policy(policy)}")
-    out.line("}")
+def print_policy(directive: Directive) -> str:
+    """Return a directive without its kind: its name and its arguments."""
+    arguments: list[str] = []
+    for parameter in directive.policy.takes:
+        value = getattr(directive, parameter.field)
+        match parameter:
+            case Key():
+                arguments.append(expr_text(value))
+            case Count():
+                arguments += [f"n = {value}"] if value else []
+            case Bounds():
+                arguments.append(f"at = {list(value)}")
+    return f"{directive.name}({', '.join(arguments)})" if arguments else directive.name
+
+
+def _schedule(schedule: Directives, out: TextWriter) -> None:
+    if schedule.directives:
+        out.line()
+        out.line("SCHEDULE {")
+        with out.indented():
+            for directive in schedule:
+                out.line(print_directive(directive))
+        out.line("}")
 
 
 def print_kernel(function: k.KernelFunction) -> str:

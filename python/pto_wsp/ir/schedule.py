@@ -1,13 +1,11 @@
-"""The schedule: how the tasks of a program run. It is data, and replacing it never changes a result.
+"""Schedules: how the tasks of a program run. A schedule is data, and replacing it never changes a result.
 
-A schedule has one policy per directive. In `.pto` text the policies that are not the default stand behind
-the functions of a module:
+A schedule is a list of directives, at most one of each kind. A kind that is absent has its default. In `.pto`
+text the schedule follows the functions of a module:
 
     schedule  = "SCHEDULE" "{" newline { line } "}"
-    line      = directive "=" name [ "(" arguments ")" ] newline
-    arguments = key | count | bounds | key "," count | key "," bounds
-    count     = "n" "=" integer
-    bounds    = "at" "=" "[" integer { "," integer } "]"
+    line      = kind "=" name [ "(" argument { "," argument } ")" ] newline
+    argument  = key | "n" "=" integer | "at" "=" "[" integer { "," integer } "]"
 
     SCHEDULE {
       dispatch = affinity(%t.b, n = 4)
@@ -21,17 +19,21 @@ A key is a scalar expression over a task `t`, with these names:
 - `t.kernel` is the number of the task's kernel in the module, `kernel.attend` that of the kernel `attend`;
 - `dim(t.args.k, 0)` and `dim(t.args.k, 1)` are the rows and columns of the argument for the parameter `k`.
 
-A task that lacks a name of a key has no key: it goes to any dispatcher, has priority 0, is in no stream, or
-runs in any pool.
-Source: ARCHITECTURE section 5 ("Knobs"); seed 003 section 4; seed 001 section 4; seed 002 section 4.
+A task that lacks a name of a key has no key.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, ClassVar, Concatenate, Generic, ParamSpec, TypeVar
 
+from pto_wsp.ir.kernel import KernelFunction
 from pto_wsp.ir.scalar import Expr
-from pto_wsp.support.record import record, replace
+from pto_wsp.ir.workload import WorkloadFunction
+from pto_wsp.support.record import record
+
+D = TypeVar("D", bound="Directive")
+P = ParamSpec("P")
 
 TASK, ARGUMENTS, KERNEL = "t.", "t.args.", "t.kernel"
 """What names of keys begin with, and the one of a task's kernel."""
@@ -39,177 +41,170 @@ TASK, ARGUMENTS, KERNEL = "t.", "t.args.", "t.kernel"
 KERNEL_NUMBER = "kernel."
 """What the name of the number of a kernel begins with."""
 
-MOST = 64
-"""So many dispatchers can walk one program; partitions have one more than bounds."""
 
-MOST_POOLS = 8
-"""So many pools can workers be in."""
+@record
+class Key:
+    """A key; the field `key` holds it."""
+
+    field = "key"
 
 
 @record
-class Policy:
-    """What a schedule says about one directive.
+class Count:
+    """A number; the field `n` holds it. 0 leaves the number open, where `least` is 0."""
+
+    least: int = 0
+    most: int = 2**31 - 1
+
+    field = "n"
+
+
+@record
+class Bounds:
+    """Ascending numbers, one less than the parts that they make; the field `bounds` holds them."""
+
+    most_parts: int
+
+    field = "bounds"
+
+
+Parameter = Key | Count | Bounds
+Settings = dict[str, "int | str | list[int]"]
+"""Options of the engine by name; text is the name of a member of an enumeration."""
+
+
+class Policy(Generic[P, D]):
+    """One of the directives of a kind, and the function by which users make it.
 
     Attributes:
-        directive: which one, of `POLICIES`.
-        name: of the policy, of `POLICIES[directive]`.
-        count: its number; 0 where it has none, or leaves it open.
-        key: its key, or None where it has none.
-        bounds: the numbers of tasks at which something changes, in ascending order; empty where it has none.
+        name: the word after `=` in text.
+        meaning: what it does, as the page of policies and notebooks say it.
+        takes: its parameters, in the order of the text.
+        settings: the options of the engine that enforce it, unless its kind says more.
+        refused: the targets that refuse it, with their reasons.
+        effect: the test that proves its effect on recorded order or placement.
     """
 
-    directive: str
+    def __init__(
+        self, make: Callable[Concatenate[D, P], D], takes: tuple[Parameter, ...], **facts: Any
+    ) -> None:
+        self._make = make
+        self.name = make.__name__.removeprefix("_")
+        self.meaning = " ".join((make.__doc__ or "").split("Args:")[0].split("Raises:")[0].split())
+        self.__doc__ = make.__doc__
+        self.takes = takes
+        self.effect: str = facts["effect"]
+        self.settings: Settings = facts.get("settings", {})
+        self.refused: Mapping[str, str] = facts.get("refused", {})
+
+    def __set_name__(self, owner: type[D], name: str) -> None:
+        self._kind = owner
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> D:
+        """Return the directive with the arguments of a user."""
+        return self._make(self._kind(self.name), *args, **kwargs)
+
+
+def policy(*takes: Parameter, **facts: Any) -> Callable[[Callable[Concatenate[D, P], D]], Policy[P, D]]:
+    """Declare a directive of a kind, at the method of the kind's class by which users make it.
+
+    The method returns `self`, the directive without arguments, with the arguments of a user.
+
+    Args:
+        takes: its parameters.
+        facts: `effect`, and those of `settings` and `refused` that it has.
+    """
+    return lambda make: Policy(make, takes, **facts)
+
+
+class Directive:
+    """A directive of a schedule. Each kind is a record, whose class holds all that the project knows of it.
+
+    Attributes:
+        kind: what it decides: the word before `=` in text. A schedule has one directive of a kind.
+        place: where the kind appears in a schedule: kinds are in ascending order.
+        mark: the opcode by which a task carries its key to the engine, or an empty text.
+        policies: the directives of the kind by name; the first is the default.
+        name: which of them it is.
+    """
+
+    kind: ClassVar[str]
+    place: ClassVar[int]
+    mark: ClassVar[str] = ""
+    policies: ClassVar[Mapping[str, Policy[..., Any]]]
     name: str
-    count: int = 0
-    key: Expr | None = None
-    bounds: tuple[int, ...] = ()
+
+    if TYPE_CHECKING:
+
+        def __init__(self, name: str) -> None: ...
+
+    def __init_subclass__(cls) -> None:
+        found = [value for value in vars(cls).values() if isinstance(value, Policy)]
+        cls.policies = {policy.name: policy for policy in found}
 
     @property
-    def form(self) -> Form:
-        """What the policy takes and does."""
-        return POLICIES[self.directive][self.name]
+    def policy(self) -> Policy[..., Any]:
+        """What it takes and does."""
+        return self.policies[self.name]
+
+    @property
+    def title(self) -> str:
+        """It without its arguments."""
+        return f"{self.kind} = {self.name}"
+
+    @classmethod
+    def default(cls: type[D]) -> D:
+        """Return what holds where a schedule does not mention the kind."""
+        return cls(next(iter(cls.policies)))
+
+    @property
+    def key_expr(self) -> Expr | None:
+        """Its key, or None if it has none."""
+        return getattr(self, Key.field, None)
+
+    def engine_settings(self) -> Settings:
+        """Return the options of the engine that enforce it."""
+        return self.policy.settings
+
+    def engine_key(self, kernel: KernelFunction) -> Expr | None:
+        """Return the key that a task of `kernel` carries, over the names of keys, or None."""
+        return self.key_expr
+
+    def engine_limit(self) -> int:
+        """Return the number that all keys have to be below, or 0."""
+        return 0
+
+    def refusal(self, entry: WorkloadFunction, written: frozenset[str]) -> str:
+        """Return why an entry whose tasks write these tensors cannot have it; empty if it can."""
+        return ""
 
 
 @record
-class Form:
-    """What a policy takes and does.
+class Directives:
+    """Directives in canonical order, without those that are the default.
 
     Attributes:
-        doc: what it does, in a line.
-        takes_key: whether it has a key.
-        least: the least count that it takes, or None if it takes none; 0 leaves the count open.
-        most: the largest count that it takes.
-        takes_bounds: whether it has bounds, one less than it makes parts.
-        most_parts: the most parts.
+        directives: at most one of each kind, which `verify` checks.
     """
 
-    doc: str
-    takes_key: bool = False
-    least: int | None = None
-    most: int = 2**31 - 1
-    takes_bounds: bool = False
-    most_parts: int = MOST
+    directives: tuple[Directive, ...] = ()
+
+    def __init__(self, directives: Iterable[Directive] = ()) -> None:
+        chosen = (directive for directive in directives if directive != directive.default())
+        self.__dict__["directives"] = tuple(sorted(chosen, key=lambda directive: directive.place))
+
+    def __iter__(self) -> Iterator[Directive]:
+        return iter(self.directives)
+
+    def find(self, kind: type[D]) -> D | None:
+        """Return the directive of a kind, or None if the schedule does not mention it."""
+        return next((directive for directive in self.directives if isinstance(directive, kind)), None)
+
+    def having(self, *directives: Directive) -> Directives:
+        """Return the schedule with other directives of their kinds."""
+        kinds = {directive.kind for directive in directives}
+        return Directives((*(d for d in self.directives if d.kind not in kinds), *directives))
 
 
-POLICIES: Mapping[str, Mapping[str, Form]] = {
-    "dispatch": {
-        "work_steal": Form("a dispatcher that is free takes the next piece of the program", False, 0, MOST),
-        "round_robin": Form("the pieces of the program go to the dispatchers in turn", False, 0, MOST),
-        "affinity": Form("tasks with equal keys go to one dispatcher: key modulo n", True, 0, MOST),
-        "hash": Form("tasks with equal keys go to one dispatcher: hash of the key modulo n", True, 0, MOST),
-        "dispatch_by": Form("the key is the number of the dispatcher, from 0 to n - 1", True, 1, MOST),
-        "threshold": Form(
-            "tasks with a key below the first bound go to dispatcher 0, below the second to 1, ...",
-            takes_key=True,
-            takes_bounds=True,
-        ),
-        "static_partition": Form(
-            "the tasks before the first bound go to dispatcher 0, those before the second to 1, ...",
-            takes_bounds=True,
-        ),
-    },
-    "window": {
-        "stall": Form("at most n tasks are recorded and not complete; the walk waits for room", least=0),
-        "abort": Form("as `stall`, but where the walk would wait the run ends with an error", least=1),
-        "benchmark": Form("as `stall`, but no kernel is called: what the walk itself costs", least=1),
-    },
-    "ready": {
-        "work_steal": Form("a worker goes on with what it made ready, and takes from others when idle"),
-        "fifo": Form("of the tasks that are ready, the first in program order starts first"),
-        "priority": Form("of the tasks that are ready, one with the largest key starts first", True),
-    },
-    "start": {
-        "immediate": Form("tasks run while the program is still being walked"),
-        "threshold": Form("no task runs before n of them, or all, have been made", least=1),
-        "after_build": Form("no task runs before all of them have been made"),
-    },
-    "streams": {
-        "off": Form("tasks are in no streams"),
-        "in_turn": Form(
-            "every n-th task is in one stream: they start in program order, one at a time", least=1
-        ),
-        "by": Form("tasks with equal keys are in one stream: key modulo n, or any key if n is open", True, 0),
-    },
-    "timing": {
-        "immediate": Form("a task starts as soon as it is ready and there is a worker for it"),
-        "batched": Form("tasks start in groups of n, in program order, one group after the other", least=1),
-        "interleaved": Form(
-            "n streams at a time, in the order in which they begin, start a task in turn", least=1
-        ),
-        "rate_limit": Form("at most n tasks start per second, evenly spaced", least=1, most=10**9),
-    },
-    "pools": {
-        "single": Form("every worker runs every task"),
-        "by_exec_unit": Form(
-            "kernels for cube cores run on the first n workers, or half of them if n is open, those for "
-            "vector cores on the others",
-            least=0,
-        ),
-        "custom": Form(
-            "workers before the first bound run the tasks with key 0, those before the second key 1, ...; "
-            "keys count modulo the number of pools",
-            takes_key=True,
-            takes_bounds=True,
-            most_parts=MOST_POOLS,
-        ),
-    },
-    "stores": {
-        "streaming": Form(
-            "stores go past the caches to tensors of n bytes or more, or of more than they hold if n is "
-            "open, that no task reads",
-            least=0,
-        ),
-        "cached": Form("every store goes through the caches"),
-    },
-    "trace": {
-        "off": Form("nothing is recorded"),
-        "tasks": Form("which worker ran each task, when, and which dispatcher made it"),
-        "full": Form("as `tasks`, and when dispatchers made tasks and what stopped them"),
-    },
-    "deps": {
-        "infer_tensor_map_exact": Form("tasks wait for each other where their regions share an element"),
-        "infer_bytes_overlap": Form("tasks wait for each other where the bounds of their regions overlap"),
-        "hybrid": Form("as `infer_tensor_map_exact`, and for the edges of `after=`"),
-        "explicit": Form("tasks wait for edges and `P.seq` alone; it is checked that these suffice"),
-        "explicit_unchecked": Form("as `explicit`, without the check"),
-        "trust": Form("as `infer_tensor_map_exact`, but iterations of a P loop do not wait for each other"),
-    },
-}
-"""Every policy by directive; the first of a directive is its default."""
-
-
-def default_policy(directive: str) -> Policy:
-    """Return the policy that a schedule has for a directive that it does not mention."""
-    return Policy(directive, next(iter(POLICIES[directive])))
-
-
-@record
-class Schedule:
-    """One policy per directive."""
-
-    dispatch: Policy = default_policy("dispatch")
-    window: Policy = default_policy("window")
-    ready: Policy = default_policy("ready")
-    start: Policy = default_policy("start")
-    streams: Policy = default_policy("streams")
-    timing: Policy = default_policy("timing")
-    pools: Policy = default_policy("pools")
-    stores: Policy = default_policy("stores")
-    trace: Policy = default_policy("trace")
-    deps: Policy = default_policy("deps")
-
-    def policies(self) -> Iterator[Policy]:
-        """Yield every policy, in the order of `POLICIES`."""
-        return (getattr(self, directive) for directive in POLICIES)
-
-    def chosen(self) -> Iterator[Policy]:
-        """Yield the policies that are not the default."""
-        return (policy for policy in self.policies() if policy != default_policy(policy.directive))
-
-    def having(self, policy: Policy) -> Schedule:
-        """Return the schedule with another policy for the directive of `policy`."""
-        return replace(self, **{policy.directive: policy})
-
-
-DEFAULT = Schedule()
+DEFAULT = Directives()
 """The schedule of a program that says nothing about it."""

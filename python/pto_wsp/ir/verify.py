@@ -15,6 +15,7 @@ from pto_wsp.ir import kernel as k
 from pto_wsp.ir.core import Merged, Region, Rows, TileRange
 from pto_wsp.ir.expression_types import SCALAR_DTYPES, require_types
 from pto_wsp.ir.module import Module, called_functions
+from pto_wsp.ir.paths import require_written
 from pto_wsp.ir.rules import (
     region_rank,
     require,
@@ -38,7 +39,6 @@ from pto_wsp.ir.scalar import (
     format_expr,
     walk,
 )
-from pto_wsp.ir.verify_paths import require_written
 from pto_wsp.ir.verify_schedule import verify_schedule
 from pto_wsp.ir.verify_workload import verify_workload
 from pto_wsp.isa.attributes import unknown_attribute

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import assert_never
 
-from pto_wsp.ir.rules import require
+from pto_wsp.ir.rules import require, require_distinct
 from pto_wsp.ir.scalar import (
     Binary,
     Const,
@@ -22,36 +23,32 @@ from pto_wsp.ir.scalar import (
     format_expr,
     walk,
 )
-from pto_wsp.ir.schedule import ARGUMENTS, KERNEL_NUMBER, POLICIES, TASK, Policy, Schedule
+from pto_wsp.ir.schedule import ARGUMENTS, KERNEL_NUMBER, TASK, Bounds, Count, Directives, Key
 from pto_wsp.types.dtype import b1, i64
 
 
-def verify_schedule(schedule: Schedule) -> None:
-    """Raise InvalidIR at the first policy that breaks a rule."""
-    for directive, policy in zip(POLICIES, schedule.policies(), strict=True):
-        _policy(directive, policy)
-
-
-def _policy(directive: str, policy: Policy) -> None:
-    known = policy.directive == directive and policy.name in POLICIES[directive]
-    require(known, f"`{policy.name}` is no policy for `{directive}`", None)
-    form = policy.form
-    has_key = policy.key is not None
-    require(
-        has_key == form.takes_key, f"`{policy.name}` {'lacks a' if form.takes_key else 'takes no'} key", None
-    )
-    is_count = policy.count == 0 if form.least is None else form.least <= policy.count <= form.most
-    require(is_count, f"`{policy.name}` cannot have n = {policy.count}", None)
-    if policy.key is not None:
-        _key(policy.key)
-    _bounds(policy)
-
-
-def _bounds(policy: Policy) -> None:
-    bounds = policy.bounds
-    are_due = 0 < len(bounds) < policy.form.most_parts if policy.form.takes_bounds else not bounds
-    is_ascending = all(a < b for a, b in zip((-1, *bounds), bounds, strict=False))
-    require(are_due and is_ascending, f"`{policy.name}` cannot have bounds {list(bounds)}", None)
+def verify_schedule(schedule: Directives) -> None:
+    """Raise InvalidIR at the first directive that breaks a rule."""
+    require_distinct([d.kind for d in schedule], None, "the schedule says `{}` twice")
+    for directive in schedule:
+        is_known = directive.name in directive.policies
+        require(is_known, f"`{directive.name}` is not a policy for `{directive.kind}`", None)
+        taken = {"name", *(parameter.field for parameter in directive.policy.takes)}
+        for name, value in vars(directive).items():
+            require(name in taken or not value, f"`{directive.name}` takes no {name}", None)
+        for parameter in directive.policy.takes:
+            value = getattr(directive, parameter.field)
+            match parameter:
+                case Key():
+                    require(isinstance(value, Expr), f"`{directive.name}` lacks a key", None)
+                    _key(value)
+                case Count(least=least, most=most):
+                    is_number = isinstance(value, int) and not isinstance(value, bool)
+                    is_sound = is_number and least <= value <= most
+                    require(is_sound, f"`{directive.name}` cannot have n = {value}", None)
+                case Bounds(most_parts=most):
+                    is_sound = 0 < len(value) < most and all(a < b for a, b in pairwise((-1, *value)))
+                    require(is_sound, f"`{directive.name}` cannot have bounds {list(value)}", None)
 
 
 def _key(key: Expr) -> None:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Mapping, Sequence
-from functools import reduce
 
 from pto_wsp.errors import NotYetSupported
 from pto_wsp.ir import workload as w
@@ -21,8 +20,7 @@ from pto_wsp.ir.kernel import KernelFunction
 from pto_wsp.ir.module import Module
 from pto_wsp.ir.names import WorkloadRenaming, workload_names
 from pto_wsp.ir.rules import call_left
-from pto_wsp.ir.scalar import Binary, Const, Expr, FlushValue, Name, Unary, Var, name_of
-from pto_wsp.ir.schedule import Policy
+from pto_wsp.ir.scalar import Const, Expr, FlushValue, Name, Unary, Var, name_of
 from pto_wsp.location import Location
 from pto_wsp.lower import bytecode as bc
 from pto_wsp.lower.bytecode import Op
@@ -79,19 +77,6 @@ def lower_workload_to_bytecode(
     return _Lowering(module, kernel_order).run(kernel_table_hash)
 
 
-POOLS_OF_CORES = {"cube": 0, "vector": 1}
-"""Pools of `by_exec_unit`; kernels for other cores run in any."""
-
-
-def engine_key(policy: Policy) -> Expr | None:
-    """Return what the engine computes for a policy: for `threshold`, how many bounds its key reaches."""
-    if policy.name != "threshold" or policy.key is None:
-        return policy.key
-    key = Unary("i64", policy.key)
-    reached = (Unary("i64", Binary("le", Const(bound), key)) for bound in policy.bounds)
-    return reduce(lambda total, one: Binary("add", total, one), reached)
-
-
 @record
 class _Instruction:
     op: Op
@@ -132,16 +117,6 @@ class _Lowering:
         self.open_axes: dict[str, int] = {}
         self.open_loops: list[w.Loop] = []
         self.fresh = Fresh(workload_names(self.workload))
-        self.keys = [
-            (op, policy.count if policy.name == "dispatch_by" else 0, TaskKeys(module, key))
-            for op, policy in (
-                (Op.KEY, module.schedule.dispatch),
-                (Op.PRIORITY, module.schedule.ready),
-                (Op.STREAM, module.schedule.streams),
-                (Op.POOL, module.schedule.pools),
-            )
-            if (key := engine_key(policy)) is not None
-        ]
         self.num_registers = 0
         self.cond_depth = 0
 
@@ -288,13 +263,11 @@ class _Lowering:
         for op, amount in ((Op.WORKSPACE, task.workspace), (Op.COST, task.cost)):
             if amount is not None:
                 self.emit(op, expr=amount)
-        for op, limit, keys in self.keys:
-            key = keys.at(task, self.open_loops)
-            if key is not None:
-                self.emit(op, limit, expr=key)
-        core = self.module.kernel(task.kernel).unit
-        if self.module.schedule.pools.name == "by_exec_unit" and core in POOLS_OF_CORES:
-            self.emit(Op.POOL, expr=Const(POOLS_OF_CORES[core]))
+        for directive in self.module.schedule:
+            key = directive.engine_key(self.module.kernel(task.kernel))
+            found = None if key is None else TaskKeys(self.module, key).at(task, self.open_loops)
+            if found is not None:
+                self.emit(Op[directive.mark], directive.engine_limit(), expr=found)
 
     def scalar(self, arg: Expr, dtype: DType, loc: Location | None) -> None:
         match arg:

@@ -18,14 +18,15 @@ from pto_wsp.ops.functional.arrays import (
     require_shape,
     rows,
 )
-from pto_wsp.ops.matmul_program import ACTIVATIONS, COLS, MatmulForm, matmul_workload
+from pto_wsp.ops.matmul_program import ACTIVATIONS, MatmulForm, matmul_workload
 from pto_wsp.runtime.dlpack import as_numpy
 from pto_wsp.runtime.memory import empty
 from pto_wsp.runtime.program import Program
-from pto_wsp.targets.cpu.features import resolve_features
+from pto_wsp.targets.preferences import panel_cols, sums_pairs
 from pto_wsp.types import MemLayout, bf16, f32
 from pto_wsp.types.dtype import DType, dtype_of_numpy
 
+TARGET = "cpu"
 Activation = Literal["relu", "gelu", "silu"]
 
 
@@ -41,7 +42,7 @@ class PackedMatrix:
         shape: `(k, n)`.
         dtype: element type.
         panels: the memory, `[panels, k, cols]` with as many columns as `pto_wsp.panel_cols` says and zeros
-            behind column n.
+            after column n.
 
     Raises:
         UnusableArray: an array that cannot be read in place.
@@ -61,19 +62,20 @@ class PackedMatrix:
         require_shape("matrix", array, array.shape[:2] if array.ndim >= 2 else (0, 0))
         self.shape: tuple[int, int] = (array.shape[0], array.shape[1])
         self.dtype = stored
-        layout = MemLayout.panels(COLS)
+        self._cols = panel_cols(TARGET)
+        layout = MemLayout.panels(self._cols)
         self.panels = empty(tuple(map(int, layout.physical_dims(self.shape))), stored)
         layout.pack_into(self.panels, array)
 
     def unpack(self) -> np.ndarray:
         """Return a new array `[k, n]` of the stored type."""
-        return MemLayout.panels(COLS).unpack(self.panels, self.shape[1])
+        return MemLayout.panels(self._cols).unpack(self.panels, self.shape[1])
 
 
 @lru_cache(maxsize=64)
 def compiled(form: MatmulForm) -> Program:
     """Return the program of a form: it runs on any sizes."""
-    return matmul_workload(form).compile(target="cpu")
+    return matmul_workload(form).compile(target=TARGET)
 
 
 def matmul(
@@ -116,9 +118,9 @@ def matmul(
     require_apart(out, array, added, matrix.panels)
     y = output(out, (*array.shape[:-1], n), dtype)
     left = rows(array)
-    is_paired = dtype is bf16 and matrix.dtype is bf16 and resolve_features().has_pair_dots
+    is_paired = dtype is bf16 and matrix.dtype is bf16 and sums_pairs(TARGET)
     is_widened = dtype is not f32 and not is_paired
     wide = empty(left.shape, f32) if is_widened else left
-    program = compiled(MatmulForm(dtype, matrix.dtype, activation or "", is_widened))
+    program = compiled(MatmulForm(dtype, matrix.dtype, activation or "", is_widened, matrix.panels.shape[-1]))
     program.run(workers=workers, X=left, W=matrix.panels, B=added.reshape(1, n), Y=rows(y), Wide=wide)
     return y

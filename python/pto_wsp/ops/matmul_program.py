@@ -12,22 +12,18 @@ from pto_wsp.lang.workload.axes import P
 from pto_wsp.lang.workload.tensor import Tensor
 from pto_wsp.lang.workload.workload import Workload, workload
 from pto_wsp.support.record import record
-from pto_wsp.targets.cpu.features import panel_cols
 from pto_wsp.types import DYN, f32
 from pto_wsp.types.dtype import DType
-
-COLS: Final = panel_cols()
-"""Columns of a panel: what a product reads at a time lies side by side, and stays in the first cache."""
 
 ROWS: Final = 64
 """Rows of a task: with 4096 columns they stay in the second cache while panels pass by."""
 
 DEPTH: Final = 256
-FEW_ROWS_PANELS: Final = 64 // COLS
-"""Panels of a task where `ROWS` or fewer are multiplied, and a panel takes as long as reading it."""
+FEW_ROWS_COLS: Final = 64
+"""Columns of a task where `ROWS` or fewer are multiplied, and a panel takes as long as reading it."""
 
-SLAB: Final = 1024 // COLS
-"""Panels that all rows are multiplied with before the next ones are read from memory."""
+SLAB_COLS: Final = 1024
+"""Columns that all rows are multiplied with before the next ones are read from memory."""
 
 ACTIVATIONS: Final = {"relu": pto.relu, "gelu": pto.gelu, "silu": pto.silu}
 
@@ -41,20 +37,23 @@ class MatmulForm:
         w_dtype: element type of the packed matrix.
         activation: a name of `ACTIVATIONS`; empty for none.
         is_widened: rows of small floats are widened before anything is multiplied.
+        panel_cols: columns of a panel of the matrix.
     """
 
     x_dtype: DType
     w_dtype: DType
     activation: str
     is_widened: bool
+    panel_cols: int
 
 
 def matmul_workload(form: MatmulForm) -> Workload:
     """Return Y = activation(X @ W + B).
 
-    X is [m, k], W [panels, k, COLS] with zeros behind column n, B [1, n] f32, Y [m, n]. Rows that are widened
-    go into `Wide`, which is [m, k].
+    X is [m, k], W [panels, k, panel_cols] with zeros after column n, B [1, n] f32, Y [m, n]. Rows that are
+    widened go into `Wide`, which is [m, k].
     """
+    COLS = form.panel_cols
     X_TYPE, W_TYPE, IS_WIDENED = form.x_dtype, form.w_dtype, form.is_widened
     ROW_TYPE = f32 if IS_WIDENED else X_TYPE
     IS_ACTIVE = bool(form.activation)
@@ -103,10 +102,10 @@ def matmul_workload(form: MatmulForm) -> Workload:
             multiply[first](x=rows[r], w=W[first : first + count], b=B[:, columns], y=Y[r, columns])
 
         with P.when(X.shape[0] <= ROWS):
-            for some in P.tiles("panels", FEW_ROWS_PANELS):
+            for some in P.tiles("panels", FEW_ROWS_COLS // COLS):
                 product(slice(None), some.start, some.extent)
         with P.otherwise():
-            for slab in P.tiles("panels", SLAB):
+            for slab in P.tiles("panels", SLAB_COLS // COLS):
                 for r in P.tiles("m", ROWS):
                     for i in P(slab.extent):
                         product(r, slab.start + i, 1)

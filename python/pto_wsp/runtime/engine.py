@@ -12,8 +12,9 @@ from pto_wsp.errors import BadLibrary, OutOfMemory, PtoError
 from pto_wsp.interp.workload import TensorReader
 from pto_wsp.ir import workload as w
 from pto_wsp.ir.module import Module
-from pto_wsp.ir.printer import print_policy
+from pto_wsp.ir.printer import print_directive
 from pto_wsp.ir.scalar import Element, Value, walk
+from pto_wsp.lang.schedule.registry import every_kind
 from pto_wsp.lower.lower_workload_to_bytecode import Lowered, lower_workload_to_bytecode
 from pto_wsp.runtime.cache import ArtifactCache
 from pto_wsp.runtime.explain import explain
@@ -135,9 +136,7 @@ class _Loaded:
             sizes |= {dim: size for dim, size in pairs if isinstance(dim, str)}
         about = {
             "program": module.entry_workload.name,
-            "schedule": "\n".join(
-                f"{policy.directive} = {print_policy(policy)}" for policy in module.schedule.policies()
-            ),
+            "schedule": "\n".join(map(print_directive, every_kind(module.schedule))),
         }
         return Trace(lowered.sites, lowered.registers, recorded, sizes, _key_reader(lowered, arrays), about)
 

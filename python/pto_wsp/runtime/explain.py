@@ -15,6 +15,8 @@ from pto_wsp.ir.evaluate import element_outside
 from pto_wsp.ir.kernel import KernelFunction, Param
 from pto_wsp.ir.module import Module
 from pto_wsp.ir.scalar import BELOW_ZERO, DIVISION_BY_ZERO, OVERFLOW, SHIFT_OUTSIDE
+from pto_wsp.lang.schedule.directives.dispatch import DispatchPolicy
+from pto_wsp.lang.schedule.directives.window import Window
 from pto_wsp.location import Location, of_user
 from pto_wsp.lower.lower_workload_to_bytecode import Lowered
 from pto_wsp.targets.base import Check, KernelArtifact
@@ -339,21 +341,22 @@ def _negative_amount(what: str) -> Callable[[_Context], errors.PtoError]:
 
 
 def _key_outside(c: _Context) -> errors.PtoError:
-    key = c.module.schedule.dispatch.key
+    dispatch = c.module.schedule.find(DispatchPolicy)
     return errors.NoDispatcher(
         kernel=c.kernel.name,
         found=c.number("value"),
         most=c.number("most"),
         where=c.where(c.enclosing),
-        loc=key.loc if key is not None else None,
+        loc=dispatch.key.loc if dispatch and dispatch.key else None,
         notes=[("the task was made here", c.task.loc)],
     )
 
 
 def _window_full(c: _Context) -> errors.PtoError:
     where = c.where(c.enclosing)
-    size = c.module.schedule.window.count
-    return errors.WindowFull(size=size, kernel=c.kernel.name, where=where, loc=c.task.loc)
+    window = c.module.schedule.find(Window)
+    assert window is not None
+    return errors.WindowFull(size=window.size, kernel=c.kernel.name, where=where, loc=c.task.loc)
 
 
 def _stuck(c: _Context) -> errors.PtoError:

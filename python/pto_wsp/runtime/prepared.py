@@ -4,11 +4,7 @@ from __future__ import annotations
 
 from functools import cached_property
 
-from pto_wsp.errors import UnsupportedByTarget
-from pto_wsp.ir import workload as w
 from pto_wsp.ir.module import Module
-from pto_wsp.ir.printer import print_policy
-from pto_wsp.location import caller_location
 from pto_wsp.lower.task_keys import TaskKeys
 from pto_wsp.passes.pipeline import prepare
 from pto_wsp.passes.settle_floats import settle_floats
@@ -46,12 +42,7 @@ def check_schedule(module: Module, target: str) -> None:
     Raises:
         BadKey, UnsupportedByTarget: it does not fit.
     """
-    require_support(target, module.schedule)
-    decided = w.deciding_tensors(module.entry_workload.body) & module.written
-    if module.schedule.window.name == "benchmark" and decided:
-        what = f"`window = {print_policy(module.schedule.window)}` here"
-        reason = f"`{min(decided)}` decides what runs, and tasks write it"
-        raise UnsupportedByTarget(target=target, what=what, reason=reason, loc=caller_location())
-    for policy in module.schedule.policies():
-        if policy.key is not None:
-            TaskKeys(module, policy.key).check()
+    require_support(target, module)
+    for directive in module.schedule:
+        if directive.key_expr is not None:
+            TaskKeys(module, directive.key_expr).check()

@@ -22,9 +22,10 @@ from pto_wsp.ir import workload as w
 from pto_wsp.ir.entry import with_entry_workload
 from pto_wsp.ir.module import Module
 from pto_wsp.ir.scalar import I64_MAX
-from pto_wsp.ir.schedule import POLICIES
 from pto_wsp.ir.verify import verify
 from pto_wsp.lang.compiling import set_compile_hook
+from pto_wsp.lang.schedule.directives.trace import LEVELS, TracePolicy
+from pto_wsp.lang.schedule.schedule import Schedule
 from pto_wsp.lang.workload import context
 from pto_wsp.lang.workload.build_module import Traced
 from pto_wsp.location import caller_location
@@ -39,7 +40,6 @@ from pto_wsp.runtime.runners import make_runner
 from pto_wsp.runtime.stats import RunStats
 from pto_wsp.runtime.task_graph import TaskGraph
 from pto_wsp.runtime.trace import Trace
-from pto_wsp.schedule.schedule import Schedule
 from pto_wsp.support.garbage import collection_paused
 from pto_wsp.targets import registry
 from pto_wsp.text.files import read_program, with_defaults, write_program
@@ -185,7 +185,8 @@ class Program:
         if check not in (None, "hazards"):
             raise WrongValue(name="check", expected='None or "hazards"', found=repr(check))
         bound = self._binder.bind(values)
-        level = _trace_level(self.module.schedule.trace.name if trace is None else trace)
+        scheduled = self.module.schedule.find(TracePolicy)
+        level = _trace_level((scheduled is not None and scheduled.name) if trace is None else trace)
         if progress is not None and not callable(progress):
             expected = "a function of one number, or None"
             raise WrongValue(name="progress", expected=expected, found=repr(progress))
@@ -350,11 +351,10 @@ class Program:
 
 def _trace_level(trace: object) -> int:
     """Return 0, 1 or 2: what to record."""
-    levels = tuple(POLICIES["trace"])
-    if isinstance(trace, str) and trace in levels:
-        return levels.index(trace)
+    if isinstance(trace, str) and trace in LEVELS:
+        return LEVELS.index(trace)
     if not isinstance(trace, (bool, np.bool_)):
-        expected = f"True, False, {', '.join(repr(level) for level in levels)} or None"
+        expected = f"True, False, {', '.join(repr(level) for level in LEVELS)} or None"
         raise WrongValue(name="trace", expected=expected, found=repr(trace), loc=caller_location())
     return int(trace)
 

@@ -10,6 +10,7 @@ from typing import ClassVar, Protocol, TypeVar
 
 from pto_wsp.ir.kernel import KernelFunction
 from pto_wsp.ir.module import Module
+from pto_wsp.ir.schedule import Directive, Policy
 from pto_wsp.location import Location
 from pto_wsp.support.record import record
 
@@ -27,6 +28,19 @@ class SourceTree:
 
     files: Mapping[str, str]
     kernels: tuple[str, ...]
+
+
+@record
+class Preferences:
+    """What operators choose by on a target.
+
+    Attributes:
+        panel_cols: columns of a panel of weights (`MemLayout.panels`) that products read fastest.
+        sums_pairs: whether products of two bf16 tiles add two terms at a time, without widening either.
+    """
+
+    panel_cols: int = 32
+    sums_pairs: bool = False
 
 
 @record
@@ -120,6 +134,26 @@ class Runnable(Protocol[R]):
         ...
 
 
+@record
+class Enforced:
+    """The target does what the policy says."""
+
+
+@record
+class Idle:
+    """The target accepts the policy, which has nothing to decide there."""
+
+
+@record
+class Refused:
+    """The target refuses the policy by name."""
+
+    reason: str
+
+
+Support = Enforced | Idle | Refused
+
+
 class Target(ABC):
     """A machine, real or not, that programs are compiled for.
 
@@ -153,6 +187,21 @@ class Target(ABC):
             UnsupportedByTarget: as `check` raises it.
             NoneKernelBody: a kernel is only declared.
         """
+
+    def preferences(self) -> Preferences:
+        """Return what operators choose by. Results do not depend on it."""
+        return Preferences()
+
+    def facts(self, cache: LibraryCache) -> Mapping[str, Callable[[], object]]:
+        """Return what `pto info` prints of the target on this machine: functions by name."""
+        return {}
+
+    def policies(self, policy: Policy[..., Directive]) -> Support:
+        """Return what the target makes of a directive of schedules, unless the directive says so itself.
+
+        By default it refuses every directive. `Idle` is right only if the directive cannot matter here.
+        """
+        return Refused("nothing in it enforces policies")
 
     def runner(self, program: Runnable[R]) -> R:
         """Return what runs a program. A target that does not override this only emits sources."""

@@ -11,7 +11,7 @@ from pto_wsp.errors import BadText, NoMeaning, RepeatedText, TextLimit, TextVers
 from pto_wsp.ir import kernel as k
 from pto_wsp.ir import workload as w
 from pto_wsp.ir.module import Module
-from pto_wsp.ir.schedule import DEFAULT, Schedule
+from pto_wsp.ir.schedule import DEFAULT, Directives
 from pto_wsp.ir.verify import verify
 from pto_wsp.lang.kernel.outputs import check_outputs
 from pto_wsp.location import Location
@@ -81,7 +81,7 @@ class _ModuleReader:
         self.foreign: dict[str, _Later] = {}
         self.reading: list[str] = []
         self.imports: list[tuple[str, Location]] = []
-        self.scheduled: Schedule | None = None
+        self.scheduled: Directives | None = None
 
     def module(self) -> Module:
         for kind in self.heads():

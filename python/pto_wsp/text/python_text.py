@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from pto_wsp.builder.function import PTOFunctionBuilder
 from pto_wsp.builder.module import PTOModule
 from pto_wsp.errors import PtoError
-from pto_wsp.ir import core, scalar, schedule
+from pto_wsp.ir import core, scalar
 from pto_wsp.ir import kernel as k
 from pto_wsp.ir import workload as w
 from pto_wsp.ir.module import Module, called_functions
@@ -33,8 +33,9 @@ from pto_wsp import ElementType, MemorySpace, PTOFunctionBuilder, PTOModule
 module = PTOModule({name})
 '''
 _IMPORTS = """\
-from pto_wsp.ir import core, kernel, scalar, schedule, workload
+from pto_wsp.ir import core, kernel, scalar, workload
 from pto_wsp.support.record import replace
+from pto_wsp.text import parse
 from pto_wsp.types import dtype, tile
 """
 _MODULES = {
@@ -42,7 +43,6 @@ _MODULES = {
     k.__name__: "kernel",
     w.__name__: "workload",
     scalar.__name__: "scalar",
-    schedule.__name__: "schedule",
     tile.__name__: "tile",
 }
 
@@ -107,8 +107,9 @@ class _Writer:
             self.lines.append(f"module.set_entry({module.entry!r})")
         elif functions:
             changes.append("entry=''")
-        if module.schedule != schedule.DEFAULT:
-            changes.append(f"schedule={self.node(module.schedule)}")
+        if module.schedule.directives:
+            text = str(Module("", schedule=module.schedule))
+            changes.append(f"schedule=parse({text!r}).schedule")
         self.has_nodes |= bool(changes)
         made = f"replace(module.ir, {', '.join(changes)})" if changes else "module.ir"
         self.lines += [f"ir = {made}", "", 'if __name__ == "__main__":', '    print(ir, end="")']

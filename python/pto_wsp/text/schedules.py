@@ -3,10 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 from pto_wsp.errors import RepeatedText
-from pto_wsp.ir.scalar import Expr, Var
-from pto_wsp.ir.schedule import ARGUMENTS, DEFAULT, KERNEL, KERNEL_NUMBER, POLICIES, TASK, Policy, Schedule
+from pto_wsp.ir.scalar import Var
+from pto_wsp.ir.schedule import (
+    ARGUMENTS,
+    KERNEL,
+    KERNEL_NUMBER,
+    TASK,
+    Bounds,
+    Count,
+    Directive,
+    Directives,
+    Key,
+)
+from pto_wsp.lang.schedule.registry import DIRECTIVES
 from pto_wsp.text.expressions import read_expression
 from pto_wsp.text.tokens import Cursor, Source
 from pto_wsp.types.dtype import DType
@@ -32,49 +44,56 @@ class _Keys:
         return (KERNEL,)
 
 
-def read_schedule(source: Source) -> Schedule:
-    """Read a schedule, to the brace behind it."""
+def read_schedule(source: Source) -> Directives:
+    """Read a schedule, up to its closing brace."""
     head = source.statement()
     head.expect("SCHEDULE")
     head.expect("{")
     head.end()
-    found, seen = DEFAULT, set[str]()
+    found: dict[str, Directive] = {}
     while True:
         source.skip_blank()
         cursor = source.statement()
         if cursor.accept("}"):
             cursor.end()
-            return found
+            return Directives(found.values())
         token = cursor.token
-        directive = cursor.word(POLICIES, "a directive, or `}`")
-        if directive in seen:
-            raise RepeatedText(kind="directive", name=directive, loc=cursor.place(token))
-        seen.add(directive)
+        kind = cursor.word(DIRECTIVES, "a directive, or `}`")
+        if kind in found:
+            raise RepeatedText(kind="directive", name=kind, loc=cursor.place(token))
         cursor.expect("=")
-        found = found.having(_policy(cursor, directive))
+        found[kind] = _directive(cursor, kind)
         cursor.end()
 
 
-def _policy(cursor: Cursor, directive: str) -> Policy:
-    name = cursor.word(POLICIES[directive], f"a policy of `{directive}`")
-    form = POLICIES[directive][name]
-    key: Expr | None = None
-    count = 0
+def _directive(cursor: Cursor, kind: str) -> Directive:
+    """Read a directive without its kind; what its numbers are is left to the verifier."""
+    policies = DIRECTIVES[kind].policies
+    name = cursor.word(policies, f"a policy of `{kind}`")
+    fields: dict[str, Any] = {"name": name}
     is_open = cursor.accept("(")
-    if form.takes_key:
-        if not is_open:
-            cursor.fail("`(` and a key")
-        key = read_expression(cursor, _Keys())
-    if form.least is not None and is_open and (key is None or cursor.accept(",")):
-        cursor.expect("n")
-        cursor.expect("=")
-        count = cursor.integer()
-    if form.takes_bounds and key is not None:
-        cursor.expect(",")
-    bounds = _bounds(cursor) if form.takes_bounds and is_open else ()
+    for place, parameter in enumerate(policies[name].takes):
+        match parameter:
+            case Key():
+                if not is_open:
+                    cursor.fail("`(` and a key")
+                fields["key"] = read_expression(cursor, _Keys())
+            case Count():
+                is_given = is_open and (place == 0 or cursor.accept(","))
+                fields["n"] = _count(cursor) if is_given else 0
+            case Bounds():
+                if is_open and place > 0:
+                    cursor.expect(",")
+                fields["bounds"] = _bounds(cursor) if is_open else ()
     if is_open:
         cursor.expect(")")
-    return Policy(directive, name, count, key, bounds)
+    return DIRECTIVES[kind](**fields)
+
+
+def _count(cursor: Cursor) -> int:
+    cursor.expect("n")
+    cursor.expect("=")
+    return cursor.integer()
 
 
 def _bounds(cursor: Cursor) -> tuple[int, ...]:

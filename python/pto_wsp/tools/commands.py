@@ -22,8 +22,6 @@ from pto_wsp.runtime.prepared import Prepared
 from pto_wsp.support.record import replace
 from pto_wsp.targets import registry
 from pto_wsp.targets.base import Target
-from pto_wsp.targets.cpu import toolchain
-from pto_wsp.targets.cpu.features import resolve_features
 from pto_wsp.text.python_text import to_python
 from pto_wsp.tools.files import make_folder, modules_of, read_module, write_text
 from pto_wsp.tools.run_module import with_entry
@@ -136,13 +134,14 @@ def info(args: Namespace) -> None:
         _describe(read_module(args.file))
         return
     cache = ArtifactCache()
-    features = resolve_features()
     rows: dict[str, Callable[[], object]] = {
         "package": lambda: Path(__file__).parents[1],
         "python": lambda: sys.version.split()[0],
-        "machine": lambda: " ".join((features.machine, *features.names)),
-        "vectors": lambda: f"{features.lanes} lanes of 32 bits",
-        "compiler": lambda: toolchain.find_compiler(cache).text.partition(" Copyright")[0],
+        **{
+            name: fact
+            for target in registry.TARGETS
+            for name, fact in registry.get(target).facts(cache).items()
+        },
         "cache": lambda: cache.directory,
         "targets": lambda: ", ".join(registry.TARGETS),
         "passes": lambda: ", ".join(PASSES),

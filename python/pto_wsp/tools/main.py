@@ -70,7 +70,7 @@ def _add(
 def _add_readers(found: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     command = _add(found, "parse", commands.parse, "turn `.pto` text into Python that builds it")
     command.add_argument("path", metavar="FILE|DIR", help="a `.pto` file, or a folder of them")
-    out = "where to write; beside the files of a folder without it, else to standard output"
+    out = "where to write; by default next to the files of a folder, else to standard output"
     command.add_argument("-o", "--output", metavar="PATH", help=out)
     command = _add(found, "print", commands.print_, "print a module in its canonical form")
     command.add_argument("file", metavar="FILE", help="a `.pto` file")
@@ -171,7 +171,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             print(error, file=sys.stderr)
             return FAILED
         except BrokenPipeError:
-            drop_output()  # whoever read it has what it wanted
+            drop_output()  # the reader has closed the pipe
             return BROKEN_PIPE
         except OSError as error:
             if error.errno not in OUTPUT_ERRORS or error.filename is not None:

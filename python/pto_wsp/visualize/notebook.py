@@ -5,14 +5,14 @@ from __future__ import annotations
 from pto_wsp.ir import workload as w
 from pto_wsp.ir.module import Module
 from pto_wsp.ir.printer import print_policy
-from pto_wsp.ir.schedule import Schedule
+from pto_wsp.ir.schedule import Directives
 from pto_wsp.visualize.drawing import escaped
 from pto_wsp.visualize.report import html_table
 
 
-def schedule_html(schedule: Schedule) -> str:
+def schedule_html(schedule: Directives) -> str:
     """Return what a schedule says, with what it means."""
-    rows = [(policy.directive, print_policy(policy), policy.form.doc) for policy in schedule.chosen()]
+    rows = [(directive.kind, print_policy(directive), directive.policy.meaning) for directive in schedule]
     return html_table(("directive", "policy", "meaning"), rows) if rows else "<p>the default schedule</p>"
 
 

@@ -1,7 +1,7 @@
 """Random programs in which data decides, as text twice: a workload, and the plain Python that it means.
 
 Loops run over ragged and sparse axes and over groups that tasks make; conditions, extents, offsets, tiers and
-slots read arrays that tasks of the run change; row sets, pages, handles, nested workloads and ALL stand in
+slots read arrays that tasks of the run change; row sets, pages, handles, nested workloads and ALL are in
 any order. A few programs are wrong on purpose: rows that are not there, and rows written twice.
 """
 
@@ -335,7 +335,7 @@ class Writer:
         return line(text, text)
 
     def call(self, scope: Scope, depth: int) -> Lines:
-        """Return other workloads, one behind the other."""
+        """Return calls of other workloads, one after the other."""
         calls = []
         for _ in range(self.random.randint(1, 3)):
             name, value = self.random.choice("XY"), self.number(scope)

@@ -108,11 +108,11 @@ class _Writer:
         return self.draw.choice(found) if found else ""
 
     def number(self) -> str:
-        """Return a tile that is no mask."""
+        """Return a tile that is not a mask."""
         return self.pick(lambda kind: kind[1] != "b1")
 
     def assign(self, kind: Kind, expression: str) -> str:
-        """Give a value to a new name, or to one that stands for a tile of this kind."""
+        """Give a value to a new name, or to one that is a tile of this kind."""
         known = [name for name, k in self.env.items() if k == kind and name not in self.params]
         name = self.draw.choice(known) if known and self.draw.random() < 0.7 else self.fresh()
         self.line(f"{name} = {expression}")

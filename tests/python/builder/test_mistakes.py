@@ -58,7 +58,7 @@ IN_CORE: dict[str, tuple[str, str]] = {
     '.scalar("s", ElementType.I32).scalar_li("s", 1.5)': ("dtype-mismatch", "help: declare it as f32"),
     '.scalar("n", ElementType.I32).if_then("n").scalar_li("s", 1).endif().scalar_mov("r", "s")': (
         "carried-value",
-        "`s` is read before every path has assigned it",
+        "`s` is read before every path has written it",
     ),
     X + '.add("t", "u", "t")': ("unknown-name", "tiles so far: `t`"),
     '.tile("t", 8, 8).memref("x").store("x", "t")': ("carried-value", "`t` is read before"),

@@ -9,6 +9,8 @@ import pytest
 
 from pto_wsp.errors import WrongDType, WrongRank, WrongShape, WrongValue
 from pto_wsp.ops.matmul import PackedMatrix, matmul
+from pto_wsp.targets.cpu.features import VARIABLE
+from pto_wsp.targets.preferences import panel_cols
 from pto_wsp.types import bf16, f16, f32
 from pto_wsp.types.dtype import DType
 
@@ -46,6 +48,20 @@ def test_any_shape(shape: tuple[int, int, int]) -> None:
     assert np.array_equal(packed.unpack(), w) and packed.shape == (k, n)
     assert_near(matmul(x, packed, b), x, w, b)
     assert_near(matmul(x, packed), x, w)
+
+
+def test_panels_follow_the_setting_of_the_moment(monkeypatch: pytest.MonkeyPatch) -> None:
+    x, w = normal(1, 3, 40), normal(2, 40, 70)
+    own = PackedMatrix(w)
+    for names, cols in (("", 32), (None, panel_cols())):
+        if names is not None:
+            monkeypatch.setenv(VARIABLE, names)
+        else:
+            monkeypatch.delenv(VARIABLE)
+        packed = PackedMatrix(w)
+        assert packed.panels.shape == (-(-70 // cols), 40, cols) and np.array_equal(packed.unpack(), w)
+        assert_near(matmul(x, packed), x, w)
+        assert_near(matmul(x, own), x, w)
 
 
 @pytest.mark.parametrize(("x_dtype", "w_dtype"), [(f32, bf16), (bf16, bf16), (f16, f32)], ids=str)

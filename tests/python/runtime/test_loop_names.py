@@ -8,7 +8,7 @@ import pytest
 from pto_wsp import InOut, P, Program, StartPolicy, Tensor, Tile, f32, kernel, parse, pto, workload
 from pto_wsp.errors import RegionOutside, RepeatedText
 from pto_wsp.ir.module import Module
-from pto_wsp.schedule.policies import DispatchPolicy
+from pto_wsp.lang.schedule.directives.dispatch import DispatchPolicy
 
 TARGETS = ("cpu", "interp")
 

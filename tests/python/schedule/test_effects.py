@@ -34,7 +34,6 @@ from pto_wsp import (
     workload,
 )
 from pto_wsp.errors import UnsupportedByTarget, WindowFull, WrongValue
-from pto_wsp.ir.schedule import Policy
 from pto_wsp.runtime.trace import TaskEvent, Trace
 from pto_wsp.visualize.timeline import STALLS
 from tests.python.schedule.programs import totals
@@ -333,7 +332,7 @@ def test_turns_need_streams_and_no_other_order() -> None:
 
 @pytest.mark.parametrize("start", [StartPolicy.immediate(), StartPolicy.after_build()])
 @pytest.mark.parametrize("workers", [1, 2])
-def test_starts_keep_their_distance(start: Policy, workers: int) -> None:
+def test_starts_keep_their_distance(start: StartPolicy, workers: int) -> None:
     limited = Schedule().task_graph(start=start).timing(TimingPolicy.rate_limit(10000))
     trace = run(STEPS, limited, workers)
     assert trace.start_ns.max() - trace.start_ns.min() >= 60 * 100_000 * 0.99

@@ -8,8 +8,9 @@ from hypothesis import given, note
 from hypothesis import strategies as st
 
 from pto_wsp.ir.module import Module
-from pto_wsp.ir.schedule import Schedule
+from pto_wsp.ir.schedule import Directives
 from pto_wsp.ir.verify import verify
+from pto_wsp.lang.schedule.directives.start import StartPolicy
 from pto_wsp.runtime.engine import EngineRunner
 from pto_wsp.runtime.prepared import Prepared
 from pto_wsp.targets.cpu.target import CpuTarget
@@ -36,15 +37,15 @@ def check(data: st.DataObject, module: Module, sample: object, scalars: list[int
         engine.reschedule(verify(module.with_schedule(schedule)))
         found = run(workers, jitter)
         assert found == expected or has_run_less(schedule, found, expected)
-    engine.reschedule(module.with_schedule(Schedule()))
+    engine.reschedule(module.with_schedule(Directives()))
     assert run(2, 0) == expected
 
 
-def has_run_less(schedule: Schedule, found: Any, expected: Any) -> bool:
+def has_run_less(schedule: Directives, found: Any, expected: Any) -> bool:
     """Whether both are one error, which has left tasks undone that would have been built before they ran."""
     *error, tasks = found
     *same, most = expected
-    return schedule.start.name != "immediate" and error == same and len(error) == 4 and tasks <= most
+    return schedule.find(StartPolicy) is not None and error == same and len(error) == 4 and tasks <= most
 
 
 @tries(12, compiles=True)

@@ -14,7 +14,6 @@ from pto_wsp import (
     ReadyPolicy,
     Schedule,
     StartPolicy,
-    StorePolicy,
     TaskWindow,
     TimingPolicy,
     TracePolicy,
@@ -35,12 +34,10 @@ from pto_wsp.errors import (
 )
 from pto_wsp.ir.module import Module
 from pto_wsp.ir.scalar import Const, Element, Var, format_expr
-from pto_wsp.ir.schedule import POLICIES, Policy
-from pto_wsp.ir.schedule import Schedule as Policies
+from pto_wsp.ir.schedule import DEFAULT, Directive, Directives
 from pto_wsp.ir.verify import verify
+from pto_wsp.lang.schedule.directives.window import Window
 from pto_wsp.lang.workload.workload import Workload
-from pto_wsp.targets import registry
-from pto_wsp.targets.schedules import support
 from pto_wsp.types import f32
 from tests.python.schedule.programs import bump, total, totals
 
@@ -108,55 +105,6 @@ def test_equal_schedules_are_equal() -> None:
 
     assert made(2) == made(2) and hash(made(2)) == hash(made(2))
     assert made(2) != made(3) and made(2) != Schedule()
-
-
-def test_every_policy_has_a_function() -> None:
-    made = [
-        DispatchPolicy.work_steal(),
-        DispatchPolicy.round_robin(2),
-        DispatchPolicy.affinity(lambda t: t.b),
-        DispatchPolicy.hash(lambda t: t.b),
-        DispatchPolicy.dispatch_by(lambda t: t.b, 2),
-        DispatchPolicy.static_partition([4]),
-        DispatchPolicy.threshold(lambda t: t.b, [4]),
-        TimingPolicy.immediate(),
-        TimingPolicy.batched(2),
-        TimingPolicy.interleaved(2),
-        TimingPolicy.rate_limit(2),
-        Pools.single(),
-        Pools.by_exec_unit(2),
-        Pools.custom(lambda t: t.b, [1]),
-        StorePolicy.streaming(2),
-        StorePolicy.cached(),
-        TracePolicy.off(),
-        TracePolicy.tasks(),
-        TracePolicy.full(),
-        Schedule().policies.streams,
-        Schedule().streams(2).policies.streams,
-        Schedule().stream_by(lambda t: t.b).policies.streams,
-        *(TaskWindow(1, mode=mode) for mode in WindowMode),
-        ReadyPolicy.work_steal(),
-        ReadyPolicy.fifo(),
-        ReadyPolicy.priority(lambda t: t.b),
-        StartPolicy.immediate(),
-        StartPolicy.threshold(1),
-        StartPolicy.after_build(),
-        Deps.infer_tensor_map_exact(),
-        Deps.infer_bytes_overlap(),
-        Deps.hybrid(),
-        Deps.explicit(),
-        Deps.explicit(unchecked=True),
-        Deps.trust(),
-    ]
-    names = {(policy.directive, policy.name) for policy in made}
-    assert names == {(directive, name) for directive in POLICIES for name in POLICIES[directive]}
-
-
-@pytest.mark.parametrize("target", registry.TARGETS)
-def test_targets_answer_for_every_policy(target: str) -> None:
-    for directive, policies in POLICIES.items():
-        for policy in policies:
-            assert support(target, directive, policy) is not None
 
 
 def test_keys_are_expressions_over_a_task() -> None:
@@ -245,9 +193,9 @@ def test_directives_of_later_versions_are_refused_by_name() -> None:
 
 def test_a_scheduled_workload_is_still_a_workload() -> None:
     scheduled = totals.dispatch(DispatchPolicy.round_robin(2))
-    assert totals.policies == Policies() and scheduled.policies.dispatch.name == "round_robin"
+    assert totals.policies == DEFAULT and [*scheduled.policies] == [DispatchPolicy.round_robin(2)]
     for again in (scheduled.named("again"), scheduled(), scheduled.task_graph(window=TaskWindow(8))):
-        assert again.policies.dispatch == scheduled.policies.dispatch
+        assert again.policies.find(DispatchPolicy) == DispatchPolicy.round_robin(2)
     assert scheduled.trace().module.schedule == scheduled.policies
 
 
@@ -263,34 +211,34 @@ def test_parts_of_a_workload_have_no_schedule(join: Callable[..., Workload]) -> 
 
     with pytest.raises(ScheduledPart):
         outer.trace()
-    assert join(totals, totals).dispatch(DispatchPolicy.round_robin(2)).policies != Policies()
+    assert join(totals, totals).dispatch(DispatchPolicy.round_robin(2)).policies != DEFAULT
 
 
 @pytest.mark.parametrize(
-    "policy",
+    "directives",
     [
-        Policy("dispatch", "fifo"),
-        Policy("dispatch", "affinity"),
-        Policy("dispatch", "round_robin", 0, Var("t.b")),
-        Policy("dispatch", "dispatch_by", 0, Var("t.b")),
-        Policy("dispatch", "affinity", -1, Var("t.b")),
-        Policy("dispatch", "round_robin", 65),
-        Policy("dispatch", "static_partition"),
-        Policy("dispatch", "static_partition", bounds=(4, 2)),
-        Policy("dispatch", "round_robin", bounds=(4,)),
-        *(
-            Policy("dispatch", "affinity", 0, e)
-            for e in (Var("b"), Const(1.5, f32), Element("X", (Const(0),)))
-        ),
+        [DispatchPolicy("fifo")],
+        [DispatchPolicy("affinity")],
+        [DispatchPolicy("round_robin", Var("t.b"))],
+        [DispatchPolicy("dispatch_by", Var("t.b"))],
+        [DispatchPolicy("affinity", Var("t.b"), -1)],
+        [DispatchPolicy("round_robin", n=65)],
+        [DispatchPolicy("round_robin", n=True)],
+        [DispatchPolicy("static_partition")],
+        [DispatchPolicy("static_partition", bounds=(4, 2))],
+        [DispatchPolicy("round_robin", bounds=(4,))],
+        [DispatchPolicy("round_robin"), DispatchPolicy("static_partition", bounds=(4,))],
+        [Window("stall", 0), Window("abort")],
+        *([DispatchPolicy("affinity", e)] for e in (Var("b"), Const(1.5, f32), Element("X", (Const(0),)))),
     ],
 )
-def test_policies_made_by_hand_are_verified(policy: Policy) -> None:
+def test_directives_made_by_hand_are_verified(directives: list[Directive]) -> None:
     with pytest.raises(InvalidIR):
-        verify(Module("m", schedule=Policies(dispatch=policy)))
+        verify(Module("m", schedule=Directives(directives)))
     verify(Module("m", schedule=EVERYTHING.policies))
 
 
 @pytest.mark.parametrize("levels", [[], [DispatchPolicy.work_steal(1), DispatchPolicy.round_robin(1)]])
-def test_levels_that_would_be_ignored_are_refused(levels: list[Policy]) -> None:
+def test_levels_that_would_be_ignored_are_refused(levels: list[Directive]) -> None:
     with pytest.raises(WrongValue, match="level"):
         DispatchPolicy.threshold(lambda t: t.i, [4], levels=levels)

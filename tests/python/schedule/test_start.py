@@ -3,11 +3,9 @@
 import numpy as np
 import pytest
 
-from pto_wsp import DispatchPolicy, Ragged, ReadyPolicy, StartPolicy, TaskWindow, WindowMode
+from pto_wsp import DispatchPolicy, Ragged, ReadyPolicy, Schedule, StartPolicy, TaskWindow, WindowMode
 from pto_wsp.errors import UnsupportedByTarget
-from pto_wsp.ir.schedule import Policy
 from pto_wsp.runtime.program import Program
-from pto_wsp.schedule.schedule import Schedule
 from tests.python.schedule.programs import totals
 
 BUILDING = [StartPolicy.after_build(), StartPolicy.threshold(3), StartPolicy.threshold(100000)]
@@ -29,7 +27,7 @@ def program() -> Program:
 
 @pytest.mark.parametrize("policy", BUILDING, ids=str)
 @pytest.mark.parametrize("workers", [1, 3])
-def test_results_do_not_depend_on_the_start(program: Program, policy: Policy, workers: int) -> None:
+def test_results_do_not_depend_on_the_start(program: Program, policy: StartPolicy, workers: int) -> None:
     lengths = [5, 0, 17, 1]
     program.reschedule(Schedule())
     expected = run(program, lengths)

@@ -6,6 +6,7 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import combinations, pairwise, product
+from typing import Any
 
 import pytest
 
@@ -22,7 +23,7 @@ from pto_wsp import (
     WindowMode,
 )
 from pto_wsp.errors import UnsupportedByTarget
-from pto_wsp.ir.schedule import POLICIES, Policy
+from pto_wsp.lang.schedule.registry import DIRECTIVES, every_kind
 from pto_wsp.runtime.trace import TaskEvent, Trace
 from tests.python.schedule.test_effects import STEPS, counter, one_at_a_time, run
 
@@ -40,8 +41,8 @@ class Run:
     events: list[TaskEvent]
 
     @property
-    def names(self) -> dict[str, Policy]:
-        return {policy.directive: policy for policy in self.schedule.policies.policies()}
+    def of_kind(self) -> dict[str, Any]:
+        return {directive.kind: directive for directive in every_kind(self.schedule.policies)}
 
 
 def by_key(run: Run, dispatcher: Callable[[int, int], int]) -> bool:
@@ -68,7 +69,7 @@ def partitioned(run: Run) -> bool:
 
 def lanes(run: Run) -> list[list[TaskEvent]]:
     """Return the tasks of each stream."""
-    match run.names["streams"].name:
+    match run.of_kind["streams"].name:
         case "off":
             return []
         case "in_turn":
@@ -91,9 +92,9 @@ def in_order(run: Run) -> bool:
 
     It may also have gone on with the task behind the one before, if that has the same key.
     """
-    if run.workers > 1 or run.names["window"].count == 5:
+    if run.workers > 1 or run.of_kind["window"].n == 5:
         return True
-    priority = run.names["ready"].name == "priority"
+    priority = run.of_kind["ready"].name == "priority"
     rank = {
         e.task: (-(10 * e.keys[0] + e.keys[1]) if priority and len(e.keys) == 2 else 0, e.task)
         for e in run.events
@@ -102,7 +103,7 @@ def in_order(run: Run) -> bool:
     for lane in lanes(run):
         for one, two in pairwise(lane):
             before[two.task].add(one.task)
-    if run.names["timing"].name == "batched":
+    if run.of_kind["timing"].name == "batched":
         for task in range(TASKS):
             before[task] |= set(range(task // 7 * 7))
     left, done, latest = set(range(TASKS)), set[int](), -1
@@ -123,7 +124,7 @@ def in_order(run: Run) -> bool:
 
 def taking_turns(run: Run) -> bool:
     """Whether one worker took tasks of the first two streams by turns, where these wait for no others."""
-    if run.workers > 1 or run.names["window"].count == 5 or run.names["streams"].name != "by":
+    if run.workers > 1 or run.of_kind["window"].n == 5 or run.of_kind["streams"].name != "by":
         return True
     order = [e.keys[1] for e in sorted(run.events, key=lambda e: e.start_ns) if len(e.keys) == 2]
     return order[:24] == [0, 1] * 12
@@ -212,8 +213,7 @@ def refusal(policies: dict[str, str]) -> str | None:
 def check(policies: dict[str, str], workers: int) -> None:
     schedule = Schedule()
     for directive, name in policies.items():
-        found = PROMISES[directive][name][0].policies
-        schedule = Schedule(schedule.policies.having(getattr(found, directive)))
+        schedule = Schedule(schedule.policies.having(*PROMISES[directive][name][0].policies))
     reason = refusal(policies)
     if reason is not None:
         with pytest.raises(UnsupportedByTarget, match=reason):
@@ -244,7 +244,7 @@ def test_many_policies(seed: int) -> None:
 
 def test_every_policy_is_among_these() -> None:
     left_out = {"benchmark", "explicit", "explicit_unchecked"}  # no results, and edges are missing
-    for directive, policies in POLICIES.items():
-        default, *others = policies
+    for directive, kind in DIRECTIVES.items():
+        default, *others = kind.policies
         if directive != "trace":
             assert set(others) - left_out <= set(PROMISES[directive]) | {default}

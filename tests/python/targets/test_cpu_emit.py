@@ -25,8 +25,6 @@ from pto_wsp.targets.cpu.features import resolve_features
 from pto_wsp.targets.cpu.target import CpuTarget
 from pto_wsp.types.dtype import f32, f64, u64
 from pto_wsp.types.tile import ScalarType, TileType, ViewType
-from tests.golden import Golden
-from tests.python.samples import scale_module
 from tests.python.targets import ctypes_abi
 from tests.python.targets.build_kernels import KernelMaker, whole
 from tests.python.targets.test_cpu_rows import MAIN, SMALL, make
@@ -54,10 +52,6 @@ def compiler_output(source: str, *options: str) -> str:
 
 def assembly(kernels: Sequence[KernelFunction]) -> str:
     return compiler_output(CpuTarget().library(kernels).text, "-S")
-
-
-def test_a_kernel_is_readable(golden: Golden) -> None:
-    golden("scale.cpp", "\n".join(emit_library(scale_module().kernels, 8).kernels))
 
 
 needs_gcc = pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++")

@@ -15,6 +15,7 @@ from pto_wsp.runtime.cache import ArtifactCache
 from pto_wsp.targets import registry
 from pto_wsp.targets.cpu import features, toolchain
 from pto_wsp.targets.cpu.target import CpuTarget
+from pto_wsp.targets.preferences import panel_cols
 from pto_wsp.types.dtype import f32
 from tests.python.targets import ctypes_abi
 from tests.python.targets.build_kernels import KernelMaker
@@ -150,7 +151,7 @@ def test_panels_are_as_wide_as_blocks_of_products(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(features, "_cpu_info", lambda: (frozenset(features.KNOWN["x86_64"]), "GenuineIntel"))
     for names, cols in (("", 32), ("avx2,fma", 32), ("avx2,fma,avx512f,avx512bw,avx512dq,avx512vl", 64)):
         monkeypatch.setenv(features.VARIABLE, names)
-        assert features.panel_cols() == cols
+        assert panel_cols() == features.resolve_features().panel_cols == cols
 
 
 @on_x86

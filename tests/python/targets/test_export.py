@@ -13,15 +13,22 @@ import pytest
 
 from pto_wsp import (
     DYN,
+    Deps,
+    DispatchPolicy,
     In,
     InOut,
     Out,
     P,
     Program,
     Ragged,
+    ReadyPolicy,
     Scalar,
+    Schedule,
+    StartPolicy,
+    TaskWindow,
     Tensor,
     Tile,
+    TracePolicy,
     f32,
     i64,
     kernel,
@@ -34,7 +41,7 @@ from pto_wsp.targets import registry
 from pto_wsp.targets.cpu import target
 from pto_wsp.targets.cpu.features import Features
 from pto_wsp.tools.main import main
-from tests.python.targets.test_golden import FOLDER, require_golden
+from tests.golden import Golden
 from tests.slow import mostly_slow
 
 GENERIC = Features("x86_64", ("avx2", "fma"), 8, False)
@@ -103,6 +110,13 @@ def blend_ragged(kv: Ragged["b"], X: Tensor[f32, "n", 32], Y: Tensor[f32, "n", 3
             blend[b, tile](x=X[tile], y=Y[tile], weight=1.0)
 
 
+SCHEDULE = (
+    Schedule()
+    .dispatch(DispatchPolicy.round_robin(2))
+    .task_graph(window=TaskWindow(64), ready=ReadyPolicy.fifo())
+)
+
+
 def files_of(folder: Path) -> dict[str, str]:
     paths = (path for path in folder.rglob("*") if path.is_file())
     return {path.relative_to(folder).as_posix(): path.read_text() for path in sorted(paths)}
@@ -112,6 +126,7 @@ def emitted(way: str, folder: Path) -> Path:
     """Write the program in one of two ways: compiled from Python, or from `.pto` text by the command."""
     out = folder / "blend"
     program = blend_rows.compile()
+    program.reschedule(SCHEDULE)
     if way == "python":
         program.export(out)
     else:
@@ -217,15 +232,13 @@ def test_emission_is_pure(tmp_path: Path) -> None:
     assert {"README.md", "Makefile", "main.cpp", "kernels.cpp", "include/pto/wsp/abi.hpp"} <= first.keys()
 
 
-def test_the_folder_is_golden(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
-) -> None:
+def test_the_folder_is_golden(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, golden: Golden) -> None:
     program = blend_rows.compile()
     monkeypatch.setattr(target, "resolve_features", lambda: GENERIC)
     program.export(tmp_path / "out")
     for path, text in files_of(tmp_path / "out").items():
         if not path.startswith("include/"):
-            require_golden(FOLDER / "blend_rows" / f"{path}.golden", text, request)
+            golden(f"blend_rows/{path}", text)
 
 
 def test_numbers_that_are_set_become_defaults(tmp_path: Path) -> None:
@@ -237,6 +250,26 @@ def test_numbers_that_are_set_become_defaults(tmp_path: Path) -> None:
     assert f'{{"weight", int64_t{{{0x3F000000}}}, false}}' in text
     assert '{"rows", int64_t{-3}, false}' in text
     assert "--set" not in readme_commands(tmp_path / "out").replace("--set m=1", "")
+
+
+SETTINGS = {
+    "window = 64u": Schedule().task_graph(window=TaskWindow(64)),
+    "ownership = decltype(program.options.ownership)::kRoundRobin": Schedule().dispatch(
+        DispatchPolicy.round_robin(2)
+    ),
+    "bounds = {3, 7}": Schedule().dispatch(DispatchPolicy.static_partition([3, 7])),
+    "checks_edges = true": Schedule().task_graph(deps=Deps.explicit()),
+    "start = decltype(program.options.start)::kAfterBuild": Schedule().task_graph(
+        start=StartPolicy.after_build()
+    ),
+}
+
+
+@pytest.mark.parametrize("line", SETTINGS)
+def test_the_schedule_is_in_the_host_program(line: str) -> None:
+    module = blend_rows.compile().module.with_schedule(SETTINGS[line].policies)
+    tree = registry.get("cpu").emit(module)
+    assert f"  program.options.{line};\n" in tree.files["main.cpp"]
 
 
 def test_files_that_exist_stay(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -265,6 +298,10 @@ def test_what_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
     moved = replace(each, native=replace(each.native, folder=str(tmp_path)))
     with pytest.raises(UnsupportedByTarget, match="which includes `own"):
         registry.get("cpu").emit(module.with_kernels([moved]))
+    traced = blend_rows.compile()
+    traced.reschedule(Schedule().task_graph(trace=TracePolicy.tasks()))
+    with pytest.raises(UnsupportedByTarget, match="trace"):
+        traced.export(tmp_path / "out")
     with pytest.raises(UnsupportedByTarget, match="emitting sources"):
         blend_rows.compile(target="interp").export(tmp_path / "out")
     assert not (tmp_path / "out").exists()

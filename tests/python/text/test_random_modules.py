@@ -20,7 +20,7 @@ KINDS = (
     *get_args(k.Stmt),
     *get_args(w.Node),
     *get_args(w.WorkloadParam),
-    *get_args(scalar.Expr),
+    *(kind for kind in get_args(scalar.Expr) if kind is not scalar.FlushValue),
     *get_args(core.DimSelect),
 )
 

@@ -3,6 +3,7 @@
 /// A plan: a program quickened for one set of sizes, strides and symbol values.
 #pragma once
 
+#include <atomic>
 #include <vector>
 
 #include "pto/wsp/bytecode/affine.hpp"
@@ -108,7 +109,7 @@ struct QuickIo {
 struct QuickRows {
   uint16_t tensor;         ///< the index tensor
   uint8_t num_merged = 0;  ///< dimensions that are indexed together with the first one
-  int8_t unmerged = -1;    ///< a dimension whose stride keeps it from merging with the one behind it, or -1
+  int8_t unmerged = -1;    ///< a dimension whose stride keeps it from merging with the next one, or -1
   int64_t size = 1;        ///< rows that there are to name
   int64_t stride = 0;      ///< between rows, in elements
   bool is_written;         ///< tasks write the indices: they are looked at when a task begins
@@ -207,6 +208,12 @@ std::vector<QuickStep> with_events(const Plan& plan, EventsOf events_of) {
     if (step.kind == Step::kLoop || step.kind == Step::kEndLoop) step.events = events_of(step.index);
   }
   return steps;
+}
+
+/// A number that no other plan of the process has.
+inline uint64_t next_plan_number() {
+  static std::atomic<uint64_t> num_plans{0};
+  return ++num_plans;
 }
 
 /// Says where the elements lie that expressions of the plan read: `bases` holds the data of every tensor.

@@ -3,9 +3,9 @@
 /// Expressions that are not affine, made ready for a run: the postfix code of expression.hpp on plain
 /// integers.
 ///
-/// Quick code knows no errors: at the first sign of one it gives up, and the caller evaluates the postfix
-/// code, which says exactly what is wrong. An expression with a select has none, since there a fault may be
-/// harmless.
+/// Quick code does not report errors. Where an error is possible it stops, and the caller evaluates the
+/// postfix code, which reports the error. An expression with a select has no quick code, because a fault may
+/// be harmless there.
 #pragma once
 
 #include <vector>

@@ -2,12 +2,11 @@
 /// \file
 /// The load step: a program and the bindings of one run become a plan.
 ///
-/// What interval analysis can decide about regions is decided here (`is_proven`); the rest is left to an
-/// exact dry expansion (regions.hpp), or where it is late to the run. Nothing here is an error of the
-/// program: code that never runs may be wrong.
+/// Interval analysis decides here which regions are inside their tensors (`is_proven`). The others are
+/// checked by an exact expansion before the run (regions.hpp), or in the run if they are late. Nothing is an
+/// error here, because code that never runs may be wrong.
 #pragma once
 
-#include <atomic>
 #include <utility>
 
 #include "pto/wsp/bytecode/steps.hpp"
@@ -398,9 +397,8 @@ class Quickener {
 
 /// Quickens `bindings.program` for tensors bound as `layouts`.
 inline Plan make_plan(Bindings bindings, std::vector<TensorLayout> layouts, const KernelLibrary& library) {
-  static std::atomic<uint64_t> num_plans{0};
   Plan plan{};
-  plan.number = ++num_plans;
+  plan.number = next_plan_number();
   plan.bindings = std::move(bindings);
   plan.layouts = std::move(layouts);
   detail::Quickener(plan, library).run();

@@ -2,8 +2,8 @@
 /// \file
 /// Which tensors are stored past the caches.
 ///
-/// An ordinary store first reads the line that it replaces, and drops others from the caches. For results
-/// that no task reads, and that the caches could not keep until somebody else does, both are wasted.
+/// An ordinary store first reads the line that it replaces, and evicts other lines from the caches. Both are
+/// wasted for results that no task reads and that are too large to stay in the caches.
 #pragma once
 
 #include <unistd.h>
@@ -15,8 +15,8 @@
 namespace pto::wsp::bytecode {
 
 /// The least bytes of a tensor that is stored past the caches: four times the second-level caches of all
-/// cores, or the last level if that is smaller. It alone would not do: what a virtual machine sees of it
-/// belongs to others, too.
+/// cores, or the size of the last level if that is smaller. The last level alone is not a good bound, because
+/// a virtual machine shares the one that it sees with others.
 inline uint64_t default_streaming_bytes() {
   static const uint64_t limit = [] {
     constexpr long kUnknownL2 = 1 << 20;
@@ -43,8 +43,8 @@ inline uint64_t tensor_bytes(const Plan& plan, size_t tensor) {
 
 }  // namespace detail
 
-/// Lets stores to tensors go past the caches that have so many bytes, that tasks write and none reads, and
-/// by which nothing is decided.
+/// Selects the tensors that are stored past the caches: they have at least so many bytes, tasks write them,
+/// no task reads them, and nothing in the program depends on their elements.
 inline void choose_streamed(Plan& plan, uint64_t least_bytes) {
   const Program& program = plan.program();
   std::vector<bool> is_kept(program.tensors.size(), false);  // per group

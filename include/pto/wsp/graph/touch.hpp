@@ -12,7 +12,7 @@ namespace pto::wsp::graph {
 enum class Touch : uint8_t {
   kRead,
   kWrite,
-  kWriteSome,  ///< writes elements of the region, nobody knows which
+  kWriteSome,  ///< writes some elements of the region, it is not known which
 };
 
 /// Whether an access need not wait for a moment: it has passed, or it lies in the strand whose waits these

@@ -11,8 +11,8 @@
 
 namespace pto::wsp::sched {
 
-inline constexpr uint32_t kMostWorkers = 1024;
-inline constexpr uint32_t kMostDispatchers = 64;
+inline constexpr uint32_t kMaxWorkers = 1024;
+inline constexpr uint32_t kMaxDispatchers = 64;
 
 /// Throws `bad-option`, with the name of the option, where options mean nothing or contradict each other: no
 /// option is left out of account.
@@ -25,8 +25,8 @@ inline void check_options(const RunOptions& options) {
   const bool takes_turns = options.interleaved != 0;
   const auto ascend = [](const auto& bounds) { return std::is_sorted(bounds.begin(), bounds.end()); };
   const Rule rules[] = {
-      {options.workers > kMostWorkers, "workers", "there are 1024 at most"},
-      {options.dispatchers > kMostDispatchers, "dispatchers", "there are 64 at most"},
+      {options.workers > kMaxWorkers, "workers", "there are 1024 at most"},
+      {options.dispatchers > kMaxDispatchers, "dispatchers", "there are 64 at most"},
       {options.window == 0, "window", "there must be room for one task"},
       {!ascend(options.bounds), "bounds", "they must ascend"},
       {options.streams == Streams::kInTurn && options.num_streams == 0, "num_streams", "there are none"},

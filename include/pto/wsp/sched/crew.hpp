@@ -126,7 +126,7 @@ class Crew final : public Job, public std::enable_shared_from_this<Crew> {
   /// Whether there is something to do for workers that take slices from `lanes`.
   bool has_work(Lanes lanes) const {
     if (is_over_.load(std::memory_order_relaxed)) return false;
-    if (graph_run_) return graph_run_->has_work();
+    if (graph_run_) return graph_run_->has_work(lanes);
     if (run_.ready().has_slices(lanes)) return true;
     for (uint32_t i = 0; i < num_dispatchers_; ++i) {
       if (dispatchers_[i]->is_free()) return true;

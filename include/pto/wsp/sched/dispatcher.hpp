@@ -233,8 +233,8 @@ class Dispatcher {
     const uint64_t slice = walk_.slice();
     const uint32_t owner = walk_.policy().strand_traits(numbering().num_strands()).owner;
     bool is_ours = this->is_ours();
-    if (numbering().begins_strand() && owner != kNobody) is_ours = owner == index_;
-    const bool is_undecided = numbering().begins_strand() && owner == kNobody;
+    if (numbering().begins_strand() && owner != kNoOwner) is_ours = owner == index_;
+    const bool is_undecided = numbering().begins_strand() && owner == kNoOwner;
     if ((is_ours || is_undecided) && !run_.progress().admits(slice)) return block(Stall::kSlices);
     if (is_undecided) is_ours = run_.progress().claim(slice);
     if (is_ours) {

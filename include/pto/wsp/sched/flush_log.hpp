@@ -12,12 +12,12 @@ namespace pto::wsp::sched {
 
 class FlushLog {
  public:
-  /// \pre nobody uses the log
+  /// \pre no thread uses the log
   void clear() { values_.clear(); }
 
-  /// The value of flush point `number`, whom `read` reads if nobody has: it returns nothing while that cannot
-  /// be done yet, and may throw. A task behind the flush point is run only by who knows the value, so that
-  /// the memory still holds it here.
+  /// The value of flush point `number`. The first dispatcher that asks calls `read`, which returns nothing
+  /// while the value cannot be read yet, and may throw. A dispatcher runs tasks after the flush point only
+  /// once it knows the value: until then the memory still holds it.
   template <class Read>
   std::optional<int64_t> value(size_t number, Read read) {
     struct Unlock {
@@ -34,7 +34,7 @@ class FlushLog {
     return values_[number];
   }
 
-  /// \pre nobody adds to the log
+  /// \pre no thread adds to the log
   const std::vector<int64_t>& values() const { return values_; }
 
  private:

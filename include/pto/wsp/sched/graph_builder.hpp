@@ -28,7 +28,7 @@ class GraphBuilder {
       if (plan_.program().is_variable[reg]) variables_.push_back({reg, 0});
     }
     for (uint32_t site = 0; site < plan_.sites.size(); ++site) add_site(site);
-    writer_.begin(graph, kMostWords + 3 * variables_.size());
+    writer_.begin(graph, kMaxWords + 3 * variables_.size());
   }
 
   uint64_t num_tasks() const { return num_tasks_; }
@@ -50,11 +50,11 @@ class GraphBuilder {
   friend class Walk;  // which calls the functions of an engine
 
   static constexpr int kStepEvents = 1024;
-  static constexpr size_t kMostWords =
-      6 + 3 * WaitList::kMostNames + 7 * size_t(bytecode::kMaxLoopDepth);  ///< without variables
+  static constexpr size_t kMaxWords =
+      6 + 3 * WaitList::kMaxNames + 7 * size_t(bytecode::kMaxLoopDepth);  ///< without variables
   /// What 4 bytes can count, and some slices.
-  static constexpr uint64_t kMostTasks = UINT32_MAX - 1024;
-  static_assert(kMostWords + 3 * UINT16_MAX < KeptGraph::kChunkWords);
+  static constexpr uint64_t kMaxTasks = UINT32_MAX - 1024;
+  static_assert(kMaxWords + 3 * UINT16_MAX < KeptGraph::kChunkWords);
 
   struct Variable {
     uint32_t reg;
@@ -75,7 +75,7 @@ class GraphBuilder {
     uint64_t by;
     Name name;
   };
-  static constexpr uint32_t kMostAwaited = 64;  ///< that are remembered
+  static constexpr uint32_t kMaxAwaited = 64;  ///< that are remembered
 
   /// Where a slice lies in its strand.
   struct Place {
@@ -137,7 +137,7 @@ class GraphBuilder {
 
   bool open() {
     const bool begins_strand = numbering().begins_strand();
-    if (num_tasks_ > kMostTasks)
+    if (num_tasks_ > kMaxTasks)
       throw EngineError("too-many-tasks", "a graph of so many tasks cannot be built");
     numbering().open();
     writer_.reserve();
@@ -178,7 +178,7 @@ class GraphBuilder {
   /// A strand that has waited for a task does not wait for it, or for one before it in its slice, again.
   void write_task_wait(Name name) {
     const uint64_t by = graph_.num_built(), slice = slice_of(name);
-    Awaited& last = awaited_[slice % kMostAwaited];
+    Awaited& last = awaited_[slice % kMaxAwaited];
     if (last.by == by && slice_of(last.name) == slice && last.name >= name) return;
     last = {by, name};
     const Place place = places_[slice];
@@ -221,7 +221,7 @@ class GraphBuilder {
   Outcome outcome_ = Outcome::kMore;  ///< of the walk where it stopped last
   std::vector<Site> sites_;
   std::vector<Place> places_;  ///< per slice
-  Awaited awaited_[kMostAwaited] = {};
+  Awaited awaited_[kMaxAwaited] = {};
   std::vector<Variable> variables_;
   GraphWriter writer_;
   bool is_scheduled_ = false;

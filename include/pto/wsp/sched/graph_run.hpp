@@ -32,8 +32,9 @@ class GraphRun {
     if (!is_built_ && !is_fed) builder_.emplace(*graph_, run_);
   }
 
-  bool has_work() const {
-    if (schedule_) return schedule_->has_work(num_open_.load(std::memory_order_relaxed));
+  /// Whether there may be something to do for workers that take strands of `lanes`.
+  bool has_work(Lanes lanes) const {
+    if (schedule_) return schedule_->has_work(num_open_.load(std::memory_order_relaxed), lanes);
     return num_waiting_.load(std::memory_order_relaxed) > 0 ||
            num_taken_.load(std::memory_order_relaxed) < num_open_.load(std::memory_order_relaxed);
   }
@@ -55,7 +56,7 @@ class GraphRun {
   /// Lets all strands that are built be taken.
   void open() { num_open_.store(graph_->num_strands(), std::memory_order_seq_cst); }
 
-  /// Nothing is built behind these.
+  /// The graph is complete.
   void end_build() {
     builder_.reset();
     open();
@@ -93,10 +94,10 @@ class GraphRun {
 
   /// Others learn that a task is complete, and what ends with it: its slice, its strand.
   void complete(const Done& done) {
-    KeptGraph::Reach reach = graph_->reach(done.strand.strand);
-    reach.tasks(done.task + 1 - graph_->strand(done.strand.strand).first_task);
+    KeptGraph::StrandProgress progress = graph_->progress_of(done.strand.strand);
+    progress.tasks(done.task + 1 - graph_->strand(done.strand.strand).first_task);
     for (GraphCursor at = done.strand.at;; at.advance()) {
-      if (at.op() == GraphOp::kEnd) return reach.end();
+      if (at.op() == GraphOp::kEnd) return progress.end();
       if (at.op() != GraphOp::kReach) return;
       graph_->reach_in_group(at.operand());
     }
@@ -105,7 +106,7 @@ class GraphRun {
   // The end
 
   /// The tasks that wait, if nothing can ever go on; else none. \pre no thread is at work, nor builds
-  std::vector<BlockedTask> find_stuck(Worker& worker) {
+  std::vector<BlockedTask> find_stuck(Worker& worker) const {
     if (can_go_on()) return {};
     std::vector<BlockedTask> blocked;
     for (const StrandRun& waiting : schedule_ ? schedule_->waiting() : waiting_)
@@ -134,8 +135,8 @@ class GraphRun {
     return num_finished_.load(std::memory_order_acquire) == num_open_.load(std::memory_order_relaxed);
   }
 
-  bool can_go_on() {
-    if (schedule_) return schedule_->can_go_on(num_open_.load(std::memory_order_relaxed));
+  bool can_go_on() const {
+    if (schedule_) return has_work(kAllLanes);
     const bool can_begin =
         num_taken_.load(std::memory_order_relaxed) < num_open_.load(std::memory_order_relaxed);
     return (can_begin && waiting_.size() < most_waiting()) ||
@@ -308,7 +309,7 @@ class GraphRun {
   Stop run_strand(Worker& worker, StrandRun& strand, uint64_t num_complete) {
     const uint64_t first_task = graph_->strand(strand.strand).first_task;
     const bool is_observed = run_.is_observed_by(worker);
-    KeptGraph::Reach reach = graph_->reach(strand.strand);
+    KeptGraph::StrandProgress progress = graph_->progress_of(strand.strand);
     uint64_t task = strand.task;
     for (GraphCursor at = strand.at;;) {
       // Most tasks come right after another one, or after a loop that goes on.
@@ -320,7 +321,7 @@ class GraphRun {
           at.advance();
           return stop(strand, at, task, Stop::kTask);
         }
-        reach.tasks(task - first_task);
+        progress.tasks(task - first_task);
       }
       switch (at.op()) {
         case GraphOp::kWait:
@@ -341,7 +342,7 @@ class GraphRun {
           begin_slice(strand, at);
           break;
         case GraphOp::kEnd:
-          if constexpr (!Completion::kIsDelayed) reach.end();
+          if constexpr (!Completion::kIsDelayed) progress.end();
           return end(strand);
         case GraphOp::kJump: at.jump(); break;
         default: change_state(worker, at);
@@ -442,7 +443,7 @@ class GraphRun {
   Run& run_;
   std::shared_ptr<KeptGraph> graph_;
   std::optional<GraphBuilder> builder_;
-  std::optional<GraphSchedule> schedule_;  ///< of a run with policies
+  mutable std::optional<GraphSchedule> schedule_;  ///< of a run with policies; it has a lock of its own
   size_t num_flushes_ = 0;
   int64_t build_ns_ = 0;
   bool is_at_flush_ = false;

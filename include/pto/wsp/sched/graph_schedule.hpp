@@ -4,7 +4,6 @@
 #pragma once
 
 #include <algorithm>
-#include <atomic>
 #include <mutex>
 #include <optional>
 #include <vector>
@@ -71,7 +70,6 @@ class GraphSchedule {
     bool is_found = take_recorded(lanes, out);
     for (uint32_t i = 0; i < dispatchers_.size() && !is_found && !is_ordered_; ++i)
       is_found = begin_next(dispatchers_[(slot + i) % dispatchers_.size()], slot, lanes, out);
-    note_waiting();
     return is_found;
   }
 
@@ -88,7 +86,6 @@ class GraphSchedule {
       stall(dispatcher_of(strand), Stall::kWindow, strand);
     }
     wait(strand);
-    note_waiting();
   }
 
   /// A slice has ended that may have been recorded.
@@ -97,10 +94,24 @@ class GraphSchedule {
     strand.num_recorded = 0;
   }
 
-  /// Whether workers may find something to do.
-  bool has_work(uint64_t num_open) const {
-    return num_waiting_.load(std::memory_order_relaxed) > 0 ||
-           num_passed_.load(std::memory_order_relaxed) < num_open;
+  /// Whether a worker that takes strands of `lanes` could start one of the first `num_open`, or record one.
+  bool has_work(uint64_t num_open, Lanes lanes) {
+    const std::lock_guard<SpinLock> lock(lock_);
+    list_strands(num_open);
+    if (is_ordered_) record_strands(0);
+    const auto is_ready = [&](const StrandRun& strand) {
+      return has_lane(lanes, lane_of(strand)) && can_start(strand);
+    };
+    const auto has_ready = [&](const auto& strands) {
+      return std::any_of(strands.begin(), strands.end(), is_ready);
+    };
+    return has_ready(waiting_) || std::any_of(queued_.begin(), queued_.end(), has_ready) ||
+           (!is_ordered_ &&
+            std::any_of(dispatchers_.begin(), dispatchers_.end(), [&](const Dispatcher& each) {
+              if (!may_begin(each)) return false;
+              const StrandRun next = next_strand(each, 0);
+              return has_lane(lanes, lane_of(next)) || run_.window().has_room(count_tasks(next.at, false));
+            }));
   }
 
   /// The first strand that the window has no room for, if there is one and it ends the run.
@@ -109,21 +120,7 @@ class GraphSchedule {
     return refused_;
   }
 
-  // \pre no other thread is at work
-
-  /// Whether a worker of some lane could start a strand.
-  bool can_go_on(uint64_t num_open) {
-    list_strands(num_open);
-    if (is_ordered_) record_strands(0);
-    const auto is_ready = [this](const StrandRun& strand) { return can_start(strand); };
-    const auto has_ready = [&](const auto& strands) {
-      return std::any_of(strands.begin(), strands.end(), is_ready);
-    };
-    return has_ready(waiting_) || std::any_of(queued_.begin(), queued_.end(), has_ready) ||
-           (!is_ordered_ && std::any_of(dispatchers_.begin(), dispatchers_.end(),
-                                        [this](const Dispatcher& each) { return may_begin(each); }));
-  }
-  /// Strands that were begun, or could have been, and wait.
+  /// Strands that were begun, or could have been, and wait. \pre no thread is at work
   const std::vector<StrandRun>& waiting() const { return waiting_; }
 
   /// What each dispatcher has begun, in program order, if the run is traced. \pre the run is over
@@ -162,7 +159,7 @@ class GraphSchedule {
   void list_strands(uint64_t num_open) {
     for (; num_listed_ < num_open; ++num_listed_) {
       const uint32_t owner = graph_.traits(num_listed_).owner;
-      const size_t list = owner == kNobody ? 0 : owner % dispatchers_.size();
+      const size_t list = owner == kNoOwner ? 0 : owner % dispatchers_.size();
       dispatchers_[list].strands.push_back(uint32_t(num_listed_));
     }
   }
@@ -213,7 +210,7 @@ class GraphSchedule {
     const uint64_t number = dispatcher.strands[dispatcher.next];
     StrandRun strand = strand_run(graph_, number, number + 1);
     const uint32_t owner = graph_.traits(number).owner;
-    strand.dispatcher = (owner == kNobody ? slot : owner) % num_dispatchers();
+    strand.dispatcher = (owner == kNoOwner ? slot : owner) % num_dispatchers();
     strand.list = uint32_t(&dispatcher - dispatchers_.data());
     return strand;
   }
@@ -222,7 +219,6 @@ class GraphSchedule {
   void pass(Dispatcher& dispatcher, const StrandRun& strand) {
     const RunOptions& options = run_.options();
     ++dispatcher.next;
-    num_passed_.fetch_add(1, std::memory_order_relaxed);
     dispatcher.standstill.end(run_.stalls(), options.traces_walks);
     if (!options.trace) return;
     const int64_t now = options.traces_walks ? trace::ticks() : 0;
@@ -295,12 +291,6 @@ class GraphSchedule {
     dispatcher.standstill.begin(why, run_.stalls(), run_.options().traces_walks);
   }
 
-  void note_waiting() {
-    size_t count = waiting_.size();
-    for (const std::vector<StrandRun>& queue : queued_) count += queue.size();
-    num_waiting_.store(count, std::memory_order_seq_cst);
-  }
-
   struct Later {
     const GraphSchedule& self;
     bool operator()(const StrandRun& a, const StrandRun& b) const { return self.is_first(b, a); }
@@ -316,8 +306,6 @@ class GraphSchedule {
   std::vector<std::vector<trace::MadeSlice>> made_;
   std::optional<StrandRun> refused_;
   uint64_t num_listed_ = 0;
-  alignas(kLineBytes) std::atomic<size_t> num_waiting_{0};
-  alignas(kLineBytes) std::atomic<uint64_t> num_passed_{0};  ///< by dispatchers
 };
 
 }  // namespace pto::wsp::sched

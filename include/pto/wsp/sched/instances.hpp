@@ -11,13 +11,14 @@
 
 namespace pto::wsp::sched {
 
-/// What an instance writes is found by running it alone: on what was there before the task, or for what it
-/// may not read, on numbers that differ from instance to instance. So a write is missed where it leaves an
-/// element of an `inout` parameter as it was, or by chance.
+/// The checker runs each instance alone and compares the elements before and after. The instance starts from
+/// what was there before the task; outputs that it may not read start from numbers that differ from instance
+/// to instance. The checker misses a write that leaves an element of an `inout` parameter unchanged, and by
+/// chance others.
 class InstanceChecker {
  public:
-  /// Runs each instance once, and puts back what was there. Throws `instances-conflict`. Nothing is found
-  /// once an instance fails: the task itself will.
+  /// Runs each instance once, and restores the elements. Throws `instances-conflict`. Stops without an error
+  /// where an instance fails, because the task itself fails there, too.
   void check(const KernelInfo& kernel, KernelFn fn, const View* views, const Scalar* scalars,
              TaskContext context) {
     begin(kernel, views);
@@ -30,7 +31,7 @@ class InstanceChecker {
   }
 
  private:
-  static constexpr uint32_t kNobody = UINT32_MAX;
+  static constexpr uint32_t kNone = UINT32_MAX;
 
   /// The elements of a view that the kernel writes, one after the other.
   struct Output {
@@ -60,7 +61,7 @@ class InstanceChecker {
       Output output{io, param.rank, is_read, size_t(dtype_bytes(param.dtype)), views[io], {}, {}, {}};
       for_elements(output, [&](size_t, const char* element) {
         output.before.insert(output.before.end(), element, element + output.size);
-        output.writer.push_back(kNobody);
+        output.writer.push_back(kNone);
       });
       outputs_.push_back(std::move(output));
     }
@@ -80,7 +81,7 @@ class InstanceChecker {
     for_elements(output, [&](size_t number, const char* element) {
       if (std::memcmp(element, output.prepared.data() + number * output.size, output.size) == 0) return;
       uint32_t& writer = output.writer[number];
-      if (writer != kNobody) fail(output, number, writer, instance);
+      if (writer != kNone) fail(output, number, writer, instance);
       writer = instance;
     });
   }

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// A graph that is kept: all tasks of a run, written down in the order of the program, with what each strand
-/// must wait for.
+/// A kept graph: all tasks of a run in program order, with what each strand must wait for.
 ///
-/// A strand is a row of operations. They say what a walk of the program would find there: which loops go on,
-/// which variables change, what is waited for, and which tasks run. So a task takes a few bytes, and its
-/// arguments are filled in where loops go on, as in a walk. Nothing in them depends on addresses.
+/// A strand is a sequence of operations. They record what a walk of the program finds there: loops that go
+/// on, variables that change, waits, and tasks. So a task takes a few bytes, and its arguments are filled in
+/// where loops go on, as in a walk. No operation depends on addresses of tensors.
 #pragma once
 
 #include <array>
@@ -88,7 +87,7 @@ class KeptGraph {
     return {words, words + kChunkWords};
   }
 
-  /// Makes room for another graph; the memory of this one stays warm. \pre nobody uses the graph
+  /// Makes room for another graph; the memory of this one stays warm. \pre no thread uses the graph
   void clear() {
     num_chunks_ = 0;
     num_built_ = 0;
@@ -105,7 +104,7 @@ class KeptGraph {
   }
   uint64_t num_built() const { return num_built_; }
 
-  /// Shows the strands that are complete by now to those who run them.
+  /// Lets workers run the first `num_strands` strands, which are written completely.
   void publish(uint64_t num_strands) { num_strands_.store(num_strands, std::memory_order_release); }
   /// Ends with so many tasks, and with some room that is not used.
   void finish(uint64_t num_tasks, Room rest) {
@@ -122,10 +121,10 @@ class KeptGraph {
 
   // Running
 
-  /// Begins a run: nothing is complete. \pre nobody runs the graph
+  /// Begins a run: nothing is complete. \pre no thread runs the graph
   void begin_run() {
     ++num_runs_;
-    watermark_.store(0, std::memory_order_relaxed);
+    watermark_.reset();
     for (uint32_t i = 0; i < kNumGroupLines; ++i)
       group_bases_[i] = groups_[i].reached.load(std::memory_order_relaxed);
   }
@@ -137,9 +136,9 @@ class KeptGraph {
   const Traits& traits(uint64_t strand) const { return traits_[strand]; }
 
   /// How far a strand has come in this run.
-  class Reach {
+  class StrandProgress {
    public:
-    Reach(std::atomic<uint64_t>& reached, uint64_t run) : reached_(reached), run_(run) {}
+    StrandProgress(std::atomic<uint64_t>& reached, uint64_t run) : reached_(reached), run_(run) {}
     void tasks(uint64_t count) { reached_.store(run_ | count, std::memory_order_release); }
     void end() { tasks(kComplete); }
 
@@ -147,7 +146,9 @@ class KeptGraph {
     std::atomic<uint64_t>& reached_;
     const uint64_t run_;
   };
-  Reach reach(uint64_t strand) { return {reached_[slot_of(strand)], num_runs_ << kTaskBitsOfRun}; }
+  StrandProgress progress_of(uint64_t strand) {
+    return {reached_[slot_of(strand)], num_runs_ << kTaskBitsOfRun};
+  }
   void reach_in_group(uint32_t line) { groups_[line].reached.fetch_add(1, std::memory_order_release); }
 
   // Acquire: what the tasks in question wrote is visible once one of these is true.
@@ -167,14 +168,8 @@ class KeptGraph {
   }
   /// So many strands, the first ones, are complete.
   uint64_t num_complete() {
-    uint64_t watermark = watermark_.load(std::memory_order_acquire);
-    if (!watermark_lock_.try_lock()) return watermark;
-    watermark = watermark_.load(std::memory_order_relaxed);
-    const uint64_t before = watermark;
-    while (watermark < num_strands() && has_reached(watermark, kComplete)) ++watermark;
-    if (watermark != before) watermark_.store(watermark, std::memory_order_release);
-    watermark_lock_.unlock();
-    return watermark;
+    return watermark_.advance(
+        [this](uint64_t strand) { return strand < num_strands() && has_reached(strand, kComplete); });
   }
 
  private:
@@ -208,8 +203,7 @@ class KeptGraph {
   std::array<Line, kNumGroupLines> groups_{};
   std::array<uint64_t, kNumGroupLines> group_bases_{};
   alignas(kLineBytes) std::atomic<uint64_t> num_strands_{0};
-  alignas(kLineBytes) std::atomic<uint64_t> watermark_{0};
-  SpinLock watermark_lock_;
+  alignas(kLineBytes) Watermark watermark_;
 };
 
 /// Writes strands into a graph, one operation after the other.

@@ -52,8 +52,8 @@ enum class Start : uint8_t {
 enum class Deps : uint8_t {
   kExact,  ///< those that share an element
   kBytes,  ///< those whose regions lie in ranges of memory that overlap
-  kTrust,  ///< as kExact, but P loops are believed: where iterations of one do share an element, neither
-           ///< these nor what comes behind and touches it have an order
+  kTrust,  ///< as kExact, but iterations of a P loop are taken to be independent: where two of them share
+           ///< an element, neither they nor later tasks that touch it are ordered
   kNone,   ///< none: only what a program says is ordered
 };
 
@@ -62,7 +62,7 @@ struct PolicyOptions {
   static constexpr uint64_t kWindow = 8192;
 
   Deps deps = Deps::kExact;
-  uint32_t dispatchers = 0;  ///< 0 = one per worker, up to kMaxDispatchers
+  uint32_t dispatchers = 0;  ///< 0 = one per worker, up to kDefaultDispatchers
   Ownership ownership = Ownership::kClaim;
   std::vector<uint64_t> bounds =
       {};  ///< kPartition: the first task of each dispatcher but the first, ascending
@@ -101,7 +101,7 @@ struct PolicyOptions {
   }
   /// Whether a policy decides which of the ready tasks starts first.
   bool is_ordered() const { return ready != Ready::kOwn || interleaved != 0; }
-  /// Whether a policy decides who starts a strand, or when, beside what the strand waits for.
+  /// Whether a policy decides which worker starts a strand, or when, beside what the strand waits for.
   bool is_scheduled() const {
     return is_ordered() || dispatchers != 0 || ownership != Ownership::kClaim || window != kWindow ||
            window_mode == WindowMode::kAbort || num_pools != 0;
@@ -121,7 +121,7 @@ struct DebugOptions {
 };
 
 struct RunOptions : PolicyOptions, DebugOptions {
-  static constexpr uint32_t kMaxDispatchers = 8;
+  static constexpr uint32_t kDefaultDispatchers = 8;
 
   RunOptions() = default;
   /// What tests ask for most often.
@@ -144,7 +144,7 @@ struct RunOptions : PolicyOptions, DebugOptions {
   void* listener = nullptr;
 
   uint32_t num_dispatchers() const {
-    return dispatchers != 0 ? dispatchers : workers < kMaxDispatchers ? workers : kMaxDispatchers;
+    return dispatchers != 0 ? dispatchers : workers < kDefaultDispatchers ? workers : kDefaultDispatchers;
   }
   /// Whether workers look at every task: it is delayed, recorded or verified.
   bool watches_tasks() const { return trace || verifies || jitter != 0 || starts_per_second != 0; }
@@ -154,7 +154,7 @@ struct RunOptions : PolicyOptions, DebugOptions {
         dispatchers <= 1 && ownership == Ownership::kClaim && ready != Ready::kPriority && interleaved == 0;
     return (workers == 1 || is_alone) && !tracks && is_open && !keeps_graph();
   }
-  /// Whether nothing speaks of who runs a task when: then the calling thread may run all of them.
+  /// Whether the calling thread may run all tasks: no option says which worker runs a task, or when.
   bool may_be_alone() const {
     return workers > 1 && dispatchers == 0 && streams == Streams::kOff && ready == Ready::kOwn &&
            ownership == Ownership::kClaim && window_mode == WindowMode::kStall && !cuts_units() &&

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What the tasks of one walk must wait for: those before them that touch the same, that they name or that
-/// are in their stream, the slice before theirs in a strand, and the barriers around them.
+/// What the tasks of one walk must wait for: earlier tasks that touch the same elements, that they name or
+/// that are in their stream, the slice before theirs in a strand, and the barriers around them.
 #pragma once
 
 #include <algorithm>
@@ -25,7 +25,7 @@ class Ordering {
   Ordering() = default;
   explicit Ordering(Progress& progress) : waits_(progress) {}
 
-  /// Forgets all tasks. What hazard maps of the same plan hold has passed.
+  /// Forgets all tasks. Names that are left in hazard maps of the same plan have passed.
   void begin(const Run& run) {
     plan_ = &run.plan();
     options_ = &run.options();
@@ -46,7 +46,7 @@ class Ordering {
     trusted_.begin(*plan_);
   }
 
-  /// Makes what is in `slice` or behind it wait for all before it.
+  /// Makes `slice` and later ones wait for all slices before it.
   void begin_batch(uint64_t slice) { batch_slice_ = slice; }
 
   /// What the task, or the unit, that was looked at last waits for.
@@ -99,8 +99,8 @@ class Ordering {
     hazards_->pass_over(unit, shape, registers, {complete_name(last), last + 1}, waits_);
   }
 
-  /// Evaluates before `slice`, with each element read after the tasks that write it; nothing until these are
-  /// complete.
+  /// The value of an expression at its place before `slice`; nothing while a task that writes an element of
+  /// it is not complete.
   std::optional<int64_t> read(const bytecode::Value& value, const int64_t* registers, uint64_t slice) {
     const bytecode::Bindings& bindings = plan_->bindings;
     if (value.postfix == bytecode::kNoPostfix) return plan_->evaluate(value, registers);
@@ -114,14 +114,14 @@ class Ordering {
       const int64_t result = bytecode::evaluate_postfix(bindings, value.postfix, registers, element);
       return is_known ? std::optional<int64_t>(result) : std::nullopt;
     } catch (EngineError&) {
-      // An error behind an element that is not known yet means nothing.
+      // The error may come from an element that is not known yet.
       if (is_known) throw;
       return {};
     }
   }
 
  private:
-  /// Where a schedule says more of the order of tasks, or less, than what they touch.
+  /// The path of schedules that order tasks by more than what they touch, or by less.
   [[gnu::noinline]] void add_hazards(uint32_t site, const bytecode::Expander& expander, const Stamp& stamp,
                                      const Numbering& numbering, bool is_ours, bool is_between) {
     const int64_t* registers = expander.registers();
@@ -160,8 +160,8 @@ class Ordering {
     latest = name;
   }
 
-  /// What a whole slice must wait for: the batch before its own, the strand's slice before it, and the
-  /// barriers around it.
+  /// Adds what a whole slice must wait for: the batches before its own, the slice before it in its strand,
+  /// and the barriers around it.
   void add_slice_waits(const Numbering& numbering) {
     if (batch_slice_ != 0) waits_.require(watermark_name(batch_slice_));
     if (numbering.slice() != numbering.strand()) waits_.require(complete_name(numbering.slice() - 1));
@@ -170,7 +170,7 @@ class Ordering {
     }
   }
 
-  /// Whether the tasks that write an element are.
+  /// Whether the tasks that write an element are complete.
   bool is_complete(uint16_t tensor, const int64_t* indices, uint64_t slice) {
     waits_.begin_look(slice);
     hazards_->find_writers(tensor, indices, waits_);

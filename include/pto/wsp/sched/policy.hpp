@@ -17,11 +17,11 @@
 namespace pto::wsp::sched {
 
 /// Not the number of a dispatcher: a strand without an owner is that of the first that claims it.
-inline constexpr uint32_t kNobody = UINT32_MAX;
+inline constexpr uint32_t kNoOwner = UINT32_MAX;
 
 /// A strand ends where one of these changes.
 struct Traits {
-  uint32_t owner = kNobody;
+  uint32_t owner = kNoOwner;
   int64_t priority = 0;
   uint32_t lane = kAnyLane;  ///< the workers that may run it: see pools.hpp
   uint64_t batch = 0;        ///< number of its batch
@@ -45,7 +45,7 @@ inline uint32_t owner_of(const bytecode::Plan& plan, const PolicyOptions& option
     return uint32_t(part - options.bounds.begin()) % num_dispatchers;
   }
   if (!key.is_given || (options.ownership != Ownership::kKey && options.ownership != Ownership::kHash))
-    return kNobody;
+    return kNoOwner;
   const int64_t value = plan.evaluate(key.value, registers);
   if (options.ownership == Ownership::kHash) return Random(uint64_t(value)).next() % num_dispatchers;
   return modulo(value, num_dispatchers);

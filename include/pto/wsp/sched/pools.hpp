@@ -9,7 +9,7 @@
 
 namespace pto::wsp::sched {
 
-/// So many pools can there be.
+/// The most pools of a run.
 inline constexpr uint32_t kMaxPools = 8;
 
 /// Ready slices lie in lanes: lane 0 holds those that any worker takes, lane p + 1 those of pool p.
@@ -26,7 +26,7 @@ constexpr bool has_lane(Lanes lanes, uint32_t lane) { return (lanes >> lane & 1)
 /// gets none of its own shares one with others, so that none is empty.
 class Pools {
  public:
-  /// `bounds`: the first worker of each pool but the first, ascending; if empty, pools are equal.
+  /// `bounds` are the first workers of all pools but the first, ascending. If empty, pools are equal.
   void begin(uint32_t num_pools, const std::vector<uint64_t>& bounds, uint32_t num_workers) {
     num_pools_ = num_pools;
     of_worker_.assign(num_workers, Lanes{1} << kAnyLane);

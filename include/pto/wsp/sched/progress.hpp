@@ -61,7 +61,31 @@ inline constexpr uint32_t kGroupsPerDepth = 16;
 inline constexpr uint32_t kNumGroupLines = bytecode::kMaxLoopDepth * kGroupsPerDepth;
 static_assert(kNumGroupLines <= 256);
 
-/// How far an engine state has come. Any thread reads; whoever runs a slice advances its line.
+/// A count of slices, or strands, that are complete: all with smaller numbers are.
+class Watermark {
+ public:
+  uint64_t value() const { return value_.load(std::memory_order_acquire); }
+  /// \pre no thread uses it
+  void reset() { value_.store(0, std::memory_order_relaxed); }
+
+  /// Moves it over what is complete, unless another thread does so now. Returns the value.
+  template <class IsComplete>
+  uint64_t advance(IsComplete is_complete) {
+    if (!lock_.try_lock()) return value();
+    const uint64_t before = value_.load(std::memory_order_relaxed);
+    uint64_t after = before;
+    while (is_complete(after)) ++after;
+    if (after != before) value_.store(after, std::memory_order_release);
+    lock_.unlock();
+    return after;
+  }
+
+ private:
+  SpinLock lock_;
+  alignas(kLineBytes) std::atomic<uint64_t> value_{0};
+};
+
+/// How far an engine state has come. Any thread reads; the worker that runs a slice advances its line.
 class Progress {
  public:
   Progress() : memory_(std::calloc(kMaxLiveSlices + kNumGroupLines + 1, sizeof(Line))) {
@@ -82,7 +106,7 @@ class Progress {
   /// Whether the slice that had the line of `slice` before is complete. No slice begins before that.
   bool admits(uint64_t slice) const { return slice < kMaxLiveSlices || is_complete(slice - kMaxLiveSlices); }
 
-  /// True for the first who asks.
+  /// Makes the first dispatcher that asks the owner of a slice, and returns true to that one alone.
   bool claim(uint64_t slice) {
     std::atomic<uint64_t>& claimed = line(slice).claimed;
     uint64_t before = claimed.load(std::memory_order_relaxed);
@@ -98,7 +122,7 @@ class Progress {
   }
 
   /// All slices with a smaller number are complete.
-  uint64_t watermark() const { return watermark_.load(std::memory_order_acquire); }
+  uint64_t watermark() const { return watermark_.value(); }
 
   /// The first slice that is not complete; the watermark, which says so when it was last moved, may lag.
   uint64_t oldest() const {
@@ -109,10 +133,7 @@ class Progress {
 
   /// Moves the watermark over complete slices.
   void advance_watermark() {
-    if (!watermark_lock_.try_lock()) return;
-    const uint64_t before = watermark_.load(std::memory_order_relaxed), slice = oldest();
-    if (slice != before) watermark_.store(slice, std::memory_order_release);
-    watermark_lock_.unlock();
+    watermark_.advance([this](uint64_t slice) { return is_complete(slice); });
   }
 
  private:
@@ -132,12 +153,11 @@ class Progress {
   // From calloc: small runs pay for the few lines that they touch.
   std::unique_ptr<void, Free> memory_;
   Line* lines_;
-  alignas(kLineBytes) SpinLock watermark_lock_;
-  alignas(kLineBytes) std::atomic<uint64_t> watermark_{0};
+  alignas(kLineBytes) Watermark watermark_;
 };
 
-/// Slices that hold nothing but earlier iterations of a P loop that is open: from `begin`, the first one that
-/// began inside the loop, to `iteration`, in which the present iteration began.
+/// Slices that hold nothing but earlier iterations of an open P loop. They go from `begin`, the first slice
+/// that began inside the loop, to `iteration`, the slice in which the present iteration began.
 struct TrustedSpan {
   uint64_t begin = 0;
   uint64_t iteration = 0;
@@ -147,7 +167,7 @@ struct TrustedSpan {
 class WaitList {
  public:
   static constexpr int kMaxWaits = 12;
-  static constexpr int kMostNames = kMaxWaits + 1 + int(bytecode::kMaxLoopDepth) + 2;
+  static constexpr int kMaxNames = kMaxWaits + 1 + int(bytecode::kMaxLoopDepth) + 2;
 
   /// In a walk in which nothing ever passes.
   WaitList() = default;
@@ -165,11 +185,11 @@ class WaitList {
     watermark_ = 0;
   }
 
-  /// Starts a look at what comes before `slice`, whoever runs it.
+  /// Starts a look at all that comes before `slice`, the strand of the slice included.
   void begin_look(uint64_t slice) { begin(slice, slice); }
 
-  /// Until further notice, takes what is added to be independent of the task where it lies in one of `spans`,
-  /// which are nested: it stands for all before the span then.
+  /// Until `begin`, takes moments that lie in one of `spans` to be independent of the task. Such a moment is
+  /// replaced by the watermark before its span, because it may represent earlier accesses. Spans are nested.
   void trust(const std::vector<TrustedSpan>* spans) { trusted_ = spans; }
 
   void add(Name name) {
@@ -177,8 +197,8 @@ class WaitList {
     if (!is_task_name(name)) return add_watermark(name);
     if (has_passed(name)) return;
     if (trusted_ != nullptr) {
-      const uint64_t behind = slice_of(name) + 1, slices = before_trusted(behind);
-      if (slices != behind) return raise_watermark(slices);
+      const uint64_t through = slice_of(name) + 1, slices = before_trusted(through);
+      if (slices != through) return raise_watermark(slices);
     }
     for (int i = 0; i < count_; ++i) {
       if (slice_of(names_[i]) != slice_of(name)) continue;
@@ -194,7 +214,7 @@ class WaitList {
     raise_watermark(trusted_ == nullptr ? slices : before_trusted(slices));
   }
 
-  /// Completes what hazards demand.
+  /// Adds the watermark that hazards ask for, after all of them have been added.
   void finish() {
     const Name name = watermark_name(watermark_ < slice_ ? watermark_ : slice_);
     if (kept_below_ == 0 || has_passed(name)) return;
@@ -225,7 +245,7 @@ class WaitList {
     if (slices > watermark_) watermark_ = slices;
   }
 
-  /// As many slices, or those before the spans which the last of them lies in.
+  /// The slices before the outermost span that the last of `slices` lies in, or `slices` if it lies in none.
   uint64_t before_trusted(uint64_t slices) const {
     for (auto span = trusted_->rbegin(); span != trusted_->rend(); ++span) {
       if (slices > span->begin && slices <= span->iteration) slices = span->begin;
@@ -235,7 +255,7 @@ class WaitList {
 
   Progress* progress_ = nullptr;
   const std::vector<TrustedSpan>* trusted_ = nullptr;
-  Name names_[kMostNames];
+  Name names_[kMaxNames];
   int count_ = 0;
   Name own_ = 0;
   Name kept_below_ = 0;

@@ -12,9 +12,8 @@
 
 namespace pto::wsp::sched {
 
-/// Several workers share the bodies, but each dispatcher orders all tasks that it cannot pass over; one alone
-/// orders nothing. Where it is not clear from what tasks were timed to take which way is faster, runs try
-/// both.
+/// Several workers share the bodies, but each dispatcher orders all tasks that it cannot pass over. One
+/// worker alone orders none. Where measured task times do not show which way is faster, runs try both.
 class Sharing {
  public:
   /// Whether so many workers are expected to end before one alone would. Yes as long as no task was timed.
@@ -96,7 +95,7 @@ class Sharing {
     return estimate;
   }
 
-  /// Whether what stands in a loop is in a unit that can be passed over.
+  /// Whether the body of a loop is in a unit that can be passed over.
   static bool is_passed_over(const Prepared& prepared, int32_t loop) {
     for (; loop >= 0; loop = prepared.plan.program().loops[size_t(loop)].parent) {
       if (prepared.units[size_t(loop)] != nullptr) return true;

@@ -102,7 +102,8 @@ class WaitingSlices {
 
   void push(Slice* slice) {
     lock_.lock();
-    slices_.insert(std::upper_bound(slices_.begin(), slices_.end(), slice, is_before), slice);
+    const auto is_earlier = [](const Slice* a, const Slice* b) { return is_before(a, b); };
+    slices_.insert(std::upper_bound(slices_.begin(), slices_.end(), slice, is_earlier), slice);
     most_ = std::max(most_, slices_.size());
     size_.store(slices_.size(), std::memory_order_seq_cst);
     lock_.unlock();

@@ -40,7 +40,7 @@ class Stalls {
   Total totals_[kNumStalls];
 };
 
-/// The standstills of one dispatcher. Any thread may ask `is_on`; the rest is for whoever is in the
+/// The standstills of one dispatcher. Any thread may ask `is_on`; the rest is for the thread in the
 /// dispatcher.
 class Standstill {
  public:

@@ -33,7 +33,7 @@ inline std::string describe(Name name) {
 /// `stuck`, with the first of the blocked tasks as its place. `oldest` is the oldest slice that is not
 /// complete.
 inline EngineError stuck_error(std::vector<BlockedTask> blocked, uint64_t oldest) {
-  constexpr size_t kMostReported = 8;
+  constexpr size_t kMaxReported = 8;
   const auto is_before = [](const BlockedTask& a, const BlockedTask& b) { return a.task < b.task; };
   std::sort(blocked.begin(), blocked.end(), is_before);
   EngineError error("stuck", "no task can run, and not all are complete");
@@ -42,7 +42,7 @@ inline EngineError stuck_error(std::vector<BlockedTask> blocked, uint64_t oldest
   if (blocked.empty()) return error;
   std::vector<int64_t> tasks, slices, pcs;
   std::string waits;
-  for (size_t i = 0; i < std::min(blocked.size(), kMostReported); ++i) {
+  for (size_t i = 0; i < std::min(blocked.size(), kMaxReported); ++i) {
     tasks.push_back(int64_t(blocked[i].task));
     slices.push_back(int64_t(blocked[i].slice));
     pcs.push_back(blocked[i].pc);

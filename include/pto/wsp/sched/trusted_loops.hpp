@@ -10,8 +10,8 @@
 
 namespace pto::wsp::sched {
 
-/// Follows a walk, which may leave out iterations, by the indices of its loops: an instance of a loop is
-/// known by the iteration around it.
+/// Follows a walk, which may pass over iterations, by the indices of its loops. Two instances of a loop
+/// differ in the iteration around them.
 class TrustedLoops {
  public:
   /// A new walk begins.

@@ -32,9 +32,9 @@ inline bool has_edges_across(const bytecode::Program& program, uint32_t loop) {
 
 }  // namespace detail
 
-/// Per loop, the summary of its iterations if they are units that can be passed over; else null. Only those
-/// that are not ordered by what they touch are: else whoever comes next would wait for a whole one. None is
-/// where each task must be seen.
+/// Per loop, the summary of its iterations if they are units that can be passed over; else null. Units that
+/// are ordered by what they touch are not passed over, because the next unit would wait for a whole one. No
+/// unit is passed over where each task must be seen.
 /// \pre `marks` are those of the plan, which stays where it is
 inline std::vector<std::unique_ptr<graph::UnitSummary>> summarize_units(const bytecode::Plan& plan,
                                                                         const Marks& marks,

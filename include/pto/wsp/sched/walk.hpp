@@ -15,7 +15,7 @@ namespace pto::wsp::sched {
 /// What every dispatcher of a run and the builder of a kept graph do alike.
 ///
 /// All walks of a run number tasks alike: a name that one walk gives to a task means the same task to the
-/// others. So nothing here may depend on what has run, on who owns a strand, or on time.
+/// others. So nothing here may depend on what has run, on the owner of a strand, or on time.
 ///
 /// The walk is driven by an engine, which opens and closes slices and decides what becomes of tasks. It
 /// provides `open()` and `close(ends_strand)`, and for events: `on_task(site)`, `on_flush(set)`,

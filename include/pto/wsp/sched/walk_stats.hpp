@@ -13,14 +13,14 @@ namespace pto::wsp::sched {
 /// Of a task that is recorded, what it waits for is known then; a task that runs at once waits for nothing.
 struct WalkStats {
   uint64_t made = 0;          ///< tasks that were its own
-  uint64_t recorded = 0;      ///< of these, tasks that were handed to whoever takes them
+  uint64_t recorded = 0;      ///< of these, tasks that were recorded for any worker
   uint64_t passed_over = 0;   ///< tasks of others that it left out without a look
   uint64_t local_waits = 0;   ///< waits for tasks of its own
   uint64_t remote_waits = 0;  ///< waits for the completion of tasks of other dispatchers
 };
 
-/// Knows which of the slices that are on their way are a dispatcher's own. Numbers of slices only grow, so
-/// what is left of earlier runs never matters.
+/// Which of the live slices a dispatcher owns. Numbers of slices only grow, so that entries of earlier runs
+/// match no slice.
 class OwnSlices {
  public:
   OwnSlices() : number_(kMaxLiveSlices, UINT64_MAX) {}

@@ -31,6 +31,9 @@ class Window {
     }
     return true;
   }
+  bool has_room(uint64_t num_tasks) const {
+    return num_taken_.load(std::memory_order_relaxed) + num_tasks <= limit_;
+  }
   void give_back(uint64_t num_tasks) { num_taken_.fetch_sub(num_tasks, std::memory_order_relaxed); }
 
   /// The most tasks that had room at a time.

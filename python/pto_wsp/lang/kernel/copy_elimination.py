@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 from pto_wsp.ir import kernel as k
+from pto_wsp.ir.effects import names_read, names_read_in, written
 from pto_wsp.ir.names import KernelRenaming
 from pto_wsp.ir.scalar import children
 from pto_wsp.isa import ELEMENTWISE, TABLE, Form
-from pto_wsp.lang.kernel.reads import names_read, reads
 from pto_wsp.support.record import replace
 
 
@@ -22,7 +22,7 @@ def remove_copies(kernel: k.KernelFunction) -> k.KernelFunction:
     body = _without_dead(kernel.body or ())
     names = _coalesce(body, dict(kernel.tiles))
     body = _renamed(body, names)
-    used = names_read(body) | _written(body)
+    used = names_read_in(body).union(*written(body))
     return replace(
         kernel,
         tiles=tuple((name, tile) for name, tile in kernel.tiles if name in used),
@@ -31,31 +31,20 @@ def remove_copies(kernel: k.KernelFunction) -> k.KernelFunction:
     )
 
 
-def _written(body: Sequence[k.Stmt]) -> set[str]:
-    found: set[str] = set()
-    for stmt in k.walk_statements(tuple(body)):
-        match stmt:
-            case k.Load(tile=name) | k.Instr(dst=name) | k.Assign(name=name):
-                found.add(name)
-            case _:
-                pass
-    return found
-
-
 # --- what nothing reads ---
 
 
 def _without_dead(body: tuple[k.Stmt, ...]) -> tuple[k.Stmt, ...]:
     """Remove loads and copies whose result is never read, until there are none."""
-    smaller = _without_unread(body, names_read(body))
+    smaller = _without_unread(body, names_read_in(body))
     return body if smaller == body else _without_dead(smaller)
 
 
-def _without_unread(body: tuple[k.Stmt, ...], read: set[str]) -> tuple[k.Stmt, ...]:
+def _without_unread(body: tuple[k.Stmt, ...], read: frozenset[str]) -> tuple[k.Stmt, ...]:
     return _rebuilt(body, lambda stmt: None if _is_dead(stmt, read) else stmt)
 
 
-def _is_dead(stmt: k.Stmt, read: set[str]) -> bool:
+def _is_dead(stmt: k.Stmt, read: frozenset[str]) -> bool:
     match stmt:
         case k.Load(tile=name) | k.Instr(op="mov", dst=name):
             return name not in read
@@ -81,7 +70,7 @@ class _Interference:
         return live
 
     def _before(self, stmt: k.Stmt, live: frozenset[str]) -> frozenset[str]:
-        used = frozenset(name for name in reads(stmt) if name in self.of)
+        used = frozenset(name for name in names_read(stmt) if name in self.of)
         match stmt:
             case k.Load(tile=name):
                 self._write(name, live | used)
@@ -137,19 +126,8 @@ def _coalesce(body: Sequence[k.Stmt], tiles: dict[str, object]) -> dict[str, str
 
 def _rebuilt(body: Sequence[k.Stmt], change: Callable[[k.Stmt], k.Stmt | None]) -> tuple[k.Stmt, ...]:
     """Return `body` with every statement changed, innermost first; None removes it."""
-    found = []
-    for stmt in body:
-        match stmt:
-            case k.For(body=inner) | k.While(body=inner):
-                stmt = replace(stmt, body=_rebuilt(inner, change))
-            case k.If(then=then, other=other):
-                stmt = replace(stmt, then=_rebuilt(then, change), other=_rebuilt(other, change))
-            case _:
-                pass
-        changed = change(stmt)
-        if changed is not None:
-            found.append(changed)
-    return tuple(found)
+    rebuilt = (k.rebuild(stmt, lambda block: _rebuilt(block, change)) for stmt in body)
+    return tuple(stmt for stmt in map(change, rebuilt) if stmt is not None)
 
 
 def _renamed(body: Sequence[k.Stmt], names: dict[str, str]) -> tuple[k.Stmt, ...]:

@@ -88,7 +88,7 @@ OTHERS: dict[str, tuple[str, str, str]] = {
     ),
     "gatherb": ("", "src [R, C], offsets [r, c] of i32, in bytes -> [r, c]", "t = pto.gatherb(src, offsets)"),
 }
-"""Meaning, shapes and example of functions that are not a row. Compositions have their meaning in their table."""
+"""Meaning, shapes and example of functions that are not a row. Compositions have a meaning of their own."""
 
 VALID_PARTS = "Tiles have fixed shapes; only their valid parts are read and written."
 

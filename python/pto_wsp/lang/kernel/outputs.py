@@ -8,7 +8,8 @@ from types import MappingProxyType
 from pto_wsp.errors import OutNotStored, OutRead
 from pto_wsp.ir import kernel as k
 from pto_wsp.ir.core import Full
-from pto_wsp.ir.scalar import Const, Expr, Var, walk
+from pto_wsp.ir.paths import surely_runs
+from pto_wsp.ir.scalar import Expr, Var, walk
 from pto_wsp.support.record import record
 
 
@@ -101,15 +102,6 @@ def _of_blocks(kernel: k.KernelFunction) -> set[str]:
 
 def _mentions(expr: Expr, names: set[str]) -> bool:
     return any(isinstance(node, Var) and node.name in names for node in walk(expr))
-
-
-def surely_runs(stmt: k.Stmt) -> bool:
-    """Return whether the body of a loop runs at least once, whatever the arguments are."""
-    match stmt:
-        case k.For(start=Const(value=start), stop=Const(value=stop)):
-            return start < stop
-        case _:
-            return False
 
 
 def _stored_whole(body: Sequence[k.Stmt]) -> set[str]:

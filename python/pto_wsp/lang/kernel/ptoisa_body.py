@@ -11,7 +11,8 @@ from collections.abc import Sequence
 
 from pto_wsp.errors import BadOperand, CarriedValue
 from pto_wsp.ir import kernel as k
-from pto_wsp.ir.scalar import Const, Expr, Extent, TileElement, walk
+from pto_wsp.ir.paths import require_written
+from pto_wsp.ir.scalar import Const, Expr
 from pto_wsp.isa import Form, Instruction
 from pto_wsp.isa.attributes import CONSTANTS, EXTENTS, MODES, PLACES
 from pto_wsp.isa.compositions import Composition
@@ -20,7 +21,6 @@ from pto_wsp.lang.kernel.builder import Builder, Site
 from pto_wsp.lang.kernel.compositions import compose, composed
 from pto_wsp.lang.kernel.expressions import ExpressionReader
 from pto_wsp.lang.kernel.functions import PtoFunction
-from pto_wsp.lang.kernel.outputs import surely_runs
 from pto_wsp.lang.kernel.ptoisa import PtoisaFunction
 from pto_wsp.lang.kernel.statements import StatementReader, assigned_names
 from pto_wsp.lang.kernel.values import Constant, TileValue, Value, ViewValue, constant_of
@@ -249,56 +249,19 @@ class _Instruction(_Call):
         return found
 
 
-# --- tiles that are read before they are written --------------------------------------------------------
+# --- what is read before it is written ------------------------------------------------------------------
 
 
 def check_written(kernel: k.KernelFunction) -> None:
-    """Raise CarriedValue at the first statement that reads a tile which some path has not written."""
-    _written(kernel.body or (), frozenset(p.name for p in kernel.views))
+    """Raise CarriedValue at the first read of a tile or scalar that some path has not written."""
+    require_written(kernel, _carried)
 
 
-def _written(body: Sequence[k.Stmt], written: frozenset[str]) -> frozenset[str]:
-    """Return the tiles written after `body`, given those written before."""
-    for stmt in body:
-        match stmt:
-            case k.Load(tile=tile, region=region, rows=rows):
-                _require({*_tiles_of(region.expressions), *([rows] if rows else [])}, written, stmt.loc)
-                written |= {tile}
-            case k.Store(tile=tile, region=region, rows=rows):
-                _require({tile, *_tiles_of(region.expressions), *([rows] if rows else [])}, written, stmt.loc)
-            case k.Prefetch(region=region, rows=rows):
-                _require({*_tiles_of(region.expressions), *([rows] if rows else [])}, written, stmt.loc)
-            case k.Instr(dst=dst, tiles=tiles, scalars=scalars, attrs=attrs):
-                exprs = [*scalars, *(v for _, v in attrs if not isinstance(v, (str, int)))]
-                _require({*tiles, *_tiles_of(exprs)}, written, stmt.loc)
-                written |= {dst}
-            case k.Assign(value=value):
-                _require(_tiles_of([value]), written, stmt.loc)
-            case k.If(condition=condition, then=then, other=other):
-                _require(_tiles_of([condition]), written, stmt.loc)
-                written = _written(then, written) & _written(other, written)
-            case k.For(start=start, stop=stop):
-                _require(_tiles_of([start, stop]), written, stmt.loc)
-                after = _written(stmt.body, written)
-                written = after if surely_runs(stmt) else written
-            case k.While(condition=condition):
-                _require(_tiles_of([condition]), written, stmt.loc)
-                _written(stmt.body, written)
-    return written
-
-
-def _tiles_of(exprs: Sequence[Expr]) -> set[str]:
-    """Return the names that the extents and elements of tiles in expressions are of: tiles and views."""
-    nodes = (node for expr in exprs for node in walk(expr))
-    return {node.name for node in nodes if isinstance(node, (Extent, TileElement))}
-
-
-def _require(tiles: set[str], written: frozenset[str], loc: Location | None) -> None:
-    for name in sorted(tiles - written):
-        raise CarriedValue(
-            name=name,
-            problem="is read before every path has written it",
-            expected="an instruction that writes it",
-            found="none",
-            loc=loc,
-        )
+def _carried(name: str, loc: Location | None) -> CarriedValue:
+    return CarriedValue(
+        name=name,
+        problem="is read before every path has written it",
+        expected="a statement that writes it",
+        found="none",
+        loc=loc,
+    )

@@ -13,12 +13,12 @@ from collections.abc import Iterable, Sequence
 from pto_wsp.errors import CarriedValue
 from pto_wsp.ir import kernel as k
 from pto_wsp.ir import scalar as ir
+from pto_wsp.ir.effects import names_read_in
 from pto_wsp.ir.scalar import Const, Expr, Var
 from pto_wsp.lang import arithmetic
 from pto_wsp.lang.kernel.builder import Builder, Site
 from pto_wsp.lang.kernel.expressions import ExpressionReader
 from pto_wsp.lang.kernel.functions import FUNCTIONS
-from pto_wsp.lang.kernel.reads import names_read
 from pto_wsp.lang.kernel.values import (
     Constant,
     ScalarValue,
@@ -241,7 +241,7 @@ class StatementReader:
             CarriedValue: the next iteration reads it, and it has another type.
         """
         value = self._as_slot_value(self.reader.env[name], slot)
-        if value is None and slot.name in names_read(block):
+        if value is None and slot.name in names_read_in(block):
             raise CarriedValue(
                 name=name,
                 problem="changes its type from one iteration to the next",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from pto_wsp.analysis.made import first_unmade
 from pto_wsp.errors import (
     ArgumentDType,
     ArgumentShape,
@@ -11,6 +12,7 @@ from pto_wsp.errors import (
     PtoError,
     RankMismatch,
     UnknownArgument,
+    UnknownName,
     UnsetSlot,
 )
 from pto_wsp.ir import workload as w
@@ -22,7 +24,6 @@ from pto_wsp.lang import arithmetic
 from pto_wsp.lang.kernel.declarations import ConstexprType, Extents, KernelParam, amount
 from pto_wsp.lang.operands import Scalar, expression, integer_constant
 from pto_wsp.lang.workload.blocks import OpenCond, OpenLoop, OpenNode, OpenTask, tasks_of
-from pto_wsp.lang.workload.made_tensors import require_made
 from pto_wsp.lang.workload.panels import TileLoop, in_panels
 from pto_wsp.lang.workload.ragged import RaggedAxis
 from pto_wsp.lang.workload.tensor import RowSet, Tensor, View, require_inside
@@ -81,10 +82,22 @@ class _Assembler:
                 raise param.undecided("a use that says what it is", "none")
         workload = w.WorkloadFunction(self.trace.name, self.params(), body, self.trace.loc)
         _require_set_slots(workload)
-        require_made(workload, self.kernels)
+        self.require_made(workload)
         if workload.name in self.kernels:
             raise NameClash(kind="functions", name=workload.name, loc=self.trace.loc)
         return Module(workload.name, tuple(self.kernels.values()), (workload,), workload.name)
+
+    def require_made(self, workload: w.WorkloadFunction) -> None:
+        """Refuse reads of local tensors that a run could come to without having made them."""
+        local = {tensor.name for tensor in workload.tensors if tensor.is_local}
+        unmade = first_unmade(workload.body, self.kernels, local) if local else None
+        if unmade is not None:
+            raise UnknownName(
+                name=unmade.tensor.partition(".")[0],
+                where="what comes before its `group_by`, or after the loop or branch around that",
+                advice="use it in the loop or branch that makes it",
+                loc=unmade.loc,
+            )
 
     # --- parameters ---
 

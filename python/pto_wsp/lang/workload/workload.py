@@ -20,14 +20,14 @@ from pto_wsp.errors import (
     WrongValue,
     did_you_mean,
 )
-from pto_wsp.ir.schedule import DEFAULT, Schedule
+from pto_wsp.ir.schedule import DEFAULT, Directives
 from pto_wsp.lang.compiling import Program, compile_traced
 from pto_wsp.lang.operands import kind_of
+from pto_wsp.lang.schedule.schedulable import Schedulable
 from pto_wsp.lang.source import FunctionSource, read_function
 from pto_wsp.lang.workload.build_module import Traced, Tracing
 from pto_wsp.lang.workload.functions import COMBINE, SEQUENTIAL, Body, ComposedBodies, compose, declarations
 from pto_wsp.lang.workload.nested import call_workload
-from pto_wsp.lang.workload.scheduling import Schedulable
 from pto_wsp.lang.workload.tasks import Handle
 from pto_wsp.lang.workload.trace import active_trace
 from pto_wsp.location import Location, caller_location
@@ -53,7 +53,7 @@ class Workload(Schedulable):
     advice = "; `.compile()` returns a program to run"
 
     def __init__(
-        self, body: Body, bound: Mapping[str, object], name: str, policies: Schedule = DEFAULT
+        self, body: Body, bound: Mapping[str, object], name: str, policies: Directives = DEFAULT
     ) -> None:
         self.body = body
         self.bound = dict(bound)
@@ -109,7 +109,7 @@ class Workload(Schedulable):
             raise UnusedCall(name=self.name, arguments=arguments, loc=loc)
         return Workload(self.body, bound, self.name, self.policies)
 
-    def _having(self, policies: Schedule) -> Workload:
+    def _scheduled(self, policies: Directives) -> Workload:
         return Workload(self.body, self.bound, self.name, policies)
 
     def require_unscheduled(self, loc: Location | None) -> None:

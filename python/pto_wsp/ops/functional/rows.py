@@ -117,7 +117,7 @@ def rms_norm(x: Any, weight: Any = None, eps: float = 1e-6, *, out: Array | None
     return y
 
 
-@operator("(x - mean) / sqrt(var + eps) w + b, over groups of dimension 1 and all behind it", 16)
+@operator("(x - mean) / sqrt(var + eps) w + b, over groups of dimension 1 and all later dimensions", 16)
 def group_norm(
     x: Any,
     num_groups: int,

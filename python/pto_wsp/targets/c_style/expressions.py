@@ -45,14 +45,10 @@ class ExpressionWriter:
         match expr:
             case Const(value=value, dtype=dtype):
                 return self._spelling.literal(value, dtype)
-            case Var(name=name) if name == BLOCK_IDX:
-                return self._spelling.cast("int64_t", "context->block_idx")
             case Var(name=name):
-                return scalar_name(name)
+                return self._variable(name)
             case Extent(name=name, dim=dim):
-                if name in self._views:
-                    return f"{view_name(name)}.shape[{dim}]"
-                return f"{tile_name(name)}.{FIELDS[dim]}"
+                return self._extent(name, dim)
             case Unary(op=op, a=a):
                 return self._unary(op, a, failed)
             case Binary():
@@ -63,6 +59,16 @@ class ExpressionWriter:
                 return self._element(expr, failed)
             case LoopStart() | LoopExtent() | Slot() | FlushValue():
                 raise AssertionError("verified kernels have no values of workloads")
+
+    def _variable(self, name: str) -> str:
+        if name == BLOCK_IDX:
+            return self._spelling.cast("int64_t", "context->block_idx")
+        return scalar_name(name)
+
+    def _extent(self, name: str, dim: int) -> str:
+        if name in self._views:
+            return f"{view_name(name)}.shape[{dim}]"
+        return f"{tile_name(name)}.{FIELDS[dim]}"
 
     def _element(self, expr: Element | TileElement, failed: str) -> str:
         places = [self.text(index, failed) for index in expr.indices]

@@ -8,7 +8,7 @@ from pathlib import PurePath
 
 from pto_wsp.analysis.extents import ExtentTable, upper_bound
 from pto_wsp.analysis.steps import Asked, Step, Valid, ValidOf, may_be_beyond, scalar_tile
-from pto_wsp.errors import NoneKernelBody
+from pto_wsp.errors import NoneKernelBody, UnsupportedByTarget
 from pto_wsp.ir.core import Full, Index, Range, Region
 from pto_wsp.ir.kernel import OUT, Assign, Instr, KernelFunction, Load, Prefetch, Store, While
 from pto_wsp.ir.scalar import Element, Expr, TileElement, can_fail, walk
@@ -26,7 +26,7 @@ from pto_wsp.targets.c_style.spelling import (
     tile_name,
     view_name,
 )
-from pto_wsp.types.dtype import i64
+from pto_wsp.types.dtype import DType, i64
 from pto_wsp.types.tile import TileType
 
 
@@ -48,6 +48,7 @@ class KernelWriter(ABC):
 
     Raises:
         NoneKernelBody: the kernel is only declared.
+        UnsupportedByTarget: a tile holds elements of a type that the spelling has no storage for.
     """
 
     parameters = "const View* views, const Scalar* scalars, const TaskContext* context"
@@ -65,6 +66,8 @@ class KernelWriter(ABC):
         self._extents = ExtentTable(kernel)
         self._names = 0
         self._marked = ""
+        for name, tile in kernel.tiles:
+            self.storage_of(tile.dtype, f"the tile `{name}` of type {tile.dtype}", kernel.loc)
 
     # --- what a target writes ---------------------------------------------------------------------------
 
@@ -88,12 +91,15 @@ class KernelWriter(ABC):
     def instruction(self, step: Step, instr: Instr) -> None:
         """Write an instruction whose operands are known to have valid shapes that fit."""
 
-    @abstractmethod
     def pick(self, stmt: Load | Store | Prefetch, window: str) -> str:
         """Write the window of the rows of another one that `stmt.rows` names; return its name.
 
-        Its member `rows` is negative where a row outside is named.
+        Its member `rows` is negative where a row outside is named. By default, such moves are refused.
+
+        Raises:
+            UnsupportedByTarget: the target has no such moves.
         """
+        raise self.unsupported("moves of rows that a tile names", stmt.loc)
 
     def prefetch(self, stmt: Prefetch, window: str) -> None:  # noqa: B027
         """Write a prefetch; it never changes a result. Nothing by default."""
@@ -201,6 +207,22 @@ class KernelWriter(ABC):
             self.load(stmt, self._load_window(stmt))
         else:
             self.out.line(f"{scalar_name(stmt.name)} = {self.value(stmt.value, stmt.loc)};")
+
+    # --- what is refused ---------------------------------------------------------------------------------
+
+    def unsupported(self, what: str, loc: Location | None) -> UnsupportedByTarget:
+        """Return the error that the target does not support `what`."""
+        return UnsupportedByTarget(target=self.spelling.target, what=what, reason="", loc=loc)
+
+    def storage_of(self, dtype: DType, what: str, loc: Location | None) -> str:
+        """Return the type of an element in memory.
+
+        Raises:
+            UnsupportedByTarget: there is none; the error names `what`.
+        """
+        if dtype.name not in self.spelling.storage:
+            raise self.unsupported(what, loc)
+        return self.spelling.storage[dtype.name]
 
     # --- names, places and checks -----------------------------------------------------------------------
 
@@ -317,8 +339,9 @@ class KernelWriter(ABC):
         if region.kept[1] == len(region.dims) - 1:
             step = "1"
         param = self.kernel.param(region.tensor)
-        assert param.type.dtype is not None
-        storage = self.spelling.storage[param.type.dtype.name]
+        dtype = param.type.dtype
+        assert dtype is not None
+        storage = self.storage_of(dtype, f"tensors of type {dtype}", param.loc)
         first = " + ".join([self.spelling.cast(f"{storage}*", f"{view}.data"), *offsets])
         fields = [first, stride, step, index, *shape]
         if param.role == OUT:

@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import ClassVar
 
+from pto_wsp.errors import UnsupportedByTarget
 from pto_wsp.ir.kernel import KernelFunction
 from pto_wsp.ir.scalar import Element, TileElement, Value
 from pto_wsp.types.dtype import DType
@@ -86,12 +87,16 @@ class Spelling(ABC):
             failed: the `bool` that becomes true where the operation has no value; empty for `min` and `max`.
         """
 
-    @abstractmethod
     def element(self, expr: Element | TileElement, kind: str, places: Sequence[str], failed: str) -> str:
         """Return the element of a view or tile at `places`; `kind` is the type of a view's elements.
 
-        The `bool` called `failed` becomes true where it lies outside.
+        The `bool` called `failed` becomes true where it lies outside. By default, elements are refused.
+
+        Raises:
+            UnsupportedByTarget: the target reads no elements.
         """
+        what = f"the element of `{expr.name}` in an expression"
+        raise UnsupportedByTarget(target=self.target, what=what, reason="", loc=expr.loc)
 
     @abstractmethod
     def counter(self, name: str, start: str, stop: str, step: int) -> str:

@@ -56,6 +56,15 @@ class Features:
         return (*(_FLAGS.get(name, f"-m{name}") for name in self.names), f"-DPTO_LANES={self.lanes}", *own)
 
     @property
+    def panel_cols(self) -> int:
+        """Columns of a panel of weights (`MemLayout.panels`) that products read fastest.
+
+        With vectors of 512 bits a block of a product has four of them. With shorter vectors, the rows of a
+        panel that are longer than two lines share too few sets of the first cache.
+        """
+        return 64 if self.lanes == 16 else 32
+
+    @property
     def has_pair_dots(self) -> bool:
         """Whether products of two tiles of bf16 are sums of pairs, without widening either."""
         return any(
@@ -82,15 +91,6 @@ def resolve_features() -> Features:
             reason = "this CPU does not have it" if name in known else f"known are {names_known}"
             raise UnsupportedByTarget(target="cpu", what=f"`{name}` in {VARIABLE}", reason=reason)
     return _features(machine, names, vendor)
-
-
-def panel_cols() -> int:
-    """Return the columns of a panel of weights (`MemLayout.panels`) that products on this CPU read fastest.
-
-    With vectors of 512 bits a block of a product has four of them; with less, rows of a panel that are longer
-    than two lines share too few sets of the first cache.
-    """
-    return 64 if resolve_features().lanes == 16 else 32
 
 
 def _features(machine: str, names: Iterable[str], vendor: str) -> Features:

@@ -5,15 +5,18 @@ from __future__ import annotations
 import hashlib
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from pto_wsp.errors import UnsupportedByTarget
 from pto_wsp.ir.kernel import Instr, KernelFunction, Param, walk_statements
 from pto_wsp.ir.module import Module
+from pto_wsp.ir.schedule import Directive, Policy
 from pto_wsp.location import Location
 from pto_wsp.targets.base import (
+    Enforced,
     KernelArtifact,
     LibraryCache,
+    Preferences,
     R,
     Runnable,
     SourceTree,
@@ -75,6 +78,23 @@ class CpuTarget(Target):
         """Return a folder that builds the program with `make`, for the vectors of this machine."""
         module = portable(module)
         return program_tree(module, self.library(module.kernels), resolve_features())
+
+    def preferences(self) -> Preferences:
+        """Return what products on this processor read fastest."""
+        features = resolve_features()
+        return Preferences(features.panel_cols, features.has_pair_dots)
+
+    def facts(self, cache: LibraryCache) -> Mapping[str, Callable[[], object]]:
+        """Return the processor's features, the width of vectors and the compiler."""
+        return {
+            "machine": lambda: " ".join((resolve_features().machine, *resolve_features().names)),
+            "vectors": lambda: f"{resolve_features().lanes} lanes of 32 bits",
+            "compiler": lambda: toolchain.find_compiler(cache).text.partition(" Copyright")[0],
+        }
+
+    def policies(self, policy: Policy[..., Directive]) -> Enforced:
+        """Enforce: the engine does what every directive says."""
+        return Enforced()
 
     def runner(self, program: Runnable[R]) -> R:
         """Return a runner on the engine."""

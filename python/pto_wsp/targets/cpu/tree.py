@@ -12,6 +12,7 @@ from pto_wsp.ir import workload as w
 from pto_wsp.ir.core import Region
 from pto_wsp.ir.kernel import OUT, KernelFunction
 from pto_wsp.ir.module import Module
+from pto_wsp.ir.printer import print_directive
 from pto_wsp.ir.scalar import Expr, Var, substitute, walk
 from pto_wsp.location import Location
 from pto_wsp.lower.lower_workload_to_bytecode import lower_workload_to_bytecode
@@ -79,9 +80,10 @@ def _require_portable(module: Module, library: Library) -> None:
             what = f"emitting kernel `{unit.kernel.name}`, which includes `{min(own)}`"
             reason = "files beside a kernel are not emitted: move the text into the kernel"
             raise UnsupportedByTarget(target="cpu", what=what, reason=reason, loc=unit.kernel.loc)
-    for policy in module.schedule.chosen():
-        what = f"emitting a host program with `{policy.directive} = {policy.name}`"
-        raise UnsupportedByTarget(target="cpu", what=what, reason="", loc=None)
+    for directive in module.schedule:
+        if directive.kind == "trace" and directive.name != "off":
+            what, reason = f"emitting `{print_directive(directive)}`", "the host program records nothing"
+            raise UnsupportedByTarget(target="cpu", what=what, reason=reason, loc=None)
     for param in module.entry_workload.params:
         if isinstance(param, w.RaggedParam | w.SparseParam):
             what = f"emitting a host program for the axis `{param.name}`"
@@ -142,11 +144,28 @@ def _main(module: Module, library: Library) -> str:
         )
         _write_rows(out, "checks", _checks(library))
         out.line("program.derive = pto::wsp::tile::derive;")
+        for directive in module.schedule:
+            for name, value in directive.engine_settings().items():
+                out.line(f"program.options.{name} = {_option(name, value)};")
         if library.units:
             out.line("program.native = pto_wsp_native_kernels();")
         out.line("return pto::wsp::host::run_command(program, argc, argv);")
     out.line("}")
     return str(out)
+
+
+def _option(name: str, value: int | str | list[int]) -> str:
+    """Return a setting of the engine in C++; a text names an enumerator, as in `AFTER_BUILD`."""
+    match value:
+        case str():
+            enumerator = "".join(word.capitalize() for word in value.split("_"))
+            return f"decltype(program.options.{name})::k{enumerator}"
+        case bool():
+            return _bool(value)
+        case int():
+            return f"{value}u"
+        case _:
+            return f"{{{', '.join(map(str, value))}}}"
 
 
 def _write_rows(out: TextWriter, member: str, rows: Iterator[str]) -> None:

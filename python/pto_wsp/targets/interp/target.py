@@ -6,7 +6,8 @@ from typing import NoReturn
 
 from pto_wsp.errors import UnsupportedByTarget
 from pto_wsp.ir.module import Module
-from pto_wsp.targets.base import R, Runnable, Target
+from pto_wsp.ir.schedule import Directive, Policy
+from pto_wsp.targets.base import Idle, R, Runnable, Target
 
 
 class InterpTarget(Target):
@@ -21,6 +22,10 @@ class InterpTarget(Target):
     def emit(self, module: Module) -> NoReturn:
         """Refuse: there is no code to show."""
         raise UnsupportedByTarget(target=self.name, what="emitting sources", reason="kernels run in numpy")
+
+    def policies(self, policy: Policy[..., Directive]) -> Idle:
+        """Accept: tasks run in program order on the calling thread, as directives allow."""
+        return Idle()
 
     def runner(self, program: Runnable[R]) -> R:
         """Return a runner in Python."""

@@ -1,0 +1,1 @@
+"""Schedules, as users write them: files of directives, keys of tasks, and the table of conflicts."""

@@ -1,0 +1,87 @@
+"""What users write: directives with arguments, and things that have a schedule."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any, TypeVar
+
+from pto_wsp.errors import WrongValue
+from pto_wsp.ir.scalar import I64_MAX
+from pto_wsp.ir.schedule import Bounds, Count, Directive, Directives, Key
+from pto_wsp.lang.schedule.keys import trace_key
+from pto_wsp.location import caller_location
+from pto_wsp.support.record import replace
+
+D = TypeVar("D", bound=Directive)
+S = TypeVar("S", bound="Scheduled")
+
+
+def directed(directive: D, **given: Any) -> D:
+    """Return a directive with arguments, each checked against its parameter.
+
+    Args:
+        directive: it, without arguments.
+        given: a function of a task as `key`, an integer as `n`, ascending integers as `bounds`.
+
+    Raises:
+        WrongValue, BadKey, FrontendError: an argument does not fit.
+    """
+    name, fields = directive.name, dict[str, Any]()
+    for parameter in directive.policy.takes:
+        value = given[parameter.field]
+        match parameter:
+            case Key():
+                fields["key"] = trace_key(name, value)
+            case Count(least=least, most=most):
+                fields["n"] = checked_count(f"{name}'s n", value, least, most)
+            case Bounds(most_parts=most):
+                fields["bounds"] = _bounds(name, value, most)
+    return replace(directive, **fields)
+
+
+def checked_count(name: str, value: object, least: int, most: int = Count.most) -> int:
+    """Return a number that a user gave as `name`, or raise WrongValue."""
+    if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
+        expected = f"an integer from {least} to {most}"
+        raise WrongValue(name=name, expected=expected, found=repr(value), loc=caller_location())
+    return value
+
+
+def _bounds(name: str, bounds: object, most_parts: int) -> tuple[int, ...]:
+    found = tuple(bounds) if isinstance(bounds, Sequence) and not isinstance(bounds, str) else ()
+    are_integers = all(isinstance(b, int) and not isinstance(b, bool) and 0 <= b <= I64_MAX for b in found)
+    is_ascending = are_integers and all(a < b for a, b in pairwise(found))
+    if not found or len(found) >= most_parts or not is_ascending:
+        expected = f"1 to {most_parts - 1} integers >= 0 in ascending order"
+        raise WrongValue(
+            name=f"{name}'s bounds", expected=expected, found=repr(bounds), loc=caller_location()
+        )
+    return found
+
+
+class Scheduled(ABC):
+    """Something with a schedule.
+
+    Attributes:
+        policies: its schedule.
+    """
+
+    policies: Directives
+
+    @abstractmethod
+    def _scheduled(self: S, policies: Directives) -> S:
+        """Return a copy with another schedule."""
+
+    def having(self: S, **directives: Directive) -> S:
+        """Return a copy with other directives, each given by its kind; the rest of its schedule stays.
+
+        Raises:
+            WrongValue: something is not a directive of that kind.
+        """
+        for kind, directive in directives.items():
+            if not isinstance(directive, Directive) or directive.kind != kind:
+                expected = f"a policy for `{kind}`"
+                raise WrongValue(name=kind, expected=expected, found=repr(directive), loc=caller_location())
+        return self._scheduled(self.policies.having(*directives.values()))

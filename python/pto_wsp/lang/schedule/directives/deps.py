@@ -1,0 +1,53 @@
+"""Deps: which tasks wait for each other."""
+
+from __future__ import annotations
+
+from pto_wsp.ir.schedule import Directive, policy
+from pto_wsp.support.record import record
+
+_WAITS = "test_tasks_wait_as_deps_says"
+
+
+@record
+class Deps(Directive):
+    """Which tasks wait for each other. Edges of `after=` and the order of `P.seq` always hold."""
+
+    kind, place = "deps", 90
+    name: str
+
+    @policy(effect=_WAITS)
+    def infer_tensor_map_exact(self) -> Deps:
+        """Tasks wait for each other where their regions share an element that one of them writes."""
+        return self
+
+    @policy(settings={"deps": "BYTES"}, effect=_WAITS)
+    def infer_bytes_overlap(self) -> Deps:
+        """Tasks wait for each other where the bounds of their regions overlap."""
+        return self
+
+    @policy(effect=_WAITS)
+    def hybrid(self) -> Deps:
+        """As `infer_tensor_map_exact`, and for the edges of `after=`."""
+        return self
+
+    @policy(settings={"deps": "NONE", "checks_edges": True}, effect="test_edges_that_are_missing_are_named")
+    def explicit(self, unchecked: bool = False) -> Deps:
+        """Tasks wait for edges and `P.seq` alone; it is checked that these suffice.
+
+        A run raises EdgesMissing unless these order every two tasks that share an element which one of them
+        writes. With `unchecked`, nothing checks that, and results may be anything.
+        """
+        return Deps("explicit_unchecked") if unchecked else self
+
+    @policy(settings={"deps": "NONE"}, effect=_WAITS)
+    def _explicit_unchecked(self) -> Deps:
+        """As `explicit`, without the check."""
+        return self
+
+    @policy(settings={"deps": "TRUST"}, effect=_WAITS)
+    def trust(self) -> Deps:
+        """As `infer_tensor_map_exact`, but iterations of a P loop do not wait for each other.
+
+        Results are right where what P states is true, which `check="hazards"` finds out.
+        """
+        return self

@@ -1,0 +1,42 @@
+"""Every kind of directive, in canonical order, and those that exclude each other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from pto_wsp.ir.schedule import Directive, Directives
+from pto_wsp.lang.schedule.directives.deps import Deps
+from pto_wsp.lang.schedule.directives.dispatch import DispatchPolicy
+from pto_wsp.lang.schedule.directives.pools import Pools
+from pto_wsp.lang.schedule.directives.ready import ReadyPolicy
+from pto_wsp.lang.schedule.directives.start import StartPolicy
+from pto_wsp.lang.schedule.directives.stores import StorePolicy
+from pto_wsp.lang.schedule.directives.streams import Streams
+from pto_wsp.lang.schedule.directives.timing import TimingPolicy
+from pto_wsp.lang.schedule.directives.trace import TracePolicy
+from pto_wsp.lang.schedule.directives.window import Window
+
+_KINDS = (
+    *(DispatchPolicy, Window, ReadyPolicy, StartPolicy, Streams),
+    *(TimingPolicy, Pools, StorePolicy, TracePolicy, Deps),
+)
+DIRECTIVES: dict[str, type[Directive]] = {directive.kind: directive for directive in _KINDS}
+
+
+def every_kind(schedule: Directives) -> Iterator[Directive]:
+    """Yield the directive of each kind that holds under a schedule, defaults among them."""
+    return (schedule.find(kind) or kind.default() for kind in DIRECTIVES.values())
+
+
+CONFLICTS: dict[tuple[str, str], str] = {
+    ("timing = interleaved", "streams = off"): "there are no streams that could take turns",
+    ("timing = interleaved", "ready = fifo"): "what starts first is decided by fifo",
+    ("timing = interleaved", "ready = priority"): "what starts first is decided by priority",
+}
+"""Why a directive is refused beside another one, defaults among them."""
+
+
+def conflict(directive: Directive, schedule: Directives) -> str:
+    """Return why a directive is refused beside the others of a schedule; empty if it is not."""
+    pairs = ((directive.title, present.title) for present in every_kind(schedule))
+    return next((CONFLICTS[pair] for pair in pairs if pair in CONFLICTS), "")

@@ -1,0 +1,84 @@
+"""The methods by which workloads and schedules take directives."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, TypeVar
+
+from pto_wsp.errors import NotYetSupported
+from pto_wsp.lang.schedule.directives.deps import Deps
+from pto_wsp.lang.schedule.directives.dispatch import DispatchPolicy
+from pto_wsp.lang.schedule.directives.pools import Pools
+from pto_wsp.lang.schedule.directives.ready import ReadyPolicy
+from pto_wsp.lang.schedule.directives.start import StartPolicy
+from pto_wsp.lang.schedule.directives.stores import StorePolicy
+from pto_wsp.lang.schedule.directives.streams import StreamMethods
+from pto_wsp.lang.schedule.directives.timing import TimingPolicy
+from pto_wsp.lang.schedule.directives.trace import TracePolicy
+from pto_wsp.lang.schedule.directives.window import Window
+from pto_wsp.location import caller_location
+
+Self = TypeVar("Self", bound="Schedulable")
+
+LATER = frozenset({"spatial_map"})
+
+
+class Schedulable(StreamMethods):
+    """Something with a schedule. Each method returns a copy in which the directives of its kinds are others.
+
+    Attributes:
+        kind: what it is, in a message.
+        advice: what such a message ends with.
+    """
+
+    kind: ClassVar[str]
+    advice: ClassVar[str] = ""
+
+    def dispatch(self: Self, policy: DispatchPolicy) -> Self:
+        """Return a copy whose tasks go to dispatchers as a `DispatchPolicy` says.
+
+        Raises:
+            WrongValue: something else.
+        """
+        return self.having(dispatch=policy)
+
+    def task_graph(
+        self: Self,
+        *,
+        window: Window | None = None,
+        ready: ReadyPolicy | None = None,
+        start: StartPolicy | None = None,
+        deps: Deps | None = None,
+        pools: Pools | None = None,
+        stores: StorePolicy | None = None,
+        trace: TracePolicy | None = None,
+    ) -> Self:
+        """Return a copy with other directives for the graph of tasks; what is not given stays.
+
+        Args:
+            window: a `TaskWindow`.
+            ready: a `ReadyPolicy`.
+            start: a `StartPolicy`.
+            deps: a `Deps`.
+            pools: a `Pools`.
+            stores: a `StorePolicy`.
+            trace: a `TracePolicy`.
+
+        Raises:
+            WrongValue: something else.
+        """
+        given = {"window": window, "ready": ready, "start": start, "deps": deps, "pools": pools}
+        given |= {"stores": stores, "trace": trace}
+        return self.having(**{kind: policy for kind, policy in given.items() if policy is not None})
+
+    def timing(self: Self, policy: TimingPolicy) -> Self:
+        """Return a copy whose tasks start when a `TimingPolicy` says.
+
+        Raises:
+            WrongValue: something else.
+        """
+        return self.having(timing=policy)
+
+    def __getattr__(self, name: str) -> Any:
+        if name in LATER:
+            raise NotYetSupported(feature=f"`.{name}`", detail="", advice="", loc=caller_location())
+        raise AttributeError(f"a {self.kind} has no attribute {name!r}{self.advice}")

@@ -1,1 +1,0 @@
-"""Schedules, as users write them: policies, and the keys of tasks that some of them take."""

@@ -1,0 +1,93 @@
+"""What keys of schedules are for each task."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from pto_wsp import DispatchPolicy, ReadyPolicy, Schedule
+from pto_wsp.errors import BadKey
+from pto_wsp.ir.module import Module
+from pto_wsp.lower.bytecode import Op
+from pto_wsp.lower.task_keys import TaskKeys
+from tests.python.lower.test_lower_workload_to_bytecode import instructions, lower
+from tests.python.schedule.programs import totals
+
+MODULE = totals.trace().module
+
+
+def checked(function: Callable[[Any], Any]) -> None:
+    key = DispatchPolicy.affinity(function).key
+    assert key is not None
+    TaskKeys(MODULE, key).check()
+
+
+def scheduled(schedule: Schedule) -> Module:
+    return MODULE.with_schedule(schedule.policies)
+
+
+def amounts(module: Module) -> list[tuple[Op, int]]:
+    return [(op, a) for op, a, _ in instructions(lower(module)) if op in (Op.TASK, Op.KEY, Op.PRIORITY)]
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda t: t.b,
+        lambda t: t.batch,
+        lambda t: t.h,
+        lambda t: t.b * t.h + t.args.x.rows * t.args.y.cols,
+        lambda t: t.kernel,
+        lambda t: t.kernel == "bump",
+        lambda t: 0,
+    ],
+)
+def test_names_that_some_task_has(function: Callable[[Any], Any]) -> None:
+    checked(function)
+
+
+@pytest.mark.parametrize(
+    ("function", "problem"),
+    [
+        (lambda t: t.c, "no task has `t.c`"),
+        (lambda t: t.b_1, "no task has `t.b_1`"),
+        (lambda t: t.rows, "no task has `t.rows`"),
+        (lambda t: t.args.z.rows, "no task has `t.args.z.rows`"),
+        (lambda t: t.kernel == "bumps", "no kernel is called `bumps`"),
+    ],
+)
+def test_names_that_no_task_has(function: Callable[[Any], Any], problem: str) -> None:
+    with pytest.raises(BadKey) as caught:
+        checked(function)
+    assert caught.value.message == problem and caught.value.loc is not None
+
+
+def test_tasks_without_a_name_of_the_key_have_none() -> None:
+    by_head = Schedule().dispatch(DispatchPolicy.affinity(lambda t: t.h))
+    assert amounts(scheduled(by_head)) == [(Op.TASK, 0), (Op.KEY, 0), (Op.TASK, 1)]
+    both = by_head.task_graph(ready=ReadyPolicy.priority(lambda t: t.b))
+    assert amounts(scheduled(both)) == [
+        (Op.TASK, 0),
+        (Op.KEY, 0),
+        (Op.PRIORITY, 0),
+        (Op.TASK, 1),
+        (Op.PRIORITY, 0),
+    ]
+
+
+def test_the_number_of_dispatchers_bounds_their_numbers() -> None:
+    by_number = Schedule().dispatch(DispatchPolicy.dispatch_by(lambda t: t.b % 3, 3))
+    assert (Op.KEY, 3) in amounts(scheduled(by_number))
+
+
+def test_a_key_is_what_it_says_at_its_place() -> None:
+    def written(function: Callable[[Any], Any]) -> list[list[Op]]:
+        schedule = Schedule().dispatch(DispatchPolicy.affinity(function))
+        lowered = instructions(lower(scheduled(schedule)))
+        keys = [at for op, _, at in lowered if op is Op.KEY]
+        return [[op for op, _, _ in lowered[at : lowered.index((Op.EXPR_END, 0, 0), at)]] for at in keys]
+
+    assert written(lambda t: t.b) == [[Op.EXPR_REG], [Op.EXPR_REG]]
+    assert written(lambda t: t.kernel) == [[Op.EXPR_CONST], [Op.EXPR_CONST]]
+    assert written(lambda t: t.args.y.cols) == [[Op.EXPR_CONST]]
+    assert Op.EXPR_ELEMENT in written(lambda t: t.args.x.rows)[0]

@@ -1,0 +1,63 @@
+"""Which tests a module has: `python -m tests.subjects lang.kernel.statements`.
+
+They are `tests/python/<path>/test_<module>.py`, the test files that import the module, and where there are
+none of these, what `tests/subjects.txt` says.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from functools import cache
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+PACKAGE = ROOT / "python" / "pto_wsp"
+TESTS = ROOT / "tests" / "python"
+
+
+@cache
+def modules() -> tuple[str, ...]:
+    """Return the modules of the package, dotted."""
+    paths = (path.relative_to(PACKAGE).with_suffix("") for path in sorted(PACKAGE.rglob("*.py")))
+    return tuple(".".join(path.parts) for path in paths if path.stem not in ("__init__", "__main__"))
+
+
+@cache
+def subjects() -> dict[str, tuple[Path, ...]]:
+    """Return the table: the tests of modules and folders."""
+    lines = (ROOT / "tests" / "subjects.txt").read_text(encoding="utf-8").splitlines()
+    rows = [line.split() for line in lines if line.strip() and not line.startswith("#")]
+    return {name: tuple((TESTS / path).resolve() for path in paths) for name, *paths in rows}
+
+
+@cache
+def _texts() -> dict[Path, str]:
+    return {path: path.read_text(encoding="utf-8") for path in sorted((ROOT / "tests").rglob("test_*.py"))}
+
+
+def direct_tests(module: str) -> list[Path]:
+    """Return the test files that have a module's name or import it."""
+    path = Path(*module.split("."))
+    named = [TESTS / folder / f"test_{path.name}.py" for folder in path.parents]
+    parent, _, leaf = f"pto_wsp.{module}".rpartition(".")
+    imports = re.compile(
+        rf"\b{re.escape(parent)}\.{leaf}\b|from {re.escape(parent)} import [^\n]*\b{leaf}\b",
+    )
+    importing = [test for test, text in _texts().items() if imports.search(text)]
+    return list(dict.fromkeys([*(test for test in named if test.is_file()), *importing]))
+
+
+def find_tests(module: str) -> list[Path]:
+    """Return the tests of a module: files and folders."""
+    found = direct_tests(module)
+    name = module
+    while not found and name:
+        found = list(subjects().get(name, ()))
+        name = name.rpartition(".")[0]
+    return found
+
+
+if __name__ == "__main__":
+    for argument in sys.argv[1:]:
+        print(*(path.relative_to(ROOT) for path in find_tests(argument.removeprefix("pto_wsp."))), sep="\n")

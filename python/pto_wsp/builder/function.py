@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from pto_wsp.builder.blocks import nest
-from pto_wsp.builder.calls import Function, Recorded, wrong_kind
+from pto_wsp.builder.callees import Function, Recorded, wrong_kind
 from pto_wsp.builder.early_exit import without_leaving
 from pto_wsp.builder.in_core import make_kernel
 from pto_wsp.builder.instruction_methods import InstructionMethods

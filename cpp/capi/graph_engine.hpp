@@ -63,22 +63,26 @@ class GraphEngine {
     crew_->begin(prepared_, {}, options, std::move(graph), is_fed);
   }
 
-  /// Works until the run is over; returns why it ended early, if it did.
+  /// Works until the run is over; returns the task that ended it early, if one did. Throws what ends a run
+  /// otherwise.
   std::optional<sched::Failure> finish() {
-    struct End {
-      sched::Crew& crew;
+    struct Inside {
       bool was_inside = std::exchange(sched::is_inside_run(), true);
-      ~End() {
-        crew.end();
-        sched::is_inside_run() = was_inside;
-      }
+      ~Inside() { sched::is_inside_run() = was_inside; }
     };
     {
-      const End end{*crew_};
-      crew_->work();
+      const Inside inside;
+      crew_->wait();
     }
-    return crew_->run().failure();
+    const std::optional<sched::Failure>& failure = crew_->run().failure();
+    if (!failure || !failure->is_of_walk) return failure;
+    if (!failure->error) throw std::bad_alloc();
+    throw EngineError(*failure->error);
   }
+
+  /// Leaves a run that began in the parent of this process. Its threads do not exist here, and its locks may
+  /// be taken for ever, so that nothing can be destroyed either.
+  void abandon() { new auto(std::move(crew_)); }
 
   sched::Crew& crew() { return *crew_; }
 

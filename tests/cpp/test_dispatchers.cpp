@@ -9,7 +9,7 @@
 #include "prepared.hpp"
 #include "pto/wsp/engine.hpp"
 #include "pto/wsp/sched/numbering_log.hpp"
-#include "random_phases.hpp"
+#include "random_loops.hpp"
 #include "random_workload.hpp"
 #include "seeds.hpp"
 
@@ -70,7 +70,7 @@ sched::RunOptions any_options(uint64_t seed) {
 
 /// Every way of running gives what one worker gives.
 void check_phases(uint64_t seed, uint32_t rounds) {
-  const random_phases::Workload phases(seed);
+  const random_loops::Phases phases(seed);
   const std::vector<uint8_t> bytes = phases.bytes();
   Executable executable(bytes.data(), bytes.size(), mix::library().shared());
   mix::stamps().reset(0);
@@ -205,8 +205,8 @@ TEST(a_run_that_is_stuck_says_what_waits) {
     }
     const auto start = std::chrono::steady_clock::now();
     try {
-      crew->work();
-      CHECK(false);
+      crew->wait();
+      throw *crew->run().failure()->error;
     } catch (const EngineError& error) {
       CHECK(error.code() == "stuck");
       CHECK_EQ(error.number("blocked") > 0, num_slices > 0);
@@ -214,7 +214,6 @@ TEST(a_run_that_is_stuck_says_what_waits) {
       CHECK(error.has("waits") == (num_slices > 0));
     }
     CHECK(std::chrono::steady_clock::now() - start < check::kStuckLimit);
-    crew->end();
   }
 }
 

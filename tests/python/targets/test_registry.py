@@ -70,6 +70,8 @@ def test_a_target_that_only_emits_refuses_to_run() -> None:
     with pytest.raises(CannotRun) as caught:
         program(X=x, Y=y)
     assert caught.value.fields["target"] == "listing" and not y.any() and program.stats is None
+    with pytest.raises(CannotRun):
+        program.submit(X=x, Y=y)
 
 
 def test_the_command_refuses_to_run_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

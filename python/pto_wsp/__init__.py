@@ -2,7 +2,7 @@
 
 from pto_wsp.builder import CompareMode, ElementType, MemorySpace, PTOFunctionBuilder, PTOModule
 from pto_wsp.errors import PtoError
-from pto_wsp.errors.short import short_errors
+from pto_wsp.errors.short_errors import short_errors
 from pto_wsp.lang.annotations import Constexpr, In, InOut, Out
 from pto_wsp.lang.kernel import pto, ptoisa
 from pto_wsp.lang.kernel.kernel import kernel, lookup_kernel, ptoisa_kernel, registered_kernels

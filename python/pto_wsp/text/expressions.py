@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 from pto_wsp.ir.core import DimSelect, Full, Index, Merged, Range, Region, Rows, TileRange
@@ -13,23 +13,21 @@ from pto_wsp.ir.scalar import (
     PRECEDENCE,
     TIGHTEST,
     UNARY_CALLS,
+    ArgExtent,
     Binary,
     Const,
     Element,
     Expr,
     Extent,
-    LoopExtent,
-    LoopStart,
     Select,
-    Slot,
     TileElement,
     Unary,
-    Var,
     element_dtype,
 )
 from pto_wsp.support.record import replace
 from pto_wsp.text.tokens import LITERAL, NAME, NUMBER, TYPE, WORD, Cursor, Token
 from pto_wsp.types.dtype import DTYPES, DType, b1, f32, i64
+from pto_wsp.types.space import TILE_SPACES, Space
 from pto_wsp.types.tile import TileType
 
 _OPERATORS = {sign: op for op, sign in BINARY_OPS.items() if op in PRECEDENCE}
@@ -53,8 +51,12 @@ class Scope(Protocol):
     where: str
     is_bare: bool
 
-    def scalar(self, name: str) -> Var | LoopStart | LoopExtent | Slot | None:
+    def scalar(self, name: str) -> Expr | None:
         """Return a scalar, or None if there is none of that name."""
+        ...
+
+    def extent(self, name: str, dim: int) -> Extent | ArgExtent | None:
+        """Return an extent of a view, tile or argument, or None if there can be none of that name."""
         ...
 
     def has_elements(self, name: str) -> bool:
@@ -194,15 +196,19 @@ def _listed(cursor: Cursor, scope: Scope) -> list[Expr]:
     return found
 
 
-def _extent(cursor: Cursor, scope: Scope) -> Extent:
+def _extent(cursor: Cursor, scope: Scope) -> Expr:
     first = cursor.advance()
     cursor.expect("(")
+    token = cursor.token
     name = cursor.name()
     cursor.expect(",")
     dim = cursor.take(NUMBER, "the number of a dimension")
     number = cursor.integer_of(dim, dim.text)
     cursor.expect(")")
-    return Extent(name, number, cursor.since(first))
+    found = scope.extent(name, number)
+    if found is None:
+        cursor.unknown("argument", name, scope.where, scope.known(), token)
+    return replace(found, loc=cursor.since(first))
 
 
 def _call(cursor: Cursor, scope: Scope) -> Expr:
@@ -278,6 +284,14 @@ def _range(cursor: Cursor, scope: Scope) -> tuple[Expr, Expr]:
     return start, read_expression(cursor, scope)
 
 
+def read_space(cursor: Cursor, token: Token, text: str, known: Sequence[Space]) -> Space | None:
+    """Return the memory that a part of a type names, None where it is empty."""
+    found = next((space for space in known if space.value == text), None)
+    if text and found is None:
+        cursor.fail("a memory: " + ", ".join(space.value for space in known), token=token)
+    return found
+
+
 TILES: dict[str, TileType] = {}
 
 
@@ -290,11 +304,13 @@ def read_tile(cursor: Cursor) -> TileType:
     token = cursor.take(TYPE, "a type `!pto.tile<RxCxdtype>`")
     found = TILES.get(token.text)
     if found is None:
-        inside = token.text.removeprefix("!pto.tile<").removesuffix(">").split("x")
+        whole, _, space = token.text.removeprefix("!pto.tile<").removesuffix(">").partition(",")
+        inside = whole.split("x")
         if len(inside) != 3 or not token.text.startswith("!pto.tile<"):
             cursor.fail("a type `!pto.tile<RxCxdtype>`", token=token)
         rows, cols = (cursor.integer_of(token, size.strip()) for size in inside[:2])
-        found = TileType(rows, cols, read_dtype(cursor, token, inside[2].strip()))
+        dtype = read_dtype(cursor, token, inside[2].strip())
+        found = TileType(rows, cols, dtype, read_space(cursor, token, space.strip(), TILE_SPACES))
         TILES[token.text] = found
     return found
 

@@ -8,20 +8,20 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.python.passes.test_lower_workload_to_bytecode import lower
 
 from docs.build import policies_page
 from docs.editor_grammar import editor_grammar
-from pto_wsp import _native, parse
+from pto_wsp import Schedule, _native, parse
 from pto_wsp.errors import InvalidIR, UnsupportedByTarget, WrongValue
 from pto_wsp.ir.module import Module
-from pto_wsp.ir.scalar import Var
+from pto_wsp.ir.scalar import TaskIndex, TaskKernel
 from pto_wsp.ir.schedule import Directive, Directives
 from pto_wsp.ir.verify import verify
 from pto_wsp.lang.schedule.registry import CONFLICTS, DIRECTIVES
 from pto_wsp.runtime.options import run_options
 from pto_wsp.runtime.program import compile_module
 from pto_wsp.support.record import replace
+from tests.python.lower.test_lower_workload_to_bytecode import lower
 from tests.python.schedule.test_effects import CORES, SHAPE, STEPS, counter
 from tests.python.schedule.toy import Toy
 
@@ -29,20 +29,20 @@ POLICIES = [(kind, policy) for kind in DIRECTIVES.values() for policy in kind.po
 
 
 def sample(kind: type[Directive], name: str) -> Directive:
-    values = {"key": Var("t.i"), "n": 3, "bounds": (4, 9)}
+    values = {"key": TaskIndex("i"), "n": 3, "bounds": (4, 9)}
     return kind(name, **{p.field: values[p.field] for p in kind.policies[name].takes})
 
 
 def test_a_directive_is_one_file(monkeypatch: pytest.MonkeyPatch) -> None:
     """Python, text, verifier, printer, targets, engine, page and editor know a directive from its file."""
     monkeypatch.setitem(DIRECTIVES, "toy", Toy)
-    scheduled = STEPS.schedule.having(toy=Toy.odd(lambda t: t.i, 4))
+    scheduled = Schedule().having(toy=Toy.odd(lambda t: t.i, 4))
     assert repr(scheduled) == "<Schedule: toy = odd(%t.i, n = 4)>"
     module = STEPS.module.with_schedule(scheduled.policies)
     assert parse(str(module)).schedule == scheduled.policies
     with pytest.raises(WrongValue, match="odd's n"):
         Toy.odd(lambda t: t.i, 10)
-    for wrong in (Toy("odd", Var("t.i"), 10), Toy("odd"), Toy("asleep", n=1), Toy("even")):
+    for wrong in (Toy("odd", TaskIndex("i"), 10), Toy("odd"), Toy("asleep", n=1), Toy("even")):
         with pytest.raises(InvalidIR):
             verify(module.with_schedule(Directives([wrong])))
     STEPS.reschedule(scheduled)
@@ -69,7 +69,7 @@ def test_every_policy_names_a_test_of_its_effect() -> None:
 @pytest.mark.parametrize("kind", DIRECTIVES.values(), ids=lambda kind: kind.kind)
 def test_nothing_that_a_schedule_says_is_ignored(kind: type[Directive]) -> None:
     """Every directive but the default, and each of its parameters, changes what the engine gets."""
-    others = {"key": Var("t.kernel"), "n": 2, "bounds": (5, 9)}
+    others = {"key": TaskKernel(), "n": 2, "bounds": (5, 9)}
     for policy in kind.policies.values():
         directive = sample(kind, policy.name)
         is_default = directive == kind.default() or policy.name == "hybrid"

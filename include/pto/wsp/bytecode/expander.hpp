@@ -44,18 +44,18 @@ struct EventVisitor {
 /// Calls the function of `visitor` for an event, and returns what that returns.
 template <class Visitor>
 [[gnu::always_inline]] inline bool visit(Event event, Visitor& visitor) {
-  // Apart from the switch, as in `Expander::next`, which knows that it is a task where it returns one.
-  if (event.kind == Event::kTask) return visitor.on_task(event.index);
   switch (event.kind) {
+    case Event::kTask: return visitor.on_task(event.index);
     case Event::kFlush: return visitor.on_flush(event.index);
     case Event::kUnit: return visitor.on_unit(event.index);
     case Event::kUnitEnd: return visitor.on_unit_end(event.index);
     case Event::kEnter: return visitor.on_enter(event.index);
     case Event::kIteration: return visitor.on_iteration(event.index);
     case Event::kLeave: return visitor.on_leave(event.index);
+    case Event::kNothing: return true;
     case Event::kEnd: return visitor.on_end();
-    default: return true;
   }
+  return false;
 }
 
 class Expander {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Who wrote and who has read each byte of memory.
+/// Which task wrote each byte of memory, and which tasks have read it since.
 #pragma once
 
 #include <algorithm>
@@ -25,12 +25,12 @@ class AddressMap {
 
   /// Which tasks an access visits.
   enum class Visits : bool {
-    kAll,   ///< that it must come behind
-    kLast,  ///< of these, all but some that others of them are behind
+    kAll,   ///< that it must come after
+    kLast,  ///< of these, all but some that others of them come after
   };
 
-  /// Makes `task` access regions, and later tasks come behind it. Calls `visit(earlier)` for the tasks that
-  /// it must come behind, and for `task` itself and kNone as well, each any number of times. \pre numbers of
+  /// Makes `task` access regions, and later tasks come after it. Calls `visit(earlier)` for the tasks that
+  /// it must come after, and for `task` itself and kNone as well, each any number of times. \pre numbers of
   /// tasks grow
   template <Visits visits, class Visit>
   [[gnu::always_inline]] inline void access(const Regions& regions, const Argument* begin,
@@ -72,7 +72,7 @@ class AddressMap {
 
  private:
   struct Segment {
-    uintptr_t last = 0;  ///< behind its last byte
+    uintptr_t last = 0;  ///< after its last byte
     uint32_t writer = kNone;
     uint32_t reader = kNone;   ///< the latest since
     uint32_t readers = kNone;  ///< those before it, in `readers_`
@@ -89,7 +89,7 @@ class AddressMap {
   };
   using Starts = std::map<uintptr_t, uint32_t>;
 
-  /// Calls `visit` for the writer and the latest reader, which is behind it; adds other readers to `met_`.
+  /// Calls `visit` for the writer and the latest reader, which comes after it; adds other readers to `met_`.
   template <Visits visits, class Visit>
   [[gnu::always_inline]] inline void touch(Segment& segment, bool writes, uint32_t task, const Visit& visit) {
     if (visits == Visits::kAll || !writes || segment.reader == kNone) visit(segment.writer);
@@ -162,11 +162,11 @@ class AddressMap {
     return at != starts_.end() && at->first == first ? at : fill(at, first, last);
   }
 
-  /// A segment of what nobody has touched, up to `last` or the segment `behind`.
-  Starts::iterator fill(Starts::iterator behind, uintptr_t first, uintptr_t last) {
+  /// A segment of what no task has touched, up to `last` or the segment `next`.
+  Starts::iterator fill(Starts::iterator next, uintptr_t first, uintptr_t last) {
     Segment segment;
-    segment.last = behind == starts_.end() ? last : std::min(last, behind->first);
-    return starts_.emplace_hint(behind, first, add(segment));
+    segment.last = next == starts_.end() ? last : std::min(last, next->first);
+    return starts_.emplace_hint(next, first, add(segment));
   }
 
   /// Makes two segments of one; returns the second.

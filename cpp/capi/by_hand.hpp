@@ -36,14 +36,14 @@ class ByHand {
     return true;
   }
 
-  /// Nobody waits for a task any more.
+  /// No thread waits for a task any more.
   void stop() {
     const std::lock_guard<std::mutex> lock(mutex_);
     is_stopped_ = true;
     changed_.notify_all();
   }
 
-  /// Begins anew, with no task. \pre nobody else uses it
+  /// Begins anew, with no task. \pre no other thread uses it
   void clear() {
     begin(0);
     is_open_ = true;
@@ -66,7 +66,7 @@ class ByHand {
       if (!is_open_) throw Mistake{PTO_ERROR_STATE, "workers run the tasks already"};
       see_submitted();
       if (!ready_.empty() || !waits || num_complete_ == num_seen_ || is_stopped_) break;
-      // Whoever submits may not have seen yet that anybody waits.
+      // The thread that submits may not have seen yet that this one waits.
       changed_.wait_for(lock, std::chrono::milliseconds(1));
     }
     if (ready_.empty() || is_stopped_) return PTO_NO_TASK;

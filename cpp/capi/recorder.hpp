@@ -12,7 +12,7 @@
 
 namespace pto::wsp::capi {
 
-/// Finds what the task at each place must come behind. Places only grow.
+/// Finds what the task at each place must come after. Places only grow.
 class EarlierFinder {
  public:
   explicit EarlierFinder(const Tasks& tasks) : tasks_(tasks) {}
@@ -43,7 +43,7 @@ class EarlierFinder {
   std::vector<uint32_t> earlier_;
 };
 
-/// A task that must come behind the one before it goes on with its strand: that adds no order. Any other task
+/// A task that must come after the one before it goes on with its strand: that adds no order. Any other task
 /// begins one.
 class Recorder {
  public:
@@ -74,7 +74,8 @@ class Recorder {
     return graph_;
   }
 
-  /// Begins another graph in the memory of this one; its tasks wait for none of this one. \pre nobody uses it
+  /// Begins another graph in the memory of this one; its tasks wait for none of this one. \pre no thread uses
+  /// it
   void begin_graph() {
     if (graph_ == nullptr || graph_->is_worn()) graph_ = std::make_shared<sched::KeptGraph>();
     graph_->clear();
@@ -120,8 +121,8 @@ class Recorder {
   static constexpr uint32_t first_of(uint32_t strand) { return 2 * strand; }
   static constexpr uint32_t inside(uint32_t strand) { return 2 * strand + 1; }
 
-  /// Finds what a task must come behind. Of the strand that grows, and of the one before it, the latest task
-  /// stands for all.
+  /// Finds what a task must come after. Of the strand that grows, and of the one before it, the latest task
+  /// represents all.
   [[gnu::noinline]] void find_earlier(const Task& task, uint32_t place) {
     uint32_t num_own = 0, num_previous = 0;
     const uint32_t first = first_in_strand_, length = place - first, first_previous = first_in_previous_;
@@ -159,7 +160,7 @@ class Recorder {
   }
 
   /// What the first task of a strand has waited for, the strands that follow it need not wait for again: they
-  /// wait for that task. What one inside it has waited for is behind only the rest of the strand.
+  /// wait for that task. What one inside it has waited for precedes only the rest of the strand.
   void wait_for(Name task) {
     Wait& latest = waits_[task.strand()];
     const bool is_ours = latest.strand() == inside(own_) || latest.strand() == first_of(head_);
@@ -174,7 +175,7 @@ class Recorder {
   std::shared_ptr<sched::KeptGraph> graph_;
   sched::GraphWriter writer_;
 
-  // What the present task must come behind
+  // What the present task must come after
   uint32_t num_own_ = 0;          ///< so many tasks of the strand that grows
   uint32_t num_previous_ = 0;     ///< so many of the one before it
   std::vector<uint32_t> others_;  ///< places of tasks in other strands

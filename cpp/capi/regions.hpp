@@ -12,7 +12,7 @@
 
 namespace pto::wsp::capi {
 
-/// `rows * cols` elements, the first of which is `row * cols + col` elements behind `tensor`.
+/// `rows * cols` elements, the first of which is `row * cols + col` elements after `tensor`.
 struct Region {
   static constexpr int kElementBytes = 4;
   static constexpr int64_t kMostExtent = INT32_MAX;  ///< of columns and of the rows of one region

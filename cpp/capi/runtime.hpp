@@ -209,7 +209,7 @@ class Runtime {
   // The first mistake
 
   int error() const { return std::min(gate(), int(PTO_OK)); }
-  /// \pre nobody keeps one at the same time
+  /// \pre no thread keeps one at the same time
   const char* message() const { return message_.c_str(); }
   int keep(Mistake mistake) {
     const std::lock_guard<std::mutex> lock(error_mutex_);
@@ -253,7 +253,7 @@ class Runtime {
   static constexpr uint32_t kFeedStrands = 8;
   static constexpr uint64_t kMaxKeptBytes = uint64_t{1} << 27;
 
-  /// Ends a run that nobody waited for.
+  /// Ends a run that no call waited for.
   void end_run() {
     if (!is_begun_) return;
     engine().crew().end_feed();

@@ -106,14 +106,14 @@ class ArgumentStore {
   /// Where the next one will be.
   Argument* tip() const { return tip_; }
 
-  /// Adds one behind the one before; false where there is no room.
+  /// Adds one after the one before; false where there is no room.
   bool add(Argument argument) {
     if (tip_ == end_) return false;
     *tip_++ = argument;
     return true;
   }
 
-  /// Adds an argument to those of a task, which are moved to where there is room behind them.
+  /// Adds an argument to those of a task, which are moved to where there is room after them.
   void add_to(Task& task, Argument argument) {
     const size_t count = task.num_arguments;
     const bool is_last = task.arguments + count == tip_;

@@ -33,7 +33,19 @@ struct Register {
   Register(const char* file, const char* name, void (*body)()) { cases().push_back({file, name, body}); }
 };
 
+/// A check that failed, where `throws`.
+struct Failed {
+  std::string text;
+};
+
+/// Whether this thread throws a Failed where a check fails, and does not end the process.
+inline bool& throws() {
+  thread_local bool throws = false;
+  return throws;
+}
+
 [[noreturn]] inline void fail(const char* file, int line, const std::string& text) {
+  if (throws()) throw Failed{std::string(file) + ":" + std::to_string(line) + ": " + text};
   std::fprintf(stderr, "%s:%d: check failed: %s\n", file, line, text.c_str());
   std::abort();
 }

@@ -4,10 +4,10 @@
 /// what the kernels write.
 #pragma once
 
-#include <random>
 #include <vector>
 
 #include "assembler.hpp"
+#include "choices.hpp"
 #include "mix_kernels.hpp"
 
 namespace random_workload {
@@ -90,19 +90,20 @@ inline int64_t evaluate(const Assembler& program, const std::vector<Tensor>& ten
 
 class Generator {
  public:
-  /// Odd seeds use regions on grids only (dense maps, whole-tensor reads), even ones regions of every kind.
-  /// With `has_edges`, a task names one of each block around it; else it seldom does.
+  /// Half of the programs use regions on grids only (dense maps, whole-tensor reads), the others regions of
+  /// every kind. With `has_edges`, a task names one of each block around it; else it seldom does.
   Generator(uint64_t seed, size_t max_tasks, bool has_edges)
-      : random_(seed),
+      : choices_(seed),
         program_(mix::library().table()),
         max_tasks_(max_tasks),
         has_edges_(has_edges),
-        is_gridded_(seed % 2 == 1) {
+        is_gridded_(pick(0, 1) == 0) {
     const int num_tensors = pick(1, 3);
     for (int i = 0; i < num_tensors; ++i) add_tensor();
     for (int i = pick(0, 3); i > 0; --i) variables_.push_back({program_.variable(), pick(1, 9)});
     std::vector<Node*> around;
     for (int i = pick(1, 3); i > 0; --i) add_statement(body_, around, 1);
+    choices::note_program(program_.bytes());
   }
 
   const Assembler& program() const { return program_; }
@@ -110,7 +111,7 @@ class Generator {
   const std::vector<Node>& body() const { return body_; }
 
  private:
-  int pick(int lo, int hi) { return std::uniform_int_distribution<int>(lo, hi)(random_); }
+  int pick(int64_t lo, int64_t hi) { return int(choices_.pick(lo, hi)); }
 
   void add_tensor() {
     Tensor tensor;
@@ -337,7 +338,7 @@ class Generator {
     }
   }
 
-  std::mt19937_64 random_;
+  choices::Choices choices_;
   Assembler program_;
   size_t max_tasks_;
   bool has_edges_;

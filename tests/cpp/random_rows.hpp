@@ -5,11 +5,11 @@
 #pragma once
 
 #include <algorithm>
-#include <random>
 #include <vector>
 
 #include "assembler.hpp"
 #include "check.hpp"
+#include "choices.hpp"
 #include "mix_kernels.hpp"
 
 namespace random_rows {
@@ -101,13 +101,14 @@ inline bool may_wait(const Task& a, const Task& b) {
 
 class Workload {
  public:
-  explicit Workload(uint64_t seed) : random_(seed), program_(mix::library().table()) {
+  explicit Workload(uint64_t seed) : choices_(seed), program_(mix::library().table()) {
     for (int i = pick(1, 2); i > 0; --i) add_tensor();
     const auto num_data = uint16_t(tensors_.size());
     for (uint16_t i = 0; i < num_data; ++i) add_indices(i);
     rounds_ = pick(1, 3);
     for (int i = pick(2, 5); i > 0; --i) add_phase();
     emit();
+    choices::note_program(program_.bytes());
     expand();
   }
 
@@ -143,7 +144,7 @@ class Workload {
   }
 
  private:
-  int pick(int lo, int hi) { return std::uniform_int_distribution<int>(lo, hi)(random_); }
+  int pick(int64_t lo, int64_t hi) { return int(choices_.pick(lo, hi)); }
 
   void add_tensor() {
     Tensor tensor;
@@ -170,7 +171,7 @@ class Workload {
       for (int d = 0; d <= merged; ++d) rows *= tensors_[of].shape[size_t(d)];
       std::vector<int32_t> names;
       for (int32_t row = 0; row < rows; ++row) names.push_back(row);
-      std::shuffle(names.begin(), names.end(), random_);
+      choices_.shuffle(names);
       names.resize(size_t(pick(2, int(rows))));
       const int kind = pick(0, 3);
       const size_t count = names.size();
@@ -371,7 +372,7 @@ class Workload {
     int64_t longest = 0;  ///< so many indices in a row are distinct
   };
 
-  std::mt19937_64 random_;
+  choices::Choices choices_;
   Assembler program_;
   std::vector<Tensor> tensors_;
   std::vector<Kind> kinds_;

@@ -5,9 +5,10 @@
 #include "planned.hpp"
 #include "pto/wsp/engine.hpp"
 #include "pto/wsp/graph/edges.hpp"
-#include "random_nest.hpp"
+#include "random_loops.hpp"
 #include "random_rows.hpp"
 #include "random_workload.hpp"
+#include "seeds.hpp"
 
 namespace test_checker {
 
@@ -75,8 +76,8 @@ void print(const Score& score) {
 
 TEST(the_check_finds_every_violation_and_nothing_else) {
   Score score;
-  for (uint64_t seed = 1; seed <= 1200; ++seed) {
-    const random_nest::Workload nest(seed);
+  seeds::for_seeds(1, uint64_t{1200}, [&](uint64_t seed) {
+    const random_loops::Nest nest(seed);
     Planned planned(nest.bytes(), nest.shapes());
     const auto conflict_in = [](const Planned& of) {
       return [&of](const std::vector<PlacedTask>& tasks, size_t i, size_t j) {
@@ -84,19 +85,19 @@ TEST(the_check_finds_every_violation_and_nothing_else) {
       };
     };
     compare(planned, {}, conflict_in(planned), score);
-    if (seed > 400) continue;
+    if (seed > 400) return;
     const random_workload::Workload workload(seed, 60);
-    if (workload.tasks().size() > 300) continue;
+    if (workload.tasks().size() > 300) return;
     Planned second(workload.bytes(), shapes_of(workload));
     compare(second, workload.flushed(), conflict_in(second), score);
-  }
+  });
   print(score);
   CHECK(score.clean > 200 && score.violated > 200 && score.unknown == 0);
 }
 
 TEST(the_check_looks_at_the_rows_of_row_sets) {
   Score score;
-  for (uint64_t seed = 1; seed <= 800; ++seed) {
+  seeds::for_seeds(1, uint64_t{800}, [&](uint64_t seed) {
     const random_rows::Workload workload(seed);
     std::vector<char*> bases;
     for (const random_rows::Tensor& tensor : workload.tensors())
@@ -106,16 +107,16 @@ TEST(the_check_looks_at_the_rows_of_row_sets) {
       return random_rows::conflict(workload.tasks()[i], workload.tasks()[j]);
     };
     compare(planned, {}, conflict, score);
-  }
+  });
   print(score);
   CHECK(score.clean > 50 && score.violated > 50 && score.unknown < 400);
 }
 
 TEST(edges_suffice_exactly_if_they_order_every_conflict) {
   int enough = 0, missing = 0;
-  for (uint64_t seed = 1; seed <= 1500; ++seed) {
+  seeds::for_seeds(1, uint64_t{1500}, [&](uint64_t seed) {
     const random_workload::Workload workload(seed, seed % 3 == 0 ? 60 : 12, seed % 2 == 0);
-    if (workload.tasks().size() > 300) continue;
+    if (workload.tasks().size() > 300) return;
     Planned planned(workload.bytes(), shapes_of(workload));
     const bool is_enough = workload.has_enough_edges();
     try {
@@ -128,7 +129,7 @@ TEST(edges_suffice_exactly_if_they_order_every_conflict) {
       CHECK(random_workload::conflict(workload.tasks()[first], workload.tasks()[second]));
     }
     ++(is_enough ? enough : missing);
-  }
+  });
   std::printf("  %d programs have enough edges, %d do not\n", enough, missing);
   CHECK(enough > 200 && missing > 200);
 }

@@ -9,7 +9,7 @@
 #include "prepared.hpp"
 #include "pto/wsp/engine.hpp"
 #include "pto/wsp/sched/numbering_log.hpp"
-#include "random_phases.hpp"
+#include "random_loops.hpp"
 #include "random_workload.hpp"
 #include "seeds.hpp"
 
@@ -70,7 +70,7 @@ sched::RunOptions any_options(uint64_t seed) {
 
 /// Every way of running gives what one worker gives.
 void check_phases(uint64_t seed, uint32_t rounds) {
-  const random_phases::Workload phases(seed);
+  const random_loops::Phases phases(seed);
   const std::vector<uint8_t> bytes = phases.bytes();
   Executable executable(bytes.data(), bytes.size(), mix::library().shared());
   mix::stamps().reset(0);

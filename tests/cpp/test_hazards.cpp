@@ -11,6 +11,7 @@
 #include "pto/wsp/engine.hpp"
 #include "random_rows.hpp"
 #include "random_workload.hpp"
+#include "seeds.hpp"
 
 namespace test_hazards {
 
@@ -257,25 +258,23 @@ constexpr uint16_t kWrite = 0, kReadWriteOther = 6;  // see mix_kernels.hpp: {ou
 }  // namespace
 
 TEST(waits_order_every_conflict) {
-  for (uint64_t seed = 1; seed <= 300; ++seed) {
+  seeds::for_seeds(1, uint64_t{300}, [&](uint64_t seed) {
     const random_workload::Workload workload(seed, 60);
-    if (workload.tasks().size() > 400) continue;
+    if (workload.tasks().size() > 400) return;
     Simulation(workload, seed).run();
-  }
+  });
 }
 
 TEST(waits_order_every_conflict_of_row_sets) {
-  for (uint64_t seed = 1; seed <= 300; ++seed) {
+  seeds::for_seeds(1, uint64_t{300}, [&](uint64_t seed) {
     const random_rows::Workload workload(seed);
     Simulation(workload, seed).run();
-  }
+  });
 }
 
 TEST(row_sets_give_the_result_of_program_order) {
-  const auto start = std::chrono::steady_clock::now();
-  uint64_t seed = 0;
-  while (std::chrono::steady_clock::now() - start < std::chrono::seconds(4)) {
-    const random_rows::Workload workload(++seed);
+  seeds::for_seeds(1, std::chrono::seconds(4), [](uint64_t seed) {
+    const random_rows::Workload workload(seed);
     std::vector<random_rows::Tensor> expected = workload.tensors();
     workload.run_in_order(expected);
     const std::vector<uint8_t> bytes = workload.bytes();
@@ -290,8 +289,7 @@ TEST(row_sets_give_the_result_of_program_order) {
       }
       workload.check_order(mix::stamps());
     }
-  }
-  std::printf("  %llu workloads\n", static_cast<unsigned long long>(seed));
+  });
 }
 
 TEST(read_after_write_waits) {

@@ -4,8 +4,9 @@
 /// cover what an iteration does, and maps that only know summaries lose no order.
 #include "planned.hpp"
 #include "pto/wsp/graph/hazards.hpp"
-#include "random_nest.hpp"
+#include "random_loops.hpp"
 #include "random_workload.hpp"
+#include "seeds.hpp"
 
 namespace test_independence {
 
@@ -273,11 +274,11 @@ int simulate(Planned& planned, const std::vector<int64_t>& flushed, uint64_t see
 
 TEST(proven_loops_of_nests_have_no_conflict) {
   Score score;
-  for (uint64_t seed = 1; seed <= 1500; ++seed) {
-    const random_nest::Workload workload(seed);
+  seeds::for_seeds(1, uint64_t{1500}, [&](uint64_t seed) {
+    const random_loops::Nest workload(seed);
     Planned planned(workload.bytes(), workload.shapes());
     check_loops(planned, {}, score);
-  }
+  });
   std::printf("  %d of %d independent loops proven, %d iterations summarized\n", score.proven,
               score.independent, score.units);
   CHECK(score.proven * 10 >= score.independent * 5);
@@ -285,11 +286,11 @@ TEST(proven_loops_of_nests_have_no_conflict) {
 
 TEST(proven_loops_of_random_workloads_have_no_conflict) {
   Score score;
-  for (uint64_t seed = 1; seed <= 600; ++seed) {
+  seeds::for_seeds(1, uint64_t{600}, [&](uint64_t seed) {
     const random_workload::Workload workload(seed, 40);
     Planned planned(workload.bytes(), shapes_of(workload));
     check_loops(planned, workload.flushed(), score);
-  }
+  });
   std::printf("  %d of %d independent loops proven, %d iterations summarized\n", score.proven,
               score.independent, score.units);
 }
@@ -344,15 +345,15 @@ TEST(the_loops_of_a_llama_layer_are_proven_and_closed) {
 
 TEST(passing_over_iterations_loses_no_order) {
   int num_passed_over = 0;
-  for (uint64_t seed = 1; seed <= 300; ++seed) {
-    const random_nest::Workload nest(seed);
+  seeds::for_seeds(1, uint64_t{300}, [&](uint64_t seed) {
+    const random_loops::Nest nest(seed);
     Planned planned(nest.bytes(), nest.shapes());
     num_passed_over += simulate(planned, {}, seed);
     const random_workload::Workload workload(seed, 60);
-    if (workload.tasks().size() > 200) continue;
+    if (workload.tasks().size() > 200) return;
     Planned second(workload.bytes(), shapes_of(workload));
     num_passed_over += simulate(second, workload.flushed(), seed);
-  }
+  });
   std::printf("  %d loops passed over in part\n", num_passed_over);
   CHECK(num_passed_over > 300);
 }

@@ -10,10 +10,10 @@
 #include "pto/wsp/graph/checker.hpp"
 #include "pto/wsp/graph/hazards.hpp"
 #include "pto/wsp/trace/order_check.hpp"
-#include "random_nest.hpp"
-#include "random_parts.hpp"
+#include "random_loops.hpp"
 #include "random_rows.hpp"
 #include "random_workload.hpp"
+#include "seeds.hpp"
 
 namespace test_mutation {
 
@@ -237,28 +237,28 @@ void print_regions(const Score& score) {
 
 TEST(each_wait_that_is_left_out_is_reported) {
   Score score;
-  for (uint64_t seed = 1; seed <= 60; ++seed) {
-    const random_nest::Workload nest(seed);
+  seeds::for_seeds(1, uint64_t{60}, [&](uint64_t seed) {
+    const random_loops::Nest nest(seed);
     Planned planned(nest.bytes(), nest.shapes());
     const std::vector<PlacedTask> tasks = walk(planned, {}, bytecode::Op::FOR_EACH);
-    if (tasks.size() > 60) continue;
+    if (tasks.size() > 60) return;
     const auto must_precede = [&](size_t i, size_t j) {
       return are_in_different_iterations(tasks[i].place, tasks[j].place) ||
              conflict(planned, tasks[i].task, tasks[j].task);
     };
     drop_each_wait(planned, {}, seed, must_precede, true, score);
-  }
+  });
   print(score);
   CHECK(score.reported > 300);
 }
 
 TEST(each_region_that_becomes_wrong_is_reported) {
   Score score;
-  for (uint64_t seed = 1; seed <= 1000; ++seed) {
-    const random_nest::Workload nest(seed, 1);
+  seeds::for_seeds(1, uint64_t{1000}, [&](uint64_t seed) {
+    const random_loops::Nest nest(seed, 1);
     Planned planned(nest.bytes(), nest.shapes());
     mutate_all(planned, {}, score);
-  }
+  });
   print_regions(score);
   CHECK(score.reported > 100);
 }
@@ -267,28 +267,28 @@ TEST(each_region_that_becomes_wrong_is_reported) {
 /// sets.
 TEST(each_region_of_dynamic_programs_that_becomes_wrong_is_reported) {
   Score score;
-  for (uint64_t seed = 1; seed <= 200; ++seed) {
-    random_parts::Workload parts(seed);
+  seeds::for_seeds(1, uint64_t{200}, [&](uint64_t seed) {
+    random_loops::Parts parts(seed);
     Planned planned(parts.bytes(), parts.shapes(), parts.bases());
     CHECK(look_for_conflict(planned, parts.flushed()) == Finding::kNone);
     mutate_all(planned, parts.flushed(), score);
-  }
-  for (uint64_t seed = 1; seed <= 200; ++seed) {
+  });
+  seeds::for_seeds(1, uint64_t{200}, [&](uint64_t seed) {
     const random_workload::Workload workload(seed, 40);
-    if (workload.tasks().size() > 60) continue;
+    if (workload.tasks().size() > 60) return;
     Planned planned(workload.bytes(), shapes_of(workload));
     mutate_all(planned, workload.flushed(), score);
-  }
+  });
   print_regions(score);
   CHECK(score.reported > 300);
 }
 
 TEST(each_wait_of_dynamic_programs_that_is_left_out_is_reported) {
   Score score;
-  for (uint64_t seed = 1; seed <= 120; ++seed) {
+  seeds::for_seeds(1, uint64_t{120}, [&](uint64_t seed) {
     const random_workload::Workload workload(seed, 40);
     const std::vector<random_workload::Task>& tasks = workload.tasks();
-    if (tasks.size() > 60) continue;
+    if (tasks.size() > 60) return;
     Planned planned(workload.bytes(), shapes_of(workload));
     const auto must_precede = [&](size_t i, size_t j) {
       const std::vector<size_t>& afters = tasks[j].afters;
@@ -296,24 +296,24 @@ TEST(each_wait_of_dynamic_programs_that_is_left_out_is_reported) {
              random_workload::must_be_ordered(tasks[i], tasks[j]);
     };
     drop_each_wait(planned, workload.flushed(), seed, must_precede, true, score);
-  }
+  });
   print(score);
   CHECK(score.reported > 300);
 }
 
 TEST(each_wait_of_row_sets_that_is_left_out_is_reported) {
   Score score;
-  for (uint64_t seed = 1; seed <= 50; ++seed) {
+  seeds::for_seeds(1, uint64_t{50}, [&](uint64_t seed) {
     const random_rows::Workload workload(seed);
     const std::vector<random_rows::Task>& tasks = workload.tasks();
-    if (tasks.size() > 60) continue;
+    if (tasks.size() > 60) return;
     std::vector<char*> bases;
     for (const random_rows::Tensor& tensor : workload.tensors())
       bases.push_back(reinterpret_cast<char*>(const_cast<int32_t*>(tensor.indices.data())));
     Planned planned(workload.bytes(), shapes_of(workload), bases);
     const auto must_precede = [&](size_t i, size_t j) { return random_rows::conflict(tasks[i], tasks[j]); };
     drop_each_wait(planned, {}, seed, must_precede, false, score);
-  }
+  });
   print(score);
   CHECK(score.reported > 300);
 }

@@ -9,8 +9,7 @@
 #include "prepared.hpp"
 #include "pto/wsp/graph/checker.hpp"
 #include "pto/wsp/sched/crew.hpp"
-#include "random_nest.hpp"
-#include "random_phases.hpp"
+#include "random_loops.hpp"
 #include "random_workload.hpp"
 #include "seeds.hpp"
 
@@ -201,7 +200,7 @@ sched::RunOptions any_order(std::mt19937_64& random, planned::Planned& planned) 
 
 void check_nest(uint64_t seed) {
   std::mt19937_64 random(seed);
-  const random_nest::Workload nest(seed);
+  const random_loops::Nest nest(seed);
   planned::Planned planned(nest.bytes(), nest.shapes());
   const std::vector<planned::PlacedTask> tasks = planned::walk(planned, {}, bytecode::Op::FOR_EACH);
   if (tasks.size() > graph_text::kMaxTasks) return;
@@ -350,7 +349,7 @@ void check_walk(uint64_t seed) {
 
 void check_phases(uint64_t seed) {
   std::mt19937_64 random(seed);
-  const random_phases::Workload phases(seed);
+  const random_loops::Phases phases(seed);
   planned::Planned planned(phases.bytes(), planned::shapes_of(phases));
   const std::vector<planned::PlacedTask> tasks = planned::walk(planned, {}, bytecode::Op::FOR_EACH);
   if (tasks.size() > graph_text::kMaxTasks) return;

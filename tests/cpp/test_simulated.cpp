@@ -210,6 +210,22 @@ TEST(policies_shape_a_graph) {
   CHECK(is_replay(options));
 }
 
+TEST(dispatchers_take_the_strands_of_a_graph_in_turn) {
+  Tasks apart(30, 30);
+  Executable executable(apart.bytes.data(), apart.bytes.size(),
+                        std::shared_ptr<const KernelLibrary>(std::shared_ptr<void>(), &kTable));
+  sched::RunOptions options = after_build(2);
+  options.dispatchers = 3;
+  options.ownership = sched::Ownership::kRoundRobin;
+  const RunResult result = executable.run({ref(apart.x)}, {}, options);
+  CHECK_EQ(result.dispatchers, 3u);
+  CHECK_EQ(result.walks.size(), size_t{3});
+  for (const sched::WalkStats& walk : result.walks) {
+    CHECK_EQ(walk.made, uint64_t{10});
+    CHECK(walk.recorded <= walk.made);
+  }
+}
+
 TEST(a_clock_of_the_caller_paces_a_run) {
   Tasks apart(50, 50);
   SteppedClock clock;

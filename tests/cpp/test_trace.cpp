@@ -10,6 +10,7 @@
 #include "pto/wsp/engine.hpp"
 #include "random_workload.hpp"
 #include "record.hpp"
+#include "seeds.hpp"
 
 namespace test_trace {
 
@@ -106,7 +107,7 @@ TEST(dependences_are_conflicts_and_lead_to_all_of_them) {
   using random_workload::Tensor;
   using random_workload::Workload;
   int num_checked = 0;
-  for (uint64_t seed = 9000; seed < 9120; ++seed) {
+  seeds::for_seeds(9000, uint64_t{120}, [&](uint64_t seed) {
     const Workload workload(seed, 120);
     const std::vector<uint8_t> bytes = workload.bytes();
     Executable executable(bytes.data(), bytes.size(), mix::library().shared());
@@ -132,13 +133,13 @@ TEST(dependences_are_conflicts_and_lead_to_all_of_them) {
       for (size_t other = 0; other < before; ++other)
         if (is_behind[before][other]) is_behind[after][other] = true;
     }
-    if (std::count(counts.begin(), counts.end(), trace::LatestDependences::kMost) > 0) continue;
+    if (std::count(counts.begin(), counts.end(), trace::LatestDependences::kMost) > 0) return;
     ++num_checked;
     for (size_t after = 0; after < tasks.size(); ++after) {
       for (size_t before = 0; before < after; ++before)
         CHECK(is_behind[after][before] || !random_workload::conflict(tasks[before], tasks[after]));
     }
-  }
+  });
   CHECK(num_checked > 30);
 }
 

@@ -27,6 +27,9 @@ class _Recorded(random.Random):
         super().__init__()
         self._draw = draw
 
+    def __repr__(self) -> str:
+        return "<the choices of the program above>"
+
     def random(self) -> float:
         return self._randbelow(100) / 100
 

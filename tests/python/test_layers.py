@@ -45,8 +45,7 @@ NATIVE_USERS = {"planner", "runtime"}
 
 # Imports inside functions, as (importer, imported): only where a registry loads what it was asked for.
 DEFERRED = {
-    ("targets.registry", "targets.cpu.target"),
-    ("targets.registry", "targets.interp.target"),
+    ("targets.registry", f"targets.{path.parent.name}.target") for path in PACKAGE.glob("targets/*/target.py")
 }
 
 # The hook by which `compile` methods reach the runtime; it mentions the type that it returns.

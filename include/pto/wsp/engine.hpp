@@ -325,6 +325,7 @@ class Executable {
   void keep_graph(const sched::GraphRun& graph_run, const sched::PolicyOptions& policy, RunResult& result) {
     const sched::GraphSchedule* schedule = graph_run.schedule();
     result.dispatchers = schedule != nullptr ? schedule->num_dispatchers() : 0;
+    if (schedule != nullptr) result.walks = schedule->stats();
     result.slices = graph_run.share_graph()->num_strands();
     result.is_replay = graph_run.build_ns() == 0;
     result.build_ns = graph_run.build_ns();

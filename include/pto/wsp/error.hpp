@@ -19,7 +19,7 @@ struct Detail {
   std::vector<int64_t> list;
 };
 
-/// A named engine error: a kebab-case code, a sentence, and the facts behind it.
+/// A named engine error: a kebab-case code, a sentence, and the facts of the case.
 class EngineError : public std::runtime_error {
  public:
   EngineError(std::string code, const std::string& message)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What hand-written kernels share with whoever runs them: why one failed, and which one a thread is in.
+/// What hand-written kernels share with the engine: why one failed, and which one a thread is in.
 ///
 /// A library with such kernels exports `pto_wsp_native_kernels` besides its table. C++17, and free of C++
 /// standard headers as abi.hpp is.
@@ -40,7 +40,7 @@ struct NativeKernels {
   /// Why a kernel of the library returned `number`. Kept for at least as many failures as there can be
   /// workers.
   const KernelFailure* (*failure)(int32_t number);
-  /// Set when the library is loaded: where a thread keeps the call that it is in. Null: nobody asks.
+  /// Set when the library is loaded: where a thread keeps the call that it is in. Null: it is not kept.
   const NativeCall** (*current_call)();
 };
 

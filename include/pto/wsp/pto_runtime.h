@@ -108,7 +108,7 @@ PTO_API int pto_task_add_output(PTORuntime* rt, int32_t task, void* tensor, int6
 PTO_API int pto_task_add_inout(PTORuntime* rt, int32_t task, void* tensor, int64_t row, int64_t col,
                                int64_t rows, int64_t cols);
 
-/** Ends a task: it comes behind those that were submitted before. */
+/** Ends a task: it comes after those that were submitted before. */
 PTO_API int pto_task_submit(PTORuntime* rt, int32_t task);
 
 /* ---------------------------------------------------------------------------------------- running */

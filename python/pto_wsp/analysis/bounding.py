@@ -144,8 +144,10 @@ def _polynomial(expr: Expr, symbols: frozenset[str], bounds: Bounds) -> Polynomi
 
 def _is_symbolic(expr: Expr, symbols: frozenset[str]) -> bool:
     """Whether the symbols of a workload alone decide an expression."""
-    leaves = (e for e in walk(expr) if not ir.children(e))
-    return all(isinstance(e, Const) or (isinstance(e, Var) and e.name in symbols) for e in leaves)
+    return all(
+        e.name in symbols if isinstance(e, Var) else isinstance(e, (Const, Unary, Binary, Select))
+        for e in walk(expr)
+    )
 
 
 def _is_counting(atom: Expr, bounds: Bounds) -> bool:

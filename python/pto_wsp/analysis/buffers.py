@@ -15,7 +15,6 @@ from pto_wsp.isa.forms import ELEMENTWISE
 from pto_wsp.isa.table import TABLE
 from pto_wsp.location import Location
 from pto_wsp.support.record import record
-from pto_wsp.types.tile import TileType
 
 ALIGN = 64
 
@@ -131,11 +130,6 @@ class BufferUse:
     peak: tuple[tuple[str, int], ...]
 
 
-def tile_bytes(tile: TileType) -> int:
-    """Return the bytes of the elements of a tile."""
-    return tile.rows * tile.cols * tile.dtype.itemsize
-
-
 def tile_spans(kernel: KernelFunction) -> Mapping[str, Span]:
     """Return when each tile that a kernel's body names is in use.
 
@@ -171,9 +165,7 @@ def buffer_use(kernel: KernelFunction) -> BufferUse:
     """Return what the tiles of a kernel take, each a multiple of ALIGN bytes."""
     types = dict(kernel.tiles)
     spans = tile_spans(kernel)
-    blocks = [
-        LiveBuffer(name, round_up(tile_bytes(types[name]), ALIGN), *span) for name, span in spans.items()
-    ]
+    blocks = [LiveBuffer(name, round_up(types[name].num_bytes, ALIGN), *span) for name, span in spans.items()]
     peak = tuple((str(block.key), block.size) for block in live_at_peak(blocks))
     return BufferUse(sum(b.size for b in blocks), pack(blocks), peak)
 

@@ -51,6 +51,7 @@ from pto_wsp.lang.workload.expansion import is_positive, read_expansion
 from pto_wsp.location import Location, caller_location
 from pto_wsp.support.record import replace
 from pto_wsp.types.dtype import DType
+from pto_wsp.types.space import LOCAL_SPACES, TILE_SPACES
 from pto_wsp.types.tile import TileType
 
 
@@ -128,14 +129,25 @@ class PTOFunctionBuilder(InstructionMethods):
         return self
 
     def tile(
-        self, name: str, rows: int, cols: int, dtype: ElementType | DType = ElementType.F32
+        self,
+        name: str,
+        rows: int,
+        cols: int,
+        dtype: ElementType | DType = ElementType.F32,
+        space: MemorySpace | None = None,
     ) -> PTOFunctionBuilder:
-        """Declare a tile of `rows` x `cols` elements."""
+        """Declare a tile of `rows` x `cols` elements, in the memory `space` or where the target chooses."""
         loc = self._here("tile")
+        place = space.among(TILE_SPACES) if isinstance(space, MemorySpace) else None
+        if space is not None and place is None:
+            expected = "a memory of tiles: " + ", ".join(f"`MemorySpace.{s.name}`" for s in TILE_SPACES)
+            raise BadOperand(op="tile", expected=expected, found=f"`{space!s}`", loc=loc)
         for size in (rows, cols):
             if not is_positive(size):
                 raise BadOperand(op="tile", expected="positive sizes", found=f"`{size!r}`", loc=loc)
-        return self._declare("tile", name, TileDeclaration(TileType(rows, cols, dtype_of(dtype, loc)), loc))
+        return self._declare(
+            "tile", name, TileDeclaration(TileType(rows, cols, dtype_of(dtype, loc), place), loc)
+        )
 
     def scalar(self, name: str, dtype: ElementType | DType = ElementType.F32) -> PTOFunctionBuilder:
         """Declare a scalar: a variable, or, where no step assigns it, a parameter of the function.
@@ -172,8 +184,13 @@ class PTOFunctionBuilder(InstructionMethods):
         if not isinstance(space, MemorySpace):
             expected = "a memory space: `MemorySpace.GLOBAL`"
             raise BadOperand(op="memref", expected=expected, found=f"`{space!r}`", loc=loc)
+        place = space.among(LOCAL_SPACES)
         is_local = space is not MemorySpace.GM
-        found = Memref(dtype_of(dtype, loc), None if shape is None else tuple(shape), is_local, loc)
+        if is_local and place is None and space is not MemorySpace.LOCAL:
+            expected = "a memory of memrefs: `GM`, `L2`, `L1` or `LOCAL`"
+            raise BadOperand(op="memref", expected=expected, found=f"`{space!s}`", loc=loc)
+        known = None if shape is None else tuple(shape)
+        found = Memref(dtype_of(dtype, loc), known, is_local, loc, space=place)
         return self._declare("memref", name, found)
 
     def intermediate_buffer(

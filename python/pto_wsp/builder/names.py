@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Sequence
 
 from pto_wsp.errors import BadOperand
 from pto_wsp.location import Location
 from pto_wsp.types.dtype import DTYPES, DType, b1, f32, i64
+from pto_wsp.types.space import Space
 
 
 class ElementType(enum.Enum):
@@ -34,13 +36,25 @@ class ElementType(enum.Enum):
 
 
 class MemorySpace(enum.Enum):
-    """Where a memref is: global memory, which a call gives, or memory that the program finds itself."""
+    """Where a memref or a tile is.
+
+    Memrefs are in global memory (`GM`), which a call gives, in `L2` or `L1`, or `LOCAL`: in memory that the
+    target chooses. Tiles are in `UB`, `L1`, `L0A`, `L0B` or `L0C`; without one, the target chooses.
+    """
 
     GM = "gm"
     GLOBAL = "gm"
     L2 = "l2"
     L1 = "l1"
     LOCAL = "local"
+    UB = "ub"
+    L0A = "l0a"
+    L0B = "l0b"
+    L0C = "l0c"
+
+    def among(self, spaces: Sequence[Space]) -> Space | None:
+        """Return the memory that this is, if it is one of `spaces`."""
+        return next((space for space in spaces if space.value == self.value), None)
 
 
 class CompareMode(enum.Enum):

@@ -9,6 +9,7 @@ from pto_wsp.lang.workload.expansion import NOT_EXPANDED, Expansion
 from pto_wsp.location import Location
 from pto_wsp.support.record import record
 from pto_wsp.types.dtype import DType
+from pto_wsp.types.space import Space
 from pto_wsp.types.tile import TileType
 
 Operand = str | int | float | Expr
@@ -26,6 +27,7 @@ class Memref:
         shape: None where uses decide it; a dimension is None where only a run knows it.
         is_local: made by the run, not given by the call.
         elements: how many it has, where that is said instead of a shape.
+        space: where it lies if it is local; None where the target chooses.
     """
 
     dtype: DType
@@ -33,6 +35,7 @@ class Memref:
     is_local: bool
     loc: Location
     elements: int | None = None
+    space: Space | None = None
 
 
 @record

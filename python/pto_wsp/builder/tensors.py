@@ -217,7 +217,7 @@ class Tensors:
     def param(self, name: str) -> w.TensorParam:
         """Return the parameter that a tensor is."""
         memref = self.memref(name)
-        type = TensorType(memref.dtype, self._dims(name))
+        type = TensorType(memref.dtype, self._dims(name), memref.space)
         return w.TensorParam(name, type, memref.loc, memref.is_local)
 
     def _dims(self, name: str) -> tuple[int | str, ...]:

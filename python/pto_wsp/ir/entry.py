@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-
 from pto_wsp.errors import InvalidIR
 from pto_wsp.ir.core import Full, Region
 from pto_wsp.ir.kernel import KernelFunction, Param
@@ -18,6 +16,7 @@ from pto_wsp.ir.workload import (
     WorkloadFunction,
     WorkloadParam,
 )
+from pto_wsp.support.fresh import Fresh
 from pto_wsp.support.record import replace
 from pto_wsp.types.tile import ScalarType, TensorType, TileType
 
@@ -37,8 +36,8 @@ def with_entry_workload(module: Module) -> Module:
     kernel = next((k for k in module.kernels if k.name == module.entry), None)
     if kernel is None:
         return module
-    taken = {f.name for f in (*module.kernels, *module.workloads)}
-    name = _free(f"{kernel.name}_once", taken)
+    fresh = Fresh(f.name for f in (*module.kernels, *module.workloads))
+    name = fresh.name(f"{kernel.name}_once")
     workload = _one_task(name, kernel)
     return replace(module, workloads=(*module.workloads, workload), entry=name)
 
@@ -46,13 +45,13 @@ def with_entry_workload(module: Module) -> Module:
 def _one_task(name: str, kernel: KernelFunction) -> WorkloadFunction:
     params: list[WorkloadParam] = []
     args: list[Region | Expr] = []
-    taken = {param.name for param in kernel.params}
+    fresh = Fresh(param.name for param in kernel.params)
     for param in kernel.params:
         if isinstance(param.type, ScalarType):
             params.append(ScalarParam(param.name, param.type, param.loc))
             args.append(Var(param.name, param.type.dtype))
         else:
-            dims = _dims(param, taken)
+            dims = _dims(param, fresh)
             _, dtype = view_rank_and_dtype(param)
             params += [SizeParam(dim, loc=param.loc) for dim in dims if isinstance(dim, str)]
             params.append(TensorParam(param.name, TensorType(dtype, dims), param.loc))
@@ -61,18 +60,12 @@ def _one_task(name: str, kernel: KernelFunction) -> WorkloadFunction:
     return WorkloadFunction(name, tuple(params), (task,), kernel.loc)
 
 
-def _dims(param: Param, taken: Collection[str]) -> tuple[int | str, ...]:
+def _dims(param: Param, fresh: Fresh) -> tuple[int | str, ...]:
     """Return the dimensions of the tensor that a view covers: a tile takes smaller ones too."""
     assert not isinstance(param.type, ScalarType)
     known = (None, None) if isinstance(param.type, TileType) else param.type.dims or ()
     names = ("rows", "cols") if len(known) == 2 else tuple(map(str, range(len(known))))
     return tuple(
-        _free(f"{param.name}_{name}", taken) if size is None else size
+        fresh.name(f"{param.name}_{name}") if size is None else size
         for size, name in zip(known, names, strict=True)
     )
-
-
-def _free(name: str, taken: Collection[str]) -> str:
-    while name in taken:
-        name += "_"
-    return name

@@ -22,6 +22,7 @@ from pto_wsp.ir.scalar import Const, Expr
 from pto_wsp.ir.schedule import Bounds, Count, Directive, Directives, Key
 from pto_wsp.support.text import TextWriter
 from pto_wsp.types.dtype import DType, i64
+from pto_wsp.types.space import Space
 from pto_wsp.types.tile import TensorType
 
 
@@ -103,10 +104,12 @@ def _workload(function: w.WorkloadFunction, out: TextWriter) -> None:
 
 def _workload_param(param: w.WorkloadParam) -> str:
     match param:
-        case w.TensorParam(name=name, type=TensorType(dtype=dtype, dims=dims)):
+        case w.TensorParam(name=name, type=TensorType(dtype=dtype, dims=dims, space=space)):
             shape = "x".join(f'"{d}"' if isinstance(d, str) else str(d) for d in dims)
             flags = _tensor_flags(param)
-            return f"%{name}: !pto.memref<gm,{shape},{dtype}>" + (f" {{{', '.join(flags)}}}" if flags else "")
+            return f"%{name}: !pto.memref<{(space or Space.GM).value},{shape},{dtype}>" + (
+                f" {{{', '.join(flags)}}}" if flags else ""
+            )
         case w.SizeParam(name=name, default=default, value=value):
             return f"%{name}: index" + _given(default, i64, value)
         case w.RaggedParam(name=name, outer=outer):

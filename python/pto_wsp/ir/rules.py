@@ -8,8 +8,11 @@ from pto_wsp.errors import InvalidIR
 from pto_wsp.ir import kernel as k
 from pto_wsp.ir.core import Region
 from pto_wsp.ir.scalar import Element
+from pto_wsp.isa.forms import Form
+from pto_wsp.isa.spaces import wrong_space
 from pto_wsp.location import Location
 from pto_wsp.types.dtype import DType, b1
+from pto_wsp.types.space import TILE_SPACES, Space
 from pto_wsp.types.tile import MAX_TILE_BYTES, TileType, ViewType
 
 
@@ -30,8 +33,28 @@ def require_distinct(
 
 def require_tile(name: str, tile: TileType, loc: Location | None) -> None:
     """Raise InvalidIR unless a tile has elements, and not more than any core could hold."""
-    sound = tile.rows > 0 < tile.cols and tile.rows * tile.cols * tile.dtype.itemsize <= MAX_TILE_BYTES
+    known = tile.space is None or tile.space in TILE_SPACES
+    require(known, f"`{name}` is {tile}: a tile lies in {_listed(TILE_SPACES)}", loc)
+    sound = tile.rows > 0 < tile.cols and tile.num_bytes <= MAX_TILE_BYTES
     require(sound, f"`{name}` is {tile}: a tile has elements, of at most {MAX_TILE_BYTES} bytes", loc)
+
+
+def require_space(
+    op: str, form: Form, names: Sequence[str], tiles: Sequence[TileType], loc: Location | None
+) -> None:
+    """Raise InvalidIR unless an instruction works on the memories of its tiles, the result first."""
+    found = wrong_space(op, form, [tile.space for tile in tiles])
+    if found is not None:
+        number, known = found
+        space = tiles[number].space
+        assert space is not None
+        raise InvalidIR(
+            message=f"`{op}` takes `{names[number]}` in {_listed(known)}, not in `{space.value}`", loc=loc
+        )
+
+
+def _listed(spaces: Sequence[Space]) -> str:
+    return " or ".join(f"`{space.value}`" for space in spaces)
 
 
 def call_left(name: str, loc: Location | None) -> InvalidIR:

@@ -73,9 +73,12 @@ class LoopExtent:
     dtype = i64
 
 
+NUM_SLOTS = 256
+
+
 @record
 class Slot:
-    """In a workload: the variable with a number, from 0 to 255."""
+    """In a workload: the variable with a number, below NUM_SLOTS."""
 
     number: int
     loc: Location | None = None

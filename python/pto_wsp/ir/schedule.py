@@ -74,28 +74,29 @@ Settings = dict[str, "int | str | list[int]"]
 
 
 class Policy(Generic[P, D]):
-    """One of the directives of a kind, and the function by which users make it.
+    """One of the directives of a kind, declared at the method of the kind's class by which users make it.
+
+    The method returns `self`, the directive without arguments, with the arguments of a user. Its docstring is
+    the line of the directive on the page of policies and in notebooks.
 
     Attributes:
-        name: the word after `=` in text.
-        meaning: what it does, as the page of policies and notebooks say it.
+        name: the word after `=` in text: the name of the method.
         takes: its parameters, in the order of the text.
+        effect: the test that proves its effect on recorded order or placement.
         settings: the options of the engine that enforce it, unless its kind says more.
         refused: the targets that refuse it, with their reasons.
-        effect: the test that proves its effect on recorded order or placement.
     """
 
     def __init__(
-        self, make: Callable[Concatenate[D, P], D], takes: tuple[Parameter, ...], **facts: Any
+        self, make: Callable[Concatenate[D, P], D], takes: tuple[Parameter, ...], effect: str
     ) -> None:
-        self._make = make
         self.name = make.__name__.removeprefix("_")
-        self.meaning = " ".join((make.__doc__ or "").split("Args:")[0].split("Raises:")[0].split())
-        self.__doc__ = make.__doc__
         self.takes = takes
-        self.effect: str = facts["effect"]
-        self.settings: Settings = facts.get("settings", {})
-        self.refused: Mapping[str, str] = facts.get("refused", {})
+        self.effect = effect
+        self.settings: Settings = {}
+        self.refused: Mapping[str, str] = {}
+        self.__doc__ = make.__doc__
+        self._make = make
 
     def __set_name__(self, owner: type[D], name: str) -> None:
         self._kind = owner
@@ -104,17 +105,23 @@ class Policy(Generic[P, D]):
         """Return the directive with the arguments of a user."""
         return self._make(self._kind(self.name), *args, **kwargs)
 
+    @property
+    def meaning(self) -> str:
+        """What it does."""
+        return " ".join((self.__doc__ or "").split("Args:")[0].split("Raises:")[0].split())
 
-def policy(*takes: Parameter, **facts: Any) -> Callable[[Callable[Concatenate[D, P], D]], Policy[P, D]]:
-    """Declare a directive of a kind, at the method of the kind's class by which users make it.
 
-    The method returns `self`, the directive without arguments, with the arguments of a user.
+def policy(
+    *takes: Parameter, effect: str, settings: Settings | None = None, refused: Mapping[str, str] | None = None
+) -> Callable[[Callable[Concatenate[D, P], D]], Policy[P, D]]:
+    """Return a decorator that declares a directive of a kind; its arguments are attributes of `Policy`."""
 
-    Args:
-        takes: its parameters.
-        facts: `effect`, and those of `settings` and `refused` that it has.
-    """
-    return lambda make: Policy(make, takes, **facts)
+    def declared(make: Callable[Concatenate[D, P], D]) -> Policy[P, D]:
+        found = Policy(make, takes, effect)
+        found.settings, found.refused = settings or {}, refused or {}
+        return found
+
+    return declared
 
 
 class Directive:

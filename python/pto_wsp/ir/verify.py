@@ -21,6 +21,7 @@ from pto_wsp.ir.rules import (
     require,
     require_distinct,
     require_element,
+    require_space,
     require_tile,
     view_rank_and_dtype,
 )
@@ -42,9 +43,10 @@ from pto_wsp.ir.scalar import (
 from pto_wsp.ir.verify_schedule import verify_schedule
 from pto_wsp.ir.verify_workload import verify_workload
 from pto_wsp.isa.attributes import unknown_attribute
-from pto_wsp.isa.forms import FormError, data_operands, result_type
+from pto_wsp.isa.forms import Form, FormError, data_operands, result_type
 from pto_wsp.isa.table import TABLE
 from pto_wsp.location import Location
+from pto_wsp.support.record import replace
 from pto_wsp.types.dtype import b1, i32, i64
 from pto_wsp.types.tile import ScalarType, TileType
 
@@ -87,6 +89,7 @@ class _KernelVerifier:
         self.module = module
         self.kernel = kernel
         self.tiles = dict(kernel.tiles)
+        self.plain = {n: t if t.space is None else replace(t, space=None) for n, t in self.tiles.items()}
         self.scalars = {name: t.dtype for name, t in kernel.scalars}
         self.scalars |= {p.name: p.type.dtype for p in kernel.params if isinstance(p.type, ScalarType)}
         self.scalars[k.BLOCK_IDX] = i64
@@ -104,6 +107,7 @@ class _KernelVerifier:
         for param in self.kernel.params:
             if isinstance(param.type, TileType):
                 require_tile(param.name, param.type, param.loc or self.kernel.loc)
+                require(param.type.space is None, f"`{param.name}` is a view: it has no space", param.loc)
         for name, tile in self.kernel.tiles:
             require_tile(name, tile, self.kernel.loc)
         require(self.kernel.unit in k.UNITS, f"there is no unit `{self.kernel.unit}`", self.kernel.loc)
@@ -188,6 +192,10 @@ class _KernelVerifier:
         is_store = isinstance(stmt, k.Store)
         require(tile in self.tiles, "load or store of an unknown tile", loc)
         param = self.region(region, loc)
+        used = (tile,) if rows is None else (tile, rows)
+        moves = (Form.STORE, Form.SCATTER) if is_store else (Form.LOAD, Form.GATHER)
+        types = [self.tiles[name] for name in used if name in self.tiles]
+        require_space("store" if is_store else "load", moves[len(types) - 1], used, types, loc)
         if is_store:
             require(param.role != k.IN, f"`{param.name}` is an input and is stored to", loc)
         dtype = view_rank_and_dtype(param)[1]
@@ -258,16 +266,18 @@ class _KernelVerifier:
                 element.kind == "b",
             )
             require(fits, f"`{instr.op}` takes scalars that are {element}", instr.loc)
-        dst = self.tiles[instr.dst]
+        used = (instr.dst, *instr.tiles)
+        require_space(instr.op, row.form, used, [self.tiles[name] for name in used], instr.loc)
+        dst = self.plain[instr.dst]
         wrong = unknown_attribute(row.form, dict(instr.attrs))
         require(not wrong, f"`{instr.op}` has {wrong}", instr.loc)
         attrs = dict(instr.attrs) | {"shape": dst.shape, "dtype": dst.dtype}
         try:
-            result = result_type(row.form, [self.tiles[t] for t in instr.tiles], attrs)
+            result = result_type(row.form, [self.plain[t] for t in instr.tiles], attrs)
         except FormError as error:
             raise InvalidIR(message=f"`{instr.op}`: {error}", loc=instr.loc) from error
         require(result == dst, f"`{instr.op}` makes {result}, not {dst}", instr.loc)
-        for tile in data_operands(row.form, [self.tiles[name] for name in instr.tiles]):
+        for tile in data_operands(row.form, [self.plain[name] for name in instr.tiles]):
             require(tile.dtype in row.dtypes, f"`{instr.op}` is not defined for {tile.dtype}", instr.loc)
 
     def element(self, node: Element, loc: Location | None) -> None:

@@ -12,6 +12,7 @@ from pto_wsp.ir.expression_types import require_types
 from pto_wsp.ir.module import Module
 from pto_wsp.ir.rules import region_rank, require, require_distinct, require_element, view_rank_and_dtype
 from pto_wsp.ir.scalar import (
+    NUM_SLOTS,
     Binary,
     Const,
     Element,
@@ -32,9 +33,8 @@ from pto_wsp.ir.scalar import (
 )
 from pto_wsp.location import Location
 from pto_wsp.types.dtype import DType, b1, i32, i64
+from pto_wsp.types.space import LOCAL_SPACES
 from pto_wsp.types.tile import ScalarType, TensorType
-
-MAX_SLOTS = 256
 
 
 def verify_workload(module: Module, workload: w.WorkloadFunction) -> None:
@@ -71,7 +71,7 @@ class _WorkloadVerifier:
         for variable in self.workload.variables:
             match variable:
                 case Slot(number=number):
-                    require(0 <= number < MAX_SLOTS, f"there is no slot {number}", self.workload.loc)
+                    require(0 <= number < NUM_SLOTS, f"there is no slot {number}", self.workload.loc)
                 case FlushValue():
                     require(False, "flush points are set by the lowering alone", self.workload.loc)
                 case name:
@@ -84,6 +84,9 @@ class _WorkloadVerifier:
         for dim in tensor.type.dims:
             known = isinstance(dim, int) or dim in self.sizes
             require(known, f"size `{dim}` is not declared", tensor.loc)
+        space = tensor.type.space
+        sound = space is None or (tensor.is_local and space in LOCAL_SPACES)
+        require(sound, f"`{tensor.name}` cannot lie in {space}", tensor.loc)
         by_construction = tensor.is_local or not tensor.is_distinct
         require(by_construction, f"`{tensor.name}` is bound: its elements may be equal", tensor.loc)
         match tensor.type.dims:

@@ -33,6 +33,7 @@ class Prepared:
         """
         module = prepare(self.source).reached
         check_schedule(module, self.target.name)
+        self.target.require_spaces(module)
         return module if self.target.evaluates_floats else settle_floats(module)
 
 

@@ -8,11 +8,13 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar, Protocol, TypeVar
 
+from pto_wsp.errors import UnsupportedByTarget
 from pto_wsp.ir.kernel import KernelFunction
 from pto_wsp.ir.module import Module
 from pto_wsp.ir.schedule import Directive, Policy
 from pto_wsp.location import Location
 from pto_wsp.support.record import record
+from pto_wsp.types.space import Space
 
 R = TypeVar("R", covariant=True)
 
@@ -161,10 +163,12 @@ class Target(ABC):
         name: as in `compile(target=...)`.
         evaluates_floats: whether a workload's float arithmetic is evaluated during a run. Otherwise a pass
             computes it before the run.
+        spaces: memories that it places tiles and tensors in where a program asks for them.
     """
 
     name: ClassVar[str]
     evaluates_floats: ClassVar[bool] = False
+    spaces: ClassVar[frozenset[Space]] = frozenset()
 
     @abstractmethod
     def check(self, module: Module) -> None:
@@ -187,6 +191,16 @@ class Target(ABC):
             UnsupportedByTarget: as `check` raises it.
             NoneKernelBody: a kernel is only declared.
         """
+
+    def require_spaces(self, module: Module) -> None:
+        """Raise UnsupportedByTarget for the first tile or tensor in a memory that this target has not."""
+        placed = [(f, name, tile.space) for f in module.kernels for name, tile in f.tiles]
+        placed += [(f, t.name, t.type.space) for f in module.workloads for t in f.tensors]
+        for function, name, space in placed:
+            if space is not None and space not in self.spaces:
+                what = f"the memory `{space.value}`, in which `{name}` is to lie"
+                reason = "leave it open: then the target chooses where it lies"
+                raise UnsupportedByTarget(target=self.name, what=what, reason=reason, loc=function.loc)
 
     def preferences(self) -> Preferences:
         """Return what operators choose by. Results do not depend on it."""

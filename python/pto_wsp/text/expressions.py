@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 from pto_wsp.ir.core import DimSelect, Full, Index, Merged, Range, Region, Rows, TileRange
@@ -30,6 +30,7 @@ from pto_wsp.ir.scalar import (
 from pto_wsp.support.record import replace
 from pto_wsp.text.tokens import LITERAL, NAME, NUMBER, TYPE, WORD, Cursor, Token
 from pto_wsp.types.dtype import DTYPES, DType, b1, f32, i64
+from pto_wsp.types.space import TILE_SPACES, Space
 from pto_wsp.types.tile import TileType
 
 _OPERATORS = {sign: op for op, sign in BINARY_OPS.items() if op in PRECEDENCE}
@@ -278,6 +279,14 @@ def _range(cursor: Cursor, scope: Scope) -> tuple[Expr, Expr]:
     return start, read_expression(cursor, scope)
 
 
+def read_space(cursor: Cursor, token: Token, text: str, known: Sequence[Space]) -> Space | None:
+    """Return the memory that a part of a type names, None where it is empty."""
+    found = next((space for space in known if space.value == text), None)
+    if text and found is None:
+        cursor.fail("a memory: " + ", ".join(space.value for space in known), token=token)
+    return found
+
+
 TILES: dict[str, TileType] = {}
 
 
@@ -290,11 +299,13 @@ def read_tile(cursor: Cursor) -> TileType:
     token = cursor.take(TYPE, "a type `!pto.tile<RxCxdtype>`")
     found = TILES.get(token.text)
     if found is None:
-        inside = token.text.removeprefix("!pto.tile<").removesuffix(">").split("x")
+        whole, _, space = token.text.removeprefix("!pto.tile<").removesuffix(">").partition(",")
+        inside = whole.split("x")
         if len(inside) != 3 or not token.text.startswith("!pto.tile<"):
             cursor.fail("a type `!pto.tile<RxCxdtype>`", token=token)
         rows, cols = (cursor.integer_of(token, size.strip()) for size in inside[:2])
-        found = TileType(rows, cols, read_dtype(cursor, token, inside[2].strip()))
+        dtype = read_dtype(cursor, token, inside[2].strip())
+        found = TileType(rows, cols, dtype, read_space(cursor, token, space.strip(), TILE_SPACES))
         TILES[token.text] = found
     return found
 

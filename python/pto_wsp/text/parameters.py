@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from pto_wsp.errors import RepeatedText
 from pto_wsp.ir import kernel as k
 from pto_wsp.ir import workload as w
 from pto_wsp.ir.scalar import Expr
 from pto_wsp.support.record import replace
-from pto_wsp.text.expressions import read_dtype, read_expression, read_number
+from pto_wsp.text.expressions import read_dtype, read_expression, read_number, read_space
 from pto_wsp.text.tokens import NAME, NUMBER, TYPE, WORD, Cursor, Token
 from pto_wsp.text.workloads import scope_of_params
 from pto_wsp.types.dtype import DType, b1, i64
+from pto_wsp.types.space import LOCAL_SPACES, Space
 from pto_wsp.types.tile import ScalarType, TensorType, TileType, ViewType
 
-_MEMREF = re.compile(r"!pto\.memref<\s*gm\s*,\s*(.*?)\s*(?:,\s*(\w+)\s*)?>")
+_MEMREF = re.compile(r"!pto\.memref<\s*(\w+)\s*,\s*(.*?)\s*(?:,\s*(\w+)\s*)?>")
 _SIZE = re.compile(r'"([^"]*)"|([^"x]+)')
 
 
@@ -46,7 +47,7 @@ def read_kernel_params(cursor: Cursor) -> tuple[k.Param, ...]:
             found.append(k.Param(name, k.IN, kind, cursor.place(token)))
             return
         written = cursor.take(TYPE, "`!pto.memref<gm,shape,dtype>` or an element type")
-        sizes, dtype = _memref(cursor, written)
+        _, sizes, dtype = _memref(cursor, written, ())
         cursor.expect("{", "a memref of a kernel says its role: `{in}`, `{out}` or `{inout}`")
         role = cursor.word((k.IN, k.OUT, k.INOUT), "`in`, `out` or `inout`")
         is_tile = cursor.accept(",")
@@ -64,18 +65,25 @@ def _dtype(cursor: Cursor) -> DType:
     return read_dtype(cursor, token, token.text)
 
 
-def _memref(cursor: Cursor, token: Token) -> tuple[list[int | str] | None, DType | None]:
-    """Return the sizes of a memref type, names and `?` as text, and its element type; None where `...`."""
+def _memref(
+    cursor: Cursor, token: Token, spaces: Sequence[Space]
+) -> tuple[Space | None, list[int | str] | None, DType | None]:
+    """Return the parts of a memref type: its memory, of `spaces` and `gm`, its sizes and its element type.
+
+    Sizes are numbers, names, or `?`; they and the element type are None where the type says `...`.
+    """
     found = _MEMREF.fullmatch(token.text)
     if found is None:
         cursor.fail("`!pto.memref<gm,shape,dtype>`", token=token)
-    shape, name = found.groups()
+    memory, shape, name = found.groups()
+    is_global = memory == Space.GM.value
+    space = None if is_global else read_space(cursor, token, memory, (Space.GM, *spaces))
     dtype = None if name is None else read_dtype(cursor, token, name)
     if shape == "...":
-        return None, dtype
+        return space, None, dtype
     if dtype is None:
         cursor.fail("`!pto.memref<gm,shape,dtype>`", token=token)
-    return [_size(cursor, token, part) for part in _parts(cursor, token, shape)], dtype
+    return space, [_size(cursor, token, part) for part in _parts(cursor, token, shape)], dtype
 
 
 def _parts(cursor: Cursor, token: Token, shape: str) -> list[str]:
@@ -186,10 +194,10 @@ def _outer(cursor: Cursor) -> str:
 
 def _tensor(cursor: Cursor, token: Token, name: str) -> w.TensorParam:
     written = cursor.advance()
-    sizes, dtype = _memref(cursor, written)
+    space, sizes, dtype = _memref(cursor, written, LOCAL_SPACES)
     if sizes is None or dtype is None or "?" in sizes:
         cursor.fail('sizes: numbers, or names in quotes like `"n"x128`', token=written)
-    kind = TensorType(dtype, tuple(sizes))
+    kind = TensorType(dtype, tuple(sizes), space)
     flags = _flags(cursor) if cursor.accept("{") else {}
     columns = flags.get("columns")
     return w.TensorParam(name, kind, cursor.place(token), "local" in flags, "distinct" in flags, columns)

@@ -112,7 +112,8 @@ def _kernel(
             case _:
                 raise NoRecipe
     for name, tile in function.tiles:
-        yield Call("tile", (name, tile.rows, tile.cols, _element(tile.dtype)))
+        space = () if tile.space is None else (MemorySpace(tile.space.value),)
+        yield Call("tile", (name, tile.rows, tile.cols, _element(tile.dtype), *space))
     for name, scalar in function.scalars:
         yield Call("scalar", (name, _element(scalar.dtype)))
     loads = (s for s in k.walk_statements(function.body) if isinstance(s, k.Load))
@@ -203,6 +204,8 @@ def _workload(
                 yield _memref(name, type.dtype, None if is_column else dims)
             case w.ScalarParam(name=name, type=type, value=None):
                 yield Call("scalar", (name, _element(type.dtype)))
+            case w.TensorParam(type=type) if type.space is not None:
+                raise NoRecipe
             case w.TensorParam() | w.SizeParam():
                 pass
             case _:

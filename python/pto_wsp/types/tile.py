@@ -6,6 +6,7 @@ from typing import Final
 
 from pto_wsp.support.record import record
 from pto_wsp.types.dtype import DType
+from pto_wsp.types.space import Space
 
 
 class _Dyn:
@@ -25,19 +26,29 @@ MAX_TILE_BYTES = 1 << 24
 
 @record
 class TileType:
-    """A tile: static shape [rows, cols] (its capacity); the valid part is known at run time."""
+    """A tile: static shape [rows, cols] (its capacity); the valid part is known at run time.
+
+    Without a `space`, the target chooses where it lies.
+    """
 
     rows: int
     cols: int
     dtype: DType
+    space: Space | None = None
 
     def __str__(self) -> str:
-        return f"tile<{self.rows}x{self.cols}x{self.dtype}>"
+        space = "" if self.space is None else f",{self.space.value}"
+        return f"tile<{self.rows}x{self.cols}x{self.dtype}{space}>"
 
     @property
     def shape(self) -> tuple[int, int]:
         """Static rows and columns."""
         return (self.rows, self.cols)
+
+    @property
+    def num_bytes(self) -> int:
+        """Bytes of its elements."""
+        return self.rows * self.cols * self.dtype.itemsize
 
 
 @record
@@ -69,10 +80,15 @@ class ScalarType:
 
 @record
 class TensorType:
-    """A tensor of a workload. A dimension is an int, or the name of a size shared by all that use it."""
+    """A tensor of a workload. A dimension is an int, or the name of a size shared by all that use it.
+
+    Tensors of a call are in global memory. Those that the run makes lie in `space`, or where the target
+    chooses.
+    """
 
     dtype: DType
     dims: tuple[int | str, ...]
+    space: Space | None = None
 
     def __str__(self) -> str:
         return "tensor<" + "x".join(str(d) for d in self.dims) + f"x{self.dtype}>"

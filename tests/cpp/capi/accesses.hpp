@@ -7,12 +7,12 @@
 
 #include <algorithm>
 #include <bitset>
-#include <random>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "../check.hpp"
+#include "../choices.hpp"
 
 namespace accesses {
 
@@ -85,9 +85,9 @@ inline uint32_t add_task(capi::Tasks& tasks, const Accesses& accesses) {
 /// Makes programs of several shapes, each in the memory of `kMaxCells` elements that it is given.
 class Maker {
  public:
-  explicit Maker(uint64_t seed) : random_(seed) {}
+  explicit Maker(uint64_t seed) : choices_(seed) {}
 
-  int below(int n) { return int(random_() % uint64_t(n)); }
+  int below(int n) { return int(choices_.pick(0, n - 1)); }
 
   Program make(const int32_t* memory) {
     memory_ = memory;
@@ -177,7 +177,7 @@ class Maker {
     }
   }
 
-  std::mt19937_64 random_;
+  choices::Choices choices_;
   const int32_t* memory_ = nullptr;
   Program program_;
 };

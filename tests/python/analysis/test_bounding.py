@@ -10,7 +10,18 @@ from pto_wsp.interp.workload import expand
 from pto_wsp.ir import workload as w
 from pto_wsp.ir.core import Full, Index, Range, Region, TileRange
 from pto_wsp.ir.evaluate import evaluate
-from pto_wsp.ir.scalar import Binary, Const, Element, Expr, Select, Unary, Var, format_expr
+from pto_wsp.ir.scalar import (
+    Binary,
+    Const,
+    Element,
+    Expr,
+    LoopExtent,
+    LoopStart,
+    Select,
+    Unary,
+    Var,
+    format_expr,
+)
 from pto_wsp.types import ScalarType, TensorType, f32, i64
 from tests.generators.drawing import DRAWS, Draw, tries
 
@@ -42,7 +53,7 @@ def touched(workload: w.WorkloadFunction, **scope: int) -> int:
                 case Index(at=at):
                     ends.append(int(evaluate(at, found.scope)) + 1)
                 case TileRange(loop=loop):
-                    ends.append(int(found.scope[f"{loop}.start"]) + int(found.scope[f"{loop}.len"]))
+                    ends.append(int(found.scope[LoopStart(loop)]) + int(found.scope[LoopExtent(loop)]))
                 case _:
                     raise AssertionError(arg)
     return max(ends)

@@ -108,6 +108,45 @@ print((x[:, 0] == 1).all())
 """
 
 
+LARGE_GRAPH = """
+import resource
+import numpy as np
+from pto_wsp import InOut, P, Schedule, StartPolicy, Tensor, Tile, f32, kernel, pto, workload
+from pto_wsp.errors import OutOfMemory
+
+@kernel
+def twice(x: InOut[Tile[1, 1, f32]]):
+    pto.store(x, x * 2)
+
+@workload
+def all_twice(X: Tensor[f32, "n", 1]):
+    for i in P("n"):
+        twice[i](x=X[i : i + 1])
+
+program = all_twice.compile("cpu")
+program.reschedule(Schedule().task_graph(start=StartPolicy.after_build()))
+x = np.ones((4_000_000, 1), np.float32)
+program.run(X=x[:10], workers=2)
+used = next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith("VmSize")) * 1024
+resource.setrlimit(resource.RLIMIT_AS, (used + 30_000_000, -1))
+try:
+    program.run(X=x, workers=2)
+except OutOfMemory as error:
+    message = str(error)
+resource.setrlimit(resource.RLIMIT_AS, (-1, -1))
+print("there is no memory for a run of `all_twice`" in message)
+x[:] = 1
+program.run(X=x, workers=2)
+print((x == 2).all())
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="limits of memory are those of Linux")
+def test_a_graph_that_does_not_fit_is_an_error_by_name(tmp_path: Path) -> None:
+    done = run_script(LARGE_GRAPH, tmp_path)
+    assert (done.returncode, done.stdout) == (0, "True\nTrue\n"), done.stderr
+
+
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="limits of memory are those of Linux")
 def test_threads_that_the_system_refuses_end_a_run(tmp_path: Path) -> None:
     done = run_script(REFUSED, tmp_path)

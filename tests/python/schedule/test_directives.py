@@ -8,11 +8,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.python.passes.test_lower_workload_to_bytecode import lower
 
 from docs.build import policies_page
 from docs.editor_grammar import editor_grammar
-from pto_wsp import _native, parse
+from pto_wsp import Schedule, _native, parse
 from pto_wsp.errors import InvalidIR, UnsupportedByTarget, WrongValue
 from pto_wsp.ir.module import Module
 from pto_wsp.ir.scalar import Var
@@ -22,6 +21,7 @@ from pto_wsp.lang.schedule.registry import CONFLICTS, DIRECTIVES
 from pto_wsp.runtime.options import run_options
 from pto_wsp.runtime.program import compile_module
 from pto_wsp.support.record import replace
+from tests.python.lower.test_lower_workload_to_bytecode import lower
 from tests.python.schedule.test_effects import CORES, SHAPE, STEPS, counter
 from tests.python.schedule.toy import Toy
 
@@ -36,7 +36,7 @@ def sample(kind: type[Directive], name: str) -> Directive:
 def test_a_directive_is_one_file(monkeypatch: pytest.MonkeyPatch) -> None:
     """Python, text, verifier, printer, targets, engine, page and editor know a directive from its file."""
     monkeypatch.setitem(DIRECTIVES, "toy", Toy)
-    scheduled = STEPS.schedule.having(toy=Toy.odd(lambda t: t.i, 4))
+    scheduled = Schedule().having(toy=Toy.odd(lambda t: t.i, 4))
     assert repr(scheduled) == "<Schedule: toy = odd(%t.i, n = 4)>"
     module = STEPS.module.with_schedule(scheduled.policies)
     assert parse(str(module)).schedule == scheduled.policies

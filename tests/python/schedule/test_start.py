@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from pto_wsp import DispatchPolicy, Ragged, ReadyPolicy, Schedule, StartPolicy, TaskWindow, WindowMode
-from pto_wsp.errors import UnsupportedByTarget
 from pto_wsp.runtime.program import Program
 from tests.python.schedule.programs import totals
 
@@ -67,6 +66,11 @@ def test_a_run_that_starts_at_once_keeps_nothing(program: Program) -> None:
     ],
     ids=["dispatch", "window", "ready"],
 )
-def test_what_a_built_graph_cannot_do_is_refused(program: Program, other: Schedule) -> None:
-    with pytest.raises(UnsupportedByTarget, match="start = after_build"):
-        program.reschedule(other.task_graph(start=StartPolicy.after_build()))
+def test_a_graph_is_replayed_under_other_policies_too(program: Program, other: Schedule) -> None:
+    program.reschedule(Schedule())
+    expected = run(program, [5, 2, 9])
+    program.reschedule(other.task_graph(start=StartPolicy.after_build()))
+    for is_replayed in (False, True):
+        for found, wanted in zip(run(program, [5, 2, 9]), expected, strict=True):
+            np.testing.assert_array_equal(found, wanted)
+        assert program.stats is not None and program.stats.replayed == is_replayed

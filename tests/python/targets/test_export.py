@@ -24,6 +24,7 @@ from pto_wsp import (
     ReadyPolicy,
     Scalar,
     Schedule,
+    Sparse,
     StartPolicy,
     TaskWindow,
     Tensor,
@@ -103,11 +104,30 @@ def call_with_own_header(X: Tensor[f32, "n", 1], Y: Tensor[f32, "n", 1]):
         with_own_header[tile](x=X[tile], y=Y[tile])
 
 
+@kernel
+def copy_row(x: In[Tile[16, 32, f32]], y: Out[Tile[16, 32, f32]]):
+    pto.store(y, x * 2.0)
+
+
+@kernel
+def add_row(x: In[Tile[1, 32, f32]], y: InOut[Tile[1, 32, f32]]):
+    pto.store(y, y + x)
+
+
 @workload
-def blend_ragged(kv: Ragged["b"], X: Tensor[f32, "n", 32], Y: Tensor[f32, "n", 32]):
+def copy_rows(
+    kv: Ragged["b"],
+    near: Sparse["b"],
+    X: Tensor[f32, "n", 32],
+    Y: Tensor[f32, "n", 32],
+    Z: Tensor[f32, "b", 32],
+):
+    """Double ragged rows in tiles, and add up the neighbours of each row."""
     for b in P("b"):
         for tile in P.tiles(kv[b], 16):
-            blend[b, tile](x=X[tile], y=Y[tile], weight=1.0)
+            copy_row[b, tile](x=X[tile], y=Y[tile])
+        for j in P.sel(near[b]):
+            add_row[b, j](x=X[j : j + 1], y=Z[b : b + 1])
 
 
 SCHEDULE = (
@@ -211,6 +231,36 @@ def test_kernels_in_cpp_come_along(tmp_path: Path) -> None:
     assert "test_export.py:" in done.stderr and str(Path(__file__).parent) not in done.stderr
 
 
+@pytest.mark.slow
+def test_axes_with_rows_come_from_files(tmp_path: Path) -> None:
+    folder, program = tmp_path / "out", copy_rows.compile()
+    program.export(folder)
+    x = np.random.default_rng(1).standard_normal((50, 32), np.float32)
+    arrays = {"kv": [3, 20, 20, 50], "near": [0, 2, 3, 4], "near.indices": [7, 9, 0, 49]}
+    for name, values in arrays.items():
+        np.save(folder / f"{name}.npy", np.array(values, np.int32))
+    y, z = np.zeros_like(x), np.ones((3, 32), np.float32)
+    np.save(folder / "X.npy", x)
+    np.save(folder / "Z.npy", z)
+    kv, near = Ragged.indptr(arrays["kv"]), Sparse.csr(arrays["near"], arrays["near.indices"])
+    program(kv=kv, near=near, X=x, Y=y, Z=z)
+    done = shell(readme_commands(folder), folder)
+    assert done.returncode == 0, done.stderr
+    assert np.load(folder / "Y.npy").tobytes() == y.tobytes()
+    assert np.load(folder / "Z_out.npy").tobytes() == z.tobytes()
+    mistakes: dict[str, tuple[list[int], str]] = {
+        "kv": ([3, 2, 20, 50], "kv.npy: element 1 is less than the one before"),
+        "near": ([0, 4], "near.npy: expected b = 3, found 1"),
+        "near.indices": ([7, -9, 0, 49], "near.indices.npy: element 1 is not in [0, 2147483647]"),
+    }
+    run = readme_commands(folder).splitlines()[-1]
+    for name, (values, message) in mistakes.items():
+        np.save(folder / f"{name}.npy", np.array(values))
+        done = shell(run, folder)
+        assert done.returncode == 1 and message in done.stderr, done.stderr
+        np.save(folder / f"{name}.npy", np.array(arrays[name]))
+
+
 def test_text_and_python_give_one_folder(tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
     (tmp_path / "b").mkdir()
@@ -289,8 +339,6 @@ def test_files_that_exist_stay(tmp_path: Path, capsys: pytest.CaptureFixture[str
 
 
 def test_what_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(UnsupportedByTarget, match="the axis `kv`"):
-        blend_ragged.compile(target="cpu").export(tmp_path / "out")
     (tmp_path / "own.hpp").write_text("")
     module = call_with_own_header.trace().module
     (each,) = module.kernels

@@ -2,8 +2,8 @@
 /// \file
 /// What kernels are called with: the views and scalars of every site, filled in from registers.
 ///
-/// A part of an argument that depends on loops alone changes only when one of them goes on: whoever walks a
-/// plan in program order fills it in there (`enter`), and at a task only what is left (`fill_rest`). Whoever
+/// A part of an argument that depends on loops alone changes only when one of them advances. A walk in
+/// program order fills it in there (`enter`), and fills in the rest at each task (`fill_rest`). A worker that
 /// runs tasks in another order fills in everything (`fill`).
 #pragma once
 
@@ -69,13 +69,14 @@ class Arguments {
     uint64_t scale;
   };
 
-  struct Range {
+  /// Entries [first, end) of `lines_` or `forms_`.
+  struct Section {
     uint32_t first, end;
     bool is_empty() const { return first == end; }
   };
 
   struct Stores {
-    Range lines, forms;
+    Section lines, forms;
   };
 
   struct SiteStores {

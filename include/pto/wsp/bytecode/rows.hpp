@@ -13,7 +13,7 @@ namespace pto::wsp::bytecode {
 /// Looks for what is wrong with the indices of row sets. One thread at a time uses it.
 class RowChecker {
  public:
-  /// Looks at the `count` indices of a row set `io`, of which the first stands at `position` of its tensor.
+  /// Looks at the `count` indices of a row set `io`, of which the first is at `position` of its tensor.
   /// Throws `rows-outside` if one names no row, and `rows-repeat` if the row set is written and two are
   /// equal.
   void check(const QuickRows& rows, const QuickIo& io, const int32_t* indices, int64_t position,

@@ -302,7 +302,7 @@ class Validator {
   }
 
   /// A task waits for the latest task of a site in a loop around both, if the site has made one: the arm of a
-  /// condition that it stands in may have ended.
+  /// condition around it may have ended.
   void check_after(Instruction in) {
     if (in.operand1 != 0) fail("a reserved field is set");
     const auto& sites = program_.sites;

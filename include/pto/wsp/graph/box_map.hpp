@@ -166,7 +166,7 @@ class BoxMap {
     if (!intersects(other.box, self.box, rank_)) return;
     const bool is_read = other.how == Touch::kRead;
     if (self.how != Touch::kRead || !is_read) waits.add(other.name);
-    // A covering write orders everything after it behind `other`; a covering read does so for reads of its
+    // A covering write orders everything later after `other`; a covering read does so for reads of its
     // strand.
     const bool replaces =
         self.how == Touch::kWrite || (self.how == Touch::kRead && is_read && waits.is_own(other.name));

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "pto/wsp/bytecode/expander.hpp"
+#include "pto/wsp/graph/boxes.hpp"
 #include "pto/wsp/graph/cell_grid.hpp"
 #include "pto/wsp/graph/footprint.hpp"
 
@@ -160,7 +161,7 @@ class CheckedMemory {
   }
 
  private:
-  /// Whether a read that is kept stands for this one.
+  /// Whether a read that is kept represents this one.
   template <class Relation>
   bool is_known(const Box& box, Relation& relation) {
     return reads_.find(box, [&](AccessSet::Entry& other) {
@@ -194,7 +195,7 @@ struct CheckedSpaces {
 
 /// Tasks are apart if they are in different iterations of a P loop. Those that the present task is apart from
 /// are intervals of task numbers, one per open P loop, from where the loop began to where its present
-/// iteration began. Of reads of one iteration, and of several before it, one stands for those that it covers;
+/// iteration began. Of reads of one iteration, and of several before it, one represents those that it covers;
 /// once no P loop is open, nothing need be kept.
 class Iterations {
  public:
@@ -298,7 +299,7 @@ class Checker : public bytecode::EventVisitor {
 
  private:
   /// The access that is being checked.
-  struct Access {
+  struct CheckedAccess {
     uint32_t site;
     uint32_t io;
     uint16_t tensor;
@@ -338,13 +339,13 @@ class Checker : public bytecode::EventVisitor {
     task_ = num_tasks() - 1;
     for (uint32_t i = 0; i < site.num_io; ++i) {
       const bytecode::QuickIo& io = plan_.ios[site.first_io + i];
-      const Access access{site_index, i, io.tensor, io.role != Role::in};
+      const CheckedAccess access{site_index, i, io.tensor, io.role != Role::in};
       if (io.rows < 0) {
-        check_box(access, memory_of(io.tensor).elements.get(), box_of(io, 0, registers));
+        check_box(access, memory_of(io.tensor).elements.get(), box_of(io, registers));
         continue;
       }
       const bytecode::QuickRows& rows = plan_.rows[size_t(io.rows)];
-      Box indices = box_of(io, 0, registers);
+      Box indices = box_of(io, registers);
       indices.lo[1] = 0;
       indices.hi[1] = 1;
       check_box({site_index, i, rows.tensor, false}, memory_of(rows.tensor).elements.get(), indices);
@@ -354,38 +355,21 @@ class Checker : public bytecode::EventVisitor {
 
   CheckedSpaces& memory_of(uint16_t tensor) { return memories_[plan_.layouts[tensor].group]; }
 
-  /// The region from dimension `first` on; that of row sets in dimension 0 are positions.
-  Box box_of(const bytecode::QuickIo& io, int first, const int64_t* registers) const {
-    Box box;
-    for (int d = first; d < io.rank; ++d) {
-      const QuickDim& dim = plan_.dims[io.first_dim + uint32_t(d)];
-      box.lo[d] = plan_.evaluate(dim.start, registers);
-      box.hi[d] = box.lo[d] + plan_.evaluate(dim.extent, registers);
-    }
-    return box;
+  Box box_of(const bytecode::QuickIo& io, const int64_t* registers) const {
+    return evaluate_box(plan_, plan_.dims.data() + io.first_dim, io.rank, registers);
   }
 
-  void check_rows(const Access& access, const bytecode::QuickIo& io, const bytecode::QuickRows& rows,
+  void check_rows(const CheckedAccess& access, const bytecode::QuickIo& io, const bytecode::QuickRows& rows,
                   const int64_t* registers) {
     CheckedSpaces& memory = memory_of(io.tensor);
     if (memory.elements == nullptr) return;
-    Box box = box_of(io, 0, registers);
+    Box box = box_of(io, registers);
     if (rows.is_written) return check_positions(access, io, rows, box);
-    const auto* indices = reinterpret_cast<const int32_t*>(plan_.bindings.elements[rows.tensor].base);
-    const int64_t* shape = plan_.layouts[io.tensor].shape;
-    const int64_t first = box.lo[0], last = box.hi[0];
-    for (int64_t i = first; i < last; ++i) {
-      int64_t row = indices[i];
-      for (int d = rows.num_merged; d >= 0; --d) {
-        box.lo[d] = d == 0 ? row : row % shape[d];
-        box.hi[d] = box.lo[d] + 1;
-        row /= shape[d];
-      }
-      check_box(access, memory.elements.get(), box);
-    }
+    for_rows(plan_, io, box, [&](const Box& row) { check_box(access, memory.elements.get(), row); });
   }
 
-  void check_positions(Access access, const bytecode::QuickIo& io, const bytecode::QuickRows& rows, Box box) {
+  void check_positions(CheckedAccess access, const bytecode::QuickIo& io, const bytecode::QuickRows& rows,
+                       Box box) {
     CheckedSpaces& memory = memory_of(io.tensor);
     if (!rows.is_distinct) fail_unknown(access, io.tensor);
     const uint32_t indices = plan_.layouts[rows.tensor].group;
@@ -416,7 +400,7 @@ class Checker : public bytecode::EventVisitor {
     return std::make_unique<CheckedMemory>(io.rank - rows.num_merged, size, typical);
   }
 
-  void check_box(const Access& access, CheckedMemory* space, const Box& box) {
+  void check_box(const CheckedAccess& access, CheckedMemory* space, const Box& box) {
     if (space == nullptr || is_empty(box, space->rank())) return;
     CheckedSpaces& memory = memory_of(access.tensor);
     memory.is_written = memory.is_written || access.writes;
@@ -427,14 +411,14 @@ class Checker : public bytecode::EventVisitor {
     if (other != nullptr) fail(access, *other, box, space->rank());
   }
 
-  [[noreturn]] void fail_unknown(const Access& access, uint16_t tensor) const {
+  [[noreturn]] void fail_unknown(const CheckedAccess& access, uint16_t tensor) const {
     throw EngineError("unknown-rows", "which rows a task touches is not known to the check")
         .with_int("pc", plan_.sites[access.site].pc)
         .with_int("io", access.io)
         .with_int("tensor", tensor);
   }
 
-  [[noreturn]] void fail(const Access& access, const AccessSet::Entry& other, const Box& box,
+  [[noreturn]] void fail(const CheckedAccess& access, const AccessSet::Entry& other, const Box& box,
                          int rank) const {
     std::vector<int64_t> lo, hi;
     for (int d = 0; d < rank; ++d) {

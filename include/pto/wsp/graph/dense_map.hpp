@@ -73,7 +73,7 @@ class DenseMap {
 
  private:
   /// Names of the last writer and of the readers since. A second live reader from another strand turns
-  /// `reader` into a watermark that stands for all of them.
+  /// `reader` into a watermark that represents all of them.
   struct Entry {
     sched::Name writer;
     sched::Name reader;

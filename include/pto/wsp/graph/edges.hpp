@@ -62,7 +62,7 @@ class StatedOrder {
       // Edges lead backwards: what is left leads only to what is earlier still.
       if (behind_.empty() || behind_.front().end <= task) return true;
       std::pop_heap(behind_.begin(), behind_.end(), ends_before);
-      Range& last = behind_.back();
+      TaskRange& last = behind_.back();
       const uint64_t next = --last.end;
       if (last.begin == last.end) {
         behind_.pop_back();
@@ -80,14 +80,14 @@ class StatedOrder {
   static constexpr uint64_t kNobody = UINT64_MAX;
 
   /// Tasks [begin, end).
-  struct Range {
+  struct TaskRange {
     uint64_t begin, end;
   };
 
-  static bool ends_before(const Range& a, const Range& b) { return a.end < b.end; }
+  static bool ends_before(const TaskRange& a, const TaskRange& b) { return a.end < b.end; }
 
   bool is_found(uint64_t task) const {
-    const auto holds = [task](const Range& range) { return range.begin <= task && task < range.end; };
+    const auto holds = [task](const TaskRange& range) { return range.begin <= task && task < range.end; };
     return seen_[task] == self_ || std::any_of(ranges_.begin(), ranges_.end(), holds);
   }
 
@@ -99,8 +99,8 @@ class StatedOrder {
       seen_[edges_[i]] = self_;
       add({edges_[i], edges_[i] + 1});
     }
-    for (const Range& range : settings_[setting_of_[task]]) {
-      const auto holds = [&](const Range& other) {
+    for (const TaskRange& range : settings_[setting_of_[task]]) {
+      const auto holds = [&](const TaskRange& other) {
         return other.begin <= range.begin && range.end <= other.end;
       };
       if (range.begin == range.end || std::any_of(ranges_.begin(), ranges_.end(), holds)) continue;
@@ -109,14 +109,14 @@ class StatedOrder {
     }
   }
 
-  void add(Range range) {
+  void add(TaskRange range) {
     behind_.push_back(range);
     std::push_heap(behind_.begin(), behind_.end(), ends_before);
   }
 
   const Plan& plan_;
-  std::vector<Range> open_;  ///< per open FOR_EACH loop, its earlier iterations
-  std::vector<std::vector<Range>> settings_{{}};
+  std::vector<TaskRange> open_;  ///< per open FOR_EACH loop, its earlier iterations
+  std::vector<std::vector<TaskRange>> settings_{{}};
   std::vector<uint32_t> setting_of_;  ///< per task
   std::vector<size_t> first_edge_;    ///< per task
   std::vector<uint64_t> edges_;
@@ -124,8 +124,8 @@ class StatedOrder {
   // The tasks before the present one, as far as they were looked for.
   uint64_t self_ = 0;
   std::vector<uint64_t> seen_;  ///< per task, the latest one that it was found to be before
-  std::vector<Range> ranges_;
-  std::vector<Range> behind_;  ///< a heap of those whose own edges are to be followed, the latest first
+  std::vector<TaskRange> ranges_;
+  std::vector<TaskRange> behind_;  ///< a heap of those whose own edges are to be followed, the latest first
 };
 
 }  // namespace detail

@@ -24,7 +24,7 @@ struct Footprint {
 
 /// Coordinates in which accesses to a memory are compared. Boxes of a tensor are compared in its elements.
 /// Row sets of one index tensor are compared in the positions of their indices if no two indices are equal,
-/// and otherwise as if each were all rows; dimensions behind the rows are compared as they are. Accesses in
+/// and otherwise as if each were all rows; dimensions after the rows are compared as they are. Accesses in
 /// different spaces of one memory always count as overlapping.
 struct Space {
   /// The memory; 0 for boxes, 1 for row sets of equal indices, 2 + memory of the indices otherwise; and how

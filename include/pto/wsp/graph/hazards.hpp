@@ -50,7 +50,7 @@ class Hazards {
   ///
   /// Where the task is `between` tasks of the same site and strand, in the first and the last iteration of
   /// the loop around it, what it touches in every iteration is left out: the first one waits for what came
-  /// before, and who comes behind waits for the last one.
+  /// before, and what comes after waits for the last one.
   void access(uint32_t site, const int64_t* registers, const sched::Stamp& stamp, sched::WaitList& waits,
               bool is_between = false) {
     const SiteAccesses& range = sites_[site];
@@ -224,7 +224,7 @@ class Hazards {
     }
   }
 
-  /// Whether a footprint depends on nothing that the loop around its site, or what stands in it, changes.
+  /// Whether a footprint depends on nothing that the loop around its site, or what is inside it, changes.
   bool is_steady(const Footprint& footprint) const {
     const bytecode::Program& program = plan_.program();
     const int32_t loop = program.sites[footprint.site].loop;
@@ -300,7 +300,7 @@ class Hazards {
     map.boxes->access(map.order->range_of(box), some, stamp, waits);
   }
 
-  /// Orders an access behind those in the other spaces of its memory.
+  /// Orders an access after those in the other spaces of its memory.
   void cross(const Marks& marks, Touch how, const sched::Stamp& stamp, sched::WaitList& waits) {
     const bool writes = how != Touch::kRead;
     find_across(marks, writes, waits);

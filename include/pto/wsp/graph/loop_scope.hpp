@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// One loop of a plan seen from outside: what stands in it, and how registers vary in it.
+/// One loop of a plan seen from outside: what it contains, and how registers vary in it.
 #pragma once
 
 #include <algorithm>
@@ -37,7 +37,7 @@ class LoopScope {
     set_loop(loop, Kind::kIndex, Kind::kOwn);
   }
 
-  /// Whether the instruction at `pc` stands inside the loop.
+  /// Whether the instruction at `pc` is inside the loop.
   bool holds(uint32_t pc) const { return pc > form_.begin_pc && pc < form_.end_pc; }
 
   Kind kind(uint32_t reg) const { return kinds_[reg]; }

@@ -15,7 +15,7 @@ namespace pto::wsp::graph {
 
 namespace detail {
 
-/// A loop, or one side of a condition, that a task stands inside.
+/// A loop, or one side of a condition, around a task.
 struct Guard {
   bool is_loop;
   bool wanted;  ///< of a condition
@@ -28,7 +28,7 @@ struct Guard {
 
 inline constexpr uint32_t kMaxGuards = 64;
 
-/// A site inside, with a bit for each guard that it stands behind.
+/// A site inside, with a bit for each guard around it.
 struct GuardedSite {
   uint32_t site;
   uint64_t guards;
@@ -427,15 +427,15 @@ class UnitSummary {
     }
   }
 
-  /// Of hulls that are alike, one stands for the others.
+  /// Of hulls that are alike, one represents the others.
   void add_hull(detail::Hull hull) {
     for (detail::Hull& mine : hulls_) {
-      if (stands_for(mine, hull)) {
+      if (represents(mine, hull)) {
         const bool is_equal = mine.guards == hull.guards && mine.writes == hull.writes;
         mine.is_exact = mine.is_exact || (is_equal && hull.is_exact);
         return;
       }
-      if (!stands_for(hull, mine)) continue;
+      if (!represents(hull, mine)) continue;
       mine = std::move(hull);
       return;
     }
@@ -443,7 +443,7 @@ class UnitSummary {
   }
 
   /// Whether `a` is touched whenever `b` is, and written if `b` is.
-  bool stands_for(const detail::Hull& a, const detail::Hull& b) const {
+  bool represents(const detail::Hull& a, const detail::Hull& b) const {
     const auto is_same = [this](auto& x, auto& y) { return detail::is_same(x, y, *plan_); };
     return a.space == b.space && (a.guards & ~b.guards) == 0 && (a.writes || !b.writes) &&
            std::equal(a.dims.begin(), a.dims.end(), b.dims.begin(), is_same);

@@ -23,14 +23,23 @@ namespace pto::wsp::host {
 struct Symbol {
   const char* name;
   std::optional<int64_t> default_bits;
-  bool is_derived = false;  ///< it follows from others
+  bool is_hidden = false;  ///< it follows from others, or from the arrays of an axis
+};
+
+/// What a tensor of a program is for its caller.
+enum class Kind {
+  kArray,    ///< an array, of the very type
+  kLocal,    ///< nothing: the program makes it
+  kOffsets,  ///< where the rows of an axis begin and the last one ends: integers that never fall
+  kIndices,  ///< the indices of all rows of a sparse axis: integers in [0, 2^31)
 };
 
 /// A tensor of a program; its number is its place.
 struct Tensor {
   const char* name;
-  bool is_local = false;  ///< the program makes it
-  bool is_read = false;   ///< tasks read what the caller gives
+  Kind kind = Kind::kArray;
+  bool is_read = false;  ///< tasks read what the caller gives, or it decides what runs
+  size_t axis = 0;  ///< of kOffsets the symbol of the number of rows, of kIndices the tensor of the offsets
 };
 
 /// What a run-time check of a kernel means.
@@ -62,6 +71,14 @@ inline Scalar value_of(const Values& values, size_t symbol, const char* name) {
   Scalar scalar;
   scalar.i64 = *values[symbol];
   return scalar;
+}
+
+/// Sets a symbol that follows from others; arrays must agree with it.
+inline void set_derived(Values& values, size_t symbol, int64_t bits, const char* name) {
+  if (values[symbol] && *values[symbol] != bits)
+    throw Mistake("expected " + std::string(name) + " = " + std::to_string(bits) + ", found " +
+                  std::to_string(*values[symbol]));
+  values[symbol] = bits;
 }
 
 inline int64_t bits_of(float value) {
@@ -109,6 +126,32 @@ inline int64_t parse_value(const std::string& text, const bytecode::SymbolDescri
   const int64_t value = parse_integer(text, symbol.dtype, name);
   if (symbol.dtype == DType::b1 && value > 1) throw Mistake("--set " + name + ": expected true or false");
   return value;
+}
+
+/// Element i of an array of integers, of any width.
+inline int64_t integer_at(const Array& array, int64_t i) {
+  const int64_t bytes = dtype_bytes(array.dtype());
+  const bool is_signed = array.dtype() >= DType::i8 && array.dtype() <= DType::i64;
+  uint64_t bits = 0;
+  std::memcpy(&bits, array.data() + i * bytes, size_t(bytes));
+  const int unused = 64 - 8 * int(bytes);
+  return is_signed ? int64_t(bits << unused) >> unused : int64_t(bits);
+}
+
+/// A flat array of integers as i64 [n], or as i32 [n, 1], which has to hold those in [first, last).
+inline Array flat_integers(const Array& array, DType dtype, int64_t first, int64_t last,
+                           const std::string& path) {
+  const bool is_flat = array.shape().size() == 1 && array.dtype() >= DType::i8 && array.dtype() <= DType::u64;
+  if (!is_flat) throw Mistake(path + ": expected a flat array of integers, found " + array.text());
+  const int64_t size = array.shape()[0], high = dtype == DType::i32 ? INT32_MAX : INT64_MAX;
+  Array made(dtype, dtype == DType::i32 ? std::vector<int64_t>{size, 1} : std::vector<int64_t>{size});
+  for (int64_t i = first; i < std::min(size, last); ++i) {
+    const int64_t value = integer_at(array, i);
+    if (value < 0 || value > high)
+      throw Mistake(path + ": element " + std::to_string(i) + " is not in [0, " + std::to_string(high) + "]");
+    std::memcpy(made.data() + i * dtype_bytes(dtype), &value, size_t(dtype_bytes(dtype)));
+  }
+  return made;
 }
 
 /// The command line: options by kind, each `NAME=VALUE`.
@@ -169,7 +212,12 @@ class Command {
         throw Mistake("--output " + pair.first + ": the program only reads it");
     }
     set_values();
-    for (const auto& pair : options_.input) read(tensor_number(pair.first), pair.second);
+    for (const Kind kind : {Kind::kOffsets, Kind::kIndices, Kind::kArray}) {
+      for (const auto& pair : options_.input) {
+        const size_t i = tensor_number(pair.first);
+        if (program_.tensors[i].kind == kind) read(i, pair.second);
+      }
+    }
     for (size_t i = 0; i < arrays_.size(); ++i) {
       if (program_.tensors[i].is_read && arrays_[i].data() == nullptr)
         throw Mistake("give `--input " + std::string(program_.tensors[i].name) + "=FILE`");
@@ -217,7 +265,7 @@ class Command {
 
   size_t tensor_number(const std::string& name) const {
     for (size_t i = 0; i < program_.tensors.size(); ++i) {
-      if (name == program_.tensors[i].name && !program_.tensors[i].is_local) return i;
+      if (name == program_.tensors[i].name && program_.tensors[i].kind != Kind::kLocal) return i;
     }
     throw Mistake("the program has no tensor `" + name + "`");
   }
@@ -228,7 +276,7 @@ class Command {
     for (size_t i = 0; i < known.size(); ++i) {
       const Symbol& symbol = program_.symbols[i];
       const auto found = given.find(symbol.name);
-      if (symbol.is_derived) continue;
+      if (symbol.is_hidden) continue;
       if (found != given.end()) {
         values_[i] = detail::parse_value(found->second, known[i], symbol.name);
         given.erase(found);
@@ -243,6 +291,8 @@ class Command {
 
   void read(size_t i, const std::string& path) {
     Array array = read_npy(path);
+    if (program_.tensors[i].kind == Kind::kOffsets) array = read_offsets(program_.tensors[i], array, path);
+    if (program_.tensors[i].kind == Kind::kIndices) array = read_indices(program_.tensors[i], array, path);
     const bytecode::TensorDescriptor& tensor = descriptor(i);
     bool is_right = array.dtype() == tensor.dtype && array.shape().size() == tensor.rank;
     for (size_t d = 0; is_right && d < tensor.rank; ++d) {
@@ -253,6 +303,35 @@ class Command {
     }
     if (!is_right) throw Mistake(path + ": expected " + expected(i) + ", found " + array.text());
     arrays_[i] = std::move(array);
+  }
+
+  /// Takes the number of rows from the offsets of an axis.
+  Array read_offsets(const Tensor& tensor, const Array& given, const std::string& path) {
+    Array offsets = detail::flat_integers(given, DType::i64, 0, INT64_MAX, path);
+    const int64_t rows = offsets.shape()[0] - 1;
+    if (rows < 0) throw Mistake(path + ": expected at least one element");
+    for (int64_t b = 0; b < rows; ++b) {
+      if (detail::integer_at(offsets, b + 1) < detail::integer_at(offsets, b))
+        throw Mistake(path + ": element " + std::to_string(b + 1) + " is less than the one before");
+    }
+    std::optional<int64_t>& known = values_[tensor.axis];
+    if (known && *known != rows)
+      throw Mistake(path + ": expected " + program_.symbols[tensor.axis].name + " = " +
+                    std::to_string(*known) + ", found " + std::to_string(rows));
+    known = rows;
+    return offsets;
+  }
+
+  /// Indices that no row has are not looked at.
+  Array read_indices(const Tensor& tensor, const Array& given, const std::string& path) {
+    const Array& offsets = arrays_[tensor.axis];
+    if (offsets.data() == nullptr)
+      throw Mistake("give `--input " + std::string(program_.tensors[tensor.axis].name) + "=FILE`");
+    const int64_t first = detail::integer_at(offsets, 0);
+    const int64_t last = detail::integer_at(offsets, offsets.shape()[0] - 1);
+    Array indices = detail::flat_integers(given, DType::i32, first, last, path);
+    if (indices.shape()[0] < last) throw Mistake(path + ": expected " + std::to_string(last) + " elements");
+    return indices;
   }
 
   std::string expected(size_t i) const {

@@ -37,7 +37,13 @@ class GraphBuilder {
   /// Goes on for a while. Throws what only the walk can find.
   Outcome step() {
     for (int events = 0; events < kStepEvents; ++events) {
-      if (!walk_.handle(walk_.expander().next(), *this)) return outcome_;
+      const bytecode::Event event = walk_.expander().next();
+      // Apart from the other events: most are tasks.
+      if (event.kind == bytecode::Event::kTask) {
+        on_task(event.index);
+      } else if (!walk_.handle(event, *this)) {
+        return outcome_;
+      }
     }
     return Outcome::kMore;
   }
@@ -63,11 +69,12 @@ class GraphBuilder {
 
   /// What is known beforehand of the tasks of a site.
   struct Site {
-    uint64_t ns;             ///< what one may take, if `is_usual`
-    int32_t loop;            ///< around the site, or -1
-    bool is_usual;           ///< nothing is looked at but what it touches
-    bool is_silent_between;  ///< one between others of its loop waits for nothing, and later tasks wait for
-                             ///< the last of these
+    uint64_t ns;    ///< what one may take, if `is_usual`
+    int32_t loop;   ///< around the site, or -1
+    bool is_usual;  ///< nothing is looked at but what it touches
+    /// Depth of the loop around the site if a task between others of that loop waits for nothing, and later
+    /// tasks wait for the last of these; else -1.
+    int32_t silent_depth;
   };
 
   /// That the strand which is number `by` - 1 waits for a task.
@@ -107,12 +114,14 @@ class GraphBuilder {
     const bytecode::SiteForm& form = plan_.program().sites[site];
     const bool is_usual = !quick.checks_late && !quick.cost.is_given;
     const bool is_silent = is_usual && form.num_afters == 0 && walk_.ordering().is_silent_between(site);
-    sites_.push_back({is_usual ? run_.task_cost(site, nullptr) : 0, form.loop, is_usual, is_silent});
+    const int32_t silent_depth = is_silent ? run_.prepared()->marks.sites[site].repeat_depth : -1;
+    sites_.push_back({is_usual ? run_.task_cost(site, nullptr) : 0, form.loop, is_usual, silent_depth});
   }
 
   [[gnu::always_inline]] inline bool on_task(uint32_t site) {
     const Site& known = sites_[site];
-    if (known.is_silent_between && walk_.is_between(site) && numbering().has_room()) {
+    if (known.silent_depth >= 0 && walk_.expander().is_between(uint32_t(known.silent_depth)) &&
+        numbering().has_room()) {
       writer_.reserve();
       numbering().add_task(known.ns);
     } else {

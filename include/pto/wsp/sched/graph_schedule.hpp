@@ -10,6 +10,7 @@
 
 #include "pto/wsp/sched/kept_graph.hpp"
 #include "pto/wsp/sched/run.hpp"
+#include "pto/wsp/sched/walk_stats.hpp"
 
 namespace pto::wsp::sched {
 
@@ -59,7 +60,8 @@ class GraphSchedule {
         is_ordered_(run.is_ordered()),
         dispatchers_(run.options().ownership != Ownership::kClaim && !is_ordered_ ? num_dispatchers() : 1),
         queued_(run.pools().num_lanes()),
-        made_(num_dispatchers()) {}
+        made_(num_dispatchers()),
+        stats_(num_dispatchers()) {}
 
   /// Takes one of the first `num_open` strands for worker number `slot`, which takes those of `lanes`. False
   /// if it can start none now.
@@ -79,7 +81,7 @@ class GraphSchedule {
     if (strand.num_recorded == 0) {
       const uint32_t num_tasks = count_tasks(strand.at, false);
       strand.is_stalled = !run_.window().take(num_tasks);
-      if (!strand.is_stalled) strand.num_recorded = num_tasks;
+      if (!strand.is_stalled) note_recorded(strand, num_tasks);
     }
     if (strand.is_stalled) {
       ++dispatcher_of(strand).num_stalled;
@@ -130,6 +132,8 @@ class GraphSchedule {
               [](const auto& a, const auto& b) { return a.first_task < b.first_task; });
     return made;
   }
+  /// Waits are not counted: they were found when the graph was built.
+  const std::vector<WalkStats>& stats() const { return stats_; }
   const std::vector<StallEvent>& stall_events(uint32_t dispatcher) const {
     static const std::vector<StallEvent> none;
     return dispatcher < dispatchers_.size() ? dispatchers_[dispatcher].standstill.events() : none;
@@ -220,9 +224,11 @@ class GraphSchedule {
     const RunOptions& options = run_.options();
     ++dispatcher.next;
     dispatcher.standstill.end(run_.stalls(), options.traces_walks);
+    const uint32_t num_tasks = num_tasks_of(strand);
+    stats_[strand.dispatcher].made += num_tasks;
     if (!options.trace) return;
     const int64_t now = options.traces_walks ? trace::ticks() : 0;
-    made_[strand.dispatcher].push_back({strand.task, count_tasks(strand.at, true), now});
+    made_[strand.dispatcher].push_back({strand.task, num_tasks, now});
   }
 
   /// False where the window has no room. What a failure has ended needs none.
@@ -230,10 +236,21 @@ class GraphSchedule {
     if (strand.task < run_.task_limit()) {
       const uint32_t num_tasks = count_tasks(strand.at, false);
       if (!run_.window().take(num_tasks)) return false;
-      strand.num_recorded = num_tasks;
+      note_recorded(strand, num_tasks);
     }
     queue(strand);
     return true;
+  }
+
+  void note_recorded(StrandRun& strand, uint32_t num_tasks) {
+    strand.num_recorded = num_tasks;
+    stats_[strand.dispatcher].recorded += num_tasks;
+  }
+
+  uint32_t num_tasks_of(const StrandRun& strand) const {
+    const uint64_t next = strand.strand + 1;
+    if (next < num_listed_) return uint32_t(graph_.strand(next).first_task - strand.task);
+    return count_tasks(strand.at, true);
   }
 
   void queue(const StrandRun& strand) {
@@ -304,6 +321,7 @@ class GraphSchedule {
   std::vector<std::vector<StrandRun>> queued_;  ///< per lane: recorded and not begun, as heaps
   std::vector<StrandRun> waiting_;              ///< as the policy orders them
   std::vector<std::vector<trace::MadeSlice>> made_;
+  std::vector<WalkStats> stats_;  ///< per dispatcher
   std::optional<StrandRun> refused_;
   uint64_t num_listed_ = 0;
 };

@@ -40,7 +40,7 @@ class Numbering {
     groups_.clear();
     std::fill_n(instances_, bytecode::kMaxLoopDepth, 0);
     is_open_ = has_strand_ = false;
-    num_strands_ = num_numbered_ = 0;
+    num_strands_ = num_in_closed_ = 0;
   }
 
   bool is_open() const { return is_open_; }
@@ -51,7 +51,7 @@ class Numbering {
   bool begins_strand() const { return !has_strand_; }
   uint64_t num_strands() const { return num_strands_; }
   /// Tasks that are in slices.
-  uint64_t num_numbered() const { return num_numbered_; }
+  uint64_t num_numbered() const { return num_in_closed_ + (is_open_ ? numbers_.num_tasks : 0); }
   uint32_t num_tasks() const { return numbers_.num_tasks; }
   uint32_t max_tasks() const { return numbers_.max_tasks; }
   const std::vector<Group>& groups() const { return groups_; }
@@ -73,13 +73,9 @@ class Numbering {
     ++num_strands_;
   }
 
-  void add_tasks(uint32_t num_tasks) {
-    numbers_.num_tasks += num_tasks;
-    num_numbered_ += num_tasks;
-  }
+  void add_tasks(uint32_t num_tasks) { numbers_.num_tasks += num_tasks; }
   void add_task(uint64_t ns) {
     ++numbers_.num_tasks;
-    ++num_numbered_;
     weight_ += ns;
   }
 
@@ -89,8 +85,9 @@ class Numbering {
   /// Adds all tasks of a unit at once.
   void add_unit(uint64_t num_tasks, uint64_t ns) {
     const uint64_t before = numbers_.slice;
-    num_numbered_ += num_tasks;
+    const uint64_t num_numbered = this->num_numbered() + num_tasks;
     pass(numbers_, num_tasks);
+    num_in_closed_ = num_numbered - numbers_.num_tasks;
     const uint64_t num_closed = numbers_.slice - before;
     weight_ = num_closed == 0 ? weight_ + ns : 0;
     for (const Group& group : groups_) group_slices_[group.line] += num_closed;
@@ -100,6 +97,7 @@ class Numbering {
 
   void close(bool ends_strand) {
     for (const Group& group : groups_) ++group_slices_[group.line];
+    num_in_closed_ += numbers_.num_tasks;
     is_open_ = false;
     ++numbers_.slice;
     if (ends_strand) has_strand_ = false;
@@ -147,7 +145,7 @@ class Numbering {
   Numbers numbers_;
   uint64_t strand_ = 0;
   uint64_t num_strands_ = 0;
-  uint64_t num_numbered_ = 0;
+  uint64_t num_in_closed_ = 0;  ///< tasks
   uint64_t weight_ = 0;
   uint32_t most_tasks_ = kMaxSliceTasks;
   uint64_t jitter_ = 0;

@@ -41,7 +41,7 @@ inline int64_t ticks() {
   return now_ns();
 }
 
-/// Ticks that are not read before what stands before them is done.
+/// Ticks that are read only after all earlier instructions are done.
 inline int64_t ticks_after() {
 #if defined(__x86_64__)
   __builtin_ia32_lfence();

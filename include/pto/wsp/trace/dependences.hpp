@@ -7,12 +7,13 @@
 #include <memory>
 #include <vector>
 
+#include "pto/wsp/graph/boxes.hpp"
 #include "pto/wsp/graph/cell_grid.hpp"
 #include "pto/wsp/graph/typical.hpp"
 
 namespace pto::wsp::trace {
 
-/// Why a task came behind another one.
+/// Why a task came after another one.
 enum class DependenceKind : uint8_t { kReadAfterWrite, kWriteAfterRead, kWriteAfterWrite, kAfter };
 
 struct Dependence {
@@ -89,7 +90,7 @@ class SpaceAccesses {
          found);
     if (!writes) return;
     find(cell.readers, self, DependenceKind::kWriteAfterRead, found);
-    // Who comes behind the writer is behind these too.
+    // A task after the writer is after these too.
     for (std::vector<Access>* list : {&cell.writers, &cell.readers}) {
       const auto is_covered = [&](const Access& other) { return covers(self.box, other.box); };
       list->erase(std::remove_if(list->begin(), list->end(), is_covered), list->end());
@@ -191,11 +192,8 @@ class DependenceFinder {
 
   void access(const Touched& touched, const int64_t* registers) {
     const graph::Footprint& footprint = *touched.footprint;
-    graph::Box box;
-    for (size_t d = 0; d < footprint.dims.size(); ++d) {
-      box.lo[d] = plan_.evaluate(footprint.dims[d].start, registers);
-      box.hi[d] = box.lo[d] + plan_.evaluate(footprint.dims[d].extent, registers);
-    }
+    const std::vector<graph::QuickDim>& dims = footprint.dims;
+    const graph::Box box = graph::evaluate_box(plan_, dims.data(), dims.size(), registers);
     accesses_[touched.space]->access(num_tasks_, box, footprint.writes, found_);
     for (size_t other = 0; other < spaces_.size(); ++other) {
       if (other != touched.space && spaces_[other].group() == spaces_[touched.space].group())
@@ -213,7 +211,7 @@ class DependenceFinder {
 
   const bytecode::Plan& plan_;
   const std::vector<graph::Space> spaces_;
-  std::vector<std::unique_ptr<detail::SpaceAccesses>> accesses_;  ///< per space; null if nobody writes there
+  std::vector<std::unique_ptr<detail::SpaceAccesses>> accesses_;  ///< per space; null if no task writes there
   std::vector<std::vector<Touched>> of_site_;
   std::vector<uint64_t> latest_;  ///< per site, its latest task
   std::vector<Mark> marks_;       ///< per space

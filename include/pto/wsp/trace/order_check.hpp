@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "pto/wsp/bytecode/expander.hpp"
+#include "pto/wsp/graph/boxes.hpp"
 
 namespace pto::wsp::trace {
 
@@ -196,7 +197,7 @@ class OrderCheck {
     return is_late_enough;
   }
 
-  /// Whether an access is behind those that are not compared with it.
+  /// Whether an access is after those that are not compared with it.
   bool is_behind_others(const EndMap& map, bool writes, uint64_t start) const {
     for (const auto& [key, other] : maps_) {
       if (&other != &map && std::get<0>(key) == map.group && !other.admits_all(writes, start)) return false;
@@ -221,7 +222,7 @@ class OrderCheck {
       if (rows.is_written) {
         visit_positions(io, rows, region, writes, visit);
       } else {
-        visit_rows(io, rows, region, writes, visit);
+        visit_rows(io, region, writes, visit);
       }
     }
   }
@@ -247,21 +248,9 @@ class OrderCheck {
   }
 
   template <class Visit>
-  void visit_rows(const bytecode::QuickIo& io, const bytecode::QuickRows& rows, Region region, bool writes,
-                  Visit visit) {
-    const auto* indices = reinterpret_cast<const int32_t*>(plan_.bindings.elements[rows.tensor].base);
-    const int64_t* shape = plan_.layouts[io.tensor].shape;
+  void visit_rows(const bytecode::QuickIo& io, Region region, bool writes, Visit visit) {
     EndMap& map = elements(io.tensor, io.rank);
-    const int64_t first = region.lo[0], last = region.hi[0];
-    for (int64_t i = first; i < last; ++i) {
-      int64_t row = indices[i];
-      for (int d = rows.num_merged; d >= 0; --d) {
-        region.lo[size_t(d)] = d == 0 ? row : row % shape[d];
-        region.hi[size_t(d)] = region.lo[size_t(d)] + 1;
-        row /= shape[d];
-      }
-      visit(map, region, writes);
-    }
+    graph::for_rows(plan_, io, std::move(region), [&](const Region& row) { visit(map, row, writes); });
   }
 
   template <class Visit>

@@ -23,7 +23,7 @@ struct TaskEvent {
 struct MadeSlice {
   uint64_t first_task;
   uint32_t num_tasks;
-  int64_t ticks;  ///< when it had made them, or 0 if nobody asked
+  int64_t ticks;  ///< when it had made them, or 0 if that is not recorded
 };
 
 /// The events of one worker, in chunks that never move.

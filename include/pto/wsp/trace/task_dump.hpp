@@ -16,7 +16,7 @@ namespace pto::wsp::trace {
 /// A task as a dump shows it.
 struct DumpedTask {
   std::string name;
-  uint64_t function = 0;      ///< address of what runs; 0: nothing, or nobody says
+  uint64_t function = 0;      ///< address of what runs; 0: nothing, or unknown
   uint64_t buffer_bytes = 0;  ///< tiles that share no memory
   uint64_t reused_bytes = 0;  ///< tiles that share memory where they are not in use together
   bool is_complete = false;

@@ -96,7 +96,7 @@ class _Reader:
         match args:
             case (rows, cols, DType() as dtype) if _is_size(rows) and _is_size(cols):
                 tile = TileType(_int(rows), _int(cols), dtype)
-                if tile.rows * tile.cols * dtype.itemsize > MAX_TILE_BYTES:
+                if tile.num_bytes > MAX_TILE_BYTES:
                     raise self.bad(f"a tile of at most {MAX_TILE_BYTES} bytes", f"{tile.rows} x {tile.cols}")
                 return tile
         raise self.bad("Tile[rows, cols, dtype] with positive numbers", f"Tile[{_texts(args)}]")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 
+from pto_wsp.analysis.affine import difference
 from pto_wsp.errors import BadIndex, ConstantIndexOutside
 from pto_wsp.ir import scalar as ir
 from pto_wsp.ir.core import DimSelect, Full, Index, Range
@@ -121,8 +122,9 @@ class _Indexer:
         start, stop = (self.reader.ops.scalar(self.reader.read(n), loc) for n in (node.lower, node.upper))
         if start is None or stop is None or known(start) is not None:
             return None
-        length = known(_difference(stop, start, loc))
-        if start.dtype is not i64 or length is None or length <= 0:
+        is_integer = start.dtype is i64 and stop.dtype is i64
+        length = difference(stop, start) if is_integer else None
+        if length is None or length <= 0:
             raise _bad(self.view, "a slice of constant length, such as `[i : i + 4]`", ast.unparse(node), loc)
         return Range(self.reader.builder.frozen(start, "i", loc), Const(length)), length, Const(length)
 
@@ -160,25 +162,6 @@ class _Indexer:
                 found=found,
                 loc=loc,
             )
-
-
-def _difference(a: Expr, b: Expr, loc: Location) -> Expr:
-    """Return `a - b`, as a constant where both are one expression plus constants."""
-    (base, offset), (other, start) = _split(a), _split(b)
-    return Const(offset - start) if base == other else ir.binary("sub", a, b, loc)
-
-
-def _split(expr: Expr) -> tuple[Expr, int]:
-    """Return an expression as another one plus a constant."""
-    match expr:
-        case ir.Binary(op="add", a=a, b=Const(value=int(value))):
-            return a, value
-        case ir.Binary(op="add", a=Const(value=int(value)), b=b):
-            return b, value
-        case ir.Binary(op="sub", a=a, b=Const(value=int(value))):
-            return a, -value
-        case _:
-            return expr, 0
 
 
 def _bad(view: ViewValue, expected: str, found: str, loc: Location) -> BadIndex:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 from pto_wsp.errors import WrongValue
 from pto_wsp.ir.scalar import I64_MAX
@@ -15,7 +15,6 @@ from pto_wsp.location import caller_location
 from pto_wsp.support.record import replace
 
 D = TypeVar("D", bound=Directive)
-S = TypeVar("S", bound="Scheduled")
 
 
 def directed(directive: D, **given: Any) -> D:
@@ -71,10 +70,10 @@ class Scheduled(ABC):
     policies: Directives
 
     @abstractmethod
-    def _scheduled(self: S, policies: Directives) -> S:
+    def _scheduled(self, policies: Directives) -> Self:
         """Return a copy with another schedule."""
 
-    def having(self: S, **directives: Directive) -> S:
+    def having(self, **directives: Directive) -> Self:
         """Return a copy with other directives, each given by its kind; the rest of its schedule stays.
 
         Raises:

@@ -38,5 +38,6 @@ CONFLICTS: dict[tuple[str, str], str] = {
 
 def conflict(directive: Directive, schedule: Directives) -> str:
     """Return why a directive is refused beside the others of a schedule; empty if it is not."""
-    pairs = ((directive.title, present.title) for present in every_kind(schedule))
-    return next((CONFLICTS[pair] for pair in pairs if pair in CONFLICTS), "")
+    present = {other.title for other in every_kind(schedule)}
+    found = (why for (one, other), why in CONFLICTS.items() if one == directive.title and other in present)
+    return next(found, "")

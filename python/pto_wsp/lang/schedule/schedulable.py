@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, Self
 
 from pto_wsp.errors import NotYetSupported
 from pto_wsp.lang.schedule.directives.deps import Deps
@@ -16,8 +16,6 @@ from pto_wsp.lang.schedule.directives.timing import TimingPolicy
 from pto_wsp.lang.schedule.directives.trace import TracePolicy
 from pto_wsp.lang.schedule.directives.window import Window
 from pto_wsp.location import caller_location
-
-Self = TypeVar("Self", bound="Schedulable")
 
 LATER = frozenset({"spatial_map"})
 
@@ -33,7 +31,7 @@ class Schedulable(StreamMethods):
     kind: ClassVar[str]
     advice: ClassVar[str] = ""
 
-    def dispatch(self: Self, policy: DispatchPolicy) -> Self:
+    def dispatch(self, policy: DispatchPolicy) -> Self:
         """Return a copy whose tasks go to dispatchers as a `DispatchPolicy` says.
 
         Raises:
@@ -42,7 +40,7 @@ class Schedulable(StreamMethods):
         return self.having(dispatch=policy)
 
     def task_graph(
-        self: Self,
+        self,
         *,
         window: Window | None = None,
         ready: ReadyPolicy | None = None,
@@ -54,23 +52,14 @@ class Schedulable(StreamMethods):
     ) -> Self:
         """Return a copy with other directives for the graph of tasks; what is not given stays.
 
-        Args:
-            window: a `TaskWindow`.
-            ready: a `ReadyPolicy`.
-            start: a `StartPolicy`.
-            deps: a `Deps`.
-            pools: a `Pools`.
-            stores: a `StorePolicy`.
-            trace: a `TracePolicy`.
-
         Raises:
-            WrongValue: something else.
+            WrongValue: something is not a directive of its kind.
         """
         given = {"window": window, "ready": ready, "start": start, "deps": deps, "pools": pools}
         given |= {"stores": stores, "trace": trace}
         return self.having(**{kind: policy for kind, policy in given.items() if policy is not None})
 
-    def timing(self: Self, policy: TimingPolicy) -> Self:
+    def timing(self, policy: TimingPolicy) -> Self:
         """Return a copy whose tasks start when a `TimingPolicy` says.
 
         Raises:

@@ -9,15 +9,13 @@ import numpy as np
 
 from pto_wsp.errors import BadIndex, BadOperand
 from pto_wsp.ir import workload as w
-from pto_wsp.ir.scalar import Binary, Const, Expr, Slot, Unary, format_expr
+from pto_wsp.ir.scalar import NUM_SLOTS, Binary, Const, Expr, Slot, Unary, format_expr
 from pto_wsp.lang.operands import Number, Scalar, expression
 from pto_wsp.lang.workload.tensor import Entry, Tensor
 from pto_wsp.lang.workload.trace import current_trace
 from pto_wsp.location import Location, caller_location
 from pto_wsp.support.record import replace
 from pto_wsp.types.dtype import b1, i64
-
-NUM_SLOTS = 256
 
 
 def slot_set_u64(slot: int, value: Number) -> None:

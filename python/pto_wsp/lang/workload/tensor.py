@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
+from pto_wsp.analysis.affine import difference
 from pto_wsp.errors import BadIndex, ConstantIndexOutside, WrongTensor
 from pto_wsp.ir import scalar as ir
 from pto_wsp.ir.core import DimSelect, Full, Index, Merged, Range, Rows, TileRange
@@ -376,8 +377,9 @@ def _extent_of(entry: DimSelect, dim: int | str) -> Expr | None:
 
 def _difference(stop: Expr, start: Expr, loc: Location | None) -> Expr:
     """Return `stop - start`; of `i + 2` and `i`, which a slice may say, the constant."""
-    if stop == start:
-        return Const(0)
+    length = difference(stop, start)
+    if length is not None:
+        return Const(length, loc=loc)
     if isinstance(stop, ir.Binary) and stop.op == "add" and stop.a == start:
         return stop.b
     return ir.binary("sub", stop, start, loc)

@@ -81,7 +81,7 @@ class _Retiling:
             size * self.factor if self.grows(Dim(name, dim, is_view)) else size
             for dim, size in enumerate(kind.shape)
         )
-        return TileType(rows, cols, kind.dtype)
+        return replace(kind, rows=rows, cols=cols)
 
     def param(self, param: k.Param) -> k.Param:
         if param.name in self.periodic or isinstance(param.type, ScalarType):

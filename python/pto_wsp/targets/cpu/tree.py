@@ -84,11 +84,6 @@ def _require_portable(module: Module, library: Library) -> None:
         if directive.kind == "trace" and directive.name != "off":
             what, reason = f"emitting `{print_directive(directive)}`", "the host program records nothing"
             raise UnsupportedByTarget(target="cpu", what=what, reason=reason, loc=None)
-    for param in module.entry_workload.params:
-        if isinstance(param, w.RaggedParam | w.SparseParam):
-            what = f"emitting a host program for the axis `{param.name}`"
-            reason = "the host program reads tensors, sizes and scalars"
-            raise UnsupportedByTarget(target="cpu", what=what, reason=reason, loc=param.loc)
 
 
 def _headers(sources: Iterable[str]) -> list[tuple[str, str]]:
@@ -118,7 +113,6 @@ def _bytecode(code: bytes) -> str:
 
 def _main(module: Module, library: Library) -> str:
     entry = module.entry_workload
-    read = _read_tensors(module)
     out = TextWriter()
     out.line(f"// The host program of {ascii(entry.name)[1:-1]}. It reads and writes `.npy` files.")
     native = ["pto/wsp/tile/kernel.hpp"] if library.units else []
@@ -133,15 +127,14 @@ def _main(module: Module, library: Library) -> str:
     out.line()
     out.line("int main(int argc, char** argv) {")
     with out.indented():
+        out.line("using pto::wsp::host::Kind;")
         out.line("pto::wsp::host::Program program{};")
         out.line(f"program.name = {c_string(entry.name)};")
         out.line("program.bytecode = bytecode;")
         out.line("program.bytecode_size = sizeof(bytecode);")
-        _write_rows(out, "symbols", (_symbol(param) for param in entry.symbols))
-        tensors = ((c_string(t.name), t.is_local, t.name in read and not t.is_local) for t in entry.tensors)
-        _write_rows(
-            out, "tensors", (f"{n}, {_bool(local)}, {_bool(is_read)}" for n, local, is_read in tensors)
-        )
+        hidden = _hidden_symbols(entry)
+        _write_rows(out, "symbols", (_symbol(param, param.name in hidden) for param in entry.symbols))
+        _write_rows(out, "tensors", _tensors(module))
         _write_rows(out, "checks", _checks(library))
         out.line("program.derive = pto::wsp::tile::derive;")
         for directive in module.schedule:
@@ -176,13 +169,44 @@ def _write_rows(out: TextWriter, member: str, rows: Iterator[str]) -> None:
     out.line("};")
 
 
-def _symbol(param: w.SizeParam | w.ScalarParam) -> str:
+def _symbol(param: w.SizeParam | w.ScalarParam, is_hidden: bool) -> str:
     bits = "std::nullopt"
     if param.default is not None and param.value is None:
         is_float = isinstance(param, w.ScalarParam) and param.type.dtype.is_float
         number = struct.unpack("<i", struct.pack("<f", param.default))[0] if is_float else int(param.default)
         bits = f"int64_t{{{number & 0xFFFFFFFF if is_float else number}}}"
-    return f"{c_string(param.name)}, {bits}, {_bool(param.value is not None)}"
+    return f"{c_string(param.name)}, {bits}, {_bool(is_hidden)}"
+
+
+def _hidden_symbols(entry: w.WorkloadFunction) -> frozenset[str]:
+    """Return the symbols that follow from others, or from the arrays of an axis."""
+    found = {param.name for param in entry.symbols if param.value is not None}
+    for axis in _axes(entry):
+        found |= {axis.count, axis.outer, *([axis.entries] if isinstance(axis, w.SparseParam) else [])}
+    return frozenset(found)
+
+
+def _axes(entry: w.WorkloadFunction) -> list[w.RaggedParam | w.SparseParam]:
+    return [param for param in entry.params if isinstance(param, w.RaggedParam | w.SparseParam)]
+
+
+def _tensors(module: Module) -> Iterator[str]:
+    """Yield the rows of the table of tensors; those of an axis have its name."""
+    entry, read = module.entry_workload, _read_tensors(module)
+    symbols = {param.name: i for i, param in enumerate(entry.symbols)}
+    numbers = {tensor.name: i for i, tensor in enumerate(entry.tensors)}
+    axes = {
+        axis.offsets: f"{c_string(axis.name)}, Kind::kOffsets, true, {symbols[axis.outer]}"
+        for axis in _axes(entry)
+    }
+    for axis in _axes(entry):
+        if isinstance(axis, w.SparseParam):
+            row = f"{c_string(axis.indices)}, Kind::kIndices, true, {numbers[axis.offsets]}"
+            axes[axis.indices] = row
+    for tensor in entry.tensors:
+        kind = "kLocal" if tensor.is_local else "kArray"
+        is_read = tensor.name in read and not tensor.is_local
+        yield axes.get(tensor.name, f"{c_string(tensor.name)}, Kind::{kind}, {_bool(is_read)}")
 
 
 def _bool(value: bool) -> str:
@@ -220,7 +244,7 @@ def _write_derive(entry: w.WorkloadFunction, out: TextWriter) -> None:
                 message = c_string(f"the value of `{param.name}` is negative or beyond 64 bits")
                 out.line(f"if ({bad}) throw host::Mistake({message});")
                 bits = "host::bits_of(value)" if param.value.dtype.is_float else "value"
-                out.line(f"values[{numbers[param.name]}] = {bits};")
+                out.line(f"host::set_derived(values, {numbers[param.name]}, {bits}, {c_string(param.name)});")
             out.line("}")
     out.line("}")
 
@@ -283,8 +307,17 @@ def _readme(module: Module, features: Features) -> str:
     entry, name = module.entry_workload, _command_name(module)
     read, written = _read_tensors(module), module.written
     rows, command = [], [f"./{name}"]
+    axes = _axes(entry)
+    of_axes = {name for axis in axes for name in (axis.offsets, axis.name + ".indices")}
+    for axis in axes:
+        command.append(f"--input {axis.name}={axis.name}.npy")
+        use = "where each row begins, and where the last one ends"
+        rows.append(f"| `{axis.name}` | integers `[{axis.outer} + 1]` | {use} |")
+        if isinstance(axis, w.SparseParam):
+            command.append(f"--input {axis.indices}={axis.indices}.npy")
+            rows.append(f"| `{axis.indices}` | integers | the indices of all rows |")
     for tensor in entry.tensors:
-        if tensor.is_local:
+        if tensor.is_local or tensor.name in of_axes:
             continue
         dims = ", ".join(map(str, tensor.type.dims))
         if tensor.name in read:
@@ -297,8 +330,9 @@ def _readme(module: Module, features: Features) -> str:
         packed = f"; `{tensor.columns} columns` packed in panels" if tensor.columns is not None else ""
         rows.append(f"| `{tensor.name}` | `{tensor.type.dtype}[{dims}]`{packed} | {use or 'not used'} |")
     known = {dim for tensor in entry.tensors if tensor.name in read for dim in tensor.type.dims}
+    hidden = _hidden_symbols(entry)
     for param in entry.symbols:
-        if param.value is not None:
+        if param.name in hidden:
             continue
         kind = "size" if isinstance(param, w.SizeParam) else f"`{param.type.dtype}`"
         default = "" if param.default is None else f", {param.default} by default"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
+from typing import Self
 
 from pto_wsp.ir.scalar import Expr
 from pto_wsp.ir.schedule import Count, Directive, Key, Settings, policy
@@ -10,7 +10,6 @@ from pto_wsp.lang.schedule.arguments import Scheduled, checked_count
 from pto_wsp.lang.schedule.keys import KeyFunction, trace_key
 from pto_wsp.support.record import record, replace
 
-S = TypeVar("S", bound=Scheduled)
 _ONE_AT_A_TIME = "test_tasks_of_a_stream_run_one_at_a_time"
 
 
@@ -49,7 +48,7 @@ class Streams(Directive):
 class StreamMethods(Scheduled):
     """The directives of streams, as methods."""
 
-    def streams(self: S, n: int) -> S:
+    def streams(self, n: int) -> Self:
         """Return a copy whose tasks are in n streams; without `stream_by` they go to them in turn.
 
         Raises:
@@ -60,7 +59,7 @@ class StreamMethods(Scheduled):
             found = replace(present, n=found.n)
         return self.having(streams=found)
 
-    def stream_by(self: S, key: KeyFunction) -> S:
+    def stream_by(self, key: KeyFunction) -> Self:
         """Return a copy whose tasks are in streams by a key: modulo their number, or one stream per key.
 
         Raises:

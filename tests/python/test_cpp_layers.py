@@ -24,6 +24,8 @@ ORDER = (
     ("graph",),
     ("trace",),
     ("sched",),
+    ("run_result",),
+    ("in_flight",),
     ("engine",),
     ("host",),
     ("pto_runtime",),
@@ -86,7 +88,7 @@ def test_every_file_has_a_layer() -> None:
 
 
 def test_includes_are_found() -> None:
-    assert Include("engine.hpp", "sched/crew.hpp") in INCLUDES
+    assert Include("engine.hpp", "sched/sharing.hpp") in INCLUDES
     assert Include("cpp/capi/runtime.hpp", "trace/clock.hpp") in INCLUDES
 
 

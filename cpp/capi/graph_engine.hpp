@@ -52,7 +52,7 @@ class GraphEngine {
     prepared_.reset(new sched::Prepared{none, std::move(plan), {}, costs, {0}, {}});
   }
 
-  /// Begins a run on so many threads, the caller's among them. If the graph is fed, the caller feeds it and
+  /// Begins a run on `workers` threads, the caller's among them. If the graph is fed, the caller feeds it and
   /// then calls `crew().end_feed()`.
   void begin(std::shared_ptr<sched::KeptGraph> graph, uint32_t workers, bool is_fed) {
     sched::RunOptions options;

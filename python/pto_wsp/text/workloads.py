@@ -98,7 +98,7 @@ class _WorkloadBody(Body[w.Node]):
         cursor.expect("=")
         return w.Set(_slot(name) or name, self.value(cursor, name), cursor.whole)
 
-    def scalar(self, name: str) -> Var | LoopStart | LoopExtent | Slot | None:
+    def scalar(self, name: str) -> Expr | None:
         """Return a scalar, or None if there is none of that name."""
         if name not in self.scalars:
             return None

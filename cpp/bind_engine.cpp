@@ -12,7 +12,6 @@
 #include <atomic>
 #include <chrono>
 #include <cstring>
-#include <exception>
 #include <memory>
 #include <numeric>
 #include <optional>
@@ -124,10 +123,11 @@ class Listener {
     options.listener = this;
     options.on_progress = &report;
   }
-  /// Raises what it raised, or what a handler of a signal did in this thread.
+  /// Raises what it raised, or what a handler of a signal did in this thread. Any number of times.
   void raise() const {
+    if (PyErr_Occurred() == nullptr && raised_.is_valid())
+      PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(raised_.ptr())), raised_.ptr());
     if (PyErr_Occurred() != nullptr) throw nb::python_error();
-    if (raised_) std::rethrow_exception(raised_);
   }
 
  private:
@@ -137,18 +137,19 @@ class Listener {
   /// True if it raised an exception.
   bool tell(uint64_t num_complete) {
     const nb::gil_scoped_acquire acquired;
-    if (raised_ || PyErr_Occurred() != nullptr) return true;
+    if (raised_.is_valid() || PyErr_Occurred() != nullptr) return true;
     try {
       function_(num_complete);
-    } catch (nb::python_error&) {
-      raised_ = std::current_exception();
+    } catch (nb::python_error& error) {
+      raised_ = nb::borrow(error.value());
+      if (error.traceback().is_valid()) PyException_SetTraceback(raised_.ptr(), error.traceback().ptr());
       return true;
     }
     return false;
   }
 
   nb::object function_;
-  std::exception_ptr raised_;
+  nb::object raised_;
 };
 
 class PythonLibrary {

@@ -368,10 +368,8 @@ class SubmittedRun {
   RunResult& wait() {
     if (sched::is_inside_run())
       throw EngineError("nested-run", "a run was started from inside a run on the same thread");
-    {
-      const Inside inside;
-      crew_->wait();
-    }
+    const Inside inside;
+    if (crew_ != nullptr) crew_->wait();
     const std::lock_guard<std::mutex> lock(mutex_);
     if (!result_ && !error_) collect();
     if (error_) throw EngineError(*error_);

@@ -236,12 +236,13 @@ class Program:
             PtoError: as `run` raises before the first task.
         """
         arguments = self._arguments(unnamed, workers, trace, check, progress, values)
-        unreported, self._unreported = self._unreported, (0, 0.0)
+        compiles, compile_ms = self._unreported
+        self._unreported = (0, 0.0)
 
         def finish(figures: Figures, recorded: Trace | None) -> RunStats:
             self._binder.keep(arguments.bound)
-            self.trace, self._last = recorded, (figures, *unreported)
-            return self._stats(figures, *unreported)
+            self.trace, self._last = recorded, (figures, compiles, compile_ms)
+            return self._stats(figures, compiles, compile_ms)
 
         return Run(self._runner.submit(*arguments.of_runner), finish)
 

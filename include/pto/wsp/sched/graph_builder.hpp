@@ -37,13 +37,7 @@ class GraphBuilder {
   /// Goes on for a while. Throws what only the walk can find.
   Outcome step() {
     for (int events = 0; events < kStepEvents; ++events) {
-      const bytecode::Event event = walk_.expander().next();
-      // Apart from the other events: most are tasks.
-      if (event.kind == bytecode::Event::kTask) {
-        on_task(event.index);
-      } else if (!walk_.handle(event, *this)) {
-        return outcome_;
-      }
+      if (!walk_.handle(walk_.expander().next(), *this)) return outcome_;
     }
     return Outcome::kMore;
   }

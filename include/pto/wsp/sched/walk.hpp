@@ -64,6 +64,8 @@ class Walk {
   /// Handles an event. False where `engine` wants it again later.
   template <class Engine>
   [[gnu::always_inline]] inline bool handle(bytecode::Event event, Engine& engine) {
+    // Apart from the switch over the other events: most are tasks.
+    if (event.kind == bytecode::Event::kTask) return engine.on_task(event.index);
     Visitor<Engine> visitor(*this, engine);
     return bytecode::visit(event, visitor);
   }
@@ -99,7 +101,6 @@ class Walk {
   struct Visitor : bytecode::EventVisitor {
     Visitor(Walk& walk_, Engine& engine_) : walk(walk_), engine(engine_) {}
 
-    bool on_task(uint32_t site) { return engine.on_task(site); }
     bool on_flush(uint32_t set) { return engine.on_flush(set); }
     bool on_unit(uint32_t loop) { return on_unit_end(loop) && engine.begin_unit(loop); }
     bool on_unit_end(uint32_t) {

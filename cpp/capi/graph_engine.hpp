@@ -52,7 +52,7 @@ class GraphEngine {
     prepared_.reset(new sched::Prepared{none, std::move(plan), {}, costs, {0}, {}});
   }
 
-  /// Begins a run on so many threads, the caller's among them. If the graph is fed, the caller feeds it and
+  /// Begins a run on `workers` threads, the caller's among them. If the graph is fed, the caller feeds it and
   /// then calls `crew().end_feed()`.
   void begin(std::shared_ptr<sched::KeptGraph> graph, uint32_t workers, bool is_fed) {
     sched::RunOptions options;
@@ -63,22 +63,26 @@ class GraphEngine {
     crew_->begin(prepared_, {}, options, std::move(graph), is_fed);
   }
 
-  /// Works until the run is over; returns why it ended early, if it did.
+  /// Works until the run is over; returns the task that ended it early, if one did. Throws what ends a run
+  /// otherwise.
   std::optional<sched::Failure> finish() {
-    struct End {
-      sched::Crew& crew;
+    struct Inside {
       bool was_inside = std::exchange(sched::is_inside_run(), true);
-      ~End() {
-        crew.end();
-        sched::is_inside_run() = was_inside;
-      }
+      ~Inside() { sched::is_inside_run() = was_inside; }
     };
     {
-      const End end{*crew_};
-      crew_->work();
+      const Inside inside;
+      crew_->wait();
     }
-    return crew_->run().failure();
+    const std::optional<sched::Failure>& failure = crew_->run().failure();
+    if (!failure || !failure->is_of_walk) return failure;
+    if (!failure->error) throw std::bad_alloc();
+    throw EngineError(*failure->error);
   }
+
+  /// Leaves a run that began in the parent of this process. Its threads do not exist here, and its locks may
+  /// be taken for ever, so that nothing can be destroyed either.
+  void abandon() { new auto(std::move(crew_)); }
 
   sched::Crew& crew() { return *crew_; }
 

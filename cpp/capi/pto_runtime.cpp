@@ -34,6 +34,8 @@ namespace {
   } catch (const EngineError& error) {
     if (error.code() == "kernel-arguments" || error.code() == "kernel-failed")
       return runtime.keep({PTO_ERROR_FUNCTION, error.what()});
+    if (error.code() == "run-in-flight-at-fork") return runtime.keep({PTO_ERROR_STATE, error.what()});
+    if (error.code() == "stuck") return runtime.keep({PTO_ERROR_FUNCTION, error.what()});
     const bool is_size = error.code() == "too-many-tasks" || error.code() == "too-many-strands";
     return runtime.keep({is_size ? PTO_ERROR_TOO_MANY : PTO_ERROR_MEMORY, error.what()});
   } catch (const std::bad_alloc&) {
@@ -54,17 +56,13 @@ class Spare {
     return *spare;
   }
   std::unique_ptr<PTORuntimeState> take() {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    return std::move(state_);
+    return std::unique_ptr<PTORuntimeState>(state_.exchange(nullptr));
   }
-  void give(std::unique_ptr<PTORuntimeState> state) {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    state_.swap(state);
-  }
+  void give(std::unique_ptr<PTORuntimeState> state) { delete state_.exchange(state.release()); }
 
  private:
-  std::mutex mutex_;
-  std::unique_ptr<PTORuntimeState> state_;
+  // No lock: another thread could hold it when the process is forked.
+  std::atomic<PTORuntimeState*> state_{nullptr};
 };
 
 /// Calls `function(runtime)`, which returns a number or nothing, unless an error is kept.

@@ -110,7 +110,7 @@ class Regions {
   static constexpr uint64_t kChunk = 1 << 12;
   static constexpr int kRecentBits = 12;
   static constexpr size_t kNumRecent = size_t{1} << kRecentBits;
-  static constexpr char kNoTensor = 0;  ///< its address is no caller's
+  static constexpr char kNoTensor = 0;  ///< no caller has its address
 
   /// A region as a call has named it.
   struct Recent {

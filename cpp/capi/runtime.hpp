@@ -11,6 +11,8 @@
 #include "by_hand.hpp"
 #include "graph_engine.hpp"
 #include "pto/wsp/library.hpp"
+#include "pto/wsp/sched/cpus.hpp"
+#include "pto/wsp/sched/float_environment.hpp"
 #include "pto/wsp/trace/clock.hpp"
 #include "pto/wsp/trace/task_dump.hpp"
 
@@ -154,6 +156,7 @@ class Runtime {
   void run_taken(int32_t number) {
     if (number < 0 || !by_hand_.begin_run(uint32_t(number))) refuse_task(number, "taken and not run");
     const Task& task = tasks_[uint32_t(number)];
+    const sched::FloatEnvironment floats;
     try {
       call(tasks_, task, uint64_t(number));
     } catch (const std::bad_alloc&) {
@@ -256,9 +259,13 @@ class Runtime {
   /// Ends a run that no call waited for.
   void end_run() {
     if (!is_begun_) return;
-    engine().crew().end_feed();
-    engine().crew().run().cancel();
-    engine().finish();
+    if (engine().crew().is_of_this_process()) {
+      engine().crew().end_feed();
+      engine().crew().cancel();
+      engine().finish();
+    } else {
+      engine().abandon();
+    }
     is_begun_ = false;
     int fed = kFed;
     gate_.compare_exchange_strong(fed, PTO_OK);
@@ -283,7 +290,7 @@ class Runtime {
   }
 
   uint32_t num_workers() const {
-    return workers_ != 0 ? workers_ : std::clamp(std::thread::hardware_concurrency(), 1u, kMaxWorkers);
+    return workers_ != 0 ? workers_ : std::min(sched::default_workers(), kMaxWorkers);
   }
 
   void feed(bool ends_strand) {

@@ -2,7 +2,7 @@
 
 from pto_wsp.builder import CompareMode, ElementType, MemorySpace, PTOFunctionBuilder, PTOModule
 from pto_wsp.errors import PtoError
-from pto_wsp.errors.short import short_errors
+from pto_wsp.errors.short_errors import short_errors
 from pto_wsp.lang.annotations import Constexpr, In, InOut, Out
 from pto_wsp.lang.kernel import pto, ptoisa
 from pto_wsp.lang.kernel.kernel import kernel, lookup_kernel, ptoisa_kernel, registered_kernels
@@ -39,6 +39,8 @@ from pto_wsp.lang.workload.tiers import tier
 from pto_wsp.lang.workload.workload import combine, sequential, workload
 from pto_wsp.runtime.memory import empty
 from pto_wsp.runtime.program import Program
+from pto_wsp.runtime.run import Run
+from pto_wsp.runtime.stats import RunStats
 from pto_wsp.targets.preferences import panel_cols
 from pto_wsp.text import parse
 from pto_wsp.types import DYN, Dense, DenseDyn, MemLayout, b1, bf16, f16, f32, i8, i16, i32, i64, u8, u16, u32
@@ -66,6 +68,8 @@ __all__ = [
     "PtoError",
     "Ragged",
     "ReadyPolicy",
+    "Run",
+    "RunStats",
     "Scalar",
     "Schedule",
     "Sparse",

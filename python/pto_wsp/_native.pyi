@@ -119,6 +119,10 @@ class RunResult:
     """What a run did."""
 
     @property
+    def run(self) -> int:
+        """The number of the run in this process."""
+
+    @property
     def tasks(self) -> int: ...
     @property
     def run_ns(self) -> int: ...
@@ -230,7 +234,7 @@ class Executable:
     """
 
     def __init__(self, bytecode: bytes, library: KernelLibrary, shared: Executable | None = None) -> None:
-        """Load a program; of it and `shared`, one runs at a time."""
+        """Load a program; `shared` is the same under another schedule: `cancel` stops runs of both."""
 
     def run(
         self,
@@ -265,8 +269,50 @@ class Executable:
                 `nested-run`, `run-in-flight-at-fork`, `run-cancelled`, `stuck`.
         """
 
+    def submit(
+        self,
+        arrays: tuple[object, ...],
+        scalars: tuple[int | float | bool | None, ...],
+        workers: int = 0,
+        trace: int = 0,
+        jitter: int = 0,
+        tracks: bool = False,
+        check: bool = False,
+        options: RunOptions = ...,
+        progress: Callable[[int], object] | None = None,
+    ) -> Run:
+        """Bind, check and begin a run; the parameters are those of `run`. `progress` is called by any thread.
+
+        Raises:
+            EngineError: as `run` raises before anything has run; `arrays-in-flight`.
+        """
+
     def cancel(self) -> None:
-        """Stop the run under way in another thread, if there is one; it raises `run-cancelled`."""
+        """Stop all runs that are under way; who waits for one gets `run-cancelled`."""
+
+class Run:
+    """A run that was submitted. It holds the buffers of its arrays; dropping it cancels it and waits."""
+
+    @property
+    def number(self) -> int:
+        """The number of the run in this process."""
+
+    @property
+    def done(self) -> bool:
+        """Whether the run has ended."""
+
+    def wait(self) -> RunResult:
+        """Lend the calling thread to the run until it has ended; raises as `Executable.run` does."""
+
+    def cancel(self) -> None:
+        """Stop the run: `wait` then raises `run-cancelled`."""
+
+class FloatEnvironment:
+    """`with FloatEnvironment():` runs Python code in the floating-point modes of tasks."""
+
+    def __init__(self) -> None: ...
+    def __enter__(self) -> None: ...
+    def __exit__(self, *exception: object) -> None: ...
 
 def plan_chunk_size(
     lengths: NDArray[np.integer],

@@ -49,7 +49,11 @@ def caller_location(skip: int = 1) -> Location | None:
     Args:
         skip: frames nearest to this function that are never considered.
     """
-    frame: FrameType | None = sys._getframe(skip)
+    return user_location(sys._getframe(skip))
+
+
+def user_location(frame: FrameType | None) -> Location | None:
+    """Return the location of the innermost user's call, or call of a ready operator, around `frame`."""
     while frame is not None and _is_machinery(frame.f_code.co_filename):
         frame = frame.f_back
     return frame_location(frame) if frame is not None else None

@@ -16,6 +16,12 @@ namespace prepared {
 
 using namespace pto::wsp;
 
+/// A run without threads that could help.
+struct NoOthers final : sched::Others {
+  void call() override {}
+};
+inline NoOthers no_others;
+
 /// A program, bound to arrays, and its plan for runs with some options.
 struct Call {
   Call(const std::vector<uint8_t>& bytes, const std::vector<bind::ArrayRef>& arrays,

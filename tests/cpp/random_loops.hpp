@@ -45,7 +45,7 @@ class Loops {
 /// around.
 class Nest : public Loops {
  public:
-  /// With so many elements of room around what regions reach.
+  /// With `room` elements around what regions reach.
   explicit Nest(uint64_t seed, int64_t room = 0) : Loops(seed), room_(room) {
     for (int i = pick(1, 3); i > 0; --i) shapes_.push_back(std::vector<int64_t>(size_t(pick(1, 2)), 1));
     for (int i = pick(1, 2); i > 0; --i) add_loop();
@@ -147,7 +147,7 @@ class Parts : public Loops {
   explicit Parts(uint64_t seed) : Loops(seed) {
     num_parts_ = pick(2, 6);
     is_written_ = pick(0, 1) == 0;
-    offsets_ = {1};  // everything has room before and behind
+    offsets_ = {1};  // everything has room before and after
     for (int64_t part = 0; part < num_parts_; ++part) offsets_.push_back(offsets_.back() + pick(0, 3));
     places_.resize(size_t(num_parts_));
     std::iota(places_.begin(), places_.end(), 1);
@@ -225,7 +225,7 @@ class Parts : public Loops {
     program_.end();
   }
 
-  /// Begins a task of the kernel that has these roles, for views of so many dimensions.
+  /// Begins a task of the kernel that has these roles, for views of `rank` dimensions.
   void begin_task(const std::vector<Role>& roles, int rank) {
     const auto& patterns = mix::patterns();
     const auto found = std::find(patterns.begin(), patterns.end(), roles);

@@ -36,7 +36,7 @@ struct Times {
 /// Builds the graph of a call. \pre the program has no flush points
 inline std::shared_ptr<sched::KeptGraph> build(const prepared::Call& call, const sched::RunOptions& options) {
   auto graph = std::make_shared<sched::KeptGraph>();
-  sched::Run run;
+  sched::Run run{prepared::no_others};
   run.begin(call.plan, call.bases, options);
   sched::GraphBuilder builder(*graph, run);
   while (builder.step() == sched::GraphBuilder::Outcome::kMore) {
@@ -133,7 +133,7 @@ class Simulation {
     worker.is_idle = false;
   }
 
-  sched::Run run_;
+  sched::Run run_{prepared::no_others};
   std::optional<sched::GraphRun> graph_run_;
   std::vector<VirtualWorker> workers_;
   std::vector<Completion> pending_;

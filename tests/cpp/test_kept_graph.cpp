@@ -448,8 +448,8 @@ void check_stuck(const std::shared_ptr<sched::KeptGraph>& graph, uint32_t worker
   auto crew = std::make_shared<sched::Crew>();
   crew->begin(call.plan, call.bases, after_build(workers), graph);
   try {
-    crew->work();
-    CHECK(false);
+    crew->wait();
+    throw *crew->run().failure()->error;
   } catch (const EngineError& error) {
     CHECK(error.code() == "stuck");
     CHECK_EQ(error.number("blocked"), 2);
@@ -460,7 +460,6 @@ void check_stuck(const std::shared_ptr<sched::KeptGraph>& graph, uint32_t worker
       if (key == "registers") CHECK_EQ(detail.list[i], 1);
     }
   }
-  crew->end();
 }
 
 }  // namespace

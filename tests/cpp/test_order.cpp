@@ -95,7 +95,7 @@ void measure(const prepared::Call& call, std::mt19937_64& random) {
 std::vector<uint64_t> build(sched::KeptGraph& graph, const prepared::Call& call, sched::RunOptions options,
                             const std::vector<int64_t>& flushed) {
   options.start = sched::Start::kAfterBuild;
-  sched::Run run;
+  sched::Run run{prepared::no_others};
   run.begin(call.plan, call.bases, options);
   sched::GraphBuilder builder(graph, run);
   std::vector<uint64_t> complete;
@@ -280,7 +280,7 @@ class Play {
 
   std::mt19937_64 random_;
   const uint32_t slow_period_;
-  sched::Run run_;
+  sched::Run run_{prepared::no_others};
   std::vector<std::unique_ptr<sched::Dispatcher>> dispatchers_;
   std::vector<uint32_t> idle_;  ///< workers
 };

@@ -67,10 +67,9 @@ class Visit final : public sched::Job {
  public:
   int join() override { return is_taken_.exchange(true) ? -1 : 0; }
   void leave(int) override { has_left_.store(true); }
-  bool wants_help() const override { return !is_taken_.load(); }
-  bool help(int) override {
+  void help(int, sched::EventCount& sleepers) override {
     mask_ = mask_of(pthread_self());
-    return true;
+    sleepers.prepare();
   }
   const cpu_set_t& wait() const {
     while (!has_left_.load()) std::this_thread::yield();

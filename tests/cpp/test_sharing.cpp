@@ -76,7 +76,7 @@ int count_shared(const Measured& measured, sched::Sharing& sharing, int runs, do
   int num_shared = 0;
   for (int run = 0; run < runs; ++run) {
     const bool is_shared = measured.is_worth_sharing(sharing);
-    sharing.record(is_shared, is_shared ? shared_ns : alone_ns);
+    sharing.record(sharing.size_of_last(), is_shared, is_shared ? shared_ns : alone_ns);
     num_shared += is_shared;
   }
   return num_shared;

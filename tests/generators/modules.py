@@ -15,14 +15,18 @@ from pto_wsp.ir.scalar import (
     BITWISE,
     COMPARISONS,
     LOGIC,
+    ArgExtent,
     Binary,
     Const,
     Element,
     Expr,
     Extent,
+    KernelNumber,
     Name,
     Select,
     Slot,
+    TaskIndex,
+    TaskKernel,
     TileElement,
     Unary,
     Var,
@@ -470,7 +474,7 @@ class WorkloadWriter:
 
 def random_schedule(draw: Draw) -> Directives:
     """Return a schedule with any policy for each directive."""
-    keys = (Var("t.b"), Binary("mul", Var("t.kernel"), Extent("t.args.k", 1)), Var("kernel.attend"))
+    keys = (TaskIndex("b"), Binary("mul", TaskKernel(), ArgExtent("k", 1)), KernelNumber("attend"))
     found = []
     for directive in DIRECTIVES.values():
         policy = draw.choice([*directive.policies.values()])

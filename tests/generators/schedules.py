@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from pto_wsp.errors import BadKey, UnsupportedByTarget
 from pto_wsp.ir.module import Module
-from pto_wsp.ir.scalar import Binary, Const, Expr, Extent, Var, binary
-from pto_wsp.ir.schedule import ARGUMENTS, TASK, Bounds, Count, Directive, Directives, Key
+from pto_wsp.ir.scalar import ArgExtent, Binary, Const, Expr, TaskIndex, TaskKernel, binary
+from pto_wsp.ir.schedule import Bounds, Count, Directive, Directives, Key
 from pto_wsp.ir.workload import Loop, walk_nodes
 from pto_wsp.lang.schedule.registry import DIRECTIVES
 from pto_wsp.lower.task_keys import TaskKeys
@@ -86,8 +86,8 @@ def has_key(module: Module, key: Expr) -> bool:
 @st.composite
 def keys(draw: st.DrawFn, module: Module) -> Expr:
     loops = [n.called for n in walk_nodes(module.entry_workload.body) if isinstance(n, Loop)]
-    leaves: list[Expr] = [Var("t.kernel"), Const(3), *(Var(TASK + name) for name in loops)]
-    leaves += [Extent(f"{ARGUMENTS}{p.name}", d) for k in module.kernels for p in k.views for d in (0, 1)]
+    leaves: list[Expr] = [TaskKernel(), Const(3), *(TaskIndex(name) for name in loops)]
+    leaves += [ArgExtent(p.name, d) for k in module.kernels for p in k.views for d in (0, 1)]
     one, two = draw(st.sampled_from(leaves)), draw(st.sampled_from(leaves))
     op = draw(st.sampled_from(["", "add", "sub", "mul", "min"]))
     return Binary(op, one, two) if op else one

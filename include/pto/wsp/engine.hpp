@@ -4,11 +4,9 @@
 #pragma once
 
 #include <algorithm>
-#include <atomic>
-#include <chrono>
 #include <memory>
+#include <mutex>
 #include <optional>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -19,147 +17,99 @@
 #include "pto/wsp/bytecode/validate.hpp"
 #include "pto/wsp/graph/checker.hpp"
 #include "pto/wsp/graph/edges.hpp"
+#include "pto/wsp/in_flight.hpp"
+#include "pto/wsp/run_result.hpp"
 #include "pto/wsp/sched/check_options.hpp"
-#include "pto/wsp/sched/crew.hpp"
-#include "pto/wsp/sched/in_order.hpp"
+#include "pto/wsp/sched/cpus.hpp"
+#include "pto/wsp/sched/lookout.hpp"
 #include "pto/wsp/sched/sharing.hpp"
-#include "pto/wsp/trace/record.hpp"
 
 namespace pto::wsp {
 
-/// What a run did.
-struct RunResult {
-  uint64_t tasks = 0;
-  int64_t run_ns = 0;
-  uint32_t workers = 0;
-  uint32_t dispatchers = 0;
-  std::vector<sched::WalkStats> walks;  ///< per dispatcher
-  bool is_benchmark = false;            ///< no kernel was called
-  uint64_t slices = 0;                  ///< stretches of tasks that were scheduled as one
-  uint64_t waits = 0;                   ///< times a worker put a slice aside because a task had to wait
-  uint64_t max_queued = 0;              ///< most slices that waited for a worker
-  std::vector<uint64_t> lanes_queued;   ///< the same, of those for any worker and of each pool
-  uint64_t max_waiting = 0;             ///< most slices that waited for a task
-  uint64_t max_recorded = 0;            ///< most tasks that were recorded and not complete
-  uint64_t max_live_slices = 0;  ///< most slices between the oldest that was not complete and the newest
-  uint64_t stalls[sched::kNumStalls] = {};   ///< times a dispatcher was stopped, per sched::Stall
-  int64_t stall_ns[sched::kNumStalls] = {};  ///< for how long
-  bool is_replay = false;                    ///< a graph that was kept from a run before was run
-  int64_t build_ns = 0;                      ///< to build a graph as a whole, if that was done
-  uint64_t graph_tasks = 0;                  ///< of a graph that is kept for runs to come
-  uint64_t graph_bytes = 0;                  ///< its size
-  uint64_t max_workspace_bytes = 0;          ///< the largest workspace that a task asked for
-  std::vector<uint64_t> streamed;            ///< tensors whose stores went past the caches
-  std::vector<uint64_t> worker_tasks;
-  std::shared_ptr<trace::RunRecord> record;  ///< null unless asked for
-  std::optional<uint64_t> order_violations;  ///< of a run that verifies
-  std::vector<int64_t> flushed;              ///< what flush points read, in program order
-};
-
 namespace detail {
 
-/// Lets one run of an Executable at a time through, which can be cancelled, and keeps those of a forked child
-/// out of their parent's.
-class RunGate {
+/// What the runs of a program share. Runs are prepared one at a time; several may be under way.
+class Core {
  public:
-  /// Throws `run-cancelled` where `is_interrupted`, which may be null, says so while this waits.
-  void enter(bool (*is_interrupted)()) {
-    if (sched::is_inside_run()) {
-      throw EngineError("nested-run", "a run was started from inside a run on the same thread");
-    }
-    sched::Pool& pool = sched::Pool::instance();
-    std::unique_lock<std::mutex> lock(pool.gate_mutex);
-    if (is_running_ && generation_ != sched::Pool::generation()) {
-      throw EngineError("run-in-flight-at-fork", "the process was forked while this program was running");
-    }
-    while (!pool.gate_open.wait_for(lock, kPatience, [this] { return !is_running_; })) {
-      if (is_interrupted == nullptr) continue;
-      lock.unlock();
-      if (is_interrupted()) throw EngineError("run-cancelled", "the run was cancelled");
-      lock.lock();
-    }
-    is_running_ = true;
-    is_cancelled_.store(false, std::memory_order_relaxed);
-    generation_ = sched::Pool::generation();
-    sched::is_inside_run() = true;
-  }
-
-  void leave() {
-    sched::is_inside_run() = false;
-    sched::Pool& pool = sched::Pool::instance();
-    {
-      const std::lock_guard<std::mutex> lock(pool.gate_mutex);
-      is_running_ = false;
-    }
-    pool.gate_open.notify_all();
-  }
-
-  /// Ends whoever has entered, from any thread: what is being run, or will be.
-  void cancel() {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    is_cancelled_.store(true, std::memory_order_relaxed);
-    if (running_ != nullptr) running_->cancel();
-  }
-  bool is_cancelled() const { return is_cancelled_.load(std::memory_order_relaxed); }
-
-  /// Whoever has entered begins to work on a run, or ends that: null.
-  void set_running(sched::Run* run) {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    running_ = run;
-    if (run != nullptr && is_cancelled()) run->cancel();
-  }
-
- private:
-  static constexpr std::chrono::milliseconds kPatience{50};
-
-  bool is_running_ = false;
-  uint64_t generation_ = 0;
-  std::atomic<bool> is_cancelled_{false};
-  std::mutex mutex_;
-  sched::Run* running_ = nullptr;
-};
-
-}  // namespace detail
-
-class Executable {
- public:
-  /// Validates `bytecode` against the library. Throws `bad-bytecode`, `bytecode-version` or
-  /// `kernel-table-mismatch`. Of this one and `shared`, which may be null, one runs at a time.
-  Executable(const uint8_t* bytecode, size_t size, std::shared_ptr<const KernelLibrary> library,
-             const Executable* shared = nullptr)
+  /// \param other  the same program under another schedule, or null
+  Core(const uint8_t* bytecode, size_t size, std::shared_ptr<const KernelLibrary> library, const Core* other)
       : code_(std::make_shared<Code>(Code{std::move(library), {}})),
-        gate_(shared != nullptr ? shared->gate_ : std::make_shared<detail::RunGate>()) {
+        identity_(other != nullptr ? other->identity_ : std::make_shared<char>()) {
     code_->program = bytecode::load_program(bytecode, size, *code_->library);
   }
 
   const bytecode::Program& program() const { return code_->program; }
+  /// The same for a program under all its schedules.
+  const void* identity() const { return identity_.get(); }
 
-  /// Binds, checks and runs. Blocks until every task is complete, or until none runs any more after an error.
-  /// Throws what check_options, bind_arguments and check_regions throw (nothing has run then),
-  /// `kernel-failed`, what Worker::run throws, `run-cancelled`, `nested-run` or `run-in-flight-at-fork`, and
-  /// what graph::check_iterations and graph::check_edges throw if that is asked for: before anything runs, or
-  /// at the end, with the detail `late`, if flush points decide what runs. A second thread waits for the
-  /// first.
-  RunResult run(const std::vector<bind::ArrayRef>& arrays, const std::vector<std::optional<int64_t>>& symbols,
-                sched::RunOptions options) {
-    gate_->enter(options.is_interrupted);
-    struct Leave {
-      detail::RunGate& gate;
-      ~Leave() { gate.leave(); }
-    } leave{*gate_};
-    if (options.workers == 0) options.workers = num_cores();
-    sched::check_options(options);
-    bind::Arguments arguments = bind::bind_arguments(code_->program, arrays, symbols, deciding_);
-    prepare(arguments, options);
-    options.is_alone = options.may_be_alone() && !sharing_.is_worth_it(*prepared_, options.workers);
-    if (options.checks_iterations || options.checks_edges)
-      return run_checked(std::move(arguments.bases), options);
-    return execute(std::move(arguments.bases), options);
+  /// A run from its arguments to its result.
+  struct Launch {
+    sched::RunOptions options;
+    std::shared_ptr<sched::Prepared> prepared;
+    std::shared_ptr<sched::Crew> crew;
+    int64_t start_ns = 0, start_ticks = 0;
+    size_t sharing_size = 0;
+    bool is_checked_late = false;  ///< flush points decide what runs: what it states is checked at the end
+  };
+
+  /// The arguments of a run. Elements that decide what runs are read now.
+  bind::Arguments bind(const std::vector<bind::ArrayRef>& arrays,
+                       const std::vector<std::optional<int64_t>>& symbols, const Flight& flight,
+                       InFlight::Question is_interrupted) {
+    const Turn turn(*this, flight, is_interrupted);
+    return bind::bind_arguments(code_->program, arrays, symbols, deciding_);
   }
 
-  /// Stops the run that is under way, of this one or of one that shares its turns, if there is one; it then
-  /// throws `run-cancelled`. Any thread may call it.
-  void cancel() { gate_->cancel(); }
+  /// Checks and begins a run. Nothing works on it yet.
+  void begin(Launch& launch, bind::Arguments arguments, Flight& flight) {
+    const Turn turn(*this, flight, launch.options.is_interrupted);
+    sched::RunOptions& options = launch.options;
+    prepare(arguments, options, flight);
+    options.is_alone = options.may_be_alone() && !sharing_.is_worth_it(*prepared_, options.workers);
+    launch.sharing_size = sharing_.size_of_last();
+    launch.prepared = prepared_;
+    if (options.checks_iterations || options.checks_edges) {
+      launch.is_checked_late = std::any_of(code_->program.sets.begin(), code_->program.sets.end(),
+                                           [](const bytecode::SetForm& set) { return set.is_flush; });
+      if (!launch.is_checked_late) check_statements(launch, {}, flight);
+    }
+    launch.crew = take_crew();
+    launch.start_ns = trace::now_ns();
+    launch.start_ticks = trace::ticks();
+    launch.crew->begin(prepared_, std::move(arguments.bases), options, take_graph(options));
+  }
+
+  /// What a run did that is done. Throws why it ended early: its crew is dropped then, since its state names
+  /// moments that will never come.
+  RunResult finish(Launch& launch, const Flight& flight) {
+    sched::Crew& crew = *launch.crew;
+    sched::Run& run = crew.run();
+    if (run.failure()) throw_failure(launch, *run.failure());
+    if (run.is_cancelled()) throw InFlight::cancelled();
+    const sched::RunOptions& options = launch.options;
+    RunResult result = summarize(run);
+    result.run = flight.number();
+    if (options.on_progress != nullptr) options.on_progress(options.listener, result.tasks);
+    result.dispatchers = crew.num_dispatchers();
+    for (uint32_t i = 0; i < crew.num_dispatchers(); ++i) result.walks.push_back(crew.dispatcher(i).stats());
+    result.is_benchmark = options.window_mode == sched::WindowMode::kBenchmark;
+    result.run_ns = crew.end_ns() - launch.start_ns;
+    result.streamed = launch.prepared->plan.streamed;
+    result.flushed = run.flushed().values();
+    if (options.trace) result.record = make_record(launch, result);
+    if (options.verifies) result.order_violations = count_order_violations(launch, result);
+    keep(launch, result, flight);
+    return result;
+  }
+
+  /// Keeps the crew of a run that was submitted and has a result. \pre no thread waits for the run
+  void give_back(Launch& launch, const Flight& flight) noexcept {
+    try {
+      const Turn turn(*this, flight, nullptr);
+      crews_.push_back(std::move(launch.crew));
+    } catch (...) {  // the crew is dropped
+    }
+  }
 
  private:
   struct Code {
@@ -189,14 +139,8 @@ class Executable {
     }
   };
 
-  /// Asking the system takes longer than a small run.
-  static uint32_t num_cores() {
-    static const uint32_t cores = std::max(1u, std::thread::hardware_concurrency());
-    return cores;
-  }
-
   /// Makes `prepared_` fit the arguments, keeping it when nothing that shapes a plan has changed.
-  void prepare(const bind::Arguments& arguments, const sched::RunOptions& options) {
+  void prepare(const bind::Arguments& arguments, const sched::RunOptions& options, const Flight& flight) {
     const Shape shape{
         options.workers,
         !options.is_in_order(),
@@ -212,7 +156,7 @@ class Executable {
     auto plan = bytecode::make_plan({&code_->program, arguments.symbols}, arguments.layouts, *code_->library);
     bytecode::bind_elements(plan, arguments.bases);
     bytecode::look_at_rows(plan);
-    check_regions(plan, options);
+    check_regions(plan, options, flight);
     if (costs_ == nullptr) costs_ = std::make_shared<sched::SiteCosts>(plan.sites.size());
     sched::Marks marks = sched::mark_units(plan, options.workers, shape.cuts_units);
     bytecode::choose_streamed(plan, shape.streaming_bytes);
@@ -236,39 +180,25 @@ class Executable {
       site.fn = [](const View*, const Scalar*, const TaskContext*) { return 0; };
   }
 
-  void check_regions(const bytecode::Plan& plan, const sched::RunOptions& options) {
+  static void check_regions(const bytecode::Plan& plan, const sched::RunOptions& options,
+                            const Flight& flight) {
     sched::Lookout lookout(options.is_interrupted);
-    const auto is_stopped = [&] { return lookout.poll() || gate_->is_cancelled(); };
-    if (!bytecode::check_regions(plan, is_stopped)) throw cancelled();
+    const auto is_stopped = [&] { return lookout.poll() || flight.is_cancelled(); };
+    if (!bytecode::check_regions(plan, is_stopped)) throw InFlight::cancelled();
   }
 
-  /// Checks what the program states: before anything runs, or if flush points decide what runs, afterwards.
-  RunResult run_checked(std::vector<char*> bases, const sched::RunOptions& options) {
-    const bool is_flushed = std::any_of(code_->program.sets.begin(), code_->program.sets.end(),
-                                        [](const bytecode::SetForm& set) { return set.is_flush; });
-    if (!is_flushed) check_statements({}, options);
-    RunResult result = execute(std::move(bases), options);
-    if (!is_flushed) return result;
-    try {
-      check_statements(result.flushed, options);
-    } catch (EngineError& error) {
-      throw std::move(error).with_int("late", int64_t(result.tasks));
-    }
-    return result;
-  }
-
-  /// Edges that suffice for a plan are not looked at again.
-  void check_statements(const std::vector<int64_t>& flushed, const sched::RunOptions& options) {
+  /// Checks what the program states. Edges that suffice for a plan are not looked at again.
+  void check_statements(const Launch& launch, const std::vector<int64_t>& flushed, const Flight& flight) {
+    const sched::RunOptions& options = launch.options;
     sched::Lookout lookout(options.is_interrupted);
-    const auto is_stopped = [&] { return lookout.poll() || gate_->is_cancelled(); };
-    const bytecode::Plan& plan = prepared_->plan;
-    if (options.checks_iterations && !graph::check_iterations(plan, flushed, is_stopped)) throw cancelled();
+    const auto is_stopped = [&] { return lookout.poll() || flight.is_cancelled(); };
+    const bytecode::Plan& plan = launch.prepared->plan;
+    if (options.checks_iterations && !graph::check_iterations(plan, flushed, is_stopped))
+      throw InFlight::cancelled();
     if (!options.checks_edges || edges_suffice_for_ == plan.number) return;
-    if (!graph::check_edges(plan, flushed, is_stopped)) throw cancelled();
+    if (!graph::check_edges(plan, flushed, is_stopped)) throw InFlight::cancelled();
     if (flushed.empty()) edges_suffice_for_ = plan.number;
   }
-
-  static EngineError cancelled() { return EngineError("run-cancelled", "the run was cancelled"); }
 
   bool is_same_call(const bind::Arguments& arguments) const {
     const bytecode::Plan& plan = prepared_->plan;
@@ -282,33 +212,35 @@ class Executable {
     return is_same;
   }
 
-  RunResult execute(std::vector<char*> bases, const sched::RunOptions& options) {
-    std::shared_ptr<sched::Crew> crew = take_crew();
-    sched::Run& run = crew->run();
-    const int64_t start = trace::now_ns(), start_ticks = trace::ticks();
-    crew->begin(prepared_, std::move(bases), options, take_graph(options));
-    work(*crew, options.is_in_order());
-    // After an error the state names moments that will never come: it is dropped, and the next run starts
-    // afresh.
-    if (run.failure()) throw_failure(*run.failure(), run.flushed().values());
-    if (run.is_cancelled()) throw cancelled();
-    RunResult result = summarize(run);
-    if (options.on_progress != nullptr) options.on_progress(options.listener, result.tasks);
-    result.dispatchers = crew->num_dispatchers();
-    for (uint32_t i = 0; i < crew->num_dispatchers(); ++i)
-      result.walks.push_back(crew->dispatcher(i).stats());
-    result.is_benchmark = options.window_mode == sched::WindowMode::kBenchmark;
-    result.run_ns = trace::now_ns() - start;
-    result.streamed = prepared_->plan.streamed;
-    prepared_->costs->record_run(result.run_ns);
-    if (options.may_be_alone() && result.tasks > 0)
-      sharing_.record(!options.is_alone, double(result.run_ns) / double(result.tasks));
-    if (crew->graph_run() != nullptr) keep_graph(*crew->graph_run(), options, result);
-    result.flushed = run.flushed().values();
-    if (options.trace) result.record = make_record(*crew, start_ticks, result.tasks);
-    if (options.verifies) result.order_violations = count_order_violations(run, result);
-    crews_.push_back(std::move(crew));
-    return result;
+  /// One thread at a time changes what runs share.
+  class Turn {
+   public:
+    Turn(Core& core, const Flight& flight, InFlight::Question is_interrupted) : core_(core) {
+      InFlight::instance().enter(core.turn_, flight, is_interrupted);
+    }
+    ~Turn() { InFlight::instance().leave(core_.turn_); }
+    Turn(const Turn&) = delete;
+
+   private:
+    Core& core_;
+  };
+
+  /// Keeps what later runs can use.
+  void keep(Launch& launch, RunResult& result, const Flight& flight) {
+    const Turn turn(*this, flight, nullptr);
+    if (launch.is_checked_late) {
+      try {
+        check_statements(launch, result.flushed, flight);
+      } catch (EngineError& error) {
+        throw std::move(error).with_int("late", int64_t(result.tasks));
+      }
+    }
+    launch.prepared->costs->record_run(result.run_ns);
+    if (launch.options.may_be_alone() && result.tasks > 0)
+      sharing_.record(launch.sharing_size, !launch.options.is_alone,
+                      double(result.run_ns) / double(result.tasks));
+    if (launch.crew->graph_run() != nullptr) keep_graph(launch, result);
+    if (flight.is_call()) crews_.push_back(std::move(launch.crew));
   }
 
   /// The graph of the plan if it was kept, else an empty one, in the memory of the last one; null for a run
@@ -322,7 +254,8 @@ class Executable {
     return graph;
   }
 
-  void keep_graph(const sched::GraphRun& graph_run, const sched::PolicyOptions& policy, RunResult& result) {
+  void keep_graph(const Launch& launch, RunResult& result) {
+    const sched::GraphRun& graph_run = *launch.crew->graph_run();
     const sched::GraphSchedule* schedule = graph_run.schedule();
     result.dispatchers = schedule != nullptr ? schedule->num_dispatchers() : 0;
     if (schedule != nullptr) result.walks = schedule->stats();
@@ -331,28 +264,10 @@ class Executable {
     result.build_ns = graph_run.build_ns();
     if (!graph_run.can_be_kept()) return;
     graph_ = graph_run.share_graph();
-    graph_of_ = prepared_->plan.number;
-    graph_policy_ = policy;
+    graph_of_ = launch.prepared->plan.number;
+    graph_policy_ = launch.options;
     result.graph_tasks = graph_->num_tasks();
     result.graph_bytes = graph_->num_bytes();
-  }
-
-  /// Works until the run is over, and nobody is in one of its tasks.
-  void work(sched::Crew& crew, bool is_in_order) {
-    struct End {
-      Executable& self;
-      sched::Crew& crew;
-      ~End() {
-        self.gate_->set_running(nullptr);
-        crew.end();
-      }
-    } end{*this, crew};
-    gate_->set_running(&crew.run());
-    if (is_in_order) {
-      sched::InOrder(crew.run()).work();
-    } else {
-      crew.work();
-    }
   }
 
   /// Engine state that no thread is inside: warm memory, and hazard maps full of names that have passed.
@@ -366,19 +281,20 @@ class Executable {
     return std::make_shared<sched::Crew>();
   }
 
-  [[noreturn]] void throw_failure(const sched::Failure& failure, const std::vector<int64_t>& flushed) const {
-    if (!failure.is_of_walk) throw task_error(failure, flushed);
-    if (!failure.error) throw std::bad_alloc();
+  [[noreturn]] static void throw_failure(Launch& launch, const sched::Failure& failure) {
+    if (!failure.is_of_walk) throw task_error(launch, failure);
+    if (!failure.error) throw EngineError("out-of-memory", "there is no memory to schedule the tasks");
     throw EngineError(*failure.error);
   }
 
   /// Finds the task again by expanding: nothing is kept per task.
-  EngineError task_error(const sched::Failure& failure, const std::vector<int64_t>& flushed) const {
-    bytecode::Replay replay(prepared_->plan, flushed);
+  static EngineError task_error(Launch& launch, const sched::Failure& failure) {
+    const bytecode::Plan& plan = launch.prepared->plan;
+    bytecode::Replay replay(plan, launch.crew->run().flushed().values());
     int64_t index = replay.next_task();
     for (uint64_t task = 0; task < failure.task && index >= 0; ++task) index = replay.next_task();
     if (index < 0) throw EngineError("no-such-task", "arrays were changed during a run that failed");
-    const bytecode::QuickSite& site = prepared_->plan.sites[size_t(index)];
+    const bytecode::QuickSite& site = plan.sites[size_t(index)];
     EngineError error = failure.error
                             ? EngineError(*failure.error).with_int("late", int64_t(failure.task))
                             : EngineError("kernel-failed", std::string("a run-time check in kernel ") +
@@ -391,43 +307,20 @@ class Executable {
         .with("registers", replay.expander().copy_registers());
   }
 
-  static RunResult summarize(sched::Run& run) {
-    RunResult result;
-    result.workers = run.num_workers();
-    result.slices = run.num_slices();
-    for (uint32_t lane = 0; lane < run.ready().num_lanes(); ++lane) {
-      result.lanes_queued.push_back(run.ready().most_queued(lane));
-      result.max_waiting = std::max<uint64_t>(result.max_waiting, run.ready().most_waiting(lane));
-    }
-    result.max_queued = *std::max_element(result.lanes_queued.begin(), result.lanes_queued.end());
-    result.max_recorded = run.max_recorded();
-    result.max_live_slices = run.max_live_slices();
-    for (int i = 0; i < sched::kNumStalls; ++i) {
-      result.stalls[i] = run.stalls()[sched::Stall(i)].count.load(std::memory_order_relaxed);
-      result.stall_ns[i] = run.stalls()[sched::Stall(i)].ns.load(std::memory_order_relaxed);
-    }
-    for (uint32_t i = 0; i < run.num_workers(); ++i) {
-      const sched::Worker& worker = run.worker(i);
-      result.worker_tasks.push_back(worker.num_tasks);
-      result.tasks += worker.num_tasks;
-      result.waits += worker.num_suspended;
-      result.max_workspace_bytes = std::max(result.max_workspace_bytes, worker.max_workspace_bytes);
-    }
-    return result;
-  }
-
-  uint64_t count_order_violations(sched::Run& run, const RunResult& result) const {
+  static uint64_t count_order_violations(Launch& launch, const RunResult& result) {
+    sched::Run& run = launch.crew->run();
     std::vector<trace::OrderStamp> stamps(result.tasks);
     for (uint32_t i = 0; i < run.num_workers(); ++i) {
       for (const auto& [task, stamp] : run.worker(i).order()) stamps[task] = stamp;
     }
-    return trace::count_order_violations(prepared_->plan, result.flushed, stamps);
+    return trace::count_order_violations(launch.prepared->plan, result.flushed, stamps);
   }
 
-  std::shared_ptr<trace::RunRecord> make_record(sched::Crew& crew, int64_t start, uint64_t tasks) const {
-    sched::Run& run = crew.run();
-    auto record = std::make_shared<trace::RunRecord>(prepared_->owner, prepared_->plan,
-                                                     run.flushed().values(), tasks, start);
+  static std::shared_ptr<trace::RunRecord> make_record(Launch& launch, const RunResult& result) {
+    const sched::Crew& crew = *launch.crew;
+    auto record = std::make_shared<trace::RunRecord>(launch.prepared->owner, launch.prepared->plan,
+                                                     result.flushed, result.tasks, launch.start_ticks);
+    sched::Run& run = launch.crew->run();
     for (uint32_t i = 0; i < run.num_workers(); ++i) record->add(run.worker(i).take_events());
     if (crew.graph_run() != nullptr) {
       const sched::GraphSchedule* schedule = crew.graph_run()->schedule();
@@ -441,7 +334,8 @@ class Executable {
   }
 
   std::shared_ptr<Code> code_;
-  std::shared_ptr<detail::RunGate> gate_;
+  std::shared_ptr<char> identity_;
+  InFlight::Turn turn_;  ///< guards what follows
   std::shared_ptr<sched::Prepared> prepared_;
   std::shared_ptr<bind::DecidingElements> deciding_;  ///< that `prepared_` was made for
   Shape shape_;
@@ -452,6 +346,161 @@ class Executable {
   uint64_t graph_of_ = 0;              ///< number of its plan
   sched::PolicyOptions graph_policy_;  ///< that it was built for
   uint64_t edges_suffice_for_ = 0;     ///< number of a plan
+};
+
+}  // namespace detail
+
+/// A run under way. Its arrays must stay where they are, and must not be used otherwise, until it is done.
+class SubmittedRun {
+ public:
+  /// Cancels the run, and waits until no task runs.
+  ~SubmittedRun() { end(); }
+  SubmittedRun(const SubmittedRun&) = delete;
+  SubmittedRun& operator=(const SubmittedRun&) = delete;
+
+  /// Its number in this process, from 1 on.
+  uint64_t number() const { return flight_.number(); }
+
+  /// Lends the calling thread to the run until that is done, and returns what it did. Any thread may call
+  /// this, any number of times. Throws `kernel-failed`, what Worker::run throws, `run-cancelled`, `stuck`,
+  /// `out-of-memory`, `nested-run` or `run-in-flight-at-fork`, and, with the detail `late`, what the checks
+  /// throw that only the end of a run allows.
+  RunResult& wait() {
+    if (sched::is_inside_run())
+      throw EngineError("nested-run", "a run was started from inside a run on the same thread");
+    {
+      const Inside inside;
+      crew_->wait();
+    }
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (!result_ && !error_) collect();
+    if (error_) throw EngineError(*error_);
+    return *result_;
+  }
+
+  /// Ends the run as soon as no task runs any more. Any thread may call this.
+  void cancel() { InFlight::instance().cancel(flight_); }
+  /// Whether all tasks are complete, or the run has ended otherwise.
+  bool is_done() const { return crew_->is_done(); }
+
+ private:
+  friend class Executable;
+
+  /// This thread works for a run.
+  struct Inside {
+    Inside() { sched::is_inside_run() = true; }
+    ~Inside() { sched::is_inside_run() = false; }
+  };
+
+  /// \param arrays  not copied by a call
+  SubmittedRun(std::shared_ptr<detail::Core> core, bool is_call, const std::vector<bind::ArrayRef>& arrays,
+               const sched::RunOptions& options)
+      : core_(std::move(core)),
+        arrays_(is_call ? std::vector<bind::ArrayRef>() : arrays),
+        flight_(core_->identity(), is_call, is_call ? arrays : arrays_, core_->program().tensors) {
+    launch_.options = options;
+  }
+
+  void begin(const std::vector<bind::ArrayRef>& arrays, const std::vector<std::optional<int64_t>>& symbols) {
+    const InFlight::Question is_interrupted = launch_.options.is_interrupted;
+    bind::Arguments arguments = core_->bind(arrays, symbols, flight_, is_interrupted);
+    const bool has_waited = InFlight::instance().add(flight_, is_interrupted);
+    is_in_flight_ = true;
+    // The run that was waited for may have written what decides.
+    if (has_waited) arguments = core_->bind(arrays, symbols, flight_, is_interrupted);
+    core_->begin(launch_, std::move(arguments), flight_);
+    crew_ = launch_.crew;
+    InFlight::instance().begin(flight_, crew_);
+  }
+
+  void collect() {
+    InFlight::instance().end(flight_);
+    if (flight_.is_call()) crew_.reset();  // another run may begin on it from now on
+    try {
+      result_ = core_->finish(launch_, flight_);
+    } catch (EngineError& error) {
+      error_ = std::move(error);
+    }
+    land();
+  }
+
+  void land() {
+    if (std::exchange(is_in_flight_, false)) InFlight::instance().remove(flight_);
+  }
+
+  void end() {
+    if (crew_ != nullptr && !crew_->is_of_this_process()) {
+      // Its threads do not exist here, and its locks may be taken for ever.
+      new std::shared_ptr<sched::Crew>(crew_);
+    } else if (crew_ != nullptr && !crew_->is_done()) {
+      const bool was_inside = std::exchange(sched::is_inside_run(), true);
+      crew_->cancel();
+      crew_->wait();
+      sched::is_inside_run() = was_inside;
+    }
+    land();
+    if (result_ && !flight_.is_call()) core_->give_back(launch_, flight_);
+  }
+
+  std::shared_ptr<detail::Core> core_;
+  const std::vector<bind::ArrayRef> arrays_;
+  Flight flight_;
+  bool is_in_flight_ = false;
+  detail::Core::Launch launch_;
+  std::shared_ptr<sched::Crew> crew_;
+  std::mutex mutex_;
+  std::optional<RunResult> result_;
+  std::optional<EngineError> error_;
+};
+
+class Executable {
+ public:
+  /// Validates `bytecode` against the library. Throws `bad-bytecode`, `bytecode-version` or
+  /// `kernel-table-mismatch`. `other`, which may be null, is the same program under another schedule: both
+  /// are cancelled together, and calls of both wait for each other.
+  Executable(const uint8_t* bytecode, size_t size, std::shared_ptr<const KernelLibrary> library,
+             const Executable* other = nullptr)
+      : core_(std::make_shared<detail::Core>(bytecode, size, std::move(library),
+                                             other != nullptr ? other->core_.get() : nullptr)) {}
+
+  const bytecode::Program& program() const { return core_->program(); }
+
+  /// Binds, checks and begins a run, which threads of the pool work on. Throws what check_options,
+  /// bind_arguments and check_regions throw, `arrays-in-flight`, `run-cancelled`, `nested-run` or
+  /// `run-in-flight-at-fork`, and what graph::check_iterations and graph::check_edges throw if that is asked
+  /// for, unless flush points decide what runs. Nothing has run then.
+  std::unique_ptr<SubmittedRun> submit(const std::vector<bind::ArrayRef>& arrays,
+                                       const std::vector<std::optional<int64_t>>& symbols,
+                                       const sched::RunOptions& options) {
+    std::unique_ptr<SubmittedRun> run(new SubmittedRun(core_, false, arrays, checked(options)));
+    run->begin(arrays, symbols);
+    run->crew_->offer();
+    return run;
+  }
+
+  /// Submits a run and waits for it. The calling thread works on it from the start. Another call of the same
+  /// program whose arrays overlap is waited for before.
+  RunResult run(const std::vector<bind::ArrayRef>& arrays, const std::vector<std::optional<int64_t>>& symbols,
+                const sched::RunOptions& options) {
+    SubmittedRun run(core_, true, arrays, checked(options));
+    run.begin(arrays, symbols);
+    return std::move(run.wait());
+  }
+
+  /// Stops all runs of this program that are under way; they then throw `run-cancelled`. Any thread may call
+  /// it.
+  void cancel() { InFlight::instance().cancel_all(core_->identity()); }
+
+ private:
+  static sched::RunOptions checked(sched::RunOptions options) {
+    if (sched::is_inside_run())
+      throw EngineError("nested-run", "a run was started from inside a run on the same thread");
+    if (options.workers == 0) options.workers = std::min(sched::default_workers(), sched::kMaxWorkers);
+    sched::check_options(options);
+    return options;
+  }
+
+  std::shared_ptr<detail::Core> core_;
 };
 
 }  // namespace pto::wsp

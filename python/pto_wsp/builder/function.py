@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from pto_wsp.builder.blocks import nest
-from pto_wsp.builder.calls import Function, Recorded, wrong_kind
+from pto_wsp.builder.callees import Function, Recorded, wrong_kind
+from pto_wsp.builder.early_exit import without_leaving
 from pto_wsp.builder.in_core import make_kernel
 from pto_wsp.builder.instruction_methods import InstructionMethods
-from pto_wsp.builder.leaving import without_leaving
 from pto_wsp.builder.module import PTOModule
 from pto_wsp.builder.names import CompareMode, ElementType, MemorySpace, dtype_of, require_name, scalar_dtype
 from pto_wsp.builder.orchestration import make_workload

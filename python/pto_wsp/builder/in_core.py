@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from pto_wsp.builder import operands
-from pto_wsp.builder.calls import Recorded, called, in_order, wrong_kind
+from pto_wsp.builder.callees import Recorded, called, in_order, wrong_kind
 from pto_wsp.builder.memrefs import MemrefAccess, MemrefUse, box, require_integers, settled
 from pto_wsp.builder.names import scalar_dtype
 from pto_wsp.builder.scalars import ScalarReader, fitted

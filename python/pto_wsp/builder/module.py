@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pto_wsp.analysis.buffers import BufferUse, buffer_use
-from pto_wsp.builder.calls import Function, wrong_kind
+from pto_wsp.builder.callees import Function, wrong_kind
 from pto_wsp.errors import BadOperand, NameClash, UnknownKernel, did_you_mean
 from pto_wsp.ir.kernel import KernelFunction
 from pto_wsp.ir.module import Module

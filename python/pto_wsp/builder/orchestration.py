@@ -7,11 +7,10 @@ name for its value; others are variables. A tensor of a call that is not declare
 from __future__ import annotations
 
 from pto_wsp.analysis.made import first_unmade
-from pto_wsp.builder.calls import Recorded, called, in_order, wrong_kind
+from pto_wsp.builder.callees import Recorded, called, in_order, wrong_kind
 from pto_wsp.builder.in_core import condition_of
 from pto_wsp.builder.memrefs import require_integers
 from pto_wsp.builder.names import scalar_dtype
-from pto_wsp.builder.places import Tensors, read_place
 from pto_wsp.builder.scalars import ScalarReader, fitted
 from pto_wsp.builder.steps import (
     Argument,
@@ -31,6 +30,7 @@ from pto_wsp.builder.steps import (
     assigned_once,
     assignments,
 )
+from pto_wsp.builder.tensors import Tensors, read_place
 from pto_wsp.errors import BadOperand, NameClash, NotYetSupported, UnknownName, did_you_mean
 from pto_wsp.ir import scalar as ir
 from pto_wsp.ir import workload as w

@@ -91,6 +91,7 @@ from pto_wsp.errors.reading import (
     WrongTensor,
 )
 from pto_wsp.errors.running import (
+    ArraysInFlight,
     BadExpression,
     BadRagged,
     BadSparse,
@@ -140,6 +141,7 @@ from pto_wsp.errors.text import (
 __all__ = [
     "ArgumentDType",
     "ArgumentShape",
+    "ArraysInFlight",
     "BadAnnotation",
     "BadBlock",
     "BadCache",

@@ -269,6 +269,17 @@ class NestedRun(RunError):
     template = "a program cannot be run from inside {where}"
 
 
+class ArraysInFlight(BindError):
+    """Arrays of a run that overlap those of an unfinished run, one of the two writing."""
+
+    code = "arrays-in-flight"
+    template = (
+        "`{name}` overlaps an array of run {run}, which is not finished, and one of the two runs writes it"
+    )
+    label = "this run is refused"
+    hint = "wait for the other run, or give this one arrays of its own"
+
+
 class RunInterrupted(RunError):
     """A run that could not be finished."""
 

@@ -12,17 +12,21 @@ from pto_wsp.errors import BadExpression
 from pto_wsp.ir.scalar import (
     BELOW_ZERO,
     I64_MAX,
+    ArgExtent,
     Binary,
     Const,
     Element,
     Expr,
     Extent,
     FlushValue,
+    KernelNumber,
     LoopExtent,
     LoopStart,
     Name,
     Select,
     Slot,
+    TaskIndex,
+    TaskKernel,
     TileElement,
     Unary,
     Value,
@@ -72,6 +76,8 @@ def evaluate(expr: Expr, scope: Scope, reader: ExtentReader | None = None) -> Va
             return scope[name]
         case LoopStart() | LoopExtent() | Slot() | FlushValue():
             return cast("Mapping[Name, Value]", scope)[expr]
+        case TaskIndex() | TaskKernel() | KernelNumber() | ArgExtent():
+            raise AssertionError("a key has no value before it is one of a task")
         case Extent(name=name, dim=dim):
             assert reader is not None
             return reader.extent(name, dim)

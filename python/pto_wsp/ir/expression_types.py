@@ -13,16 +13,20 @@ from pto_wsp.ir.scalar import (
     COMPARISONS,
     LOGIC,
     UNARY_CALLS,
+    ArgExtent,
     Binary,
     Const,
     Element,
     Expr,
     Extent,
     FlushValue,
+    KernelNumber,
     LoopExtent,
     LoopStart,
     Select,
     Slot,
+    TaskIndex,
+    TaskKernel,
     TileElement,
     Unary,
     Var,
@@ -75,6 +79,8 @@ def require_types(node: Expr, loc: Location | None) -> None:
             if not fits or isinstance(value, bool) != (dtype is b1):
                 raise InvalidIR(message=f"`{value}` is no {dtype}", loc=loc)
         case Var() | LoopStart() | LoopExtent() | Slot() | FlushValue() | Extent():
+            pass
+        case TaskIndex() | TaskKernel() | KernelNumber() | ArgExtent():
             pass
         case _:
             assert_never(node)

@@ -96,6 +96,46 @@ class FlushValue:
 
 
 @record
+class TaskIndex:
+    """In a key: the index of the loop around a task whose variable is `loop`, or that runs over this axis."""
+
+    loop: str
+    loc: Location | None = None
+
+    dtype = i64
+
+
+@record
+class TaskKernel:
+    """In a key: the number of a task's kernel in the module."""
+
+    loc: Location | None = None
+
+    dtype = i64
+
+
+@record
+class KernelNumber:
+    """In a key: the number of the kernel called `kernel`."""
+
+    kernel: str
+    loc: Location | None = None
+
+    dtype = i64
+
+
+@record
+class ArgExtent:
+    """In a key: the rows (0) or columns (1) of what a task gives for the kernel's parameter `param`."""
+
+    param: str
+    dim: int
+    loc: Location | None = None
+
+    dtype = i64
+
+
+@record
 class Extent:
     """In a kernel: the valid extent of dimension `dim` of the view or tile called `name`."""
 
@@ -187,7 +227,10 @@ class Select:
 Name = str | LoopStart | LoopExtent | Slot | FlushValue
 """What tables of values and registers know a leaf by: a `Var` by its name, others by themselves."""
 
-Leaf = Const | Var | LoopStart | LoopExtent | Slot | FlushValue | Extent
+KeyLeaf = TaskIndex | TaskKernel | KernelNumber | ArgExtent
+"""What keys of schedules are made of, besides literals."""
+
+Leaf = Const | Var | LoopStart | LoopExtent | Slot | FlushValue | Extent | KeyLeaf
 
 Expr = Leaf | Element | TileElement | Unary | Binary | Select
 
@@ -307,6 +350,8 @@ def _node_can_fail(node: Expr) -> bool:
             return op == "u64"
         case Select() | Const() | Var() | LoopStart() | LoopExtent() | Slot() | FlushValue() | Extent():
             return False
+        case TaskIndex() | TaskKernel() | KernelNumber() | ArgExtent():
+            return False
         case _:
             assert_never(node)
 
@@ -382,6 +427,8 @@ def rebuild(expr: Expr, change: Callable[[Expr], Expr]) -> Expr:
     match expr:
         case Const() | Var() | LoopStart() | LoopExtent() | Slot() | FlushValue() | Extent():
             return expr
+        case TaskIndex() | TaskKernel() | KernelNumber() | ArgExtent():
+            return expr
         case Element() | TileElement():
             return replace(expr, indices=tuple(map(change, expr.indices)))
         case Unary(op=op, a=a, loc=loc):
@@ -430,6 +477,20 @@ def _leaf(leaf: Leaf, prefix: str) -> str:
             return f"{prefix}flush#{number}"
         case Extent(name=name, dim=dim):
             return f"dim({prefix}{name}, {dim})"
+        case _:
+            return _key_leaf(leaf, prefix)
+
+
+def _key_leaf(leaf: KeyLeaf, prefix: str) -> str:
+    match leaf:
+        case TaskIndex(loop=loop):
+            return f"{prefix}t.{loop}"
+        case TaskKernel():
+            return f"{prefix}t.kernel"
+        case KernelNumber(kernel=kernel):
+            return f"{prefix}kernel.{kernel}"
+        case ArgExtent(param=param, dim=dim):
+            return f"dim({prefix}t.args.{param}, {dim})"
         case _:
             assert_never(leaf)
 

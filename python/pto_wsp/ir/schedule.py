@@ -35,12 +35,6 @@ from pto_wsp.support.record import record
 D = TypeVar("D", bound="Directive")
 P = ParamSpec("P")
 
-TASK, ARGUMENTS, KERNEL = "t.", "t.args.", "t.kernel"
-"""What names of keys begin with, and the one of a task's kernel."""
-
-KERNEL_NUMBER = "kernel."
-"""What the name of the number of a kernel begins with."""
-
 
 @record
 class Key:

@@ -26,14 +26,18 @@ from pto_wsp.ir.rules import (
     view_rank_and_dtype,
 )
 from pto_wsp.ir.scalar import (
+    ArgExtent,
     Const,
     Element,
     Expr,
     Extent,
     FlushValue,
+    KernelNumber,
     LoopExtent,
     LoopStart,
     Slot,
+    TaskIndex,
+    TaskKernel,
     TileElement,
     Var,
     element_dtype,
@@ -306,6 +310,8 @@ class _KernelVerifier:
                         require(known, f"`{name}` has no extents", loc)
                     case LoopStart() | LoopExtent() | Slot() | FlushValue():
                         require(False, f"`{format_expr(node)}` occurs in workloads only", loc)
+                    case TaskIndex() | TaskKernel() | KernelNumber() | ArgExtent():
+                        require(False, f"`{format_expr(node)}` occurs in keys only", loc)
                     case _:
                         require_types(node, loc)
                         if isinstance(node, Element):

@@ -7,23 +7,27 @@ from typing import assert_never
 
 from pto_wsp.ir.rules import require, require_distinct
 from pto_wsp.ir.scalar import (
+    ArgExtent,
     Binary,
     Const,
     Element,
     Expr,
     Extent,
     FlushValue,
+    KernelNumber,
     LoopExtent,
     LoopStart,
     Select,
     Slot,
+    TaskIndex,
+    TaskKernel,
     TileElement,
     Unary,
     Var,
     format_expr,
     walk,
 )
-from pto_wsp.ir.schedule import ARGUMENTS, KERNEL_NUMBER, TASK, Bounds, Count, Directives, Key
+from pto_wsp.ir.schedule import Bounds, Count, Directives, Key
 from pto_wsp.types.dtype import b1, i64
 
 
@@ -55,18 +59,17 @@ def _key(key: Expr) -> None:
     require(key.dtype in (i64, b1), "a key is no integer", key.loc)
     for part in walk(key):
         match part:
-            case Var(name=name):
-                require(name.startswith((TASK, KERNEL_NUMBER)), f"`{name}` is no name of a key", key.loc)
-            case Extent(name=name, dim=dim):
-                is_known = name.startswith(ARGUMENTS) and dim in (0, 1)
-                require(is_known, f"dim({name}, {dim}) is no extent of a key", key.loc)
+            case TaskIndex() | TaskKernel() | KernelNumber():
+                pass
+            case ArgExtent(param=param, dim=dim):
+                require(dim in (0, 1), f"`{param}` has rows and columns, not a dimension {dim}", key.loc)
             case Const(dtype=dtype):
                 require(dtype in (i64, b1), "a key has a number that is no integer", key.loc)
             case Element(name=name) | TileElement(name=name):
                 require(False, f"a key reads elements of `{name}`", key.loc)
             case Unary() | Binary() | Select():
                 pass
-            case LoopStart() | LoopExtent() | Slot() | FlushValue():
-                require(False, f"`{format_expr(part)}` is no name of a key", key.loc)
+            case Var() | Extent() | LoopStart() | LoopExtent() | Slot() | FlushValue():
+                require(False, f"`{format_expr(part)}` is not a name of a key", key.loc)
             case _:
                 assert_never(part)

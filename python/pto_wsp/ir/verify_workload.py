@@ -13,17 +13,21 @@ from pto_wsp.ir.module import Module
 from pto_wsp.ir.rules import region_rank, require, require_distinct, require_element, view_rank_and_dtype
 from pto_wsp.ir.scalar import (
     NUM_SLOTS,
+    ArgExtent,
     Binary,
     Const,
     Element,
     Expr,
     Extent,
     FlushValue,
+    KernelNumber,
     LoopExtent,
     LoopStart,
     Name,
     Select,
     Slot,
+    TaskIndex,
+    TaskKernel,
     TileElement,
     Unary,
     Var,
@@ -336,6 +340,8 @@ class _WorkloadVerifier:
                     require(is_typed, f"variable `{name}` is an integer", loc)
                 case TileElement():
                     require(False, "tiles occur in kernels only", loc)
+                case TaskIndex() | TaskKernel() | KernelNumber() | ArgExtent():
+                    require(False, f"`{format_expr(node)}` occurs in keys only", loc)
                 case Const() | Unary() | Binary() | Select():
                     pass
                 case _:

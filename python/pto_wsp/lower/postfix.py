@@ -8,17 +8,21 @@ from typing import assert_never
 
 from pto_wsp.errors import NotYetSupported
 from pto_wsp.ir.scalar import (
+    ArgExtent,
     Binary,
     Const,
     Element,
     Expr,
     Extent,
     FlushValue,
+    KernelNumber,
     LoopExtent,
     LoopStart,
     Name,
     Select,
     Slot,
+    TaskIndex,
+    TaskKernel,
     TileElement,
     Unary,
     Var,
@@ -138,8 +142,8 @@ class Postfix:
             case Select(condition=condition, then=then, other=other):
                 self._operands((condition, then, other))
                 self._emit(Op.EXPR_SELECT, 0, 0, loc)
-            case Extent() | TileElement():
-                raise AssertionError("verified workloads have no views and tiles")
+            case Extent() | TileElement() | TaskIndex() | TaskKernel() | KernelNumber() | ArgExtent():
+                raise AssertionError("verified workloads have no views, tiles and keys")
             case _:
                 assert_never(expr)
 

@@ -8,8 +8,22 @@ from pto_wsp.errors import BadKey, did_you_mean
 from pto_wsp.ir import workload as w
 from pto_wsp.ir.core import Full, Range, Region, Rows, TileRange
 from pto_wsp.ir.module import Module
-from pto_wsp.ir.scalar import Binary, Const, Element, Expr, Extent, LoopExtent, Var, substitute, walk
-from pto_wsp.ir.schedule import ARGUMENTS, KERNEL, KERNEL_NUMBER, TASK
+from pto_wsp.ir.scalar import (
+    ArgExtent,
+    Binary,
+    Const,
+    Element,
+    Expr,
+    KernelNumber,
+    KeyLeaf,
+    LoopExtent,
+    TaskIndex,
+    TaskKernel,
+    Var,
+    format_expr,
+    substitute,
+    walk,
+)
 from pto_wsp.support.record import record
 
 
@@ -24,14 +38,14 @@ class TaskKeys:
     def __init__(self, module: Module, key: Expr) -> None:
         self._module = module
         self._key = key
-        self._leaves = [part for part in walk(key) if isinstance(part, (Var, Extent))]
+        self._leaves = [part for part in walk(key) if isinstance(part, KeyLeaf)]
 
     def check(self) -> None:
         """Raise BadKey if no task has this key, or one of its names can mean two things."""
-        numbers = [leaf for leaf in self._leaves if leaf.name.startswith(KERNEL_NUMBER)]
+        numbers = [leaf for leaf in self._leaves if isinstance(leaf, KernelNumber)]
         kernels = [kernel.name for kernel in self._module.kernels]
         for leaf in numbers:
-            name = leaf.name.removeprefix(KERNEL_NUMBER)
+            name = leaf.kernel
             if name not in kernels:
                 advice = did_you_mean(name, kernels)
                 raise BadKey(problem=f"no kernel is called `{name}`", detail="", advice=advice, loc=leaf.loc)
@@ -50,18 +64,21 @@ class TaskKeys:
         values = {leaf: self._leaf(leaf, _Site(task, tuple(loops))) for leaf in self._leaves}
         if None in values.values():
             return None
-        return substitute(
-            self._key, lambda part: values.get(part) if isinstance(part, (Var, Extent)) else None
-        )
+        return substitute(self._key, lambda part: values.get(part) if isinstance(part, KeyLeaf) else None)
 
-    def _leaf(self, leaf: Var | Extent, site: _Site) -> Expr | None:
-        if isinstance(leaf, Extent):
-            return self._extent(leaf, site.task)
-        if leaf.name == KERNEL:
-            return self._number(site.task.kernel)
-        if leaf.name.startswith(KERNEL_NUMBER):
-            return self._number(leaf.name.removeprefix(KERNEL_NUMBER))
-        name = leaf.name.removeprefix(TASK)
+    def _leaf(self, leaf: KeyLeaf, site: _Site) -> Expr | None:
+        match leaf:
+            case TaskIndex():
+                return self._index(leaf, site)
+            case TaskKernel():
+                return self._number(site.task.kernel)
+            case KernelNumber(kernel=kernel):
+                return self._number(kernel)
+            case ArgExtent():
+                return self._extent(leaf, site.task)
+
+    def _index(self, leaf: TaskIndex, site: _Site) -> Expr | None:
+        name = leaf.loop
         loops = [loop for loop in site.loops if name in (loop.called, _axis_of(loop))]
         if len(loops) > 1:
             raise BadKey(
@@ -76,9 +93,9 @@ class TaskKeys:
     def _number(self, kernel: str) -> Expr:
         return Const([k.name for k in self._module.kernels].index(kernel))
 
-    def _extent(self, leaf: Extent, task: w.Task) -> Expr | None:
+    def _extent(self, leaf: ArgExtent, task: w.Task) -> Expr | None:
         """Return an extent of the view that the kernel gets for a parameter."""
-        name = leaf.name.removeprefix(ARGUMENTS)
+        name = leaf.param
         params = [param.name for param in self._module.kernel(task.kernel).params]
         region = task.args[params.index(name)] if name in params else None
         if not isinstance(region, Region) or not region.kept or (leaf.dim == 1 and len(region.kept) != 2):
@@ -95,14 +112,14 @@ class TaskKeys:
             case _:
                 raise AssertionError("a kept dimension has an extent")
 
-    def _missing(self, leaf: Var | Extent, sites: Sequence[_Site]) -> BadKey:
+    def _missing(self, leaf: KeyLeaf, sites: Sequence[_Site]) -> BadKey:
         loops = {
             name for site in sites for loop in site.loops for name in (loop.called, _axis_of(loop)) if name
         }
         params = {param.name for site in sites for param in self._module.kernel(site.task.kernel).views}
-        names = [f"{TASK}{name}" for name in loops]
-        if isinstance(leaf, Extent):
-            names = [_shown(Extent(ARGUMENTS + param, leaf.dim)) for param in params]
+        names = [_shown(TaskIndex(name)) for name in loops]
+        if isinstance(leaf, ArgExtent):
+            names = [_shown(ArgExtent(param, leaf.dim)) for param in params]
         return BadKey(
             problem=f"no task has `{_shown(leaf)}`",
             detail="expected the variable or the axis of a loop, or rows or columns of an argument",
@@ -138,6 +155,8 @@ def _axis_of(loop: w.Loop) -> str:
             return ""
 
 
-def _shown(leaf: Var | Extent) -> str:
+def _shown(leaf: KeyLeaf) -> str:
     """Return a name of a key as the user writes it."""
-    return leaf.name if isinstance(leaf, Var) else f"{leaf.name}.{('rows', 'cols')[leaf.dim]}"
+    if isinstance(leaf, ArgExtent):
+        return f"t.args.{leaf.param}.{('rows', 'cols')[leaf.dim]}"
+    return format_expr(leaf)

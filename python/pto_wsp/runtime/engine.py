@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from pto_wsp import _native
-from pto_wsp.errors import BadLibrary, OutOfMemory, PtoError
+from pto_wsp.errors import BadLibrary, PtoError
 from pto_wsp.interp.workload import TensorReader
 from pto_wsp.ir import workload as w
 from pto_wsp.ir.module import Module
@@ -17,7 +17,7 @@ from pto_wsp.ir.scalar import Element, Value, walk
 from pto_wsp.lang.schedule.registry import every_kind
 from pto_wsp.lower.lower_workload_to_bytecode import Lowered, lower_workload_to_bytecode
 from pto_wsp.runtime.cache import ArtifactCache
-from pto_wsp.runtime.explain import explain
+from pto_wsp.runtime.explain import explain, no_memory
 from pto_wsp.runtime.options import run_options
 from pto_wsp.runtime.outcome import Figures
 from pto_wsp.runtime.trace import Trace
@@ -49,7 +49,7 @@ class EngineRunner:
         self._loaded = self._load_bytecode(module, self._loaded.executable)
 
     def cancel(self) -> None:
-        """Stop the run that is under way, whatever its schedule."""
+        """Stop all runs that are under way, whatever their schedule."""
         self._loaded.executable.cancel()
 
     def _load_bytecode(self, module: Module, shared: _native.Executable | None) -> _Loaded:
@@ -84,13 +84,43 @@ class EngineRunner:
                 progress=progress,
             )
         except _native.EngineError as error:
-            raise self._explained(error, loaded.module, loaded.lowered, arrays) from None
-        except MemoryError:  # where no single task is concerned: a graph, a map of hazards
-            workload = loaded.module.entry_workload
-            size = "the engine needs more to order the tasks of this run"
-            raise OutOfMemory(what=f"a run of `{workload.name}`", size=size, loc=workload.loc) from None
-        recorded = result.record
-        return result, loaded.trace(recorded, arrays, scalars) if recorded is not None else None
+            raise self.explained(error, loaded, arrays) from None
+        except MemoryError:
+            raise no_memory(loaded.module) from None
+        return result, loaded.trace(result, arrays, scalars)
+
+    def submit(
+        self,
+        arrays: Sequence[np.ndarray],
+        scalars: Sequence[Value | None],
+        workers: int,
+        trace: int,
+        check: bool = False,
+        progress: Callable[[int], object] | None = None,
+    ) -> EngineRun:
+        """Begin a run on threads of the pool, and on those that wait for it."""
+        loaded = self._loaded
+        try:
+            run = loaded.executable.submit(
+                tuple(arrays),
+                tuple(scalars),
+                workers,
+                trace,
+                check=check,
+                options=loaded.options,
+                progress=progress,
+            )
+        except _native.EngineError as error:
+            raise self.explained(error, loaded, arrays) from None
+        except MemoryError:
+            raise no_memory(loaded.module) from None
+        return EngineRun(self, loaded, run, arrays, scalars)
+
+    def explained(
+        self, error: _native.EngineError, loaded: _Loaded, arrays: Sequence[np.ndarray]
+    ) -> PtoError:
+        """Return the catalogue's error for one of a run."""
+        return self._explained(error, loaded.module, loaded.lowered, arrays)
 
     def _explained(
         self,
@@ -106,6 +136,46 @@ class EngineRunner:
         else:
             failure = None
         return explain(error, self._target, module, lowered, self.artifact, arrays, failure)
+
+
+class EngineRun:
+    """A run that was submitted to the engine. It refers to its arrays."""
+
+    def __init__(
+        self,
+        runner: EngineRunner,
+        loaded: _Loaded,
+        run: _native.Run,
+        arrays: Sequence[np.ndarray],
+        scalars: Sequence[Value | None],
+    ) -> None:
+        self._runner = runner
+        self._loaded = loaded
+        self._run = run
+        self._arrays = arrays
+        self._scalars = scalars
+
+    @property
+    def number(self) -> int:
+        """The number of the run in this process."""
+        return self._run.number
+
+    @property
+    def done(self) -> bool:
+        """Whether the run has ended."""
+        return self._run.done
+
+    def wait(self) -> tuple[Figures, Trace | None]:
+        """Lend the calling thread to the run until it has ended; return what it did."""
+        try:
+            result = self._run.wait()
+        except _native.EngineError as error:
+            raise self._runner.explained(error, self._loaded, self._arrays) from None
+        return result, self._loaded.trace(result, self._arrays, self._scalars)
+
+    def cancel(self) -> None:
+        """End the run between two tasks."""
+        self._run.cancel()
 
 
 def _load(path: Path) -> _native.KernelLibrary:
@@ -125,9 +195,12 @@ class _Loaded:
     lowered: Lowered
 
     def trace(
-        self, recorded: _native.RunRecord, arrays: Sequence[np.ndarray], scalars: Sequence[Value | None]
-    ) -> Trace:
-        """Return the record of a run."""
+        self, result: _native.RunResult, arrays: Sequence[np.ndarray], scalars: Sequence[Value | None]
+    ) -> Trace | None:
+        """Return the record of a run, if one was asked for."""
+        recorded = result.record
+        if recorded is None:
+            return None
         module, lowered = self.module, self.lowered
         given = zip(lowered.symbols, scalars, strict=True)
         sizes = {name: value for name, value in given if value is not None}
@@ -136,6 +209,7 @@ class _Loaded:
             sizes |= {dim: size for dim, size in pairs if isinstance(dim, str)}
         about = {
             "program": module.entry_workload.name,
+            "run": str(result.run),
             "schedule": "\n".join(map(print_directive, every_kind(module.schedule))),
         }
         return Trace(lowered.sites, lowered.registers, recorded, sizes, _key_reader(lowered, arrays), about)

@@ -17,8 +17,9 @@ from pto_wsp.ir.module import Module
 from pto_wsp.ir.scalar import BELOW_ZERO, DIVISION_BY_ZERO, OVERFLOW, SHIFT_OUTSIDE
 from pto_wsp.lang.schedule.directives.dispatch import DispatchPolicy
 from pto_wsp.lang.schedule.directives.window import Window
-from pto_wsp.location import Location, of_user
+from pto_wsp.location import Location, caller_location, of_user
 from pto_wsp.lower.lower_workload_to_bytecode import Lowered
+from pto_wsp.runtime.run import where_started
 from pto_wsp.targets.base import Check, KernelArtifact
 from pto_wsp.types.dtype import DTYPES
 
@@ -185,6 +186,17 @@ def _overlapping(c: _Context) -> errors.PtoError:
         second=second.name,
         written=f"`{first.name if first.name in c.lowered.written else second.name}`",
         detail="whether they overlap could not be decided" if undecided else "they overlap in part",
+    )
+
+
+def _in_flight(c: _Context) -> errors.PtoError:
+    run = c.number("run")
+    other = where_started(run, c.number("thread"))
+    return errors.ArraysInFlight(
+        name=c.tensor().name,
+        run=run,
+        loc=caller_location(),
+        notes=[("the other run was started here", other)] if other is not None else [],
     )
 
 
@@ -376,12 +388,21 @@ def _stuck(c: _Context) -> errors.PtoError:
 
 
 def _out_of_memory(c: _Context) -> errors.PtoError:
+    if "kernel" not in c.details:
+        return no_memory(c.module)
     if "bytes" in c.details:
         what, size = "the workspace of a task", f"{c.number('bytes')} bytes"
     else:
         what, size = "a task", "this one"
     what = f"{what} of kernel `{c.kernel.name}`"
     return errors.OutOfMemory(what=what, size=size + c.where(c.enclosing), loc=c.task.loc)
+
+
+def no_memory(module: Module) -> errors.OutOfMemory:
+    """Return the error of a run without memory for what orders its tasks: a graph, a map of hazards."""
+    workload = module.entry_workload
+    size = "the engine needs more to order the tasks of this run"
+    return errors.OutOfMemory(what=f"a run of `{workload.name}`", size=size, loc=workload.loc)
 
 
 def _graph_too_large(c: _Context) -> errors.PtoError:
@@ -428,6 +449,7 @@ _DESCRIBE: dict[str, Callable[[_Context], errors.PtoError]] = {
     "inner-stride": _inner_stride,
     "read-only-array": _read_only,
     "overlapping-arrays": _overlapping,
+    "arrays-in-flight": _in_flight,
     "unbound-symbol": _unbound,
     "region-outside": _region_outside,
     "view-shape": _view_shape,
@@ -452,7 +474,7 @@ _DESCRIBE: dict[str, Callable[[_Context], errors.PtoError]] = {
     "nested-run": lambda c: errors.NestedRun(where="a run"),
     "run-in-flight-at-fork": _interrupted("it was in flight when the process forked"),
     "interpreter-exit": _interrupted("the interpreter is exiting"),
-    "no-thread": _interrupted("the system refuses to start another thread: ask for fewer `workers`"),
+    "process-exit": _interrupted("the interpreter is exiting"),
     "no-such-task": _interrupted("arrays that decide what runs were changed meanwhile, and a task failed"),
     "run-cancelled": _interrupted("it was cancelled"),
     "too-many-tasks": _graph_too_large,

@@ -8,7 +8,9 @@ from types import MappingProxyType
 
 import numpy as np
 
+from pto_wsp._native import FloatEnvironment
 from pto_wsp.errors import (
+    KernelFailed,
     OverlappingArrays,
     ReadOnlyArray,
     RunInterrupted,
@@ -36,7 +38,27 @@ class InterpretedFigures:
     tasks: int
     run_ns: int
     workers: int = 1
+    run: int = 0
     counters: Mapping[str, int | list[int]] = MappingProxyType({})
+
+
+class InterpretedRun:
+    """A run that ended before it was returned, with its figures or with the failure of a task."""
+
+    number = 0
+    done = True
+
+    def __init__(self, ended: InterpretedFigures | KernelFailed) -> None:
+        self._ended = ended
+
+    def wait(self) -> tuple[InterpretedFigures, None]:
+        """Return what the run did, or raise why it failed."""
+        if isinstance(self._ended, KernelFailed):
+            raise self._ended
+        return self._ended, None
+
+    def cancel(self) -> None:
+        """Do nothing: the run has ended."""
 
 
 class InterpretedRunner:
@@ -72,6 +94,21 @@ class InterpretedRunner:
             progress(figures.tasks)
         return figures, recorded
 
+    def submit(
+        self,
+        arrays: Sequence[np.ndarray],
+        scalars: Sequence[Value | None],
+        workers: int,
+        trace: int,
+        check: bool = False,
+        progress: Callable[[int], object] | None = None,
+    ) -> InterpretedRun:
+        """Run every task on this thread before returning."""
+        try:
+            return InterpretedRun(self.run(arrays, scalars, workers, trace, check, progress)[0])
+        except KernelFailed as error:
+            return InterpretedRun(error)
+
     def cancel(self) -> None:
         """Stop every run that is under way, at its next task."""
         self._cancels += 1
@@ -83,7 +120,8 @@ class InterpretedRunner:
         """Run every task in program order and return which of them wait for which."""
         bound, sizes = bind(self._module, arrays, scalars)
         collector = Collector(self._module, bound)
-        run_workload(self._module, bound, sizes, self._call, collector)
+        with FloatEnvironment():
+            run_workload(self._module, bound, sizes, self._call, collector)
         return collector.graph()
 
     def _call(self, name: str, args: Sequence[np.ndarray | Value], workspace: int) -> None:
@@ -101,7 +139,8 @@ class InterpretedRunner:
                 raise RunInterrupted(reason="it was cancelled")
 
         start = time.perf_counter_ns()
-        tasks = run_workload(self._module, bound, sizes, call, poll=poll)
+        with FloatEnvironment():
+            tasks = run_workload(self._module, bound, sizes, call, poll=poll)
         return InterpretedFigures(tasks, time.perf_counter_ns() - start), None
 
 

@@ -17,6 +17,11 @@ class Figures(Protocol):
     """What a run did, in numbers."""
 
     @property
+    def run(self) -> int:
+        """The number of the run in this process, or 0."""
+        ...
+
+    @property
     def tasks(self) -> int:
         """Tasks that ran."""
         ...
@@ -34,6 +39,28 @@ class Figures(Protocol):
     @property
     def counters(self) -> Mapping[str, int | list[int]]:
         """Figures of the engine, by name."""
+        ...
+
+
+class Submitted(Protocol):
+    """A run of a runner, which need not have ended."""
+
+    @property
+    def number(self) -> int:
+        """The number of the run in this process, from 1 on; 0 where runs have none."""
+        ...
+
+    @property
+    def done(self) -> bool:
+        """Whether the run has ended."""
+        ...
+
+    def wait(self) -> tuple[Figures, Trace | None]:
+        """Lend the calling thread to the run until it has ended; return what it did."""
+        ...
+
+    def cancel(self) -> None:
+        """End the run between two tasks."""
         ...
 
 
@@ -71,8 +98,20 @@ class Runner(Protocol):
         """
         ...
 
+    def submit(
+        self,
+        arrays: Sequence[np.ndarray],
+        scalars: Sequence[Value | None],
+        workers: int,
+        trace: int,
+        check: bool = False,
+        progress: Callable[[int], object] | None = None,
+    ) -> Submitted:
+        """Check the arguments and begin a run, whose parameters are those of `run`."""
+        ...
+
     def cancel(self) -> None:
-        """Stop the run that another thread is in, if there is one: it raises `RunInterrupted`."""
+        """Stop all runs that are under way: who waits for one gets `RunInterrupted`."""
         ...
 
     def reschedule(self, module: Module) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable, Mapping
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
@@ -29,13 +29,14 @@ from pto_wsp.lang.schedule.schedule import Schedule
 from pto_wsp.lang.workload import context
 from pto_wsp.lang.workload.build_module import Traced
 from pto_wsp.location import caller_location
-from pto_wsp.runtime.binding import Binder
+from pto_wsp.runtime.binding import Binder, Bound
 from pto_wsp.runtime.engine import EngineRunner
 from pto_wsp.runtime.export import write_tree
 from pto_wsp.runtime.interpreted import InterpretedRunner
 from pto_wsp.runtime.numbers import integer, number
 from pto_wsp.runtime.outcome import Figures
 from pto_wsp.runtime.prepared import Prepared, check_schedule
+from pto_wsp.runtime.run import Run
 from pto_wsp.runtime.runners import make_runner
 from pto_wsp.runtime.stats import RunStats
 from pto_wsp.runtime.task_graph import TaskGraph
@@ -76,6 +77,21 @@ def compile_program(traced: Traced, target: str = "cpu") -> Program:
 
 
 set_compile_hook(compile_program)
+
+
+class _Arguments(NamedTuple):
+    """The arguments of a run, checked."""
+
+    bound: Bound
+    workers: int
+    trace: int
+    check: bool
+    progress: Callable[[int], object] | None
+
+    @property
+    def of_runner(self) -> tuple[list[Any], list[Any], int, int, bool, Callable[[int], object] | None]:
+        """What `Runner.run` and `Runner.submit` take."""
+        return self.bound.arrays, self.bound.scalars, *self[1:]
 
 
 class Program:
@@ -125,16 +141,18 @@ class Program:
     @property
     def stats(self) -> RunStats | None:
         """Figures of the last run, or None before the first."""
-        if self._last is None:
-            return None
-        figures, compiles, compile_ms = self._last
+        return None if self._last is None else self._stats(*self._last)
+
+    def _stats(self, figures: Figures, compiles: int, compile_ms: float) -> RunStats:
         counters = dict(figures.counters)
         tensors = self._runner.workload.tensors
         numbers = counters.pop("streamed_tensors", [])
         assert isinstance(numbers, list)
         streamed = tuple(tensors[i].name for i in numbers)
         run_ms = figures.run_ns / 1e6
-        return RunStats(figures.tasks, figures.workers, run_ms, compiles, compile_ms, counters, streamed)
+        return RunStats(
+            figures.tasks, figures.workers, run_ms, compiles, compile_ms, counters, streamed, figures.run
+        )
 
     def run(
         self,
@@ -147,6 +165,9 @@ class Program:
     ) -> None:
         """Bind, check and run; return when every task is done.
 
+        This is `submit` and `wait` in one, on the calling thread. A call whose arrays overlap those of
+        another call of this program, in another thread, waits for that call first.
+
         Args:
             unnamed: refused: values have names.
             workers: threads to use; all cores by default. Results do not depend on it.
@@ -157,9 +178,9 @@ class Program:
                 element that one of them writes. Before anything runs; where elements that tasks write decide
                 what runs, when everything has. And, as a task of a kernel with `block_dim` runs, that no two
                 of its instances write one element; each runs twice then.
-            progress: called with the number of tasks that are complete: about every 50 ms, while the calling
-                thread comes by between two tasks, and at the end. An exception in it stops the run and is
-                raised. The target `interp` calls it at the end only.
+            progress: called with the number of tasks that are complete: about every 50 ms of running, by
+                whichever worker is between two tasks, and at the end by the calling thread. An exception in
+                it stops the run and is raised. The target `interp` calls it at the end only.
             values: an array per tensor, `Ragged.lengths(...)` and the like per axis with rows, a number per
                 scalar and per size that no array decides.
 
@@ -167,6 +188,7 @@ class Program:
             CannotRun: the target only emits sources.
             UnboundTensor, UnknownParameter, WrongValue, WrongDType, WrongRank, WrongShape, UnusableArray,
             ReadOnlyArray, OverlappingArrays: the values do not fit; nothing has run.
+            ArraysInFlight: an array overlaps one of an unfinished run, and one of the two runs writes it.
             RegionOutside, ViewShape, BadExpression: a region or size is wrong; nothing has run.
             KernelFailed: a check inside a kernel failed; earlier tasks have run.
             RunInterrupted: another thread called `cancel`, or the process forked or exits.
@@ -175,6 +197,64 @@ class Program:
             EdgesMissing: the schedule is `Deps.explicit()`, and edges do not order all tasks that conflict.
             RowsNotKnown: the check cannot tell; the run is right all the same.
         """
+        arguments = self._arguments(unnamed, workers, trace, check, progress, values)
+        compiles, compile_ms = self._unreported
+        figures, self.trace = self._runner.run(*arguments.of_runner)
+        self._binder.keep(arguments.bound)
+        self._unreported = (0, 0.0)
+        self._last = (figures, compiles, compile_ms)
+
+    __call__ = run
+
+    def submit(
+        self,
+        *unnamed: object,
+        workers: int | None = None,
+        trace: bool | str | None = None,
+        check: str | None = None,
+        progress: Callable[[int], object] | None = None,
+        **values: Any,
+    ) -> Run:
+        """Bind, check and begin a run; threads of the pool work on it, whether or not a thread waits.
+
+        Several runs may be under way, of one program or of several, as long as none uses memory that another
+        one writes. The target `interp` runs all tasks before it returns.
+
+        Args:
+            unnamed: refused: values have names.
+            workers: as `run` takes it. A thread that waits for the run is one of them.
+            trace: as `run` takes it.
+            check: as `run` takes it.
+            progress: as `run` takes it. Any thread may call it, and at the end the one that waits.
+            values: those of `run`. The run holds them until it is done.
+
+        Returns:
+            The run: `wait()` returns its figures.
+
+        Raises:
+            ArraysInFlight: an array overlaps one of an unfinished run, and one of the two runs writes it.
+            PtoError: as `run` raises before the first task.
+        """
+        arguments = self._arguments(unnamed, workers, trace, check, progress, values)
+        unreported, self._unreported = self._unreported, (0, 0.0)
+
+        def finish(figures: Figures, recorded: Trace | None) -> RunStats:
+            self._binder.keep(arguments.bound)
+            self.trace, self._last = recorded, (figures, *unreported)
+            return self._stats(figures, *unreported)
+
+        return Run(self._runner.submit(*arguments.of_runner), finish)
+
+    def _arguments(
+        self,
+        unnamed: tuple[object, ...],
+        workers: int | None,
+        trace: bool | str | None,
+        check: str | None,
+        progress: Callable[[int], object] | None,
+        values: Mapping[str, Any],
+    ) -> _Arguments:
+        """Return what a runner is given for a call."""
         described = context.ACTIVE.get()
         if described is not None:
             hint = "call the workload it was compiled from: its tasks become tasks of this one"
@@ -190,21 +270,13 @@ class Program:
         if progress is not None and not callable(progress):
             expected = "a function of one number, or None"
             raise WrongValue(name="progress", expected=expected, found=repr(progress))
-        compiles, compile_ms = self._unreported
-        figures, self.trace = self._runner.run(
-            bound.arrays, bound.scalars, _worker_count(workers), level, check is not None, progress
-        )
-        self._binder.keep(bound)
-        self._unreported = (0, 0.0)
-        self._last = (figures, compiles, compile_ms)
-
-    __call__ = run
+        return _Arguments(bound, _worker_count(workers), level, check is not None, progress)
 
     def cancel(self) -> None:
-        """Stop the run that another thread is in, if there is one: `RunInterrupted` is raised there.
+        """Stop all runs of this program that are under way: who waits for one gets `RunInterrupted`.
 
-        Tasks that have begun end, and no others begin; then the program can be run again. A thread that waits
-        for its turn is let in. The target `interp` stops at the next task.
+        Tasks that have begun end, and no others begin; then the program can be run again. A call that waits
+        for another one begins. The target `interp` stops at the next task.
         """
         self._runner.cancel()
 

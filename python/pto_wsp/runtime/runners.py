@@ -74,6 +74,22 @@ class RefusedRunner:
         """
         raise CannotRun(target=self._target)
 
+    def submit(
+        self,
+        arrays: Sequence[np.ndarray],
+        scalars: Sequence[Value | None],
+        workers: int,
+        trace: int,
+        check: bool = False,
+        progress: Callable[[int], object] | None = None,
+    ) -> NoReturn:
+        """Refuse to run.
+
+        Raises:
+            CannotRun: always.
+        """
+        raise CannotRun(target=self._target)
+
     def cancel(self) -> None:
         """Do nothing: no run is under way."""
 

@@ -17,6 +17,7 @@ class RunStats:
         compile_ms: time that getting the kernels took, from the compiler or from the cache, in milliseconds.
         counters: figures of the engine, by name.
         streamed: names of the tensors whose stores went past the caches (`StorePolicy`).
+        run: number of the run in this process, from 1 on; 0 for the target `interp`.
     """
 
     tasks: int
@@ -26,6 +27,7 @@ class RunStats:
     compile_ms: float
     counters: dict[str, int | list[int]]
     streamed: tuple[str, ...] = ()
+    run: int = 0
 
     @property
     def is_benchmark(self) -> bool:

@@ -13,18 +13,15 @@ from pto_wsp.ir.scalar import (
     PRECEDENCE,
     TIGHTEST,
     UNARY_CALLS,
+    ArgExtent,
     Binary,
     Const,
     Element,
     Expr,
     Extent,
-    LoopExtent,
-    LoopStart,
     Select,
-    Slot,
     TileElement,
     Unary,
-    Var,
     element_dtype,
 )
 from pto_wsp.support.record import replace
@@ -54,8 +51,12 @@ class Scope(Protocol):
     where: str
     is_bare: bool
 
-    def scalar(self, name: str) -> Var | LoopStart | LoopExtent | Slot | None:
+    def scalar(self, name: str) -> Expr | None:
         """Return a scalar, or None if there is none of that name."""
+        ...
+
+    def extent(self, name: str, dim: int) -> Extent | ArgExtent | None:
+        """Return an extent of a view, tile or argument, or None if there can be none of that name."""
         ...
 
     def has_elements(self, name: str) -> bool:
@@ -195,15 +196,19 @@ def _listed(cursor: Cursor, scope: Scope) -> list[Expr]:
     return found
 
 
-def _extent(cursor: Cursor, scope: Scope) -> Extent:
+def _extent(cursor: Cursor, scope: Scope) -> Expr:
     first = cursor.advance()
     cursor.expect("(")
+    token = cursor.token
     name = cursor.name()
     cursor.expect(",")
     dim = cursor.take(NUMBER, "the number of a dimension")
     number = cursor.integer_of(dim, dim.text)
     cursor.expect(")")
-    return Extent(name, number, cursor.since(first))
+    found = scope.extent(name, number)
+    if found is None:
+        cursor.unknown("argument", name, scope.where, scope.known(), token)
+    return replace(found, loc=cursor.since(first))
 
 
 def _call(cursor: Cursor, scope: Scope) -> Expr:

@@ -9,7 +9,6 @@ from pto_wsp.ir.scalar import Expr
 from pto_wsp.isa.attributes import ATTRIBUTES
 from pto_wsp.isa.table import BY_MNEMONIC, Instruction
 from pto_wsp.support.record import replace
-from pto_wsp.text.bodies import Body, indexed
 from pto_wsp.text.expressions import (
     LITERALS,
     read_constant,
@@ -19,6 +18,7 @@ from pto_wsp.text.expressions import (
     read_region,
     read_tile,
 )
+from pto_wsp.text.function_bodies import Body, indexed
 from pto_wsp.text.refused import refuse_composed, refuse_known
 from pto_wsp.text.tokens import NAME, WORD, Cursor, Source, Token
 from pto_wsp.types.dtype import DType, i64

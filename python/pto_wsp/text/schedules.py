@@ -6,18 +6,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from pto_wsp.errors import RepeatedText
-from pto_wsp.ir.scalar import Var
-from pto_wsp.ir.schedule import (
-    ARGUMENTS,
-    KERNEL,
-    KERNEL_NUMBER,
-    TASK,
-    Bounds,
-    Count,
-    Directive,
-    Directives,
-    Key,
-)
+from pto_wsp.ir.scalar import ArgExtent, KernelNumber, TaskIndex, TaskKernel
+from pto_wsp.ir.schedule import Bounds, Count, Directive, Directives, Key
 from pto_wsp.lang.schedule.registry import DIRECTIVES
 from pto_wsp.text.expressions import read_expression
 from pto_wsp.text.tokens import Cursor, Source
@@ -30,9 +20,21 @@ class _Keys:
     where = "keys of schedules"
     is_bare = False
 
-    def scalar(self, name: str) -> Var | None:
-        is_task = name.startswith(TASK) and not name.startswith(ARGUMENTS)
-        return Var(name) if is_task or name.startswith(KERNEL_NUMBER) else None
+    def scalar(self, name: str) -> TaskIndex | TaskKernel | KernelNumber | None:
+        family, _, rest = name.partition(".")
+        match family, rest:
+            case "t", "kernel":
+                return TaskKernel()
+            case "t", loop if not loop.startswith("args."):
+                return TaskIndex(loop)
+            case "kernel", kernel:
+                return KernelNumber(kernel)
+            case _:
+                return None
+
+    def extent(self, name: str, dim: int) -> ArgExtent | None:
+        param = name.removeprefix("t.args.")
+        return None if param == name else ArgExtent(param, dim)
 
     def has_elements(self, name: str) -> bool:
         return False
@@ -41,7 +43,7 @@ class _Keys:
         return None
 
     def known(self) -> Iterable[str]:
-        return (KERNEL,)
+        return ("t.kernel",)
 
 
 def read_schedule(source: Source) -> Directives:

@@ -10,8 +10,8 @@ from pto_wsp.ir import workload as w
 from pto_wsp.ir.core import Region
 from pto_wsp.ir.scalar import Expr, LoopExtent, LoopStart, Slot, Var
 from pto_wsp.support.record import replace
-from pto_wsp.text.bodies import Body, indexed, read_ranges
 from pto_wsp.text.expressions import Scope, read_expression, read_region
+from pto_wsp.text.function_bodies import Body, indexed, read_ranges
 from pto_wsp.text.native import unquoted
 from pto_wsp.text.refused import refuse_known
 from pto_wsp.text.tokens import FUNCTION, NAME, WORD, Cursor, Source, Token
@@ -98,7 +98,7 @@ class _WorkloadBody(Body[w.Node]):
         cursor.expect("=")
         return w.Set(_slot(name) or name, self.value(cursor, name), cursor.whole)
 
-    def scalar(self, name: str) -> Var | LoopStart | LoopExtent | Slot | None:
+    def scalar(self, name: str) -> Expr | None:
         """Return a scalar, or None if there is none of that name."""
         if name not in self.scalars:
             return None

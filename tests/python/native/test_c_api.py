@@ -52,9 +52,11 @@ def documented() -> str:
     )
 
 
-def test_documented_program(tmp_path: Path) -> None:
+@pytest.mark.parametrize("included", ["pto_runtime.h", "pto_runtime.c"])
+def test_documented_program(included: str, tmp_path: Path) -> None:
     source = tmp_path / "program.c"
-    source.write_text(documented())
+    text = documented().replace("pto_runtime.h", included)
+    source.write_text(text + "void* nothing = NULL;\n")  # as orchestrations use it
     assert run(compile_c(source, tmp_path / "program")).returncode == 0
 
 

@@ -14,7 +14,7 @@ from docs.editor_grammar import editor_grammar
 from pto_wsp import Schedule, _native, parse
 from pto_wsp.errors import InvalidIR, UnsupportedByTarget, WrongValue
 from pto_wsp.ir.module import Module
-from pto_wsp.ir.scalar import Var
+from pto_wsp.ir.scalar import TaskIndex, TaskKernel
 from pto_wsp.ir.schedule import Directive, Directives
 from pto_wsp.ir.verify import verify
 from pto_wsp.lang.schedule.registry import CONFLICTS, DIRECTIVES
@@ -29,7 +29,7 @@ POLICIES = [(kind, policy) for kind in DIRECTIVES.values() for policy in kind.po
 
 
 def sample(kind: type[Directive], name: str) -> Directive:
-    values = {"key": Var("t.i"), "n": 3, "bounds": (4, 9)}
+    values = {"key": TaskIndex("i"), "n": 3, "bounds": (4, 9)}
     return kind(name, **{p.field: values[p.field] for p in kind.policies[name].takes})
 
 
@@ -42,7 +42,7 @@ def test_a_directive_is_one_file(monkeypatch: pytest.MonkeyPatch) -> None:
     assert parse(str(module)).schedule == scheduled.policies
     with pytest.raises(WrongValue, match="odd's n"):
         Toy.odd(lambda t: t.i, 10)
-    for wrong in (Toy("odd", Var("t.i"), 10), Toy("odd"), Toy("asleep", n=1), Toy("even")):
+    for wrong in (Toy("odd", TaskIndex("i"), 10), Toy("odd"), Toy("asleep", n=1), Toy("even")):
         with pytest.raises(InvalidIR):
             verify(module.with_schedule(Directives([wrong])))
     STEPS.reschedule(scheduled)
@@ -69,7 +69,7 @@ def test_every_policy_names_a_test_of_its_effect() -> None:
 @pytest.mark.parametrize("kind", DIRECTIVES.values(), ids=lambda kind: kind.kind)
 def test_nothing_that_a_schedule_says_is_ignored(kind: type[Directive]) -> None:
     """Every directive but the default, and each of its parameters, changes what the engine gets."""
-    others = {"key": Var("t.kernel"), "n": 2, "bounds": (5, 9)}
+    others = {"key": TaskKernel(), "n": 2, "bounds": (5, 9)}
     for policy in kind.policies.values():
         directive = sample(kind, policy.name)
         is_default = directive == kind.default() or policy.name == "hybrid"

@@ -33,7 +33,7 @@ from pto_wsp.errors import (
     WrongValue,
 )
 from pto_wsp.ir.module import Module
-from pto_wsp.ir.scalar import Const, Element, Var, format_expr
+from pto_wsp.ir.scalar import Const, Element, TaskIndex, Var, format_expr
 from pto_wsp.ir.schedule import DEFAULT, Directive, Directives
 from pto_wsp.ir.verify import verify
 from pto_wsp.lang.schedule.directives.window import Window
@@ -219,9 +219,9 @@ def test_parts_of_a_workload_have_no_schedule(join: Callable[..., Workload]) -> 
     [
         [DispatchPolicy("fifo")],
         [DispatchPolicy("affinity")],
-        [DispatchPolicy("round_robin", Var("t.b"))],
-        [DispatchPolicy("dispatch_by", Var("t.b"))],
-        [DispatchPolicy("affinity", Var("t.b"), -1)],
+        [DispatchPolicy("round_robin", TaskIndex("b"))],
+        [DispatchPolicy("dispatch_by", TaskIndex("b"))],
+        [DispatchPolicy("affinity", TaskIndex("b"), -1)],
         [DispatchPolicy("round_robin", n=65)],
         [DispatchPolicy("round_robin", n=True)],
         [DispatchPolicy("static_partition")],

@@ -93,7 +93,7 @@ class Arguments {
 
   void build(const Plan& plan) {
     plan_ = &plan;
-    number_ = plan.number;
+    number_ = 0;  // until all of it is there: memory may run out
     views_ = plan.views;
     bases_.assign(plan.layouts.size(), nullptr);
     scalars_.resize(plan.scalars.size());
@@ -127,6 +127,7 @@ class Arguments {
       loops_.push_back(add({first, last}, 0, [](int32_t) { return true; }));
       first = last;
     }
+    number_ = plan_->number;
   }
 
   SiteStores add_site(const std::vector<Draft>& drafts, size_t first) {

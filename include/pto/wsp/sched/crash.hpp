@@ -11,8 +11,11 @@
 
 #include <iterator>
 #include <mutex>
+#include <new>
+#include <utility>
 
 #include "pto/wsp/native.hpp"
+#include "pto/wsp/sched/forks.hpp"
 
 namespace pto::wsp::sched {
 
@@ -90,28 +93,43 @@ class CrashWatch {
       sigaction(detail::kCrashSignals[i].number, &action, &detail::earlier_actions[i]);
   }
   ~CrashWatch() {
+    if (forks_ != num_forks()) return;
     const std::lock_guard<std::mutex> lock(mutex());
-    if (--count() > 0) return;
-    for (size_t i = 0; i < detail::kNumCrashSignals; ++i) {
-      struct sigaction now{};
-      const int number = detail::kCrashSignals[i].number;
-      // Who has taken the signal over since keeps it.
-      if (sigaction(number, nullptr, &now) == 0 && now.sa_sigaction == detail::handle_crash)
-        sigaction(number, &detail::earlier_actions[i], nullptr);
-    }
+    if (--count() == 0) give_back_signals();
   }
   CrashWatch(const CrashWatch&) = delete;
   CrashWatch& operator=(const CrashWatch&) = delete;
 
  private:
+  /// A signal that other code has taken over since stays with that code.
+  static void give_back_signals() {
+    for (size_t i = 0; i < detail::kNumCrashSignals; ++i) {
+      struct sigaction now{};
+      const int number = detail::kCrashSignals[i].number;
+      if (sigaction(number, nullptr, &now) == 0 && now.sa_sigaction == detail::handle_crash)
+        sigaction(number, &detail::earlier_actions[i], nullptr);
+    }
+  }
+
+  /// The runs of the parent are not under way in a forked child, where another thread may have held the lock.
+  static void forget_after_fork() {
+    new (&mutex()) std::mutex;
+    if (std::exchange(count(), 0) > 0) give_back_signals();
+  }
+
   static std::mutex& mutex() {
-    static auto* mutex = new std::mutex;
+    static auto* mutex = [] {
+      pthread_atfork(nullptr, nullptr, &CrashWatch::forget_after_fork);
+      return new std::mutex;
+    }();
     return *mutex;
   }
   static int& count() {
     static int count = 0;
     return count;
   }
+
+  const uint64_t forks_ = num_forks();
 };
 
 }  // namespace pto::wsp::sched

@@ -3,22 +3,32 @@
 /// The threads of a run, and what each does next.
 #pragma once
 
+#include <chrono>
+#include <exception>
 #include <memory>
+#include <mutex>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "pto/wsp/sched/dispatcher.hpp"
+#include "pto/wsp/sched/float_environment.hpp"
 #include "pto/wsp/sched/graph_run.hpp"
+#include "pto/wsp/sched/in_order.hpp"
 #include "pto/wsp/sched/pool.hpp"
 
 namespace pto::wsp::sched {
 
-/// The calling thread is worker 0; those of the pool join while there is something to do.
+/// One thread keeps the run: it is worker 0, stays until the run is over, and finds out if the run is stuck.
+/// It is the first thread that waits for the run, or a thread of the pool if the run was offered to the pool.
+/// Other threads of the pool join while there is something to do.
 ///
-/// Whoever has nothing else to do takes a published slice, goes on with a dispatcher that nobody is in, its
-/// own first, or waits. So neither dispatchers nor slices depend on any one thread.
-class Crew final : public Job, public std::enable_shared_from_this<Crew> {
+/// A worker takes a published slice, goes on with a dispatcher that no thread is in, its own first, or waits.
+/// So neither dispatchers nor slices depend on any one thread.
+class Crew final : public Job, public Others, public std::enable_shared_from_this<Crew> {
  public:
+  Crew() : run_(*this) {}
+
   /// Prepares a run: of `graph` if that is not null, which is built first if it is empty, or by the caller,
   /// who calls `feed`, if it is fed. \pre is_idle()
   void begin(std::shared_ptr<Prepared> prepared, std::vector<char*> bases, const RunOptions& options,
@@ -27,58 +37,73 @@ class Crew final : public Job, public std::enable_shared_from_this<Crew> {
     graph_run_.reset();
     if (graph != nullptr) graph_run_.emplace(run_, std::move(graph), is_fed);
     free_slots_.clear();
-    for (uint32_t i = options.workers; i-- > 1;) free_slots_.push_back(int(i));
+    // Tasks in order are all the keeper's.
+    const int num_slots = options.is_in_order() ? 1 : int(options.workers);
+    for (int slot = num_slots; slot-- > 1;) free_slots_.push_back(slot);
     num_dispatchers_ = options.num_dispatchers();
     while (dispatchers_.size() < num_dispatchers_) {
       const auto index = uint32_t(dispatchers_.size());
       dispatchers_.push_back(std::make_unique<Dispatcher>(run_, index));
     }
     for (auto& dispatcher : dispatchers_) dispatcher->reset(num_dispatchers_);
+    forks_ = num_forks();
+    keeper_.store(Keeper::kAwaited, std::memory_order_relaxed);
+    is_retry_due_.store(false, std::memory_order_relaxed);
     is_over_.store(false, std::memory_order_relaxed);
+    is_done_.store(false, std::memory_order_relaxed);
+    is_in_pool_.store(false, std::memory_order_relaxed);
+    num_free_.store(num_slots - 1, std::memory_order_relaxed);
+    run_.num_idle.store(num_slots - 1, std::memory_order_relaxed);
   }
 
   /// No pool thread is inside. Only meaningful while the run is not in the pool.
   bool is_idle() const { return num_inside_.load(std::memory_order_acquire) == 0; }
 
-  /// Lets others run what has been added to a graph that is fed.
+  /// The run goes on without a thread that waits for it.
+  void offer() {
+    Keeper awaited = Keeper::kAwaited;
+    if (!keeper_.compare_exchange_strong(awaited, Keeper::kOffered)) return;
+    enter_pool(run_.options().is_in_order() ? 1 : run_.num_workers());
+    Pool::instance().wake();
+  }
+
+  /// Lets others run what has been added to a graph that is fed. Throws `run-in-flight-at-fork`.
   void feed() {
+    check_process();
     graph_run_->open();
-    if (num_free_slots() > 0) call_others();
+    call();
   }
   /// All has been added.
   void end_feed() { graph_run_->end_build(); }
 
-  /// Works until the run is over. Others are called once there is more to do, or at once if the first slice,
-  /// which the caller runs itself, may take long.
-  void work() {
-    for (uint32_t i = 1; i < run_.num_workers() && run_.may_be_long(); ++i) call_others();
-    int64_t looked_ns = 0;  // when it was last made sure that the run is not stuck
-    for (int round = 0; !has_ended();) {
-      if (work_once(0)) {
-        round = 0;
-        if (num_free_slots() > 0) call_others();
-      } else if (round < kSpins) {
-        pause(round++);
-        looked_ns = 0;
-      } else {
-        sleep_until_progress();
-        check_stuck(looked_ns);
+  /// Works until the run is over, and no thread is in one of its tasks, nor reads what belongs to the caller.
+  /// Throws `run-in-flight-at-fork`.
+  void wait() {
+    check_process();
+    if (take_keeper()) return keep(true);
+    while (!is_done()) {
+      lend_thread();  // announces that it sleeps
+      if (is_done()) {
+        waiters_.cancel();
+      } else if (!waiters_.wait(kAskPeriod) && is_interrupted()) {
+        cancel();
       }
-      run_.look_out(run_.worker(0).num_tasks);
     }
   }
 
-  /// Ends a run: pool threads leave on their own. Waits until none of them runs a body, or reads what belongs
-  /// to the caller, any more.
-  void end() {
-    is_over_.store(true, std::memory_order_seq_cst);
-    if (is_in_pool_) Pool::instance().remove(this);
-    is_in_pool_ = false;
-    for (uint32_t i = 1; i < run_.num_workers(); ++i) {
-      for (int spins = 0; run_.worker(i).is_active.load(std::memory_order_seq_cst); ++spins) pause(spins);
-    }
-    for (uint32_t i = 0; i < num_dispatchers_; ++i) dispatchers_[i]->leave();
+  /// Ends the run as soon as no thread is in a task any more. Any thread may call it.
+  void cancel() {
+    if (is_done()) return;
+    run_.cancel();
+    keeper_sleeps_.notify_one();
   }
+
+  /// The run is over, and no thread is in one of its tasks. Acquire: all that it wrote is visible.
+  bool is_done() const { return is_done_.load(std::memory_order_seq_cst); }
+  /// Whether threads of the run exist in this process.
+  bool is_of_this_process() const { return forks_ == num_forks(); }
+  /// \pre is_done()
+  int64_t end_ns() const { return end_ns_; }
 
   Run& run() { return run_; }
   uint32_t num_dispatchers() const { return num_dispatchers_; }
@@ -86,53 +111,200 @@ class Crew final : public Job, public std::enable_shared_from_this<Crew> {
   /// Null if the run is not of a graph.
   const GraphRun* graph_run() const { return graph_run_ ? &*graph_run_ : nullptr; }
 
+  /// Wakes a thread for which there is something to do. Called after something is complete or published.
+  void call() override {
+    if (keeper_sleeps_.has_waiters() && wants_keeper() && keeper_sleeps_.notify_one()) return;
+    if (num_free_.load(std::memory_order_relaxed) == 0) return;
+    const bool is_in_pool = is_in_pool_.load(std::memory_order_relaxed);
+    if (is_in_pool && !waiters_.has_waiters() && !Pool::instance().has_sleepers()) return;
+    const bool is_retry = has_stopped_dispatcher();
+    if (!is_retry && !has_work(kAllLanes)) return;
+    if (is_retry) is_retry_due_.store(true, std::memory_order_seq_cst);
+    enter_pool(run_.num_workers() - 1);
+    if (!waiters_.notify_one()) Pool::instance().wake();
+  }
+
   // Job, called by the pool.
   int join() override {
-    if (!has_work(kAllLanes)) return -1;
-    const auto found = std::find_if(free_slots_.rbegin(), free_slots_.rend(), [this](int slot) {
-      return has_work(run_.pools().lanes_of(uint32_t(slot)));
+    if (is_over_.load(std::memory_order_relaxed)) return -1;
+    if (keeper_.load(std::memory_order_relaxed) == Keeper::kOffered && take_keeper()) {
+      num_inside_.fetch_add(1, std::memory_order_relaxed);
+      return 0;
+    }
+    const bool is_retry = is_retry_due_.load(std::memory_order_relaxed);
+    const auto found = std::find_if(free_slots_.rbegin(), free_slots_.rend(), [&](int slot) {
+      return is_retry || has_work(run_.pools().lanes_of(uint32_t(slot)));
     });
     if (found == free_slots_.rend()) return -1;
+    is_retry_due_.store(false, std::memory_order_relaxed);
     const int slot = *found;
     free_slots_.erase(found.base() - 1);
+    add_free(-1);
     num_inside_.fetch_add(1, std::memory_order_relaxed);
     return slot;
   }
   void leave(int slot) override {
     // With pools every worker must get its turn; without, one that is warm had better come again.
     const bool has_pools = run_.pools().num_pools() > 0;
-    free_slots_.insert(has_pools ? free_slots_.begin() : free_slots_.end(), slot);
+    if (slot != 0) {
+      free_slots_.insert(has_pools ? free_slots_.begin() : free_slots_.end(), slot);
+      add_free(1);
+    }
     num_inside_.fetch_sub(1, std::memory_order_release);
   }
-  bool wants_help() const override { return !free_slots_.empty() && has_work(kAllLanes); }
-  bool help(int slot) override {
-    bool has_worked = false;
-    for (int idle = 0; idle < kSpins && !is_over_.load(std::memory_order_relaxed);) {
-      if (work_once(uint32_t(slot))) {
-        has_worked = true;
-        idle = 0;
-        run_.note_complete(uint32_t(slot));
-        wake_caller();
-      } else {
-        pause(idle++);
-      }
+  void help(int slot, EventCount& sleepers) override {
+    if (slot == 0) {
+      keep(false);
+      return sleepers.prepare();
     }
-    return has_worked;
+    const FloatEnvironment floats;
+    for (;;) {
+      for (int idle = 0; idle < kSpins && !is_over_.load(std::memory_order_relaxed);) {
+        if (work_once(uint32_t(slot))) {
+          idle = 0;
+          call();
+        } else {
+          pause(idle++);
+        }
+      }
+      sleepers.prepare();
+      if (is_over_.load(std::memory_order_relaxed) || !work_once(uint32_t(slot))) return;
+      sleepers.cancel();
+      call();
+    }
   }
 
  private:
-  static constexpr int kSpins = 200;
+  enum class Keeper : uint8_t {
+    kAwaited,  ///< the first thread that waits will be it
+    kOffered,  ///< or one of the pool, whichever comes first
+    kTaken,
+  };
 
-  /// Whether there is something to do for workers that take slices from `lanes`.
+  static constexpr int kSpins = 200;
+  static constexpr std::chrono::milliseconds kAskPeriod{50};
+
+  void check_process() const {
+    if (!is_of_this_process())
+      throw EngineError("run-in-flight-at-fork", "the process was forked while this program was running");
+  }
+
+  // The keeper
+
+  bool take_keeper() { return keeper_.exchange(Keeper::kTaken, std::memory_order_acq_rel) != Keeper::kTaken; }
+
+  /// Worker 0, until the run is over.
+  void keep(bool is_lent) {
+    {
+      const FloatEnvironment floats;
+      run_.worker(0).is_lent = is_lent;
+      try {
+        keep_at_work();
+      } catch (EngineError& error) {
+        run_.abort({0, 0, std::move(error), true});
+      } catch (...) {
+        run_.abort({0, 0, {}, true});
+      }
+    }
+    end();
+  }
+
+  /// Others are called once there is more to do, or at once if the first slice, which this thread runs
+  /// itself, may take long.
+  void keep_at_work() {
+    if (run_.options().is_in_order()) return InOrder(run_).work();
+    for (uint32_t i = 1; i < run_.num_workers() && run_.may_be_long(); ++i) call();
+    int64_t looked_ns = 0;  // when it was last made sure that the run is not stuck
+    for (int round = 0; !has_ended();) {
+      if (work_once(0)) {
+        round = 0;
+        call();
+      } else if (round < kSpins) {
+        pause(round++);
+        looked_ns = 0;
+      } else {
+        sleep();
+        check_stuck(looked_ns);
+      }
+      run_.look_out(run_.worker(0));
+    }
+  }
+
+  /// Sleeps until there is something to do, or for as long as it may take until the caller is asked again.
+  void sleep() {
+    run_.num_idle.fetch_add(1, std::memory_order_relaxed);
+    keeper_sleeps_.prepare();
+    if (has_ended() || work_once(0)) {
+      keeper_sleeps_.cancel();
+    } else {
+      keeper_sleeps_.wait(kAskPeriod);
+    }
+    run_.num_idle.fetch_sub(1, std::memory_order_relaxed);
+  }
+
+  /// Whether the keeper, which sleeps, has something to do.
+  bool wants_keeper() { return has_ended() || is_building() || has_work(run_.pools().lanes_of(0)); }
+
+  /// Ends a run: pool threads leave on their own. Waits until none of them runs a body, or reads what belongs
+  /// to the caller, any more.
+  void end() {
+    is_over_.store(true, std::memory_order_seq_cst);
+    if (is_in_pool_.load(std::memory_order_relaxed)) Pool::instance().remove(this);
+    for (uint32_t i = 1; i < run_.num_workers(); ++i) wait_for_worker(run_.worker(i));
+    for (uint32_t i = 0; i < num_dispatchers_; ++i) dispatchers_[i]->leave();
+    run_.end_observation();
+    end_ns_ = trace::now_ns();
+    is_done_.store(true, std::memory_order_seq_cst);
+    waiters_.notify_all();
+  }
+
+  void wait_for_worker(const Worker& worker) {
+    for (int spins = 0; worker.is_active.load(std::memory_order_seq_cst); ++spins) {
+      if (spins < kSpins) {
+        pause(spins);
+        continue;
+      }
+      keeper_sleeps_.prepare();
+      if (worker.is_active.load(std::memory_order_seq_cst)) {
+        keeper_sleeps_.wait(kAskPeriod);
+      } else {
+        keeper_sleeps_.cancel();
+      }
+    }
+  }
+
+  // Workers
+
+  /// Whether there is something to do for workers that take slices from `lanes`. What must wait does not
+  /// count.
   bool has_work(Lanes lanes) const {
     if (is_over_.load(std::memory_order_relaxed)) return false;
-    if (graph_run_) return graph_run_->has_work(lanes);
-    if (run_.ready().has_slices(lanes)) return true;
+    if (graph_run_) return has_strands(lanes);
     for (uint32_t i = 0; i < num_dispatchers_; ++i) {
-      if (dispatchers_[i]->is_free()) return true;
+      if (dispatchers_[i]->can_go_on(lanes)) return true;
+    }
+    return run_.ready().has_ready(lanes, run_.progress());
+  }
+
+  /// Of a graph. Where there is no memory to find out, a worker that tries ends the run.
+  bool has_strands(Lanes lanes) const {
+    try {
+      return graph_run_->has_work(lanes);
+    } catch (const std::bad_alloc&) {
+      return true;
+    }
+  }
+
+  /// Whether there is a dispatcher that stopped: what it waits for may have come meanwhile.
+  bool has_stopped_dispatcher() const {
+    for (uint32_t i = 0; i < num_dispatchers_ && !graph_run_; ++i) {
+      if (dispatchers_[i]->is_stopped()) return true;
     }
     return false;
   }
+
+  /// Whether the keeper has to build more of a graph.
+  bool is_building() const { return graph_run_ && !graph_run_->is_built(); }
 
   /// Whether all that must complete is complete.
   bool has_ended() { return graph_run_ ? run_.is_cancelled() || graph_run_->is_over() : run_.is_over(); }
@@ -141,12 +313,13 @@ class Crew final : public Job, public std::enable_shared_from_this<Crew> {
   bool work_once(uint32_t slot) {
     Worker& worker = run_.worker(slot);
     // Sequentially consistent against those who wait for workers (`end`, `are_others_idle`): either they see
-    // this worker active, or it sees them.
+    // this worker active, or it sees them. And when it ends, against those who go to sleep (see `call`).
     worker.is_active.store(true, std::memory_order_seq_cst);
     const bool is_paused = slot != 0 && is_paused_.load(std::memory_order_seq_cst);
     const bool is_over = is_paused || is_over_.load(std::memory_order_seq_cst) || has_ended();
-    const bool has_worked = !is_over && is_ready(slot) && find_work(worker, slot);
-    worker.is_active.store(false, std::memory_order_release);
+    const bool has_worked = !is_over && is_ready(slot) && try_work(worker, slot);
+    worker.is_active.store(false, std::memory_order_seq_cst);
+    if (slot != 0 && keeper_sleeps_.has_waiters() && has_ended()) keeper_sleeps_.notify_one();
     return has_worked;
   }
 
@@ -158,6 +331,18 @@ class Crew final : public Job, public std::enable_shared_from_this<Crew> {
       return false;
     }
     return true;
+  }
+
+  /// What no task can be blamed for ends the run: there is no memory for a list of the scheduler.
+  bool try_work(Worker& worker, uint32_t slot) {
+    try {
+      return find_work(worker, slot);
+    } catch (EngineError& error) {
+      run_.abort({0, 0, std::move(error), true});
+    } catch (...) {
+      run_.abort({0, 0, {}, true});
+    }
+    return false;
   }
 
   /// Where a policy decides what starts first, tasks are made before one is chosen.
@@ -174,12 +359,13 @@ class Crew final : public Job, public std::enable_shared_from_this<Crew> {
     for (uint32_t i = 0; i < num_dispatchers_; ++i) {
       Dispatcher& dispatcher = *dispatchers_[(first + i) % num_dispatchers_];
       if (!dispatcher.is_free() || !dispatcher.lock.try_lock()) continue;
-      const bool has_worked = dispatcher.step(run_.worker(slot), run_.pools().lanes_of(slot));
-      dispatcher.lock.unlock();
-      if (has_worked) return true;
+      const std::lock_guard<SpinLock> lock(dispatcher.lock, std::adopt_lock);
+      if (dispatcher.step(run_.worker(slot), run_.pools().lanes_of(slot))) return true;
     }
     return false;
   }
+
+  // Runs that are stuck
 
   /// Throws `stuck` if nothing can go on. Looks every now and then while there is nothing to do.
   void check_stuck(int64_t& looked_ns) {
@@ -192,8 +378,7 @@ class Crew final : public Job, public std::enable_shared_from_this<Crew> {
     std::vector<BlockedTask> blocked;
     const bool is_stuck = are_others_idle() && is_ready(0) && find_stuck(blocked);
     is_paused_.store(false, std::memory_order_seq_cst);
-    if (!is_stuck) return;
-    run_.cancel();
+    if (!is_stuck) return call();
     const uint64_t oldest = graph_run_ ? graph_run_->num_complete() : run_.progress().watermark();
     throw stuck_error(std::move(blocked), oldest);
   }
@@ -208,7 +393,7 @@ class Crew final : public Job, public std::enable_shared_from_this<Crew> {
     return true;
   }
 
-  /// Whether nothing can ever go on, and the tasks that wait then. \pre nobody else is at work
+  /// Whether nothing can ever go on, and the tasks that wait then. \pre no other thread is at work
   bool find_stuck(std::vector<BlockedTask>& blocked) {
     if (graph_run_) {
       blocked = graph_run_->find_stuck(run_.worker(0));
@@ -226,31 +411,33 @@ class Crew final : public Job, public std::enable_shared_from_this<Crew> {
     return true;
   }
 
-  void call_others() {
-    if (!has_work(kAllLanes)) return;
-    if (!is_in_pool_) {
-      Pool::instance().add(shared_from_this(), run_.num_workers() - 1);
-      is_in_pool_ = true;
-    }
-    Pool::instance().wake();
+  // Threads
+
+  void enter_pool(uint32_t threads) {
+    if (is_in_pool_.load(std::memory_order_relaxed) || is_in_pool_.exchange(true)) return;
+    Pool::instance().add(shared_from_this(), threads);
   }
 
-  uint32_t num_free_slots() const {
-    return run_.num_workers() - 1 - uint32_t(num_inside_.load(std::memory_order_relaxed));
+  void add_free(int count) {
+    num_free_.fetch_add(count, std::memory_order_relaxed);
+    run_.num_idle.fetch_add(count, std::memory_order_relaxed);
   }
 
-  void wake_caller() {
-    if (!is_caller_asleep_.load(std::memory_order_seq_cst)) return;
-    const std::lock_guard<std::mutex> lock(caller_mutex_);
-    caller_wake_.notify_one();
+  /// A thread that waits for a run which another one keeps is one of its workers while there is something to
+  /// do. Then it has announced that it sleeps.
+  void lend_thread() {
+    const int slot = Pool::instance().lend(*this);
+    if (slot < 0) return waiters_.prepare();
+    Worker& worker = run_.worker(uint32_t(slot));
+    worker.is_lent = true;
+    help(slot, waiters_);
+    worker.is_lent = false;
+    Pool::instance().leave(*this, slot);
   }
 
-  /// Lets the calling thread sleep until somebody has done something, for a short time at most.
-  void sleep_until_progress() {
-    std::unique_lock<std::mutex> lock(caller_mutex_);
-    is_caller_asleep_.store(true, std::memory_order_seq_cst);
-    if (!has_ended()) caller_wake_.wait_for(lock, std::chrono::microseconds(100));
-    is_caller_asleep_.store(false, std::memory_order_relaxed);
+  bool is_interrupted() const {
+    const auto question = run_.options().is_interrupted;
+    return question != nullptr && question();
   }
 
   /// Spins for a while, then gives the core to others.
@@ -267,15 +454,20 @@ class Crew final : public Job, public std::enable_shared_from_this<Crew> {
   uint32_t num_dispatchers_ = 0;
   std::vector<std::unique_ptr<Dispatcher>> dispatchers_;
   std::atomic<uint64_t> num_turns_{0};
-  bool is_in_pool_ = false;      ///< set when others are first called: small runs need no pool
-  std::vector<int> free_slots_;  ///< guarded by the pool's lock
+  std::atomic<bool> is_in_pool_{false};  ///< set when others are first called: small runs need no pool
+  std::vector<int> free_slots_;          ///< guarded by the pool's lock
+  uint64_t forks_ = 0;                   ///< when the run began
+  int64_t end_ns_ = 0;
 
-  std::mutex caller_mutex_;
-  std::condition_variable caller_wake_;
-  alignas(kLineBytes) std::atomic<bool> is_caller_asleep_{false};
+  std::atomic<Keeper> keeper_{Keeper::kAwaited};
+  EventCount waiters_;        ///< threads that wait for a run which another one keeps
+  EventCount keeper_sleeps_;  ///< the keeper, while it has nothing to do
   alignas(kLineBytes) std::atomic<bool> is_over_{false};
-  std::atomic<bool> is_paused_{false};  ///< workers begin nothing; the calling thread may
-  alignas(kLineBytes) std::atomic<int> num_inside_{0};
+  std::atomic<bool> is_done_{true};
+  std::atomic<bool> is_paused_{false};     ///< workers begin nothing; the keeper may
+  std::atomic<bool> is_retry_due_{false};  ///< something is complete that a dispatcher may have waited for
+  alignas(kLineBytes) std::atomic<int> num_inside_{0};  ///< threads of the pool, and lent ones but the keeper
+  std::atomic<int> num_free_{0};                        ///< slots
 };
 
 }  // namespace pto::wsp::sched

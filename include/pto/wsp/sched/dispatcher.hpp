@@ -72,6 +72,16 @@ class Dispatcher {
   /// Whether it might go on and no thread is in it.
   bool is_free() const { return !has_ended() && !lock.is_locked(); }
 
+  /// Whether a worker that takes slices from `lanes` can go on with it, as far as is known: what it waits for
+  /// may have come meanwhile.
+  bool can_go_on(Lanes lanes) const {
+    if (!is_free()) return false;
+    return !standstill_.is_on() || (lanes & wanted_lanes_.load(std::memory_order_relaxed)) != 0;
+  }
+
+  /// Whether it was stopped, and no thread is in it. What it waits for may have come meanwhile.
+  bool is_stopped() const { return is_free() && standstill_.is_on(); }
+
   SpinLock lock;
 
  private:
@@ -127,6 +137,7 @@ class Dispatcher {
       if (stage() == Stage::kNew) begin();
       const uint64_t num_closed = num_closed_;
       for (int events = 0; events < kStepEvents && num_closed_ == num_closed; ++events) {
+        run_.look_out(*worker_);
         if (walk_.num_tasks() > run_.task_limit()) set_stage(Stage::kEnded);
         if (unit_ == UnitMode::kFree && stage() == Stage::kAdvance) run_free();
         if (stage() == Stage::kAdvance) advance();
@@ -263,11 +274,11 @@ class Dispatcher {
       const bool is_fed = share_ == Share::kFed;
       const bool has_record = (!is_ready || is_fed || !is_of_pool) && begin_record();
       if (!has_record && !(is_ready && may_run_here())) return block(Stall::kWindow);
-      if (!has_record && !is_of_pool) return block(Stall::kPool);
+      if (!has_record && !is_of_pool) return block(Stall::kPool, Lanes{1} << walk_.traits().lane);
       if (!has_record) {
         worker_->resume();
         run_here(site);
-        if (!has_ended()) run_.progress().reach(task_name(walk_.slice(), numbering().num_tasks()));
+        if (!has_ended()) run_.reach(task_name(walk_.slice(), numbering().num_tasks()), site);
         return true;
       }
     }
@@ -287,7 +298,7 @@ class Dispatcher {
   void run_free() {
     uint64_t task = walk_.num_tasks();
     const uint64_t last = task + numbering().max_tasks() - numbering().num_tasks();
-    const bool is_observed = run_.is_observed_by(*worker_), is_watched = run_.options().watches_tasks();
+    const bool is_watched = run_.options().watches_tasks();
     for (bool goes_on = true; task < last && goes_on; ++task) {
       const bytecode::Event event = walk_.expander().next();
       if (event.kind != bytecode::Event::kTask) {
@@ -303,7 +314,7 @@ class Dispatcher {
         goes_on = !has_ended();
         continue;
       }
-      if (is_observed) run_.look_out(worker_->num_tasks);
+      run_.look_out(*worker_);
       goes_on = task < run_.task_limit() &&
                 run_.succeeds(task, walk_.slice(), [&] { return worker_->run_simple(call, task); });
       if (!goes_on) set_stage(Stage::kEnded);
@@ -399,7 +410,9 @@ class Dispatcher {
 
   // Stalls
 
-  bool block(Stall stall) {
+  /// With a worker that takes slices from `wanted` it could go on at once.
+  bool block(Stall stall, Lanes wanted = 0) {
+    wanted_lanes_.store(wanted, std::memory_order_relaxed);
     if (stall == Stall::kWindow && run_.options().window_mode == WindowMode::kAbort) return abort();
     // The waits of a task may be for a watermark that nothing else has a reason to move.
     run_.progress().advance_watermark();
@@ -431,12 +444,13 @@ class Dispatcher {
   Standstill standstill_;
   WalkStats stats_;
   OwnSlices own_slices_;
-  uint64_t first_task_ = 0;          ///< of the open slice
-  Worker* worker_ = nullptr;         ///< of the thread whose step this is
-  Lanes lanes_ = kAllLanes;          ///< that it takes slices from
-  Slice* record_ = nullptr;          ///< the open slice, if some of it is recorded
-  uint64_t slices_before_loop_ = 0;  ///< what comes before the present run of a loop of units is in these
-  std::vector<uint8_t> has_run_;     ///< per site: one of its tasks was in a free unit
+  uint64_t first_task_ = 0;             ///< of the open slice
+  Worker* worker_ = nullptr;            ///< of the thread whose step this is
+  Lanes lanes_ = kAllLanes;             ///< that it takes slices from
+  std::atomic<Lanes> wanted_lanes_{0};  ///< with a worker of these it goes on, while it is stopped
+  Slice* record_ = nullptr;             ///< the open slice, if some of it is recorded
+  uint64_t slices_before_loop_ = 0;     ///< what comes before the present run of a loop of units is in these
+  std::vector<uint8_t> has_run_;        ///< per site: one of its tasks was in a free unit
 };
 
 }  // namespace pto::wsp::sched

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <algorithm>
+#include <mutex>
 #include <optional>
 #include <vector>
 
@@ -32,15 +33,24 @@ class GraphRun {
     if (!is_built_ && !is_fed) builder_.emplace(*graph_, run_);
   }
 
-  /// Whether there may be something to do for workers that take strands of `lanes`.
+  /// Whether a strand of `lanes` can be begun, or can go on. One that waits does not count.
   bool has_work(Lanes lanes) const {
     if (schedule_) return schedule_->has_work(num_open_.load(std::memory_order_relaxed), lanes);
-    return num_waiting_.load(std::memory_order_relaxed) > 0 ||
-           num_taken_.load(std::memory_order_relaxed) < num_open_.load(std::memory_order_relaxed);
+    const size_t num_waiting = num_waiting_.load(std::memory_order_relaxed);
+    if (num_waiting < most_waiting() &&
+        num_taken_.load(std::memory_order_relaxed) < num_open_.load(std::memory_order_relaxed))
+      return true;
+    if (num_waiting == 0) return false;
+    const std::lock_guard<SpinLock> lock(lock_);
+    return std::any_of(waiting_.begin(), waiting_.end(),
+                       [this](const StrandRun& waiting) { return can_go_on(waiting); });
   }
 
+  /// Whether all strands are built.
+  bool is_built() const { return is_built_.load(std::memory_order_acquire); }
+
   /// Whether all that must complete is complete.
-  bool is_over() const { return is_built_.load(std::memory_order_acquire) && is_drained(); }
+  bool is_over() const { return is_built() && is_drained(); }
 
   /// Builds, on the calling thread of the run, or runs a strand on worker number `slot`. False if nothing
   /// could be done.
@@ -244,18 +254,15 @@ class GraphRun {
 
   /// The oldest of as many waiting strands that can go on.
   bool take_waiting(StrandRun& strands, size_t most) {
-    if (!lock_.try_lock()) return false;
+    const std::lock_guard<SpinLock> lock(lock_);
     const auto end = waiting_.begin() + std::ptrdiff_t(std::min(most, waiting_.size()));
     const auto found =
         std::find_if(waiting_.begin(), end, [this](const StrandRun& waiting) { return can_go_on(waiting); });
-    const bool is_found = found != end;
-    if (is_found) {
-      strands = *found;
-      waiting_.erase(found);
-      num_waiting_.store(waiting_.size(), std::memory_order_relaxed);
-    }
-    lock_.unlock();
-    return is_found;
+    if (found == end) return false;
+    strands = *found;
+    waiting_.erase(found);
+    num_waiting_.store(waiting_.size(), std::memory_order_relaxed);
+    return true;
   }
 
   /// So many strands may wait while later ones are begun.
@@ -308,13 +315,12 @@ class GraphRun {
   template <class Completion>
   Stop run_strand(Worker& worker, StrandRun& strand, uint64_t num_complete) {
     const uint64_t first_task = graph_->strand(strand.strand).first_task;
-    const bool is_observed = run_.is_observed_by(worker);
     KeptGraph::StrandProgress progress = graph_->progress_of(strand.strand);
     uint64_t task = strand.task;
     for (GraphCursor at = strand.at;;) {
       // Most tasks come right after another one, or after a loop that goes on.
       for (; at.op() == GraphOp::kTask; at.skip(1)) {
-        if (is_observed) run_.look_out(worker.num_tasks);
+        run_.look_out(worker);
         if (task >= run_.task_limit() || !run_task(worker, at.operand(), task)) return end(strand);
         ++task;
         if constexpr (Completion::kIsDelayed) {
@@ -322,6 +328,7 @@ class GraphRun {
           return stop(strand, at, task, Stop::kTask);
         }
         progress.tasks(task - first_task);
+        run_.call_others_after(at.operand());
       }
       switch (at.op()) {
         case GraphOp::kWait:
@@ -450,7 +457,7 @@ class GraphRun {
   bool has_flushed_ = false;
   const bool is_watched_;
 
-  SpinLock lock_;
+  mutable SpinLock lock_;
   std::vector<StrandRun> waiting_;  ///< oldest first
   alignas(kLineBytes) std::atomic<size_t> num_waiting_{0};
   alignas(kLineBytes) std::atomic<uint64_t> num_taken_{0};

@@ -45,7 +45,7 @@ class InOrder : private bytecode::EventVisitor {
   }
 
   bool goes_on() {
-    run_.look_out(num_run_);
+    run_.look_out(worker_);
     return !run_.is_cancelled();
   }
 

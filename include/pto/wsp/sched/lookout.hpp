@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// How the calling thread of a run learns that it was interrupted.
+/// How the calling thread learns that it was interrupted while it checks or builds.
 #pragma once
 
 #include <cstdint>
@@ -9,9 +9,10 @@
 
 namespace pto::wsp::sched {
 
-/// Is due about every 50 ms, however often it is asked.
+/// Asks a question about every 50 ms, however often it is polled. The time that the answer takes does not
+/// count: the question may have to wait for a lock.
 ///
-/// Reading the clock takes longer than a small task: while polls come quickly, only some of them read it.
+/// Polls must come quickly, after microseconds: only some of them read the clock.
 class Lookout {
  public:
   /// `question` may be null: the answer is no then.
@@ -19,8 +20,14 @@ class Lookout {
       : question_(question), asked_ns_(trace::now_ns()), seen_ns_(asked_ns_) {}
 
   /// Asks the question when it is due.
-  bool poll() { return question_ != nullptr && is_due() && question_(); }
+  bool poll() {
+    if (question_ == nullptr || !is_due()) return false;
+    const bool answer = question_();
+    asked_ns_ = seen_ns_ = trace::now_ns();
+    return answer;
+  }
 
+ private:
   bool is_due() {
     if (--countdown_ > 0) return false;
     const int64_t now = trace::now_ns();
@@ -30,12 +37,9 @@ class Lookout {
                                                                : stride_;
     countdown_ = stride_;
     seen_ns_ = now;
-    if (now - asked_ns_ < kPeriodNs) return false;
-    asked_ns_ = now;
-    return true;
+    return now - asked_ns_ >= kPeriodNs;
   }
 
- private:
   static constexpr int64_t kPeriodNs = 50000000;
   static constexpr int32_t kMaxStride = 64;
 

@@ -6,6 +6,7 @@
 #include <pthread.h>
 #include <sched.h>
 
+#include <algorithm>
 #include <vector>
 
 namespace pto::wsp::sched {
@@ -23,13 +24,22 @@ class Placement {
     threads_.push_back(thread);
     avoided_ = kNone;
   }
+  /// The thread ends.
+  void remove(pthread_t thread) {
+    const auto is_it = [thread](pthread_t other) { return pthread_equal(thread, other) != 0; };
+    threads_.erase(std::remove_if(threads_.begin(), threads_.end(), is_it), threads_.end());
+  }
 
+  /// What the caller may use is looked at every time: it may have been changed meanwhile.
   void keep_off_caller() {
     const int cpu = sched_getcpu();
-    if (cpu == avoided_ || cpu < 0 || cpu >= CPU_SETSIZE) return;
-    avoided_ = cpu;
+    if (cpu < 0 || cpu >= CPU_SETSIZE) return;
     cpu_set_t allowed;
-    if (pthread_getaffinity_np(pthread_self(), sizeof allowed, &allowed) == 0) keep_off(cpu, allowed);
+    if (pthread_getaffinity_np(pthread_self(), sizeof allowed, &allowed) != 0) return;
+    if (cpu == avoided_ && CPU_EQUAL(&allowed, &allowed_)) return;
+    avoided_ = cpu;
+    allowed_ = allowed;
+    keep_off(cpu, allowed);
   }
 
   /// \param allowed where the caller may run
@@ -43,8 +53,10 @@ class Placement {
   static constexpr int kNone = -1;
   std::vector<pthread_t> threads_;
   int avoided_ = kNone;
+  cpu_set_t allowed_{};
 #else
   void add(pthread_t) {}
+  void remove(pthread_t) {}
   void keep_off_caller() {}
 #endif
 };

@@ -1,22 +1,24 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The worker threads of the process: made once, shared by all runs, parked while there is nothing to do.
+/// The worker threads of the process: started when runs want them, shared by all runs, asleep while there is
+/// nothing to do.
 #pragma once
 
 #include <pthread.h>
-#include <signal.h>
 
 #include <algorithm>
 #include <atomic>
 #include <chrono>
-#include <condition_variable>
 #include <memory>
 #include <mutex>
 #include <system_error>
 #include <thread>
+#include <utility>
 #include <vector>
 
-#include "pto/wsp/error.hpp"
+#include "pto/wsp/sched/blocked_signals.hpp"
+#include "pto/wsp/sched/event_count.hpp"
+#include "pto/wsp/sched/forks.hpp"
 #include "pto/wsp/sched/placement.hpp"
 
 namespace pto::wsp::sched {
@@ -27,17 +29,16 @@ inline bool& is_inside_run() {
   return inside;
 }
 
-/// Something that can use more threads. The pool calls everything but `help` with its lock held.
+/// Something that can use more threads. The pool calls `join` and `leave` with its lock held.
 class Job {
  public:
   virtual ~Job() = default;
-  /// A free worker slot, or -1 if no more threads are wanted now.
+  /// A free worker slot for which there is something to do, or -1.
   virtual int join() = 0;
   virtual void leave(int slot) = 0;
-  /// Works until there is nothing to do; false if there was nothing from the start.
-  virtual bool help(int slot) = 0;
-  /// Whether there is work and a free slot.
-  virtual bool wants_help() const = 0;
+  /// Works until there is nothing to do. Then it calls `sleepers.prepare()` and looks once more before it
+  /// returns, so that what is published from then on wakes a thread.
+  virtual void help(int slot, EventCount& sleepers) = 0;
 };
 
 class Pool {
@@ -55,93 +56,92 @@ class Pool {
     return *pool;
   }
 
-  /// Number of forks between the first process and this one: tells a child from its parent.
-  static uint64_t generation() { return generation_counter().load(std::memory_order_relaxed); }
-
+  /// Offers a job to the threads, of which there are then at least `threads`, or as many as the system gives.
   void add(std::shared_ptr<Job> job, uint32_t threads) {
     const std::lock_guard<std::mutex> lock(mutex_);
-    while (num_threads_ < threads) start_thread();
+    while (num_threads_ < threads && start_thread()) {
+    }
     if (jobs_.empty()) placement_.keep_off_caller();
     jobs_.push_back(std::move(job));
   }
 
   /// After this no thread joins the job; threads inside leave on their own.
   void remove(const Job* job) {
+    std::shared_ptr<Job> removed;  // destroyed without the lock
     const std::lock_guard<std::mutex> lock(mutex_);
-    jobs_.erase(std::remove_if(jobs_.begin(), jobs_.end(), [job](const auto& j) { return j.get() == job; }),
-                jobs_.end());
+    const auto is_it = [job](const auto& other) { return other.get() == job; };
+    const auto found = std::find_if(jobs_.begin(), jobs_.end(), is_it);
+    if (found == jobs_.end()) return;
+    removed = std::move(*found);
+    jobs_.erase(found);
   }
 
-  /// Wakes a parked thread, if there is one. Call after publishing work with a sequentially consistent store.
-  void wake() {
-    if (num_parked_.load(std::memory_order_seq_cst) == 0) return;
-    {
-      const std::lock_guard<std::mutex> lock(mutex_);
-    }
-    wake_.notify_one();
+  /// A slot of `job` for the calling thread, or -1; `leave` gives it back.
+  int lend(Job& job) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return job.join();
+  }
+  void leave(Job& job, int slot) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    job.leave(slot);
   }
 
-  /// Guards what must not change while runs begin and end (see Executable).
-  std::mutex gate_mutex;
-  std::condition_variable gate_open;
+  /// Wakes a sleeping thread, if there is one: see EventCount for what must come before.
+  void wake() { sleepers_.notify_one(); }
+  bool has_sleepers() const { return sleepers_.has_waiters(); }
+
+  uint32_t num_threads() {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return num_threads_;
+  }
+  /// How long a thread sleeps before it ends.
+  void set_idle_limit(std::chrono::milliseconds limit) { idle_limit_ms_ = limit.count(); }
 
  private:
   static std::atomic<Pool*>& current() {
     static std::atomic<Pool*> pool{nullptr};
     return pool;
   }
-  static std::atomic<uint64_t>& generation_counter() {
-    static std::atomic<uint64_t> generation{0};
-    return generation;
-  }
   /// Locks and threads of the parent mean nothing here; its pool is left alone, locked or not.
   static void forget_after_fork() {
     current().store(nullptr, std::memory_order_release);
-    generation_counter().fetch_add(1, std::memory_order_relaxed);
     is_inside_run() = false;
   }
 
-  /// Signals are left to the threads of the program, but for those of a thread's own crash: blocked, they
-  /// would end the process without a word.
-  void start_thread() {
-    sigset_t others, before;
-    sigfillset(&others);
-    for (int crash : {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT}) sigdelset(&others, crash);
-    pthread_sigmask(SIG_SETMASK, &others, &before);
-    pthread_t handle{};
+  /// False if the system refuses a thread: runs go on with those that there are.
+  bool start_thread() {
+    const BlockedSignals blocked;
     try {
       std::thread thread([this] { work(); });
-      handle = thread.native_handle();
+      const pthread_t handle = thread.native_handle();
       thread.detach();
       ++num_threads_;
+      placement_.add(handle);
     } catch (const std::system_error&) {
-      pthread_sigmask(SIG_SETMASK, &before, nullptr);
-      throw EngineError("no-thread", "the system refuses to start another worker thread")
-          .with_int("threads", num_threads_);
+      return false;
     }
-    pthread_sigmask(SIG_SETMASK, &before, nullptr);
-    placement_.add(handle);
+    return true;
   }
 
   void work() {
     is_inside_run() = true;
-    std::unique_lock<std::mutex> lock(mutex_);
-    for (;;) {
+    for (bool is_announced = false;;) {
+      if (!is_announced) sleepers_.prepare();
       int slot = -1;
       std::shared_ptr<Job> job = pick(slot);
-      bool has_worked = false;
+      is_announced = job != nullptr;
       if (job != nullptr) {
-        lock.unlock();
-        has_worked = job->help(slot);
-        lock.lock();
-        job->leave(slot);
-        job.reset();
+        sleepers_.cancel();
+        job->help(slot, sleepers_);
+        leave(*job, slot);
+      } else if (!sleepers_.wait(std::chrono::milliseconds(idle_limit_ms_)) && retire()) {
+        return;
       }
-      if (!has_worked) park(lock);
     }
   }
 
   std::shared_ptr<Job> pick(int& slot) {
+    const std::lock_guard<std::mutex> lock(mutex_);
     for (size_t i = 0; i < jobs_.size(); ++i) {
       slot = jobs_[i]->join();
       if (slot < 0) continue;
@@ -152,27 +152,21 @@ class Pool {
     return nullptr;
   }
 
-  /// Sleeps until woken. While runs are active it looks up now and then: a slice may have become ready in the
-  /// middle of another one, which wakes nobody.
-  void park(std::unique_lock<std::mutex>& lock) {
-    num_parked_.fetch_add(1, std::memory_order_seq_cst);
-    const bool is_needed =
-        std::any_of(jobs_.begin(), jobs_.end(), [](const auto& job) { return job->wants_help(); });
-    if (jobs_.empty()) {
-      wake_.wait(lock);
-    } else {
-      // Work that was queued while this thread came here woke nobody: look again soon.
-      wake_.wait_for(lock, std::chrono::microseconds(is_needed ? 20 : 500));
-    }
-    num_parked_.fetch_sub(1, std::memory_order_relaxed);
+  /// Whether the thread, which had nothing to do for long, ends.
+  bool retire() {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (!jobs_.empty()) return false;
+    placement_.remove(pthread_self());
+    --num_threads_;
+    return true;
   }
 
   std::mutex mutex_;
-  std::condition_variable wake_;
   std::vector<std::shared_ptr<Job>> jobs_;
   uint32_t num_threads_ = 0;
   Placement placement_;
-  alignas(128) std::atomic<int> num_parked_{0};
+  std::atomic<int64_t> idle_limit_ms_{30000};
+  alignas(128) EventCount sleepers_;
 };
 
 }  // namespace pto::wsp::sched

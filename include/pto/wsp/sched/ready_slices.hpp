@@ -52,17 +52,16 @@ class ReadySlices {
     return false;
   }
 
-  /// Whether `take` finds nothing in any lane. \pre nobody adds or takes slices
-  bool is_idle(const Progress& progress) {
-    return std::all_of(lanes_.begin(), lanes_.begin() + num_lanes_, [&](Lane& lane) {
+  /// Whether `take` would find a slice. A slice whose moment has not passed does not count.
+  bool has_ready(Lanes lanes, const Progress& progress) const {
+    for (uint32_t i = 0; i < num_lanes_; ++i) {
+      if (!has_lane(lanes, i)) continue;
+      const Lane& lane = lanes_[i];
       uint64_t oldest = UINT64_MAX;
-      const std::vector<Slice*> waiting = lane.waiting.copy();
-      for (const Slice* slice : waiting) {
-        if (progress.has_passed(slice->blocked_on)) return false;
-        oldest = std::min(oldest, slice->number);
-      }
-      return !lane.queue.has_before(waiting.size() < most_waiting_ ? UINT64_MAX : oldest);
-    });
+      if (lane.waiting.has_ready(progress, oldest)) return true;
+      if (lane.queue.has_before(limit_of(lane, oldest))) return true;
+    }
+    return false;
   }
 
   /// Slices that were not begun.
@@ -73,7 +72,7 @@ class ReadySlices {
   }
 
   /// What waits now: for reports.
-  std::vector<Slice*> waiting() {
+  std::vector<Slice*> waiting() const {
     std::vector<Slice*> all;
     for (uint32_t i = 0; i < num_lanes_; ++i) {
       for (Slice* slice : lanes_[i].waiting.copy()) all.push_back(slice);
@@ -97,13 +96,17 @@ class ReadySlices {
 
   Slice* take_from(Lane& lane, Progress& progress) const {
     uint64_t oldest = UINT64_MAX;
-    const size_t num_waiting = lane.waiting.size();
-    if (num_waiting > 0) {
+    if (lane.waiting.size() > 0) {
       progress.advance_watermark();
       Slice* ready = lane.waiting.pop_ready(progress, oldest);
       if (ready != nullptr) return is_ordered_ ? first_of(lane, ready) : ready;
     }
-    return lane.queue.pop(num_waiting < most_waiting_ ? UINT64_MAX : oldest);
+    return lane.queue.pop(limit_of(lane, oldest));
+  }
+
+  /// Slices from this number on are not begun, because as many wait as may.
+  uint64_t limit_of(const Lane& lane, uint64_t oldest) const {
+    return lane.waiting.size() < most_waiting_ ? UINT64_MAX : oldest;
   }
 
   /// A slice, or the first one in the queue if that goes before.

@@ -10,9 +10,9 @@
 
 #include "pto/wsp/bytecode/expander.hpp"
 #include "pto/wsp/sched/flush_log.hpp"
-#include "pto/wsp/sched/lookout.hpp"
 #include "pto/wsp/sched/numbering.hpp"
 #include "pto/wsp/sched/numbering_log.hpp"
+#include "pto/wsp/sched/observer.hpp"
 #include "pto/wsp/sched/pace.hpp"
 #include "pto/wsp/sched/ready_slices.hpp"
 #include "pto/wsp/sched/stalls.hpp"
@@ -51,8 +51,18 @@ struct Prepared {
   std::vector<std::unique_ptr<graph::UnitSummary>> units;  ///< per loop: see units.hpp
 };
 
+/// Threads that could help with a run.
+class Others {
+ public:
+  virtual ~Others() = default;
+  /// Wakes one of them if there is something to do for it.
+  virtual void call() = 0;
+};
+
 class Run {
  public:
+  explicit Run(Others& others) : others_(others) {}
+
   /// Prepares a run. \pre no thread is inside
   void begin(std::shared_ptr<Prepared> prepared, std::vector<char*> bases, const RunOptions& options) {
     prepared_ = std::move(prepared);
@@ -66,11 +76,8 @@ class Run {
     }
     pools_.begin(options.num_pools, options.pool_bounds, options.workers);
     pace_.begin(options.starts_per_second, options.clock != nullptr ? *options.clock : HostClock::instance());
+    observer_.begin(options_);
     ready_worker(0);
-    lookout_.emplace(options.is_interrupted);
-    is_observed_ = options.is_interrupted != nullptr || options.on_progress != nullptr;
-    if (num_complete_.size() < options.workers) num_complete_ = std::vector<Count>(options.workers);
-    for (Count& count : num_complete_) count.value.store(0, std::memory_order_relaxed);
     num_in_slices_.store(0, std::memory_order_relaxed);
     window_.begin(options.window);
     max_live_slices_.store(0, std::memory_order_relaxed);
@@ -90,7 +97,9 @@ class Run {
   /// Readies a worker when it first takes part in a run, so that small runs pay for no other.
   void ready_worker(uint32_t slot) {
     Worker& worker = *workers_[slot];
-    if (!worker.is_ready) worker.begin(*plan_, bases_, *prepared_->costs, options_, pace_, slot);
+    if (worker.is_ready) return;
+    worker.begin(*plan_, bases_, *prepared_->costs, options_, pace_, slot);
+    observer_.ready(worker);
     worker.is_ready = true;
   }
 
@@ -104,7 +113,7 @@ class Run {
 
   /// Whether the run goes on as far as to a task, which `worker` is about to run.
   bool may_run(Worker& worker, uint64_t task) {
-    if (is_observed_by(worker)) look_out(worker.num_tasks);
+    look_out(worker);
     return task < task_limit_.load(std::memory_order_relaxed);
   }
 
@@ -140,13 +149,25 @@ class Run {
       if (!run_task(worker, site, worker.registers(), slice.first_task + slice.next, slice.number)) return;
       ++slice.next;
       slice.cursor += 1 + num_waits + num_registers;
-      if (slice.next < slice.num_tasks) progress_.reach(task_name(slice.number, slice.next));
+      if (slice.next < slice.num_tasks) reach(task_name(slice.number, slice.next), site);
     }
     for (uint32_t i = 0; i < slice.num_groups; ++i) progress_.reach_in_group(slice.groups[i]);
     window_.give_back(slice.num_records);
     const uint64_t number = slice.number;
     store_.give_back(&slice);
     progress_.reach(complete_name(number));
+  }
+
+  /// A task of `site`, which is not the last of its slice, is complete.
+  [[gnu::always_inline]] inline void reach(Name task, uint32_t site) {
+    progress_.reach(task);
+    call_others_after(site);
+  }
+
+  /// Between two tasks of one slice or strand: what waited for the first one, whose site is `site`, may go
+  /// on.
+  [[gnu::always_inline]] inline void call_others_after(uint32_t site) {
+    if (num_idle.load(std::memory_order_relaxed) > 0) call_others_after_long(site);
   }
 
   /// Runs one published slice of `lanes`, or as much of it as can run now. False if there was none.
@@ -163,8 +184,8 @@ class Run {
   }
 
   /// Whether nobody has a slice, nor can take one. \pre nobody makes slices
-  bool has_idle_slices() {
-    return num_in_slices_.load(std::memory_order_acquire) == 0 && ready_.is_idle(progress_);
+  bool has_idle_slices() const {
+    return num_in_slices_.load(std::memory_order_acquire) == 0 && !ready_.has_ready(kAllLanes, progress_);
   }
 
   /// What the slices that wait, wait for. \pre has_idle_slices(), and nothing has changed since
@@ -218,6 +239,12 @@ class Run {
     if (!failure_ || failure_->task > failure.task) failure_ = std::move(failure);
   }
 
+  /// Ends the run at once, not behind the tasks before the failure: there is no memory, or nothing can go on.
+  void abort(Failure failure) {
+    fail(std::move(failure), 0);
+    cancel();
+  }
+
   /// Ends the run as soon as nobody is in a task any more. Any thread may call it.
   void cancel() {
     is_cancelled_.store(true, std::memory_order_relaxed);
@@ -234,19 +261,13 @@ class Run {
     return progress_.watermark() >= end;
   }
 
-  /// Whether a worker must look out between its tasks: it is the calling thread, and somebody asks.
-  bool is_observed_by(const Worker& worker) const { return is_observed_ && &worker == workers_[0].get(); }
-
-  /// Asks whether the caller was interrupted, and says how far the run is. On the calling thread only, which
-  /// has run so many tasks.
-  void look_out(uint64_t num_own) {
-    if (is_observed_ && lookout_->is_due() && (is_interrupted() || is_refused(num_own))) cancel();
+  /// Between two tasks, and between two steps of a walk that makes none: asks whether the caller was
+  /// interrupted, and says how far the run is, if that is due.
+  [[gnu::always_inline]] inline void look_out(Worker& worker) {
+    if (__builtin_expect(Observer::is_due(worker), false)) answer(worker);
   }
-
-  /// Says how far a worker other than the calling thread is.
-  void note_complete(uint32_t slot) {
-    num_complete_[slot].value.store(workers_[slot]->num_tasks, std::memory_order_relaxed);
-  }
+  /// The run is over: it is observed no more. \pre no thread is inside
+  void end_observation() { observer_.end(); }
 
   bool is_cancelled() const { return is_cancelled_.load(std::memory_order_relaxed); }
   /// Tasks from this one on do not run.
@@ -263,6 +284,7 @@ class Run {
   /// Whether a policy decides which of the ready tasks starts first; then all are recorded.
   bool is_ordered() const { return options_.is_ordered(); }
   Progress& progress() { return progress_; }
+  const Progress& progress() const { return progress_; }
   Window& window() { return window_; }
   const Pools& pools() const { return pools_; }
   const ReadySlices& ready() const { return ready_; }
@@ -318,18 +340,32 @@ class Run {
     raise(max_live_slices_, live);
   }
 
+  /// Workers of the run that have nothing to do, or no thread. Written by the crew.
+  std::atomic<int> num_idle{0};
+
  private:
-  struct alignas(kLineBytes) Count {
-    std::atomic<uint64_t> value{0};
-  };
+  static constexpr uint32_t kLongTaskNs = 5000;
 
-  bool is_interrupted() const { return options_.is_interrupted != nullptr && options_.is_interrupted(); }
+  [[gnu::noinline]] void answer(Worker& worker) {
+    if (is_cancelled()) return;
+    if (observer_.answer(worker, [&] { return count_complete(worker); })) cancel();
+  }
 
-  /// Tells the listener, and returns whether it wants no more.
-  bool is_refused(uint64_t num_own) const {
-    if (options_.on_progress == nullptr) return false;
-    for (const Count& count : num_complete_) num_own += count.value.load(std::memory_order_relaxed);
-    return options_.on_progress(options_.listener, num_own);
+  /// Tasks that are complete for sure. `own` is between two tasks; another active worker may be in one.
+  uint64_t count_complete(const Worker& own) const {
+    uint64_t count = 0;
+    for (uint32_t i = 0; i < options_.workers; ++i) {
+      const Worker& worker = *workers_[i];
+      const uint64_t begun = worker.num_tasks();
+      const bool is_inside = &worker != &own && worker.is_active.load(std::memory_order_relaxed);
+      count += begun - (is_inside && begun > 0 ? 1 : 0);
+    }
+    return count;
+  }
+
+  /// Short tasks are not worth a look: their slice ends soon.
+  [[gnu::noinline]] void call_others_after_long(uint32_t site) {
+    if ((*prepared_->costs)[site] >= kLongTaskNs) others_.call();
   }
 
   [[gnu::noinline]] bool fail_in_task(Failure failure, uint64_t slice) {
@@ -374,9 +410,8 @@ class Run {
   std::vector<char*> bases_;
   RunOptions options_;
   std::vector<std::unique_ptr<Worker>> workers_;
-  std::optional<Lookout> lookout_;  ///< of the calling thread, which is worker 0
-  bool is_observed_ = false;
-  std::vector<Count> num_complete_;  ///< tasks, per worker but the first
+  Observer observer_;
+  Others& others_;
   std::vector<uint32_t> costs_;
   NumberingStart numbering_start_;
   NumberingLog numbering_log_;

@@ -31,9 +31,12 @@ class Sharing {
     return is_clear || of_sizes_[size_].is_shared_next();
   }
 
-  /// What the run took that was asked about last.
-  void record(bool is_shared, double ns_per_task) {
-    (is_shared ? of_sizes_[size_].shared : of_sizes_[size_].alone).record(ns_per_task);
+  /// The class of sizes of the run that was asked about last.
+  size_t size_of_last() const { return size_; }
+
+  /// What a run of a class of sizes took.
+  void record(size_t size, bool is_shared, double ns_per_task) {
+    (is_shared ? of_sizes_[size].shared : of_sizes_[size].alone).record(ns_per_task);
   }
 
  private:

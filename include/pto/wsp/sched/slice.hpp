@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <atomic>
+#include <memory>
+#include <mutex>
 #include <vector>
 
 #include "pto/wsp/sched/progress.hpp"
@@ -48,41 +50,36 @@ class SliceQueue {
   }
 
   void push(Slice* slice) {
-    lock_.lock();
+    const std::lock_guard<SpinLock> lock(lock_);
     slices_.push_back(slice);
     std::push_heap(slices_.begin(), slices_.end(), is_behind);
     most_ = std::max(most_, slices_.size());
     size_.store(slices_.size(), std::memory_order_seq_cst);
-    lock_.unlock();
   }
 
   /// Whether `pop` would find a slice.
-  bool has_before(uint64_t limit) {
-    lock_.lock();
-    const bool has_one = !slices_.empty() && slices_.front()->number < limit;
-    lock_.unlock();
-    return has_one;
+  bool has_before(uint64_t limit) const {
+    if (size() == 0) return false;
+    const std::lock_guard<SpinLock> lock(lock_);
+    return !slices_.empty() && slices_.front()->number < limit;
   }
 
   /// The first slice if its number is below `limit`, else null.
   Slice* pop(uint64_t limit) {
     if (size() == 0) return nullptr;
-    lock_.lock();
-    Slice* slice = nullptr;
-    if (!slices_.empty() && slices_.front()->number < limit) {
-      std::pop_heap(slices_.begin(), slices_.end(), is_behind);
-      slice = slices_.back();
-      slices_.pop_back();
-      size_.store(slices_.size(), std::memory_order_relaxed);
-    }
-    lock_.unlock();
+    const std::lock_guard<SpinLock> lock(lock_);
+    if (slices_.empty() || slices_.front()->number >= limit) return nullptr;
+    std::pop_heap(slices_.begin(), slices_.end(), is_behind);
+    Slice* slice = slices_.back();
+    slices_.pop_back();
+    size_.store(slices_.size(), std::memory_order_relaxed);
     return slice;
   }
 
  private:
   static bool is_behind(const Slice* a, const Slice* b) { return is_before(b, a); }
 
-  alignas(kLineBytes) SpinLock lock_;
+  alignas(kLineBytes) mutable SpinLock lock_;
   std::vector<Slice*> slices_;
   size_t most_ = 0;
   alignas(kLineBytes) std::atomic<size_t> size_{0};
@@ -101,41 +98,46 @@ class WaitingSlices {
   }
 
   void push(Slice* slice) {
-    lock_.lock();
+    const std::lock_guard<SpinLock> lock(lock_);
     const auto is_earlier = [](const Slice* a, const Slice* b) { return is_before(a, b); };
     slices_.insert(std::upper_bound(slices_.begin(), slices_.end(), slice, is_earlier), slice);
     most_ = std::max(most_, slices_.size());
     size_.store(slices_.size(), std::memory_order_seq_cst);
-    lock_.unlock();
   }
 
   /// The first slice whose moment has passed, or null. `oldest` becomes the number of the first of all.
   Slice* pop_ready(const Progress& progress, uint64_t& oldest) {
-    if (!lock_.try_lock()) return nullptr;
+    const std::lock_guard<SpinLock> lock(lock_);
     if (!slices_.empty()) oldest = slices_.front()->number;
-    const auto ready = std::find_if(slices_.begin(), slices_.end(), [&](const Slice* slice) {
-      return progress.has_passed(slice->blocked_on);
-    });
-    Slice* slice = nullptr;
-    if (ready != slices_.end()) {
-      slice = *ready;
-      slices_.erase(ready);
-      size_.store(slices_.size(), std::memory_order_relaxed);
-    }
-    lock_.unlock();
+    const auto ready = find_ready(progress);
+    if (ready == slices_.end()) return nullptr;
+    Slice* slice = *ready;
+    slices_.erase(ready);
+    size_.store(slices_.size(), std::memory_order_relaxed);
     return slice;
   }
 
+  /// Whether `pop_ready` would find a slice; `oldest` as there.
+  bool has_ready(const Progress& progress, uint64_t& oldest) const {
+    if (size() == 0) return false;
+    const std::lock_guard<SpinLock> lock(lock_);
+    if (!slices_.empty()) oldest = slices_.front()->number;
+    return find_ready(progress) != slices_.end();
+  }
+
   /// What waits now: for reports.
-  std::vector<Slice*> copy() {
-    lock_.lock();
-    std::vector<Slice*> all = slices_;
-    lock_.unlock();
-    return all;
+  std::vector<Slice*> copy() const {
+    const std::lock_guard<SpinLock> lock(lock_);
+    return slices_;
   }
 
  private:
-  alignas(kLineBytes) SpinLock lock_;
+  std::vector<Slice*>::const_iterator find_ready(const Progress& progress) const {
+    return std::find_if(slices_.begin(), slices_.end(),
+                        [&](const Slice* slice) { return progress.has_passed(slice->blocked_on); });
+  }
+
+  alignas(kLineBytes) mutable SpinLock lock_;
   std::vector<Slice*> slices_;  ///< in the order in which they are taken
   size_t most_ = 0;
   alignas(kLineBytes) std::atomic<size_t> size_{0};
@@ -145,32 +147,28 @@ class WaitingSlices {
 class SliceStore {
  public:
   Slice* take() {
-    lock_.lock();
-    if (free_.empty()) {
-      all_.push_back(std::make_unique<Slice>());
-      free_.push_back(all_.back().get());
-    }
-    Slice* slice = free_.back();
-    free_.pop_back();
-    lock_.unlock();
-    return slice;
+    if (Slice* slice = take_free()) return slice;
+    auto fresh = std::make_unique<Slice>();
+    const std::lock_guard<SpinLock> lock(lock_);
+    free_.reserve(all_.size() + 1);  // so that giving back never allocates
+    all_.push_back(std::move(fresh));
+    return all_.back().get();
   }
   void give_back(Slice* slice) {
     slice->words.clear();
-    lock_.lock();
+    const std::lock_guard<SpinLock> lock(lock_);
     free_.push_back(slice);
-    lock_.unlock();
-  }
-  /// Takes back what a stopped run has left. \pre no slice is in use
-  void recover() {
-    free_.clear();
-    for (const auto& slice : all_) {
-      slice->words.clear();
-      free_.push_back(slice.get());
-    }
   }
 
  private:
+  Slice* take_free() {
+    const std::lock_guard<SpinLock> lock(lock_);
+    if (free_.empty()) return nullptr;
+    Slice* slice = free_.back();
+    free_.pop_back();
+    return slice;
+  }
+
   alignas(kLineBytes) SpinLock lock_;
   std::vector<std::unique_ptr<Slice>> all_;
   std::vector<Slice*> free_;

@@ -115,7 +115,9 @@ class alignas(kLineBytes) Worker {
     is_ready = false;
     recorder_ = {};
     order_.clear();
-    num_tasks = num_suspended = max_workspace_bytes = 0;
+    num_tasks_.store(0, std::memory_order_relaxed);
+    num_suspended = max_workspace_bytes = 0;
+    is_lent = false;
   }
 
   /// Makes the worker ready for a run. Called by the thread that is the worker.
@@ -160,31 +162,45 @@ class alignas(kLineBytes) Worker {
   int32_t run_filled(const bytecode::Arguments& arguments, uint32_t site, const int64_t* registers,
                      uint64_t task) {
     const bytecode::Arguments::Call& call = arguments.call(site);
-    ++num_tasks;
+    count_task();
     context_.task = task;
-    if (!call.is_plain || --countdown_[site] < 0) return run_watched(arguments, site, registers);
+    const bool is_sampled = --countdown_[site] < 0;
+    if (!call.is_plain || is_sampled) return run_watched(arguments, site, registers, is_sampled);
     return call.fn(call.views, call.scalars, &context_);
   }
 
   /// Runs the body of a task that `arguments` are filled in for, and that is neither recorded nor timed.
   int32_t run_simple(const bytecode::Arguments::Call& call, uint64_t task) {
-    ++num_tasks;
+    count_task();
     context_.task = task;
     return call.fn(call.views, call.scalars, &context_);
   }
 
+  /// Tasks that the worker has begun. Any thread may ask.
+  uint64_t num_tasks() const { return num_tasks_.load(std::memory_order_relaxed); }
+
   bool is_ready = false;  ///< `begin` was called for this run
-  uint64_t num_tasks = 0;
   uint64_t num_suspended = 0;
   uint64_t max_workspace_bytes = 0;  ///< the most that a task asked for
+  // See observer.hpp
+  bool is_lent = false;    ///< the thread is a caller's, who may be interrupted
+  uint64_t seen_tick = 0;  ///< of the ticker, when the worker answered last
+  int64_t ask_ns = 0;      ///< when the caller is asked next
   /// True while the worker may be running a body. The end of a stopped run waits for it.
   std::atomic<bool> is_active{false};
 
  private:
   static constexpr int32_t kSamplePeriod = 255;  ///< tasks of a site that are not timed between two that are
 
+  /// One thread counts, so that nothing is lost between the load and the store.
+  [[gnu::always_inline]] inline void count_task() {
+    num_tasks_.store(num_tasks_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+  }
+
   /// Runs a task that needs more than its arguments, or that is delayed, recorded or timed.
-  int32_t run_watched(const bytecode::Arguments& arguments, uint32_t site, const int64_t* registers) {
+  int32_t run_watched(const bytecode::Arguments& arguments, uint32_t site, const int64_t* registers,
+                      bool is_sampled) {
+    if (is_sampled) countdown_[site] = period_;
     if (options_.jitter != 0) delay();
     if (pace_->is_on()) {
       pace_->wait();
@@ -196,8 +212,7 @@ class alignas(kLineBytes) Worker {
       costs_->record(site, int64_t(double(recorder_.note_end(context_.task)) * ns_per_tick_));
       return status;
     }
-    if (countdown_[site] >= 0) return run_body(arguments, site, registers);
-    countdown_[site] = period_;
+    if (!is_sampled) return run_body(arguments, site, registers);
     const int64_t start = trace::now_ns();
     const int32_t status = run_body(arguments, site, registers);
     costs_->record(site, trace::now_ns() - start - clock_overhead_ns());
@@ -257,6 +272,7 @@ class alignas(kLineBytes) Worker {
     if (dice % 32 == 1) std::this_thread::yield();
   }
 
+  std::atomic<uint64_t> num_tasks_{0};
   const bytecode::Plan* plan_ = nullptr;
   SiteCosts* costs_ = nullptr;
   Pace* pace_ = nullptr;

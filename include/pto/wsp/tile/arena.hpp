@@ -21,7 +21,7 @@ inline void require(bool condition, const char* text) {
 
 /// A tile whose rows have room for whole blocks of columns: what lies between its columns and the next
 /// multiple of Arena::kPadding may be written. Only an Arena makes one, so a part of it is a plain `Tile`,
-/// beside whose columns nothing is written. Tiles of one column are packed and have no such room.
+/// next to whose columns nothing is written. Tiles of one column are packed and have no such room.
 template <class T>
 struct PaddedTile : Tile<T> {};
 

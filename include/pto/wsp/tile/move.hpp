@@ -198,7 +198,7 @@ template <class T>
 }
 
 /// Bytes that a tile or window touches, row by row.
-struct Footprint {
+struct TouchedBytes {
   int64_t base;
   int64_t stride;
   int64_t rows;
@@ -206,19 +206,19 @@ struct Footprint {
   bool even;  ///< rows are evenly spaced
 
   /// Whether element (i, j) of both is the same, for windows of one shape.
-  bool same(const Footprint& other) const {
+  bool same(const TouchedBytes& other) const {
     return base == other.base && stride == other.stride && cols == other.cols && even && other.even;
   }
 };
 
 template <class T>
-inline Footprint footprint(const Tile<T>& t) {
+inline TouchedBytes footprint(const Tile<T>& t) {
   constexpr int64_t kBytes = sizeof(T);
   return {reinterpret_cast<int64_t>(t.data), t.stride * kBytes, t.rows, t.cols * kBytes, true};
 }
 
 template <class T>
-inline Footprint footprint(const Window<T>& w) {
+inline TouchedBytes footprint(const Window<T>& w) {
   constexpr int64_t kBytes = sizeof(T);
   return {reinterpret_cast<int64_t>(w.data), w.stride * kBytes, w.rows, w.cols * kBytes,
           w.index == nullptr && w.step == 1};
@@ -226,7 +226,7 @@ inline Footprint footprint(const Window<T>& w) {
 
 /// Bytes of a view of `rank` dimensions: its rows, or all from the first one to the last. Long row sets are
 /// not looked through: that would take longer than a copy of what is compared with them.
-[[gnu::noinline]] inline Footprint footprint(const View& view, int rank, int64_t bytes) {
+[[gnu::noinline]] inline TouchedBytes footprint(const View& view, int rank, int64_t bytes) {
   constexpr int64_t kMostPicked = 256;
   const int64_t base = reinterpret_cast<int64_t>(view.data);
   bool even = true;
@@ -249,7 +249,7 @@ inline Footprint footprint(const Window<T>& w) {
 }
 
 /// Whether no byte belongs to both; false where that is not clear at once.
-[[gnu::noinline]] inline bool apart(const Footprint& a, const Footprint& b) {
+[[gnu::noinline]] inline bool apart(const TouchedBytes& a, const TouchedBytes& b) {
   if (a.rows <= 0 || b.rows <= 0 || a.cols <= 0 || b.cols <= 0) return true;
   if (!a.even || !b.even) return false;
   const int64_t a_end = a.base + (a.rows - 1) * a.stride + a.cols;
@@ -263,7 +263,7 @@ inline Footprint footprint(const Window<T>& w) {
 }
 
 /// Whether both are apart, or elements (i, j) of both are the same.
-[[gnu::noinline]] inline bool apart_or_same(const Footprint& a, const Footprint& b) {
+[[gnu::noinline]] inline bool apart_or_same(const TouchedBytes& a, const TouchedBytes& b) {
   return a.same(b) || apart(a, b);
 }
 
@@ -274,9 +274,9 @@ template <class T>
                                   int64_t buffer_stride, const void* written_data, int64_t written_stride,
                                   int64_t written_rows, int64_t written_cols, bool even, bool elementwise) {
   const Tile<T> tile{data, stride, rows, cols};
-  const Footprint read = footprint(tile);
-  const Footprint written{reinterpret_cast<int64_t>(written_data), written_stride, written_rows, written_cols,
-                          even};
+  const TouchedBytes read = footprint(tile);
+  const TouchedBytes written{reinterpret_cast<int64_t>(written_data), written_stride, written_rows,
+                             written_cols, even};
   if ((elementwise && read.same(written)) || apart(read, written)) return false;
   copy(tile, buffer, buffer_stride);
   return true;

@@ -17,7 +17,7 @@ namespace pto::wsp::tile {
 
 /// Terms of a product, in the order in which they are added: of `turns` neighbours from `first` on each with
 /// those `apart`, 2 `apart` ... behind it, `places` in all.
-struct Terms {
+struct TermOrder {
   int64_t first, turns, places, apart;
 
   /// Calls `body` with the first of kTogether neighbours, and how many they are: 1 for those that are left.
@@ -45,10 +45,10 @@ inline constexpr int64_t kTurnsTogether = 16;
 template <class B, class Body>
 PTO_INLINE inline void for_terms(const Window<B>& b, const Body& body) {
   const int64_t apart = b.index == nullptr ? 0 : b.rows / kStreams;
-  Terms terms{0, 0, kStreams, apart};
+  TermOrder terms{0, 0, kStreams, apart};
   do {
     terms.turns = apart - terms.first < kTurnsTogether ? apart - terms.first : kTurnsTogether;
-    if (terms.turns == 0) terms = Terms{apart * kStreams, b.rows - apart * kStreams, 1, 0};
+    if (terms.turns == 0) terms = TermOrder{apart * kStreams, b.rows - apart * kStreams, 1, 0};
     body(terms);
     terms.first += terms.turns;
   } while (terms.first < (terms.places == 1 ? b.rows : apart + b.rows % kStreams));
@@ -58,7 +58,7 @@ PTO_INLINE inline void for_terms(const Window<B>& b, const Body& body) {
 /// \tparam kLines of what is needed soon that are brought nearer with each term
 template <int kRows, int kVectors, int kLines, class A, class Step, class B, class N>
 PTO_INLINE inline void stream_block(const Tile<float>& c, const Strided<A, Step>& a, const Window<B>& b,
-                                    const Terms& terms, int64_t j, bool accumulate, int64_t distance,
+                                    const TermOrder& terms, int64_t j, bool accumulate, int64_t distance,
                                     Ahead& ahead, N n) {
   const LeftRows<kRows> rows(c.rows, a.row_step), targets(c.rows, c.stride);
   F sum[kRows * kVectors];
@@ -103,7 +103,8 @@ PTO_INLINE inline void stream_block(const Tile<float>& c, const Strided<A, Step>
 /// c (+)= a @ b over some terms, for kTogether of kRows rows at a time and kWide vectors of columns.
 template <int kRows, int kTogether, int kWide, class A, class Step, class B>
 PTO_INLINE inline void stream_columns(const Tile<float>& c, const Strided<A, Step>& a, const Window<B>& b,
-                                      const Terms& terms, bool accumulate, int64_t distance, Ahead& ahead) {
+                                      const TermOrder& terms, bool accumulate, int64_t distance,
+                                      Ahead& ahead) {
   const auto add_block = [&](int64_t j, auto vectors, auto n) PTO_INLINE {
     constexpr int kVectors = vectors.value, kParts = kRows / kTogether;
     constexpr int kLines = (lines_in<B>(kVectors * kLanes) + kParts - 1) / kParts;
@@ -127,7 +128,7 @@ template <int kRows, class A, class Step, class B>
 void stream_rows(const Tile<float>& c, const Strided<A, Step>& a, const Window<B>& b, bool accumulate,
                  Ahead ahead) {
   const int64_t distance = stream_distance<B>(b.stride);
-  for_terms(b, [&](const Terms& terms) PTO_INLINE {
+  for_terms(b, [&](const TermOrder& terms) PTO_INLINE {
     if (!kHoldsRows || b.index == nullptr) {
       stream_columns<kRows, kRows, (kRows > 4 ? 2 : 4)>(c, a, b, terms, accumulate, distance, ahead);
     } else if constexpr (kHoldsRows) {

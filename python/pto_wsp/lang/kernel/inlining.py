@@ -8,6 +8,7 @@ from types import FunctionType
 
 from pto_wsp.errors import FrontendError
 from pto_wsp.lang.kernel.builder import Builder
+from pto_wsp.lang.kernel.early_exit import without_leaving
 from pto_wsp.lang.kernel.statements import StatementReader
 from pto_wsp.lang.kernel.values import Constant, Value
 from pto_wsp.lang.source import FunctionSource, read_function
@@ -46,6 +47,8 @@ class BodyReader(StatementReader):
             return None
         if function in self.callers:
             self.reader.refuse(node, f"`{function.__name__}`, which calls itself,", "write a loop")
+        source = without_leaving(source)
+        assert source.node is not None
         inner = BodyReader(source, self.builder, {}, self.callers)
         for name, value in self._arguments(source, node).items():
             inner.bind(name, value, self.reader.at(node))

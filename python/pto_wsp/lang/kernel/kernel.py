@@ -15,6 +15,7 @@ from pto_wsp.ir.scalar import Var
 from pto_wsp.lang.kernel.builder import Builder
 from pto_wsp.lang.kernel.copy_elimination import remove_copies
 from pto_wsp.lang.kernel.declarations import Amount, KernelOptions, KernelParam
+from pto_wsp.lang.kernel.early_exit import without_leaving
 from pto_wsp.lang.kernel.inlining import BodyReader
 from pto_wsp.lang.kernel.native_kernel import CppOptions, PathText, native_function, read_native
 from pto_wsp.lang.kernel.outputs import check_outputs
@@ -115,7 +116,9 @@ class Kernel:
             else:
                 env[param.name] = whole_view(param)
         builder = Builder(params, self.declaration.block_dim)
-        self._reader(self._source, builder, env).statements(node.body)
+        source = without_leaving(self._source)
+        assert source.node is not None
+        self._reader(source, builder, env).statements(source.node.body)
         function = KernelFunction(
             name,
             params,

@@ -154,8 +154,6 @@ class StatementReader:
         """Return what to write instead of a statement that kernels do not have."""
         return {
             ast.Return: "kernels return nothing: write results with `pto.store`",
-            ast.Break: "put the condition into `while`, or guard the rest of the body with `if`",
-            ast.Continue: "guard the rest of the body with `if`",
             ast.AnnAssign: "assign without an annotation",
             ast.AugAssign: "`pto.store(view, value)` writes to memory",
         }.get(type(node), "kernels have assignments, `for`, `while`, `if` and calls of `pto`")
@@ -195,7 +193,7 @@ class StatementReader:
         with self.builder.nested() as block:
             condition = self.reader.condition(node.test)
             if isinstance(condition, Const) and condition.value:
-                self.reader.refuse(node.test, "a condition that always holds", "kernels have no `break`")
+                self.reader.refuse(node.test, "a condition that always holds", "leave the loop with `break`")
             if block:
                 self.reader.refuse(node.test, "a condition that computes tiles", "compute it in the body")
             self._body(node.body, carried, block)

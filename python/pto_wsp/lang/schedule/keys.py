@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 from pto_wsp.errors import BadKey, PtoError, UnknownName, WrongValue, did_you_mean
-from pto_wsp.ir.scalar import Expr, Extent, Var
-from pto_wsp.ir.schedule import ARGUMENTS, KERNEL, KERNEL_NUMBER, TASK
+from pto_wsp.ir import scalar as ir
+from pto_wsp.ir.scalar import Expr
 from pto_wsp.lang.kernel.kernel import Kernel
 from pto_wsp.lang.operands import Scalar, expression, kind_of
 from pto_wsp.location import Location, caller_location
@@ -27,17 +27,17 @@ class AnyTask:
         return _Arguments()
 
     @property
-    def kernel(self) -> TaskKernel:
+    def kernel(self) -> KernelOfTask:
         """The kernel, to be compared with one, or as its number in the module."""
-        return TaskKernel(Var(KERNEL, loc=caller_location()))
+        return KernelOfTask(ir.TaskKernel(caller_location()))
 
     def __getattr__(self, name: str) -> Scalar:
         if name.startswith("_"):
             raise AttributeError(name)
-        return Scalar(Var(TASK + name, loc=caller_location()))
+        return Scalar(ir.TaskIndex(name, caller_location()))
 
 
-class TaskKernel(Scalar):
+class KernelOfTask(Scalar):
     """The number of a task's kernel; it may be compared with a kernel, or the name of one."""
 
     __slots__ = ()
@@ -52,7 +52,7 @@ class TaskKernel(Scalar):
 
 def _numbered(value: object) -> object:
     name = value.name if isinstance(value, Kernel) else value
-    return Scalar(Var(KERNEL_NUMBER + name, loc=caller_location())) if isinstance(name, str) else value
+    return Scalar(ir.KernelNumber(name, caller_location())) if isinstance(name, str) else value
 
 
 class _Arguments:
@@ -75,7 +75,7 @@ class _Argument:
         if name not in _EXTENTS:
             shown = f"t.args.{self._name}.{name}"
             raise UnknownName(name=shown, where="keys", advice=did_you_mean(name, _EXTENTS), loc=loc)
-        return Scalar(Extent(ARGUMENTS + self._name, _EXTENTS.index(name), loc))
+        return Scalar(ir.ArgExtent(self._name, _EXTENTS.index(name), loc))
 
 
 def trace_key(owner: str, key: KeyFunction | None) -> Expr:

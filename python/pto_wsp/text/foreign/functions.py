@@ -13,9 +13,9 @@ from pto_wsp.builder.steps import Argument, Operand
 from pto_wsp.errors import BadText, NoMeaning, TextLimit
 from pto_wsp.ir.scalar import Expr
 from pto_wsp.support.record import record
-from pto_wsp.text.bodies import MAX_BLOCKS, indexed, read_ranges
 from pto_wsp.text.foreign.scalars import SCALAR_WORDS, TYPES
 from pto_wsp.text.foreign.tiles import ForeignTiles
+from pto_wsp.text.function_bodies import MAX_BLOCKS, indexed, read_ranges
 from pto_wsp.text.parameters import read_params
 from pto_wsp.text.refused import refuse_known
 from pto_wsp.text.tokens import FUNCTION, NAME, WORD, Cursor, Source, Token

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from pto_wsp.builder.function import PTOFunctionBuilder
 from pto_wsp.builder.names import MemorySpace
 from pto_wsp.errors import TextMismatch
-from pto_wsp.ir.scalar import Expr, Var
+from pto_wsp.ir.scalar import Expr, Extent, Var
 from pto_wsp.location import Location
 from pto_wsp.text.expressions import read_dtype, read_expression, read_operand
 from pto_wsp.text.tokens import TYPE, WORD, Cursor, Token
@@ -32,6 +32,10 @@ class _AnyName:
 
     def scalar(self, name: str) -> Var | None:
         return Var(name)
+
+    def extent(self, name: str, dim: int) -> Extent:
+        """Return an extent of a view or tile."""
+        return Extent(name, dim)
 
     def has_elements(self, name: str) -> bool:
         return True

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Generic, TypeVar
 
 from pto_wsp.errors import RepeatedText, TextLimit, TextMismatch
-from pto_wsp.ir.scalar import Expr, LoopExtent, LoopStart, Slot, Var
+from pto_wsp.ir.scalar import Expr, Extent, Var
 from pto_wsp.text.expressions import read_dtype, read_expression
 from pto_wsp.text.tokens import WORD, Cursor, Source, Token
 from pto_wsp.types.dtype import DType
@@ -40,9 +40,13 @@ class Body(Generic[T]):
 
     # --- the scope of expressions ---
 
-    def scalar(self, name: str) -> Var | LoopStart | LoopExtent | Slot | None:
+    def scalar(self, name: str) -> Expr | None:
         """Return a scalar, or None if there is none of that name."""
         return Var(name, self.scalars[name]) if name in self.scalars else None
+
+    def extent(self, name: str, dim: int) -> Extent:
+        """Return an extent of a view or tile."""
+        return Extent(name, dim)
 
     def has_elements(self, name: str) -> bool:
         """Return whether `name` is a tensor or view."""

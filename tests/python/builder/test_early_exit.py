@@ -96,7 +96,7 @@ def random_function(draw: Draw, module: PTOModule, name: str) -> int | None:
         program.block(0, "")
         builder.scalar_store("out", "s").build()
     except errors.BadBlock as error:
-        assert "never done" in str(error)
+        assert "never run" in str(error)
         return None
     scope: dict[str, int] = {}
     exec("\n".join(program.lines), scope)

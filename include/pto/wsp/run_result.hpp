@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// What a run reports.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "pto/wsp/sched/crew.hpp"
+#include "pto/wsp/trace/record.hpp"
+
+namespace pto::wsp {
+
+/// What a run did.
+struct RunResult {
+  uint64_t run = 0;  ///< its number in this process
+  uint64_t tasks = 0;
+  int64_t run_ns = 0;
+  uint32_t workers = 0;
+  uint32_t dispatchers = 0;
+  std::vector<sched::WalkStats> walks;  ///< per dispatcher
+  bool is_benchmark = false;            ///< no kernel was called
+  uint64_t slices = 0;                  ///< stretches of tasks that were scheduled as one
+  uint64_t waits = 0;                   ///< times a worker put a slice aside because a task had to wait
+  uint64_t max_queued = 0;              ///< most slices that waited for a worker
+  std::vector<uint64_t> lanes_queued;   ///< the same, of those for any worker and of each pool
+  uint64_t max_waiting = 0;             ///< most slices that waited for a task
+  uint64_t max_recorded = 0;            ///< most tasks that were recorded and not complete
+  uint64_t max_live_slices = 0;  ///< most slices between the oldest that was not complete and the newest
+  uint64_t stalls[sched::kNumStalls] = {};   ///< times a dispatcher was stopped, per sched::Stall
+  int64_t stall_ns[sched::kNumStalls] = {};  ///< for how long
+  bool is_replay = false;                    ///< a graph that was kept from a run before was run
+  int64_t build_ns = 0;                      ///< to build a graph as a whole, if that was done
+  uint64_t graph_tasks = 0;                  ///< of a graph that is kept for runs to come
+  uint64_t graph_bytes = 0;                  ///< its size
+  uint64_t max_workspace_bytes = 0;          ///< the largest workspace that a task asked for
+  std::vector<uint64_t> streamed;            ///< tensors whose stores went past the caches
+  std::vector<uint64_t> worker_tasks;
+  std::shared_ptr<trace::RunRecord> record;  ///< null unless asked for
+  std::optional<uint64_t> order_violations;  ///< of a run that verifies
+  std::vector<int64_t> flushed;              ///< what flush points read, in program order
+};
+
+namespace detail {
+
+/// Adds up what workers and dispatchers counted. \pre the run is done
+inline RunResult summarize(sched::Run& run) {
+  RunResult result;
+  result.workers = run.num_workers();
+  result.slices = run.num_slices();
+  for (uint32_t lane = 0; lane < run.ready().num_lanes(); ++lane) {
+    result.lanes_queued.push_back(run.ready().most_queued(lane));
+    result.max_waiting = std::max<uint64_t>(result.max_waiting, run.ready().most_waiting(lane));
+  }
+  result.max_queued = *std::max_element(result.lanes_queued.begin(), result.lanes_queued.end());
+  result.max_recorded = run.max_recorded();
+  result.max_live_slices = run.max_live_slices();
+  for (int i = 0; i < sched::kNumStalls; ++i) {
+    result.stalls[i] = run.stalls()[sched::Stall(i)].count.load(std::memory_order_relaxed);
+    result.stall_ns[i] = run.stalls()[sched::Stall(i)].ns.load(std::memory_order_relaxed);
+  }
+  for (uint32_t i = 0; i < run.num_workers(); ++i) {
+    const sched::Worker& worker = run.worker(i);
+    result.worker_tasks.push_back(worker.num_tasks());
+    result.tasks += worker.num_tasks();
+    result.waits += worker.num_suspended;
+    result.max_workspace_bytes = std::max(result.max_workspace_bytes, worker.max_workspace_bytes);
+  }
+  return result;
+}
+
+}  // namespace detail
+
+}  // namespace pto::wsp

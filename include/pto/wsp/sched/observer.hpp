@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Tells a run's listener how far the run is, and asks whether its caller was interrupted.
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <cstdint>
+
+#include "pto/wsp/sched/forks.hpp"
+#include "pto/wsp/sched/options.hpp"
+#include "pto/wsp/sched/ticker.hpp"
+#include "pto/wsp/sched/worker.hpp"
+#include "pto/wsp/trace/clock.hpp"
+
+namespace pto::wsp::sched {
+
+/// Workers come by between tasks whenever the ticker has advanced. The listener is told by whichever worker
+/// comes first, about every 50 ms of running: the time that it takes itself does not count. Only a thread
+/// that was lent by a caller asks whether that caller was interrupted.
+class Observer {
+ public:
+  ~Observer() { end(); }
+
+  /// \pre it has ended
+  void begin(const RunOptions& options) {
+    options_ = &options;
+    is_on_ = options.is_interrupted != nullptr || options.on_progress != nullptr;
+    if (!is_on_) return;
+    begin_ns_ = trace::now_ns();
+    tell_ns_.store(begin_ns_ + kPeriodNs, std::memory_order_relaxed);
+    num_told_ = 0;
+    is_timed_.store(Ticker::instance().enter(), std::memory_order_relaxed);
+    is_entered_ = true;
+    forks_ = num_forks();
+  }
+  void end() {
+    if (is_entered_ && forks_ == num_forks()) Ticker::instance().leave();
+    is_entered_ = is_on_ = false;
+  }
+
+  /// A worker that comes by before the ticker advances need not answer.
+  void ready(Worker& worker) const {
+    worker.seen_tick =
+        is_on_ && !is_timed_.load(std::memory_order_relaxed) ? kNever : Ticker::instance().count();
+    worker.ask_ns = begin_ns_ + kPeriodNs;
+  }
+  static bool is_due(const Worker& worker) { return worker.seen_tick != Ticker::instance().count(); }
+
+  /// Does what is due; true if the run shall end. `count` returns the number of complete tasks.
+  template <class Count>
+  bool answer(Worker& worker, const Count& count) {
+    worker.seen_tick = Ticker::instance().count();
+    if (!is_on_) return false;
+    const int64_t now = trace::now_ns();
+    if (!is_timed_.load(std::memory_order_relaxed)) {
+      const bool is_young = now - begin_ns_ < kYoungNs;
+      if (is_young || !Ticker::instance().start()) {
+        worker.seen_tick = kNever;
+        if (is_young) return false;
+      } else {
+        is_timed_.store(true, std::memory_order_relaxed);
+      }
+    }
+    return is_refused(now, count) || is_interrupted(worker, now);
+  }
+
+ private:
+  static constexpr uint64_t kNever = UINT64_MAX;
+  static constexpr int64_t kPeriodNs = 50000000;
+  static constexpr int64_t kYoungNs = 1000000;
+
+  template <class Count>
+  bool is_refused(int64_t now, const Count& count) {
+    int64_t due = tell_ns_.load(std::memory_order_relaxed);
+    if (options_->on_progress == nullptr || now < due) return false;
+    // Acquire: the thread that told the listener before has left it.
+    if (!tell_ns_.compare_exchange_strong(due, INT64_MAX, std::memory_order_acquire)) return false;
+    num_told_ = std::max(num_told_, count());
+    const bool is_refused = options_->on_progress(options_->listener, num_told_);
+    tell_ns_.store(trace::now_ns() + kPeriodNs, std::memory_order_release);
+    return is_refused;
+  }
+
+  bool is_interrupted(Worker& worker, int64_t now) const {
+    if (!worker.is_lent || options_->is_interrupted == nullptr || now < worker.ask_ns) return false;
+    const bool is_interrupted = options_->is_interrupted();
+    worker.ask_ns = trace::now_ns() + kPeriodNs;
+    return is_interrupted;
+  }
+
+  const RunOptions* options_ = nullptr;
+  bool is_on_ = false;
+  bool is_entered_ = false;
+  uint64_t forks_ = 0;  ///< when it began
+  int64_t begin_ns_ = 0;
+  std::atomic<bool> is_timed_{false};  ///< the ticker advances
+  std::atomic<int64_t> tell_ns_{0};    ///< when the listener is told next; never while it is being told
+  uint64_t num_told_ = 0;
+};
+
+}  // namespace pto::wsp::sched

@@ -13,10 +13,10 @@ RESULTS = CASES / "results"
 INTRODUCTION = """\
 # Performance
 
-`make docs` generates this page from `benchmarks/results/`; `make bench CASE=name` runs a case. Each value is
-the median of interleaved repetitions between two calibrations of the machine. Repetitions whose calibrations
-differ by more than 5 % are dropped. Ratios to a peer or to the calibrated peak can be compared between
-machines; times cannot. `benchmarks/<case>/notes.md` tells what was tried."""
+`make docs` generates this page from `benchmarks/results/`; `make bench CASE=name` runs a case. Each
+value is the median of interleaved repetitions between two calibrations of the machine. Repetitions
+whose calibrations differ by more than 5 % are dropped. Ratios to a peer or to the calibrated peak
+can be compared between machines; times cannot. `benchmarks/<case>/notes.md` tells what was tried."""
 
 HEADER = ("row", "value", "unit", "peer", "ratio", "goal", "")
 
@@ -36,8 +36,8 @@ def performance_page() -> str:
 
 def _goals(results: list[dict[str, Any]]) -> str:
     goals = [(result["case"], row) for result in results for row in result["rows"] if row["ok"] is not None]
-    missed = [f"[{row['name']}](#{case})" for case, row in goals if not row["ok"]]
-    return f"{len(goals) - len(missed)} of {len(goals)} goals are met. Missed: {', '.join(missed) or 'none'}."
+    missed = [f"- [{row['name']}](#{case})" for case, row in goals if not row["ok"]]
+    return "\n".join([f"{len(goals) - len(missed)} of {len(goals)} goals are met. Missed:\n", *missed or ["- none"]])
 
 
 def _chapter(result: dict[str, Any]) -> str:

@@ -37,7 +37,8 @@ def performance_page() -> str:
 def _goals(results: list[dict[str, Any]]) -> str:
     goals = [(result["case"], row) for result in results for row in result["rows"] if row["ok"] is not None]
     missed = [f"- [{row['name']}](#{case})" for case, row in goals if not row["ok"]]
-    return "\n".join([f"{len(goals) - len(missed)} of {len(goals)} goals are met. Missed:\n", *missed or ["- none"]])
+    met = f"{len(goals) - len(missed)} of {len(goals)} goals are met. Missed:\n"
+    return "\n".join([met, *(missed or ["- none"])])
 
 
 def _chapter(result: dict[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""Compare the engine of this checkout with another one: `python benchmarks/engine/pairs.py OTHER [--rounds N]`.
+"""Compare the engine of this checkout with another: `python benchmarks/engine/pairs.py OTHER [--rounds N]`.
 
 Each checkout has a process of its own, in its own environment (`.venv`). The processes measure every row in
 turn, so that changes of the machine meet both. The table has medians, and medians of the ratio per round.

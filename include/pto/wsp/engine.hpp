@@ -318,8 +318,10 @@ class Core {
 
   static std::shared_ptr<trace::RunRecord> make_record(Launch& launch, const RunResult& result) {
     const sched::Crew& crew = *launch.crew;
-    auto record = std::make_shared<trace::RunRecord>(launch.prepared->owner, launch.prepared->plan,
-                                                     result.flushed, result.tasks, launch.start_ticks);
+    // Expressions of a plan point into it, so that a copy would not live by itself.
+    std::shared_ptr<const bytecode::Plan> plan(launch.prepared, &launch.prepared->plan);
+    auto record =
+        std::make_shared<trace::RunRecord>(std::move(plan), result.flushed, result.tasks, launch.start_ticks);
     sched::Run& run = launch.crew->run();
     for (uint32_t i = 0; i < run.num_workers(); ++i) record->add(run.worker(i).take_events());
     if (crew.graph_run() != nullptr) {

@@ -159,6 +159,10 @@ struct QuickSite {
 };
 
 struct Plan {
+  Plan() = default;
+  Plan(Plan&&) = default;
+  Plan& operator=(Plan&&) = default;
+
   uint64_t number = 0;  ///< no two plans of a process have the same; 0 is none
   Bindings bindings;
   std::vector<TensorLayout> layouts;

@@ -17,12 +17,11 @@ namespace pto::wsp::trace {
 
 class RunRecord {
  public:
-  /// A run of `plan`, in which flush points read `flushed`. Its program and the elements that decide belong
-  /// to `owner`.
-  RunRecord(std::shared_ptr<const void> owner, const bytecode::Plan& plan, std::vector<int64_t> flushed,
-            uint64_t num_tasks, int64_t start)
-      : owner_(std::move(owner)),
-        plan_(plan),
+  /// A run of `plan`, in which flush points read `flushed`. `plan` keeps its program and the elements that
+  /// decide alive.
+  RunRecord(std::shared_ptr<const bytecode::Plan> plan, std::vector<int64_t> flushed, uint64_t num_tasks,
+            int64_t start)
+      : plan_(std::move(plan)),
         flushed_(std::move(flushed)),
         num_tasks_(num_tasks),
         start_(start),
@@ -39,7 +38,7 @@ class RunRecord {
   }
 
   uint64_t num_tasks() const { return num_tasks_; }
-  uint32_t num_registers() const { return plan_.program().header.num_registers; }
+  uint32_t num_registers() const { return plan_->program().header.num_registers; }
 
   /// Per task its worker, and its start and end in nanoseconds since the start of the run.
   void fill_times(int64_t* worker, int64_t* start_ns, int64_t* end_ns) const {
@@ -86,17 +85,17 @@ class RunRecord {
 
   /// Per task the instruction that made it, and all registers.
   void fill_places(int64_t* pc, int64_t* registers) const {
-    bytecode::Replay replay(plan_, flushed_);
+    bytecode::Replay replay(*plan_, flushed_);
     for (uint64_t task = 0; task < num_tasks_; ++task) {
-      pc[task] = plan_.sites[size_t(replay.next_task())].pc;
+      pc[task] = plan_->sites[size_t(replay.next_task())].pc;
       std::copy_n(replay.expander().registers(), num_registers(), registers + task * num_registers());
     }
   }
 
   /// (before, after, DependenceKind) of the dependences of all tasks, the later of each task first.
   std::vector<int64_t> find_dependences() const {
-    bytecode::Replay replay(plan_, flushed_);
-    DependenceFinder finder(plan_);
+    bytecode::Replay replay(*plan_, flushed_);
+    DependenceFinder finder(*plan_);
     std::vector<int64_t> found;
     for (uint64_t task = 0; task < num_tasks_; ++task) {
       const auto site = uint32_t(replay.next_task());
@@ -114,8 +113,7 @@ class RunRecord {
 
   int64_t to_ns(int64_t ticks) const { return int64_t(double(ticks - start_) * ns_per_tick_); }
 
-  std::shared_ptr<const void> owner_;
-  bytecode::Plan plan_;
+  std::shared_ptr<const bytecode::Plan> plan_;
   std::vector<int64_t> flushed_;
   uint64_t num_tasks_;
   int64_t start_;

@@ -6,6 +6,8 @@ name for its value; others are variables. A tensor of a call that is not declare
 
 from __future__ import annotations
 
+from typing import assert_never
+
 from pto_wsp.analysis.made import first_unmade
 from pto_wsp.builder.callees import Recorded, called, in_order, wrong_kind
 from pto_wsp.builder.in_core import condition_of
@@ -16,9 +18,12 @@ from pto_wsp.builder.steps import (
     Argument,
     CallStep,
     IfStep,
+    ImportStep,
+    LeaveStep,
     LoopStep,
     Memref,
     Plain,
+    ReturnStep,
     ScalarDeclaration,
     ScalarStep,
     StepBlock,
@@ -140,8 +145,12 @@ class _Orchestration:
                 return [self.call(step)]
             case Transfer(method=method, loc=loc) | TileStep(method=method, loc=loc):
                 raise wrong_kind(method, self.name, "InCore", loc)
-            case _:
+            case ImportStep() | ReturnStep():
                 return []
+            case LeaveStep():
+                raise AssertionError("early exits are removed before")
+            case _:
+                assert_never(step)
 
     def block(self, block: StepBlock) -> w.Node:
         match block.opening:

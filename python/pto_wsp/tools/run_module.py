@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from argparse import Namespace
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, assert_never
 
 import numpy as np
 
@@ -152,8 +152,10 @@ class _Values:
                     kind, advice = "scalar", f"give `--set {param.name}=...`"
                 case w.TensorParam() | w.RowsParam():
                     kind, advice = "tensor", f"give `--input {param.name}=FILE`"
+                case w.SizeParam() | w.ScalarParam():
+                    continue  # it has a default
                 case _:
-                    continue
+                    assert_never(param)
             raise UnboundTensor(kind=kind, name=param.name, advice=advice)
 
     def number(self, name: str, text: str) -> int | float | bool:

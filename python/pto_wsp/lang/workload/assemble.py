@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import assert_never
 
 from pto_wsp.analysis.made import first_unmade
 from pto_wsp.errors import (
@@ -120,8 +121,10 @@ class _Assembler:
                 base.dtype = base.dtype or dtype
             case ViewType():
                 base.use(TENSOR)
-            case _:
+            case ScalarType() | ConstexprType():
                 pass
+            case _:
+                assert_never(param.type)
 
     def params(self) -> tuple[w.WorkloadParam, ...]:
         found: dict[str, w.WorkloadParam] = {}
@@ -191,8 +194,10 @@ class _Assembler:
             case OpenCond():
                 then, other = self.nodes(node.then), self.nodes(node.other)
                 return w.Cond(node.condition, then, other, node.loc)
-            case _:
+            case w.Set() | w.Refuse():
                 return node
+            case _:
+                assert_never(node)
 
     def task(self, task: OpenTask) -> w.Task:
         views: dict[str, ViewType] = {}
@@ -251,8 +256,10 @@ class _Assembler:
                     yield LoopExtent(loop)
                 case Range(extent=extent) | Rows(extent=extent):
                     yield extent
-                case _:
+                case Index() | Merged():
                     pass
+                case _:
+                    assert_never(entry)
 
     def add_kernel(self, kernel: KernelFunction, task: OpenTask) -> None:
         other = self.kernels.setdefault(kernel.name, kernel)
@@ -370,8 +377,10 @@ class _Assembler:
                 return self.tiles[loop][1]
             case Range(extent=extent) | Rows(extent=extent):
                 return integer_constant(extent)
-            case _:
+            case Index() | Merged():
                 return None
+            case _:
+                assert_never(entry)
 
     def wrong_kind(self, task: OpenTask, param: KernelParam, expected: str, value: object) -> UnknownArgument:
         return UnknownArgument(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, assert_never
 
 import numpy as np
 
@@ -371,8 +371,10 @@ def _extent_of(entry: DimSelect, dim: int | str) -> Expr | None:
             return LoopExtent(loop)
         case Range(extent=extent) | Rows(extent=extent):
             return extent
-        case _:
+        case Index() | Merged():
             return None
+        case _:
+            assert_never(entry)
 
 
 def _difference(stop: Expr, start: Expr, loc: Location | None) -> Expr:

@@ -143,7 +143,7 @@ class _Values:
                 raise BadOption(option="--output", expected=what, found=found, advice=advice)
             require_writable(path)
         axes = [p for p in self.workload.params if isinstance(p, w.RowsParam)]
-        made = {name for axis in axes for name in (axis.outer, axis.offsets, f"{axis.name}.indices")}
+        made = {name for axis in axes for name in (axis.outer, *axis.tensors)}
         for param in self.workload.open_params:
             if param.name in self.given or param.name in made or param.name in written:
                 continue

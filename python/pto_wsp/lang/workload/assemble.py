@@ -93,8 +93,9 @@ class _Assembler:
         local = {tensor.name for tensor in workload.tensors if tensor.is_local}
         unmade = first_unmade(workload.body, self.kernels, local) if local else None
         if unmade is not None:
+            axes = {name: axis.param.name for axis in self.trace.axes for name in axis.param.tensors}
             raise UnknownName(
-                name=unmade.tensor.partition(".")[0],
+                name=axes.get(unmade.tensor, unmade.tensor),
                 where="what comes before its `group_by`, or after the loop or branch around that",
                 advice="use it in the loop or branch that makes it",
                 loc=unmade.loc,

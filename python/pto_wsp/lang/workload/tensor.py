@@ -284,7 +284,8 @@ class View(Tensor):
             if inner_bounds[0] < 0 or inner_bounds[1] > count:
                 found = _outside(inner_bounds)
                 raise ConstantIndexOutside(tensor=self.label, dim=dim, size=count, found=found, loc=loc)
-        found = narrow(outer, inner, context.current(f"indexing {self.label}").loops)
+        recording = context.current(f"indexing {self.label}")
+        found = narrow(outer, inner, recording.loops, recording.offsets)
         if found is None:
             expected = "constants inside the range, or a loop over all of it"
             raise self._refused(expected, "an index that may lie outside of the range", loc)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import assert_never
 
-from pto_wsp.analysis.made import first_unmade
+from pto_wsp.analysis.unwritten_reads import first_unwritten_read
 from pto_wsp.builder.callees import Recorded, called, in_order, wrong_kind
 from pto_wsp.builder.in_core import condition_of
 from pto_wsp.builder.memrefs import require_integers
@@ -82,13 +82,13 @@ class _Orchestration:
     def function(self) -> w.WorkloadFunction:
         body = self.steps(self.tree)
         kernels = {f.name: f for f in self.functions.values() if isinstance(f, KernelFunction)}
-        unmade = first_unmade(body, kernels, self.tensors.local)
-        if unmade is not None:
+        unwritten = first_unwritten_read(body, kernels, self.tensors.local)
+        if unwritten is not None:
             raise UnknownName(
-                name=unmade.tensor,
+                name=unwritten.tensor,
                 where="what comes before this task, not for all that it reads",
                 advice="declare it with `.memref(...)`: then a call gives its array",
-                loc=unmade.loc,
+                loc=unwritten.loc,
             )
         params: list[w.WorkloadParam] = []
         for name, declaration in self.declared.items():

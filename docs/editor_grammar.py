@@ -21,7 +21,7 @@ NATIVE = ("CPP", "ENDCPP", "INCLUDE", "FOLDER", "CONSTANT")
 ATTRIBUTES = (
     *("in", "out", "inout", "tile", "local", "distinct", "columns", "parallel", "seq", "range", "tiles"),
     *("name", "max_range", "min_range", "tile_levels", "label", "after", "workspace", "cost", "bounds"),
-    *("unit", "block_dim", "body", "n"),
+    *("unit", "block_dim", "body", "n", "offsets"),
 )
 CALLS = ("min", "max", "select", "dim", "rows", "at", "merged", "and", "or", *UNARY_CALLS)
 TYPES = (*DTYPES, "u1", "idx", "index", "memref", "ragged", "sparse", "gm", "l1", "l2")

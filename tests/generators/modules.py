@@ -360,6 +360,8 @@ class WorkloadWriter:
             params += [w.SparseParam("pick", "n"), count, w.SizeParam("pick.entries")]
             params.append(w.TensorParam("pick.offsets", TensorType(i64, ("pick.count",))))
             params.append(w.TensorParam("pick.indices", TensorType(i32, ("pick.entries", 1))))
+        if draw.random() < 0.2:
+            params.append(w.TensorParam("E", TensorType(i64, ("n",)), None, True, axis="groups"))
 
     def write(self) -> w.WorkloadFunction:
         """Return the workload."""

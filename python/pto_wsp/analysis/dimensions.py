@@ -11,7 +11,25 @@ from typing import assert_never
 
 from pto_wsp.ir import kernel as k
 from pto_wsp.ir.core import DimSelect, Full, Range, Region
-from pto_wsp.ir.scalar import Const, Element, Extent, TileElement, walk
+from pto_wsp.ir.scalar import (
+    ArgExtent,
+    Binary,
+    Const,
+    Element,
+    Extent,
+    FlushValue,
+    KernelNumber,
+    LoopExtent,
+    LoopStart,
+    Select,
+    Slot,
+    TaskIndex,
+    TaskKernel,
+    TileElement,
+    Unary,
+    Var,
+    walk,
+)
 from pto_wsp.isa.forms import PRODUCTS, Form, factors
 from pto_wsp.isa.table import TABLE
 from pto_wsp.location import Location
@@ -146,8 +164,14 @@ class DimensionClasses:
                 case Element(name=name, indices=indices) | TileElement(name=name, indices=indices):
                     dims = [Dim(name, dim, name in self._views) for dim in range(len(indices))]
                     self._fix(dims, f"it reads an element of `{name}`", stmt.loc)
-                case _:
+                case Const() | Var() | LoopStart() | LoopExtent() | Slot() | FlushValue():
                     pass
+                case TaskIndex() | TaskKernel() | KernelNumber() | ArgExtent():
+                    pass
+                case Unary() | Binary() | Select():
+                    pass
+                case _:
+                    assert_never(part)
 
     def _is_whole(self, view: str, dim: int, select: DimSelect) -> bool:
         kind = self._views[view]

@@ -6,6 +6,7 @@ Tiles are places, as in `@ptoisa_kernel`: a destination that is not declared is 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import assert_never
 
 from pto_wsp.builder import operands
 from pto_wsp.builder.callees import Recorded, called, in_order, wrong_kind
@@ -16,10 +17,13 @@ from pto_wsp.builder.steps import (
     CallStep,
     Declaration,
     IfStep,
+    ImportStep,
+    LeaveStep,
     LoopStep,
     Memref,
     Operand,
     Plain,
+    ReturnStep,
     ScalarDeclaration,
     ScalarStep,
     StepBlock,
@@ -208,8 +212,12 @@ class _InCore:
                 self.assign(step)
             case CallStep():
                 self.call(step)
-            case _:
+            case ImportStep() | ReturnStep():
                 pass
+            case LeaveStep():
+                raise AssertionError("early exits are removed before")
+            case _:
+                assert_never(step)
 
     def block(self, block: StepBlock) -> None:
         match block.opening:

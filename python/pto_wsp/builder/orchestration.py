@@ -6,7 +6,9 @@ name for its value; others are variables. A tensor of a call that is not declare
 
 from __future__ import annotations
 
-from pto_wsp.analysis.made import first_unmade
+from typing import assert_never
+
+from pto_wsp.analysis.unwritten_reads import first_unwritten_read
 from pto_wsp.builder.callees import Recorded, called, in_order, wrong_kind
 from pto_wsp.builder.in_core import condition_of
 from pto_wsp.builder.memrefs import require_integers
@@ -16,9 +18,12 @@ from pto_wsp.builder.steps import (
     Argument,
     CallStep,
     IfStep,
+    ImportStep,
+    LeaveStep,
     LoopStep,
     Memref,
     Plain,
+    ReturnStep,
     ScalarDeclaration,
     ScalarStep,
     StepBlock,
@@ -77,13 +82,13 @@ class _Orchestration:
     def function(self) -> w.WorkloadFunction:
         body = self.steps(self.tree)
         kernels = {f.name: f for f in self.functions.values() if isinstance(f, KernelFunction)}
-        unmade = first_unmade(body, kernels, self.tensors.local)
-        if unmade is not None:
+        unwritten = first_unwritten_read(body, kernels, self.tensors.local)
+        if unwritten is not None:
             raise UnknownName(
-                name=unmade.tensor,
+                name=unwritten.tensor,
                 where="what comes before this task, not for all that it reads",
                 advice="declare it with `.memref(...)`: then a call gives its array",
-                loc=unmade.loc,
+                loc=unwritten.loc,
             )
         params: list[w.WorkloadParam] = []
         for name, declaration in self.declared.items():
@@ -140,8 +145,12 @@ class _Orchestration:
                 return [self.call(step)]
             case Transfer(method=method, loc=loc) | TileStep(method=method, loc=loc):
                 raise wrong_kind(method, self.name, "InCore", loc)
-            case _:
+            case ImportStep() | ReturnStep():
                 return []
+            case LeaveStep():
+                raise AssertionError("early exits are removed before")
+            case _:
+                assert_never(step)
 
     def block(self, block: StepBlock) -> w.Node:
         match block.opening:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from typing import assert_never
 
 from pto_wsp.ir.scalar import Expr
 from pto_wsp.lang.workload.expansion import NOT_EXPANDED, Expansion
@@ -226,8 +227,10 @@ def tiles_and_loops(tree: Tree) -> set[str]:
                 found |= {first, second}
             case TileStep(dst=dst):
                 found.add(dst)
-            case _:
+            case ScalarStep() | CallStep() | ImportStep() | ReturnStep() | LeaveStep():
                 pass
+            case _:
+                assert_never(step)
     return found
 
 

@@ -122,7 +122,8 @@ def _workload_param(param: w.WorkloadParam) -> str:
 
 def _tensor_flags(param: w.TensorParam) -> list[str]:
     flags = [name for name, is_set in (("local", param.is_local), ("distinct", param.is_distinct)) if is_set]
-    return flags if param.columns is None else [*flags, f"columns = {param.columns}"]
+    flags += [] if param.columns is None else [f"columns = {param.columns}"]
+    return flags if param.axis is None else [*flags, f"offsets = %{param.axis}"]
 
 
 def _given(default: int | float | None, dtype: DType, value: Expr | None) -> str:

@@ -93,6 +93,8 @@ class _WorkloadVerifier:
         require(sound, f"`{tensor.name}` cannot lie in {space}", tensor.loc)
         by_construction = tensor.is_local or not tensor.is_distinct
         require(by_construction, f"`{tensor.name}` is bound: its elements may be equal", tensor.loc)
+        holds_offsets = tensor.is_local and tensor.type.dtype is i64 and len(tensor.type.dims) == 1
+        require(tensor.axis is None or holds_offsets, f"`{tensor.name}` cannot hold offsets", tensor.loc)
         match tensor.type.dims:
             case (*_, int() as panels, _, int() as width) if tensor.columns is not None and width > 0:
                 in_panels = panels == -(-tensor.columns // width)

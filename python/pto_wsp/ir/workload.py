@@ -27,6 +27,7 @@ class TensorParam:
         is_distinct: its elements differ from each other by construction (indices made by `group_by`).
         columns: of a tensor that lies in panels (MemLayout), the columns that it has before packing; the
             sizes of its type are those of the packed array, of which the last is the width of a panel.
+        axis: name of the axis that the run makes and whose offsets the tensor holds, or None.
     """
 
     name: str
@@ -35,6 +36,7 @@ class TensorParam:
     is_local: bool = False
     is_distinct: bool = False
     columns: int | None = None
+    axis: str | None = None
 
 
 @record
@@ -65,14 +67,6 @@ class ScalarParam:
     default: int | float | None = None
 
 
-_OFFSETS = ".offsets"
-
-
-def axis_of_offsets(tensor: str) -> str | None:
-    """Return the axis of rows whose offsets a tensor holds, or None."""
-    return tensor.removesuffix(_OFFSETS) if tensor.endswith(_OFFSETS) else None
-
-
 class RowsParam:
     """An axis with a row for each element of the size `outer`; its offsets are a tensor [outer + 1] i64."""
 
@@ -82,12 +76,17 @@ class RowsParam:
     @property
     def offsets(self) -> str:
         """Name of the tensor that holds where each row begins and the last one ends."""
-        return self.name + _OFFSETS
+        return self.name + ".offsets"
 
     @property
     def count(self) -> str:
         """Name of the size of that tensor."""
         return self.name + ".count"
+
+    @property
+    def tensors(self) -> tuple[str, ...]:
+        """Names of the tensors that hold its rows."""
+        return (self.offsets,)
 
 
 @record
@@ -119,6 +118,11 @@ class SparseParam(RowsParam):
     def entries(self) -> str:
         """Name of the number of indices."""
         return self.name + ".entries"
+
+    @property
+    def tensors(self) -> tuple[str, ...]:
+        """Names of the tensors that hold its rows."""
+        return self.offsets, self.indices
 
 
 WorkloadParam = TensorParam | SizeParam | ScalarParam | RaggedParam | SparseParam
@@ -284,6 +288,12 @@ class WorkloadFunction:
     def variables(self) -> tuple[Variable, ...]:
         """Names and slots that some Set of the function assigns, each once."""
         return tuple(dict.fromkeys(n.name for n in walk_nodes(self.body) if isinstance(n, Set)))
+
+    @property
+    def axes_by_offsets(self) -> dict[str, str]:
+        """Axes of rows, given and made by the run, by the tensor that holds their offsets."""
+        given = {p.offsets: p.name for p in self.params if isinstance(p, RowsParam)}
+        return given | {t.name: t.axis for t in self.tensors if t.axis is not None}
 
     @property
     def symbols(self) -> tuple[SizeParam | ScalarParam, ...]:

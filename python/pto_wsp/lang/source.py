@@ -193,11 +193,10 @@ def enclosing_function(file: str, statement: ast.stmt) -> ast.FunctionDef | None
 def assigned_name(loc: Location) -> str | None:
     """Return the name that the value of the call executing at `loc` is assigned to, or None."""
     for node in _nodes_at(_parse(_text(loc.file)), loc.line):
-        match node:
-            case ast.Assign(targets=[ast.Name(id=name)], value=value) if _starts_at(loc, value):
-                return name
-            case _:
-                pass
+        if isinstance(node, ast.Assign) and _starts_at(loc, node.value) and len(node.targets) == 1:
+            target = node.targets[0]
+            if isinstance(target, ast.Name):
+                return target.id
     return None
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from pto_wsp.errors import BadKey, did_you_mean
 from pto_wsp.ir import workload as w
@@ -38,6 +38,7 @@ class TaskKeys:
     def __init__(self, module: Module, key: Expr) -> None:
         self._module = module
         self._key = key
+        self._axes = module.entry_workload.axes_by_offsets
         self._leaves = [part for part in walk(key) if isinstance(part, KeyLeaf)]
 
     def check(self) -> None:
@@ -79,7 +80,7 @@ class TaskKeys:
 
     def _index(self, leaf: TaskIndex, site: _Site) -> Expr | None:
         name = leaf.loop
-        loops = [loop for loop in site.loops if name in (loop.called, _axis_of(loop))]
+        loops = [loop for loop in site.loops if name in (loop.called, _axis_of(loop, self._axes))]
         if len(loops) > 1:
             raise BadKey(
                 problem=f"`{_shown(leaf)}` can be the index of two loops around `{site.task.kernel}`",
@@ -113,9 +114,8 @@ class TaskKeys:
                 raise AssertionError("a kept dimension has an extent")
 
     def _missing(self, leaf: KeyLeaf, sites: Sequence[_Site]) -> BadKey:
-        loops = {
-            name for site in sites for loop in site.loops for name in (loop.called, _axis_of(loop)) if name
-        }
+        around = [loop for site in sites for loop in site.loops]
+        loops = {name for loop in around for name in (loop.called, _axis_of(loop, self._axes)) if name}
         params = {param.name for site in sites for param in self._module.kernel(site.task.kernel).views}
         names = [_shown(TaskIndex(name)) for name in loops]
         if isinstance(leaf, ArgExtent):
@@ -144,13 +144,16 @@ def _sites(body: Sequence[w.Node], loops: tuple[w.Loop, ...]) -> Iterator[_Site]
             yield from _sites(block, (*loops, node) if isinstance(node, w.Loop) else loops)
 
 
-def _axis_of(loop: w.Loop) -> str:
-    """Return the name of the axis that a loop runs over, or nothing where it has none."""
+def _axis_of(loop: w.Loop, axes: Mapping[str, str]) -> str:
+    """Return the name of the axis that a loop runs over, or nothing where it has none.
+
+    `axes` are axes of rows by the tensor that holds their offsets.
+    """
     match loop.extent:
         case Var(name=name):
             return name
         case Binary(op="sub", a=Element(name=end), b=Element(name=start)) if start == end:
-            return w.axis_of_offsets(start) or ""
+            return axes.get(start, "")
         case _:
             return ""
 

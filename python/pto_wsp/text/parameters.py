@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
+from typing import TypedDict
 
 from pto_wsp.errors import RepeatedText
 from pto_wsp.ir import kernel as k
@@ -198,22 +199,40 @@ def _tensor(cursor: Cursor, token: Token, name: str) -> w.TensorParam:
     if sizes is None or dtype is None or "?" in sizes:
         cursor.fail('sizes: numbers, or names in quotes like `"n"x128`', token=written)
     kind = TensorType(dtype, tuple(sizes), space)
-    flags = _flags(cursor) if cursor.accept("{") else {}
-    columns = flags.get("columns")
-    return w.TensorParam(name, kind, cursor.place(token), "local" in flags, "distinct" in flags, columns)
+    flags = _flags(cursor) if cursor.accept("{") else _Flags()
+    return w.TensorParam(name, kind, cursor.place(token), **flags)
 
 
-def _flags(cursor: Cursor) -> dict[str, int]:
-    """Read the flags of a tensor, with their numbers."""
-    found: dict[str, int] = {}
+class _Flags(TypedDict, total=False):
+    is_local: bool
+    is_distinct: bool
+    columns: int
+    axis: str
+
+
+_FLAGS = {"local": "is_local", "distinct": "is_distinct", "columns": "columns", "offsets": "axis"}
+"""Fields of a tensor by the flag that sets them."""
+
+
+def _flags(cursor: Cursor) -> _Flags:
+    """Read the flags of a tensor, with their values."""
+    found: _Flags = {}
     while True:
         token = cursor.token
-        flag = cursor.word(("local", "distinct", "columns"), "`local`, `distinct` or `columns = n`")
-        if flag in found:
+        flag = cursor.word(_FLAGS, "`local`, `distinct`, `columns = n` or `offsets = %axis`")
+        if _FLAGS[flag] in found:
             raise RepeatedText(kind="flag", name=flag, loc=cursor.place(token))
-        if flag == "columns":
-            cursor.expect("=")
-        found[flag] = cursor.integer() if flag == "columns" else 1
+        match flag:
+            case "columns":
+                cursor.expect("=")
+                found["columns"] = cursor.integer()
+            case "offsets":
+                cursor.expect("=")
+                found["axis"] = cursor.take(NAME, "the axis whose rows the offsets bound").text[1:]
+            case "distinct":
+                found["is_distinct"] = True
+            case _:
+                found["is_local"] = True
         if cursor.accept("}"):
             return found
         cursor.expect(",")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from typing import assert_never
 
 from pto_wsp.errors import RepeatedText
 from pto_wsp.ir import kernel as k
@@ -63,8 +64,10 @@ class _WorkloadBody(Body[w.Node]):
                     self.scalars[param.name] = i64 if dtype is u64 else dtype
                 case w.SizeParam():
                     self.scalars[param.name] = i64
-                case _:
+                case w.RaggedParam() | w.SparseParam():
                     pass
+                case _:
+                    assert_never(param)
 
     def know_variables(self) -> None:
         """Note the names that the body assigns: variables are known in the whole function."""

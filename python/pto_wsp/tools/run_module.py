@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from argparse import Namespace
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, assert_never
 
 import numpy as np
 
@@ -143,7 +143,7 @@ class _Values:
                 raise BadOption(option="--output", expected=what, found=found, advice=advice)
             require_writable(path)
         axes = [p for p in self.workload.params if isinstance(p, w.RowsParam)]
-        made = {name for axis in axes for name in (axis.outer, axis.offsets, f"{axis.name}.indices")}
+        made = {name for axis in axes for name in (axis.outer, *axis.tensors)}
         for param in self.workload.open_params:
             if param.name in self.given or param.name in made or param.name in written:
                 continue
@@ -152,8 +152,10 @@ class _Values:
                     kind, advice = "scalar", f"give `--set {param.name}=...`"
                 case w.TensorParam() | w.RowsParam():
                     kind, advice = "tensor", f"give `--input {param.name}=FILE`"
+                case w.SizeParam() | w.ScalarParam():
+                    continue  # it has a default
                 case _:
-                    continue
+                    assert_never(param)
             raise UnboundTensor(kind=kind, name=param.name, advice=advice)
 
     def number(self, name: str, text: str) -> int | float | bool:

@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 
-from pto_wsp import DispatchPolicy, ReadyPolicy, Schedule
+from pto_wsp import DispatchPolicy, P, ReadyPolicy, Schedule, Tensor, f32, group_by, i32, parse, workload
 from pto_wsp.errors import BadKey
 from pto_wsp.ir.module import Module
 from pto_wsp.lower.bytecode import Op
 from pto_wsp.lower.task_keys import TaskKeys
 from tests.python.lower.test_lower_workload_to_bytecode import instructions, lower
-from tests.python.schedule.programs import totals
+from tests.python.schedule.programs import bump, totals
 
 MODULE = totals.trace().module
 
@@ -60,6 +60,23 @@ def test_names_that_no_task_has(function: Callable[[Any], Any], problem: str) ->
     with pytest.raises(BadKey) as caught:
         checked(function)
     assert caught.value.message == problem and caught.value.loc is not None
+
+
+def test_the_axis_of_a_loop_is_declared_and_does_not_follow_from_the_name_of_a_tensor() -> None:
+    @workload
+    def bumped(Keys: Tensor[i32, "n"], X: Tensor[f32, "n", 8]):
+        chosen = group_by(Keys, num_groups=2)
+        for j in P.sel(chosen[1]):
+            bump[j](x=X[j : j + 1])
+
+    text = str(bumped.trace().module)
+    assert "{local, offsets = %chosen}" in text
+    key = DispatchPolicy.affinity(lambda t: t.chosen).key
+    assert key is not None
+    for written in (text, text.replace("%chosen.offsets", "%ends")):
+        TaskKeys(parse(written), key).check()
+    with pytest.raises(BadKey):
+        TaskKeys(parse(text.replace(", offsets = %chosen", "")), key).check()
 
 
 def test_tasks_without_a_name_of_the_key_have_none() -> None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import combinations, pairwise, product
 from typing import Any
 
 import pytest
+from hypothesis import given
 
 from pto_wsp import (
     Deps,
@@ -25,6 +25,7 @@ from pto_wsp import (
 from pto_wsp.errors import UnsupportedByTarget
 from pto_wsp.lang.schedule.registry import DIRECTIVES, every_kind
 from pto_wsp.runtime.trace import TaskEvent, Trace
+from tests.generators.drawing import DRAWS, Draw, tries
 from tests.python.schedule.test_effects import STEPS, counter, one_at_a_time, run
 
 TASKS = 61
@@ -232,14 +233,11 @@ def test_two_policies(one: str, two: str) -> None:
             check({one: a, two: b}, workers)
 
 
-@pytest.mark.parametrize("seed", range(8))
-def test_many_policies(seed: int) -> None:
-    draw = random.Random(seed)
-    for _ in range(25):
-        chosen = draw.sample(list(PROMISES), draw.randint(3, len(PROMISES)))
-        check(
-            {directive: draw.choice(list(PROMISES[directive])) for directive in chosen}, draw.choice([1, 2])
-        )
+@given(draw=DRAWS)
+@tries(600)
+def test_many_policies(draw: Draw) -> None:
+    chosen = draw.sample(list(PROMISES), draw.randint(3, len(PROMISES)))
+    check({directive: draw.choice(list(PROMISES[directive])) for directive in chosen}, draw.choice([1, 2]))
 
 
 def test_every_policy_is_among_these() -> None:

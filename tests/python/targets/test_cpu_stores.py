@@ -10,6 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from pto_wsp.interp.kernels import run_kernel
 from pto_wsp.ir import kernel as k
@@ -20,6 +22,7 @@ from pto_wsp.runtime.cache import ArtifactCache
 from pto_wsp.targets.cpu.target import CpuTarget
 from pto_wsp.types.dtype import DType, f32, i16, i64
 from pto_wsp.types.tile import ScalarType, ViewType
+from tests.generators.drawing import DRAWS, Draw, tries
 from tests.python.targets import ctypes_abi
 from tests.python.targets.build_kernels import KernelMaker, whole
 from tests.python.targets.widths import WIDTHS, vectors_of
@@ -84,7 +87,7 @@ KERNELS = [made_anew(), scaled(), *(random_kernel(seed, (f32, i16)[seed % 2]) fo
 @pytest.fixture(scope="module", params=WIDTHS)
 def library(request: pytest.FixtureRequest, cache: ArtifactCache) -> ctypes_abi.Library:
     with vectors_of(request.param):
-        return ctypes_abi.load(CpuTarget().build(KERNELS, cache))
+        return ctypes_abi.load(CpuTarget().build([*KERNELS, *TURNED, *LOOPED.values()], cache))
 
 
 def layouts() -> list[list[tuple[int, int]]]:
@@ -118,25 +121,19 @@ def turned(dtype: DType, *, is_made: bool) -> KernelFunction:
 TURNED = [turned(dtype, is_made=is_made) for dtype in (f32, i16, i64) for is_made in (False, True)]
 
 
-@pytest.mark.parametrize("width", WIDTHS)
-def test_transposes_onto_what_they_are_made_of(width: str | None, cache: ArtifactCache) -> None:
-    with vectors_of(width):
-        library = ctypes_abi.load(CpuTarget().build(TURNED, cache))
-    draw = random.Random(1)
-    for kernel in TURNED:
-        dtype = kernel.views[0].type.dtype
-        assert dtype is not None
-        base = np.random.default_rng(0).integers(-9, 9, (96, 96)).astype(dtype.to_numpy())
-        for _ in range(12):
-            rows, cols = draw.randint(0, ROWS), draw.choice([0, 1, 8, 19, COLS])
-            places = [(0, draw.choice([0, 1, 16])), (draw.choice([0, 2, 48]), draw.choice([0, 3, 16, 48]))]
-            found, wanted = base.copy(), base.copy()
-            for memory, run in ((found, library.call), (wanted, run_kernel)):
-                (r, c), (s, d) = places
-                assert not run(
-                    kernel, [memory[r : r + rows, c : c + cols], memory[s : s + cols, d : d + rows]]
-                )
-            np.testing.assert_array_equal(found, wanted, err_msg=f"{kernel.name} {places} {rows} {cols}")
+@given(draw=DRAWS)
+@tries(220)
+def test_transposes_onto_what_they_are_made_of(library: ctypes_abi.Library, draw: Draw) -> None:
+    kernel = draw.choice(TURNED)
+    dtype = kernel.views[0].type.dtype
+    assert dtype is not None
+    rows, cols = draw.randint(0, ROWS), draw.choice([0, 1, 8, 19, COLS])
+    (r, c), (s, d) = (0, draw.choice([0, 1, 16])), (draw.choice([0, 2, 48]), draw.choice([0, 3, 16, 48]))
+    found = np.random.default_rng(0).integers(-9, 9, (96, 96)).astype(dtype.to_numpy())
+    wanted = found.copy()
+    for memory, run in ((found, library.call), (wanted, run_kernel)):
+        assert not run(kernel, [memory[r : r + rows, c : c + cols], memory[s : s + cols, d : d + rows]])
+    np.testing.assert_array_equal(found, wanted, err_msg=f"{kernel.name} {c} {s, d} {rows} {cols}")
 
 
 PARTS = 3
@@ -205,18 +202,17 @@ class Layout:
         w[...] = old * 3
 
 
-@pytest.mark.parametrize("width", WIDTHS)
-def test_what_is_read_while_a_loop_stores(width: str | None, cache: ArtifactCache) -> None:
-    kernels = {(rank, reads): looped(rank, reads=reads) for rank in (2, 3) for reads in (False, True)}
-    with vectors_of(width):
-        library = ctypes_abi.load(CpuTarget().build(list(kernels.values()), cache))
-    draw = random.Random(2)
-    for seed in range(400):
-        layout, reads = Layout.draw(draw), seed % 2 == 0
-        found = np.random.default_rng(seed).integers(-9, 9, (40, PARTS * COLS + 8)).astype(np.float32)
-        wanted = found.copy()
-        layout.fill(wanted, reads=reads)
-        rows = {} if layout.rows is None else {"y": layout.rows}
-        kernel = kernels[2 + layout.is_cube, reads]
-        assert library.call(kernel, layout.views(found), rows=rows) == 0
-        np.testing.assert_array_equal(found, wanted, err_msg=f"{layout} {kernel.name}")
+LOOPED = {(rank, reads): looped(rank, reads=reads) for rank in (2, 3) for reads in (False, True)}
+
+
+@given(draw=DRAWS, reads=st.booleans())
+@tries(1200)
+def test_what_is_read_while_a_loop_stores(library: ctypes_abi.Library, draw: Draw, reads: bool) -> None:
+    layout = Layout.draw(draw)
+    found = np.random.default_rng(0).integers(-9, 9, (40, PARTS * COLS + 8)).astype(np.float32)
+    wanted = found.copy()
+    layout.fill(wanted, reads=reads)
+    rows = {} if layout.rows is None else {"y": layout.rows}
+    kernel = LOOPED[2 + layout.is_cube, reads]
+    assert library.call(kernel, layout.views(found), rows=rows) == 0
+    np.testing.assert_array_equal(found, wanted, err_msg=f"{layout} {kernel.name}")

@@ -14,7 +14,7 @@ from pto_wsp.isa.table import TABLE
 from tests.generators.modules import random_module
 from tests.python.targets.test_random_kernels import row_of
 
-NUM_MODULES = 250
+NUM_MODULES = 400
 """With the seeds below it, everything is in some module."""
 KINDS = (
     *get_args(k.Stmt),

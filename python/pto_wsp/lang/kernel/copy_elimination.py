@@ -8,6 +8,7 @@ copy that nothing reads goes away as well.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from typing import assert_never
 
 from pto_wsp.ir import kernel as k
 from pto_wsp.ir.effects import names_read, names_read_in, written
@@ -85,8 +86,10 @@ class _Interference:
                 while (earlier := self.before(body, head) | head) != head:
                     head = earlier
                 return head
-            case _:
+            case k.Store() | k.Prefetch() | k.Assign() | k.KernelCall():
                 return live | used
+            case _:
+                assert_never(stmt)
 
     def _write(self, name: str, live: Iterable[str]) -> None:
         for other in live:

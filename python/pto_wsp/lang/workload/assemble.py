@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import assert_never
 
-from pto_wsp.analysis.made import first_unmade
+from pto_wsp.analysis.unwritten_reads import first_unwritten_read
 from pto_wsp.errors import (
     ArgumentDType,
     ArgumentShape,
@@ -82,21 +83,22 @@ class _Assembler:
                 raise param.undecided("a use that says what it is", "none")
         workload = w.WorkloadFunction(self.trace.name, self.params(), body, self.trace.loc)
         _require_set_slots(workload)
-        self.require_made(workload)
+        self.require_written(workload)
         if workload.name in self.kernels:
             raise NameClash(kind="functions", name=workload.name, loc=self.trace.loc)
         return Module(workload.name, tuple(self.kernels.values()), (workload,), workload.name)
 
-    def require_made(self, workload: w.WorkloadFunction) -> None:
-        """Refuse reads of local tensors that a run could come to without having made them."""
+    def require_written(self, workload: w.WorkloadFunction) -> None:
+        """Refuse reads of local tensors that a run could reach before a task has written them."""
         local = {tensor.name for tensor in workload.tensors if tensor.is_local}
-        unmade = first_unmade(workload.body, self.kernels, local) if local else None
-        if unmade is not None:
+        unwritten = first_unwritten_read(workload.body, self.kernels, local) if local else None
+        if unwritten is not None:
+            axes = {name: axis.param.name for axis in self.trace.axes for name in axis.param.tensors}
             raise UnknownName(
-                name=unmade.tensor.partition(".")[0],
+                name=axes.get(unwritten.tensor, unwritten.tensor),
                 where="what comes before its `group_by`, or after the loop or branch around that",
                 advice="use it in the loop or branch that makes it",
-                loc=unmade.loc,
+                loc=unwritten.loc,
             )
 
     # --- parameters ---
@@ -120,8 +122,10 @@ class _Assembler:
                 base.dtype = base.dtype or dtype
             case ViewType():
                 base.use(TENSOR)
-            case _:
+            case ScalarType() | ConstexprType():
                 pass
+            case _:
+                assert_never(param.type)
 
     def params(self) -> tuple[w.WorkloadParam, ...]:
         found: dict[str, w.WorkloadParam] = {}
@@ -191,8 +195,10 @@ class _Assembler:
             case OpenCond():
                 then, other = self.nodes(node.then), self.nodes(node.other)
                 return w.Cond(node.condition, then, other, node.loc)
-            case _:
+            case w.Set() | w.Refuse():
                 return node
+            case _:
+                assert_never(node)
 
     def task(self, task: OpenTask) -> w.Task:
         views: dict[str, ViewType] = {}
@@ -251,8 +257,10 @@ class _Assembler:
                     yield LoopExtent(loop)
                 case Range(extent=extent) | Rows(extent=extent):
                     yield extent
-                case _:
+                case Index() | Merged():
                     pass
+                case _:
+                    assert_never(entry)
 
     def add_kernel(self, kernel: KernelFunction, task: OpenTask) -> None:
         other = self.kernels.setdefault(kernel.name, kernel)
@@ -370,8 +378,10 @@ class _Assembler:
                 return self.tiles[loop][1]
             case Range(extent=extent) | Rows(extent=extent):
                 return integer_constant(extent)
-            case _:
+            case Index() | Merged():
                 return None
+            case _:
+                assert_never(entry)
 
     def wrong_kind(self, task: OpenTask, param: KernelParam, expected: str, value: object) -> UnknownArgument:
         return UnknownArgument(

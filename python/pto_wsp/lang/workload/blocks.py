@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from typing import assert_never
 
 from pto_wsp.errors import NotYetSupported, UnsupportedSyntax
 from pto_wsp.ir import workload as w
@@ -76,8 +77,10 @@ def tasks_of(nodes: Iterable[OpenNode]) -> Iterator[OpenTask]:
             case OpenCond():
                 yield from tasks_of(node.then)
                 yield from tasks_of(node.other)
-            case _:
+            case w.Set() | w.Refuse():
                 pass
+            case _:
+                assert_never(node)
 
 
 class Chain:

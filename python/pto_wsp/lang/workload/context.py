@@ -18,6 +18,11 @@ class Recording(Protocol):
     blocks: Blocks
     loops: dict[str, OpenLoop]
 
+    @property
+    def offsets(self) -> frozenset[str]:
+        """Names of the tensors that hold offsets of axes."""
+        ...
+
     def element(self, entry: Any) -> Expr:
         """Return an element of a tensor as an expression."""
         ...

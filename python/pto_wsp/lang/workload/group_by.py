@@ -111,7 +111,7 @@ class _Groups(SparseAxis):
         indices = TensorType(i32, (param.entries, 1))
         return (
             *sizes,
-            w.TensorParam(param.offsets, offsets, loc, is_local=True),
+            w.TensorParam(param.offsets, offsets, loc, is_local=True, axis=param.name),
             w.TensorParam(param.indices, indices, loc, is_local=True, is_distinct=True),
         )
 

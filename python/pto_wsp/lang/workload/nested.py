@@ -126,7 +126,7 @@ class _Argument(Parameter):
 
     def _value(self, expr: Expr) -> Expr:
         """Return a number as it is when the workload is called: what may change is kept in a variable."""
-        if is_fixed(expr) or expr.dtype is f32:
+        if is_fixed(expr, self.trace.offsets) or expr.dtype is f32:
             return expr
         name = self.trace.unique(f"{self.name}.value")
         self.trace.blocks.add(w.Set(name, expr, self.call))
@@ -171,7 +171,7 @@ class _Argument(Parameter):
         expr = expression(value)
         if expr is None:
             self._misfit("a tensor, an axis or a scalar", kind_of(value))
-        return value if is_fixed(expr) else Scalar(self._value(expr))
+        return value if is_fixed(expr, self.trace.offsets) else Scalar(self._value(expr))
 
     def _bind(self, size: str, extent: Expr) -> None:
         """Note what a size of the workload stands for.

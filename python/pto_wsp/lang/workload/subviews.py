@@ -6,24 +6,26 @@ against the range. So only parts that lie inside the range whatever the run's va
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from pto_wsp.ir.core import DimSelect, Full, Index, Range, Rows, TileRange
 from pto_wsp.ir.scalar import Const, Element, Expr, LoopExtent, LoopStart, Slot, Var, add, walk
-from pto_wsp.ir.workload import axis_of_offsets
 from pto_wsp.lang.workload.blocks import OpenLoop
 
 Loops = Mapping[str, OpenLoop]
 """The loops of a workload by variable."""
 
 
-def narrow(outer: DimSelect, inner: DimSelect, loops: Loops) -> DimSelect | None:
-    """Return what `inner` selects of the elements that `outer` selects, or None if it may lie outside."""
+def narrow(outer: DimSelect, inner: DimSelect, loops: Loops, offsets: Collection[str]) -> DimSelect | None:
+    """Return what `inner` selects of the elements that `outer` selects, or None if it may lie outside.
+
+    `offsets` are the tensors that hold offsets of axes.
+    """
     if isinstance(outer, Full) or isinstance(inner, Full):
         return inner if isinstance(outer, Full) else outer
     bounds = range_of(outer)
     part = (inner.at, Const(1)) if isinstance(inner, Index) else range_of(inner)
-    if bounds is None or part is None or not _is_inside(part, bounds[1], outer, loops):
+    if bounds is None or part is None or not _is_inside(part, bounds[1], outer, loops, offsets):
         return None
     start = add(bounds[0], part[0])
     if isinstance(outer, Rows):
@@ -42,7 +44,9 @@ def range_of(select: DimSelect) -> tuple[Expr, Expr] | None:
             return None
 
 
-def _is_inside(part: tuple[Expr, Expr], size: Expr, outer: DimSelect, loops: Loops) -> bool:
+def _is_inside(
+    part: tuple[Expr, Expr], size: Expr, outer: DimSelect, loops: Loops, offsets: Collection[str]
+) -> bool:
     """Whether [start, start + extent) is a part of [0, size) in every run."""
     start, extent = part
     end = _end(start, extent, loops)
@@ -52,7 +56,7 @@ def _is_inside(part: tuple[Expr, Expr], size: Expr, outer: DimSelect, loops: Loo
         return True  # a tile has an element
     if isinstance(end, Const) and isinstance(size, Const):
         return int(end.value) <= int(size.value)
-    return end == size and is_fixed(size)
+    return end == size and is_fixed(size, offsets)
 
 
 def _end(start: Expr, extent: Expr, loops: Loops) -> Expr | None:
@@ -80,9 +84,12 @@ def _is_natural(start: Expr, loops: Loops) -> bool:
             return False
 
 
-def is_fixed(expr: Expr) -> bool:
-    """Whether an expression has one value wherever it is evaluated inside the loops of its variables."""
+def is_fixed(expr: Expr, offsets: Collection[str]) -> bool:
+    """Whether an expression has one value wherever it is evaluated inside the loops of its variables.
+
+    `offsets` are the tensors that hold offsets of axes.
+    """
     for part in walk(expr):
-        if isinstance(part, Slot) or (isinstance(part, Element) and axis_of_offsets(part.name) is None):
+        if isinstance(part, Slot) or (isinstance(part, Element) and part.name not in offsets):
             return False
     return True

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, assert_never
 
 import numpy as np
 
@@ -284,7 +284,8 @@ class View(Tensor):
             if inner_bounds[0] < 0 or inner_bounds[1] > count:
                 found = _outside(inner_bounds)
                 raise ConstantIndexOutside(tensor=self.label, dim=dim, size=count, found=found, loc=loc)
-        found = narrow(outer, inner, context.current(f"indexing {self.label}").loops)
+        recording = context.current(f"indexing {self.label}")
+        found = narrow(outer, inner, recording.loops, recording.offsets)
         if found is None:
             expected = "constants inside the range, or a loop over all of it"
             raise self._refused(expected, "an index that may lie outside of the range", loc)
@@ -371,8 +372,10 @@ def _extent_of(entry: DimSelect, dim: int | str) -> Expr | None:
             return LoopExtent(loop)
         case Range(extent=extent) | Rows(extent=extent):
             return extent
-        case _:
+        case Index() | Merged():
             return None
+        case _:
+            assert_never(entry)
 
 
 def _difference(stop: Expr, start: Expr, loc: Location | None) -> Expr:

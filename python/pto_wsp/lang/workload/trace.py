@@ -97,6 +97,11 @@ class WorkloadTrace:
         self._fresh = Fresh()
         self._symbols: dict[str, w.ScalarParam] = {}
 
+    @property
+    def offsets(self) -> frozenset[str]:
+        """Names of the tensors that hold offsets of its axes."""
+        return frozenset(axis.param.offsets for axis in self.axes)
+
     # --- names ---
 
     @property

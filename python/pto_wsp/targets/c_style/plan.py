@@ -10,13 +10,26 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
+from typing import assert_never
 
 from pto_wsp.analysis.extents import ExtentTable
 from pto_wsp.analysis.liveness import live_before, loop_live
 from pto_wsp.analysis.steps import REDUCTIONS, Step, StepReader, may_fail
 from pto_wsp.ir.core import Region
 from pto_wsp.ir.effects import tile_written, tiles_read, written
-from pto_wsp.ir.kernel import Assign, For, If, Instr, KernelCall, KernelFunction, Load, Stmt, Store, While
+from pto_wsp.ir.kernel import (
+    Assign,
+    For,
+    If,
+    Instr,
+    KernelCall,
+    KernelFunction,
+    Load,
+    Prefetch,
+    Stmt,
+    Store,
+    While,
+)
 from pto_wsp.ir.rules import call_left
 from pto_wsp.isa.forms import Form
 from pto_wsp.isa.table import TABLE
@@ -69,16 +82,25 @@ def plan(kernel: KernelFunction) -> list[Node]:
     return planner.statements(kernel.body or (), frozenset(), ExtentTable(kernel))
 
 
+def blocks(node: Node) -> tuple[list[Node], ...]:
+    """Return the blocks inside a node, in program order."""
+    match node:
+        case Group() | Alone():
+            return ()
+        case PlannedLoop(body=body):
+            return (body,)
+        case PlannedBranch(then=then, other=other):
+            return then, other
+        case _:
+            assert_never(node)
+
+
 def walk_nodes(nodes: Sequence[Node]) -> Iterator[Node]:
     """Yield nodes and the nodes inside them, in program order."""
     for node in nodes:
         yield node
-        match node:
-            case PlannedLoop(body=body):
-                yield from walk_nodes(body)
-            case PlannedBranch(then=then, other=other):
-                yield from walk_nodes(then)
-                yield from walk_nodes(other)
+        for block in blocks(node):
+            yield from walk_nodes(block)
 
 
 def steps_of(node: Node) -> list[Step]:
@@ -88,21 +110,23 @@ def steps_of(node: Node) -> list[Step]:
             return steps
         case Alone(step=step):
             return [step]
-        case _:
+        case PlannedLoop() | PlannedBranch():
             return []
+        case _:
+            assert_never(node)
 
 
 def turned_stores(nodes: Sequence[Node]) -> dict[int, Group]:
     """Return the stores of transposes that nothing else reads, by the ids of both nodes."""
     found: dict[int, Group] = {}
     for node, behind in pairwise(nodes):
-        match node, behind:
-            case Alone(step=Step(stmt=Instr(op="transpose", dst=tile, tiles=tiles))), Group(steps=[step]):
-                is_its = isinstance(step.stmt, Store) and step.stmt.tile == tile
-                if is_its and tile not in tiles and tile not in step.live:
-                    found |= {id(node): behind, id(behind): behind}
-            case _:
-                pass
+        if not isinstance(node, Alone) or not isinstance(behind, Group) or len(behind.steps) != 1:
+            continue
+        turn, step = node.step.stmt, behind.steps[0]
+        if isinstance(turn, Instr) and turn.op == "transpose" and isinstance(step.stmt, Store):
+            tile = turn.dst
+            if step.stmt.tile == tile and tile not in turn.tiles and tile not in step.live:
+                found |= {id(node): behind, id(behind): behind}
     return found
 
 
@@ -176,8 +200,10 @@ class _Planner:
                 return step.space is not None
             case Store(tile=tile, region=region, rows=rows):
                 return self.types[tile].cols > 1 and is_row_major(region) and rows is None
-            case _:
+            case Load() | Prefetch() | Assign() | For() | While() | If() | KernelCall():
                 return False
+            case _:
+                assert_never(step.stmt)
 
     def joins(self, step: Step, group: Group, extents: ExtentTable) -> bool:
         stored = any(isinstance(s.stmt, Store) for s in group.steps)
@@ -197,8 +223,9 @@ class _Planner:
         Whoever takes it puts the step behind it that compares them, which is done before the loop.
         """
         match nodes[-2:]:
-            case [Group() as first, Group() as second] if first.is_column == second.is_column:
-                pass
+            case [Group() as first, Group() as second]:
+                if first.is_column != second.is_column:
+                    return None
             case _:
                 return None
         if any(isinstance(step.stmt, Store) for step in (*first.steps, *second.steps)):

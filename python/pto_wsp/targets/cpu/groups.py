@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import assert_never
 
 from pto_wsp.analysis.steps import Step
 from pto_wsp.ir.effects import tile_written, tiles_read
-from pto_wsp.ir.kernel import Instr, Store
+from pto_wsp.ir.kernel import Assign, For, If, Instr, KernelCall, Load, Prefetch, Store, While
 from pto_wsp.isa.forms import Form
 from pto_wsp.isa.table import TABLE
 from pto_wsp.support.text import TextWriter
@@ -134,8 +135,12 @@ class GroupWriter:
                     self.fold(number, step.stmt)
                 case Instr():
                     self.instruction(number, step.stmt)
+                case Load() | Assign():
+                    pass  # done before the loops
+                case Prefetch() | For() | While() | If() | KernelCall():
+                    raise AssertionError("a group does not contain such a step")
                 case _:
-                    pass
+                    assert_never(step.stmt)
         self.keep_live_tiles()
         self._assemble(writer)
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
+from typing import assert_never
 
 from pto_wsp.analysis.buffers import Lifetimes, LiveBuffer, Nest, Use, live_at_peak, pack, round_up
 from pto_wsp.analysis.steps import REDUCTIONS
@@ -21,6 +22,7 @@ from pto_wsp.targets.c_style.plan import (
     Node,
     PlannedBranch,
     PlannedLoop,
+    blocks,
     is_row_major,
     steps_of,
     walk_nodes,
@@ -351,8 +353,10 @@ def paired_prefetches(nodes: Sequence[Node]) -> list[tuple[Alone, Prefetch]]:
                         pending = None
                 case PlannedLoop() | PlannedBranch():
                     pending = None
-                case _:
+                case Alone() | Group():
                     pass
+                case _:
+                    assert_never(node)
     return found
 
 
@@ -407,13 +411,4 @@ def _often_read(nodes: Sequence[Node], types: Mapping[str, TileType]) -> set[str
 
 
 def _bodies(nodes: Sequence[Node]) -> list[Sequence[Node]]:
-    bodies: list[Sequence[Node]] = [nodes]
-    for node in walk_nodes(nodes):
-        match node:
-            case PlannedLoop(body=body):
-                bodies.append(body)
-            case PlannedBranch(then=then, other=other):
-                bodies += [then, other]
-            case _:
-                pass
-    return bodies
+    return [nodes, *(block for node in walk_nodes(nodes) for block in blocks(node))]

@@ -308,7 +308,7 @@ def _readme(module: Module, features: Features) -> str:
     read, written = _read_tensors(module), module.written
     rows, command = [], [f"./{name}"]
     axes = _axes(entry)
-    of_axes = {name for axis in axes for name in (axis.offsets, axis.name + ".indices")}
+    of_axes = {name for axis in axes for name in axis.tensors}
     for axis in axes:
         command.append(f"--input {axis.name}={axis.name}.npy")
         use = "where each row begins, and where the last one ends"

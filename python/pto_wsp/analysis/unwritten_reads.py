@@ -1,4 +1,4 @@
-"""What the run makes is read only where it is made: every element that is read, an earlier task writes.
+"""Reads of local tensors that no earlier task has surely written.
 
 A write covers a read where the regions are equal once the loops around the write, beyond those around both,
 are matched with loops of the same extents around the read.
@@ -22,16 +22,16 @@ Path = tuple[tuple[w.Loop | w.Cond, int], ...]
 
 
 @record
-class Unmade:
+class UnwrittenRead:
     """A read of elements of `tensor` that no earlier task has surely written."""
 
     tensor: str
     loc: Location | None = None
 
 
-def first_unmade(
+def first_unwritten_read(
     body: Sequence[w.Node], kernels: Mapping[str, KernelFunction], local: Container[str]
-) -> Unmade | None:
+) -> UnwrittenRead | None:
     """Return the first read of what no earlier task has surely written, or None.
 
     Args:
@@ -45,7 +45,7 @@ def first_unmade(
         for region in _reads(node, kernels):
             read = _RegionUse(region, path)
             if region.tensor in local and not any(_covers(write, read, moving) for write in written):
-                return Unmade(region.tensor, region.loc or node.loc)
+                return UnwrittenRead(region.tensor, region.loc or node.loc)
         written += [_RegionUse(region, path) for role, region in _regions(node, kernels) if role != IN]
     return None
 

@@ -106,6 +106,14 @@ def add(p: In[Tensor[f32, DYN, 64]], q: In[Tensor[f32, DYN, 64]], y: Out[Tensor[
 from tests.python.builder.softmax import softmax_module
 open("softmax.pto", "w").write(str(softmax_module()))
 """,
+    "runs": """
+from importlib import import_module
+import numpy as np
+program = import_module("examples.01_scale_rows.scale_rows").scale_rows.compile()
+x = np.ones((1000, 128), np.float32)
+y0, y1 = np.empty_like(x), np.empty_like(x)
+prepare_the_next_batch = lambda: None
+""",
     "schedules": "from importlib import import_module\n"
     "decode = import_module('examples.06_tuned_decode.tuned_decode').decode\n",
     "tile_library": "",

@@ -14,7 +14,7 @@ from pto_wsp.ir.module import Module
 from pto_wsp.runtime.cache import ArtifactCache
 from pto_wsp.support.record import replace
 from pto_wsp.support.text import TextWriter
-from pto_wsp.targets.cpu.code import KernelCode
+from pto_wsp.targets.cpu.kernels import CppKernel
 from pto_wsp.targets.cpu.target import CpuTarget
 from pto_wsp.text import parse
 from pto_wsp.types.dtype import DTYPES
@@ -43,7 +43,7 @@ FORMS = list(product_of(FEW + MANY, (True, False), (True, False)))
 
 
 def reads_where_it_lies(kernel: KernelFunction) -> bool:
-    return bool(KernelCode(kernel, 16, TextWriter()).memory.windows)
+    return bool(CppKernel(kernel, 16, TextWriter()).memory.windows)
 
 
 @pytest.mark.slow

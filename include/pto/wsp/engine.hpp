@@ -380,8 +380,9 @@ class SubmittedRun {
 
   /// Ends the run as soon as no task runs any more. Any thread may call this.
   void cancel() { InFlight::instance().cancel(flight_); }
-  /// Whether all tasks are complete, or the run has ended otherwise.
-  bool is_done() const { return crew_->is_done(); }
+  /// Whether all tasks are complete, or the run has ended otherwise. A run of the parent has ended in a
+  /// forked child.
+  bool is_done() const { return crew_->is_done() || !crew_->is_of_this_process(); }
 
  private:
   friend class Executable;
@@ -430,8 +431,10 @@ class SubmittedRun {
 
   void end() {
     if (crew_ != nullptr && !crew_->is_of_this_process()) {
-      // Its threads do not exist here, and its locks may be taken for ever.
+      // Its threads do not exist here, and its locks may be taken for ever. No other program may get the
+      // address that InFlight refuses.
       new std::shared_ptr<sched::Crew>(crew_);
+      new std::shared_ptr<detail::Core>(core_);
     } else if (crew_ != nullptr && !crew_->is_done()) {
       const bool was_inside = std::exchange(sched::is_inside_run(), true);
       crew_->cancel();

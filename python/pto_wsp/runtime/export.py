@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from pto_wsp.errors import UnusableFile
 from pto_wsp.targets.base import SourceTree
@@ -18,9 +18,14 @@ def write_tree(tree: SourceTree, folder: str | os.PathLike[str], *, force: bool 
         force: overwrite files of the tree that exist. Other files of the folder stay.
 
     Raises:
-        UnusableFile: the folder holds anything and `force` is not given, or a file cannot be written.
+        UnusableFile: the folder holds anything and `force` is not given, a path of the tree leaves the
+            folder, or a file cannot be written.
     """
     root = Path(folder)
+    for path in map(PurePosixPath, tree.files):
+        if path.is_absolute() or ".." in path.parts:
+            reason = f"expected a path inside the folder, and the target emits `{path}`"
+            raise UnusableFile(what="written", path=os.fspath(folder), reason=reason)
     try:
         if not force and root.is_dir() and any(root.iterdir()):
             reason = "the folder is not empty: give another one, or force it"

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import cache
 
-from pto_wsp.errors import NameClash, UnknownTarget, did_you_mean
+from pto_wsp.errors import NameClash, UnknownTarget, WrongValue, did_you_mean
+from pto_wsp.location import caller_location
 from pto_wsp.targets.base import Target
 
 
@@ -28,8 +29,13 @@ def register_target(target: Target) -> None:
     """Make a target of another package known by its name, in this process.
 
     Raises:
+        WrongValue: it is not an instance of a subclass of `Target`.
         NameClash: a target has this name already.
     """
+    if not isinstance(target, Target):
+        raise WrongValue(
+            name="target", expected="an instance of Target", found=repr(target), loc=caller_location()
+        )
     if target.name in TARGETS:
         raise NameClash(kind="targets", name=target.name)
     TARGETS[target.name] = lambda: target

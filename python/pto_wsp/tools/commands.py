@@ -18,7 +18,7 @@ from pto_wsp.passes.inline_calls import inline_calls
 from pto_wsp.passes.pipeline import PASSES, PipelineStep, parse_pipeline, prepare, run_pipeline
 from pto_wsp.runtime.cache import ArtifactCache
 from pto_wsp.runtime.export import write_tree
-from pto_wsp.runtime.prepared import Prepared
+from pto_wsp.runtime.prepared import Prepared, check_schedule
 from pto_wsp.support.record import replace
 from pto_wsp.targets import registry
 from pto_wsp.targets.base import Target
@@ -71,7 +71,10 @@ def check(args: Namespace) -> int:
     def checked(path: str) -> str:
         module = read_module(path)
         if target is not None:
-            target.check(inline_calls(module))
+            inlined = inline_calls(module)
+            check_schedule(inlined, target.name)
+            target.require_spaces(inlined)
+            target.check(inlined)
         return _counted(module)
 
     return _each((file for given in args.files for file in _files_of(given)), checked)
@@ -117,7 +120,9 @@ def _kernel_code(module: Module, target: Target, name: str | None) -> str:
     if name is not None and not kernels:
         known = [kernel.name for kernel in module.kernels]
         raise UnknownKernel(name=name, advice=did_you_mean(name, known))
-    tree = target.emit(replace(module, kernels=tuple(kernels), entry=""))
+    chosen = replace(module, kernels=tuple(kernels), entry="")
+    target.require_spaces(chosen)
+    tree = target.emit(chosen)
     return "\n".join(tree.files[path] for path in tree.kernels)
 
 

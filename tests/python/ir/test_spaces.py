@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import product
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from pto_wsp.ir.verify import verify
 from pto_wsp.passes.pipeline import parse_pipeline, run_pipeline
 from pto_wsp.runtime.program import Program
 from pto_wsp.text.python_text import to_python
+from pto_wsp.tools.main import main
 from pto_wsp.types.space import LOCAL_SPACES, TILE_SPACES, Space
 from pto_wsp.types.tile import TensorType, TileType
 
@@ -80,6 +82,16 @@ def test_a_target_without_the_memory_refuses_it(target: str) -> None:
         text = text.replace(f",{space.value}>", ">")
     Program(with_entry_workload(parse(text)), {}, target)(**arrays)
     assert np.array_equal(arrays["y"], np.full((16, 16), 16, np.float32))
+
+
+@pytest.mark.parametrize("command", [["check", "--target", "cpu"], ["emit"], ["emit", "--kernel", "double"]])
+def test_commands_refuse_the_memory(
+    command: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "double.pto"
+    path.write_text(str(doubled(MemorySpace.UB, MemorySpace.LOCAL).ir))
+    assert main([command[0], str(path), *command[1:]]) == 1
+    assert "does not support the memory `ub`, in which `t` is to lie" in capsys.readouterr().err
 
 
 def doubled(space: MemorySpace | None, between: MemorySpace) -> PTOModule:

@@ -60,6 +60,39 @@ def test_nothing_times_zero_is_dropped(function, target: str) -> None:
         program(**arrays, k=5)
 
 
+NEVER = False
+
+
+@kernel
+def never(x: InOut[Tile[4, 16, i32]], s: Scalar[i64]):
+    t = pto.load(x)
+    if 7 // s > 1 and NEVER:
+        t = t + 1
+    pto.store(x, t)
+
+
+@kernel
+def always(x: InOut[Tile[4, 16, i32]], s: Scalar[i64]):
+    t = pto.load(x)
+    if 7 // s > 1 or not NEVER:
+        t = t + 1
+    pto.store(x, t)
+
+
+@pytest.mark.parametrize("target", ["cpu", "interp"])
+@pytest.mark.parametrize("function", [never, always])
+def test_a_constant_drops_no_fault_before_it(function, target: str) -> None:
+    @workload
+    def once(A: Tensor[i32, 4, 16], k: Scalar[i64]):
+        function(A, k)
+
+    program, array = once.compile(target), np.zeros((4, 16), np.int32)
+    program(A=array, k=7)
+    assert (array == (function is always)).all()
+    with pytest.raises(KernelFailed):
+        program(A=array, k=0)
+
+
 CALLS = """// PTO Module: m
 // Entry: @main
 

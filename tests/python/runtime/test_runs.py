@@ -267,12 +267,43 @@ print("left")
 """
 
 
+FORKED = """
+import gc, os, sys
+from pto_wsp.errors import RunInterrupted
+from tests.python.runtime.test_runs import ENDLESS, bump_often, zeros
+program = bump_often.compile("cpu")
+run = program.submit(X=zeros(), k=ENDLESS, workers=2)
+child = os.fork()
+if child == 0:
+    print("done", run.done)
+    for begin in (run.wait, lambda: program(X=zeros(), k=1)):
+        try:
+            begin()
+        except RunInterrupted:
+            print("interrupted")
+    del run, program, begin
+    gc.collect()
+    for _ in range(100):  # a new program may not be taken for the one that was running
+        bump_often.compile("cpu")(X=zeros(), k=1)
+    sys.stdout.flush()
+    os._exit(0)
+assert os.waitpid(child, 0)[1] == 0
+run.cancel()
+"""
+
+
 @pytest.mark.parametrize(
-    ("script", "printed"), [(INTERRUPTED, "interrupted True\n"), (LEFT, "left\n")], ids=["ctrl-c", "exit"]
+    ("script", "printed"),
+    [
+        (INTERRUPTED, "interrupted True\n"),
+        (LEFT, "left\n"),
+        (FORKED, "done True\ninterrupted\ninterrupted\n"),
+    ],
+    ids=["ctrl-c", "exit", "fork"],
 )
 def test_the_end_of_a_process_ends_its_runs(script: str, printed: str) -> None:
     done = subprocess.run(
-        [sys.executable, "-c", script, "2"],
+        [sys.executable, "-W", "ignore", "-c", script, "2"],
         capture_output=True, text=True, timeout=60, check=False, env={**os.environ, "PYTHONPATH": str(ROOT)},
     )  # fmt: skip
     assert (done.returncode, done.stdout, done.stderr) == (0, printed, "")

@@ -166,6 +166,7 @@ def test_keys_that_are_no_integers_are_refused(function: Key) -> None:
         lambda: Schedule().dispatch(ReadyPolicy.fifo()),
         lambda: Schedule().dispatch(None),
         lambda: Schedule().task_graph(window=64),
+        lambda: Deps.explicit(unchecked="no"),
     ],
 )
 def test_wrong_values_are_refused(make: Callable[[], object]) -> None:

@@ -31,6 +31,8 @@ from pto_wsp import (
     Tile,
     TracePolicy,
     f32,
+    group_by,
+    i32,
     i64,
     kernel,
     pto,
@@ -194,7 +196,10 @@ def test_the_readme_builds_and_runs_it(way: str, tmp_path: Path) -> None:
         assert np.load(folder / f"{name}.npy").tobytes() == expected.tobytes()
 
     np.save(folder / "wide.npy", np.zeros((50, 32)))
-    (folder / "none.npy").write_bytes(b"\x93NUMPY\x01\x00\x05\x00nope\n")
+    large = "{'descr': '<f4', 'fortran_order': False, 'shape': (0, 99999999999999999999)}\n"
+    for name, header in {"none": "nope\n", "blank": "{'descr':    ", "large": large}.items():
+        start = b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little")
+        (folder / f"{name}.npy").write_bytes(start + header.encode())
     numbers = " --set weight=1 --set rows=1 --set m=1"
     mistakes = {
         run + "--set weight=1 --set rows=17 --set m=16": "`y` is indexed outside dimension 0",
@@ -206,6 +211,10 @@ def test_the_readme_builds_and_runs_it(way: str, tmp_path: Path) -> None:
         run + "--set weight=1 --set rows=1": "give `--set m=...`",
         "./blend_rows --input X=wide.npy" + numbers: "wide.npy: expected f32[n, 32], found f64[50, 32]",
         "./blend_rows --input X=none.npy" + numbers: "none.npy: the header has no `descr`",
+        "./blend_rows --input X=blank.npy" + numbers: "blank.npy: the header has no `descr`",
+        "./blend_rows --input X=large.npy" + numbers: "large.npy: the header has no shape",
+        run.replace("B.npy", "A.npy") + numbers: "--output Z: `Y` goes to the same file",
+        run + "--workers 70000" + numbers: "--workers: expected a number of type u16, found `70000`",
         "./blend_rows --input Y=Y.npy" + numbers: "give `--input X=FILE`",
         "./blend_rows --output X=C.npy" + numbers: "--output X: the program only reads it",
         "./blend_rows --input Q=X.npy" + numbers: "the program has no tensor `Q`",
@@ -259,6 +268,39 @@ def test_axes_with_rows_come_from_files(tmp_path: Path) -> None:
         done = shell(run, folder)
         assert done.returncode == 1 and message in done.stderr, done.stderr
         np.save(folder / f"{name}.npy", np.array(arrays[name]))
+
+
+@kernel
+def mark(x: In[Tile[16, 32, f32]], y: Out[Tile[16, 32, f32]]):
+    pto.store(y, x + 1.0)
+
+
+@workload
+def Makefile(X: Tensor[f32, "n", 32], Group: Tensor[i32, "n", 1], Y: Tensor[f32, "n", 32]):
+    """Mark the rows of each group, which a sort in the run finds."""
+    groups = group_by(Group[:, 0], num_groups=3)
+    for g in P(3):
+        for pick in P.tiles(groups[g], 16):
+            mark[g, pick](x=X[groups.rows(pick)], y=Y[groups.rows(pick)])
+
+
+def test_headers_in_angle_brackets_come_along(tmp_path: Path) -> None:
+    Makefile.compile().export(tmp_path / "out")
+    assert (tmp_path / "out/include/pto/wsp/tile/group.hpp").is_file()
+
+
+@pytest.mark.slow
+def test_groups_that_a_run_finds(tmp_path: Path) -> None:
+    folder, program = tmp_path / "out", Makefile.compile()
+    program.export(folder)
+    x = np.random.default_rng(1).standard_normal((50, 32), np.float32)
+    group, y = np.arange(50, dtype=np.int32).reshape(50, 1) % 3, np.zeros_like(x)
+    np.save(folder / "X.npy", x)
+    np.save(folder / "Group.npy", group)
+    program(X=x, Group=group, Y=y)
+    done = shell(readme_commands(folder), folder)
+    assert done.returncode == 0, done.stderr
+    assert np.load(folder / "Y.npy").tobytes() == y.tobytes()
 
 
 def test_text_and_python_give_one_folder(tmp_path: Path) -> None:

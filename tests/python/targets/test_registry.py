@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from pto_wsp import In, Out, P, Schedule, TaskWindow, Tensor, Tile, f32, kernel, pto, workload
-from pto_wsp.errors import CannotRun, NameClash, UnsupportedByTarget
+from pto_wsp.errors import CannotRun, NameClash, UnsupportedByTarget, UnusableFile, WrongValue
 from pto_wsp.ir.kernel import Instr, walk_statements
 from pto_wsp.ir.module import Module
 from pto_wsp.targets import registry
@@ -109,3 +110,17 @@ def test_the_command_lists_and_checks(tmp_path: Path, capsys: pytest.CaptureFixt
     assert capsys.readouterr().out == "root\n"
     assert main(["check", str(text), "--target", "listing"]) == 1
     assert "does not support `sqrt`" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("value", [Listing, None, "listing"])
+def test_what_is_registered_is_an_instance(value: Any) -> None:
+    with pytest.raises(WrongValue, match="an instance of Target"):
+        registry.register_target(value)
+
+
+@pytest.mark.parametrize("path", ["../outside.txt", "a/../../outside.txt", "/outside.txt"])
+def test_sources_stay_in_their_folder(path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Listing, "emit", lambda self, module: SourceTree({"in.txt": "", path: ""}, ()))
+    with pytest.raises(UnusableFile, match="inside the folder"):
+        double_rows.compile(target="listing").export(tmp_path / "out")
+    assert not list(tmp_path.iterdir())

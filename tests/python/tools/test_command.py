@@ -85,6 +85,22 @@ def test_print_and_check(folder: Path, capsys: pytest.CaptureFixture[str]) -> No
     assert status == FAILED and "demo.pto: 1 InCore" in out and "bad.pto:9:" in err
 
 
+@pytest.mark.parametrize(
+    ("schedule", "message"),
+    [
+        ("timing = interleaved(n = 2)", "there are no streams that could take turns"),
+        ("ready = priority(%t.nothing)", "no task has `t.nothing`"),
+    ],
+)
+def test_check_refuses_schedules_for_a_target(
+    folder: Path, capsys: pytest.CaptureFixture[str], schedule: str, message: str
+) -> None:
+    (folder / "tuned.pto").write_text(f"{PROGRAM}\nSCHEDULE {{\n  {schedule}\n}}\n")
+    assert pto(capsys, "check", "tuned.pto")[0] == OK
+    status, _, err = pto(capsys, "check", "tuned.pto", "--target", "cpu")
+    assert status == FAILED and message in err
+
+
 def test_parse_writes_python_that_builds_the_module(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     status, out, _ = pto(capsys, "parse", "demo.pto")
     scope: dict[str, object] = {}

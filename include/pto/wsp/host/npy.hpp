@@ -3,6 +3,7 @@
 /// Arrays in `.npy` files: little-endian, in row-major order, of the element types of tensors.
 #pragma once
 
+#include <cerrno>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
@@ -84,7 +85,9 @@ namespace detail {
 inline std::string header_value(const std::string& header, const char* key, const std::string& path) {
   const size_t at = header.find("'" + std::string(key) + "':");
   if (at == std::string::npos) throw Mistake(path + ": the header has no `" + key + "`");
-  return header.substr(header.find_first_not_of(' ', at + std::strlen(key) + 3));
+  const size_t value = header.find_first_not_of(' ', at + std::strlen(key) + 3);
+  if (value == std::string::npos) throw Mistake(path + ": the header has no `" + key + "`");
+  return header.substr(value);
 }
 
 inline DType parse_descr(const std::string& text, const std::string& path) {
@@ -102,8 +105,9 @@ inline std::vector<int64_t> parse_shape(const std::string& text, const std::stri
   for (std::string size; std::getline(in, size, ',');) {
     if (size.find_first_not_of(' ') == std::string::npos) continue;
     char* end = nullptr;
+    errno = 0;
     shape.push_back(std::strtoll(size.c_str(), &end, 10));
-    if (*end != 0 || shape.back() < 0) throw Mistake(path + ": the header has no shape");
+    if (*end != 0 || errno != 0 || shape.back() < 0) throw Mistake(path + ": the header has no shape");
   }
   return shape;
 }

@@ -90,7 +90,7 @@ inline int64_t bits_of(float value) {
 namespace detail {
 
 /// An integer of a type, in decimal or with 0x.
-inline int64_t parse_integer(const std::string& text, DType dtype, const std::string& name) {
+inline int64_t parse_integer(const std::string& text, DType dtype, const std::string& option) {
   char* end = nullptr;
   errno = 0;
   const int base = text.find("0x") == std::string::npos ? 10 : 16;
@@ -100,8 +100,7 @@ inline int64_t parse_integer(const std::string& text, DType dtype, const std::st
   const int64_t high = is_signed || bits == 64 ? INT64_MAX >> (64 - bits) : (int64_t(1) << bits) - 1;
   const int64_t low = is_signed ? -high - 1 : 0;
   if (text.empty() || *end != 0 || errno != 0 || value < low || value > high)
-    throw Mistake("--set " + name + ": expected a number of type " + dtype_name(dtype) + ", found `" + text +
-                  "`");
+    throw Mistake(option + ": expected a number of type " + dtype_name(dtype) + ", found `" + text + "`");
   return value;
 }
 
@@ -119,11 +118,11 @@ inline int64_t parse_value(const std::string& text, const bytecode::SymbolDescri
   if (symbol.dtype == DType::f32) return parse_float(text, name);
   if (symbol.dtype == DType::b1 && (text == "true" || text == "false")) return text == "true";
   if (symbol.kind == bytecode::SymbolKind::SIZE) {
-    const int64_t size = parse_integer(text, DType::i64, name);
+    const int64_t size = parse_integer(text, DType::i64, "--set " + name);
     if (size < 0) throw Mistake("--set " + name + ": a size is at least 0");
     return size;
   }
-  const int64_t value = parse_integer(text, symbol.dtype, name);
+  const int64_t value = parse_integer(text, symbol.dtype, "--set " + name);
   if (symbol.dtype == DType::b1 && value > 1) throw Mistake("--set " + name + ": expected true or false");
   return value;
 }
@@ -177,7 +176,7 @@ inline Options parse_options(int argc, char** argv) {
                     "`: expected --set, --input, --output or --workers with a value, or --stats");
     const std::string value = argv[++i];
     if (option == "--workers") {
-      options.workers = uint32_t(parse_integer(value, DType::u16, "workers"));
+      options.workers = uint32_t(parse_integer(value, DType::u16, option));
       if (options.workers == 0) throw Mistake("--workers: expected a number from 1 on");
       continue;
     }
@@ -210,6 +209,10 @@ class Command {
     for (const auto& pair : options_.output) {
       if (!descriptor(tensor_number(pair.first)).written)
         throw Mistake("--output " + pair.first + ": the program only reads it");
+      for (const auto& other : options_.output) {
+        if (other.first < pair.first && other.second == pair.second)
+          throw Mistake("--output " + pair.first + ": `" + other.first + "` goes to the same file");
+      }
     }
     set_values();
     for (const Kind kind : {Kind::kOffsets, Kind::kIndices, Kind::kArray}) {

@@ -103,7 +103,7 @@ class ExpressionReader:
             case ast.Compare():
                 return self._compare(node, hint)
             case ast.BoolOp():
-                return self._logic(node)
+                return self._logic(node, self.read)
             case ast.IfExp():
                 return self._choice(node)
             case _:
@@ -115,13 +115,18 @@ class ExpressionReader:
         Raises:
             UnsupportedSyntax: it is a tile, which has none.
         """
-        value = self.read(node)
+        is_logic = isinstance(node, ast.BoolOp)
+        value = self._logic(node, self._condition_value) if is_logic else self.read(node)
         if isinstance(value, Constant):
             return Const(bool(value.value), b1)
         expr = self.ops.scalar(value, self.at(node))
         if expr is None:
             self.refuse(node, f"{value} as a condition", "choose element by element with `pto.where`")
         return arithmetic.truth(expr, self.at(node))
+
+    def _condition_value(self, node: ast.expr) -> Value:
+        expr = self.condition(node)
+        return Constant(expr.value) if isinstance(expr, Const) else ScalarValue(expr)
 
     def integer(self, node: ast.expr, what: str) -> ScalarValue:
         """Return an expression that must be an integer scalar."""
@@ -264,26 +269,27 @@ class ExpressionReader:
         except TypeError as error:
             self.refuse(node, f"`{ast.unparse(node)}`", "", str(error))
 
-    def _logic(self, node: ast.BoolOp) -> Value:
+    def _logic(self, node: ast.BoolOp, read: Callable[[ast.expr], Value]) -> Value:
         """Read `and`, `or`; Python's choice among constants is made now."""
         is_and = isinstance(node.op, ast.And)
+        op, loc = "and" if is_and else "or", self.at(node)
         result: Expr | None = None
         for operand in node.values:
-            value = self.read(operand)
+            value = read(operand)
             if isinstance(value, Constant):
                 if bool(value.value) is not is_and:
-                    return value if result is None else ScalarValue(Const(not is_and, b1))
+                    if result is None:
+                        return value
+                    decided = Const(not is_and, b1)
+                    fails = ir.can_fail(result)  # Python evaluates what comes before the constant
+                    return ScalarValue(arithmetic.choose(op, result, decided, loc) if fails else decided)
                 if result is None and operand is node.values[-1]:
                     return value
                 continue
             expr = self.ops.scalar(value, self.at(operand))
             if expr is None or expr.dtype is not b1:
                 self.refuse(operand, f"{value} in `and` and `or`", "combine truth values of scalars")
-            result = (
-                expr
-                if result is None
-                else arithmetic.choose("and" if is_and else "or", result, expr, self.at(node))
-            )
+            result = expr if result is None else arithmetic.choose(op, result, expr, loc)
         return Constant(is_and) if result is None else ScalarValue(result)
 
     def _choice(self, node: ast.IfExp) -> Value:

@@ -162,7 +162,7 @@ class StatementReader:
 
     def _for(self, node: ast.For) -> None:
         if node.orelse:
-            self.reader.refuse(node.orelse[0], "`else` of a loop", "put it behind the loop")
+            self.reader.refuse(node.orelse[0], "`else` of a loop", "put it after the loop")
         if not isinstance(node.target, ast.Name):
             self.reader.refuse(node.target, "unpacking a loop variable", "use one name")
         kind, args = self._iterable(node.iter)
@@ -188,7 +188,7 @@ class StatementReader:
 
     def _while(self, node: ast.While) -> None:
         if node.orelse:
-            self.reader.refuse(node.orelse[0], "`else` of a loop", "put it behind the loop")
+            self.reader.refuse(node.orelse[0], "`else` of a loop", "put it after the loop")
         carried = self._open(node.body)
         with self.builder.nested() as block:
             condition = self.reader.condition(node.test)

@@ -27,7 +27,7 @@ from pto_wsp.targets.cpu.native import FREESTANDING, c_string, included_files
 from pto_wsp.targets.cpu.spelling import CppSpelling
 from pto_wsp.targets.cpu.toolchain import FLAGS, include_directory
 
-_INCLUDE = re.compile(r'^#include "(pto/[^"]+)"', re.MULTILINE)
+_INCLUDE = re.compile(r"""^\s*#\s*include\s*["<](pto/[^">]+)[">]""", re.MULTILINE)
 _HOST = "pto/wsp/host/program.hpp"
 _BYTES_PER_LINE = 24
 
@@ -275,7 +275,8 @@ def _read_tensors(module: Module) -> frozenset[str]:
 def _command_name(module: Module) -> str:
     """Return a file name for the host program."""
     name = re.sub(r"[^A-Za-z0-9_]", "_", module.entry)
-    return name if name not in ("include", "clean") else f"{name}_program"
+    taken = ("include", "clean", "Makefile", "makefile", "GNUmakefile")
+    return name if name not in taken else f"{name}_program"
 
 
 def _makefile(module: Module, library: Library, features: Features) -> str:

@@ -100,3 +100,15 @@ def first_above(bound):
 
 def test_a_function_that_a_kernel_calls_leaves_loops() -> None:
     assert stored_by(["s = first_above(20) + first_above(6)"], "interp", FIRST_ABOVE) == 28
+
+
+@pytest.mark.parametrize("target", ["cpu", "interp"])
+def test_conditions_that_are_numbers(target: str) -> None:
+    lines = [
+        "n, m, s = pto.block_num() + 8, pto.block_idx(), 0",
+        "while n:",
+        "    n = n - 1",
+        "    if n == 3:",
+    ]
+    lines += ["        break", "    if n and not m or m and (n or m):", "        s = s + n"]
+    assert stored_by(lines, target) == 8 + 7 + 6 + 5 + 4

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from pto_wsp.errors import WrongValue
 from pto_wsp.ir.schedule import Directive, policy
+from pto_wsp.location import caller_location
 from pto_wsp.support.record import record
 
 _WAITS = "test_tasks_wait_as_deps_says"
@@ -36,7 +38,13 @@ class Deps(Directive):
 
         A run raises EdgesMissing unless these order every two tasks that share an element which one of them
         writes. With `unchecked`, nothing checks that, and results may be anything.
+
+        Raises:
+            WrongValue: `unchecked` is not a bool.
         """
+        if not isinstance(unchecked, bool):
+            found = repr(unchecked)
+            raise WrongValue(name="unchecked", expected="True or False", found=found, loc=caller_location())
         return Deps("explicit_unchecked") if unchecked else self
 
     @policy(settings={"deps": "NONE"}, effect=_WAITS)

@@ -93,9 +93,11 @@ def _directive(cursor: Cursor, kind: str) -> Directive:
 
 
 def _count(cursor: Cursor) -> int:
+    """Read a number. In a record 0 leaves a number open; text leaves it out instead."""
     cursor.expect("n")
     cursor.expect("=")
-    return cursor.integer()
+    token = cursor.token
+    return cursor.integer() or cursor.fail("a number above 0", token=token)
 
 
 def _bounds(cursor: Cursor) -> tuple[int, ...]:

@@ -411,8 +411,8 @@ def cores(X: Tensor[f32, "n", 1, 8]):
 CORES = cores.compile("cpu")
 
 
-@pytest.mark.parametrize(("n", "workers"), [(0, 2), (1, 3), (2, 3), (0, 1)])
-def test_kernels_run_on_workers_for_their_cores(n: int, workers: int) -> None:
+@pytest.mark.parametrize(("n", "workers"), [(None, 2), (1, 3), (2, 3), (None, 1)])
+def test_kernels_run_on_workers_for_their_cores(n: int | None, workers: int) -> None:
     expected = np.random.default_rng(0).standard_normal((200, 1, 8)).astype(np.float32)
     x = expected.copy()
     CORES.reschedule(Schedule())

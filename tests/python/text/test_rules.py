@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pto_wsp import parse
-from pto_wsp.errors import InvalidIR, OutNotStored, OutRead, PtoError
+from pto_wsp.errors import BadText, InvalidIR, OutNotStored, OutRead, PtoError
 
 TILE = "!pto.memref<gm,8x8,f32>"
 KERNEL = f"""\
@@ -40,6 +40,12 @@ def test_bodies(lines: str, message: str) -> None:
     with pytest.raises(InvalidIR, match=message) as caught:
         parse(KERNEL.format(lines), "f.pto")
     assert caught.value.loc is not None and caught.value.loc.line >= 6
+
+
+def test_a_number_that_is_open_is_left_out() -> None:
+    with pytest.raises(BadText, match="a number above 0") as caught:
+        parse("SCHEDULE {\n  window = stall(n = 0)\n}\n")
+    assert caught.value.loc is not None and caught.value.loc.line == 2
 
 
 def test_loops_that_surely_run_write() -> None:

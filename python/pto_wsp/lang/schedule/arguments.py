@@ -22,7 +22,8 @@ def directed(directive: D, **given: Any) -> D:
 
     Args:
         directive: it, without arguments.
-        given: a function of a task as `key`, an integer as `n`, ascending integers as `bounds`.
+        given: a function of a task as `key`, an integer or None (open) as `n`, ascending integers as
+            `bounds`.
 
     Raises:
         WrongValue, BadKey, FrontendError: an argument does not fit.
@@ -34,7 +35,8 @@ def directed(directive: D, **given: Any) -> D:
             case Key():
                 fields["key"] = trace_key(name, value)
             case Count(least=least, most=most):
-                fields["n"] = checked_count(f"{name}'s n", value, least, most)
+                is_open = value is None and least == 0
+                fields["n"] = 0 if is_open else checked_count(f"{name}'s n", value, max(least, 1), most)
             case Bounds(most_parts=most):
                 fields["bounds"] = _bounds(name, value, most)
     return replace(directive, **fields)

@@ -33,22 +33,22 @@ class DispatchPolicy(Directive):
     bounds: tuple[int, ...] = ()
 
     @policy(_OPEN, settings={"ownership": "CLAIM"}, effect="test_the_number_of_dispatchers")
-    def work_steal(self, num_aicpus: int = 0) -> DispatchPolicy:
+    def work_steal(self, num_aicpus: int | None = None) -> DispatchPolicy:
         """A dispatcher that is free takes the next piece of the program."""
         return directed(self, n=num_aicpus)
 
     @policy(_OPEN, settings={"ownership": "ROUND_ROBIN"}, effect="test_dispatchers_take_turns")
-    def round_robin(self, num_aicpus: int = 0) -> DispatchPolicy:
+    def round_robin(self, num_aicpus: int | None = None) -> DispatchPolicy:
         """The pieces of the program go to the dispatchers in turn."""
         return directed(self, n=num_aicpus)
 
     @policy(Key(), _OPEN, settings={"ownership": "KEY"}, effect=_BY_KEY)
-    def affinity(self, key: KeyFunction, n: int = 0) -> DispatchPolicy:
+    def affinity(self, key: KeyFunction, n: int | None = None) -> DispatchPolicy:
         """Tasks with equal keys go to one dispatcher: key modulo n."""
         return directed(self, key=key, n=n)
 
     @policy(Key(), _OPEN, settings={"ownership": "HASH"}, effect=_BY_KEY)
-    def hash(self, key: KeyFunction, n: int = 0) -> DispatchPolicy:
+    def hash(self, key: KeyFunction, n: int | None = None) -> DispatchPolicy:
         """Tasks with equal keys go to one dispatcher: hash of the key modulo n."""
         return directed(self, key=key, n=n)
 

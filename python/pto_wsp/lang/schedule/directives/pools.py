@@ -31,7 +31,7 @@ class Pools(Directive):
         return self
 
     @policy(Count(0), effect="test_kernels_run_on_workers_for_their_cores")
-    def by_exec_unit(self, cube_workers: int = 0) -> Pools:
+    def by_exec_unit(self, cube_workers: int | None = None) -> Pools:
         """Kernels for cube cores run on the first n workers, those for vector cores on the others.
 
         If n is open, it is half of the workers. Kernels for other cores run on any.

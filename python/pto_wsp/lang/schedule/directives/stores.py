@@ -21,7 +21,7 @@ class StorePolicy(Directive):
     n: int = 0
 
     @policy(Count(0), effect="test_the_bound_counts_bytes")
-    def streaming(self, least_bytes: int = 0) -> StorePolicy:
+    def streaming(self, least_bytes: int | None = None) -> StorePolicy:
         """Stores bypass the caches to tensors of n bytes or more that no task reads.
 
         If n is open, it is four times the second-level caches of all cores, or the last level if that is

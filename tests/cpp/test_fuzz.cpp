@@ -13,7 +13,6 @@
 #if defined(__SANITIZE_ADDRESS__)
 /// A workspace beyond all memory is an error of the run, as it is without the sanitizer.
 extern "C" const char* __asan_default_options() { return "allocator_may_return_null=1"; }
-extern "C" const char* __tsan_default_options() { return "allocator_may_return_null=1"; }
 #endif
 
 namespace test_fuzz {

@@ -33,7 +33,7 @@ class Streams(Directive):
         return Streams(self.name, n=checked_count("streams", n, 1))
 
     @policy(Key(), Count(0), settings={"streams": "BY_KEY"}, effect=_ONE_AT_A_TIME)
-    def by(self, key: KeyFunction, n: int | None = None) -> Streams:
+    def by(self, key: KeyFunction, n: int = 0) -> Streams:
         """Tasks with equal keys are in one stream: key modulo n, or any key if n is open.
 
         A task without the key is in no stream.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -79,19 +79,8 @@ def compile_program(traced: Traced, target: str = "cpu") -> Program:
 set_compile_hook(compile_program)
 
 
-class _Arguments(NamedTuple):
-    """The arguments of a run, checked."""
-
-    bound: Bound
-    workers: int
-    trace: int
-    check: bool
-    progress: Callable[[int], object] | None
-
-    @property
-    def of_runner(self) -> tuple[list[Any], list[Any], int, int, bool, Callable[[int], object] | None]:
-        """What `Runner.run` and `Runner.submit` take."""
-        return self.bound.arrays, self.bound.scalars, *self[1:]
+_RunnerArguments = tuple[list[Any], list[Any], int, int, bool, Callable[[int], object] | None]
+"""What `Runner.run` and `Runner.submit` take."""
 
 
 class Program:
@@ -115,6 +104,7 @@ class Program:
         self._binder = Binder(self._runner.workload, defaults)
         self._unreported = (self._runner.compiles, self._runner.compile_ms)
         self._last: tuple[Figures, int, float] | None = None
+        self._scheduled_level = _scheduled_level(module)
 
     def __repr__(self) -> str:
         return f"<Program {self._name}({', '.join(self._binder.params)})>"
@@ -197,10 +187,10 @@ class Program:
             EdgesMissing: the schedule is `Deps.explicit()`, and edges do not order all tasks that conflict.
             RowsNotKnown: the check cannot tell; the run is right all the same.
         """
-        arguments = self._arguments(unnamed, workers, trace, check, progress, values)
+        bound, arguments = self._arguments(unnamed, workers, trace, check, progress, values)
         compiles, compile_ms = self._unreported
-        figures, self.trace = self._runner.run(*arguments.of_runner)
-        self._binder.keep(arguments.bound)
+        figures, self.trace = self._runner.run(*arguments)
+        self._binder.keep(bound)
         self._unreported = (0, 0.0)
         self._last = (figures, compiles, compile_ms)
 
@@ -235,16 +225,16 @@ class Program:
             ArraysInFlight: an array overlaps one of an unfinished run, and one of the two runs writes it.
             PtoError: as `run` raises before the first task.
         """
-        arguments = self._arguments(unnamed, workers, trace, check, progress, values)
+        bound, arguments = self._arguments(unnamed, workers, trace, check, progress, values)
         compiles, compile_ms = self._unreported
         self._unreported = (0, 0.0)
 
         def finish(figures: Figures, recorded: Trace | None) -> RunStats:
-            self._binder.keep(arguments.bound)
+            self._binder.keep(bound)
             self.trace, self._last = recorded, (figures, compiles, compile_ms)
             return self._stats(figures, compiles, compile_ms)
 
-        return Run(self._runner.submit(*arguments.of_runner), finish)
+        return Run(self._runner.submit(*arguments), finish)
 
     def _arguments(
         self,
@@ -254,8 +244,8 @@ class Program:
         check: str | None,
         progress: Callable[[int], object] | None,
         values: Mapping[str, Any],
-    ) -> _Arguments:
-        """Return what a runner is given for a call."""
+    ) -> tuple[Bound, _RunnerArguments]:
+        """Return the bound values of a call, and what its runner is given."""
         described = context.ACTIVE.get()
         if described is not None:
             hint = "call the workload it was compiled from: its tasks become tasks of this one"
@@ -266,12 +256,12 @@ class Program:
         if check not in (None, "hazards"):
             raise WrongValue(name="check", expected='None or "hazards"', found=repr(check))
         bound = self._binder.bind(values)
-        scheduled = self.module.schedule.find(TracePolicy)
-        level = _trace_level((scheduled is not None and scheduled.name) if trace is None else trace)
+        level = self._scheduled_level if trace is None else _trace_level(trace)
         if progress is not None and not callable(progress):
             expected = "a function of one number, or None"
             raise WrongValue(name="progress", expected=expected, found=repr(progress))
-        return _Arguments(bound, _worker_count(workers), level, check is not None, progress)
+        count = _worker_count(workers)
+        return bound, (bound.arrays, bound.scalars, count, level, check is not None, progress)
 
     def cancel(self) -> None:
         """Stop all runs of this program that are under way: who waits for one gets `RunInterrupted`.
@@ -367,6 +357,7 @@ class Program:
         check_schedule(module, self._target)
         self._runner.reschedule(module)
         self._rescheduled = module
+        self._scheduled_level = _scheduled_level(module)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the program as text: module, schedule, and the numbers that sizes and scalars have.
@@ -420,6 +411,12 @@ class Program:
             CompileError: as `compile` raises.
         """
         return compile_module(read_program(path), target)
+
+
+def _scheduled_level(module: Module) -> int:
+    """Return what the schedule says to record."""
+    scheduled = module.schedule.find(TracePolicy)
+    return 0 if scheduled is None else _trace_level(scheduled.name)
 
 
 def _trace_level(trace: object) -> int:

@@ -22,6 +22,9 @@ void* allocate(size_t bytes) {
 
 [[gnu::noinline]] void* operator new(size_t bytes) { return test_allocations::allocate(bytes); }
 [[gnu::noinline]] void* operator new[](size_t bytes) { return test_allocations::allocate(bytes); }
+[[gnu::noinline]] void* operator new(size_t bytes, const std::nothrow_t&) noexcept {
+  return std::malloc(bytes);
+}
 [[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
 [[gnu::noinline]] void operator delete[](void* memory) noexcept { std::free(memory); }
 [[gnu::noinline]] void operator delete(void* memory, size_t) noexcept { std::free(memory); }

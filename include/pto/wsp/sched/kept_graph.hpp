@@ -82,7 +82,8 @@ class KeptGraph {
   static constexpr size_t kChunkWords = 1 << 18;
 
   Room add_chunk() {
-    if (num_chunks_ == chunks_.size()) chunks_.emplace_back(new uint32_t[kChunkWords]);
+    if (num_chunks_ == chunks_.size())
+      chunks_.push_back(std::unique_ptr<uint32_t[]>(new uint32_t[kChunkWords]));
     uint32_t* words = chunks_[num_chunks_++].get();
     return {words, words + kChunkWords};
   }

@@ -113,8 +113,4 @@ def test_random_orchestrations_read_what_is_made() -> None:
             assert reads_are_made(function, module, n), str(module)
 
     check()
-    assert RUNS_QUICK or min(accepted, refused, reading) > (accepted + refused) // 40, (
-        accepted,
-        refused,
-        reading,
-    )
+    assert RUNS_QUICK or min(accepted, refused, reading) > 0, (accepted, refused, reading)

@@ -108,8 +108,14 @@ double amx_burst() {
   alignas(64) unsigned char shapes[64] = {1};
   for (int i = 0; i < 8; ++i) shapes[16 + 2 * i] = 64, shapes[48 + i] = 16;
   _tile_loadconfig(shapes);
-  _tile_zero(0), _tile_zero(1), _tile_zero(2), _tile_zero(3);
-  _tile_zero(4), _tile_zero(5), _tile_zero(6), _tile_zero(7);
+  _tile_zero(0);
+  _tile_zero(1);
+  _tile_zero(2);
+  _tile_zero(3);
+  _tile_zero(4);
+  _tile_zero(5);
+  _tile_zero(6);
+  _tile_zero(7);
   for (int step = 0; step < kSteps; ++step) {
     _tile_dpbf16ps(0, 4, 6);
     _tile_dpbf16ps(1, 4, 7);

@@ -107,6 +107,7 @@ double fma_burst() {
 double amx_burst() {
   alignas(64) unsigned char shapes[64] = {1};
   for (int i = 0; i < 8; ++i) shapes[16 + 2 * i] = 64, shapes[48 + i] = 16;
+  asm volatile("" : : "r"(shapes) : "memory");  // g++ believes that only the first 8 bytes are read
   _tile_loadconfig(shapes);
   _tile_zero(0);
   _tile_zero(1);

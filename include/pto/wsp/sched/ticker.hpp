@@ -92,7 +92,7 @@ class Ticker {
     return true;
   }
 
-  /// The thread does not exist in a forked child, and nobody there holds the lock.
+  /// The thread does not exist in a forked child, and no thread there holds the lock.
   void forget_after_fork() {
     new (&mutex_) std::mutex;
     new (&wake_) std::condition_variable;

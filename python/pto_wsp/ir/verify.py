@@ -284,6 +284,15 @@ class _KernelVerifier:
         for tile in data_operands(row.form, [self.plain[name] for name in instr.tiles]):
             require(tile.dtype in row.dtypes, f"`{instr.op}` is not defined for {tile.dtype}", instr.loc)
 
+    def extent(self, node: Extent, loc: Location | None) -> None:
+        """Check an extent of a tile or view against the number of its dimensions."""
+        known = node.name in self.tiles or node.name in self.views
+        require(known, f"`{node.name}` has no extents", loc)
+        rank = 2 if node.name in self.tiles else view_rank_and_dtype(self.views[node.name])[0]
+        if not 0 <= node.dim < rank:
+            message = f"`{node.name}` has dimensions 0 to {rank - 1}, not a dimension {node.dim}"
+            raise InvalidIR(message=message, loc=node.loc or loc)
+
     def element(self, node: Element, loc: Location | None) -> None:
         param = self.views.get(node.name)
         require(param is not None and param.role == k.IN, f"`{node.name}` is no input", loc)
@@ -305,9 +314,8 @@ class _KernelVerifier:
                     case Var(name=name, dtype=dtype):
                         if self.scalars.get(name) is not dtype:
                             raise InvalidIR(message=f"scalar `{name}` is not declared as {dtype}", loc=loc)
-                    case Extent(name=name):
-                        known = name in self.tiles or name in self.views
-                        require(known, f"`{name}` has no extents", loc)
+                    case Extent():
+                        self.extent(node, loc)
                     case LoopStart() | LoopExtent() | Slot() | FlushValue():
                         require(False, f"`{format_expr(node)}` occurs in workloads only", loc)
                     case TaskIndex() | TaskKernel() | KernelNumber() | ArgExtent():

@@ -301,7 +301,15 @@ def read_tile(cursor: Cursor) -> TileType:
     Raises:
         BadText: it is another type.
     """
-    token = cursor.take(TYPE, "a type `!pto.tile<RxCxdtype>`")
+    return tile_type(cursor, cursor.take(TYPE, "a type `!pto.tile<RxCxdtype>`"))
+
+
+def tile_type(cursor: Cursor, token: Token) -> TileType:
+    """Return the type that a token says.
+
+    Raises:
+        BadText: it is another type.
+    """
     found = TILES.get(token.text)
     if found is None:
         whole, _, space = token.text.removeprefix("!pto.tile<").removesuffix(">").partition(",")

@@ -15,7 +15,12 @@ from pto_wsp.types.tile import TileType
 
 
 class Form(enum.Enum):
-    """Operands and shape rule of an instruction: (name, number of tiles, number of scalars)."""
+    """Operands and shape rule of an instruction: (name, number of tiles, number of scalars).
+
+    Attributes:
+        num_tiles: tile operands, the destination not counted.
+        num_scalars: scalar operands.
+    """
 
     LOAD = ("load", 0, 0)
     STORE = ("store", 1, 0)
@@ -56,15 +61,9 @@ class Form(enum.Enum):
     PUT = ("put", 3, 0)
     ROW_ARG = ("row-arg", 1, 0)
 
-    @property
-    def num_tiles(self) -> int:
-        """Tile operands, the destination not counted."""
-        return self.value[1]
-
-    @property
-    def num_scalars(self) -> int:
-        """Scalar operands."""
-        return self.value[2]
+    def __init__(self, _: str, num_tiles: int, num_scalars: int) -> None:
+        self.num_tiles = num_tiles
+        self.num_scalars = num_scalars
 
 
 class FormError(Exception):

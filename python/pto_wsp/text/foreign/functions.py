@@ -20,7 +20,7 @@ from pto_wsp.text.foreign.tiles import ForeignTiles
 from pto_wsp.text.function_bodies import MAX_BLOCKS, indexed, read_ranges
 from pto_wsp.text.parameters import read_params
 from pto_wsp.text.refused import refuse_known
-from pto_wsp.text.tokens import FUNCTION, NAME, Cursor, Source, Token
+from pto_wsp.text.tokens import DIRECTIVE, END, FUNCTION, NAME, Cursor, Source, Token
 
 WORDS = frozenset({*SCALAR_WORDS, "IF_BIT", "RETURN", "LOAD", "STORE", "BREAK", "CONTINUE", "YIELD"})
 """Statements that only these forms have."""
@@ -124,7 +124,7 @@ class _ForeignReader(ForeignTiles):
     def statement(self, word: str, cursor: Cursor) -> None:
         if cursor.token.kind == NAME:
             self.assignment(cursor)
-        elif cursor.token.kind == "directive":
+        elif cursor.token.kind == DIRECTIVE:
             self.directive(cursor)
         elif word in SCALAR_WORDS:
             self.scalar_statement(cursor)
@@ -296,9 +296,7 @@ class _ForeignReader(ForeignTiles):
         self.whiles.append(_While(first, source.line))
         head = source.statement()
         head.expect("DO")
-        builder.at(cursor.whole).while_loop(
-            self.typed(head) if head.token.kind != "end" else self.tested(cursor)
-        )
+        builder.at(cursor.whole).while_loop(self.typed(head) if head.kind != END else self.tested(cursor))
         head.end()
 
     def tested(self, cursor: Cursor) -> Expr:
@@ -321,7 +319,7 @@ class _ForeignReader(ForeignTiles):
 
     def end_repeat(self, cursor: Cursor) -> None:
         builder = self.leave(cursor, "WHILE")
-        if cursor.token.kind != "end":
+        if cursor.kind != END:
             self.typed(cursor)
         if not self.whiles:
             builder.end_while()

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from graphlib import CycleError, TopologicalSorter
 from typing import assert_never
+from weakref import WeakValueDictionary
 
 from pto_wsp.errors import InvalidIR
 from pto_wsp.ir import kernel as k
@@ -55,8 +56,19 @@ from pto_wsp.types.dtype import b1, i32, i64
 from pto_wsp.types.tile import ScalarType, TileType
 
 
+_VERIFIED: WeakValueDictionary[int, Module] = WeakValueDictionary()
+"""Modules that satisfy every rule, by identity: a module cannot change."""
+
+
 def verify(module: Module) -> Module:
     """Return `module`, or raise InvalidIR at the first node that breaks a rule."""
+    if _VERIFIED.get(id(module)) is not module:
+        _verify(module)
+        _VERIFIED[id(module)] = module
+    return module
+
+
+def _verify(module: Module) -> None:
     names = [f.name for f in (*module.kernels, *module.workloads)]
     require(module.name.isprintable() and module.name == module.name.strip(), "the module's name", None)
     require_distinct(names, None, "two functions are called `{}`")
@@ -70,7 +82,6 @@ def verify(module: Module) -> Module:
     _require_no_recursion(module)
     verify_schedule(module.schedule)
     require(not module.entry or module.entry in names, f"entry `{module.entry}` does not exist", None)
-    return module
 
 
 def _require_no_recursion(module: Module) -> None:

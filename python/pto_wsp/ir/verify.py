@@ -55,7 +55,6 @@ from pto_wsp.support.record import replace
 from pto_wsp.types.dtype import b1, i32, i64
 from pto_wsp.types.tile import ScalarType, TileType
 
-
 _VERIFIED: WeakValueDictionary[int, Module] = WeakValueDictionary()
 """Modules that satisfy every rule, by identity: a module cannot change."""
 

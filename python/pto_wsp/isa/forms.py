@@ -10,7 +10,7 @@ import enum
 from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
-from pto_wsp.types.dtype import DType, b1, f32, i32, i64
+from pto_wsp.types.dtype import DType, b1, f32, i8, i32, i64
 from pto_wsp.types.tile import TileType
 
 
@@ -115,7 +115,7 @@ def factors(form: Form, operands: Sequence[T]) -> tuple[T, T]:
 
 
 def data_operands(form: Form, tiles: Sequence[TileType]) -> Sequence[TileType]:
-    """Return the operands that have a type of the row's list: all but masks and indices."""
+    """Return the operands that have a type of the row's list: all but masks, indices and sums."""
     match form:
         case Form.SELECT | Form.SELECT_SCALAR:
             return tiles[1:]
@@ -123,6 +123,8 @@ def data_operands(form: Form, tiles: Sequence[TileType]) -> Sequence[TileType]:
             return tiles[:1]
         case Form.PUT | Form.MATMUL_BIAS:
             return tiles[:2]
+        case Form.MATMUL_ACC:
+            return tiles[1:]
         case _:
             return tiles
 
@@ -298,10 +300,7 @@ def _matmul(form: Form, tiles: Sequence[TileType], attrs: Mapping[str, object]) 
     inner, cols = (b.cols, b.rows) if attrs.get("trans_b") else (b.rows, b.cols)
     if k != inner:
         raise FormError("shape", f"a right operand with {k} rows", f"{inner}")
-    for operand in (a, b):
-        if not operand.dtype.is_float:
-            raise FormError("dtype", "floating-point operands", str(operand.dtype))
-    result = TileType(rows, cols, f32)
+    result = TileType(rows, cols, _product_type(a.dtype, b.dtype))
     if form is Form.MATMUL_ACC:
         _require_shape(result.shape, tiles[0])
         _require_dtype(result.dtype, tiles[0])
@@ -309,6 +308,16 @@ def _matmul(form: Form, tiles: Sequence[TileType], attrs: Mapping[str, object]) 
         _require_shape((1, cols), tiles[2])
         _require_dtype(result.dtype, tiles[2])
     return result
+
+
+def _product_type(left: DType, right: DType) -> DType:
+    """Return the type that products of two element types are added up in."""
+    if left.is_float and (right.is_float or right is i8):
+        return f32
+    if left is i8 and right is i8:
+        return i32
+    expected = "two floats, a float with a right operand of i8, or two i8"
+    raise FormError("dtype", expected, f"{left} and {right}")
 
 
 def _require_same(tiles: Sequence[TileType]) -> None:

@@ -137,7 +137,9 @@ def compare(a: Array, b: Array, attrs: Attrs) -> Array:
 
 
 def matmul(a: Array, b: Array, attrs: Attrs) -> Array:
-    """Matrix product, of transposes where `trans_a`, `trans_b` ask for them."""
+    """Matrix product, of transposes where `trans_a`, `trans_b` ask for them; of integers in i32."""
+    if a.dtype.kind == "i":
+        a, b = a.astype(np.int32), b.astype(np.int32)
     return (a.T if attrs.get("trans_a") else a) @ (b.T if attrs.get("trans_b") else b)
 
 

@@ -7,7 +7,7 @@ import numpy as np
 from pto_wsp.isa.forms import PRODUCTS, Form
 from pto_wsp.isa.meaning import pairs
 from pto_wsp.isa.table import Instruction
-from pto_wsp.types.dtype import DType, b1, f32, i32
+from pto_wsp.types.dtype import DType, b1, f32, i8, i32
 
 Shape = tuple[int, int]
 RUN = 3
@@ -68,9 +68,9 @@ def operand_types(row: Instruction, dtype: DType) -> list[DType]:
         case Form.SELECT | Form.SELECT_SCALAR:
             return [b1] + [dtype] * (row.form.num_tiles - 1)
         case Form.MATMUL_ACC:
-            return [f32, dtype, dtype]
+            return [i32 if dtype is i8 else f32, dtype, dtype]
         case Form.MATMUL_BIAS:
-            return [dtype, dtype, f32]
+            return [dtype, dtype, i32 if dtype is i8 else f32]
         case Form.SORT | Form.TAKE:
             return [dtype, i32]
         case Form.PUT:

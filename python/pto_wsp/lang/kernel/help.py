@@ -25,7 +25,8 @@ SHAPES: dict[Form, tuple[str, str]] = {
     Form.ROW_EXPAND: ("[R, 1] -> [R, cols]", "t = pto.rowexpand(column, 128)"),
     Form.COL_EXPAND: ("[1, C] -> [rows, C]", "t = pto.colexpand(row, 16)"),
     Form.MATMUL: (
-        "[M, K], [K, N] -> [M, N] of f32; `acc` [M, N] of f32. `a.T` and `b.T` are read in place",
+        "[M, K], [K, N] -> [M, N] of f32; `acc` [M, N] of f32. `a.T` and `b.T` are read in place. "
+        "`b` may be of i8; of two i8, sums and `acc` are i32",
         "c = pto.matmul(a, b.T, acc=c)",
     ),
     Form.MATMUL_ACC: ("[M, N] of f32, [M, K], [K, N] -> [M, N] of f32", "c = pto.matmul_acc(c, a, b)"),

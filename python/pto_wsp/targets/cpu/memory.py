@@ -325,15 +325,19 @@ def window_tiles(nodes: Sequence[Node], types: Mapping[str, TileType]) -> frozen
                 if not is_single or types[stmt.tile].cols == 1 or not is_row_major(stmt.region):
                     continue
                 inside = {id(s.stmt) for n in body[position:] for s in steps_of(n)}
-                if all(can_stream(use, types) for use in of) or _is_packed(stmt, of, inside):
+                if all(can_stream(use, types) for use in of) or _is_packed(stmt, of, inside, types):
                     if _stored_meanwhile(stmt.tile, body[position:], len(of)) == ():
                         found.add(stmt.tile)
     return frozenset(found)
 
 
-def _is_packed(load: Load, uses: Sequence[Stmt | None], inside: set[int]) -> bool:
-    """Return whether one product, of the statements `inside`, copies or turns what is loaded."""
+def _is_packed(
+    load: Load, uses: Sequence[Stmt | None], inside: set[int], types: Mapping[str, TileType]
+) -> bool:
+    """Return whether one product in floats, of the statements `inside`, copies or turns what is loaded."""
     if len(uses) != 1 or not isinstance(uses[0], Instr) or id(uses[0]) not in inside:
+        return False
+    if types[uses[0].dst].dtype.is_integer:
         return False
     return load.rows is not None or bool(uses[0].attr("trans_b"))
 
@@ -372,7 +376,8 @@ def can_stream(stmt: Stmt | None, types: Mapping[str, TileType]) -> bool:
     if not isinstance(stmt, Instr) or TABLE[stmt.op].form not in (Form.MATMUL, Form.MATMUL_ACC):
         return False
     is_turned = stmt.attr("trans_a") and stmt.attr("trans_b")
-    return types[stmt.dst].rows <= STREAM_ROWS and types[stmt.dst].cols > 1 and not is_turned
+    dst = types[stmt.dst]
+    return dst.rows <= STREAM_ROWS and dst.cols > 1 and dst.dtype.is_float and not is_turned
 
 
 def _loads(nodes: Sequence[Node]) -> list[Load]:

@@ -10,7 +10,14 @@ from pto_wsp.targets.c_style.plan import Alone
 from pto_wsp.targets.c_style.spelling import FIELDS, tile_name
 from pto_wsp.targets.cpu.code import KernelCode
 from pto_wsp.targets.cpu.memory import can_stream, matmul_vectors, product_stride, row_stride
-from pto_wsp.targets.cpu.parts import packs, panel_product, stream_product, tile_product, turns
+from pto_wsp.targets.cpu.parts import (
+    integer_product,
+    packs,
+    panel_product,
+    stream_product,
+    tile_product,
+    turns,
+)
 from pto_wsp.targets.cpu.templates import CallTemplate
 from pto_wsp.types.tile import TileType
 
@@ -72,11 +79,12 @@ def write_matmul(code: KernelCode, node: Alone, instr: Instr) -> None:
     trans_a, trans_b = bool(instr.attr("trans_a")), bool(instr.attr("trans_b"))
     accumulates = form is not Form.MATMUL
     rows, cols = f"{left}.{FIELDS[trans_a]}", f"{right}.{FIELDS[not trans_b]}"
-    own = code.extra(node, "result", "float")
+    storage = code.storage(instr.dst)
+    own = code.extra(node, "result", storage)
     place = code.buffer(instr.dst) if own is None else f"{own}, {product_stride(dst, code.lanes)}"
     code.out.line("{")
     with code.out.indented():
-        code.out.line(f"const Tile<float> sum{{{place}, {rows}, {cols}}};")
+        code.out.line(f"const Tile<{storage}> sum{{{place}, {rows}, {cols}}};")
         if form is Form.MATMUL_BIAS:
             code.out.line(f"repeat(sum, {tile_name(instr.tiles[2])});")
         elif accumulates and (own is not None or not code.is_same_memory(instr.tiles[0], instr.dst)):
@@ -96,7 +104,12 @@ def _write_product(code: KernelCode, node: Alone, instr: Instr, adds: str) -> No
     vectors = matmul_vectors(dst, code.lanes)
     function = f"matmul<{vectors}, {min(dst.rows, MOST_BLOCK_ROWS)}>"
     ahead = code.ahead(instr)
-    if b in code.memory.windows and can_stream(instr, code.types):
+    if dst.dtype.is_integer:
+        function = f"matmul_integers<{vectors}>"
+        code.parts.add(integer_product(function, left))
+        right = _write_turned(code, node, b) if trans_b else right
+        code.out.line(f"{function}(sum, {value}, {right}, {adds}, {code.extra(node, 'panel', 'uint32_t')});")
+    elif b in code.memory.windows and can_stream(instr, code.types):
         function = f"{'stream_dots' if trans_b else 'stream_matmul'}<{_few_rows(dst.rows)}>"
         code.parts.add(stream_product(function, left, storage))
         code.out.line(f"{function}(sum, {value}, {right}, {adds}, {ahead});")

@@ -186,6 +186,8 @@ class InstructionMethods:
         self, dst: str, a: Operand, b: Operand, c: Operand, /, trans_a: bool = False, trans_b: bool = False
     ) -> Self:
         """a @ b + bias, a row of the type that `matmul` accumulates in."""
+    def matmul_quantised(self, dst: str, a: Operand, b: Operand, c: Operand, /, format: str) -> Self:
+        """acc + x @ w, accumulated in f32, where w holds blocks of a matrix that is packed in a `format`."""
     def transpose(self, dst: str, x: Operand, /) -> Self:
         """dst[i, j] = a[j, i]."""
     def reshape(self, dst: str, x: Operand, /, *, rows: Operand = ..., cols: Operand = ...) -> Self:

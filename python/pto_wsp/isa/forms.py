@@ -10,7 +10,8 @@ import enum
 from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
-from pto_wsp.types.dtype import DType, b1, f32, i8, i32, i64
+from pto_wsp.types.dtype import DType, b1, f32, i8, i32, i64, u8
+from pto_wsp.types.quantised import FORMATS
 from pto_wsp.types.tile import TileType
 
 
@@ -36,6 +37,7 @@ class Form(enum.Enum):
     MATMUL = ("matmul", 2, 0)
     MATMUL_ACC = ("matmul-acc", 3, 0)
     MATMUL_BIAS = ("matmul-bias", 3, 0)
+    MATMUL_QUANTISED = ("matmul-quantised", 3, 0)
     TRANSPOSE = ("transpose", 1, 0)
     RESHAPE = ("reshape", 1, 0)
     EXTRACT = ("extract", 1, 0)
@@ -105,6 +107,9 @@ IN_PLACE = ELEMENTWISE | {Form.SET}
 PRODUCTS = frozenset({Form.MATMUL, Form.MATMUL_ACC, Form.MATMUL_BIAS})
 """Forms that multiply matrices."""
 
+ADDS_ONTO = frozenset({Form.MATMUL_ACC, Form.MATMUL_QUANTISED})
+"""Forms whose first operand is the sum that a product is added to: the result may take its place."""
+
 T = TypeVar("T")
 
 
@@ -125,6 +130,8 @@ def data_operands(form: Form, tiles: Sequence[TileType]) -> Sequence[TileType]:
             return tiles[:2]
         case Form.MATMUL_ACC:
             return tiles[1:]
+        case Form.MATMUL_QUANTISED:
+            return tiles[1:2]
         case _:
             return tiles
 
@@ -135,8 +142,9 @@ def result_type(form: Form, tiles: Sequence[TileType], attrs: Mapping[str, objec
     Args:
         form: a form that has a result.
         tiles: types of the tile operands.
-        attrs: `trans_a`, `trans_b` (matmul forms), `dtype` (convert, fill, iota), `rmode` (convert), `shape`
-            (fill, iota, reshape, extract: (rows, cols); expand, merge and topk forms: the extent made).
+        attrs: `trans_a`, `trans_b` (matmul forms), `format` (of a quantised matrix), `dtype` (convert, fill,
+            iota), `rmode` (convert), `shape` (fill, iota, reshape, extract: (rows, cols); expand, merge and
+            topk forms: the extent made).
 
     Raises:
         FormError: shapes or element types that do not fit.
@@ -148,6 +156,8 @@ def result_type(form: Form, tiles: Sequence[TileType], attrs: Mapping[str, objec
             return _expanded(form, tiles[0], _pair(attrs["shape"]))
         case Form.MATMUL | Form.MATMUL_ACC | Form.MATMUL_BIAS:
             return _matmul(form, tiles, attrs)
+        case Form.MATMUL_QUANTISED:
+            return _matmul_quantised(tiles, str(attrs["format"]))
         case Form.ROW_REDUCE | Form.COL_REDUCE | Form.ROW_ARG:
             return _reduced(form, tiles[0])
         case Form.CONVERT:
@@ -275,7 +285,7 @@ def valid_pairs_that_agree(
             elif form is Form.MATMUL_BIAS:
                 pairs += [(tiles[2][1], cols)]
             return pairs
-        case Form.ROW_BROADCAST | Form.MERGE | Form.TAKE:
+        case Form.ROW_BROADCAST | Form.MERGE | Form.TAKE | Form.MATMUL_QUANTISED:
             return [(tiles[0][0], tiles[1][0])]
         case Form.COL_BROADCAST:
             return [(tiles[0][1], tiles[1][1])]
@@ -308,6 +318,21 @@ def _matmul(form: Form, tiles: Sequence[TileType], attrs: Mapping[str, object]) 
         _require_shape((1, cols), tiles[2])
         _require_dtype(result.dtype, tiles[2])
     return result
+
+
+def _matmul_quantised(tiles: Sequence[TileType], name: str) -> TileType:
+    """Return the type of acc [M, N] + x [M, K] @ w, where w is [K / block, bytes] u8."""
+    (acc, x, w), form = tiles, FORMATS[name]
+    _require_dtype(u8, w)
+    _require_dtype(f32, acc)
+    _require_shape((x.rows, acc.cols), acc)
+    if w.cols % form.column_bytes or acc.cols > w.cols // form.column_bytes:
+        expected = f"blocks of {name}: {form.column_bytes} bytes for each of {acc.cols} columns or more"
+        raise FormError("shape", expected, f"{w.cols} bytes")
+    if x.cols != w.rows * form.block:
+        expected = f"a left operand with {w.rows * form.block} columns: {w.rows} blocks of {form.block}"
+        raise FormError("shape", expected, f"{x.cols}")
+    return acc
 
 
 def _product_type(left: DType, right: DType) -> DType:

@@ -411,6 +411,18 @@ _row(
     mnemonic="tmatmul.bias",
 )
 
+_row(
+    "matmul_quantised",
+    "matmul_quantised",
+    Form.MATMUL_QUANTISED,
+    FLOATS,
+    np_meaning.matmul_quantised,
+    SUM,
+    _CUBE,
+    "acc + x @ w, accumulated in f32, where w holds blocks of a matrix that is packed in a `format`.",
+    mnemonic="tmatmul.q",
+)
+
 # parts and places
 _row(
     "transpose",

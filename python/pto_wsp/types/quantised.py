@@ -229,12 +229,16 @@ def unpack(blocks: Array, form: Format) -> Numbers:
         place += size
         return found.view(kind).reshape(count * rows, cols)
 
-    quads = plane(form.quads, "u4")
-    q = _numbers(quads.view(np.uint8).reshape(-1, cols, 4).transpose(0, 2, 1), form)
+    def quads(per_block: int) -> Array:
+        """Return the bytes of the next quads of each block, [blocks * quads, 4, cols]."""
+        found = plane(per_block, "u4").view(np.uint8)
+        return found.reshape(count * per_block, cols, 4).transpose(0, 2, 1)
+
+    shape = (count * form.block, cols)
+    q = _numbers(quads(form.quads), form).reshape(shape)
     if form.bits == 6:
-        high = plane(form.block // 16, "u4").view(np.uint8).reshape(-1, 2, cols, 4)
-        fields = np.stack([high >> shift & 3 for shift in (0, 2, 4, 6)], axis=1)
-        q = q | fields.transpose(0, 1, 2, 4, 3).reshape(q.shape) << 4
+        high = quads(form.block // 16).reshape(shape[0] // CHUNK, 2, 4, cols)
+        q = q | np.stack([high >> shift & 3 for shift in (0, 2, 4, 6)], axis=1).reshape(shape) << 4
     found: list[Array | None] = []
     for is_present in (True, form.has_minimum):
         found += [plane(form.groups, form.level or "f2") if is_present else None]
@@ -245,9 +249,9 @@ def unpack(blocks: Array, form: Format) -> Numbers:
 
 
 def _numbers(bytes_of_rows: Array, form: Format) -> Array:
-    """Return the numbers [K, cols] of quads whose bytes are [quads, 4, cols]."""
-    cols = bytes_of_rows.shape[2]
+    """Return the numbers of quads whose bytes are [quads, 4, cols], in their order."""
+    count, _, cols = bytes_of_rows.shape
     if form.bits == 8:
-        return bytes_of_rows.reshape(-1, cols)
-    low = bytes_of_rows.reshape(-1, 4, 4, cols)
-    return np.stack([low & 15, low >> 4], axis=1).reshape(-1, cols)
+        return bytes_of_rows
+    low = bytes_of_rows.reshape(count // 4, 4, 4, cols)
+    return np.stack([low & 15, low >> 4], axis=1)

@@ -13,7 +13,7 @@ from pto_wsp.analysis.buffers import Lifetimes, LiveBuffer, Nest, Use, live_at_p
 from pto_wsp.analysis.steps import REDUCTIONS
 from pto_wsp.ir.effects import tile_written, tiles_read
 from pto_wsp.ir.kernel import Instr, KernelFunction, Load, Prefetch, Stmt, Store
-from pto_wsp.isa.forms import PRODUCTS, Form, factors
+from pto_wsp.isa.forms import ADDS_ONTO, PRODUCTS, Form, factors
 from pto_wsp.isa.table import TABLE
 from pto_wsp.support.record import record
 from pto_wsp.targets.c_style.plan import (
@@ -36,6 +36,9 @@ tile/matmul.hpp."""
 
 SMALL_MATMUL_ROWS = 16
 """Below this many rows a right operand is read too seldom to be worth copying."""
+
+QUANTISED_DEPTH = 256
+"""Rows of a quantised right operand that are widened at a time: `kDepth` of tile/quantised.hpp."""
 
 STREAM_ROWS = 8
 """Up to so many rows a product reads its right operand once: the most rows in tile/stream.hpp."""
@@ -208,9 +211,20 @@ def _whole_tile_bytes(
     form = TABLE[instr.op].form
     if form is Form.TRANSPOSE:
         return {"result": tile_bytes(dst, lanes)} if instr.dst in instr.tiles else {}
-    matrices = factors(form, instr.tiles)
-    if instr.dst in (matrices if form is Form.MATMUL_ACC else instr.tiles) or dst.cols == 1:
+    return _product_bytes(instr, types, windows, lanes)
+
+
+def _product_bytes(
+    instr: Instr, types: Mapping[str, TileType], windows: frozenset[str], lanes: int
+) -> dict[str, int]:
+    needs: dict[str, int] = {}
+    form, dst = TABLE[instr.op].form, types[instr.dst]
+    if instr.dst in (instr.tiles[1:] if form in ADDS_ONTO else instr.tiles) or dst.cols == 1:
         needs["result"] = dst.rows * product_stride(dst, lanes) * dst.dtype.itemsize
+    if form is Form.MATMUL_QUANTISED:
+        panel = QUANTISED_DEPTH * matmul_vectors(dst, lanes) * lanes * dst.dtype.itemsize
+        return needs if dst.rows <= STREAM_ROWS else needs | {"panel": panel}
+    matrices = factors(form, instr.tiles)
     is_window = matrices[1] in windows
     if is_window and can_stream(instr, types):
         return needs
@@ -251,7 +265,7 @@ def shared_sums(nodes: Sequence[Node], types: Mapping[str, TileType]) -> dict[st
     for body in _bodies(nodes):
         for position, node in enumerate(body):
             instr = node.step.stmt if isinstance(node, Alone) else None
-            if not isinstance(instr, Instr) or TABLE[instr.op].form is not Form.MATMUL_ACC:
+            if not isinstance(instr, Instr) or TABLE[instr.op].form not in ADDS_ONTO:
                 continue
             operand, dst = instr.tiles[0], instr.dst
             is_alike = types[operand] == types[dst] and types[dst].cols > 1

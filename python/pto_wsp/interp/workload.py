@@ -52,6 +52,11 @@ class BoundTask:
     scope: Mapping[Name, Value]
     loops: tuple[w.Loop, ...]
 
+    @property
+    def where(self) -> str:
+        """The loop variables, for errors."""
+        return scope_text(self.scope, self.loops)
+
 
 def expand(
     workload: w.WorkloadFunction,
@@ -93,18 +98,18 @@ class _Walk:
                 case w.Loop():
                     yield from self.loop(node, loops)
                 case w.Cond(condition=condition, then=then, other=other):
-                    yield from self.nodes(then if self.value(condition) else other, loops)
+                    yield from self.nodes(then if self.value(condition, loops) else other, loops)
                 case w.Set(name=name, value=value):
-                    self.scope[name] = int(self.value(value))
+                    self.scope[name] = int(self.value(value, loops))
                 case w.Refuse():
-                    raise no_tier(node, int(self.value(node.size)))
+                    raise no_tier(node, int(self.value(node.size, loops)))
                 case w.WorkloadCall(workload=name, loc=loc):
                     raise call_left(name, loc)
 
     def loop(self, loop: w.Loop, loops: tuple[w.Loop, ...]) -> Iterator[BoundTask]:
-        extent = int(self.value(loop.extent))
+        extent = int(self.value(loop.extent, loops))
         if extent < 0:
-            raise negative_extent(loop, extent)
+            raise negative_extent(loop, extent, scope_text(self.scope, loops))
         for i in range(extent if loop.tile is None else -(-extent // loop.tile)):
             self.scope[loop.var] = i
             if loop.tile is not None:
@@ -112,13 +117,18 @@ class _Walk:
                 self.scope[loop.length] = min(loop.tile, extent - i * loop.tile)
             yield from self.nodes(loop.body, (*loops, loop))
 
-    def value(self, expr: Expr) -> Value:
-        return evaluate(expr, self.scope, self.reader)
+    def value(self, expr: Expr, loops: tuple[w.Loop, ...]) -> Value:
+        try:
+            return evaluate(expr, self.scope, self.reader)
+        except BadExpression as error:
+            raise error.in_iteration(scope_text(self.scope, loops)) from None
 
 
-def negative_extent(loop: w.Loop, extent: int) -> BadExpression:
-    """Return the error of a loop over a negative number of elements."""
-    return BadExpression(reason=f"the axis of `{loop.called}` has extent {extent}", loc=loop.loc)
+def negative_extent(loop: w.Loop, extent: int, where: str) -> BadExpression:
+    """Return the error of a loop over a negative number of elements; `where` shows the loops around it."""
+    reason = f"the axis of `{loop.called}` has extent {extent}"
+    hint = "for a loop without iterations, end the extent at 0: `P(extent.max(0))`"
+    return BadExpression(reason=reason, loc=loop.loc, hint=hint).in_iteration(where)
 
 
 def no_tier(node: w.Refuse, size: int) -> NoTier:
@@ -153,7 +163,10 @@ def run_workload(
     run = _Run(module, arrays, find_late(module.entry_workload, module.written))
     for task in expand(module.entry_workload, sizes, run.reader, run.late):
         poll()
-        run.arguments(task, run.late)
+        try:
+            run.arguments(task, run.late)
+        except BadExpression as error:
+            raise error.in_iteration(task.where) from None
     done = 0
     tasks = expand(module.entry_workload, sizes, run.reader)
     while True:
@@ -163,6 +176,8 @@ def run_workload(
                 return done
             run.flush(task)
             views, args, workspace = run.arguments(task, NOTHING_LATE)
+        except BadExpression as error:
+            raise error.in_iteration(task.where).found_late(done) from None
         except RunError as error:
             raise error.found_late(done) from None
         if seen is not None:
@@ -224,7 +239,6 @@ class _Run:
             return 0
         found = int(evaluate(expr, task.scope, self.reader))
         if found < 0:
-            where = scope_text(task.scope, task.loops)
             kernel = task.node.kernel
-            raise NegativeAmount(what=what, kernel=kernel, found=found, where=where, loc=task.node.loc)
+            raise NegativeAmount(what=what, kernel=kernel, found=found, where=task.where, loc=task.node.loc)
         return found

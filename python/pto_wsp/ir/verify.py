@@ -27,6 +27,7 @@ from pto_wsp.ir.rules import (
 )
 from pto_wsp.ir.scalar import (
     ArgExtent,
+    Binary,
     Const,
     Element,
     Expr,
@@ -308,7 +309,7 @@ class _KernelVerifier:
                     case Extent(name=name):
                         known = name in self.tiles or name in self.views
                         require(known, f"`{name}` has no extents", loc)
-                    case LoopStart() | LoopExtent() | Slot() | FlushValue():
+                    case LoopStart() | LoopExtent() | Slot() | FlushValue() | Binary(op="within"):
                         require(False, f"`{format_expr(node)}` occurs in workloads only", loc)
                     case TaskIndex() | TaskKernel() | KernelNumber() | ArgExtent():
                         require(False, f"`{format_expr(node)}` occurs in keys only", loc)

@@ -7,6 +7,7 @@ kernels. It loops over tasks in Python and is meant for checking and debugging.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
 import numpy as np
 
@@ -163,10 +164,7 @@ def run_workload(
     run = _Run(module, arrays, find_late(module.entry_workload, module.written))
     for task in expand(module.entry_workload, sizes, run.reader, run.late):
         poll()
-        try:
-            run.arguments(task, run.late)
-        except BadExpression as error:
-            raise error.in_iteration(task.where) from None
+        run.arguments(task, run.late)
     done = 0
     tasks = expand(module.entry_workload, sizes, run.reader)
     while True:
@@ -174,10 +172,7 @@ def run_workload(
             task = next(tasks, None)
             if task is None:
                 return done
-            run.flush(task)
-            views, args, workspace = run.arguments(task, NOTHING_LATE)
-        except BadExpression as error:
-            raise error.in_iteration(task.where).found_late(done) from None
+            views, args, workspace = run.late_arguments(task)
         except RunError as error:
             raise error.found_late(done) from None
         if seen is not None:
@@ -193,6 +188,19 @@ def run_workload(
         done += 1
 
 
+_Arguments = tuple[list[ArrayView], "list[np.ndarray | Value]", int]
+"""Views to write back, arguments, and bytes of workspace."""
+
+
+@contextmanager
+def _placed(task: BoundTask) -> Iterator[None]:
+    """Let an expression without a value name the iteration of a task."""
+    try:
+        yield
+    except BadExpression as error:
+        raise error.in_iteration(task.where) from None
+
+
 class _Run:
     """One run: what its tasks get."""
 
@@ -203,17 +211,23 @@ class _Run:
         distinct = frozenset(t.name for t in module.entry_workload.tensors if t.is_distinct)
         self.regions = RegionReader(arrays, self.reader, distinct)
 
-    def flush(self, task: BoundTask) -> None:
-        """Evaluate what reads elements that tasks write: flush points come before anything else of a task."""
+    def late_arguments(self, task: BoundTask) -> _Arguments:
+        """Return what `arguments` returns, after evaluating what reads elements that tasks write."""
         for expr in w.node_expressions(task.node):
             if reads_element(expr, self.late.written):
-                evaluate(expr, task.scope, self.reader)
+                with _placed(task):
+                    evaluate(expr, task.scope, self.reader)
+        return self.arguments(task, NOTHING_LATE)
 
-    def arguments(self, task: BoundTask, late: Late) -> tuple[list[ArrayView], list[np.ndarray | Value], int]:
+    def arguments(self, task: BoundTask, late: Late) -> _Arguments:
         """Return the views to write back, the arguments and the workspace of a task, in bytes.
 
         Scalars come first, then regions, then amounts, each checked unless it is late.
         """
+        with _placed(task):
+            return self._arguments(task, late)
+
+    def _arguments(self, task: BoundTask, late: Late) -> _Arguments:
         node = task.node
         kernel = self.kernels[node.kernel]
         pairs = list(zip(kernel.params, node.args, strict=True))

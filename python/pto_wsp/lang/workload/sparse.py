@@ -168,7 +168,7 @@ class SparseRow(RaggedRow):
         super().__init__(start, extent)
         self.owner = owner
 
-    def __getitem__(self, item: slice | Span) -> SparseRow:
+    def __getitem__(self, item: object) -> SparseRow:  # pyright: ignore[reportIncompatibleMethodOverride]
         """The part `start:stop`, or that of a range made by `P.tiles`."""
         if not isinstance(item, (slice, Span)):
             raise BadOperand(

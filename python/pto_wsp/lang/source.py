@@ -5,12 +5,13 @@ from __future__ import annotations
 import ast
 import builtins
 import linecache
+import re
 from collections import ChainMap
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import lru_cache
 from inspect import CO_VARARGS, CO_VARKEYWORDS
-from types import CodeType, FrameType, FunctionType
+from types import CodeType, FrameType, FunctionType, MappingProxyType
 from typing import Final
 
 from pto_wsp.errors import UnknownName, UnsupportedSyntax, closest, did_you_mean
@@ -88,28 +89,31 @@ class FunctionSource:
         """Return the place of a node of the tree."""
         return node_location(self.file, node)
 
-    def annotation(self, arg: ast.arg) -> object:
+    def annotation(self, arg: ast.arg, others: Mapping[str, object] = MappingProxyType({})) -> object:
         """Return the value of a parameter's annotation, or None without one.
 
         It is evaluated here and not by Python, so that names of enclosing functions are found even where
-        annotations are deferred.
+        annotations are deferred. `others` are values of names that the scope around the function lacks.
         """
         node = arg.annotation
         if node is None:
             return None
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             node = quoted_annotation(node)
-        return self.evaluate(node, "an annotation")
+        return self.evaluate(node, "an annotation", others)
 
-    def evaluate(self, node: ast.expr, where: str) -> object:
-        """Return the value that an expression has in the scope around the function."""
+    def evaluate(
+        self, node: ast.expr, where: str, others: Mapping[str, object] = MappingProxyType({})
+    ) -> object:
+        """Return the value that an expression has in the scope around the function, and with other names."""
+        known = {**others, **self.names}
         for name in (n for n in ast.walk(node) if isinstance(n, ast.Name)):
-            if name.id not in self.names:
+            if name.id not in known:
                 raise UnknownName(
                     name=name.id, where=where, advice=self.suggestion(name.id), loc=self.at(name)
                 )
         code = compile(ast.Expression(node), self.file, "eval")
-        return eval(code, {"__builtins__": {}}, dict(self.names))
+        return eval(code, {"__builtins__": {}}, known)
 
 
 def read_function(function: FunctionType, frame: FrameType | None) -> FunctionSource:
@@ -121,6 +125,12 @@ def read_function(function: FunctionType, frame: FrameType | None) -> FunctionSo
     scope = _scope(function, frame)
     names = {name: scope[name] for name in _names_used(node, code) if name in scope}
     return FunctionSource(function, code.co_filename, node, names, frozenset(scope))
+
+
+def identifier(name: str) -> str:
+    """Return a name with `_` for what identifiers cannot have."""
+    text = re.sub(r"\W", "_", name, flags=re.ASCII)
+    return f"_{text}" if text[:1].isdigit() else text
 
 
 def quoted_annotation(node: ast.Constant) -> ast.expr:

@@ -20,11 +20,11 @@ from pto_wsp.lang.kernel.inlining import BodyReader
 from pto_wsp.lang.kernel.native_kernel import CppOptions, PathText, native_function, read_native
 from pto_wsp.lang.kernel.outputs import check_outputs
 from pto_wsp.lang.kernel.ptoisa_body import InstructionReader, check_written
-from pto_wsp.lang.kernel.signature import read_signature, specialised_params
+from pto_wsp.lang.kernel.signature import concrete_param, read_signature, specialised_params
 from pto_wsp.lang.kernel.statements import StatementReader
 from pto_wsp.lang.kernel.values import Constant, ScalarValue, Value
 from pto_wsp.lang.kernel.view_index import whole_view
-from pto_wsp.lang.source import FunctionSource, read_function
+from pto_wsp.lang.source import FunctionSource, identifier, read_function
 from pto_wsp.lang.workload import context
 from pto_wsp.lang.workload.tasks import Handle, TaskArguments
 from pto_wsp.location import Location, caller_location
@@ -38,7 +38,7 @@ class Kernel:
     In a workload `k[coordinates](param=view_or_scalar, ...)` makes a task of it.
 
     Attributes:
-        name: the function's name.
+        name: the function's name, or the one that it declares, with `_` for what identifiers cannot have.
         params: its parameters.
         declaration: what it declares beside its arithmetic.
     """
@@ -49,11 +49,11 @@ class Kernel:
         if source.node is None:
             raise NoSource(name=source.function.__name__, loc=source.loc)
         self._source = source
-        self.name = source.node.name
+        self.name = source.node.name if declaration.name is None else identifier(str(declaration.name))
         self.params: tuple[KernelParam, ...] = read_signature(source)
         has_body = not _is_declaration(source.node)
         self._native = read_native(source, self.params, cpp, has_body)
-        declaration.check(self.name, self._native is not None or not has_body, self.loc)
+        declaration.check(source.node.name, self._native is not None or not has_body, self.loc)
         self.declaration = declaration
         self._functions: dict[object, KernelFunction] = {}
         self.__doc__ = source.function.__doc__
@@ -85,6 +85,14 @@ class Kernel:
         is_nested = "<locals>" in function.__qualname__
         return self if is_nested else (function.__module__, function.__qualname__)
 
+    def concrete(self, constants: Mapping[str, object], loc: Location | None) -> tuple[KernelParam, ...]:
+        """Return the parameters for the values of constants, for a task at `loc`: none is a template.
+
+        Raises:
+            BadAnnotation: these values give sizes or an element type that a parameter cannot have.
+        """
+        return tuple(concrete_param(self._source, param, constants, loc) for param in self.params)
+
     def specialise(self, views: Mapping[str, ViewType], constants: Mapping[str, object]) -> KernelFunction:
         """Return the IR of the kernel.
 
@@ -103,7 +111,7 @@ class Kernel:
     def _read(self, views: Mapping[str, ViewType], constants: Mapping[str, object]) -> KernelFunction:
         node = self._source.node
         assert node is not None
-        params = specialised_params(self.params, views)
+        params = specialised_params(self.concrete(constants, None), views)
         name = _specialised_name(self.name, views, constants)
         if self._native is not None:
             return self._declared(native_function(name, params, self._native, constants, self.loc))
@@ -265,7 +273,8 @@ def kernel(
         block_dim: calls that make one task; each works on the part that `pto.block_idx()` (in C++
             `context.block_idx`) stands for.
         cost: estimated run time of a task in ns, a function as `workspace` is.
-        name: what `lookup_kernel` finds the kernel by.
+        name: what `lookup_kernel` finds the kernel by, and what programs and traces call it; in `.pto` text,
+            `_` replaces what identifiers cannot have. By default the function's name.
 
     Raises:
         NoSource: the source text is not available.

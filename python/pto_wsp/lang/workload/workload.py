@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from types import FrameType, FunctionType
@@ -24,7 +23,7 @@ from pto_wsp.ir.schedule import DEFAULT, Directives
 from pto_wsp.lang.compiling import Program, compile_traced
 from pto_wsp.lang.operands import kind_of
 from pto_wsp.lang.schedule.schedulable import Schedulable
-from pto_wsp.lang.source import FunctionSource, read_function
+from pto_wsp.lang.source import FunctionSource, identifier, read_function
 from pto_wsp.lang.workload.build_module import Traced, Tracing
 from pto_wsp.lang.workload.functions import COMBINE, SEQUENTIAL, Body, ComposedBodies, compose, declarations
 from pto_wsp.lang.workload.nested import call_workload
@@ -134,7 +133,7 @@ class Workload(Schedulable):
             FrontendError: something in it has no meaning in a workload.
         """
         if self._traced is None:
-            traced = Tracing(_identifier(self.name), self.body, self.bound).run()
+            traced = Tracing(identifier(self.name), self.body, self.bound).run()
             self._traced = replace(traced, module=traced.module.with_schedule(self.policies))
         return self._traced
 
@@ -146,11 +145,6 @@ class Workload(Schedulable):
             CompileError: the target is unknown, or cannot build it.
         """
         return compile_traced(self.trace(), target)
-
-
-def _identifier(name: str) -> str:
-    text = re.sub(r"\W", "_", name, flags=re.ASCII)
-    return f"_{text}" if text[0].isdigit() else text
 
 
 def _shown(value: object) -> str:

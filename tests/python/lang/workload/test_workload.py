@@ -441,12 +441,14 @@ def test_name_clashes() -> None:
 
     assert "two different kernels are called `k`" in trace_of(
         """
-        def make(c):
-            @kernel
-            def k(y: Out[Tile[4, 8, f32]]):
-                pto.store(y, c)
-            return k
-        one, two = make(1.0), make(2.0)
+        @kernel
+        def k(y: Out[Tile[4, 8, f32]]):
+            pto.store(y, 1.0)
+        one = k
+        @kernel
+        def k(y: Out[Tile[4, 8, f32]]):
+            pto.store(y, 2.0)
+        two = k
         @workload
         def w(Y: Tensor[f32, 4, 8]):
             one(Y)

@@ -12,6 +12,7 @@ from pto_wsp.errors import BadKernelOption, UnknownName, did_you_mean
 from pto_wsp.ir.kernel import UNITS, KernelFunction
 from pto_wsp.ir.scalar import Const, Expr
 from pto_wsp.lang.annotations import TensorAnnotation, TileAnnotation
+from pto_wsp.lang.captured import Reading
 from pto_wsp.lang.operands import Scalar, expression
 from pto_wsp.location import Location, caller_location
 from pto_wsp.support.record import record
@@ -136,6 +137,11 @@ class SpecialisableKernel(Protocol):
     @property
     def loc(self) -> Location:
         """Where it is defined."""
+        ...
+
+    @property
+    def readings(self) -> tuple[Reading, ...]:
+        """Its functions with the values of the variables around them."""
         ...
 
     def concrete(self, constants: Mapping[str, object], loc: Location | None) -> tuple[KernelParam, ...]:

@@ -12,6 +12,7 @@ from weakref import WeakSet
 from pto_wsp.errors import NameClash, NoSource, UnknownKernel, UnsupportedSyntax, did_you_mean
 from pto_wsp.ir.kernel import KernelFunction
 from pto_wsp.ir.scalar import Var
+from pto_wsp.lang.captured import Reading
 from pto_wsp.lang.kernel.builder import Builder
 from pto_wsp.lang.kernel.copy_elimination import remove_copies
 from pto_wsp.lang.kernel.declarations import Amount, KernelOptions, KernelParam
@@ -56,6 +57,7 @@ class Kernel:
         declaration.check(source.node.name, self._native is not None or not has_body, self.loc)
         self.declaration = declaration
         self._functions: dict[object, KernelFunction] = {}
+        self._inlined: dict[FunctionType, Reading] = {}
         self.__doc__ = source.function.__doc__
         self.__name__ = self.name
         if not self.is_generic:
@@ -84,6 +86,18 @@ class Kernel:
         function = self._source.function
         is_nested = "<locals>" in function.__qualname__
         return self if is_nested else (function.__module__, function.__qualname__)
+
+    @property
+    def definition(self) -> tuple[object, ...]:
+        """What is equal for a kernel of the same text."""
+        options = self.declaration
+        native = None if self._native is None else (self._native.source, self._native.includes)
+        return self._source.function, options.workspace, options.cost, options.core, options.block_dim, native
+
+    @property
+    def readings(self) -> tuple[Reading, ...]:
+        """The kernel's function and those that it calls, with the values of the variables around them."""
+        return Reading(self._source, self._source.names, "defined"), *self._inlined.values()
 
     def concrete(self, constants: Mapping[str, object], loc: Location | None) -> tuple[KernelParam, ...]:
         """Return the parameters for the values of constants, for a task at `loc`: none is a template.
@@ -127,6 +141,8 @@ class Kernel:
         source = without_leaving(self._source)
         assert source.node is not None
         self._reader(source, builder, env).statements(source.node.body)
+        for inlined in builder.inlined:
+            self._inlined.setdefault(inlined.function, Reading(inlined, inlined.names, "read"))
         function = KernelFunction(
             name,
             params,

@@ -164,6 +164,7 @@ def _uses(reading: Reading) -> Iterator[_Use]:
 def _variables(source: FunctionSource) -> Iterator[tuple[str, dict[str, Any] | CellType]]:
     """Yield the variables around a function that its body or its annotations read, and where each is."""
     function = source.function
+    assert isinstance(function, FunctionType)
     cells = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
     yield from cells.items()
     for name in sorted((_global_names(function.__code__) | _annotated(source)) - cells.keys()):

@@ -57,7 +57,7 @@ class Kernel:
         declaration.check(source.node.name, self._native is not None or not has_body, self.loc)
         self.declaration = declaration
         self._functions: dict[object, KernelFunction] = {}
-        self._inlined: dict[FunctionType, Reading] = {}
+        self._inlined: dict[object, Reading] = {}
         self.__doc__ = source.function.__doc__
         self.__name__ = self.name
         if not self.is_generic:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from types import FunctionType
 
 from pto_wsp.errors import (
     BadIndex,
@@ -96,7 +95,7 @@ class WorkloadTrace:
         self.loops: dict[str, OpenLoop] = {}
         self.untyped_elements: list[Entry] = []
         self.frames: list[Frame] = []
-        self.sources: dict[FunctionType, FunctionSource] = {}
+        self.sources: dict[object, FunctionSource] = {}
         self._fresh = Fresh()
         self._symbols: dict[str, w.ScalarParam] = {}
 

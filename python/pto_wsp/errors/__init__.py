@@ -87,6 +87,7 @@ from pto_wsp.errors.reading import (
     UnsetSlot,
     UnsupportedSyntax,
     UnusedCall,
+    VariableChanged,
     WrongFunctionKind,
     WrongTensor,
 )
@@ -242,6 +243,7 @@ __all__ = [
     "UnusableArray",
     "UnusableFile",
     "UnusedCall",
+    "VariableChanged",
     "VerifyError",
     "ViewShape",
     "WindowFull",

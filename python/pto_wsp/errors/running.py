@@ -199,10 +199,15 @@ class StridedView(RunError):
 
 
 class BadExpression(RunError):
-    """A scalar expression without a value."""
+    """A scalar expression without a value, in an iteration of the loops around it if there are any."""
 
     code = "bad-expression"
     template = "an expression has no value: {reason}"
+
+    def in_iteration(self, where: str) -> BadExpression:
+        """Show the loop variables, ` in iteration b = 3`, and return the error."""
+        self.caret_text = self.caret_text or where.strip()
+        return self
 
 
 class KernelFailed(RunError):
@@ -220,6 +225,10 @@ class IterationsConflict(RunError):
     template = "`{second}`{second_where} {second_does} what `{first}`{first_where} {first_does}: `{region}`"
     label = "{kind}"
     hint = "P states that iterations are independent; where their order matters, use `P.range` or `P.seq`"
+    hint_of_tiles = (
+        "P.tiles states that iterations are independent; where their order matters, give it "
+        '`order="range"` or `order="seq"`'
+    )
 
 
 class InstancesConflict(RunError):

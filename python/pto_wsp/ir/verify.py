@@ -28,6 +28,7 @@ from pto_wsp.ir.rules import (
 )
 from pto_wsp.ir.scalar import (
     ArgExtent,
+    Binary,
     Const,
     Element,
     Expr,
@@ -326,7 +327,7 @@ class _KernelVerifier:
                             raise InvalidIR(message=f"scalar `{name}` is not declared as {dtype}", loc=loc)
                     case Extent():
                         self.extent(node, loc)
-                    case LoopStart() | LoopExtent() | Slot() | FlushValue():
+                    case LoopStart() | LoopExtent() | Slot() | FlushValue() | Binary(op="within"):
                         require(False, f"`{format_expr(node)}` occurs in workloads only", loc)
                     case TaskIndex() | TaskKernel() | KernelNumber() | ArgExtent():
                         require(False, f"`{format_expr(node)}` occurs in keys only", loc)

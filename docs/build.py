@@ -14,6 +14,7 @@ from benchmarks.report import performance_page
 from docs.builder_stub import builder_stub
 from docs.editor_grammar import editor_grammar
 from docs.figures import readme_page
+from docs.kernel_python import kernel_python_page
 from docs.style import COLUMNS
 from pto_wsp.errors import PtoError, catalogue
 from pto_wsp.ir.schedule import Directive, Policy
@@ -272,6 +273,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "operators.md": operators_page,
     "performance.md": performance_page,
     "policies.md": policies_page,
+    "python_in_kernels.md": kernel_python_page,
 }
 
 

@@ -244,4 +244,6 @@ def refused_statements() -> list[str]:
 
 
 def _cell(code: str) -> str:
-    return "<br>".join(f"`{line.replace('  ', chr(0xA0) * 2)}`" for line in code.split("\n"))
+    """Return a program as the cell of a table, one line below the other."""
+    lines = [(len(line) - len(line.lstrip()), line.lstrip()) for line in code.split("\n")]
+    return "<br>".join(f"{'&nbsp; ' * indent}`{line}`" for indent, line in lines)

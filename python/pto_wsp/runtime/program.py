@@ -176,8 +176,7 @@ class Program:
 
         Raises:
             CannotRun: the target only emits sources.
-            UnboundTensor, UnknownParameter, WrongValue, WrongDType, WrongRank, WrongShape, UnusableArray,
-            ReadOnlyArray, OverlappingArrays: the values do not fit; nothing has run.
+            BindError: a value is missing or does not fit; nothing has run.
             ArraysInFlight: an array overlaps one of an unfinished run, and one of the two runs writes it.
             RegionOutside, ViewShape, BadExpression: a region or size is wrong; nothing has run.
             KernelFailed: a check inside a kernel failed; earlier tasks have run.

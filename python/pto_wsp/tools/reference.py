@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import re
 from collections.abc import Iterator
+from enum import Enum
 
+from pto_wsp.ir.schedule import Policy
 from pto_wsp.lang.kernel.functions import FUNCTIONS
 from pto_wsp.ops.functional import OPERATORS
 from pto_wsp.support.record import record
 from pto_wsp.types import DTYPES
+
+_QUOTED = re.compile(r"(: |-> )'((?:[^'\\]|\\.)*)'")
+"""Annotations, which are text since they are deferred."""
 
 
 @record
@@ -30,7 +36,8 @@ class Subject:
 
     def heading(self, name: str) -> str:
         """Return how a page calls what the dotted name leads to."""
-        return self.shown.get(name, name.removeprefix("pto_wsp."))
+        called = name.removeprefix("pto_wsp.").replace("ops.functional.", "F.")
+        return self.shown.get(name, called)
 
 
 def _subject(title: str, about: str, names: str, **shown: str) -> Subject:
@@ -93,6 +100,8 @@ SUBJECTS: dict[str, Subject] = {
     ),
     "functional": _subject(
         "Functions of arrays",
+        "`from pto_wsp.ops import functional as F`. `x` is an array of any shape of f32, f16 or bf16. "
+        "The result has its shape and element type unless the function says more. `out` receives the result. "
         "[Operators](../operators.md) lists formulas and error bounds.",
         " ".join(
             f"ops.functional.{name}"
@@ -147,26 +156,41 @@ def entries() -> Iterator[tuple[str, str, str]]:
         for dotted in subject.names:
             heading, found = subject.heading(dotted), resolve(dotted)
             yield f"api/{slug}.md", heading, f"{heading}{signature_text(found)}\n{inspect.getdoc(found)}"
-            for name, member in methods(found):
+            for name, member in members(found):
                 text = f"{heading}.{name}{signature_text(member)}\n{inspect.getdoc(member)}"
                 yield f"api/{slug}.md", f"{heading}.{name}", text
 
 
-def methods(found: object) -> Iterator[tuple[str, object]]:
-    """Yield the public methods and properties that a class defines, none for a function."""
-    if not inspect.isclass(found):
+HIDDEN = frozenset(
+    """engine_settings engine_key engine_limit refusal default require_unscheduled specialise among having
+    is_current is_generic identity called accepts physical_dims pack_into trace at key_expr policy
+    title expr where loc""".split()
+)
+"""Members that other layers of the package call, and users do not."""
+
+
+def members(found: object) -> Iterator[tuple[str, object]]:
+    """Yield the public methods and properties of a class, those of its bases last; none of a function."""
+    if not inspect.isclass(found) or issubclass(found, (Enum, BaseException)):
         return
-    for name in vars(found):
-        member = getattr(found, name)
-        if not name.startswith("_") and (inspect.isroutine(member) or isinstance(member, property)):
-            yield name, member
+    seen: set[str] = set(HIDDEN)
+    for base in found.__mro__:
+        if not base.__module__.startswith("pto_wsp"):
+            continue
+        for name, declared in vars(base).items():
+            if name.startswith("_") or name in seen:
+                continue
+            seen.add(name)
+            if isinstance(declared, (property, Policy)) or inspect.isroutine(getattr(found, name)):
+                yield name, getattr(found, name)
 
 
 def signature_text(found: object) -> str:
     """Return the parameters of a function or class as Python writes them, or nothing if it has none."""
-    if not callable(found):
+    if not callable(found) or (isinstance(found, type) and issubclass(found, Enum)):
         return ""
     try:
-        return str(inspect.signature(found)).replace("'", "")
+        shown = _QUOTED.sub(r"\1\2", str(inspect.signature(found)))
     except (TypeError, ValueError):
         return ""
+    return shown.replace("(self, ", "(").replace("(self)", "()")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import textwrap
 from pathlib import Path
 
 FOLDER = Path(__file__).parent.parent / "examples" / "cookbook"
@@ -38,5 +39,6 @@ def _chapter(name: str) -> str:
     title, description = about.split(":", 1) if ":" in about.split("\n")[0] else (name, about)
     code = re.sub(r'\A""".*?"""\n+', "", text, flags=re.DOTALL).replace("  # fmt: skip", "").strip()
     picture = f"![tasks of {name}](images/cookbook/{name}.svg)"
-    described = description.strip()[0].upper() + description.strip()[1:]
+    sentences = description.strip()[0].upper() + description.strip()[1:]
+    described = "\n\n".join(textwrap.fill(part, 100) for part in sentences.split("\n\n"))
     return f"## {title}\n\n{described}\n\n{picture}\n\n```python\n{code}\n```"

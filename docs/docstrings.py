@@ -76,7 +76,7 @@ def markdown(text: str, where: str, found: object = None) -> str:
         found: the owner; its parameters are the only names that `Args` may list.
 
     Raises:
-        ValueError: there is no docstring, an item of a section has no name, or an argument does not exist.
+        ValueError: the docstring is missing, an item of a section has no name, or an argument does not exist.
     """
     if not text:
         raise ValueError(f"{where} has no docstring")

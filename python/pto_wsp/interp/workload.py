@@ -1,6 +1,6 @@
 """The reference meaning of a workload: its tasks, one after another, in program order.
 
-Used as the workload oracle (ARCHITECTURE 4.6) with compiled kernels, and as the target `interp` with numpy
+Used as the workload oracle with compiled kernels, and as the target `interp` with numpy
 kernels. It loops over tasks in Python and is meant for checking and debugging.
 """
 

@@ -3,7 +3,6 @@
 Values are i64 with floor division and modulo as in Python, bool (b1), or a float in a kernel's scalar
 arithmetic. Overflow, division by zero, shifts outside 0..63, elements outside their tensor and u64 values
 below 0 are errors wherever an expression is evaluated; the first of them, from left to right, is reported.
-Source: ARCHITECTURE 4.4; seed 003 section 3.1.
 """
 
 from __future__ import annotations

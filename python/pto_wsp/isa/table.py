@@ -3,7 +3,6 @@
 From a row follow the builder method and the `pto.` function, the `.pto` text, the type and shape rules (by
 its form), the numpy meaning, the error bound, the cycle cost, and, through each target's template table,
 legality and emission. tests/python/isa walks the table: every row has every part.
-Source: seed 004 sections 1.1 and 2.
 """
 
 from __future__ import annotations

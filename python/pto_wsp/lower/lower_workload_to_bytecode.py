@@ -4,7 +4,7 @@ The size of the result follows from the program's text alone: O(IR), not O(tasks
 
 An expression that reads an element of a tensor that a task of the run writes is a flush point: it becomes a
 SET of a register of its own in front of the node that it belongs to, and the node reads the register.
-Source: seed 002 section 3; docs/bytecode.md.
+docs/bytecode.md describes the format.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@
 Where `tile_levels` gives blocks more rows than kernels are written for, an iteration of such a block does the
 work of several (`widen_tasks`). Loops inside are expanded too. Tasks keep their order, so results are the
 same to the bit, other than where a kernel adds up over a dimension that grows. Requires a module without
-calls. Source: seed 004 sections 2.5 and 2.6.
+calls.
 """
 
 from __future__ import annotations

@@ -93,7 +93,8 @@ else:
     class InOut:
         """A kernel parameter in memory that the kernel reads and writes.
 
-        `InOut[Tile[16, 64, f32]]`: `pto.store(acc, acc + x)`. Tasks on the same elements run in program order.
+        `InOut[Tile[16, 64, f32]]`: `pto.store(acc, acc + x)`. Tasks on the same elements
+        run in program order.
         """
 
         def __class_getitem__(cls, item: object) -> RoleAnnotation:

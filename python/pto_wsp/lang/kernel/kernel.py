@@ -273,7 +273,7 @@ def kernel(
         FrontendError: the function has parameters or statements that have no meaning in a kernel.
 
     Example:
-        `@kernel` before `def scale(x: In[Tile[64, 128, f32]], y: Out[Tile[64, 128, f32]]): pto.store(y, x * 2)`.
+        `@kernel` before `def scale(x: In[Tile[8, 64, f32]], y: Out[Tile[8, 64, f32]]): pto.store(y, x * 2)`.
     """
     frame = sys._getframe(1)
     cpp = CppOptions(cpp_src, cpp_body_path, cpp_tu_path, cpp_includes, reference)

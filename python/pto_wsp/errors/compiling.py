@@ -92,7 +92,7 @@ class BadPipeline(CompileError):
 
 
 class CannotInline(CompileError):
-    """A call whose callee cannot stand in its place."""
+    """A call that its callee cannot replace."""
 
     code = "cannot-inline"
     template = "the call of `{callee}` cannot be inlined"

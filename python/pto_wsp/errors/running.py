@@ -14,7 +14,7 @@ class UnboundTensor(BindError):
 
 
 class UnknownParameter(BindError):
-    """A keyword that is no parameter of the program."""
+    """A keyword that is not a parameter of the program."""
 
     code = "unknown-parameter"
     template = "program `{program}` has no parameter `{name}`"
@@ -139,7 +139,7 @@ class StridedRows(RunError):
     """A row set over rows that do not lie evenly in memory."""
 
     code = "strided-rows"
-    template = "`{tensor}` cannot be indexed by rows: dimension {dim} does not step over those behind it"
+    template = "`{tensor}` cannot be indexed by rows: dimension {dim} does not step over those after it"
     hint = "pass a packed array: `numpy.ascontiguousarray(array)`"
 
 

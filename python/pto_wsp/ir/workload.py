@@ -110,7 +110,7 @@ class SparseParam(RowsParam):
 
     @property
     def indices(self) -> str:
-        """Name of the tensor that holds the indices of all rows, one behind the other."""
+        """Name of the tensor that holds the indices of all rows, one after the other."""
         return self.name + ".indices"
 
     @property

@@ -25,7 +25,7 @@ class Composition:
     """One word for several rows.
 
     Attributes:
-        name: the builder's method; in upper case behind a `T`, the function of `ptoisa`.
+        name: the builder's method; in upper case after a `T`, the function of `ptoisa`.
         mnemonic: in `.pto` text.
         operands: the tile operands in order.
         rows: the rows that it becomes.

@@ -34,7 +34,7 @@ from pto_wsp.types.tile import ScalarType
 
 @record
 class Lowered:
-    """Bytecode and what its numbers stand for.
+    """Bytecode and the meaning of its numbers.
 
     Attributes:
         code: the bytes.
@@ -45,7 +45,7 @@ class Lowered:
         enclosing: the loops around the node that starts at an instruction, outermost first.
         places: source location of an instruction of an expression.
         registers: register of each loop variable, range of a loop, variable and flush point.
-        refusals: what the reason number of a FAIL stands for.
+        refusals: the meaning of the reason number of a FAIL.
         written: names of the tensors that some task writes.
     """
 

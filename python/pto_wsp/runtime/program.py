@@ -318,7 +318,7 @@ class Program:
 
         Raises:
             UnknownParameter: there is no axis or size of one of these names.
-            WrongValue: an extent is no integer >= 0.
+            WrongValue: an extent is not an integer >= 0.
         """
         found = {name: integer(name, extent, 0, I64_MAX) for name, extent in sizes.items()}
         for name in found:

@@ -70,7 +70,7 @@ def test_a_verbose_dump_says_what_is_ready_and_who_touched_which_region_last(tmp
 def test_what_is_no_dump_is_refused(tmp_path: Path) -> None:
     good = dump(tmp_path, False).read_text()
     for bad, reason in (
-        ("hello\n", "it is no task dump"),
+        ("hello\n", "it is not a task dump"),
         (good.replace("Task 1: ", "Task 7: ", 1), "line 12 is not of task 1"),
         (good.replace("buf=256B", "buf=?", 1), "line 11 is not of task 0"),
         (good.replace("fanout=[3]", "fanout=[9]", 1), "task 9 cannot wait for task 0"),

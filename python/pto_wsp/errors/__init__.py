@@ -23,6 +23,7 @@ from pto_wsp.errors.command import (
     BadOption,
     CommandError,
     MissingPackage,
+    NotDocumented,
 )
 from pto_wsp.errors.compiling import (
     BadCache,
@@ -194,6 +195,7 @@ __all__ = [
     "NoSource",
     "NoTier",
     "NoneKernelBody",
+    "NotDocumented",
     "NotPlanned",
     "NotYetSupported",
     "OutNotStored",

@@ -193,8 +193,7 @@ class Program:
 
         Raises:
             CannotRun: the target only emits sources.
-            UnboundTensor, UnknownParameter, WrongValue, WrongDType, WrongRank, WrongShape, UnusableArray,
-            ReadOnlyArray, OverlappingArrays: the values do not fit; nothing has run.
+            BindError: a value is missing or does not fit; nothing has run.
             ArraysInFlight: an array overlaps one of an unfinished run, and one of the two runs writes it.
             RegionOutside, ViewShape, BadExpression: a region or size is wrong; nothing has run.
             KernelFailed: a check inside a kernel failed; earlier tasks have run.
@@ -339,7 +338,7 @@ class Program:
 
         Raises:
             UnknownParameter: there is no axis or size of one of these names.
-            WrongValue: an extent is no integer >= 0.
+            WrongValue: an extent is not an integer >= 0.
         """
         found = {name: integer(name, extent, 0, I64_MAX) for name, extent in sizes.items()}
         for name in found:

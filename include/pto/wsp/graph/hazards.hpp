@@ -69,7 +69,7 @@ class Hazards {
 
   /// Adds what a whole iteration must wait for, or more. \pre as for `pass_over`
   void find(const UnitSummary& unit, const UnitSummary::Shape& shape, const int64_t* registers,
-            sched::WaitList& waits) const {
+            sched::WaitList& waits) {
     unit.for_boxes(shape, registers, [&](uint32_t space, const Box& box, Touch how) {
       const Map& map = maps_[space];
       const bool writes = how != Touch::kRead;

@@ -53,7 +53,7 @@ class SpaceAccesses {
   void access(uint64_t task, const graph::Box& box, bool writes, LatestDependences& found) {
     if (is_empty(box)) return;
     const Access self{box, task};
-    const bool is_wide = grid_.count(box) > kWide;
+    const bool is_wide = grid_.range_of(box).count > kWide;
     meet(wide_, self, writes, found);
     if (is_wide) {
       for (Cell& cell : cells_) meet(cell, self, writes, found);

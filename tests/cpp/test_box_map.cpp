@@ -70,20 +70,24 @@ class OrderedTasks : public Tasks {
  public:
   using Tasks::Tasks;
 
-  void add(const Box& box, Touch how) {
-    const std::vector<size_t>* last =
-        slices_[slice_].empty() && slice_ > strand_ ? &slices_[slice_ - 1] : &slices_[slice_];
+  /// Adds a task that touches `part` of the box. Another dispatcher orders the tasks of a strand that
+  /// `is_theirs`, by all that conflicts.
+  void add(const Box& box, const Box& part, Touch how, bool is_theirs) {
+    const bool begins_slice = slices_[slice_].empty() && slice_ > strand_;
+    const std::vector<size_t>& last = slices_[begins_slice ? slice_ - 1 : slice_];
     Set before = done_;
-    if (!last->empty()) put_before(before, last->back());
-    Tasks::add(box, how);
+    if (!last.empty()) put_before(before, last.back());
+    Tasks::add(box, how, is_theirs);
+    if (is_theirs) CHECK_EQ(waits.size(), 0);
     for (int i = 0; i < waits.size(); ++i) add_moment(before, waits[i]);
-    for (size_t other = 0; other < boxes_.size(); ++other) {
-      const bool is_conflict = (how != Touch::kRead || hows_[other] != Touch::kRead) &&
-                               graph::intersects(box, boxes_[other], rank_);
-      if (is_conflict) CHECK(before[other]);
+    for (size_t other = 0; other < parts_.size(); ++other) {
+      const bool has_write = how != Touch::kRead || hows_[other] != Touch::kRead;
+      if (!has_write || !graph::intersects(part, parts_[other], rank_)) continue;
+      if (is_theirs) put_before(before, other);
+      CHECK(before[other]);
     }
     before_.push_back(before);
-    boxes_.push_back(box);
+    parts_.push_back(part);
     hows_.push_back(how);
   }
 
@@ -122,7 +126,7 @@ class OrderedTasks : public Tasks {
   }
 
   std::vector<Set> before_;
-  std::vector<Box> boxes_;
+  std::vector<Box> parts_;
   std::vector<Touch> hows_;
   Set done_;
 };
@@ -157,12 +161,24 @@ void check_random(uint64_t seed) {
   const uint64_t pause = 1 + random() % 20;
   // Many parts, before accesses of all sizes.
   const size_t num_small = random() % 2 == 0 ? count * 3 / 4 : 0;
+  bool is_theirs = false;
   for (size_t task = 0; task < count; ++task) {
-    if (task == 0 || random() % new_slices == 0) tasks.begin_slice(task == 0 || random() % 2 == 0);
-    const bool is_read = random() % 6 < reads;
-    tasks.add(random_box(random, rank, size, task < num_small), is_read             ? Touch::kRead
-                                                                : random() % 4 == 0 ? Touch::kWriteSome
-                                                                                    : Touch::kWrite);
+    if (task == 0 || random() % new_slices == 0) {
+      const bool begins_strand = task == 0 || random() % 2 == 0;
+      if (begins_strand) is_theirs = random() % 3 == 0;
+      tasks.begin_slice(begins_strand);
+    }
+    const Box box = random_box(random, rank, size, task < num_small);
+    Box part = box;
+    Touch how = random() % 6 < reads ? Touch::kRead : Touch::kWrite;
+    if (how == Touch::kWrite && is_theirs && random() % 2 == 0) {
+      how = Touch::kWriteSome;
+      for (int d = 0; d < rank; ++d) {
+        part.lo[d] += int64_t(random() % uint64_t(box.hi[d] - box.lo[d]));
+        part.hi[d] = part.lo[d] + 1;
+      }
+    }
+    tasks.add(box, part, how, is_theirs);
     if (has_progress && random() % pause == 0) tasks.make_progress(random);
   }
 }

@@ -25,21 +25,26 @@ inline bool is_empty(const Box& box, int rank) {
   return false;
 }
 
-inline bool intersects(const Box& a, const Box& b, int rank) {
+// Boxes of the next three have `lo` and `hi`, arrays or pointers.
+
+template <class A, class B>
+bool intersects(const A& a, const B& b, int rank) {
   for (int d = 0; d < rank; ++d) {
     if (a.lo[d] >= b.hi[d] || b.lo[d] >= a.hi[d]) return false;
   }
   return true;
 }
 
-inline bool covers(const Box& outer, const Box& inner, int rank) {
+template <class Outer, class Inner>
+bool covers(const Outer& outer, const Inner& inner, int rank) {
   for (int d = 0; d < rank; ++d) {
     if (inner.lo[d] < outer.lo[d] || inner.hi[d] > outer.hi[d]) return false;
   }
   return true;
 }
 
-inline bool contains(const Box& box, const int64_t* indices, int rank) {
+template <class B>
+bool contains(const B& box, const int64_t* indices, int rank) {
   for (int d = 0; d < rank; ++d) {
     if (indices[d] < box.lo[d] || indices[d] >= box.hi[d]) return false;
   }

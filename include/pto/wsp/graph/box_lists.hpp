@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "pto/wsp/graph/cell_grid.hpp"
-#include "pto/wsp/sched/progress.hpp"
+#include "pto/wsp/graph/touch.hpp"
 
 namespace pto::wsp::graph {
 

@@ -112,6 +112,14 @@ TEST(clear_estimates_are_believed) {
   CHECK_EQ(count_shared(measured, sharing, 200, 6000, 2000), 200);
 }
 
+TEST(one_run_does_not_decide_which_way_is_faster) {
+  const Measured measured(1, 100);
+  sched::Sharing sharing;
+  count_shared(measured, sharing, 70, 80, 40);
+  sharing.record(sharing.size_of_last(), false, 40000);
+  CHECK(count_shared(measured, sharing, 50, 80, 40) <= 1);
+}
+
 /// A sample may hold the time in which the thread had no core.
 TEST(one_sample_does_not_decide_what_tasks_take) {
   sched::SiteCosts costs(1);

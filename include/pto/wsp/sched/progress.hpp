@@ -234,6 +234,10 @@ class WaitList {
   }
 
   bool is_own(Name name) const { return name >= own_; }
+  /// Whether the last of the slices below a watermark is in the strand.
+  bool is_own_watermark(uint64_t slices) const { return slices > slice_of(own_); }
+  /// Whether no waits are kept.
+  bool is_muted() const { return kept_below_ == 0; }
   [[gnu::always_inline]] inline bool has_passed(Name name) const {
     return progress_ != nullptr ? progress_->has_passed(name) : name == 0;
   }

@@ -58,12 +58,13 @@ class Sharing {
     uint32_t num_runs = 0;
     double ns = 0;  ///< per task: the best of the first runs, then a mean in which the latest count most
 
+    /// One run that had no core for long does not count for much.
     void record(double ns_per_task) {
       const double change = ns_per_task - ns;
       if (num_runs == 0 || (num_runs < kTrials && change < 0)) {
         ns = ns_per_task;
       } else if (num_runs >= kTrials) {
-        ns += change / (change < 0 ? 2 : 4);
+        ns += change < 0 ? change / 2 : std::min(change, ns) / 4;
       }
       ++num_runs;
     }

@@ -112,6 +112,32 @@ Program readers_of_heads(int64_t heads) {
   return program;
 }
 
+/// P(i < 16): range(j < 4 if i is 3, else 0): meet_alone(out Y[j]).
+Program one_large_unit() {
+  Program program;
+  Assembler& code = program.code;
+  const uint16_t y = code.tensor(DType::i32, {4});
+  const uint32_t i = code.loop(Op::PARALLEL_FOR, code.constant(16));
+  const auto is_large = Assembler::apply(Op::EXPR_EQ, {Assembler::reg(i), code.constant(3)});
+  const uint32_t j = code.loop(Op::RANGE_FOR, Assembler::mul(is_large, code.constant(4)));
+  program.task(kMeetAlone, {{Role::out, y, Assembler::reg(j), 1}});
+  code.end();
+  code.end();
+  return program;
+}
+
+/// seq(i < 3): meet_alone(out Y[0]), meet_alone(out Y[1]).
+Program pairs_in_sequence() {
+  Program program;
+  Assembler& code = program.code;
+  const uint16_t y = code.tensor(DType::i32, {2});
+  code.loop(Op::FOR_EACH, code.constant(3));
+  program.task(kMeetAlone, {{Role::out, y, code.constant(0), 1}});
+  program.task(kMeetAlone, {{Role::out, y, code.constant(1), 1}});
+  code.end();
+  return program;
+}
+
 }  // namespace
 
 TEST(more_waits_than_a_list_holds_do_not_order_tasks_that_share_them) {
@@ -124,6 +150,11 @@ TEST(more_waits_than_a_list_holds_do_not_order_tasks_that_share_them) {
           0);
     }
   }
+}
+
+TEST(long_tasks_of_one_unit_are_shared) {
+  CHECK_EQ(count_alone(one_large_unit(), {{0, 0, 0, 0}}, two_workers()), 0);
+  CHECK_EQ(count_alone(pairs_in_sequence(), {{0, 0}}, two_workers()), 0);
 }
 
 TEST(a_full_list_of_waits_replaces_the_earliest) {

@@ -45,7 +45,7 @@ inline EngineError place_late(EngineError error, const bytecode::Expander& expan
 struct Prepared {
   std::shared_ptr<const void> owner;  ///< of the program and the kernel library
   bytecode::Plan plan;
-  Marks marks;
+  Marks marks;  ///< for tasks none of which is long: see Run::marks
   std::shared_ptr<SiteCosts> costs;    ///< measured by the runs before, whatever their plan
   std::vector<uint32_t> cost_guesses;  ///< per site, for what was never measured
   std::vector<std::unique_ptr<graph::UnitSummary>> units;  ///< per loop: see units.hpp
@@ -291,6 +291,8 @@ class Run {
   FlushLog& flushed() { return flushed_; }
   Stalls& stalls() { return stalls_; }
   const NumberingStart& numbering_start() const { return numbering_start_; }
+  /// The units of work, which all walks of the run share.
+  const Marks& marks() const { return marks_ ? *marks_ : prepared_->marks; }
   NumberingLog& numbering_log() { return numbering_log_; }
   Worker& worker(uint32_t i) { return *workers_[i]; }
   uint32_t num_workers() const { return options_.workers; }
@@ -386,6 +388,27 @@ class Run {
     numbering_start_.jitter = options_.jitter;
     for (uint32_t i = 0; i < kNumGroupLines; ++i)
       numbering_start_.group_slices[i] = progress_.slices_in_group(i);
+    mark_long_tasks();
+  }
+
+  /// A unit is one worker's. Where tasks are so long that it does not matter what it costs to order them,
+  /// units are looked into.
+  void mark_long_tasks() {
+    marks_.reset();
+    bool is_any = false;
+    std::vector<bool> is_long(plan_->sites.size());
+    for (uint32_t site = 0; site < plan_->sites.size(); ++site) {
+      is_long[site] = usual_cost(site) >= detail::kGatherNs;
+      is_any = is_any || (is_long[site] && !prepared_->marks.sites[site].is_unit);
+    }
+    if (is_any) marks_ = mark_units(*plan_, options_.workers, options_.cuts_units(), std::move(is_long));
+  }
+
+  /// What a task of a site may take in nanoseconds, whichever it is.
+  uint64_t usual_cost(uint32_t site) const {
+    const bytecode::QuickAmount& stated = plan_->sites[site].cost;
+    if (measured_cost(site) != 0 || !stated.is_given) return task_cost(site, nullptr);
+    return stated.value.is_constant() ? uint64_t(stated.value.c0) : 0;
   }
 
   size_t load_registers(uint32_t site_index, const uint64_t* words, int64_t* registers) const {
@@ -413,6 +436,7 @@ class Run {
   Observer observer_;
   Others& others_;
   std::vector<uint32_t> costs_;
+  std::optional<Marks> marks_;  ///< where tasks are long, else those of the plan
   NumberingStart numbering_start_;
   NumberingLog numbering_log_;
 

@@ -32,7 +32,7 @@ class Walk {
   void begin(const Run& run, const NumberingStart& start, uint32_t num_dispatchers,
              bytecode::Arguments* arguments = nullptr) {
     plan_ = &run.plan();
-    marks_ = &run.prepared()->marks;
+    marks_ = &run.marks();
     ordering_.begin(run);
     expander_.emplace(*plan_, marks_->steps, arguments);
     checker_.emplace(*plan_);

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <chrono>
 #include <thread>
+#include <utility>
 
 #include "arrays.hpp"
 #include "assembler.hpp"
@@ -49,9 +50,10 @@ const ParamInfo kMaps[] = {{Role::in, DType::i32, 1, 0, {}, {1000}}, {Role::out,
 const KernelInfo kKernels[] = {{"nap", nap, kWrites, 1, 0, 0, 1, Unit::any, {}},
                                {"touch", touch, kMaps, 2, 0, 0, 1, Unit::any, {}},
                                {"meet", meet, kMaps, 2, 0, 0, 1, Unit::any, {}},
-                               {"meet_alone", meet, kWrites, 1, 0, 0, 1, Unit::any, {}}};
-const KernelLibrary kTable{kAbiVersion, 4, 42, kKernels};
-enum Kernel : uint16_t { kNap, kTouch, kMeet, kMeetAlone };
+                               {"meet_alone", meet, kWrites, 1, 0, 0, 1, Unit::any, {}},
+                               {"touch_alone", touch, kWrites, 1, 0, 0, 1, Unit::any, {}}};
+const KernelLibrary kTable{kAbiVersion, 5, 42, kKernels};
+enum Kernel : uint16_t { kNap, kTouch, kMeet, kMeetAlone, kTouchAlone };
 
 constexpr int64_t kLongNs = 100000;
 
@@ -112,6 +114,22 @@ Program readers_of_heads(int64_t heads) {
   return program;
 }
 
+/// P(i < 100): touch(out X[i]); P(j < 4): nap(out Y[j]); P(j < 4): meet_alone(out Y[j]).
+Program short_then_long() {
+  Program program;
+  Assembler& code = program.code;
+  const uint16_t x = code.tensor(DType::i32, {100}), y = code.tensor(DType::i32, {4});
+  const std::pair<Kernel, int64_t> loops[] = {{kTouchAlone, 100}, {kNap, 4}, {kMeetAlone, 4}};
+  for (const auto& [kernel, trips] : loops) {
+    const uint32_t i = code.loop(Op::PARALLEL_FOR, code.constant(trips));
+    code.task(kernel);
+    code.io(Role::out, kernel == kTouchAlone ? x : y);
+    code.range(Assembler::reg(i), code.constant(1));
+    code.end();
+  }
+  return program;
+}
+
 /// P(i < 16): range(j < 4 if i is 3, else 0): meet_alone(out Y[j]).
 Program one_large_unit() {
   Program program;
@@ -155,6 +173,11 @@ TEST(more_waits_than_a_list_holds_do_not_order_tasks_that_share_them) {
 TEST(long_tasks_of_one_unit_are_shared) {
   CHECK_EQ(count_alone(one_large_unit(), {{0, 0, 0, 0}}, two_workers()), 0);
   CHECK_EQ(count_alone(pairs_in_sequence(), {{0, 0}}, two_workers()), 0);
+}
+
+TEST(others_join_a_first_run_whose_tasks_are_long) {
+  CHECK_EQ(count_alone(short_then_long(), {std::vector<int32_t>(100), {0, 0, 0, 0}}, sched::RunOptions(2)),
+           0);
 }
 
 TEST(a_full_list_of_waits_replaces_the_earliest) {

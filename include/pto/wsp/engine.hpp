@@ -65,8 +65,7 @@ class Core {
     const Turn turn(*this, flight, launch.options.is_interrupted);
     sched::RunOptions& options = launch.options;
     prepare(arguments, options, flight);
-    options.is_alone = options.may_be_alone() && !sharing_.is_worth_it(*prepared_, options.workers);
-    launch.sharing_size = sharing_.size_of_last();
+    if (options.may_be_alone()) divide(launch);
     launch.prepared = prepared_;
     if (options.checks_iterations || options.checks_edges) {
       launch.is_checked_late = std::any_of(code_->program.sets.begin(), code_->program.sets.end(),
@@ -138,6 +137,13 @@ class Core {
              streaming_bytes == other.streaming_bytes;
     }
   };
+
+  void divide(Launch& launch) {
+    const sched::Division division = sharing_.divide(*prepared_, launch.options.workers);
+    launch.options.is_alone = division == sched::Division::kAlone;
+    launch.options.begins_alone = division == sched::Division::kLater;
+    launch.sharing_size = sharing_.size_of_last();
+  }
 
   /// Makes `prepared_` fit the arguments, keeping it when nothing that shapes a plan has changed.
   void prepare(const bind::Arguments& arguments, const sched::RunOptions& options, const Flight& flight) {
@@ -237,7 +243,7 @@ class Core {
     }
     launch.prepared->costs->record_run(result.run_ns);
     if (launch.options.may_be_alone() && result.tasks > 0)
-      sharing_.record(launch.sharing_size, !launch.options.is_alone,
+      sharing_.record(launch.sharing_size, launch.crew->run().is_shared(),
                       double(result.run_ns) / double(result.tasks));
     if (launch.crew->graph_run() != nullptr) keep_graph(launch, result);
     if (flight.is_call()) crews_.push_back(std::move(launch.crew));

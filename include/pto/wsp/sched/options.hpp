@@ -133,9 +133,10 @@ struct RunOptions : PolicyOptions, DebugOptions {
     tracks = tracks_hazards;
   }
 
-  uint32_t workers = 0;    ///< 0 = one per core
-  bool is_alone = false;   ///< the calling thread runs all tasks, though there may be more workers
-  Clock* clock = nullptr;  ///< by which a limited rate starts tasks; null = the host's
+  uint32_t workers = 0;       ///< 0 = one per core
+  bool is_alone = false;      ///< the calling thread runs all tasks, though there may be more workers
+  bool begins_alone = false;  ///< the calling thread begins, and others join if tasks are worth it
+  Clock* clock = nullptr;     ///< by which a limited rate starts tasks; null = the host's
   /// Asked now and then by the calling thread, between tasks; true cancels the run. Null: it is not asked.
   bool (*is_interrupted)() = nullptr;
   /// Told, by the calling thread, how many tasks are complete, now and then and at the end; true cancels the

@@ -162,6 +162,7 @@ class UnitMarker {
 
 /// Short tasks are gathered for so long.
 inline constexpr uint64_t kGatherNs = 10000;
+inline constexpr double kStrandsPerWorker = 64;  ///< of a site of which nothing is known, at least
 inline constexpr double kGuessNs = 50;
 inline constexpr double kGuessNsPerElement = 0.25;
 
@@ -188,6 +189,11 @@ inline double count_elements(const bytecode::Plan& plan, const bytecode::QuickSi
   return elements;
 }
 
+/// What a task of a site may take, by the elements that it touches.
+inline double guess_ns(const bytecode::Plan& plan, uint32_t site) {
+  return kGuessNs + count_elements(plan, plan.sites[site]) * kGuessNsPerElement;
+}
+
 }  // namespace detail
 
 /// Finds the units of a plan for so many workers. With `are_cut`, a unit may be cut between any two tasks.
@@ -198,16 +204,15 @@ inline Marks mark_units(const bytecode::Plan& plan, uint32_t workers, bool are_c
 }
 
 /// What a task of each site may take, in nanoseconds, as long as nothing was measured: a little per element
-/// that it touches, and at least so much that the tasks of a site that are gathered leave some slices for
-/// each worker.
+/// that it touches, and at least so much that the tasks of a site that are gathered leave strands for each
+/// worker.
 inline std::vector<uint32_t> guess_costs(const bytecode::Plan& plan, uint32_t workers) {
   const bytecode::Program& program = plan.program();
   std::vector<uint32_t> guesses;
-  for (size_t i = 0; i < plan.sites.size(); ++i) {
-    const double elements = detail::count_elements(plan, plan.sites[i]);
+  for (uint32_t i = 0; i < plan.sites.size(); ++i) {
     const double tasks = std::max(detail::count_iterations(plan, program.sites[i].loop), 1.0);
-    const double share = double(detail::kGatherNs) * 8 * workers / tasks;
-    const double guess = std::max(detail::kGuessNs + elements * detail::kGuessNsPerElement, share);
+    const double share = double(detail::kGatherNs) * detail::kStrandsPerWorker * workers / tasks;
+    const double guess = std::max(detail::guess_ns(plan, i), share);
     guesses.push_back(uint32_t(std::min(guess, double(detail::kGatherNs))));
   }
   return guesses;

@@ -144,14 +144,17 @@ Program one_large_unit() {
   return program;
 }
 
-/// seq(i < 3): meet_alone(out Y[0]), meet_alone(out Y[1]).
+/// seq(i < 3): meet_alone(out Y[0]), meet_alone(out Y[1]). Nothing is known of what they take.
 Program pairs_in_sequence() {
   Program program;
   Assembler& code = program.code;
   const uint16_t y = code.tensor(DType::i32, {2});
   code.loop(Op::FOR_EACH, code.constant(3));
-  program.task(kMeetAlone, {{Role::out, y, code.constant(0), 1}});
-  program.task(kMeetAlone, {{Role::out, y, code.constant(1), 1}});
+  for (const int64_t i : {0, 1}) {
+    code.task(kMeetAlone);
+    code.io(Role::out, y);
+    code.range(code.constant(i), code.constant(1));
+  }
   code.end();
   return program;
 }

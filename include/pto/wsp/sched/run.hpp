@@ -422,7 +422,7 @@ class Run {
     bool is_any = false;
     std::vector<bool> is_long(plan_->sites.size());
     for (uint32_t site = 0; site < plan_->sites.size(); ++site) {
-      is_long[site] = known_cost(site) >= detail::kGatherNs;
+      is_long[site] = usual_cost(site) >= detail::kGatherNs;
       is_any = is_any || (is_long[site] && !marks_->sites[site].is_unit);
     }
     if (!is_any) return;
@@ -430,11 +430,11 @@ class Run {
         mark_units(*plan_, options_.workers, options_.cuts_units(), std::move(is_long)));
   }
 
-  /// What a task of a site takes in nanoseconds, as was measured or as all of them state; else 0.
-  uint64_t known_cost(uint32_t site) const {
+  /// What a task of a site may take, in nanoseconds, whichever it is.
+  uint64_t usual_cost(uint32_t site) const {
     const bytecode::QuickAmount& stated = plan_->sites[site].cost;
-    const bool is_stated = stated.is_given && stated.value.is_constant();
-    return measured_cost(site) != 0 || is_stated ? task_cost(site, nullptr) : 0;
+    const bool is_known = measured_cost(site) != 0 || !stated.is_given || stated.value.is_constant();
+    return is_known ? task_cost(site, nullptr) : 0;
   }
 
   size_t load_registers(uint32_t site_index, const uint64_t* words, int64_t* registers) const {

@@ -7,6 +7,7 @@
 #include <tuple>
 #include <vector>
 
+#include "pto/wsp/graph/deps.hpp"
 #include "pto/wsp/sched/clock.hpp"
 
 namespace pto::wsp::sched {
@@ -48,14 +49,7 @@ enum class Start : uint8_t {
   kAfterBuild,  ///< when all of them are built
 };
 
-/// Which tasks are ordered by what they touch.
-enum class Deps : uint8_t {
-  kExact,  ///< those that share an element
-  kBytes,  ///< those whose regions lie in ranges of memory that overlap
-  kTrust,  ///< as kExact, but iterations of a P loop are taken to be independent: where two of them share
-           ///< an element, neither they nor later tasks that touch it are ordered
-  kNone,   ///< none: only what a program says is ordered
-};
+using graph::Deps;
 
 /// What a schedule says of a run. See check_options for what does not go together.
 struct PolicyOptions {

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "pto/wsp/bytecode/format.hpp"
-#include "pto/wsp/sched/spin.hpp"
+#include "pto/wsp/spin.hpp"
 
 namespace pto::wsp::sched {
 

@@ -122,6 +122,8 @@ TEST(a_run_alone_bounds_what_its_tasks_take) {
   CHECK(measured.divide(sharing) != sched::Division::kLater);
   sharing.record(sharing.size_of_last(), false, 12);
   CHECK_EQ(count_shared(measured, sharing, 100, 80, 12), 0);
+  CHECK_EQ(count_shared(measured, sharing, 5, 80, 1000), 0);    // something keeps the core busy for a while
+  CHECK(count_shared(measured, sharing, 200, 80, 1000) > 100);  // the tasks have become longer
 }
 
 /// Tasks that wait for each other gain nothing, however long they are. Other work that keeps cores busy for a

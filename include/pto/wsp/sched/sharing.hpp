@@ -43,9 +43,9 @@ class Sharing {
  private:
   static constexpr double kClear = 4;      ///< estimates that are so far apart are believed
   static constexpr double kSureNs = 1000;  ///< what is shorter takes longer when it is timed
-  static constexpr double kGain =
-      0.75;  ///< of the time that tasks take alone: a run that is shared surely ends before
+  static constexpr double kGain = 0.75;    ///< a run that gained takes so much of its time alone, at most
   static constexpr double kFewTasks = 64;
+  static constexpr double kForget = 1.05;
   static constexpr uint32_t kTrials = 2;
   static constexpr uint32_t kTrialPeriod = 64;  ///< of runs; in between, the faster way is taken
   /// Of runs whose tasks are surely worth it, though sharing gained nothing: something may have kept cores
@@ -56,7 +56,12 @@ class Sharing {
     uint32_t num_runs = 0;
     double ns = 0;  ///< per task: the best of the first runs, then a mean in which the latest count most
 
+    /// The least that a run took, forgotten little by little: what kept cores busy for a while does not
+    /// count.
+    double least_ns = 0;
+
     void record(double ns_per_task) {
+      least_ns = num_runs == 0 ? ns_per_task : std::min(ns_per_task, least_ns * kForget);
       const double change = ns_per_task - ns;
       if (num_runs == 0 || (num_runs < kTrials && change < 0)) {
         ns = ns_per_task;
@@ -90,7 +95,7 @@ class Sharing {
   bool is_worth_it(Estimate estimate) const {
     const Ways& ways = of_sizes_[size_];
     if (ways.alone.num_runs > 0)
-      estimate.body_ns = std::min(estimate.body_ns, ways.alone.ns * estimate.tasks);
+      estimate.body_ns = std::min(estimate.body_ns, ways.alone.least_ns * estimate.tasks);
     const double saved_ns = estimate.saved_ns(workers_);
     if (saved_ns * kClear < estimate.order_ns) return false;
     const bool is_sure = estimate.task_ns() > kSureNs && saved_ns > kClear * estimate.order_ns;

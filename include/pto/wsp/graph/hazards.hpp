@@ -11,17 +11,17 @@
 #include "pto/wsp/graph/box_map.hpp"
 #include "pto/wsp/graph/boxes.hpp"
 #include "pto/wsp/graph/dense_map.hpp"
+#include "pto/wsp/graph/deps.hpp"
 #include "pto/wsp/graph/memory_range.hpp"
 #include "pto/wsp/graph/typical.hpp"
 #include "pto/wsp/graph/unit_summary.hpp"
-#include "pto/wsp/sched/options.hpp"
 
 namespace pto::wsp::graph {
 
 /// One map per space that some task of the plan writes. Memory that is only read is not tracked at all.
 class Hazards {
  public:
-  explicit Hazards(const Plan& plan, sched::Deps deps = sched::Deps::kExact) : plan_(plan), deps_(deps) {
+  explicit Hazards(const Plan& plan, Deps deps = Deps::kExact) : plan_(plan), deps_(deps) {
     const std::vector<Space> spaces = find_spaces(plan);
     std::vector<std::vector<uint32_t>> groups(plan.layouts.size());
     std::vector<bool> is_written(plan.layouts.size(), false);
@@ -45,7 +45,7 @@ class Hazards {
     }
   }
 
-  sched::Deps deps() const { return deps_; }
+  Deps deps() const { return deps_; }
 
   /// Adds what a task of `site` must wait for, and makes later tasks wait for it.
   ///
@@ -196,7 +196,7 @@ class Hazards {
 
   void track_space(const Space& space, Map& map, std::vector<std::vector<Access>>& of_site) {
     if (space.is_written) {
-      if (deps_ == sched::Deps::kBytes && space.is_boxes()) {
+      if (deps_ == Deps::kBytes && space.is_boxes()) {
         map.order.emplace(layout_of(space), int(space.size.size()));
         map.boxes = boxes_.emplace_back(make_range_map(space, *map.order)).get();
       } else if (find_grid(space, map.grid)) {
@@ -410,7 +410,7 @@ class Hazards {
   }
 
   const Plan& plan_;
-  const sched::Deps deps_;
+  const Deps deps_;
   std::vector<Access> accesses_;     ///< of one site after the other
   std::vector<SiteAccesses> sites_;  ///< where they are
   std::vector<bytecode::Term> terms_;

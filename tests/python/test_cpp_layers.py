@@ -37,7 +37,6 @@ RANK = {layer: rank for rank, line in enumerate(ORDER) for layer in line}
 
 # Back edges that are left, as (includer, included).
 LEFT = {
-    ("graph/range_tree.hpp", "sched/progress.hpp"),
     ("graph/touch.hpp", "sched/progress.hpp"),
 }
 TILE_SEES = {"abi", "native", "tile"}

@@ -47,7 +47,7 @@ class Beginning {
   static constexpr int64_t kLookNs = 20000;  ///< less than others need to wake up
   static constexpr double kMargin = 2;
   static constexpr double kJoinNs = 100000;  ///< until others have woken up
-  static constexpr double kFewTasks = 64;  ///< that cost little to order, worth it or not
+  static constexpr double kFewTasks = 64;    ///< that cost little to order, worth it or not
   static constexpr uint32_t kAttentive = UINT32_MAX;
 
   /// The first task of a site is slow for reasons of its own: it does not count where many follow.

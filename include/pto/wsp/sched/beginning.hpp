@@ -40,13 +40,14 @@ class Beginning {
     num_timed_ = kAttentive;
     look_ns_ = now + std::max(now - start_ns_, kLookNs);
     const Estimate estimate = Estimate::of(*run_.prepared());
-    return estimate.saved_ns(run_.num_workers()) > kMargin * estimate.order_ns;
+    return estimate.saved_ns(run_.num_workers()) > kMargin * estimate.order_ns + kJoinNs;
   }
 
  private:
   static constexpr int64_t kLookNs = 20000;  ///< less than others need to wake up
   static constexpr double kMargin = 2;
-  static constexpr double kFewTasks = 64;  ///< that cost little to order, worth it or not
+  static constexpr double kJoinNs = 100000;  ///< until others have woken up
+  static constexpr double kFewTasks = 64;    ///< that cost little to order, worth it or not
   static constexpr uint32_t kAttentive = UINT32_MAX;
 
   /// The first task of a site is slow for reasons of its own: it does not count where many follow.

@@ -71,7 +71,7 @@ class Shape:
         return {name: value for name, value in found.items() if "." not in name}
 
     def program(self) -> Callable[[], float]:
-        """Compile it anew; return a function that runs it and returns the seconds of the engine."""
+        """Compile it again; return a function that runs it and returns the seconds of the engine."""
         return runs(self.workload.compile(target="cpu"), self.arguments())
 
 
@@ -159,7 +159,7 @@ def runs(program: Program, values: Mapping[str, Any]) -> Callable[[], float]:
 
 
 def short(make: Callable[[], Ours]) -> Callable[[], Callable[[], float]]:
-    """Return a program of short tasks, whose arrays are in memory; each call compiles it anew."""
+    """Return a program of short tasks, whose arrays are in memory; each call compiles it again."""
 
     def program() -> Callable[[], float]:
         ours = make()

@@ -137,11 +137,11 @@ QUANTISED = tuple(form.name for form in FORMATS.values() if not form.level)
 """Formats that `PackedMatrix` makes of floats; the others are read from files."""
 
 
-def _format(name: object, known: Iterable[str]) -> Format:
+def _format(name: str, known: Iterable[str]) -> Format:
     if name not in known:
         expected = "one of " + ", ".join(known)
         raise WrongValue(name="format", expected=expected, found=repr(name))
-    return FORMATS[str(name)]
+    return FORMATS[name]
 
 
 def _by_columns(array: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -120,6 +120,9 @@ def matmul(a: Value, b: Value, acc: Value | None = ...) -> Tile:
 def matmul_acc(acc: Value, a: Value, b: Value) -> Tile:
     """Acc + a @ b in f32."""
 
+def matmul_quantised(acc: Value, x: Value, w: Value, format: str) -> Tile:
+    """Acc + x @ w, where w holds blocks of a matrix that is packed in a format."""
+
 def matmul_bias(a: Value, b: Value, bias: Value) -> Tile:
     """A @ b + bias, a row [1, N] of f32."""
 

@@ -23,6 +23,7 @@ from pto_wsp.errors.command import (
     BadOption,
     CommandError,
     MissingPackage,
+    NotDocumented,
 )
 from pto_wsp.errors.compiling import (
     BadCache,
@@ -87,6 +88,7 @@ from pto_wsp.errors.reading import (
     UnsetSlot,
     UnsupportedSyntax,
     UnusedCall,
+    VariableChanged,
     WrongFunctionKind,
     WrongTensor,
 )
@@ -193,6 +195,7 @@ __all__ = [
     "NoSource",
     "NoTier",
     "NoneKernelBody",
+    "NotDocumented",
     "NotPlanned",
     "NotYetSupported",
     "OutNotStored",
@@ -242,6 +245,7 @@ __all__ = [
     "UnusableArray",
     "UnusableFile",
     "UnusedCall",
+    "VariableChanged",
     "VerifyError",
     "ViewShape",
     "WindowFull",

@@ -16,7 +16,12 @@ from pto_wsp.types.tile import TileType
 
 
 class Form(enum.Enum):
-    """Operands and shape rule of an instruction: (name, number of tiles, number of scalars)."""
+    """Operands and shape rule of an instruction: (name, number of tiles, number of scalars).
+
+    Attributes:
+        num_tiles: tile operands, the destination not counted.
+        num_scalars: scalar operands.
+    """
 
     LOAD = ("load", 0, 0)
     STORE = ("store", 1, 0)
@@ -59,15 +64,9 @@ class Form(enum.Enum):
     PUT = ("put", 3, 0)
     ROW_ARG = ("row-arg", 1, 0)
 
-    @property
-    def num_tiles(self) -> int:
-        """Tile operands, the destination not counted."""
-        return self.value[1]
-
-    @property
-    def num_scalars(self) -> int:
-        """Scalar operands."""
-        return self.value[2]
+    def __init__(self, _: str, num_tiles: int, num_scalars: int) -> None:
+        self.num_tiles = num_tiles
+        self.num_scalars = num_scalars
 
 
 class FormError(Exception):
@@ -103,7 +102,7 @@ ELEMENTWISE = frozenset(
 """Forms whose element [i, j] depends on operands at [i, j], [i, 0] or [0, j] alone: chains of them fuse."""
 
 IN_PLACE = ELEMENTWISE | {Form.SET}
-"""Forms whose result may take the place of an operand while it is made."""
+"""Forms whose result may overwrite an operand while it is computed."""
 
 PRODUCTS = frozenset({Form.MATMUL, Form.MATMUL_ACC, Form.MATMUL_BIAS})
 """Forms that multiply matrices."""

@@ -88,6 +88,7 @@ from pto_wsp.errors.reading import (
     UnsetSlot,
     UnsupportedSyntax,
     UnusedCall,
+    VariableChanged,
     WrongFunctionKind,
     WrongTensor,
 )
@@ -244,6 +245,7 @@ __all__ = [
     "UnusableArray",
     "UnusableFile",
     "UnusedCall",
+    "VariableChanged",
     "VerifyError",
     "ViewShape",
     "WindowFull",

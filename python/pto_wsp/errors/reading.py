@@ -40,6 +40,15 @@ class UnknownName(FrontendError):
     hint = "{advice}"
 
 
+class VariableChanged(FrontendError):
+    """A variable around a kernel or workload that has another value than the one that was read."""
+
+    code = "variable-changed"
+    template = "`{name}` has changed since `{function}` was {event}"
+    label = "expected {expected}, found {found}"
+    hint = "make what changes a parameter, or define the kernel or workload again and compile it"
+
+
 class UnknownInstruction(FrontendError):
     """A call of a `pto` or `ptoisa` function that does not exist."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pto_wsp.errors.base import BindError, RunError
+from pto_wsp.location import Location
 
 
 class UnboundTensor(BindError):
@@ -36,6 +37,13 @@ class WrongDType(BindError):
     template = "array `{name}` has the wrong element type"
     label = "expected {expected}, found {found}"
     hint = "convert the array before the call, or declare the tensor with this type"
+
+    def __init__(
+        self, *, expected: object, loc: Location | None = None, hint: str | None = None, **fields: object
+    ) -> None:
+        if hint is None and str(expected) == "bf16":  # numpy alone has no such type
+            hint = f"convert it once: `{fields['name']}.astype(pto_wsp.bf16.to_numpy())`"
+        super().__init__(expected=expected, loc=loc, hint=hint, **fields)
 
 
 class WrongRank(BindError):
@@ -198,10 +206,15 @@ class StridedView(RunError):
 
 
 class BadExpression(RunError):
-    """A scalar expression without a value."""
+    """A scalar expression without a value, in an iteration of the loops around it if there are any."""
 
     code = "bad-expression"
     template = "an expression has no value: {reason}"
+
+    def in_iteration(self, where: str) -> BadExpression:
+        """Show the loop variables, ` in iteration b = 3`, and return the error."""
+        self.caret_text = self.caret_text or where.strip()
+        return self
 
 
 class KernelFailed(RunError):
@@ -219,6 +232,10 @@ class IterationsConflict(RunError):
     template = "`{second}`{second_where} {second_does} what `{first}`{first_where} {first_does}: `{region}`"
     label = "{kind}"
     hint = "P states that iterations are independent; where their order matters, use `P.range` or `P.seq`"
+    hint_of_tiles = (
+        "P.tiles states that iterations are independent; where their order matters, give it "
+        '`order="range"` or `order="seq"`'
+    )
 
 
 class InstancesConflict(RunError):

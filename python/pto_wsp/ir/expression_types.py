@@ -10,6 +10,7 @@ from pto_wsp.ir.scalar import (
     ARITHMETIC,
     BINARY_OPS,
     BITWISE,
+    CHECKS,
     COMPARISONS,
     LOGIC,
     UNARY_CALLS,
@@ -40,7 +41,7 @@ SCALAR_DTYPES = (i64, f32, b1)
 _NUMBERS, _INTEGERS, _TRUTHS = (i64, f32), (i64,), (b1,)
 _BINARY: dict[str, tuple[DType, ...]] = {
     **dict.fromkeys(ARITHMETIC, _NUMBERS),
-    **dict.fromkeys(("floordiv", "mod", *BITWISE), _INTEGERS),
+    **dict.fromkeys(("floordiv", "mod", *BITWISE, *CHECKS), _INTEGERS),
     "div": (f32,),
     **dict.fromkeys(COMPARISONS, _NUMBERS),
     **dict.fromkeys(("eq", "ne"), SCALAR_DTYPES),

@@ -23,6 +23,7 @@ from pto_wsp.ir.entry import with_entry_workload
 from pto_wsp.ir.module import Module
 from pto_wsp.ir.scalar import I64_MAX
 from pto_wsp.ir.verify import verify
+from pto_wsp.lang.captured import NOTHING_CAPTURED, Captured
 from pto_wsp.lang.compiling import set_compile_hook
 from pto_wsp.lang.schedule.directives.trace import LEVELS, TracePolicy
 from pto_wsp.lang.schedule.schedule import Schedule
@@ -52,7 +53,16 @@ RUN_OPTIONS = ("workers", "trace", "check", "progress")
 
 
 def compile_module(module: Module, target: str = "cpu") -> Program:
-    """Compile a module; its entry is a workload, or a kernel that is then one task."""
+    """Compile a module, for example one that `parse` returned; needs no data and no sizes.
+
+    Args:
+        module: its entry is a workload, or a kernel that is then one task.
+        target: name of a registered target.
+
+    Raises:
+        InvalidIR: the module has no entry.
+        CompileError: the target is unknown, or cannot build the module.
+    """
     return compile_program(Traced(module, {}), target)
 
 
@@ -73,7 +83,7 @@ def compile_program(traced: Traced, target: str = "cpu") -> Program:
         if param.name in RUN_OPTIONS:
             raise NameClash(kind="run options and parameters", name=param.name, loc=param.loc)
     with collection_paused():
-        return Program(verify(module), traced.defaults, target)
+        return Program(verify(module), traced.defaults, target, traced.captured)
 
 
 set_compile_hook(compile_program)
@@ -94,9 +104,16 @@ class Program:
         trace: the record of the last run with `trace=True`, or None.
     """
 
-    def __init__(self, module: Module, defaults: Mapping[str, object], target: str) -> None:
+    def __init__(
+        self,
+        module: Module,
+        defaults: Mapping[str, object],
+        target: str,
+        captured: Captured = NOTHING_CAPTURED,
+    ) -> None:
         self.trace: Trace | None = None
         self._target = target
+        self._captured = captured
         self._prepared = Prepared(module, registry.get(target))
         self._rescheduled: Module | None = None
         self._name = module.entry_workload.name
@@ -182,6 +199,7 @@ class Program:
             KernelFailed: a check inside a kernel failed; earlier tasks have run.
             RunInterrupted: another thread called `cancel`, or the process forked or exits.
             NestedRun: inside a task, or while a workload is described.
+            VariableChanged: a variable around the workload or its kernels has changed since it was read.
             IterationsConflict, InstancesConflict: the check found something.
             EdgesMissing: the schedule is `Deps.explicit()`, and edges do not order all tasks that conflict.
             RowsNotKnown: the check cannot tell; the run is right all the same.
@@ -254,6 +272,7 @@ class Program:
             raise WrongValue(name="argument 1", expected=expected, found="a value without a name")
         if check not in (None, "hazards"):
             raise WrongValue(name="check", expected='None or "hazards"', found=repr(check))
+        self._captured.check()
         bound = self._binder.bind(values)
         level = self._scheduled_level if trace is None else _trace_level(trace)
         if progress is not None and not callable(progress):
@@ -281,6 +300,7 @@ class Program:
         Raises:
             PtoError: as `run` does.
         """
+        self._captured.check()
         bound = self._binder.bind(values)
         graph = InterpretedRunner(self.module).graph(bound.arrays, bound.scalars)
         self._binder.keep(bound)

@@ -72,7 +72,7 @@ class Shape:
         return {name: value for name, value in found.items() if "." not in name}
 
     def program(self) -> Callable[[], float]:
-        """Compile it anew; return a function that runs it and returns seconds."""
+        """Compile it again; return a function that runs it and returns seconds."""
         program, values = self.workload.compile(target="cpu"), self.arguments()
 
         def once() -> float:
@@ -156,7 +156,7 @@ def first_run(make: Callable[[], Callable[[], float]], rounds: int) -> float:
 
 
 def short(make: Callable[[], Ours]) -> Callable[[], Callable[[], float]]:
-    """Return a program of short tasks, whose arrays are in memory; each call compiles it anew."""
+    """Return a program of short tasks, whose arrays are in memory; each call compiles it again."""
 
     def program() -> Callable[[], float]:
         ours = make()

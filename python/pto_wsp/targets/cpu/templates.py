@@ -167,7 +167,7 @@ HEADERS: dict[str, str] = {
         if isinstance(template, CallTemplate) and name not in ("reshape", "extract", "insert", "setval")
     },
 }
-"""Headers of include/pto/wsp/tile/ that rows need beside move.hpp and scalar.hpp."""
+"""Headers of include/pto/wsp/tile/ that rows need in addition to move.hpp and scalar.hpp."""
 
 STORAGE: dict[str, str] = {
     "f32": "float",

@@ -24,7 +24,7 @@ bool is_bfloat16(nb::handle array) {
   return std::string_view(nb::str(dtype).c_str()) == "bfloat16";
 }
 
-/// Why `array` has no buffer: it lives elsewhere, or it is no array at all.
+/// Why `array` has no buffer: it lives elsewhere, or it is not an array at all.
 [[noreturn]] void refuse(nb::handle array, size_t index) {
   const std::string type = nb::inst_name(array).c_str();
   if (nb::hasattr(array, "__dlpack_device__")) {
@@ -35,7 +35,7 @@ bool is_bfloat16(nb::handle array) {
           .with("type", type);
     }
   }
-  throw array_error("unsupported-array", "an argument is no array with a buffer: " + type, index)
+  throw array_error("unsupported-array", "an argument is not an array with a buffer: " + type, index)
       .with("type", type);
 }
 
@@ -148,7 +148,7 @@ int64_t scalar_bits(nb::handle value, DType dtype, size_t index) {
   if (PyErr_Occurred() != nullptr) {
     PyErr_Clear();
     throw EngineError("wrong-scalar",
-                      is_float ? "a scalar is no number" : "a scalar is no integer of 64 bits")
+                      is_float ? "a scalar is not a number" : "a scalar is not an integer of 64 bits")
         .with_int("index", int64_t(index))
         .with_int("dtype", int64_t(dtype));
   }

@@ -21,7 +21,7 @@ using LengthArray = nb::ndarray<nb::ro, nb::ndim<1>, nb::c_contig, nb::device::c
 /// every planner call finds invalid.
 class LengthView {
  public:
-  /// \param copy    whether the lengths may change behind our back, and must not.
+  /// \param copy    whether other threads may change the lengths, which must not change.
   /// \param scratch where copies go; outlives the view.
   LengthView(const LengthArray& lengths, bool copy, std::vector<int>* scratch)
       : count_(static_cast<int>(lengths.size())) {

@@ -74,9 +74,9 @@ POLICIES_INTRODUCTION = """\
 # Policies
 
 Generated from `pto_wsp.lang.schedule.directives`. A schedule has one policy of each kind; the first
-of each table is the default. A target enforces a policy, accepts it, or refuses it by name. `interp`
-accepts most policies: it runs tasks in program order on one thread, so they have nothing to decide.
-[The guide](schedules.md) says how schedules are written and what the words mean."""
+of each table is the default. A target enforces a policy, accepts it, or refuses it by name.
+`interp` accepts most policies, because they have no effect in program order on one thread.
+[Schedules](schedules.md) is the guide."""
 
 INSTRUCTIONS_HEADER = [
     "| instruction | `pto.` | text | element types | error | cycles | meaning |",
@@ -177,7 +177,8 @@ def errors_page() -> str:
         families.setdefault(family_of(cls), []).append(cls)
     parts = [ERRORS_INTRODUCTION]
     for family, members in families.items():
-        parts.append(f"## {family.__name__}\n\n{family.__doc__}".rstrip())
+        about = re.split(r"\n\n(?:Args|Attributes):", inspect.getdoc(family) or "")[0]
+        parts.append(f"## {family.__name__}\n\n{textwrap.fill(about, COLUMNS)}")
         parts += [error_chapter(cls) for cls in members]
     return "\n\n".join(parts) + "\n"
 
@@ -191,7 +192,8 @@ def error_chapter(cls: type[PtoError]) -> str:
     """Return the chapter of one error, from its class and its tested page."""
     page = (ERROR_PAGES / f"{cls.code}.md").read_text(encoding="utf-8").strip()
     body = re.sub(r"\A# .*\n+", "", page)
-    return f"### {cls.code}\n\n`{cls.__name__}`: {cls.__doc__}\n\n{body}"
+    about = textwrap.fill(f"`{cls.__name__}`: {cls.__doc__}", COLUMNS)
+    return f"### {cls.code}\n\n{about}\n\n{body}"
 
 
 def policies_page() -> str:

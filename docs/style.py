@@ -1,13 +1,15 @@
-"""Checks the English of documents and comments: `python -m docs.style [FILE ...]`.
+"""Checks the English of pages, comments, docstrings and messages: `python -m docs.style [FILE ...]`.
 
-Without files it checks those that `docs/style-clean.txt` lists. A file joins the list when it passes, and
-stays in it.
+Without files it checks all sources and pages except tests of single modules.
 """
 
 from __future__ import annotations
 
+import io
 import re
+import subprocess
 import sys
+import tokenize
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,6 +17,11 @@ DOCS = Path(__file__).parent
 ROOT = DOCS.parent
 COLUMNS = 100
 MAX_TERMS = 30
+SUFFIXES = (".c", ".cpp", ".h", ".hpp", ".md", ".py", ".pyi")
+UNCHECKED = ("tests/c/", "tests/cpp/", "tests/python/")
+
+_STRINGS = (tokenize.STRING, tokenize.COMMENT, getattr(tokenize, "FSTRING_MIDDLE", tokenize.COMMENT))
+_IN_CPP = re.compile(r'//.*|^\s*/?\*.*|/\*.*|"(?:[^"\\]|\\.)*"')
 
 
 def words() -> list[tuple[re.Pattern[str], str]]:
@@ -24,17 +31,33 @@ def words() -> list[tuple[re.Pattern[str], str]]:
     return [(re.compile(rf"\b(?:{word})\b", re.IGNORECASE), instead) for word, instead in pairs]
 
 
-def clean_files() -> list[Path]:
-    """Return the files that are kept clean."""
-    lines = (DOCS / "style-clean.txt").read_text(encoding="utf-8").splitlines()
-    return [ROOT / line for line in lines if line and not line.startswith("#")]
+def checked_files() -> list[Path]:
+    """Return the files of the repository that are checked."""
+    command = ["git", "ls-files", "-co", "--exclude-standard"]
+    listed = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout.split("\n")
+    names = [name for name in listed if name.endswith(SUFFIXES) and not name.startswith(UNCHECKED)]
+    return [ROOT / name for name in names if (ROOT / name).exists()]
 
 
 def prose(path: Path) -> Iterator[tuple[int, str]]:
-    """Yield the lines of a file with their numbers, without the code blocks of pages."""
+    """Yield the English of a file with its line numbers: no code of pages, no names of programs."""
+    text = path.read_text(encoding="utf-8")
+    match path.suffix:
+        case ".md":
+            yield from _outside_code(text)
+        case ".py" | ".pyi":
+            for token in tokenize.generate_tokens(io.StringIO(text).readline):
+                if token.type in _STRINGS:
+                    yield from enumerate(token.string.splitlines(), token.start[0])
+        case _:
+            for number, line in enumerate(text.splitlines(), 1):
+                yield number, " ".join(_IN_CPP.findall(line))
+
+
+def _outside_code(text: str) -> Iterator[tuple[int, str]]:
     is_code = False
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
-        if path.suffix == ".md" and line.lstrip().startswith("```"):
+    for number, line in enumerate(text.splitlines(), 1):
+        if line.lstrip().startswith("```"):
             is_code = not is_code
         elif not is_code:
             yield number, line
@@ -71,7 +94,7 @@ def glossary_problems() -> Iterator[str]:
 
 def main(arguments: list[str]) -> int:
     """Print what is wrong in the files; return the exit status."""
-    paths = [Path(argument) for argument in arguments] or clean_files()
+    paths = [Path(argument) for argument in arguments] or checked_files()
     found = [problem for path in paths for problem in problems(path)]
     found += glossary_problems() if not arguments else ()
     for problem in found:

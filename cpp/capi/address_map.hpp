@@ -206,7 +206,7 @@ class AddressMap {
     return number;
   }
 
-  /// Where editions begin anew, no region remembers an old one.
+  /// Where editions begin again, no region remembers an old one.
   uint32_t next_edition() {
     if (++edition_ == kNone) {
       edition_ = 1;
@@ -220,7 +220,7 @@ class AddressMap {
   std::vector<Memory> memories_;  ///< by the number of the region
   Starts starts_;                 ///< segments by their first byte
   std::vector<Reader> readers_;
-  std::vector<uint32_t> met_;  ///< by one access, beside what it visited at once
+  std::vector<uint32_t> met_;  ///< by one access, except what it visited immediately
   uint32_t free_readers_ = kNone;
   uint32_t edition_ = 0;
 };

@@ -43,7 +43,7 @@ class ByHand {
     changed_.notify_all();
   }
 
-  /// Begins anew, with no task. \pre no other thread uses it
+  /// Begins again, with no task. \pre no other thread uses it
   void clear() {
     begin(0);
     is_open_ = true;

@@ -86,7 +86,7 @@ class Recorder {
     names_.clear();
   }
 
-  /// Begins anew, for tasks at places from 0 on.
+  /// Begins again, for tasks at places from 0 on.
   void clear() {
     next_place_ = 0;
     num_arguments_ = 0;
@@ -104,8 +104,8 @@ class Recorder {
   static constexpr uint32_t kMaxStrand = 256;
   static constexpr size_t kMaxWords = 2;  ///< of an operation
 
-  /// A task is complete when so many of its strand are. One word, because two that are read back as one stall
-  /// the processor.
+  /// A task is complete when this number of tasks of its strand are. One word, because two that are read back
+  /// as one stall the processor.
   class Name {
    public:
     Name(uint32_t strand, uint32_t tasks) : bits_(uint64_t(strand) << 32 | tasks) {}
@@ -143,7 +143,7 @@ class Recorder {
   void begin_strand(uint32_t place) {
     if (!is_empty()) end_strand();
     if (graph_->num_built() > sched::kMaxGraphOperand)
-      throw EngineError("too-many-tasks", "a graph of so many tasks cannot be built");
+      throw EngineError("too-many-tasks", "the graph has too many tasks");
     writer_.reserve();
     graph_->begin_strand(writer_.at(), place, num_own_ != 0);
     first_in_previous_ = first_in_strand_;
@@ -176,8 +176,8 @@ class Recorder {
   sched::GraphWriter writer_;
 
   // What the present task must come after
-  uint32_t num_own_ = 0;          ///< so many tasks of the strand that grows
-  uint32_t num_previous_ = 0;     ///< so many of the one before it
+  uint32_t num_own_ = 0;          ///< tasks of the strand that grows
+  uint32_t num_previous_ = 0;     ///< tasks of the strand before it
   std::vector<uint32_t> others_;  ///< places of tasks in other strands
 
   std::vector<Name> names_;  ///< of the tasks of the graph

@@ -227,7 +227,7 @@ class Runtime {
 
   // The end
 
-  /// Whether this is called while it cannot end, by one of its tasks or beside `execute`.
+  /// Whether this is called while it cannot end, by one of its tasks or during `execute`.
   bool is_working() const { return is_working_ || (is_begun_ && sched::is_inside_run()); }
 
   /// Makes an empty runtime of this one, whose memory stays warm; false if that would keep too much.

@@ -1,6 +1,6 @@
-"""Capped mixture of experts: an expert takes at most 16 tokens, the others keep their input.
+"""Capped mixture of experts: an expert takes at most 20 tokens, the others keep their input.
 
-Positions of a row of `group_by` ascend, so the first 16 tokens of an expert are taken.
+Positions of a row of `group_by` ascend, so the first 20 tokens of an expert are taken.
 """
 
 from typing import Any
@@ -9,7 +9,7 @@ import numpy as np
 
 from pto_wsp import In, Out, P, Tensor, Tile, f32, group_by, i32, kernel, pto, workload
 
-CAPACITY = 16
+CAPACITY = 20
 
 
 @kernel
@@ -31,16 +31,16 @@ def capped(X: Tensor[f32, "tokens", 64], Router: Tensor[f32, 64, 4], W: Tensor[f
         route[t](x=X[t], w=Router, expert=Expert[t], y=Y[t])
     routing = group_by(Expert[:, 0], num_groups=4)
     for e in P(4):
-        for pick in P.tiles(routing[e], 8):
-            with P.when(pick.start < CAPACITY):            # a multiple of 8, so no tile is cut
-                rows = routing.rows(pick)
-                multiply[e, pick](x=X[rows], w=W[e], y=Y[rows])
+        taken = routing[e][: routing[e].extent.min(CAPACITY)]
+        for pick in P.tiles(taken, 8):
+            rows = routing.rows(pick)
+            multiply[e, pick](x=X[rows], w=W[e], y=Y[rows])
 
 
 rng = np.random.default_rng(0)
-x, router, w = (rng.standard_normal(s, np.float32) for s in ((80, 64), (64, 4), (4, 64, 64)))
+x, router, w = (rng.standard_normal(s, np.float32) for s in ((100, 64), (64, 4), (4, 64, 64)))
 y = np.empty_like(x)
-arguments: dict[str, Any] = dict(X=x, Router=router, W=w, Expert=np.empty((80, 1), np.int32), Y=y)
+arguments: dict[str, Any] = dict(X=x, Router=router, W=w, Expert=np.empty((100, 1), np.int32), Y=y)
 program = capped.compile()
 program(**arguments)
 

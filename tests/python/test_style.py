@@ -42,6 +42,14 @@ def test_long_lines_are_found(tmp_path: Path, line: str, is_long: bool) -> None:
     assert bool(found(tmp_path, line.strip() + "\n")) == is_long
 
 
-def test_listed_files_exist_and_are_clean() -> None:
-    assert all(path.is_file() for path in style.clean_files())
+def test_names_in_programs_are_left_alone(tmp_path: Path) -> None:
+    assert not found(tmp_path, "behind = 1\n", "code.py")
+    assert not found(tmp_path, "int behind = 1;\n", "code.hpp")
+    assert found(tmp_path, '"""Behind."""\n', "code.py") == found(tmp_path, "/// Behind.\n", "code.hpp") != []
+    assert found(tmp_path, 'fail("it is no axis");\n', "code.cpp") != []
+
+
+def test_sources_and_pages_are_clean() -> None:
+    checked = {path.relative_to(style.ROOT).as_posix() for path in style.checked_files()}
+    assert {"README.md", "docs/tutorial.md", "docs/style.py", "python/pto_wsp/ir/workload.py"} <= checked
     assert style.main([]) == 0

@@ -192,7 +192,7 @@ constexpr int64_t max_partials(const BalancedConfig& config, int64_t kv_total) {
   return config.batch_invariant && pieces > 0 ? kv_total / kCanonicalBlock + pieces : pieces;
 }
 
-/// What a row of a slot holds beside its `head_dim` weighted sums of values: the maximum of its scores, and
+/// What a row of a slot holds after its `head_dim` weighted sums of values: the maximum of its scores, and
 /// the sum of its weights. All are f32.
 inline constexpr int kPartialStatistics = 2;
 

@@ -30,7 +30,7 @@ struct alignas(8) WorkDescriptor {
 
   static constexpr uint8_t FLAG_FIRST = 0x01;  ///< first chunk of a sequence
   static constexpr uint8_t FLAG_LAST = 0x02;   ///< last chunk of a sequence
-  /// Initialize accumulators. `WorkPlanner::generate` leaves it 0: whoever deals work to workers sets it on
+  /// Initialize accumulators. `WorkPlanner::generate` leaves it 0: the scheduler of the work sets it on
   /// the first item of each run over one (request, head).
   static constexpr uint8_t FLAG_INIT = 0x04;
 };

@@ -101,7 +101,7 @@ class WorkPlanner {
     return total > INT_MAX ? -1 : static_cast<int>(total);
   }
 
-  /// Like `get_total_work`; counts above `INT_MAX` are returned, `INT64_MAX` stands for those above itself.
+  /// Like `get_total_work`; counts above `INT_MAX` are returned, `INT64_MAX` represents those above itself.
   int64_t get_total_work_64(const int* seq_lens, int batch_size, int num_heads, int chunk_size) const {
     const detail::PlanInputs in = inputs(seq_lens, batch_size, num_heads, chunk_size);
     if (!is_callable(in)) return -1;

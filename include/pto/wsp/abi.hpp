@@ -62,7 +62,7 @@ struct View {
   int64_t stride[kMaxViewRank];
   const int32_t* rows;  ///< row-index list of a row set, shape[0] long, or null
   /// Whether what is stored should go past the caches: no task reads it, and they could not hold it.
-  /// The kernel's streaming stores are visible to everybody before it returns.
+  /// The kernel's streaming stores are visible to all threads before it returns.
   bool streams = false;
 };
 
@@ -107,7 +107,7 @@ struct KernelInfo {
   uint16_t num_views;
   uint16_t num_scalars;
   uint32_t scratch_bytes;
-  uint32_t block_dim;  ///< >= 1: a task of an SPMD kernel is so many calls, which may run at once
+  uint32_t block_dim;  ///< >= 1: calls of a task of an SPMD kernel, which may run at the same time
   Unit unit;
   uint8_t reserved[3];  ///< zero; an engine refuses a kernel with another value
 };

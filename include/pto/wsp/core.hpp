@@ -322,7 +322,7 @@ class Core {
 
   static std::shared_ptr<trace::RunRecord> make_record(Launch& launch, const RunResult& result) {
     const sched::Crew& crew = *launch.crew;
-    // Expressions of a plan point into it, so that a copy would not live by itself.
+    // Expressions of a plan point into it, so that a copy would not outlive it.
     std::shared_ptr<const bytecode::Plan> plan(launch.prepared, &launch.prepared->plan);
     auto record =
         std::make_shared<trace::RunRecord>(std::move(plan), result.flushed, result.tasks, launch.start_ticks);

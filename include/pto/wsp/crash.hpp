@@ -2,8 +2,8 @@
 /// \file
 /// A crash inside a hand-written kernel names the kernel and the task before the process dies.
 ///
-/// Signals of crashes are handled only while a run of a library with such kernels is under way; whoever
-/// handled them before is called afterwards. The handler itself calls nothing but write, sigaction and raise.
+/// Signals of crashes are handled only while a run of a library with such kernels is under way; the
+/// earlier handlers are called afterwards. The handler itself calls nothing but write, sigaction and raise.
 #pragma once
 
 #include <signal.h>

@@ -26,8 +26,8 @@ inline constexpr size_t kLineBytes = 128;
 /// | bits 63, 62 | bits below | moment |
 /// |---|---|---|
 /// | 1, - | slice number, tasks done (10 bits) | so much of this slice is complete |
-/// | 0, 1 | group line (8 bits), slices done (54 bits) | so many slices have been complete in this line |
-/// | 0, 0 | slices done | all slices with a smaller number are complete; 0 has always passed |
+/// | 0, 1 | group line (8 bits), slices done (54 bits) | the number of slices of this line that are complete
+/// | | 0, 0 | slices done | all slices with a smaller number are complete; 0 has always passed |
 using Name = uint64_t;
 
 inline constexpr int kTaskBits = 10;
@@ -49,11 +49,11 @@ constexpr bool is_watermark_name(Name name) { return name < kGroupName; }
 constexpr uint64_t slice_of(Name name) { return (name & ~kTaskName) >> kTaskBits; }
 constexpr uint32_t group_line_of(Name name) { return uint32_t(name >> kGroupBits) & 0xFF; }
 
-/// A slice has at most so many tasks.
+/// The largest number of tasks of a slice.
 inline constexpr uint32_t kMaxSliceTasks = 256;
 static_assert(kMaxSliceTasks < kTaskMask);
 
-/// So many slices can be on their way at once.
+/// The largest number of live slices.
 inline constexpr uint64_t kMaxLiveSlices = 8192;
 
 /// Loops with barriers that are this deep inside each other share nothing; of the instances of one depth, so

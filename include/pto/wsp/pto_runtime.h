@@ -67,7 +67,7 @@ PTO_API int pto_runtime_init(PTORuntime* rt);
 PTO_API void pto_runtime_shutdown(PTORuntime* rt);
 
 /**
- * Makes pto_execute_all use so many threads, of which the caller is one; 0, the default, is one per core.
+ * Sets the number of threads of pto_execute_all, of which the caller is one; 0, the default, is one per core.
  * Refused once others run tasks, as registering functions and loading kernels.
  */
 PTO_API int pto_runtime_set_workers(PTORuntime* rt, int num_workers);
@@ -170,7 +170,7 @@ PTO_API const char* pto_runtime_error_message(PTORuntime* rt);
 #ifdef __cplusplus
 } /* extern "C" */
 
-/** For C++, where a function does not become a `void*` by itself. */
+/** For C++, where a function does not convert to `void*` implicitly. */
 template <class Int>
 int32_t pto_task_alloc(PTORuntime* rt, const char* func_name, void (*func)(void**, Int), int32_t buffer_bytes,
                        int32_t reuse_bytes) {

@@ -40,8 +40,8 @@ class TextMismatch(TextError):
     """Two statements of text about one thing that do not agree."""
 
     code = "text-mismatch"
-    template = "{what} is said to be {found}, and is {expected}"
-    label = "expected {expected}"
+    template = "{what} does not agree with the declarations"
+    label = "expected {expected}, found {found}"
     hint = "{advice}"
 
 

@@ -58,7 +58,7 @@ class ConstexprAnnotation:
 
 
 def as_tuple(item: object) -> tuple[object, ...]:
-    """Return what stands between brackets as a tuple."""
+    """Return the contents of brackets as a tuple."""
     return item if isinstance(item, tuple) else (item,)
 
 

@@ -1,4 +1,4 @@
-"""The source of a user's function: its syntax tree with true places, and what its names stand for."""
+"""The source of a user's function: its syntax tree with true places, and the values of its names."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from pto_wsp.support.containers import is_plain, plain_copy
 from pto_wsp.support.record import record
 
 MISSING: Final = object()
-"""Stands for a default that a parameter does not have."""
+"""The default of a parameter without one."""
 
 
 @record
@@ -203,7 +203,7 @@ def loop_statement(loc: Location) -> ast.For | None:
 
 
 def enclosing_function(file: str, statement: ast.stmt) -> ast.FunctionDef | None:
-    """Return the innermost function that a statement stands in, or None."""
+    """Return the innermost function that contains a statement, or None."""
     found = None
     for node in _nodes_at(_parse(_text(file)), statement.lineno):
         if isinstance(node, ast.FunctionDef):

@@ -1,4 +1,4 @@
-"""Lowered programs, kept between processes beside their kernel libraries.
+"""Lowered programs, kept between processes with their kernel libraries.
 
 A kept program is bytecode and the name of a library: what a run needs. The sources of errors and traces are
 made again when one asks for them. The key covers the text of the module, which equal modules share, and all

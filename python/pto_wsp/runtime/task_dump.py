@@ -91,7 +91,7 @@ def parse_task_dump(text: str, path: str | Path = "dump") -> tuple[DumpedTask, .
 
 
 def num_omitted(text: str, tasks: Sequence[DumpedTask]) -> int:
-    """Return how many tasks the summary of a dump counts beside those in its table."""
+    """Return how many tasks the summary of a dump counts in addition to those in its table."""
     found = _TOTAL.search(text)
     return 0 if found is None else max(0, int(found[1]) - len(tasks))
 

@@ -28,7 +28,7 @@ def require_support(target: str, module: Module) -> None:
             hint = f"as `{directive.kind}` it takes {', '.join(taken)}" if taken else "take the policy back"
             raise _refused(target, directive, found.reason, hint)
         if isinstance(found, Enforced) and (reason := conflict(directive, module.schedule)):
-            hint = "it is refused beside the other policies of this schedule: take one of them back"
+            hint = "it is refused together with the other policies of this schedule: remove one of them"
             raise _refused(target, directive, reason, hint)
         if reason := directive.refusal(module.entry_workload, module.written):
             raise _refused(target, directive, reason, "", " here")

@@ -46,7 +46,7 @@ class Scope(Protocol):
 
     Attributes:
         where: the function, for errors.
-        is_bare: whether names may stand without `%`.
+        is_bare: whether names may lack `%`.
     """
 
     where: str
@@ -242,7 +242,7 @@ def read_operand(cursor: Cursor, scope: Scope) -> Expr:
 
 
 def read_region(cursor: Cursor, scope: Scope, loops: Iterable[str] = ()) -> Region:
-    """Read `%tensor[...]`; `loops` are the names that stand for the range of a tiles loop."""
+    """Read `%tensor[...]`; `loops` are the names of ranges of tiles loops."""
     first = cursor.token
     name = cursor.name("a tensor")
     if not scope.has_elements(name):

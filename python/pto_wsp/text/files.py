@@ -1,4 +1,4 @@
-"""Programs in files: the text of a module and its schedule behind a line with the version of the form."""
+"""Programs in files: the text of a module and its schedule after a line with the version of the form."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def read_program(path: PathText) -> Module:
     except OSError as error:
         raise UnusableFile(what="read", path=os.fspath(path), reason=error.strerror or "unknown") from None
     except UnicodeDecodeError:
-        raise UnusableFile(what="read", path=os.fspath(path), reason="it is no UTF-8 text") from None
+        raise UnusableFile(what="read", path=os.fspath(path), reason="it is not UTF-8 text") from None
     if not text.startswith("// PTO Text:"):
         reason = f"it does not begin with `{VERSION_LINE}`"
         raise UnusableFile(what="loaded", path=os.fspath(path), reason=reason)

@@ -63,7 +63,7 @@ class Body(Generic[T]):
     # --- blocks ---
 
     def whole(self) -> tuple[T, ...]:
-        """Read all statements, and the brace behind them."""
+        """Read all statements, and the brace after them."""
         found = self.block(("return", "}"))
         if self.source.accept_lines("return", "}"):
             return found
@@ -138,7 +138,7 @@ class Body(Generic[T]):
 
 
 def indexed(cursor: Cursor) -> None:
-    """Take the `:idx` behind a bound."""
+    """Take the `:idx` after a bound."""
     cursor.expect(":")
     cursor.expect("idx")
 

@@ -30,7 +30,7 @@ _STATEMENTS = (*_BLOCK_WORDS, "CALL", "tstore", "mscatter", "tprefetch", "return
 
 
 def read_kernel_body(source: Source, function: k.KernelFunction) -> k.KernelFunction:
-    """Return a function with the declarations and statements of its body, and read the brace behind them."""
+    """Return a function with the declarations and statements of its body, and read the brace after them."""
     reader = _KernelBody(source, function)
     body = reader.whole()
     tiles, scalars = tuple(reader.tiles.items()), tuple(reader.declared.items())

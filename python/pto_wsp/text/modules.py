@@ -230,7 +230,7 @@ class _ModuleReader:
             source.line += 1
             if source.lines[source.line - 2].split(None, 1)[:1] == [last]:
                 return
-        expected = f"`{last}` behind the function"
+        expected = f"`{last}` after the function"
         raise BadText(expected=expected, found="the end of the text", advice="", loc=head.whole)
 
     def kernel(self, cursor: Cursor, name: str) -> k.KernelFunction:

@@ -12,7 +12,7 @@ MAX_DIGITS = 4000
 
 
 def read_native(source: Source) -> k.Native:
-    """Read the C++ of a kernel, to the brace behind it; nothing of it is looked at."""
+    """Read the C++ of a kernel, up to the closing brace. The C++ is not parsed."""
     head = source.statement()
     head.expect("CPP")
     kind = head.word(("unit", "body"), "`unit` or `body`")

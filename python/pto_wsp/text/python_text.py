@@ -1,7 +1,7 @@
 """Modules as Python: calls of the function builder that make them again.
 
 A function is written as calls of the builder where these make exactly that function, which is tried; other
-functions, those with what only our own form has, as nodes of the IR. Names stand in quotes only.
+functions, those with what only our own form has, as nodes of the IR. Names appear in quotes only.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _MODULES = {
 def to_python(module: Module) -> str:
     """Return a program that makes a verified module again: as `module.ir`, or `ir` with what that lacks.
 
-    Nothing of the module is run. References of kernels in C++ are no part of text.
+    Nothing of the module is run. References of kernels in C++ are not part of text.
     """
     writer = _Writer()
     functions = {f.name: f for f in (*module.kernels, *module.workloads)}
@@ -62,7 +62,7 @@ def to_python(module: Module) -> str:
 
 
 def _callees_first(functions: Mapping[str, Function]) -> list[Function]:
-    """Return functions so that each comes behind those that it calls, and else in their order."""
+    """Return functions so that each follows those that it calls, otherwise in their order."""
     found: dict[str, Function] = {}
     pending = [*functions.values()][::-1]
     while pending:

@@ -66,7 +66,7 @@ def _operand(expr: Expr) -> Operand:
 
 
 def _in_tiles(dim: DimSelect, tile: int | None) -> Operand:
-    """Return where a range begins, in tiles of so many rows."""
+    """Return where a range begins, in tiles with this number of rows."""
     match dim:
         case Full():
             return 0

@@ -17,7 +17,7 @@ _STATEMENTS = {
 
 
 def refuse_composed(cursor: Cursor) -> None:
-    """Raise NoMeaning where a composition stands in a function whose parameters have roles."""
+    """Raise NoMeaning where a composition is in a function whose parameters have roles."""
     token = cursor.token
     composition = BY_COMPOSED_MNEMONIC.get(token.text)
     if composition is not None:
@@ -33,7 +33,7 @@ def refuse_known(cursor: Cursor) -> None:
     if known is None and token.text.startswith("tmov.") and token.text not in BY_COMPOSED_MNEMONIC:
         known = ("places of tiles are chosen by each target", "write `tmov`, a copy")
     if known is None and token.text in REFUSED:
-        known = ("it is no instruction of tiles here", REFUSED[token.text])
+        known = ("it is not an instruction of tiles here", REFUSED[token.text])
     if known is not None:
         reason, advice = known
         raise NoMeaning(form=f"`{token.text}`", reason=reason, advice=advice, loc=cursor.place(token))

@@ -1,6 +1,6 @@
 """Tokens of `.pto` text, and the cursor that parsers move over them.
 
-A statement stands on one line and goes on over the next ones while parentheses or brackets are open. A
+A statement is one line and continues on the next ones while parentheses or brackets are open. A
 comment has a line of its own: inside a line, `//` is floor division.
 
 One call of a compiled pattern cuts a line into the texts of its tokens. Their columns are found when a
@@ -345,7 +345,7 @@ class Cursor:
         """Return the integer that a token is.
 
         Raises:
-            BadText: it is no integer, or needs more than 64 bits.
+            BadText: it is not an integer, or needs more than 64 bits.
         """
         if not digits.isdecimal():
             self.fail("an integer", token=token)

@@ -29,7 +29,7 @@ _KINDS = (w.PARALLEL, w.SEQUENTIAL, w.RANGE)
 
 
 def read_workload_body(source: Source, function: w.WorkloadFunction, find: Find) -> w.WorkloadFunction:
-    """Return a function with the statements of its body, and read the brace behind them."""
+    """Return a function with the statements of its body, and read the brace after them."""
     reader = _WorkloadBody(source, f"workload `{function.name}`", function.params, find)
     reader.know_variables()
     return replace(function, body=reader.whole())
@@ -130,7 +130,7 @@ class _WorkloadBody(Body[w.Node]):
         ranges = read_ranges(cursor)
         kind, is_tiled, called = self.kind(cursor)
         if not is_tiled and step != 1:
-            cursor.fail("the step 1, or `tiles` behind the kind", token=step_token)
+            cursor.fail("the step 1, or `tiles` after the kind", token=step_token)
         cursor.end()
         owned = {var, f"{var}.start", f"{var}.len"} if is_tiled else {var}
         if any(name in self.scalars for name in owned):
@@ -216,7 +216,7 @@ class _WorkloadBody(Body[w.Node]):
         return tuple(found)
 
     def with_attributes(self, cursor: Cursor, task: w.Task) -> w.Task:
-        """Return a task with what it has beside its arguments."""
+        """Return a task with its attributes."""
         if not cursor.accept("{"):
             return task
         seen: set[str] = set()

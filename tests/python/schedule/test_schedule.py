@@ -184,7 +184,7 @@ def test_refusals_say_where_and_what_else_there_is() -> None:
         program.reschedule(Schedule().task_graph(trace=TracePolicy.tasks()))
     assert caught.value.loc is not None and caught.value.loc.file == __file__
     turns = totals.timing(TimingPolicy.interleaved(2))
-    with pytest.raises(UnsupportedByTarget, match="beside the other policies") as caught:
+    with pytest.raises(UnsupportedByTarget, match="together with the other policies") as caught:
         turns.compile("cpu")
     assert caught.value.loc is not None and caught.value.loc.file == __file__
 

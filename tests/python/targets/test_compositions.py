@@ -365,7 +365,7 @@ MISTAKES = [
     ("%n = tmov.fp %a, %s {mode = lt}", "bad-operand", "expected the option `rmode`, found `mode`"),
     ("%d = tmov.fp %a, %s", "unknown-name", "declare it first"),
     ("%q = tmov.fp %a, %s", "shape-mismatch", "expected tile<8x64xf32>, found tile<64x16xf32>"),
-    ("tstore.fp %a, %s", "bad-text", "behind them stands the place"),
+    ("tstore.fp %a, %s", "bad-text", "the place follows"),
     ("tstore.fp %a, %p, %y[0, 0]", "shape-mismatch", "`fp` [1, 64]"),
     ("tstore.fp %a, %s, %w[0, 0]", "unknown-name", "`w`"),
     ("%d = tstore.fp %a, %s, %y[0, 0]", "bad-text", "expected an instruction"),

@@ -77,7 +77,7 @@ def test_no_code_is_saved(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("content", "message"),
-    [(None, "No such file"), (b"\xff\xfe", "no UTF-8"), (b"func @f()\n", "does not begin with")],
+    [(None, "No such file"), (b"\xff\xfe", "not UTF-8"), (b"func @f()\n", "does not begin with")],
 )
 def test_files_that_are_no_programs(tmp_path: Path, content: bytes | None, message: str) -> None:
     path = tmp_path / "p.pto"

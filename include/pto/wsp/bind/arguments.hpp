@@ -36,7 +36,7 @@ inline void check_stride(const ArrayRef& array, int d, bool is_written, size_t t
   };
   if (array.shape[d] <= 1) return;
   if (stride < 0) fail("negative-stride", "an array has a negative stride");
-  if (stride % bytes != 0) fail("misaligned-array", "a stride is no multiple of the element size");
+  if (stride % bytes != 0) fail("misaligned-array", "a stride is not a multiple of the element size");
   if (stride == 0 && is_written) fail("zero-stride", "an array that is written has a stride of zero");
   if (d == array.rank - 1 && stride != bytes)
     fail("inner-stride", "the innermost dimension of an array is not contiguous");

@@ -84,8 +84,8 @@ inline void drop_register(std::vector<Term>& terms, uint32_t reg) {
 /// Coefficients stay below this, so that sums of coefficient times register never leave 128 bits.
 inline constexpr int64_t kMaxCoefficient = int64_t{1} << 50;
 
-/// An affine form has at most so many terms; what has more is evaluated from its postfix code. Programs that
-/// loops and sizes make have a few.
+/// The largest number of terms of an affine form; what has more is evaluated from its postfix code. Programs
+/// that loops and sizes make have a few.
 inline constexpr size_t kMaxTerms = 64;
 
 /// Bounds of `a & b`, `a | b` and `a ^ b`: none of them has more bits than its operands.

@@ -34,7 +34,7 @@ class Arguments {
   };
   const Call& call(uint32_t site) const { return calls_[site]; }
 
-  /// Where the indices of an io begin, or null if it is no row set.
+  /// Where the indices of an io begin, or null if it is not a row set.
   const int32_t* indices(uint32_t io) const {
     const int32_t rows = plan_->ios[io].rows;
     return rows < 0 ? nullptr : reinterpret_cast<const int32_t*>(bases_[plan_->rows[size_t(rows)].tensor]);

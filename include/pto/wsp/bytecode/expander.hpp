@@ -133,8 +133,8 @@ class Expander {
     return true;
   }
 
-  /// Leaves out the iteration that has just begun, which would yield so many tasks. \pre the event was kUnit,
-  /// of a loop whose iterations are units
+  /// Leaves out the iteration that has just begun, which would yield this number of tasks. \pre the event was
+  /// kUnit, of a loop whose iterations are units
   void pass_over(uint64_t num_tasks) {
     num_tasks_ += num_tasks;
     step_ = steps_[step_ - 1].target - 1;

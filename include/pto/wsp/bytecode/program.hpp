@@ -68,7 +68,7 @@ struct ParamForm {
   bool is_late = false;  ///< see late.hpp
 };
 
-/// A number that a task states beside its arguments, if it does, and the values that it may have.
+/// A number that a task states in addition to its arguments, if it does, and the values that it may have.
 struct AmountForm {
   uint32_t expression = kNoExpression;
   bool is_late = false;  ///< see late.hpp

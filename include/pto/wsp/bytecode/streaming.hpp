@@ -43,8 +43,8 @@ inline uint64_t tensor_bytes(const Plan& plan, size_t tensor) {
 
 }  // namespace detail
 
-/// Selects the tensors that are stored past the caches: they have at least so many bytes, tasks write them,
-/// no task reads them, and nothing in the program depends on their elements.
+/// Selects the tensors that are stored past the caches: they have at least this number of bytes, tasks write
+/// them, no task reads them, and nothing in the program depends on their elements.
 inline void choose_streamed(Plan& plan, uint64_t least_bytes) {
   const Program& program = plan.program();
   std::vector<bool> is_kept(program.tensors.size(), false);  // per group

@@ -65,9 +65,9 @@ class Validator {
 
   void check_axis_expressions(const AxisDescriptor& axis) const {
     const int64_t i = &axis - program_.axes.data();
-    if (!program_.has_expression(axis.extent_expr)) fail_at("an axis extent is no expression", "axis", i);
+    if (!program_.has_expression(axis.extent_expr)) fail_at("an axis extent is not an expression", "axis", i);
     if (axis.kind == AxisKind::TILES && !program_.has_expression(axis.tile_expr)) {
-      fail_at("an axis tile is no expression", "axis", i);
+      fail_at("an axis tile is not an expression", "axis", i);
     }
   }
 

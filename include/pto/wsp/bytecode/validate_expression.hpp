@@ -10,7 +10,7 @@
 
 namespace pto::wsp::bytecode {
 
-/// How many operands `op` takes from the stack, or -1 if it is no operator on operands.
+/// How many operands `op` takes from the stack, or -1 if it is not an operator on operands.
 constexpr int operand_count(Op op) {
   switch (op) {
     case Op::EXPR_NEG:

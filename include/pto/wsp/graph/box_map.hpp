@@ -15,7 +15,7 @@ namespace pto::wsp::graph {
 /// Keeps the live accesses in lists, one per coarse cell that they meet. An entry leaves when its task is
 /// complete or a later access covers it. Marks represent the rest of what is alive where that is much: the
 /// older entries of a long list, and the accesses to many cells. So no access meets many entries, however
-/// many tasks are alive, and tasks that touch parts cost the same beside tasks that touch the whole.
+/// many tasks are alive, and tasks that touch parts cost the same among tasks that touch the whole.
 class BoxMap {
  public:
   /// `typical[d]` is the usual extent of an access in dimension d: the size of the coarse cells.

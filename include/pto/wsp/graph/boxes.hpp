@@ -42,7 +42,7 @@ void for_rows(const bytecode::Plan& plan, const bytecode::QuickIo& io, Region re
 /// A row set of more rows counts as all rows.
 inline constexpr int64_t kMaxRowBoxes = 1024;
 
-/// Calls `visit(box)` for the boxes of a footprint: one, or one for each row that is compared by itself.
+/// Calls `visit(box)` for the boxes of a footprint: one, or one for each row that is compared separately.
 template <class Visit>
 void for_boxes(const bytecode::Plan& plan, const Footprint& footprint, const int64_t* registers,
                Visit visit) {

@@ -6,7 +6,7 @@
 ///
 /// The tasks are walked through in program order. What need not be kept: an access that a later write covers,
 /// since a task that is apart from it is apart from the write as well, or the write was from it; and reads
-/// that the relation says others stand for.
+/// that the relation says others represent.
 #pragma once
 
 #include <algorithm>
@@ -200,7 +200,7 @@ struct CheckedSpaces {
 class Iterations {
  public:
   static constexpr bytecode::Op kMarked = bytecode::Op::PARALLEL_FOR;  ///< loops that it follows
-  static constexpr bool kComparesReads = true;                         ///< some reads stand for others
+  static constexpr bool kComparesReads = true;                         ///< some reads represent others
   static constexpr const char* kCode = "iterations-conflict";
   static constexpr const char* kMessage = "iterations of a P loop touch the same elements";
 

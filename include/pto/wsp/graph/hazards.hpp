@@ -102,7 +102,7 @@ class Hazards {
     });
   }
 
-  /// Adds the tasks that write the element of a tensor at `indices`, which are inside it. Nobody waits for
+  /// Adds the tasks that write the element of a tensor at `indices`, which are inside it. No task waits for
   /// this look at it. \pre some task writes the tensor
   void find_writers(uint16_t tensor, const int64_t* indices, sched::WaitList& waits) const {
     const Memory& memory = memories_[plan_.layouts[tensor].group];

@@ -296,7 +296,7 @@ class HullMaker {
     return true;
   }
 
-  /// Whether the loop that is a guard moves no other dimension: a diagonal is no box.
+  /// Whether the loop that is a guard moves no other dimension: a diagonal is not a box.
   bool use(uint32_t guard) {
     const bool is_new = (used_ >> guard & 1) == 0;
     used_ |= uint64_t{1} << guard;
@@ -346,7 +346,7 @@ class UnitSummary {
   bool is_independent() const { return is_independent_; }
 
   /// Whether the rest of this class can be used: what an iteration makes depends on nothing that only a walk
-  /// through it finds, and it leaves nothing behind besides its tasks.
+  /// through it finds, and it leaves nothing except its tasks.
   bool is_closed() const { return is_closed_; }
 
   /// \pre is_closed(), and the loop's registers hold those of an iteration

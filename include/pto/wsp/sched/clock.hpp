@@ -15,7 +15,7 @@
 namespace pto::wsp::sched {
 
 /// Time in nanoseconds, from any origin. It is asked only where a policy speaks of time, so that calls may be
-/// virtual: simulated time takes the place of the host's.
+/// virtual: simulated time replaces the host's.
 class Clock {
  public:
   virtual ~Clock() = default;

@@ -210,7 +210,7 @@ class Crew final : public Job, public Others, public std::enable_shared_from_thi
     end();
   }
 
-  /// Others are called once there is more to do, or at once if the first slice, which this thread runs
+  /// Others are called once there is more to do, or immediately if the first slice, which this thread runs
   /// itself, may take long.
   void keep_at_work() {
     if (run_.options().is_in_order() || run_.options().begins_alone) {
@@ -467,7 +467,7 @@ class Crew final : public Job, public Others, public std::enable_shared_from_thi
   EventCount waiters_;        ///< threads that wait for a run which another one keeps
   EventCount keeper_sleeps_;  ///< the keeper, while it has nothing to do
   alignas(kLineBytes) std::atomic<bool> is_over_{false};
-  std::atomic<bool> is_alone_{false};  ///< the keeper runs tasks that nobody shares
+  std::atomic<bool> is_alone_{false};  ///< the keeper runs tasks that no worker shares
   std::atomic<bool> is_done_{true};
   std::atomic<bool> is_paused_{false};     ///< workers begin nothing; the keeper may
   std::atomic<bool> is_retry_due_{false};  ///< something is complete that a dispatcher may have waited for

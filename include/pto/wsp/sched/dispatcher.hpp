@@ -13,7 +13,7 @@
 namespace pto::wsp::sched {
 
 /// All dispatchers of a run number tasks alike (see Walk) and differ in what they own. A dispatcher runs a
-/// task of its own at once if the task is ready. Otherwise it records the task and goes on with the walk.
+/// task of its own immediately if the task is ready. Otherwise it records the task and goes on with the walk.
 ///
 /// A dispatcher never blocks: `step` returns false when it cannot go on, and the next step tries again. At
 /// most one thread is in it at a time, the one that has the lock.
@@ -22,12 +22,12 @@ namespace pto::wsp::sched {
 /// that is not complete. If it is recorded, its moments have passed and it is the first to be taken. If not,
 /// the dispatcher that owns it, or the last one if it has no owner yet, is in it or before it. All that this
 /// dispatcher could wait for there is complete: a line for the slice, values that it must know, the moments
-/// of the present task. That task needs no room in the window, because it runs at once.
+/// of the present task. That task needs no room in the window, because it runs immediately.
 class Dispatcher {
  public:
   Dispatcher(Run& run, uint32_t index) : run_(run), index_(index), walk_(run.progress()) {}
 
-  /// Makes it start anew with the next step. \pre no thread uses it
+  /// Makes it start again with the next step. \pre no thread uses it
   void reset(uint32_t num_dispatchers) {
     num_dispatchers_ = num_dispatchers;
     set_stage(Stage::kNew);
@@ -103,7 +103,7 @@ class Dispatcher {
   enum class Share : uint8_t {
     kTheirs,    ///< another dispatcher runs them
     kComplete,  ///< another dispatcher has run all of them: nothing needs to wait for them
-    kOurs,      ///< a task that is ready runs at once
+    kOurs,      ///< a task that is ready runs immediately
     kFed,       ///< ours, and all are recorded, because other workers want slices or a policy chooses
   };
 
@@ -339,8 +339,8 @@ class Dispatcher {
     if (!run_.may_run(*worker_, task) || !run_.succeeds(task, walk_.slice(), body)) set_stage(Stage::kEnded);
   }
 
-  /// From the present task on, the slice is recorded. Room for all that it may hold is taken at once, so that
-  /// it never waits, half recorded, for what others have.
+  /// From the present task on, the slice is recorded. Room for all that it may hold is taken in one step, so
+  /// that it never waits, half recorded, for what others have.
   bool begin_record() {
     const uint32_t num_before = numbering().num_tasks() - 1;
     record_ = run_.record_slice(numbering().max_tasks() - num_before);
@@ -419,7 +419,7 @@ class Dispatcher {
 
   // Stalls
 
-  /// With a worker that takes slices from `wanted` it could go on at once.
+  /// With a worker that takes slices from `wanted` it could go on immediately.
   bool block(Stall stall, Lanes wanted = 0) {
     wanted_lanes_.store(wanted, std::memory_order_relaxed);
     if (stall == Stall::kWindow && run_.options().window_mode == WindowMode::kAbort) return abort();

@@ -140,8 +140,7 @@ class GraphBuilder {
 
   bool open() {
     const bool begins_strand = numbering().begins_strand();
-    if (num_tasks_ > kMaxTasks)
-      throw EngineError("too-many-tasks", "a graph of so many tasks cannot be built");
+    if (num_tasks_ > kMaxTasks) throw EngineError("too-many-tasks", "the graph has too many tasks");
     numbering().open();
     writer_.reserve();
     if (begins_strand) {

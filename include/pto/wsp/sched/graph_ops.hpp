@@ -32,7 +32,7 @@ inline constexpr uint32_t kMaxGraphOperand = UINT32_MAX >> kGraphOpBits;
 inline constexpr int kGraphOpWords[] = {1, 3, 2, 7, 4, 3, 2, 1, 3, 1, 1, 3, 1};
 static_assert(sizeof(kGraphOpWords) / sizeof(int) == size_t(GraphOp::kEnd) + 1);
 
-/// Reads the operations of a strand, one after the other. Follows jumps by itself where it is moved by
+/// Reads the operations of a strand, one after the other. Follows jumps automatically where it is moved by
 /// `advance`.
 class GraphCursor {
  public:

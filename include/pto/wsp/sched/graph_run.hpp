@@ -123,7 +123,7 @@ class GraphRun {
       blocked.push_back(describe_blocked(worker, waiting));
     return blocked;
   }
-  /// So many strands, the first ones, are.
+  /// The number of strands, from the first one on, that are.
   uint64_t num_complete() const { return graph_->num_complete(); }
 
   /// \pre is_over()
@@ -265,7 +265,7 @@ class GraphRun {
     return true;
   }
 
-  /// So many strands may wait while later ones are begun.
+  /// The bound on strands that wait while later ones are begun.
   size_t most_waiting() const { return run_.options().lookahead + run_.num_workers(); }
 
   void put_aside(Worker& worker, const StrandRun& strands) {
@@ -290,7 +290,8 @@ class GraphRun {
     return false;
   }
 
-  /// Whether a wait is over, or soon is. So many strands, the first ones, are known to be complete.
+  /// Whether a wait is over, or soon is. `num_complete` strands from the first one on are known to be
+  /// complete.
   [[gnu::always_inline]] inline bool passes(Worker& worker, GraphCursor wait, uint64_t num_complete) const {
     if (wait.op() == GraphOp::kWait && wait.operand() < num_complete) return true;
     if (!graph_->has_passed(wait) && !has_passed_soon(wait)) return false;

@@ -107,7 +107,7 @@ class KeptGraph {
 
   /// Lets workers run the first `num_strands` strands, which are written completely.
   void publish(uint64_t num_strands) { num_strands_.store(num_strands, std::memory_order_release); }
-  /// Ends with so many tasks, and with some room that is not used.
+  /// Ends with this number of tasks, and with some room that is not used.
   void finish(uint64_t num_tasks, Room rest) {
     num_tasks_ = num_tasks;
     num_unused_ = size_t(rest.end - rest.at);
@@ -129,7 +129,7 @@ class KeptGraph {
     for (uint32_t i = 0; i < kNumGroupLines; ++i)
       group_bases_[i] = groups_[i].reached.load(std::memory_order_relaxed);
   }
-  /// So many runs can be told apart.
+  /// Whether another run could not be told apart.
   bool is_worn() const { return num_runs_ == kMaxRuns; }
 
   const Strand& strand(uint64_t i) const { return strands_[i]; }
@@ -167,7 +167,7 @@ class KeptGraph {
       default: return has_reached_in_group(wait.operand(), wait.count());
     }
   }
-  /// So many strands, the first ones, are complete.
+  /// The number of strands, from the first one on, that are complete.
   uint64_t num_complete() {
     return watermark_.advance(
         [this](uint64_t strand) { return strand < num_strands() && has_reached(strand, kComplete); });

@@ -15,7 +15,7 @@ namespace pto::wsp::sched {
 /// Polls must come quickly, after microseconds: only some of them read the clock.
 class Lookout {
  public:
-  /// `question` may be null: the answer is no then.
+  /// `question` may be null: the answer is then `false`.
   explicit Lookout(bool (*question)())
       : question_(question), asked_ns_(trace::now_ns()), seen_ns_(asked_ns_) {}
 

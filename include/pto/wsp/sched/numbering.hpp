@@ -82,7 +82,7 @@ class Numbering {
   // Units whose tasks are counted beforehand. \pre a slice is open
 
   void add_weight(uint64_t ns) { weight_ += ns; }
-  /// Adds all tasks of a unit at once.
+  /// Adds all tasks of a unit in one step.
   void add_unit(uint64_t num_tasks, uint64_t ns) {
     const uint64_t before = numbers_.slice;
     const uint64_t num_numbered = this->num_numbered() + num_tasks;
@@ -92,7 +92,7 @@ class Numbering {
     weight_ = num_closed == 0 ? weight_ + ns : 0;
     for (const Group& group : groups_) group_slices_[group.line] += num_closed;
   }
-  /// A unit with more tasks is not one to add at once.
+  /// A unit with more tasks is not added in one step.
   uint64_t max_unit_tasks() const { return jitter_ == 0 ? uint64_t{1} << 40 : uint64_t{1} << 16; }
 
   void close(bool ends_strand) {
@@ -107,7 +107,8 @@ class Numbering {
 
   void enter_group() {
     const auto depth = uint32_t(groups_.size());
-    // Instances of one depth never overlap, so each that gets a line anew waits for those that had it before.
+    // Instances of one depth never overlap, so each that gets a line again waits for those that had it
+    // before.
     const uint32_t line = depth * kGroupsPerDepth + instances_[depth]++ % kGroupsPerDepth;
     groups_.push_back({line, group_slices_[line]});
   }
@@ -122,7 +123,7 @@ class Numbering {
     uint32_t max_tasks = kMaxSliceTasks;
   };
 
-  /// Goes on by so many tasks.
+  /// Advances by a number of tasks.
   void pass(Numbers& at, uint64_t num_tasks) const {
     const uint64_t room = at.max_tasks - at.num_tasks;
     if (num_tasks <= room) {

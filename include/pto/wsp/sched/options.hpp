@@ -45,7 +45,7 @@ enum class WindowMode : uint8_t {
 /// When the first task starts.
 enum class Start : uint8_t {
   kImmediate,   ///< as soon as it is known
-  kThreshold,   ///< when so many tasks are built, or all of them
+  kThreshold,   ///< when n tasks are built, or all of them
   kAfterBuild,  ///< when all of them are built
 };
 
@@ -69,14 +69,14 @@ struct PolicyOptions {
   uint64_t threshold = 0;          ///< of Start::kThreshold
   size_t lookahead = 64;           ///< of a kept graph: strands that may wait while later ones are begun
   uint64_t starts_per_second = 0;  ///< 0 = as many as there can be
-  uint64_t batch = 0;              ///< not 0: tasks start in groups of so many, one group after the other
-  uint64_t interleaved = 0;        ///< not 0: so many streams at a time start one task each in turn
+  uint64_t batch = 0;              ///< not 0: tasks in a group; groups start one after the other
+  uint64_t interleaved = 0;        ///< not 0: streams that take turns at a time, one task each
   uint32_t num_pools = 0;          ///< of workers; 0 = any worker runs any task
   std::vector<uint64_t> pool_bounds =
       {};                        ///< the first worker of each pool but the first; empty: equal pools
   uint64_t streaming_bytes = 0;  ///< least of a tensor that is stored past the caches; 0 = the machine's
 
-  /// What shapes a graph, beside the plan and the workers.
+  /// What shapes a graph, in addition to the plan and the workers.
   auto graph_shape() const {
     return std::tie(deps, dispatchers, ownership, bounds, streams, num_streams, window, window_mode, ready,
                     batch, interleaved, num_pools);
@@ -95,7 +95,8 @@ struct PolicyOptions {
   }
   /// Whether a policy decides which of the ready tasks starts first.
   bool is_ordered() const { return ready != Ready::kOwn || interleaved != 0; }
-  /// Whether a policy decides which worker starts a strand, or when, beside what the strand waits for.
+  /// Whether a policy decides which worker starts a strand, or when, in addition to what the strand waits
+  /// for.
   bool is_scheduled() const {
     return is_ordered() || dispatchers != 0 || ownership != Ownership::kClaim || window != kWindow ||
            window_mode == WindowMode::kAbort || num_pools != 0;

@@ -70,7 +70,7 @@ class Ordering {
     if (is_ours && numbering.num_tasks() == 1) add_slice_waits(numbering);
   }
 
-  /// Whether a task of `site` that is between others (see Walk::is_between) waits for nothing by itself.
+  /// Whether a task of `site` that is between others (see Walk::is_between) waits for nothing of its own.
   bool is_silent_between(uint32_t site) const {
     return options_->streams == Streams::kOff && hazards_->is_silent_between(site);
   }

@@ -11,7 +11,7 @@
 
 namespace pto::wsp::sched {
 
-/// A bucket with room for one token, which a new one falls into so many times per second; a start takes it.
+/// A bucket with room for one token. A new token arrives at a fixed rate; a start takes it.
 class Pace {
  public:
   /// Sets 0 starts per second for as many as there can be. \pre no thread waits
@@ -26,7 +26,7 @@ class Pace {
 
   bool is_on() const { return period_ns_ != 0; }
 
-  /// Returns when a task may start, or at once after `stop`.
+  /// Returns when a task may start, or immediately after `stop`.
   void wait() {
     int64_t next = next_ns_.load(std::memory_order_relaxed);
     const int64_t now = clock_->now_ns();

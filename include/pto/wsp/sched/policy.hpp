@@ -69,8 +69,8 @@ inline std::optional<int64_t> stream_of(const bytecode::Plan& plan, const Policy
   return options.num_streams != 0 ? detail::modulo(stream, options.num_streams) : stream;
 }
 
-/// Priorities by which streams take turns: those that begin first go first, so many at a time, and of these
-/// the task with the fewest before it in its stream.
+/// Priorities by which streams take turns: those that begin first go first, a fixed number at a time, and of
+/// these the task with the fewest before it in its stream.
 class Turns {
  public:
   void begin(uint64_t streams_at_a_time) {
@@ -120,7 +120,7 @@ inline Traits traits_of(const bytecode::Plan& plan, const PolicyOptions& options
 /// Follows one walk.
 class Policy {
  public:
-  /// A new walk begins, whose strands are shared by so many dispatchers.
+  /// A new walk begins, whose strands this number of dispatchers share.
   void begin(const bytecode::Plan& plan, const PolicyOptions& options, uint32_t num_dispatchers) {
     plan_ = &plan;
     options_ = &options;
@@ -156,7 +156,7 @@ class Policy {
   /// Whether the task is the first one of another batch.
   bool begins_batch() const { return begins_batch_; }
 
-  /// The traits of a strand that begins with the task. So many strands come before it.
+  /// The traits of a strand that begins with the task. `num_strands` strands come before it.
   Traits strand_traits(uint64_t num_strands) const {
     Traits traits = traits_;
     if (options_->ownership == Ownership::kRoundRobin)

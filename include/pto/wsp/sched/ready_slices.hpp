@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The recorded slices of a run that nobody runs, by the pool whose workers take them.
+/// The recorded slices of a run that no worker runs, by the pool whose workers take them.
 #pragma once
 
 #include <array>

@@ -27,13 +27,12 @@ namespace pto::wsp::sched {
 /// Why a run ends early. Of several failures that of the first task counts: all tasks before it complete.
 struct Failure {
   uint64_t task;
-  int32_t check = 0;  ///< number of the run-time check of a kernel that failed, or 0
-  std::optional<EngineError>
-      error;                ///< a task could not be run, or the walk cannot go on behind `task` tasks
-  bool is_of_walk = false;  ///< without an error: there was no memory for it
+  int32_t check = 0;                 ///< number of the run-time check of a kernel that failed, or 0
+  std::optional<EngineError> error;  ///< a task could not be run, or the walk cannot go on after `task` tasks
+  bool is_of_walk = false;           ///< without an error: there was no memory for it
 };
 
-/// An error that a walk has found behind `num_before` tasks, with its place.
+/// An error that a walk has found after `num_before` tasks, with its place.
 inline EngineError place_late(EngineError error, const bytecode::Expander& expander, uint64_t num_before) {
   const bool is_placed = error.has("registers");
   return (is_placed ? std::move(error) : std::move(error).with("registers", expander.copy_registers()))
@@ -190,7 +189,7 @@ class Run {
     return slice != nullptr;
   }
 
-  /// Whether nobody has a slice, nor can take one. \pre nobody makes slices
+  /// Whether no worker has a slice or can take one. \pre no dispatcher makes slices
   bool has_idle_slices() const {
     return num_in_slices_.load(std::memory_order_acquire) == 0 && !ready_.has_ready(kAllLanes, progress_);
   }
@@ -225,7 +224,7 @@ class Run {
 
   // Recorded slices
 
-  /// A slice for so many records, or null where the window has no room for them.
+  /// A slice with room for a number of records, or null where the window has no room for them.
   Slice* record_slice(uint32_t num_records) {
     if (!window_.take(num_records)) return nullptr;
     Slice* slice = store_.take();
@@ -249,10 +248,10 @@ class Run {
 
   // The end
 
-  /// Says that nothing comes behind the slices before `slice`.
+  /// Says that nothing follows the slices before `slice`.
   void end_at(uint64_t slice) { lower(end_slice_, slice); }
 
-  /// Ends the run behind the tasks before a failure, all of which are in slices before `slice` or in it.
+  /// Ends the run after the tasks before a failure, all of which are in slices before `slice` or in it.
   void fail(Failure failure, uint64_t slice) {
     const std::lock_guard<std::mutex> lock(failure_mutex_);
     lower(task_limit_, failure.task);
@@ -260,13 +259,14 @@ class Run {
     if (!failure_ || failure_->task > failure.task) failure_ = std::move(failure);
   }
 
-  /// Ends the run at once, not behind the tasks before the failure: there is no memory, or nothing can go on.
+  /// Ends the run immediately, not after the tasks before the failure: there is no memory, or nothing can go
+  /// on.
   void abort(Failure failure) {
     fail(std::move(failure), 0);
     cancel();
   }
 
-  /// Ends the run as soon as nobody is in a task any more. Any thread may call it.
+  /// Ends the run as soon as no worker is in a task any more. Any thread may call it.
   void cancel() {
     is_cancelled_.store(true, std::memory_order_relaxed);
     pace_.stop();
@@ -331,7 +331,7 @@ class Run {
   }
 
   struct UnitSize {
-    uint64_t tasks = 0;  ///< 0 also if there are so many that the unit had better be walked through
+    uint64_t tasks = 0;  ///< 0 also if there are too many, so that walking through the unit is cheaper
     uint64_t ns = 0;     ///< that they may take
   };
   UnitSize size_of(const graph::UnitSummary& unit, const graph::UnitSummary::Shape& shape,
@@ -368,8 +368,8 @@ class Run {
 
  private:
   static constexpr uint32_t kLongTaskNs = 5000;
-  /// Slices that wait while later ones are begun. What waits is looked through: that takes less than a body
-  /// of those that are so many.
+  /// Slices that wait while later ones are begun. A search through the waiting slices takes less time than
+  /// the body of one of them.
   static constexpr size_t kMaxWaiting = 1024;
 
   [[gnu::noinline]] void answer(Worker& worker) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Slices whose tasks are written down, and the two places where one can be while nobody runs it.
+/// Slices whose tasks are written down, and the two places where one can be while no worker runs it.
 #pragma once
 
 #include <algorithm>
@@ -37,7 +37,7 @@ inline bool is_before(const Slice* a, const Slice* b) {
   return a->priority != b->priority ? a->priority > b->priority : a->number < b->number;
 }
 
-/// Published slices that nobody has taken.
+/// Published slices that no worker has taken.
 class SliceQueue {
  public:
   size_t size() const { return size_.load(std::memory_order_relaxed); }

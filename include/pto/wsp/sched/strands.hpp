@@ -142,7 +142,7 @@ class UnitMarker {
     return !ends_unit && !is_flushed && is_in_every_iteration(loop, site);
   }
 
-  /// How many iterations of loop `i` can be alive at once, at most.
+  /// How many iterations of loop `i` can be alive at the same time, at most.
   uint64_t num_units(size_t i) const {
     uint64_t units = 1;
     for (auto loop = int32_t(i); loop >= 0; loop = program_.loops[size_t(loop)].parent) {
@@ -198,7 +198,8 @@ inline double guess_ns(const bytecode::Plan& plan, uint32_t site) {
 
 }  // namespace detail
 
-/// Finds the units of a plan for so many workers. With `are_cut`, a unit may be cut between any two tasks.
+/// Finds the units of a plan for a number of workers. With `are_cut`, a unit may be cut between any two
+/// tasks.
 /// \param is_long  per site, whether workers should share its tasks one by one; empty: none
 inline Marks mark_units(const bytecode::Plan& plan, uint32_t workers, bool are_cut = false,
                         std::vector<bool> is_long = {}) {

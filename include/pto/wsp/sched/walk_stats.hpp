@@ -10,7 +10,8 @@
 
 namespace pto::wsp::sched {
 
-/// Of a task that is recorded, what it waits for is known then; a task that runs at once waits for nothing.
+/// Of a task that is recorded, what it waits for is known then; a task that runs immediately waits for
+/// nothing.
 struct WalkStats {
   uint64_t made = 0;          ///< tasks that were its own
   uint64_t recorded = 0;      ///< of these, tasks that were recorded for any worker

@@ -19,7 +19,7 @@ class Window {
     max_taken_.store(0, std::memory_order_relaxed);
   }
 
-  /// Takes room for so many tasks; false if there is none.
+  /// Takes room for a number of tasks; false if there is none.
   bool take(uint64_t num_tasks) {
     uint64_t before = num_taken_.load(std::memory_order_relaxed);
     do {

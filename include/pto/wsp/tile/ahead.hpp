@@ -3,7 +3,7 @@
 /// Bringing memory nearer that is needed soon.
 ///
 /// Lines are asked for a few at a time, spread over work that needs none of them: a burst would hold up
-/// everything behind it.
+/// everything after it.
 #pragma once
 
 #include "pto/wsp/tile/move.hpp"
@@ -47,7 +47,7 @@ class Ahead {
     begin_row();
   }
 
-  /// The same lines, but those of rows in so many places in turn, which lie equally far apart.
+  /// The same lines, but those of rows in a number of equally spaced places in turn.
   Ahead in_turns(int64_t places) const {
     Ahead turns = *this;
     turns.apart_ = rows_ / places;
@@ -73,7 +73,7 @@ class Ahead {
   }
 
  private:
-  /// \pre the row has so many lines left
+  /// \pre the row has this number of lines left
   template <int kCount>
   PTO_INLINE void take() {
 #pragma GCC unroll 8
@@ -106,7 +106,7 @@ class Ahead {
   int64_t left_ = 0;
 };
 
-/// Brings a whole window nearer at once.
+/// Brings a whole window nearer in one step.
 template <class T>
 inline void prefetch(const Window<T>& window) {
   Ahead ahead(window);

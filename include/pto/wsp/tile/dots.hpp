@@ -34,7 +34,7 @@ namespace pto::wsp::tile {
 #define PTO_HIGH_4(a, b) __builtin_shufflevector(a, b, 2, 6, 3, 7)
 #endif
 
-/// Two vectors as one: in each group of so many lanes the sums of the lanes of both halves, of `a` and of
+/// Two vectors as one: in each group of lanes the sums of the lanes of both halves, of `a` and of
 /// `b`.
 template <int kGroup>
 PTO_INLINE inline F fold_halves(F a, F b) {
@@ -64,7 +64,7 @@ template <int kRows>
 constexpr int kDotColumns = kHasManyRegisters && kRows <= 4 ? 4 : 2;
 
 /// Rows of a left operand as a right operand `B` wants them: where that comes in pairs and is widened, the
-/// first terms of each row are unzipped, so many at most.
+/// first terms of each row are unzipped, a bounded number.
 template <int kRows, class A, class B>
 struct LeftTerms {
   static constexpr bool kUnzips = kInPairs<B> && !kAddsPairs<Strided<A, One>, B>;

@@ -48,7 +48,7 @@ PTO_INLINE inline auto splat_as(S scalar) {
   } else if constexpr (std::is_same_v<T, Bool>) {
     return splat(scalar != S{});
   } else {
-    static_assert(std::is_integral_v<S>, "a float is no element of an integer tile");
+    static_assert(std::is_integral_v<S>, "a float is not an element of an integer tile");
     const bool fits =
         static_cast<S>(static_cast<T>(scalar)) == scalar && (static_cast<T>(scalar) < T{}) == (scalar < S{});
     detail::require(fits, "a scalar is beyond the range of its tile's type");

@@ -7,7 +7,7 @@
 
 namespace pto::wsp::tile {
 
-/// Lines of memory in so many elements, begun ones too.
+/// Lines of memory of a number of elements, including partial ones.
 template <class T>
 constexpr int lines_in(int elements) {
   return (elements * int(sizeof(T)) + int(kLineBytes) - 1) / int(kLineBytes);

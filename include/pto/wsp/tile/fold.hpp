@@ -24,13 +24,13 @@ constexpr int half_lane(int lane) {
   return lane - within + within % kWidth + kHalf * kWidth + (within < kWidth ? 0 : PTO_LANES);
 }
 
-/// The first or second halves of all groups of so many lanes: in each group those of `a`, then those of `b`.
+/// The first or second halves of all groups of lanes: in each group those of `a`, then those of `b`.
 template <int kGroup, int kHalf, class V, int... kNumbers>
 PTO_INLINE inline V halves(V a, V b, Numbers<kNumbers...>) {
   return __builtin_shufflevector(a, b, half_lane<kGroup, kHalf>(kNumbers)...);
 }
 
-/// The folds of kCount vectors, of which each group of so many lanes is one fold in parts, in their order, in
+/// The folds of kCount vectors, of which each group of lanes is one fold in parts, in their order, in
 /// the first of them. Each has the bits of `fold`.
 template <int kCount, class V>
 PTO_INLINE inline void fold_together(V* v, V (*op)(V, V)) {

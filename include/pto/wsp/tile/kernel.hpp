@@ -121,7 +121,7 @@ int32_t run(const NativeCall& call, const Body& body) {
   } catch (const std::exception& error) {
     return keep({error.what(), nullptr, 0});
   } catch (...) {
-    return keep({"it threw something that is no std::exception", nullptr, 0});
+    return keep({"it threw something other than a std::exception", nullptr, 0});
   }
 }
 

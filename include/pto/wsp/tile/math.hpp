@@ -118,7 +118,7 @@ PTO_INLINE inline F exp(F x) {
   return __builtin_ia32_scalefps512_mask(1.0f + exp_fraction(d.rest), d.shifted - kShift, F{}, is_above_zero,
                                          4);
 #else
-  // In two factors: 2^exponent itself may be no normal number.
+  // In two factors: 2^exponent itself may be subnormal or infinite.
   const ExpParts e = exp_parts(clamp(x, -170.0f, 89.0f), F{});
   const I half = e.exponent >> 1;
   const F scale = power_of_two(half);

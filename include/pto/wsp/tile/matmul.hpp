@@ -16,7 +16,7 @@ namespace pto::wsp::tile {
 
 /// What is brought nearer while a product works: as many rows as a block of its right operand has, one at a
 /// time. A product calls `next` every `spacing` terms. Few groups of rows wait for memory, most of all: only
-/// so many lines can be on their way to the first cache, and more to the second.
+/// a limited number of lines can be on their way to the first cache, and more to the second.
 template <int64_t kWidth, class B>
 struct Behind {
   static constexpr int64_t kFewGroups = 4;
@@ -205,7 +205,7 @@ inline void pair_rows(const Tile<Bf16>& block, uint32_t* panel) {
 }
 
 /// Terms of a block of a right operand, whose rows are `stride` bytes apart: what of it is used at a time
-/// stays in the first cache. Where so many rows of four vectors do not, half of them may.
+/// stays in the first cache. Where these rows of four vectors do not, half of them may.
 template <int kVectors>
 constexpr int64_t matmul_depth(int64_t stride, bool is_copied) {
   constexpr int64_t kDepth = 128, kHalf = kDepth / 2;
@@ -219,7 +219,7 @@ constexpr int64_t matmul_depth(int64_t stride, bool is_copied) {
 template <class Terms, int kVectors, int kMaxRows, class Left, class Soon>
 PTO_INLINE inline void matmul_columns(const Tile<float>& c, const Left& a, const typename Terms::Right* b,
                                       int64_t stride, int64_t steps, bool accumulate, Soon& soon) {
-  // Equal groups, but for even numbers of rows: there are blocks of so many.
+  // Equal groups, but for even numbers of rows: there are blocks of that size.
   const int64_t groups = (c.rows + kBlockRows<kVectors> - 1) / kBlockRows<kVectors>, pairs = (c.rows + 1) / 2;
   for (int64_t g = 0, i = 0; g < groups; ++g) {
     const int64_t even = 2 * (pairs / groups + (g < pairs % groups));
@@ -399,7 +399,7 @@ template <class Left, class B>
 /// does that in one instruction and terms of a row of `a` are neighbours.
 ///
 /// Blocks of `b` are taken in the order of memory, as far as that is possible, and while one is used, as many
-/// lines behind it are prefetched: those of the next block, or of the panel that lies behind `b`.
+/// lines after it are prefetched: those of the next block, or of the panel after `b`.
 ///
 /// \tparam kVectors 1 where n never exceeds one vector, else 2
 /// \tparam kMaxRows the largest m there can be, or more
@@ -445,7 +445,7 @@ template <int kVectors, int kMaxRows, class Left>
 
 // --- right operands in panels -----------------------------------------------------------------------------
 
-/// A copy of a window as a right operand. What lies beside the last column is garbage.
+/// A copy of a window as a right operand. What follows the last column is garbage.
 /// \param to room for whole panels
 template <int kVectors, class T>
 [[gnu::noinline]] Right<float> pack(const Window<T>& from, float* to) {

@@ -58,7 +58,7 @@ inline bool is_dense(const Window<T>& window, int64_t cols) {
   return window.stride == cols && window.index == nullptr;
 }
 
-/// Make one row of all, where the rows of all that a loop goes over lie right behind each other.
+/// Make one row of all, where the rows of all that a loop goes over are contiguous.
 template <class... Memory>
 PTO_INLINE inline void flatten(int64_t& rows, int64_t& cols, const Memory&... memory) {
   if ((is_dense(memory, cols) && ...)) {
@@ -137,7 +137,7 @@ template <class T>
 template <class T>
 PTO_INLINE inline Tile<T> borrow(const Window<T>& from, T* buffer, int64_t stride) {
   if (__builtin_expect(from.index == nullptr, 1)) return {from.data, from.stride, from.rows, from.cols};
-  // Made anew: then what is copied only here is not put into memory before each loop.
+  // Made again: then what is copied only here is not put into memory before each loop.
   const Window<T> same{from.data, from.stride, from.step, from.index, from.rows, from.cols, from.streams};
   copy(same, buffer, stride);
   return {buffer, stride, from.rows, from.cols};
@@ -248,7 +248,7 @@ inline TouchedBytes footprint(const Window<T>& w) {
   return {base + low * step, 0, 1, (high - low) * step + inner * bytes, even};
 }
 
-/// Whether no byte belongs to both; false where that is not clear at once.
+/// Whether no byte belongs to both; false where that is not clear immediately.
 [[gnu::noinline]] inline bool apart(const TouchedBytes& a, const TouchedBytes& b) {
   if (a.rows <= 0 || b.rows <= 0 || a.cols <= 0 || b.cols <= 0) return true;
   if (!a.even || !b.even) return false;
@@ -376,7 +376,7 @@ template <class T>
   }
 }
 
-/// Store the transpose of a tile: at once where it lies apart from what it is made of, else by way of a tile.
+/// Store the transpose of a tile: directly if it does not overlap its operand, else by way of a tile.
 template <class T>
 [[gnu::noinline]] void write_turned(const Window<T>& to, const Tile<T>& source, const Tile<T>& turned) {
   const bool is_plain = to.index == nullptr && to.step == 1 && !to.streams;

@@ -147,7 +147,7 @@ PTO_INLINE inline L shr(L a, L b) { return a >> (L)min((UL)b, UL{} + 63u); }
 
 // --- quotients ------------------------------------------------------------------------------------------
 
-/// Quotients toward zero. Those of 32 bits are exact in f64: what is no whole number is further from one,
+/// Quotients toward zero. Those of 32 bits are exact in f64: what is not a whole number is further from one,
 /// relative to itself, than f64 rounds.
 PTO_INLINE inline I truncated(I a, I b) {
   return __builtin_convertvector(__builtin_convertvector(a, D) / __builtin_convertvector(b, D), I);

@@ -62,7 +62,7 @@ inline constexpr int64_t kDepth = 256;
 template <class Fm, class N>
 struct Columns {
   const uint8_t* block;  ///< all columns of it
-  int64_t cols;          ///< so many
+  int64_t cols;          ///< their number
   int64_t first;
   N n;
 

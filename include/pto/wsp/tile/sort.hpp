@@ -5,7 +5,7 @@
 /// A *pair* is an i64: in its high half a key that orders floats as integers, in its low half the complement
 /// of the index. Pairs in descending order are values in descending order and, where values are equal,
 /// indices in ascending order. NaN ranks above every number, all NaNs are equal; -0 counts as 0. `kNoPair`
-/// stands for an absent one: it ranks below all others and reads as the value -inf and the index -1.
+/// represents an absent one: it ranks below all others and reads as the value -inf and the index -1.
 #pragma once
 
 #include "pto/wsp/tile/convert.hpp"

@@ -7,7 +7,7 @@
 /// anywhere are read in kStreams places in turn: the processor's own prefetcher follows each of them to its
 /// end, and brings more than prefetches of a program do. While lines are read, as many lines of what is
 /// needed next are brought nearer: spread like this they cost nothing, where a burst of them would hold up
-/// everything behind it.
+/// everything after it.
 #pragma once
 
 #include "pto/wsp/tile/dots.hpp"
@@ -16,7 +16,7 @@
 namespace pto::wsp::tile {
 
 /// Terms of a product, in the order in which they are added: of `turns` neighbours from `first` on each with
-/// those `apart`, 2 `apart` ... behind it, `places` in all.
+/// those `apart`, 2 `apart` ... after it, `places` in all.
 struct TermOrder {
   int64_t first, turns, places, apart;
 
@@ -138,13 +138,13 @@ void stream_rows(const Tile<float>& c, const Strided<A, Step>& a, const Window<B
   });
 }
 
-/// Vectors of columns of a block of `matmul` that takes the place of this header, and the least rows for
+/// Vectors of columns of a block of `matmul` that replaces this header, and the least rows for
 /// which it does.
 inline constexpr int kBlockVectors = PTO_LANES == 16 ? 4 : 2;
 inline constexpr int64_t kLeastBlockRows = PTO_LANES == 16 ? 5 : PTO_LANES == 8 ? 2 : INT64_MAX;
 
 /// Whether `matmul` reads a right operand faster than this header does: where memory is read in sequence, in
-/// whole blocks, and sums of so many rows by whole rows of `b` do not fit the registers.
+/// whole blocks, and sums of these rows by whole rows of `b` do not fit the registers.
 template <class B>
 PTO_INLINE inline bool is_better_in_blocks(const Tile<float>& c, const Window<B>& b) {
   constexpr uint64_t kBlockBytes = kBlockVectors * kLanes * sizeof(float);

@@ -14,7 +14,7 @@ inline constexpr bool kHasManyRegisters = true;
 inline constexpr bool kHasManyRegisters = false;
 #endif
 
-/// Rows of a block of so many vectors of columns: as many as there are registers for.
+/// Rows of a block with a number of vectors of columns: as many as there are registers for.
 template <int kVectors>
 inline constexpr int kBlockRows = kHasManyRegisters && kVectors <= 2 ? 8 : 6;
 

@@ -94,7 +94,7 @@ template <class T>
 void extract(const Tile<T>& to, const Tile<T>& a, int64_t row, int64_t col) {
   detail::require(unchecked::extract(to, a, row, col), "the part reaches outside of the tile");
 }
-/// `a` with `part` in the place that starts at [row, col]; `to` is no operand.
+/// `a` with `part` in the place that starts at [row, col]; `to` is not an operand.
 template <class T>
 void insert(const Tile<T>& to, const Tile<T>& a, const Tile<T>& part, int64_t row, int64_t col) {
   detail::require_shape(to, a);
@@ -339,7 +339,7 @@ void take(const Tile<T>& to, const Tile<T>& x, const Tile<int32_t>& indices) {
   detail::require(unchecked::take(to, x, indices), "an index lies outside of its row");
 }
 
-/// `x` with values[i][j] at [i][indices[i][j]]; `to` is no operand.
+/// `x` with values[i][j] at [i][indices[i][j]]; `to` is not an operand.
 template <class T>
 void put(const Tile<T>& to, const Tile<T>& x, const Tile<T>& values, const Tile<int32_t>& indices) {
   detail::require_shape(to, x);

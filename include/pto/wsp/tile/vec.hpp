@@ -418,7 +418,7 @@ PTO_INLINE inline void store_exact(Bf16* p, F v, N n) {
   put(p, high_16((U)v), n);
 }
 
-/// Lanes that are no values of the element type yet: storing makes them so, in fewer instructions.
+/// Lanes that are not values of the element type yet: storing makes them so, in fewer instructions.
 template <class V>
 struct Unrounded {
   V value;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The record of a run. Its workers wrote down what they ran and when; where a task stands in the program is
+/// The record of a run. Its workers wrote down what they ran and when; where a task is in the program is
 /// found when it is asked for, by expanding once more.
 #pragma once
 

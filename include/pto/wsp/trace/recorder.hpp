@@ -52,7 +52,7 @@ class Events {
 /// second.
 class Recorder {
  public:
-  /// The thread comes to its tasks from something else, whose time is no task's.
+  /// The thread comes to its tasks from something else, whose time belongs to no task.
   void resume() { last_ = ticks_after(); }
 
   /// Returns the ticks that the task took.

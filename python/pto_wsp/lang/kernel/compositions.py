@@ -80,7 +80,7 @@ def made_type(composition: Composition, tiles: Sequence[TileValue], dtype: DType
 
 
 class _Rows:
-    """Appends rows; what is no destination is a tile of its own."""
+    """Appends rows; a result other than the destination is a new tile."""
 
     def __init__(self, builder: Builder, site: Site) -> None:
         self.builder = builder

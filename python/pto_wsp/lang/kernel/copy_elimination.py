@@ -1,4 +1,4 @@
-"""Removing the copies that reading a kernel leaves behind.
+"""Removing the copies that the reader of a kernel inserts.
 
 Names that loops and branches assign are copied into one tile by both ways. Where the lifetimes of a copy's
 source and destination do not cross, both become one tile and the copy goes away (Chaitin's coalescing); a

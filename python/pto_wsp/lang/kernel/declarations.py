@@ -94,7 +94,7 @@ Amount = Callable[[Any], "Scalar | int"]
 
 @record
 class KernelOptions:
-    """What `@kernel` was given beside the kernel's text."""
+    """The arguments of `@kernel` other than the kernel's text."""
 
     workspace: Amount | None = None
     core: str = "any"
@@ -112,13 +112,13 @@ class KernelOptions:
         if self.core not in CORES:
             raise bad("there is no such core", "one of " + ", ".join(CORES), repr(self.core))
         if type(self.block_dim) is not int or not 1 <= self.block_dim <= MAX_BLOCKS:
-            raise bad("`block_dim` is no count", f"an integer in [1, {MAX_BLOCKS}]", repr(self.block_dim))
+            raise bad("`block_dim` is not a count", f"an integer in [1, {MAX_BLOCKS}]", repr(self.block_dim))
         for option in ("workspace", "cost"):
             value = getattr(self, option)
             if value is not None and not callable(value):
-                raise bad(f"`{option}` is no function", f"`{option}=lambda p: ...`", repr(value))
+                raise bad(f"`{option}` is not a function", f"`{option}=lambda p: ...`", repr(value))
         if self.name is not None and (not isinstance(self.name, str) or not self.name):
-            raise bad("`name` is no name", "a text", repr(self.name))
+            raise bad("`name` is not a name", "a text", repr(self.name))
         if self.workspace is not None and not is_cpp:
             advice = "a kernel of `pto` keeps what it needs in tiles"
             raise bad("it asks for workspace", "a kernel in C++", "a body in Python", advice)
@@ -162,7 +162,7 @@ def amount(
         loc: the place of the task.
 
     Raises:
-        BadKernelOption: what the function returned is no integer, or below 0.
+        BadKernelOption: what the function returned is not an integer, or below 0.
     """
     function: Amount | None = getattr(kernel.declaration, option)
     if function is None:
@@ -173,7 +173,7 @@ def amount(
         unit = "bytes" if option == "workspace" else "ns"
         raise BadKernelOption(
             kernel=kernel.name,
-            problem=f"its `{option}` is no number of {unit}",
+            problem=f"its `{option}` is not a number of {unit}",
             expected="an integer >= 0",
             found=type(found).__name__
             if expr is None

@@ -78,7 +78,7 @@ class _SyntaxExit(EarlyExit[ast.stmt]):
 
 
 def _head(node: ast.stmt) -> ast.AST:
-    """Return the part of a statement that stands for its place: not the bodies of a loop or conditional."""
+    """Return the part of a statement that gives its place: not the bodies of a loop or conditional."""
     return getattr(node, "test", None) or getattr(node, "iter", None) or node
 
 

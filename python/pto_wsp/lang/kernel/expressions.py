@@ -61,7 +61,7 @@ class ExpressionReader:
     """Reads expressions in an environment, appending the instructions that they need.
 
     Attributes:
-        env: what the local names stand for at this point.
+        env: the values of the local names at this point.
         inline: reads the call of a function of Python; None where it cannot.
     """
 
@@ -77,7 +77,7 @@ class ExpressionReader:
     # --- entry points ---
 
     def read(self, node: ast.expr, hint: str = "") -> Value:
-        """Return what an expression stands for; `hint` names a tile that it makes."""
+        """Return the value of an expression; `hint` names a tile that it makes."""
         match node:
             case ast.Constant(value=value):
                 return Constant(value)
@@ -413,7 +413,7 @@ class ExpressionReader:
         return self.call(target, node, hint)
 
     def call(self, target: object, node: ast.Call, hint: str) -> Value:
-        """Read the call of `target`, what the function stands for where that is known."""
+        """Read the call of `target`, the value of the called expression if it is known."""
         if isinstance(target, PtoFunction):
             return call_function(self, target, node, hint)
         if isinstance(target, PtoisaFunction) or target is ptoisa.tile:

@@ -23,7 +23,7 @@ OTHER_FUNCTIONS: dict[str, tuple[str, ...]] = {
     "matmul_mx": ("a", "a_scale", "b", "b_scale"),
     "gatherb": ("src", "offsets"),
 }
-"""Functions that are no row by themselves, with their parameters."""
+"""Functions without a row of their own, with their parameters."""
 
 PARAMETERS: dict[Form, tuple[str, ...]] = {
     Form.LOAD: ("view",),

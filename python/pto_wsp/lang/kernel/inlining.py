@@ -33,7 +33,7 @@ class BodyReader(StatementReader):
         self.reader.inline = self.inline
 
     def inline(self, function: FunctionType, node: ast.Call) -> Value | None:
-        """Return what a call stands for; None for a function whose source nobody can read.
+        """Return the value of a call; None for a function whose source is not available.
 
         Arguments are values: what the function assigns changes nothing for its caller. Its last statement may
         return something, no other.
@@ -60,7 +60,7 @@ class BodyReader(StatementReader):
             raise
 
     def _arguments(self, source: FunctionSource, node: ast.Call) -> dict[str, Value]:
-        """Return what every parameter stands for."""
+        """Return the value of every parameter."""
         defaults = source.parameters("function")
         given = [self.reader.read(arg) for arg in node.args]
         named = {str(keyword.arg): self.reader.read(keyword.value) for keyword in node.keywords}

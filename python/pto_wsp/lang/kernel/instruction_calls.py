@@ -232,7 +232,7 @@ class _Call:
                     raise self.bad(expected, ast.unparse(node), node)
                 return capacity, expr
 
-    # --- functions that are no plain instruction ---
+    # --- functions other than plain instructions ---
 
     def output(self) -> ViewValue:
         view = self.view("view")

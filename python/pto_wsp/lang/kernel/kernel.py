@@ -41,7 +41,7 @@ class Kernel:
     Attributes:
         name: the function's name, or the one that it declares, with `_` for what identifiers cannot have.
         params: its parameters.
-        declaration: what it declares beside its arithmetic.
+        declaration: its options, such as workspace and cost.
     """
 
     _reader: ClassVar[type[StatementReader]] = BodyReader
@@ -189,7 +189,7 @@ _REGISTERED: dict[str, WeakSet[Kernel]] = {}
 def _register(kernel: Kernel) -> None:
     """Make a kernel that declares a name known by it, for as long as it lives.
 
-    The same function defined anew, as in a notebook, takes the place of its earlier self.
+    The same function defined again, as in a notebook, replaces the earlier one.
     """
     name = kernel.declaration.name
     if name is None:
@@ -276,7 +276,7 @@ def kernel(
 
     Args:
         function: the function. Its annotations give its parameters; the body of a kernel in C++ is `...`.
-        cpp_src: the body as C++ text: its parameters are in scope under their names, beside `context`.
+        cpp_src: the body as C++ text: its parameters and `context` are in scope under their names.
         cpp_body_path: a file with such a text, relative to the file of the kernel.
         cpp_tu_path: a file with a translation unit, which defines a function of the kernel's name that takes
             its parameters in order and a `const TaskContext&`.
@@ -287,7 +287,7 @@ def kernel(
             the task's arguments, `p.n` for a scalar and `p.x.rows` for an extent of a view.
         core: the kind of core that the kernel wants. Each core of a CPU is of every kind.
         block_dim: calls that make one task; each works on the part that `pto.block_idx()` (in C++
-            `context.block_idx`) stands for.
+            `context.block_idx`) selects.
         cost: estimated run time of a task in ns, a function as `workspace` is.
         name: what `lookup_kernel` finds the kernel by, and what programs and traces call it; in `.pto` text,
             `_` replaces what identifiers cannot have. By default the function's name.

@@ -71,7 +71,7 @@ def read_native(
     if len(given) > 1:
         raise reader.bad("its C++ is given twice", "one of " + ", ".join(given), "each of them")
     if has_body:
-        raise reader.bad("it has a body in Python beside its C++", "the body `...`", "statements")
+        raise reader.bad("it has a body in Python and one in C++", "the body `...`", "statements")
     is_unit = given == ["cpp_tu_path"]
     reader.check_names([*([source.function.__name__] if is_unit else []), *(p.name for p in params)])
     reader.check_reference([p.name for p in params])
@@ -140,11 +140,13 @@ class _Reader:
     def includes(self) -> tuple[str, ...]:
         headers = self.options.cpp_includes
         if isinstance(headers, str) or not all(isinstance(header, str) for header in headers):
-            raise self.bad("`cpp_includes` is no list of headers", '["mine.hpp", "<cmath>"]', repr(headers))
+            raise self.bad(
+                "`cpp_includes` is not a list of headers", '["mine.hpp", "<cmath>"]', repr(headers)
+            )
         found = tuple(header if header[:1] == "<" else f'"{header}"' for header in headers)
         for header in found:
             if not HEADER.fullmatch(header):
-                raise self.bad("an include is no header", '"mine.hpp" or "<cmath>"', header)
+                raise self.bad("an include is not a header", '"mine.hpp" or "<cmath>"', header)
         return found
 
     # --- the text ---
@@ -158,13 +160,13 @@ class _Reader:
         try:
             return path.read_bytes().decode(), Location(str(path), 1)
         except (OSError, UnicodeDecodeError) as error:
-            found = getattr(error, "strerror", None) or "a file that is no UTF-8 text"
+            found = getattr(error, "strerror", None) or "a file that is not UTF-8 text"
             raise self.bad(f"the file of `{option}` cannot be read", str(path), found) from None
 
     def path(self, option: str) -> Path:
         value = getattr(self.options, option)
         if not isinstance(value, (str, os.PathLike)):
-            raise self.bad(f"`{option}` is no path", "a path", repr(value))
+            raise self.bad(f"`{option}` is not a path", "a path", repr(value))
         return self.beside / value
 
     def folder(self, option: str) -> Path:
@@ -179,7 +181,7 @@ class _Reader:
     def literal(self, text: object) -> tuple[str, Location]:
         """Return text that was given as a string, with its place: in a file of its own if computed."""
         if not isinstance(text, str):
-            raise self.bad("`cpp_src` is no text", "a string of C++", type(text).__name__)
+            raise self.bad("`cpp_src` is not a text", "a string of C++", type(text).__name__)
         loc = self.literal_place(text)
         if loc is None:
             name = f"<C++ of {self.source.function.__name__} at {self.source.loc}>"

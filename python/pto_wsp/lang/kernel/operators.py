@@ -1,4 +1,4 @@
-"""What the operators and functions of Python stand for in a kernel."""
+"""The meaning of Python's operators and functions in a kernel."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ TILE_OPERATORS = {
     "lshift": "shl",
     "rshift": "shr",
 }
-"""The rows that operators of tiles stand for."""
+"""The rows of the operators of tiles."""
 
 TILE_ADVICE = {
     "floordiv": "`pto.div(a, b)` of i32 tiles truncates; `//` would round down",

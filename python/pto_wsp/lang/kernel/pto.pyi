@@ -26,7 +26,7 @@ def scatter(view: Value, rows: Value, tile: Value) -> None:
     """Write a tile to rows of a view; of rows that `rows` names twice the last stays."""
 
 def prefetch(view: Value, rows: Value = ...) -> None:
-    """Bring what a load or gather will read nearer, beside the work in between; it changes no result."""
+    """Move the data of a later load or gather nearer to the core. No result changes."""
 
 def full(shape: tuple[Extent, Extent], value: float | Scalar, dtype: DType = ...) -> Tile:
     """A tile [rows, cols] with one value everywhere; f32 by default."""

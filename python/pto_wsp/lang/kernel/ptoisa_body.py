@@ -30,7 +30,7 @@ from pto_wsp.types.dtype import DType
 from pto_wsp.types.tile import TileType
 
 SCALAR_FUNCTIONS = ("block_idx", "block_num")
-"""Functions of `pto` that work on no tiles, beside `pto.tiles` of loops."""
+"""Functions of `pto` that work on no tiles, in addition to `pto.tiles` of loops."""
 
 
 _NUM_OPERANDS = {Form.LOAD: 2, Form.STORE: 2, Form.GATHER: 3, Form.SCATTER: 3}
@@ -48,7 +48,7 @@ class InstructionReader(StatementReader):
         self.named: set[str] = set()
 
     def bind(self, name: str, value: Value, loc: Location) -> None:
-        """Let a name stand for a value: for a tile only where it is declared."""
+        """Bind a name to a value: to a tile only where it is declared."""
         if isinstance(value, TileValue):
             is_new = value.name in self.reader.declared and value.name not in self.named
             if not is_new or isinstance(self.reader.env.get(name), TileValue):
@@ -63,7 +63,7 @@ class InstructionReader(StatementReader):
 
 
 class _Expressions(ExpressionReader):
-    """Reads expressions; instructions are calls that stand alone."""
+    """Reads expressions; instructions are calls of their own."""
 
     def __init__(self, source: FunctionSource, builder: Builder, local_names: frozenset[str]) -> None:
         super().__init__(source, builder, local_names)
@@ -82,7 +82,7 @@ class _Expressions(ExpressionReader):
             return Constant(None)
         if isinstance(target, PtoFunction) and target.name not in SCALAR_FUNCTIONS:
             advice = "write the instruction: `ptoisa.TADD(dst, a, b)`"
-            self.refuse(node, f"`pto.{target.name}` beside instructions", advice)
+            self.refuse(node, f"`pto.{target.name}` among instructions", advice)
         return super().call(target, node, hint)
 
     def declare(self, node: ast.Call, hint: str) -> TileValue:

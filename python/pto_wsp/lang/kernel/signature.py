@@ -74,7 +74,7 @@ def specialised_params(params: tuple[KernelParam, ...], views: Mapping[str, View
 
 @record
 class _Reader:
-    """Reads one parameter; `constants` are stand-ins for the Constexpr parameters that its type may name."""
+    """Reads one parameter; `constants` are placeholders for Constexpr parameters in its type."""
 
     source: FunctionSource
     arg: ast.arg

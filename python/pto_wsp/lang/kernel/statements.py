@@ -1,7 +1,7 @@
 """Reading the statements of a kernel: assignment, loops and branches mean what Python says.
 
-A name stands for a value, never for a place: assigning it changes what the name stands for and nothing else.
-A name that a loop or branch assigns anew needs one tile (or scalar) that both ways write; it is declared
+A name is bound to a value, never to a place: an assignment binds the name again and changes nothing else.
+A name that a loop or branch assigns again needs one tile (or scalar) that both ways write; it is declared
 here, and `copies.py` removes the copies that turn out to be unnecessary.
 """
 
@@ -123,7 +123,7 @@ class StatementReader:
             self._unpack(element, item)
 
     def bind(self, name: str, value: Value, loc: Location) -> None:
-        """Let a name stand for a value."""
+        """Bind a name to a value."""
         self.assigned_at[name] = loc
         self.reader.env[name] = self._settled(value, name, loc)
 
@@ -218,7 +218,7 @@ class StatementReader:
         return carried
 
     def _body(self, body: Sequence[ast.stmt], carried: Sequence[_Carried], block: list[k.Stmt]) -> None:
-        """Read a loop's body, then copy what its names stand for into their slots."""
+        """Read a loop's body, then copy the values of its names into their slots."""
         known_before = set(self.reader.env)
         self.statements(body)
         after = self.reader.env
@@ -235,7 +235,7 @@ class StatementReader:
                 after[item.name] = _value(item.slot)
 
     def _fitting(self, name: str, slot: Slot, block: Sequence[k.Stmt]) -> TileValue | Expr | None:
-        """Return what `name` stands for at the end of a loop's body, or None if nothing needs it.
+        """Return the value of `name` at the end of a loop's body, or None if nothing needs it.
 
         Raises:
             CarriedValue: the next iteration reads it, and it has another type.
@@ -278,7 +278,7 @@ class StatementReader:
     def _merged(
         self, name: str, values: Sequence[Value | None], blocks: Sequence[list[k.Stmt]], node: ast.If
     ) -> Value:
-        """Return what a name stands for after a branch."""
+        """Return the value of a name after a branch."""
         first, second = values
         if first is None or second is None:
             return self._only_inside("branch", name)
@@ -356,7 +356,7 @@ class StatementReader:
             self.builder.emit(k.Assign(slot.name, value, loc))
 
     def _copy_all(self, moves: Sequence[tuple[Slot, TileValue | Expr]], loc: Location) -> None:
-        """Copy as if at once: a tile that is overwritten before it is copied goes through another tile."""
+        """Copy as if simultaneously: a tile that is overwritten too early goes through another tile."""
         written = {slot.name for slot, _ in moves}
         staged = []
         for slot, value in moves:

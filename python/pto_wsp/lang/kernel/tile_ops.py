@@ -22,7 +22,7 @@ BROADCAST = frozenset({"add", "sub", "mul", "div", "max", "min"})
 """Rows that have forms whose right operand is one column or one row."""
 
 WITH_SCALAR = {"prelu": "lrelu", "addc": "addsc", "subc": "subsc"}
-"""Rows with a scalar operand that are not called as the row of tiles is, with an s behind it."""
+"""Rows with a scalar operand whose name is not that of the row of tiles followed by an s."""
 SWAPPED = {"lt": "gt", "gt": "lt", "le": "ge", "ge": "le", "eq": "eq", "ne": "ne"}
 LARGEST_FLOAT = {f16: 65504.0, bf16: 3.3895313892515355e38}
 
@@ -187,7 +187,7 @@ class TileOps:
 
     def _do_not_fit(self, tiles: Sequence[TileValue], site: Site) -> ShapeMismatch:
         shapes = [f"[{t.type.rows}, {t.type.cols}]" for t in tiles]
-        expected = "equal shapes, or [R, 1] and [1, C] beside [R, C]"
+        expected = "equal shapes, or [R, 1] or [1, C] with [R, C]"
         return ShapeMismatch(op=site.label, expected=expected, found=" and ".join(shapes), loc=site.loc)
 
     def _require_same_dtype(self, tiles: Sequence[TileValue], site: Site) -> None:

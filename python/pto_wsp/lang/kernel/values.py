@@ -1,4 +1,4 @@
-"""What a name or expression stands for while a kernel is read."""
+"""The values of names and expressions while a kernel is read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Keys of tasks: the function of a policy runs once, with a stand-in for any task."""
+"""Keys of tasks: the function of a policy runs once, with a placeholder for any task."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def trace_key(owner: str, key: KeyFunction | None) -> Expr:
     found = expression(value)
     if found is None or found.dtype not in (i64, b1):
         kind = str(found.dtype) if found is not None else kind_of(value)
-        raise _unusable(f"the key of `{owner}` is no integer", f"expected an integer, found {kind}", loc)
+        raise _unusable(f"the key of `{owner}` is not an integer", f"expected an integer, found {kind}", loc)
     return found
 
 

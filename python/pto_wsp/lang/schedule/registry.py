@@ -33,11 +33,11 @@ CONFLICTS: dict[tuple[str, str], str] = {
     ("timing = interleaved", "ready = fifo"): "what starts first is decided by fifo",
     ("timing = interleaved", "ready = priority"): "what starts first is decided by priority",
 }
-"""Why a directive is refused beside another one, defaults among them."""
+"""Why a directive is refused together with another one, defaults included."""
 
 
 def conflict(directive: Directive, schedule: Directives) -> str:
-    """Return why a directive is refused beside the others of a schedule; empty if it is not."""
+    """Return why a directive is refused together with the others of a schedule; empty if it is not."""
     present = {other.title for other in every_kind(schedule)}
     found = (why for (one, other), why in CONFLICTS.items() if one == directive.title and other in present)
     return next(found, "")

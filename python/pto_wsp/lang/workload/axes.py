@@ -172,7 +172,7 @@ class Loops:
                 two; without it the loop stays as it is.
             min_range: the smallest block; what is left is one loop.
             tile_levels: rows of the tiles that blocks of some sizes work on, where they are more than those
-                of the kernels; 0 stands for what is left.
+                of the kernels; 0 is the rest.
 
         Raises:
             BadOperand: no such ranges or levels.

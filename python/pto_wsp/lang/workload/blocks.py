@@ -14,7 +14,7 @@ from pto_wsp.location import Location
 from pto_wsp.support.record import record
 
 MAX_ALTERNATIVES = 256
-"""Alternatives of a conditional; each stands inside the one before."""
+"""Alternatives of a conditional; each is inside the one before."""
 
 
 @record
@@ -88,7 +88,7 @@ class Chain:
 
     Attributes:
         loc: place of its `P.when`.
-        rest: where the next alternative is recorded; a list that nobody reads once all is decided.
+        rest: where the next alternative is recorded; a list without readers once all is decided.
         is_complete: whether its `P.otherwise()` without a predicate has come.
     """
 
@@ -101,7 +101,7 @@ class Chain:
     def alternative(self, predicate: Expr | bool, loc: Location | None) -> list[OpenNode]:
         """Return where the body of an alternative is recorded.
 
-        A predicate that is known while the workload is built makes no node: its body stands for itself, or
+        A predicate that is known while the workload is built makes no node: its body replaces it, or
         is dropped.
         """
         if predicate is True:

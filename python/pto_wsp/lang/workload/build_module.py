@@ -1,4 +1,4 @@
-"""From a workload's functions to a module: they run once, with stand-ins for their parameters."""
+"""From a workload's functions to a module: they run once, with placeholders for their parameters."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class Tracing:
         return Captured(readings)
 
     def arguments(self) -> dict[str, object]:
-        """Return a stand-in for every parameter; axes first, since tensors may name them."""
+        """Return a placeholder for every parameter; axes first, since tensors may name them."""
         declared = declarations(self.body)
         found: dict[str, object] = {}
         for name in sorted(declared, key=lambda n: declared[n].names_sizes):

@@ -34,7 +34,7 @@ def read_expansion(
         op: what messages call the loop.
         max_range: the largest block of iterations.
         min_range: the smallest one; what is left is one loop.
-        tile_levels: rows of tiles by block; 0 stands for what is left.
+        tile_levels: rows of tiles by block; 0 is the rest.
         loc: where it is written.
 
     Raises:

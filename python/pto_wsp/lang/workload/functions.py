@@ -107,7 +107,7 @@ def record_body(
         trace: where it is recorded.
         body: what is recorded.
         arguments: a value per parameter.
-        sizes: what the sizes that its parameters name stand for, or None where they are the trace's own.
+        sizes: the values of the sizes that its parameters name, or None where they are the trace's own.
 
     Raises:
         FrontendError: something in it has no meaning in a workload.

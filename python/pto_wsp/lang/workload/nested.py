@@ -1,4 +1,4 @@
-"""Workloads inside workloads: what a called workload's parameters stand for, `combine` and `sequential`."""
+"""Workloads inside workloads: arguments of called workloads, `combine` and `sequential`."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def call_workload(
 
 
 class _Argument(Parameter):
-    """A parameter of a workload that another one calls: it stands for what it is given."""
+    """A parameter of a workload that another one calls: it is bound to its argument."""
 
     def __init__(
         self,
@@ -79,7 +79,7 @@ class _Argument(Parameter):
         self.call = call
 
     def stand_in(self, value: object) -> object:
-        """Return what the function gets for an argument; None stands for one that is missing."""
+        """Return the function's value for an argument; None if it is missing."""
         if value is None and not isinstance(self.annotation, (Dense, DenseDyn)):
             raise self._refused("missing", "no value")
         return super().stand_in(value)
@@ -108,7 +108,7 @@ class _Argument(Parameter):
             self._misfit("a tensor or a view of one", kind_of(value))
         base = value.base if isinstance(value, View) else value
         if isinstance(value, View) and has_every(value.entries):
-            self._misfit("a view of one place", "ALL, which stands for many")
+            self._misfit("a view of one place", "ALL, which selects many")
         if not isinstance(base, Tensor):
             self._misfit("a tensor of known type", f"a view of {value.label}, which has no annotation")
         return value, base
@@ -174,10 +174,10 @@ class _Argument(Parameter):
         return value if is_fixed(expr, self.trace.offsets) else Scalar(self._value(expr))
 
     def _bind(self, size: str, extent: Expr) -> None:
-        """Note what a size of the workload stands for.
+        """Bind a size of the workload.
 
         Raises:
-            CallArgument: it stands for something else already.
+            CallArgument: it is bound to another value already.
         """
         known = self.frame.size(size)
         if known is None:

@@ -48,7 +48,7 @@ def in_panels(region: Region, tensor: Tensor, loops: Mapping[str, TileLoop]) -> 
 def _panel(
     columns: DimSelect, size: int, cols: int, loops: Mapping[str, TileLoop]
 ) -> tuple[Expr, DimSelect] | None:
-    """Return the number of the panel that `columns` are, and its valid columns; None if they are no panel."""
+    """Return the number of the panel `columns`, and its valid columns; None if they are not a panel."""
     if isinstance(columns, TileRange):
         extent, tile = loops[columns.loop]
         if integer_constant(extent) != size or tile != cols:

@@ -1,4 +1,4 @@
-"""Ragged axes: rows of different lengths, packed one behind the other."""
+"""Ragged axes: rows of different lengths, packed one after the other."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def by_name(what: str, ways: str) -> WrongValue:
 
 
 def frozen(array: np.ndarray) -> np.ndarray:
-    """Return an array of ours, which nobody may write from now on."""
+    """Return a copy that is read-only from now on."""
     array.flags.writeable = False
     return array
 

@@ -75,7 +75,7 @@ class Sparse:
                 read.
 
         Raises:
-            BadSparse: an array is no flat sequence of integers, or has a bad element.
+            BadSparse: an array is not a flat sequence of integers, or has a bad element.
         """
         offsets = checked_offsets(indptr, BadSparse)
         return cls._of(offsets, _checked_indices(indices, int(offsets[0]), int(offsets[-1])))
@@ -85,7 +85,7 @@ class Sparse:
         """Make rows from a sequence of indices for each: integers in [0, 2^31).
 
         Raises:
-            BadSparse: a row is no flat sequence of integers, or has a bad element.
+            BadSparse: a row is not a flat sequence of integers, or has a bad element.
         """
         if not isinstance(rows, (Sequence, np.ndarray)):
             expected = "a sequence with a list of integers for each row"
@@ -229,7 +229,7 @@ class SparseAxis(RaggedAxis):
 
     Attributes:
         indices: the tensor [entries, 1] i32 that holds the indices of all rows.
-        inner: sizes behind the first one that its indices count over.
+        inner: sizes after the first one that its indices count over.
     """
 
     def __init__(self, param: w.SparseParam, inner: tuple[int | str, ...] = ()) -> None:

@@ -39,7 +39,7 @@ class Handle:
 
     @property
     def is_current(self) -> bool:
-        """Whether what it stands for is in a block that is still open."""
+        """Whether its tasks are in a block that is still open."""
         if self.block not in self.trace.blocks:
             return False
         return all(any(node is other for other in reversed(self.block.nodes)) for node in self.nodes)
@@ -65,7 +65,7 @@ class TaskArguments:
 
         Raises:
             UnknownArgument: an argument too many or too few.
-            BadOperand: coordinates that are no integers.
+            BadOperand: coordinates that are not integers.
             BadHandle: `after` names what this task cannot wait for.
         """
         trace, loc = current_trace(f"kernel `{kernel.name}`"), self._loc
@@ -116,7 +116,7 @@ def _earlier(trace: WorkloadTrace, handles: object, loc: Location | None) -> lis
             if handle.trace is not trace
             else "its loop or branch has ended"
             if not handle.is_current
-            else "what it stands for is no single task"
+            else "it names several tasks"
             if not handle.tasks
             else None
         )

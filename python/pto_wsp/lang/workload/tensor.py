@@ -300,7 +300,7 @@ class View(Tensor):
         if isinstance(item, slice):
             return self._slice(item, dim, loc, size)
         if isinstance(item, RowSet):
-            raise self._refused("a row set as the first index of a whole tensor", "one behind others", loc)
+            raise self._refused("a row set as the first index of a whole tensor", "one after others", loc)
         at = expression(item)
         if at is None or at.dtype is not i64:
             raise self._refused("integers, slices and ranges of `P.tiles`", _kind(item, at), loc)
@@ -455,7 +455,7 @@ class RowSet:
 
     Attributes:
         indices: the tensor [entries, 1] that holds the indices.
-        inner: sizes of the dimensions behind the first one that a row counts over too, the last one
+        inner: sizes of the dimensions after the first one that a row counts over too, the last one
             fastest.
     """
 

@@ -1,4 +1,4 @@
-"""Recording a workload while its function runs once, with stand-ins for what only a run knows."""
+"""Recording a workload while its function runs once, with placeholders for the values of a run."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Frame:
     Attributes:
         source: the function.
         arguments: what it has for its parameters.
-        sizes: what the sizes that its parameters name stand for; None where they are the trace's own.
+        sizes: the values of the sizes that its parameters name; None where they are the trace's own.
     """
 
     source: FunctionSource
@@ -55,7 +55,7 @@ class Frame:
         return self.source.names
 
     def size(self, name: str) -> Expr | None:
-        """Return what a size of a called workload stands for, or None if it has no such size."""
+        """Return the value of a size of a called workload, or None if it has no such size."""
         if self.sizes is None:
             return None
         if name not in self.sizes and name in self.arguments:

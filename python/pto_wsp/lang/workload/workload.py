@@ -131,7 +131,7 @@ class Workload(Schedulable):
             raise ScheduledPart(part=self.name, loc=loc)
 
     def named(self, text: str) -> Workload:
-        """Return the workload with another name; in `.pto` text, `_` stands for what identifiers cannot have.
+        """Return the workload with another name; in `.pto` text, `_` replaces other characters.
 
         Raises:
             WrongValue: not a text, or an empty one.

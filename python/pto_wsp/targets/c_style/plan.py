@@ -2,7 +2,7 @@
 
 A `Group` is a run of elementwise instructions, with stores and the reductions that end them, over one
 iteration space: every element goes through all of them in vector registers. Loads and scalar assignments
-inside a group are done before its loop. Everything else stands alone. Grouping never changes a result: each
+inside a group are done before its loop. Everything else is alone. Grouping never changes a result: each
 instruction rounds to its own type, and what could change its order with a store ends the group.
 """
 
@@ -220,7 +220,7 @@ class _Planner:
     def merged(self, nodes: list[Node], extents: ExtentTable) -> Group | None:
         """Return the last two groups as one, if they may share a loop: their extents were just found equal.
 
-        Whoever takes it puts the step behind it that compares them, which is done before the loop.
+        The caller moves the step that compares them after it; that step is done before the loop.
         """
         match nodes[-2:]:
             case [Group() as first, Group() as second]:

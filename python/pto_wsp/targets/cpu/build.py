@@ -32,7 +32,7 @@ _MAX_NOTES = 4
 
 @record
 class Build:
-    """One build: who compiles, for which processor, and where what is left over goes.
+    """One build: the compiler, the processor, and the folder for the rest.
 
     Attributes:
         compiler: the compiler.

@@ -1,4 +1,4 @@
-"""What all C++ of one kernel needs beside the shared writer: memory, moves and scalars as vectors."""
+"""The C++ of one kernel except the shared writer: memory, moves and scalars as vectors."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ class KernelCode(KernelWriter):
         return tile == other or self.memory.offsets.get(tile, -1) == self.memory.offsets.get(other)
 
     def extra(self, node: Node, purpose: str, storage: str) -> str | None:
-        """Return a pointer to memory that a node has beside its tiles, or None if it has none for that."""
+        """Return a pointer to memory of a node other than its tiles, or None if it has none for that."""
         offset = self.memory.extra.get((self._node_numbers[id(node)], purpose))
         return None if offset is None else _scratch(offset, storage)
 
@@ -148,7 +148,7 @@ class KernelCode(KernelWriter):
         self.out.line(f"write({window}, {tile_name(stmt.tile)});")
 
     def prefetch(self, stmt: Prefetch, window: str) -> None:
-        """Write what is needed soon: for the product that it is spread over, else all at once."""
+        """Write what is needed soon: for the product that it is spread over, else in one go."""
         if any(stmt is paired for paired in self.memory.ahead.values()):
             self._ahead[id(stmt)] = self.name("ahead")
             self.out.line(f"const Ahead {self._ahead[id(stmt)]}({window});")
@@ -156,7 +156,7 @@ class KernelCode(KernelWriter):
             self.out.line(f"prefetch({window});")
 
     def has_ahead(self, instr: Instr) -> bool:
-        """Return whether anything is prefetched while a product works, but what lies behind its operand."""
+        """Return whether anything is prefetched while a product works, except what follows its operand."""
         return id(instr) in self.memory.ahead
 
     def ahead(self, instr: Instr) -> str:

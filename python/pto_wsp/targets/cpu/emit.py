@@ -48,7 +48,7 @@ class Library:
         table: what the library exports.
         checks: per kernel, what its checks mean.
         parts: what the code calls that is compiled apart from it.
-        units: one per hand-written kernel, compiled beside the generated code.
+        units: one per hand-written kernel, compiled with the generated code.
     """
 
     head: str

@@ -22,7 +22,7 @@ KNOWN = {
 """Features beyond a machine's baseline that generated code can use, as the system calls them."""
 
 _PAIR_DOTS = {"avx512_bf16": _AVX512, "amx_bf16": _AVX512, "bf16": ()}
-"""Features that add two products of bf16 at once, and what they take."""
+"""Features that add two products of bf16 in one instruction, and their operands."""
 
 _FLAGS = {
     "avx_vnni": "-mavxvnni",

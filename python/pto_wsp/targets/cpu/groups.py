@@ -40,7 +40,7 @@ LINE_LANES = 16
 instruction loads."""
 
 MANY_ROWS = 8
-"""So many rows are worth folding their lanes together: those of all take as long as those of three alone."""
+"""From this number of rows, folding their lanes together pays: all take as long as three one by one."""
 
 
 @dataclass(slots=True)

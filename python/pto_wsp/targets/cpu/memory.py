@@ -41,7 +41,7 @@ QUANTISED_DEPTH = 256
 """Rows of a quantised right operand that are widened at a time: `kDepth` of tile/quantised.hpp."""
 
 STREAM_ROWS = 8
-"""Up to so many rows a product reads its right operand once: the most rows in tile/stream.hpp."""
+"""Up to this number of rows a product reads its right operand once: the most rows in tile/stream.hpp."""
 
 
 @record
@@ -175,7 +175,7 @@ def is_inner_fold(instr: Instr, group: Group) -> bool:
 def extra_bytes(
     node: Node, types: Mapping[str, TileType], windows: frozenset[str], lanes: int
 ) -> dict[str, int]:
-    """Return the memory that a node needs beside its tiles, by purpose."""
+    """Return the memory that a node needs in addition to its tiles, by purpose."""
     needs: dict[str, int] = {}
     if isinstance(node, Group):
         for number, step in enumerate(node.steps):
@@ -357,7 +357,7 @@ def _is_packed(
 
 
 def paired_prefetches(nodes: Sequence[Node]) -> list[tuple[Alone, Prefetch]]:
-    """Return the prefetches that can be spread over a product behind them, with it."""
+    """Return the prefetches that can be spread over a later product, with it."""
     found: list[tuple[Alone, Prefetch]] = []
     for body in _bodies(nodes):
         pending: Prefetch | None = None

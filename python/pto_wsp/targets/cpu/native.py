@@ -187,7 +187,7 @@ def c_string(text: str) -> str:
 def included_files(unit: Unit, shipped: Path) -> dict[Path, str]:
     """Return the hash of every file that the text includes, itself or through others.
 
-    Headers that are found neither beside the file that includes them nor among the shipped ones are the
+    Headers that are neither in the folder of the including file nor among the shipped ones are the
     compiler's own.
 
     Raises:

@@ -176,7 +176,7 @@ HEADERS: dict[str, str] = {
         and name not in ("reshape", "extract", "insert", "setval", "quantise")
     },
 }
-"""Headers of include/pto/wsp/tile/ that rows need beside move.hpp and scalar.hpp."""
+"""Headers of include/pto/wsp/tile/ that rows need in addition to move.hpp and scalar.hpp."""
 
 STORAGE: dict[str, str] = {
     "f32": "float",

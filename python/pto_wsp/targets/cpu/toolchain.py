@@ -59,7 +59,7 @@ class Compiler:
 
 
 def include_directory() -> Path:
-    """Return the folder of the shipped headers: beside the package, or of the source tree."""
+    """Return the folder of the shipped headers: in the package, or in the source tree."""
     package = Path(__file__).resolve().parents[2]
     shipped = package / "include"
     return shipped if shipped.is_dir() else package.parents[1] / "include"
@@ -147,7 +147,7 @@ def _identity(command: tuple[str, ...], cache: LibraryCache) -> str | None:
     """Return the version text of a compiler, or None if it does not run.
 
     Asking costs a process. The answer is kept where the file itself is the compiler (and not a script or a
-    wrapper with arguments, behind which the compiler can change unseen).
+    wrapper with arguments, whose compiler can change unseen).
     """
     note = _note_name(command)
     known = cache.read_note(note) if note else None

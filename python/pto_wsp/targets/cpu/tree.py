@@ -78,7 +78,7 @@ def _require_portable(module: Module, library: Library) -> None:
         own = [path.name for path in included_files(unit, shipped) if shipped not in path.parents]
         if own:
             what = f"emitting kernel `{unit.kernel.name}`, which includes `{min(own)}`"
-            reason = "files beside a kernel are not emitted: move the text into the kernel"
+            reason = "files next to a kernel are not emitted: move the text into the kernel"
             raise UnsupportedByTarget(target="cpu", what=what, reason=reason, loc=unit.kernel.loc)
     for directive in module.schedule:
         if directive.kind == "trace" and directive.name != "off":
@@ -290,7 +290,7 @@ COMMON = -std=c++17 -Iinclude {" ".join(features.flags)}
 {name}: kernels.o parts.o{native} main.o
 \t$(CXX) $^ -pthread -o $@
 
-# Each instruction is rounded by itself: without -ffp-contract=off, results change.
+# Each instruction is rounded separately: without -ffp-contract=off, results change.
 kernels.o parts.o: CXXFLAGS = $(COMMON) {flags} {" ".join(FREESTANDING)}
 {of_native}main.o: CXXFLAGS = $(COMMON) -O2 -ffp-contract=off -pthread -Wno-psabi
 

@@ -62,7 +62,7 @@ def read_foreign(
 
     Args:
         source: the text, at the first line of the body.
-        head: the head of the function, behind its name.
+        head: the head of the function, after its name.
         builder: of the function.
         is_workload: the function is an Orchestration.
         require: called with each function that is called, before it is.
@@ -104,7 +104,7 @@ class _ForeignReader(ForeignTiles):
         }
 
     def body(self) -> None:
-        """Read all statements, and the line behind them."""
+        """Read all statements, and the line after them."""
         source = self.source
         while True:
             source.skip_blank()
@@ -157,7 +157,7 @@ class _ForeignReader(ForeignTiles):
                 token = cursor.token
                 refuse_known(cursor)
                 cursor.word(_STATEMENTS, "a statement")
-                cursor.fail("a statement that stands alone", token=token)
+                cursor.fail("a statement of its own", token=token)
 
     def enter(self, cursor: Cursor) -> PTOFunctionBuilder:
         """Take the word that begins a block; return the builder at its place."""
@@ -192,7 +192,7 @@ class _ForeignReader(ForeignTiles):
         self.source.skip_blank()
         following = self.source.first_word()
         if following not in (self.last_word, "return"):
-            cursor.fail(f"`{self.last_word}` behind `{token.text}`", token=token)
+            cursor.fail(f"`{self.last_word}` after `{token.text}`", token=token)
 
     # --- control ---
 
@@ -264,7 +264,7 @@ class _ForeignReader(ForeignTiles):
         return cursor.ahead(number).text == ")" and cursor.ahead(number + 1).text == ","
 
     def names(self, cursor: Cursor) -> list[str]:
-        """Read names in parentheses: what a block takes or gives, which all are known behind it anyway."""
+        """Read names in parentheses: what a block takes or gives, which are all known after it anyway."""
         cursor.expect("(")
         found: list[str] = []
         while not cursor.accept(")"):
@@ -300,7 +300,7 @@ class _ForeignReader(ForeignTiles):
         head.end()
 
     def tested(self, cursor: Cursor) -> Expr:
-        """Return the condition that stands behind the ENDWHILE of the loop that begins here."""
+        """Return the condition after the ENDWHILE of the loop that begins here."""
         source, line, depth = self.source, self.source.line, 1
         while depth:
             source.skip_blank()

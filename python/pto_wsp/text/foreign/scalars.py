@@ -17,7 +17,7 @@ from pto_wsp.types.dtype import DTYPES, DType, b1, f32, i64
 from pto_wsp.types.tile import TileType
 
 SCALAR_WORDS = {"LI": 1, "MOV": 1, "ADD": 2, "SUB": 2, "MUL": 2, "DIV": 2, "CMP": 2}
-"""Statements on scalars, with their operands beside the destination."""
+"""Statements on scalars, with their operands except the destination."""
 
 
 TYPES = {**DTYPES, "u1": b1, "index": i64, "idx": i64}
@@ -180,7 +180,7 @@ class ForeignScalars:
         return found
 
     def written_type(self, cursor: Cursor, name: str, *, is_new: bool) -> None:
-        """Read the type behind a scalar: it is the declared one, or declares the scalar."""
+        """Read the type after a scalar: it is the declared one, or declares the scalar."""
         cursor.expect(":")
         token = cursor.token
         written = self.type(cursor)

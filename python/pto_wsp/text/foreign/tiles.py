@@ -104,7 +104,7 @@ class ForeignTiles(ForeignTypes):
         self.builder.at(cursor.whole).getval(dst, tile, row, col)
 
     def row_numbers(self, cursor: Cursor) -> str:
-        """Read the tile of row numbers behind a view."""
+        """Read the tile of row numbers after a view."""
         cursor.expect(",")
         return self.tile(cursor, "the tile of row numbers")
 
@@ -178,7 +178,7 @@ class ForeignTiles(ForeignTypes):
         """Read `tstore.fp %tile, %fp, %m[row, col]`."""
         composition = BY_COMPOSED_MNEMONIC[cursor.advance().text]
         tile, fp = self.named_tiles(cursor, composition)
-        cursor.expect(",", "behind them stands the place: `%memref[row, col]`")
+        cursor.expect(",", "the place follows: `%memref[row, col]`")
         memref, row, col = self.place(cursor, False)
         options: dict[str, object] = {}
         if cursor.at("{"):
@@ -210,7 +210,7 @@ class ForeignTiles(ForeignTypes):
         return [*tiles, *scalars]
 
     def is_scalar(self, cursor: Cursor) -> bool:
-        """Return whether the next operand can be no tile."""
+        """Return whether the next operand cannot be a tile."""
         token = cursor.token
         return token.kind != NAME or (token.text[1:] in self.scalars and token.text[1:] not in self.tiles)
 

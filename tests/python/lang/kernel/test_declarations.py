@@ -208,13 +208,13 @@ def test_a_function_that_is_defined_again_takes_its_place() -> None:
     ("options", "problem"),
     [
         ("core='npu'", "there is no such core"),
-        ("block_dim=0", "`block_dim` is no count"),
-        ("block_dim=True", "`block_dim` is no count"),
-        ("block_dim=2**20", "`block_dim` is no count"),
-        ("workspace=64", "`workspace` is no function"),
+        ("block_dim=0", "`block_dim` is not a count"),
+        ("block_dim=True", "`block_dim` is not a count"),
+        ("block_dim=2**20", "`block_dim` is not a count"),
+        ("workspace=64", "`workspace` is not a function"),
         ("workspace=lambda p: 64", "it asks for workspace"),
-        ("cost='much'", "`cost` is no function"),
-        ("name=''", "`name` is no name"),
+        ("cost='much'", "`cost` is not a function"),
+        ("name=''", "`name` is not a name"),
         ("reference=print", "`reference` belongs to kernels in C"),
         ("cpp_includes=['<cmath>']", "`cpp_includes` belongs to kernels in C"),
     ],
@@ -230,7 +230,7 @@ def test_options_that_a_kernel_cannot_have(options: str, problem: str) -> None:
 @pytest.mark.parametrize(
     ("cost", "error", "said"),
     [
-        ("lambda p: p.x.rows / 2", BadKernelOption, "its `cost` is no number of ns"),
+        ("lambda p: p.x.rows / 2", BadKernelOption, "its `cost` is not a number of ns"),
         ("lambda p: -1", BadKernelOption, "an integer >= 0"),
         ("lambda p: 'much'", BadKernelOption, "found str"),
         ("lambda p: p.z.rows", UnknownName, "`z` is not defined in kernel `k`"),

@@ -170,7 +170,7 @@ def test_errors_of_the_compiler_are_at_the_users_line() -> None:
 
 @pytest.mark.parametrize("header", ["", "<a", "a>b", 'a"b', "a\\nb", "<a>\\n#error"])
 def test_headers_that_are_none(header: str) -> None:
-    with pytest.raises(BadKernelOption, match="an include is no header"):
+    with pytest.raises(BadKernelOption, match="an include is not a header"):
         execute(f"@kernel(cpp_src='', cpp_includes=['{header}'])\ndef k(x: In[Tile[1, 1, f32]]): ...")
 
 
@@ -458,7 +458,7 @@ def w(X: Tensor[f32, "n", 1], Y: Tensor[f32, "n", 1]):
     [
         ('throw std::runtime_error("thrown");', "['<stdexcept>']", "thrown"),
         ("std::vector<int>().at(3);", "['<vector>']", "vector"),
-        ("throw 3;", "[]", "it threw something that is no std::exception"),
+        ("throw 3;", "[]", "it threw something other than a std::exception"),
         (
             'auto check = [](float v) { PTO_CHECK(v > 1, "in a lambda"); return v; }; check(x(0, 0));',
             "[]",

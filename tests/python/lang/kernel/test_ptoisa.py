@@ -349,7 +349,7 @@ LOADED = (TILES, "ptoisa.TLOAD(t, x)")
         ((*LOADED, "u = t"), "bad-operand", "once per name", "u"),
         ((*LOADED, "v = t"), "bad-operand", "once per name", "v"),
         ((*LOADED, "v = t + 1"), "bad-operand", "once per name", "v"),
-        ((*LOADED, "pto.store(y, t)"), "unsupported-syntax", "`pto.store` beside instructions", ""),
+        ((*LOADED, "pto.store(y, t)"), "unsupported-syntax", "`pto.store` among instructions", ""),
         ((*LOADED, "ptoisa.TADDD(t, t, t)"), "unknown-instruction", "did you mean `TADD`", "ptoisa.TADDD"),
         (("t = ptoisa.tile(8, f32)",), "bad-operand", "rows, cols and dtype", "ptoisa.tile(8, f32)"),
         (("t = ptoisa.tile(n, 8, f32)",), "bad-operand", "a positive constant integer", "n"),

@@ -348,7 +348,7 @@ def w(m: DenseDyn, X: Tensor[f32, "n", 8], Z: Tensor[f32, "b", "n", 8], L: Tenso
         ("named(U)", "call-argument", "named(U)", "`U`, which has no annotation"),
         ("named(Z[:, 0])", None, None, None),
         ("named(Z[0, :, 0:4])", "call-argument", None, "expected 8 elements in dimension 1, found `4`"),
-        ("named(Z[ALL, 0:4])", "call-argument", None, "ALL, which stands for many"),
+        ("named(Z[ALL, 0:4])", "call-argument", None, "ALL, which selects many"),
         ("rows(m, X, 1)", "call-argument", "rows(m, X, 1)", "`m` elements, as size `n` has, found `n`"),
         ("rows('n', X, 1)", None, None, None),
         ("rows(n='n', X=X, v=X)", "call-argument", None, "expected a scalar, found Tensor"),

@@ -30,7 +30,7 @@ from pto_wsp.lang.schedule.schedule import Schedule
 from pto_wsp.lang.workload import context
 from pto_wsp.lang.workload.build_module import Traced
 from pto_wsp.location import caller_location
-from pto_wsp.runtime.binding import Binder, Bound
+from pto_wsp.runtime.binding import RUN_OPTIONS, Binder, Bound
 from pto_wsp.runtime.engine import EngineRunner
 from pto_wsp.runtime.export import write_tree
 from pto_wsp.runtime.interpreted import InterpretedRunner
@@ -48,8 +48,6 @@ from pto_wsp.text.files import read_program, with_defaults, write_program
 from pto_wsp.types.dtype import DType, f32, i64, u64
 from pto_wsp.visualize.drawing import escaped
 from pto_wsp.visualize.notebook import module_html
-
-RUN_OPTIONS = ("workers", "trace", "check", "progress")
 
 
 def compile_module(module: Module, target: str = "cpu") -> Program:

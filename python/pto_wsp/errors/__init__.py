@@ -23,6 +23,7 @@ from pto_wsp.errors.command import (
     BadOption,
     CommandError,
     MissingPackage,
+    NotDocumented,
 )
 from pto_wsp.errors.compiling import (
     BadCache,
@@ -197,6 +198,7 @@ __all__ = [
     "NoSource",
     "NoTier",
     "NoneKernelBody",
+    "NotDocumented",
     "NotPlanned",
     "NotYetSupported",
     "NotYetThere",

@@ -1,6 +1,6 @@
 """The reference meaning of a workload: its tasks, one after another, in program order.
 
-Used as the workload oracle (ARCHITECTURE 4.6) with compiled kernels, and as the target `interp` with numpy
+Used as the workload oracle with compiled kernels, and as the target `interp` with numpy
 kernels. It loops over tasks in Python and is meant for checking and debugging.
 """
 
@@ -25,7 +25,7 @@ from pto_wsp.support.record import record
 
 Scope = dict[Name, Value]
 CallKernel = Callable[[str, Sequence["np.ndarray | Value"], int], None]
-"""Runs the kernel of a name on views and scalars, with so many bytes of workspace."""
+"""Runs the kernel of a name on views and scalars, with a workspace of this size in bytes."""
 
 NOTHING_LATE = Late(frozenset(), frozenset())
 
@@ -68,7 +68,7 @@ def expand(
     """Yield the tasks of `workload` in program order.
 
     Elements are read when the walk comes to them, so what the caller does with a task before it asks for the
-    next one is seen by the expressions behind it.
+    next one is seen by the expressions after it.
 
     Args:
         workload: what to expand.

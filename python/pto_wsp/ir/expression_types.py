@@ -78,7 +78,7 @@ def require_types(node: Expr, loc: Location | None) -> None:
             kinds = _VALUES.get(dtype.name)
             fits = kinds is not None and isinstance(value, kinds)
             if not fits or isinstance(value, bool) != (dtype is b1):
-                raise InvalidIR(message=f"`{value}` is no {dtype}", loc=loc)
+                raise InvalidIR(message=f"`{value}` is not a {dtype}", loc=loc)
         case Var() | LoopStart() | LoopExtent() | Slot() | FlushValue() | Extent():
             pass
         case TaskIndex() | TaskKernel() | KernelNumber() | ArgExtent():

@@ -4,7 +4,6 @@ Values are i64 with floor division and modulo as in Python, bool (b1), or a floa
 arithmetic. Overflow, division by zero, shifts outside 0..63, elements outside their tensor, u64 values
 below 0 and bounds of slices outside their range are errors wherever an expression is evaluated; the first of
 them, from left to right, is reported.
-Source: ARCHITECTURE 4.4; seed 003 section 3.1.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ The size of the result follows from the program's text alone: O(IR), not O(tasks
 
 An expression that reads an element of a tensor that a task of the run writes is a flush point: it becomes a
 SET of a register of its own in front of the node that it belongs to, and the node reads the register.
-Source: seed 002 section 3; docs/bytecode.md.
+docs/bytecode.md describes the format.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from pto_wsp.types.tile import ScalarType
 
 @record
 class Lowered:
-    """Bytecode and what its numbers stand for.
+    """Bytecode and the meaning of its numbers.
 
     Attributes:
         code: the bytes.
@@ -47,7 +47,7 @@ class Lowered:
             instruction of an expression, the loops around every node that evaluates it.
         places: source location of an instruction of an expression.
         registers: register of each loop variable, range of a loop, variable and flush point.
-        refusals: what the reason number of a FAIL stands for.
+        refusals: the meaning of the reason number of a FAIL.
         written: names of the tensors that some task writes.
     """
 

@@ -56,7 +56,7 @@ def explain(
 
 
 class _Context:
-    """The details of one error, with what their numbers stand for."""
+    """The details of one error, with the meaning of their numbers."""
 
     def __init__(
         self,
@@ -423,7 +423,7 @@ def no_memory(module: Module) -> errors.OutOfMemory:
 
 
 def _graph_too_large(c: _Context) -> errors.PtoError:
-    what, reason = "a graph of so many tasks", f"{c.message}; `StartPolicy.immediate()` builds none"
+    what, reason = "a graph of this number of tasks", f"{c.message}; `StartPolicy.immediate()` builds none"
     return errors.UnsupportedByTarget(target=c.target, what=what, reason=reason)
 
 

@@ -51,7 +51,16 @@ from pto_wsp.visualize.notebook import module_html
 
 
 def compile_module(module: Module, target: str = "cpu") -> Program:
-    """Compile a module; its entry is a workload, or a kernel that is then one task."""
+    """Compile a module, for example one that `parse` returned; needs no data and no sizes.
+
+    Args:
+        module: its entry is a workload, or a kernel that is then one task.
+        target: name of a registered target.
+
+    Raises:
+        InvalidIR: the module has no entry.
+        CompileError: the target is unknown, or cannot build the module.
+    """
     return compile_program(Traced(module, {}), target)
 
 
@@ -182,8 +191,7 @@ class Program:
 
         Raises:
             CannotRun: the target only emits sources.
-            UnboundTensor, UnknownParameter, WrongValue, WrongDType, WrongRank, WrongShape, UnusableArray,
-            ReadOnlyArray, OverlappingArrays: the values do not fit; nothing has run.
+            BindError: a value is missing or does not fit; nothing has run.
             ArraysInFlight: an array overlaps one of an unfinished run, and one of the two runs writes it.
             RegionOutside, ViewShape, BadExpression: a region or size is wrong; nothing has run.
             KernelFailed: a check inside a kernel failed; earlier tasks have run.
@@ -328,7 +336,7 @@ class Program:
 
         Raises:
             UnknownParameter: there is no axis or size of one of these names.
-            WrongValue: an extent is no integer >= 0.
+            WrongValue: an extent is not an integer >= 0.
         """
         found = {name: integer(name, extent, 0, I64_MAX) for name, extent in sizes.items()}
         for name in found:

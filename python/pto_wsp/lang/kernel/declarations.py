@@ -1,7 +1,4 @@
-"""What a kernel declares beside its arithmetic: parameters, workspace, kind of core, blocks, cost, a name.
-
-Source: seed 001, section 2.
-"""
+"""The declaration of a kernel: parameters, workspace, kind of core, instances, cost and name."""
 
 from __future__ import annotations
 

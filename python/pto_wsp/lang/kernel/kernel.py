@@ -272,7 +272,7 @@ def kernel(
     cost: Amount | None = None,
     name: str | None = None,
 ) -> Any:
-    """Make a kernel of a function, whose body is read from its source text, or is C++.
+    """Declare a kernel: a function on tiles, parsed from its source text or written in C++.
 
     Args:
         function: the function. Its annotations give its parameters; the body of a kernel in C++ is `...`.
@@ -297,7 +297,8 @@ def kernel(
         BadKernelOption: arguments that do not fit each other or the function.
         FrontendError: the function has parameters or statements that have no meaning in a kernel.
 
-    Source: seed 003, section 5; seed 001, section 2.
+    Example:
+        `@kernel` before `def scale(x: In[Tile[8, 64, f32]], y: Out[Tile[8, 64, f32]]): pto.store(y, x * 2)`.
     """
     frame = sys._getframe(1)
     cpp = CppOptions(cpp_src, cpp_body_path, cpp_tu_path, cpp_includes, reference)
@@ -328,7 +329,7 @@ def ptoisa_kernel(
     cost: Amount | None = None,
     name: str | None = None,
 ) -> Any:
-    """Make a kernel of a function that calls instructions, such as `ptoisa.TADD(dst, a, b)`.
+    """Declare a kernel whose body calls instructions, such as `ptoisa.TADD(dst, a, b)`.
 
     Loops, branches and scalars are those of `@kernel`, and so is the IR that it becomes.
 
@@ -342,8 +343,6 @@ def ptoisa_kernel(
     Raises:
         NoSource: the source text is not available.
         FrontendError: the function has parameters or statements that have no meaning in a kernel.
-
-    Source: seed 003, section 5.
     """
     frame = sys._getframe(1)
     declaration = KernelOptions(None, core, block_dim, cost, name)

@@ -148,7 +148,7 @@ def test_the_locals_of_a_caller_name_no_parameter() -> None:
 
 
 def test_sample_of_the_design_document() -> None:
-    """Seed 003, section 2.1, with X and Y as in a program of their own."""
+    """With X and Y as in a program of their own."""
     names = execute(
         """
         import numpy as np

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from pto_wsp.interp.workload import run_workload
 from pto_wsp.ir.verify import verify
 from pto_wsp.runtime.engine import EngineRunner
+from pto_wsp.runtime.outcome import RunRequest
 from pto_wsp.runtime.prepared import Prepared
 from pto_wsp.targets.cpu.target import CpuTarget
 from tests.generators.drawing import DRAWS, Draw, tries
@@ -21,7 +22,7 @@ BY_NAME = {kernel.name: kernel for kernel in KERNELS}
 def test_parts_and_wholes_are_ordered(draw: Draw, seed: int) -> None:
     found = sample(draw)
     note(str(found.module))
-    runner = EngineRunner(Prepared(verify(found.module), CpuTarget()).module, CpuTarget())
+    runner = EngineRunner(Prepared(verify(found.module), CpuTarget()), CpuTarget())
     compiled = {name: index for index, name in enumerate(runner.artifact.kernels)}
     expected = found.arrays()
 
@@ -35,7 +36,7 @@ def test_parts_and_wholes_are_ordered(draw: Draw, seed: int) -> None:
     for workers in (1, 2, 3):
         arrays = found.arrays()
         delays = seed if workers > 1 else 0
-        figures, _ = runner.run(list(arrays.values()), [], workers, False, jitter=delays)
+        figures, _ = runner.run(RunRequest([*arrays.values()], [], workers, jitter=delays))
         assert figures.tasks == tasks
         for name in expected:
             assert arrays[name].tobytes() == expected[name].tobytes(), (name, workers)

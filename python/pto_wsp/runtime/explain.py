@@ -451,6 +451,8 @@ def _failed_check(c: _Context) -> Check:
     return Check(Location(file, line) if file is not None else of_user(c.kernel.loc), message)
 
 
+_AFTER_THE_RUN = "run it after this run has ended, or `submit` both before you `wait`"
+
 _DESCRIBE: dict[str, Callable[[_Context], errors.PtoError]] = {
     "wrong-dtype": _wrong_dtype,
     "unknown-dtype": _unknown_dtype,
@@ -489,7 +491,7 @@ _DESCRIBE: dict[str, Callable[[_Context], errors.PtoError]] = {
     "refused": _refused,
     "negative-extent": _negative_extent,
     "kernel-failed": _kernel_failed,
-    "nested-run": lambda c: errors.NestedRun(where="a run"),
+    "nested-run": lambda c: errors.NestedRun(where="a run", loc=caller_location(), hint=_AFTER_THE_RUN),
     "run-in-flight-at-fork": _interrupted("it was in flight when the process forked"),
     "interpreter-exit": _interrupted("the interpreter is exiting"),
     "process-exit": _interrupted("the interpreter is exiting"),

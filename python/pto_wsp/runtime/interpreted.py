@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
 import numpy as np
@@ -26,6 +26,7 @@ from pto_wsp.interp.workload import CallKernel, run_workload
 from pto_wsp.ir import workload as w
 from pto_wsp.ir.module import Module
 from pto_wsp.ir.scalar import Value
+from pto_wsp.runtime.outcome import RunRequest
 from pto_wsp.runtime.task_graph import Collector, TaskGraph
 from pto_wsp.runtime.trace import Trace
 from pto_wsp.support.record import record
@@ -73,39 +74,23 @@ class InterpretedRunner:
         self._kernels = {kernel.name: kernel for kernel in module.kernels}
         self._cancels = 0
 
-    def run(
-        self,
-        arrays: Sequence[np.ndarray],
-        scalars: Sequence[Value | None],
-        workers: int,
-        trace: int,
-        check: bool = False,
-        progress: Callable[[int], object] | None = None,
-    ) -> tuple[InterpretedFigures, Trace | None]:
+    def run(self, request: RunRequest) -> tuple[InterpretedFigures, Trace | None]:
         """Run every task in program order on this thread; `workers` has nothing to act on."""
-        if check:
+        if request.check:
             reason = "the check is part of the engine: compile for `cpu`"
             raise UnsupportedByTarget(target="interp", what='`check="hazards"`', reason=reason)
-        if trace:
+        if request.trace:
             reason = "it records nothing; `Program.task_graph` does"
             raise UnsupportedByTarget(target="interp", what="`trace`", reason=reason)
-        figures, recorded = self.run_calling(arrays, scalars, self._call)
-        if progress is not None:
-            progress(figures.tasks)
+        figures, recorded = self.run_calling(request.arrays, request.scalars, self._call)
+        if request.progress is not None:
+            request.progress(figures.tasks)
         return figures, recorded
 
-    def submit(
-        self,
-        arrays: Sequence[np.ndarray],
-        scalars: Sequence[Value | None],
-        workers: int,
-        trace: int,
-        check: bool = False,
-        progress: Callable[[int], object] | None = None,
-    ) -> InterpretedRun:
+    def submit(self, request: RunRequest) -> InterpretedRun:
         """Run every task on this thread before returning."""
         try:
-            return InterpretedRun(self.run(arrays, scalars, workers, trace, check, progress)[0])
+            return InterpretedRun(self.run(request)[0])
         except KernelFailed as error:
             return InterpretedRun(error)
 

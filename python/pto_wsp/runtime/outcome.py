@@ -11,6 +11,30 @@ from pto_wsp.ir.module import Module
 from pto_wsp.ir.scalar import Value
 from pto_wsp.ir.workload import WorkloadFunction
 from pto_wsp.runtime.trace import Trace
+from pto_wsp.support.record import record
+
+
+@record
+class RunRequest:
+    """What a runner is asked for.
+
+    Attributes:
+        arrays: one per tensor of the workload, in order.
+        scalars: one per size and scalar, in order; None where arrays decide.
+        workers: threads to use; 0 means all cores.
+        trace: what to record: 0 nothing, 1 tasks, 2 what dispatchers do too.
+        check: whether to check what P states.
+        progress: called with the number of tasks that are complete, or None.
+        jitter: seed of random delays before tasks, for tests of the engine; 0 means none.
+    """
+
+    arrays: Sequence[np.ndarray]
+    scalars: Sequence[Value | None]
+    workers: int = 0
+    trace: int = 0
+    check: bool = False
+    progress: Callable[[int], object] | None = None
+    jitter: int = 0
 
 
 class Figures(Protocol):
@@ -82,32 +106,12 @@ class Runner(Protocol):
         """Milliseconds spent in them."""
         ...
 
-    def run(
-        self,
-        arrays: Sequence[np.ndarray],
-        scalars: Sequence[Value | None],
-        workers: int,
-        trace: int,
-        check: bool = False,
-        progress: Callable[[int], object] | None = None,
-    ) -> tuple[Figures, Trace | None]:
-        """Check the arguments, run every task and return when all are done; `workers` 0 means all cores.
-
-        `trace` is what to record: 0 nothing, 1 tasks, 2 what dispatchers do too. The second part of the
-        result is the record of the run, if one was asked for. With `check`, what P states is checked.
-        """
+    def run(self, request: RunRequest) -> tuple[Figures, Trace | None]:
+        """Check the arguments, run every task and return when all are done, with the record of the run."""
         ...
 
-    def submit(
-        self,
-        arrays: Sequence[np.ndarray],
-        scalars: Sequence[Value | None],
-        workers: int,
-        trace: int,
-        check: bool = False,
-        progress: Callable[[int], object] | None = None,
-    ) -> Submitted:
-        """Check the arguments and begin a run, whose parameters are those of `run`."""
+    def submit(self, request: RunRequest) -> Submitted:
+        """Check the arguments and begin a run."""
         ...
 
     def cancel(self) -> None:

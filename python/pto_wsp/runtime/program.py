@@ -30,12 +30,12 @@ from pto_wsp.lang.schedule.schedule import Schedule
 from pto_wsp.lang.workload import context
 from pto_wsp.lang.workload.build_module import Traced
 from pto_wsp.location import caller_location
-from pto_wsp.runtime.binding import Binder, Bound
+from pto_wsp.runtime.binding import RUN_OPTIONS, Binder, Bound
 from pto_wsp.runtime.engine import EngineRunner
 from pto_wsp.runtime.export import write_tree
 from pto_wsp.runtime.interpreted import InterpretedRunner
 from pto_wsp.runtime.numbers import integer, number
-from pto_wsp.runtime.outcome import Figures
+from pto_wsp.runtime.outcome import Figures, RunRequest
 from pto_wsp.runtime.prepared import Prepared, check_schedule
 from pto_wsp.runtime.run import Run
 from pto_wsp.runtime.runners import make_runner
@@ -48,8 +48,6 @@ from pto_wsp.text.files import read_program, with_defaults, write_program
 from pto_wsp.types.dtype import DType, f32, i64, u64
 from pto_wsp.visualize.drawing import escaped
 from pto_wsp.visualize.notebook import module_html
-
-RUN_OPTIONS = ("workers", "trace", "check", "progress")
 
 
 def compile_module(module: Module, target: str = "cpu") -> Program:
@@ -87,10 +85,6 @@ def compile_program(traced: Traced, target: str = "cpu") -> Program:
 
 
 set_compile_hook(compile_program)
-
-
-_RunnerArguments = tuple[list[Any], list[Any], int, int, bool, Callable[[int], object] | None]
-"""What `Runner.run` and `Runner.submit` take."""
 
 
 class Program:
@@ -204,9 +198,9 @@ class Program:
             EdgesMissing: the schedule is `Deps.explicit()`, and edges do not order all tasks that conflict.
             RowsNotKnown: the check cannot tell; the run is right all the same.
         """
-        bound, arguments = self._arguments(unnamed, workers, trace, check, progress, values)
+        bound, request = self._request(unnamed, workers, trace, check, progress, values)
         compiles, compile_ms = self._unreported
-        figures, self.trace = self._runner.run(*arguments)
+        figures, self.trace = self._runner.run(request)
         self._binder.keep(bound)
         self._unreported = (0, 0.0)
         self._last = (figures, compiles, compile_ms)
@@ -242,7 +236,7 @@ class Program:
             ArraysInFlight: an array overlaps one of an unfinished run, and one of the two runs writes it.
             PtoError: as `run` raises before the first task.
         """
-        bound, arguments = self._arguments(unnamed, workers, trace, check, progress, values)
+        bound, request = self._request(unnamed, workers, trace, check, progress, values)
         compiles, compile_ms = self._unreported
         self._unreported = (0, 0.0)
 
@@ -251,9 +245,9 @@ class Program:
             self.trace, self._last = recorded, (figures, compiles, compile_ms)
             return self._stats(figures, compiles, compile_ms)
 
-        return Run(self._runner.submit(*arguments), finish)
+        return Run(self._runner.submit(request), finish)
 
-    def _arguments(
+    def _request(
         self,
         unnamed: tuple[object, ...],
         workers: int | None,
@@ -261,7 +255,7 @@ class Program:
         check: str | None,
         progress: Callable[[int], object] | None,
         values: Mapping[str, Any],
-    ) -> tuple[Bound, _RunnerArguments]:
+    ) -> tuple[Bound, RunRequest]:
         """Return the bound values of a call, and what its runner is given."""
         described = context.ACTIVE.get()
         if described is not None:
@@ -279,7 +273,7 @@ class Program:
             expected = "a function of one number, or None"
             raise WrongValue(name="progress", expected=expected, found=repr(progress))
         count = _worker_count(workers)
-        return bound, (bound.arrays, bound.scalars, count, level, check is not None, progress)
+        return bound, RunRequest(bound.arrays, bound.scalars, count, level, check is not None, progress)
 
     def cancel(self) -> None:
         """Stop all runs of this program that are under way: who waits for one gets `RunInterrupted`.

@@ -8,6 +8,7 @@ from pto_wsp.interp.kernels import run_kernel
 from pto_wsp.interp.workload import run_workload
 from pto_wsp.ir.verify import verify
 from pto_wsp.runtime.engine import EngineRunner
+from pto_wsp.runtime.outcome import RunRequest
 from pto_wsp.runtime.prepared import Prepared
 from pto_wsp.targets.cpu.target import CpuTarget
 from tests.generators.drawing import tries
@@ -35,7 +36,7 @@ def test_results_do_not_depend_on_workers_or_timing(sample: Sample, seed: int) -
     for workers in (1, 2, 3):
         found = sample.arrays()
         figures, _ = runner.run(
-            list(found.values()), scalars, workers, False, jitter=seed if tasks < 400 else 0
+            RunRequest([*found.values()], scalars, workers, jitter=seed if tasks < 400 else 0)
         )
         assert figures.tasks == tasks
         for name in expected:
@@ -49,6 +50,6 @@ def test_compiled_kernels_agree_with_numpy(sample: Sample) -> None:
     runner = EngineRunner(Prepared(verify(sample.module), CpuTarget()), CpuTarget())
     expected, found = sample.arrays(), sample.arrays()
     run_workload(sample.module, expected, sample.sizes, lambda name, args, _: run_kernel(BY_NAME[name], args))
-    runner.run(list(found.values()), [sample.sizes["n"]], 2, False)
+    runner.run(RunRequest([*found.values()], [sample.sizes["n"]], 2))
     for name in expected:
         np.testing.assert_allclose(found[name], expected[name], rtol=1e-4, atol=1e-4)

@@ -287,6 +287,14 @@ class RunInterrupted(RunError):
     template = "the run could not be finished: {reason}"
 
 
+class TimeLimitReached(RunError):
+    """A run that was not finished within its `time_limit`."""
+
+    code = "time-limit"
+    template = "the run was not finished within its time limit of {seconds:g} s"
+    label = "{detail}"
+
+
 class EngineFault(RunError):
     """A defect of the engine or of lowering, not of the user's program."""
 

@@ -68,6 +68,7 @@ class EngineRunner:
         trace: int,
         check: bool = False,
         progress: Callable[[int], object] | None = None,
+        time_limit_ns: int = 0,
         jitter: int = 0,
     ) -> tuple[Figures, Trace | None]:
         """Run on `workers` threads (0: all cores). `jitter` seeds random delays before tasks, for tests."""
@@ -82,6 +83,7 @@ class EngineRunner:
                 check=check,
                 options=loaded.options,
                 progress=progress,
+                time_limit_ns=time_limit_ns,
             )
         except _native.EngineError as error:
             raise self.explained(error, loaded, arrays) from None
@@ -97,6 +99,7 @@ class EngineRunner:
         trace: int,
         check: bool = False,
         progress: Callable[[int], object] | None = None,
+        time_limit_ns: int = 0,
     ) -> EngineRun:
         """Begin a run on threads of the pool, and on those that wait for it."""
         loaded = self._loaded
@@ -109,6 +112,7 @@ class EngineRunner:
                 check=check,
                 options=loaded.options,
                 progress=progress,
+                time_limit_ns=time_limit_ns,
             )
         except _native.EngineError as error:
             raise self.explained(error, loaded, arrays) from None

@@ -90,11 +90,13 @@ class Runner(Protocol):
         trace: int,
         check: bool = False,
         progress: Callable[[int], object] | None = None,
+        time_limit_ns: int = 0,
     ) -> tuple[Figures, Trace | None]:
         """Check the arguments, run every task and return when all are done; `workers` 0 means all cores.
 
         `trace` is what to record: 0 nothing, 1 tasks, 2 what dispatchers do too. The second part of the
-        result is the record of the run, if one was asked for. With `check`, what P states is checked.
+        result is the record of the run, if one was asked for. With `check`, what P states is checked. A
+        `time_limit_ns` that is not 0 ends the run so long after it began.
         """
         ...
 
@@ -106,6 +108,7 @@ class Runner(Protocol):
         trace: int,
         check: bool = False,
         progress: Callable[[int], object] | None = None,
+        time_limit_ns: int = 0,
     ) -> Submitted:
         """Check the arguments and begin a run, whose parameters are those of `run`."""
         ...

@@ -48,7 +48,10 @@ from pto_wsp.types.dtype import DType, f32, i64, u64
 from pto_wsp.visualize.drawing import escaped
 from pto_wsp.visualize.notebook import module_html
 
-RUN_OPTIONS = ("workers", "trace", "check", "progress")
+MAX_TIME_LIMIT = 1e9
+"""Seconds: a run of 30 years."""
+
+RUN_OPTIONS = ("workers", "trace", "check", "progress", "time_limit")
 
 
 def compile_module(module: Module, target: str = "cpu") -> Program:
@@ -79,7 +82,7 @@ def compile_program(traced: Traced, target: str = "cpu") -> Program:
 set_compile_hook(compile_program)
 
 
-_RunnerArguments = tuple[list[Any], list[Any], int, int, bool, Callable[[int], object] | None]
+_RunnerArguments = tuple[list[Any], list[Any], int, int, bool, Callable[[int], object] | None, int]
 """What `Runner.run` and `Runner.submit` take."""
 
 
@@ -151,6 +154,7 @@ class Program:
         trace: bool | str | None = None,
         check: str | None = None,
         progress: Callable[[int], object] | None = None,
+        time_limit: float | None = None,
         **values: Any,
     ) -> None:
         """Bind, check and run; return when every task is done.
@@ -171,6 +175,8 @@ class Program:
             progress: called with the number of tasks that are complete: about every 50 ms of running, by
                 whichever worker is between two tasks, and at the end by the calling thread. An exception in
                 it stops the run and is raised. The target `interp` calls it at the end only.
+            time_limit: seconds that the run may take. After that no task begins, and kernels end at their
+                next iteration of a loop; C++ kernels are not stopped.
             values: an array per tensor, `Ragged.lengths(...)` and the like per axis with rows, a number per
                 scalar and per size that no array decides.
 
@@ -182,12 +188,13 @@ class Program:
             RegionOutside, ViewShape, BadExpression: a region or size is wrong; nothing has run.
             KernelFailed: a check inside a kernel failed; earlier tasks have run.
             RunInterrupted: another thread called `cancel`, or the process forked or exits.
+            TimeLimitReached: the run took longer than `time_limit`; some tasks have run.
             NestedRun: inside a task, or while a workload is described.
             IterationsConflict, InstancesConflict: the check found something.
             EdgesMissing: the schedule is `Deps.explicit()`, and edges do not order all tasks that conflict.
             RowsNotKnown: the check cannot tell; the run is right all the same.
         """
-        bound, arguments = self._arguments(unnamed, workers, trace, check, progress, values)
+        bound, arguments = self._arguments(unnamed, workers, trace, check, progress, time_limit, values)
         compiles, compile_ms = self._unreported
         figures, self.trace = self._runner.run(*arguments)
         self._binder.keep(bound)
@@ -203,6 +210,7 @@ class Program:
         trace: bool | str | None = None,
         check: str | None = None,
         progress: Callable[[int], object] | None = None,
+        time_limit: float | None = None,
         **values: Any,
     ) -> Run:
         """Bind, check and begin a run; threads of the pool work on it, whether or not a thread waits.
@@ -216,6 +224,7 @@ class Program:
             trace: as `run` takes it.
             check: as `run` takes it.
             progress: as `run` takes it. Any thread may call it, and at the end the one that waits.
+            time_limit: as `run` takes it; `wait` raises `TimeLimitReached`.
             values: those of `run`. The run holds them until it is done.
 
         Returns:
@@ -225,7 +234,7 @@ class Program:
             ArraysInFlight: an array overlaps one of an unfinished run, and one of the two runs writes it.
             PtoError: as `run` raises before the first task.
         """
-        bound, arguments = self._arguments(unnamed, workers, trace, check, progress, values)
+        bound, arguments = self._arguments(unnamed, workers, trace, check, progress, time_limit, values)
         compiles, compile_ms = self._unreported
         self._unreported = (0, 0.0)
 
@@ -243,6 +252,7 @@ class Program:
         trace: bool | str | None,
         check: str | None,
         progress: Callable[[int], object] | None,
+        time_limit: float | None,
         values: Mapping[str, Any],
     ) -> tuple[Bound, _RunnerArguments]:
         """Return the bound values of a call, and what its runner is given."""
@@ -261,13 +271,14 @@ class Program:
             expected = "a function of one number, or None"
             raise WrongValue(name="progress", expected=expected, found=repr(progress))
         count = _worker_count(workers)
-        return bound, (bound.arrays, bound.scalars, count, level, check is not None, progress)
+        limit_ns = _time_limit_ns(time_limit)
+        return bound, (bound.arrays, bound.scalars, count, level, check is not None, progress, limit_ns)
 
     def cancel(self) -> None:
         """Stop all runs of this program that are under way: who waits for one gets `RunInterrupted`.
 
-        Tasks that have begun end, and no others begin; then the program can be run again. A call that waits
-        for another one begins. The target `interp` stops at the next task.
+        No task begins any more, and kernels end at their next iteration of a loop; then the program can be
+        run again. A call that waits for another one begins.
         """
         self._runner.cancel()
 
@@ -427,6 +438,17 @@ def _trace_level(trace: object) -> int:
         expected = f"True, False, {', '.join(repr(level) for level in LEVELS)} or None"
         raise WrongValue(name="trace", expected=expected, found=repr(trace), loc=caller_location())
     return int(trace)
+
+
+def _time_limit_ns(time_limit: object) -> int:
+    """Return a time limit in nanoseconds, or 0 for none."""
+    if time_limit is None:
+        return 0
+    is_number = isinstance(time_limit, (int, float, np.integer, np.floating)) and time_limit is not True
+    if not is_number or not 0 < time_limit <= MAX_TIME_LIMIT:
+        expected = f"seconds above 0 and up to {MAX_TIME_LIMIT:g}, or None"
+        raise WrongValue(name="time_limit", expected=expected, found=repr(time_limit), loc=caller_location())
+    return max(1, int(time_limit * 1e9))
 
 
 def _worker_count(workers: int | None) -> int:

@@ -66,6 +66,7 @@ class RefusedRunner:
         trace: int,
         check: bool = False,
         progress: Callable[[int], object] | None = None,
+        time_limit_ns: int = 0,
     ) -> NoReturn:
         """Refuse to run.
 
@@ -82,6 +83,7 @@ class RefusedRunner:
         trace: int,
         check: bool = False,
         progress: Callable[[int], object] | None = None,
+        time_limit_ns: int = 0,
     ) -> NoReturn:
         """Refuse to run.
 

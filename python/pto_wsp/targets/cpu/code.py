@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from pto_wsp.analysis.steps import rows_dim, scalar_tile
 from pto_wsp.ir.kernel import OUT, Instr, KernelFunction, Load, Prefetch, Store
 from pto_wsp.ir.scalar import Expr
@@ -121,6 +123,13 @@ class KernelCode(KernelWriter):
         place = self.extra(self._alone[id(stmt)], "rows", "int32_t")
         self.out.line(f"const auto {picked} = pick({window}, {rows}, {rows}.{FIELDS[lies_along]}, {place});")
         return picked
+
+    def row_outside(self, stmt: Load | Store | Prefetch, window: str) -> Sequence[str]:
+        """Return the first row outside of a window that `stmt.rows` names, and the rows of the window."""
+        assert stmt.rows is not None
+        rows = tile_name(stmt.rows)
+        count = f"{rows}.{FIELDS[rows_dim(self.types[stmt.rows])]}"
+        return f"first_outside({rows}, {count}, {window}.rows)", f"{window}.rows"
 
     def load(self, stmt: Load, window: str) -> None:
         """Write a load: the tile is a window of the view where that is safe, else a copy."""

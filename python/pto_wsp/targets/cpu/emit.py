@@ -142,7 +142,7 @@ def _includes(kernels: Sequence[KernelFunction]) -> str:
                 found.add("stream")
             if isinstance(stmt, Instr) and stmt.op in HEADERS:
                 found.add("stream" if can_stream(stmt, types) else HEADERS[stmt.op])
-    names = ("move", "scalar", *sorted(found))
+    names = ("monitor", "move", "scalar", *sorted(found))
     return "".join(f'#include "pto/wsp/tile/{name}.hpp"\n' for name in names)
 
 

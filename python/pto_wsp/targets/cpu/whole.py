@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pto_wsp.ir.check_texts import CheckText
 from pto_wsp.ir.kernel import Instr
 from pto_wsp.ir.scalar import Expr
 from pto_wsp.isa.forms import Form, factors
@@ -51,7 +52,7 @@ def write_call(code: KernelCode, node: Alone, instr: Instr, call: CallTemplate) 
         arguments.append(str(code.extra(node, "spare", storage)))
     text = f"unchecked::{call.function}({', '.join(arguments)})"
     if call.failure:
-        code.check(f"!{text}", call.failure, instr.loc)
+        code.check(f"!{text}", CheckText(call.failure), instr.loc)
     else:
         code.out.line(f"{text};")
     if own is not None:

@@ -6,11 +6,13 @@ result is rounded to its tile's type. Reads and writes are checked as on every t
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 
 from pto_wsp.errors import BadExpression, KernelFailed, NoneKernelBody
+from pto_wsp.interp.printing import printed_text
 from pto_wsp.interp.references import run_reference
 from pto_wsp.ir import check_texts
 from pto_wsp.ir import kernel as k
@@ -31,7 +33,10 @@ Array = np.ndarray
 
 
 def run_kernel(
-    kernel: k.KernelFunction, args: Sequence[Array | Value], poll: Callable[[], None] = lambda: None
+    kernel: k.KernelFunction,
+    args: Sequence[Array | Value],
+    poll: Callable[[], None] = lambda: None,
+    task: int = 0,
 ) -> None:
     """Run `kernel` on numpy views and scalars, one per parameter in order; outputs are written in place.
 
@@ -39,6 +44,7 @@ def run_kernel(
         kernel: with a body, or C++ with a reference.
         args: one per parameter.
         poll: called in each iteration of a loop; an exception in it ends the kernel.
+        task: number of the task, which what the kernel prints names.
 
     Raises:
         KernelFailed: a check of the kernel failed; what it had stored before stays stored.
@@ -51,7 +57,7 @@ def run_kernel(
     if kernel.body is None:
         raise NoneKernelBody(name=kernel.name, loc=kernel.loc)
     for block in range(kernel.block_dim):
-        frame = _Frame(kernel, args, poll)
+        frame = _Frame(kernel, args, poll, task)
         frame.scalars[k.BLOCK_IDX] = block
         frame.statements(kernel.body)
 
@@ -69,9 +75,10 @@ class _Tile:
 
 class _Frame:
     def __init__(
-        self, kernel: k.KernelFunction, args: Sequence[Array | Value], poll: Callable[[], None]
+        self, kernel: k.KernelFunction, args: Sequence[Array | Value], poll: Callable[[], None], task: int
     ) -> None:
         self.kernel = kernel
+        self.task = task
         self.poll = poll
         self.iteration: list[str] = []
         self.types = dict(kernel.tiles)
@@ -96,14 +103,23 @@ class _Frame:
                     self.instruction(stmt)
                 case k.Assign(name=name, value=value):
                     self.scalars[name] = self.value(value, stmt.loc)
-                case k.For():
-                    self.loop(stmt)
-                case k.If(condition=condition, then=then, other=other):
-                    self.statements(then if self.value(condition, stmt.loc) else other)
-                case k.While():
-                    self.repeat(stmt)
-                case k.KernelCall(kernel=name, loc=loc):
-                    raise call_left(name, loc)
+                case k.Print():
+                    self.print(stmt)
+                case k.Assert():
+                    self.check(stmt)
+                case _:
+                    self.control(stmt)
+
+    def control(self, stmt: k.For | k.If | k.While | k.KernelCall) -> None:
+        match stmt:
+            case k.For():
+                self.loop(stmt)
+            case k.If(condition=condition, then=then, other=other):
+                self.statements(then if self.value(condition, stmt.loc) else other)
+            case k.While():
+                self.repeat(stmt)
+            case k.KernelCall(kernel=name, loc=loc):
+                raise call_left(name, loc)
 
     def loop(self, stmt: k.For) -> None:
         start, stop = self.integer(stmt.start, stmt.loc), self.integer(stmt.stop, stmt.loc)
@@ -121,6 +137,21 @@ class _Frame:
             self.poll()
             self.statements(stmt.body)
         del self.iteration[outside:]
+
+    def print(self, stmt: k.Print) -> None:
+        """Write the parts to standard output, in one piece."""
+        block = int(self.scalars[k.BLOCK_IDX]) if self.kernel.block_dim > 1 else None
+        parts = [self.printed(part, stmt.loc) for part in stmt.parts]
+        sys.stdout.write(printed_text(self.task, block, self.kernel.name, parts))
+
+    def check(self, stmt: k.Assert) -> None:
+        if not self.value(stmt.condition, stmt.loc):
+            self.fail(CheckText(stmt.message), (), stmt.loc, check_texts.variables(stmt.condition))
+
+    def printed(self, part: k.Words | str | Expr, loc: Location | None) -> str | Value | Array:
+        if isinstance(part, k.Words):
+            return part.text
+        return self.tiles[part].data if isinstance(part, str) else self.value(part, loc)
 
     def load(self, stmt: k.Load | k.Prefetch) -> None:
         source = self.select(stmt.region, stmt.loc)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from itertools import count
 from types import MappingProxyType
 
 import numpy as np
@@ -133,9 +134,10 @@ class InterpretedRunner:
 
     def _caller(self, poll: Callable[[], None]) -> CallKernel:
         """Return what runs the kernels of one run, task after task, in numpy."""
+        numbers = count()
 
         def call(name: str, args: Sequence[np.ndarray | Value], workspace: int) -> None:
-            run_kernel(self._kernels[name], args, poll)
+            run_kernel(self._kernels[name], args, poll, next(numbers))
 
         return call
 

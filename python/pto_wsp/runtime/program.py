@@ -444,11 +444,12 @@ def _time_limit_ns(time_limit: object) -> int:
     """Return a time limit in nanoseconds, or 0 for none."""
     if time_limit is None:
         return 0
-    is_number = isinstance(time_limit, (int, float, np.integer, np.floating)) and time_limit is not True
-    if not is_number or not 0 < time_limit <= MAX_TIME_LIMIT:
+    is_number = isinstance(time_limit, (int, float)) and not isinstance(time_limit, bool)
+    seconds = float(time_limit) if is_number else 0.0
+    if not 0 < seconds <= MAX_TIME_LIMIT:
         expected = f"seconds above 0 and up to {MAX_TIME_LIMIT:g}, or None"
         raise WrongValue(name="time_limit", expected=expected, found=repr(time_limit), loc=caller_location())
-    return max(1, int(time_limit * 1e9))
+    return max(1, int(seconds * 1e9))
 
 
 def _worker_count(workers: int | None) -> int:

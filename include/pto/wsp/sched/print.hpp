@@ -110,12 +110,12 @@ class PrintedLines {
     end_line();
     const auto skip = [&] { word("..."); };
     const auto row = [&](int64_t i) {
-      word("");
+      word(" ");
       for_shown(part.cols, [&](int64_t j) { word(element_text(part.dtype, place(part, i, j))); }, skip);
       end_line();
     };
     for_shown(part.rows, row, [&] {
-      word(" ...");
+      word("  ...");
       end_line();
     });
   }

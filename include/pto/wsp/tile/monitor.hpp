@@ -37,4 +37,28 @@ template <class... Values>
   return number;
 }
 
+inline Printed printed(const char* text) { return {Printed::Kind::text, DType::u8, text, {0}, 0, 0, 0}; }
+inline Printed printed(int64_t value) {
+  return {Printed::Kind::scalar, DType::i64, nullptr, {value}, 0, 0, 0};
+}
+inline Printed printed(bool value) {
+  return {Printed::Kind::scalar, DType::b1, nullptr, {value ? 1 : 0}, 0, 0, 0};
+}
+inline Printed printed(float value) {
+  Scalar scalar{0};
+  scalar.f32 = value;
+  return {Printed::Kind::scalar, DType::f32, nullptr, scalar, 0, 0, 0};
+}
+/// The valid part of a tile.
+template <class Tile>
+Printed printed(DType dtype, const Tile& tile) {
+  return {Printed::Kind::tile, dtype, tile.data, {0}, tile.rows, tile.cols, tile.stride};
+}
+
+/// Prints parts as one piece.
+template <int32_t kParts>
+void print(const TaskContext* context, const char* kernel, const Printed (&parts)[kParts]) {
+  context->monitor->print(context->monitor, context, kernel, parts, kParts);
+}
+
 }  // namespace pto::wsp::tile

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 
 from pto_wsp.errors import BadOperand
-from pto_wsp.ir.kernel import BLOCK_IDX, AttrValue
+from pto_wsp.ir.kernel import BLOCK_IDX, Assert, AttrValue, Print, Words
 from pto_wsp.ir.scalar import Const, Expr, Var
 from pto_wsp.isa import BY_FUNCTION, Form, Instruction
 from pto_wsp.isa.attributes import MODES
@@ -17,6 +17,7 @@ from pto_wsp.lang.kernel.reader import KernelReader
 from pto_wsp.lang.kernel.values import (
     Constant,
     ScalarValue,
+    SpanValue,
     TileValue,
     TupleValue,
     Valid,
@@ -44,7 +45,7 @@ class _Call:
         self.function = function
         self.node = node
         self.site = Site(reader.at(node), f"pto.{function.name}", hint)
-        self.args = self.bind()
+        self.args = {} if function.takes_any else self.bind()
 
     def run(self) -> Value:
         if self.function.name in OTHER_FUNCTIONS:
@@ -80,6 +81,10 @@ class _Call:
                 rows = self.tile("rows") if "rows" in self.args else None
                 self.reader.builder.prefetch(self.view("view"), rows, self.site)
                 return Constant(None)
+            case "print":
+                return self.print()
+            case "check":
+                return self.check()
             case "zeros":
                 return self.fill(Constant(0))
             case _ if name in COMPOSITIONS:
@@ -87,6 +92,34 @@ class _Call:
             case _:
                 advice = "`for r in pto.tiles(extent, tile):`"
                 self.reader.refuse(self.node, "`pto.tiles` outside a loop", advice)
+
+    def print(self) -> Value:
+        for keyword in self.node.keywords:
+            raise self.bad("values without names", f"`{keyword.arg}=`", keyword)
+        if not self.node.args:
+            raise self.bad("at least one value", "none", self.node)
+        parts = tuple(self.printed(node) for node in self.node.args)
+        self.reader.builder.emit(Print(parts, self.site.loc))
+        return Constant(None)
+
+    def printed(self, node: ast.expr) -> Words | str | Expr:
+        """Return what a value prints: text, a tile, or a scalar; of a range, its start."""
+        value = self.reader.read(node)
+        if isinstance(value, Constant) and isinstance(value.value, str):
+            return Words(value.value)
+        if isinstance(value, SpanValue):
+            return value.start
+        scalar = self.ops.scalar(value, self.site.loc)
+        return self.ops.tile(value, self.site.inner).name if scalar is None else scalar
+
+    def check(self) -> Value:
+        message = constant_of(self.value("message"))
+        if not isinstance(message, str):
+            raise self.bad("a text", ast.unparse(self.args["message"]), self.args["message"])
+        condition = self.reader.condition(self.args["condition"])
+        if not (isinstance(condition, Const) and condition.value):
+            self.reader.builder.emit(Assert(condition, message, self.site.loc))
+        return Constant(None)
 
     def compose(self, composition: Composition) -> Value:
         tiles = [self.tile(name) for name in composition.operands]

@@ -14,12 +14,14 @@ from pto_wsp.ir.check_texts import CheckText
 from pto_wsp.ir.core import Full, Index, Range, Region
 from pto_wsp.ir.kernel import (
     OUT,
+    Assert,
     Assign,
     For,
     Instr,
     KernelFunction,
     Load,
     Prefetch,
+    Print,
     Store,
     While,
     walk_statements,
@@ -128,6 +130,14 @@ class KernelWriter(ABC):
     def prefetch(self, stmt: Prefetch, window: str) -> None:  # noqa: B027
         """Write a prefetch; it never changes a result. Nothing by default."""
 
+    def print(self, stmt: Print) -> None:
+        """Write what prints. By default, prints are refused.
+
+        Raises:
+            UnsupportedByTarget: the target cannot print.
+        """
+        raise self.unsupported("`pto.print`", stmt.loc)
+
     def group(self, group: Group) -> None:
         """Write steps that may share a loop. By default, each step has a loop of its own."""
         for step in group.steps:
@@ -232,6 +242,11 @@ class KernelWriter(ABC):
                 self.prefetch(stmt, self.moved(stmt))
             case Store():
                 self.store(stmt, self.store_window(step, stmt))
+            case Print():
+                self.print(stmt)
+            case Assert(condition=condition):
+                bad, reads = f"!({self.value(condition, stmt.loc)})", check_texts.variables(condition)
+                self.check(bad, CheckText(stmt.message), stmt.loc, reads=reads)
             case Instr():
                 self.agree(step, stmt)
                 self.instruction(step, stmt)

@@ -28,6 +28,12 @@ def literal(value: Value, dtype: DType) -> str:
     return rounded.hex() + "f"
 
 
+def c_string(text: str) -> str:
+    """Return a C++ string literal, in which quotes, backslashes and control characters are escaped."""
+    plain = (f"\\{b:03o}" if b in b'"\\' or b < 32 or b == 127 else chr(b) for b in text.encode())
+    return '"' + "".join(plain).encode("latin-1").decode() + '"'
+
+
 class CppSpelling(Spelling):
     """C++17 with the tile library."""
 

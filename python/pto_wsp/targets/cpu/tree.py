@@ -23,8 +23,8 @@ from pto_wsp.targets.c_style.expressions import ExpressionWriter
 from pto_wsp.targets.c_style.spelling import function_name, scalar_name, scalar_type
 from pto_wsp.targets.cpu.emit import Library
 from pto_wsp.targets.cpu.features import Features
-from pto_wsp.targets.cpu.native import FREESTANDING, c_string, included_files
-from pto_wsp.targets.cpu.spelling import CppSpelling
+from pto_wsp.targets.cpu.native import FREESTANDING, included_files
+from pto_wsp.targets.cpu.spelling import CppSpelling, c_string
 from pto_wsp.targets.cpu.toolchain import FLAGS, include_directory
 
 _INCLUDE = re.compile(r"""^\s*#\s*include\s*["<](pto/[^">]+)[">]""", re.MULTILINE)

@@ -295,6 +295,32 @@ class TimeLimitReached(RunError):
     label = "{detail}"
 
 
+class ValuesDiffer(RunError):
+    """A task whose output is not what its kernel means in numpy, found by `check="values"`."""
+
+    code = "values-differ"
+    template = "kernel `{kernel}` writes {found} to `{param}[{index}]`, and the interpreter writes {expected}"
+    label = "{detail}"
+    hint = "run the task alone with `program.task({task}).run(...)`, and look inside with `pto.print`"
+
+
+class NanWritten(RunError):
+    """A task that writes a NaN though none of its arguments holds one, found by `check="values"`."""
+
+    code = "nan-written"
+    template = "kernel `{kernel}` writes a NaN to `{param}[{index}]`, and no element that it was given is one"
+    label = "{detail}"
+    hint = "run the task alone with `program.task({task}).run(...)`, and look inside with `pto.print`"
+
+
+class NoSuchTask(RunError):
+    """A task that is chosen by a number or name that no task, or more than one, has."""
+
+    code = "no-such-task"
+    template = "no single task is `{task}`: {reason}"
+    hint = "`program.task_graph(...)` lists the tasks, and a trace shows their numbers"
+
+
 class EngineFault(RunError):
     """A defect of the engine or of lowering, not of the user's program."""
 

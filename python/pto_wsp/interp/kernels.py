@@ -37,6 +37,7 @@ def run_kernel(
     args: Sequence[Array | Value],
     poll: Callable[[], None] = lambda: None,
     task: int = 0,
+    write: Callable[[str], object] | None = None,
 ) -> None:
     """Run `kernel` on numpy views and scalars, one per parameter in order; outputs are written in place.
 
@@ -45,6 +46,7 @@ def run_kernel(
         args: one per parameter.
         poll: called in each iteration of a loop; an exception in it ends the kernel.
         task: number of the task, which what the kernel prints names.
+        write: takes what the kernel prints; `sys.stdout.write` without it.
 
     Raises:
         KernelFailed: a check of the kernel failed; what it had stored before stays stored.
@@ -58,6 +60,7 @@ def run_kernel(
         raise NoneKernelBody(name=kernel.name, loc=kernel.loc)
     for block in range(kernel.block_dim):
         frame = _Frame(kernel, args, poll, task)
+        frame.write = write
         frame.scalars[k.BLOCK_IDX] = block
         frame.statements(kernel.body)
 
@@ -79,6 +82,7 @@ class _Frame:
     ) -> None:
         self.kernel = kernel
         self.task = task
+        self.write: Callable[[str], object] | None = None
         self.poll = poll
         self.iteration: list[str] = []
         self.types = dict(kernel.tiles)
@@ -142,7 +146,8 @@ class _Frame:
         """Write the parts to standard output, in one piece."""
         block = int(self.scalars[k.BLOCK_IDX]) if self.kernel.block_dim > 1 else None
         parts = [self.printed(part, stmt.loc) for part in stmt.parts]
-        sys.stdout.write(printed_text(self.task, block, self.kernel.name, parts))
+        text = printed_text(self.task, block, self.kernel.name, parts)
+        (self.write or sys.stdout.write)(text)
 
     def check(self, stmt: k.Assert) -> None:
         if not self.value(stmt.condition, stmt.loc):

@@ -8,16 +8,17 @@ from pathlib import Path
 import numpy as np
 
 from pto_wsp import _native
-from pto_wsp.errors import BadLibrary, PtoError
+from pto_wsp.errors import BadLibrary, KernelFailed, PtoError
 from pto_wsp.interp.workload import TensorReader
 from pto_wsp.ir import workload as w
+from pto_wsp.ir.kernel import KernelFunction
 from pto_wsp.ir.module import Module
 from pto_wsp.ir.printer import print_directive
 from pto_wsp.ir.scalar import Element, Value, walk
 from pto_wsp.lang.schedule.registry import every_kind
 from pto_wsp.lower.lower_workload_to_bytecode import Lowered, lower_workload_to_bytecode
 from pto_wsp.runtime.cache import ArtifactCache
-from pto_wsp.runtime.explain import explain, no_memory
+from pto_wsp.runtime.explain import explain, failed_check_text, failure_of_native, no_memory
 from pto_wsp.runtime.options import run_options
 from pto_wsp.runtime.outcome import Figures
 from pto_wsp.runtime.trace import Trace
@@ -47,6 +48,28 @@ class EngineRunner:
     def reschedule(self, module: Module) -> None:
         """Load bytecode for the schedule of `module`; the kernels stay. A run under way ends as it began."""
         self._loaded = self._load_bytecode(module, self._loaded.executable)
+
+    def call_kernel(
+        self, kernel: KernelFunction, args: Sequence[np.ndarray | Value], workspace: int, task: int
+    ) -> None:
+        """Call a kernel of the library on views and scalars, with so many bytes of workspace.
+
+        Raises:
+            KernelFailed: a check inside the kernel failed.
+        """
+        views = tuple(arg for arg in args if isinstance(arg, np.ndarray))
+        numbers = tuple(arg for arg in args if not isinstance(arg, np.ndarray))
+        codes = tuple(p.type.dtype.code for p in kernel.scalar_params if p.type.dtype is not None)
+        index = self.artifact.kernels.index(kernel.name)
+        status, kept = self.library.call(index, views, numbers, codes, task, workspace)
+        if status == 0:
+            return
+        if kernel.native is None:
+            check = self.artifact.checks[kernel.name][status - 1]
+        else:
+            check = failure_of_native(kernel, self.library.failure(status))
+        reason, scalars = failed_check_text(check, kept)
+        raise KernelFailed(kernel=kernel.name, reason=reason, detail=scalars, loc=check.loc)
 
     def cancel(self) -> None:
         """Stop all runs that are under way, whatever their schedule."""

@@ -464,9 +464,14 @@ def _from_bits(dtype: DType, bits: int) -> Value:
 def _failed_check(c: _Context) -> Check:
     if c.kernel.native is None:
         return c.artifact.checks[c.kernel.name][c.number("check") - 1]
-    assert c.failure is not None
-    message, file, line = c.failure
-    place = Location(file, line) if file is not None else of_user(c.kernel.loc)
+    return failure_of_native(c.kernel, c.failure)
+
+
+def failure_of_native(kernel: KernelFunction, failure: Failure | None) -> Check:
+    """Return why a hand-written kernel failed, as a check."""
+    assert failure is not None
+    message, file, line = failure
+    place = Location(file, line) if file is not None else of_user(kernel.loc)
     return Check(place, CheckText(message))
 
 

@@ -27,6 +27,7 @@ from pto_wsp.errors import (
 from pto_wsp.interp.kernels import run_kernel
 from pto_wsp.interp.workload import CallKernel, run_workload
 from pto_wsp.ir import workload as w
+from pto_wsp.ir.kernel import KernelFunction
 from pto_wsp.ir.module import Module
 from pto_wsp.ir.scalar import Value
 from pto_wsp.runtime.task_graph import Collector, TaskGraph
@@ -116,6 +117,12 @@ class InterpretedRunner:
             )
         except (KernelFailed, TimeLimitReached) as error:
             return InterpretedRun(error)
+
+    def call_kernel(
+        self, kernel: KernelFunction, args: Sequence[np.ndarray | Value], workspace: int, task: int
+    ) -> None:
+        """Call one kernel on views and scalars, as task number `task`."""
+        run_kernel(kernel, args, self._poll(0), task)
 
     def cancel(self) -> None:
         """Stop every run that is under way, at its next task or in the next iteration of a kernel's loop."""

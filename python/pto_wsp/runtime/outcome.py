@@ -7,6 +7,7 @@ from typing import Protocol
 
 import numpy as np
 
+from pto_wsp.ir.kernel import KernelFunction
 from pto_wsp.ir.module import Module
 from pto_wsp.ir.scalar import Value
 from pto_wsp.ir.workload import WorkloadFunction
@@ -111,6 +112,12 @@ class Runner(Protocol):
         time_limit_ns: int = 0,
     ) -> Submitted:
         """Check the arguments and begin a run, whose parameters are those of `run`."""
+        ...
+
+    def call_kernel(
+        self, kernel: KernelFunction, args: Sequence[np.ndarray | Value], workspace: int, task: int
+    ) -> None:
+        """Call one kernel on views and scalars, with so many bytes of workspace, as task number `task`."""
         ...
 
     def cancel(self) -> None:

@@ -8,6 +8,7 @@ from typing import NoReturn
 import numpy as np
 
 from pto_wsp.errors import CannotRun
+from pto_wsp.ir.kernel import KernelFunction
 from pto_wsp.ir.module import Module
 from pto_wsp.ir.scalar import Value
 from pto_wsp.runtime.engine import EngineRunner
@@ -84,6 +85,16 @@ class RefusedRunner:
         check: bool = False,
         progress: Callable[[int], object] | None = None,
         time_limit_ns: int = 0,
+    ) -> NoReturn:
+        """Refuse to run.
+
+        Raises:
+            CannotRun: always.
+        """
+        raise CannotRun(target=self._target)
+
+    def call_kernel(
+        self, kernel: KernelFunction, args: Sequence[np.ndarray | Value], workspace: int, task: int
     ) -> NoReturn:
         """Refuse to run.
 

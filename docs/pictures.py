@@ -1,14 +1,16 @@
-"""The pictures of the README, from real runs of its program: `python -m docs.pictures`."""
+"""The pictures of the README and of the cookbook, from real runs: `python -m docs.pictures`."""
 
 from __future__ import annotations
 
 import re
+import runpy
 import tempfile
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from docs.cookbook import FOLDER, recipes
 from docs.figures import README
 
 IMAGES = Path(__file__).parent / "images"
@@ -40,6 +42,14 @@ def ragged_batch() -> None:
             program.trace.save_svg(IMAGES / "ragged_batch.svg")
 
 
+def cookbook() -> None:
+    """Draw the tasks of every program of the cookbook."""
+    for name in recipes():
+        names = runpy.run_path(str(FOLDER / f"{name}.py"))
+        names["program"].task_graph(**names["arguments"]).save_svg(IMAGES / "cookbook" / f"{name}.svg")
+
+
 if __name__ == "__main__":
-    IMAGES.mkdir(exist_ok=True)
+    (IMAGES / "cookbook").mkdir(parents=True, exist_ok=True)
+    cookbook()
     ragged_batch()

@@ -1,6 +1,6 @@
 """What is known about valid extents while a kernel is read from top to bottom.
 
-An extent is an int, or a string that stands for one run-time value: equal strings are equal values. What a
+An extent is an int, or a string that represents one run-time value: equal strings are equal values. What a
 branch or loop may have changed gets a new string.
 """
 
@@ -79,16 +79,18 @@ class ExtentTable:
         self.assign(scalars)
 
     def equate(self, a: Symbol, b: Symbol) -> None:
-        """Record that two extents were found equal."""
+        """Record that two extents were found equal. Nothing follows from two numbers that differ."""
+        a, b = self.resolve((a, b))
         keep, drop = (b, a) if isinstance(b, int) else (a, b)
-        self._equal[drop] = keep
+        if keep != drop and not isinstance(drop, int):
+            self._equal[drop] = keep
 
     def resolve(self, pair: Pair) -> Pair:
-        """Return the one symbol of each of two extents that stands for all that were found equal to it."""
+        """Return the representatives of two extents: the symbols of their classes of equal extents."""
         return self.resolve_one(pair[0]), self.resolve_one(pair[1])
 
     def resolve_one(self, symbol: Symbol) -> Symbol:
-        """Return the symbol that stands for an extent and all that were found equal to it."""
+        """Return the representative of an extent: the symbol of its class of equal extents."""
         while symbol in self._equal:
             symbol = self._equal[symbol]
         return symbol

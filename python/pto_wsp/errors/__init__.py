@@ -23,6 +23,7 @@ from pto_wsp.errors.command import (
     BadOption,
     CommandError,
     MissingPackage,
+    NotDocumented,
 )
 from pto_wsp.errors.compiling import (
     BadCache,
@@ -87,6 +88,7 @@ from pto_wsp.errors.reading import (
     UnsetSlot,
     UnsupportedSyntax,
     UnusedCall,
+    VariableChanged,
     WrongFunctionKind,
     WrongTensor,
 )
@@ -199,6 +201,7 @@ __all__ = [
     "NoSuchTask",
     "NoTier",
     "NoneKernelBody",
+    "NotDocumented",
     "NotPlanned",
     "NotYetSupported",
     "OutNotStored",
@@ -250,6 +253,7 @@ __all__ = [
     "UnusableFile",
     "UnusedCall",
     "ValuesDiffer",
+    "VariableChanged",
     "VerifyError",
     "ViewShape",
     "WindowFull",

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from graphlib import CycleError, TopologicalSorter
 from typing import assert_never
+from weakref import WeakValueDictionary
 
 from pto_wsp.errors import InvalidIR
 from pto_wsp.ir import kernel as k
@@ -27,6 +28,7 @@ from pto_wsp.ir.rules import (
 )
 from pto_wsp.ir.scalar import (
     ArgExtent,
+    Binary,
     Const,
     Element,
     Expr,
@@ -54,9 +56,19 @@ from pto_wsp.support.record import replace
 from pto_wsp.types.dtype import b1, i32, i64
 from pto_wsp.types.tile import ScalarType, TileType
 
+_VERIFIED: WeakValueDictionary[int, Module] = WeakValueDictionary()
+"""Modules that satisfy every rule, by identity: a module cannot change."""
+
 
 def verify(module: Module) -> Module:
     """Return `module`, or raise InvalidIR at the first node that breaks a rule."""
+    if _VERIFIED.get(id(module)) is not module:
+        _verify(module)
+        _VERIFIED[id(module)] = module
+    return module
+
+
+def _verify(module: Module) -> None:
     names = [f.name for f in (*module.kernels, *module.workloads)]
     require(module.name.isprintable() and module.name == module.name.strip(), "the module's name", None)
     require_distinct(names, None, "two functions are called `{}`")
@@ -70,7 +82,6 @@ def verify(module: Module) -> Module:
     _require_no_recursion(module)
     verify_schedule(module.schedule)
     require(not module.entry or module.entry in names, f"entry `{module.entry}` does not exist", None)
-    return module
 
 
 def _require_no_recursion(module: Module) -> None:
@@ -107,7 +118,7 @@ class _KernelVerifier:
         for name in names:
             require(name.isidentifier(), f"`{name}` is not an identifier", self.kernel.loc)
         for name, dtype in self.scalars.items():
-            require(dtype in SCALAR_DTYPES, f"scalar `{name}` is no i64, f32 or b1", self.kernel.loc)
+            require(dtype in SCALAR_DTYPES, f"scalar `{name}` is not an i64, f32 or b1", self.kernel.loc)
         for param in self.kernel.params:
             if isinstance(param.type, TileType):
                 require_tile(param.name, param.type, param.loc or self.kernel.loc)
@@ -128,10 +139,10 @@ class _KernelVerifier:
         constants = [name for name, _ in native.constants]
         params = [p.name for p in self.kernel.params]
         for name in (*constants, *params, *([native.entry] if native.entry else [])):
-            require(name.isidentifier() and name.isascii(), f"`{name}` is no name in C++", loc)
+            require(name.isidentifier() and name.isascii(), f"`{name}` is not a name in C++", loc)
         require(sorted(native.order) == sorted(constants + params), "parameters of the C++ text", loc)
         for header in native.includes:
-            require(bool(k.HEADER.fullmatch(header)), f"`{header}` is no header", loc)
+            require(bool(k.HEADER.fullmatch(header)), f"`{header}` is not a header", loc)
 
     def statements(self, body: Sequence[k.Stmt]) -> None:
         for stmt in body:
@@ -190,7 +201,7 @@ class _KernelVerifier:
         for param, arg in zip(callee.params, call.args, strict=True):
             if isinstance(arg, str):
                 own = self.views.get(arg)
-                require(own is not None, f"`{arg}` is no view", call.loc)
+                require(own is not None, f"`{arg}` is not a view", call.loc)
                 assert own is not None
                 require(own.type == param.type, f"`{callee.name}` takes {param.type}", call.loc)
                 fits = own.role in (param.role, k.INOUT)
@@ -227,7 +238,7 @@ class _KernelVerifier:
     def region(self, region: Region, loc: Location | None) -> k.Param:
         """Check a region that moves as a tile; return its view."""
         param = self.views.get(region.tensor)
-        require(param is not None, f"`{region.tensor}` is no view", loc)
+        require(param is not None, f"`{region.tensor}` is not a view", loc)
         assert param is not None
         rank, _ = view_rank_and_dtype(param)
         require(len(region.dims) == rank, f"`{param.name}` has {rank} dimensions", loc)
@@ -241,7 +252,7 @@ class _KernelVerifier:
         """Check a tile of row numbers; return how many it has."""
         kind = self.tiles.get(rows)
         names_rows = kind is not None and kind.dtype is i32 and 1 in kind.shape
-        require(names_rows, f"`{rows}` is no row or column of i32", loc)
+        require(names_rows, f"`{rows}` is not a row or column of i32", loc)
         assert kind is not None
         return kind.rows * kind.cols
 
@@ -295,15 +306,24 @@ class _KernelVerifier:
         for tile in data_operands(row.form, [self.plain[name] for name in instr.tiles]):
             require(tile.dtype in row.dtypes, f"`{instr.op}` is not defined for {tile.dtype}", instr.loc)
 
+    def extent(self, node: Extent, loc: Location | None) -> None:
+        """Check an extent of a tile or view against the number of its dimensions."""
+        known = node.name in self.tiles or node.name in self.views
+        require(known, f"`{node.name}` has no extents", loc)
+        rank = 2 if node.name in self.tiles else view_rank_and_dtype(self.views[node.name])[0]
+        if not 0 <= node.dim < rank:
+            message = f"`{node.name}` has dimensions 0 to {rank - 1}, not a dimension {node.dim}"
+            raise InvalidIR(message=message, loc=node.loc or loc)
+
     def element(self, node: Element, loc: Location | None) -> None:
         param = self.views.get(node.name)
-        require(param is not None and param.role == k.IN, f"`{node.name}` is no input", loc)
+        require(param is not None and param.role == k.IN, f"`{node.name}` is not an input", loc)
         assert param is not None
         require_element(node, *view_rank_and_dtype(param), loc)
 
     def tile_element(self, node: TileElement, loc: Location | None) -> None:
         tile = self.tiles.get(node.name)
-        require(tile is not None, f"`{node.name}` is no tile", loc)
+        require(tile is not None, f"`{node.name}` is not a tile", loc)
         assert tile is not None
         require(len(node.indices) == 2, "an element of a tile has a row and a column", loc)
         fits = node.dtype is element_dtype(tile.dtype)
@@ -316,10 +336,9 @@ class _KernelVerifier:
                     case Var(name=name, dtype=dtype):
                         if self.scalars.get(name) is not dtype:
                             raise InvalidIR(message=f"scalar `{name}` is not declared as {dtype}", loc=loc)
-                    case Extent(name=name):
-                        known = name in self.tiles or name in self.views
-                        require(known, f"`{name}` has no extents", loc)
-                    case LoopStart() | LoopExtent() | Slot() | FlushValue():
+                    case Extent():
+                        self.extent(node, loc)
+                    case LoopStart() | LoopExtent() | Slot() | FlushValue() | Binary(op="within"):
                         require(False, f"`{format_expr(node)}` occurs in workloads only", loc)
                     case TaskIndex() | TaskKernel() | KernelNumber() | ArgExtent():
                         require(False, f"`{format_expr(node)}` occurs in keys only", loc)

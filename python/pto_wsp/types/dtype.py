@@ -57,8 +57,9 @@ class DType:
         return {"f64": 2.0**-52, "f32": 2.0**-23, "f16": 2.0**-10, "bf16": 2.0**-7}[self.name]
 
     def to_numpy(self) -> np.dtype:
-        """Return the numpy dtype; bf16 needs the package ml_dtypes."""
+        """Return the numpy dtype; that of bf16 is in the package ml_dtypes."""
         if self.name == "bf16":
+            # Loaded on demand: most programs use no bf16, and start without it.
             return np.dtype(importlib.import_module("ml_dtypes").bfloat16)
         return np.dtype(_NUMPY_NAMES[self.name])
 
@@ -108,5 +109,5 @@ def dtype_of_name(name: str) -> DType:
 @lru_cache(maxsize=64)
 def dtype_of_numpy(dtype: np.dtype) -> DType | None:
     """Return our element type for a numpy dtype, or None if there is none."""
-    # numpy makes the name anew, which takes as long as the rest of a small operator's call.
+    # numpy makes the name again, which takes as long as the rest of a small operator's call.
     return _OF_NUMPY.get(dtype.name)

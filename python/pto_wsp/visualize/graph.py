@@ -24,7 +24,7 @@ from pto_wsp.visualize.drawing import (
 )
 
 MOST_BOXES, MOST_COLUMNS = 300, 8
-"""A graph with more tasks is drawn by groups; groups stand in so many columns at most."""
+"""A graph with more tasks is drawn by groups; groups have at most this number of columns."""
 
 _MARGIN, _ROW_GAP, _COLUMN_GAP, _PADDING = 24.0, 12.0, 64.0, 10.0
 _LABEL_SIZE, _NOTE_SIZE = 12.0, 10.5
@@ -38,7 +38,7 @@ class Graph:
     Attributes:
         names: of the kernel of each task.
         labels: of each task.
-        buffer_bytes: of each task's kernel, 0 or less where nobody knows; may be empty, too.
+        buffer_bytes: of each task's kernel, 0 or less if it is not known; may also be empty.
         edges: [n, 2] task numbers: the second waits for the first, for its data or because a user said so.
         decisions: [m, 2]: the first decides whether the second exists, or on what it works.
     """
@@ -169,7 +169,7 @@ def _headings(num_levels: int, per_column: int) -> list[str]:
 def _bundles(
     graph: Graph, group: np.ndarray, column: np.ndarray
 ) -> tuple[list[tuple[int, int, int, bool]], dict[int, int]]:
-    """Return the arrows between columns, with how many edges each stands for, and per group those inside."""
+    """Return the arrows between columns, with the number of edges of each, and per group those inside."""
     arrows: list[tuple[int, int, int, bool]] = []
     inside: dict[int, int] = {}
     for edges, is_decision in ((graph.edges, False), (graph.decisions, True)):
@@ -215,7 +215,7 @@ def _width(node: _Node) -> float:
 def _ordered(picture: _Picture) -> list[list[int]]:
     """Return the boxes of each column, in the order of the middle of what they are connected with.
 
-    Columns are gone over from left to right and back, which takes most crossings out. Groups stand in the
+    Columns are gone over from left to right and back, which takes most crossings out. Groups are in the
     order of their kernels.
     """
     columns: list[list[int]] = [[] for _ in picture.headings]

@@ -129,6 +129,15 @@ class Dispatcher {
     record_ = nullptr;
     has_run_.assign(run_.plan().sites.size(), false);
     set_stage(Stage::kAdvance);
+    if (run_.rest() != nullptr) go_on_from(*run_.rest());
+  }
+
+  void go_on_from(const Rest& rest) {
+    walk_.go_on_from(rest.expander);
+    slices_before_loop_ = walk_.slice();
+    num_flushed_ = rest.num_flushed;
+    event_ = rest.event;
+    set_stage(Stage::kHandle);
   }
 
   /// False where it is stopped, or has ended.
@@ -327,7 +336,8 @@ class Dispatcher {
     const int64_t* registers = walk_.registers();
     arguments_.fill_rest(site, registers);
     const auto body = [&] { return worker_->run_filled(arguments_, site, registers, task); };
-    if (!run_.may_run(*worker_, task) || !run_.succeeds(*worker_, task, walk_.slice(), body)) set_stage(Stage::kEnded);
+    if (!run_.may_run(*worker_, task) || !run_.succeeds(*worker_, task, walk_.slice(), body))
+      set_stage(Stage::kEnded);
   }
 
   /// From the present task on, the slice is recorded. Room for all that it may hold is taken at once, so that

@@ -19,12 +19,14 @@ from pto_wsp.lang.kernel.values import (
     ScalarValue,
     SpanValue,
     TileValue,
+    Transposed,
     TupleValue,
     Valid,
     Value,
     ViewValue,
     constant_of,
 )
+from pto_wsp.support.record import replace
 from pto_wsp.types.dtype import DType, f32, i32
 
 
@@ -136,17 +138,18 @@ class _Call:
         emit, site = self.reader.builder.instruction, self.site
         match row.form:
             case Form.BINARY:
-                return self.ops.binary(row.name, self.value("a"), self.value("b"), site)
+                return self.ops.binary(row.name, self.operand("a"), self.operand("b"), site)
             case Form.TERNARY:
-                a, b, c = (self.value(name) for name in ("a", "b", "c"))
+                a, b, c = (self.operand(name) for name in ("a", "b", "c"))
                 return self.ops.ternary(row.name, a, b, c, site)
             case Form.COMPARE:
-                return self.ops.compare(self.word("mode"), self.value("a"), self.value("b"), site)
+                return self.ops.compare(self.word("mode"), self.operand("a"), self.operand("b"), site)
             case Form.SELECT:
-                return self.ops.where(self.value("mask"), self.value("a"), self.value("b"), site)
+                mask = self.operand("mask", is_scalar_allowed=False)
+                return self.ops.where(mask, self.operand("a"), self.operand("b"), site)
             case Form.MATMUL | Form.MATMUL_ACC | Form.MATMUL_BIAS:
-                acc, bias = (self.value(n) if n in self.args else None for n in ("acc", "bias"))
-                return self.ops.matmul(self.value("a"), self.value("b"), acc, site, bias)
+                acc, bias = (self.matrix(n) if n in self.args else None for n in ("acc", "bias"))
+                return self.ops.matmul(self.matrix("a"), self.matrix("b"), acc, site, bias)
             case Form.TAKE | Form.PUT | Form.MATMUL_QUANTISED:
                 names = self.function.parameters
                 flags = [(name, self.word(name)) for name in names if name in MODES]
@@ -222,7 +225,21 @@ class _Call:
         return value
 
     def tile(self, name: str) -> TileValue:
-        return self.ops.tile(self.value(name), self.site.inner)
+        """Return a tile operand; an error is marked at the argument."""
+        loc = self.reader.at(self.args[name])
+        return self.ops.tile(self.value(name), replace(self.site.inner, loc=loc))
+
+    def operand(self, name: str, *, is_scalar_allowed: bool = True) -> Value:
+        """Return an operand that is a tile or view, or a scalar where one is allowed."""
+        value = self.value(name)
+        is_scalar = self.ops.scalar(value, self.site.loc) is not None
+        if isinstance(value, (TileValue, ViewValue, Transposed)) or (is_scalar and is_scalar_allowed):
+            return value
+        expected = "a tile or a scalar" if is_scalar_allowed else "a tile"
+        raise self.bad(expected, str(value), self.args[name])
+
+    def matrix(self, name: str) -> Value:
+        return self.operand(name, is_scalar_allowed=False)
 
     def dtype(self, default: DType = f32) -> DType:
         if "dtype" not in self.args:

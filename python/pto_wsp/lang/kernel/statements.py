@@ -196,7 +196,8 @@ class StatementReader:
             if isinstance(condition, Const) and condition.value:
                 self.reader.refuse(node.test, "a condition that always holds", "leave the loop with `break`")
             if block:
-                self.reader.refuse(node.test, "a condition that computes tiles", "compute it in the body")
+                advice = "assign it to a name before the loop, and again at the end of the body"
+                self.reader.refuse(node.test, "a condition that computes tiles", advice)
             self._body(node.body, carried, block)
         self.builder.emit(k.While(condition, tuple(block), self.reader.at(node.test)))
 

@@ -117,6 +117,22 @@ def test_a_time_limit_is_a_positive_number(program: Program, limit: object) -> N
         program.run(X=rows(), turns=0, time_limit=limit)  # pyright: ignore[reportArgumentType]
 
 
+@kernel(cpp_src="while (!pto::wsp::tile::must_stop(&context)) {}")
+def spin_in_cpp(x: InOut[Tile[1, 8, f32]]): ...
+
+
+@workload
+def spins_in_cpp(X: Tensor[f32, "n", 8]):
+    for i in P("n"):
+        spin_in_cpp[i](x=X[i : i + 1])
+
+
+def test_a_cpp_kernel_can_ask() -> None:
+    program = spins_in_cpp.compile("cpu")
+    with pytest.raises(TimeLimitReached):
+        program.run(X=rows(), workers=2, time_limit=0.1)
+
+
 SCRIPT = """
 import os, signal, sys, threading
 import numpy as np

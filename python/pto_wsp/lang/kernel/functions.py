@@ -121,6 +121,8 @@ class PtoFunction:
     @property
     def required(self) -> tuple[str, ...]:
         """Names of the parameters that have no default."""
+        if self.takes_any:
+            return ()
         if self.name == "zeros":
             return ("shape",)
         if self.name == "prefetch":

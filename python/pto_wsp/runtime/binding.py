@@ -32,7 +32,7 @@ from pto_wsp.types.layout import MemLayout
 
 Arrays = dict[str, np.ndarray]
 
-RUN_OPTIONS = ("workers", "trace", "check", "progress")
+RUN_OPTIONS = ("workers", "trace", "check", "progress", "time_limit")
 """Arguments of a run that are not parameters of its workload."""
 
 _KINDS = {

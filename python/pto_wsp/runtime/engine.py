@@ -11,16 +11,17 @@ from typing import TypeVar
 import numpy as np
 
 from pto_wsp import _native
-from pto_wsp.errors import BadCache, BadLibrary, PtoError
+from pto_wsp.errors import BadCache, BadLibrary, KernelFailed, PtoError
 from pto_wsp.interp.workload import TensorReader
 from pto_wsp.ir import workload as w
+from pto_wsp.ir.kernel import KernelFunction
 from pto_wsp.ir.module import Module
 from pto_wsp.ir.printer import print_directive
-from pto_wsp.ir.scalar import Element, walk
+from pto_wsp.ir.scalar import Element, Value, walk
 from pto_wsp.lang.schedule.registry import every_kind
 from pto_wsp.lower.lower_workload_to_bytecode import Lowered, lower_workload_to_bytecode
 from pto_wsp.runtime.cache import ArtifactCache
-from pto_wsp.runtime.explain import explain, no_memory
+from pto_wsp.runtime.explain import explain, failed_check_text, failure_of_native, no_memory
 from pto_wsp.runtime.kept_programs import KeptProgram, find_program, keep_program, program_key
 from pto_wsp.runtime.options import run_options
 from pto_wsp.runtime.outcome import Figures, RunRequest
@@ -65,6 +66,28 @@ class EngineRunner:
     def reschedule(self, module: Module) -> None:
         """Load bytecode for the schedule of `module`; the kernels stay. A run under way ends as it began."""
         self._loaded = self._load_bytecode(module, self._loaded.executable)
+
+    def call_kernel(
+        self, kernel: KernelFunction, args: Sequence[np.ndarray | Value], workspace: int, task: int
+    ) -> None:
+        """Call a kernel of the library on views and scalars, with so many bytes of workspace.
+
+        Raises:
+            KernelFailed: a check inside the kernel failed.
+        """
+        views = tuple(arg for arg in args if isinstance(arg, np.ndarray))
+        numbers = tuple(arg for arg in args if not isinstance(arg, np.ndarray))
+        codes = tuple(p.type.dtype.code for p in kernel.scalar_params if p.type.dtype is not None)
+        index = self.artifact.kernels.index(kernel.name)
+        status, kept = self.library.call(index, views, numbers, codes, task, workspace)
+        if status == 0:
+            return
+        if kernel.native is None:
+            check = self.artifact.checks[kernel.name][status - 1]
+        else:
+            check = failure_of_native(kernel, self.library.failure(status))
+        reason, scalars = failed_check_text(check, kept)
+        raise KernelFailed(kernel=kernel.name, reason=reason, detail=scalars, loc=check.loc)
 
     def cancel(self) -> None:
         """Stop all runs that are under way, whatever their schedule."""
@@ -128,6 +151,7 @@ class EngineRunner:
                 check=request.check,
                 options=loaded.options,
                 progress=request.progress,
+                time_limit_ns=request.time_limit_ns,
             )
         except _native.EngineError as error:
             raise self.explained(error, loaded, request.arrays) from None

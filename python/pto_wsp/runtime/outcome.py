@@ -7,6 +7,7 @@ from typing import Protocol
 
 import numpy as np
 
+from pto_wsp.ir.kernel import KernelFunction
 from pto_wsp.ir.module import Module
 from pto_wsp.ir.scalar import Value
 from pto_wsp.ir.workload import WorkloadFunction
@@ -25,6 +26,7 @@ class RunRequest:
         trace: what to record: 0 nothing, 1 tasks, 2 what dispatchers do too.
         check: whether to check what P states.
         progress: called with the number of tasks that are complete, or None.
+        time_limit_ns: not 0: the run ends so long after it began.
         jitter: seed of random delays before tasks, for tests of the engine; 0 means none.
     """
 
@@ -34,6 +36,7 @@ class RunRequest:
     trace: int = 0
     check: bool = False
     progress: Callable[[int], object] | None = None
+    time_limit_ns: int = 0
     jitter: int = 0
 
 
@@ -112,6 +115,12 @@ class Runner(Protocol):
 
     def submit(self, request: RunRequest) -> Submitted:
         """Check the arguments and begin a run."""
+        ...
+
+    def call_kernel(
+        self, kernel: KernelFunction, args: Sequence[np.ndarray | Value], workspace: int, task: int
+    ) -> None:
+        """Call one kernel on views and scalars, with so many bytes of workspace, as task number `task`."""
         ...
 
     def cancel(self) -> None:

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NoReturn
 
+import numpy as np
+
 from pto_wsp.errors import CannotRun
+from pto_wsp.ir.kernel import KernelFunction
 from pto_wsp.ir.module import Module
+from pto_wsp.ir.scalar import Value
 from pto_wsp.runtime.engine import EngineRunner
 from pto_wsp.runtime.interpreted import InterpretedRunner
 from pto_wsp.runtime.outcome import Runner, RunRequest
@@ -63,6 +68,16 @@ class RefusedRunner:
         raise CannotRun(target=self._target)
 
     def submit(self, request: RunRequest) -> NoReturn:
+        """Refuse to run.
+
+        Raises:
+            CannotRun: always.
+        """
+        raise CannotRun(target=self._target)
+
+    def call_kernel(
+        self, kernel: KernelFunction, args: Sequence[np.ndarray | Value], workspace: int, task: int
+    ) -> NoReturn:
         """Refuse to run.
 
         Raises:

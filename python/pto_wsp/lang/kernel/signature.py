@@ -149,7 +149,9 @@ class _Reader:
             case (rows, cols, DType() as dtype) if _is_size(rows) and _is_size(cols):
                 tile = TileType(_int(rows), _int(cols), dtype)
                 if tile.num_bytes > MAX_TILE_BYTES:
-                    raise self.bad(f"a tile of at most {MAX_TILE_BYTES} bytes", f"{tile.rows} x {tile.cols}")
+                    found = f"{tile.num_bytes} bytes, {tile.rows} x {tile.cols} of {dtype}"
+                    hint = "take a `Tensor` parameter, and loop over parts of it with `pto.tiles`"
+                    raise self.bad(f"a tile of at most {MAX_TILE_BYTES} bytes", found, hint)
                 return tile
         raise self.bad("Tile[rows, cols, dtype] with positive numbers", f"Tile[{_texts(args)}]")
 
@@ -159,13 +161,14 @@ class _Reader:
                 return ViewType(dtype, tuple(None if d is DYN else _int(d) for d in dims))
         raise self.bad("Tensor[dtype, dims...] with numbers or DYN", f"Tensor[{_texts(args)}]")
 
-    def bad(self, expected: str, found: str) -> BadAnnotation:
+    def bad(self, expected: str, found: str, hint: str | None = None) -> BadAnnotation:
         return BadAnnotation(
             param=self.arg.arg,
             function=self.source.function.__name__,
             expected=expected,
             found=found,
             loc=self.source.at(self.arg.annotation or self.arg),
+            hint=hint,
         )
 
 

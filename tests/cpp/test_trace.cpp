@@ -121,7 +121,7 @@ TEST(dependences_are_conflicts_and_lead_to_all_of_them) {
     const auto& tasks = workload.tasks();
     std::vector<std::vector<bool>> is_behind(tasks.size(), std::vector<bool>(tasks.size(), false));
     std::vector<size_t> counts(tasks.size(), 0);
-    for (size_t i = 0; i < found.size(); i += 3) {
+    for (size_t i = 0; i < found.size(); i += 4) {
       const auto before = size_t(found[i]), after = size_t(found[i + 1]);
       CHECK(before < after);
       const bool is_named = trace::DependenceKind(found[i + 2]) == trace::DependenceKind::kAfter;

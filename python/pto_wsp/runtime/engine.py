@@ -212,7 +212,7 @@ class _Loaded:
             "run": str(result.run),
             "schedule": "\n".join(map(print_directive, every_kind(module.schedule))),
         }
-        return Trace(lowered.sites, lowered.registers, recorded, sizes, _key_reader(lowered, arrays), about)
+        return Trace(lowered, recorded, sizes, _key_reader(lowered, arrays), about)
 
 
 def _key_reader(lowered: Lowered, arrays: Sequence[np.ndarray]) -> TensorReader:

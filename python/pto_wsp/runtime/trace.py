@@ -11,8 +11,11 @@ import numpy as np
 
 from pto_wsp.ir import workload as w
 from pto_wsp.ir.evaluate import ExtentReader, Scope, evaluate
-from pto_wsp.ir.scalar import Const, Expr, Name, Value, children, name_of, walk
+from pto_wsp.ir.printer import loop_text
+from pto_wsp.ir.scalar import Const, Expr, Value, children, name_of, walk
+from pto_wsp.lower.lower_workload_to_bytecode import Lowered
 from pto_wsp.support.record import record
+from pto_wsp.visualize.calls import CallSite
 from pto_wsp.visualize.drawing import to_svg
 from pto_wsp.visualize.graph import MOST_BOXES
 from pto_wsp.visualize.perfetto import PerfettoWriter
@@ -58,6 +61,11 @@ class Record(Protocol):
         """How many tasks ran."""
         ...
 
+    @property
+    def workers(self) -> int:
+        """How many workers could run them."""
+        ...
+
     def times(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return the worker, and start and end in nanoseconds."""
         ...
@@ -74,8 +82,12 @@ class Record(Protocol):
         """Return rows of a dispatcher, the index of the reason in `STALLS`, and start and end."""
         ...
 
+    def stretches(self) -> np.ndarray:
+        """Return rows of a worker, and from when to when it was at work for the run."""
+        ...
+
     def dependences(self) -> np.ndarray:
-        """Return rows of a task, one that depended on it, and the index of the reason in `REASONS`."""
+        """Return rows of a task, one that depended on it, its reason in `REASONS`, and its tensor or -1."""
         ...
 
     def places(self) -> tuple[np.ndarray, np.ndarray]:
@@ -93,15 +105,17 @@ class Trace:
 
     def __init__(
         self,
-        sites: Mapping[int, w.Node],
-        registers: Mapping[Name, int],
+        lowered: Lowered,
         recorded: Record,
         sizes: Mapping[str, Value],
         reader: ExtentReader,
         about: Mapping[str, str] | None = None,
     ) -> None:
-        self._sites = {number: node for number, node in sites.items() if isinstance(node, w.Task)}
-        self._register_names = registers
+        tasks = ((number, node) for number, node in lowered.sites.items() if isinstance(node, w.Task))
+        self._sites = dict(sorted(tasks))
+        self._loops = lowered.enclosing
+        self._register_names = lowered.registers
+        self._tensors = lowered.tensors
         self._record = recorded
         self._sizes = sizes
         self._reader = reader
@@ -117,13 +131,33 @@ class Trace:
 
     @cached_property
     def dependences(self) -> np.ndarray:
-        """What tasks waited for, found by comparing their regions once more: an array [n, 3].
+        """What tasks waited for, found by comparing their regions once more: an array [n, 4].
 
-        A row is a task, a later one that depended on it, and the index of the reason in
-        `pto_wsp.visualize.timeline.REASONS`. Of each task the latest 8 are there; what the task before in a
-        `P.seq` or `sequential` ordered is not.
+        A row is a task, a later one that depended on it, the index of the reason in
+        `pto_wsp.visualize.timeline.REASONS`, and the index of the tensor in `tensors`, or -1 for `after=`.
+        An update in place reads, so that a chain of updates is read after write. Of each task the latest 8
+        are there. What the task before in a `P.seq` or `sequential` ordered is not.
         """
         return self._record.dependences()
+
+    @property
+    def tensors(self) -> tuple[str, ...]:
+        """Names of the tensors, which `dependences` numbers."""
+        return self._tensors
+
+    @property
+    def num_workers(self) -> int:
+        """How many workers could run tasks, those that ran none among them."""
+        return self._record.workers
+
+    @cached_property
+    def stretches(self) -> np.ndarray:
+        """When workers were at work: an array [n, 3], empty unless `trace="full"` and several workers.
+
+        A row is a worker, and start and end of a time in which it expanded tasks, found their dependences or
+        took tasks, in nanoseconds since the run began. Tasks that it ran meanwhile lie inside.
+        """
+        return self._record.stretches()
 
     @property
     def task(self) -> np.ndarray:
@@ -212,13 +246,14 @@ class Trace:
         """
         sites = self._places[0]
         with Path(path).open("w", encoding="utf-8") as file:
-            with PerfettoWriter(file, self.worker, self.start_ns, self.end_ns, self._about) as out:
+            with PerfettoWriter(file, *self._times, self._about, self.num_workers) as out:
                 for number, node in self._sites.items():
                     rows = np.flatnonzero(sites == number)
                     keys = [self._key_column(key, rows) for key in node.keys]
-                    out.tasks(node.kernel, _location(node), rows, keys)
+                    out.tasks(self._call(number), rows, keys)
                 if dependences:
-                    out.arrows(self.dependences)
+                    out.arrows(self.dependences, self.tensors)
+                out.stretches(self.stretches)
                 out.dispatchers(self.walks, self.stalls)
 
     def timeline(self, dependences: bool = True) -> Timeline:
@@ -228,19 +263,29 @@ class Trace:
             dependences: find out what tasks waited for, too.
         """
         names = sorted({node.kernel for node in self._sites.values()})
-        by_site = np.zeros(max(self._sites, default=0) + 1, np.int64)
-        for site, node in self._sites.items():
-            by_site[site] = names.index(node.kernel)
+        kernels = np.array([names.index(node.kernel) for node in self._sites.values()], np.int64)
+        call = np.searchsorted(np.array([*self._sites], np.int64), self._places[0])
         return Timeline(
             names,
             [event.label for event in self] if dependences and len(self) <= MOST_BOXES else [],
-            by_site[self._places[0]],
+            kernels[call] if len(self) else call,
             *self._times,
-            self.dependences if dependences else np.empty((0, 3), np.int64),
+            self.dependences if dependences else np.empty((0, 4), np.int64),
             self.walks,
             self.stalls,
             self._about,
+            self.num_workers,
+            self.stretches,
+            self.tensors,
+            [self._call(number) for number in self._sites],
+            call,
         )
+
+    def _call(self, site: int) -> CallSite:
+        node = self._sites[site]
+        loops = self._loops.get(site, ())
+        nest = _location(loops[-1]) if loops else ""
+        return CallSite(node.kernel, tuple(map(loop_text, loops)), _location(node), nest)
 
     def to_svg(self) -> str:
         """Return a picture of the run: a lane per worker and dispatcher, a colour per kernel."""
@@ -262,5 +307,5 @@ class Trace:
         return self.to_svg()
 
 
-def _location(node: w.Node) -> str:
+def _location(node: w.Task | w.Loop) -> str:
     return str(node.loc) if node.loc else ""

@@ -20,6 +20,8 @@ struct Footprint {
   uint32_t site;
   bool writes;
   std::vector<QuickDim> dims;
+  bool reads = true;
+  uint32_t tensor = 0;  ///< of the argument
 };
 
 /// Coordinates in which accesses to a memory are compared. Boxes of a tensor are compared in its elements.
@@ -58,14 +60,14 @@ class SpaceFinder {
   void add_io(uint32_t site, const QuickIo& io) {
     const bytecode::TensorLayout& layout = plan_.layouts[io.tensor];
     const auto dim = plan_.dims.begin() + io.first_dim;
-    const bool writes = io.role != Role::in;
+    const bool writes = io.role != Role::in, reads = io.role != Role::out;
     if (io.rows < 0) {
       const std::vector<int64_t> size(layout.shape, layout.shape + io.rank);
-      return add({layout.group, 0, 0}, size, {site, writes, {dim, dim + io.rank}});
+      return add({layout.group, 0, 0}, size, {site, writes, {dim, dim + io.rank}, reads, io.tensor});
     }
     const QuickRows& rows = plan_.rows[size_t(io.rows)];
     const bytecode::TensorLayout& indices = plan_.layouts[rows.tensor];
-    Footprint footprint{site, writes, {dim + rows.num_merged, dim + io.rank}};
+    Footprint footprint{site, writes, {dim + rows.num_merged, dim + io.rank}, reads, io.tensor};
     footprint.dims[0] = rows.is_distinct ? dim[0] : whole(1);
     std::vector<int64_t> size(layout.shape + rows.num_merged, layout.shape + io.rank);
     size[0] = rows.is_distinct ? indices.shape[0] : 1;
@@ -73,7 +75,8 @@ class SpaceFinder {
         std::move(footprint));
     // The kernel reads the indices while it runs.
     if (rows.is_written)
-      add({indices.group, 0, 0}, {indices.shape[0], indices.shape[1]}, {site, false, {dim[0], whole(1)}});
+      add({indices.group, 0, 0}, {indices.shape[0], indices.shape[1]},
+          {site, false, {dim[0], whole(1)}, true, rows.tensor});
   }
 
   static QuickDim whole(int64_t size) {

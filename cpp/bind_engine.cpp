@@ -176,6 +176,13 @@ class PythonLibrary {
     return names;
   }
 
+  std::vector<uint32_t> scratch_bytes() const {
+    std::vector<uint32_t> bytes;
+    for (uint32_t i = 0; i < library_->table().num_kernels; ++i)
+      bytes.push_back(library_->table().kernels[i].scratch_bytes);
+    return bytes;
+  }
+
   int32_t call(uint32_t index, nb::tuple arrays, nb::tuple scalars, nb::tuple scalar_dtypes, uint64_t task,
                uint64_t workspace_bytes) const {
     if (index >= library_->table().num_kernels) {
@@ -454,6 +461,7 @@ void bind_engine(nb::module_& module) {
   nb::class_<PythonLibrary>(module, "KernelLibrary")
       .def(nb::init<const std::string&>(), nb::arg("path"))
       .def_prop_ro("names", &PythonLibrary::names)
+      .def_prop_ro("scratch_bytes", &PythonLibrary::scratch_bytes)
       .def_prop_ro("table_hash", &PythonLibrary::table_hash)
       .def_prop_ro("has_native", &PythonLibrary::has_native)
       .def("failure", &PythonLibrary::failure, nb::arg("number"))

@@ -33,6 +33,10 @@ class KernelLibrary:
     @property
     def names(self) -> list[str]: ...
     @property
+    def scratch_bytes(self) -> list[int]:
+        """Return what the tiles of each kernel take in a worker's scratch memory."""
+
+    @property
     def table_hash(self) -> int: ...
     @property
     def has_native(self) -> bool:

@@ -27,6 +27,7 @@ ORDER = (
     ("analysis",),
     ("interp",),
     ("visualize",),
+    ("advice",),
     ("planner",),
     ("passes",),
     ("lower",),

@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
+import os
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
 
 from pto_wsp import _native
+from pto_wsp.advice.case import Machine
 from pto_wsp.errors import BadLibrary, PtoError
 from pto_wsp.interp.workload import TensorReader
 from pto_wsp.ir import workload as w
 from pto_wsp.ir.module import Module
 from pto_wsp.ir.printer import print_directive
 from pto_wsp.ir.scalar import Element, Value, walk
+from pto_wsp.lang.schedule.directives.trace import LEVELS
 from pto_wsp.lang.schedule.registry import every_kind
 from pto_wsp.lower.lower_workload_to_bytecode import Lowered, lower_workload_to_bytecode
 from pto_wsp.runtime.cache import ArtifactCache
 from pto_wsp.runtime.explain import explain, no_memory
 from pto_wsp.runtime.options import run_options
 from pto_wsp.runtime.outcome import Figures
-from pto_wsp.runtime.trace import Trace
+from pto_wsp.runtime.trace import Ran, Trace
 from pto_wsp.support.record import record
 from pto_wsp.targets.base import KernelBuilder
 
@@ -71,7 +75,7 @@ class EngineRunner:
         jitter: int = 0,
     ) -> tuple[Figures, Trace | None]:
         """Run on `workers` threads (0: all cores). `jitter` seeds random delays before tasks, for tests."""
-        loaded = self._loaded
+        loaded, cpu_ns = self._loaded, _cpu_ns(trace)
         try:
             result = loaded.executable.run(
                 tuple(arrays),
@@ -87,7 +91,7 @@ class EngineRunner:
             raise self.explained(error, loaded, arrays) from None
         except MemoryError:
             raise no_memory(loaded.module) from None
-        return result, loaded.trace(result, arrays, scalars)
+        return result, loaded.trace(result, arrays, scalars, self.machine(cpu_ns))
 
     def submit(
         self,
@@ -99,7 +103,7 @@ class EngineRunner:
         progress: Callable[[int], object] | None = None,
     ) -> EngineRun:
         """Begin a run on threads of the pool, and on those that wait for it."""
-        loaded = self._loaded
+        loaded, cpu_ns = self._loaded, _cpu_ns(trace)
         try:
             run = loaded.executable.submit(
                 tuple(arrays),
@@ -114,7 +118,16 @@ class EngineRunner:
             raise self.explained(error, loaded, arrays) from None
         except MemoryError:
             raise no_memory(loaded.module) from None
-        return EngineRun(self, loaded, run, arrays, scalars)
+        return EngineRun(self, loaded, run, arrays, scalars, cpu_ns)
+
+    def machine(self, began_ns: int | None) -> Machine | None:
+        """Return what ran a run that began at `_cpu_ns`; the cache's size is 0 if the system hides it."""
+        if began_ns is None:
+            return None
+        name = "SC_LEVEL2_CACHE_SIZE"
+        l2_bytes = os.sysconf(name) if name in os.sysconf_names else 0
+        scratch = dict(zip(self.library.names, self.library.scratch_bytes, strict=True))
+        return Machine(max(l2_bytes, 0), scratch, time.process_time_ns() - began_ns)
 
     def explained(
         self, error: _native.EngineError, loaded: _Loaded, arrays: Sequence[np.ndarray]
@@ -148,7 +161,9 @@ class EngineRun:
         run: _native.Run,
         arrays: Sequence[np.ndarray],
         scalars: Sequence[Value | None],
+        cpu_ns: int | None,
     ) -> None:
+        self._cpu_ns = cpu_ns
         self._runner = runner
         self._loaded = loaded
         self._run = run
@@ -171,7 +186,8 @@ class EngineRun:
             result = self._run.wait()
         except _native.EngineError as error:
             raise self._runner.explained(error, self._loaded, self._arrays) from None
-        return result, self._loaded.trace(result, self._arrays, self._scalars)
+        machine = self._runner.machine(self._cpu_ns)
+        return result, self._loaded.trace(result, self._arrays, self._scalars, machine)
 
     def cancel(self) -> None:
         """End the run between two tasks."""
@@ -195,7 +211,11 @@ class _Loaded:
     lowered: Lowered
 
     def trace(
-        self, result: _native.RunResult, arrays: Sequence[np.ndarray], scalars: Sequence[Value | None]
+        self,
+        result: _native.RunResult,
+        arrays: Sequence[np.ndarray],
+        scalars: Sequence[Value | None],
+        machine: Machine | None,
     ) -> Trace | None:
         """Return the record of a run, if one was asked for."""
         recorded = result.record
@@ -212,7 +232,13 @@ class _Loaded:
             "run": str(result.run),
             "schedule": "\n".join(map(print_directive, every_kind(module.schedule))),
         }
-        return Trace(lowered, recorded, sizes, _key_reader(lowered, arrays), about)
+        ran = Ran(module, machine) if machine is not None else None
+        return Trace(lowered, recorded, sizes, _key_reader(lowered, arrays), about, ran)
+
+
+def _cpu_ns(trace: int) -> int | None:
+    """Return how long the process has had cores, if a run records all that an adviser needs."""
+    return time.process_time_ns() if trace == LEVELS.index("full") else None
 
 
 def _key_reader(lowered: Lowered, arrays: Sequence[np.ndarray]) -> TensorReader:

@@ -9,9 +9,12 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from pto_wsp.advice.advice import Advices
+from pto_wsp.advice.report import Report
 from pto_wsp.errors import (
     NameClash,
     NestedRun,
+    NothingRecorded,
     NotYetSupported,
     UnknownParameter,
     UnusableFile,
@@ -286,6 +289,30 @@ class Program:
         graph = InterpretedRunner(self.module).graph(bound.arrays, bound.scalars)
         self._binder.keep(bound)
         return graph
+
+    def report(self) -> Report:
+        """Return the figures of the last run: time of workers, critical path, longest tasks, and advice.
+
+        Raises:
+            NothingRecorded: the last run was not recorded with `trace="full"`.
+        """
+        return self._recorded().report()
+
+    def advise(self) -> Advices:
+        """Return what costs time in the last run: `print(program.advise())` (docs/advice.md).
+
+        Each advice has its figures, the line of source, the gain at stake and the remedy. The result is
+        empty if there is nothing to say.
+
+        Raises:
+            NothingRecorded: the last run was not recorded with `trace="full"`.
+        """
+        return self._recorded().advise()
+
+    def _recorded(self) -> Trace:
+        if self.trace is None:
+            raise NothingRecorded(program=self._name)
+        return self.trace
 
     def set_symbol_i64(self, name: str, value: int) -> None:
         """Set a scalar parameter of type i64 for the runs to come; a value in a call goes before it.

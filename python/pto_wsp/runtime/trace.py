@@ -9,8 +9,14 @@ from typing import Protocol
 
 import numpy as np
 
+from pto_wsp.advice.advice import Advices
+from pto_wsp.advice.case import Case, Machine
+from pto_wsp.advice.registry import advise, full_report
+from pto_wsp.advice.report import Report
+from pto_wsp.errors import NothingRecorded
 from pto_wsp.ir import workload as w
 from pto_wsp.ir.evaluate import ExtentReader, Scope, evaluate
+from pto_wsp.ir.module import Module
 from pto_wsp.ir.printer import loop_text
 from pto_wsp.ir.scalar import Const, Expr, Value, children, name_of, walk
 from pto_wsp.lower.lower_workload_to_bytecode import Lowered
@@ -95,6 +101,14 @@ class Record(Protocol):
         ...
 
 
+@record
+class Ran:
+    """What an adviser must know of a run besides its record: the program, and what ran it."""
+
+    module: Module
+    machine: Machine
+
+
 class Trace:
     """The tasks of one run, in program order.
 
@@ -110,6 +124,7 @@ class Trace:
         sizes: Mapping[str, Value],
         reader: ExtentReader,
         about: Mapping[str, str] | None = None,
+        ran: Ran | None = None,
     ) -> None:
         tasks = ((number, node) for number, node in lowered.sites.items() if isinstance(node, w.Task))
         self._sites = dict(sorted(tasks))
@@ -120,6 +135,7 @@ class Trace:
         self._sizes = sizes
         self._reader = reader
         self._about = dict(about or {})
+        self._ran = ran
 
     @cached_property
     def _times(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -226,8 +242,8 @@ class Trace:
     def _scope(self, registers: np.ndarray) -> Scope:
         return {**self._sizes, **{name: int(registers[reg]) for name, reg in self._register_names.items()}}
 
-    def _key_column(self, key: Expr, rows: np.ndarray) -> np.ndarray:
-        """Return the values of a coordinate for some tasks."""
+    def column(self, key: Expr, rows: np.ndarray) -> np.ndarray:
+        """Return the values of a coordinate, or another expression of the workload, for some tasks."""
         registers = self._places[1]
         name = name_of(key)
         if name is not None and name in self._register_names:
@@ -249,7 +265,7 @@ class Trace:
             with PerfettoWriter(file, *self._times, self._about, self.num_workers) as out:
                 for number, node in self._sites.items():
                     rows = np.flatnonzero(sites == number)
-                    keys = [self._key_column(key, rows) for key in node.keys]
+                    keys = [self.column(key, rows) for key in node.keys]
                     out.tasks(self._call(number), rows, keys)
                 if dependences:
                     out.arrows(self.dependences, self.tensors)
@@ -287,13 +303,41 @@ class Trace:
         nest = _location(loops[-1]) if loops else ""
         return CallSite(node.kernel, tuple(map(loop_text, loops)), _location(node), nest)
 
+    def report(self) -> Report:
+        """Return the figures of the run: time of workers, critical path, longest tasks, and advice.
+
+        Raises:
+            NothingRecorded: the run was not recorded with `trace="full"`.
+        """
+        return full_report(self.case())
+
+    def advise(self) -> Advices:
+        """Return what costs time in the run, with the line of source, the gain at stake and the remedy.
+
+        Raises:
+            NothingRecorded: the run was not recorded with `trace="full"`.
+        """
+        return advise(self.case())
+
+    def case(self) -> Case:
+        """Return what an adviser looks at.
+
+        Raises:
+            NothingRecorded: the run was not recorded with `trace="full"`.
+        """
+        if self._ran is None:
+            raise NothingRecorded(program=self._about.get("program", "the program"))
+        loops = [self._loops[site] for site in self._sites]
+        nodes = [*self._sites.values()]
+        return Case(self.timeline(), self._ran.module, nodes, loops, self, self._ran.machine)
+
     def to_svg(self) -> str:
         """Return a picture of the run: a lane per worker and dispatcher, a colour per kernel."""
         return to_svg(timeline_drawing(self.timeline(dependences=False)))
 
     def to_html(self) -> str:
-        """Return a report: timeline, task graph, figures, hazards and schedule, in one page."""
-        return run_report(self.timeline())
+        """Return a report: timeline, task graph, figures, advice, hazards and schedule, in one page."""
+        return run_report(self.timeline(), "" if self._ran is None else str(self.advise()))
 
     def save_html(self, path: str | Path) -> None:
         """Write `to_html()` to a file, which opens in any browser without a network."""

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 from typing import Protocol
 
 import numpy as np
 
 from pto_wsp.advice.chains import Ordered
+from pto_wsp.advice.machine import Machine
 from pto_wsp.advice.report import Report, make_report
 from pto_wsp.ir import workload as w
 from pto_wsp.ir.kernel import KernelFunction
 from pto_wsp.ir.module import Module
 from pto_wsp.ir.scalar import Expr, Var
-from pto_wsp.support.record import record
 from pto_wsp.visualize.timeline import Timeline
+
+OUTLIER = 4
+"""A task that takes so many times the median of its call may have been interrupted."""
 
 
 class Places(Protocol):
@@ -24,21 +27,6 @@ class Places(Protocol):
     def column(self, key: Expr, rows: np.ndarray) -> np.ndarray:
         """Return the values of an expression for some tasks."""
         ...
-
-
-@record
-class Machine:
-    """What a worker has.
-
-    Attributes:
-        l2_bytes: its second-level cache; 0 where that is not known.
-        scratch_bytes: what the tiles of each kernel take in its memory, by kernel.
-        cpu_ns: time that the process had cores during the run, or None if that does not matter.
-    """
-
-    l2_bytes: int
-    scratch_bytes: Mapping[str, int]
-    cpu_ns: int | None = None
 
 
 class Case:
@@ -78,6 +66,16 @@ class Case:
     def took_ns(self) -> np.ndarray:
         """How long each task took."""
         return self.run.end_ns - self.run.start_ns
+
+    @cached_property
+    def steady_ns(self) -> np.ndarray:
+        """How long each task took, at most `OUTLIER` times the median of its call."""
+        steady = self.took_ns.copy()
+        for call in range(len(self.nodes)):
+            rows = self.tasks(call)
+            if len(rows):
+                steady[rows] = np.minimum(steady[rows], OUTLIER * int(np.median(steady[rows])))
+        return steady
 
     @property
     def num_workers(self) -> int:

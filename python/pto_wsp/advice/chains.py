@@ -24,7 +24,7 @@ class Ordered:
 
 
 @record
-class Chain:
+class LongestChain:
     """Tasks that must follow each other.
 
     Attributes:
@@ -53,7 +53,7 @@ class _Iteration:
         return self.before
 
 
-def longest_chain(took_ns: np.ndarray, edges: np.ndarray, loops: Sequence[Ordered] = ()) -> Chain:
+def longest_chain(took_ns: np.ndarray, edges: np.ndarray, loops: Sequence[Ordered] = ()) -> LongestChain:
     """Return the chain that takes longest.
 
     Args:
@@ -89,14 +89,14 @@ def longest_chain(took_ns: np.ndarray, edges: np.ndarray, loops: Sequence[Ordere
     return _followed(ends, links)
 
 
-def _followed(ends: Sequence[int], links: Sequence[tuple[int, int]]) -> Chain:
+def _followed(ends: Sequence[int], links: Sequence[tuple[int, int]]) -> LongestChain:
     """Return the chain that ends last."""
     if not ends:
-        return Chain((), (), 0)
+        return LongestChain((), (), 0)
     task = max(range(len(ends)), key=ends.__getitem__)
     took, found = ends[task], []
     while task >= 0:
         found.append((task, links[task][1]))
         task = links[task][0]
     tasks, edges = zip(*reversed(found), strict=True)
-    return Chain(tasks, edges, took)
+    return LongestChain(tasks, edges, took)

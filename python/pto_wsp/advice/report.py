@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 
 from pto_wsp.advice.advice import Advices
-from pto_wsp.advice.chains import Chain, Ordered, longest_chain
+from pto_wsp.advice.chains import LongestChain, Ordered, longest_chain
 from pto_wsp.support.record import record
 from pto_wsp.visualize.calls import CallSite
 from pto_wsp.visualize.timeline import REASONS, STALLS, Timeline, duration_text, total_ns
@@ -211,7 +211,7 @@ def _calls(run: Timeline, took: np.ndarray) -> Iterator[CallTimes]:
             yield CallTimes(site, len(times), int(times.sum()), int(times[len(times) // 2]), int(times[-1]))
 
 
-def _critical(run: Timeline, chain: Chain, took: np.ndarray) -> Iterator[ChainPart]:
+def _critical(run: Timeline, chain: LongestChain, took: np.ndarray) -> Iterator[ChainPart]:
     tasks, edges = np.array(chain.tasks, np.int64), np.array(chain.edges, np.int64)
     calls = run.call[tasks] if len(run.calls) else np.empty(0, np.int64)
     parts = []

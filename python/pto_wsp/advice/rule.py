@@ -8,8 +8,9 @@ from pto_wsp.advice.advice import Advice
 from pto_wsp.advice.case import Case
 from pto_wsp.ir import workload as w
 from pto_wsp.ir.printer import loop_text
+from pto_wsp.ir.scalar import Var
 from pto_wsp.location import Location
-from pto_wsp.support.record import record
+from pto_wsp.support.record import record, replace
 
 MIN_SHARE, MIN_GAIN_NS = 0.1, 200_000
 """What an advice must save at least: of the run, and in nanoseconds."""
@@ -59,11 +60,17 @@ def larger_tasks(case: Case, call: int) -> str:
     node, loops = case.nodes[call], case.loops[call]
     if not loops:
         return f"{node.kernel}(...)  # on larger regions"
-    loop = loops[-1]
-    _, _, extent = loop_text(loop).partition("(")
-    extent = extent.rstrip(")").split(",")[0]
-    rows = 64 if loop.tile is None else 8 * loop.tile
-    return f"for {loop.called} in P.tiles({extent}, {rows}):\n    {node.kernel}[{loop.called}](...)"
+    loop = replace(loops[-1], kind=w.PARALLEL, tile=8 * (loops[-1].tile or 8))
+    return f"{loop_source(case, loop)}\n    {node.kernel}[{loop.called}](...)"
+
+
+def loop_source(case: Case, loop: w.Loop) -> str:
+    """Return the line of a loop as a workload has it: sizes are in quotes there."""
+    text = loop_text(loop)
+    sizes = {p.name for p in case.module.entry_workload.params if isinstance(p, w.SizeParam)}
+    if isinstance(loop.extent, Var) and loop.extent.name in sizes:
+        text = text.replace(f"({loop.extent.name}", f'("{loop.extent.name}"', 1)
+    return f"for {text}:"
 
 
 def tasks_of(count: int, kernel: str) -> str:

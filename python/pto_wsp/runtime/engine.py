@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from pto_wsp import _native
-from pto_wsp.advice.case import Machine
+from pto_wsp.advice.machine import Machine
 from pto_wsp.errors import BadLibrary, PtoError
 from pto_wsp.interp.workload import TensorReader
 from pto_wsp.ir import workload as w

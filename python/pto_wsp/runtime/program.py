@@ -5,12 +5,10 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable, Mapping
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
-from pto_wsp.advice.advice import Advices
-from pto_wsp.advice.report import Report
 from pto_wsp.errors import (
     NameClash,
     NestedRun,
@@ -50,6 +48,10 @@ from pto_wsp.text.files import read_program, with_defaults, write_program
 from pto_wsp.types.dtype import DType, f32, i64, u64
 from pto_wsp.visualize.drawing import escaped
 from pto_wsp.visualize.notebook import module_html
+
+if TYPE_CHECKING:
+    from pto_wsp.advice.advice import Advices
+    from pto_wsp.advice.report import Report
 
 RUN_OPTIONS = ("workers", "trace", "check", "progress")
 

@@ -5,14 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from pto_wsp.advice.advice import Advices
-from pto_wsp.advice.case import Case, Machine
-from pto_wsp.advice.registry import advise, full_report
-from pto_wsp.advice.report import Report
+from pto_wsp.advice.machine import Machine
 from pto_wsp.errors import NothingRecorded
 from pto_wsp.ir import workload as w
 from pto_wsp.ir.evaluate import ExtentReader, Scope, evaluate
@@ -27,6 +24,11 @@ from pto_wsp.visualize.graph import MOST_BOXES
 from pto_wsp.visualize.perfetto import PerfettoWriter
 from pto_wsp.visualize.report import run_report
 from pto_wsp.visualize.timeline import Timeline, timeline_drawing
+
+if TYPE_CHECKING:
+    from pto_wsp.advice.advice import Advices
+    from pto_wsp.advice.case import Case
+    from pto_wsp.advice.report import Report
 
 
 @record
@@ -309,6 +311,8 @@ class Trace:
         Raises:
             NothingRecorded: the run was not recorded with `trace="full"`.
         """
+        from pto_wsp.advice.registry import full_report  # here: few programs ask, and all of them start
+
         return full_report(self.case())
 
     def advise(self) -> Advices:
@@ -317,6 +321,8 @@ class Trace:
         Raises:
             NothingRecorded: the run was not recorded with `trace="full"`.
         """
+        from pto_wsp.advice.registry import advise  # here: few programs ask, and all of them start
+
         return advise(self.case())
 
     def case(self) -> Case:
@@ -325,6 +331,8 @@ class Trace:
         Raises:
             NothingRecorded: the run was not recorded with `trace="full"`.
         """
+        from pto_wsp.advice.case import Case  # here: few programs ask, and all of them start
+
         if self._ran is None:
             raise NothingRecorded(program=self._about.get("program", "the program"))
         loops = [self._loops[site] for site in self._sites]

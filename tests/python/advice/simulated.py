@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from pto_wsp.advice.case import Case, Machine
+from pto_wsp.advice.case import Case
+from pto_wsp.advice.machine import Machine
 from pto_wsp.ir import workload as w
 from pto_wsp.lang.workload.workload import Workload
 from pto_wsp.runtime.program import Program

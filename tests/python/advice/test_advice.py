@@ -24,7 +24,8 @@ from pto_wsp import (
     workload,
 )
 from pto_wsp.advice.advice import Advice, Advices
-from pto_wsp.advice.case import Case, Machine
+from pto_wsp.advice.case import Case
+from pto_wsp.advice.machine import Machine
 from pto_wsp.advice.registry import RULES, advise
 from pto_wsp.support.record import replace
 from pto_wsp.visualize.timeline import STALLS
@@ -73,7 +74,7 @@ def test_a_graph_that_is_kept_already_is_not_recommended() -> None:
     program = rows.task_graph(start=StartPolicy.after_build()).compile()
     found = only(simulated(program, arrays, lambda *_: 4_000, walk_ns=6_000), "finding-dependences")
     assert found.remedy == "give each task more work"
-    assert found.example == "for i in P.tiles(n, 64):\n    add_row[i](...)"
+    assert found.example == 'for i in P.tiles("n", 64):\n    add_row[i](...)'
 
 
 # --- short-bodies ---
@@ -94,7 +95,7 @@ def test_bodies_too_short_to_share_are_told() -> None:
     arrays = dict(X=zeros(4_000, 64), Y=zeros(4_000, 64))
     found = only(simulated(rows, arrays, lambda *_: 150, walk_ns=130), "short-bodies")
     assert found.message == "4,000 tasks of `add_row` take 150 ns on average, too little to share"
-    assert found.example == "for i in P.tiles(n, 64):\n    add_row[i](...)"
+    assert found.example == 'for i in P.tiles("n", 64):\n    add_row[i](...)'
     assert found.loc is not None and found.loc.source_line() is not None
     assert not advise(simulated(tiles, arrays, lambda *_: 9_600, walk_ns=130))
 
@@ -124,7 +125,7 @@ def test_a_parallel_loop_that_data_serialises_is_told_with_its_tensor() -> None:
         "iterations of `i in P(n)` wait for each other through `Total`: 64 of 64 are one chain"
     )
     assert found.label == "read after write of `Total`, 63 times"
-    assert found.example == "for i in P(n):\n    add_row[i](..., y=Total_parts[i])"
+    assert found.example == 'for i in P("n"):\n    add_row[i](..., y=Total_parts[i])'
     assert found.loc is not None and 'P("n")' in (found.loc.source_line() or "")
     assert found.gain_ns == pytest.approx(640_000, rel=0.01)
     parts = dict(X=zeros(8, 8, 64), Part=zeros(8, 64), Total=zeros(1, 64))

@@ -53,7 +53,7 @@ def _large(case: Case, call: int, needed: int) -> Iterable[Advice]:
 RULE = Rule(
     CODE,
     "tiles of a kernel do not fit the second-level cache",
-    "bytes of the tiles that are in memory at once, of the cache; time of the tasks",
+    "bytes of the tiles that are live together, of the cache; time of the tasks",
     "work on parts of the tile in a loop (`pto.tiles`), or use more tasks",
     find,
 )

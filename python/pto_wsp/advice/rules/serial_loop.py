@@ -9,7 +9,7 @@ import numpy as np
 from pto_wsp.advice.advice import Advice
 from pto_wsp.advice.case import Case
 from pto_wsp.advice.chains import longest_chain
-from pto_wsp.advice.rule import Rule, advice
+from pto_wsp.advice.rule import Rule, advice, loop_source
 from pto_wsp.ir import workload as w
 from pto_wsp.ir.printer import loop_text
 from pto_wsp.visualize.timeline import REASONS
@@ -42,7 +42,7 @@ def _serial(case: Case, loop: w.Loop) -> Iterator[Advice]:
     )
     of_task = np.full(len(instance), -1, np.int64)
     of_task[inside] = node.reshape(-1)
-    took = np.bincount(of_task[inside], case.took_ns[inside], len(nodes)).astype(np.int64)
+    took = np.bincount(of_task[inside], case.steady_ns[inside], len(nodes)).astype(np.int64)
     edges = np.unique(of_task[found[crosses][:, :2]], axis=0)
     chain_ns, iterations, longest = 0, 0, 0
     for number in np.unique(nodes[:, 0]).tolist():
@@ -73,7 +73,7 @@ def _advice(
     else:
         remedy = f"give each iteration a part of `{name}` of its own"
     argument = _argument(case, call, name)
-    example = f"for {loop_text(loop)}:\n    {kernel}[{var}](..., {argument}={name}_parts[{var}])"
+    example = f"{loop_source(case, loop)}\n    {kernel}[{var}](..., {argument}={name}_parts[{var}])"
     return advice(
         case,
         CODE,

@@ -18,11 +18,11 @@ from pto_wsp.ir.scalar import Expr, Var
 from pto_wsp.visualize.timeline import Timeline
 
 OUTLIER = 4
-"""A task that takes so many times the median of its call may have been interrupted."""
+"""A task that takes this many times the median of its call may have been interrupted."""
 
 
 class Places(Protocol):
-    """Where tasks stand in the program."""
+    """The places of tasks in the program."""
 
     def column(self, key: Expr, rows: np.ndarray) -> np.ndarray:
         """Return the values of an expression for some tasks."""
@@ -37,7 +37,7 @@ class Case:
         module: the program that ran.
         nodes: the task of each call of the run.
         loops: the loops around it, outermost first.
-        places: where the tasks stand in the program.
+        places: the places of the tasks in the program.
         machine: what ran it.
     """
 

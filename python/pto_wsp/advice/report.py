@@ -144,7 +144,7 @@ class Report:
 
     @property
     def least_ns(self) -> int:
-        """No run on so many workers takes less: the critical path, or the tasks divided evenly."""
+        """No run on this number of workers takes less: the critical path, or the tasks divided evenly."""
         return max(self.critical_ns, self.busy_ns // max(1, len(self.lanes)))
 
     @property
@@ -238,7 +238,7 @@ def _longest(run: Timeline, took: np.ndarray) -> Iterator[LongTask]:
         return
     for task in np.argsort(-took, kind="stable")[:NUM_LONGEST].tolist():
         lane = f"worker {run.worker[task]}"
-        yield LongTask(task, run.calls[run.call[task]], lane, int(run.start_ns[task]), int(took[task]))
+        yield LongTask(task, run.calls[int(run.call[task])], lane, int(run.start_ns[task]), int(took[task]))
 
 
 def _text(report: Report) -> Iterator[str]:

@@ -43,8 +43,9 @@ def run(args: Namespace) -> None:
     outputs = pairs("--output", args.output)
     values.require(outputs, program.module.written)
     arrays = values.arrays(program.module.written)
-    options = {} if args.workers is None else {"workers": args.workers}
-    program(**values.given, **arrays, **options, **({"trace": "full"} if args.advise else {}))
+    options: dict[str, Any] = {} if args.workers is None else {"workers": args.workers}
+    options |= {"trace": "full"} if args.advise else {}
+    program(**values.given, **arrays, **options)
     for name, path in outputs.items():
         write_array(arrays[name], path)
     if PIPE not in outputs.values():

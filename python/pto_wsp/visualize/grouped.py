@@ -30,7 +30,7 @@ from pto_wsp.visualize.drawing import (
 )
 
 _MARGIN, _BOX, _GAP, _COLUMN_GAP, _PADDING = 24.0, 40.0, 14.0, 84.0, 12.0
-_HEAD, _FOOT, _BETWEEN, _SIDE = 44.0, 16.0, 40.0, 40.0
+_HEAD, _FOOT, _BETWEEN, _SIDE, _OVER = 32.0, 14.0, 34.0, 40.0, 14.0
 _FRAME = "#f5f6f9"
 DATA, DECISION = "#98a1b0", "#b5495b"
 
@@ -82,7 +82,7 @@ def grouped_drawing(groups: Grouped, title: str) -> Drawing:
         shapes.append(Box(left, y, right - left, height, _FRAME, GRID, radius=8))
     for edges, is_decision in ((groups.edges, False), (groups.decisions, True)):
         for number, (a, b, count) in enumerate(edges.tolist()):
-            # Arrows beside the frames are some way apart, so that their numbers can be read.
+            # Arrows next to the frames are some way apart, so that their numbers can be read.
             out = _SIDE + 18.0 * (number % 4)
             shapes += _arrow(places, a, b, count, is_decision, (left - out, right + out))
     for (y, _), frame in zip(boxes, frames, strict=True):
@@ -121,14 +121,15 @@ def _layout(
         rows: dict[int, int] = {}
         columns = _columns(groups, frame)
         widths: dict[int, float] = {}
+        head = _HEAD + (_OVER if any(a == b and a in frame for a, b, _ in groups.edges.tolist()) else 0.0)
         for i in frame:
             widths[columns[i]] = max(widths.get(columns[i], 0.0), _width(groups, i))
         for i in frame:
             row = rows.setdefault(columns[i], 0)
             rows[columns[i]] += 1
             x = left + sum(widths[c] + _COLUMN_GAP for c in range(columns[i]))
-            places[i] = _Place(x, top + _HEAD + row * (_BOX + _GAP), widths[columns[i]], number)
-        height = _HEAD + max(rows.values()) * (_BOX + _GAP) - _GAP + _foot(groups, frame)
+            places[i] = _Place(x, top + head + row * (_BOX + _GAP), widths[columns[i]], number)
+        height = head + max(rows.values()) * (_BOX + _GAP) - _GAP + _foot(groups, frame)
         bounds.append((top, height))
         top += height + _BETWEEN
     shift = _side(groups, [places[i] for i in range(len(places))], is_back=True)
@@ -152,7 +153,7 @@ def _columns(groups: Grouped, frame: Sequence[int]) -> dict[int, int]:
 
 
 def _side(groups: Grouped, places: Sequence[_Place], is_back: bool) -> float:
-    """Return the room that arrows need beside the frames."""
+    """Return the room that arrows need next to the frames."""
     for a, b, _ in (*groups.edges.tolist(), *groups.decisions.tolist()):
         distance = places[b].frame - places[a].frame
         if distance < 0 if is_back else distance > 1:
@@ -196,7 +197,7 @@ def _arrow(
 def _route(
     a: _Place, b: _Place, is_forward: bool, sides: tuple[float, float]
 ) -> tuple[Point, tuple[Point, Point] | None, Point, Point]:
-    """Return where an arrow starts, turns and ends, and where its number stands."""
+    """Return where an arrow starts, turns and ends, and where its number is."""
     (ax, ay), (bx, by) = a.middle, b.middle
     if a == b:  # over the upper right corner
         x, y = a.x + a.width, a.y

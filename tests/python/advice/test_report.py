@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import numpy as np
 import pytest
@@ -95,7 +96,7 @@ def program() -> Program:
     return doubled.compile()
 
 
-def arrays(n: int) -> dict[str, np.ndarray]:
+def arrays(n: int) -> dict[str, Any]:
     return dict(X=np.ones((n, 64), np.float32), Y=np.zeros((n, 64), np.float32))
 
 

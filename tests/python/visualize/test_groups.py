@@ -21,10 +21,10 @@ def traced(
     tasks: list[tuple[int, int, int]], stretches: list[tuple[int, int, int]], workers: int
 ) -> Timeline:
     """Return a run of tasks (worker, start, end)."""
-    columns = np.array(tasks, np.int64).reshape(-1, 3)
+    worker, start, end = np.array(tasks, np.int64).reshape(-1, 3).T
     kernel = np.arange(len(tasks)) % 2
     spans = np.array(stretches, np.int64).reshape(-1, 3)
-    return Timeline(["a", "b"], [], kernel, *columns.T, ROWS, ROWS, ROWS, {}, workers, spans)
+    return Timeline(["a", "b"], [], kernel, worker, start, end, ROWS, ROWS, ROWS, {}, workers, spans)
 
 
 def test_the_time_of_a_worker_is_tasks_expanding_and_waiting() -> None:

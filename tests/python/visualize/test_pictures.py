@@ -138,8 +138,8 @@ def test_tasks_that_follow_without_a_gap_are_bars_of_their_own_where_they_are_wi
     start = np.array([0, 400, 700, 701, 702])
     end = np.array([400, 700, 701, 702, 1000])
     one_lane = np.zeros(5, np.int64)
-    rows = (np.empty((0, 4), np.int64),) * 3
-    tasks = Timeline(["a"], [], one_lane, one_lane, start, end, *rows, {})
+    no = np.empty((0, 4), np.int64)
+    tasks = Timeline(["a"], [], one_lane, one_lane, start, end, no, no, no, {})
     titles = [box.title for box in boxes(timeline_drawing(tasks))]
     assert titles == ["a: 400 ns", "a: 300 ns", "a: 2 tasks", "a: 298 ns"]
 

@@ -153,8 +153,11 @@ def _tail(case: Case, idle: str) -> Iterator[Advice]:
 def _growing(case: Case, call: int) -> str:
     """Return a parameter of a kernel whose number of rows tasks decide, or nothing."""
     pairs = zip(case.kernel(call).params, case.nodes[call].args, strict=True)
-    views = (p for p, arg in pairs if isinstance(p.type, ViewType) and isinstance(arg, Region))
-    return next((p.name for p in views if not isinstance(p.type.dims[0], int)), "")
+    for param, arg in pairs:
+        dims = param.type.dims if isinstance(param.type, ViewType) else None
+        if isinstance(arg, Region) and dims and not isinstance(dims[0], int):
+            return param.name
+    return ""
 
 
 RULE = Rule(

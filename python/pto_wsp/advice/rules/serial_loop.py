@@ -63,7 +63,7 @@ def _advice(
 ) -> list[Advice]:
     kinds, counts = np.unique(edges[:, 2:], axis=0, return_counts=True)
     reason, tensor = kinds[counts.argmax()].tolist()
-    name, count = case.run.tensors[tensor], int(counts.max())
+    name, count = case.run.tensors[int(tensor)], int(counts.max())
     of_kind = edges[(edges[:, 2] == reason) & (edges[:, 3] == tensor)]
     call = int(np.bincount(case.run.call[of_kind[:, 1]]).argmax())
     kernel, var = case.nodes[call].kernel, loop.called

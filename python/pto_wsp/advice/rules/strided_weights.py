@@ -33,8 +33,9 @@ def find(case: Case) -> Iterable[Advice]:
         kernel = case.kernel(call)
         operands = _right_operands(kernel)
         for param, arg in zip(kernel.params, node.args, strict=True):
-            is_weight = isinstance(arg, Region) and param.role == IN and param.name in operands
-            if is_weight and arg.tensor not in written:
+            if param.role != IN or param.name not in operands:
+                continue
+            if isinstance(arg, Region) and arg.tensor not in written:
                 yield from _strided(case, call, arg)
 
 

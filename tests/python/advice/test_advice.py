@@ -12,6 +12,7 @@ from pto_wsp import (
     MemLayout,
     Out,
     P,
+    Pools,
     Ragged,
     Scalar,
     StartPolicy,
@@ -220,6 +221,21 @@ def test_a_dispatcher_that_is_stopped_is_told_with_the_reason(reason: int, said:
     assert said in found.remedy + found.example and "1 times" in found.message, STALLS[reason]
     brief = replace(run, stalls=np.array([[0, reason, 100, 200]]))
     assert not advise(Case(brief, case.module, case.nodes, case.loops, case.places, machine))
+
+
+def test_pools_that_divide_tasks_unevenly_are_told() -> None:
+    arrays = dict(X=zeros(40 * 64, 64), Y=zeros(40 * 64, 64))
+    pooled = tiles.task_graph(pools=Pools.custom(lambda t: t.r // 100, [1]))
+    case = simulated(pooled.compile(), arrays, lambda *_: 50_000, workers=1)
+    uneven = replace(case.run, num_workers=2)
+    machine = Machine(L2, {})
+    case = Case(uneven, case.module, case.nodes, case.loops, case.places, machine)
+    found = only(case, "idle-workers")
+    assert "worker 0 is busy 100% of the time, worker 1 0%" in found.message
+    assert "Pools.custom" in found.example
+    assert not advise(simulated(pooled.compile(), arrays, lambda *_: 50_000))
+    plain = replace(case.module, schedule=tiles.compile().module.schedule)
+    assert not advise(Case(uneven, plain, case.nodes, case.loops, case.places, machine))
 
 
 # --- strided-weights ---

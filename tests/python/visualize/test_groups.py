@@ -3,10 +3,26 @@
 from __future__ import annotations
 
 from random import Random
+from typing import Any
 
 import numpy as np
+import pytest
 
-from pto_wsp import In, InOut, P, Tensor, Tile, f32, kernel, pto, workload
+from pto_wsp import (
+    In,
+    InOut,
+    P,
+    ReadyPolicy,
+    Schedule,
+    StartPolicy,
+    TaskWindow,
+    Tensor,
+    Tile,
+    f32,
+    kernel,
+    pto,
+    workload,
+)
 from pto_wsp.visualize.calls import CallSite
 from pto_wsp.visualize.drawing import Arrow, Box, Text, to_svg
 from pto_wsp.visualize.graph import Graph, graph_drawing
@@ -111,6 +127,31 @@ def add(x: In[Tile[1, 8, f32]], total: InOut[Tile[1, 8, f32]]):
 def sums(X: Tensor[f32, "n", 8], Total: Tensor[f32, 1, 8]):
     for i in P("n"):
         add[i](x=X[i : i + 1], total=Total)
+
+
+@pytest.mark.parametrize(
+    "schedule",
+    [
+        Schedule(),
+        Schedule().task_graph(ready=ReadyPolicy.fifo(), window=TaskWindow(8)),
+        Schedule().task_graph(start=StartPolicy.after_build()),
+    ],
+    ids=["default", "fifo", "after_build"],
+)
+def test_workers_run_tasks_while_they_are_at_work(schedule: Schedule) -> None:
+    program = sums.compile()
+    program.reschedule(schedule)
+    arrays: dict[str, Any] = dict(X=np.ones((700, 8), np.float32), Total=np.zeros((1, 8), np.float32))
+    for _ in range(3):
+        program.run(**arrays, workers=2, trace="full")
+        trace = program.trace
+        assert trace is not None
+        for worker in range(2):
+            spans = trace.stretches[trace.stretches[:, 0] == worker, 1:]
+            assert (spans[:, 0] <= spans[:, 1]).all() and (spans[1:, 0] >= spans[:-1, 1]).all()
+            ran = trace.worker == worker
+            at = np.searchsorted(spans[:, 0], trace.start_ns[ran], side="right") - 1
+            assert (at >= 0).all() and (trace.end_ns[ran] <= spans[at, 1]).all()
 
 
 def test_a_chain_of_updates_in_place_is_read_after_write() -> None:

@@ -36,6 +36,12 @@ STALL_REMEDIES = {
         "program.reschedule(program.schedule.task_graph(pools=Pools.custom(key, [...])))",
     ),
 }
+STALL_TEXTS = {
+    "window": "the window has no room for another record",
+    "slice": "too many slices are incomplete",
+    "flush": "a value that tasks write decides what comes next",
+    "pool": "tasks wait for workers of their pool",
+}
 
 
 def find(case: Case) -> Iterable[Advice]:
@@ -46,7 +52,7 @@ def find(case: Case) -> Iterable[Advice]:
         return []
     if any(find_serial_loops(case)):
         return []  # which says why
-    for reason in (_chain, _stalls, _tail):
+    for reason in (_chain, _pools, _stalls, _tail):
         found = list(reason(case, f"workers idle {idle:.0%} of the time"))
         if found:
             return found
@@ -112,12 +118,31 @@ def _stalls(case: Case, idle: str) -> Iterator[Advice]:
         )
 
 
-STALL_TEXTS = {
-    "window": "the window has no room for another record",
-    "slice": "too many slices are incomplete",
-    "flush": "a value that tasks write decides what comes next",
-    "pool": "tasks wait for workers of their pool",
-}
+def _pools(case: Case, idle: str) -> Iterator[Advice]:
+    """Pools of the schedule divide the tasks unevenly."""
+    report = case.report
+    if not any(d.kind == "pools" and d.name != "single" for d in case.module.schedule):
+        return
+    lanes = sorted(report.lanes, key=lambda lane: lane.busy_ns)
+    most, least = (lane.busy_ns / report.makespan_ns for lane in (lanes[-1], lanes[0]))
+    if most < MOSTLY or least > most / 2:
+        return
+    worker = report.lanes.index(lanes[-1])
+    ran = np.flatnonzero(case.run.worker == worker)
+    busy = np.bincount(case.run.call[ran], case.took_ns[ran])
+    call = int(busy.argmax())
+    remedy, example = STALL_REMEDIES["pool"]
+    yield from advice(
+        case,
+        CODE,
+        f"{idle}: pools divide the tasks unevenly: {lanes[-1].name} is busy {most:.0%} of the time, "
+        f"{lanes[0].name} {least:.0%}",
+        report.makespan_ns - report.least_ns,
+        remedy,
+        example,
+        case.nodes[call].loc,
+        f"{duration_text(int(busy[call]))} on {lanes[-1].name}",
+    )
 
 
 def _tail(case: Case, idle: str) -> Iterator[Advice]:
@@ -162,9 +187,10 @@ def _growing(case: Case, call: int) -> str:
 
 RULE = Rule(
     CODE,
-    "workers have nothing to do: a chain of tasks, a dispatcher that is stopped, or a long last task",
-    f"share of time without work (from {LEAST_IDLE:.0%}); the chain by call, the stalls, or the last task",
-    "split the tasks of the chain; widen the window; start the longest tasks first",
+    "workers have nothing to do: a chain of tasks, uneven pools, a stopped dispatcher, or a long last task",
+    f"share of time without work (from {LEAST_IDLE:.0%}); the chain by call, the busiest and the idlest "
+    "worker, the stalls, or the last task",
+    "split the tasks of the chain; change the pools; widen the window; start the longest tasks first",
     find,
     is_timed=True,
 )

@@ -72,7 +72,7 @@ def grouped_drawing(groups: Grouped, title: str) -> Drawing:
     entries = [(name, colour_of(index)) for index, name in enumerate(groups.kernels)]
     key, key_height = legend(entries, _MARGIN, 40, 560)
     places, boxes, bottom = _layout(groups, frames, 40 + key_height + 22)
-    left = _MARGIN + _side(groups, places, is_back=True)
+    left = _MARGIN + _left_side(groups, places)
     labels = max(text_width(call.around, 11.5) for call in groups.calls)
     has_self = {a for a, b, _ in groups.edges.tolist() if a == b}
     rights = (place.x + place.width + (30.0 if i in has_self else 0.0) for i, place in enumerate(places))
@@ -87,12 +87,13 @@ def grouped_drawing(groups: Grouped, title: str) -> Drawing:
             shapes += _arrow(places, a, b, count, is_decision, (left - out, right + out))
     for (y, _), frame in zip(boxes, frames, strict=True):
         label = groups.calls[frame[0]].around
-        shapes.append(Box(left + _PADDING - 2, y + 8, text_width(label, 11.5) + 4, 15, _FRAME))
+        shapes.append(Box(left + _PADDING - 2, y + 8, 0.92 * text_width(label, 11.5), 15, _FRAME))
         shapes.append(Text(left + _PADDING, y + 19, label, 11.5, PALE))
     for i, place in enumerate(places):
         shapes += _group(groups, i, place)
-    width = right + max(_side(groups, places, is_back=False), _MARGIN)
-    return Drawing(max(width, _MARGIN * 2 + text_width(title, 15)), bottom + _MARGIN, shapes)
+    numbers = (shape.x + shape.width for shape in shapes if isinstance(shape, Box))
+    width = max(*numbers, _MARGIN + text_width(title, 15)) + _MARGIN
+    return Drawing(width, bottom + _MARGIN, shapes)
 
 
 def _frames(calls: Sequence[CallSite]) -> list[list[int]]:
@@ -132,7 +133,7 @@ def _layout(
         height = head + max(rows.values()) * (_BOX + _GAP) - _GAP + _foot(groups, frame)
         bounds.append((top, height))
         top += height + _BETWEEN
-    shift = _side(groups, [places[i] for i in range(len(places))], is_back=True)
+    shift = _left_side(groups, [places[i] for i in range(len(places))])
     moved = [_Place(p.x + shift, p.y, p.width, p.frame) for _, p in sorted(places.items())]
     return moved, bounds, top - _BETWEEN
 
@@ -152,13 +153,10 @@ def _columns(groups: Grouped, frame: Sequence[int]) -> dict[int, int]:
     return column
 
 
-def _side(groups: Grouped, places: Sequence[_Place], is_back: bool) -> float:
-    """Return the room that arrows need next to the frames."""
-    for a, b, _ in (*groups.edges.tolist(), *groups.decisions.tolist()):
-        distance = places[b].frame - places[a].frame
-        if distance < 0 if is_back else distance > 1:
-            return 3 * _SIDE
-    return 0.0
+def _left_side(groups: Grouped, places: Sequence[_Place]) -> float:
+    """Return the room that arrows back need left of the frames."""
+    edges = (*groups.edges.tolist(), *groups.decisions.tolist())
+    return 3 * _SIDE if any(places[b].frame < places[a].frame for a, b, _ in edges) else 0.0
 
 
 def _width(groups: Grouped, i: int) -> float:

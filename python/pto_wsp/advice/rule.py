@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from pto_wsp.advice.advice import Advice
 from pto_wsp.advice.case import Case
 from pto_wsp.ir import workload as w
+from pto_wsp.ir.flush_points import find_late
 from pto_wsp.ir.printer import loop_text
 from pto_wsp.ir.scalar import Var
 from pto_wsp.location import Location
@@ -78,6 +79,7 @@ def tasks_of(count: int, kernel: str) -> str:
     return f"{count:,} task{'' if count == 1 else 's'} of `{kernel}`"
 
 
-def flush_points(case: Case) -> bool:
+def has_flush_points(case: Case) -> bool:
     """Whether the program reads elements that its tasks write, so that its graph cannot be kept."""
-    return any(isinstance(node, w.Set) for node in w.walk_nodes(case.module.entry_workload.body))
+    late = find_late(case.module.entry_workload, case.module.written)
+    return any(late.has(*w.node_expressions(n)) for n in w.walk_nodes(case.module.entry_workload.body))

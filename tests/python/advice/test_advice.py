@@ -19,6 +19,7 @@ from pto_wsp import (
     Tensor,
     Tile,
     f32,
+    i32,
     i64,
     kernel,
     pto,
@@ -76,6 +77,24 @@ def test_a_graph_that_is_kept_already_is_not_recommended() -> None:
     found = only(simulated(program, arrays, lambda *_: 4_000, walk_ns=6_000), "finding-dependences")
     assert found.remedy == "give each task more work"
     assert found.example == 'for i in P.tiles("n", 64):\n    add_row[i](...)'
+
+
+@kernel
+def count(x: In[Tile[1, 64, f32]], n: Out[Tile[1, 1, i32]]):
+    pto.store(n, pto.cast(pto.rowsum(x), i32))
+
+
+@workload
+def counted(X: Tensor[f32, "n", 64], N: Tensor[i32, 1, 1], Y: Tensor[f32, "n", 64]):
+    count(x=X[0:1], n=N)
+    for i in P(N[0, 0]):
+        add_row[i](x=X[i : i + 1], y=Y[i : i + 1])
+
+
+def test_a_graph_that_cannot_be_kept_is_not_recommended() -> None:
+    arrays = dict(X=np.ones((64, 64), np.float32), N=np.zeros((1, 1), np.int32), Y=zeros(64, 64))
+    found = only(simulated(counted, arrays, lambda *_: 20_000, walk_ns=30_000), "finding-dependences")
+    assert found.remedy == "give each task more work"
 
 
 # --- short-bodies ---

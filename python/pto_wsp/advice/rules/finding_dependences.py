@@ -8,7 +8,7 @@ import numpy as np
 
 from pto_wsp.advice.advice import Advice
 from pto_wsp.advice.case import Case
-from pto_wsp.advice.rule import Rule, advice, flush_points, larger_tasks
+from pto_wsp.advice.rule import Rule, advice, has_flush_points, larger_tasks
 from pto_wsp.advice.rules.short_bodies import SHORT_NS
 from pto_wsp.visualize.timeline import duration_text
 
@@ -32,7 +32,7 @@ def find(case: Case) -> Iterable[Advice]:
     pairs = list(_pairs(case))
     call = pairs[0][1] if pairs else int(np.bincount(case.run.call).argmax())
     kept = any(d.kind == "start" and d.name != "immediate" for d in case.module.schedule)
-    if flush_points(case) or kept:
+    if has_flush_points(case) or kept:
         remedy, example = "give each task more work", larger_tasks(case, call)
     else:
         remedy, example = "keep the graph of tasks for later runs of equal sizes", KEEP

@@ -7,8 +7,6 @@ bytes of weights and cache. The layer is that of `examples/llama`.
 
 from __future__ import annotations
 
-import importlib.util
-
 import numpy as np
 
 import pto_wsp
@@ -42,9 +40,6 @@ def run(bench: Bench) -> None:
     for tokens in (128, 512, 2048):
         prefill(bench, f"llama_{tokens}", layer, tokens, cache)
     step(bench, "llama_1", layer, cache)
-    if importlib.util.find_spec("ml_dtypes") is None:
-        bench.skipped["bf16"] = "ml_dtypes is not installed"
-        return
     # Pairs of small factors are worth it where the processor multiplies them as such.
     layer = make_layer(bf16, bench.seed, bf16 if sums_pairs("cpu") else f32)
     prefill(bench, "llama_bf16_512", layer, 512, cache)

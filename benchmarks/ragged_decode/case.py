@@ -7,7 +7,6 @@ calibrated rate of memory reads the same bytes.
 
 from __future__ import annotations
 
-import importlib.util
 import time
 from collections.abc import Callable
 
@@ -97,11 +96,8 @@ class Decode:
 
 def run(bench: Bench) -> None:
     """Measure every row of the case."""
-    if importlib.util.find_spec("ml_dtypes") is None:
-        bench.skipped["bf16"] = "ml_dtypes is not installed"
-    else:
-        for name, q, goal in (("decode_bf16", bf16, "<= 1.25"), ("decode_bf16_f32_queries", f32, None)):
-            against_memory(bench, f"{name}_vs_dram", Decode(bf16, q, bench.seed, huge(bf16)), goal)
+    for name, q, goal in (("decode_bf16", bf16, "<= 1.25"), ("decode_bf16_f32_queries", f32, None)):
+        against_memory(bench, f"{name}_vs_dram", Decode(bf16, q, bench.seed, huge(bf16)), goal)
     against_memory(bench, "decode_f32_numpy_memory_vs_dram", Decode(f32, f32, bench.seed, plain), None)
     decode = Decode(f32, f32, bench.seed, huge(f32))
     against_memory(bench, "decode_f32_vs_dram", decode, "<= 1.25")

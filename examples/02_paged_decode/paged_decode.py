@@ -197,8 +197,7 @@ def main() -> None:
     )
     parser.add_argument("--batch", type=int, default=16, help="sequences per batch")
     parser.add_argument("--longest", type=int, default=16384, help="tokens of the longest sequence")
-    kv_help = "element type of the cache; bf16 needs the package ml_dtypes"
-    parser.add_argument("--kv", choices=["f32", "bf16"], default="f32", help=kv_help)
+    parser.add_argument("--kv", choices=["f32", "bf16"], default="f32", help="element type of the cache")
     parser.add_argument("--batches", type=int, default=5, help="number of random batches")
     parser.add_argument("--graph", type=Path, metavar="FILE", help="draw the task graph of a small batch")
     options = parser.parse_args()

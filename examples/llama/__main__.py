@@ -57,7 +57,7 @@ def read_options() -> argparse.Namespace:
     parser.add_argument("--longest", type=int, default=300, help="tokens of the longest prompt")
     parser.add_argument("--chunk", type=int, default=128, help="most tokens of a prompt in one batch")
     for name in ("weights", "activations"):
-        parser.add_argument(f"--{name}", choices=("f32", "bf16"), default="f32", help="bf16 needs ml_dtypes")
+        parser.add_argument(f"--{name}", choices=("f32", "bf16"), default="f32", help="element type")
     options = parser.parse_args()
     sizes = (options.heads, options.dim, options.inner, options.requests, options.longest, options.chunk)
     if min(sizes) < 1:

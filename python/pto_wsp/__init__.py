@@ -38,7 +38,7 @@ from pto_wsp.lang.workload.tensor import Tensor
 from pto_wsp.lang.workload.tiers import tier
 from pto_wsp.lang.workload.workload import combine, sequential, workload
 from pto_wsp.runtime.memory import empty
-from pto_wsp.runtime.program import Program
+from pto_wsp.runtime.program import Program, compile_module
 from pto_wsp.runtime.run import Run
 from pto_wsp.runtime.stats import RunStats
 from pto_wsp.targets.preferences import panel_cols
@@ -84,6 +84,7 @@ __all__ = [
     "b1",
     "bf16",
     "combine",
+    "compile_module",
     "empty",
     "f16",
     "f32",

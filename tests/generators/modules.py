@@ -245,7 +245,7 @@ class KernelWriter:
         flags: dict[str, bool],
         attrs: tuple[tuple[str, k.AttrValue], ...],
     ) -> k.Stmt | None:
-        shapes = operand_shapes(row, dict(flags), shape, 4)
+        shapes = operand_shapes(row, {**flags, **dict(attrs)}, shape, 4)
         if any(0 in size for size in shapes):
             return None
         tiles = [self.tile(s, d) for s, d in zip(shapes, operand_types(row, dtype), strict=True)]

@@ -79,9 +79,11 @@ class ExtentTable:
         self.assign(scalars)
 
     def equate(self, a: Symbol, b: Symbol) -> None:
-        """Record that two extents were found equal."""
+        """Record that two extents were found equal. Nothing follows from two numbers that differ."""
+        a, b = self.resolve((a, b))
         keep, drop = (b, a) if isinstance(b, int) else (a, b)
-        self._equal[drop] = keep
+        if keep != drop and not isinstance(drop, int):
+            self._equal[drop] = keep
 
     def resolve(self, pair: Pair) -> Pair:
         """Return the one symbol of each of two extents that stands for all that were found equal to it."""

@@ -176,15 +176,18 @@ class InstructionMethods:
     def matmul(
         self, dst: str, a: Operand, b: Operand, /, trans_a: bool = False, trans_b: bool = False
     ) -> Self:
-        """Matrix product, accumulated in f32; operands may be transposed."""
+        """Matrix product, accumulated in f32, of two i8 in i32, which wraps; with a float, only b is of
+        i8. Operands may be transposed."""
     def matmul_acc(
         self, dst: str, a: Operand, b: Operand, c: Operand, /, trans_a: bool = False, trans_b: bool = False
     ) -> Self:
-        """acc + a @ b, accumulated in f32; operands may be transposed."""
+        """acc + a @ b, with acc of the type that `matmul` accumulates in."""
     def matmul_bias(
         self, dst: str, a: Operand, b: Operand, c: Operand, /, trans_a: bool = False, trans_b: bool = False
     ) -> Self:
-        """a @ b + bias, a row of f32; accumulated in f32; operands may be transposed."""
+        """a @ b + bias, a row of the type that `matmul` accumulates in."""
+    def matmul_quantised(self, dst: str, a: Operand, b: Operand, c: Operand, /, format: str) -> Self:
+        """acc + x @ w, accumulated in f32, where w holds blocks of a matrix that is packed in a `format`."""
     def transpose(self, dst: str, x: Operand, /) -> Self:
         """dst[i, j] = a[j, i]."""
     def reshape(self, dst: str, x: Operand, /, *, rows: Operand = ..., cols: Operand = ...) -> Self:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
+
 from pto_wsp.analysis.buffers import BufferUse, buffer_use
 from pto_wsp.builder.callees import Function, wrong_kind
 from pto_wsp.errors import BadOperand, NameClash, UnknownKernel, did_you_mean
@@ -85,6 +88,11 @@ class PTOModule:
             advice = did_you_mean(name, self._functions)
             raise UnknownKernel(name=name, advice=advice, loc=caller_location())
         return self._functions[name]
+
+    @property
+    def functions(self) -> Mapping[str, Function]:
+        """The functions by their names, in the order in which they were added; cannot be changed."""
+        return MappingProxyType(self._functions)
 
     def get_all_functions(self) -> tuple[Function, ...]:
         """Return the functions, in the order in which they were added."""

@@ -199,6 +199,8 @@ class _Orchestration:
             min_range=step.expansion.min_range,
             tile_levels=step.expansion.tile_levels,
             name=step.var if var != step.var else "",
+            first=int(lower.value) if isinstance(lower, Const) else ir.format_expr(lower),
+            step=step.step,
         )
 
     def assign(self, step: ScalarStep) -> list[w.Node]:

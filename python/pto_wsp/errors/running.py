@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pto_wsp.errors.base import BindError, RunError
+from pto_wsp.location import Location
 
 
 class UnboundTensor(BindError):
@@ -35,6 +36,13 @@ class WrongDType(BindError):
     code = "wrong-dtype"
     template = "array `{name}` has the wrong element type"
     label = "expected {expected}, found {found}"
+
+    def __init__(
+        self, *, expected: object, loc: Location | None = None, hint: str | None = None, **fields: object
+    ) -> None:
+        if hint is None and str(expected) == "bf16":  # numpy alone has no such type
+            hint = f"convert it once: `{fields['name']}.astype(pto_wsp.bf16.to_numpy())`"
+        super().__init__(expected=expected, loc=loc, hint=hint, **fields)
 
 
 class WrongRank(BindError):

@@ -184,7 +184,7 @@ class RegionReader:
 
 def scope_text(scope: Mapping[Name, Value], loops: Sequence[Loop]) -> str:
     """Return ` in iteration b = 3, i = 0` of the loops around a task, or nothing without loops."""
-    values = ", ".join(f"{loop.called} = {scope[loop.var]}" for loop in loops if loop.var in scope)
+    values = ", ".join(loop.iteration_text(scope[loop.var]) for loop in loops if loop.var in scope)
     return f" in iteration {values}" if values else ""
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from graphlib import CycleError, TopologicalSorter
 from typing import assert_never
+from weakref import WeakValueDictionary
 
 from pto_wsp.errors import InvalidIR
 from pto_wsp.ir import kernel as k
@@ -54,9 +55,19 @@ from pto_wsp.support.record import replace
 from pto_wsp.types.dtype import b1, i32, i64
 from pto_wsp.types.tile import ScalarType, TileType
 
+_VERIFIED: WeakValueDictionary[int, Module] = WeakValueDictionary()
+"""Modules that satisfy every rule, by identity: a module cannot change."""
+
 
 def verify(module: Module) -> Module:
     """Return `module`, or raise InvalidIR at the first node that breaks a rule."""
+    if _VERIFIED.get(id(module)) is not module:
+        _verify(module)
+        _VERIFIED[id(module)] = module
+    return module
+
+
+def _verify(module: Module) -> None:
     names = [f.name for f in (*module.kernels, *module.workloads)]
     require(module.name.isprintable() and module.name == module.name.strip(), "the module's name", None)
     require_distinct(names, None, "two functions are called `{}`")
@@ -70,7 +81,6 @@ def verify(module: Module) -> Module:
     _require_no_recursion(module)
     verify_schedule(module.schedule)
     require(not module.entry or module.entry in names, f"entry `{module.entry}` does not exist", None)
-    return module
 
 
 def _require_no_recursion(module: Module) -> None:
@@ -284,6 +294,15 @@ class _KernelVerifier:
         for tile in data_operands(row.form, [self.plain[name] for name in instr.tiles]):
             require(tile.dtype in row.dtypes, f"`{instr.op}` is not defined for {tile.dtype}", instr.loc)
 
+    def extent(self, node: Extent, loc: Location | None) -> None:
+        """Check an extent of a tile or view against the number of its dimensions."""
+        known = node.name in self.tiles or node.name in self.views
+        require(known, f"`{node.name}` has no extents", loc)
+        rank = 2 if node.name in self.tiles else view_rank_and_dtype(self.views[node.name])[0]
+        if not 0 <= node.dim < rank:
+            message = f"`{node.name}` has dimensions 0 to {rank - 1}, not a dimension {node.dim}"
+            raise InvalidIR(message=message, loc=node.loc or loc)
+
     def element(self, node: Element, loc: Location | None) -> None:
         param = self.views.get(node.name)
         require(param is not None and param.role == k.IN, f"`{node.name}` is no input", loc)
@@ -305,9 +324,8 @@ class _KernelVerifier:
                     case Var(name=name, dtype=dtype):
                         if self.scalars.get(name) is not dtype:
                             raise InvalidIR(message=f"scalar `{name}` is not declared as {dtype}", loc=loc)
-                    case Extent(name=name):
-                        known = name in self.tiles or name in self.views
-                        require(known, f"`{name}` has no extents", loc)
+                    case Extent():
+                        self.extent(node, loc)
                     case LoopStart() | LoopExtent() | Slot() | FlushValue():
                         require(False, f"`{format_expr(node)}` occurs in workloads only", loc)
                     case TaskIndex() | TaskKernel() | KernelNumber() | ArgExtent():

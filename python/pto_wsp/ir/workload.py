@@ -10,7 +10,17 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import assert_never
 
 from pto_wsp.ir.core import Region, Rows
-from pto_wsp.ir.scalar import Element, Expr, FlushValue, LoopExtent, LoopStart, Slot, Var, walk
+from pto_wsp.ir.scalar import (
+    Element,
+    Expr,
+    FlushValue,
+    LoopExtent,
+    LoopStart,
+    Slot,
+    Value,
+    Var,
+    walk,
+)
 from pto_wsp.location import Location
 from pto_wsp.support.record import record, replace
 from pto_wsp.types.tile import ScalarType, TensorType
@@ -146,7 +156,12 @@ class Loop:
             block first, 0 for what is left. Kernels are written for other rows, and the loop counts those.
         name: what the user calls the variable, where `var` is another name because something else in the
             function has that one; else empty.
+        first: the user's variable in the first iteration, a number or an expression as text; for messages
+            alone.
+        step: how much the user's variable grows per iteration; for messages alone.
     """
+
+    apart = ("first", "step")
 
     kind: str
     var: str
@@ -158,11 +173,19 @@ class Loop:
     min_range: int | None = None
     tile_levels: tuple[tuple[int, int], ...] = ()
     name: str = ""
+    first: int | str = 0
+    step: int = 1
 
     @property
     def called(self) -> str:
         """The variable as the user calls it."""
         return self.name or self.var
+
+    def iteration_text(self, index: Value) -> str:
+        """Return `i = 16`: the user's variable in an iteration."""
+        advance = int(index) * self.step
+        value = f"{self.first} + {advance}" if isinstance(self.first, str) else self.first + advance
+        return f"{self.called} = {value}"
 
     @property
     def start(self) -> LoopStart:

@@ -1,6 +1,7 @@
 """The PTO instruction set."""
 
 from pto_wsp.isa.forms import (
+    ADDS_ONTO,
     ELEMENTWISE,
     IN_PLACE,
     PRODUCTS,
@@ -15,6 +16,7 @@ from pto_wsp.isa.forms import (
 from pto_wsp.isa.table import BY_FUNCTION, BY_MNEMONIC, TABLE, Cycles, ErrorBound, Instruction
 
 __all__ = [
+    "ADDS_ONTO",
     "BY_FUNCTION",
     "BY_MNEMONIC",
     "ELEMENTWISE",

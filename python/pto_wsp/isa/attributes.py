@@ -6,8 +6,13 @@ from collections.abc import Mapping
 
 from pto_wsp.isa.forms import Form
 from pto_wsp.isa.meaning import COMPARE_MODES, ROUND_MODES
+from pto_wsp.types.quantised import FORMATS
 
-MODES: dict[str, tuple[str, ...]] = {"mode": COMPARE_MODES, "rmode": ROUND_MODES}
+MODES: dict[str, tuple[str, ...]] = {
+    "mode": COMPARE_MODES,
+    "rmode": ROUND_MODES,
+    "format": tuple(FORMATS),
+}
 """Constants that are one of several words."""
 
 EXTENTS: dict[Form, tuple[str, ...]] = {
@@ -31,6 +36,7 @@ CONSTANTS: dict[Form, dict[str, tuple[type, object]]] = {
     Form.COMPARE_SCALAR: {"mode": (str, None)},
     Form.MERGE_RUNS: {"run": (int, None)},
     Form.CONVERT: {"rmode": (str, "")},
+    Form.MATMUL_QUANTISED: {"format": (str, None)},
 }
 """Constants that instructions of a form take by name: their type and default; None where there is none."""
 
@@ -44,9 +50,9 @@ ATTRIBUTES: dict[str, type | None] = {
 }
 """Every attribute by its name: the type of a constant, or None for an integer expression.
 
-`mode` is that of a comparison, `rmode` how a conversion rounds, `trans_a` and `trans_b` transpose operands of
-a product, `run` is a length of sorted runs; `rows` and `cols` are valid extents of what is made; `row` and
-`col` are where a part begins.
+`mode` is that of a comparison, `rmode` how a conversion rounds, `format` that of a quantised matrix.
+`trans_a` and `trans_b` transpose operands of a product, `run` is a length of sorted runs; `rows` and `cols`
+are valid extents of what is made; `row` and `col` are where a part begins.
 """
 
 

@@ -10,12 +10,18 @@ import enum
 from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
-from pto_wsp.types.dtype import DType, b1, f32, i32, i64
+from pto_wsp.types.dtype import DType, b1, f32, i8, i32, i64, u8
+from pto_wsp.types.quantised import FORMATS
 from pto_wsp.types.tile import TileType
 
 
 class Form(enum.Enum):
-    """Operands and shape rule of an instruction: (name, number of tiles, number of scalars)."""
+    """Operands and shape rule of an instruction: (name, number of tiles, number of scalars).
+
+    Attributes:
+        num_tiles: tile operands, the destination not counted.
+        num_scalars: scalar operands.
+    """
 
     LOAD = ("load", 0, 0)
     STORE = ("store", 1, 0)
@@ -36,6 +42,7 @@ class Form(enum.Enum):
     MATMUL = ("matmul", 2, 0)
     MATMUL_ACC = ("matmul-acc", 3, 0)
     MATMUL_BIAS = ("matmul-bias", 3, 0)
+    MATMUL_QUANTISED = ("matmul-quantised", 3, 0)
     TRANSPOSE = ("transpose", 1, 0)
     RESHAPE = ("reshape", 1, 0)
     EXTRACT = ("extract", 1, 0)
@@ -56,15 +63,9 @@ class Form(enum.Enum):
     PUT = ("put", 3, 0)
     ROW_ARG = ("row-arg", 1, 0)
 
-    @property
-    def num_tiles(self) -> int:
-        """Tile operands, the destination not counted."""
-        return self.value[1]
-
-    @property
-    def num_scalars(self) -> int:
-        """Scalar operands."""
-        return self.value[2]
+    def __init__(self, _: str, num_tiles: int, num_scalars: int) -> None:
+        self.num_tiles = num_tiles
+        self.num_scalars = num_scalars
 
 
 class FormError(Exception):
@@ -105,6 +106,9 @@ IN_PLACE = ELEMENTWISE | {Form.SET}
 PRODUCTS = frozenset({Form.MATMUL, Form.MATMUL_ACC, Form.MATMUL_BIAS})
 """Forms that multiply matrices."""
 
+ADDS_ONTO = frozenset({Form.MATMUL_ACC, Form.MATMUL_QUANTISED})
+"""Forms whose first operand is the sum that a product is added to: the result may take its place."""
+
 T = TypeVar("T")
 
 
@@ -115,7 +119,7 @@ def factors(form: Form, operands: Sequence[T]) -> tuple[T, T]:
 
 
 def data_operands(form: Form, tiles: Sequence[TileType]) -> Sequence[TileType]:
-    """Return the operands that have a type of the row's list: all but masks and indices."""
+    """Return the operands that have a type of the row's list: all but masks, indices and sums."""
     match form:
         case Form.SELECT | Form.SELECT_SCALAR:
             return tiles[1:]
@@ -123,6 +127,10 @@ def data_operands(form: Form, tiles: Sequence[TileType]) -> Sequence[TileType]:
             return tiles[:1]
         case Form.PUT | Form.MATMUL_BIAS:
             return tiles[:2]
+        case Form.MATMUL_ACC:
+            return tiles[1:]
+        case Form.MATMUL_QUANTISED:
+            return tiles[1:2]
         case _:
             return tiles
 
@@ -133,8 +141,9 @@ def result_type(form: Form, tiles: Sequence[TileType], attrs: Mapping[str, objec
     Args:
         form: a form that has a result.
         tiles: types of the tile operands.
-        attrs: `trans_a`, `trans_b` (matmul forms), `dtype` (convert, fill, iota), `rmode` (convert), `shape`
-            (fill, iota, reshape, extract: (rows, cols); expand, merge and topk forms: the extent made).
+        attrs: `trans_a`, `trans_b` (matmul forms), `format` (of a quantised matrix), `dtype` (convert, fill,
+            iota), `rmode` (convert), `shape` (fill, iota, reshape, extract: (rows, cols); expand, merge and
+            topk forms: the extent made).
 
     Raises:
         FormError: shapes or element types that do not fit.
@@ -146,6 +155,8 @@ def result_type(form: Form, tiles: Sequence[TileType], attrs: Mapping[str, objec
             return _expanded(form, tiles[0], _pair(attrs["shape"]))
         case Form.MATMUL | Form.MATMUL_ACC | Form.MATMUL_BIAS:
             return _matmul(form, tiles, attrs)
+        case Form.MATMUL_QUANTISED:
+            return _matmul_quantised(tiles, str(attrs["format"]))
         case Form.ROW_REDUCE | Form.COL_REDUCE | Form.ROW_ARG:
             return _reduced(form, tiles[0])
         case Form.CONVERT:
@@ -273,7 +284,7 @@ def valid_pairs_that_agree(
             elif form is Form.MATMUL_BIAS:
                 pairs += [(tiles[2][1], cols)]
             return pairs
-        case Form.ROW_BROADCAST | Form.MERGE | Form.TAKE:
+        case Form.ROW_BROADCAST | Form.MERGE | Form.TAKE | Form.MATMUL_QUANTISED:
             return [(tiles[0][0], tiles[1][0])]
         case Form.COL_BROADCAST:
             return [(tiles[0][1], tiles[1][1])]
@@ -298,10 +309,7 @@ def _matmul(form: Form, tiles: Sequence[TileType], attrs: Mapping[str, object]) 
     inner, cols = (b.cols, b.rows) if attrs.get("trans_b") else (b.rows, b.cols)
     if k != inner:
         raise FormError("shape", f"a right operand with {k} rows", f"{inner}")
-    for operand in (a, b):
-        if not operand.dtype.is_float:
-            raise FormError("dtype", "floating-point operands", str(operand.dtype))
-    result = TileType(rows, cols, f32)
+    result = TileType(rows, cols, _product_type(a.dtype, b.dtype))
     if form is Form.MATMUL_ACC:
         _require_shape(result.shape, tiles[0])
         _require_dtype(result.dtype, tiles[0])
@@ -309,6 +317,31 @@ def _matmul(form: Form, tiles: Sequence[TileType], attrs: Mapping[str, object]) 
         _require_shape((1, cols), tiles[2])
         _require_dtype(result.dtype, tiles[2])
     return result
+
+
+def _matmul_quantised(tiles: Sequence[TileType], name: str) -> TileType:
+    """Return the type of acc [M, N] + x [M, K] @ w, where w is [K / block, bytes] u8."""
+    (acc, x, w), form = tiles, FORMATS[name]
+    _require_dtype(u8, w)
+    _require_dtype(f32, acc)
+    _require_shape((x.rows, acc.cols), acc)
+    if w.cols % form.column_bytes or acc.cols > w.cols // form.column_bytes:
+        expected = f"blocks of {name}: {form.column_bytes} bytes for each of {acc.cols} columns or more"
+        raise FormError("shape", expected, f"{w.cols} bytes")
+    if x.cols != w.rows * form.block:
+        expected = f"a left operand with {w.rows * form.block} columns: {w.rows} blocks of {form.block}"
+        raise FormError("shape", expected, f"{x.cols}")
+    return acc
+
+
+def _product_type(left: DType, right: DType) -> DType:
+    """Return the type that products of two element types are added up in."""
+    if left.is_float and (right.is_float or right is i8):
+        return f32
+    if left is i8 and right is i8:
+        return i32
+    expected = "two floats, a float with a right operand of i8, or two i8"
+    raise FormError("dtype", expected, f"{left} and {right}")
 
 
 def _require_same(tiles: Sequence[TileType]) -> None:

@@ -11,6 +11,8 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
+from pto_wsp.types.quantised import FORMATS, unpack
+
 Array = np.ndarray
 Attrs = Mapping[str, object]
 
@@ -43,6 +45,8 @@ UNSORTED = "pairs that should be sorted are not"
 OUTSIDE = "an index lies outside the rows or columns that it picks from"
 PART_OUTSIDE = "the part reaches outside of the tile"
 ELEMENT_OUTSIDE = "the element lies outside of the valid part of the tile"
+OTHER_DEPTH = "the left operand has not as many columns as the quantised matrix has rows"
+PART_OF_BLOCK = "the quantised matrix has fewer columns than the sum"
 OTHER_COUNT = "the tile has not as many elements as its new shape"
 
 
@@ -137,13 +141,25 @@ def compare(a: Array, b: Array, attrs: Attrs) -> Array:
 
 
 def matmul(a: Array, b: Array, attrs: Attrs) -> Array:
-    """Matrix product, of transposes where `trans_a`, `trans_b` ask for them."""
+    """Matrix product, of transposes where `trans_a`, `trans_b` ask for them; of integers in i32."""
+    if a.dtype.kind == "i":
+        a, b = a.astype(np.int32), b.astype(np.int32)
     return (a.T if attrs.get("trans_a") else a) @ (b.T if attrs.get("trans_b") else b)
 
 
 def matmul_bias(a: Array, b: Array, bias: Array, attrs: Attrs) -> Array:
     """Matrix product to which a row is added."""
     return matmul(a, b, attrs) + bias
+
+
+def matmul_quantised(acc: Array, x: Array, w: Array, attrs: Attrs) -> Array:
+    """`acc` and the product with the values of blocks of a quantised matrix."""
+    form = FORMATS[str(attrs["format"])]
+    if w.shape[1] % form.column_bytes or acc.shape[1] > w.shape[1] // form.column_bytes:
+        raise Undefined(PART_OF_BLOCK)
+    if x.shape[1] != w.shape[0] * form.block:
+        raise Undefined(OTHER_DEPTH)
+    return acc + x @ unpack(w, form).values()[:, : acc.shape[1]].astype(np.float64)
 
 
 def convert(a: Array, attrs: Attrs) -> Array:

@@ -16,6 +16,7 @@ _OPERANDS: dict[Form, tuple[tuple[Space, ...], ...]] = {
     Form.MATMUL: _PRODUCT,
     Form.MATMUL_ACC: ((Space.L0C,), (Space.L0C,), (Space.L0A,), (Space.L0B,)),
     Form.MATMUL_BIAS: (*_PRODUCT, (Space.L1,)),
+    Form.MATMUL_QUANTISED: ((Space.L0C,), (Space.L0C,), (Space.L0A,), (Space.L0B,)),
 }
 """Memories of the tiles of a form: of its result, if it has one, then of its operands. Others work on UB."""
 

@@ -82,6 +82,9 @@ class Instruction:
 FLOATS = frozenset({f32, f16, bf16})
 INTEGERS = frozenset({i8, i16, i32, i64, u8, u16, u32})
 NUMBERS = FLOATS | INTEGERS
+FACTORS = FLOATS | {i8}
+"""Element types of matrices that are multiplied."""
+
 BITS = INTEGERS | {b1}
 ANY = NUMBERS | {b1}
 
@@ -378,33 +381,46 @@ _row(
     "matmul",
     "matmul",
     Form.MATMUL,
-    FLOATS,
+    FACTORS,
     np_meaning.matmul,
     SUM,
     _CUBE,
-    "Matrix product, accumulated in f32; operands may be transposed.",
+    "Matrix product, accumulated in f32, of two i8 in i32, which wraps; with a float, only b is of i8. "
+    "Operands may be transposed.",
 )
 _row(
     "matmul_acc",
     "matmul_acc",
     Form.MATMUL_ACC,
-    FLOATS,
+    FACTORS,
     lambda acc, a, b, attrs: acc + np_meaning.matmul(a, b, attrs),
     SUM,
     _CUBE,
-    "acc + a @ b, accumulated in f32; operands may be transposed.",
+    "acc + a @ b, with acc of the type that `matmul` accumulates in.",
     mnemonic="tmatmul.acc",
 )
 _row(
     "matmul_bias",
     "matmul_bias",
     Form.MATMUL_BIAS,
-    FLOATS,
+    FACTORS,
     np_meaning.matmul_bias,
     SUM,
     _CUBE,
-    "a @ b + bias, a row of f32; accumulated in f32; operands may be transposed.",
+    "a @ b + bias, a row of the type that `matmul` accumulates in.",
     mnemonic="tmatmul.bias",
+)
+
+_row(
+    "matmul_quantised",
+    "matmul_quantised",
+    Form.MATMUL_QUANTISED,
+    FLOATS,
+    np_meaning.matmul_quantised,
+    SUM,
+    _CUBE,
+    "acc + x @ w, accumulated in f32, where w holds blocks of a matrix that is packed in a `format`.",
+    mnemonic="tmatmul.q",
 )
 
 # parts and places

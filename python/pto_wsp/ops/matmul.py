@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import lru_cache
 from typing import Any, Literal
 
@@ -23,8 +24,10 @@ from pto_wsp.runtime.dlpack import as_numpy
 from pto_wsp.runtime.memory import empty
 from pto_wsp.runtime.program import Program
 from pto_wsp.targets.preferences import panel_cols, sums_pairs
-from pto_wsp.types import MemLayout, bf16, f32
+from pto_wsp.types import MemLayout, bf16, f32, i8, u8
 from pto_wsp.types.dtype import DType, dtype_of_numpy
+from pto_wsp.types.ggml_blocks import BLOCK_BYTES, from_ggml
+from pto_wsp.types.quantised import FORMATS, Format, Numbers, pack, quantise, unpack
 
 TARGET = "cpu"
 Activation = Literal["relu", "gelu", "silu"]
@@ -34,42 +37,120 @@ class PackedMatrix:
     """A matrix `[k, n]` in panels of columns, the order in which products read it.
 
     Args:
-        matrix: `[k, n]` of f32, f16 or bf16, of numpy or what shares memory by DLPack, in any strides:
+        matrix: `[k, n]` of f32, f16, bf16 or i8, of numpy or what shares memory by DLPack, in any strides:
             `weight.T` of a layer whose weight is `[n, k]`.
-        dtype: element type to store; None: that of `matrix`. Products add up in f32 in any case.
+        dtype: element type to store, or the name of a format of `FORMATS`, such as "q8_0"; None: that of
+            `matrix`. Products add up in f32 in any case. Floats become i8 by a scale per column, and a format
+            has one per group of rows; `k` is a multiple of the format's block.
 
     Attributes:
         shape: `(k, n)`.
-        dtype: element type.
+        dtype: element type or format.
         panels: the memory, `[panels, k, cols]` with as many columns as `pto_wsp.panel_cols` says and zeros
-            after column n.
+            after column n; of a format `[panels, k / block, bytes]` u8.
+        panel_cols: columns of a panel.
+        scale: `[1, n]` f32 that products are multiplied by, or None.
 
     Raises:
         UnusableArray: an array that cannot be read in place.
-        WrongDType: no float of 16 or 32 bits.
+        WrongDType: no float of 16 or 32 bits and no i8.
         WrongRank: not two dimensions.
-        WrongValue: no array, or `dtype` is none of these types.
+        WrongShape: `k` is not a multiple of the format's block.
+        WrongValue: no array, `dtype` is none of these, or an element has no number in a format.
     """
 
-    def __init__(self, matrix: Any, dtype: DType | None = None) -> None:
+    def __init__(self, matrix: Any, dtype: DType | str | None = None) -> None:
         array = as_numpy("matrix", matrix)
         own = dtype_of_numpy(array.dtype)
-        stored = own if dtype is None else dtype
-        if own is None or own not in DTYPES:
-            raise WrongDType(name="matrix", expected="f32, f16 or bf16", found=array.dtype)
-        if stored is None or stored not in DTYPES:
-            raise WrongValue(name="dtype", expected="f32, f16 or bf16 of pto_wsp", found=repr(dtype))
+        if own is None or own not in (*DTYPES, i8):
+            raise WrongDType(name="matrix", expected="f32, f16, bf16 or i8", found=array.dtype)
         require_shape("matrix", array, array.shape[:2] if array.ndim >= 2 else (0, 0))
+        if isinstance(dtype, str):
+            self._quantise(array.astype(np.float32), _format(dtype, QUANTISED))
+            return
+        stored = own if dtype is None else dtype
+        if stored not in (*DTYPES, i8):
+            expected = "f32, f16, bf16 or i8 of pto_wsp, or the name of a format"
+            raise WrongValue(name="dtype", expected=expected, found=repr(dtype))
         self.shape: tuple[int, int] = (array.shape[0], array.shape[1])
-        self.dtype = stored
-        self._cols = panel_cols(TARGET)
-        layout = MemLayout.panels(self._cols)
+        self.dtype: DType | Format = stored
+        self.scale: np.ndarray | None = None
+        self.panel_cols = panel_cols(TARGET)
+        if stored is i8 and own is not i8:
+            array, self.scale = _by_columns(array.astype(np.float32))
+        layout = MemLayout.panels(self.panel_cols)
         self.panels = empty(tuple(map(int, layout.physical_dims(self.shape))), stored)
         layout.pack_into(self.panels, array)
 
+    @classmethod
+    def from_ggml(cls, blocks: Any, format: str) -> PackedMatrix:
+        """Return the matrix that blocks of a GGUF file hold, without loss.
+
+        Args:
+            blocks: `[n, bytes]` u8: a row of blocks per column of the matrix, as in the file.
+            format: "q8_0", "q4_0", "q4_1", "q4_k" or "q6_k".
+
+        Raises:
+            UnusableArray, WrongDType, WrongRank: no array of two dimensions of u8.
+            WrongShape: a row is not made of whole blocks.
+            WrongValue: none of these formats.
+        """
+        array, form = as_numpy("blocks", blocks), _format(format, BLOCK_BYTES)
+        if array.dtype != np.uint8:
+            raise WrongDType(name="blocks", expected=u8, found=array.dtype)
+        require_rank("blocks", array, 2)
+        size = BLOCK_BYTES[form.name]
+        require_shape("blocks", array, (array.shape[0], -(-array.shape[1] // size) * size))
+        made = cls.__new__(cls)
+        made._pack(from_ggml(array, form))
+        return made
+
+    def _quantise(self, array: np.ndarray, form: Format) -> None:
+        require_shape("matrix", array, (-(-array.shape[0] // form.block) * form.block, array.shape[1]))
+        with np.errstate(over="ignore", invalid="ignore"):
+            numbers = quantise(array, form)
+        if not np.isfinite(numbers.scales).all() or not np.isfinite(array).all():
+            expected = f"elements that {form} holds: finite, and within its scales of f16"
+            raise WrongValue(name="matrix", expected=expected, found="others")
+        self._pack(numbers)
+
+    def _pack(self, numbers: Numbers) -> None:
+        self.shape = (numbers.q.shape[0], numbers.q.shape[1])
+        self.dtype = numbers.format
+        self.scale = None
+        self.panel_cols = panel_cols(TARGET)
+        packed = pack(numbers, self.panel_cols)
+        self.panels = empty(packed.shape, u8)
+        self.panels[...] = packed
+
     def unpack(self) -> np.ndarray:
-        """Return a new array `[k, n]` of the stored type."""
-        return MemLayout.panels(self._cols).unpack(self.panels, self.shape[1])
+        """Return a new array `[k, n]`: of the stored type, or of f32 where there are scales."""
+        k, n = self.shape
+        if isinstance(self.dtype, Format):
+            panels = [unpack(panel, self.dtype).values() for panel in self.panels]
+            return np.concatenate([np.empty((k, 0), np.float32), *panels], axis=1)[:, :n]
+        plain = MemLayout.panels(self.panel_cols).unpack(self.panels, n)
+        return plain if self.scale is None else plain * self.scale
+
+
+QUANTISED = tuple(form.name for form in FORMATS.values() if not form.level)
+"""Formats that `PackedMatrix` makes of floats; the others are read from files."""
+
+
+def _format(name: object, known: Iterable[str]) -> Format:
+    if name not in known:
+        expected = "one of " + ", ".join(known)
+        raise WrongValue(name="format", expected=expected, found=repr(name))
+    return FORMATS[str(name)]
+
+
+def _by_columns(array: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the nearest i8 of a matrix [k, n], and the scale of each column [1, n]."""
+    scale = np.abs(array).max(axis=0, keepdims=True, initial=0) / np.float32(127)
+    if not np.isfinite(scale).all():
+        raise WrongValue(name="matrix", expected="finite elements", found="others")
+    steps = np.divide(array, scale, out=np.zeros_like(array), where=scale > 0)
+    return np.rint(steps).astype(np.int8), scale.astype(np.float32)
 
 
 @lru_cache(maxsize=64)
@@ -90,8 +171,9 @@ def matmul(
     """Return activation(x @ matrix + bias), rounded once to the type of `x`.
 
     Element (i, j) is one chain of fused multiply-adds in f32 over k in ascending order, from 0 (of bf16 with
-    bf16, where the processor has dot products of them, sums of pairs or of 32 terms); then the bias is
-    added. Its bits depend on row i and column j alone: not on the other rows, nor on the workers.
+    bf16, where the processor has dot products of them, sums of pairs or of 32 terms). A scale of column j
+    multiplies it, if the matrix has one; then the bias is added. Its bits depend on row i and column j alone:
+    not on the other rows, nor on the workers.
 
     Args:
         x: `[..., k]` of f32, f16 or bf16. Small floats are widened once per call, but for bf16 with bf16
@@ -121,6 +203,9 @@ def matmul(
     is_paired = dtype is bf16 and matrix.dtype is bf16 and sums_pairs(TARGET)
     is_widened = dtype is not f32 and not is_paired
     wide = empty(left.shape, f32) if is_widened else left
-    program = compiled(MatmulForm(dtype, matrix.dtype, activation or "", is_widened, matrix.panels.shape[-1]))
-    program.run(workers=workers, X=left, W=matrix.panels, B=added.reshape(1, n), Y=rows(y), Wide=wide)
+    is_scaled, row = matrix.scale is not None, added.reshape(1, n)
+    scale = row if matrix.scale is None else matrix.scale
+    form = MatmulForm(dtype, matrix.dtype, activation or "", is_widened, matrix.panel_cols, is_scaled)
+    run = compiled(form).run
+    run(workers=workers, X=left, W=matrix.panels, S=scale, B=row, Y=rows(y), Wide=wide)
     return y

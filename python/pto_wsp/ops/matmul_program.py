@@ -12,13 +12,16 @@ from pto_wsp.lang.workload.axes import P
 from pto_wsp.lang.workload.tensor import Tensor
 from pto_wsp.lang.workload.workload import Workload, workload
 from pto_wsp.support.record import record
-from pto_wsp.types import DYN, f32
+from pto_wsp.types import DYN, f32, u8
 from pto_wsp.types.dtype import DType
+from pto_wsp.types.quantised import Format
 
 ROWS: Final = 64
 """Rows of a task: with 4096 columns they stay in the second cache while panels pass by."""
 
 DEPTH: Final = 256
+"""Terms that are added per step; a multiple of the blocks of all quantised formats."""
+
 FEW_ROWS_COLS: Final = 64
 """Columns of a task where `ROWS` or fewer are multiplied, and a panel takes as long as reading it."""
 
@@ -34,27 +37,42 @@ class MatmulForm:
 
     Attributes:
         x_dtype: element type of the rows and of the result.
-        w_dtype: element type of the packed matrix.
+        w_dtype: element type of the packed matrix, or the format of a quantised one.
         activation: a name of `ACTIVATIONS`; empty for none.
         is_widened: rows of small floats are widened before anything is multiplied.
         panel_cols: columns of a panel of the matrix.
+        is_scaled: columns of the product are multiplied by a scale.
     """
 
     x_dtype: DType
-    w_dtype: DType
+    w_dtype: DType | Format
     activation: str
     is_widened: bool
     panel_cols: int
+    is_scaled: bool = False
+
+
+def _blocks(form: MatmulForm) -> tuple[str, int, int, int]:
+    """Return the format of a quantised matrix, rows of a block, blocks per step, and elements of a row."""
+    if not isinstance(form.w_dtype, Format):
+        return "", 1, 1, form.panel_cols
+    block = form.w_dtype.block
+    return form.w_dtype.name, block, DEPTH // block, form.panel_cols * form.w_dtype.column_bytes
 
 
 def matmul_workload(form: MatmulForm) -> Workload:
-    """Return Y = activation(X @ W + B).
+    """Return Y = activation((X @ W) * S + B).
 
-    X is [m, k], W [panels, k, panel_cols] with zeros after column n, B [1, n] f32, Y [m, n]. Rows that are
+    X is [m, k], W [panels, k, panel_cols] with zeros after column n, or [panels, blocks, bytes] u8 where it
+    is quantised. S is [1, n] f32 and used if the form is scaled, B [1, n] f32, Y [m, n]. Rows that are
     widened go into `Wide`, which is [m, k].
     """
     COLS = form.panel_cols
-    X_TYPE, W_TYPE, IS_WIDENED = form.x_dtype, form.w_dtype, form.is_widened
+    X_TYPE, IS_WIDENED, IS_SCALED = form.x_dtype, form.is_widened, form.is_scaled
+    FORMAT, BLOCK, BLOCKS, ROW = _blocks(form)
+    IS_QUANTISED = bool(FORMAT)
+    W_TYPE = u8 if isinstance(form.w_dtype, Format) else form.w_dtype
+    DEPTH_NAME = "blocks" if IS_QUANTISED else "k"
     ROW_TYPE = f32 if IS_WIDENED else X_TYPE
     IS_ACTIVE = bool(form.activation)
     activate: Any = ACTIVATIONS.get(form.activation)
@@ -68,7 +86,8 @@ def matmul_workload(form: MatmulForm) -> Workload:
     @kernel
     def multiply(
         x: In[Tensor[ROW_TYPE, DYN, DYN]],
-        w: In[Tensor[W_TYPE, DYN, DYN, COLS]],
+        w: In[Tensor[W_TYPE, DYN, DYN, ROW]],
+        s: In[Tensor[f32, 1, DYN]],
         b: In[Tensor[f32, 1, DYN]],
         y: Out[Tensor[X_TYPE, DYN, DYN]],
     ):
@@ -76,8 +95,19 @@ def matmul_workload(form: MatmulForm) -> Workload:
             for c in pto.tiles(y.cols, COLS):
                 for valid in pto.tiles(c.extent, COLS):  # one, from 0 on: columns of a panel
                     total = pto.full((x[r].rows, valid.extent), 0.0)
-                    for k in pto.tiles(x.cols, DEPTH):
-                        total = pto.matmul(x[r, k], w[c.start // COLS, k, valid], acc=total)
+                    if IS_QUANTISED:
+                        for i in range(x.cols // DEPTH):
+                            panel = w[c.start // COLS, i * BLOCKS : i * BLOCKS + BLOCKS]
+                            left = x[r, i * DEPTH : i * DEPTH + DEPTH]
+                            total = pto.matmul_quantised(total, left, panel, FORMAT)
+                        for i in range(x.cols // DEPTH * BLOCKS, x.cols // BLOCK):
+                            left, panel = x[r, i * BLOCK : i * BLOCK + BLOCK], w[c.start // COLS, i : i + 1]
+                            total = pto.matmul_quantised(total, left, panel, FORMAT)
+                    else:
+                        for k in pto.tiles(x.cols, DEPTH):
+                            total = pto.matmul(x[r, k], w[c.start // COLS, k, valid], acc=total)
+                    if IS_SCALED:
+                        total = total * s[:, c]
                     total = total + b[:, c]
                     if IS_ACTIVE:
                         total = activate(total)
@@ -86,7 +116,8 @@ def matmul_workload(form: MatmulForm) -> Workload:
     @workload
     def matmul(
         X: Tensor[X_TYPE, "m", "k"],
-        W: Tensor[W_TYPE, "panels", "k", COLS],
+        W: Tensor[W_TYPE, "panels", DEPTH_NAME, ROW],
+        S: Tensor[f32, 1, "n"],
         B: Tensor[f32, 1, "n"],
         Y: Tensor[X_TYPE, "m", "n"],
         Wide: Tensor[ROW_TYPE, "m", "k"],
@@ -99,7 +130,8 @@ def matmul_workload(form: MatmulForm) -> Workload:
 
         def product(r: Any, first: Any, count: Any) -> None:
             columns = slice(first * COLS, (first * COLS + count * COLS).min(Y.shape[1]))
-            multiply[first](x=rows[r], w=W[first : first + count], b=B[:, columns], y=Y[r, columns])
+            panels = W[first : first + count]
+            multiply[first](x=rows[r], w=panels, s=S[:, columns], b=B[:, columns], y=Y[r, columns])
 
         with P.when(X.shape[0] <= ROWS):
             for some in P.tiles("panels", FEW_ROWS_COLS // COLS):

@@ -1,7 +1,7 @@
-"""The artifact cache: built libraries, kept between processes.
+"""The artifact cache: built libraries and lowered programs, kept between processes.
 
-One file per library, named by its key, ends with the SHA-256 of its content. A file that does not match is
-built again. Files are written aside and renamed, so that processes need no locks.
+One file per library or program, named by its key, ends with the SHA-256 of its content. A file that does
+not match is built again. Files are written aside and renamed, so that processes need no locks.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class ArtifactCache:
 
         The file, whose name ends with `kind`, is verified before it is returned.
         """
-        found = self._find(key, kind)
+        found = self.find(key, kind)
         if found is not None:
             return found, False
         path = self._library_path(key, kind)
@@ -87,10 +87,16 @@ class ArtifactCache:
         """Store a small text as `name`."""
         _write(self.directory / "notes" / name, text.encode())
 
-    def _find(self, key: str, kind: str) -> Path | None:
+    def find(self, key: str, kind: str) -> Path | None:
         """Return the path of the library `key`, verified, or None where it is not there as it was written."""
         path = self._library_path(key, kind)
-        return path if _is_whole(path) and _was_used(path) else None
+        return path if _whole(path) is not None and _was_used(path) else None
+
+    def read(self, key: str, kind: str) -> bytes | None:
+        """Return what `library` has kept as `key`, or None where it is not there as it was written."""
+        path = self._library_path(key, kind)
+        body = _whole(path)
+        return bytes(body) if body is not None and _was_used(path) else None
 
     def _library_path(self, key: str, kind: str) -> Path:
         return self.directory / "libraries" / f"{key}.{kind}"
@@ -129,14 +135,14 @@ def _trailer(content: bytes | memoryview) -> bytes:
     return _MAGIC + hashlib.sha256(content).digest()
 
 
-def _is_whole(path: Path) -> bool:
-    """Return whether a file ends with the hash of what comes before it."""
+def _whole(path: Path) -> memoryview | None:
+    """Return the content of a file before the hash that ends it, or None where the hash does not match."""
     try:
         content = memoryview(path.read_bytes())
     except OSError:
-        return False
+        return None
     body = content[:-_TRAILER]
-    return len(body) > 0 and content[-_TRAILER:] == _trailer(body)
+    return body if len(body) > 0 and content[-_TRAILER:] == _trailer(body) else None
 
 
 def _was_used(path: Path) -> bool:

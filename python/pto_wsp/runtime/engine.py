@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
 
 from pto_wsp import _native
 from pto_wsp.advice.machine import Machine
-from pto_wsp.errors import BadLibrary, PtoError
+from pto_wsp.errors import BadCache, BadLibrary, PtoError
 from pto_wsp.interp.workload import TensorReader
 from pto_wsp.ir import workload as w
 from pto_wsp.ir.module import Module
@@ -22,31 +23,44 @@ from pto_wsp.lang.schedule.registry import every_kind
 from pto_wsp.lower.lower_workload_to_bytecode import Lowered, lower_workload_to_bytecode
 from pto_wsp.runtime.cache import ArtifactCache
 from pto_wsp.runtime.explain import explain, no_memory
+from pto_wsp.runtime.kept_programs import KeptProgram, find_program, keep_program, program_key
 from pto_wsp.runtime.options import run_options
 from pto_wsp.runtime.outcome import Figures
+from pto_wsp.runtime.prepared import Prepared
 from pto_wsp.runtime.trace import Ran, Trace
-from pto_wsp.support.record import record
-from pto_wsp.targets.base import KernelBuilder
+from pto_wsp.targets.base import KernelArtifact, KernelBuilder
 
 
 class EngineRunner:
-    """Runs a module's tasks on the engine's worker pool.
+    """Runs a module's tasks on the engine's worker pool. A kept program is neither lowered nor compiled.
 
     Attributes:
         workload: the entry, with the parameters that the runs have.
         compiles: compiler invocations that were made.
-        compile_ms: time that compiling took.
-        artifact: the kernels: built, or found in the cache.
+        compile_ms: time that compiling took, or that finding a kept program took.
         library: the kernels, loaded.
     """
 
-    def __init__(self, module: Module, builder: KernelBuilder) -> None:
+    def __init__(self, prepared: Prepared, builder: KernelBuilder) -> None:
+        start = time.perf_counter()
         self._target = builder.name
+        self._prepared, self._builder, self._cache = prepared, builder, ArtifactCache()
+        key = program_key(prepared, builder, self._cache)
+        if key is not None and self._take_kept(key):
+            self.compiles, self.compile_ms = 0, (time.perf_counter() - start) * 1e3
+            return
+        module = prepared.module
         self.workload = module.entry_workload
-        self.artifact = builder.build(module.kernels, ArtifactCache())
         self.library = _load(self.artifact.path)
         self.compiles, self.compile_ms = self.artifact.compiles, self.artifact.compile_ms
         self._loaded = self._load_bytecode(module, None)
+        if key is not None:
+            keep_program(key, prepared, KeptProgram(self.artifact.path, self._loaded.code), self._cache)
+
+    @cached_property
+    def artifact(self) -> KernelArtifact:
+        """The kernels: built, or found in the cache."""
+        return self._builder.build(self._prepared.module.kernels, self._cache)
 
     def reschedule(self, module: Module) -> None:
         """Load bytecode for the schedule of `module`; the kernels stay. A run under way ends as it began."""
@@ -56,13 +70,40 @@ class EngineRunner:
         """Stop all runs that are under way, whatever their schedule."""
         self._loaded.executable.cancel()
 
+    def _lower(self, module: Module) -> Lowered:
+        return lower_workload_to_bytecode(module, self.artifact.kernels, self.artifact.table_hash)
+
     def _load_bytecode(self, module: Module, shared: _native.Executable | None) -> _Loaded:
-        lowered = lower_workload_to_bytecode(module, self.artifact.kernels, self.artifact.table_hash)
+        lowered = self._lower(module)
         try:
             executable = _native.Executable(lowered.code, self.library, shared)
         except _native.EngineError as error:
             raise self._explained(error, module, lowered) from None
-        return _Loaded(executable, run_options(module.schedule), module, lowered)
+        return _Loaded(executable, run_options(module.schedule), lowered.code, lambda: (module, lowered))
+
+    def _take_kept(self, key: str) -> bool:
+        """Load the program that was kept as `key`; return False where there is none that loads."""
+        kept = find_program(key, self._cache)
+        if kept is None:
+            return False
+        try:
+            library = _native.KernelLibrary(str(kept.library))
+            executable = _native.Executable(kept.code, library, None)
+        except _native.EngineError:
+            return False
+
+        def lower() -> tuple[Module, Lowered]:
+            module = self._prepared.module
+            lowered = self._lower(module)
+            if lowered.code != kept.code or self.artifact.path != kept.library:
+                reason = "a kept program differs from what its text is lowered to"
+                raise BadCache(path=self._cache.directory, reason=reason)
+            return module, lowered
+
+        source = self._prepared.source
+        self.workload, self.library = source.entry_workload, library
+        self._loaded = _Loaded(executable, run_options(source.schedule), kept.code, lower)
+        return True
 
     def run(
         self,
@@ -201,14 +242,41 @@ def _load(path: Path) -> _native.KernelLibrary:
         raise BadLibrary(path=path, reason=str(error)) from None
 
 
-@record
 class _Loaded:
-    """Bytecode in the engine, with the options of its runs and what it was lowered from."""
+    """Bytecode in the engine, with the options of its runs and what it was lowered from.
 
-    executable: _native.Executable
-    options: _native.RunOptions
-    module: Module
-    lowered: Lowered
+    Attributes:
+        executable: the bytecode in the engine.
+        options: of the runs.
+        code: the bytecode.
+    """
+
+    def __init__(
+        self,
+        executable: _native.Executable,
+        options: _native.RunOptions,
+        code: bytes,
+        origin: Callable[[], tuple[Module, Lowered]],
+    ) -> None:
+        self.executable = executable
+        self.options = options
+        self.code = code
+        self._origin = origin
+
+    @cached_property
+    def origin(self) -> tuple[Module, Lowered]:
+        """The module and its lowering, which errors and traces ask for."""
+        return self._origin()
+
+    @property
+    def module(self) -> Module:
+        """The module that was lowered."""
+        return self.origin[0]
+
+    @property
+    def lowered(self) -> Lowered:
+        """The bytecode with the nodes that it comes from."""
+        return self.origin[1]
 
     def trace(
         self,

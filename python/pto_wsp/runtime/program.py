@@ -57,7 +57,16 @@ RUN_OPTIONS = ("workers", "trace", "check", "progress")
 
 
 def compile_module(module: Module, target: str = "cpu") -> Program:
-    """Compile a module; its entry is a workload, or a kernel that is then one task."""
+    """Compile a module, for example one that `parse` returned; needs no data and no sizes.
+
+    Args:
+        module: its entry is a workload, or a kernel that is then one task.
+        target: name of a registered target.
+
+    Raises:
+        InvalidIR: the module has no entry.
+        CompileError: the target is unknown, or cannot build the module.
+    """
     return compile_program(Traced(module, {}), target)
 
 

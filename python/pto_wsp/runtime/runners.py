@@ -38,7 +38,7 @@ class _Runnable:
         return self._prepared.module
 
     def on_engine(self, builder: KernelBuilder) -> Runner:
-        return EngineRunner(self._prepared.module, builder)
+        return EngineRunner(self._prepared, builder)
 
     def interpreted(self) -> Runner:
         return InterpretedRunner(self._prepared.module)

@@ -1,8 +1,12 @@
-"""Reading task dumps back: the text of docs/task_dump.md."""
+"""Reading task dumps back: the text of docs/task_dump.md.
+
+Dumps of other runtimes state buffers in KB, and may end their lists with `...`.
+"""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 from pto_wsp.errors import UnusableFile
@@ -10,7 +14,14 @@ from pto_wsp.support.record import record
 
 READY, WAIT, DONE = "READY", "WAIT", "DONE"
 
-_TASK = re.compile(r"  Task (\d+): (.*?) +\[(READY|WAIT|DONE)\] +fanin=(\d+) buf=(\d+)B fanout=\[([\d,]*)\]")
+_TASK = re.compile(
+    r"  Task (\d+): (.*?) +\[(READY|WAIT|DONE)\] +"
+    r"fanin=(\d+) buf=(\d+(?:\.\d+)?)([KM]?)B fanout=\[([\d, ]*)\]"
+)
+_UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20}
+_TOTAL = re.compile(r"  Total tasks scheduled: +(\d+)")
+_REST = "  ..."
+"""A line in place of the rest of a list, in dumps that were cut."""
 
 
 @record
@@ -64,7 +75,7 @@ def parse_task_dump(text: str, path: str | Path = "dump") -> tuple[DumpedTask, .
     tasks: list[DumpedTask] = []
     first = lines.index("TASK TABLE") + 1
     for number, line in enumerate(lines[first:], first + 1):
-        if not line:
+        if not line or (tasks and line == _REST):
             break
         if tasks and line.startswith("    "):
             tasks[-1] = _with_detail(tasks[-1], line.strip())
@@ -72,10 +83,17 @@ def parse_task_dump(text: str, path: str | Path = "dump") -> tuple[DumpedTask, .
         found = _TASK.fullmatch(line)
         if found is None or int(found[1]) != len(tasks):
             raise UnusableFile(what="read", path=path, reason=f"line {number} is not of task {len(tasks)}")
-        fanout = tuple(int(task) for task in found[6].split(",") if task)
-        tasks.append(DumpedTask(found[2], found[3], int(found[4]), int(found[5]), fanout, ()))
-    _check_fanout(tasks, path)
+        fanout = tuple(int(task) for task in found[7].split(",") if task.strip())
+        buffer_bytes = round(float(found[5]) * _UNITS[found[6]])
+        tasks.append(DumpedTask(found[2], found[3], int(found[4]), buffer_bytes, fanout, ()))
+    _check_fanout(tasks, len(tasks) + num_omitted(text, tasks), path)
     return tuple(tasks)
+
+
+def num_omitted(text: str, tasks: Sequence[DumpedTask]) -> int:
+    """Return how many tasks the summary of a dump counts beside those in its table."""
+    found = _TOTAL.search(text)
+    return 0 if found is None else max(0, int(found[1]) - len(tasks))
 
 
 def _with_detail(task: DumpedTask, detail: str) -> DumpedTask:
@@ -83,9 +101,9 @@ def _with_detail(task: DumpedTask, detail: str) -> DumpedTask:
     return DumpedTask(task.name, task.state, task.fanin, task.buffer_bytes, task.fanout, details)
 
 
-def _check_fanout(tasks: list[DumpedTask], path: str | Path) -> None:
+def _check_fanout(tasks: list[DumpedTask], num_tasks: int, path: str | Path) -> None:
     for number, task in enumerate(tasks):
         for after in task.fanout:
-            if not number < after < len(tasks):
+            if not number < after < num_tasks:
                 reason = f"task {after} cannot wait for task {number}"
                 raise UnusableFile(what="read", path=path, reason=reason)

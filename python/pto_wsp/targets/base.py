@@ -104,6 +104,10 @@ class KernelBuilder(Protocol):
         """The name of the target."""
         ...
 
+    def environment(self, cache: LibraryCache) -> str:
+        """Return what two builds of the same kernels can differ in: options, compiler, processor."""
+        ...
+
     def build(self, kernels: Sequence[KernelFunction], cache: LibraryCache) -> KernelArtifact:
         """Return a library of `kernels`, from `cache` or newly built.
 

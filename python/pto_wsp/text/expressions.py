@@ -90,7 +90,7 @@ def read_expression(cursor: Cursor, scope: Scope, level: int = 0) -> Expr:
         op = _OPERATORS.get(cursor.token.text)
         if op is None or PRECEDENCE[op] < level:
             break
-        cursor.advance()
+        cursor.skip()
         right = read_expression(cursor, scope, PRECEDENCE[op] + 1)
         found = Binary(op, found, right, cursor.since(first))
         cursor.nested(1)
@@ -115,7 +115,7 @@ def _operand(cursor: Cursor, scope: Scope) -> Expr:
         case "number":
             return read_number(cursor)
         case "word" if first.text in LITERALS:
-            cursor.advance()
+            cursor.skip()
             value, dtype = LITERALS[first.text]
             return Const(value, dtype, cursor.place(first))
         case "word" if first.text == "dim":
@@ -233,7 +233,7 @@ def read_operand(cursor: Cursor, scope: Scope) -> Expr:
     """Read a scalar operand of an instruction: `%name`, `%literal`, or an expression in parentheses."""
     token = cursor.token
     if token.kind == LITERAL:
-        cursor.advance()
+        cursor.skip()
         return number_of(cursor, token, token.text[1:])
     if token.kind == NAME or token.text == "(":
         return read_expression(cursor, scope, TIGHTEST)
@@ -301,7 +301,15 @@ def read_tile(cursor: Cursor) -> TileType:
     Raises:
         BadText: it is another type.
     """
-    token = cursor.take(TYPE, "a type `!pto.tile<RxCxdtype>`")
+    return tile_type(cursor, cursor.take(TYPE, "a type `!pto.tile<RxCxdtype>`"))
+
+
+def tile_type(cursor: Cursor, token: Token) -> TileType:
+    """Return the type that a token says.
+
+    Raises:
+        BadText: it is another type.
+    """
     found = TILES.get(token.text)
     if found is None:
         whole, _, space = token.text.removeprefix("!pto.tile<").removesuffix(">").partition(",")

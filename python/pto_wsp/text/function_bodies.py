@@ -9,7 +9,7 @@ from typing import Generic, TypeVar
 from pto_wsp.errors import RepeatedText, TextLimit, TextMismatch
 from pto_wsp.ir.scalar import Expr, Extent, Var
 from pto_wsp.text.expressions import read_dtype, read_expression
-from pto_wsp.text.tokens import WORD, Cursor, Source, Token
+from pto_wsp.text.tokens import END, WORD, Cursor, Source, Token
 from pto_wsp.types.dtype import DType
 
 MAX_BLOCKS = 64
@@ -83,9 +83,11 @@ class Body(Generic[T]):
         found: list[T] = []
         while True:
             source.skip_blank()
-            if source.at_end or source.first_word() in ends:
-                break
+            line = source.line
             cursor = source.statement()
+            if cursor.kind == END or cursor.text in ends:
+                source.line = line
+                break
             if self._depth > MAX_BLOCKS:
                 limit = f"{MAX_BLOCKS} levels are read"
                 raise TextLimit(what="blocks nested too deep", limit=limit, loc=cursor.whole)
@@ -104,7 +106,7 @@ class Body(Generic[T]):
 
     def choice(self, cursor: Cursor) -> tuple[Expr, tuple[T, ...], tuple[T, ...]]:
         """Read an IF: its condition and its two blocks."""
-        cursor.advance()
+        cursor.skip()
         condition = read_expression(cursor, self)
         cursor.expect(":")
         cursor.expect("u1")

@@ -20,7 +20,7 @@ from pto_wsp.text.expressions import (
 )
 from pto_wsp.text.function_bodies import Body, indexed
 from pto_wsp.text.refused import refuse_composed, refuse_known
-from pto_wsp.text.tokens import NAME, WORD, Cursor, Source, Token
+from pto_wsp.text.tokens import NAME, WORD, Cursor, Source
 from pto_wsp.types.dtype import DType, i64
 from pto_wsp.types.tile import ScalarType, TileType
 
@@ -38,9 +38,18 @@ def read_kernel_body(source: Source, function: k.KernelFunction) -> k.KernelFunc
 
 
 class _KernelBody(Body[k.Stmt]):
+    """Reads the body of a kernel.
+
+    Attributes:
+        tiles: the declared tiles.
+        types: the same, as text.
+        declared: the declared scalars.
+    """
+
     def __init__(self, source: Source, function: k.KernelFunction) -> None:
         super().__init__(source, f"kernel `{function.name}`")
         self.tiles: dict[str, TileType] = {}
+        self.types: dict[str, str] = {}
         self.declared: dict[str, ScalarType] = {}
         self.scalars[k.BLOCK_IDX] = i64
         for param in function.params:
@@ -55,10 +64,9 @@ class _KernelBody(Body[k.Stmt]):
         return None if tile is None else tile.dtype
 
     def statement(self, cursor: Cursor) -> k.Stmt | None:
-        token = cursor.token
-        if token.kind == NAME:
+        if cursor.kind == NAME:
             return self.assignment(cursor)
-        match token.text:
+        match cursor.text:
             case "FOR":
                 return self.loop(cursor)
             case "WHILE":
@@ -74,70 +82,72 @@ class _KernelBody(Body[k.Stmt]):
         refuse_composed(cursor)
         refuse_known(cursor)
         cursor.word(_STATEMENTS, "a statement")
-        cursor.fail("a statement", token=token)
+        cursor.fail("a statement", token=cursor.first)
 
     def assignment(self, cursor: Cursor) -> k.Stmt | None:
-        token = cursor.token
         name = cursor.name()
         cursor.expect("=")
-        follower = cursor.token
-        if follower.kind == WORD:
-            if follower.text in ("alloc_tile", "alloc_scalar"):
-                return self.declare(cursor, token, name)
-            if follower.text in ("tload", "mgather"):
-                return self.load(cursor, token, name)
-            row = BY_MNEMONIC.get(follower.text)
+        if cursor.kind == WORD:
+            word = cursor.text
+            row = BY_MNEMONIC.get(word)
+            if word in ("tload", "mgather"):
+                return self.load(cursor, name)
             if row is not None:
-                return self.instruction(cursor, token, row)
-            if follower.text not in LITERALS and cursor.ahead(1).text != "(":
+                return self.instruction(cursor, name, row)
+            if word in ("alloc_tile", "alloc_scalar"):
+                return self.declare(cursor, name)
+            if word not in LITERALS and cursor.ahead(1).text != "(":
                 refuse_composed(cursor)
                 refuse_known(cursor)
                 cursor.word((*BY_MNEMONIC, "alloc_tile", "alloc_scalar"), "an instruction")
-        return self.assign(cursor, token, name)
+        return self.assign(cursor, name)
 
-    def declare(self, cursor: Cursor, token: Token, name: str) -> None:
+    def declare(self, cursor: Cursor, name: str) -> None:
         kind = cursor.advance().text
         if name in self.tiles or name in self.scalars or name in self.tensors:
-            raise RepeatedText(kind="name", name=name, loc=cursor.place(token))
+            raise RepeatedText(kind="name", name=name, loc=cursor.place(cursor.first))
         cursor.expect(":")
         if kind == "alloc_tile":
             self.tiles[name] = read_tile(cursor)
+            self.types[name] = f"!pto.{self.tiles[name]}"
         else:
             written = cursor.take(WORD, "an element type")
             self.declared[name] = ScalarType(read_dtype(cursor, written, written.text))
             self.scalars[name] = self.declared[name].dtype
         cursor.end()
 
-    def assign(self, cursor: Cursor, token: Token, name: str) -> k.Assign:
+    def assign(self, cursor: Cursor, name: str) -> k.Assign:
         dtype = self.declared.get(name)
         if dtype is None:
-            cursor.unknown("scalar", name, self.where, self.declared, token)
+            cursor.unknown("scalar", name, self.where, self.declared, cursor.first)
         return k.Assign(name, self.value(cursor, name), cursor.whole)
 
     # --- instructions ---
 
     def tile(self, cursor: Cursor) -> str:
-        token = cursor.token
         name = cursor.name("a tile")
         if name not in self.tiles:
-            cursor.unknown("tile", name, self.where, self.tiles, token)
+            cursor.unknown("tile", name, self.where, self.tiles, cursor.ahead(-1))
         return name
 
-    def load(self, cursor: Cursor, token: Token, name: str) -> k.Load:
+    def load(self, cursor: Cursor, name: str) -> k.Load:
         if name not in self.tiles:
-            cursor.unknown("tile", name, self.where, self.tiles, token)
-        has_rows = cursor.advance().text == "mgather"
+            cursor.unknown("tile", name, self.where, self.tiles, cursor.first)
+        has_rows = cursor.text == "mgather"
+        cursor.skip()
         region = read_region(cursor, self)
         rows = self.rows(cursor) if has_rows else None
         cursor.expect(":")
         written = cursor.token
         read_tile(cursor)
-        self.require_type(f"the type of `{name}`", written.text, f"!pto.{self.tiles[name]}", cursor, written)
+        if written.text != self.types[name]:
+            self.require_type(f"the type of `{name}`", written.text, self.types[name], cursor, written)
         cursor.end()
         return k.Load(name, region, cursor.whole, rows)
 
     def store(self, cursor: Cursor) -> k.Store:
-        has_rows = cursor.advance().text == "mscatter"
+        has_rows = cursor.text == "mscatter"
+        cursor.skip()
         name = self.tile(cursor)
         cursor.expect(",")
         region = read_region(cursor, self)
@@ -146,7 +156,7 @@ class _KernelBody(Body[k.Stmt]):
         return k.Store(region, name, cursor.whole, rows)
 
     def prefetch(self, cursor: Cursor) -> k.Prefetch:
-        cursor.advance()
+        cursor.skip()
         region = read_region(cursor, self)
         rows = self.rows(cursor) if cursor.token.text == "," else None
         cursor.end()
@@ -156,17 +166,17 @@ class _KernelBody(Body[k.Stmt]):
         cursor.expect(",")
         return self.tile(cursor)
 
-    def instruction(self, cursor: Cursor, token: Token, row: Instruction) -> k.Instr:
-        dst = token.text[1:]
+    def instruction(self, cursor: Cursor, dst: str, row: Instruction) -> k.Instr:
         if dst not in self.tiles:
-            cursor.unknown("tile", dst, self.where, self.tiles, token)
-        cursor.advance()
+            cursor.unknown("tile", dst, self.where, self.tiles, cursor.first)
+        cursor.skip()
         tiles: list[str] = []
         scalars: list[Expr] = []
-        for number in range(row.form.num_tiles + row.form.num_scalars):
+        num_tiles = row.form.num_tiles
+        for number in range(num_tiles + row.form.num_scalars):
             if number:
                 cursor.expect(",")
-            if number < row.form.num_tiles:
+            if number < num_tiles:
                 tiles.append(self.tile(cursor))
             else:
                 scalars.append(read_operand(cursor, self))
@@ -175,8 +185,8 @@ class _KernelBody(Body[k.Stmt]):
         instr = k.Instr(row.name, dst, tuple(tiles), tuple(scalars), attrs, cursor.whole)
         written = cursor.token
         found = cursor.rest()
-        kinds = [f"!pto.{self.tiles[name]}" for name in tiles] + [s.dtype.name for s in scalars]
-        expected = signature_text(row.form, kinds, f"!pto.{self.tiles[dst]}")
+        kinds = [self.types[name] for name in tiles] + [s.dtype.name for s in scalars]
+        expected = signature_text(row.form, kinds, self.types[dst])
         if found != expected.replace(" ", ""):
             self.require_type("the type of this instruction", found, expected, cursor, written)
         return instr
@@ -202,7 +212,7 @@ class _KernelBody(Body[k.Stmt]):
     # --- control ---
 
     def loop(self, cursor: Cursor) -> k.For:
-        cursor.advance()
+        cursor.skip()
         token = cursor.token
         var = cursor.name("a loop variable")
         if var in self.scalars:
@@ -225,7 +235,7 @@ class _KernelBody(Body[k.Stmt]):
         return k.For(var, start, stop, step, body, cursor.whole)
 
     def repeat(self, cursor: Cursor) -> k.While:
-        cursor.advance()
+        cursor.skip()
         cursor.end()
         self.source.skip_blank()
         head = self.source.statement()
@@ -237,7 +247,7 @@ class _KernelBody(Body[k.Stmt]):
         return k.While(condition, body, cursor.whole)
 
     def call(self, cursor: Cursor) -> k.KernelCall:
-        cursor.advance()
+        cursor.skip()
         name = cursor.take("function", "a function: `@name`").text[1:]
         cursor.expect("(")
         args: list[str | Expr] = []

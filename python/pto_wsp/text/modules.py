@@ -292,8 +292,7 @@ class _ModuleReader:
             if not module.has_function(callee.name):
                 module.import_function(callee)
 
-        read_foreign(self.source, later.head, builder, require)
-        return builder.at(later.loc).build()
+        return read_foreign(self.source, later.head, builder, later.is_workload, require)
 
 
 def _attributes(cursor: Cursor) -> tuple[str, int]:

@@ -2,6 +2,9 @@
 
 A statement stands on one line and goes on over the next ones while parentheses or brackets are open. A
 comment has a line of its own: inside a line, `//` is floor division.
+
+One call of a compiled pattern cuts a line into the texts of its tokens. Their columns are found when a
+location asks for one.
 """
 
 from __future__ import annotations
@@ -9,7 +12,7 @@ from __future__ import annotations
 import linecache
 import re
 from collections.abc import Iterable
-from typing import NamedTuple, NoReturn
+from typing import NoReturn
 
 from pto_wsp.errors import BadText, TextLimit, UnknownText, did_you_mean
 from pto_wsp.location import Location
@@ -18,7 +21,7 @@ MAX_CHARACTERS = 1 << 26
 MAX_NESTING = 320
 """Levels of operations, parentheses and calls in one expression, calls counted thrice."""
 
-NAME, LITERAL, NUMBER, WORD, FUNCTION, TYPE, STRING, SIGN, END = (
+NAME, LITERAL, NUMBER, WORD, FUNCTION, TYPE, STRING, DIRECTIVE, SIGN, END = (
     "name",
     "literal",
     "number",
@@ -26,45 +29,72 @@ NAME, LITERAL, NUMBER, WORD, FUNCTION, TYPE, STRING, SIGN, END = (
     "function",
     "type",
     "string",
+    "directive",
     "sign",
     "end",
 )
-NONE = "none"
+_OTHER = "other"
 
-_PATTERN = re.compile(
-    r"""
-    \s*
-    (?: (?P<name> %[^\W\d]\w*(?:\.\w+)* )
-    | (?P<word> [^\W\d]\w*(?:\.\w+)* )
-    | (?P<sign> :\+ | := | -> | // | << | >> | <= | >= | == | != | [^\w\s"@!%.] )
-    | (?P<type> !pto\.\w+(?:<(?:[^<>"\n]|"[^"\n]*"|<[^<>"\n]*>)*>)? )
-    | (?P<number> (?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)? )
-    | (?P<directive> \.[A-Za-z]\w* )
-    | (?P<function> @[^\W\d]\w* )
-    | (?P<literal> %-?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)? )
-    | (?P<string> "(?:[^"\\\n]|\\.)*" )
-    | (?P<other> % )
-    | (?P<none> $ ) )
-    """,
-    re.VERBOSE,
+_KINDS = (
+    (NAME, r"%[^\W\d]\w*(?:\.\w+)*"),
+    (WORD, r"[^\W\d]\w*(?:\.\w+)*"),
+    (SIGN, r""":\+|:=|->|//|<<|>>|<=|>=|==|!=|[^\w\s"@!%.]"""),
+    (TYPE, r"""!pto\.\w+(?:<(?:[^<>"\n]|"[^"\n]*"|<[^<>"\n]*>)*>)?"""),
+    (NUMBER, r"(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?"),
+    (DIRECTIVE, r"\.[A-Za-z]\w*"),
+    (FUNCTION, r"@[^\W\d]\w*"),
+    (LITERAL, r"%-?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?"),
+    (STRING, r'"(?:[^"\\\n]|\\.)*"'),
+    (SIGN, "%"),
+    (_OTHER, r'"[^\n]*|\S'),
 )
+_TOKEN = re.compile(r"\s*(" + "|".join(pattern for _, pattern in _KINDS) + ")")
+_KIND = re.compile("|".join(f"({pattern})" for _, pattern in _KINDS))
 
+_BRACKET = re.compile(r"[()\[\]]")
 _BRACKETS = {"(": 1, "[": 1, ")": -1, "]": -1}
 
 
-class Token(NamedTuple):
-    """A token: its kind, its text, and where it begins (line and column count from 1)."""
+class _KindOf(dict[str, str]):
+    """Kinds of tokens by their texts, each found once."""
 
-    kind: str
-    text: str
-    line: int
-    col: int
+    def __missing__(self, text: str) -> str:
+        found = _KIND.match(text)
+        assert found is not None and found.lastindex is not None
+        kind = self[text] = _KINDS[found.lastindex - 1][0]
+        return kind
+
+
+class Token:
+    """A token of a statement: its kind, its text, and where it begins (line and column count from 1).
+
+    Attributes:
+        number: of the token in its statement.
+    """
+
+    __slots__ = ("_cursor", "kind", "number", "text")
+
+    def __init__(self, kind: str, text: str, number: int, cursor: Cursor) -> None:
+        self.kind = kind
+        self.text = text
+        self.number = number
+        self._cursor = cursor
+
+    @property
+    def line(self) -> int:
+        """The line that it is on."""
+        return self._cursor.start(self.number)[0]
+
+    @property
+    def col(self) -> int:
+        """The column that it begins at."""
+        return self._cursor.start(self.number)[1]
 
     @property
     def shown(self) -> str:
         """The token as an error shows it."""
         if self.kind == END:
-            return self.text
+            return self._cursor.end_text
         return f"`{self.text}`" if len(self.text) <= 40 else f"`{self.text[:40]}...`"
 
 
@@ -78,6 +108,7 @@ class Source:
     def __init__(self, text: str, filename: str) -> None:
         self.filename = filename
         self.line = 1
+        self._kind_of = _KindOf()
         if len(text) > MAX_CHARACTERS:
             limit = f"{MAX_CHARACTERS} characters are read"
             raise TextLimit(what=f"{len(text)} characters", limit=limit, loc=Location(filename, 1))
@@ -129,99 +160,158 @@ class Source:
 
     def statement(self) -> Cursor:
         """Take the next statement: a line, and those that its open brackets lead to."""
-        tokens: list[Token] = []
+        lines: list[tuple[int, str, int]] = []
+        texts: list[str] = []
         depth = 0
-        while not self.at_end:
-            number = self.line
+        while self.line <= len(self.lines):
+            text = self.lines[self.line - 1].rstrip()  # a pattern cannot skip space that nothing follows fast
+            found = _TOKEN.findall(text)
+            texts += found
+            lines.append((self.line, text, len(found)))
             self.line += 1
-            for token in self._tokens(self.lines[number - 1], number):
-                tokens.append(token)
-                if token.text in _BRACKETS:
-                    depth += _BRACKETS[token.text]
+            if _BRACKET.search(text):  # types and texts in quotes may contain brackets that do not count
+                depth += found.count("(") + found.count("[") - found.count(")") - found.count("]")
             if depth <= 0:
                 break
             self.skip_blank()
-        last = tokens[-1] if tokens else None
-        if last is None:
-            end = Token(END, "the end of the text", max(1, len(self.lines)), 0)
-        else:
-            end = Token(END, "the end of the line", last.line, last.col + len(last.text))
-        return Cursor(self.filename, tokens, end)
+        kinds = [*map(self._kind_of.__getitem__, texts)]
+        if not texts:
+            return Cursor(self.filename, [(max(1, len(self.lines)), "", 0)], [], [], "the end of the text")
+        cursor = Cursor(self.filename, lines, texts, kinds, "the end of the line")
+        if _OTHER in kinds:
+            cursor.refuse_character(kinds.index(_OTHER))
+        return cursor
 
-    def _tokens(self, text: str, number: int) -> Iterable[Token]:
+
+def _starts(lines: list[tuple[int, str, int]], texts: list[str]) -> list[tuple[int, int]]:
+    """Return the line and the column at which each token of a statement begins, and those of its end.
+
+    Only space separates the texts of tokens, so each is the next occurrence of its text.
+    """
+    found: list[tuple[int, int]] = []
+    first = 0
+    for number, line, count in lines:
         at = 0
-        for found in _PATTERN.finditer(text):
-            start, end = found.span()
-            if start != at:
-                break
-            at, kind = end, found.lastgroup or NONE
-            if kind == NONE:
-                return
-            content = found[kind]
-            yield Token(kind, content, number, end - len(content) + 1)
-        at += len(text[at:]) - len(text[at:].lstrip())
-        what = 'the other `"` of a text in quotes' if text[at] == '"' else "a token"
-        where = Location(self.filename, number, at + 1, at + 2)
-        raise BadText(expected=what, found=ascii(text[at]), advice="", loc=where)
+        for text in texts[first : first + count]:
+            at = line.index(text, at)
+            found.append((number, at + 1))
+            at += len(text)
+        first += count
+    number, line, _ = lines[-1]
+    return [*found, (number, len(line) + 1 if line else 0)]
 
 
 class Cursor:
     """The tokens of one statement, read from left to right.
 
     Attributes:
-        token: the next token.
+        filename: of the text.
+        kind: of the next token.
+        text: of the next token; empty at the end.
     """
 
-    def __init__(self, filename: str, tokens: list[Token], end: Token) -> None:
+    def __init__(
+        self,
+        filename: str,
+        lines: list[tuple[int, str, int]],
+        texts: list[str],
+        kinds: list[str],
+        end_text: str,
+        offset: int = 0,
+    ) -> None:
+        """Keep the tokens.
+
+        Args:
+            filename: of the text.
+            lines: of the statement: number, text, and how many tokens it has.
+            texts: of the tokens.
+            kinds: of the tokens.
+            end_text: what errors call the end.
+            offset: of the first token, in the statement.
+        """
         self.filename = filename
-        self._tokens = tokens
-        self._end = end
+        self.end_text = end_text
+        self._lines = lines
+        self._starts: list[tuple[int, int]] = []
+        self._texts = texts
+        self._kinds = kinds
+        self._offset = offset
         self._next = 0
         self._depth = 0
-        self.token = tokens[0] if tokens else end
+        texts.append("")
+        kinds.append(END)
+        self.text = texts[0]
+        self.kind = kinds[0]
 
-    def _move(self, count: int = 1) -> None:
-        at = self._next = self._next + count
-        self.token = self._tokens[at] if at < len(self._tokens) else self._end
+    def _move(self) -> None:
+        at = self._next = self._next + 1
+        self.text = self._texts[at]
+        self.kind = self._kinds[at]
+
+    def _token(self, at: int) -> Token:
+        at = min(at, len(self._texts) - 1)
+        return Token(self._kinds[at], self._texts[at], self._offset + at, self)
+
+    @property
+    def token(self) -> Token:
+        """The next token."""
+        return Token(self.kind, self.text, self._offset + self._next, self)
+
+    def start(self, number: int) -> tuple[int, int]:
+        """Return the line and the column of a token, which count from 1; after the last one, of its end."""
+        if not self._starts:
+            self._starts = _starts(self._lines, self._texts)
+        return self._starts[number]
+
+    def refuse_character(self, number: int) -> NoReturn:
+        """Raise BadText at a token that is not one."""
+        line, col = self.start(number)
+        character = self._texts[number][0]
+        what = 'the other `"` of a text in quotes' if character == '"' else "a token"
+        where = Location(self.filename, line, col, col + 1)
+        raise BadText(expected=what, found=ascii(character), advice="", loc=where)
 
     @property
     def first(self) -> Token:
         """The token that the statement begins with."""
-        return self._tokens[0] if self._tokens else self._end
+        return self._token(0)
 
     def ahead(self, count: int) -> Token:
-        """Return a token further on."""
-        at = self._next + count
-        return self._tokens[at] if at < len(self._tokens) else self._end
+        """Return a token further on, or for -1 the one that was taken last."""
+        return self._token(self._next + count)
 
     def advance(self) -> Token:
-        """Take the next token."""
+        """Take the next token; the end stays."""
         token = self.token
-        self._move()
+        if self.kind != END:
+            self._move()
         return token
+
+    def skip(self) -> None:
+        """Move over the next token; the end stays."""
+        if self.kind != END:
+            self._move()
 
     def at(self, text: str) -> bool:
         """Return whether the next token is this sign or word."""
-        return self.token.text == text
+        return self.text == text
 
     def accept(self, text: str) -> bool:
         """Take the next token if it is this sign or word."""
-        if self.token.text != text:
+        if self.text != text:
             return False
         self._move()
         return True
 
-    def expect(self, text: str, advice: str = "") -> Token:
+    def expect(self, text: str, advice: str = "") -> None:
         """Take this sign or word.
 
         Raises:
             BadText: there is something else.
         """
-        token = self.token
-        if token.text != text or token.kind == STRING:
+        if self.text != text:
             self.fail(f"`{text}`", advice)
         self._move()
-        return token
 
     def take(self, kind: str, expected: str) -> Token:
         """Take a token of a kind.
@@ -229,13 +319,19 @@ class Cursor:
         Raises:
             BadText: there is something else.
         """
-        if self.token.kind != kind:
+        if self.kind != kind:
             self.fail(expected)
         return self.advance()
 
     def name(self, expected: str = "a name that begins with `%`") -> str:
         """Take a `%name`; return it without its sign."""
-        return self.take(NAME, expected).text[1:]
+        if self.kind != NAME:
+            self.fail(expected)
+        name = self.text[1:]
+        at = self._next = self._next + 1  # as `_move` does; names are most of a text
+        self.text = self._texts[at]
+        self.kind = self._kinds[at]
+        return name
 
     def integer(self, expected: str = "an integer") -> int:
         """Take an integer, which may be negative, of 64 bits."""
@@ -259,24 +355,28 @@ class Cursor:
 
     def left(self) -> list[Token]:
         """Return the tokens that have not been taken."""
-        return self._tokens[self._next :]
+        return [self._token(at) for at in range(self._next, len(self._texts) - 1)]
 
     def part(self) -> Cursor:
         """Take everything up to the comma or parenthesis that ends the part; return a cursor over it."""
         first, depth = self._next, 0
-        while self.token.kind != END:
-            depth += _BRACKETS.get(self.token.text, 0)
-            if depth < 0 or (depth == 0 and self.at(",")):
+        while self.kind != END:
+            depth += _BRACKETS.get(self.text, 0)
+            if depth < 0 or (depth == 0 and self.text == ","):
                 break
             self._move()
-        end = Token(END, self.token.shown, self.token.line, self.token.col)
-        return Cursor(self.filename, self._tokens[first : self._next], end)
+        texts, kinds = self._texts[first : self._next], self._kinds[first : self._next]
+        part = Cursor(self.filename, self._lines, texts, kinds, self.token.shown, self._offset + first)
+        self.start(0)
+        part._starts = self._starts
+        return part
 
     def rest(self) -> str:
         """Take everything to the end of the statement; return it without the space in it."""
-        taken = self._tokens[self._next :]
-        self._move(len(taken))
-        return "".join(token.text for token in taken)
+        taken = "".join(self._texts[self._next :])
+        self._next = len(self._texts) - 1
+        self.text, self.kind = "", END
+        return taken
 
     def end(self) -> None:
         """Require the end of the statement.
@@ -284,7 +384,7 @@ class Cursor:
         Raises:
             BadText: something is left.
         """
-        if self.token.kind != END:
+        if self.kind != END:
             advice = "comments have lines of their own" if self.at("//") else ""
             self.fail("the end of the line", advice)
 
@@ -301,21 +401,23 @@ class Cursor:
 
     def place(self, first: Token, last: Token | None = None) -> Location:
         """Return the place of a token, or from one to another on its line."""
-        if last is None or last.line != first.line or last.kind == END:
-            last = first
-        width = 1 if last.kind == END else len(last.text)
-        return Location(self.filename, first.line, first.col, last.col + width)
+        line, col = self.start(first.number)
+        end_col = col + (1 if first.kind == END else len(first.text))
+        if last is not None and last.kind != END and last.number != first.number:
+            last_line, last_col = self.start(last.number)
+            if last_line == line:
+                end_col = last_col + len(last.text)
+        return Location(self.filename, line, col, end_col)
 
     def since(self, first: Token) -> Location:
         """Return the place from a token to the last one taken."""
-        return self.place(first, self._tokens[min(self._next, len(self._tokens)) - 1])
+        return self.place(first, self._token(self._next - 1))
 
     @property
     def whole(self) -> Location:
         """The place of the statement: of its first line, if it has several."""
-        first = self.first
-        on_line = [token for token in self._tokens if token.line == first.line]
-        return self.place(first, on_line[-1] if on_line else None)
+        line, text, _ = self._lines[0]
+        return Location(self.filename, line, len(text) - len(text.lstrip()) + 1, len(text) + 1)
 
     def fail(self, expected: str, advice: str = "", token: Token | None = None) -> NoReturn:
         """Raise BadText at a token, the next one without one."""
@@ -329,10 +431,11 @@ class Cursor:
             BadText: there is something else.
         """
         words = list(known)
-        if self.token.kind != WORD or self.token.text not in words:
-            is_word = self.token.kind == WORD
-            self.fail(expected, did_you_mean(self.token.text, words) if is_word else "")
-        return self.advance().text
+        text = self.text
+        if self.kind != WORD or text not in words:
+            self.fail(expected, did_you_mean(text, words) if self.kind == WORD else "")
+        self._move()
+        return text
 
     def unknown(self, kind: str, name: str, where: str, known: Iterable[str], token: Token) -> NoReturn:
         """Raise UnknownText for a name at a token."""

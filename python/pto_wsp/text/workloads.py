@@ -113,7 +113,7 @@ class _WorkloadBody(Body[w.Node]):
     # --- control ---
 
     def loop(self, cursor: Cursor) -> w.Loop:
-        cursor.advance()
+        cursor.skip()
         token = cursor.token
         var = cursor.name("a loop variable")
         indexed(cursor)
@@ -161,7 +161,7 @@ class _WorkloadBody(Body[w.Node]):
         return kind, is_tiled, name
 
     def refusal(self, cursor: Cursor) -> w.Refuse:
-        cursor.advance()
+        cursor.skip()
         tier = unquoted(cursor)
         cursor.expect(",")
         size = read_expression(cursor, self)
@@ -182,7 +182,7 @@ class _WorkloadBody(Body[w.Node]):
     # --- calls ---
 
     def call(self, cursor: Cursor) -> w.Task | w.WorkloadCall:
-        cursor.advance()
+        cursor.skip()
         token = cursor.take(FUNCTION, "a function: `@name`")
         callee = self.find(cursor, token)
         if isinstance(callee, w.WorkloadFunction):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from argparse import Namespace
 from collections.abc import Callable
 from pathlib import Path
@@ -9,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from pto_wsp.errors import BadOption
-from pto_wsp.runtime.task_dump import DumpedTask, parse_task_dump
+from pto_wsp.runtime.task_dump import DumpedTask, num_omitted, parse_task_dump
 from pto_wsp.tools.files import read_text, write_bytes
 from pto_wsp.visualize.drawing import Drawing, to_svg
 from pto_wsp.visualize.graph import Graph, graph_drawing
@@ -45,7 +46,11 @@ def _of_trace(args: Namespace, text: str, suffix: str) -> bytes:
 
 
 def _of_dump(path: str, text: str, suffix: str) -> bytes:
-    graph = dumped_graph(parse_task_dump(text, path))
+    tasks = parse_task_dump(text, path)
+    omitted = num_omitted(text, tasks)
+    if omitted:
+        print(f"{path}: the dump lists {len(tasks)} of {len(tasks) + omitted} tasks", file=sys.stderr)
+    graph = dumped_graph(tasks)
     if suffix == ".html":
         return graph_report(Path(path).name, graph).encode()
     return _FORMATS[suffix](graph_drawing(graph))
@@ -54,6 +59,8 @@ def _of_dump(path: str, text: str, suffix: str) -> bytes:
 def dumped_graph(tasks: tuple[DumpedTask, ...]) -> Graph:
     """Return the graph of a dump."""
     names = [task.name for task in tasks]
-    edges = [(before, after) for before, task in enumerate(tasks) for after in task.fanout]
+    edges = [
+        (before, after) for before, task in enumerate(tasks) for after in task.fanout if after < len(tasks)
+    ]
     sizes = [task.buffer_bytes for task in tasks]
     return Graph(names, names, sizes, np.array(edges, np.int64).reshape(-1, 2), np.empty((0, 2), np.int64))

@@ -57,8 +57,9 @@ class DType:
         return {"f64": 2.0**-52, "f32": 2.0**-23, "f16": 2.0**-10, "bf16": 2.0**-7}[self.name]
 
     def to_numpy(self) -> np.dtype:
-        """Return the numpy dtype; bf16 needs the package ml_dtypes."""
+        """Return the numpy dtype; that of bf16 is in the package ml_dtypes."""
         if self.name == "bf16":
+            # Loaded on demand: most programs use no bf16, and start without it.
             return np.dtype(importlib.import_module("ml_dtypes").bfloat16)
         return np.dtype(_NUMPY_NAMES[self.name])
 

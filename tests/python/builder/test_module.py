@@ -13,6 +13,7 @@ def test_functions_by_name() -> None:
     names = ("rowmax", "rowexpandsub", "elem_exp", "rowsum", "rowexpanddiv", "dynamic_softmax")
     assert module.get_function_names() == names
     assert [f.name for f in module.get_all_functions()] == list(names)
+    assert [*module.functions.items()] == [(f.name, f) for f in module.get_all_functions()]
     assert module.has_function("rowsum") and not module.has_function("sum")
     with pytest.raises(PtoError, match="did you mean `rowsum`"):
         module.get_function("rowsums")

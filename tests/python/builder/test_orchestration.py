@@ -224,10 +224,15 @@ def prepared(module: PTOModule) -> tuple[w.Node, ...]:
 
 
 @pytest.mark.parametrize("target", ["cpu", "interp"])
-def test_errors_name_loops_as_the_user_does(module: PTOModule, target: str) -> None:
-    """A second loop `i` has another name in the IR, and what is counted are iterations, not steps."""
+@pytest.mark.parametrize(
+    ("name", "first", "shown"), [("even", 0, "2"), ("odd", 1, "1"), ("last", "n - 3", "n - 3 + 2")]
+)
+def test_errors_name_loops_as_the_user_does(
+    module: PTOModule, target: str, name: str, first: int | str, shown: str
+) -> None:
+    """A second loop `i` has another name in the IR, and the IR counts iterations, not steps."""
     (
-        PTOFunctionBuilder("twice", module)
+        PTOFunctionBuilder(f"{name}_{target}", module)
         .not_in_core()
         .memref("x")
         .memref("y")
@@ -235,12 +240,12 @@ def test_errors_name_loops_as_the_user_does(module: PTOModule, target: str) -> N
         .for_loop("i", 0, "n")
         .call("scale", {"x": ("x", "i", 0), "y": ("y", "i", 0), "factor": 1.0})
         .end_for()
-        .for_loop("i", 0, "n", 2)
-        .call("scale", {"x": ("x", "i + 1", 0), "y": ("y", "i", 0), "factor": 1.0})
+        .for_loop("i", first, "n", 2)
+        .call("scale", {"x": ("x", f"i + {1 + (first == 1)}", 0), "y": ("y", "i", 0), "factor": 1.0})
         .end_for()
         .build()
     )
     x = np.zeros((12, 8), np.float32)
     with pytest.raises(RegionOutside) as caught:
-        module.compile(target, entry="twice")(x=x, y=x.copy(), n=3)
-    assert "found [12, 16) in iteration i = 1" in str(caught.value)
+        module.compile(target, entry=f"{name}_{target}")(x=x, y=x.copy(), n=3)
+    assert f"found [12, 16) in iteration i = {shown}" in str(caught.value)

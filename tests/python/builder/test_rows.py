@@ -13,7 +13,7 @@ from pto_wsp.isa import TABLE, Instruction
 from pto_wsp.isa.attributes import CONSTANTS
 from pto_wsp.types import i32
 from pto_wsp.types.dtype import f32
-from tests.python.isa.operands import makes_shape, operand_shapes, operand_types
+from tests.python.isa.operands import QUANTISED, makes_shape, operand_shapes, operand_types
 
 SEED = (
     "add sub mul div rem max min bitwise_and bitwise_or bitwise_xor shl shr abs neg bitwise_not exp log sqrt "
@@ -31,6 +31,7 @@ def test_the_methods_of_the_seed_exist() -> None:
 def test_a_method_makes_its_instruction(row: Instruction) -> None:
     dtype = f32 if f32 in row.dtypes else i32 if i32 in row.dtypes else sorted(row.dtypes, key=str)[0]
     wanted = {"mode": "lt", "run": 4, "rmode": "floor", "trans_a": False, "trans_b": False}
+    wanted["format"] = QUANTISED.name
     options = {name: wanted[name] for name in CONSTANTS.get(row.form, {})}
     shapes = operand_shapes(row, {"trans_a": False, "trans_b": False}, (8, 16), 24)
     builder = PTOFunctionBuilder("f")

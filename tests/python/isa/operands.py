@@ -7,9 +7,12 @@ import numpy as np
 from pto_wsp.isa.forms import PRODUCTS, Form
 from pto_wsp.isa.meaning import pairs
 from pto_wsp.isa.table import Instruction
-from pto_wsp.types.dtype import DType, b1, f32, i32
+from pto_wsp.types.dtype import DType, b1, f32, i8, i32, u8
+from pto_wsp.types.quantised import FORMATS, Numbers, pack
 
 Shape = tuple[int, int]
+QUANTISED = FORMATS["q8_0"]
+"""The format of the right operand that `matmul_quantised` gets, of which it gets one block."""
 RUN = 3
 """Length of the sorted runs that `mrgsort` gets."""
 PLACE = (1, 2)
@@ -28,6 +31,7 @@ _PARTS = (Form.RESHAPE, Form.EXTRACT)
 def operand_shapes(row: Instruction, attrs: dict[str, object], shape: Shape, k: int) -> list[Shape]:
     """Return shapes of the operands for a result of `shape`; `k` is an extent that it does not have."""
     rows, cols = shape
+    form = FORMATS[str(attrs.get("format", QUANTISED.name))]
     shapes: dict[Form, list[Shape]] = {
         Form.FILL: [],
         Form.IOTA: [],
@@ -43,6 +47,7 @@ def operand_shapes(row: Instruction, attrs: dict[str, object], shape: Shape, k: 
         Form.TOPK_INDICES: [(rows, k)],
         Form.MERGE: [(rows, k), (rows, k // 2 + 1)],
         Form.TAKE: [(rows, k), (rows, cols)],
+        Form.MATMUL_QUANTISED: [shape, (rows, form.block), (1, cols * form.column_bytes)],
     }
     if row.form in PRODUCTS:
         a = (k, rows) if attrs["trans_a"] else (rows, k)
@@ -68,9 +73,11 @@ def operand_types(row: Instruction, dtype: DType) -> list[DType]:
         case Form.SELECT | Form.SELECT_SCALAR:
             return [b1] + [dtype] * (row.form.num_tiles - 1)
         case Form.MATMUL_ACC:
-            return [f32, dtype, dtype]
+            return [i32 if dtype is i8 else f32, dtype, dtype]
         case Form.MATMUL_BIAS:
-            return [dtype, dtype, f32]
+            return [dtype, dtype, i32 if dtype is i8 else f32]
+        case Form.MATMUL_QUANTISED:
+            return [f32, dtype, u8]
         case Form.SORT | Form.TAKE:
             return [dtype, i32]
         case Form.PUT:
@@ -94,8 +101,19 @@ def fitting(row: Instruction, arrays: list[np.ndarray], rng: np.random.Generator
             return [_sorted(a, max(1, a.shape[1]), rng) for a in arrays]
         case Form.MERGE_RUNS:
             return [_sorted(arrays[0], RUN, rng)]
+        case Form.MATMUL_QUANTISED:
+            acc, x, blocks = arrays
+            return [acc, x, blocks if blocks.size == 0 else _quantised(blocks, rng)]
         case _:
             return arrays
+
+
+def _quantised(like: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Return a block of elements that are not negative, so that their sum is that of their sizes."""
+    cols = like.shape[1] // QUANTISED.column_bytes
+    q = rng.integers(QUANTISED.zero, 256, (QUANTISED.block, cols)).astype(np.uint8)
+    scale = rng.uniform(0.5, 2, (1, cols)).astype(np.float16)
+    return pack(Numbers(QUANTISED, q, scale), cols)[0]
 
 
 def _sorted(like: np.ndarray, run: int, rng: np.random.Generator) -> np.ndarray:

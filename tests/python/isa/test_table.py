@@ -6,7 +6,7 @@ import pytest
 from pto_wsp.isa import BY_FUNCTION, BY_MNEMONIC, TABLE, Instruction, result_type, result_valid
 from pto_wsp.isa.meaning import COMPARE_MODES, divide, remainder
 from pto_wsp.types import TileType, b1, bf16, f32, i32, i64
-from tests.python.isa.operands import PLACE, RUN, fitting, operand_shapes, operand_types
+from tests.python.isa.operands import PLACE, QUANTISED, RUN, fitting, operand_shapes, operand_types
 
 ROWS = [row for row in TABLE.values() if row.numpy is not None]
 
@@ -16,7 +16,7 @@ def test_a_row_is_complete_and_consistent(row: Instruction) -> None:
     dtype = f32 if f32 in row.dtypes else i32 if i32 in row.dtypes else i64
     attrs: dict[str, object] = {"shape": (8, 8), "dtype": dtype, "valid": (8, 8), "mode": "lt", "run": RUN}
     attrs |= {"valid_shape": (8, 8), "numpy_dtype": dtype.to_numpy(), "trans_a": False, "trans_b": False}
-    attrs |= {"row": PLACE[0], "col": PLACE[1]}
+    attrs |= {"row": PLACE[0], "col": PLACE[1], "format": QUANTISED.name}
     shapes = operand_shapes(row, attrs, (8, 8), 8)
     types = [TileType(*shape, t) for shape, t in zip(shapes, operand_types(row, dtype), strict=True)]
     result = result_type(row.form, types, attrs)

@@ -20,7 +20,7 @@ BY_NAME = {kernel.name: kernel for kernel in KERNELS}
 @given(samples(), st.integers(1, 2**31))
 def test_results_do_not_depend_on_workers_or_timing(sample: Sample, seed: int) -> None:
     note(str(sample.module))
-    runner = EngineRunner(Prepared(verify(sample.module), CpuTarget()).module, CpuTarget())
+    runner = EngineRunner(Prepared(verify(sample.module), CpuTarget()), CpuTarget())
     scalars = [sample.sizes["n"]]
     expected = sample.arrays()
     compiled = {name: index for index, name in enumerate(runner.artifact.kernels)}
@@ -46,7 +46,7 @@ def test_results_do_not_depend_on_workers_or_timing(sample: Sample, seed: int) -
 @given(samples())
 def test_compiled_kernels_agree_with_numpy(sample: Sample) -> None:
     note(str(sample.module))
-    runner = EngineRunner(Prepared(verify(sample.module), CpuTarget()).module, CpuTarget())
+    runner = EngineRunner(Prepared(verify(sample.module), CpuTarget()), CpuTarget())
     expected, found = sample.arrays(), sample.arrays()
     run_workload(sample.module, expected, sample.sizes, lambda name, args, _: run_kernel(BY_NAME[name], args))
     runner.run(list(found.values()), [sample.sizes["n"]], 2, False)

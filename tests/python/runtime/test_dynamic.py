@@ -31,7 +31,7 @@ def outcome(run: object, sample: Sample) -> object:
 @given(samples(), st.integers(1, 2**31))
 def test_data_decides_as_in_program_order(sample: Sample, seed: int) -> None:
     note(print_workload(sample.module.entry_workload))
-    engine = EngineRunner(Prepared(verify(sample.module), CpuTarget()).module, CpuTarget())
+    engine = EngineRunner(Prepared(verify(sample.module), CpuTarget()), CpuTarget())
     compiled = {name: index for index, name in enumerate(engine.artifact.kernels)}
 
     def call(name: str, args: list[object], workspace: int) -> None:

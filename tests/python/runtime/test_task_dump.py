@@ -10,6 +10,7 @@ import pytest
 from pto_wsp import In, Out, P, Tensor, Tile, f32, kernel, pto, workload
 from pto_wsp.errors import UnusableFile
 from pto_wsp.runtime.task_dump import parse_task_dump, read_task_dump
+from pto_wsp.tools.main import OK, main
 
 
 @kernel
@@ -67,12 +68,51 @@ def test_a_verbose_dump_says_what_is_ready_and_who_touched_which_region_last(tmp
     assert "READY QUEUE" not in dump(tmp_path, False).read_text()
 
 
+CUT = """\
+================================================================================
+PTO RUNTIME DUMP
+================================================================================
+
+SUMMARY
+  Total tasks scheduled:  40
+  Ready queue size:       16
+
+TASK TABLE
+  Task 0: rowmax         [READY] fanin=0 buf=288.0KB fanout=[]
+  Task 1: rowexpandsub   [READY] fanin=0 buf=544.0KB fanout=[2]
+  Task 2: elem_exp       [WAIT]  fanin=1 buf=1.5MB fanout=[3, 39]
+  Task 3: rowsum         [WAIT]  fanin=1 buf=288B fanout=[]
+  ...
+
+DEPENDENCY GRAPH
+  Task 1 -> Task 2
+  Task 2 -> Task 3
+  ...
+"""
+
+
+def test_a_dump_of_another_runtime_that_was_cut(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tasks = parse_task_dump(CUT)
+    assert [t.buffer_bytes for t in tasks] == [288 << 10, 544 << 10, 3 << 19, 288]
+    assert [t.fanout for t in tasks] == [(), (2,), (3, 39), ()]
+    with pytest.raises(UnusableFile, match="task 40 cannot wait for task 2"):
+        parse_task_dump(CUT.replace("3, 39", "3, 40"))
+    monkeypatch.chdir(tmp_path)
+    Path("cut.txt").write_text(CUT)
+    assert main(["visualize", "cut.txt", "-o", "cut.svg"]) == OK
+    assert capsys.readouterr().err == "cut.txt: the dump lists 4 of 40 tasks\n"
+    assert "elem_exp" in Path("cut.svg").read_text()
+
+
 def test_what_is_no_dump_is_refused(tmp_path: Path) -> None:
     good = dump(tmp_path, False).read_text()
     for bad, reason in (
         ("hello\n", "it is no task dump"),
         (good.replace("Task 1: ", "Task 7: ", 1), "line 12 is not of task 1"),
         (good.replace("buf=256B", "buf=?", 1), "line 11 is not of task 0"),
+        (good.replace("fanout=[3]", "fanout=[3;]", 1), "line 11 is not of task 0"),
         (good.replace("fanout=[3]", "fanout=[9]", 1), "task 9 cannot wait for task 0"),
     ):
         with pytest.raises(UnusableFile, match=reason):

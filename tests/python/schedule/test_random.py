@@ -24,7 +24,7 @@ from tests.python.runtime.test_dynamic import outcome
 def check(data: st.DataObject, module: Module, sample: object, scalars: list[int]) -> None:
     """Run in program order, then under three schedules."""
     note(str(module))
-    engine = EngineRunner(Prepared(verify(module), CpuTarget()).module, CpuTarget())
+    engine = EngineRunner(Prepared(verify(module), CpuTarget()), CpuTarget())
 
     def run(workers: int, jitter: int) -> object:
         return outcome(lambda arrays: engine.run(arrays, scalars, workers, False, jitter=jitter), sample)

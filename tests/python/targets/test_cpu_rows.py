@@ -19,6 +19,7 @@ from pto_wsp.targets.cpu.templates import STORAGE, TEMPLATES, Unsupported
 from pto_wsp.types.dtype import DTYPES, DType, b1, bf16, f16, f32, i8, i16, i32, i64, u8, u16
 from tests.python.isa.operands import (
     PLACE,
+    QUANTISED,
     RUN,
     fitting,
     has_place,
@@ -83,6 +84,8 @@ def variants(row: Instruction, dtype: DType) -> list[dict[str, object]]:
             return [{"trans_a": a, "trans_b": b} for a in (False, True) for b in (False, True)]
         case Form.MERGE_RUNS:
             return [{"run": RUN}]
+        case Form.MATMUL_QUANTISED:
+            return [{"format": QUANTISED.name}]
         case _:
             return [{}]
 
@@ -341,4 +344,5 @@ def meaning_of(
         if row.bound.kind != "sum" or not dtype.is_float:
             return exact, None, 0
         scale = np.asarray(row.numpy(*map(np.abs, operands), meaning))
-    return exact, scale, k + 1 if row.form in PRODUCTS else max(shape)
+    k = QUANTISED.block if row.form is Form.MATMUL_QUANTISED else k
+    return exact, scale, k + 1 if row.form in PRODUCTS | {Form.MATMUL_QUANTISED} else max(shape)

@@ -12,15 +12,15 @@ from pto_wsp.isa.forms import Form, result_type
 from pto_wsp.isa.meaning import COMPARE_MODES
 from pto_wsp.isa.table import TABLE, Instruction
 from pto_wsp.runtime.program import Program
-from pto_wsp.types.dtype import DType, b1, f32, i32, i64
+from pto_wsp.types.dtype import DType, b1, f32, i32, i64, u8
 from pto_wsp.types.tile import TileType
-from tests.python.isa.operands import PLACE, RUN, fitting, has_place, operand_shapes, operand_types
+from tests.python.isa.operands import PLACE, QUANTISED, RUN, fitting, has_place, operand_shapes, operand_types
 from tests.python.lang.programs import execute
 
 ROWS, COLS, K = 7, 37, 21
-INPUTS = {"A": f32, "B": f32, "C": f32, "M": b1, "N": i32, "U": i64, "V": i64}
+INPUTS = {"A": f32, "B": f32, "C": f32, "M": b1, "N": i32, "U": i64, "V": i64, "W": u8}
 OUTPUTS = {f32: "F", i32: "I", i64: "P", b1: "G"}
-TYPES = {f32: "float", i32: "int32_t", i64: "int64_t", b1: "Bool"}
+TYPES = {f32: "float", i32: "int32_t", i64: "int64_t", b1: "Bool", u8: "uint8_t"}
 COMPUTED = [row for row in TABLE.values() if row.numpy is not None]
 MOVES = {
     "load": "load(t, A);",
@@ -46,6 +46,7 @@ def attributes(row: Instruction, shape: tuple[int, int]) -> dict[str, object]:
         "dtype": dtype,
         "mode": "le",
         "run": RUN,
+        "format": QUANTISED.name,
         "valid_shape": shape,
     }
     return attrs | {"trans_a": False, "trans_b": False, "numpy_dtype": dtype.to_numpy()}
@@ -83,6 +84,8 @@ def call(row: Instruction) -> str:
             arguments += map(str, PLACE)
         case Form.MATMUL_ACC:
             return f"mov(t, a); {row.name}(t, b, c, arena);"
+        case Form.MATMUL_QUANTISED:
+            return f"mov(t, a); {row.name}<Format<8, 128, 32, 32, 0, 0>>(t, b, w, arena);"
         case _:
             pass
     arguments += ["scalar"] * row.form.num_scalars

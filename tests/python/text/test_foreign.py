@@ -303,11 +303,48 @@ func @every(%t: !pto.memref<gm,4x1,i32>, %x: !pto.memref, %y: !pto.memref) {
     assert np.array_equal(y, np.concatenate([x[8:12], x[12:16], np.zeros((4, 8))]))
 
 
+def test_an_orchestration_may_declare_a_tile_that_it_does_not_use() -> None:
+    declared = LOOPED.replace("  FOR", "  %unused = alloc_tile : !pto.tile<8x8xf32>\n  FOR")
+    assert parse(ROWMAX + declared) == parse(ROWMAX + LOOPED)
+    for line in ("%unused = texp %unused", "%unused = tload %input[0, 0]"):
+        with pytest.raises(PtoError, match="wrong-function-kind"):
+            parse(ROWMAX + declared.replace("  FOR", f"  {line}\n  FOR"))
+    with pytest.raises(PtoError, match="repeated-text"):
+        parse(ROWMAX + declared.replace("  FOR", "  %input = alloc_tile : !pto.tile<8x8xf32>\n  FOR"))
+
+
+def test_the_space_of_a_tile_is_kept() -> None:
+    module = parse(
+        ROWMAX.replace("%x = alloc_tile : !pto.tile<8x8xf32>", "%x = alloc_tile : !pto.tile<8x8xf32,ub>")
+    )
+    assert "%x = alloc_tile : !pto.tile<8x8xf32,ub>" in str(module)
+
+
+def test_the_end_of_a_function_names_it() -> None:
+    moves = "%a = tload %x[0, 0]\ntstore %a, %x[0, 0]"
+    older = f".function f\n.memref x: gm f32\n.tile a: f32[8, 8]\n{moves}\n.end {{}}\n"
+    parse(older.format("f"))
+    with pytest.raises(PtoError, match="expected `f`, found `g`"):
+        parse(older.format("g"))
+
+
 MISTAKES = [
     ("%b = tadd %a : !pto.tile<8x8xf32>", "bad-text", "expected `,`, found `:`"),
     ("%b = tadd %a, %c : !pto.tile<8x8xf32>", "unknown-text", "tile `c` is not declared in this function"),
     ("%b = tadd %a, %b, %b : !pto.tile<8x8xf32>", "bad-text", "`tadd` takes 2 operands"),
     ("%b = texp %a : !pto.tile<8x16xf32>", "text-mismatch", "is said to be !pto.tile<8x16xf32>"),
+    ("%b = texp %a : !pto.tile8x8xf32>", "bad-text", "expected a type `!pto.tile<RxCxdtype>`"),
+    ('%b = texp %a : !pto.tile<8x8xf32>, "anything"', "bad-text", "expected a type"),
+    ("%b = texp %a : !pto.tile<8x8xf32>, f32", "text-mismatch", "is said to be f32"),
+    ("%b = tmuls %a, %1.0 : !pto.tile<8x8xf32>, i32", "text-mismatch", "is said to be i32"),
+    ("%b = texp %a : !pto.tile<8x8xf32> garbage", "bad-text", "expected the end of the line"),
+    ("%b = texp %a : memref", "bad-text", "the statement has no memref"),
+    ("%c = texp %a : !pto.tile<8x8xf32> -> !pto.tile<9x9xf32>", "text-mismatch", "said to be !pto.tile<9x9"),
+    ("%c = texp %a : !pto.tile<9x9xf32>", "text-mismatch", "is said to be !pto.tile<9x9xf32>"),
+    ("%a = tload %x[0, 0] : (!pto.memref<gm,...,i32>) -> tile", "text-mismatch", "the type of `x`"),
+    ("%a = tload %x[0, 0] : (tensor, index) -> tile", "bad-text", "expected a type"),
+    ("%n = getval %a[0, 0] : (tile, index, index) -> i32", "text-mismatch", "is said to be i32"),
+    ("tstore %a, %y[0, 0] : !pto.tile<8x9xf32>", "text-mismatch", "is said to be !pto.tile<8x9xf32>"),
     ("%b = tmov.ub %a : !pto.tile<8x8xf32>", "no-meaning", "write `tmov`, a copy"),
     ("%b, %b = texp %a : !pto.tile<8x8xf32>", "bad-text", "two results: `tsort32`, `tsort`"),
     ("%b = textract %a[4] : !pto.tile<8x8xf32>", "bad-text", "expected `,`"),

@@ -123,7 +123,7 @@ PTO_INLINE inline void dot_block(const LeftTerms<kRows, A, B>& a, const B* const
   }
   const auto add_vectors = [&](int64_t t, auto n) PTO_INLINE {
     F right[kColumns];
-    for_constants<kColumns>([&](auto c) PTO_INLINE { right[c.value] = load(b[c.value] + t, n); });
+    for_constants<kColumns>([&](auto c) PTO_INLINE { right[c.value] = load_terms(b[c.value] + t, n); });
     for_constants<kRows>(
         [&](auto r) PTO_INLINE { add_products(r, load(a.data + a.rows.at[r.value] + t, n), right); });
   };

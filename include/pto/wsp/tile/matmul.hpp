@@ -184,8 +184,9 @@ PTO_INLINE inline Tile<float> whole_vectors(const Tile<B>& block, int64_t paddin
     if (!is_slow && block.cols + padding >= kWidth) return block;
   }
   for (int64_t t = 0; t < block.rows; ++t) {
-    columns(block.cols, [&](int64_t j, auto n)
-                            PTO_INLINE { store(panel + t * kWidth + j, load(block.row(t) + j, n), Full{}); });
+    columns(block.cols, [&](int64_t j, auto n) PTO_INLINE {
+      store(panel + t * kWidth + j, load_terms(block.row(t) + j, n), Full{});
+    });
   }
   return {panel, kWidth, block.rows, block.cols};
 }
@@ -453,7 +454,7 @@ template <int kVectors, class T>
   for (int64_t i = 0; i < from.rows; ++i) {
     const T* const row = from.row(i);
     columns(from.cols, [&](int64_t j, auto n) PTO_INLINE {
-      store(to + j / kWidth * step + i * kWidth + j % kWidth, load(row + j, n), Full{});
+      store(to + j / kWidth * step + i * kWidth + j % kWidth, load_terms(row + j, n), Full{});
     });
   }
   return {to, kWidth, step, from.rows, from.cols};
@@ -470,7 +471,7 @@ template <int kVectors, class T>
     for (int64_t r = 0; r < kLanes; ++r) row[r] = from.row(i + (r < rows ? r : rows - 1));
     float* const target = to + i / kWidth * step + i % kWidth;
     columns(from.cols, [&](int64_t j, auto n) PTO_INLINE {
-      const auto lanes = [&](int64_t r) PTO_INLINE { return (U)load(row[r] + j, n); };
+      const auto lanes = [&](int64_t r) PTO_INLINE { return (U)load_terms(row[r] + j, n); };
       transpose_block<U>(target + j * kWidth, kWidth, lanes, kLanes, extent_of(n));
     });
   }

@@ -104,7 +104,7 @@ template <int kVectors, class B, class N>
 PTO_INLINE inline void load_row(const B* row, F* to, N n) {
   for_constants<kVectors>([&](auto v) PTO_INLINE {
     if constexpr (!kInPairs<B> || kVectors % 2 != 0) {
-      to[v.value] = load(row + v.value * kLanes, n);
+      to[v.value] = load_terms(row + v.value * kLanes, n);
     } else if constexpr (v.value % 2 == 0) {
       unzip(row + v.value * kLanes, to + v.value);
     }

@@ -34,6 +34,17 @@ PTO_INLINE inline void for_constants(const Body& body) {
   }
 }
 
+/// The first elements of a right operand as floats, which is exact.
+template <class T, class N>
+PTO_INLINE inline F load_terms(const T* at, N n) {
+  const auto v = load(at, n);
+  if constexpr (sizeof(T) == 1) {
+    return __builtin_convertvector(v, F);
+  } else {
+    return v;
+  }
+}
+
 /// One term at a time, a multiply-add in f32.
 struct Singles {
   typedef float Right;

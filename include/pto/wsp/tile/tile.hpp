@@ -14,6 +14,7 @@
 #include "pto/wsp/tile/math.hpp"
 #include "pto/wsp/tile/matmul.hpp"
 #include "pto/wsp/tile/move.hpp"
+#include "pto/wsp/tile/quantised.hpp"
 #include "pto/wsp/tile/sort.hpp"
 
 namespace pto::wsp::tile {
@@ -394,6 +395,25 @@ void matmul_bias(const detail::Sum& to, const Tile<A>& a, const Tile<B>& b, cons
                  Arena arena) {
   colexpand(to.tile, bias);
   detail::product(to, a, b, true, arena);
+}
+
+/// to += x @ w, where w holds blocks of a matrix that is packed in the format Fm.
+template <class Fm, class A>
+void matmul_quantised(const detail::Sum& to, const Tile<A>& x, const Tile<uint8_t>& w, Arena arena) {
+  detail::require_shape(to.tile, x.rows, to.tile.cols);
+  detail::require(w.cols % Fm::kColumn == 0 && to.tile.cols <= w.cols / Fm::kColumn,
+                  "the quantised matrix has fewer columns than the sum");
+  detail::require(x.cols == w.rows * Fm::kBlock,
+                  "the left operand has not as many columns as the quantised matrix has rows");
+  float* const panel = arena.array<float>(uint64_t(2 * quantised::kDepth * kLanes));
+  Tile<float> sum = to.tile;
+  if (!to.has_room) {
+    sum = arena.tile<float>(sum.rows, sum.cols < 2 ? 2 : sum.cols);
+    sum.cols = to.tile.cols;
+    copy(to.tile, sum.data, sum.stride);
+  }
+  matmul_quantised<Fm, 2>(sum, Strided<A, One>{x.data, x.stride, {}}, w, panel);
+  if (!to.has_room) copy(sum, to.tile.data, to.tile.stride);
 }
 
 }  // namespace pto::wsp::tile

@@ -10,6 +10,7 @@ from pto_wsp.ir import kernel as k
 from pto_wsp.ir.core import Region
 from pto_wsp.ir.scalar import Const, Expr, Extent, Var, walk
 from pto_wsp.isa import (
+    ADDS_ONTO,
     IN_PLACE,
     TABLE,
     Form,
@@ -310,7 +311,7 @@ class Builder:
             ShapeMismatch, DTypeMismatch: the operands do not fit.
         """
         form = TABLE[op].form
-        is_read = dst in tiles[1:] if form is Form.MATMUL_ACC else dst in tiles
+        is_read = dst in tiles[1:] if form in ADDS_ONTO else dst in tiles
         through = is_read and form not in IN_PLACE
         target = self.tile(dst.name, dst.type) if through else dst
         self.instruction(

@@ -14,7 +14,7 @@ from pto_wsp.ir import kernel as k
 from pto_wsp.ir.effects import names_read, names_read_in, written
 from pto_wsp.ir.names import KernelRenaming
 from pto_wsp.ir.scalar import children
-from pto_wsp.isa import ELEMENTWISE, TABLE, Form
+from pto_wsp.isa import ADDS_ONTO, ELEMENTWISE, TABLE
 from pto_wsp.support.record import replace
 
 
@@ -103,7 +103,7 @@ def _read_late(instr: k.Instr) -> set[str]:
     form = TABLE[instr.op].form
     if form in ELEMENTWISE:
         return set()
-    return set(instr.tiles[1:] if form is Form.MATMUL_ACC else instr.tiles)
+    return set(instr.tiles[1:] if form in ADDS_ONTO else instr.tiles)
 
 
 def _coalesce(body: Sequence[k.Stmt], tiles: dict[str, object]) -> dict[str, str]:

@@ -25,13 +25,18 @@ SHAPES: dict[Form, tuple[str, str]] = {
     Form.ROW_EXPAND: ("[R, 1] -> [R, cols]", "t = pto.rowexpand(column, 128)"),
     Form.COL_EXPAND: ("[1, C] -> [rows, C]", "t = pto.colexpand(row, 16)"),
     Form.MATMUL: (
-        "[M, K], [K, N] -> [M, N] of f32; `acc` [M, N] of f32. `a.T` and `b.T` are read in place",
+        "[M, K], [K, N] -> [M, N] of f32; `acc` [M, N] of f32. `a.T` and `b.T` are read in place. "
+        "`b` may be of i8; of two i8, sums and `acc` are i32",
         "c = pto.matmul(a, b.T, acc=c)",
     ),
     Form.MATMUL_ACC: ("[M, N] of f32, [M, K], [K, N] -> [M, N] of f32", "c = pto.matmul_acc(c, a, b)"),
     Form.MATMUL_BIAS: (
         "[M, K], [K, N], bias [1, N] of f32 -> [M, N] of f32",
         "c = pto.matmul_bias(a, b, bias)",
+    ),
+    Form.MATMUL_QUANTISED: (
+        "[M, N] of f32, [M, K], blocks [K / block, bytes] of u8 -> [M, N] of f32",
+        'c = pto.matmul_quantised(c, x, w, "q4_0")',
     ),
     Form.TRANSPOSE: ("[R, C] -> [C, R]", "t = pto.transpose(x)"),
     Form.RESHAPE: ("[R, C] -> shape with as many elements", "t = pto.reshape(x, (1, 128))"),

@@ -114,8 +114,11 @@ class _Call:
             case Form.MATMUL | Form.MATMUL_ACC | Form.MATMUL_BIAS:
                 acc, bias = (self.value(n) if n in self.args else None for n in ("acc", "bias"))
                 return self.ops.matmul(self.value("a"), self.value("b"), acc, site, bias)
-            case Form.TAKE | Form.PUT:
-                return emit(row.name, [self.tile(name) for name in self.function.parameters], (), site)
+            case Form.TAKE | Form.PUT | Form.MATMUL_QUANTISED:
+                names = self.function.parameters
+                flags = [(name, self.word(name)) for name in names if name in MODES]
+                tiles = [self.tile(name) for name in names if name not in MODES]
+                return emit(row.name, tiles, (), site, flags=flags)
             case Form.CONVERT:
                 flags = [("rmode", self.word("rmode"))] if "rmode" in self.args else []
                 return emit(row.name, [self.tile("x")], (), site, dtype=self.dtype(), flags=flags)

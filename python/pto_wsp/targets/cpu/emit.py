@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from pto_wsp.analysis.buffers import first_writes
 from pto_wsp.errors import TilesTooLarge
 from pto_wsp.ir.kernel import Instr, KernelFunction, Param, Prefetch, walk_statements
+from pto_wsp.isa.forms import PRODUCTS
+from pto_wsp.isa.table import TABLE
 from pto_wsp.support.record import record
 from pto_wsp.support.text import TextWriter
 from pto_wsp.targets.base import Check, table_hash
@@ -141,9 +143,16 @@ def _includes(kernels: Sequence[KernelFunction]) -> str:
             if isinstance(stmt, Prefetch):
                 found.add("stream")
             if isinstance(stmt, Instr) and stmt.op in HEADERS:
-                found.add("stream" if can_stream(stmt, types) else HEADERS[stmt.op])
+                found.add(_header(stmt, types))
     names = ("move", "scalar", *sorted(found))
     return "".join(f'#include "pto/wsp/tile/{name}.hpp"\n' for name in names)
+
+
+def _header(instr: Instr, types: Mapping[str, TileType]) -> str:
+    """Return the header that an instruction needs."""
+    if TABLE[instr.op].form in PRODUCTS and types[instr.dst].dtype.is_integer:
+        return "integers"
+    return "stream" if can_stream(instr, types) else HEADERS[instr.op]
 
 
 def _write_table(

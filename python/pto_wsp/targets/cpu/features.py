@@ -15,13 +15,22 @@ VARIABLE = "PTO_WSP_CPU_FEATURES"
 
 _AVX2 = ("avx2", "fma")
 _AVX512 = (*_AVX2, "avx512f", "avx512bw", "avx512dq", "avx512vl")
-KNOWN = {"x86_64": (*_AVX512, "f16c", "avx512_bf16", "amx_bf16"), "aarch64": ("bf16",)}
+KNOWN = {
+    "x86_64": (*_AVX512, "f16c", "avx_vnni", "avx512_vnni", "avx512_bf16", "amx_bf16"),
+    "aarch64": ("bf16",),
+}
 """Features beyond a machine's baseline that generated code can use, as the system calls them."""
 
 _PAIR_DOTS = {"avx512_bf16": _AVX512, "amx_bf16": _AVX512, "bf16": ()}
 """Features that add two products of bf16 at once, and what they take."""
 
-_FLAGS = {"avx512_bf16": "-mavx512bf16", "amx_bf16": "-mamx-bf16", "bf16": "-march=armv8.2-a+bf16"}
+_FLAGS = {
+    "avx_vnni": "-mavxvnni",
+    "avx512_vnni": "-mavx512vnni",
+    "avx512_bf16": "-mavx512bf16",
+    "amx_bf16": "-mamx-bf16",
+    "bf16": "-march=armv8.2-a+bf16",
+}
 """Options of the compiler that are not called like their feature."""
 
 _SLOW = {"avx512_bf16": "GenuineIntel"}

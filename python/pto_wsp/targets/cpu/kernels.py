@@ -14,7 +14,8 @@ from pto_wsp.targets.cpu.code import KernelCode
 from pto_wsp.targets.cpu.groups import GroupScope, GroupWriter, reads_in_place
 from pto_wsp.targets.cpu.parts import turns
 from pto_wsp.targets.cpu.templates import TEMPLATES, CallTemplate, Whole, lane_type
-from pto_wsp.targets.cpu.whole import write_call, write_matmul, write_transpose
+from pto_wsp.targets.cpu.whole import write_call, write_matmul, write_matmul_quantised, write_transpose
+from pto_wsp.targets.cpu.widening import without_conversions
 
 
 def write_kernel(kernel: KernelFunction, lanes: int, out: TextWriter) -> KernelCode:
@@ -23,7 +24,7 @@ def write_kernel(kernel: KernelFunction, lanes: int, out: TextWriter) -> KernelC
     Raises:
         NoneKernelBody: the kernel is only declared.
     """
-    code = CppKernel(kernel, lanes, out)
+    code = CppKernel(without_conversions(kernel), lanes, out)
     code.write()
     return code
 
@@ -54,6 +55,8 @@ class CppKernel(KernelCode):
                 _write_turned_store(self, step, instr, self._turned[id(node)])
             case Whole(method="transpose"):
                 write_transpose(self, node, instr)
+            case Whole(method="matmul_quantised"):
+                write_matmul_quantised(self, node, instr)
             case _:
                 write_matmul(self, node, instr)
 

@@ -13,7 +13,7 @@ from pto_wsp.analysis.buffers import Lifetimes, LiveBuffer, Nest, Use, live_at_p
 from pto_wsp.analysis.steps import REDUCTIONS
 from pto_wsp.ir.effects import tile_written, tiles_read
 from pto_wsp.ir.kernel import Instr, KernelFunction, Load, Prefetch, Stmt, Store
-from pto_wsp.isa.forms import PRODUCTS, Form, factors
+from pto_wsp.isa.forms import ADDS_ONTO, PRODUCTS, Form, factors
 from pto_wsp.isa.table import TABLE
 from pto_wsp.support.record import record
 from pto_wsp.targets.c_style.plan import (
@@ -36,6 +36,9 @@ tile/matmul.hpp."""
 
 SMALL_MATMUL_ROWS = 16
 """Below this many rows a right operand is read too seldom to be worth copying."""
+
+QUANTISED_DEPTH = 256
+"""Rows of a quantised right operand that are widened at a time: `kDepth` of tile/quantised.hpp."""
 
 STREAM_ROWS = 8
 """Up to so many rows a product reads its right operand once: the most rows in tile/stream.hpp."""
@@ -208,9 +211,20 @@ def _whole_tile_bytes(
     form = TABLE[instr.op].form
     if form is Form.TRANSPOSE:
         return {"result": tile_bytes(dst, lanes)} if instr.dst in instr.tiles else {}
-    matrices = factors(form, instr.tiles)
-    if instr.dst in (matrices if form is Form.MATMUL_ACC else instr.tiles) or dst.cols == 1:
+    return _product_bytes(instr, types, windows, lanes)
+
+
+def _product_bytes(
+    instr: Instr, types: Mapping[str, TileType], windows: frozenset[str], lanes: int
+) -> dict[str, int]:
+    needs: dict[str, int] = {}
+    form, dst = TABLE[instr.op].form, types[instr.dst]
+    if instr.dst in (instr.tiles[1:] if form in ADDS_ONTO else instr.tiles) or dst.cols == 1:
         needs["result"] = dst.rows * product_stride(dst, lanes) * dst.dtype.itemsize
+    if form is Form.MATMUL_QUANTISED:
+        panel = QUANTISED_DEPTH * matmul_vectors(dst, lanes) * lanes * dst.dtype.itemsize
+        return needs if dst.rows <= STREAM_ROWS else needs | {"panel": panel}
+    matrices = factors(form, instr.tiles)
     is_window = matrices[1] in windows
     if is_window and can_stream(instr, types):
         return needs
@@ -251,7 +265,7 @@ def shared_sums(nodes: Sequence[Node], types: Mapping[str, TileType]) -> dict[st
     for body in _bodies(nodes):
         for position, node in enumerate(body):
             instr = node.step.stmt if isinstance(node, Alone) else None
-            if not isinstance(instr, Instr) or TABLE[instr.op].form is not Form.MATMUL_ACC:
+            if not isinstance(instr, Instr) or TABLE[instr.op].form not in ADDS_ONTO:
                 continue
             operand, dst = instr.tiles[0], instr.dst
             is_alike = types[operand] == types[dst] and types[dst].cols > 1
@@ -325,15 +339,19 @@ def window_tiles(nodes: Sequence[Node], types: Mapping[str, TileType]) -> frozen
                 if not is_single or types[stmt.tile].cols == 1 or not is_row_major(stmt.region):
                     continue
                 inside = {id(s.stmt) for n in body[position:] for s in steps_of(n)}
-                if all(can_stream(use, types) for use in of) or _is_packed(stmt, of, inside):
+                if all(can_stream(use, types) for use in of) or _is_packed(stmt, of, inside, types):
                     if _stored_meanwhile(stmt.tile, body[position:], len(of)) == ():
                         found.add(stmt.tile)
     return frozenset(found)
 
 
-def _is_packed(load: Load, uses: Sequence[Stmt | None], inside: set[int]) -> bool:
-    """Return whether one product, of the statements `inside`, copies or turns what is loaded."""
+def _is_packed(
+    load: Load, uses: Sequence[Stmt | None], inside: set[int], types: Mapping[str, TileType]
+) -> bool:
+    """Return whether one product in floats, of the statements `inside`, copies or turns what is loaded."""
     if len(uses) != 1 or not isinstance(uses[0], Instr) or id(uses[0]) not in inside:
+        return False
+    if types[uses[0].dst].dtype.is_integer:
         return False
     return load.rows is not None or bool(uses[0].attr("trans_b"))
 
@@ -372,7 +390,8 @@ def can_stream(stmt: Stmt | None, types: Mapping[str, TileType]) -> bool:
     if not isinstance(stmt, Instr) or TABLE[stmt.op].form not in (Form.MATMUL, Form.MATMUL_ACC):
         return False
     is_turned = stmt.attr("trans_a") and stmt.attr("trans_b")
-    return types[stmt.dst].rows <= STREAM_ROWS and types[stmt.dst].cols > 1 and not is_turned
+    dst = types[stmt.dst]
+    return dst.rows <= STREAM_ROWS and dst.cols > 1 and dst.dtype.is_float and not is_turned
 
 
 def _loads(nodes: Sequence[Node]) -> list[Load]:

@@ -93,3 +93,14 @@ def tile_product(function: str, left: str, right: str, *, has_ahead: bool) -> Pa
 def stream_product(function: str, left: str, right: str) -> Part:
     """Return the product with a right operand that is read where it lies."""
     return Part("stream", (f"void {function}({_TILE}, const {left}&, const Window<{right}>&, bool, Ahead)",))
+
+
+def integer_product(function: str, left: str) -> Part:
+    """Return the product of two tiles of i8."""
+    operands = f"const Tile<int32_t>&, const {left}&, const Tile<int8_t>&, bool, uint32_t*"
+    return Part("integers", (f"void {function}({operands})",))
+
+
+def quantised_product(function: str, left: str) -> Part:
+    """Return the product with blocks of a quantised matrix."""
+    return Part("quantised", (f"void {function}({_TILE}, const {left}&, const Tile<uint8_t>&, float*)",))

@@ -100,6 +100,10 @@ class CpuTarget(Target):
         """Return a runner on the engine."""
         return program.on_engine(self)
 
+    def environment(self, cache: LibraryCache) -> str:
+        """Return what two builds of the same kernels can differ in."""
+        return build_environment(resolve_features(), toolchain.find_compiler(cache))
+
     def build(self, kernels: Sequence[KernelFunction], cache: LibraryCache) -> KernelArtifact:
         """Return a library of `kernels`, from `cache` or newly compiled."""
         start = time.perf_counter()

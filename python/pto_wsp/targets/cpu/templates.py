@@ -86,6 +86,7 @@ TEMPLATES: dict[str, Template] = {
     "matmul": Whole("matmul"),
     "matmul_acc": Whole("matmul"),
     "matmul_bias": Whole("matmul"),
+    "matmul_quantised": Whole("matmul_quantised"),
     "transpose": Whole("transpose"),
     **{name + suffix: Vector(f"{name}({{0}}, {{1}})") for name in _ARITHMETIC for suffix in ("", "s")},
     **{name + suffix: Vector(f"{name}({{0}}, {{1}})", ALL) for name in _CHOICES for suffix in ("", "s")},
@@ -157,6 +158,7 @@ NARROW_TYPES = ("i8", "u8", "i16", "u16")
 HEADERS: dict[str, str] = {
     **dict.fromkeys(_UNARY_MATH, "math"),
     **dict.fromkeys(("matmul", "matmul_acc", "matmul_bias"), "matmul"),
+    "matmul_quantised": "quantised",
     "cvt": "convert",
     **{name: "fold" for name, template in TEMPLATES.items() if isinstance(template, Fold)},
     **{

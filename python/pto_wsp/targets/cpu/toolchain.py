@@ -68,17 +68,20 @@ def include_directory() -> Path:
 def header_hash() -> str:
     """Return a hash of every shipped header that generated code can include."""
     root = include_directory() / "pto" / "wsp"
-    paths = (root / "abi.hpp", root / "native.hpp", *sorted((root / "tile").glob("*.hpp")))
-    statuses = [path.stat() for path in paths]
+    with os.scandir(root / "tile") as entries:
+        tile = sorted(entry.path for entry in entries if entry.name.endswith(".hpp"))
+    paths = (os.fspath(root / "abi.hpp"), os.fspath(root / "native.hpp"), *tile)
+    statuses = [os.stat(path) for path in paths]
     return _hash_of(tuple((p, s.st_mtime_ns, s.st_size) for p, s in zip(paths, statuses, strict=True)))
 
 
 @functools.lru_cache(maxsize=1)
-def _hash_of(files: tuple[tuple[Path, int, int], ...]) -> str:
+def _hash_of(files: tuple[tuple[str, int, int], ...]) -> str:
     """Return a hash of files, each with its time of change and size."""
     digest = hashlib.sha256()
     for path, *_ in files:
-        digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
+        name, content = os.path.basename(path), Path(path).read_bytes()
+        digest.update(name.encode() + b"\0" + content + b"\0")
     return digest.hexdigest()
 
 

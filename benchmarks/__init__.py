@@ -1,1 +1,1 @@
-"""Benchmarks: one folder per case, ours beside its peers. Run them with `python -m benchmarks CASE`."""
+"""Benchmarks: one folder per case, with ours and its peers. Run them with `python -m benchmarks CASE`."""

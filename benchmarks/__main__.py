@@ -51,7 +51,7 @@ def main() -> int:
 
 
 def run_case(name: str, quick: bool, seed: int) -> Bench:
-    """Run one case and return its rows, with the calibrations of the run behind them."""
+    """Run one case and return its rows, followed by the calibrations of the run."""
     bench = Bench(Calibrator(max_threads=min(2, available_cores())), quick, seed)
     bench.calibrator.measure_all(repeats=3)
     try:

@@ -63,7 +63,7 @@ int current_cpu() { return 0; }
 void move_off(int, int) {}
 #endif
 
-// Runs `work(thread)` on every thread at once and returns the seconds from the common start to the last end.
+// Runs `work(thread)` on all threads together and returns the seconds from the common start to the last end.
 template <typename Work>
 double timed_on(int num_threads, Work work) {
   std::atomic<int> waiting{num_threads};

@@ -353,7 +353,7 @@ class PythonRun {
  private:
   const python::BoundArrays arrays_;
   Listener listener_;
-  std::optional<sched::CrashWatch> watch_;
+  std::optional<CrashWatch> watch_;
   std::unique_ptr<SubmittedRun> run_;
 };
 
@@ -408,7 +408,7 @@ class PythonExecutable {
                             const sched::RunOptions& options) {
     const ActiveCalls::Call call;
     const nb::gil_scoped_release released;
-    std::optional<sched::CrashWatch> watch;
+    std::optional<CrashWatch> watch;
     if (has_native_) watch.emplace();
     return executable_.run(arrays, symbols, options);
   }

@@ -80,6 +80,7 @@ nb::dict opcodes() {
   PTO_OP(EXPR_BOOL);
   PTO_OP(EXPR_U64);
   PTO_OP(EXPR_F32);
+  PTO_OP(EXPR_WITHIN);
 #undef PTO_OP
   return codes;
 }

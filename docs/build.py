@@ -13,8 +13,10 @@ from pathlib import Path
 from benchmarks.report import performance_page
 from docs.advice_table import advice_page
 from docs.builder_stub import builder_stub
+from docs.cookbook import cookbook_page
 from docs.editor_grammar import editor_grammar
 from docs.figures import readme_page
+from docs.kernel_python import kernel_python_page
 from docs.style import COLUMNS
 from pto_wsp.errors import PtoError, catalogue
 from pto_wsp.ir.schedule import Directive, Policy
@@ -269,11 +271,13 @@ PAGES: dict[str, Callable[[], str]] = {
     "../README.md": readme_page,
     "../editors/vscode/pto.tmLanguage.json": editor_grammar,
     "../python/pto_wsp/builder/instruction_methods.pyi": builder_stub,
+    "cookbook.md": cookbook_page,
     "errors.md": errors_page,
     "instructions.md": instructions_page,
     "operators.md": operators_page,
     "performance.md": performance_page,
     "policies.md": policies_page,
+    "python_in_kernels.md": kernel_python_page,
 }
 
 

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable
 
 from pto_wsp.ir import kernel as k
-from pto_wsp.ir.scalar import UNARY_CALLS
+from pto_wsp.ir.scalar import BINARY_CALLS, UNARY_CALLS
 from pto_wsp.isa import BY_MNEMONIC, attributes
 from pto_wsp.isa.compositions import BY_COMPOSED_MNEMONIC
 from pto_wsp.isa.statements import CONTROL
@@ -23,7 +23,7 @@ ATTRIBUTES = (
     *("name", "max_range", "min_range", "tile_levels", "label", "after", "workspace", "cost", "bounds"),
     *("unit", "block_dim", "body", "n", "offsets"),
 )
-CALLS = ("min", "max", "select", "dim", "rows", "at", "merged", "and", "or", *UNARY_CALLS)
+CALLS = (*BINARY_CALLS, "select", "dim", "rows", "at", "merged", "and", "or", *UNARY_CALLS)
 TYPES = (*DTYPES, "u1", "idx", "index", "memref", "ragged", "sparse", "gm", "l1", "l2")
 
 

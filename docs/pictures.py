@@ -1,14 +1,16 @@
-"""The pictures of the README and of `docs/visualize.md`, from real runs: `python -m docs.pictures`."""
+"""The pictures of the README, the cookbook and `docs/visualize.md`: `python -m docs.pictures`."""
 
 from __future__ import annotations
 
 import re
+import runpy
 import tempfile
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from docs.cookbook import FOLDER, recipes
 from docs.figures import README
 from examples.llama.kernels import Shape, Types
 from examples.llama.model import Cache, Chunk, Layer, pack, random_weights
@@ -60,7 +62,15 @@ def layer_graph() -> None:
     (IMAGES / "layer_graph.svg").write_text(picture, "utf-8")
 
 
+def cookbook() -> None:
+    """Draw the tasks of every program of the cookbook."""
+    for name in recipes():
+        names = runpy.run_path(str(FOLDER / f"{name}.py"))
+        names["program"].task_graph(**names["arguments"]).save_svg(IMAGES / "cookbook" / f"{name}.svg")
+
+
 if __name__ == "__main__":
-    IMAGES.mkdir(exist_ok=True)
+    (IMAGES / "cookbook").mkdir(parents=True, exist_ok=True)
+    cookbook()
     ragged_batch()
     layer_graph()

@@ -1,1 +1,1 @@
-"""What it takes to make tasks where they run, beside a list of all of them."""
+"""The cost of generating tasks where they run, compared with a list of all tasks."""

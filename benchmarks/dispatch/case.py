@@ -1,4 +1,4 @@
-"""The case `dispatch`: tasks made where they run, beside a list of all tasks that the host makes first.
+"""The case `dispatch`: tasks generated where they run, compared with a list that the host makes first.
 
 The program is the LLaMA layer over 256 tiles, 200,704 tasks. What the list takes is measured twice: as a
 graph that is built before the first task starts (`StartPolicy.after_build`), and as the records of 2,864
@@ -54,7 +54,7 @@ def sizes(bench: Bench, made: Layer, listed: Layer) -> None:
 
 
 def first_tasks(bench: Bench, made: Layer, listed: Layer) -> None:
-    """When the first task starts, counted from entering the engine, in a run that finds all anew."""
+    """The time from entering the engine to the start of the first task, in a run that reuses nothing."""
     functions = {"made": start_of(made), "listed": start_of(listed)}
     found = bench.measure(functions, rounds=bench.rounds(9, 3), threads=THREADS)
     ours, peer = found["made"], found["listed"]

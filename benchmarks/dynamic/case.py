@@ -64,7 +64,7 @@ def per_row(bench: Bench, name: str, program: Program, values: Mapping[str, Any]
 
 
 def ragged_rows(bench: Bench) -> None:
-    """Time a million tasks on rows of 0 to 4 elements; compare with numpy's sum of all rows at once."""
+    """Time a million tasks on rows of 0 to 4 elements; compare with numpy's sum of all rows in one call."""
     program = programs.ragged_rows.compile(target="cpu")
     random = np.random.default_rng(bench.seed)
     lengths = random.integers(0, programs.MAX_ROW + 1, ROWS)

@@ -1,1 +1,1 @@
-"""What a task costs: finding its place, waiting, running; beside other task runtimes."""
+"""The cost of a task (ordering, waiting, running), compared with other task runtimes."""

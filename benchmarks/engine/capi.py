@@ -1,4 +1,4 @@
-"""What the C API costs: the program capi.c, beside published figures of the interface that it keeps."""
+"""The cost of the C API: the program capi.c, compared with published figures of its interface."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LAYERS = {
     "8k": (128, 8.503, 140.0),
     "16k": (256, 34.2, 548.0),
 }
-"""Iterations of the layer for so many positions; published milliseconds to build, and MB."""
+"""Iterations of the layer for a number of positions; published milliseconds to build, and MB."""
 
 ENTRIES = (
     ("llama", 4, 4, 0, 108.0),
@@ -77,7 +77,7 @@ def _entries(bench: Bench, value: Callable[..., Callable[[], float]]) -> None:
 
 
 def _dispatchers(bench: Bench) -> None:
-    """The layer on one thread by k dispatchers, beside one that orders all tasks: each walks the program."""
+    """The layer on one thread by k dispatchers, compared with one dispatcher: each walks the program."""
     layers = {
         k: Ours(llama, {"n": 256}, Schedule().dispatch(DispatchPolicy.round_robin(k))) for k in (1, 2, 4)
     }

@@ -1,4 +1,4 @@
-"""The case `engine`: what a task costs, beside oneTBB's flow graph and gcc's tasks.
+"""The case `engine`: the cost of a task, compared with oneTBB's flow graph and gcc's tasks.
 
 The graphs are those of programs.py: a64 and a256 are the LLaMA layer over 64 and 256 tiles, n1024 and n2048
 the same over more, b independent tasks, c fan-out and fan-in, d a chain, e a wavefront. Every run of ours is
@@ -52,7 +52,7 @@ def run(bench: Bench) -> None:
 
 
 def built(bench: Bench, others: peers.Peers) -> None:
-    """Build the whole layer, then run it: every time anew."""
+    """Build the whole layer, then run it, without reuse between repetitions."""
     a64, a256 = (Layer(n, start=StartPolicy.after_build()) for n in (64, 256))
     found = bench.measure({"build": a64.rebuilt("build_ms")}, rounds=bench.rounds(15, 5))
     bench.add("build_a64_tasks_per_ms", changed(found["build"], rate_per_ms), "tasks/ms", ">= 60000")
@@ -120,7 +120,7 @@ def shapes(bench: Bench, others: peers.Peers) -> None:
 
 
 def fixed_costs(bench: Bench, program: native.Native) -> None:
-    """What a run costs beside its tasks, from C++ and from Python; what reading bytecode costs."""
+    """The fixed cost of a run, from C++ and from Python, and the cost of reading bytecode."""
     one, layer = program.call(programs.single, {}), program.call(programs.llama, {"n": 1024})
     calls = {"startup": one, "roundtrip": one, "interpret": layer, "loops": layer}
     functions = {mode: program.value(mode, call) for mode, call in calls.items()}
@@ -155,7 +155,7 @@ def fresh_processes(bench: Bench) -> None:
 
 
 def disturbed(bench: Bench, others: peers.Peers) -> None:
-    """Run beside a thread that keeps one core busy: two layers as they are streamed, and a kept graph."""
+    """Run while another thread occupies one core: two layers as they are streamed, and a kept graph."""
     kept = StartPolicy.after_build()
     for name, layer, runs in (
         ("", Layer(64), 50), ("_a256", Layer(256), 9), ("_replay", Layer(256, start=kept), 9)
@@ -210,7 +210,7 @@ def add_ratio(bench: Bench, name: str, a: Measurement, b: Measurement, goal: str
 def add_versus(
     bench: Bench, name: str, ours: Measurement, peer: Measurement | None, what: str, goal: str | None
 ) -> None:
-    """Add our nanoseconds per task beside a peer's; without the ratio where the peer is missing."""
+    """Add our nanoseconds per task and a peer's; without the ratio if the peer is missing."""
     if peer is None:
         bench.rows.append(Row(name, ours.value, "ns per task", what, goal=goal, noisy=ours.noisy))
         return

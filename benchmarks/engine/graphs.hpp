@@ -140,7 +140,7 @@ inline Edges find_edges(const Stream& stream) {
     for (const int32_t* c = access; c != end; ++c) {
       Cell& cell = cells[size_t(*c)];
       if (c >= writes) before.insert(before.end(), cell.readers.begin(), cell.readers.end());
-      // Readers stand for the writer that they wait for.
+      // Readers represent the writer that they wait for.
       if (cell.writer >= 0 && (c < writes || cell.readers.empty())) before.push_back(uint32_t(cell.writer));
     }
     for (const int32_t* c = access; c != writes; ++c) cells[size_t(*c)].readers.push_back(task);

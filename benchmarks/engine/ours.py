@@ -58,7 +58,7 @@ class Layer(Ours):
         self._other: dict[str, Any] = {**native.zeros(workload, {"n": 1})}
 
     def rebuilt(self, part: str, workers: int = 1) -> Callable[[], float]:
-        """Return a function that finds the graph anew and runs it; it returns nanoseconds per task.
+        """Return a function that builds the graph again and runs it; it returns nanoseconds per task.
 
         Args:
             part: `build_ms`, `body_ms` (running what was built) or `total_ms` (the whole call).

@@ -1,6 +1,6 @@
 """The graphs of the case, as a user would write them. A body stores one number.
 
-`llama` is the skeleton of a LLaMA layer (seed 004, 4.4), 16 n + 3 n**2 tasks; `folding` is the same with
+`llama` is the skeleton of a LLaMA layer with 16 n + 3 n**2 tasks; `folding` is the same with
 bodies whose results tell the order of tasks. The others are the usual shapes of task benchmarks: independent
 tasks, fan-out and fan-in, a chain, a wavefront.
 """

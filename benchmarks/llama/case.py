@@ -1,7 +1,7 @@
 """The case `llama`: a decoder layer of LLaMA-7B, against the peak of the machine and the rate of its memory.
 
 Hidden size 4096, 32 heads of 128, feed-forward network of 11008. Prompts of 128, 512 and 2048 tokens count
-the operations of the linear layers and of causal attention; a step of one token behind 2048 others counts the
+the operations of the linear layers and of causal attention; a step of one token after 2048 others counts the
 bytes of weights and cache. The layer is that of `examples/llama`.
 """
 
@@ -105,7 +105,7 @@ def peak_over_bf16(bench: Bench) -> float:
 
 
 def step(bench: Bench, name: str, layer: Layer, cache: Cache) -> None:
-    """Add the rows of one token behind `CONTEXT` others: milliseconds, and the share of memory's rate."""
+    """Add the rows of one token after `CONTEXT` others: milliseconds, and the share of memory's rate."""
     hidden = random_hidden(1)
     num_bytes = sum(a.nbytes for a in layer.weights.values()) + 2 * SHAPE.hidden * CONTEXT * f32.itemsize
 

@@ -1,1 +1,1 @@
-"""Kernels beside the same loops in plain C++."""
+"""Kernels compared with the same loops in plain C++."""

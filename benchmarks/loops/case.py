@@ -1,4 +1,4 @@
-"""The case `loops`: kernels beside the same loops in plain C++, on one core.
+"""The case `loops`: kernels compared with the same loops in plain C++, on one core.
 
 The loops are compiled with `-O3 -march=native`, know that their arrays do not overlap, and take their sizes
 at run time; kernels are tasks of a program. Both work on the same arrays, which stay in the second cache and
@@ -35,10 +35,10 @@ def run(bench: Bench) -> None:
         subprocess.run([*compiler(), *FLAGS, str(SOURCE), "-o", str(library)], check=True)
         plain = ctypes.CDLL(str(library))
     for loop in LOOPS:
-        beside(bench, loop, getattr(plain, loop.name))
+        compare(bench, loop, getattr(plain, loop.name))
 
 
-def beside(bench: Bench, loop: Loop, plain: Callable[..., None]) -> None:
+def compare(bench: Bench, loop: Loop, plain: Callable[..., None]) -> None:
     """Add the row of one kernel and its loop."""
     rng = np.random.default_rng(bench.seed)
     x, z = placed(loop.shape, loop.dtype, 0), placed(loop.shape, loop.dtype, 21)
@@ -75,7 +75,7 @@ def operand(rng: np.random.Generator, loop: Loop) -> np.ndarray:
 
 
 def placed(shape: tuple[int, int], dtype: DType, lines: int) -> np.ndarray:
-    """Return an array that begins so many lines of a cache into a page."""
+    """Return an array that begins at this cache line of a page."""
     memory = np.empty(2 * PAGE + shape[0] * shape[1] * dtype.itemsize, np.uint8)
     start = -memory.ctypes.data % PAGE + lines * LINE
     return memory[start:][: shape[0] * shape[1] * dtype.itemsize].view(dtype.to_numpy()).reshape(shape)

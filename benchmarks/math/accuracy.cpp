@@ -22,7 +22,7 @@ const Function kFunctions[] = {
     {"gelu", gelu},      {"rsqrt", rsqrt},      {"sqrt", std::sqrt},
 };
 
-// Distance in units of the last place of the nearest float; infinite where one of the two is no number, or
+// Distance in units of the last place of the nearest float; infinite where one of the two is NaN, or
 // where a zero has the wrong sign.
 double error_in_ulp(float found, double exact) {
   const float nearest = static_cast<float>(exact);

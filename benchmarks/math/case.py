@@ -20,7 +20,7 @@ MAX_ULP = {
 
 TIMES = 2000
 STEP, QUICK_STEP = 13, 997
-"""Every so many floats; odd, so that every mantissa meets many exponents."""
+"""The stride between tested floats; odd, so that every mantissa meets many exponents."""
 
 
 def run(bench: Bench) -> None:

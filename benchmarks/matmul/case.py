@@ -190,7 +190,7 @@ def of_one_row(bench: Bench) -> None:
 
 
 def of_orders(bench: Bench) -> None:
-    """Add the rows of the order of tasks: that of `ops.matmul` beside going by rows, and by panels."""
+    """Add the rows of the order of tasks: that of `ops.matmul`, compared with rows first and panels first."""
     x, w = random(bench.seed, orders.M, orders.K), random(bench.seed + 1, orders.K, orders.N)
     packed, y = PackedMatrix(w), pto_wsp.empty((orders.M, orders.N), f32)
     functions = {}

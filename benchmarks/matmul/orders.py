@@ -20,7 +20,7 @@ def multiply(x: In[Tile[ROWS, K, f32]], w: In[Tile[K, COLS, f32]], y: Out[Tile[R
 
 
 def program(panels_together: int) -> Program:
-    """Return a program in which all rows meet so many panels, one per task, and then the next ones."""
+    """Return a program in which all rows meet a group of panels, one per task, then the next group."""
 
     @workload
     def product(X: Tensor[f32, "m", K], W: Tensor[f32, PANELS, K, COLS], Y: Tensor[f32, "m", N]):

@@ -49,7 +49,7 @@ def run(bench: Bench) -> None:
 
 
 def one_row(bench: Bench, gain: np.ndarray) -> None:
-    """Add the row of a call for one row, beside torch where it is installed."""
+    """Add the row of a call for one row, compared with torch if it is installed."""
     x = np.random.default_rng(bench.seed).standard_normal((1, HIDDEN), np.float32)
     functions = {"ours": median_us(lambda: functional.rms_norm(x, gain, 1e-5))}
     try:

@@ -1,4 +1,4 @@
-"""The balanced planner: time of a replan, allocations, evenness, and FlashInfer's host planner beside it."""
+"""The balanced planner: time of a replan, allocations, evenness, compared with FlashInfer's host planner."""
 
 from __future__ import annotations
 

@@ -75,7 +75,7 @@ class Decode:
         return 1e3 * (time.perf_counter() - began)
 
     def pair(self, b: int) -> tuple[np.ndarray, np.ndarray]:
-        """Return keys and values of a request as `[kv_heads, length, dim]`, one behind the other."""
+        """Return keys and values of a request as `[kv_heads, length, dim]`, one after the other."""
         rows = self.pages[self.indptr[b] : self.indptr[b + 1]]
         k, v = (
             np.ascontiguousarray(

@@ -56,7 +56,7 @@ def one_kernel(constant: float) -> Any:
 BATCH = 8
 
 
-def many_kernels(constant: float) -> Any:  # noqa: C901  (nested kernels are no branches)
+def many_kernels(constant: float) -> Any:  # noqa: C901  (nested kernels are not branches)
     """Return a workload with `BATCH` different kernels; another constant is another eight."""
 
     @kernel

@@ -36,7 +36,7 @@ ROWS = 64
 """Rows per task."""
 
 FEW = 8
-"""Up to so many rows of an expert, its weights are read where they lie: such products are bound by memory."""
+"""Up to this number of rows, an expert's weights are read in place: such products are bound by memory."""
 
 WIDTH = 64
 """Columns of a task."""
@@ -68,7 +68,7 @@ class Shape(NamedTuple):
     slots: int = 2
 
 
-def moe(shape: Shape) -> Any:  # noqa: C901  (loops of the workload, one behind the other)
+def moe(shape: Shape) -> Any:  # noqa: C901  (loops of the workload, one after the other)
     """Return the workload of a layer.
 
     Raises:

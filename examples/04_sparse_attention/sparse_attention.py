@@ -236,7 +236,7 @@ class Batch(NamedTuple):
 
 
 def random_batch(rng: np.random.Generator, shape: Shape, lengths: np.ndarray, longest: int) -> Batch:
-    """Make sequences of given lengths, some of whose tokens were accepted just now; behind them lies NaN."""
+    """Make sequences of given lengths, some of whose tokens were accepted just now; NaN follows them."""
     batch, splits, index = len(lengths), TOP_K // SPLIT, (shape.index_heads, shape.index_dim)
     accepted = np.minimum(rng.integers(0, 5, batch), lengths)
 

@@ -1,4 +1,4 @@
-"""A decode loop: requests come and go, every step adds a token to each, and attention is planned anew.
+"""A decode loop: requests come and go, every step adds a token to each, and attention is planned again.
 
 python examples/05_decode_loop/decode_loop.py [--steps N] [--batch N] [--kv f32|bf16] [--workers N]
 """
@@ -20,7 +20,7 @@ TOLERANCE = 1e-5  # absolute, against f64: scores and values are of order 1
 
 
 class Cache:
-    """Keys and values of all requests in pages, and which page belongs to whom."""
+    """Keys and values of all requests in pages, and the pages of each request."""
 
     def __init__(self, pages: int, kv: Any) -> None:
         self.data = pto_wsp.empty((pages, 2, PAGE, KV_HEADS, DIM), kv)
@@ -29,7 +29,7 @@ class Cache:
         self.lengths: dict[int, int] = {}
 
     def append(self, request: int, tokens: np.ndarray) -> None:
-        """Write keys and values `[tokens, 2, KV_HEADS, DIM]` behind those that a request has."""
+        """Write keys and values `[tokens, 2, KV_HEADS, DIM]` after those that a request has."""
         pages, length = self.pages.setdefault(request, []), self.lengths.get(request, 0)
         for token in tokens:
             if length % PAGE == 0:
@@ -44,7 +44,7 @@ class Cache:
         del self.lengths[request]
 
     def room(self) -> int:
-        """Return how many tokens fit into the pages that nobody has."""
+        """Return how many tokens fit into the free pages."""
         return len(self.free) * PAGE
 
     def plan_arrays(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -1,6 +1,6 @@
 """The kernels of a decoder layer: each works on what one task sees, whatever the sizes of the batch.
 
-Gains of the norms are folded into the weights behind them, so that a norm is a factor per row: `measure`
+Gains of the norms are folded into the weights after them, so that a norm is a factor per row: `measure`
 makes it, and products are scaled by it when they are complete.
 """
 
@@ -20,7 +20,7 @@ SLAB = 4
 """Tasks' columns that all tokens are multiplied with before the next ones are read from memory."""
 
 FEW = 8
-"""Up to so many tokens, weights are read where they lie: products of few rows are bound by memory."""
+"""Up to this number of tokens, weights are read in place: products of few rows are bound by memory."""
 
 QUERIES = 128
 """Queries of a request per task of attention."""
@@ -97,7 +97,7 @@ def turned(x: Any, y: Any, cos: Any, sin: Any) -> tuple[Any, Any]:
     return x * cos - y * sin, y * cos + x * sin
 
 
-def linear_kernels(shape: Shape, types: Types, rows: int) -> Linear:  # noqa: C901  (loops of the kernels, one behind the other)
+def linear_kernels(shape: Shape, types: Types, rows: int) -> Linear:  # noqa: C901  (loops of the kernels, one after the other)
     """Return the kernels whose tasks have at most `rows` tokens.
 
     Args:
@@ -200,7 +200,7 @@ def linear_kernels(shape: Shape, types: Types, rows: int) -> Linear:  # noqa: C9
 
 
 def append_kernel(shape: Shape) -> Any:
-    """Return the kernel that puts keys and values of a request behind those of the cache."""
+    """Return the kernel that appends keys and values of a request to those of the cache."""
     DIM = shape.dim
 
     @kernel

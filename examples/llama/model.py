@@ -75,7 +75,7 @@ class Cache(NamedTuple):
 
     @classmethod
     def of(cls, shape: Shape, slots: int, longest: int) -> Cache:
-        """Return an empty cache; what nobody has written is NaN."""
+        """Return an empty cache; elements that are not written are NaN."""
         return cls(*(np.full((slots, shape.heads, longest, shape.dim), np.nan, np.float32) for _ in range(2)))
 
 
@@ -111,7 +111,7 @@ class Layer:
         """Replace `hidden` [tokens, hidden] by the layer's output, and append to the cache.
 
         Args:
-            hidden: the tokens of all chunks, one chunk behind the other.
+            hidden: the tokens of all chunks, one chunk after the other.
             chunks: prefill chunks of any length and decode steps of one token, in any order.
             cache: where their keys and values are and go.
             **options: of the program's run.

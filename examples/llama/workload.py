@@ -31,7 +31,7 @@ def decoder_layer(shape: Shape, types: Types = ALL_F32) -> Any:
         types: element types of weights and activations.
 
     Raises:
-        ValueError: a dim that is no multiple of 4, or an inner size that is not of half of it.
+        ValueError: a dim that is not a multiple of 4, or an inner size that is not of half of it.
     """
     HEADS, DIM, HIDDEN, INNER = shape.heads, shape.dim, shape.hidden, shape.inner
     if DIM % 4 or INNER % shape.half:
@@ -71,7 +71,7 @@ def decoder_layer(shape: Shape, types: Types = ALL_F32) -> Any:
         Attended: Tensor[activations, "tokens", HIDDEN],
         Inner: Tensor[activations, "tokens", INNER],
     ):
-        """`Hidden` is replaced by the output; what is behind it, but for the cache, is intermediate.
+        """`Hidden` is replaced by the output; the parameters after it, except the cache, are intermediate.
 
         `Rounded` is `Hidden` in the type of the activations, and has no rows where that is f32.
 

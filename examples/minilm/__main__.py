@@ -48,7 +48,7 @@ def main(arguments: list[str] | None = None) -> int:
         print("\ninterrupted", file=sys.stderr)
         return 130
     except BrokenPipeError:
-        # Whoever read the output has gone; the flush when the interpreter exits must not complain again.
+        # The reader of the output closed it; the flush when the interpreter exits must not complain again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
     except (OSError, UnusableText, ModelMissing, PtoError) as error:

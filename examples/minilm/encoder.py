@@ -123,7 +123,7 @@ class Encoder:
         return embeddings[:, 0]
 
     def save_timeline(self, path: Path) -> None:
-        """Save the last run with `trace=True` as a picture, and beside it as `.json` for Perfetto."""
+        """Save the last run with `trace=True` as a picture, and as `.json` for Perfetto."""
         assert self.program.trace is not None
         path.parent.mkdir(parents=True, exist_ok=True)
         self.program.trace.save_svg(path)

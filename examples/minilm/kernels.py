@@ -29,7 +29,7 @@ PANELS, INNER_PANELS = HIDDEN // PANEL, INNER // PANEL
 of them there are."""
 
 ROWS = 4096 // PANEL
-"""Packed tokens per task of the linear layers. `inner` of 64 of them stays in a second cache of 1 MB beside a
+"""Packed tokens per task of the linear layers. `inner` of 64 of them stays in a second cache of 1 MB with a
 panel of 64 columns; narrow panels gain more from more rows that read each."""
 
 QKV_PANEL = HEAD if PANEL == HEAD else QKV

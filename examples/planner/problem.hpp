@@ -9,7 +9,7 @@
 
 #include "decode_attention.hpp"
 
-/// Requests of four tiers; the KV rows of all requests lie behind each other.
+/// Requests of four tiers; the KV rows of all requests are contiguous.
 struct Problem {
   static constexpr int num_heads = 2;
   static constexpr int head_dim = 8;

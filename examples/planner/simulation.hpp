@@ -12,7 +12,7 @@
 #define __global__
 #define __aicore__
 
-using half = float;  ///< stands for the device's 16-bit type
+using half = float;  ///< represents the device's 16-bit type
 
 namespace simulation {
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The two programming models (spec 2.5) over one plan, with P threads that stand for AICPU threads.
+/// The two programming models (spec 2.5) over one plan, with P threads that represent AICPU threads.
 ///
 /// SPMD: every core runs the same kernel on its own share of the plan. MPMD: what a core runs is in the
 /// descriptor: a kernel per tier, and FIRST and LAST pick prologue and epilogue. Each thread writes its share

@@ -41,7 +41,7 @@ def llama_layer(tensors: dict[str, Array]) -> Array:
     norm = rmsnorm(x, every_tile("attn_norm_weights"))
     q, k, v = (norm @ weight(name) for name in ("wq", "wk", "wv"))
     queries, keys = rope(q) / np.sqrt(DIM), rope(k)
-    parts = np.array_split(queries, -(-len(x) // 1024))  # the scores of all at once may not fit into memory
+    parts = np.array_split(queries, -(-len(x) // 1024))  # all scores together may not fit into memory
     attention = np.concatenate([softmax(part @ keys.T) @ v for part in parts])
     hidden = attention @ weight("wo") + x
     norm = rmsnorm(hidden, every_tile("mlp_norm_weights"))

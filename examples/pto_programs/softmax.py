@@ -8,7 +8,7 @@ from pto_wsp import CompareMode, ElementType, MemorySpace, PTOFunctionBuilder, P
 
 ROWS, COLS = 8, 8
 Place = Callable[[str, int], tuple[str | int, ...]]
-"""Gives the place of a tile in a tensor of so many columns."""
+"""Gives the place of a tile in a tensor with this number of columns."""
 
 GM, F32, I32, U1 = MemorySpace.GM, ElementType.F32, ElementType.I32, ElementType.U1
 

@@ -211,9 +211,9 @@ class RunOptions:
         ready: which of the tasks that are ready starts first.
         start: when the first task starts.
         threshold: how many tasks `Start.THRESHOLD` waits for.
-        batch: tasks start in groups of so many; 0 = there are no groups.
-        interleaved: so many streams at a time take turns; 0 = they do not.
-        starts_per_second: at most so many tasks start; 0 = as many as can.
+        batch: number of tasks in a group; 0 = no groups.
+        interleaved: number of streams that take turns at a time; 0 = none.
+        starts_per_second: bound on the tasks that start; 0 = no bound.
         streaming_bytes: least of a tensor that is stored past the caches; 0 = what they can hold.
         num_pools: pools that workers are in; 0 = any worker runs any task.
         pool_bounds: the first worker of each pool but the first; empty = equal pools.

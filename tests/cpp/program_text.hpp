@@ -54,6 +54,7 @@ inline const char* name_of(Op op) {
       {Op::EXPR_MIN, "min"},
       {Op::EXPR_MAX, "max"},
       {Op::EXPR_LT, "<"},
+      {Op::EXPR_WITHIN, "within"},
   };
   for (const auto& [known, name] : kNames) {
     if (known == op) return name;

@@ -55,6 +55,7 @@ struct Task {
     uint16_t tensor;
     bool writes;
     bool by_position;
+    bool is_known;       ///< elements are known before the run: no task writes the indices
     int64_t generation;  ///< of the indices: how often they have been written before
     const Io* io;
     std::vector<int64_t> lo, hi;
@@ -75,24 +76,26 @@ bool any_pair(const Task& a, const Task& b, Meet meet) {
   return false;
 }
 
-/// Whether tasks a and b touch a common element that one of them writes.
-inline bool conflict(const Task& a, const Task& b) {
-  return any_pair(a, b, [](const Task::Access& x, const Task::Access& y) {
-    for (size_t i = 0; i < x.touches.size(); ++i) {
-      if ((x.touches[i] & y.touches[i]) != 0) return true;
-    }
-    return false;
-  });
+/// Whether two accesses touch a common element.
+inline bool meet(const Task::Access& x, const Task::Access& y) {
+  for (size_t i = 0; i < x.touches.size(); ++i) {
+    if ((x.touches[i] & y.touches[i]) != 0) return true;
+  }
+  return false;
 }
 
-/// Whether a task may name another one to wait for: the tensors are one, and where both are row sets of the
-/// same distinct indices, their positions meet.
+/// Whether tasks a and b touch a common element that one of them writes.
+inline bool conflict(const Task& a, const Task& b) { return any_pair(a, b, meet); }
+
+/// Whether a task may name another one to wait for: they touch a common element, or an index that a task
+/// writes decides what one of them touches. Where both are row sets of the same distinct indices, their
+/// positions meet.
 inline bool may_wait(const Task& a, const Task& b) {
   return any_pair(a, b, [](const Task::Access& x, const Task::Access& y) {
+    if (x.is_known && y.is_known) return meet(x, y);
     const bool both = x.by_position && y.by_position && x.io->index == y.io->index &&
                       x.io->merged == y.io->merged && x.generation == y.generation;
-    const bool boxes = x.io->merged < 0 && y.io->merged < 0;
-    for (size_t d = 0; d < x.lo.size() && (both || boxes); ++d) {
+    for (size_t d = 0; d < x.lo.size() && both; ++d) {
       if (std::max(x.lo[d], y.lo[d]) >= std::min(x.hi[d], y.hi[d])) return false;
     }
     return true;
@@ -299,12 +302,13 @@ class Workload {
                     std::vector<int64_t>& generation) {
     Task task{&statement, {}};
     for (const Io& io : statement.ios) {
-      Task::Access access{io.tensor, io.role != Role::in, false, 0, &io, {}, {}, {}};
+      Task::Access access{io.tensor, io.role != Role::in, false, true, 0, &io, {}, {}, {}};
       for (const Span& span : io.spans) {
         access.lo.push_back(span.start(i));
         access.hi.push_back(span.start(i) + span.extent);
       }
       access.by_position = io.merged >= 0 && kinds_[io.index].is_distinct;
+      access.is_known = io.merged < 0 || !kinds_[io.index].is_written;
       if (io.merged >= 0) access.generation = generation[io.index];
       touch(access, now);
       task.accesses.push_back(access);
@@ -322,7 +326,8 @@ class Workload {
   /// A row set also reads its indices.
   Task::Access index_read(const Task::Access& access) const {
     static const Io box{Role::in, 0, -1, 0, {}};
-    Task::Access read{access.io->index, false, false, 0, &box, {access.lo[0], 0}, {access.hi[0], 1}, {}};
+    Task::Access read{access.io->index,  false, false, true, 0, &box, {access.lo[0], 0},
+                      {access.hi[0], 1}, {}};
     read.touches.assign(tensors_[read.tensor].indices.size() / 64 + 1, 0);
     for (int64_t i = access.lo[0]; i < access.hi[0]; ++i) read.touch(i);
     return read;

@@ -280,6 +280,7 @@ TEST(what_a_task_decides_is_checked_when_it_is_expanded) {
       p.loop(Op::RANGE_FOR, p.apply(Op::EXPR_NEG, {p.reg(v)}));
       p.end();
     }
+    if (kind == Op::EXPR_WITHIN) p.note(p.apply(Op::EXPR_WITHIN, {p.reg(v), p.constant(4)}));
     if (kind == Op::EXPR_SHL) p.note(p.apply(Op::EXPR_SHL, {p.reg(v), p.constant(61)}));
     p.note(p.constant(2));
     return p;
@@ -288,6 +289,7 @@ TEST(what_a_task_decides_is_checked_when_it_is_expanded) {
                                               {Op::DIM_RANGE, "region-outside"},
                                               {Op::EXPR_ELEMENT, "element-outside"},
                                               {Op::RANGE_FOR, "negative-extent"},
+                                              {Op::EXPR_WITHIN, "slice-outside"},
                                               {Op::EXPR_SHL, "expression-overflow"}};
   for (const auto& [kind, code] : cases) {
     const EngineError error = expect_error(program(kind), {Array(5, 0)});

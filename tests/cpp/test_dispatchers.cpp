@@ -64,6 +64,7 @@ sched::RunOptions any_options(uint64_t seed) {
   options.window = windows[random() % 6];
   options.ownership = random() % 2 == 0 ? sched::Ownership::kClaim : sched::Ownership::kRoundRobin;
   options.jitter = random() % 3 == 0 ? 0 : seed;
+  options.begins_alone = random() % 3 == 0;
   options.tracks = true;
   return options;
 }

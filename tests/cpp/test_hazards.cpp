@@ -338,6 +338,46 @@ TEST(ranges_of_memory_order_more_than_elements) {
   CHECK_EQ(waits_between(sched::Deps::kBytes, false), 1);
 }
 
+/// Waits of a task that writes row `row` of a [16, 8] tensor after one that reads the rows 3, 9 and 12 of it.
+int waits_of_writer(int64_t row, sched::Deps deps) {
+  assembler::Assembler program(mix::library().table());
+  program.tensor(DType::u64, {16, 8});
+  program.tensor(DType::u64, {16, 8});
+  program.tensor(DType::i32, {4, 1}, false);
+  const uint32_t reg = program.loop(bytecode::Op::PARALLEL_FOR, program.constant(16));
+  program.task(kReadWriteOther + 1);
+  program.io(Role::in, 0);
+  program.rows(2, program.constant(1), program.constant(3));
+  program.full();
+  program.io(Role::out, 1);
+  program.range(program.constant(0), program.constant(3));
+  program.full();
+  program.task(1);  // {out} of rank 2
+  program.io(Role::out, 0);
+  program.range(program.reg(reg), program.constant(1));
+  program.full();
+  program.end();
+  int32_t indices[] = {5, 9, 3, 12};
+  const planned::Planned planned(program.bytes(), {{16, 8}, {16, 8}, {4, 1}},
+                                 {nullptr, nullptr, reinterpret_cast<char*>(indices)});
+  graph::Hazards hazards(planned.plan, deps);
+  sched::Progress progress;
+  sched::WaitList waits(progress);
+  for (uint32_t site = 0; site < 2; ++site) {
+    waits.begin(site, site);
+    hazards.access(site, &row, {sched::task_name(site, 1), site + 1}, waits);
+    waits.finish();
+  }
+  return waits.size();
+}
+
+TEST(row_sets_and_boxes_conflict_in_common_rows) {
+  for (const sched::Deps deps : {sched::Deps::kExact, sched::Deps::kBytes}) {
+    for (int64_t row = 0; row < 16; ++row)
+      CHECK_EQ(waits_of_writer(row, deps), row == 3 || row == 9 || row == 12 ? 1 : 0);
+  }
+}
+
 TEST(live_accesses_do_not_make_later_ones_slow) {
   const std::function<graph::Box(int64_t)> shapes[] = {
       [](int64_t) { return graph::Box{{100, 100}, {140, 141}}; },

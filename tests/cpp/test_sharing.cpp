@@ -55,8 +55,11 @@ class Measured {
     if (ns) prepared_.costs->record(0, *ns);
   }
 
+  sched::Division divide(sched::Sharing& sharing, uint32_t workers = 2) const {
+    return sharing.divide(prepared_, workers);
+  }
   bool is_worth_sharing(sched::Sharing& sharing, uint32_t workers = 2) const {
-    return sharing.is_worth_it(prepared_, workers);
+    return divide(sharing, workers) == sched::Division::kShared;
   }
 
  private:
@@ -85,7 +88,8 @@ int count_shared(const Measured& measured, sched::Sharing& sharing, int runs, do
 }  // namespace
 
 TEST(tasks_are_shared_if_they_take_longer_than_their_order) {
-  CHECK(is_worth_sharing(1, {}));
+  sched::Sharing sharing;
+  CHECK(Measured(1, {}).divide(sharing) == sched::Division::kLater);  // nothing is known
   CHECK(!is_worth_sharing(1, 5));
   CHECK(is_worth_sharing(1, 2000));
   CHECK(is_worth_sharing(400, 5));  // what is passed over costs little
@@ -109,7 +113,35 @@ TEST(clear_estimates_are_believed) {
   const Measured measured(400, 2000);
   sched::Sharing sharing;
   CHECK_EQ(count_shared(measured, sharing, 200, 1100, 2000), 200);
-  CHECK_EQ(count_shared(measured, sharing, 200, 6000, 2000), 200);
+}
+
+/// A run of one worker shows what bodies take at most.
+TEST(a_run_alone_bounds_what_its_tasks_take) {
+  const Measured measured(1, 100);
+  sched::Sharing sharing;
+  CHECK(measured.divide(sharing) != sched::Division::kLater);
+  sharing.record(sharing.size_of_last(), false, 12);
+  CHECK_EQ(count_shared(measured, sharing, 100, 80, 12), 0);
+  CHECK_EQ(count_shared(measured, sharing, 5, 80, 1000), 0);    // something keeps the core busy for a while
+  CHECK(count_shared(measured, sharing, 200, 80, 1000) > 100);  // the tasks have become longer
+}
+
+/// Tasks that wait for each other gain nothing, however long they are. Other work that keeps cores busy for a
+/// while looks the same.
+TEST(runs_find_that_sharing_gains_nothing) {
+  const Measured measured(400, 2000);
+  sched::Sharing sharing;
+  const int num_shared = count_shared(measured, sharing, 160, 2100, 2000);
+  CHECK(num_shared >= 160 / 16 && num_shared <= 160 / 16 + 3);
+  CHECK(count_shared(measured, sharing, 160, 1100, 2000) > 140);
+}
+
+TEST(one_run_does_not_decide_which_way_is_faster) {
+  const Measured measured(1, 100);
+  sched::Sharing sharing;
+  count_shared(measured, sharing, 70, 80, 40);
+  sharing.record(sharing.size_of_last(), false, 40000);
+  CHECK(count_shared(measured, sharing, 50, 80, 40) <= 1);
 }
 
 /// A sample may hold the time in which the thread had no core.
@@ -121,6 +153,25 @@ TEST(one_sample_does_not_decide_what_tasks_take) {
   for (int i = 0; i < 20; ++i) costs.record(0, 100000);
   CHECK(costs[0] > 50000);
 }
+
+/// Whether other workers joined the first run of `make_program(inner)`.
+bool is_first_run_shared(int64_t inner) {
+  const std::vector<uint8_t> bytes = make_program(inner);
+  Executable executable(bytes.data(), bytes.size(), {std::shared_ptr<void>(), &kTable});
+  std::vector<int32_t> data(kNumTasks, 0);
+  return executable.run({arrays::ref(data)}, {}, sched::RunOptions(2)).slices > 0;
+}
+
+/// Other work on the machine may make the tasks of one run seem long; sanitizers always do.
+#if !defined(__SANITIZE_THREAD__) && !defined(__SANITIZE_ADDRESS__)
+TEST(a_first_run_of_short_tasks_is_one_workers) {
+  for (const int64_t inner : {1, 20}) {
+    int num_shared = 0;
+    for (int i = 0; i < 5; ++i) num_shared += is_first_run_shared(inner);
+    CHECK(num_shared <= 2);
+  }
+}
+#endif
 
 TEST(who_says_which_task_runs_where_gets_it) {
   const std::vector<uint8_t> bytes = make_program(1);

@@ -2,7 +2,7 @@
 
 A page `<code>.md` starts with `# <code>` and holds one or more pairs of a `python` block and the `text`
 block that it must produce. Each program runs from a file `example.py` in a folder of its own, which is also
-its working directory. In a `text` block `[...]` stands for text that depends on the machine. The pages are
+its working directory. In a `text` block `[...]` matches text that depends on the machine. The pages are
 also the chapters of docs/errors.md.
 """
 

@@ -19,6 +19,7 @@ from pto_wsp.ir.module import Module
 from pto_wsp.ir.scalar import Binary, Const, Element, Expr, Select, Slot, Unary, Var
 from pto_wsp.ir.workload import Cond, Loop, Node, Set, SizeParam, Task, TensorParam, WorkloadFunction
 from pto_wsp.location import Location
+from pto_wsp.support.record import replace
 from pto_wsp.types import TensorType, TileType, f32, i32
 from tests.generators.workloads import KERNELS as BLENDS
 
@@ -82,7 +83,7 @@ class _Generator:
     def number(self, loops: tuple[str, ...], depth: int = 2) -> Expr:
         """Return an expression for a number from 0 to 3, or now and then for a wrong one."""
         loc = Location("w.py", next(self.names) + 1, 1, 2)
-        kind = self.draw(st.integers(0, 11 if depth else 3))
+        kind = self.draw(st.integers(0, 12 if depth else 3))
         inner = depth - 1
         match kind:
             case 0 | 1:
@@ -103,6 +104,9 @@ class _Generator:
             case 10 if self.draw(st.integers(0, 9)) == 0:
                 op = str(self.pick("sub", "floordiv", "lshift", "mul"))
                 return Binary(op, self.number(loops, inner), self.number(loops, inner), loc)
+            case 11:
+                least = Binary("within", self.number(loops, inner), self.number(loops, 0), loc)
+                return least if self.draw(st.integers(0, 9)) == 0 else replace(least, b=Const(3))
             case _:
                 return Binary("rshift", self.number(loops, inner), self.number(loops, inner), loc)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from pto_wsp.errors import OutRead
 from pto_wsp.ir import kernel as k
@@ -13,6 +13,7 @@ from pto_wsp.ir.module import Module
 from pto_wsp.ir.scalar import (
     ARITHMETIC,
     BITWISE,
+    CHECKS,
     COMPARISONS,
     LOGIC,
     ArgExtent,
@@ -52,9 +53,10 @@ FLOATS = (0.0, -0.0, 1.5, -2.25, 1e-05, 3.4e38, 1e300, 0.35355339059327373, math
 class Expressions:
     """Writes expressions over the names that `leaf` gives."""
 
-    def __init__(self, draw: Draw, leaf: Leaf) -> None:
+    def __init__(self, draw: Draw, leaf: Leaf, checks: Iterable[str] = ()) -> None:
         self.draw = draw
         self.leaf = leaf
+        self.of_integers = (*BITWISE, *checks)
 
     def make(self, dtype: DType, depth: int = 3) -> Expr:
         """Return an expression of a type."""
@@ -67,7 +69,7 @@ class Expressions:
         if self.draw.random() < 0.25:
             return self.unary(dtype, depth - 1)
         ops = [*LOGIC, *COMPARISONS] if dtype is b1 else [*ARITHMETIC]
-        op = self.draw.choice(ops + ([*BITWISE] if dtype is i64 else []))
+        op = self.draw.choice(ops + ([*self.of_integers] if dtype is i64 else []))
         operand = self.draw.choice((i64, f32)) if op in COMPARISONS else dtype
         if dtype is not b1 and op in ("floordiv", "mod", "div"):
             op = "div" if dtype is f32 else self.draw.choice(("floordiv", "mod"))
@@ -320,7 +322,7 @@ class WorkloadWriter:
         self.names: dict[Name, DType] = {}
         self.labels = 0
         self.known: list[str] = []
-        self.exprs = Expressions(draw, self.leaf)
+        self.exprs = Expressions(draw, self.leaf, CHECKS)
 
     def leaf(self, dtype: DType) -> Expr | None:
         options: list[Expr] = [

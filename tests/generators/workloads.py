@@ -188,9 +188,19 @@ def _ranges(draw: st.DrawFn, loops: dict[str, Loop]) -> DimSelect:
     choice = draw(st.integers(0, 9))
     if choice == 0:
         return Full()
-    if tiled and choice < 6:
+    if tiled and choice < 5:
         return TileRange(draw(st.sampled_from(tiled)))
+    if tiled and choice < 7:
+        return _part_of(draw(st.sampled_from(tiled)), draw(st.integers(0, 3)), draw(st.integers(0, 3)))
     return Range(draw(_offsets(loops)), Const(draw(st.integers(0, 5))))
+
+
+def _part_of(loop: str, start: int, stop: int) -> Range:
+    """Return a slice of a tile, clipped to it, as the part of a range is written."""
+    length = LoopExtent(loop)
+    last = binary("within", binary("min", Const(max(start, stop)), length), length)
+    first = binary("within", binary("min", Const(start), length), last)
+    return Range(add(LoopStart(loop), first), binary("sub", last, first))
 
 
 @st.composite

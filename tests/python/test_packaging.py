@@ -16,7 +16,17 @@ import pytest
 from tests.python.planner.test_headers import find_and_run
 
 ROOT = Path(__file__).parents[2]
-SOURCES = ("python", "include", "cpp", "cmake", "CMakeLists.txt", "pyproject.toml", "README.md", "LICENSE")
+SOURCES = (
+    "python",
+    "docs",
+    "include",
+    "cpp",
+    "cmake",
+    "CMakeLists.txt",
+    "pyproject.toml",
+    "README.md",
+    "LICENSE",
+)
 
 PROGRAM = """
 import sys
@@ -83,6 +93,7 @@ def test_wheel_holds_what_kernels_and_type_checkers_need(wheel: Path) -> None:
         f"pto_wsp/include/{path.relative_to(ROOT / 'include')}" for path in (ROOT / "include").rglob("*.hpp")
     }
     assert headers and headers <= names
+    assert {"pto_wsp/docs/tutorial.md", "pto_wsp/docs/errors.md"} <= names
     assert {"pto_wsp/py.typed", "pto_wsp/_native.pyi"} <= names
     assert any(name.startswith("pto_wsp/_native.") and name.endswith(".so") for name in names)
     assert not any("__pycache__" in name or name.endswith(".cpp") for name in names)

@@ -140,10 +140,10 @@ class InFlight {
   void enter(Turn& turn, const Flight& flight, Question is_interrupted) {
     std::unique_lock<std::mutex> lock(mutex_);
     while (turn.is_taken) {
-      if (turn.forks != sched::num_forks()) throw at_fork();
+      if (turn.forks != num_forks()) throw at_fork();
       wait_for_change(lock, flight, is_interrupted);
     }
-    turn = {true, sched::num_forks()};
+    turn = {true, num_forks()};
   }
   void leave(Turn& turn) {
     {

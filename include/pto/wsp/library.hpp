@@ -8,9 +8,9 @@
 #include <string>
 
 #include "pto/wsp/abi.hpp"
+#include "pto/wsp/crash.hpp"
 #include "pto/wsp/error.hpp"
 #include "pto/wsp/native.hpp"
-#include "pto/wsp/sched/crash.hpp"
 
 namespace pto::wsp {
 
@@ -81,7 +81,7 @@ class LoadedLibrary {
       const auto native = reinterpret_cast<NativeKernelsFn>(dlsym(handle_, "pto_wsp_native_kernels"));
       if (native != nullptr) {
         native_ = native();
-        native_->current_call = sched::current_call;
+        native_->current_call = current_call;
       }
     } catch (...) {
       dlclose(handle_);

@@ -8,7 +8,7 @@ from pto_wsp.support.record import record
 
 @record
 class Sum:
-    """`constant` plus each term times its factor. Terms are variables, or whatever else is no sum."""
+    """`constant` plus each term times its factor. Terms are variables, or other expressions except sums."""
 
     terms: tuple[tuple[Expr, int], ...]
     constant: int

@@ -1,6 +1,6 @@
 """How far the regions of a workload reach: the extents that its tensors need.
 
-Bounds are polynomials of the workload's symbols; a loop variable stands for the last value that it can have.
+Bounds are polynomials of the workload's symbols; a loop variable represents the last value that it can have.
 They may be larger than what a run touches, and are never smaller.
 """
 
@@ -16,7 +16,7 @@ from pto_wsp.ir.scalar import Binary, Const, Expr, Name, Select, Unary, Var, nam
 
 Monomial = tuple[Expr, ...]
 Polynomial = dict[Monomial, int]
-"""Coefficients of products of atoms: names, or expressions that are no sums or products."""
+"""Coefficients of products of atoms: names, or expressions other than sums and products."""
 
 Bounds = Mapping[Name, Polynomial]
 """The largest value of each loop variable, and of the ranges of tiles loops; the smallest is 0."""

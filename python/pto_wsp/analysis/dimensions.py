@@ -112,7 +112,7 @@ class DimensionClasses:
             self._mentions(stmt)
 
     def of(self, dim: Dim) -> Dim:
-        """Return the member that stands for the class of a dimension."""
+        """Return the representative of the class of a dimension."""
         while dim in self._parent:
             dim = self._parent[dim]
         return dim
@@ -149,7 +149,7 @@ class DimensionClasses:
     def _mentions(self, stmt: k.Stmt) -> None:
         """Fix what a scalar follows from: how large something is, or a certain element of it.
 
-        How large a tile is to be made is no such scalar.
+        The size of a new tile is not such a scalar.
         """
         exprs = k.statement_expressions(stmt)
         if isinstance(stmt, k.Instr):

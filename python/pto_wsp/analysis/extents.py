@@ -1,6 +1,6 @@
 """What is known about valid extents while a kernel is read from top to bottom.
 
-An extent is an int, or a string that stands for one run-time value: equal strings are equal values. What a
+An extent is an int, or a string that represents one run-time value: equal strings are equal values. What a
 branch or loop may have changed gets a new string.
 """
 
@@ -86,11 +86,11 @@ class ExtentTable:
             self._equal[drop] = keep
 
     def resolve(self, pair: Pair) -> Pair:
-        """Return the one symbol of each of two extents that stands for all that were found equal to it."""
+        """Return the representatives of two extents: the symbols of their classes of equal extents."""
         return self.resolve_one(pair[0]), self.resolve_one(pair[1])
 
     def resolve_one(self, symbol: Symbol) -> Symbol:
-        """Return the symbol that stands for an extent and all that were found equal to it."""
+        """Return the representative of an extent: the symbol of its class of equal extents."""
         while symbol in self._equal:
             symbol = self._equal[symbol]
         return symbol

@@ -1,4 +1,4 @@
-"""The function builder: PTO programs written as chains of calls (seed 004, section 2).
+"""The function builder: PTO programs written as chains of calls.
 
 It makes the IR that `@kernel` and `@workload` make. What reads programs from elsewhere can drive it too:
 `PTOFunctionBuilder.at` gives the places, and every operand can be an expression of the IR.

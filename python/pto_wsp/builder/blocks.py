@@ -24,7 +24,7 @@ _CLOSED_BY = {LoopStep: "end_for", WhileStep: "end_while", IfStep: "endif"}
 
 @record
 class _Open:
-    """A block that is not closed yet; `parts` has its body, and behind `else_block` the other branch."""
+    """A block that is not closed yet; `parts` has its body, and after `else_block` the other branch."""
 
     opening: Opening
     parts: list[list[Plain | StepBlock]]

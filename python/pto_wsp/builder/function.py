@@ -59,8 +59,8 @@ class PTOFunctionBuilder(InstructionMethods):
     """Builds a function step by step; every method returns the builder, `build` the function.
 
     An `in_core()` function (the default) computes on tiles, a `not_in_core()` function is an Orchestration
-    that calls others. Beside the methods below there is one for each instruction on tiles, called by its row
-    in the table: `add(dst, a, b)`, `rowsum(dst, x)`, `cmp(dst, a, b, mode)`.
+    that calls others. In addition to the methods below there is one for each instruction on tiles, with the
+    name of its row in the table: `add(dst, a, b)`, `rowsum(dst, x)`, `cmp(dst, a, b, mode)`.
 
     Args:
         name: of the function.
@@ -271,7 +271,7 @@ class PTOFunctionBuilder(InstructionMethods):
             max_range: in an Orchestration, the largest block of iterations that binary expansion makes,
                 rounded up to a power of two.
             min_range: its smallest block; what is left is one loop.
-            tile_levels: rows of the tiles that blocks of some sizes work on; 0 stands for what is left.
+            tile_levels: rows of the tiles that blocks of some sizes work on; 0 is the rest.
             kind: `range`, ordered by data alone, `parallel` or `seq`.
         """
         loc = self._here("for_loop")
@@ -472,7 +472,7 @@ class PTOFunctionBuilder(InstructionMethods):
         return function
 
     def __getattr__(self, name: str) -> Callable[..., PTOFunctionBuilder]:
-        """Refuse a method that neither stands above nor follows from a row of the instruction table."""
+        """Refuse a method that is neither defined above nor a row of the instruction table."""
         if name.startswith("_"):
             raise AttributeError(name)
         known = [method for method in dir(type(self)) if not method.startswith("_")]

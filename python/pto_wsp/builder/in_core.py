@@ -169,7 +169,7 @@ class _InCore:
             raise BadOperand(op=op, expected=expected, found=f"an element of the tile `{name}`", loc=loc)
         if len(indices) != 2 or any(index.dtype is not i64 for index in indices):
             found = ", ".join(str(index.dtype) for index in indices)
-            raise BadOperand(op=op, expected=f"2 integers behind `{name}`", found=found, loc=loc)
+            raise BadOperand(op=op, expected=f"2 integers after `{name}`", found=found, loc=loc)
         return TileElement(name, indices, element_dtype(tile.type.dtype), loc)
 
     def extent(self, name: str, dim: int, op: str, loc: Location | None) -> Extent:

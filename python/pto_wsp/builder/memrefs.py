@@ -134,7 +134,7 @@ def require_integers(
     if not (memref.dtype.is_integer or memref.dtype is b1):
         expected, found = "a memref of integers", f"`{name}` of {memref.dtype}"
     elif len(indices) != rank or any(index.dtype is not i64 for index in indices):
-        expected, found = f"{rank} integers behind `{name}`", ", ".join(str(i.dtype) for i in indices)
+        expected, found = f"{rank} integers after `{name}`", ", ".join(str(i.dtype) for i in indices)
     else:
         return
     raise BadOperand(op=op, expected=expected, found=found, loc=loc)

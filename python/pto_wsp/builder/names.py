@@ -12,7 +12,7 @@ from pto_wsp.types.space import Space
 
 
 class ElementType(enum.Enum):
-    """Element types, by the names of PTO programs."""
+    """Element types of memrefs, tiles and scalars. `INDEX` is a 64-bit integer."""
 
     F16 = "f16"
     F32 = "f32"
@@ -36,10 +36,10 @@ class ElementType(enum.Enum):
 
 
 class MemorySpace(enum.Enum):
-    """Where a memref or a tile is.
+    """The memory that holds a memref or a tile.
 
-    Memrefs are in global memory (`GM`), which a call gives, in `L2` or `L1`, or `LOCAL`: in memory that the
-    target chooses. Tiles are in `UB`, `L1`, `L0A`, `L0B` or `L0C`; without one, the target chooses.
+    A memref in `GM` is an argument. A memref in `L2`, `L1` or `LOCAL` exists for one run; for `LOCAL` the
+    target chooses the memory. Tiles are in `UB`, `L1`, `L0A`, `L0B` or `L0C`, or in no declared memory.
     """
 
     GM = "gm"
@@ -58,7 +58,7 @@ class MemorySpace(enum.Enum):
 
 
 class CompareMode(enum.Enum):
-    """Comparisons of scalars and tiles."""
+    """Comparisons of scalars and tiles: ==, !=, <, <=, >, >=."""
 
     EQ = "eq"
     NE = "ne"

@@ -24,12 +24,12 @@ SIZED_BY_DESTINATION = frozenset({Form.FILL, Form.IOTA, Form.CONVERT, *EXTENTS})
 
 
 def methods() -> dict[str, Instruction]:
-    """Return the row of every method that stands for an instruction on tiles."""
+    """Return the row of every method for an instruction on tiles."""
     return {row.name: row for row in TABLE.values() if row.form not in MOVES}
 
 
 def option_names(form: Form) -> tuple[str, ...]:
-    """Return the options that a method also takes behind its operands, in order."""
+    """Return the options that a method also takes after its operands, in order."""
     return (*CONSTANTS.get(form, ()), *PLACES.get(form, ()))
 
 
@@ -94,7 +94,7 @@ def require_count(step: TileStep) -> None:
         form = TABLE[step.row].form
         wanted = form.num_tiles + form.num_scalars
     if len(step.operands) != wanted:
-        raise _bad(step, f"{wanted} operands behind the destination", str(len(step.operands)))
+        raise _bad(step, f"{wanted} operands after the destination", str(len(step.operands)))
 
 
 def require_decided(step: TileStep) -> None:

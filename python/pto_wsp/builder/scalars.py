@@ -196,7 +196,7 @@ class ScalarReader:
 def _applied(name: str, args: Sequence[Expr], loc: Location | None) -> Expr:
     """Return a function of scalars, as `.pto` text calls them."""
     match name, args:
-        case "min" | "max", [a, b]:
+        case "min" | "max" | "within", [a, b]:
             return arithmetic.combine(name, a, b, loc)
         case "select", [condition, then, other]:
             return arithmetic.select(arithmetic.truth(condition, loc), then, other, loc)

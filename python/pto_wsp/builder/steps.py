@@ -235,7 +235,7 @@ def tiles_and_loops(tree: Tree) -> set[str]:
 
 
 def assigned_once(tree: Tree, ops: Collection[str] = ()) -> frozenset[str]:
-    """Return the scalars that one step alone assigns, which stands outside of blocks.
+    """Return the scalars that one step alone assigns, outside of blocks.
 
     Args:
         tree: the steps of a function.

@@ -54,7 +54,7 @@ def read_place(reader: ScalarReader, param: str, value: Argument, loc: Location)
     items = value if isinstance(value, tuple) else (value,)
     tensor, *offsets = items
     if not isinstance(tensor, str) or len(offsets) not in (0, 2, 4):
-        expected = f'for `{param}`, `"tensor"`, `("tensor", row, col)` or with `rows, cols` behind'
+        expected = f'for `{param}`, `"tensor"`, `("tensor", row, col)` or with `rows, cols` after it'
         raise BadOperand(op="call", expected=expected, found=repr(value), loc=loc)
     found = [reader.integer(offset, "call", loc) for offset in offsets]
     row, col = found[:2] or (ZERO, ZERO)

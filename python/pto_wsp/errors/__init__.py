@@ -23,6 +23,7 @@ from pto_wsp.errors.command import (
     BadOption,
     CommandError,
     MissingPackage,
+    NotDocumented,
 )
 from pto_wsp.errors.compiling import (
     BadCache,
@@ -87,6 +88,7 @@ from pto_wsp.errors.reading import (
     UnsetSlot,
     UnsupportedSyntax,
     UnusedCall,
+    VariableChanged,
     WrongFunctionKind,
     WrongTensor,
 )
@@ -194,6 +196,7 @@ __all__ = [
     "NoSource",
     "NoTier",
     "NoneKernelBody",
+    "NotDocumented",
     "NotPlanned",
     "NotYetSupported",
     "NothingRecorded",
@@ -244,6 +247,7 @@ __all__ = [
     "UnusableArray",
     "UnusableFile",
     "UnusedCall",
+    "VariableChanged",
     "VerifyError",
     "ViewShape",
     "WindowFull",

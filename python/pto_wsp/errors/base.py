@@ -89,8 +89,8 @@ def _shown(source: str, start: int, width: int) -> tuple[str, int, int]:
         return source, start, width
     first = max(0, min(start - MAX_SHOWN // 3, len(source) - MAX_SHOWN))
     last = first + MAX_SHOWN
-    before, behind = "..." if first else "", "..." if last < len(source) else ""
-    return before + source[first:last] + behind, start - first + len(before), max(1, min(width, last - start))
+    before, after = "..." if first else "", "..." if last < len(source) else ""
+    return before + source[first:last] + after, start - first + len(before), max(1, min(width, last - start))
 
 
 MAX_LISTED = 24
@@ -141,7 +141,7 @@ class RunError(PtoError):
     tasks_before: int | None = None
 
     def found_late(self, tasks_before: int) -> RunError:
-        """Return the error, found when so many tasks came before it."""
+        """Return the error with the number of tasks before it."""
         self.tasks_before = tasks_before
         return self
 

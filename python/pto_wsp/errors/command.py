@@ -24,3 +24,11 @@ class BadOption(CommandError):
     template = "`{option}` does not fit"
     label = "expected {expected}, found {found}"
     hint = "{advice}"
+
+
+class NotDocumented(CommandError):
+    """Words that no section of the documentation contains."""
+
+    code = "not-documented"
+    template = "no section contains `{words}`"
+    hint = "{advice}"

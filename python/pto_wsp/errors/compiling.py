@@ -71,6 +71,7 @@ class BadLibrary(CompileError):
     code = "bad-library"
     template = "the kernel library {path} cannot be loaded"
     label = "{reason}"
+    hint = "check the compiler that CXX names, and delete the cached library"
 
 
 class UnknownPass(CompileError):
@@ -87,11 +88,11 @@ class BadPipeline(CompileError):
     code = "bad-pipeline"
     template = "the pipeline `{text}` cannot be read"
     label = "expected {expected}, found {found}"
-    hint = "passes are separated by commas, options stand in braces: `inline,unroll{{factor=4}},dce`"
+    hint = "passes are separated by commas, options are in braces: `inline,unroll{{factor=4}},dce`"
 
 
 class CannotInline(CompileError):
-    """A call whose callee cannot stand in its place."""
+    """A call that its callee cannot replace."""
 
     code = "cannot-inline"
     template = "the call of `{callee}` cannot be inlined"
@@ -112,4 +113,4 @@ class TilesTooLarge(CompileError):
     code = "tiles-too-large"
     template = "the tiles of kernel `{kernel}` take {needed} bytes, and a core has {capacity}"
     label = "in use together: {live}"
-    hint = "use smaller tiles, or let go of some of these before others are made"
+    hint = "use smaller tiles, or shorten the lifetimes of some of these tiles"

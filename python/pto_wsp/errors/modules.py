@@ -13,7 +13,7 @@ class InvalidIR(VerifyError):
 
 
 class BadKey(ScheduleError):
-    """A key of a schedule that no task has, that can mean two things, or that is no integer."""
+    """A key of a schedule that no task has, that is ambiguous, or that is not an integer."""
 
     code = "bad-key"
     template = "{problem}"

@@ -40,6 +40,15 @@ class UnknownName(FrontendError):
     hint = "{advice}"
 
 
+class VariableChanged(FrontendError):
+    """A variable around a kernel or workload that has another value than the one that was read."""
+
+    code = "variable-changed"
+    template = "`{name}` has changed since `{function}` was {event}"
+    label = "expected {expected}, found {found}"
+    hint = "make what changes a parameter, or define the kernel or workload again and compile it"
+
+
 class UnknownInstruction(FrontendError):
     """A call of a `pto` or `ptoisa` function that does not exist."""
 
@@ -100,6 +109,7 @@ class ShapeMismatch(FrontendError):
     code = "shape-mismatch"
     template = "shapes do not fit `{op}`"
     label = "expected {expected}, found {found}"
+    hint = "reduce (`pto.rowsum`), expand (`pto.rowexpand`), reshape or extract an operand"
 
 
 class DTypeMismatch(FrontendError):
@@ -170,7 +180,7 @@ class DetachedOtherwise(FrontendError):
     code = "detached-otherwise"
     template = "`P.otherwise` does not directly follow a `P.when`"
     label = "{problem}"
-    hint = "put it right behind the body of the `P.when` or `P.otherwise` that it belongs to"
+    hint = "put it directly after the body of the `P.when` or `P.otherwise` that it belongs to"
 
 
 class UnsetSlot(FrontendError):
@@ -232,6 +242,7 @@ class BadIndex(FrontendError):
     code = "bad-index"
     template = "`{tensor}` cannot be indexed like this"
     label = "expected {expected}, found {found}"
+    hint = "index with an integer, a range of `P.tiles` (in a kernel `pto.tiles`), or a slice of constants"
 
 
 class WrongTensor(FrontendError):
@@ -249,6 +260,7 @@ class RankMismatch(FrontendError):
     code = "rank-mismatch"
     template = "argument `{param}` of kernel `{kernel}` has the wrong number of dimensions"
     label = "expected {expected}, found {found}"
+    hint = "an integer as index drops a dimension (`X[i]`), a range keeps it (`X[i : i + 1]`)"
 
 
 class ArgumentShape(FrontendError):
@@ -257,6 +269,7 @@ class ArgumentShape(FrontendError):
     code = "argument-shape"
     template = "argument `{param}` of kernel `{kernel}` does not fit its tile"
     label = "expected {expected}, found {found}"
+    hint = "divide the tensor with `P.tiles`, or declare the parameter as `Tensor[dtype, DYN, cols]`"
 
 
 class ArgumentDType(FrontendError):
@@ -265,6 +278,7 @@ class ArgumentDType(FrontendError):
     code = "argument-dtype"
     template = "argument `{param}` of kernel `{kernel}` has the wrong element type"
     label = "expected {expected}, found {found}"
+    hint = "declare the parameter with the type of the tensor, and convert inside with `pto.cast`"
 
 
 class BadBlock(FrontendError):
@@ -273,6 +287,7 @@ class BadBlock(FrontendError):
     code = "bad-block"
     template = "`{method}` does not fit the blocks that are open"
     label = "expected {expected}, found {found}"
+    hint = "close blocks in the reverse order of opening them"
 
 
 class WrongFunctionKind(FrontendError):
@@ -299,6 +314,7 @@ class OutsideWorkload(FrontendError):
     code = "outside-workload"
     template = "{what} has a meaning only inside a {where}"
     label = "used outside of one"
+    hint = "use it inside a function that is decorated with `@{where}`"
 
 
 class ConstantIndexOutside(FrontendError):
@@ -307,6 +323,7 @@ class ConstantIndexOutside(FrontendError):
     code = "index-outside"
     template = "`{tensor}` is indexed outside dimension {dim}"
     label = "expected an index in [0, {size}), found {found}"
+    hint = "use an index inside the dimension; negative indices do not count from the end"
 
 
 class NotYetSupported(PtoError):

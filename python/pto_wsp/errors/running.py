@@ -15,7 +15,7 @@ class UnboundTensor(BindError):
 
 
 class UnknownParameter(BindError):
-    """A keyword that is no parameter of the program."""
+    """A keyword that is not a parameter of the program."""
 
     code = "unknown-parameter"
     template = "program `{program}` has no parameter `{name}`"
@@ -36,6 +36,7 @@ class WrongDType(BindError):
     code = "wrong-dtype"
     template = "array `{name}` has the wrong element type"
     label = "expected {expected}, found {found}"
+    hint = "convert the array before the call, or declare the tensor with this type"
 
     def __init__(
         self, *, expected: object, loc: Location | None = None, hint: str | None = None, **fields: object
@@ -51,6 +52,7 @@ class WrongRank(BindError):
     code = "wrong-rank"
     template = "array `{name}` has the wrong number of dimensions"
     label = "expected {expected}, found {found}"
+    hint = "reshape the array: `array[None]` adds a dimension, `array[0]` drops one"
 
 
 class WrongShape(BindError):
@@ -59,6 +61,7 @@ class WrongShape(BindError):
     code = "wrong-shape"
     template = "dimension {dim} of array `{name}` has the wrong size"
     label = "expected {expected}, found {found}"
+    hint = "pass arrays in which a size has one value wherever its name appears"
 
 
 class UnusableArray(BindError):
@@ -119,6 +122,7 @@ class ViewShape(RunError):
     code = "view-shape"
     template = "argument `{param}` of kernel `{kernel}` has a shape that it cannot take"
     label = "expected {expected} in dimension {dim}, found {found}{where}"
+    hint = "a parameter `Tile[rows, cols, dtype]` accepts smaller views, a dimension `DYN` any size"
 
 
 class RowOutside(RunError):
@@ -127,6 +131,7 @@ class RowOutside(RunError):
     code = "row-outside"
     template = "`{indices}` names row {row} of `{tensor}`, which has {size} rows"
     label = "position {position} of `{indices}` holds {row}, expected a row in [0, {size}){where}"
+    hint = "correct the indices, or leave out such rows with `P.when`"
 
 
 class RowRepeated(RunError):
@@ -142,7 +147,7 @@ class StridedRows(RunError):
     """A row set over rows that do not lie evenly in memory."""
 
     code = "strided-rows"
-    template = "`{tensor}` cannot be indexed by rows: dimension {dim} does not step over those behind it"
+    template = "`{tensor}` cannot be indexed by rows: dimension {dim} does not step over those after it"
     hint = "pass a packed array: `numpy.ascontiguousarray(array)`"
 
 
@@ -161,6 +166,7 @@ class NegativeAmount(RunError):
     code = "negative-amount"
     template = "the {what} of a task of kernel `{kernel}` is negative"
     label = "expected at least 0, found {found}{where}"
+    hint = "return at least 0: `(...).max(0)`"
 
 
 class NoDispatcher(RunError):
@@ -169,6 +175,7 @@ class NoDispatcher(RunError):
     code = "no-dispatcher"
     template = "a task of kernel `{kernel}` is for dispatcher {found}"
     label = "expected one of 0 to {most}{where}"
+    hint = "take the key modulo the number of dispatchers, or use `DispatchPolicy.affinity`"
 
 
 class WindowFull(RunError):
@@ -199,10 +206,15 @@ class StridedView(RunError):
 
 
 class BadExpression(RunError):
-    """A scalar expression without a value."""
+    """A scalar expression without a value, in an iteration of the loops around it if there are any."""
 
     code = "bad-expression"
     template = "an expression has no value: {reason}"
+
+    def in_iteration(self, where: str) -> BadExpression:
+        """Show the loop variables, ` in iteration b = 3`, and return the error."""
+        self.caret_text = self.caret_text or where.strip()
+        return self
 
 
 class KernelFailed(RunError):
@@ -220,6 +232,10 @@ class IterationsConflict(RunError):
     template = "`{second}`{second_where} {second_does} what `{first}`{first_where} {first_does}: `{region}`"
     label = "{kind}"
     hint = "P states that iterations are independent; where their order matters, use `P.range` or `P.seq`"
+    hint_of_tiles = (
+        "P.tiles states that iterations are independent; where their order matters, give it "
+        '`order="range"` or `order="seq"`'
+    )
 
 
 class InstancesConflict(RunError):
@@ -268,6 +284,7 @@ class OutOfMemory(RunError):
     code = "out-of-memory"
     template = "there is no memory for {what}"
     label = "{size}"
+    hint = "use smaller sizes or fewer workers, or free memory"
 
 
 class NestedRun(RunError):

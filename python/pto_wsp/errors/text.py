@@ -33,6 +33,7 @@ class RepeatedText(TextError):
     code = "repeated-text"
     template = "{kind} `{name}` is declared twice"
     label = "declared before"
+    hint = "rename or remove one of the two"
 
 
 class TextMismatch(TextError):
@@ -59,6 +60,7 @@ class TextLimit(TextError):
     code = "text-limit"
     template = "the text has {what}"
     label = "at most {limit}"
+    hint = "divide it into smaller parts"
 
 
 class TextVersion(TextError):

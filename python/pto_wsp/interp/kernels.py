@@ -1,4 +1,4 @@
-"""Kernels in numpy: the kernel oracle of ARCHITECTURE 4.6.
+"""Kernels in numpy: the kernel oracle.
 
 Exact rows compute in the type that targets compute in (f32 for f16 and bf16), inexact rows in f64; every
 result is rounded to its tile's type. Reads and writes are checked as on every target.

@@ -75,7 +75,7 @@ class RegionReader:
 
         Args:
             region: a region of a verified workload.
-            place: where it stands.
+            place: its source line.
             knows_rows: whether the indices of its row set may be looked at; without, a view of all rows.
 
         Raises:
@@ -193,7 +193,7 @@ def _num_merged(region: Region) -> int:
 
 
 def _unmerged(array: np.ndarray, leading: int) -> int | None:
-    """Return the outermost of the leading dimensions that does not step over the ones behind it, or None.
+    """Return the outermost of the leading dimensions that does not step over the ones after it, or None.
 
     The strides of dimensions of one element say nothing.
     """

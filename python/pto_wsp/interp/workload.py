@@ -1,12 +1,13 @@
 """The reference meaning of a workload: its tasks, one after another, in program order.
 
-Used as the workload oracle (ARCHITECTURE 4.6) with compiled kernels, and as the target `interp` with numpy
+Used as the workload oracle with compiled kernels, and as the target `interp` with numpy
 kernels. It loops over tasks in Python and is meant for checking and debugging.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
 import numpy as np
 
@@ -24,7 +25,7 @@ from pto_wsp.support.record import record
 
 Scope = dict[Name, Value]
 CallKernel = Callable[[str, Sequence["np.ndarray | Value"], int], None]
-"""Runs the kernel of a name on views and scalars, with so many bytes of workspace."""
+"""Runs the kernel of a name on views and scalars, with a workspace of this size in bytes."""
 
 NOTHING_LATE = Late(frozenset(), frozenset())
 
@@ -52,6 +53,11 @@ class BoundTask:
     scope: Mapping[Name, Value]
     loops: tuple[w.Loop, ...]
 
+    @property
+    def where(self) -> str:
+        """The loop variables, for errors."""
+        return scope_text(self.scope, self.loops)
+
 
 def expand(
     workload: w.WorkloadFunction,
@@ -62,7 +68,7 @@ def expand(
     """Yield the tasks of `workload` in program order.
 
     Elements are read when the walk comes to them, so what the caller does with a task before it asks for the
-    next one is seen by the expressions behind it.
+    next one is seen by the expressions after it.
 
     Args:
         workload: what to expand.
@@ -93,18 +99,18 @@ class _Walk:
                 case w.Loop():
                     yield from self.loop(node, loops)
                 case w.Cond(condition=condition, then=then, other=other):
-                    yield from self.nodes(then if self.value(condition) else other, loops)
+                    yield from self.nodes(then if self.value(condition, loops) else other, loops)
                 case w.Set(name=name, value=value):
-                    self.scope[name] = int(self.value(value))
+                    self.scope[name] = int(self.value(value, loops))
                 case w.Refuse():
-                    raise no_tier(node, int(self.value(node.size)))
+                    raise no_tier(node, int(self.value(node.size, loops)))
                 case w.WorkloadCall(workload=name, loc=loc):
                     raise call_left(name, loc)
 
     def loop(self, loop: w.Loop, loops: tuple[w.Loop, ...]) -> Iterator[BoundTask]:
-        extent = int(self.value(loop.extent))
+        extent = int(self.value(loop.extent, loops))
         if extent < 0:
-            raise negative_extent(loop, extent)
+            raise negative_extent(loop, extent, scope_text(self.scope, loops))
         for i in range(extent if loop.tile is None else -(-extent // loop.tile)):
             self.scope[loop.var] = i
             if loop.tile is not None:
@@ -112,13 +118,18 @@ class _Walk:
                 self.scope[loop.length] = min(loop.tile, extent - i * loop.tile)
             yield from self.nodes(loop.body, (*loops, loop))
 
-    def value(self, expr: Expr) -> Value:
-        return evaluate(expr, self.scope, self.reader)
+    def value(self, expr: Expr, loops: tuple[w.Loop, ...]) -> Value:
+        try:
+            return evaluate(expr, self.scope, self.reader)
+        except BadExpression as error:
+            raise error.in_iteration(scope_text(self.scope, loops)) from None
 
 
-def negative_extent(loop: w.Loop, extent: int) -> BadExpression:
-    """Return the error of a loop over a negative number of elements."""
-    return BadExpression(reason=f"the axis of `{loop.called}` has extent {extent}", loc=loop.loc)
+def negative_extent(loop: w.Loop, extent: int, where: str) -> BadExpression:
+    """Return the error of a loop over a negative number of elements; `where` shows the loops around it."""
+    reason = f"the axis of `{loop.called}` has extent {extent}"
+    hint = "for a loop without iterations, end the extent at 0: `P(extent.max(0))`"
+    return BadExpression(reason=reason, loc=loop.loc, hint=hint).in_iteration(where)
 
 
 def no_tier(node: w.Refuse, size: int) -> NoTier:
@@ -161,8 +172,7 @@ def run_workload(
             task = next(tasks, None)
             if task is None:
                 return done
-            run.flush(task)
-            views, args, workspace = run.arguments(task, NOTHING_LATE)
+            views, args, workspace = run.late_arguments(task)
         except RunError as error:
             raise error.found_late(done) from None
         if seen is not None:
@@ -178,6 +188,19 @@ def run_workload(
         done += 1
 
 
+_Arguments = tuple[list[ArrayView], "list[np.ndarray | Value]", int]
+"""Views to write back, arguments, and bytes of workspace."""
+
+
+@contextmanager
+def _placed(task: BoundTask) -> Iterator[None]:
+    """Let an expression without a value name the iteration of a task."""
+    try:
+        yield
+    except BadExpression as error:
+        raise error.in_iteration(task.where) from None
+
+
 class _Run:
     """One run: what its tasks get."""
 
@@ -188,17 +211,23 @@ class _Run:
         distinct = frozenset(t.name for t in module.entry_workload.tensors if t.is_distinct)
         self.regions = RegionReader(arrays, self.reader, distinct)
 
-    def flush(self, task: BoundTask) -> None:
-        """Evaluate what reads elements that tasks write: flush points come before anything else of a task."""
+    def late_arguments(self, task: BoundTask) -> _Arguments:
+        """Return what `arguments` returns, after evaluating what reads elements that tasks write."""
         for expr in w.node_expressions(task.node):
             if reads_element(expr, self.late.written):
-                evaluate(expr, task.scope, self.reader)
+                with _placed(task):
+                    evaluate(expr, task.scope, self.reader)
+        return self.arguments(task, NOTHING_LATE)
 
-    def arguments(self, task: BoundTask, late: Late) -> tuple[list[ArrayView], list[np.ndarray | Value], int]:
+    def arguments(self, task: BoundTask, late: Late) -> _Arguments:
         """Return the views to write back, the arguments and the workspace of a task, in bytes.
 
         Scalars come first, then regions, then amounts, each checked unless it is late.
         """
+        with _placed(task):
+            return self._arguments(task, late)
+
+    def _arguments(self, task: BoundTask, late: Late) -> _Arguments:
         node = task.node
         kernel = self.kernels[node.kernel]
         pairs = list(zip(kernel.params, node.args, strict=True))
@@ -224,7 +253,6 @@ class _Run:
             return 0
         found = int(evaluate(expr, task.scope, self.reader))
         if found < 0:
-            where = scope_text(task.scope, task.loops)
             kernel = task.node.kernel
-            raise NegativeAmount(what=what, kernel=kernel, found=found, where=where, loc=task.node.loc)
+            raise NegativeAmount(what=what, kernel=kernel, found=found, where=task.where, loc=task.node.loc)
         return found

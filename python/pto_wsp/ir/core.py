@@ -45,8 +45,8 @@ class Full:
 class Rows:
     """The rows that elements [start, start + extent) of the index tensor `indices` ([n, 1] i32) name.
 
-    A row set stands in the first dimension of a region and gives one dimension of the view. A row of it
-    counts over this dimension and the `Merged` ones behind it together, the last one fastest.
+    A row set is in the first dimension of a region and gives one dimension of the view. A row of it
+    counts over this dimension and the `Merged` ones after it together, the last one fastest.
     """
 
     indices: str

@@ -95,7 +95,7 @@ def evaluate(expr: Expr, scope: Scope, reader: ExtentReader | None = None) -> Va
 
 
 def element_outside(name: str, index: int, dim: int, size: int) -> str:
-    """Return why an element that is no part of its tensor has no value."""
+    """Return why an element that is not part of its tensor has no value."""
     return f"`{name}` is read at {index}, outside its dimension {dim} of size {size}"
 
 
@@ -107,7 +107,7 @@ def read_element(name: str, array: np.ndarray, indices: Iterable[int], loc: Loca
 def element_place(
     name: str, array: np.ndarray, indices: Iterable[int], loc: Location | None
 ) -> tuple[int, ...]:
-    """Return the indices of an element; raise BadExpression where it is no part of the array."""
+    """Return the indices of an element; raise BadExpression where it is not part of the array."""
     at: list[int] = []
     for dim, (size, index) in enumerate(zip(array.shape, indices, strict=True)):
         if not 0 <= index < size:

@@ -10,6 +10,7 @@ from pto_wsp.ir.scalar import (
     ARITHMETIC,
     BINARY_OPS,
     BITWISE,
+    CHECKS,
     COMPARISONS,
     LOGIC,
     UNARY_CALLS,
@@ -40,7 +41,7 @@ SCALAR_DTYPES = (i64, f32, b1)
 _NUMBERS, _INTEGERS, _TRUTHS = (i64, f32), (i64,), (b1,)
 _BINARY: dict[str, tuple[DType, ...]] = {
     **dict.fromkeys(ARITHMETIC, _NUMBERS),
-    **dict.fromkeys(("floordiv", "mod", *BITWISE), _INTEGERS),
+    **dict.fromkeys(("floordiv", "mod", *BITWISE, *CHECKS), _INTEGERS),
     "div": (f32,),
     **dict.fromkeys(COMPARISONS, _NUMBERS),
     **dict.fromkeys(("eq", "ne"), SCALAR_DTYPES),
@@ -77,7 +78,7 @@ def require_types(node: Expr, loc: Location | None) -> None:
             kinds = _VALUES.get(dtype.name)
             fits = kinds is not None and isinstance(value, kinds)
             if not fits or isinstance(value, bool) != (dtype is b1):
-                raise InvalidIR(message=f"`{value}` is no {dtype}", loc=loc)
+                raise InvalidIR(message=f"`{value}` is not a {dtype}", loc=loc)
         case Var() | LoopStart() | LoopExtent() | Slot() | FlushValue() | Extent():
             pass
         case TaskIndex() | TaskKernel() | KernelNumber() | ArgExtent():

@@ -1,8 +1,8 @@
 """What of a workload is known only while it runs.
 
 An expression is *late* if it reads an element of a tensor that a task of the run writes, or a late variable.
-A variable is late if some Set of it has a late value or stands under late control. Control is late inside a
-loop or condition whose extent or condition is late, or that stands under late control itself.
+A variable is late if some Set of it has a late value or is under late control. Control is late inside a
+loop or condition whose extent or condition is late, or that is under late control itself.
 
 What is not late is checked before the first task runs; what is late is checked at its place in program order,
 before the task that it belongs to runs. The engine has the same rule (docs/bytecode.md).

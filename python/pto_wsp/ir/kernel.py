@@ -3,7 +3,6 @@
 A body works on named tiles and scalars that may be written more than once, as in `.pto` text; there is no
 implicit copy. The valid shape of a tile is that of what was last written to it: elementwise results have the
 valid shape of their operands, which must agree (checked at run time where it is not known before).
-Source: seed 004 sections 1 to 3; ARCHITECTURE 4.2.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from pto_wsp.support.record import record, replace
 
 
 def called_functions(function: KernelFunction | WorkloadFunction) -> frozenset[str]:
-    """Return the names of the functions whose bodies `function` calls for; tasks are no calls."""
+    """Return the names of the functions whose bodies `function` calls; tasks do not count."""
     if isinstance(function, KernelFunction):
         statements = walk_statements(function.body or ())
         return frozenset(stmt.kernel for stmt in statements if isinstance(stmt, KernelCall))

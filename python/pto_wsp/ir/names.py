@@ -52,7 +52,7 @@ class KernelRenaming:
         tiles: new names of tiles.
         views: new names of views.
         targets: new names of scalars that are assigned, loop variables among them.
-        values: what stands for scalars that are read; `targets` go before.
+        values: the replacements of scalars that are read; `targets` go before.
     """
 
     def __init__(
@@ -129,9 +129,9 @@ class WorkloadRenaming:
 
     Args:
         loops: new names of loops.
-        values: what stands for other values that are read: expressions of the new place.
+        values: the replacements of other values that are read: expressions of the new place.
         variables: new names of variables.
-        tensors: what stands for tensors: regions of whole dimensions and indices.
+        tensors: the replacements of tensors: regions of whole dimensions and indices.
         labels: new labels of tasks.
     """
 
@@ -182,7 +182,7 @@ class WorkloadRenaming:
         return tuple(self.region(arg) if isinstance(arg, Region) else arg for arg in args)
 
     def region(self, region: Region) -> Region:
-        """Return a region whose expressions are renamed, of the tensor that stands for its own."""
+        """Return a region whose expressions are renamed, of the tensor that replaces its own."""
         dims = tuple(self._dim(dim) for dim in region.dims)
         inside = self.tensors.get(region.tensor)
         if inside is None:

@@ -1,10 +1,9 @@
 """`.pto` text of IR: the dump.
 
-The syntax is seed 004's (section 3), extended where our IR says more: regions are `start :+ extent`, `:` for
-a whole dimension, `at(i)` for an index that drops its dimension, `rows(%indices, start :+ extent)` for a row
-set and `merged` for the dimensions that it indexes together with its own; parameters carry their role;
-workload loops carry their kind, and the user's name of their variable where that differs; what a task has
-beside its arguments stands in braces behind it; the schedule stands behind the functions (ir/schedule.py).
+docs/pto_text.md has the grammar. A region selects, per dimension, `start :+ extent`, `:` for all of it,
+`at(i)` for an index that drops the dimension, `rows(%indices, start :+ extent)` for a row set, or `merged`
+for a dimension that the row set indexes together with its own. Parameters have roles, loops of workloads
+have kinds, and tasks have attributes in braces. The schedule follows the functions (ir/schedule.py).
 """
 
 from __future__ import annotations

@@ -65,7 +65,7 @@ def call_left(name: str, loc: Location | None) -> InvalidIR:
 def require_element(node: Element, rank: int, dtype: DType, loc: Location | None) -> None:
     """Raise InvalidIR unless `node` is an element of a tensor of integers or truth values of that rank."""
     require(len(node.indices) == rank, f"`{node.name}` has {rank} dimensions", loc)
-    require(dtype.is_integer or dtype is b1, f"elements of `{node.name}` are no integers", loc)
+    require(dtype.is_integer or dtype is b1, f"elements of `{node.name}` are not integers", loc)
 
 
 def region_rank(region: Region) -> int:

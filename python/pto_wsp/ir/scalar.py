@@ -1,9 +1,9 @@
 """Scalar expressions: the one expression type of bounds, offsets, predicates and scalar arguments.
 
 Values are i64 with floor division and modulo as in Python, bool (b1), or a float in a kernel's scalar
-arithmetic. Overflow, division by zero, shifts outside 0..63, elements outside their tensor and u64 values
-below 0 are errors wherever an expression is evaluated; the first of them, from left to right, is reported.
-Source: ARCHITECTURE 4.4; seed 003 section 3.1.
+arithmetic. Overflow, division by zero, shifts outside 0..63, elements outside their tensor, u64 values
+below 0 and bounds of slices outside their range are errors wherever an expression is evaluated; the first of
+them, from left to right, is reported.
 """
 
 from __future__ import annotations
@@ -249,7 +249,11 @@ ARITHMETIC: dict[str, str] = {
 BITWISE: dict[str, str] = {"bitand": "&", "bitor": "|", "bitxor": "^", "lshift": "<<", "rshift": ">>"}
 COMPARISONS: dict[str, str] = {"lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "!="}
 LOGIC: dict[str, str] = {"and": "and", "or": "or"}
-BINARY_OPS: dict[str, str] = {**ARITHMETIC, **BITWISE, **COMPARISONS, **LOGIC}
+CHECKS: dict[str, str] = {"within": "within"}
+"""`within(a, b)` is a, which must lie in [0, b]: the bound of a slice of a range of b elements."""
+BINARY_OPS: dict[str, str] = {**ARITHMETIC, **BITWISE, **COMPARISONS, **LOGIC, **CHECKS}
+BINARY_CALLS = ("min", "max", *CHECKS)
+"""Operations on two operands that are written as calls."""
 
 I64_MIN, I64_MAX = -(2**63), 2**63 - 1
 
@@ -257,6 +261,8 @@ DIVISION_BY_ZERO = "division by zero"
 OVERFLOW = "it overflows 64 bits"
 SHIFT_OUTSIDE = "it shifts by {value}, outside 0..63"
 BELOW_ZERO = "{value} is below 0, and a u64 is not"
+OUTSIDE_RANGE = "index {value} of a range is outside 0..{limit}"
+OUTSIDE_RANGE_HINT = "slices are not clipped: clip a bound with `.min(range.extent)`"
 
 _PYTHON: dict[str, Callable[[Value, Value], Value]] = {
     "add": lambda a, b: a + b,
@@ -280,6 +286,7 @@ _PYTHON: dict[str, Callable[[Value, Value], Value]] = {
     "ne": lambda a, b: a != b,
     "and": lambda a, b: bool(a) and bool(b),
     "or": lambda a, b: bool(a) or bool(b),
+    "within": lambda a, b: a,
 }
 
 
@@ -343,7 +350,7 @@ def _node_can_fail(node: Expr) -> bool:
         case Binary(op="add" | "sub" | "mul", a=a) | Unary(op="neg", a=a):
             return a.dtype.is_integer
         case Binary(op=op):
-            return op in ("floordiv", "mod", "lshift", "rshift")
+            return op in ("floordiv", "mod", "lshift", "rshift", *CHECKS)
         case Unary(op="i64", a=a):
             return a.dtype.is_float
         case Unary(op=op):
@@ -365,6 +372,8 @@ def apply_binary(op: str, a: Value, b: Value, loc: Location | None = None) -> Va
         raise BadExpression(reason=DIVISION_BY_ZERO, loc=loc)
     if op in ("lshift", "rshift") and not 0 <= b <= 63:
         raise BadExpression(reason=SHIFT_OUTSIDE.format(value=b), loc=loc)
+    if op == "within" and not 0 <= a <= b:
+        raise BadExpression(reason=OUTSIDE_RANGE.format(value=a, limit=b), loc=loc, hint=OUTSIDE_RANGE_HINT)
     result = _PYTHON[op](a, b)
     return round_f32(result) if isinstance(result, float) else checked(result, loc)
 
@@ -505,7 +514,7 @@ def _format(expr: Expr, prefix: str, outer: int) -> str:
             return _call(op, expr, prefix)
         case Select():
             return _call("select", expr, prefix)
-        case Binary(op="min" | "max" as op):
+        case Binary(op=op) if op in BINARY_CALLS:
             return _call(op, expr, prefix)
         case Binary(op=op, a=a, b=b):
             level = PRECEDENCE[op]

@@ -24,6 +24,7 @@ A task that lacks a name of a key has no key.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Concatenate, Generic, ParamSpec, TypeVar
 
@@ -98,6 +99,12 @@ class Policy(Generic[P, D]):
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> D:
         """Return the directive with the arguments of a user."""
         return self._make(self._kind(self.name), *args, **kwargs)
+
+    @property
+    def __signature__(self) -> inspect.Signature:
+        """What `help` and the reference show: the parameters of a user."""
+        made = inspect.signature(self._make)
+        return made.replace(parameters=list(made.parameters.values())[1:])
 
     @property
     def meaning(self) -> str:

@@ -28,6 +28,7 @@ from pto_wsp.ir.rules import (
 )
 from pto_wsp.ir.scalar import (
     ArgExtent,
+    Binary,
     Const,
     Element,
     Expr,
@@ -117,7 +118,7 @@ class _KernelVerifier:
         for name in names:
             require(name.isidentifier(), f"`{name}` is not an identifier", self.kernel.loc)
         for name, dtype in self.scalars.items():
-            require(dtype in SCALAR_DTYPES, f"scalar `{name}` is no i64, f32 or b1", self.kernel.loc)
+            require(dtype in SCALAR_DTYPES, f"scalar `{name}` is not an i64, f32 or b1", self.kernel.loc)
         for param in self.kernel.params:
             if isinstance(param.type, TileType):
                 require_tile(param.name, param.type, param.loc or self.kernel.loc)
@@ -138,10 +139,10 @@ class _KernelVerifier:
         constants = [name for name, _ in native.constants]
         params = [p.name for p in self.kernel.params]
         for name in (*constants, *params, *([native.entry] if native.entry else [])):
-            require(name.isidentifier() and name.isascii(), f"`{name}` is no name in C++", loc)
+            require(name.isidentifier() and name.isascii(), f"`{name}` is not a name in C++", loc)
         require(sorted(native.order) == sorted(constants + params), "parameters of the C++ text", loc)
         for header in native.includes:
-            require(bool(k.HEADER.fullmatch(header)), f"`{header}` is no header", loc)
+            require(bool(k.HEADER.fullmatch(header)), f"`{header}` is not a header", loc)
 
     def statements(self, body: Sequence[k.Stmt]) -> None:
         for stmt in body:
@@ -189,7 +190,7 @@ class _KernelVerifier:
         for param, arg in zip(callee.params, call.args, strict=True):
             if isinstance(arg, str):
                 own = self.views.get(arg)
-                require(own is not None, f"`{arg}` is no view", call.loc)
+                require(own is not None, f"`{arg}` is not a view", call.loc)
                 assert own is not None
                 require(own.type == param.type, f"`{callee.name}` takes {param.type}", call.loc)
                 fits = own.role in (param.role, k.INOUT)
@@ -226,7 +227,7 @@ class _KernelVerifier:
     def region(self, region: Region, loc: Location | None) -> k.Param:
         """Check a region that moves as a tile; return its view."""
         param = self.views.get(region.tensor)
-        require(param is not None, f"`{region.tensor}` is no view", loc)
+        require(param is not None, f"`{region.tensor}` is not a view", loc)
         assert param is not None
         rank, _ = view_rank_and_dtype(param)
         require(len(region.dims) == rank, f"`{param.name}` has {rank} dimensions", loc)
@@ -240,7 +241,7 @@ class _KernelVerifier:
         """Check a tile of row numbers; return how many it has."""
         kind = self.tiles.get(rows)
         names_rows = kind is not None and kind.dtype is i32 and 1 in kind.shape
-        require(names_rows, f"`{rows}` is no row or column of i32", loc)
+        require(names_rows, f"`{rows}` is not a row or column of i32", loc)
         assert kind is not None
         return kind.rows * kind.cols
 
@@ -305,13 +306,13 @@ class _KernelVerifier:
 
     def element(self, node: Element, loc: Location | None) -> None:
         param = self.views.get(node.name)
-        require(param is not None and param.role == k.IN, f"`{node.name}` is no input", loc)
+        require(param is not None and param.role == k.IN, f"`{node.name}` is not an input", loc)
         assert param is not None
         require_element(node, *view_rank_and_dtype(param), loc)
 
     def tile_element(self, node: TileElement, loc: Location | None) -> None:
         tile = self.tiles.get(node.name)
-        require(tile is not None, f"`{node.name}` is no tile", loc)
+        require(tile is not None, f"`{node.name}` is not a tile", loc)
         assert tile is not None
         require(len(node.indices) == 2, "an element of a tile has a row and a column", loc)
         fits = node.dtype is element_dtype(tile.dtype)
@@ -326,7 +327,7 @@ class _KernelVerifier:
                             raise InvalidIR(message=f"scalar `{name}` is not declared as {dtype}", loc=loc)
                     case Extent():
                         self.extent(node, loc)
-                    case LoopStart() | LoopExtent() | Slot() | FlushValue():
+                    case LoopStart() | LoopExtent() | Slot() | FlushValue() | Binary(op="within"):
                         require(False, f"`{format_expr(node)}` occurs in workloads only", loc)
                     case TaskIndex() | TaskKernel() | KernelNumber() | ArgExtent():
                         require(False, f"`{format_expr(node)}` occurs in keys only", loc)

@@ -1,4 +1,4 @@
-"""The rules that a schedule obeys by itself, whatever program it is given to."""
+"""The rules of a schedule that hold for every program."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def verify_schedule(schedule: Directives) -> None:
 
 
 def _key(key: Expr) -> None:
-    require(key.dtype in (i64, b1), "a key is no integer", key.loc)
+    require(key.dtype in (i64, b1), "a key is not an integer", key.loc)
     for part in walk(key):
         match part:
             case TaskIndex() | TaskKernel() | KernelNumber():
@@ -64,7 +64,7 @@ def _key(key: Expr) -> None:
             case ArgExtent(param=param, dim=dim):
                 require(dim in (0, 1), f"`{param}` has rows and columns, not a dimension {dim}", key.loc)
             case Const(dtype=dtype):
-                require(dtype in (i64, b1), "a key has a number that is no integer", key.loc)
+                require(dtype in (i64, b1), "a key has a number that is not an integer", key.loc)
             case Element(name=name) | TileElement(name=name):
                 require(False, f"a key reads elements of `{name}`", key.loc)
             case Unary() | Binary() | Select():

@@ -150,7 +150,7 @@ class _WorkloadVerifier:
     def variable(self, name: str) -> None:
         params = {p.name for p in self.workload.params}
         require(name not in params, f"`{name}` is declared twice", self.workload.loc)
-        require(not name.startswith("slot."), f"`{name}` is no slot", self.workload.loc)
+        require(not name.startswith("slot."), f"`{name}` is not a slot", self.workload.loc)
         self.name(name, self.workload.loc)
 
     def name(self, name: str, loc: Location | None) -> None:
@@ -163,7 +163,7 @@ class _WorkloadVerifier:
     def nodes(self, body: Sequence[w.Node], before: frozenset[str]) -> frozenset[str]:
         """Check a block that begins after the tasks labelled `before`.
 
-        Returns the labels that tasks behind it may name: those of its conditionals too, but of no loop's.
+        Returns the labels that later tasks may name: those of its conditionals too, but of no loop's.
         """
         for node in body:
             match node:
@@ -208,7 +208,7 @@ class _WorkloadVerifier:
         blocks = [block for block, _ in loop.tile_levels]
         for block in (most, least, *blocks):
             sound = block is None or block == 0 or block & (block - 1) == 0 < block
-            require(sound, f"{block} is no power of two", loop.loc)
+            require(sound, f"{block} is not a power of two", loop.loc)
         require(0 not in (most, least), "a block has at least one iteration", loop.loc)
         require(loop.tile is None or most is None, "a loop over tiles is not expanded", loop.loc)
         require(most is not None or (least is None and not blocks), "ranges need a `max_range`", loop.loc)
@@ -240,7 +240,7 @@ class _WorkloadVerifier:
                     require(False, f"`{callee.name}` has an axis with rows", call.loc)
 
     def task(self, task: w.Task, before: frozenset[str]) -> frozenset[str]:
-        """Check a task; return the labels that tasks behind it may name."""
+        """Check a task; return the labels that later tasks may name."""
         kernel = self.kernels.get(task.kernel)
         require(kernel is not None, f"kernel `{task.kernel}` is not in the module", task.loc)
         assert kernel is not None
@@ -287,7 +287,7 @@ class _WorkloadVerifier:
             match dim:
                 case TileRange(loop=name):
                     loop = self.loops.get(name)
-                    require(loop is not None and loop.tile is not None, f"`{name}` is no tiles loop", loc)
+                    require(loop is not None and loop.tile is not None, f"`{name}` is not a tiles loop", loc)
                 case Rows(indices=indices):
                     require(number == 0 and rank > 1, "a row set is the first dimension of several", loc)
                     self.index_tensor(indices, loc)
@@ -315,7 +315,7 @@ class _WorkloadVerifier:
         require(tensor is not None, f"tensor `{name}` is not declared", loc)
         assert tensor is not None
         sound = tensor.type.dtype is i32 and len(tensor.type.dims) == 2 and tensor.type.dims[1] == 1
-        require(sound, f"`{name}` is no column of i32 indices", loc)
+        require(sound, f"`{name}` is not a column of i32 indices", loc)
 
     # --- expressions ---
 

@@ -1,7 +1,6 @@
 """Workload functions: programs that generate tasks.
 
 A workload denotes tasks in program order; its reference meaning is to run them one after another.
-Source: seed 003 sections 2 and 3; ARCHITECTURE 4.3 and 4.5.
 """
 
 from __future__ import annotations
@@ -121,7 +120,7 @@ class SparseParam(RowsParam):
 
     @property
     def indices(self) -> str:
-        """Name of the tensor that holds the indices of all rows, one behind the other."""
+        """Name of the tensor that holds the indices of all rows, one after the other."""
         return self.name + ".indices"
 
     @property

@@ -1,8 +1,7 @@
 """Compositions: instructions of the PTO ISA that are several rows of the table.
 
-`.pto` text, function builders and `ptoisa` have a word for each; kernels hold the rows that it becomes, so no
-target, pass or printer knows of it. The order of the rows is `pto_wsp.lang.kernel.compositions`.
-Source: seed 004 section 1.1 names them; what they compute is said here.
+`.pto` text, function builders and `ptoisa` have a word for each. Kernels contain only the rows that it
+becomes, in the order of `pto_wsp.lang.kernel.compositions`.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ class Composition:
     """One word for several rows.
 
     Attributes:
-        name: the builder's method; in upper case behind a `T`, the function of `ptoisa`.
+        name: the builder's method; in upper case after a `T`, the function of `ptoisa`.
         mnemonic: in `.pto` text.
         operands: the tile operands in order.
         rows: the rows that it becomes.

@@ -101,7 +101,7 @@ ELEMENTWISE = frozenset(
 """Forms whose element [i, j] depends on operands at [i, j], [i, 0] or [0, j] alone: chains of them fuse."""
 
 IN_PLACE = ELEMENTWISE | {Form.SET}
-"""Forms whose result may take the place of an operand while it is made."""
+"""Forms whose result may overwrite an operand while it is computed."""
 
 PRODUCTS = frozenset({Form.MATMUL, Form.MATMUL_ACC, Form.MATMUL_BIAS})
 """Forms that multiply matrices."""

@@ -253,7 +253,7 @@ def _valid_shape(attrs: Attrs) -> tuple[int, int]:
 
 
 NO_PAIR = np.int64(np.iinfo(np.int64).min)
-"""A pair that stands for an absent one: it ranks below all others and reads as -inf and index -1."""
+"""A pair that represents an absent one: it ranks below all others and reads as -inf and index -1."""
 
 SORT_BLOCK = 32
 

@@ -1,4 +1,4 @@
-"""Instructions of the PTO ISA that are no rows of the table, and what stands in their place."""
+"""Instructions of the PTO ISA without a row in the table, and their replacements."""
 
 from __future__ import annotations
 

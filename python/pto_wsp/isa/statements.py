@@ -1,4 +1,4 @@
-"""Scalar and control instructions: what stands in functions beside the rows of the table.
+"""Scalar and control instructions: the statements of functions that are not rows of the table.
 
 They are statements of the IR, not operations on tiles: how `.pto` text and function builders say them.
 """

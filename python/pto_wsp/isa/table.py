@@ -3,7 +3,6 @@
 From a row follow the builder method and the `pto.` function, the `.pto` text, the type and shape rules (by
 its form), the numpy meaning, the error bound, the cycle cost, and, through each target's template table,
 legality and emission. tests/python/isa walks the table: every row has every part.
-Source: seed 004 sections 1.1 and 2.
 """
 
 from __future__ import annotations
@@ -22,8 +21,8 @@ from pto_wsp.types.dtype import DType, b1, bf16, f16, f32, i8, i16, i32, i64, u8
 class ErrorBound:
     """How far a result may be from the meaning computed in f64.
 
-    `exact`: not at all. `ulp`: `amount` units in the last place of the result type, beside results smaller
-    than the smallest normal number. `sum`: (n / 8 + 4) * eps * sum |terms| over the n terms added.
+    `exact`: not at all. `ulp`: `amount` units in the last place of the result type, except for subnormal
+    results. `sum`: (n / 8 + 4) * eps * sum |terms| over the n terms added.
     """
 
     kind: str
@@ -58,7 +57,7 @@ class Instruction:
 
     Attributes:
         name: the builder's method, and the key of target templates.
-        function: name under `pto.`; None for what operators and annotations stand for.
+        function: name under `pto.`; None for operators and annotations.
         mnemonic: in `.pto` text.
         form: operands and shape rule.
         dtypes: element types of the tile operands that it is defined for.
@@ -179,7 +178,7 @@ _prelu = _elementwise(np_meaning.prelu)
 _row("prelu", "prelu", Form.BINARY, FLOATS, _prelu, EXACT, _SIMPLE, "x above 0, else x * slope; NaN stays.")
 _row("lrelu", None, Form.TILE_SCALAR, FLOATS, _prelu, EXACT, _SIMPLE, "The same with a scalar slope.")
 
-# two additions at once
+# two additions together
 for _name, _first in (("addc", np.add), ("subc", np.subtract)):
     _sign = "+" if _name == "addc" else "-"
     _row(

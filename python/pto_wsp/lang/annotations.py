@@ -71,25 +71,41 @@ if TYPE_CHECKING:
 else:
 
     class In:
-        """`In[Tile[...]]`, `In[Tensor[...]]`: a kernel parameter that is read."""
+        """A kernel parameter in memory that the kernel reads.
+
+        `In[Tile[16, 64, f32]]` has at most 16 x 64 elements and is loaded where the body uses it.
+        `In[Tensor[f32, DYN, 64]]` has any number of rows; the body loads parts of it, such as `x[r]`.
+        """
 
         def __class_getitem__(cls, item: object) -> RoleAnnotation:
             return RoleAnnotation("in", item)
 
     class Out:
-        """A kernel parameter that is written on every path through the kernel."""
+        """A kernel parameter in memory that the kernel writes and does not read.
+
+        `Out[Tile[16, 64, f32]]`: every path through the kernel stores to it with `pto.store(y, tile)`. Only
+        the valid part of the tile is written.
+        """
 
         def __class_getitem__(cls, item: object) -> RoleAnnotation:
             return RoleAnnotation("out", item)
 
     class InOut:
-        """A kernel parameter that is read and written."""
+        """A kernel parameter in memory that the kernel reads and writes.
+
+        `InOut[Tile[16, 64, f32]]`: `pto.store(acc, acc + x)`. Tasks on the same elements
+        run in program order.
+        """
 
         def __class_getitem__(cls, item: object) -> RoleAnnotation:
             return RoleAnnotation("inout", item)
 
     class Constexpr:
-        """`Constexpr[int]`: a kernel parameter that is a constant; the kernel is compiled per value."""
+        """A kernel parameter that is a constant of the compiled kernel.
+
+        `is_causal: Constexpr[bool]` of `bool`, `int`, `float` or `str`: a workload gives the value, and each
+        value compiles the kernel once. An `if` on it is decided by the compiler.
+        """
 
         def __class_getitem__(cls, item: object) -> ConstexprAnnotation:
             return ConstexprAnnotation(item)

@@ -119,7 +119,7 @@ def combine(op: str, a: Expr, b: Expr, loc: Location | None) -> Expr:
         return ir.binary(op, a, b, loc)
     for operand in (a, b):
         _require(operand, (i64, f32), sign, "numbers", loc)
-    if op in ("floordiv", "mod", *ir.BITWISE):
+    if op in ("floordiv", "mod", *ir.BITWISE, *ir.CHECKS):
         for operand in (a, b):
             _require(operand, (i64,), sign, "integers", loc)
     dtype = f32 if op == "div" or f32 in (a.dtype, b.dtype) else i64

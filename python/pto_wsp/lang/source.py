@@ -5,16 +5,18 @@ from __future__ import annotations
 import ast
 import builtins
 import linecache
+import re
 from collections import ChainMap
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import lru_cache
 from inspect import CO_VARARGS, CO_VARKEYWORDS
-from types import CodeType, FrameType, FunctionType
+from types import CodeType, FrameType, FunctionType, MappingProxyType
 from typing import Final
 
 from pto_wsp.errors import UnknownName, UnsupportedSyntax, closest, did_you_mean
 from pto_wsp.location import Location
+from pto_wsp.support.containers import is_plain, plain_copy
 from pto_wsp.support.record import record
 
 MISSING: Final = object()
@@ -30,6 +32,8 @@ class FunctionSource:
         file: name of its file, notebook cell or doctest, as `linecache` knows it.
         node: its syntax tree with line numbers of the file, or None where there is no source text.
         names: values of the names that it uses from the scopes around it, as they were when it was read.
+        contents: copies of those that are small containers of scalars.
+        of_module: the names that are variables of its module.
         visible: every name of those scopes.
     """
 
@@ -37,6 +41,8 @@ class FunctionSource:
     file: str
     node: ast.FunctionDef | None
     names: Mapping[str, object]
+    contents: Mapping[str, object]
+    of_module: frozenset[str]
     visible: frozenset[str]
 
     def suggestion(self, name: str, local_names: Iterable[str] = ()) -> str:
@@ -88,28 +94,36 @@ class FunctionSource:
         """Return the place of a node of the tree."""
         return node_location(self.file, node)
 
-    def annotation(self, arg: ast.arg) -> object:
+    def place_of(self, name: str) -> Location:
+        """Return the place where the function first reads a variable, or its own."""
+        nodes = [] if self.node is None else [n for n in ast.walk(self.node) if isinstance(n, ast.Name)]
+        return next((self.at(node) for node in nodes if node.id == name), self.loc)
+
+    def annotation(self, arg: ast.arg, others: Mapping[str, object] = MappingProxyType({})) -> object:
         """Return the value of a parameter's annotation, or None without one.
 
         It is evaluated here and not by Python, so that names of enclosing functions are found even where
-        annotations are deferred.
+        annotations are deferred. `others` are values of names that the scope around the function lacks.
         """
         node = arg.annotation
         if node is None:
             return None
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             node = quoted_annotation(node)
-        return self.evaluate(node, "an annotation")
+        return self.evaluate(node, "an annotation", others)
 
-    def evaluate(self, node: ast.expr, where: str) -> object:
-        """Return the value that an expression has in the scope around the function."""
+    def evaluate(
+        self, node: ast.expr, where: str, others: Mapping[str, object] = MappingProxyType({})
+    ) -> object:
+        """Return the value that an expression has in the scope around the function, and with other names."""
+        known = {**others, **self.names}
         for name in (n for n in ast.walk(node) if isinstance(n, ast.Name)):
-            if name.id not in self.names:
+            if name.id not in known:
                 raise UnknownName(
                     name=name.id, where=where, advice=self.suggestion(name.id), loc=self.at(name)
                 )
         code = compile(ast.Expression(node), self.file, "eval")
-        return eval(code, {"__builtins__": {}}, dict(self.names))
+        return eval(code, {"__builtins__": {}}, known)
 
 
 def read_function(function: FunctionType, frame: FrameType | None) -> FunctionSource:
@@ -120,7 +134,16 @@ def read_function(function: FunctionType, frame: FrameType | None) -> FunctionSo
         node = None
     scope = _scope(function, frame)
     names = {name: scope[name] for name in _names_used(node, code) if name in scope}
-    return FunctionSource(function, code.co_filename, node, names, frozenset(scope))
+    contents = {name: plain_copy(value) for name, value in names.items() if is_plain(value)}
+    *nearer, of_module, _ = scope.maps
+    module = frozenset(n for n in names if n in of_module and not any(n in each for each in nearer))
+    return FunctionSource(function, code.co_filename, node, names, contents, module, frozenset(scope))
+
+
+def identifier(name: str) -> str:
+    """Return a name with `_` for what identifiers cannot have."""
+    text = re.sub(r"\W", "_", name, flags=re.ASCII)
+    return f"_{text}" if text[:1].isdigit() else text
 
 
 def quoted_annotation(node: ast.Constant) -> ast.expr:
@@ -284,7 +307,7 @@ def _is_text_of(text: str, function: FunctionType) -> bool:
     while pending:
         code = pending.pop()
         if (code.co_name, code.co_firstlineno) == (wanted.co_name, wanted.co_firstlineno):
-            return _fingerprint(code) == _fingerprint(wanted)
+            return fingerprint(code) == fingerprint(wanted)
         pending += [c for c in code.co_consts if isinstance(c, CodeType)]
     return False
 
@@ -294,7 +317,8 @@ def _compile(text: str) -> CodeType:
     return compile(text, "<source>", "exec", dont_inherit=True)
 
 
-def _fingerprint(code: CodeType) -> tuple[object, ...]:
+def fingerprint(code: CodeType) -> tuple[object, ...]:
+    """Return what is equal for code of the same text, wherever it is."""
     constants = [repr(c) for c in code.co_consts if not isinstance(c, CodeType)]
     return code.co_code, code.co_names, code.co_varnames, constants
 
@@ -302,21 +326,29 @@ def _fingerprint(code: CodeType) -> tuple[object, ...]:
 def _names_used(node: ast.FunctionDef | None, code: CodeType) -> set[str]:
     if node is None:
         return {*code.co_names, *code.co_freevars}
-    used = {n.id for n in ast.walk(node) if isinstance(n, ast.Name)}
-    args = node.args
+    return {n.id for n in ast.walk(node) if isinstance(n, ast.Name)} | annotation_names(node)
+
+
+def annotation_names(function: ast.FunctionDef) -> set[str]:
+    """Return the names that the annotations of parameters mention."""
+    args = function.args
+    used: set[str] = set()
     for arg in (*args.posonlyargs, *args.args, *args.kwonlyargs):
-        if isinstance(arg.annotation, ast.Constant) and isinstance(arg.annotation.value, str):
-            used |= {n.id for n in ast.walk(quoted_annotation(arg.annotation)) if isinstance(n, ast.Name)}
+        node = arg.annotation
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            node = quoted_annotation(node)
+        used |= {n.id for n in ast.walk(node) if isinstance(n, ast.Name)} if node is not None else set()
     return used
 
 
-def _scope(function: FunctionType, frame: FrameType | None) -> Mapping[str, object]:
+def _scope(function: FunctionType, frame: FrameType | None) -> ChainMap[str, object]:
     """Return what names mean inside `function`: its closure, the functions around it, globals, builtins."""
     maps: list[dict[str, object]] = [_closure(function)]
     code = function.__code__
     while frame is not None:
         if any(c is code for c in frame.f_code.co_consts):
-            maps.append(dict(frame.f_locals))
+            if frame.f_locals is not function.__globals__:
+                maps.append(dict(frame.f_locals))
             code = frame.f_code
         frame = frame.f_back
     return ChainMap(*maps, function.__globals__, dict(vars(builtins)))

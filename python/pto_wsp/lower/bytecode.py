@@ -89,6 +89,7 @@ class Op(enum.IntEnum):
     EXPR_BOOL = 0x6E
     EXPR_U64 = 0x6F
     EXPR_F32 = 0x70
+    EXPR_WITHIN = 0x71
 
 
 class AxisKind(enum.IntEnum):

@@ -4,13 +4,14 @@ The size of the result follows from the program's text alone: O(IR), not O(tasks
 
 An expression that reads an element of a tensor that a task of the run writes is a flush point: it becomes a
 SET of a register of its own in front of the node that it belongs to, and the node reads the register.
-Source: seed 002 section 3; docs/bytecode.md.
+docs/bytecode.md describes the format.
 """
 
 from __future__ import annotations
 
 import struct
 from collections.abc import Mapping, Sequence
+from itertools import pairwise, takewhile
 
 from pto_wsp.errors import NotYetSupported
 from pto_wsp.ir import workload as w
@@ -34,7 +35,7 @@ from pto_wsp.types.tile import ScalarType
 
 @record
 class Lowered:
-    """Bytecode and what its numbers stand for.
+    """Bytecode and the meaning of its numbers.
 
     Attributes:
         code: the bytes.
@@ -42,10 +43,11 @@ class Lowered:
         symbols: names of the symbol table's entries.
         sites: the node that starts at an instruction. Where it reads what tasks of the run write, it reads
             the register that its flush point sets.
-        enclosing: the loops around the node that starts at an instruction, outermost first.
+        enclosing: the loops around the node that starts at an instruction, outermost first; of an
+            instruction of an expression, the loops around every node that evaluates it.
         places: source location of an instruction of an expression.
         registers: register of each loop variable, range of a loop, variable and flush point.
-        refusals: what the reason number of a FAIL stands for.
+        refusals: the meaning of the reason number of a FAIL.
         written: names of the tensors that some task writes.
     """
 
@@ -83,6 +85,7 @@ class _Instruction:
     operand1: int = 0
     operand2: int = 0
     expr: Expr | None = None  # operand2 becomes the place of this expression
+    around: tuple[w.Loop, ...] = ()  # the loops around an instruction with an expression
 
 
 _LOOP_OPS = {w.PARALLEL: Op.PARALLEL_FOR, w.SEQUENTIAL: Op.FOR_EACH, w.RANGE: Op.RANGE_FOR}
@@ -93,6 +96,7 @@ _IO_OPS = {"in": Op.IO_INPUT, "out": Op.IO_OUTPUT, "inout": Op.IO_INOUT}
 class _Axis:
     reg: int
     loop: w.Loop
+    around: tuple[w.Loop, ...]
 
 
 class _Lowering:
@@ -116,6 +120,7 @@ class _Lowering:
         self.refusals: list[w.Refuse] = []
         self.open_axes: dict[str, int] = {}
         self.open_loops: list[w.Loop] = []
+        self.around: tuple[w.Loop, ...] = ()  # the open loops, each with its own variable
         self.fresh = Fresh(workload_names(self.workload))
         self.num_registers = 0
         self.cond_depth = 0
@@ -126,7 +131,8 @@ class _Lowering:
         self.nodes(self.workload.body)
         self.emit(Op.HALT)
         axis_exprs = [self.axis_expressions(axis) for axis in self.axes]
-        self.place_expressions([e for pair in axis_exprs for e in pair if e is not None])
+        pairs = zip(self.axes, axis_exprs, strict=True)
+        self.place_expressions([(e, axis.around) for axis, pair in pairs for e in pair if e is not None])
         return Lowered(
             self.pack(axis_exprs, kernel_table_hash),
             tuple(self.tensors),
@@ -149,7 +155,7 @@ class _Lowering:
                 advice="",
                 loc=self.workload.loc,
             )
-        self.code.append(_Instruction(op, operand1, operand2, expr))
+        self.code.append(_Instruction(op, operand1, operand2, expr, () if expr is None else self.around))
         return len(self.code) - 1
 
     def register(self, name: Name, count: int = 1) -> int:
@@ -193,7 +199,7 @@ class _Lowering:
 
     def begin(self, node: w.Node) -> None:
         self.sites[len(self.code)] = node
-        self.enclosing[len(self.code)] = tuple(self.axes[axis].loop for axis in self.open_axes.values())
+        self.enclosing[len(self.code)] = self.around
 
     def flushed(self, node: w.Node) -> w.Node:
         """Put the flush points of a node in front of it; return the node that reads their registers."""
@@ -226,14 +232,17 @@ class _Lowering:
         self.require_depth(len(self.open_axes) + 1, bc.MAX_LOOP_DEPTH, "loops", loop.loc)
         axis = len(self.axes)
         reg = self.register(loop.var, 1 if loop.tile is None else 3)
-        self.axes.append(_Axis(reg, loop))
+        outer = self.around
+        self.axes.append(_Axis(reg, loop, outer))
         if loop.tile is not None:
             self.registers |= {loop.start: reg + 1, loop.length: reg + 2}
         self.open_axes[loop.var] = axis
+        self.around = (*outer, loop)
         begin = self.emit(_LOOP_OPS[loop.kind], axis)
         self.nodes(loop.body)
         self.code[begin] = replace(self.code[begin], operand2=self.emit(Op.END_LOOP, axis, begin))
         del self.open_axes[loop.var]
+        self.around = outer
 
     def task(self, task: w.Task) -> None:
         kernel = self.module.kernel(task.kernel)
@@ -315,19 +324,23 @@ class _Lowering:
         tile = axis.loop.tile
         return axis.loop.extent, None if tile is None else Const(tile)
 
-    def place_expressions(self, of_axes: Sequence[Expr]) -> None:
+    def place_expressions(self, of_axes: Sequence[tuple[Expr, tuple[w.Loop, ...]]]) -> None:
         """Append every expression after HALT, each once, and point to it."""
         postfix = Postfix(self.emit_placed, self.constant, self.registers, self.symbols, self.tensors)
-        wanted = [i.expr for i in self.code if i.expr is not None] + list(of_axes)
+        wanted = [(i.expr, i.around) for i in self.code if i.expr is not None] + list(of_axes)
         written: dict[Key, int] = {}
-        for expr in wanted:
-            if id(expr) in self.expressions:
-                continue
-            key = key_of(expr)
-            if key not in written:
-                written[key] = len(self.code)
-                postfix.write(expr)
-            self.expressions[id(expr)] = written[key]
+        around: dict[int, tuple[w.Loop, ...]] = {}
+        for expr, loops in wanted:
+            place = self.expressions.get(id(expr))
+            if place is None:
+                key = key_of(expr)
+                if key not in written:
+                    written[key] = len(self.code)
+                    postfix.write(expr)
+                place = self.expressions[id(expr)] = written[key]
+            around[place] = _common(around.get(place, loops), loops)
+        for place, end in pairwise([*sorted(around), len(self.code)]):
+            self.enclosing.update(dict.fromkeys(range(place, end), around[place]))
         for at, instruction in enumerate(self.code):
             if instruction.expr is not None:
                 place = self.expressions[id(instruction.expr)]
@@ -373,3 +386,9 @@ class _Lowering:
         if isinstance(param, w.ScalarParam):
             return bc.SYMBOL.pack(bc.SymbolKind.SCALAR, param.type.dtype.code)
         return bc.SYMBOL.pack(bc.SymbolKind.SIZE, i64.code)
+
+
+def _common(a: tuple[w.Loop, ...], b: tuple[w.Loop, ...]) -> tuple[w.Loop, ...]:
+    """Return the outermost loops that both have."""
+    pairs = takewhile(lambda pair: pair[0] is pair[1], zip(a, b, strict=False))
+    return tuple(loop for loop, _ in pairs)

@@ -60,6 +60,7 @@ _BINARY_OPS = {
     "ne": Op.EXPR_NE,
     "and": Op.EXPR_AND,
     "or": Op.EXPR_OR,
+    "within": Op.EXPR_WITHIN,
 }
 _OPPOSITE_OPS = {"gt": Op.EXPR_LE, "ge": Op.EXPR_LT}
 """Comparisons that are the opposite of one with an opcode. Operands keep their order, and so do faults."""

@@ -1,1 +1,1 @@
-"""Ready operators: kernels, workloads and plans behind a plain function call."""
+"""Ready operators: kernels, workloads and plans as plain functions."""

@@ -49,7 +49,7 @@ Q_TILE: Final = 128
 """Query positions that share what is read of keys and values."""
 
 PACKED_TILES: Final = 4
-"""So many query tiles that share a head of the cache are worth packing its keys and values."""
+"""From this number of query tiles that share a head of the cache, packing its keys and values pays."""
 
 PACKED_BYTES: Final = 1 << 28
 """Most memory of packed keys and values; requests beyond it are attended without."""
@@ -182,7 +182,7 @@ class _BatchAttention:
         return np.where(is_packed, ends - blocks, -1).astype(np.int32)
 
     def _packed_room(self, blocks: int) -> tuple[np.ndarray, ...]:
-        """Return arrays of so many packed blocks of keys and of values.
+        """Return arrays with this number of packed blocks of keys and of values.
 
         Rows are an odd number of lines apart, so that a block spreads over all sets of the first cache.
         """
@@ -223,7 +223,7 @@ class _BatchAttention:
             q: queries `[tokens, num_qo_heads, head_dim]` of `q_dtype`; decode: one token per request.
             kv_cache: a pair of keys and values, or both in one array. Paged, each `[pages, page_size,
                 num_kv_heads, head_dim]` ("NHD") or `[pages, num_kv_heads, page_size, head_dim]` ("HND"); one
-                array has a dimension of 2 behind the pages. Ragged: each `[positions, num_kv_heads,
+                array has a dimension of 2 after the pages. Ragged: each `[positions, num_kv_heads,
                 head_dim]` or `[num_kv_heads, positions, head_dim]`.
             out: C-contiguous array of the shape and type of `q` that takes the output; None: a new one.
             lse: C-contiguous f32 array `[tokens, num_qo_heads]` that takes the log-sum-exp of the scores.
@@ -311,7 +311,7 @@ class BatchDecode(_BatchAttention):
         num_qo_heads: query heads; a multiple of `num_kv_heads`.
         num_kv_heads: heads of the cache.
         head_dim: elements of a head.
-        page_size: positions of a page; None: keys and values are ragged, one request behind the other.
+        page_size: positions of a page; None: keys and values are ragged, one request after the other.
         kv_dtype: f32, f16 or bf16.
         q_dtype: of queries and output: f32, f16 or bf16. Scores and sums are f32 in any case; where
             `kv_dtype` is bf16 too, weights are rounded to bf16, by 2^-9 of each at most.

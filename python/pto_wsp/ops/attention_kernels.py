@@ -56,7 +56,7 @@ def tile_rows_function(form: AttentionForm) -> Any:
     rows_of = rows_function(form)
 
     def tile_rows(first: Any, end: Any, table: Any, page_step: Any, slot_step: Any, first_row: Any) -> Any:
-        """Return the rows of the positions from `first` on; at and behind `end` those of the last one."""
+        """Return the rows of the positions from `first` on; from `end` on those of the last one."""
         at = pto.minimum(pto.transpose(pto.iota((1, STEP))), end - 1 - first) + first
         return rows_of(at, table, page_step, slot_step, first_row)
 

@@ -45,7 +45,7 @@ def fuse_loops(module: Module) -> Module:
 
 
 def _joined(items: Sequence[Item], join: Callable[[Item, Item, Sequence[Item]], Item | None]) -> list[Item]:
-    """Join neighbours, where `join(first, second, what follows)` gives what stands for both."""
+    """Join neighbours, where `join(first, second, what follows)` gives the replacement of both."""
     found: list[Item] = []
     for number, item in enumerate(items):
         both = join(found[-1], item, items[number + 1 :]) if found else None

@@ -30,7 +30,7 @@ def inline_calls(module: Module) -> Module:
     """Return `module` without calls of functions.
 
     Raises:
-        CannotInline: a callee cannot stand in the place of a call.
+        CannotInline: a callee cannot replace a call.
     """
     calls = {f.name: called_functions(f) for f in (*module.kernels, *module.workloads)}
     if not any(calls.values()):
@@ -127,7 +127,7 @@ class _WorkloadInliner:
 
 
 class _Expansion:
-    """One call: what stands for each name of the callee."""
+    """One call: the replacement of each name of the callee."""
 
     def __init__(self, caller: _WorkloadInliner, call: w.WorkloadCall, callee: w.WorkloadFunction) -> None:
         self.caller = caller
@@ -164,7 +164,7 @@ class _Expansion:
         return CannotInline(callee=self.callee.name, reason=reason, loc=self.call.loc)
 
     def tensor(self, param: w.TensorParam, region: Region) -> None:
-        """Let a region stand for a tensor, and its sizes for the tensor's."""
+        """Replace a tensor by a region, and the tensor's sizes by those of the region."""
         self.tensors[param.name] = region
         outer = next(p for p in self.caller.params if p.name == region.tensor)
         assert isinstance(outer, w.TensorParam)
@@ -179,7 +179,7 @@ class _Expansion:
                     raise self.refuse(f"its size `{dim}` is more than one size of the call")
 
     def number(self, name: str, value: Expr) -> Expr:
-        """Return what stands for a size or scalar: `value` as it is at the call."""
+        """Return the replacement of a size or scalar: `value` as it is at the call."""
         if not self.can_change(value):
             if can_fail(value) and name not in self.mentioned:
                 self.first.append(w.Set(self.caller.fresh.name(name), value, self.call.loc))
@@ -191,12 +191,12 @@ class _Expansion:
         return Var(variable) if value.dtype is i64 else Unary("b1", Var(variable))
 
     def can_change(self, value: Expr) -> bool:
-        """Whether nodes behind the call can give `value` another value."""
+        """Whether nodes after the call can give `value` another value."""
         variables = set(self.caller.workload.variables) | set(self.callee.variables)
         return any(isinstance(part, Element) or name_of(part) in variables for part in walk(value))
 
     def derive(self) -> None:
-        """Find what stands for sizes and scalars that follow from others, and for local tensors."""
+        """Find the replacements of sizes and scalars that follow from others, and of local tensors."""
         pending = [p for p in self.callee.symbols if p.value is not None]
         while pending:
             ready = [p for p in pending if p.name in self.values or self.is_known(p.value)]

@@ -16,7 +16,7 @@ from pto_wsp.types.tile import ScalarType
 def settle_floats(module: Module) -> Module:
     """Return `module` with every float subexpression of its entry that follows from symbols made a symbol.
 
-    Only expressions that always have a value are taken, since a run may never come to where they stand.
+    Only expressions that always have a value are taken, since a run may never reach them.
     """
     workload = module.entry_workload
     expressions = (expr for node in w.walk_nodes(workload.body) for expr in w.node_expressions(node))
@@ -44,7 +44,7 @@ class _Settler:
         return w.rebuild(node, self.nodes)
 
     def settled(self, expr: Expr) -> Expr | None:
-        """Return the symbol that stands for `expr`, or None where it must stay as it is."""
+        """Return the symbol that replaces `expr`, or None if it must stay."""
         is_float = expr.dtype.is_float or any(part.dtype.is_float for part in walk(expr))
         if isinstance(expr, (Const, Var)) or not is_float or not self.always_has_a_value(expr):
             return None

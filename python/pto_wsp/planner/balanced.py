@@ -23,8 +23,8 @@ CANONICAL_BLOCK: Final = 1024
 """Positions of a canonical block of the batch-invariant mode."""
 
 PARTIAL_STATISTICS: Final = 2
-"""What a row of a slot holds beside its weighted sums of values: the maximum of its scores, the sum of its
-weights."""
+"""The statistics in a row of a slot, after its weighted sums of values: the maximum of its scores, the sum
+of its weights."""
 
 WRITE_THROUGH: Final = -1
 """`partial` of an item that is a whole row."""

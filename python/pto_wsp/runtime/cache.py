@@ -157,7 +157,7 @@ def _was_used(path: Path) -> bool:
 
 
 def _aside(path: Path) -> Path:
-    """Return an unused path beside `path`."""
+    """Return an unused path in the folder of `path`."""
     return path.with_name(f".{path.name}.{os.getpid()}.{os.urandom(6).hex()}")
 
 

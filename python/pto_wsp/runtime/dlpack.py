@@ -84,7 +84,7 @@ def as_numpy(name: str, value: Any, loc: Location | None = None) -> np.ndarray:
         loc: place of the parameter.
 
     Raises:
-        WrongValue: it is no array.
+        WrongValue: it is not an array.
         UnusableArray: it has a mask, does not lie in memory of the CPU, or its owner refuses to lend it.
         WrongDType: no tensor has its element type.
     """
@@ -108,7 +108,7 @@ def _imported(name: str, value: Any, loc: Location | None) -> np.ndarray:
         reason = f"it lies on another device (DLPack device type {device})"
         raise UnusableArray(name=name, reason=reason, loc=loc, hint="copy it to the CPU")
     if getattr(value, "is_neg", bool)():  # torch lends the memory of such a view, and does not say so
-        reason = "it stands for the negative of its memory"
+        reason = "it represents the negative of its memory"
         raise UnusableArray(name=name, reason=reason, loc=loc, hint="pass `tensor.resolve_neg()`")
     capsule = _capsule(name, value, loc)
     tensor, is_read_only = _tensor(name, capsule, loc)
@@ -164,7 +164,7 @@ def _refused(name: str, error: Exception, loc: Location | None) -> UnusableArray
 
 
 def _tensor(name: str, capsule: object, loc: Location | None) -> tuple[_Tensor, bool]:
-    """Return what a capsule describes, and whether nobody else may write it."""
+    """Return what a capsule describes, and whether it is read-only."""
     if _is_valid(capsule, b"dltensor_versioned"):
         versioned = _Versioned.from_address(_pointer(capsule, b"dltensor_versioned"))
         if versioned.major == 1:

@@ -14,7 +14,14 @@ from pto_wsp.ir import workload as w
 from pto_wsp.ir.evaluate import element_outside
 from pto_wsp.ir.kernel import KernelFunction, Param
 from pto_wsp.ir.module import Module
-from pto_wsp.ir.scalar import BELOW_ZERO, DIVISION_BY_ZERO, OVERFLOW, SHIFT_OUTSIDE
+from pto_wsp.ir.scalar import (
+    BELOW_ZERO,
+    DIVISION_BY_ZERO,
+    OUTSIDE_RANGE,
+    OUTSIDE_RANGE_HINT,
+    OVERFLOW,
+    SHIFT_OUTSIDE,
+)
 from pto_wsp.lang.schedule.directives.dispatch import DispatchPolicy
 from pto_wsp.lang.schedule.directives.window import Window
 from pto_wsp.location import Location, caller_location, of_user
@@ -49,7 +56,7 @@ def explain(
 
 
 class _Context:
-    """The details of one error, with what their numbers stand for."""
+    """The details of one error, with the meaning of their numbers."""
 
     def __init__(
         self,
@@ -233,19 +240,24 @@ def _view_shape(c: _Context) -> errors.PtoError:
     )
 
 
-def _expression(reason: str) -> Callable[[_Context], errors.PtoError]:
+def _expression(reason: str, hint: str = "") -> Callable[[_Context], errors.PtoError]:
     def describe(c: _Context) -> errors.PtoError:
-        text = reason.format(value=c.details.get("value"))
-        return errors.BadExpression(reason=text, loc=c.lowered.places.get(c.number("pc")))
+        text = reason.format(value=c.details.get("value"), limit=c.details.get("limit"))
+        return _bad_expression(c, text, hint)
 
     return describe
+
+
+def _bad_expression(c: _Context, reason: str, hint: str = "") -> errors.BadExpression:
+    loc = c.lowered.places.get(c.number("pc"))
+    return errors.BadExpression(reason=reason, loc=loc, hint=hint).in_iteration(c.where(c.enclosing))
 
 
 def _element_outside(c: _Context) -> errors.PtoError:
     tensor, dim = c.tensor(), c.number("dim")
     size = c.arrays[c.number("tensor")].shape[dim]
     reason = element_outside(tensor.name, c.number("index"), dim, size)
-    return errors.BadExpression(reason=reason, loc=c.lowered.places.get(c.number("pc")))
+    return _bad_expression(c, reason)
 
 
 def _deciding_array(c: _Context) -> errors.PtoError:
@@ -259,7 +271,7 @@ def _deciding_array(c: _Context) -> errors.PtoError:
 def _negative_extent(c: _Context) -> errors.PtoError:
     loop = c.lowered.sites[c.number("pc")]
     assert isinstance(loop, w.Loop)
-    return negative_extent(loop, c.number("value"))
+    return negative_extent(loop, c.number("value"), c.where(c.enclosing))
 
 
 def _refused(c: _Context) -> errors.PtoError:
@@ -302,7 +314,12 @@ def _conflict(
 
 
 def _iterations_conflict(c: _Context) -> errors.PtoError:
-    return _conflict(c, errors.IterationsConflict, ("the P loop", c.lowered.sites[c.number("loop_pc")].loc))
+    loop = c.lowered.sites[c.number("loop_pc")]
+    assert isinstance(loop, w.Loop)
+    error = _conflict(c, errors.IterationsConflict, ("the P loop", loop.loc))
+    if loop.tile is not None:
+        error.help = errors.IterationsConflict.hint_of_tiles
+    return error
 
 
 def _instances_conflict(c: _Context) -> errors.PtoError:
@@ -406,7 +423,7 @@ def no_memory(module: Module) -> errors.OutOfMemory:
 
 
 def _graph_too_large(c: _Context) -> errors.PtoError:
-    what, reason = "a graph of so many tasks", f"{c.message}; `StartPolicy.immediate()` builds none"
+    what, reason = "a graph of this number of tasks", f"{c.message}; `StartPolicy.immediate()` builds none"
     return errors.UnsupportedByTarget(target=c.target, what=what, reason=reason)
 
 
@@ -459,6 +476,7 @@ _DESCRIBE: dict[str, Callable[[_Context], errors.PtoError]] = {
     "expression-overflow": _expression(OVERFLOW),
     "shift-outside": _expression(SHIFT_OUTSIDE),
     "u64-below-zero": _expression(BELOW_ZERO),
+    "slice-outside": _expression(OUTSIDE_RANGE, OUTSIDE_RANGE_HINT),
     "rows-outside": _row_outside,
     "rows-repeat": _row_repeated,
     "rows-stride": _strided_rows,

@@ -28,7 +28,7 @@ def empty(shape: int | Sequence[int], dtype: DType) -> np.ndarray:
         dtype: element type of tensors.
 
     Raises:
-        WrongValue: a size is no integer >= 0, or `dtype` is no element type.
+        WrongValue: a size is not an integer >= 0, or `dtype` is not an element type.
         OutOfMemory: the machine does not have so much.
     """
     if not isinstance(dtype, DType):

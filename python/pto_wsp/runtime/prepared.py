@@ -13,7 +13,7 @@ from pto_wsp.targets.schedules import require_support
 
 
 class Prepared:
-    """A verified module, and what passes make of it for its target once somebody asks.
+    """A verified module, and what passes make of it for its target when it is first needed.
 
     Attributes:
         source: what the entry of the module comes to, as it was written.

@@ -24,6 +24,7 @@ from pto_wsp.ir.entry import with_entry_workload
 from pto_wsp.ir.module import Module
 from pto_wsp.ir.scalar import I64_MAX
 from pto_wsp.ir.verify import verify
+from pto_wsp.lang.captured import NOTHING_CAPTURED, Captured
 from pto_wsp.lang.compiling import set_compile_hook
 from pto_wsp.lang.schedule.directives.trace import LEVELS, TracePolicy
 from pto_wsp.lang.schedule.schedule import Schedule
@@ -87,7 +88,7 @@ def compile_program(traced: Traced, target: str = "cpu") -> Program:
         if param.name in RUN_OPTIONS:
             raise NameClash(kind="run options and parameters", name=param.name, loc=param.loc)
     with collection_paused():
-        return Program(verify(module), traced.defaults, target)
+        return Program(verify(module), traced.defaults, target, traced.captured)
 
 
 set_compile_hook(compile_program)
@@ -108,9 +109,16 @@ class Program:
         trace: the record of the last run with `trace=True`, or None.
     """
 
-    def __init__(self, module: Module, defaults: Mapping[str, object], target: str) -> None:
+    def __init__(
+        self,
+        module: Module,
+        defaults: Mapping[str, object],
+        target: str,
+        captured: Captured = NOTHING_CAPTURED,
+    ) -> None:
         self.trace: Trace | None = None
         self._target = target
+        self._captured = captured
         self._prepared = Prepared(module, registry.get(target))
         self._rescheduled: Module | None = None
         self._name = module.entry_workload.name
@@ -190,13 +198,13 @@ class Program:
 
         Raises:
             CannotRun: the target only emits sources.
-            UnboundTensor, UnknownParameter, WrongValue, WrongDType, WrongRank, WrongShape, UnusableArray,
-            ReadOnlyArray, OverlappingArrays: the values do not fit; nothing has run.
+            BindError: a value is missing or does not fit; nothing has run.
             ArraysInFlight: an array overlaps one of an unfinished run, and one of the two runs writes it.
             RegionOutside, ViewShape, BadExpression: a region or size is wrong; nothing has run.
             KernelFailed: a check inside a kernel failed; earlier tasks have run.
             RunInterrupted: another thread called `cancel`, or the process forked or exits.
             NestedRun: inside a task, or while a workload is described.
+            VariableChanged: a variable around the workload or its kernels has changed since it was read.
             IterationsConflict, InstancesConflict: the check found something.
             EdgesMissing: the schedule is `Deps.explicit()`, and edges do not order all tasks that conflict.
             RowsNotKnown: the check cannot tell; the run is right all the same.
@@ -269,6 +277,7 @@ class Program:
             raise WrongValue(name="argument 1", expected=expected, found="a value without a name")
         if check not in (None, "hazards"):
             raise WrongValue(name="check", expected='None or "hazards"', found=repr(check))
+        self._captured.check()
         bound = self._binder.bind(values)
         level = self._scheduled_level if trace is None else _trace_level(trace)
         if progress is not None and not callable(progress):
@@ -296,6 +305,7 @@ class Program:
         Raises:
             PtoError: as `run` does.
         """
+        self._captured.check()
         bound = self._binder.bind(values)
         graph = InterpretedRunner(self.module).graph(bound.arrays, bound.scalars)
         self._binder.keep(bound)
@@ -357,7 +367,7 @@ class Program:
 
         Raises:
             UnknownParameter: there is no axis or size of one of these names.
-            WrongValue: an extent is no integer >= 0.
+            WrongValue: an extent is not an integer >= 0.
         """
         found = {name: integer(name, extent, 0, I64_MAX) for name, extent in sizes.items()}
         for name in found:

@@ -36,7 +36,7 @@ class RunStats:
 
     @property
     def replayed(self) -> bool:
-        """Whether the tasks were those of a graph that was kept from an earlier run, and not found anew."""
+        """Whether the tasks were those of a graph that was kept from an earlier run, and not found again."""
         return self._count("replayed") != 0
 
     @property

@@ -52,12 +52,12 @@ def read_task_dump(path: str | Path) -> tuple[DumpedTask, ...]:
         path: a file that holds a dump of either form.
 
     Raises:
-        UnusableFile: it cannot be read, or is no task dump, with the line that is not of one.
+        UnusableFile: it cannot be read, or is not a task dump, with the line that is not of one.
     """
     try:
         text = Path(path).read_text()
     except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is no UTF-8 text"
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
         raise UnusableFile(what="read", path=path, reason=reason) from None
     return parse_task_dump(text, path)
 
@@ -71,7 +71,7 @@ def parse_task_dump(text: str, path: str | Path = "dump") -> tuple[DumpedTask, .
     """
     lines = text.splitlines()
     if "PTO RUNTIME DUMP" not in lines or "TASK TABLE" not in lines:
-        raise UnusableFile(what="read", path=path, reason="it is no task dump")
+        raise UnusableFile(what="read", path=path, reason="it is not a task dump")
     tasks: list[DumpedTask] = []
     first = lines.index("TASK TABLE") + 1
     for number, line in enumerate(lines[first:], first + 1):

@@ -209,7 +209,7 @@ class Collector:
             try:
                 at = tuple(int(evaluate(i, task.scope, self._reader)) for i in element.indices)
             except (PtoError, KeyError):
-                continue  # not read: it stands in an arm that is not chosen, or for a loop that has ended
+                continue  # not read: it is in an arm that is not chosen, or for a loop that has ended
             shape = accesses.ids.shape
             if all(0 <= i < size for i, size in zip(at, shape, strict=True)):
                 found.add(int(accesses.writer[np.ravel_multi_index(at, shape)]))
@@ -232,7 +232,7 @@ class _Accesses:
         return found - {-1}
 
     def add(self, number: int, ids: np.ndarray, is_write: bool) -> None:
-        """Add an access. A read is forgotten where it is written: later writers come behind this one."""
+        """Add an access. A read is forgotten where it is written: later writers come after this one."""
         if is_write:
             self.writer[ids] = number
             left = (_Read(read.task, read.ids[~read.meets(ids)]) for read in self._reads)
@@ -242,7 +242,7 @@ class _Accesses:
 
 
 class _Read:
-    """Elements that a task has read, and that nobody has written since."""
+    """Elements that a task has read, and that no task has written since."""
 
     def __init__(self, task: int, ids: np.ndarray) -> None:
         self.task = task

@@ -115,7 +115,7 @@ class Trace:
     """The tasks of one run, in program order.
 
     Iterating yields a `TaskEvent` per task. Arrays `task`, `worker`, `dispatcher`, `start_ns`, `end_ns`
-    (length = tasks) hold the same figures for numeric work. Where tasks stand in the program is worked out
+    (length = tasks) hold the same figures for numeric work. The places of tasks in the program are computed
     when it is first asked for, from what decided in the run.
     """
 

@@ -16,7 +16,7 @@ class Fresh:
         self.taken = set(taken)
 
     def name(self, stem: str) -> str:
-        """Return `stem`, or, where that is taken, `stem` with a number behind it."""
+        """Return `stem`, or, where that is taken, `stem` with a number after it."""
         found, number = stem, 0
         while found in self.taken:
             number += 1

@@ -8,6 +8,7 @@ from typing import Protocol
 
 from pto_wsp.ir.core import DimSelect, Full, Index, Merged, Range, Region, Rows, TileRange
 from pto_wsp.ir.scalar import (
+    BINARY_CALLS,
     BINARY_OPS,
     COMPARISONS,
     PRECEDENCE,
@@ -31,7 +32,7 @@ from pto_wsp.types.space import TILE_SPACES, Space
 from pto_wsp.types.tile import TileType
 
 _OPERATORS = {sign: op for op, sign in BINARY_OPS.items() if op in PRECEDENCE}
-_CALLS = {"min": 2, "max": 2, "select": 3, **dict.fromkeys(UNARY_CALLS, 1)}
+_CALLS = {**dict.fromkeys(BINARY_CALLS, 2), "select": 3, **dict.fromkeys(UNARY_CALLS, 1)}
 LITERALS = {
     "true": (True, b1),
     "false": (False, b1),

@@ -107,7 +107,7 @@ def emit(args: Namespace) -> None:
         write_text(_kernel_code(prepare(module), target, args.kernel), None)
         return
     if args.kernel is not None:
-        found = f"`--kernel {args.kernel}` beside it"
+        found = f"`--kernel {args.kernel}` together with it"
         raise BadOption(option="--output", expected="a whole program", found=found, advice="")
     program = Prepared(verify(with_entry_workload(with_entry(module, args.entry))), target)
     tree = target.emit(program.module)

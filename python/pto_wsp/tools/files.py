@@ -38,14 +38,14 @@ def read_text(path: str) -> str:
     """Return the text of a file, or of standard input.
 
     Raises:
-        UnusableFile: the file cannot be read, or is no text.
+        UnusableFile: the file cannot be read, or is not text.
     """
     with _reported("read", path):
         data = sys.stdin.buffer.read() if path == PIPE else Path(path).read_bytes()
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        reason = f"byte {error.start} is no part of UTF-8 text"
+        reason = f"byte {error.start} is not part of UTF-8 text"
         raise UnusableFile(what="read", path=path, reason=reason) from None
 
 
@@ -53,7 +53,7 @@ def read_module(path: str) -> Module:
     """Return the module that a `.pto` file holds. Nothing of it is compiled or run.
 
     Raises:
-        UnusableFile: the file cannot be read, or is no text.
+        UnusableFile: the file cannot be read, or is not text.
         TextError, InvalidIR: it holds no module.
     """
     return parse(read_text(path), "<stdin>" if path == PIPE else path)

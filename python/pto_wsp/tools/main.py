@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from pto_wsp.errors import PtoError, UnusableFile
 from pto_wsp.tools import commands
 from pto_wsp.tools.run_module import run
+from pto_wsp.tools.search import docs
 from pto_wsp.tools.streams import drop_output, streams
 from pto_wsp.tools.visualize import visualize
 
@@ -42,6 +43,7 @@ def parser() -> argparse.ArgumentParser:
     _add_emit(found)
     _add_run(found)
     _add_visualize(found)
+    _add_docs(found)
     command = _add(found, "targets", commands.targets, "list what kernels can run on")
     command = _add(found, "info", commands.info, "describe a module, or this installation")
     command.add_argument("file", metavar="FILE", nargs="?", help="a `.pto` file")
@@ -155,6 +157,24 @@ def _add_visualize(found: argparse._SubParsersAction[argparse.ArgumentParser]) -
     out = "a picture (.svg, .pdf) or a report (.html)"
     command.add_argument("-o", "--output", metavar="FILE", required=True, help=out)
     command.add_argument("--graph", action="store_true", help="of a trace, draw the task graph")
+
+
+DOCS_EPILOG = """\
+Every word must occur. Matches of headings come first.
+
+examples:
+  pto docs rowmax
+  pto docs carried-value
+  pto docs ragged axis"""
+
+
+def _add_docs(found: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    summary = "search the documentation"
+    command = _add(found, "docs", docs, summary, DOCS_EPILOG)
+    command.add_argument("words", metavar="WORD", nargs="+", help="what to search for")
+    command.add_argument(
+        "-n", "--number", metavar="N", type=int, default=5, help="sections to show (default: 5)"
+    )
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -77,7 +77,7 @@ def pairs(option: str, texts: Sequence[str]) -> dict[str, str]:
     """Return the values of options `name=value` by name.
 
     Raises:
-        BadOption: a text is no such pair, or a name is given twice.
+        BadOption: a text is not such a pair, or a name is given twice.
     """
     found: dict[str, str] = {}
     for text in texts:
@@ -136,7 +136,7 @@ class _Values:
         """Refuse what cannot be written, and what is not given.
 
         Raises:
-            UnknownParameter, BadOption: an output is no tensor that tasks write.
+            UnknownParameter, BadOption: an output is not a tensor that tasks write.
             UnusableFile: the file of an output cannot be written.
             UnboundTensor: something is not given.
         """

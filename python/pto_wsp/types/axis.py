@@ -21,7 +21,7 @@ class Dense(metaclass=_DenseMeta):
 class DenseDyn:
     """An axis whose extent is bound when the program runs.
 
-    As an annotation of a workload parameter the class itself stands for an extent taken from the arrays or
+    As an annotation of a workload parameter the class itself is an extent taken from the arrays or
     given by name in the call; an instance fixes a value for every call that gives no other.
     """
 

@@ -109,5 +109,5 @@ def dtype_of_name(name: str) -> DType:
 @lru_cache(maxsize=64)
 def dtype_of_numpy(dtype: np.dtype) -> DType | None:
     """Return our element type for a numpy dtype, or None if there is none."""
-    # numpy makes the name anew, which takes as long as the rest of a small operator's call.
+    # numpy makes the name again, which takes as long as the rest of a small operator's call.
     return _OF_NUMPY.get(dtype.name)

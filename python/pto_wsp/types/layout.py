@@ -16,7 +16,7 @@ from pto_wsp.support.record import record
 class MemLayout:
     """How a tensor lies in memory: `MemLayout.row_major()`, or `MemLayout.panels(cols)`.
 
-    In panels, the last two dimensions [K, N] lie as [ceil(N / cols), K, cols]: the columns of a panel stand
+    In panels, the last two dimensions [K, N] lie as [ceil(N / cols), K, cols]: the columns of a panel are
     side by side in every row, and what the last panel has beyond N is zero.
 
     Attributes:
@@ -35,7 +35,7 @@ class MemLayout:
         """Panels of `cols` columns.
 
         Raises:
-            WrongValue: `cols` is no positive integer.
+            WrongValue: `cols` is not a positive integer.
         """
         if isinstance(cols, bool) or not isinstance(cols, (int, np.integer)) or cols <= 0:
             raise WrongValue(
@@ -68,7 +68,7 @@ class MemLayout:
             [..., ceil(N / cols), K, cols], or [..., K, N] in row-major order.
 
         Raises:
-            WrongValue: `array` is no array of numpy, or has a mask.
+            WrongValue: `array` is not an array of numpy, or has a mask.
             WrongRank: fewer than two dimensions, for panels.
         """
         if not isinstance(array, np.ndarray) or is_masked(array):

@@ -115,7 +115,7 @@ HEAD = 6.0
 
 @record
 class Drawing:
-    """Shapes, those behind others first.
+    """Shapes, those below others first.
 
     Attributes:
         width: of the whole.
@@ -149,7 +149,7 @@ def legend(entries: Sequence[tuple[str, str]], x: float, y: float, width: float)
 
 
 def to_svg(drawing: Drawing) -> str:
-    """Return a drawing as SVG, a document of its own and fit to stand in HTML."""
+    """Return a drawing as SVG, a document of its own and fit for HTML."""
     size = f'width="{drawing.width:.0f}" height="{drawing.height:.0f}"'
     out = TextWriter()
     out.line(f'<svg xmlns="http://www.w3.org/2000/svg" {size}')

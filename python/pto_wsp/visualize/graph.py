@@ -38,7 +38,7 @@ class Graph:
     Attributes:
         names: of the kernel of each task.
         labels: of each task.
-        buffer_bytes: of each task's kernel, 0 or less where nobody knows; may be empty, too.
+        buffer_bytes: of each task's kernel, 0 or less if it is not known; may also be empty.
         edges: [n, 2] task numbers: the second waits for the first, for its data or because a user said so.
         decisions: [m, 2]: the first decides whether the second exists, or on what it works.
         calls: the places of the program that made the tasks, in program order, or nothing.

@@ -19,7 +19,7 @@ _ROWS_AT_ONCE = 1 << 14
 
 
 class PerfettoWriter:
-    """Writes one run, as a context: entering writes what stands before the events, leaving what ends them.
+    """Writes one run, as a context: entering writes what is before the events, leaving what ends them.
 
     Times are given in nanoseconds and written in us, with the digits of both. `about` is what else is known
     of the run, by name.
@@ -126,12 +126,12 @@ def read_timeline(path: str | Path) -> Timeline:
     """Return the run that a file of `PerfettoWriter` holds.
 
     Raises:
-        UnusableFile: it cannot be read, or is no trace of ours.
+        UnusableFile: it cannot be read, or is not a trace of ours.
     """
     try:
         text = Path(path).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is no UTF-8 text"
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
         raise UnusableFile(what="read", path=path, reason=reason) from None
     return parse_timeline(text, path)
 
@@ -171,7 +171,7 @@ def parse_timeline(text: str, path: str | Path = "trace") -> Timeline:
             _column(places[call] for call in calls),
         )
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        reason = f"it is no trace that `Trace.save` wrote ({type(error).__name__}: {error})"
+        reason = f"it is not a trace that `Trace.save` wrote ({type(error).__name__}: {error})"
         raise UnusableFile(what="read", path=path, reason=reason) from None
 
 

@@ -1,4 +1,4 @@
-"""The fused softmax of seed 004, built as its text writes it."""
+"""A fused softmax, built step by step."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-# ruff: noqa: E501 - a program stands on one line, as its error says
+# ruff: noqa: E501 - a program is on one line, as its error says
 """Mistakes in builders are errors that name them, at the line of the call."""
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ IN_CORE: dict[str, tuple[str, str]] = {
     ),
     '.call("scale", ["x"])': ("bad-operand", """expected `{"parameter": argument}`, found `['x']`"""),
     '.memref("x", "gm")': ("bad-operand", "expected a memory space: `MemorySpace.GLOBAL`, found `'gm'`"),
-    X + '.add("u", "t")': ("bad-operand", "expected 2 operands behind the destination, found 1"),
+    X + '.add("u", "t")': ("bad-operand", "expected 2 operands after the destination, found 1"),
     X + '.adds("u", "t", "s")': ("unknown-name", "`s` is not defined in `f` as a scalar"),
     X + '.adds("u", "t", "1 +")': ("bad-operand", "an expression of them"),
     X + '.adds("u", "t", "f(1)")': ("bad-operand", "an expression of them"),
@@ -97,7 +97,7 @@ IN_CORE: dict[str, tuple[str, str]] = {
     '.memref("x").scalar_load("n", "x")': ("bad-operand", "expected a memref of integers, found `x` of f32"),
     '.memref("x", MemorySpace.GM, ElementType.I32).scalar_mov("n", "x[0]")': (
         "bad-operand",
-        "2 integers behind `x`",
+        "2 integers after `x`",
     ),
     X + '.scalar_mov("n", "dim(u, 0)")': ("unknown-name", "`u` is not defined in `f` as a tile"),
     X + '.scalar_mov("n", "dim(t, 2)")': ("bad-operand", "an expression of them"),

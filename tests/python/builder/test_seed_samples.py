@@ -1,5 +1,5 @@
 # fmt: off
-"""The samples of seed 004 (sections 2.1 to 2.6) as it writes them; only their imports are ours."""
+"""Samples of PTO programs as others write them; only their imports are ours."""
 
 from __future__ import annotations
 

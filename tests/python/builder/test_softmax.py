@@ -1,4 +1,4 @@
-"""The softmax of seed 004: its text builds, and runs with data."""
+"""The fused softmax: its text builds, and runs with data."""
 
 from __future__ import annotations
 

@@ -80,7 +80,7 @@ def test_mistakes_in_calls_of_workloads(args: tuple[Region | Const | Var, ...], 
         (("x", "y"), "arguments of `scale`"),
         (("x", "x", Const(1.0, f32)), "`x` is in, and `scale` takes out"),
         (("x", "y", Const(1)), "`factor` takes f32"),
-        (("x", "z", Const(1.0, f32)), "`z` is no view"),
+        (("x", "z", Const(1.0, f32)), "`z` is not a view"),
     ],
 )
 def test_mistakes_in_calls_of_kernels(args: tuple[str | Const, ...], message: str) -> None:
@@ -136,12 +136,12 @@ def test_ranges_are_printed() -> None:
 @pytest.mark.parametrize(
     ("ranges", "message"),
     [
-        ({"max_range": 48}, "48 is no power of two"),
+        ({"max_range": 48}, "48 is not a power of two"),
         ({"max_range": 0}, "at least one iteration"),
         ({"min_range": 8}, "need a `max_range`"),
         ({"max_range": 8, "min_range": 16}, "above `max_range`"),
         ({"max_range": 8, "tile_levels": ((0, 8), (4, 8))}, "descend"),
-        ({"max_range": 8, "tile_levels": ((3, 8),)}, "3 is no power of two"),
+        ({"max_range": 8, "tile_levels": ((3, 8),)}, "3 is not a power of two"),
         ({"max_range": 8, "tile_levels": ((4, 0),)}, "at least one row"),
         ({"max_range": 8, "tile": 4}, "over tiles is not expanded"),
     ],

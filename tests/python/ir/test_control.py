@@ -79,7 +79,7 @@ ROWS = Rows("axis.indices", Const(0), Const(1))
 MISTAKES: dict[str, tuple[tuple[Node, ...], str]] = {
     "condition": ((Cond(Var("n"), ()),), "a condition is a truth value"),
     "slot": ((Set(Slot(256), Const(0)),), "there is no slot 256"),
-    "slot with zeros": ((Set("slot.07", Const(0)),), "no slot"),
+    "slot with zeros": ((Set("slot.07", Const(0)),), "not a slot"),
     "variable of a size": ((Set("n", Const(0)),), "declared twice"),
     "variable of a loop": ((Set("i", Const(0)), Loop("seq", "i", Const(1), None, ())), "declared twice"),
     "float variable": ((Set("x", FACTOR),), "is an integer"),
@@ -97,7 +97,7 @@ MISTAKES: dict[str, tuple[tuple[Node, ...], str]] = {
     "only rows": ((region_task(ROWS, tensor="Y"),), "rank of `Y`"),
     "merged alone": ((region_task(Full(), Merged(), Full()),), "follows a row set"),
     "merged late": ((region_task(ROWS, Index(Const(0)), Merged()),), "takes 2 dimensions"),
-    "indices": ((region_task(Rows("X", Const(0), Const(1)), Merged(), Full()),), "no column of i32"),
+    "indices": ((region_task(Rows("X", Const(0), Const(1)), Merged(), Full()),), "not a column of i32"),
 }
 
 

@@ -111,7 +111,7 @@ def placed() -> st.SearchStrategy[Expr]:
     leaf = st.one_of(
         st.builds(Const, literals, loc=places), st.builds(Var, st.sampled_from(sorted(SCOPE)), loc=places)
     )
-    numbers = (*INTEGER_OPS, "mul", "mul", "bitand", "bitor", "bitxor", "lshift", "rshift")
+    numbers = (*INTEGER_OPS, "mul", "mul", "bitand", "bitor", "bitxor", "lshift", "rshift", "within")
 
     def grown(inner: st.SearchStrategy[Expr]) -> st.SearchStrategy[Expr]:
         truths = st.builds(Binary, st.sampled_from(COMPARE_OPS), inner, inner, places)
@@ -159,6 +159,7 @@ ELEMENT = Element("t", (Const(5), Const(0)), Location("w.py", 7, 1, 2))
         Binary("floordiv", Const(7), Var("zero")),
         Binary("mul", Var("i"), Const(I64_MAX)),
         Binary("lshift", Const(1), Var("j")),
+        Binary("within", Var("i"), Const(2)),
         Unary("u64", Var("j")),
         Unary("neg", Const(I64_MIN)),
     ],

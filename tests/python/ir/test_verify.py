@@ -29,7 +29,7 @@ def with_body(*body: object) -> Change:
 
 KERNEL_MISTAKES: dict[str, tuple[Change, str]] = {
     "unknown tile": (with_body(Load("q", Region("x", WHOLE))), "unknown tile"),
-    "unknown view": (with_body(Load("x0", Region("q", WHOLE))), "`q` is no view"),
+    "unknown view": (with_body(Load("x0", Region("q", WHOLE))), "`q` is not a view"),
     "store to an input": (with_body(Store(Region("x", WHOLE), "x0")), "is an input"),
     "rank of a region": (with_body(Load("x0", Region("x", (Full(),)))), "has 2 dimensions"),
     "rank of a view": (with_body(Load("x0", Region("x", (Full(), Index(Const(0)))))), "two dimensions"),
@@ -77,7 +77,7 @@ def scale_task(dims: tuple[object, ...], kernel: str = "scale") -> Task:
 WORKLOAD_MISTAKES: dict[str, tuple[Module, str]] = {
     "unknown kernel": (workload_with(scale_task(WHOLE, "scales")), "is not in the module"),
     "number of arguments": (workload_with(Task("scale", ())), "arguments of `scale`"),
-    "tiles of no loop": (workload_with(scale_task((TileRange("rows"), Full()))), "is no tiles loop"),
+    "tiles of no loop": (workload_with(scale_task((TileRange("rows"), Full()))), "is not a tiles loop"),
     "unknown variable": (workload_with(scale_task((Index(Var("i")), Full(), Full()))), "rank of `X`"),
     "rank": (workload_with(scale_task((Index(Const(0)), Full()))), "takes 2 dimensions"),
     "variable declared twice": (

@@ -22,7 +22,7 @@ INSTRUCTIONS = """
     TTRANS TRESHAPE TEXTRACT TGATHER TGATHERB TSCATTER TCVT TMOV TMOV_FP TSTORE_FP TCI TSORT32 TMRGSORT
     TASSIGN TSYNC SETVAL GETVAL SLOAD SSTORE
 """.split()
-"""Source: seed 004 section 1.1 and its builder."""
+"""The names of the PTO ISA."""
 
 STATEMENTS = [*CONTROL, *(word for word in SCALARS if word != "getval")]
 REFUSED_STATEMENTS = ("set_flag", "wait_flag", "pipe_barrier")

@@ -62,6 +62,7 @@ def test_header_and_instructions_of_the_first_program() -> None:
     assert {place: [loop.var for loop in loops] for place, loops in lowered.enclosing.items()} == {
         0: [],
         1: ["rows"],
+        **{place: [] for place in range(11, 15)},  # the expressions of the loop
     }
     assert scale_module().written == {"Y"}
 

@@ -105,7 +105,7 @@ int main(int argc, char** argv) {
 
 
 def test_kernels_that_do_not_fit(tmp_path: Path) -> None:
-    """What a kernel does not take is an error that names the task; so is a file that is no library."""
+    """What a kernel does not take is an error that names the task; so is a file that is not a library."""
     kernels = tmp_path / "kernels.so"
     softmax_module().compile().save_kernels(kernels)
     (tmp_path / "main.c").write_text("#include <stdio.h>\n" + KERNELS)

@@ -235,7 +235,7 @@ def test_a_stated_cost_fills_slices(library: Library) -> None:
     slices = {}
     for cost in (None, 0, 1, 5000, 2**62):
         program = _native.Executable(report_program(None, cost), library)
-        slices[cost] = program.run((x,), (None, -1, 0), 2).counters["slices"]
+        slices[cost] = program.run((x,), (None, -1, 0), 2, tracks=True).counters["slices"]
     # Nothing has been measured while the only slice is filled.
     assert slices[0] == slices[1] == 1
     assert all(isinstance(n, int) and n > 1 for n in (slices[None], slices[5000], slices[2**62]))

@@ -225,7 +225,7 @@ AT = Var("i")
         (one_loop(norm(rows("X", AT), rows("Q", AT)), kind="seq", levels=()), "follow each other"),
         (
             one_loop(norm(rows("X", AT), rows("Q", AT)), levels=((8, 6),)),
-            "no whole number of tiles of 4 rows",
+            "not a whole number of tiles of 4 rows",
         ),
         (one_loop(norm(rows("X", AT), rows("Q", AT)), levels=((2, 4 * R),)), "a block of 2 iterations"),
         (one_loop(norm(rows("X", None), rows("Q", None))), "no task works on a tile"),

@@ -35,6 +35,7 @@ NUMBERS = (
     "bitxor",
     "lshift",
     "rshift",
+    "within",
 )
 COMPARISONS = ("lt", "le", "gt", "ge", "eq", "ne")
 DTYPES = (i8, i16, i32, i64, u8, u16, u32, u64, b1)

@@ -181,6 +181,59 @@ def test_rows_that_meet_keep_program_order(target: str) -> None:
             assert np.array_equal(found, expected)
 
 
+PAGE = 4
+
+
+@kernel
+def append_row(x: In[Tile[1, 8, f32]], place: Out[Tile[1, 8, f32]]):
+    pto.store(place, x)
+
+
+@kernel
+def sum_pages(pages: In[Tensor[f32, DYN, PAGE, 8]], y: Out[Tile[1, 8, f32]]):
+    acc = pto.zeros((1, 8))
+    for i in range(pages.shape[0]):
+        acc = acc + pto.colsum(pages[i])
+    pto.store(y, acc)
+
+
+@workload
+def append_and_sum(
+    owned: Sparse["batch"], Last: Tensor[i32, "batch", 2], X: Tensor[f32, "batch", 8],
+    Cache: Tensor[f32, "places", PAGE, 8], Y: Tensor[f32, "batch", 8],
+):  # fmt: skip
+    for b in P("batch"):
+        append_row[b](x=X[b : b + 1], place=Cache[Last[b, 0], Last[b, 1] : Last[b, 1] + 1])
+        sum_pages[b](pages=Cache[owned.rows(owned[b])], y=Y[b : b + 1])
+
+
+@pytest.mark.parametrize("shares_page", [False, True])
+def test_pages_of_a_row_conflict_with_what_is_written_in_them(shares_page: bool) -> None:
+    rng = np.random.default_rng(3)
+    places = rng.permutation(20)
+    rows = [[int(page) for page in places[2 * b : 2 * b + 2]] for b in range(8)]
+    last = np.array([(row[-1], b % PAGE) for b, row in enumerate(rows)], np.int32)
+    if shares_page:
+        rows[6].append(rows[1][-1])  # iteration 6 reads the page that iteration 1 writes
+    program = append_and_sum.compile("cpu")
+    for _ in range(2):
+        cache, x = (rng.random(shape).astype(np.float32) for shape in ((20, PAGE, 8), (8, 8)))
+        expected, y = cache.copy(), np.empty((8, 8), np.float32)
+        expected[last[:, 0], last[:, 1]] = x
+        arrays = {"owned": Sparse.lists(rows), "Last": last, "X": x, "Cache": cache, "Y": y}
+        program.run(**arrays, workers=2, trace="full")
+        np.testing.assert_array_equal(cache, expected)
+        np.testing.assert_allclose(y, [expected[row].sum(axis=(0, 1)) for row in rows], rtol=1e-5)
+        assert program.trace is not None
+        pairs = {(int(a), int(b)) for a, b, _ in program.trace.dependences}
+        assert pairs == {(2 * b, 2 * b + 1) for b in range(8)} | ({(2, 13)} if shares_page else set())
+    if shares_page:
+        with pytest.raises(errors.IterationsConflict):
+            program.run(**arrays, check="hazards")
+    else:
+        program.run(**arrays, check="hazards")
+
+
 @pytest.mark.parametrize("target", TARGETS)
 def test_a_row_set_as_an_argument_is_its_indices(target: str) -> None:
     @workload

@@ -109,7 +109,7 @@ def test_a_dump_of_another_runtime_that_was_cut(
 def test_what_is_no_dump_is_refused(tmp_path: Path) -> None:
     good = dump(tmp_path, False).read_text()
     for bad, reason in (
-        ("hello\n", "it is no task dump"),
+        ("hello\n", "it is not a task dump"),
         (good.replace("Task 1: ", "Task 7: ", 1), "line 12 is not of task 1"),
         (good.replace("buf=256B", "buf=?", 1), "line 11 is not of task 0"),
         (good.replace("fanout=[3]", "fanout=[3;]", 1), "line 11 is not of task 0"),

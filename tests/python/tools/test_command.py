@@ -317,7 +317,7 @@ def test_mistakes(
 
 def test_files_that_are_no_text(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (folder / "bytes.pto").write_bytes(b"func \xff")
-    assert "byte 5 is no part of UTF-8" in pto(capsys, "print", "bytes.pto")[2]
+    assert "byte 5 is not part of UTF-8" in pto(capsys, "print", "bytes.pto")[2]
     assert "Is a directory" in pto(capsys, "print", ".")[2]
     assert pto(capsys)[0] == USAGE
     assert pto(capsys, "--help")[0] == OK

@@ -191,5 +191,5 @@ def test_a_report_stands_alone() -> None:
     ],
 )
 def test_other_json_is_refused(text: str) -> None:
-    with pytest.raises(UnusableFile, match="no trace"):
+    with pytest.raises(UnusableFile, match="not a trace"):
         parse_timeline(text)

@@ -84,9 +84,9 @@ def test_the_command_draws_traces_and_dumps(
     [
         ("tasks.txt", "out.png", "ends in .svg, .pdf or .html"),
         ("missing.txt", "out.svg", "missing.txt"),
-        ("other.txt", "out.svg", "no task dump"),
-        ("other.json", "out.svg", "no trace"),
-        ("other.txt", "no/out.svg", "no task dump"),
+        ("other.txt", "out.svg", "not a task dump"),
+        ("other.json", "out.svg", "not a trace"),
+        ("other.txt", "no/out.svg", "not a task dump"),
     ],
 )
 def test_the_command_refuses(

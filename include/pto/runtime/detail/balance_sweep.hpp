@@ -193,7 +193,7 @@ class BalanceSweep {
   BalancedPlan* plan_;
   int64_t item_cost_;
   uint32_t grain_;
-  uint32_t grain_mask_;  ///< clears the bits below the grain; 0 if it is no power of two
+  uint32_t grain_mask_;  ///< clears the bits below the grain; 0 if it is not a power of two
   int num_workers_;
   bool batch_invariant_;
   int64_t share_;

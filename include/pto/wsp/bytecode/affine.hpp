@@ -171,6 +171,7 @@ class AbstractEvaluator {
           break;
         case Op::EXPR_F32: stack.back() = unknown({0, int64_t(UINT32_MAX)}); break;
         case Op::EXPR_SELECT: select(stack); break;
+        case Op::EXPR_WITHIN: within(stack, may_fail); break;
         default: {
           const Abstract b = std::move(stack.back());
           stack.pop_back();
@@ -237,6 +238,18 @@ class AbstractEvaluator {
       stack.back() =
           unknown({std::min(then.range.lo, otherwise.range.lo), std::max(then.range.hi, otherwise.range.hi)});
     }
+  }
+
+  /// The value is the first operand; the second one is the largest value that it may have.
+  void within(std::vector<Abstract>& stack, bool& may_fail) const {
+    const Abstract limit = std::move(stack.back());
+    stack.pop_back();
+    Abstract& value = stack.back();
+    bool overflows = false;
+    const Range rest = binary(Op::EXPR_SUB, limit, value, overflows).range;
+    if (overflows || value.range.lo < 0 || rest.lo < 0) may_fail = true;
+    const Range allowed{std::max<int64_t>(value.range.lo, 0), std::min(value.range.hi, limit.range.hi)};
+    if (allowed.lo <= allowed.hi) value.range = allowed;
   }
 
   Abstract binary(Op op, const Abstract& a, const Abstract& b, bool& may_fail) const {

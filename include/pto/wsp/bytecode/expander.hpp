@@ -121,7 +121,7 @@ class Expander {
   }
 
   /// Goes on to the next task where that is the present one in the next iteration of its loop, which makes no
-  /// other; else does nothing, and returns false. \pre the loop makes no events
+  /// other; else does nothing, and returns false. The loop makes no event then
   [[gnu::always_inline]] inline bool repeat() {
     const QuickStep end = steps_[step_];
     if (end.kind != Step::kEndLoop || end.target + 1 != step_) return false;
@@ -138,6 +138,24 @@ class Expander {
   void pass_over(uint64_t num_tasks) {
     num_tasks_ += num_tasks;
     step_ = steps_[step_ - 1].target - 1;
+  }
+
+  /// Goes on where another walk of the plan is, whose loops may make other events. Calls `enter(loop)` for
+  /// each loop that is open, from the outside in.
+  template <class Enter>
+  void go_on_from(const Expander& other, Enter enter) {
+    registers_ = other.registers_;
+    step_ = other.step_;
+    num_tasks_ = other.num_tasks_;
+    changed_depth_ = 0;
+    for (uint32_t i = 0; i < step_; ++i) {
+      const bool is_open = steps_[i].kind == Step::kLoop && steps_[i].target > step_;
+      if (!is_open) continue;
+      const uint32_t depth = plan_->loops[steps_[i].index].depth;
+      states_[depth] = other.states_[depth];
+      if (arguments_ != nullptr) arguments_->enter(steps_[i].index, registers_.data());
+      enter(steps_[i].index);
+    }
   }
 
   /// Gives a variable the value of SET number `set`.

@@ -26,15 +26,16 @@ struct Bindings {
 };
 
 /// Why an expression has no value.
-enum class Fault : uint8_t { kNone, kOverflow, kDivision, kOutside, kShift, kBelowZero };
+enum class Fault : uint8_t { kNone, kOverflow, kDivision, kOutside, kShift, kBelowZero, kBeyond };
 
 /// A value, or the fault that keeps an expression from having one. Faults travel with values, so that the arm
 /// of a select that is not chosen may have one.
 struct Outcome {
-  int64_t value;  ///< kOutside: the index; kShift: the distance; kBelowZero: the value
+  int64_t value;  ///< kOutside: the index; kShift: the distance; kBelowZero, kBeyond: the value
   Fault fault;
-  uint8_t dim;  ///< kOutside: its dimension
-  uint32_t pc;  ///< the instruction at fault
+  uint8_t dim;        ///< kOutside: its dimension
+  uint32_t pc;        ///< the instruction at fault
+  int64_t limit = 0;  ///< kBeyond: the largest value allowed
 };
 
 [[noreturn]] inline void throw_fault(const Program& program, const Outcome& outcome) {
@@ -53,6 +54,10 @@ struct Outcome {
     case Fault::kBelowZero:
       throw error("u64-below-zero", "an expression makes a u64 of a negative value")
           .with_int("value", outcome.value);
+    case Fault::kBeyond:
+      throw error("slice-outside", "a bound of a slice lies outside the range that is sliced")
+          .with_int("value", outcome.value)
+          .with_int("limit", outcome.limit);
     case Fault::kDivision: throw error("division-by-zero", "an expression divides by zero");
     default: throw error("expression-overflow", "an expression leaves the range of i64");
   }
@@ -65,7 +70,7 @@ inline int64_t floor_mod(int64_t a, int64_t b) {
   return a % b + ((a % b != 0 && (a < 0) != (b < 0)) ? b : 0);
 }
 
-/// `result` = `a op b`, unless there is a fault. kShift speaks of b.
+/// `result` = `a op b`, unless there is a fault. kShift is about b, kBeyond about a and b.
 inline Fault apply_binary(Op op, int64_t a, int64_t b, int64_t& result) {
   bool overflow = false;
   switch (op) {
@@ -99,6 +104,10 @@ inline Fault apply_binary(Op op, int64_t a, int64_t b, int64_t& result) {
       if (b < 0 || b > 63) return Fault::kShift;
       result = op == Op::EXPR_SHR ? a >> b : int64_t(uint64_t(a) << b);
       overflow = op == Op::EXPR_SHL && result >> b != a;
+      break;
+    case Op::EXPR_WITHIN:
+      if (a < 0 || a > b) return Fault::kBeyond;
+      result = a;
       break;
     default: break;
   }
@@ -141,6 +150,10 @@ inline Outcome apply(Op op, const Outcome& a, const Outcome& b, uint32_t pc) {
   Outcome result{0, Fault::kNone, 0, pc};
   result.fault = apply_binary(op, a.value, b.value, result.value);
   if (result.fault == Fault::kShift) result.value = b.value;
+  if (result.fault == Fault::kBeyond) {
+    result.value = a.value;
+    result.limit = b.value;
+  }
   return result;
 }
 
@@ -167,8 +180,8 @@ inline Outcome apply_unary(Op op, const Outcome& a, uint32_t pc) {
 
 /// Evaluates the expression that starts at `pc`; `read(instruction, pc, indices)` gives the outcome of an
 /// element inside its tensor. Of several faults the first counts, from left to right. Throws
-/// `expression-overflow`, `division-by-zero`, `shift-outside`, `u64-below-zero` or `element-outside` with the
-/// instruction's index.
+/// `expression-overflow`, `division-by-zero`, `shift-outside`, `u64-below-zero`, `slice-outside` or
+/// `element-outside` with the instruction's index.
 template <class Read>
 int64_t evaluate_postfix(const Bindings& bindings, uint32_t pc, const int64_t* registers, Read read) {
   const Program& program = *bindings.program;

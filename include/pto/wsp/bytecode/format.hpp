@@ -83,6 +83,7 @@ enum class Op : uint8_t {
   EXPR_BOOL = 0x6E,                  ///< 1 if nonzero, else 0
   EXPR_U64 = 0x6F,                   ///< the operand; below 0 is an error
   EXPR_F32 = 0x70,                   ///< the bits of the nearest f32
+  EXPR_WITHIN = 0x71,                ///< a of a and b; outside [0, b] it is an error
 };
 // clang-format on
 

@@ -36,7 +36,8 @@ constexpr int operand_count(Op op) {
     case Op::EXPR_BITOR:
     case Op::EXPR_XOR:
     case Op::EXPR_SHL:
-    case Op::EXPR_SHR: return 2;
+    case Op::EXPR_SHR:
+    case Op::EXPR_WITHIN: return 2;
     case Op::EXPR_SELECT: return 3;
     default: return -1;
   }

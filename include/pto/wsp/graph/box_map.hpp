@@ -3,180 +3,170 @@
 /// The hazards of a space whose accesses lie on no common grid: exact boxes, found through coarse cells.
 #pragma once
 
+#include <utility>
 #include <vector>
 
-#include "pto/wsp/graph/cell_grid.hpp"
+#include "pto/wsp/graph/box_lists.hpp"
+#include "pto/wsp/graph/cell_pyramid.hpp"
 #include "pto/wsp/graph/touch.hpp"
 
 namespace pto::wsp::graph {
 
 /// Keeps the live accesses in lists, one per coarse cell that they meet. An entry leaves when its task is
-/// complete or a later access covers it. A list that gets long all the same is folded into two watermarks, so
-/// that no access meets many entries, however many tasks are alive.
+/// complete or a later access covers it. Marks represent the rest of what is alive where that is much: the
+/// older entries of a long list, and the accesses to many cells. So no access meets many entries, however
+/// many tasks are alive, and tasks that touch parts cost the same beside tasks that touch the whole.
 class BoxMap {
  public:
   /// `typical[d]` is the usual extent of an access in dimension d: the size of the coarse cells.
   BoxMap(int rank, const int64_t* size, const int64_t* typical)
-      : rank_(rank), grid_(rank, size, typical, kMaxCells) {}
+      : rank_(rank), grid_(rank, size, typical, kMaxCells), lists_(rank) {}
 
   void access(const Box& box, Touch how, const sched::Stamp& stamp, sched::WaitList& waits) {
     if (is_empty(box, rank_)) return;
-    const uint32_t self = make_entry(box, how, stamp);
-    const bool writes = how != Touch::kRead;
-    for (const auto& layer : grid_.layers()) {
-      Lists& lists = layer->content;
-      if (layer->grid.count(box) > kMaxVisits) {
-        wait_for_all(lists, writes, waits);
-      } else {
-        layer->grid.for_cells(box, [&](int64_t cell) { scan(lists.of_cell[size_t(cell)], self, waits); });
+    auto& own = grid_.layer_of(box);
+    Look look{box, how != Touch::kRead, how == Touch::kWrite, waits};
+    if (!waits.is_muted()) {
+      for (const auto& layer : grid_.layers()) {
+        if (layer.get() != &own || !look.for_write) look_at(*layer, look);
       }
     }
-    auto& own = grid_.layer_of(box);
-    own.grid.for_cells(box, [&](int64_t cell) { add(own.content.of_cell[size_t(cell)], self, stamp); });
-    (writes ? own.content.last_write : own.content.last_read) = stamp.watermark;
+    const CellRange range = own.grid.range_of(box);
+    for_points(rank_, range.lo, range.hi, [&](const int64_t* at) {
+      Cell& cell = own.content.cells[size_t(own.grid.cell_of(at))];
+      // A write replaces what it covers, which keeps lists short.
+      if (look.for_write) look_at(cell, look);
+      add(look.for_write ? cell.writes : cell.reads, box, stamp.name, waits);
+      own.content.pyramid.add(at, look.for_write, stamp.watermark, waits);
+    });
   }
 
   /// Adds what an access would have to wait for.
-  void find(const Box& box, bool writes, sched::WaitList& waits) const {
+  void find(const Box& box, bool writes, sched::WaitList& waits) {
     if (is_empty(box, rank_)) return;
-    for (const auto& layer : grid_.layers()) {
-      const Lists& lists = layer->content;
-      const bool is_past = waits.has_passed(sched::watermark_name(lists.last_write)) &&
-                           (!writes || waits.has_passed(sched::watermark_name(lists.last_read)));
-      if (is_past) continue;
-      if (layer->grid.count(box) > kMaxVisits) {
-        wait_for_all(lists, writes, waits);
-      } else {
-        layer->grid.for_cells(
-            box, [&](int64_t cell) { find_in(lists.of_cell[size_t(cell)], box, writes, waits); });
-      }
-    }
+    Look look{box, writes, false, waits};
+    for (const auto& layer : grid_.layers()) look_at(*layer, look);
   }
 
   /// Adds what writes the element at `indices`.
   void find_writers(const int64_t* indices, sched::WaitList& waits) const {
     for (const auto& layer : grid_.layers()) {
-      const List& list = layer->content.of_cell[size_t(layer->grid.cell_at(indices))];
-      waits.add_watermark(list.folded_write);
-      for (const uint32_t index : list.entries) {
-        const Entry& entry = entries_[index];
-        if (!entry.is_dead && entry.how != Touch::kRead && contains(entry.box, indices, rank_))
-          waits.add(entry.name);
-      }
+      const Side& writes = layer->content.cells[size_t(layer->grid.cell_at(indices))].writes;
+      waits.add_watermark(writes.folded.for_strand(waits));
+      lists_.for_entries(writes.list, [&](const BoxLists::Entry& entry) {
+        if (contains(entry, indices, rank_)) waits.add(entry.name);
+      });
     }
   }
+
+  /// How many entries and groups of cells were looked at: what the accesses have cost.
+  uint64_t num_probes() const { return num_probes_; }
 
  private:
+  using Next = BoxLists::Next;
+
   static constexpr int64_t kMaxCells = 1 << 14;
-  static constexpr int64_t kMaxVisits = 1024;
-  static constexpr size_t kMaxEntries = 64;
+  static constexpr int64_t kFewCells = 8;  ///< are visited one by one
+  static constexpr uint32_t kMaxEntries = 64;
+  static constexpr int kMaxFound = sched::WaitList::kMaxWaits;  ///< in one list
+  static constexpr uint32_t kMaxMet = 32;                       ///< live entries in all cells of one layer
 
-  struct Entry {
-    Box box;
-    sched::Name name;
-    uint32_t num_lists;
-    Touch how;
-    bool is_dead;
+  /// Accesses of one kind to a cell, and what was folded.
+  struct Side {
+    BoxLists::List list;
+    Mark folded;
   };
 
-  /// Entries, and watermarks at which those that were folded are complete.
-  struct List {
-    std::vector<uint32_t> entries;
-    uint64_t folded_write = 0;
-    uint64_t folded_read = 0;
+  struct Cell {
+    Side writes, reads;
   };
 
-  /// The lists of a layer, and watermarks at which all that they ever held are complete.
-  struct Lists {
-    explicit Lists(int64_t num_cells) : of_cell(size_t(num_cells)) {}
+  struct Layer {
+    explicit Layer(const CellGrid& grid) : cells(size_t(grid.num_cells())), pyramid(grid) {}
 
-    std::vector<List> of_cell;
-    uint64_t last_write = 0;
-    uint64_t last_read = 0;
+    std::vector<Cell> cells;
+    CellPyramid pyramid;
+  };
+  using Layers = LayeredGrid<Layer>;
+
+  /// An access whose conflicts are looked up.
+  struct Look {
+    const Box& box;
+    bool for_write;
+    bool replaces;  ///< what it covers: later accesses that conflict with that conflict with this one
+    sched::WaitList& waits;
+    uint32_t num_met = 0;
   };
 
-  /// Instead of a visit to very many cells.
-  static void wait_for_all(const Lists& lists, bool writes, sched::WaitList& waits) {
-    waits.add_watermark(lists.last_write);
-    if (writes) waits.add_watermark(lists.last_read);
+  void look_at(Layers::Layer& layer, Look& look) {
+    CellPyramid& pyramid = layer.content.pyramid;
+    if (pyramid.root().are_past(look.for_write, look.waits)) return;
+    const CellRange range = layer.grid.range_of(look.box);
+    look.num_met = 0;
+    const auto visit = [&](const int64_t* at) {
+      return look_at(layer.content.cells[size_t(layer.grid.cell_of(at))], look);
+    };
+    if (range.count <= kFewCells) return for_points(rank_, range.lo, range.hi, visit);
+    num_probes_ +=
+        pyramid.look(range, look.for_write, look.waits, visit, [&] { return look.num_met < kMaxMet; });
   }
 
-  void find_in(const List& list, const Box& box, bool writes, sched::WaitList& waits) const {
-    waits.add_watermark(list.folded_write);
-    if (writes) waits.add_watermark(list.folded_read);
-    for (const uint32_t index : list.entries) {
-      const Entry& other = entries_[index];
-      const bool is_met = !other.is_dead && (writes || other.how != Touch::kRead);
-      if (is_met && intersects(other.box, box, rank_)) waits.add(other.name);
-    }
+  /// Whether nothing in the cell is alive that the look is for.
+  bool look_at(Cell& cell, Look& look) {
+    const bool has_writes = look_at(cell.writes, look);
+    return (!look.for_write || !look_at(cell.reads, look)) && !has_writes;
   }
 
-  uint32_t make_entry(const Box& box, Touch how, const sched::Stamp& stamp) {
-    if (free_.empty()) {
-      free_.push_back(uint32_t(entries_.size()));
-      entries_.emplace_back();
-    }
-    const uint32_t index = free_.back();
-    free_.pop_back();
-    entries_[index] = {box, stamp.name, 0, how, false};
-    return index;
-  }
-
-  void add(List& list, uint32_t self, const sched::Stamp& stamp) {
-    if (list.entries.size() == kMaxEntries) fold(list, stamp);
-    list.entries.push_back(self);
-    ++entries_[self].num_lists;
-  }
-
-  /// What is in the list is complete when everything before this access is.
-  void fold(List& list, const sched::Stamp& stamp) {
-    for (const uint32_t index : list.entries) {
-      (entries_[index].how == Touch::kRead ? list.folded_read : list.folded_write) = stamp.watermark;
-      release(index);
-    }
-    list.entries.clear();
-  }
-
-  void release(uint32_t index) {
-    if (--entries_[index].num_lists == 0) free_.push_back(index);
-  }
-
-  /// Finds what access `self` conflicts with in a list, and drops entries that no later access need meet.
-  void scan(List& list, uint32_t self, sched::WaitList& waits) {
-    waits.add_watermark(list.folded_write);
-    if (entries_[self].how != Touch::kRead) waits.add_watermark(list.folded_read);
-    size_t kept = 0;
-    for (const uint32_t index : list.entries) {
-      Entry& other = entries_[index];
-      if (!other.is_dead) meet(other, entries_[self], waits);
-      if (other.is_dead) {
-        release(index);
-      } else {
-        list.entries[kept++] = index;
+  /// Adds the latest entries that conflict, and one moment for the others if they are many. Drops entries
+  /// that no later access need meet. True if something is alive.
+  bool look_at(Side& side, Look& look) {
+    look.waits.add_watermark(side.folded.for_strand(look.waits));
+    int num_found = 0;
+    num_probes_ += lists_.scan(side.list, [&](const BoxLists::Entry& entry) {
+      if (num_found == kMaxFound) {
+        look.waits.add_watermark(watermark_of(entry.name));
+        return Next::kStop;
       }
-    }
-    list.entries.resize(kept);
+      if (look.waits.has_passed(entry.name)) return Next::kDrop;
+      ++look.num_met;
+      if (!intersects(entry, look.box, rank_)) return Next::kKeep;
+      look.waits.add(entry.name);
+      if (!look.waits.is_own(entry.name)) ++num_found;
+      return look.replaces && covers(look.box, entry, rank_) ? Next::kDrop : Next::kKeep;
+    });
+    return side.list.size > 0 || !side.folded.has_passed(look.waits);
   }
 
-  void meet(Entry& other, const Entry& self, sched::WaitList& waits) const {
-    if (waits.has_passed(other.name)) {
-      other.is_dead = true;
-      return;
-    }
-    if (!intersects(other.box, self.box, rank_)) return;
-    const bool is_read = other.how == Touch::kRead;
-    if (self.how != Touch::kRead || !is_read) waits.add(other.name);
-    // A covering write orders everything later after `other`; a covering read does so for reads of its
-    // strand.
-    const bool replaces =
-        self.how == Touch::kWrite || (self.how == Touch::kRead && is_read && waits.is_own(other.name));
-    other.is_dead = replaces && covers(self.box, other.box, rank_);
+  static uint64_t watermark_of(sched::Name name) { return sched::slice_of(name) + 1; }
+
+  void add(Side& side, const Box& box, sched::Name name, const sched::WaitList& waits) {
+    const auto is_followed = [&](const BoxLists::Entry& entry) {
+      return waits.is_own(entry.name) && covers(box, entry, rank_);
+    };
+    // A task in a loop may touch the same again and again.
+    lists_.scan(side.list, [&, is_first = true](const BoxLists::Entry& entry) mutable {
+      return std::exchange(is_first, false) && is_followed(entry) ? Next::kDrop : Next::kStop;
+    });
+    if (side.list.size == kMaxEntries) shorten(side, waits, is_followed);
+    lists_.push(side.list, box, name);
+  }
+
+  /// Drops entries that no later access need meet. Of the others, the latest half of the list is kept.
+  template <class IsFollowed>
+  void shorten(Side& side, const sched::WaitList& waits, IsFollowed is_followed) {
+    uint32_t num_kept = 0;
+    lists_.scan(side.list, [&](const BoxLists::Entry& entry) {
+      if (waits.has_passed(entry.name) || is_followed(entry)) return Next::kDrop;
+      if (num_kept++ < kMaxEntries / 2) return Next::kKeep;
+      side.folded.add(watermark_of(entry.name), waits);
+      return Next::kDrop;
+    });
   }
 
   int rank_;
-  LayeredGrid<Lists> grid_;
-  std::vector<Entry> entries_;
-  std::vector<uint32_t> free_;
+  Layers grid_;
+  BoxLists lists_;
+  uint64_t num_probes_ = 0;
 };
 
 }  // namespace pto::wsp::graph

@@ -5,6 +5,7 @@
 
 #include "pto/wsp/bytecode/plan.hpp"
 #include "pto/wsp/graph/cell_grid.hpp"
+#include "pto/wsp/graph/footprint.hpp"
 
 namespace pto::wsp::graph {
 
@@ -36,6 +37,21 @@ void for_rows(const bytecode::Plan& plan, const bytecode::QuickIo& io, Region re
     }
     visit(region);
   }
+}
+
+/// A row set of more rows counts as all rows.
+inline constexpr int64_t kMaxRowBoxes = 1024;
+
+/// Calls `visit(box)` for the boxes of a footprint: one, or one for each row that is compared by itself.
+template <class Visit>
+void for_boxes(const bytecode::Plan& plan, const Footprint& footprint, const int64_t* registers,
+               Visit visit) {
+  if (footprint.row_io >= 0) {
+    const bytecode::QuickIo& io = plan.ios[size_t(footprint.row_io)];
+    const Box region = evaluate_box(plan, plan.dims.data() + io.first_dim, io.rank, registers);
+    if (region.hi[0] - region.lo[0] <= kMaxRowBoxes) return for_rows(plan, io, region, visit);
+  }
+  visit(evaluate_box(plan, footprint.dims.data(), footprint.dims.size(), registers));
 }
 
 }  // namespace pto::wsp::graph

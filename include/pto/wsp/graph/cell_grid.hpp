@@ -25,26 +25,54 @@ inline bool is_empty(const Box& box, int rank) {
   return false;
 }
 
-inline bool intersects(const Box& a, const Box& b, int rank) {
+// Boxes of the next three have `lo` and `hi`, arrays or pointers.
+
+template <class A, class B>
+bool intersects(const A& a, const B& b, int rank) {
   for (int d = 0; d < rank; ++d) {
     if (a.lo[d] >= b.hi[d] || b.lo[d] >= a.hi[d]) return false;
   }
   return true;
 }
 
-inline bool covers(const Box& outer, const Box& inner, int rank) {
+template <class Outer, class Inner>
+bool covers(const Outer& outer, const Inner& inner, int rank) {
   for (int d = 0; d < rank; ++d) {
     if (inner.lo[d] < outer.lo[d] || inner.hi[d] > outer.hi[d]) return false;
   }
   return true;
 }
 
-inline bool contains(const Box& box, const int64_t* indices, int rank) {
+template <class B>
+bool contains(const B& box, const int64_t* indices, int rank) {
   for (int d = 0; d < rank; ++d) {
     if (indices[d] < box.lo[d] || indices[d] >= box.hi[d]) return false;
   }
   return true;
 }
+
+/// Calls `visit(at)` for the points from `lo` to `hi`, both included. \pre no dimension is empty
+template <class Visit>
+void for_points(int rank, const int64_t* lo, const int64_t* hi, Visit visit) {
+  int64_t at[kMaxTensorRank];
+  std::copy(lo, lo + rank, at);
+  for (;;) {
+    visit(static_cast<const int64_t*>(at));
+    int d = rank - 1;
+    while (d >= 0 && ++at[d] > hi[d]) {
+      at[d] = lo[d];
+      --d;
+    }
+    if (d < 0) return;
+  }
+}
+
+/// The cells that a box meets: [lo, hi] per dimension.
+struct CellRange {
+  int64_t lo[kMaxTensorRank];
+  int64_t hi[kMaxTensorRank];
+  int64_t count = 1;
+};
 
 class CellGrid {
  public:
@@ -61,29 +89,33 @@ class CellGrid {
     }
   }
 
+  int rank() const { return rank_; }
   int64_t num_cells() const { return num_cells_; }
+  /// How many cells there are in a dimension.
+  int64_t num_cells(int d) const { return cells_[d]; }
 
-  /// How many cells a box meets. \pre it is not empty
-  int64_t count(const Box& box) const {
-    int64_t count = 1;
-    for (int d = 0; d < rank_; ++d) count *= last(box, d) - first(box, d) + 1;
-    return count;
+  /// \pre the box is not empty
+  CellRange range_of(const Box& box) const {
+    CellRange range;
+    for (int d = 0; d < rank_; ++d) {
+      range.lo[d] = box.lo[d] / step_[d];
+      range.hi[d] = (box.hi[d] - 1) / step_[d];
+      range.count *= range.hi[d] - range.lo[d] + 1;
+    }
+    return range;
   }
 
   /// Calls `visit(cell)` for the cells that a box meets. \pre it is not empty
   template <class Visit>
   void for_cells(const Box& box, Visit visit) const {
-    int64_t at[kMaxTensorRank];
-    for (int d = 0; d < rank_; ++d) at[d] = first(box, d);
-    for (;;) {
-      visit(cell_of(at));
-      int d = rank_ - 1;
-      while (d >= 0 && ++at[d] > last(box, d)) {
-        at[d] = first(box, d);
-        --d;
-      }
-      if (d < 0) return;
-    }
+    const CellRange range = range_of(box);
+    for_points(rank_, range.lo, range.hi, [&](const int64_t* at) { visit(cell_of(at)); });
+  }
+
+  int64_t cell_of(const int64_t* at) const {
+    int64_t cell = 0;
+    for (int d = 0; d < rank_; ++d) cell = cell * cells_[d] + at[d];
+    return cell;
   }
 
   /// The cell of one element.
@@ -94,15 +126,6 @@ class CellGrid {
   }
 
  private:
-  int64_t first(const Box& box, int d) const { return box.lo[d] / step_[d]; }
-  int64_t last(const Box& box, int d) const { return (box.hi[d] - 1) / step_[d]; }
-
-  int64_t cell_of(const int64_t* at) const {
-    int64_t cell = 0;
-    for (int d = 0; d < rank_; ++d) cell = cell * cells_[d] + at[d];
-    return cell;
-  }
-
   int rank_;
   int64_t num_cells_ = 1;
   int64_t step_[kMaxTensorRank];
@@ -134,7 +157,7 @@ class LayeredGrid {
       if (layer->whole == whole) return *layer;
     }
     CellGrid grid(int(size_.size()), size_.data(), typical_.data(), most_, whole);
-    Content content(grid.num_cells());
+    Content content(grid);
     layers_.push_back(std::make_unique<Layer>(Layer{whole, grid, std::move(content)}));
     return *layers_.back();
   }

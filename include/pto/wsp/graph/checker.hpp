@@ -80,7 +80,7 @@ class AccessSet {
 
   /// Per cell, its entries one after the other.
   struct Chains {
-    explicit Chains(int64_t num_cells) : heads(size_t(num_cells), kNone) {}
+    explicit Chains(const CellGrid& grid) : heads(size_t(grid.num_cells()), kNone) {}
 
     std::vector<uint32_t> heads;
     std::vector<int64_t> used;
@@ -91,7 +91,7 @@ class AccessSet {
   template <class Visit>
   bool find_in(const CellGrid& grid, Chains& chains, const Box& box, Visit visit) {
     bool is_found = false;
-    if (grid.count(box) > int64_t(chains.entries.size())) {
+    if (grid.range_of(box).count > int64_t(chains.entries.size())) {
       for (Entry& entry : chains.entries) is_found = is_found || meets(entry, box, visit);
     } else {
       grid.for_cells(box, [&](int64_t cell) {

@@ -81,6 +81,9 @@ inline bool fits_grid(Grid& grid, const Footprint& footprint) {
 
 /// The grid of all accesses in a space; false if there is no useful one.
 inline bool find_grid(const Space& space, Grid& grid) {
+  for (const Footprint& footprint : space.footprints) {
+    if (footprint.row_io >= 0) return false;
+  }
   grid.rank = int(space.size.size());
   for (int d = grid.rank; d-- > 0;) {
     grid.size[d] = space.size[size_t(d)];

@@ -9,18 +9,19 @@
 #include <vector>
 
 #include "pto/wsp/graph/box_map.hpp"
+#include "pto/wsp/graph/boxes.hpp"
 #include "pto/wsp/graph/dense_map.hpp"
+#include "pto/wsp/graph/deps.hpp"
 #include "pto/wsp/graph/memory_range.hpp"
 #include "pto/wsp/graph/typical.hpp"
 #include "pto/wsp/graph/unit_summary.hpp"
-#include "pto/wsp/sched/options.hpp"
 
 namespace pto::wsp::graph {
 
 /// One map per space that some task of the plan writes. Memory that is only read is not tracked at all.
 class Hazards {
  public:
-  explicit Hazards(const Plan& plan, sched::Deps deps = sched::Deps::kExact) : plan_(plan), deps_(deps) {
+  explicit Hazards(const Plan& plan, Deps deps = Deps::kExact) : plan_(plan), deps_(deps) {
     const std::vector<Space> spaces = find_spaces(plan);
     std::vector<std::vector<uint32_t>> groups(plan.layouts.size());
     std::vector<bool> is_written(plan.layouts.size(), false);
@@ -44,7 +45,7 @@ class Hazards {
     }
   }
 
-  sched::Deps deps() const { return deps_; }
+  Deps deps() const { return deps_; }
 
   /// Adds what a task of `site` must wait for, and makes later tasks wait for it.
   ///
@@ -69,7 +70,7 @@ class Hazards {
 
   /// Adds what a whole iteration must wait for, or more. \pre as for `pass_over`
   void find(const UnitSummary& unit, const UnitSummary::Shape& shape, const int64_t* registers,
-            sched::WaitList& waits) const {
+            sched::WaitList& waits) {
     unit.for_boxes(shape, registers, [&](uint32_t space, const Box& box, Touch how) {
       const Map& map = maps_[space];
       const bool writes = how != Touch::kRead;
@@ -151,6 +152,7 @@ class Hazards {
     const MemoryOrder* order = nullptr;  ///< where ranges of memory are compared
     uint32_t first_span = 0, num_spans = 0;
     uint32_t first_reach = 0, num_reaches = 0;
+    int32_t rows = -1;  ///< which of the footprints of rows, if it is one
     Marks marks;
   };
 
@@ -194,7 +196,7 @@ class Hazards {
 
   void track_space(const Space& space, Map& map, std::vector<std::vector<Access>>& of_site) {
     if (space.is_written) {
-      if (deps_ == sched::Deps::kBytes && space.is_boxes()) {
+      if (deps_ == Deps::kBytes && space.is_boxes()) {
         map.order.emplace(layout_of(space), int(space.size.size()));
         map.boxes = boxes_.emplace_back(make_range_map(space, *map.order)).get();
       } else if (find_grid(space, map.grid)) {
@@ -218,6 +220,10 @@ class Hazards {
       access.how = footprint.writes ? Touch::kWrite : Touch::kRead;
       if (access.dense != nullptr) place_on_grid(access, footprint, map.grid);
       if (access.boxes != nullptr) place_in_elements(access, footprint);
+      if (footprint.row_io >= 0) {
+        access.rows = int32_t(row_footprints_.size());
+        row_footprints_.push_back(footprint);
+      }
       access.is_cell = access.dense != nullptr && access.num_spans == 0 && access.marks.count == 1;
       access.is_steady = access.marks.count == 1 && is_steady(footprint);
       of_site[footprint.site].push_back(access);
@@ -228,7 +234,7 @@ class Hazards {
   bool is_steady(const Footprint& footprint) const {
     const bytecode::Program& program = plan_.program();
     const int32_t loop = program.sites[footprint.site].loop;
-    if (loop < 0) return false;
+    if (loop < 0 || footprint.row_io >= 0) return false;
     const bytecode::QuickLoop& around = plan_.loops[size_t(loop)];
     const auto is_fixed = [&](const bytecode::Value& value) {
       if (value.postfix != bytecode::kNoPostfix) return false;
@@ -348,6 +354,10 @@ class Hazards {
                                     sched::WaitList& waits) {
     if (access.dense != nullptr) {
       access.dense->access(cell_box(access, registers), access.how, stamp, waits);
+    } else if (access.rows >= 0 && access.boxes != nullptr) {
+      for_boxes(plan_, row_footprints_[size_t(access.rows)], registers, [&](const Box& row) {
+        access.boxes->access(access.order ? access.order->range_of(row) : row, access.how, stamp, waits);
+      });
     } else if (access.boxes != nullptr) {
       access.boxes->access(element_box(access, registers), access.how, stamp, waits);
     }
@@ -400,12 +410,13 @@ class Hazards {
   }
 
   const Plan& plan_;
-  const sched::Deps deps_;
+  const Deps deps_;
   std::vector<Access> accesses_;     ///< of one site after the other
   std::vector<SiteAccesses> sites_;  ///< where they are
   std::vector<bytecode::Term> terms_;
   std::vector<Span> spans_;
   std::vector<Reach> reaches_;
+  std::vector<Footprint> row_footprints_;
   std::vector<Mark> marks_;
   std::vector<Map> maps_;         ///< per space
   std::vector<Memory> memories_;  ///< per group

@@ -49,7 +49,7 @@ inline int64_t typical_extent(const Plan& plan, const Space& space, size_t d) {
   int64_t typical = 0;
   for (const Footprint& footprint : space.footprints) {
     const QuickDim& dim = footprint.dims[d];
-    int64_t extent = dim.extent_form.range.hi;
+    int64_t extent = d < footprint.num_row_dims ? 1 : dim.extent_form.range.hi;
     if (extent > size / 2 && !dim.extent_form.is_constant())
       extent = size / detail::count_starts(plan, footprint, dim, size) * kRoom;
     if (extent <= size / 2) typical = std::max({typical, extent, int64_t{1}});

@@ -179,7 +179,7 @@ class HullMaker {
       : plan_(plan), scope_(scope), guards_(guards) {}
 
   Hull make(uint32_t space, const std::vector<int64_t>& size, const Footprint& footprint, uint64_t guards) {
-    Hull hull{space, guards, footprint.writes};
+    Hull hull{space, guards, footprint.writes, footprint.row_io < 0};
     used_ = 0;
     for (size_t d = 0; d < size.size(); ++d)
       hull.dims.push_back(make_dim(footprint.dims[d], size[d], guards, hull.is_exact));

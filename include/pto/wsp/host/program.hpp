@@ -15,7 +15,7 @@
 #include "pto/wsp/engine.hpp"
 #include "pto/wsp/host/npy.hpp"
 #include "pto/wsp/native.hpp"
-#include "pto/wsp/sched/crash.hpp"
+#include "pto/wsp/crash.hpp"
 
 namespace pto::wsp::host {
 
@@ -381,9 +381,9 @@ class Command {
     }
     sched::RunOptions run_options = program_.options;
     run_options.workers = options_.workers;
-    std::optional<sched::CrashWatch> watch;
+    std::optional<CrashWatch> watch;
     if (program_.native != nullptr) {
-      program_.native->current_call = sched::current_call;
+      program_.native->current_call = current_call;
       watch.emplace();
     }
     const RunResult result = executable_.run(refs, values_, run_options);

@@ -9,7 +9,7 @@
 #include <cstdint>
 #include <thread>
 
-#include "pto/wsp/sched/spin.hpp"
+#include "pto/wsp/spin.hpp"
 #include "pto/wsp/trace/clock.hpp"
 
 namespace pto::wsp::sched {

@@ -50,6 +50,7 @@ class Crew final : public Job, public Others, public std::enable_shared_from_thi
     keeper_.store(Keeper::kAwaited, std::memory_order_relaxed);
     is_retry_due_.store(false, std::memory_order_relaxed);
     is_over_.store(false, std::memory_order_relaxed);
+    is_alone_.store(options.begins_alone, std::memory_order_relaxed);
     is_done_.store(false, std::memory_order_relaxed);
     is_in_pool_.store(false, std::memory_order_relaxed);
     num_free_.store(num_slots - 1, std::memory_order_relaxed);
@@ -212,7 +213,10 @@ class Crew final : public Job, public Others, public std::enable_shared_from_thi
   /// Others are called once there is more to do, or at once if the first slice, which this thread runs
   /// itself, may take long.
   void keep_at_work() {
-    if (run_.options().is_in_order()) return InOrder(run_).work();
+    if (run_.options().is_in_order() || run_.options().begins_alone) {
+      if (!InOrder(run_).work()) return run_.end_at(run_.numbering_start().first_slice);
+      is_alone_.store(false, std::memory_order_seq_cst);
+    }
     for (uint32_t i = 1; i < run_.num_workers() && run_.may_be_long(); ++i) call();
     int64_t looked_ns = 0;  // when it was last made sure that the run is not stuck
     for (int round = 0; !has_ended();) {
@@ -278,7 +282,7 @@ class Crew final : public Job, public Others, public std::enable_shared_from_thi
   /// Whether there is something to do for workers that take slices from `lanes`. What must wait does not
   /// count.
   bool has_work(Lanes lanes) const {
-    if (is_over_.load(std::memory_order_relaxed)) return false;
+    if (is_over_.load(std::memory_order_relaxed) || is_alone_.load(std::memory_order_acquire)) return false;
     if (graph_run_) return has_strands(lanes);
     for (uint32_t i = 0; i < num_dispatchers_; ++i) {
       if (dispatchers_[i]->can_go_on(lanes)) return true;
@@ -467,6 +471,7 @@ class Crew final : public Job, public Others, public std::enable_shared_from_thi
   EventCount waiters_;        ///< threads that wait for a run which another one keeps
   EventCount keeper_sleeps_;  ///< the keeper, while it has nothing to do
   alignas(kLineBytes) std::atomic<bool> is_over_{false};
+  std::atomic<bool> is_alone_{false};  ///< the keeper runs tasks that nobody shares
   std::atomic<bool> is_done_{true};
   std::atomic<bool> is_paused_{false};     ///< workers begin nothing; the keeper may
   std::atomic<bool> is_retry_due_{false};  ///< something is complete that a dispatcher may have waited for

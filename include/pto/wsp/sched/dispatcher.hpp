@@ -129,6 +129,15 @@ class Dispatcher {
     record_ = nullptr;
     has_run_.assign(run_.plan().sites.size(), false);
     set_stage(Stage::kAdvance);
+    if (run_.rest() != nullptr) go_on_from(*run_.rest());
+  }
+
+  void go_on_from(const Rest& rest) {
+    walk_.go_on_from(rest.expander);
+    slices_before_loop_ = walk_.slice();
+    num_flushed_ = rest.num_flushed;
+    event_ = rest.event;
+    set_stage(Stage::kHandle);
   }
 
   /// False where it is stopped, or has ended.

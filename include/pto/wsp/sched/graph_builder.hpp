@@ -108,7 +108,7 @@ class GraphBuilder {
     const bytecode::SiteForm& form = plan_.program().sites[site];
     const bool is_usual = !quick.checks_late && !quick.cost.is_given;
     const bool is_silent = is_usual && form.num_afters == 0 && walk_.ordering().is_silent_between(site);
-    const int32_t silent_depth = is_silent ? run_.prepared()->marks.sites[site].repeat_depth : -1;
+    const int32_t silent_depth = is_silent ? run_.marks()->sites[site].repeat_depth : -1;
     sites_.push_back({is_usual ? run_.task_cost(site, nullptr) : 0, form.loop, is_usual, silent_depth});
   }
 

@@ -1,33 +1,44 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The run of one worker: each task as it is expanded. Program order satisfies every hazard and every
-/// barrier.
+/// The tasks that one worker runs alone: each as it is expanded. Program order satisfies every hazard and
+/// every barrier.
 #pragma once
 
+#include <memory>
+#include <optional>
+#include <utility>
+
 #include "pto/wsp/bytecode/regions.hpp"
+#include "pto/wsp/sched/beginning.hpp"
 #include "pto/wsp/sched/run.hpp"
 
 namespace pto::wsp::sched {
 
 class InOrder : private bytecode::EventVisitor {
  public:
+  /// Of a whole run, or of one that other workers may join.
   explicit InOrder(Run& run)
       : run_(run),
         plan_(run.plan()),
         worker_(run.worker(0)),
-        expander_(run.plan(), &worker_.arguments()),
+        marks_(begins(run) ? run.marks() : nullptr),
+        expander_(run.plan(), begins(run) ? marks_->steps : run.plan().steps, &worker_.arguments()),
         checker_(run.plan()),
         is_watched_(run.options().watches_tasks()),
-        untimed_(run.options().is_alone ? kTimedPeriod - 1 : UINT64_MAX) {}
+        untimed_(run.options().is_alone || begins(run) ? kTimedPeriod - 1 : UINT64_MAX) {
+    if (begins(run)) beginning_.emplace(run);
+  }
 
-  /// Runs everything, or ends early with a failure in the run, or because it was cancelled.
-  void work() {
+  /// Runs everything, or ends early with a failure in the run, because it was cancelled, or because others
+  /// join: true. Then the run knows where they begin.
+  bool work() {
     try {
-      while (goes_on() && bytecode::visit(expander_.next(), *this)) {
+      while (goes_on() && (bytecode::visit(expander_.next(), *this) || std::exchange(was_paused_, false))) {
       }
     } catch (EngineError& error) {
       run_.fail({num_run_, 0, place_late(std::move(error), expander_, num_run_), true}, 0);
     }
+    return run_.rest() != nullptr;
   }
 
  private:
@@ -36,12 +47,28 @@ class InOrder : private bytecode::EventVisitor {
 
   static constexpr uint64_t kTimedPeriod = 64;  ///< of tasks that may be timed, where it is of use
 
+  static bool begins(const Run& run) { return run.options().begins_alone; }
+
   [[gnu::always_inline]] inline bool on_task(uint32_t site) {
+    if (beginning_ && !begin_task(site)) return false;
     do {
       if (!run_task(site, num_run_)) return false;
       ++num_run_;
     } while (goes_on() && expander_.repeat());
     return true;
+  }
+
+  /// False where others join before the iteration, or the loop.
+  bool on_unit(uint32_t loop) {
+    using bytecode::Event;
+    using bytecode::LoopEvents;
+    if (!others_join_) return true;
+    // Now that tasks were timed, the loop may make no units any more.
+    const LoopEvents events = run_.marks()->loops[loop];
+    const bool is_unit = events == LoopEvents::kIterations || events == LoopEvents::kWhole;
+    const Event event = is_unit ? Event{Event::kUnit, loop} : Event{Event::kNothing, 0};
+    run_.share_rest(expander_, event, num_flushed_);
+    return false;
   }
 
   bool goes_on() {
@@ -56,8 +83,37 @@ class InOrder : private bytecode::EventVisitor {
     const int64_t* registers = expander_.registers();
     if (plan_.sites[site].checks_late) checker_.check(plan_.sites[site], registers, true);
     worker_.arguments().fill_rest(site, registers);
-    return run_.succeeds(task, 0,
-                         [&] { return worker_.run_filled(worker_.arguments(), site, registers, task); });
+    if (beginning_) worker_.time_next(site);
+    const auto body = [&] { return worker_.run_filled(worker_.arguments(), site, registers, task); };
+    return run_.succeeds(task, 0, body) && (!beginning_ || goes_on_alone());
+  }
+
+  // Runs that others may join: at an event that begins a unit, or before a task that is one
+
+  /// False where others join before the task.
+  bool begin_task(uint32_t site) {
+    if (others_join_ && run_.marks()->sites[site].is_unit) {
+      if (plan_.sites[site].checks_late) checker_.check(plan_.sites[site], expander_.registers(), true);
+      run_.share_rest(expander_, {bytecode::Event::kTask, site}, num_flushed_);
+      return false;
+    }
+    if (!beginning_->is_new(site)) return true;
+    beginning_->attend(site);
+    untimed_ = 0;
+    return true;
+  }
+
+  /// Looks, after a task, whether others should join. False where the loop around the task must not go on
+  /// before the next event, which may be the place.
+  bool goes_on_alone() {
+    if (others_join_) return true;
+    others_join_ = beginning_->is_over();
+    if (!beginning_->is_attentive()) untimed_ = kTimedPeriod - 1;
+    if (!others_join_) return true;
+    run_.prepare_rest();
+    ++num_run_;
+    was_paused_ = true;
+    return false;
   }
 
   bool on_flush(uint32_t set) {
@@ -71,12 +127,16 @@ class InOrder : private bytecode::EventVisitor {
   Run& run_;
   const bytecode::Plan& plan_;
   Worker& worker_;
+  const std::shared_ptr<const Marks> marks_;  ///< of a run that others may join, as it begins
   bytecode::Expander expander_;
   bytecode::TaskChecker checker_;
   const bool is_watched_;
-  const uint64_t untimed_;  ///< tasks with one of these bits in their number are not timed
-  uint64_t num_run_ = 0;    ///< tasks
+  uint64_t untimed_;      ///< tasks with one of these bits in their number are not timed
+  uint64_t num_run_ = 0;  ///< tasks
   size_t num_flushed_ = 0;
+  std::optional<Beginning> beginning_;  ///< of a run that others may join
+  bool others_join_ = false;            ///< at the next event that allows it
+  bool was_paused_ = false;
 };
 
 }  // namespace pto::wsp::sched

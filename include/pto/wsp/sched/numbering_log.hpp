@@ -9,7 +9,7 @@
 #include <mutex>
 #include <vector>
 
-#include "pto/wsp/sched/spin.hpp"
+#include "pto/wsp/spin.hpp"
 
 namespace pto::wsp::sched {
 

@@ -7,7 +7,7 @@
 #include <atomic>
 #include <cstdint>
 
-#include "pto/wsp/sched/forks.hpp"
+#include "pto/wsp/forks.hpp"
 #include "pto/wsp/sched/options.hpp"
 #include "pto/wsp/sched/ticker.hpp"
 #include "pto/wsp/sched/worker.hpp"

@@ -7,6 +7,7 @@
 #include <tuple>
 #include <vector>
 
+#include "pto/wsp/graph/deps.hpp"
 #include "pto/wsp/sched/clock.hpp"
 
 namespace pto::wsp::sched {
@@ -48,14 +49,7 @@ enum class Start : uint8_t {
   kAfterBuild,  ///< when all of them are built
 };
 
-/// Which tasks are ordered by what they touch.
-enum class Deps : uint8_t {
-  kExact,  ///< those that share an element
-  kBytes,  ///< those whose regions lie in ranges of memory that overlap
-  kTrust,  ///< as kExact, but iterations of a P loop are taken to be independent: where two of them share
-           ///< an element, neither they nor later tasks that touch it are ordered
-  kNone,   ///< none: only what a program says is ordered
-};
+using graph::Deps;
 
 /// What a schedule says of a run. See check_options for what does not go together.
 struct PolicyOptions {
@@ -133,9 +127,10 @@ struct RunOptions : PolicyOptions, DebugOptions {
     tracks = tracks_hazards;
   }
 
-  uint32_t workers = 0;    ///< 0 = one per core
-  bool is_alone = false;   ///< the calling thread runs all tasks, though there may be more workers
-  Clock* clock = nullptr;  ///< by which a limited rate starts tasks; null = the host's
+  uint32_t workers = 0;       ///< 0 = one per core
+  bool is_alone = false;      ///< the calling thread runs all tasks, though there may be more workers
+  bool begins_alone = false;  ///< the calling thread begins, and others join if tasks are worth it
+  Clock* clock = nullptr;     ///< by which a limited rate starts tasks; null = the host's
   /// Asked now and then by the calling thread, between tasks; true cancels the run. Null: it is not asked.
   bool (*is_interrupted)() = nullptr;
   /// Told, by the calling thread, how many tasks are complete, now and then and at the end; true cancels the

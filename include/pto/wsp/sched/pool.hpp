@@ -18,7 +18,7 @@
 
 #include "pto/wsp/sched/blocked_signals.hpp"
 #include "pto/wsp/sched/event_count.hpp"
-#include "pto/wsp/sched/forks.hpp"
+#include "pto/wsp/forks.hpp"
 #include "pto/wsp/sched/placement.hpp"
 
 namespace pto::wsp::sched {

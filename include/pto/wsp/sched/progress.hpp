@@ -3,6 +3,7 @@
 /// Names of moments, how far a run has come, and the one wait primitive.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <cstdlib>
@@ -11,7 +12,7 @@
 #include <vector>
 
 #include "pto/wsp/bytecode/format.hpp"
-#include "pto/wsp/sched/spin.hpp"
+#include "pto/wsp/spin.hpp"
 
 namespace pto::wsp::sched {
 
@@ -205,8 +206,7 @@ class WaitList {
       if (names_[i] < name) names_[i] = name;
       return;
     }
-    // Too many to list: waiting for everything before the slice is always right.
-    if (count_ == kMaxWaits) return raise_watermark(slice_);
+    if (count_ == kMaxWaits) return add_to_full(name);
     names_[count_++] = name;
   }
 
@@ -234,6 +234,10 @@ class WaitList {
   }
 
   bool is_own(Name name) const { return name >= own_; }
+  /// Whether the last of the slices below a watermark is in the strand.
+  bool is_own_watermark(uint64_t slices) const { return slices > slice_of(own_); }
+  /// Whether no waits are kept.
+  bool is_muted() const { return kept_below_ == 0; }
   [[gnu::always_inline]] inline bool has_passed(Name name) const {
     return progress_ != nullptr ? progress_->has_passed(name) : name == 0;
   }
@@ -243,6 +247,14 @@ class WaitList {
  private:
   void raise_watermark(uint64_t slices) {
     if (slices > watermark_) watermark_ = slices;
+  }
+
+  /// Of too many moments to list, the earliest is replaced by the watermark after its slice. That adds the
+  /// fewest waits, and none for a task after those that the present task depends on.
+  [[gnu::noinline]] void add_to_full(Name name) {
+    Name* earliest = std::min_element(names_, names_ + count_);
+    raise_watermark(slice_of(std::min(*earliest, name)) + 1);
+    *earliest = std::max(*earliest, name);
   }
 
   /// The slices before the outermost span that the last of `slices` lies in, or `slices` if it lies in none.

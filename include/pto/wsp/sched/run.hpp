@@ -45,10 +45,17 @@ inline EngineError place_late(EngineError error, const bytecode::Expander& expan
 struct Prepared {
   std::shared_ptr<const void> owner;  ///< of the program and the kernel library
   bytecode::Plan plan;
-  Marks marks;
+  Marks marks;                         ///< for tasks none of which is long: see Run::marks
   std::shared_ptr<SiteCosts> costs;    ///< measured by the runs before, whatever their plan
   std::vector<uint32_t> cost_guesses;  ///< per site, for what was never measured
   std::vector<std::unique_ptr<graph::UnitSummary>> units;  ///< per loop: see units.hpp
+};
+
+/// What the dispatchers of a run share that one worker began.
+struct Rest {
+  bytecode::Expander expander;  ///< for Expander::go_on_from: its steps may be gone
+  bytecode::Event event;        ///< the next one
+  size_t num_flushed;           ///< flush points before it
 };
 
 /// Threads that could help with a run.
@@ -85,9 +92,9 @@ class Run {
     flushed_.clear();
     numbering_log_.clear();
     // Where slices are not taken oldest first, the window alone bounds those that wait.
-    ready_.begin(pools_.num_lanes(), is_ordered(),
-                 is_ordered() ? SIZE_MAX : 64 + 16 * size_t(options.workers));
+    ready_.begin(pools_.num_lanes(), is_ordered(), is_ordered() ? SIZE_MAX : kMaxWaiting);
     failure_.reset();
+    rest_.reset();
     is_cancelled_.store(false, std::memory_order_relaxed);
     task_limit_.store(UINT64_MAX, std::memory_order_relaxed);
     end_slice_.store(UINT64_MAX, std::memory_order_relaxed);
@@ -202,6 +209,20 @@ class Run {
     return blocked;
   }
 
+  // A run that one worker begins
+
+  /// Makes the numbers and units that dispatchers will have, now that some tasks were timed.
+  void prepare_rest() { begin_numbering(); }
+
+  /// Dispatchers go on at `event`, outside of units. All tasks before it are complete. \pre prepare_rest()
+  void share_rest(const bytecode::Expander& expander, bytecode::Event event, size_t num_flushed) {
+    rest_.emplace(Rest{expander, event, num_flushed});
+  }
+  /// Where dispatchers begin, if it is not with the first task.
+  const Rest* rest() const { return rest_ ? &*rest_ : nullptr; }
+  /// Whether several workers were to run tasks. \pre the run is over
+  bool is_shared() const { return !options_.is_alone && (!options_.begins_alone || rest_); }
+
   // Recorded slices
 
   /// A slice for so many records, or null where the window has no room for them.
@@ -291,6 +312,8 @@ class Run {
   FlushLog& flushed() { return flushed_; }
   Stalls& stalls() { return stalls_; }
   const NumberingStart& numbering_start() const { return numbering_start_; }
+  /// The units of work, which all walks of the run share.
+  const std::shared_ptr<const Marks>& marks() const { return marks_; }
   NumberingLog& numbering_log() { return numbering_log_; }
   Worker& worker(uint32_t i) { return *workers_[i]; }
   uint32_t num_workers() const { return options_.workers; }
@@ -345,6 +368,9 @@ class Run {
 
  private:
   static constexpr uint32_t kLongTaskNs = 5000;
+  /// Slices that wait while later ones are begun. What waits is looked through: that takes less than a body
+  /// of those that are so many.
+  static constexpr size_t kMaxWaiting = 1024;
 
   [[gnu::noinline]] void answer(Worker& worker) {
     if (is_cancelled()) return;
@@ -386,6 +412,29 @@ class Run {
     numbering_start_.jitter = options_.jitter;
     for (uint32_t i = 0; i < kNumGroupLines; ++i)
       numbering_start_.group_slices[i] = progress_.slices_in_group(i);
+    mark_long_tasks();
+  }
+
+  /// A unit is one worker's. Where tasks are so long that it does not matter what it costs to order them,
+  /// units are looked into.
+  void mark_long_tasks() {
+    marks_ = std::shared_ptr<const Marks>(prepared_, &prepared_->marks);
+    bool is_any = false;
+    std::vector<bool> is_long(plan_->sites.size());
+    for (uint32_t site = 0; site < plan_->sites.size(); ++site) {
+      is_long[site] = usual_cost(site) >= detail::kGatherNs;
+      is_any = is_any || (is_long[site] && !marks_->sites[site].is_unit);
+    }
+    if (!is_any) return;
+    marks_ = std::make_shared<const Marks>(
+        mark_units(*plan_, options_.workers, options_.cuts_units(), std::move(is_long)));
+  }
+
+  /// What a task of a site may take, in nanoseconds, whichever it is.
+  uint64_t usual_cost(uint32_t site) const {
+    const bytecode::QuickAmount& stated = plan_->sites[site].cost;
+    const bool is_known = measured_cost(site) != 0 || !stated.is_given || stated.value.is_constant();
+    return is_known ? task_cost(site, nullptr) : 0;
   }
 
   size_t load_registers(uint32_t site_index, const uint64_t* words, int64_t* registers) const {
@@ -413,6 +462,8 @@ class Run {
   Observer observer_;
   Others& others_;
   std::vector<uint32_t> costs_;
+  std::shared_ptr<const Marks> marks_;
+  std::optional<Rest> rest_;
   NumberingStart numbering_start_;
   NumberingLog numbering_log_;
 

@@ -1,34 +1,35 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Whether the tasks of a run are worth more than one worker.
+/// Whether the workers of a run share its tasks.
 #pragma once
 
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <vector>
 
-#include "pto/wsp/sched/run.hpp"
+#include "pto/wsp/sched/estimate.hpp"
 
 namespace pto::wsp::sched {
 
-/// Several workers share the bodies, but each dispatcher orders all tasks that it cannot pass over. One
-/// worker alone orders none. Where measured task times do not show which way is faster, runs try both.
+/// How a run whose schedule leaves that open divides its tasks.
+enum class Division : uint8_t {
+  kAlone,   ///< one worker runs all
+  kShared,  ///< all workers share them
+  kLater,   ///< one worker begins, and the others join if the tasks are found to be worth it
+};
+
+/// Where measured task times do not show which way is faster, runs try both.
 class Sharing {
  public:
-  /// Whether so many workers are expected to end before one alone would. Yes as long as no task was timed.
+  /// How the next run divides its tasks, so that it ends early.
   /// \pre prepared for a run that orders tasks
-  bool is_worth_it(const Prepared& prepared, uint32_t workers) {
-    const Estimate estimate = estimate_of(prepared);
+  Division divide(const Prepared& prepared, uint32_t workers) {
+    const Estimate estimate = Estimate::of(prepared);
     if (workers != workers_) *this = {};
     workers_ = workers;
     size_ = std::min(size_t(std::log2(1 + estimate.tasks)), of_sizes_.size() - 1);
-    if (!estimate.is_timed) return true;
-    const double saved_ns = estimate.body_ns * (workers - 1) / workers;
-    if (saved_ns * kClear < estimate.order_ns) return false;
-    const double task_ns = estimate.body_ns / estimate.tasks;
-    const bool is_clear = task_ns > kSureNs && saved_ns > kClear * estimate.order_ns;
-    return is_clear || of_sizes_[size_].is_shared_next();
+    if (!estimate.is_timed) return may_be_short(prepared, estimate) ? Division::kLater : Division::kShared;
+    return is_worth_it(estimate) ? Division::kShared : Division::kAlone;
   }
 
   /// The class of sizes of the run that was asked about last.
@@ -40,30 +41,32 @@ class Sharing {
   }
 
  private:
-  /// What it takes to find the place of a task, or of a whole unit, of another dispatcher, and to share what
-  /// that needs.
-  static constexpr double kTaskNs = 50;
-  static constexpr double kUnitNs = 400;
   static constexpr double kClear = 4;      ///< estimates that are so far apart are believed
   static constexpr double kSureNs = 1000;  ///< what is shorter takes longer when it is timed
+  static constexpr double kGain = 0.75;    ///< a run that gained takes so much of its time alone, at most
+  static constexpr double kFewTasks = 64;
+  static constexpr double kForget = 1.05;
   static constexpr uint32_t kTrials = 2;
   static constexpr uint32_t kTrialPeriod = 64;  ///< of runs; in between, the faster way is taken
-
-  struct Estimate {
-    double tasks = 0, body_ns = 0, order_ns = 0;
-    bool is_timed = false;
-  };
+  /// Of runs whose tasks are surely worth it, though sharing gained nothing: something may have kept cores
+  /// busy for a while.
+  static constexpr uint32_t kSureTrialPeriod = 16;
 
   struct Way {
     uint32_t num_runs = 0;
     double ns = 0;  ///< per task: the best of the first runs, then a mean in which the latest count most
 
+    /// The least that a run took, forgotten little by little: what kept cores busy for a while does not
+    /// count.
+    double least_ns = 0;
+
     void record(double ns_per_task) {
+      least_ns = num_runs == 0 ? ns_per_task : std::min(ns_per_task, least_ns * kForget);
       const double change = ns_per_task - ns;
       if (num_runs == 0 || (num_runs < kTrials && change < 0)) {
         ns = ns_per_task;
       } else if (num_runs >= kTrials) {
-        ns += change / (change < 0 ? 2 : 4);
+        ns += change < 0 ? change / 2 : std::min(change, ns) / 4;
       }
       ++num_runs;
     }
@@ -72,38 +75,33 @@ class Sharing {
   struct Ways {
     Way shared, alone;
 
-    bool is_shared_next() const {
+    bool is_shared_next(uint32_t trial_period) const {
       if (std::min(shared.num_runs, alone.num_runs) < kTrials) return shared.num_runs <= alone.num_runs;
-      const bool is_trial = (shared.num_runs + alone.num_runs) % kTrialPeriod == 0;
+      const bool is_trial = (shared.num_runs + alone.num_runs) % trial_period == 0;
       return (shared.ns < alone.ns) != is_trial;
     }
   };
 
-  static Estimate estimate_of(const Prepared& prepared) {
-    const bytecode::Plan& plan = prepared.plan;
-    Estimate estimate;
-    for (uint32_t site = 0; site < plan.sites.size(); ++site) {
-      const int32_t loop = plan.program().sites[site].loop;
-      const double tasks = detail::count_iterations(plan, loop);
-      const uint32_t measured = (*prepared.costs)[site];
-      estimate.tasks += tasks;
-      estimate.is_timed = estimate.is_timed || measured != 0;
-      estimate.body_ns += tasks * double(measured != 0 ? measured : prepared.cost_guesses[site]);
-      if (!is_passed_over(prepared, loop)) estimate.order_ns += tasks * kTaskNs;
+  /// Before tasks were timed: whether there are enough of them, and with so few elements, that it may cost
+  /// more to order them than what they do. Others do not join before the first one is complete.
+  static bool may_be_short(const Prepared& prepared, const Estimate& estimate) {
+    if (estimate.tasks <= kFewTasks) return false;
+    for (uint32_t site = 0; site < prepared.plan.sites.size(); ++site) {
+      if (detail::guess_ns(prepared.plan, site) > kSureNs * kClear) return false;
     }
-    for (uint32_t loop = 0; loop < prepared.units.size(); ++loop) {
-      if (prepared.units[loop] != nullptr)
-        estimate.order_ns += detail::count_iterations(plan, int32_t(loop)) * kUnitNs;
-    }
-    return estimate;
+    return true;
   }
 
-  /// Whether the body of a loop is in a unit that can be passed over.
-  static bool is_passed_over(const Prepared& prepared, int32_t loop) {
-    for (; loop >= 0; loop = prepared.plan.program().loops[size_t(loop)].parent) {
-      if (prepared.units[size_t(loop)] != nullptr) return true;
-    }
-    return false;
+  bool is_worth_it(Estimate estimate) const {
+    const Ways& ways = of_sizes_[size_];
+    if (ways.alone.num_runs > 0)
+      estimate.body_ns = std::min(estimate.body_ns, ways.alone.least_ns * estimate.tasks);
+    const double saved_ns = estimate.saved_ns(workers_);
+    if (saved_ns * kClear < estimate.order_ns) return false;
+    const bool is_sure = estimate.task_ns() > kSureNs && saved_ns > kClear * estimate.order_ns;
+    // Tasks that wait for each other take as long in turns.
+    const bool has_gained = ways.shared.num_runs == 0 || ways.shared.ns < kGain * estimate.task_ns();
+    return (is_sure && has_gained) || ways.is_shared_next(is_sure ? kSureTrialPeriod : kTrialPeriod);
   }
 
   uint32_t workers_ = 0;

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <algorithm>
+#include <utility>
 #include <vector>
 
 #include "pto/wsp/bytecode/plan.hpp"
@@ -37,16 +38,19 @@ using bytecode::Op;
 ///
 /// Units are the iterations of a P or range loop that has no P inside and makes two or more tasks, and whole
 /// P.seq loops whose body is straight-line (their iterations could not overlap anyway). A loop that would
-/// leave too few units is looked into instead. Every other P.seq loop orders its iterations by a barrier;
-/// tasks outside all units are units of their own. Where units are cut, no unit has a P.seq loop inside:
-/// nothing but the order of its tasks would keep the iterations apart.
+/// leave too few units is looked into instead, and so is a loop with long tasks: workers share these one by
+/// one. Every other P.seq loop orders its iterations by a barrier; tasks outside all units are units of their
+/// own. Where units are cut, no unit has a P.seq loop inside: nothing but the order of its tasks would keep
+/// the iterations apart.
 class UnitMarker {
  public:
-  UnitMarker(const bytecode::Plan& plan, uint64_t min_units, bool are_cut)
+  /// \param is_long  per site; empty: no task is long
+  UnitMarker(const bytecode::Plan& plan, uint64_t min_units, bool are_cut, std::vector<bool> is_long)
       : plan_(plan),
         program_(plan.program()),
         min_units_(min_units),
         are_cut_(are_cut),
+        is_long_(std::move(is_long)),
         sums_(program_.loops.size()) {}
 
   Marks run() {
@@ -83,13 +87,18 @@ class UnitMarker {
     bool has_range_inside = false;
     bool has_sequence_inside = false;
     bool has_loop_inside = false;
+    bool has_long_task = false;
     int sites = 0;
   };
 
   /// Loops come before the loops inside them, so children are seen first from the back.
   void summarize() {
-    for (const bytecode::SiteForm& site : program_.sites) {
-      if (site.loop >= 0) ++sums_[size_t(site.loop)].sites;
+    for (size_t site = 0; site < program_.sites.size(); ++site) {
+      const int32_t loop = program_.sites[site].loop;
+      if (loop < 0) continue;
+      Summary& sum = sums_[size_t(loop)];
+      ++sum.sites;
+      sum.has_long_task = sum.has_long_task || (!is_long_.empty() && is_long_[site]);
     }
     for (size_t i = program_.loops.size(); i-- > 0;) {
       const int32_t parent = program_.loops[i].parent;
@@ -101,6 +110,7 @@ class UnitMarker {
       up.has_range_inside = up.has_range_inside || op == Op::RANGE_FOR || sums_[i].has_range_inside;
       up.has_sequence_inside = up.has_sequence_inside || op == Op::FOR_EACH || sums_[i].has_sequence_inside;
       up.has_loop_inside = true;
+      up.has_long_task = up.has_long_task || sums_[i].has_long_task;
       up.sites += sums_[i].sites;
     }
   }
@@ -109,11 +119,13 @@ class UnitMarker {
     const Summary& sum = sums_[i];
     const bool is_sequential = program_.loops[i].op == Op::FOR_EACH;
     if (is_sequential) {
-      const bool is_straight = !sum.has_parallel_inside && !sum.has_range_inside && !are_cut_;
+      const bool is_shared = sum.has_long_task && sum.sites > 1;
+      const bool is_straight = !sum.has_parallel_inside && !sum.has_range_inside && !are_cut_ && !is_shared;
       return is_straight ? LoopEvents::kWhole : LoopEvents::kGroups;
     }
     const bool makes_several = sum.sites > 1 || (sum.sites == 1 && sum.has_loop_inside);
-    const bool is_whole = !sum.has_parallel_inside && !(are_cut_ && sum.has_sequence_inside);
+    const bool is_whole =
+        !sum.has_parallel_inside && !(are_cut_ && sum.has_sequence_inside) && !sum.has_long_task;
     const bool is_unit = is_whole && makes_several && num_units(i) >= min_units_;
     return is_unit ? LoopEvents::kIterations : LoopEvents::kNone;
   }
@@ -144,11 +156,13 @@ class UnitMarker {
   const bytecode::Program& program_;
   uint64_t min_units_;
   bool are_cut_;
+  std::vector<bool> is_long_;
   std::vector<Summary> sums_;
 };
 
 /// Short tasks are gathered for so long.
 inline constexpr uint64_t kGatherNs = 10000;
+inline constexpr double kStrandsPerWorker = 64;  ///< of a site of which nothing is known, at least
 inline constexpr double kGuessNs = 50;
 inline constexpr double kGuessNsPerElement = 0.25;
 
@@ -175,24 +189,30 @@ inline double count_elements(const bytecode::Plan& plan, const bytecode::QuickSi
   return elements;
 }
 
+/// What a task of a site may take, by the elements that it touches.
+inline double guess_ns(const bytecode::Plan& plan, uint32_t site) {
+  return kGuessNs + count_elements(plan, plan.sites[site]) * kGuessNsPerElement;
+}
+
 }  // namespace detail
 
 /// Finds the units of a plan for so many workers. With `are_cut`, a unit may be cut between any two tasks.
-inline Marks mark_units(const bytecode::Plan& plan, uint32_t workers, bool are_cut = false) {
-  return detail::UnitMarker(plan, 4 * uint64_t(workers), are_cut).run();
+/// \param is_long  per site, whether workers should share its tasks one by one; empty: none
+inline Marks mark_units(const bytecode::Plan& plan, uint32_t workers, bool are_cut = false,
+                        std::vector<bool> is_long = {}) {
+  return detail::UnitMarker(plan, 4 * uint64_t(workers), are_cut, std::move(is_long)).run();
 }
 
 /// What a task of each site may take, in nanoseconds, as long as nothing was measured: a little per element
-/// that it touches, and at least so much that the tasks of a site that are gathered leave some slices for
-/// each worker.
+/// that it touches, and at least so much that the tasks of a site that are gathered leave strands for each
+/// worker.
 inline std::vector<uint32_t> guess_costs(const bytecode::Plan& plan, uint32_t workers) {
   const bytecode::Program& program = plan.program();
   std::vector<uint32_t> guesses;
-  for (size_t i = 0; i < plan.sites.size(); ++i) {
-    const double elements = detail::count_elements(plan, plan.sites[i]);
+  for (uint32_t i = 0; i < plan.sites.size(); ++i) {
     const double tasks = std::max(detail::count_iterations(plan, program.sites[i].loop), 1.0);
-    const double share = double(detail::kGatherNs) * 8 * workers / tasks;
-    const double guess = std::max(detail::kGuessNs + elements * detail::kGuessNsPerElement, share);
+    const double share = double(detail::kGatherNs) * detail::kStrandsPerWorker * workers / tasks;
+    const double guess = std::max(detail::guess_ns(plan, i), share);
     guesses.push_back(uint32_t(std::min(guess, double(detail::kGatherNs))));
   }
   return guesses;

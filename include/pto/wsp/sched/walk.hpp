@@ -32,12 +32,19 @@ class Walk {
   void begin(const Run& run, const NumberingStart& start, uint32_t num_dispatchers,
              bytecode::Arguments* arguments = nullptr) {
     plan_ = &run.plan();
-    marks_ = &run.prepared()->marks;
+    marks_ = run.marks().get();
     ordering_.begin(run);
     expander_.emplace(*plan_, marks_->steps, arguments);
     checker_.emplace(*plan_);
     numbering_.begin(start);
     policy_.begin(*plan_, run.options(), num_dispatchers);
+  }
+
+  /// Begins where another expander is, outside of all units. All tasks before are complete.
+  void go_on_from(const bytecode::Expander& other) {
+    expander_->go_on_from(other, [this](uint32_t loop) {
+      if (marks_->loops[loop] == bytecode::LoopEvents::kGroups) numbering_.enter_group();
+    });
   }
 
   bytecode::Expander& expander() { return *expander_; }

@@ -34,6 +34,8 @@ class SiteCosts {
   bool are_for_many() const { return run_ns_.load(std::memory_order_relaxed) >= kLongRunNs; }
   void record_run(int64_t ns) { run_ns_.store(ns, std::memory_order_relaxed); }
 
+  void forget(size_t site) { costs_[site].store(0, std::memory_order_relaxed); }
+
   /// Folds in a sample. Small changes are not published: the line is shared with the dispatcher. One sample
   /// does not count for more than double: the thread may have lost its core in the middle of a task.
   void record(size_t site, int64_t ns) {
@@ -178,6 +180,9 @@ class alignas(kLineBytes) Worker {
     context_.task = task;
     return call.fn(call.views, call.scalars, &context_);
   }
+
+  /// The next task of the site is timed.
+  void time_next(uint32_t site) { countdown_[site] = 0; }
 
   /// Tasks that the worker has begun. Any thread may ask.
   uint64_t num_tasks() const { return num_tasks_.load(std::memory_order_relaxed); }

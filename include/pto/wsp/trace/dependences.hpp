@@ -62,7 +62,7 @@ class SpaceAccesses {
     if (is_empty(box)) return;
     const bool writes = footprint.writes;
     const Access self{box, task, &footprint};
-    const bool is_wide = grid_.count(box) > kWide;
+    const bool is_wide = grid_.range_of(box).count > kWide;
     meet(wide_, self, writes, found);
     if (is_wide) {
       for (Cell& cell : cells_) meet(cell, self, writes, found);
@@ -203,9 +203,9 @@ class DependenceFinder {
 
   void access(const Touched& touched, const int64_t* registers) {
     const graph::Footprint& footprint = *touched.footprint;
-    const std::vector<graph::QuickDim>& dims = footprint.dims;
-    const graph::Box box = graph::evaluate_box(plan_, dims.data(), dims.size(), registers);
-    accesses_[touched.space]->access(num_tasks_, box, footprint, found_);
+    graph::for_boxes(plan_, footprint, registers, [&](const graph::Box& box) {
+      accesses_[touched.space]->access(num_tasks_, box, footprint, found_);
+    });
     for (size_t other = 0; other < spaces_.size(); ++other) {
       if (other != touched.space && spaces_[other].group() == spaces_[touched.space].group())
         meet_other(marks_[other], footprint);

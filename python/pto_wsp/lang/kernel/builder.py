@@ -21,6 +21,7 @@ from pto_wsp.isa import (
     valid_pairs_that_agree,
 )
 from pto_wsp.lang.kernel.values import TileValue, Valid, ViewValue, known
+from pto_wsp.lang.source import FunctionSource
 from pto_wsp.location import Location
 from pto_wsp.support.fresh import Fresh
 from pto_wsp.support.record import record, replace
@@ -47,10 +48,19 @@ class Site:
 
 
 class Builder:
-    """Appends statements to the innermost open block; every name it gives is new."""
+    """Appends statements to the innermost open block; every name it gives is new.
+
+    Attributes:
+        block_dim: calls that make one task.
+        inlined: the functions that the kernel calls.
+        tiles: types of the tiles that are declared.
+        scalars: types of the scalar variables that are declared.
+        body: the statements.
+    """
 
     def __init__(self, params: Sequence[k.Param], block_dim: int = 1) -> None:
         self.block_dim = block_dim
+        self.inlined: list[FunctionSource] = []
         self.tiles: dict[str, TileType] = {}
         self.scalars: dict[str, ScalarType] = {}
         self.body: list[k.Stmt] = []

@@ -1,7 +1,4 @@
-"""What a kernel declares beside its arithmetic: parameters, workspace, kind of core, blocks, cost, a name.
-
-Source: seed 001, section 2.
-"""
+"""The declaration of a kernel: parameters, workspace, kind of core, instances, cost and name."""
 
 from __future__ import annotations
 
@@ -11,6 +8,8 @@ from typing import Any, Protocol
 from pto_wsp.errors import BadKernelOption, UnknownName, did_you_mean
 from pto_wsp.ir.kernel import UNITS, KernelFunction
 from pto_wsp.ir.scalar import Const, Expr
+from pto_wsp.lang.annotations import TensorAnnotation, TileAnnotation
+from pto_wsp.lang.captured import Reading
 from pto_wsp.lang.operands import Scalar, expression
 from pto_wsp.location import Location, caller_location
 from pto_wsp.support.record import record
@@ -29,12 +28,23 @@ class ConstexprType:
 
 
 @record
+class TemplateType:
+    """The type of a tile or view whose sizes or element type depend on Constexpr parameters.
+
+    Attributes:
+        annotation: a TileAnnotation or TensorAnnotation, in whose arguments a parameter is a Scalar.
+    """
+
+    annotation: TileAnnotation | TensorAnnotation
+
+
+@record
 class KernelParam:
     """A parameter as written; `default` is `MISSING` without one."""
 
     name: str
     role: str
-    type: TileType | ViewType | ScalarType | ConstexprType
+    type: TileType | ViewType | ScalarType | ConstexprType | TemplateType
     default: object
     loc: Location
 
@@ -124,6 +134,15 @@ class SpecialisableKernel(Protocol):
     @property
     def loc(self) -> Location:
         """Where it is defined."""
+        ...
+
+    @property
+    def readings(self) -> tuple[Reading, ...]:
+        """Its functions with the values of the variables around them."""
+        ...
+
+    def concrete(self, constants: Mapping[str, object], loc: Location | None) -> tuple[KernelParam, ...]:
+        """Return its parameters for the values of constants, for a task at `loc`: none is a template."""
         ...
 
     def specialise(self, views: Mapping[str, ViewType], constants: Mapping[str, object]) -> KernelFunction:

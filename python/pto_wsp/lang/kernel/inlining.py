@@ -47,6 +47,7 @@ class BodyReader(StatementReader):
             return None
         if function in self.callers:
             self.reader.refuse(node, f"`{function.__name__}`, which calls itself,", "write a loop")
+        self.builder.inlined.append(source)
         source = without_leaving(source)
         assert source.node is not None
         inner = BodyReader(source, self.builder, {}, self.callers)

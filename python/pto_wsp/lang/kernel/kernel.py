@@ -12,6 +12,7 @@ from weakref import WeakSet
 from pto_wsp.errors import NameClash, NoSource, UnknownKernel, UnsupportedSyntax, did_you_mean
 from pto_wsp.ir.kernel import KernelFunction
 from pto_wsp.ir.scalar import Var
+from pto_wsp.lang.captured import Reading
 from pto_wsp.lang.kernel.builder import Builder
 from pto_wsp.lang.kernel.copy_elimination import remove_copies
 from pto_wsp.lang.kernel.declarations import Amount, KernelOptions, KernelParam
@@ -20,11 +21,11 @@ from pto_wsp.lang.kernel.inlining import BodyReader
 from pto_wsp.lang.kernel.native_kernel import CppOptions, PathText, native_function, read_native
 from pto_wsp.lang.kernel.outputs import check_outputs
 from pto_wsp.lang.kernel.ptoisa_body import InstructionReader, check_written
-from pto_wsp.lang.kernel.signature import read_signature, specialised_params
+from pto_wsp.lang.kernel.signature import concrete_param, read_signature, specialised_params
 from pto_wsp.lang.kernel.statements import StatementReader
 from pto_wsp.lang.kernel.values import Constant, ScalarValue, Value
 from pto_wsp.lang.kernel.view_index import whole_view
-from pto_wsp.lang.source import FunctionSource, read_function
+from pto_wsp.lang.source import FunctionSource, identifier, read_function
 from pto_wsp.lang.workload import context
 from pto_wsp.lang.workload.tasks import Handle, TaskArguments
 from pto_wsp.location import Location, caller_location
@@ -38,7 +39,7 @@ class Kernel:
     In a workload `k[coordinates](param=view_or_scalar, ...)` makes a task of it.
 
     Attributes:
-        name: the function's name.
+        name: the function's name, or the one that it declares, with `_` for what identifiers cannot have.
         params: its parameters.
         declaration: what it declares beside its arithmetic.
     """
@@ -49,13 +50,14 @@ class Kernel:
         if source.node is None:
             raise NoSource(name=source.function.__name__, loc=source.loc)
         self._source = source
-        self.name = source.node.name
+        self.name = source.node.name if declaration.name is None else identifier(str(declaration.name))
         self.params: tuple[KernelParam, ...] = read_signature(source)
         has_body = not _is_declaration(source.node)
         self._native = read_native(source, self.params, cpp, has_body)
-        declaration.check(self.name, self._native is not None or not has_body, self.loc)
+        declaration.check(source.node.name, self._native is not None or not has_body, self.loc)
         self.declaration = declaration
         self._functions: dict[object, KernelFunction] = {}
+        self._inlined: dict[object, Reading] = {}
         self.__doc__ = source.function.__doc__
         self.__name__ = self.name
         if not self.is_generic:
@@ -85,6 +87,26 @@ class Kernel:
         is_nested = "<locals>" in function.__qualname__
         return self if is_nested else (function.__module__, function.__qualname__)
 
+    @property
+    def definition(self) -> tuple[object, ...]:
+        """What is equal for a kernel of the same text."""
+        options = self.declaration
+        native = None if self._native is None else (self._native.source, self._native.includes)
+        return self._source.function, options.workspace, options.cost, options.core, options.block_dim, native
+
+    @property
+    def readings(self) -> tuple[Reading, ...]:
+        """The kernel's function and those that it calls, with the values of the variables around them."""
+        return Reading(self._source, self._source.names, "defined"), *self._inlined.values()
+
+    def concrete(self, constants: Mapping[str, object], loc: Location | None) -> tuple[KernelParam, ...]:
+        """Return the parameters for the values of constants, for a task at `loc`: none is a template.
+
+        Raises:
+            BadAnnotation: these values give sizes or an element type that a parameter cannot have.
+        """
+        return tuple(concrete_param(self._source, param, constants, loc) for param in self.params)
+
     def specialise(self, views: Mapping[str, ViewType], constants: Mapping[str, object]) -> KernelFunction:
         """Return the IR of the kernel.
 
@@ -103,7 +125,7 @@ class Kernel:
     def _read(self, views: Mapping[str, ViewType], constants: Mapping[str, object]) -> KernelFunction:
         node = self._source.node
         assert node is not None
-        params = specialised_params(self.params, views)
+        params = specialised_params(self.concrete(constants, None), views)
         name = _specialised_name(self.name, views, constants)
         if self._native is not None:
             return self._declared(native_function(name, params, self._native, constants, self.loc))
@@ -119,6 +141,8 @@ class Kernel:
         source = without_leaving(self._source)
         assert source.node is not None
         self._reader(source, builder, env).statements(source.node.body)
+        for inlined in builder.inlined:
+            self._inlined.setdefault(inlined.function, Reading(inlined, inlined.names, "read"))
         function = KernelFunction(
             name,
             params,
@@ -248,7 +272,7 @@ def kernel(
     cost: Amount | None = None,
     name: str | None = None,
 ) -> Any:
-    """Make a kernel of a function, whose body is read from its source text, or is C++.
+    """Declare a kernel: a function on tiles, parsed from its source text or written in C++.
 
     Args:
         function: the function. Its annotations give its parameters; the body of a kernel in C++ is `...`.
@@ -265,14 +289,16 @@ def kernel(
         block_dim: calls that make one task; each works on the part that `pto.block_idx()` (in C++
             `context.block_idx`) stands for.
         cost: estimated run time of a task in ns, a function as `workspace` is.
-        name: what `lookup_kernel` finds the kernel by.
+        name: what `lookup_kernel` finds the kernel by, and what programs and traces call it; in `.pto` text,
+            `_` replaces what identifiers cannot have. By default the function's name.
 
     Raises:
         NoSource: the source text is not available.
         BadKernelOption: arguments that do not fit each other or the function.
         FrontendError: the function has parameters or statements that have no meaning in a kernel.
 
-    Source: seed 003, section 5; seed 001, section 2.
+    Example:
+        `@kernel` before `def scale(x: In[Tile[8, 64, f32]], y: Out[Tile[8, 64, f32]]): pto.store(y, x * 2)`.
     """
     frame = sys._getframe(1)
     cpp = CppOptions(cpp_src, cpp_body_path, cpp_tu_path, cpp_includes, reference)
@@ -303,7 +329,7 @@ def ptoisa_kernel(
     cost: Amount | None = None,
     name: str | None = None,
 ) -> Any:
-    """Make a kernel of a function that calls instructions, such as `ptoisa.TADD(dst, a, b)`.
+    """Declare a kernel whose body calls instructions, such as `ptoisa.TADD(dst, a, b)`.
 
     Loops, branches and scalars are those of `@kernel`, and so is the IR that it becomes.
 
@@ -317,8 +343,6 @@ def ptoisa_kernel(
     Raises:
         NoSource: the source text is not available.
         FrontendError: the function has parameters or statements that have no meaning in a kernel.
-
-    Source: seed 003, section 5.
     """
     frame = sys._getframe(1)
     declaration = KernelOptions(None, core, block_dim, cost, name)

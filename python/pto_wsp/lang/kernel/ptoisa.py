@@ -2,7 +2,6 @@
 
 There is one function per row of the instruction table and per composition, called by its mnemonic in upper
 case: `TLOAD(tile, view)`, `TSTORE(view, tile)`, `TADD(dst, a, b)`, `TMATMUL_MX(dst, a, a_scale, b, b_scale)`.
-Source: seed 003, section 5.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import assert_never
 
 from pto_wsp.analysis.unwritten_reads import first_unwritten_read
@@ -22,7 +22,7 @@ from pto_wsp.ir.kernel import IN, KernelFunction
 from pto_wsp.ir.module import Module
 from pto_wsp.ir.scalar import Const, Expr, LoopExtent, Slot, Var, walk
 from pto_wsp.lang import arithmetic
-from pto_wsp.lang.kernel.declarations import ConstexprType, Extents, KernelParam, amount
+from pto_wsp.lang.kernel.declarations import ConstexprType, Extents, KernelParam, TemplateType, amount
 from pto_wsp.lang.operands import Scalar, expression, integer_constant
 from pto_wsp.lang.workload.blocks import OpenCond, OpenLoop, OpenNode, OpenTask, tasks_of
 from pto_wsp.lang.workload.panels import TileLoop, in_panels
@@ -30,7 +30,8 @@ from pto_wsp.lang.workload.ragged import RaggedAxis
 from pto_wsp.lang.workload.tensor import RowSet, Tensor, View, require_inside
 from pto_wsp.lang.workload.trace import Param, WorkloadTrace, not_a_scalar
 from pto_wsp.lang.workload.untyped import SCALAR, TENSOR, Untyped
-from pto_wsp.support.record import record
+from pto_wsp.support.fresh import Fresh
+from pto_wsp.support.record import record, replace
 from pto_wsp.types.axis import DenseDyn
 from pto_wsp.types.dtype import DType
 from pto_wsp.types.tile import ScalarType, TensorType, TileType, ViewType
@@ -57,17 +58,27 @@ class _Argument:
         return sum(isinstance(e, (Index, Merged)) for e in self.entries)
 
 
+@record
+class _Template:
+    """What the constants of a task make of its kernel."""
+
+    constants: Mapping[str, object]
+    params: tuple[KernelParam, ...]
+
+
 class _Assembler:
     def __init__(self, trace: WorkloadTrace) -> None:
         self.trace = trace
         self.kernels: dict[str, KernelFunction] = {}
+        self.variants: dict[str, list[KernelFunction]] = {}
         self.dims: dict[str, tuple[int | str, ...]] = {}
         self.tiles: dict[str, TileLoop] = {}
         self.labels = _labels(trace)
+        self.templates: dict[int, _Template] = {}
 
     def module(self) -> Module:
         for task in tasks_of(self.trace.blocks.body):
-            for param in task.kernel.params:
+            for param in self.template(task).params:
                 self.decide(task, param, task.args[param.name])
         untyped = [p for p in self.trace.params.values() if isinstance(p, Untyped)]
         for param in untyped:
@@ -77,7 +88,7 @@ class _Assembler:
             assert isinstance(entry.base, Untyped) and entry.base.dtype is not None
             if not entry.base.dtype.is_integer:
                 raise not_a_scalar(entry, str(entry.base.dtype))
-        body = self.nodes(self.trace.blocks.body)
+        body = self.renamed(self.nodes(self.trace.blocks.body))
         for param in untyped:
             if param.kind is None:
                 raise param.undecided("a use that says what it is", "none")
@@ -122,7 +133,7 @@ class _Assembler:
                 base.dtype = base.dtype or dtype
             case ViewType():
                 base.use(TENSOR)
-            case ScalarType() | ConstexprType():
+            case ScalarType() | ConstexprType() | TemplateType():
                 pass
             case _:
                 assert_never(param.type)
@@ -202,26 +213,23 @@ class _Assembler:
 
     def task(self, task: OpenTask) -> w.Task:
         views: dict[str, ViewType] = {}
-        constants: dict[str, object] = {}
         args: list[Region | Expr] = []
-        for param in task.kernel.params:
+        template = self.template(task)
+        for param in template.params:
             value = task.args[param.name]
-            if isinstance(param.type, ConstexprType):
-                constants[param.name] = self.constant(task, param, param.type, value)
-            elif isinstance(param.type, ScalarType):
+            if isinstance(param.type, ScalarType):
                 args.append(self.scalar(task, param, param.type, value))
-            else:
+            elif isinstance(param.type, (TileType, ViewType)):
                 region, dtype = self.region(task, param, param.type, value)
                 args.append(region)
                 if param.is_generic:
                     rank = len(region.kept)
                     views[param.name] = ViewType(dtype, (None,) * rank)
-        kernel = task.kernel.specialise(views, constants)
-        self.add_kernel(kernel, task)
+        kernel = self.add_kernel(task.kernel.specialise(views, template.constants), task)
         label = self.labels.get(id(task), "")
         after = tuple(dict.fromkeys(self.labels[id(t)] for t in task.after))
         workspace, cost = self.amounts(task, args)
-        return w.Task(kernel.name, tuple(args), task.keys, task.loc, label, after, workspace, cost)
+        return w.Task(kernel, tuple(args), task.keys, task.loc, label, after, workspace, cost)
 
     def amounts(self, task: OpenTask, args: Sequence[Region | Expr]) -> tuple[Expr | None, Expr | None]:
         """Return the workspace and the cost of a task, as its kernel declares them."""
@@ -262,13 +270,52 @@ class _Assembler:
                 case _:
                     assert_never(entry)
 
-    def add_kernel(self, kernel: KernelFunction, task: OpenTask) -> None:
-        other = self.kernels.setdefault(kernel.name, kernel)
-        if other != kernel or _reference(other) is not _reference(kernel):
-            notes = [("the first one", other.loc), ("the second one", kernel.loc)]
-            raise NameClash(kind="kernels", name=kernel.name, loc=task.loc, notes=notes)
+    def add_kernel(self, kernel: KernelFunction, task: OpenTask) -> str:
+        """Add a kernel and return its name until `renamed`.
+
+        Kernels of one definition, which a function has made several times, are variants of one name.
+        """
+        variants = self.variants.setdefault(kernel.name, [])
+        for number, other in enumerate(variants):
+            if other == kernel and _reference(other) is _reference(kernel):
+                return _variant(kernel.name, number)
+        if variants and variants[0].loc != kernel.loc:
+            notes = [("the first one", variants[0].loc), ("the second one", kernel.loc)]
+            hint = '`@kernel(name="...")` gives one of them another name'
+            raise NameClash(kind="kernels", name=kernel.name, loc=task.loc, notes=notes, hint=hint)
+        variants.append(kernel)
+        return _variant(kernel.name, len(variants) - 1)
+
+    def renamed(self, body: tuple[w.Node, ...]) -> tuple[w.Node, ...]:
+        """Collect the kernels, with names of their own, and return the body with these names."""
+        fresh = Fresh([*self.variants, self.trace.name])
+        names: dict[str, str] = {}
+        for name, variants in self.variants.items():
+            for number, kernel in enumerate(variants):
+                own = name if len(variants) == 1 else fresh.name(f"{name}_{number + 1}")
+                names[_variant(name, number)] = own
+                self.kernels[own] = replace(kernel, name=own)
+
+        def change(block: w.Block) -> Iterator[w.Node]:
+            for node in block:
+                is_task = isinstance(node, w.Task)
+                yield replace(node, kernel=names[node.kernel]) if is_task else w.rebuild(node, change)
+
+        return body if all(key == own for key, own in names.items()) else tuple(change(body))
 
     # --- arguments ---
+
+    def template(self, task: OpenTask) -> _Template:
+        """Return the constants of a task, and the parameters of its kernel for them."""
+        if id(task) not in self.templates:
+            pairs = [(p, p.type, task.args[p.name]) for p in task.kernel.params]
+            constants = {
+                p.name: self.constant(task, p, kind, value)
+                for p, kind, value in pairs
+                if isinstance(kind, ConstexprType)
+            }
+            self.templates[id(task)] = _Template(constants, task.kernel.concrete(constants, task.loc))
+        return self.templates[id(task)]
 
     def constant(self, task: OpenTask, param: KernelParam, kind: ConstexprType, value: object) -> object:
         if kind.type is float and type(value) is int:
@@ -418,6 +465,11 @@ def _argument(value: object) -> _Argument | None:
     if isinstance(value, Tensor) or (isinstance(value, Untyped) and value.kind == TENSOR):
         return _Argument(value, ())
     return None
+
+
+def _variant(name: str, number: int) -> str:
+    """Return the name that a kernel of several variants has while tasks are made."""
+    return f"{name}#{number}" if number else name
 
 
 def _reference(kernel: KernelFunction) -> object:

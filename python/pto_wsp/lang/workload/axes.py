@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, Generic, NoReturn, TypeVar, overload
+from typing import Any, Generic, Literal, NoReturn, TypeVar, overload
 
 import numpy as np
 
@@ -124,9 +124,25 @@ class Loops:
 
     grid = __call__
 
-    def tiles(self, axis: Axis, tile: int) -> AxisLoop[Span]:
-        """Iterate over ceil(extent / tile) independent ranges; the last one is clipped to the axis."""
+    def tiles(
+        self, axis: Axis, tile: int, order: Literal["parallel", "range", "seq"] = w.PARALLEL
+    ) -> AxisLoop[Span]:
+        """Iterate over ceil(extent / tile) ranges; the last one is clipped to the axis.
+
+        Args:
+            axis: what is cut.
+            tile: elements per range.
+            order: `"parallel"`: iterations are independent, as those of `P(n)`. `"range"`: they are in
+                program order, ordered by data alone, as those of `P.range(n)`. `"seq"`: each is complete
+                before the next begins, as those of `P.seq(n)`.
+
+        Raises:
+            BadOperand: another order, or a tile that is not a positive number.
+        """
         current_trace("`P.tiles`")
+        if order not in (w.PARALLEL, w.RANGE, w.SEQUENTIAL):
+            expected = '`order=` "parallel", "range" or "seq"'
+            raise BadOperand(op="P.tiles", expected=expected, found=repr(order), loc=caller_location())
         if not isinstance(tile, (int, np.integer)) or isinstance(tile, bool) or tile <= 0:
             raise BadOperand(
                 op="P.tiles",
@@ -134,7 +150,7 @@ class Loops:
                 found=repr(tile),
                 loc=caller_location(),
             )
-        return AxisLoop(w.PARALLEL, (axis,), int(tile))
+        return AxisLoop(order, (axis,), int(tile))
 
     def sel(self, axis: Sparse | SparseRow) -> AxisLoop[Scalar]:
         """Iterate over the indices of a sparse axis, or of a row of one; iterations are independent."""

@@ -1,4 +1,4 @@
-"""`ALL`: a task for every index of a dimension. Source: seed 001 section 3.2."""
+"""`ALL`: a task for every index of a dimension."""
 
 from __future__ import annotations
 
@@ -12,7 +12,11 @@ from pto_wsp.location import Location
 
 
 class All:
-    """As an index of arguments of a task, and as a coordinate of it: a task for every index, in parallel."""
+    """Every index of a dimension: the call makes a task for each, and these are independent.
+
+    `ALL` appears among the indices of the arguments and as a coordinate:
+    `attend[b, ALL](q=Q[b, ALL], o=O[b, ALL])`. All dimensions under it have one size.
+    """
 
     def __repr__(self) -> str:
         return "ALL"

@@ -7,9 +7,11 @@ from collections.abc import Mapping
 import numpy as np
 
 from pto_wsp.ir.module import Module
+from pto_wsp.lang.captured import NOTHING_CAPTURED, Captured, as_run
 from pto_wsp.lang.source import MISSING
 from pto_wsp.lang.workload import context
 from pto_wsp.lang.workload.assemble import assemble
+from pto_wsp.lang.workload.blocks import tasks_of
 from pto_wsp.lang.workload.functions import Body, declarations, record_body
 from pto_wsp.lang.workload.parameters import Parameter
 from pto_wsp.lang.workload.ragged import Ragged
@@ -26,10 +28,12 @@ class Traced:
     Attributes:
         module: its module, whose entry it is.
         defaults: arrays and scalars that a program uses unless a call gives others, by parameter.
+        captured: the variables that its functions and kernels have read.
     """
 
     module: Module
     defaults: Mapping[str, np.ndarray | Ragged | Sparse | int | float]
+    captured: Captured = NOTHING_CAPTURED
 
 
 class Tracing:
@@ -65,7 +69,14 @@ class Tracing:
         for name, tensor in self.trace.captured.items():
             if isinstance(tensor, Tensor) and tensor.data is not None:
                 self.defaults[name] = tensor.data
-        return Traced(module, self.defaults)
+        return Traced(module, self.defaults, self.captured())
+
+    def captured(self) -> Captured:
+        """Return the variables that the workloads, which have just run, and their kernels have read."""
+        kernels = {id(task.kernel): task.kernel for task in tasks_of(self.trace.blocks.body)}
+        readings = [reading for source in self.trace.sources.values() for reading in as_run(source)]
+        readings += [reading for kernel in kernels.values() for reading in kernel.readings]
+        return Captured(readings)
 
     def arguments(self) -> dict[str, object]:
         """Return a stand-in for every parameter; axes first, since tensors may name them."""

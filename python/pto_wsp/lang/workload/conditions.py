@@ -106,8 +106,10 @@ def _open_chain(block: OpenBlock, loc: Location | None) -> Chain:
     if chain is None:
         found, between = block.ended or (None, None)
         notes = [("the `P.when` before it", found.loc if found else None)]
-        notes.append(("this stands between them", between))
-        problem = "something stands between" if found else "there is no `P.when` before it in this block"
+        notes.append(("this is between them", between))
+        problem = (
+            "another statement is between them" if found else "there is no `P.when` before it in this block"
+        )
         raise DetachedOtherwise(problem=problem, loc=loc, notes=notes)
     if chain.is_complete:
         raise DetachedOtherwise(

@@ -119,6 +119,7 @@ def record_body(
     first = len(outer.nodes)
     block = trace.blocks.enter(outer.nodes, "a workload", body.loc)
     trace.frames.append(Frame(body, arguments, sizes))
+    trace.sources[body.function] = body
     result = body.function(**{name: arguments[name] for name in body.parameters("workload")})
     trace.frames.pop()
     trace.blocks.leave(block)

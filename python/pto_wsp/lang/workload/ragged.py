@@ -11,7 +11,7 @@ from pto_wsp.ir import workload as w
 from pto_wsp.ir.scalar import Const, Element, Expr, Var, add, binary
 from pto_wsp.lang.annotations import RaggedAnnotation
 from pto_wsp.lang.operands import Number, Scalar, expression
-from pto_wsp.lang.workload.ranges import Packed, Span, Stretch
+from pto_wsp.lang.workload.ranges import Packed, Stretch
 from pto_wsp.lang.workload.tensor import Tensor
 from pto_wsp.location import Location, caller_location
 from pto_wsp.support.arrays import is_masked
@@ -24,9 +24,9 @@ class Ragged:
 
     `kv: Ragged["batch"]` annotates a workload parameter. In the workload `kv[b]` is row b as a range of the
     packed dimension (`K[kv[b]]`), and an axis that counts from 0 (`P(kv[b])`, `P.tiles(kv[b], 64)`);
-    `kv[b][i]` is element i of row b, `kv[b][rows]` a part of it, and `kv.local(b)` the range [0, length) for
-    tensors that give every row a place of its own. `P(kv)` and `P.tiles(kv, 64)` run over the elements of all
-    rows, and yield places in the packed dimension.
+    `kv[b][i]` is element i of row b, `kv[b][i:j]` and `kv[b][rows]` are parts of it, and `kv.local(b)` is the
+    range [0, length) for tensors that give every row a place of its own. `P(kv)` and `P.tiles(kv, 64)` run
+    over the elements of all rows, and yield places in the packed dimension.
 
     A call of the program takes `Ragged.lengths(array)` or `Ragged.indptr(array)`: by name, never guessed.
     The last offset may be smaller than the packed dimension of a tensor, which is then a pool. The value is
@@ -153,15 +153,6 @@ class RaggedRow(Stretch):
     """Row b of a ragged axis: a range of the packed dimension, and an axis that counts from 0."""
 
     __slots__ = ()
-
-    def __getitem__(self, item: Number | Span) -> Any:
-        """Element `item` of the row, or the part that a range made by `P.tiles` covers."""
-        if isinstance(item, Span):
-            return Stretch(add(self.start_expr, item.start_expr, caller_location()), item.extent_expr)
-        at = expression(item)
-        if at is None or at.dtype is not i64:
-            raise _not_an_index("an integer or a range made by `P.tiles`", item)
-        return Scalar(add(self.start_expr, at, caller_location()))
 
 
 class RaggedAxis:

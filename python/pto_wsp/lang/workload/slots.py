@@ -1,6 +1,6 @@
-"""Slots: 256 numbers that a run keeps, set by the program and read by what comes later in it.
+"""Slots: 256 variables of a run that a workload assigns and reads.
 
-A slot holds the value of the last set before its reader in program order. Source: seed 003 section 3.
+A reader gets the value of the last assignment before it in program order.
 """
 
 from __future__ import annotations
@@ -19,62 +19,80 @@ from pto_wsp.types.dtype import b1, i64
 
 
 def slot_set_u64(slot: int, value: Number) -> None:
-    """Set a slot to an integer >= 0; less is an error of the run.
+    """Assign an unsigned integer to a slot. A negative value fails the run.
+
+    Args:
+        slot: number of the slot, 0 to 255.
+        value: an integer, or an expression of sizes, loop variables, elements and slots.
 
     Raises:
-        BadOperand: no slot 0..255, or no integer.
+        BadOperand: the slot does not exist, or the value is not an integer.
     """
     _set("slot_set_u64", slot, value)
 
 
 def slot_set_i64(slot: int, value: Number) -> None:
-    """Set a slot to an integer.
+    """Assign a 64-bit integer to a slot: `slot_set_i64(0, slot_i64(0) + 1)`.
+
+    Args:
+        slot: number of the slot, 0 to 255.
+        value: an integer, or an expression of sizes, loop variables, elements and slots.
 
     Raises:
-        BadOperand: no slot 0..255, or no integer.
+        BadOperand: the slot does not exist, or the value is not an integer.
     """
     _set("slot_set_i64", slot, value)
 
 
 def slot_set_bool(slot: int, value: Number) -> None:
-    """Set a slot to a truth value.
+    """Assign a truth value to a slot.
+
+    Args:
+        slot: number of the slot, 0 to 255.
+        value: a bool, or a comparison of scalars.
 
     Raises:
-        BadOperand: no slot 0..255, or no truth value.
+        BadOperand: the slot does not exist, or the value is not a truth value.
     """
     _set("slot_set_bool", slot, value)
 
 
 def slot_load_u64(slot: int, tensor_view: Tensor, row: Number = 0, col: Number = 0) -> None:
-    """Set a slot to an element >= 0 of a tensor or view with at most two dimensions.
+    """Assign an element of a tensor to a slot, as an unsigned integer. A negative element fails the run.
 
-    The tasks that write the element, as far as they come before in program order, are complete when it is
-    read. `row` and `col` index the dimensions that the view has left; without one they are 0.
+    This is a flush point: the tasks before it in program order that write the element are complete when it
+    is read.
+
+    Args:
+        slot: number of the slot, 0 to 255.
+        tensor_view: a tensor or view of integers or truth values with at most two dimensions.
+        row: index of the first dimension.
+        col: index of the second dimension.
 
     Raises:
-        BadOperand: no slot 0..255, or a tensor that holds no integers or truth values.
-        BadIndex: the view has more than two dimensions, or fewer than it is given indices for.
+        BadOperand: the slot does not exist, or the tensor has other elements.
+        BadIndex: the view has more than two dimensions, or fewer than the indices given.
     """
     _load("slot_load_u64", slot, tensor_view, row, col)
 
 
 def slot_load_i64(slot: int, tensor_view: Tensor, row: Number = 0, col: Number = 0) -> None:
-    """Set a slot to an element of a tensor or view, as `slot_load_u64` does."""
+    """Assign an element of a tensor to a slot, as a 64-bit integer. See `slot_load_u64`."""
     _load("slot_load_i64", slot, tensor_view, row, col)
 
 
 def slot_load_bool(slot: int, tensor_view: Tensor, row: Number = 0, col: Number = 0) -> None:
-    """Set a slot to whether an element of a tensor or view is not 0, as `slot_load_u64` does."""
+    """Assign to a slot whether an element of a tensor is not 0. See `slot_load_u64`."""
     _load("slot_load_bool", slot, tensor_view, row, col)
 
 
 def slot_u64(slot: int) -> Scalar:
-    """Return the value of a slot; one below 0 is an error of the run."""
+    """Return the value of a slot as an unsigned integer. A negative value fails the run."""
     return Scalar(Unary("u64", _read("slot_u64", slot), caller_location()))
 
 
 def slot_i64(slot: int) -> Scalar:
-    """Return the value of a slot."""
+    """Return the value of a slot as a 64-bit integer, for predicates, extents, indices and arguments."""
     return Scalar(_read("slot_i64", slot))
 
 

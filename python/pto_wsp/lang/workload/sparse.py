@@ -11,7 +11,7 @@ from pto_wsp.errors import BadOperand, BadSparse
 from pto_wsp.ir import workload as w
 from pto_wsp.ir.scalar import Const, Element, Expr, add
 from pto_wsp.lang.annotations import SparseAnnotation
-from pto_wsp.lang.operands import Number, Scalar
+from pto_wsp.lang.operands import Number, Scalar, kind_of
 from pto_wsp.lang.workload.ragged import (
     RaggedAxis,
     RaggedRow,
@@ -36,8 +36,9 @@ class Sparse:
     `routing: Sparse["experts"]` annotates a workload parameter; `group_by` makes one inside a workload. In
     the workload `P.sel(routing[e])` yields the indices of row e, `P.sel(routing)` those of all rows.
     `routing[e]` is a range of places among all indices, of `extent` elements: `P.tiles(routing[e], 64)` cuts
-    it, `Values[routing[e]]` is that part of a tensor with an element per index. `routing.rows(pick)`, with a
-    range of `P.tiles` or a row, is the set of rows that these indices name: `X[routing.rows(pick)]`.
+    it, `routing[e][:n]` are its first n, `Values[routing[e]]` is that part of a tensor with an element per
+    index. `routing.rows(pick)`, with a range of `P.tiles`, a row or a part of one, is the set of rows that
+    these indices name: `X[routing.rows(pick)]`.
 
     A call of the program takes `Sparse.csr(indptr, indices)` or `Sparse.lists(rows)`: by name, never guessed.
     The value is a copy: arrays that change later do not change it.
@@ -143,6 +144,11 @@ class _Pick(Span):
 
     __slots__ = ()
 
+    def __getitem__(self, item: Any) -> Any:
+        """The part `start:stop`, as a range of the places of indices."""
+        assert self.axis is not None
+        return self.axis[self][item]
+
     def selection(self) -> NoReturn:
         raise BadOperand(
             op="an index",
@@ -162,16 +168,21 @@ class SparseRow(RaggedRow):
         super().__init__(start, extent)
         self.owner = owner
 
-    def __getitem__(self, item: Number | Span) -> Any:
-        """The part that a range made by `P.tiles` covers."""
-        if not isinstance(item, Span):
+    def __getitem__(self, item: object) -> SparseRow:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """The part `start:stop`, or that of a range made by `P.tiles`."""
+        if not isinstance(item, (slice, Span)):
             raise BadOperand(
                 op="a row of a sparse axis",
-                expected="a range made by `P.tiles`; `P.sel` yields its indices",
-                found=type(item).__name__,
+                expected="a slice or a range made by `P.tiles`; `P.sel` yields its indices",
+                found=kind_of(item),
                 loc=caller_location(),
             )
-        return super().__getitem__(item)
+        part = super().__getitem__(item)
+        assert isinstance(part, SparseRow)
+        return part
+
+    def _part(self, start: Expr, extent: Expr) -> SparseRow:
+        return SparseRow(self.owner, add(self.start_expr, start, caller_location()), extent)
 
     def item(self, index: Expr) -> NoReturn:
         """Refused: whether places or indices are meant has to be said."""

@@ -1,36 +1,73 @@
-"""Views of views: a part of a range, where it provably lies inside.
+"""Parts of ranges: what a slice or index of a range selects of the dimension that the range is of.
 
-A part of a range is addressed from the start of the tensor, and the engine checks it against the tensor, not
-against the range. So only parts that lie inside the range whatever the run's values are have a meaning.
+A part of a range is addressed from the start of the tensor, and the engine checks a region against its
+tensor. The expressions of a part therefore check it against the range, with `within`, unless it is proven to
+lie inside.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
+from pto_wsp.analysis.affine import difference
+from pto_wsp.errors import BadOperand
 from pto_wsp.ir.core import DimSelect, Full, Index, Range, Rows, TileRange
-from pto_wsp.ir.scalar import Const, Element, Expr, LoopExtent, LoopStart, Slot, Var, add, walk
+from pto_wsp.ir.scalar import (
+    Binary,
+    Const,
+    Element,
+    Expr,
+    LoopExtent,
+    LoopStart,
+    Slot,
+    Var,
+    add,
+    binary,
+    format_expr,
+    walk,
+)
 from pto_wsp.lang.workload.blocks import OpenLoop
+from pto_wsp.lang.workload.context import Recording
+from pto_wsp.location import Location
+from pto_wsp.support.record import record
 
-Loops = Mapping[str, OpenLoop]
-"""The loops of a workload by variable."""
+
+@record
+class SliceBounds:
+    """The slice [start, stop)."""
+
+    start: Expr
+    stop: Expr
+
+    def selection(self, loc: Location | None) -> Range:
+        """Return what it selects of a whole dimension."""
+        return Range(self.start, _length(self, loc))
 
 
-def narrow(outer: DimSelect, inner: DimSelect, loops: Loops, offsets: Collection[str]) -> DimSelect | None:
-    """Return what `inner` selects of the elements that `outer` selects, or None if it may lie outside.
-
-    `offsets` are the tensors that hold offsets of axes.
-    """
+def narrow(
+    outer: DimSelect, inner: DimSelect | SliceBounds, trace: Recording, loc: Location | None
+) -> DimSelect | None:
+    """Return what `inner` selects of the elements that `outer` selects; None if that is not one selection."""
     if isinstance(outer, Full) or isinstance(inner, Full):
-        return inner if isinstance(outer, Full) else outer
+        whole = inner.selection(loc) if isinstance(inner, SliceBounds) else inner
+        return whole if isinstance(outer, Full) else outer
     bounds = range_of(outer)
-    part = (inner.at, Const(1)) if isinstance(inner, Index) else range_of(inner)
-    if bounds is None or part is None or not _is_inside(part, bounds[1], outer, loops, offsets):
+    if bounds is None:
         return None
-    start = add(bounds[0], part[0])
-    if isinstance(outer, Rows):
-        return None if isinstance(inner, Index) else Rows(outer.indices, start, part[1])
-    return Index(start) if isinstance(inner, Index) else Range(start, part[1])
+    start, size = bounds
+    if isinstance(inner, Index):
+        at = add(start, index_in(size, inner.at, trace, loc), loc)
+        return None if isinstance(outer, Rows) else Index(at)
+    part = inner if isinstance(inner, SliceBounds) else range_of(inner)
+    if part is None:
+        return None
+    first, extent = (
+        slice_in(size, part, trace, loc)
+        if isinstance(part, SliceBounds)
+        else range_in(size, *part, trace, loc)
+    )
+    first = add(start, first, loc)
+    return Rows(outer.indices, first, extent) if isinstance(outer, Rows) else Range(first, extent)
 
 
 def range_of(select: DimSelect) -> tuple[Expr, Expr] | None:
@@ -44,22 +81,65 @@ def range_of(select: DimSelect) -> tuple[Expr, Expr] | None:
             return None
 
 
-def _is_inside(
-    part: tuple[Expr, Expr], size: Expr, outer: DimSelect, loops: Loops, offsets: Collection[str]
-) -> bool:
+def index_in(size: Expr, at: Expr, trace: Recording, loc: Location | None) -> Expr:
+    """Return `at`, an index of a range of `size` elements; a run checks it unless it is proven."""
+    if _is_inside(at, Const(1), size, trace):
+        return at
+    return binary("within", at, binary("sub", size, Const(1), loc), loc)
+
+
+def range_in(
+    size: Expr, start: Expr, extent: Expr, trace: Recording, loc: Location | None
+) -> tuple[Expr, Expr]:
+    """Return start and extent of a part of a range of `size` elements, checked unless proven."""
+    if _is_inside(start, extent, size, trace):
+        return start, extent
+    first, checked = slice_in(size, SliceBounds(start, add(start, extent, loc)), trace, loc)
+    return first, checked if start == Const(0) else extent
+
+
+def slice_in(size: Expr, part: SliceBounds, trace: Recording, loc: Location | None) -> tuple[Expr, Expr]:
+    """Return start and extent of a slice of a range of `size` elements; a run checks it unless it is proven.
+
+    Raises:
+        BadOperand: constant bounds below 0, or a stop before the start.
+    """
+    start, stop, extent = part.start, part.stop, _length(part, loc)
+    for bound in (start, extent):
+        if isinstance(bound, Const) and int(bound.value) < 0:
+            found = f"`{format_expr(start)}:{format_expr(stop)}`"
+            raise BadOperand(op="a slice of a range", expected="0 <= start <= stop", found=found, loc=loc)
+    if _is_inside(start, extent, size, trace):
+        return start, extent
+    stop = stop if stop == size else binary("within", stop, size, loc)
+    if start != Const(0):
+        start = binary("within", start, stop, loc)
+    return start, extent if isinstance(extent, Const) else binary("sub", stop, start, loc)
+
+
+def _length(part: SliceBounds, loc: Location | None) -> Expr:
+    """Return `stop - start`; of `i` and `i + 2`, which a slice may say, the constant."""
+    length = difference(part.stop, part.start)
+    if length is not None:
+        return Const(length, loc=loc)
+    if isinstance(part.stop, Binary) and part.stop.op == "add" and part.stop.a == part.start:
+        return part.stop.b
+    return binary("sub", part.stop, part.start, loc)
+
+
+def _is_inside(start: Expr, extent: Expr, size: Expr, trace: Recording) -> bool:
     """Whether [start, start + extent) is a part of [0, size) in every run."""
-    start, extent = part
-    end = _end(start, extent, loops)
-    if not _is_natural(start, loops) or end is None:
+    end = _end(start, extent, trace.loops)
+    if not _is_natural(start, trace.loops) or end is None:
         return False
-    if isinstance(end, Const) and isinstance(outer, TileRange) and end.value == 1:
+    if isinstance(end, Const) and isinstance(size, LoopExtent) and end.value == 1:
         return True  # a tile has an element
     if isinstance(end, Const) and isinstance(size, Const):
         return int(end.value) <= int(size.value)
-    return end == size and is_fixed(size, offsets)
+    return end == size and is_fixed(size, trace.offsets)
 
 
-def _end(start: Expr, extent: Expr, loops: Loops) -> Expr | None:
+def _end(start: Expr, extent: Expr, loops: Mapping[str, OpenLoop]) -> Expr | None:
     """Return a bound of start + extent."""
     match start, extent:
         case Const(value=value), _ if value == 0:
@@ -74,7 +154,7 @@ def _end(start: Expr, extent: Expr, loops: Loops) -> Expr | None:
             return None
 
 
-def _is_natural(start: Expr, loops: Loops) -> bool:
+def _is_natural(start: Expr, loops: Mapping[str, OpenLoop]) -> bool:
     match start:
         case Const(value=value):
             return value >= 0

@@ -11,22 +11,25 @@ from pto_wsp.types.dtype import DType, f32, i64, u64
 
 
 def symbol_u64(name: str) -> Scalar:
-    """Return a symbol that holds an integer >= 0; programs take it by name, and it keeps its name everywhere.
+    """Return a scalar parameter that the workload does not declare, an integer >= 0.
+
+    `symbol_u64("limit")` makes `limit` a parameter of the program: `program(limit=3)`, or
+    `program.set_symbol_u64("limit", 3)` for all later runs.
 
     Raises:
-        BadOperand: `name` is no identifier.
-        NameClash: something else has this name.
+        BadOperand: `name` is not an identifier.
+        NameClash: another parameter or size has this name.
     """
     return _symbol("symbol_u64", name, u64)
 
 
 def symbol_i64(name: str) -> Scalar:
-    """Return a symbol that holds an integer, as `symbol_u64` does."""
+    """Return a scalar parameter that the workload does not declare, an integer. See `symbol_u64`."""
     return _symbol("symbol_i64", name, i64)
 
 
 def symbol_f32(name: str) -> Scalar:
-    """Return a symbol that holds a number, as `symbol_u64` does."""
+    """Return a scalar parameter that the workload does not declare, an f32. See `symbol_u64`."""
     return _symbol("symbol_f32", name, f32)
 
 

@@ -7,17 +7,15 @@ from typing import TYPE_CHECKING, Any, NoReturn, assert_never
 
 import numpy as np
 
-from pto_wsp.analysis.affine import difference
-from pto_wsp.errors import BadIndex, ConstantIndexOutside, WrongTensor
-from pto_wsp.ir import scalar as ir
+from pto_wsp.errors import BadIndex, BadOperand, ConstantIndexOutside, WrongTensor
 from pto_wsp.ir.core import DimSelect, Full, Index, Merged, Range, Rows, TileRange
 from pto_wsp.ir.scalar import Const, Expr, LoopExtent, Var
 from pto_wsp.lang.annotations import TensorAnnotation, as_tuple
-from pto_wsp.lang.operands import Number, Operators, Scalar, expression, integer_constant
+from pto_wsp.lang.operands import Number, Operators, Scalar, expression, integer_constant, kind_of
 from pto_wsp.lang.workload import context
 from pto_wsp.lang.workload.broadcast import EVERY, All, has_every
-from pto_wsp.lang.workload.ranges import Stretch, without_arithmetic
-from pto_wsp.lang.workload.subviews import narrow
+from pto_wsp.lang.workload.ranges import Stretch, slice_of, without_arithmetic
+from pto_wsp.lang.workload.subviews import SliceBounds, narrow
 from pto_wsp.location import Location, caller_location
 from pto_wsp.types.dtype import DType, b1, dtype_of_numpy, i64
 from pto_wsp.types.layout import ROW_MAJOR, MemLayout
@@ -248,7 +246,8 @@ class View(Tensor):
             if isinstance(item, RowSet) and not entries:
                 entries += self._rows(item, loc)
             else:
-                entries.append(self._select(item, len(entries), loc))
+                found = self._select(item, len(entries), loc)
+                entries.append(found.selection(loc) if isinstance(found, SliceBounds) else found)
         if isinstance(self.base, Tensor) and len(entries) > len(self.base.dims):
             raise self._refused(f"at most {len(self.base.dims)} indices", str(len(entries)), loc)
         if entries.count(EVERY) > 1:
@@ -278,20 +277,22 @@ class View(Tensor):
         """Return what `item` selects of a dimension that `outer` narrows already."""
         size = None if isinstance(outer, Full) else _extent_of(outer, "")
         inner = self._select(item, dim, loc, size)
-        inner_bounds, bounds = constant_bounds(inner), constant_bounds(outer)
+        whole = inner.selection(loc) if isinstance(inner, SliceBounds) else inner
+        inner_bounds, bounds = constant_bounds(whole), constant_bounds(outer)
         if inner_bounds is not None and bounds is not None:
             count = bounds[1] - bounds[0]
             if inner_bounds[0] < 0 or inner_bounds[1] > count:
                 found = _outside(inner_bounds)
                 raise ConstantIndexOutside(tensor=self.label, dim=dim, size=count, found=found, loc=loc)
         recording = context.current(f"indexing {self.label}")
-        found = narrow(outer, inner, recording.loops, recording.offsets)
+        found = narrow(outer, inner, recording, loc)
         if found is None:
-            expected = "constants inside the range, or a loop over all of it"
-            raise self._refused(expected, "an index that may lie outside of the range", loc)
+            raise self._refused("a slice of a row set", "one row of it", loc)
         return found
 
-    def _select(self, item: object, dim: int, loc: Location | None, size: Expr | None = None) -> DimSelect:
+    def _select(
+        self, item: object, dim: int, loc: Location | None, size: Expr | None = None
+    ) -> DimSelect | SliceBounds:
         if isinstance(item, Stretch):
             return item.selection()
         if isinstance(item, All):
@@ -310,16 +311,16 @@ class View(Tensor):
             raise self._refused("ALL in a tensor of known rank", "a parameter without annotation", loc)
         return EVERY
 
-    def _slice(self, item: slice, dim: int, loc: Location | None, size: Expr | None) -> DimSelect:
-        if item.step is not None:
-            raise self._refused("a slice without a step", "a step", loc)
-        if item.start is None and item.stop is None:
+    def _slice(
+        self, item: slice, dim: int, loc: Location | None, size: Expr | None
+    ) -> DimSelect | SliceBounds:
+        if item.start is None and item.stop is None and item.step is None:
             return Full()
-        start = Const(0) if item.start is None else expression(item.start)
-        stop = (size or self._extent(dim, loc)) if item.stop is None else expression(item.stop)
-        if start is None or stop is None or start.dtype is not i64 or stop.dtype is not i64:
-            raise self._refused("a slice of integers", "other bounds", loc)
-        return Range(start, _difference(stop, start, loc))
+        stop = (size or self._extent(dim, loc)) if item.stop is None else None
+        found = slice_of(item, stop)
+        if isinstance(found, str):
+            raise self._refused("a slice of integers without a step", found, loc)
+        return found
 
     def _extent(self, dim: int, loc: Location | None) -> Expr:
         if isinstance(self.base, Tensor) and dim < len(self.base.dims):
@@ -376,16 +377,6 @@ def _extent_of(entry: DimSelect, dim: int | str) -> Expr | None:
             return None
         case _:
             assert_never(entry)
-
-
-def _difference(stop: Expr, start: Expr, loc: Location | None) -> Expr:
-    """Return `stop - start`; of `i + 2` and `i`, which a slice may say, the constant."""
-    length = difference(stop, start)
-    if length is not None:
-        return Const(length, loc=loc)
-    if isinstance(stop, ir.Binary) and stop.op == "add" and stop.a == start:
-        return stop.b
-    return ir.binary("sub", stop, start, loc)
 
 
 def _outside(bounds: tuple[int, int]) -> int:
@@ -458,8 +449,9 @@ def _wrong(expected: str, found: str) -> WrongTensor:
 class RowSet:
     """The rows that a range of a sparse axis's indices name.
 
-    As an index it stands first and gives one dimension: `Part[rows]`. As an argument of a task it is its
-    indices, a view [n, 1] of i32.
+    As an index it comes first and gives one dimension: `Part[rows]`. As an argument of a task it is its
+    indices, a view [n, 1] of i32. `rows[:n]` is the set of its first n rows: `rows[: rows.extent.min(64)]`
+    has at most 64.
 
     Attributes:
         indices: the tensor [entries, 1] that holds the indices.
@@ -481,6 +473,17 @@ class RowSet:
     def extent(self) -> Scalar:
         """Number of rows."""
         return self.range.extent
+
+    def __getitem__(self, item: slice) -> RowSet:
+        """The rows `start:stop` of the set; the run checks that the set has them.
+
+        Raises:
+            BadOperand: not a slice of integers.
+        """
+        if not isinstance(item, slice):
+            found, loc = kind_of(item), caller_location()
+            raise BadOperand(op="a part of a row set", expected="a slice", found=found, loc=loc)
+        return RowSet(self.indices, self.range[item], self.inner)
 
     def selection(self) -> DimSelect:
         """Return what it selects of the leading dimensions."""

@@ -1,7 +1,4 @@
-"""Tiers: kernels for sizes up to a bound each, one of which a run-time size selects.
-
-Source: seed 001 section 6.
-"""
+"""Tiers: kernels with upper bounds for a size, one of which a run-time size selects."""
 
 from __future__ import annotations
 
@@ -149,13 +146,17 @@ class _TierCall:
 
 
 def tier(name: str, *variants: Variant) -> KernelTiers:
-    """Make a tier of kernels with the same parameters, which may have different tile shapes.
+    """Return a table of kernels from which a run-time size selects one: `index.at(n)[b](x=X[b])`.
 
-    `tier("index", (index_2k, 2048), (index_8k, 8192), (index_64k, None))`: each kernel with the largest size
-    that it takes, ascending; the last may take any.
+    `index = tier("index", (index_2k, 2048), (index_8k, 8192), (index_64k, None))`. The kernels have the same
+    parameters and may have different tile shapes. A size above all bounds fails the run.
+
+    Args:
+        name: identifier that errors show.
+        variants: pairs of a kernel and the largest size that it accepts. Bounds ascend; the last may be None.
 
     Raises:
-        BadTiers: no kernels, bounds that do not ascend, or kernels whose parameters have other names.
+        BadTiers: there are no kernels, bounds do not ascend, or parameters have other names.
     """
     loc = caller_location()
 

@@ -70,6 +70,7 @@ class WorkloadTrace:
 
     Attributes:
         frames: the functions whose bodies are being recorded, innermost last.
+        sources: the functions whose bodies have been recorded, or are being.
         blocks: its loops, conditionals and tasks.
         params: parameters of its function, by name.
         places: where they are declared.
@@ -94,6 +95,7 @@ class WorkloadTrace:
         self.loops: dict[str, OpenLoop] = {}
         self.untyped_elements: list[Entry] = []
         self.frames: list[Frame] = []
+        self.sources: dict[object, FunctionSource] = {}
         self._fresh = Fresh()
         self._symbols: dict[str, w.ScalarParam] = {}
 

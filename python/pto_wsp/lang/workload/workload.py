@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from types import FrameType, FunctionType
@@ -24,9 +23,17 @@ from pto_wsp.ir.schedule import DEFAULT, Directives
 from pto_wsp.lang.compiling import Program, compile_traced
 from pto_wsp.lang.operands import kind_of
 from pto_wsp.lang.schedule.schedulable import Schedulable
-from pto_wsp.lang.source import FunctionSource, read_function
+from pto_wsp.lang.source import FunctionSource, identifier, read_function
 from pto_wsp.lang.workload.build_module import Traced, Tracing
-from pto_wsp.lang.workload.functions import COMBINE, SEQUENTIAL, Body, ComposedBodies, compose, declarations
+from pto_wsp.lang.workload.functions import (
+    COMBINE,
+    SEQUENTIAL,
+    Body,
+    ComposedBodies,
+    compose,
+    declarations,
+    functions,
+)
 from pto_wsp.lang.workload.nested import call_workload
 from pto_wsp.lang.workload.tasks import Handle
 from pto_wsp.lang.workload.trace import active_trace
@@ -69,6 +76,12 @@ class Workload(Schedulable):
 
     def _repr_html_(self) -> str:
         return module_html(f"workload {self.name}", self.trace().module)
+
+    @property
+    def definition(self) -> tuple[object, ...]:
+        """What is equal for a workload of the same text, with the same values bound."""
+        bound = tuple(value for item in sorted(self.bound.items()) for value in item)
+        return *(source.function for source in functions(self.body)), self.name, bound
 
     def _parameters(self) -> list[str]:
         return [*declarations(self.body)]
@@ -132,10 +145,12 @@ class Workload(Schedulable):
 
         Raises:
             FrontendError: something in it has no meaning in a workload.
+            VariableChanged: a variable around it or its kernels has changed since it was read.
         """
         if self._traced is None:
-            traced = Tracing(_identifier(self.name), self.body, self.bound).run()
+            traced = Tracing(identifier(self.name), self.body, self.bound).run()
             self._traced = replace(traced, module=traced.module.with_schedule(self.policies))
+        self._traced.captured.check()
         return self._traced
 
     def compile(self, target: str = "cpu") -> Program:
@@ -143,14 +158,10 @@ class Workload(Schedulable):
 
         Raises:
             FrontendError: something in the workload or its kernels has no meaning.
+            VariableChanged: a variable around it or its kernels has changed since it was read.
             CompileError: the target is unknown, or cannot build it.
         """
         return compile_traced(self.trace(), target)
-
-
-def _identifier(name: str) -> str:
-    text = re.sub(r"\W", "_", name, flags=re.ASCII)
-    return f"_{text}" if text[0].isdigit() else text
 
 
 def _shown(value: object) -> str:

@@ -23,7 +23,7 @@ def floats(name: str, value: Any) -> tuple[np.ndarray, DType]:
     """Return an argument as an array in row-major order, copied where it is not, with its element type.
 
     Raises:
-        WrongDType: its elements are no floats of 16 or 32 bits.
+        WrongDType: its elements are not floats of 16 or 32 bits.
     """
     array = as_array(name, value)
     dtype = dtype_of_numpy(array.dtype)
@@ -69,7 +69,7 @@ def output(out: np.ndarray | None, shape: tuple[int, ...], dtype: DType) -> np.n
 
     Raises:
         WrongDType, WrongRank, WrongShape: the given one does not fit.
-        WrongValue: it is no numpy array, or not in row-major order.
+        WrongValue: it is not a numpy array, or not in row-major order.
     """
     if out is None:
         return np.empty(shape, dtype.to_numpy())
@@ -107,6 +107,6 @@ def _count(array: np.ndarray) -> int:
 
 
 def require_rank(name: str, array: np.ndarray, least: int) -> None:
-    """Raise WrongRank unless an array has at least so many dimensions."""
+    """Raise WrongRank unless an array has at least this number of dimensions."""
     if array.ndim < least:
         raise WrongRank(name=name, expected=f"at least {least}", found=array.ndim)

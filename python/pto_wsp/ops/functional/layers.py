@@ -107,7 +107,7 @@ def dropout(x: Any, p: float = 0.5, training: bool = False, *, out: Array | None
 
     Raises:
         NotYetSupported: for training.
-        WrongValue: p is no probability.
+        WrongValue: p is not a probability.
     """
     if training:
         raise NotYetSupported(feature="dropout for training", detail="", advice="multiply by a mask")

@@ -135,7 +135,7 @@ def classes(name: str, value: Any, shape: tuple[int, ...], count: int) -> Array:
     """Return class numbers as a column of i32.
 
     Raises:
-        WrongValue: they are no integers, or one is not in [0, count).
+        WrongValue: they are not integers, or one is not in [0, count).
     """
     array = as_array(name, value)
     if array.dtype.kind not in "iu":

@@ -11,7 +11,7 @@
 Where `tile_levels` gives blocks more rows than kernels are written for, an iteration of such a block does the
 work of several (`widen_tasks`). Loops inside are expanded too. Tasks keep their order, so results are the
 same to the bit, other than where a kernel adds up over a dimension that grows. Requires a module without
-calls. Source: seed 004 sections 2.5 and 2.6.
+calls.
 """
 
 from __future__ import annotations
@@ -124,9 +124,9 @@ class _Expander:
         rows = dict(loop.tile_levels).get(block, widening.base)
         scale, left = divmod(rows, widening.base)
         if left or (block and block % scale):
-            reason = f"tiles of {rows} rows are no whole number of tiles of {widening.base} rows"
+            reason = f"tiles of {rows} rows are not a whole number of tiles of {widening.base} rows"
             if not left:
-                reason = f"a block of {block} iterations is no whole number of tiles of {rows} rows"
+                reason = f"a block of {block} iterations is not a whole number of tiles of {rows} rows"
             raise CannotExpand(loop=loop.var, reason=reason, loc=loop.loc)
         return scale, rows
 

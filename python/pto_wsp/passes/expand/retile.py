@@ -36,7 +36,7 @@ def retile(
         name: of the new kernel.
         factor: how many times as large.
         classes: the classes of its dimensions.
-        growing: the classes that grow, each by the member that stands for it.
+        growing: the classes that grow, each by its representative.
         periodic: views whose rows repeat.
     """
     return _Retiling(kernel, factor, classes, growing, periodic).run(name)

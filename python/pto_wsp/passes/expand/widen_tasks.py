@@ -9,7 +9,7 @@ to them. What else such a dimension belongs to is
 - a tensor that each iteration writes before it reads it, and that nothing else uses: its regions grow too;
 - an input that every iteration reads as it is: its rows repeat in the larger tile.
 
-Anything else is refused, and so is what an iteration leaves behind without having read it, for the last
+Anything else is refused, and so is a value that an iteration leaves without having read it, for the last
 iteration is then another one. A kernel that adds up over a dimension that grows does so in another order.
 """
 
@@ -106,7 +106,7 @@ class Widening:
         notes = [(reason, loc)] if loc else []
         return CannotExpand(loop=self.loop.var, reason=reason, loc=self.loop.loc or loc, notes=notes)
 
-    # --- what may stand in the body ---
+    # --- what the body may contain ---
 
     def _check_nodes(self) -> None:
         for node in w.walk_nodes(self.body):

@@ -170,7 +170,7 @@ with P.when(n < 2):
             "with P.when(n < 1): pass\nput(X[0], 1)\nwith P.otherwise(): pass",
             "detached-otherwise",
             "P.otherwise()",
-            "this stands between them",
+            "this is between them",
         ),
         (
             "with P.when(n < 1): pass\nwith P.otherwise(): pass\nwith P.otherwise(): pass",

@@ -148,7 +148,7 @@ def test_the_locals_of_a_caller_name_no_parameter() -> None:
 
 
 def test_sample_of_the_design_document() -> None:
-    """Seed 003, section 2.1, with X and Y as in a program of their own."""
+    """With X and Y as in a program of their own."""
     names = execute(
         """
         import numpy as np
@@ -346,12 +346,11 @@ def w(X: Tensor[f32, "n", 8], Y: Tensor[f32, "n", 8], Z: Tensor[i32, 4, 8], V: T
             "expected 8, found 4 elements in dimension 1",
         ),
         ("X[0, 1, 2]", "bad-index", "X[0, 1, 2]", "`X` cannot be indexed like this"),
-        ("X[::2]", "bad-index", "X[::2]", "expected a slice without a step"),
+        ("X[::2]", "bad-index", "X[::2]", "expected a slice of integers without a step, found a step"),
         ("X[s]", "bad-index", "X[s]", "found f32"),
         ("X['n']", "bad-index", "X['n']", "found str"),
         ("X[0:s]", "bad-index", "X[0:s]", "expected a slice of integers"),
         ("U[3:]", "bad-index", "U[3:]", "expected a slice with an end"),
-        ("X[0:4][m]", "bad-index", "X[0:4][m]", "expected constants inside the range"),
         ("add1(x=V[3], y=Y)", "index-outside", "V[3]", "expected an index in [0, 3), found 3"),
         ("add1(x=X[-1:1], y=Y)", "index-outside", "X[-1:1]", "found -1"),
         ("X[0:4][2:5]", "index-outside", "X[0:4][2:5]", "expected an index in [0, 4), found 4"),
@@ -442,12 +441,14 @@ def test_name_clashes() -> None:
 
     assert "two different kernels are called `k`" in trace_of(
         """
-        def make(c):
-            @kernel
-            def k(y: Out[Tile[4, 8, f32]]):
-                pto.store(y, c)
-            return k
-        one, two = make(1.0), make(2.0)
+        @kernel
+        def k(y: Out[Tile[4, 8, f32]]):
+            pto.store(y, 1.0)
+        one = k
+        @kernel
+        def k(y: Out[Tile[4, 8, f32]]):
+            pto.store(y, 2.0)
+        two = k
         @workload
         def w(Y: Tensor[f32, 4, 8]):
             one(Y)

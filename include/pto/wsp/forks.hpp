@@ -8,7 +8,7 @@
 #include <atomic>
 #include <cstdint>
 
-namespace pto::wsp::sched {
+namespace pto::wsp {
 
 namespace detail {
 inline std::atomic<uint64_t> num_forks{0};
@@ -19,4 +19,4 @@ inline const int forks_are_counted = pthread_atfork(nullptr, nullptr, [] { ++num
 /// exist here, and what they have locked stays locked.
 inline uint64_t num_forks() { return detail::num_forks.load(std::memory_order_relaxed); }
 
-}  // namespace pto::wsp::sched
+}  // namespace pto::wsp

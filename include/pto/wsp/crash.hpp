@@ -14,10 +14,10 @@
 #include <new>
 #include <utility>
 
+#include "pto/wsp/forks.hpp"
 #include "pto/wsp/native.hpp"
-#include "pto/wsp/sched/forks.hpp"
 
-namespace pto::wsp::sched {
+namespace pto::wsp {
 
 /// Where this thread keeps the hand-written kernel that it is in.
 inline const NativeCall** current_call() {
@@ -132,4 +132,4 @@ class CrashWatch {
   const uint64_t forks_ = num_forks();
 };
 
-}  // namespace pto::wsp::sched
+}  // namespace pto::wsp

@@ -6,7 +6,7 @@
 #include <atomic>
 #include <thread>
 
-namespace pto::wsp::sched {
+namespace pto::wsp {
 
 inline void relax() {
 #if defined(__x86_64__)
@@ -37,4 +37,4 @@ class SpinLock {
   std::atomic<bool> locked_{false};
 };
 
-}  // namespace pto::wsp::sched
+}  // namespace pto::wsp

@@ -1,0 +1,1 @@
+"""Shapes of access with one, two and four workers: more workers never take longer than one."""

@@ -1,0 +1,362 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// What the runs of a program share, and how a run begins and ends.
+#pragma once
+
+#include <algorithm>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "pto/wsp/bind/arguments.hpp"
+#include "pto/wsp/bytecode/quicken.hpp"
+#include "pto/wsp/bytecode/regions.hpp"
+#include "pto/wsp/bytecode/streaming.hpp"
+#include "pto/wsp/bytecode/validate.hpp"
+#include "pto/wsp/graph/checker.hpp"
+#include "pto/wsp/graph/edges.hpp"
+#include "pto/wsp/in_flight.hpp"
+#include "pto/wsp/run_result.hpp"
+#include "pto/wsp/sched/lookout.hpp"
+#include "pto/wsp/sched/sharing.hpp"
+
+namespace pto::wsp {
+
+namespace detail {
+
+/// What the runs of a program share. Runs are prepared one at a time; several may be under way.
+class Core {
+ public:
+  /// \param other  the same program under another schedule, or null
+  Core(const uint8_t* bytecode, size_t size, std::shared_ptr<const KernelLibrary> library, const Core* other)
+      : code_(std::make_shared<Code>(Code{std::move(library), {}})),
+        identity_(other != nullptr ? other->identity_ : std::make_shared<char>()) {
+    code_->program = bytecode::load_program(bytecode, size, *code_->library);
+  }
+
+  const bytecode::Program& program() const { return code_->program; }
+  /// The same for a program under all its schedules.
+  const void* identity() const { return identity_.get(); }
+
+  /// A run from its arguments to its result.
+  struct Launch {
+    sched::RunOptions options;
+    std::shared_ptr<sched::Prepared> prepared;
+    std::shared_ptr<sched::Crew> crew;
+    int64_t start_ns = 0, start_ticks = 0;
+    size_t sharing_size = 0;
+    bool is_checked_late = false;  ///< flush points decide what runs: what it states is checked at the end
+  };
+
+  /// The arguments of a run. Elements that decide what runs are read now.
+  bind::Arguments bind(const std::vector<bind::ArrayRef>& arrays,
+                       const std::vector<std::optional<int64_t>>& symbols, const Flight& flight,
+                       InFlight::Question is_interrupted) {
+    const Turn turn(*this, flight, is_interrupted);
+    return bind::bind_arguments(code_->program, arrays, symbols, deciding_);
+  }
+
+  /// Checks and begins a run. Nothing works on it yet.
+  void begin(Launch& launch, bind::Arguments arguments, Flight& flight) {
+    const Turn turn(*this, flight, launch.options.is_interrupted);
+    sched::RunOptions& options = launch.options;
+    prepare(arguments, options, flight);
+    if (options.may_be_alone()) divide(launch);
+    launch.prepared = prepared_;
+    if (options.checks_iterations || options.checks_edges) {
+      launch.is_checked_late = std::any_of(code_->program.sets.begin(), code_->program.sets.end(),
+                                           [](const bytecode::SetForm& set) { return set.is_flush; });
+      if (!launch.is_checked_late) check_statements(launch, {}, flight);
+    }
+    launch.crew = take_crew();
+    launch.start_ns = trace::now_ns();
+    launch.start_ticks = trace::ticks();
+    launch.crew->begin(prepared_, std::move(arguments.bases), options, take_graph(options));
+  }
+
+  /// What a run did that is done. Throws why it ended early: its crew is dropped then, since its state names
+  /// moments that will never come.
+  RunResult finish(Launch& launch, const Flight& flight) {
+    sched::Crew& crew = *launch.crew;
+    sched::Run& run = crew.run();
+    if (run.failure()) throw_failure(launch, *run.failure());
+    if (run.is_cancelled()) throw InFlight::cancelled();
+    const sched::RunOptions& options = launch.options;
+    RunResult result = summarize(run);
+    result.run = flight.number();
+    if (options.on_progress != nullptr) options.on_progress(options.listener, result.tasks);
+    result.dispatchers = crew.num_dispatchers();
+    for (uint32_t i = 0; i < crew.num_dispatchers(); ++i) result.walks.push_back(crew.dispatcher(i).stats());
+    result.is_benchmark = options.window_mode == sched::WindowMode::kBenchmark;
+    result.run_ns = crew.end_ns() - launch.start_ns;
+    result.streamed = launch.prepared->plan.streamed;
+    result.flushed = run.flushed().values();
+    if (options.trace) result.record = make_record(launch, result);
+    if (options.verifies) result.order_violations = count_order_violations(launch, result);
+    keep(launch, result, flight);
+    return result;
+  }
+
+  /// Keeps the crew of a run that was submitted and has a result. \pre no thread waits for the run
+  void give_back(Launch& launch, const Flight& flight) noexcept {
+    try {
+      const Turn turn(*this, flight, nullptr);
+      crews_.push_back(std::move(launch.crew));
+    } catch (...) {  // the crew is dropped
+    }
+  }
+
+ private:
+  struct Code {
+    std::shared_ptr<const KernelLibrary> library;
+    bytecode::Program program;
+  };
+
+  /// What a plan refers to.
+  struct Owned {
+    std::shared_ptr<Code> code;
+    std::shared_ptr<bind::DecidingElements> deciding;
+  };
+
+  /// What of the options shapes a plan.
+  struct Shape {
+    uint32_t workers = 0;
+    bool is_tracked = false;
+    bool cuts_units = false;
+    bool has_streams = false;
+    bool is_benchmark = false;
+    sched::Deps deps = sched::Deps::kExact;
+    uint64_t streaming_bytes = 0;
+    bool operator==(const Shape& other) const {
+      return workers == other.workers && is_tracked == other.is_tracked && cuts_units == other.cuts_units &&
+             has_streams == other.has_streams && is_benchmark == other.is_benchmark && deps == other.deps &&
+             streaming_bytes == other.streaming_bytes;
+    }
+  };
+
+  void divide(Launch& launch) {
+    const sched::Division division = sharing_.divide(*prepared_, launch.options.workers);
+    launch.options.is_alone = division == sched::Division::kAlone;
+    launch.options.begins_alone = division == sched::Division::kLater;
+    launch.sharing_size = sharing_.size_of_last();
+  }
+
+  /// Makes `prepared_` fit the arguments, keeping it when nothing that shapes a plan has changed.
+  void prepare(const bind::Arguments& arguments, const sched::RunOptions& options, const Flight& flight) {
+    const Shape shape{
+        options.workers,
+        !options.is_in_order(),
+        options.cuts_units(),
+        options.streams != sched::Streams::kOff,
+        options.window_mode == sched::WindowMode::kBenchmark,
+        options.deps,
+        options.streaming_bytes != 0 ? options.streaming_bytes : bytecode::default_streaming_bytes()};
+    const bool is_marked = options.is_in_order() ? shape_.is_benchmark == shape.is_benchmark &&
+                                                       shape_.streaming_bytes == shape.streaming_bytes
+                                                 : shape_ == shape;
+    if (prepared_ != nullptr && is_marked && is_same_call(arguments)) return;
+    auto plan = bytecode::make_plan({&code_->program, arguments.symbols}, arguments.layouts, *code_->library);
+    bytecode::bind_elements(plan, arguments.bases);
+    bytecode::look_at_rows(plan);
+    check_regions(plan, options, flight);
+    if (costs_ == nullptr) costs_ = std::make_shared<sched::SiteCosts>(plan.sites.size());
+    sched::Marks marks = sched::mark_units(plan, options.workers, shape.cuts_units);
+    bytecode::choose_streamed(plan, shape.streaming_bytes);
+    if (shape.is_benchmark) replace_bodies(plan);
+    std::vector<uint32_t> guesses = sched::guess_costs(plan, options.workers);
+    const auto owner = std::make_shared<Owned>(Owned{code_, arguments.deciding});
+    prepared_.reset(
+        new sched::Prepared{owner, std::move(plan), std::move(marks), costs_, std::move(guesses), {}});
+    if (shape.is_tracked) summarize_units(*prepared_, shape);
+    shape_ = shape;
+    deciding_ = arguments.deciding;
+  }
+
+  static void summarize_units(sched::Prepared& prepared, const Shape& shape) {
+    const bool is_each_task_seen = shape.cuts_units || shape.has_streams;
+    prepared.units = sched::summarize_units(prepared.plan, prepared.marks, is_each_task_seen, shape.deps);
+  }
+
+  static void replace_bodies(bytecode::Plan& plan) {
+    for (bytecode::QuickSite& site : plan.sites)
+      site.fn = [](const View*, const Scalar*, const TaskContext*) { return 0; };
+  }
+
+  static void check_regions(const bytecode::Plan& plan, const sched::RunOptions& options,
+                            const Flight& flight) {
+    sched::Lookout lookout(options.is_interrupted);
+    const auto is_stopped = [&] { return lookout.poll() || flight.is_cancelled(); };
+    if (!bytecode::check_regions(plan, is_stopped)) throw InFlight::cancelled();
+  }
+
+  /// Checks what the program states. Edges that suffice for a plan are not looked at again.
+  void check_statements(const Launch& launch, const std::vector<int64_t>& flushed, const Flight& flight) {
+    const sched::RunOptions& options = launch.options;
+    sched::Lookout lookout(options.is_interrupted);
+    const auto is_stopped = [&] { return lookout.poll() || flight.is_cancelled(); };
+    const bytecode::Plan& plan = launch.prepared->plan;
+    if (options.checks_iterations && !graph::check_iterations(plan, flushed, is_stopped))
+      throw InFlight::cancelled();
+    if (!options.checks_edges || edges_suffice_for_ == plan.number) return;
+    if (!graph::check_edges(plan, flushed, is_stopped)) throw InFlight::cancelled();
+    if (flushed.empty()) edges_suffice_for_ = plan.number;
+  }
+
+  bool is_same_call(const bind::Arguments& arguments) const {
+    const bytecode::Plan& plan = prepared_->plan;
+    bool is_same = plan.bindings.symbols == arguments.symbols && plan.layouts == arguments.layouts &&
+                   deciding_ == arguments.deciding;
+    // Flush points read the arrays of the call.
+    for (size_t i = 0; i < arguments.bases.size(); ++i) {
+      const bool is_read = code_->program.decides[i];
+      is_same = is_same && (!is_read || plan.bindings.elements[i].base == arguments.bases[i]);
+    }
+    return is_same;
+  }
+
+  /// One thread at a time changes what runs share.
+  class Turn {
+   public:
+    Turn(Core& core, const Flight& flight, InFlight::Question is_interrupted) : core_(core) {
+      InFlight::instance().enter(core.turn_, flight, is_interrupted);
+    }
+    ~Turn() { InFlight::instance().leave(core_.turn_); }
+    Turn(const Turn&) = delete;
+
+   private:
+    Core& core_;
+  };
+
+  /// Keeps what later runs can use.
+  void keep(Launch& launch, RunResult& result, const Flight& flight) {
+    const Turn turn(*this, flight, nullptr);
+    if (launch.is_checked_late) {
+      try {
+        check_statements(launch, result.flushed, flight);
+      } catch (EngineError& error) {
+        throw std::move(error).with_int("late", int64_t(result.tasks));
+      }
+    }
+    launch.prepared->costs->record_run(result.run_ns);
+    if (launch.options.may_be_alone() && result.tasks > 0)
+      sharing_.record(launch.sharing_size, launch.crew->run().is_shared(),
+                      double(result.run_ns) / double(result.tasks));
+    if (launch.crew->graph_run() != nullptr) keep_graph(launch, result);
+    if (flight.is_call()) crews_.push_back(std::move(launch.crew));
+  }
+
+  /// The graph of the plan if it was kept, else an empty one, in the memory of the last one; null for a run
+  /// that keeps none. A run that fails keeps nothing.
+  std::shared_ptr<sched::KeptGraph> take_graph(const sched::RunOptions& options) {
+    if (!options.keeps_graph()) return nullptr;
+    std::shared_ptr<sched::KeptGraph> graph = std::move(graph_);
+    if (graph == nullptr || graph->is_worn()) return std::make_shared<sched::KeptGraph>();
+    const bool is_same = graph_of_ == prepared_->plan.number && options.build_like(graph_policy_);
+    if (!is_same || options.jitter != 0) graph->clear();
+    return graph;
+  }
+
+  void keep_graph(const Launch& launch, RunResult& result) {
+    const sched::GraphRun& graph_run = *launch.crew->graph_run();
+    const sched::GraphSchedule* schedule = graph_run.schedule();
+    result.dispatchers = schedule != nullptr ? schedule->num_dispatchers() : 0;
+    if (schedule != nullptr) result.walks = schedule->stats();
+    result.slices = graph_run.share_graph()->num_strands();
+    result.is_replay = graph_run.build_ns() == 0;
+    result.build_ns = graph_run.build_ns();
+    if (!graph_run.can_be_kept()) return;
+    graph_ = graph_run.share_graph();
+    graph_of_ = launch.prepared->plan.number;
+    graph_policy_ = launch.options;
+    result.graph_tasks = graph_->num_tasks();
+    result.graph_bytes = graph_->num_bytes();
+  }
+
+  /// Engine state that no thread is inside: warm memory, and hazard maps full of names that have passed.
+  std::shared_ptr<sched::Crew> take_crew() {
+    for (size_t i = 0; i < crews_.size(); ++i) {
+      if (!crews_[i]->is_idle()) continue;
+      std::shared_ptr<sched::Crew> crew = std::move(crews_[i]);
+      crews_.erase(crews_.begin() + std::ptrdiff_t(i));
+      return crew;
+    }
+    return std::make_shared<sched::Crew>();
+  }
+
+  [[noreturn]] static void throw_failure(Launch& launch, const sched::Failure& failure) {
+    if (!failure.is_of_walk) throw task_error(launch, failure);
+    if (!failure.error) throw EngineError("out-of-memory", "there is no memory to schedule the tasks");
+    throw EngineError(*failure.error);
+  }
+
+  /// Finds the task again by expanding: nothing is kept per task.
+  static EngineError task_error(Launch& launch, const sched::Failure& failure) {
+    const bytecode::Plan& plan = launch.prepared->plan;
+    bytecode::Replay replay(plan, launch.crew->run().flushed().values());
+    int64_t index = replay.next_task();
+    for (uint64_t task = 0; task < failure.task && index >= 0; ++task) index = replay.next_task();
+    if (index < 0) throw EngineError("no-such-task", "arrays were changed during a run that failed");
+    const bytecode::QuickSite& site = plan.sites[size_t(index)];
+    EngineError error = failure.error
+                            ? EngineError(*failure.error).with_int("late", int64_t(failure.task))
+                            : EngineError("kernel-failed", std::string("a run-time check in kernel ") +
+                                                               site.kernel->name + " failed")
+                                  .with_int("check", failure.check);
+    return std::move(error)
+        .with("kernel", std::string(site.kernel->name))
+        .with_int("task", int64_t(failure.task))
+        .with_int("pc", site.pc)
+        .with("registers", replay.expander().copy_registers());
+  }
+
+  static uint64_t count_order_violations(Launch& launch, const RunResult& result) {
+    sched::Run& run = launch.crew->run();
+    std::vector<trace::OrderStamp> stamps(result.tasks);
+    for (uint32_t i = 0; i < run.num_workers(); ++i) {
+      for (const auto& [task, stamp] : run.worker(i).order()) stamps[task] = stamp;
+    }
+    return trace::count_order_violations(launch.prepared->plan, result.flushed, stamps);
+  }
+
+  static std::shared_ptr<trace::RunRecord> make_record(Launch& launch, const RunResult& result) {
+    const sched::Crew& crew = *launch.crew;
+    // Expressions of a plan point into it, so that a copy would not live by itself.
+    std::shared_ptr<const bytecode::Plan> plan(launch.prepared, &launch.prepared->plan);
+    auto record =
+        std::make_shared<trace::RunRecord>(std::move(plan), result.flushed, result.tasks, launch.start_ticks);
+    sched::Run& run = launch.crew->run();
+    for (uint32_t i = 0; i < run.num_workers(); ++i) {
+      sched::Worker& worker = run.worker(i);
+      record->add(worker.take_events(), worker.take_stretches());
+    }
+    if (crew.graph_run() != nullptr) {
+      const sched::GraphSchedule* schedule = crew.graph_run()->schedule();
+      for (uint32_t i = 0; schedule != nullptr && i < schedule->num_dispatchers(); ++i)
+        record->add_dispatcher(schedule->made(i), schedule->stall_events(i));
+      return record;
+    }
+    for (uint32_t i = 0; i < crew.num_dispatchers(); ++i)
+      record->add_dispatcher(crew.dispatcher(i).owned(), crew.dispatcher(i).stall_events());
+    return record;
+  }
+
+  std::shared_ptr<Code> code_;
+  std::shared_ptr<char> identity_;
+  InFlight::Turn turn_;  ///< guards what follows
+  std::shared_ptr<sched::Prepared> prepared_;
+  std::shared_ptr<bind::DecidingElements> deciding_;  ///< that `prepared_` was made for
+  Shape shape_;
+  std::shared_ptr<sched::SiteCosts> costs_;
+  sched::Sharing sharing_;
+  std::vector<std::shared_ptr<sched::Crew>> crews_;
+  std::shared_ptr<sched::KeptGraph> graph_;
+  uint64_t graph_of_ = 0;              ///< number of its plan
+  sched::PolicyOptions graph_policy_;  ///< that it was built for
+  uint64_t edges_suffice_for_ = 0;     ///< number of a plan
+};
+
+}  // namespace detail
+
+}  // namespace pto::wsp

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// One moment that represents many accesses.
+#pragma once
+
+#include <cstdint>
+
+#include "pto/wsp/graph/touch.hpp"
+
+namespace pto::wsp::graph {
+
+/// The watermark at which all accesses of one kind are complete, with and without those of the strand that
+/// made the latest one: a strand need not wait for itself. Accesses are added in program order of strands.
+class Mark {
+ public:
+  /// Adds an access, of the strand of `waits`, or before it.
+  void add(uint64_t watermark, const sched::WaitList& waits) {
+    if (waits.is_own_watermark(watermark)) {
+      if (!waits.is_own_watermark(last_)) before_ = last_;
+      last_ = watermark > last_ ? watermark : last_;
+    } else {
+      uint64_t& mine = waits.is_own_watermark(last_) ? before_ : last_;
+      mine = watermark > mine ? watermark : mine;
+    }
+  }
+
+  /// What an access of the strand of `waits` must wait for.
+  uint64_t for_strand(const sched::WaitList& waits) const {
+    return waits.is_own_watermark(last_) ? before_ : last_;
+  }
+
+  /// Whether all accesses are complete.
+  bool has_passed(const sched::WaitList& waits) const {
+    return waits.has_passed(sched::watermark_name(last_));
+  }
+
+  /// Whether an access of the strand of `waits` must wait for none of them.
+  bool is_past(const sched::WaitList& waits) const {
+    return waits.has_passed(sched::watermark_name(for_strand(waits)));
+  }
+
+ private:
+  uint64_t last_ = 0;
+  uint64_t before_ = 0;
+};
+
+/// The accesses to a part of a space.
+struct AccessMarks {
+  Mark writes, reads;
+
+  /// Whether a look for what a read or a write must wait for finds nothing.
+  bool are_past(bool for_write, const sched::WaitList& waits) const {
+    return writes.is_past(waits) && (!for_write || reads.is_past(waits));
+  }
+
+  void wait(bool for_write, sched::WaitList& waits) const {
+    waits.add_watermark(writes.for_strand(waits));
+    if (for_write) waits.add_watermark(reads.for_strand(waits));
+  }
+};
+
+}  // namespace pto::wsp::graph

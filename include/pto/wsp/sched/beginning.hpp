@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// When the other workers join a run that one worker begins.
+#pragma once
+
+#include <algorithm>
+#include <vector>
+
+#include "pto/wsp/sched/estimate.hpp"
+#include "pto/wsp/trace/clock.hpp"
+
+namespace pto::wsp::sched {
+
+/// Nothing is known of a program before its first run. The tasks of that run are timed: all of them for a
+/// while after the first task of each site, then some.
+class Beginning {
+ public:
+  explicit Beginning(Run& run)
+      : run_(run), start_ns_(trace::now_ns()), has_begun_(run.plan().sites.size(), false) {}
+
+  /// Whether no task of the site has begun.
+  bool is_new(uint32_t site) const { return !has_begun_[site]; }
+
+  /// The first task of a site comes next.
+  void attend(uint32_t site) {
+    has_begun_[site] = true;
+    site_ = site;
+    num_timed_ = 0;
+  }
+  /// Whether each task is timed.
+  bool is_attentive() const { return num_timed_ < kAttentive; }
+
+  /// Called after a task that was timed. Whether it is known now that the others should join.
+  bool is_over() {
+    const uint64_t jitter = run_.options().jitter;
+    if (jitter != 0) return Random(jitter + ++num_looks_).next() % 8 == 0;
+    const int64_t now = trace::now_ns();
+    if (is_attentive() && num_timed_++ == 0) begin_look(now);
+    if (now < look_ns_) return false;
+    num_timed_ = kAttentive;
+    look_ns_ = now + std::max(now - start_ns_, kLookNs);
+    const Estimate estimate = Estimate::of(*run_.prepared());
+    return estimate.saved_ns(run_.num_workers()) > kMargin * estimate.order_ns;
+  }
+
+ private:
+  static constexpr int64_t kLookNs = 20000;  ///< less than others need to wake up
+  static constexpr double kMargin = 2;
+  static constexpr double kFewTasks = 64;  ///< that cost little to order, worth it or not
+  static constexpr uint32_t kAttentive = UINT32_MAX;
+
+  /// The first task of a site is slow for reasons of its own: it does not count where many follow.
+  void begin_look(int64_t now) {
+    const int32_t loop = run_.plan().program().sites[site_].loop;
+    if (detail::count_iterations(run_.plan(), loop) <= kFewTasks) {
+      look_ns_ = std::min(look_ns_, std::max(now, start_ns_ + kLookNs));
+      return;
+    }
+    run_.prepared()->costs->forget(site_);
+    look_ns_ = now + kLookNs;
+  }
+
+  Run& run_;
+  const int64_t start_ns_;
+  std::vector<bool> has_begun_;  ///< per site
+  uint32_t site_ = 0;            ///< the last one that was new
+  uint32_t num_timed_ = 0;       ///< tasks since then, or kAttentive
+  int64_t look_ns_ = INT64_MAX;
+  uint64_t num_looks_ = 0;  ///< of runs whose order is shaken
+};
+
+}  // namespace pto::wsp::sched

@@ -44,15 +44,12 @@ def _right_operands(kernel: KernelFunction) -> set[str]:
     loaded: dict[str, str] = {}
     found: set[str] = set()
     for stmt in walk_statements(kernel.body or ()):
-        match stmt:
-            case Load(tile=tile, region=region):
-                loaded[tile] = region.tensor
-            case Instr(op="cvt", dst=dst, tiles=(tile,)) if tile in loaded:
-                loaded[dst] = loaded[tile]
-            case Instr(op=op, tiles=tiles) if op in _RIGHT and not stmt.attr("trans_b"):
-                found.add(loaded.get(tiles[_RIGHT[op]], ""))
-            case _:
-                continue
+        if isinstance(stmt, Load):
+            loaded[stmt.tile] = stmt.region.tensor
+        elif isinstance(stmt, Instr) and stmt.op == "cvt" and stmt.tiles[0] in loaded:
+            loaded[stmt.dst] = loaded[stmt.tiles[0]]
+        elif isinstance(stmt, Instr) and stmt.op in _RIGHT and not stmt.attr("trans_b"):
+            found.add(loaded.get(stmt.tiles[_RIGHT[stmt.op]], ""))
     return found
 
 

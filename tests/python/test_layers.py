@@ -25,6 +25,7 @@ ORDER = (
     ("isa",),
     ("ir",),
     ("analysis",),
+    ("device",),
     ("interp",),
     ("visualize",),
     ("planner",),
@@ -35,7 +36,7 @@ ORDER = (
     ("text",),
     ("targets",),
     ("runtime",),
-    ("ops",),
+    ("ops", "simulation"),
     ("",),
     ("tools",),
     ("__main__",),
@@ -46,7 +47,7 @@ NATIVE_USERS = {"planner", "runtime"}
 # Imports inside functions, as (importer, imported): only where a registry loads what it was asked for.
 DEFERRED = {
     ("targets.registry", f"targets.{path.parent.name}.target") for path in PACKAGE.glob("targets/*/target.py")
-}
+} | {("runtime.runners", "runtime.simulated")}
 
 # The hook by which `compile` methods reach the runtime; it mentions the type that it returns.
 HOOK = ("lang.compiling", "runtime.program")

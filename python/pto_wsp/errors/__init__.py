@@ -39,6 +39,13 @@ from pto_wsp.errors.compiling import (
     UnknownTarget,
     UnsupportedByTarget,
 )
+from pto_wsp.errors.device import (
+    BadDevice,
+    CyclesDiffer,
+    NoCost,
+    NotSimulated,
+    UnknownDevice,
+)
 from pto_wsp.errors.modules import (
     BadKey,
     InvalidIR,
@@ -145,6 +152,7 @@ __all__ = [
     "BadAnnotation",
     "BadBlock",
     "BadCache",
+    "BadDevice",
     "BadExpression",
     "BadHandle",
     "BadIndex",
@@ -171,6 +179,7 @@ __all__ = [
     "CompilerFailed",
     "ConstantIndexOutside",
     "CppError",
+    "CyclesDiffer",
     "DTypeMismatch",
     "DetachedOtherwise",
     "EdgesMissing",
@@ -187,6 +196,7 @@ __all__ = [
     "NegativeAmount",
     "NestedRun",
     "NoCompiler",
+    "NoCost",
     "NoDispatcher",
     "NoMeaning",
     "NoReference",
@@ -194,6 +204,7 @@ __all__ = [
     "NoTier",
     "NoneKernelBody",
     "NotPlanned",
+    "NotSimulated",
     "NotYetSupported",
     "OutNotStored",
     "OutOfMemory",
@@ -228,6 +239,7 @@ __all__ = [
     "UnboundTensor",
     "UnknownArgument",
     "UnknownAxis",
+    "UnknownDevice",
     "UnknownInstruction",
     "UnknownKernel",
     "UnknownName",

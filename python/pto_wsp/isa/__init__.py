@@ -12,7 +12,7 @@ from pto_wsp.isa.forms import (
     result_valid,
     valid_pairs_that_agree,
 )
-from pto_wsp.isa.table import BY_FUNCTION, BY_MNEMONIC, TABLE, Cycles, ErrorBound, Instruction
+from pto_wsp.isa.table import BY_FUNCTION, BY_MNEMONIC, TABLE, ErrorBound, Instruction
 
 __all__ = [
     "BY_FUNCTION",
@@ -21,7 +21,6 @@ __all__ = [
     "IN_PLACE",
     "PRODUCTS",
     "TABLE",
-    "Cycles",
     "ErrorBound",
     "Form",
     "FormError",

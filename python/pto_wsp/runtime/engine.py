@@ -20,7 +20,7 @@ from pto_wsp.runtime.cache import ArtifactCache
 from pto_wsp.runtime.explain import explain, no_memory
 from pto_wsp.runtime.options import run_options
 from pto_wsp.runtime.outcome import Figures
-from pto_wsp.runtime.trace import Trace
+from pto_wsp.runtime.trace import Record, Trace
 from pto_wsp.support.record import record
 from pto_wsp.targets.base import KernelBuilder
 
@@ -34,6 +34,7 @@ class EngineRunner:
         compile_ms: time that compiling took.
         artifact: the kernels: built, or found in the cache.
         library: the kernels, loaded.
+        loaded: the bytecode of the present schedule.
     """
 
     def __init__(self, module: Module, builder: KernelBuilder) -> None:
@@ -42,23 +43,23 @@ class EngineRunner:
         self.artifact = builder.build(module.kernels, ArtifactCache())
         self.library = _load(self.artifact.path)
         self.compiles, self.compile_ms = self.artifact.compiles, self.artifact.compile_ms
-        self._loaded = self._load_bytecode(module, None)
+        self.loaded = self._load_bytecode(module, None)
 
     def reschedule(self, module: Module) -> None:
         """Load bytecode for the schedule of `module`; the kernels stay. A run under way ends as it began."""
-        self._loaded = self._load_bytecode(module, self._loaded.executable)
+        self.loaded = self._load_bytecode(module, self.loaded.executable)
 
     def cancel(self) -> None:
         """Stop all runs that are under way, whatever their schedule."""
-        self._loaded.executable.cancel()
+        self.loaded.executable.cancel()
 
-    def _load_bytecode(self, module: Module, shared: _native.Executable | None) -> _Loaded:
+    def _load_bytecode(self, module: Module, shared: _native.Executable | None) -> LoadedProgram:
         lowered = lower_workload_to_bytecode(module, self.artifact.kernels, self.artifact.table_hash)
         try:
             executable = _native.Executable(lowered.code, self.library, shared)
         except _native.EngineError as error:
             raise self._explained(error, module, lowered) from None
-        return _Loaded(executable, run_options(module.schedule), module, lowered)
+        return LoadedProgram(executable, run_options(module.schedule), module, lowered)
 
     def run(
         self,
@@ -71,7 +72,7 @@ class EngineRunner:
         jitter: int = 0,
     ) -> tuple[Figures, Trace | None]:
         """Run on `workers` threads (0: all cores). `jitter` seeds random delays before tasks, for tests."""
-        loaded = self._loaded
+        loaded = self.loaded
         try:
             result = loaded.executable.run(
                 tuple(arrays),
@@ -99,7 +100,7 @@ class EngineRunner:
         progress: Callable[[int], object] | None = None,
     ) -> EngineRun:
         """Begin a run on threads of the pool, and on those that wait for it."""
-        loaded = self._loaded
+        loaded = self.loaded
         try:
             run = loaded.executable.submit(
                 tuple(arrays),
@@ -117,7 +118,7 @@ class EngineRunner:
         return EngineRun(self, loaded, run, arrays, scalars)
 
     def explained(
-        self, error: _native.EngineError, loaded: _Loaded, arrays: Sequence[np.ndarray]
+        self, error: _native.EngineError, loaded: LoadedProgram, arrays: Sequence[np.ndarray]
     ) -> PtoError:
         """Return the catalogue's error for one of a run."""
         return self._explained(error, loaded.module, loaded.lowered, arrays)
@@ -144,13 +145,13 @@ class EngineRun:
     def __init__(
         self,
         runner: EngineRunner,
-        loaded: _Loaded,
+        loaded: LoadedProgram,
         run: _native.Run,
         arrays: Sequence[np.ndarray],
         scalars: Sequence[Value | None],
     ) -> None:
         self._runner = runner
-        self._loaded = loaded
+        self.loaded = loaded
         self._run = run
         self._arrays = arrays
         self._scalars = scalars
@@ -170,8 +171,8 @@ class EngineRun:
         try:
             result = self._run.wait()
         except _native.EngineError as error:
-            raise self._runner.explained(error, self._loaded, self._arrays) from None
-        return result, self._loaded.trace(result, self._arrays, self._scalars)
+            raise self._runner.explained(error, self.loaded, self._arrays) from None
+        return result, self.loaded.trace(result, self._arrays, self._scalars)
 
     def cancel(self) -> None:
         """End the run between two tasks."""
@@ -186,7 +187,7 @@ def _load(path: Path) -> _native.KernelLibrary:
 
 
 @record
-class _Loaded:
+class LoadedProgram:
     """Bytecode in the engine, with the options of its runs and what it was lowered from."""
 
     executable: _native.Executable
@@ -198,9 +199,12 @@ class _Loaded:
         self, result: _native.RunResult, arrays: Sequence[np.ndarray], scalars: Sequence[Value | None]
     ) -> Trace | None:
         """Return the record of a run, if one was asked for."""
-        recorded = result.record
-        if recorded is None:
-            return None
+        return None if result.record is None else self.make_trace(result.record, result.run, arrays, scalars)
+
+    def make_trace(
+        self, recorded: Record, run: int, arrays: Sequence[np.ndarray], scalars: Sequence[Value | None]
+    ) -> Trace:
+        """Return what was written down of a run, with the places of tasks in the program."""
         module, lowered = self.module, self.lowered
         given = zip(lowered.symbols, scalars, strict=True)
         sizes = {name: value for name, value in given if value is not None}
@@ -209,7 +213,7 @@ class _Loaded:
             sizes |= {dim: size for dim, size in pairs if isinstance(dim, str)}
         about = {
             "program": module.entry_workload.name,
-            "run": str(result.run),
+            "run": str(run),
             "schedule": "\n".join(map(print_directive, every_kind(module.schedule))),
         }
         return Trace(lowered.sites, lowered.registers, recorded, sizes, _key_reader(lowered, arrays), about)

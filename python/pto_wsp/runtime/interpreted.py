@@ -26,6 +26,7 @@ from pto_wsp.interp.workload import CallKernel, run_workload
 from pto_wsp.ir import workload as w
 from pto_wsp.ir.module import Module
 from pto_wsp.ir.scalar import Value
+from pto_wsp.runtime.outcome import EndedRun
 from pto_wsp.runtime.task_graph import Collector, TaskGraph
 from pto_wsp.runtime.trace import Trace
 from pto_wsp.support.record import record
@@ -40,25 +41,6 @@ class InterpretedFigures:
     workers: int = 1
     run: int = 0
     counters: Mapping[str, int | list[int]] = MappingProxyType({})
-
-
-class InterpretedRun:
-    """A run that ended before it was returned, with its figures or with the failure of a task."""
-
-    number = 0
-    done = True
-
-    def __init__(self, ended: InterpretedFigures | KernelFailed) -> None:
-        self._ended = ended
-
-    def wait(self) -> tuple[InterpretedFigures, None]:
-        """Return what the run did, or raise why it failed."""
-        if isinstance(self._ended, KernelFailed):
-            raise self._ended
-        return self._ended, None
-
-    def cancel(self) -> None:
-        """Do nothing: the run has ended."""
 
 
 class InterpretedRunner:
@@ -102,12 +84,12 @@ class InterpretedRunner:
         trace: int,
         check: bool = False,
         progress: Callable[[int], object] | None = None,
-    ) -> InterpretedRun:
+    ) -> EndedRun:
         """Run every task on this thread before returning."""
         try:
-            return InterpretedRun(self.run(arrays, scalars, workers, trace, check, progress)[0])
+            return EndedRun(*self.run(arrays, scalars, workers, trace, check, progress))
         except KernelFailed as error:
-            return InterpretedRun(error)
+            return EndedRun(error)
 
     def cancel(self) -> None:
         """Stop every run that is under way, at its next task."""

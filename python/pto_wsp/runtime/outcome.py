@@ -7,6 +7,7 @@ from typing import Protocol
 
 import numpy as np
 
+from pto_wsp.errors import KernelFailed
 from pto_wsp.ir.module import Module
 from pto_wsp.ir.scalar import Value
 from pto_wsp.ir.workload import WorkloadFunction
@@ -62,6 +63,26 @@ class Submitted(Protocol):
     def cancel(self) -> None:
         """End the run between two tasks."""
         ...
+
+
+class EndedRun:
+    """A run that ended before it was returned, with its figures or with the failure of a task."""
+
+    number = 0
+    done = True
+
+    def __init__(self, ended: Figures | KernelFailed, trace: Trace | None = None) -> None:
+        self._ended = ended
+        self._trace = trace
+
+    def wait(self) -> tuple[Figures, Trace | None]:
+        """Return what the run did, or raise why it failed."""
+        if isinstance(self._ended, KernelFailed):
+            raise self._ended
+        return self._ended, self._trace
+
+    def cancel(self) -> None:
+        """Do nothing: the run has ended."""
 
 
 class Runner(Protocol):

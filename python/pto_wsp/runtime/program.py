@@ -5,13 +5,16 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable, Mapping
-from typing import Any, NoReturn
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
+from pto_wsp.device.model import Device
 from pto_wsp.errors import (
     NameClash,
     NestedRun,
+    NotSimulated,
     NotYetSupported,
     UnknownParameter,
     UnusableFile,
@@ -43,28 +46,40 @@ from pto_wsp.runtime.task_graph import TaskGraph
 from pto_wsp.runtime.trace import Trace
 from pto_wsp.support.garbage import collection_paused
 from pto_wsp.targets import registry
+from pto_wsp.targets.base import Target
 from pto_wsp.text.files import read_program, with_defaults, write_program
 from pto_wsp.types.dtype import DType, f32, i64, u64
 from pto_wsp.visualize.drawing import escaped
 from pto_wsp.visualize.notebook import module_html
 
+if TYPE_CHECKING:
+    from pto_wsp.runtime.simulation_report import SimulationReport
+
 RUN_OPTIONS = ("workers", "trace", "check", "progress")
 
 
-def compile_module(module: Module, target: str = "cpu") -> Program:
+def compile_module(
+    module: Module, target: str = "cpu", device: str | Path | Device | None = None, values: bool = True
+) -> Program:
     """Compile a module; its entry is a workload, or a kernel that is then one task."""
-    return compile_program(Traced(module, {}), target)
+    return compile_program(Traced(module, {}), target, device, values)
 
 
-def compile_program(traced: Traced, target: str = "cpu") -> Program:
+def compile_program(
+    traced: Traced, target: str = "cpu", device: str | Path | Device | None = None, values: bool = True
+) -> Program:
     """Compile a traced workload.
 
     Args:
         traced: its module and the values that its tensors and sizes have unless a call gives others.
         target: name of a registered target.
+        device: what the target `sim` simulates: a device, the name of a preset, or the path of a TOML file.
+        values: whether `sim` runs the kernels, too.
 
     Raises:
         UnknownTarget, UnsupportedByTarget: the target does not exist, or refuses something in the module.
+        UnknownDevice, BadDevice, NoCost: the device does not exist, or has no place for a kernel.
+        WrongValue: `device` or `values` without the target `sim`.
         BadKey: a key of the schedule that no task has, or that can mean two things.
         NoCompiler, CompilerFailed, BadCache: the kernels could not be built.
     """
@@ -73,7 +88,17 @@ def compile_program(traced: Traced, target: str = "cpu") -> Program:
         if param.name in RUN_OPTIONS:
             raise NameClash(kind="run options and parameters", name=param.name, loc=param.loc)
     with collection_paused():
-        return Program(verify(module), traced.defaults, target)
+        return Program(verify(module), traced.defaults, target, device, values)
+
+
+def _target(name: str, device: str | Path | Device | None, values: bool) -> Target:
+    if name == "sim":
+        return registry.simulator(registry.DEFAULT_DEVICE if device is None else device, values)
+    for option, is_given in (("device", device is not None), ("values", not values)):
+        if is_given:
+            expected, found = '`target="sim"` beside it', f'`target="{name}"`'
+            raise WrongValue(name=option, expected=expected, found=found, loc=caller_location())
+    return registry.get(name)
 
 
 set_compile_hook(compile_program)
@@ -94,10 +119,17 @@ class Program:
         trace: the record of the last run with `trace=True`, or None.
     """
 
-    def __init__(self, module: Module, defaults: Mapping[str, object], target: str) -> None:
+    def __init__(
+        self,
+        module: Module,
+        defaults: Mapping[str, object],
+        target: str,
+        device: str | Path | Device | None = None,
+        values: bool = True,
+    ) -> None:
         self.trace: Trace | None = None
         self._target = target
-        self._prepared = Prepared(module, registry.get(target))
+        self._prepared = Prepared(module, _target(target, device, values))
         self._rescheduled: Module | None = None
         self._name = module.entry_workload.name
         self._runner = make_runner(self._prepared)
@@ -122,6 +154,11 @@ class Program:
         ran = [f"<p>{escaped(str(self.stats))}</p>"] if self.stats is not None else []
         pictures = [self.trace.to_svg()] if self.trace is not None else []
         return module_html(f"program {self._name} for {self._target}", self.module, *ran, *pictures)
+
+    @property
+    def target(self) -> str:
+        """Name of the target that it was compiled for."""
+        return self._target
 
     @property
     def module(self) -> Module:
@@ -397,6 +434,18 @@ class Program:
             shutil.copy(self._runner.artifact.path, path)
         except OSError as error:
             raise UnusableFile(what="written", path=path, reason=error.strerror or "unknown") from None
+
+    def report(self) -> SimulationReport:
+        """Return what the last run took on the simulated device, and why.
+
+        Raises:
+            NotSimulated: the target is not `sim`, or the program has not run.
+        """
+        report = getattr(self._runner, "report", None)
+        if report is None:
+            reason = "has not run" if self._target == "sim" else f'is compiled for target "{self._target}"'
+            raise NotSimulated(program=self._name, reason=reason, loc=caller_location())
+        return report
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], target: str = "cpu") -> Program:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import ast
+import inspect
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from types import FunctionType
-from typing import Any, ClassVar, Literal, overload
+from typing import Any, ClassVar, Literal, TypeVar, overload
 from weakref import WeakSet
 
-from pto_wsp.errors import NameClash, NoSource, UnknownKernel, UnsupportedSyntax, did_you_mean
+from pto_wsp.errors import NameClash, NoSource, UnknownKernel, UnsupportedSyntax, WrongValue, did_you_mean
 from pto_wsp.ir.kernel import KernelFunction
 from pto_wsp.ir.scalar import Var
 from pto_wsp.lang.kernel.builder import Builder
@@ -30,6 +31,8 @@ from pto_wsp.lang.workload.tasks import Handle, TaskArguments
 from pto_wsp.location import Location, caller_location
 from pto_wsp.support.record import replace
 from pto_wsp.types.tile import ScalarType, ViewType
+
+C = TypeVar("C", bound=Callable[..., object])
 
 
 class Kernel:
@@ -56,6 +59,7 @@ class Kernel:
         declaration.check(self.name, self._native is not None or not has_body, self.loc)
         self.declaration = declaration
         self._functions: dict[object, KernelFunction] = {}
+        self._cost: Callable[..., object] | None = None
         self.__doc__ = source.function.__doc__
         self.__name__ = self.name
         if not self.is_generic:
@@ -84,6 +88,31 @@ class Kernel:
         function = self._source.function
         is_nested = "<locals>" in function.__qualname__
         return self if is_nested else (function.__module__, function.__qualname__)
+
+    def cost(self, function: C) -> C:
+        """State what a call of the kernel costs on a simulated device; a decorator.
+
+        Args:
+            function: takes views and scalars of the kernel by their names, those that it needs. A view has
+                `.shape`, `.rows` and `.cols`, a scalar is its number. It returns cycles of the device.
+
+        Returns:
+            The function.
+
+        Raises:
+            WrongValue: it is not a function of parameters of the kernel.
+        """
+        known = [param.name for param in self.params]
+        found = inspect.signature(function).parameters if callable(function) else None
+        if found is None or not set(found) <= set(known):
+            expected = f"a function of some of {', '.join(known)}"
+            shown = repr(function) if found is None else f"one of {', '.join(found)}"
+            raise WrongValue(name="cost", expected=expected, found=shown, loc=caller_location())
+        self._cost = function
+        self._functions.clear()
+        if not self.is_generic:
+            self.specialise({}, {})
+        return function
 
     def specialise(self, views: Mapping[str, ViewType], constants: Mapping[str, object]) -> KernelFunction:
         """Return the IR of the kernel.
@@ -134,7 +163,8 @@ class Kernel:
         return remove_copies(function)
 
     def _declared(self, function: KernelFunction) -> KernelFunction:
-        return replace(function, unit=self.declaration.core, block_dim=self.declaration.block_dim)
+        declared = self.declaration
+        return replace(function, unit=declared.core, block_dim=declared.block_dim, cost=self._cost)
 
     def __getitem__(self, keys: object) -> TaskCall:
         """Give the coordinates of a task, which reports and traces name it by."""

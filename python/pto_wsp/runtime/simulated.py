@@ -1,0 +1,198 @@
+"""The runner of the target `sim`: runs on the engine for values, and simulates a device for time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+
+from pto_wsp import _native
+from pto_wsp.device.model import Device
+from pto_wsp.errors import KernelFailed, NotSimulated, UnsupportedByTarget
+from pto_wsp.ir.module import Module
+from pto_wsp.ir.scalar import Value
+from pto_wsp.ir.workload import deciding_tensors
+from pto_wsp.runtime.device_costs import DeviceCosts, machine
+from pto_wsp.runtime.engine import EngineRunner, LoadedProgram
+from pto_wsp.runtime.outcome import EndedRun, Figures
+from pto_wsp.runtime.simulation_report import SimulationReport
+from pto_wsp.runtime.trace import Trace
+from pto_wsp.support.record import record
+
+
+@record
+class SimulatedFigures:
+    """Figures of a run on a simulated device."""
+
+    run: int
+    tasks: int
+    workers: int
+    run_ns: int
+    counters: Mapping[str, int | list[int]]
+
+
+class SimulatedRunner:
+    """Runs a module on the engine, and finds how long it takes on a device.
+
+    Attributes:
+        report: what the last run took, or None.
+    """
+
+    def __init__(self, engine: EngineRunner, device: Device, has_values: bool) -> None:
+        self.report: SimulationReport | None = None
+        self._engine = engine
+        self._device = device
+        self._has_values = has_values
+        self.workload = engine.workload
+        self.compiles, self.compile_ms = engine.compiles, engine.compile_ms
+
+    def run(
+        self,
+        arrays: Sequence[np.ndarray],
+        scalars: Sequence[Value | None],
+        workers: int,
+        trace: int,
+        check: bool = False,
+        progress: Callable[[int], object] | None = None,
+    ) -> tuple[Figures, Trace | None]:
+        """Run for values, if asked for, and simulate. The trace is that of the device."""
+        loaded = self._engine.loaded
+        flushed: list[int] = []
+        figures: Figures | None = None
+        if self._has_values:
+            figures, _ = self._engine.run(arrays, scalars, workers, 0, check, progress)
+            assert isinstance(figures, _native.RunResult)
+            flushed = figures.flushed
+        else:
+            self._require_known_control(loaded.module)
+        costs = DeviceCosts(
+            [loaded.module.kernel(name) for name in self._engine.artifact.kernels], self._device
+        )
+        try:
+            result = loaded.executable.simulate(
+                tuple(arrays),
+                tuple(scalars),
+                loaded.options,
+                self._machine(loaded),
+                costs.find,
+                costs.matters,
+                flushed,
+                trace > 0,
+            )
+        except _native.EngineError as error:
+            raise self._engine.explained(error, loaded, arrays) from None
+        found = None
+        if result.record is not None:
+            found = loaded.make_trace(_SimulatedRecord(result, self._device), 0, arrays, scalars)
+        self.report = SimulationReport(self._device, result, costs.found, found)
+        return self._figures(figures, result), found if trace > 0 else None
+
+    def _machine(self, loaded: LoadedProgram) -> _native.SimMachine:
+        """Return the device, with as many dispatchers as the schedule says."""
+        found, asked = machine(self._device), loaded.options.dispatchers
+        if asked > found.dispatchers:
+            raise UnsupportedByTarget(
+                target="sim",
+                what=f"a schedule for {asked} dispatchers",
+                reason=f"the device `{self._device.name}` has {found.dispatchers}",
+                loc=loaded.module.entry_workload.loc,
+            )
+        found.dispatchers = asked or found.dispatchers
+        return found
+
+    def _require_known_control(self, module: Module) -> None:
+        """Refuse a program whose tasks decide what runs, where no task runs."""
+        entry = module.entry_workload
+        decided = sorted(deciding_tensors(entry.body) & module.written)
+        if decided:
+            raise NotSimulated(
+                program=entry.name,
+                reason=f"reads `{decided[0]}` to decide what runs; its tasks write it, and none runs",
+                loc=entry.loc,
+            )
+
+    def _figures(self, figures: Figures | None, result: _native.SimResult) -> SimulatedFigures:
+        ns = self._device.microseconds(result.cycles) * 1e3
+        counters: dict[str, int | list[int]] = {} if figures is None else dict(figures.counters)
+        counters |= {"cycles": round(result.cycles), "time_ns": round(ns)}
+        return SimulatedFigures(
+            0 if figures is None else figures.run,
+            result.tasks,
+            0 if figures is None else figures.workers,
+            0 if figures is None else figures.run_ns,
+            counters,
+        )
+
+    def submit(
+        self,
+        arrays: Sequence[np.ndarray],
+        scalars: Sequence[Value | None],
+        workers: int,
+        trace: int,
+        check: bool = False,
+        progress: Callable[[int], object] | None = None,
+    ) -> EndedRun:
+        """Run and simulate before returning."""
+        try:
+            return EndedRun(*self.run(arrays, scalars, workers, trace, check, progress))
+        except KernelFailed as error:
+            return EndedRun(error)
+
+    def cancel(self) -> None:
+        """Stop all runs that are under way."""
+        self._engine.cancel()
+
+    def reschedule(self, module: Module) -> None:
+        """Load bytecode for the schedule of `module`."""
+        self._engine.reschedule(module)
+
+
+@record
+class _SimulatedRecord:
+    """What a simulation wrote down, in nanoseconds of the device. Cores are numbered kind after kind."""
+
+    result: _native.SimResult
+    device: Device
+
+    @property
+    def tasks(self) -> int:
+        """How many tasks ran."""
+        return self.result.tasks
+
+    def times(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return the core, and start and end in nanoseconds."""
+        columns = self.result.times()
+        first = np.cumsum([0, *(kind.count for kind in self.device.cores)])[:-1]
+        core = first[columns["kind"]] + columns["core"]
+        return core, self._ns(columns["start"]), self._ns(columns["end"])
+
+    def _ns(self, cycles: np.ndarray) -> np.ndarray:
+        return np.rint(cycles / self.device.clock_ghz).astype(np.int64)
+
+    def dispatchers(self) -> np.ndarray:
+        """Return the dispatcher."""
+        return self.result.times()["dispatcher"]
+
+    def walks(self) -> np.ndarray:
+        """Return when each task was made."""
+        columns = self.result.times()
+        task = np.arange(self.tasks)
+        rows = [columns["dispatcher"], task, np.ones_like(task), self._ns(columns["made"])]
+        return np.stack(rows, axis=1)
+
+    def stalls(self) -> np.ndarray:
+        """Return none: the report has their sums."""
+        return np.empty((0, 4), np.int64)
+
+    def dependences(self) -> np.ndarray:
+        """Return rows of a task, one that depended on it, and the reason."""
+        return self._places.dependences()
+
+    def places(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return the number of the task's node, and the registers at its place."""
+        return self._places.places()
+
+    @property
+    def _places(self) -> _native.RunRecord:
+        assert self.result.record is not None
+        return self.result.record

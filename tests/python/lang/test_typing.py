@@ -46,4 +46,4 @@ def test_stub_of_pto_is_complete() -> None:
         function = pto.FUNCTIONS[name]
         names = [a.arg for a in (*args.args, *filter(None, [args.vararg]))]
         assert tuple(names) == function.parameters, name
-        assert len(names) - len(args.defaults) == len(function.required), name
+        assert len(args.args) - len(args.defaults) == len(function.required), name

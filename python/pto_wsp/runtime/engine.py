@@ -73,7 +73,7 @@ class EngineRunner:
     def call_kernel(
         self, kernel: KernelFunction, args: Sequence[np.ndarray | Value], workspace: int, task: int
     ) -> None:
-        """Call a kernel of the library on views and scalars, with so many bytes of workspace.
+        """Call a kernel of the library on views and scalars, with that many bytes of workspace.
 
         Raises:
             KernelFailed: a check inside the kernel failed.

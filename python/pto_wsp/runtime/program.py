@@ -310,7 +310,7 @@ class Program:
     def _compare(self, bound: Bound, options: tuple[object, ...]) -> Figures:
         """Run task after task, each on the target and in the interpreter."""
         if any(option is not None for option in options):
-            expected = "no other option beside it"
+            expected = "no other option with it"
             raise WrongValue(name="check", expected=expected, found="others", loc=caller_location())
         if isinstance(self._runner, InterpretedRunner):
             reason = "it is what values are compared with: compile for `cpu`"
@@ -326,7 +326,7 @@ class Program:
 
         Args:
             which: its number in program order, as errors, prints and traces show it, or its kernel's name.
-            indices: beside a name, values of loop variables around the task: `program.task("attend", b=1)`.
+            indices: with a name, values of loop variables around the task: `program.task("attend", b=1)`.
 
         Raises:
             WrongValue: `which` is neither.

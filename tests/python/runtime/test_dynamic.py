@@ -1,5 +1,7 @@
 """Workloads in which data decides: the engine against program order, bit for bit, or the same error."""
 
+from functools import partial
+
 import numpy as np
 from hypothesis import given, note
 from hypothesis import strategies as st
@@ -9,6 +11,7 @@ from pto_wsp.ir.printer import print_workload
 from pto_wsp.ir.verify import verify
 from pto_wsp.runtime.engine import EngineRunner
 from pto_wsp.runtime.interpreted import InterpretedRunner
+from pto_wsp.runtime.outcome import RunRequest
 from pto_wsp.runtime.prepared import Prepared
 from pto_wsp.targets.cpu.target import CpuTarget
 from tests.generators.drawing import tries
@@ -43,5 +46,6 @@ def test_data_decides_as_in_program_order(sample: Sample, seed: int) -> None:
     reference = InterpretedRunner(sample.module)
     expected = outcome(lambda arrays: reference.run_calling(arrays, [5], call), sample)
     for workers in (1, 2, 3, 4):
-        found = outcome(lambda arrays, w=workers: engine.run(arrays, [5], w, False, jitter=seed), sample)
+        request = partial(RunRequest, scalars=[5], workers=workers, jitter=seed)
+        found = outcome(lambda arrays, request=request: engine.run(request(arrays)), sample)
         assert found == expected, workers

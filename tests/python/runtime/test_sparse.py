@@ -225,7 +225,7 @@ def test_pages_of_a_row_conflict_with_what_is_written_in_them(shares_page: bool)
         np.testing.assert_array_equal(cache, expected)
         np.testing.assert_allclose(y, [expected[row].sum(axis=(0, 1)) for row in rows], rtol=1e-5)
         assert program.trace is not None
-        pairs = {(int(a), int(b)) for a, b, _ in program.trace.dependences}
+        pairs = {(int(a), int(b)) for a, b, *_ in program.trace.dependences}
         assert pairs == {(2 * b, 2 * b + 1) for b in range(8)} | ({(2, 13)} if shares_page else set())
     if shares_page:
         with pytest.raises(errors.IterationsConflict):

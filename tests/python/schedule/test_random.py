@@ -12,6 +12,7 @@ from pto_wsp.ir.schedule import Directives
 from pto_wsp.ir.verify import verify
 from pto_wsp.lang.schedule.directives.start import StartPolicy
 from pto_wsp.runtime.engine import EngineRunner
+from pto_wsp.runtime.outcome import RunRequest
 from pto_wsp.runtime.prepared import Prepared
 from pto_wsp.targets.cpu.target import CpuTarget
 from tests.generators.drawing import tries
@@ -27,7 +28,7 @@ def check(data: st.DataObject, module: Module, sample: object, scalars: list[int
     engine = EngineRunner(Prepared(verify(module), CpuTarget()), CpuTarget())
 
     def run(workers: int, jitter: int) -> object:
-        return outcome(lambda arrays: engine.run(arrays, scalars, workers, False, jitter=jitter), sample)
+        return outcome(lambda arrays: engine.run(RunRequest(arrays, scalars, workers, jitter=jitter)), sample)
 
     expected = run(1, 0)
     for _ in range(3):

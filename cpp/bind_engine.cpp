@@ -233,38 +233,7 @@ class PythonLibrary {
 
 nb::dict counters(const RunResult& result) {
   nb::dict counters;
-  counters["dispatchers"] = result.dispatchers;
-  const auto add_walks = [&](const char* name, uint64_t sched::WalkStats::* count) {
-    std::vector<uint64_t> counts;
-    for (const sched::WalkStats& walk : result.walks) counts.push_back(walk.*count);
-    counters[(std::string("dispatcher_") + name).c_str()] = counts;
-  };
-  add_walks("tasks", &sched::WalkStats::made);
-  add_walks("recorded", &sched::WalkStats::recorded);
-  add_walks("passed_over", &sched::WalkStats::passed_over);
-  add_walks("local_waits", &sched::WalkStats::local_waits);
-  add_walks("remote_waits", &sched::WalkStats::remote_waits);
-  counters["is_benchmark"] = int(result.is_benchmark);
-  counters["slices"] = result.slices;
-  counters["waits"] = result.waits;
-  counters["max_queued"] = result.max_queued;
-  counters["lanes_queued"] = result.lanes_queued;
-  counters["max_waiting"] = result.max_waiting;
-  counters["max_recorded"] = result.max_recorded;
-  counters["max_live_slices"] = result.max_live_slices;
-  for (int i = 0; i < sched::kNumStalls; ++i) {
-    const std::string name = sched::kStallNames[i];
-    counters[(name + "_stalls").c_str()] = result.stalls[i];
-    counters[(name + "_stall_ns").c_str()] = result.stall_ns[i];
-  }
-  counters["max_workspace_bytes"] = result.max_workspace_bytes;
-  counters["worker_tasks"] = result.worker_tasks;
-  if (result.order_violations) counters["order_violations"] = *result.order_violations;
-  counters["replayed"] = int(result.is_replay);
-  counters["build_ns"] = result.build_ns;
-  counters["graph_tasks"] = result.graph_tasks;
-  counters["graph_bytes"] = result.graph_bytes;
-  counters["streamed_tensors"] = result.streamed;
+  for_counters(result, [&](const std::string& name, const auto& value) { counters[name.c_str()] = value; });
   return counters;
 }
 

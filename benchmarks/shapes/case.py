@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.harness import Bench, Row
+from benchmarks.shapes import sharing
 from benchmarks.shapes.shapes import SHAPES, Shape, arguments
 from benchmarks.spine.case import fresh_cache
 from pto_wsp import Program
@@ -93,6 +94,7 @@ def run(bench: Bench) -> None:
     with fresh_cache():
         for shape in SHAPES:
             points += measure(bench, shape)
+        sharing.run(bench)
     for workers in WORKERS[1:]:
         add_worst(bench, points, f"worst_wall_{workers}w", workers, Point.wall, MAX_WALL)
         add_worst(bench, points, f"worst_cpu_{workers}w", workers, Point.cpu, MAX_CPU)

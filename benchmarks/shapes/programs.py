@@ -7,7 +7,6 @@ from pto_wsp import (
     In,
     InOut,
     P,
-    Ragged,
     Scalar,
     Tensor,
     i32,
@@ -59,11 +58,11 @@ def mixed(A: Rows, ns: Scalar[i64]):
 
 
 @workload
-def one_long_row(rows: Ragged["batch"], A: Tensor[i32, "n", WIDTH], ns: Scalar[i64]):
-    """Ragged rows of tasks; almost all tasks are in one row."""
+def one_long_row(Length: Tensor[i32, "batch"], A: Tensor[i32, "batch", "n", WIDTH], ns: Scalar[i64]):
+    """Rows of independent tasks; almost all tasks are in one row."""
     for b in P("batch"):
-        for r in P.tiles(rows[b], 1):
-            change[b, r](y=A[r], ns=ns)
+        for j in P.range(Length[b]):
+            change[b, j](y=A[b, j : j + 1], ns=ns)
 
 
 @workload

@@ -188,9 +188,9 @@ TEST(progress_is_told_and_can_stop_a_run) {
 /// comes, and one that nobody walks through is taken away from all dispatchers.
 /// A slice that nobody can begin, because as many as may wait do so already, is no way on either.
 TEST(a_run_that_is_stuck_says_what_waits) {
-  const std::vector<uint8_t> bytes = counting_bytes(16, 4);
+  const std::vector<uint8_t> bytes = counting_bytes(16, 40);  // so many that iterations are units
   std::vector<uint64_t> data(16);
-  for (const uint64_t num_slices : {1, 0, 200}) {
+  for (const uint64_t num_slices : {1, 0, 1200}) {
     sched::RunOptions options;
     options.workers = 2;
     const prepared::Call call(bytes, {ref(data)}, kTable, options);

@@ -55,7 +55,7 @@ class Simulation {
       const int64_t site = replay.next_task();
       CHECK(site >= 0);
       choose_slice(task);
-      waits_.begin(slice_, slice_);
+      waits_.begin(strand_of_[slice_], slice_);
       hazards_.access(uint32_t(site), replay.expander().registers(),
                       {sched::task_name(slice_, slices_[slice_].size() + 1), slice_ + 1}, waits_);
       waits_.finish();
@@ -90,7 +90,9 @@ class Simulation {
   }
 
   void choose_slice(size_t task) {
-    if (task > 0 && random_() % 3 != 0) return;  // the same slice goes on
+    if (task > 0 && random_() % 3 != 0) return;           // the same slice goes on
+    const bool goes_on = task > 0 && random_() % 2 == 0;  // with the strand
+    strand_of_.push_back(goes_on ? strand_of_[slice_] : slices_.size());
     slice_ = slices_.size();
     slices_.emplace_back();
     num_done_.push_back(0);
@@ -111,7 +113,11 @@ class Simulation {
     for (size_t i = 0; i < task; ++i) {
       if (is_done_[i]) behind_[task][i] = true;
     }
-    if (!slices_[slice_].empty()) put_behind(task, slices_[slice_].back());
+    if (!slices_[slice_].empty()) {
+      put_behind(task, slices_[slice_].back());
+    } else if (slice_ != strand_of_[slice_]) {
+      put_behind(task, slices_[slice_ - 1].back());
+    }
     std::vector<sched::Name> names;
     for (int i = 0; i < waits_.size(); ++i) {
       const sched::Name name = waits_[i];
@@ -139,6 +145,7 @@ class Simulation {
   /// Completes some tasks whose turn it is.
   void make_progress() {
     for (uint64_t slice = 0; slice < slices_.size(); ++slice) {
+      if (slice != strand_of_[slice] && !progress_.is_complete(slice - 1)) continue;
       size_t& done = num_done_[slice];
       if (done < slices_[slice].size() && random_() % 8 == 0 && is_ready(slices_[slice][done])) {
         is_done_[slices_[slice][done]] = true;
@@ -167,6 +174,7 @@ class Simulation {
   std::vector<std::vector<bool>> behind_;
   std::vector<std::vector<size_t>> slices_;  ///< their tasks
   std::vector<size_t> num_done_;             ///< per slice
+  std::vector<uint64_t> strand_of_;          ///< per slice, the first one of its strand
   std::vector<std::vector<sched::Name>> waits_of_;
   uint64_t slice_ = 0;
 };
@@ -369,6 +377,30 @@ int waits_of_writer(int64_t row, sched::Deps deps) {
     waits.finish();
   }
   return waits.size();
+}
+
+/// Each strand writes its own 128 cells at once, then one by one, and reads all of them.
+TEST(a_strand_waits_for_no_ranges_of_other_strands) {
+  graph::Grid grid;
+  grid.num_cells = 1024;
+  grid.is_wide = true;
+  graph::DenseMap map(grid);
+  sched::Progress progress;
+  sched::WaitList waits(progress);
+  for (uint64_t slice = 0; slice < 16; ++slice) {
+    const uint64_t strand = slice / 2 * 2;
+    graph::CellBox range{int64_t(strand) * 64, 1, {128}, {1}};
+    uint64_t tasks = 0;
+    const auto access = [&](const graph::CellBox& box, graph::Touch how) {
+      waits.begin(strand, slice);
+      map.access(box, how, {sched::task_name(slice, ++tasks), slice + 1}, waits);
+      waits.finish();
+      CHECK_EQ(waits.size(), 0);
+    };
+    access(range, graph::Touch::kWrite);
+    for (int64_t i = 0; i < 128; i += 3) access({range.first + i, 0, {}, {}}, graph::Touch::kWrite);
+    access(range, graph::Touch::kRead);
+  }
 }
 
 TEST(row_sets_and_boxes_conflict_in_common_rows) {

@@ -13,19 +13,23 @@ from pto_wsp.isa.forms import PRODUCTS, Form
 from pto_wsp.isa.meaning import COMPARE_MODES, ROUND_MODES
 from pto_wsp.isa.table import EXACT, TABLE
 from pto_wsp.types.dtype import DType, b1, bf16, f16, f32, i8, i16, i32, i64, u8, u16, u32
+from pto_wsp.types.quantised import FORMATS, rounded_cols
 from pto_wsp.types.tile import ScalarType, TileType, ViewType
 from tests.generators.drawing import DRAWS, Draw
 
 ROWS, COLS = 5, 19
+QUANTISED = FORMATS["q8_0"]
 VIEWS = {"a": k.IN, "b": k.IN, "y": k.INOUT, "z": k.INOUT}
 BITS = ("bitwise_and", "bitwise_or", "bitwise_xor")
 NAMES = {"t": 4, "c": 2, "r": 2, "u": 2, "m": 2, "x": 2, "p": 2, "g": 1, "q": 1, "s": 2, "b": 1}
+NAMES |= {"w": 1, "k": 1, "h": 1}
 
 
 def tile_types(dtype: DType) -> dict[str, TileType]:
     """The tiles of every kernel: t whole, c a column, r a row, u transposed, m masks, x indices, p pairs.
 
-    g are row numbers, q columns of indices, s products, b a row of biases.
+    g are row numbers, q columns of indices, s products, b a row of biases; w are rows to multiply with h, a
+    block of a quantised matrix, and k the same rounded.
     """
     kinds = {
         "t": TileType(ROWS, COLS, dtype),
@@ -39,6 +43,9 @@ def tile_types(dtype: DType) -> dict[str, TileType]:
         "q": TileType(ROWS, 1, i32),
         "s": TileType(ROWS, ROWS, f32),
         "b": TileType(1, ROWS, f32),
+        "w": TileType(ROWS, QUANTISED.block, f32),
+        "k": TileType(ROWS, rounded_cols(QUANTISED.block), u8),
+        "h": TileType(1, ROWS * QUANTISED.column_bytes, u8),
     }
     return {f"{kind}{i}": kinds[kind] for kind, count in NAMES.items() for i in range(count)}
 
@@ -98,6 +105,7 @@ class _Body:
             ("t", [self.elementwise] * (8 if self.has_all else 4)),
             ("t", [self.store, self.store, self.fold, self.mask, self.turn]),
             ("tu", [self.product] * (self.has_all and self.dtype.is_float)),
+            ("t", [self.quantised] * self.has_all),
             ("s", [self.use_product]),
             ("x", [self.convert]),
             (
@@ -190,6 +198,19 @@ class _Body:
             first = self.instr("expands", dst, scalars=(Const(1.0, f32),), **extents, defined=defined)
             factors = (dst, *factors)
         return first + self.instr(op, dst, *factors, **flags, defined=defined)
+
+    def quantised(self, defined: set[str], loops: list[str]) -> list[k.Stmt]:
+        """Return a product of rows, rounded or not, with a block of a quantised matrix."""
+        rows, acc = Extent(self.known("t", defined), 0), self.new("s")
+        filling = self.pick([Const(0.5, f32), Var("s", f32)])
+        made = self.instr("expands", "w0", scalars=(filling,), rows=rows, defined=defined)
+        made += self.instr("quantise", "k0", "w0", defined=defined)
+        made += self.instr("expands", "h0", scalars=(Const(self.draw.randint(0, 59)),), defined=defined)
+        made += self.instr("expands", acc, scalars=(Const(1.0, f32),), rows=rows, defined=defined)
+        x = str(self.pick(["w0", "k0"]))
+        return made + self.instr(
+            "matmul_quantised", acc, acc, x, "h0", format=QUANTISED.name, defined=defined
+        )
 
     def use_product(self, defined: set[str], loops: list[str]) -> list[k.Stmt]:
         product = self.known("s", defined)

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "pto/wsp/sched/crew.hpp"
@@ -43,6 +44,44 @@ struct RunResult {
   std::optional<uint64_t> order_violations;  ///< of a run that verifies
   std::vector<int64_t> flushed;              ///< what flush points read, in program order
 };
+
+/// Calls `add(name, value)` for each figure that Python and reports know by name: a number, or one number per
+/// dispatcher, lane, worker or tensor.
+template <class Add>
+void for_counters(const RunResult& result, Add add) {
+  const auto add_walks = [&](const char* name, uint64_t sched::WalkStats::* figure) {
+    std::vector<uint64_t> figures;
+    for (const sched::WalkStats& walk : result.walks) figures.push_back(walk.*figure);
+    add(name, figures);
+  };
+  add("dispatchers", result.dispatchers);
+  add_walks("dispatcher_tasks", &sched::WalkStats::made);
+  add_walks("dispatcher_recorded", &sched::WalkStats::recorded);
+  add_walks("dispatcher_passed_over", &sched::WalkStats::passed_over);
+  add_walks("dispatcher_local_waits", &sched::WalkStats::local_waits);
+  add_walks("dispatcher_remote_waits", &sched::WalkStats::remote_waits);
+  add("is_benchmark", int(result.is_benchmark));
+  add("slices", result.slices);
+  add("waits", result.waits);
+  add("max_queued", result.max_queued);
+  add("lanes_queued", result.lanes_queued);
+  add("max_waiting", result.max_waiting);
+  add("max_recorded", result.max_recorded);
+  add("max_live_slices", result.max_live_slices);
+  for (int i = 0; i < sched::kNumStalls; ++i) {
+    const std::string name = sched::kStallNames[i];
+    add(name + "_stalls", result.stalls[i]);
+    add(name + "_stall_ns", result.stall_ns[i]);
+  }
+  add("max_workspace_bytes", result.max_workspace_bytes);
+  add("worker_tasks", result.worker_tasks);
+  if (result.order_violations) add("order_violations", *result.order_violations);
+  add("replayed", int(result.is_replay));
+  add("build_ns", result.build_ns);
+  add("graph_tasks", result.graph_tasks);
+  add("graph_bytes", result.graph_bytes);
+  add("streamed_tensors", result.streamed);
+}
 
 namespace detail {
 

@@ -187,7 +187,10 @@ class InstructionMethods:
     ) -> Self:
         """a @ b + bias, a row of the type that `matmul` accumulates in."""
     def matmul_quantised(self, dst: str, a: Operand, b: Operand, c: Operand, /, format: str) -> Self:
-        """acc + x @ w, accumulated in f32, where w holds blocks of a matrix that is packed in a `format`."""
+        """acc + x @ w, where w holds blocks of a matrix that is packed in a `format`. Rows of floats
+        accumulate in f32; rows that `quantise` made (u8) in i32 per group, then in f32."""
+    def quantise(self, dst: str, x: Operand, /, *, cols: Operand = ...) -> Self:
+        """Rows rounded to i8 in groups of 32 columns, each with its scale and its sums, as bytes."""
     def transpose(self, dst: str, x: Operand, /) -> Self:
         """dst[i, j] = a[j, i]."""
     def reshape(self, dst: str, x: Operand, /, *, rows: Operand = ..., cols: Operand = ...) -> Self:

@@ -38,12 +38,11 @@ class WrongDType(BindError):
     label = "expected {expected}, found {found}"
     hint = "convert the array before the call, or declare the tensor with this type"
 
-    def __init__(
-        self, *, expected: object, loc: Location | None = None, hint: str | None = None, **fields: object
-    ) -> None:
-        if hint is None and str(expected) == "bf16":  # numpy alone has no such type
-            hint = f"convert it once: `{fields['name']}.astype(pto_wsp.bf16.to_numpy())`"
-        super().__init__(expected=expected, loc=loc, hint=hint, **fields)
+    def __init__(self, *, name: str, expected: object, found: object, loc: Location | None = None) -> None:
+        hint = None
+        if str(expected) == "bf16":  # numpy alone has no such type
+            hint = f"convert it once: `{name}.astype(pto_wsp.bf16.to_numpy())`"
+        super().__init__(name=name, expected=expected, found=found, loc=loc, hint=hint)
 
 
 class WrongRank(BindError):

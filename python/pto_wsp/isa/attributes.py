@@ -25,6 +25,7 @@ EXTENTS: dict[Form, tuple[str, ...]] = {
     Form.MERGE: ("cols",),
     Form.TOPK_VALUES: ("cols",),
     Form.TOPK_INDICES: ("cols",),
+    Form.QUANTISE: ("cols",),
 }
 """Valid extents that instructions of a form make: optional arguments; the destination's own by default."""
 

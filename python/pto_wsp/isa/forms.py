@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
 from pto_wsp.types.dtype import DType, b1, f32, i8, i32, i64, u8
-from pto_wsp.types.quantised import FORMATS
+from pto_wsp.types.quantised import CHUNK, FORMATS, rounded_cols
 from pto_wsp.types.tile import TileType
 
 
@@ -43,6 +43,7 @@ class Form(enum.Enum):
     MATMUL_ACC = ("matmul-acc", 3, 0)
     MATMUL_BIAS = ("matmul-bias", 3, 0)
     MATMUL_QUANTISED = ("matmul-quantised", 3, 0)
+    QUANTISE = ("quantise", 1, 0)
     TRANSPOSE = ("transpose", 1, 0)
     RESHAPE = ("reshape", 1, 0)
     EXTRACT = ("extract", 1, 0)
@@ -157,6 +158,8 @@ def result_type(form: Form, tiles: Sequence[TileType], attrs: Mapping[str, objec
             return _matmul(form, tiles, attrs)
         case Form.MATMUL_QUANTISED:
             return _matmul_quantised(tiles, str(attrs["format"]))
+        case Form.QUANTISE:
+            return _quantised(tiles[0])
         case Form.ROW_REDUCE | Form.COL_REDUCE | Form.ROW_ARG:
             return _reduced(form, tiles[0])
         case Form.CONVERT:
@@ -253,7 +256,7 @@ def result_valid(
             return _valid_pair(attrs["valid"])
         case Form.TAKE:
             return tiles[1]
-        case Form.ROW_EXPAND | Form.MERGE | Form.TOPK_VALUES | Form.TOPK_INDICES:
+        case Form.ROW_EXPAND | Form.MERGE | Form.TOPK_VALUES | Form.TOPK_INDICES | Form.QUANTISE:
             return tiles[0][0], _valid_pair(attrs["valid"])[1]
         case Form.COL_EXPAND:
             return _valid_pair(attrs["valid"])[0], tiles[0][1]
@@ -328,10 +331,18 @@ def _matmul_quantised(tiles: Sequence[TileType], name: str) -> TileType:
     if w.cols % form.column_bytes or acc.cols > w.cols // form.column_bytes:
         expected = f"blocks of {name}: {form.column_bytes} bytes for each of {acc.cols} columns or more"
         raise FormError("shape", expected, f"{w.cols} bytes")
-    if x.cols != w.rows * form.block:
-        expected = f"a left operand with {w.rows * form.block} columns: {w.rows} blocks of {form.block}"
+    wanted = w.rows * form.block
+    if x.cols != (wanted if x.dtype.is_float else rounded_cols(wanted)):
+        expected = f"a left operand with {wanted} columns, quantised or not: {w.rows} blocks of {form.block}"
         raise FormError("shape", expected, f"{x.cols}")
     return acc
+
+
+def _quantised(tile: TileType) -> TileType:
+    """Return the type of rows that are rounded in groups of CHUNK columns."""
+    if tile.cols % CHUNK:
+        raise FormError("shape", f"a multiple of {CHUNK} columns", f"{tile.cols}")
+    return TileType(tile.rows, rounded_cols(tile.cols), u8)
 
 
 def _product_type(left: DType, right: DType) -> DType:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from pto_wsp.types.quantised import FORMATS, unpack
+from pto_wsp.types.quantised import CHUNK, FORMATS, round_rows, rounded_cols, rounded_values, unpack
 
 Array = np.ndarray
 Attrs = Mapping[str, object]
@@ -47,6 +47,7 @@ PART_OUTSIDE = "the part reaches outside of the tile"
 ELEMENT_OUTSIDE = "the element lies outside of the valid part of the tile"
 OTHER_DEPTH = "the left operand has not as many columns as the quantised matrix has rows"
 PART_OF_BLOCK = "the quantised matrix has fewer columns than the sum"
+PART_OF_GROUP = "the rows to quantise are not whole"
 OTHER_COUNT = "the tile has not as many elements as its new shape"
 
 
@@ -153,13 +154,23 @@ def matmul_bias(a: Array, b: Array, bias: Array, attrs: Attrs) -> Array:
 
 
 def matmul_quantised(acc: Array, x: Array, w: Array, attrs: Attrs) -> Array:
-    """`acc` and the product with the values of blocks of a quantised matrix."""
+    """`acc` and the product of rows, rounded or not, with the values of blocks of a quantised matrix."""
     form = FORMATS[str(attrs["format"])]
     if w.shape[1] % form.column_bytes or acc.shape[1] > w.shape[1] // form.column_bytes:
         raise Undefined(PART_OF_BLOCK)
-    if x.shape[1] != w.shape[0] * form.block:
+    depth = w.shape[0] * form.block
+    if x.shape[1] != (rounded_cols(depth) if x.dtype == np.uint8 else depth):
         raise Undefined(OTHER_DEPTH)
+    if x.dtype == np.uint8:
+        x = rounded_values(x)
     return acc + x @ unpack(w, form).values()[:, : acc.shape[1]].astype(np.float64)
+
+
+def quantise(x: Array, attrs: Attrs) -> Array:
+    """Rows in groups of integers (`types/quantised.py`)."""
+    if rounded_cols(x.shape[1]) != _valid_shape(attrs)[1] or x.shape[1] % CHUNK:
+        raise Undefined(PART_OF_GROUP)
+    return round_rows(x)
 
 
 def convert(a: Array, attrs: Attrs) -> Array:

@@ -414,12 +414,23 @@ _row(
     "matmul_quantised",
     "matmul_quantised",
     Form.MATMUL_QUANTISED,
-    FLOATS,
+    FLOATS | {u8},
     np_meaning.matmul_quantised,
     SUM,
     _CUBE,
-    "acc + x @ w, accumulated in f32, where w holds blocks of a matrix that is packed in a `format`.",
+    "acc + x @ w, where w holds blocks of a matrix that is packed in a `format`. Rows of floats accumulate "
+    "in f32; rows that `quantise` made (u8) in i32 per group, then in f32.",
     mnemonic="tmatmul.q",
+)
+_row(
+    "quantise",
+    "quantise",
+    Form.QUANTISE,
+    FLOATS,
+    np_meaning.quantise,
+    EXACT,
+    _SIMPLE,
+    "Rows rounded to i8 in groups of 32 columns, each with its scale and its sums, as bytes.",
 )
 
 # parts and places

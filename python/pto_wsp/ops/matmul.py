@@ -27,7 +27,7 @@ from pto_wsp.targets.preferences import panel_cols, sums_pairs
 from pto_wsp.types import MemLayout, bf16, f32, i8, u8
 from pto_wsp.types.dtype import DType, dtype_of_numpy
 from pto_wsp.types.ggml_blocks import BLOCK_BYTES, from_ggml
-from pto_wsp.types.quantised import FORMATS, Format, Numbers, pack, quantise, unpack
+from pto_wsp.types.quantised import FORMATS, Format, Numbers, pack, quantise, rounded_cols, unpack
 
 TARGET = "cpu"
 Activation = Literal["relu", "gelu", "silu"]
@@ -137,11 +137,11 @@ QUANTISED = tuple(form.name for form in FORMATS.values() if not form.level)
 """Formats that `PackedMatrix` makes of floats; the others are read from files."""
 
 
-def _format(name: object, known: Iterable[str]) -> Format:
+def _format(name: str, known: Iterable[str]) -> Format:
     if name not in known:
         expected = "one of " + ", ".join(known)
         raise WrongValue(name="format", expected=expected, found=repr(name))
-    return FORMATS[str(name)]
+    return FORMATS[name]
 
 
 def _by_columns(array: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -165,6 +165,7 @@ def matmul(
     bias: Any = None,
     *,
     activation: Activation | None = None,
+    x_dtype: DType | None = None,
     out: np.ndarray | None = None,
     workers: int | None = None,
 ) -> np.ndarray:
@@ -181,6 +182,8 @@ def matmul(
         matrix: packed before, of any element type.
         bias: `[n]` f32; None: none.
         activation: "relu", "gelu" (by erf) or "silu", done on each tile before it is stored; None: none.
+        x_dtype: i8 rounds each 32 elements of a row of `x` to multiples of the largest over 127, and adds
+            products of integers in i32; for a matrix in a format. None: `x` as it is.
         out: C-contiguous array `[..., n]` of the type of `x` that takes the result; None: a new one.
         workers: threads; None: all cores.
 
@@ -201,11 +204,28 @@ def matmul(
     y = output(out, (*array.shape[:-1], n), dtype)
     left = rows(array)
     is_paired = dtype is bf16 and matrix.dtype is bf16 and sums_pairs(TARGET)
-    is_widened = dtype is not f32 and not is_paired
-    wide = empty(left.shape, f32) if is_widened else left
+    is_rounded = _is_rounded(x_dtype, matrix)
+    is_widened = dtype is not f32 and not is_paired and not is_rounded
+    ready = left
+    if is_rounded:
+        ready = empty((len(left), rounded_cols(k)), u8)
+    elif is_widened:
+        ready = empty(left.shape, f32)
     is_scaled, row = matrix.scale is not None, added.reshape(1, n)
     scale = row if matrix.scale is None else matrix.scale
-    form = MatmulForm(dtype, matrix.dtype, activation or "", is_widened, matrix.panel_cols, is_scaled)
+    form = MatmulForm(
+        dtype, matrix.dtype, activation or "", is_widened, matrix.panel_cols, is_scaled, is_rounded
+    )
     run = compiled(form).run
-    run(workers=workers, X=left, W=matrix.panels, S=scale, B=row, Y=rows(y), Wide=wide)
+    run(workers=workers, X=left, W=matrix.panels, S=scale, B=row, Y=rows(y), Ready=ready)
     return y
+
+
+def _is_rounded(x_dtype: DType | None, matrix: PackedMatrix) -> bool:
+    """Return whether rows are rounded to i8."""
+    if x_dtype is None:
+        return False
+    if x_dtype is not i8 or not isinstance(matrix.dtype, Format):
+        expected = "None, or i8 for a matrix in a format"
+        raise WrongValue(name="x_dtype", expected=expected, found=f"{x_dtype!r} for one of {matrix.dtype}")
+    return True

@@ -14,7 +14,7 @@ from pto_wsp.lang.workload.workload import Workload, workload
 from pto_wsp.support.record import record
 from pto_wsp.types import DYN, f32, u8
 from pto_wsp.types.dtype import DType
-from pto_wsp.types.quantised import Format
+from pto_wsp.types.quantised import CHUNK, Format, rounded_cols
 
 ROWS: Final = 64
 """Rows of a task: with 4096 columns they stay in the second cache while panels pass by."""
@@ -24,6 +24,9 @@ DEPTH: Final = 256
 
 FEW_ROWS_COLS: Final = 64
 """Columns of a task where `ROWS` or fewer are multiplied, and a panel takes as long as reading it."""
+
+GROUP: Final = rounded_cols(CHUNK)
+"""Bytes of a group of a row that is rounded."""
 
 SLAB_COLS: Final = 1024
 """Columns that all rows are multiplied with before the next ones are read from memory."""
@@ -42,6 +45,7 @@ class MatmulForm:
         is_widened: rows of small floats are widened before anything is multiplied.
         panel_cols: columns of a panel of the matrix.
         is_scaled: columns of the product are multiplied by a scale.
+        is_rounded: rows are rounded to i8 before anything is multiplied.
     """
 
     x_dtype: DType
@@ -50,6 +54,7 @@ class MatmulForm:
     is_widened: bool
     panel_cols: int
     is_scaled: bool = False
+    is_rounded: bool = False
 
 
 def _blocks(form: MatmulForm) -> tuple[str, int, int, int]:
@@ -65,15 +70,19 @@ def matmul_workload(form: MatmulForm) -> Workload:
 
     X is [m, k], W [panels, k, panel_cols] with zeros after column n, or [panels, blocks, bytes] u8 where it
     is quantised. S is [1, n] f32 and used if the form is scaled, B [1, n] f32, Y [m, n]. Rows that are
-    widened go into `Wide`, which is [m, k].
+    widened or rounded go into `Ready`, which is [m, k] f32 or [m, bytes] u8.
     """
     COLS = form.panel_cols
     X_TYPE, IS_WIDENED, IS_SCALED = form.x_dtype, form.is_widened, form.is_scaled
+    IS_ROUNDED = form.is_rounded
     FORMAT, BLOCK, BLOCKS, ROW = _blocks(form)
     IS_QUANTISED = bool(FORMAT)
     W_TYPE = u8 if isinstance(form.w_dtype, Format) else form.w_dtype
     DEPTH_NAME = "blocks" if IS_QUANTISED else "k"
-    ROW_TYPE = f32 if IS_WIDENED else X_TYPE
+    ROW_TYPE = u8 if IS_ROUNDED else f32 if IS_WIDENED else X_TYPE
+    # Columns of a step, and of a block, of rows as they are multiplied.
+    STEP, PART = (rounded_cols(n) if IS_ROUNDED else n for n in (DEPTH, BLOCK))
+    ROW_NAME = "bytes" if IS_ROUNDED else "k"
     IS_ACTIVE = bool(form.activation)
     activate: Any = ACTIVATIONS.get(form.activation)
 
@@ -82,6 +91,13 @@ def matmul_workload(form: MatmulForm) -> Workload:
         for r in pto.tiles(x.rows, ROWS):
             for c in pto.tiles(x.cols, DEPTH):
                 pto.store(y[r, c], pto.cast(x[r, c], f32))
+
+    @kernel
+    def round_rows(x: In[Tensor[X_TYPE, DYN, DYN]], y: Out[Tensor[u8, DYN, DYN]]):
+        for r in pto.tiles(x.rows, ROWS):
+            for g in range(x.cols // CHUNK):
+                rounded = pto.quantise(x[r, g * CHUNK : g * CHUNK + CHUNK])
+                pto.store(y[r, g * GROUP : g * GROUP + GROUP], rounded)
 
     @kernel
     def multiply(
@@ -96,12 +112,12 @@ def matmul_workload(form: MatmulForm) -> Workload:
                 for valid in pto.tiles(c.extent, COLS):  # one, from 0 on: columns of a panel
                     total = pto.full((x[r].rows, valid.extent), 0.0)
                     if IS_QUANTISED:
-                        for i in range(x.cols // DEPTH):
+                        for i in range(x.cols // STEP):
                             panel = w[c.start // COLS, i * BLOCKS : i * BLOCKS + BLOCKS]
-                            left = x[r, i * DEPTH : i * DEPTH + DEPTH]
+                            left = x[r, i * STEP : i * STEP + STEP]
                             total = pto.matmul_quantised(total, left, panel, FORMAT)
-                        for i in range(x.cols // DEPTH * BLOCKS, x.cols // BLOCK):
-                            left, panel = x[r, i * BLOCK : i * BLOCK + BLOCK], w[c.start // COLS, i : i + 1]
+                        for i in range(x.cols // STEP * BLOCKS, x.cols // PART):
+                            left, panel = x[r, i * PART : i * PART + PART], w[c.start // COLS, i : i + 1]
                             total = pto.matmul_quantised(total, left, panel, FORMAT)
                     else:
                         for k in pto.tiles(x.cols, DEPTH):
@@ -120,13 +136,16 @@ def matmul_workload(form: MatmulForm) -> Workload:
         S: Tensor[f32, 1, "n"],
         B: Tensor[f32, 1, "n"],
         Y: Tensor[X_TYPE, "m", "n"],
-        Wide: Tensor[ROW_TYPE, "m", "k"],
+        Ready: Tensor[ROW_TYPE, "m", ROW_NAME],
     ):
         """All rows pass a slab of panels before the next one is read."""
         if IS_WIDENED:
             for r in P.tiles("m", ROWS):
-                widen[r](x=X[r], y=Wide[r])
-        rows: Any = Wide if IS_WIDENED else X
+                widen[r](x=X[r], y=Ready[r])
+        if IS_ROUNDED:
+            for r in P.tiles("m", ROWS):
+                round_rows[r](x=X[r], y=Ready[r])
+        rows: Any = Ready if IS_WIDENED or IS_ROUNDED else X
 
         def product(r: Any, first: Any, count: Any) -> None:
             columns = slice(first * COLS, (first * COLS + count * COLS).min(Y.shape[1]))

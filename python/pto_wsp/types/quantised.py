@@ -255,3 +255,43 @@ def _numbers(bytes_of_rows: Array, form: Format) -> Array:
         return bytes_of_rows
     low = bytes_of_rows.reshape(count // 4, 4, 4, cols)
     return np.stack([low & 15, low >> 4], axis=1)
+
+
+# --- rows that are multiplied with a quantised matrix, rounded to i8 ---
+
+ROUNDED = np.dtype([("q", "i1", CHUNK), ("step", "<f4"), ("sums", "<i2", 2)])
+"""A group of CHUNK columns of a row: numbers, what they are multiplied by, and their sums by halves."""
+
+SMALLEST = 2.0**-100
+"""Groups with no element of at least this size are 0."""
+
+
+def rounded_cols(cols: int) -> int:
+    """Return the bytes of a row with this number of columns, rounded."""
+    return cols // CHUNK * ROUNDED.itemsize
+
+
+def round_rows(x: Array) -> Array:
+    """Return rows [M, K] as groups of integers from -127 to 127, [M, bytes] u8.
+
+    The step of a group is its largest size over 127, and its numbers are the elements times 127 over the
+    largest size, in f32 and rounded to nearest even. A group with an infinity or a NaN has the step NaN.
+    """
+    groups = x.astype(np.float32).reshape(x.shape[0], x.shape[1] // CHUNK, CHUNK)
+    largest = np.abs(groups).max(axis=2, initial=0)
+    is_plain = np.isfinite(largest) & (largest >= SMALLEST)
+    usual = np.where(is_plain, largest, np.float32(1))
+    found = np.zeros(groups.shape[:2], ROUNDED)
+    inverse = np.float32(127) / usual
+    found["q"] = np.rint(np.where(is_plain[..., None], groups * inverse[..., None], 0))
+    step = np.where(is_plain, usual / np.float32(127), np.float32(0))
+    found["step"] = np.where(np.isfinite(largest), step, np.float32(np.nan))
+    found["sums"] = found["q"].reshape(*groups.shape[:2], 2, CHUNK // 2).sum(axis=3)
+    return found.view(np.uint8).reshape(x.shape[0], rounded_cols(x.shape[1]))
+
+
+def rounded_values(rows: Array) -> Array:
+    """Return the elements of rounded rows, [M, K] f64."""
+    groups = np.ascontiguousarray(rows).view(ROUNDED)
+    found = groups["q"] * groups["step"].astype(np.float64)[..., None]
+    return found.reshape(rows.shape[0], groups.shape[1] * CHUNK)

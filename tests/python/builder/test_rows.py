@@ -12,7 +12,7 @@ from pto_wsp.ir.verify import verify
 from pto_wsp.isa import TABLE, Instruction
 from pto_wsp.isa.attributes import CONSTANTS
 from pto_wsp.types import i32
-from pto_wsp.types.dtype import f32
+from pto_wsp.types.dtype import f32, u8
 from tests.python.isa.operands import QUANTISED, makes_shape, operand_shapes, operand_types
 
 SEED = (
@@ -44,6 +44,8 @@ def test_a_method_makes_its_instruction(row: Instruction) -> None:
     if is_declared:
         dtypes = {"merge": types[0] if types else dtype, "extract_topk_values": f32}
         builder.tile("d", 8, 16, dtypes.get(row.name, made))
+    if row.name == "quantise":
+        builder.tile("d", 8, 40, u8)
     scalars = [2] * row.form.num_scalars
     getattr(builder, row.name)("d", *names, *scalars, **options)
     kernel = builder.build()

@@ -8,7 +8,7 @@ from pto_wsp.isa.forms import PRODUCTS, Form
 from pto_wsp.isa.meaning import pairs
 from pto_wsp.isa.table import Instruction
 from pto_wsp.types.dtype import DType, b1, f32, i8, i32, u8
-from pto_wsp.types.quantised import FORMATS, Numbers, pack
+from pto_wsp.types.quantised import CHUNK, FORMATS, Numbers, pack
 
 Shape = tuple[int, int]
 QUANTISED = FORMATS["q8_0"]
@@ -47,6 +47,7 @@ def operand_shapes(row: Instruction, attrs: dict[str, object], shape: Shape, k: 
         Form.TOPK_INDICES: [(rows, k)],
         Form.MERGE: [(rows, k), (rows, k // 2 + 1)],
         Form.TAKE: [(rows, k), (rows, cols)],
+        Form.QUANTISE: [(rows, CHUNK)],
         Form.MATMUL_QUANTISED: [shape, (rows, form.block), (1, cols * form.column_bytes)],
     }
     if row.form in PRODUCTS:

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from pto_wsp.isa import BY_FUNCTION, BY_MNEMONIC, TABLE, Instruction, result_type, result_valid
+from pto_wsp.isa import BY_FUNCTION, BY_MNEMONIC, TABLE, Form, Instruction, result_type, result_valid
 from pto_wsp.isa.meaning import COMPARE_MODES, divide, remainder
 from pto_wsp.types import TileType, b1, bf16, f32, i32, i64
 from tests.python.isa.operands import PLACE, QUANTISED, RUN, fitting, operand_shapes, operand_types
@@ -20,6 +20,8 @@ def test_a_row_is_complete_and_consistent(row: Instruction) -> None:
     shapes = operand_shapes(row, attrs, (8, 8), 8)
     types = [TileType(*shape, t) for shape, t in zip(shapes, operand_types(row, dtype), strict=True)]
     result = result_type(row.form, types, attrs)
+    if row.form is Form.QUANTISE:
+        attrs |= {"valid": result.shape, "valid_shape": result.shape}
     rng = np.random.default_rng(0)
     arrays = [
         rng.integers(0, 2, t.shape).astype(bool)

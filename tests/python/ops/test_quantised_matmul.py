@@ -9,7 +9,7 @@ from pto_wsp import bf16, f32, i8
 from pto_wsp.errors import WrongDType, WrongRank, WrongShape, WrongValue
 from pto_wsp.ops.matmul import PackedMatrix, matmul
 from pto_wsp.types.ggml_blocks import BLOCK_BYTES
-from pto_wsp.types.quantised import FORMATS
+from pto_wsp.types.quantised import FORMATS, round_rows, rounded_values
 from tests.slow import mostly_slow
 
 
@@ -51,6 +51,27 @@ def test_blocks_of_files_are_packed(name: str) -> None:
         assert matmul(x[:m], packed).tobytes() == matmul(x[:m], plain).tobytes()
 
 
+@pytest.mark.parametrize("name", mostly_slow(["q4_1", "q6_k", "q8_0", "i4g128"], 2))
+def test_rows_can_be_rounded_to_i8(name: str) -> None:
+    form, n = FORMATS[name], 150
+    if form.level:
+        packed = PackedMatrix.from_ggml(random_blocks(name, n, 3), name)
+    else:
+        packed = PackedMatrix(normal(1, 256 + form.block, n), name)
+    x, bias = normal(2, 150, packed.shape[0]), normal(3, n)
+    values = packed.unpack().astype(np.float64)
+    whole = matmul(x, packed, bias, x_dtype=i8, workers=1)
+    near = rounded_values(round_rows(x))
+    scale = np.abs(near) @ np.abs(values) + np.abs(bias)
+    assert (np.abs(whole - (near @ values + bias)) <= scale * 60 * 2.0**-23).all()
+    for workers, m in ((2, 150), (1, 65), (2, 9), (2, 1)):
+        found = matmul(x[:m], packed, bias, x_dtype=i8, workers=workers)
+        assert found.tobytes() == whole[:m].tobytes(), m
+    small = x.astype(bf16.to_numpy())
+    wide = matmul(small.astype(np.float32), packed, bias, x_dtype=i8)
+    assert np.array_equal(matmul(small, packed, bias, x_dtype=i8), wide.astype(small.dtype))
+
+
 def test_matrices_of_i8_are_multiplied_as_they_are() -> None:
     w = np.random.default_rng(5).integers(-128, 128, (300, 90)).astype(np.int8)
     packed, x = PackedMatrix(w), normal(6, 70, 300)
@@ -86,6 +107,10 @@ def test_what_has_no_numbers_is_refused() -> None:
         if not bad == 1e30:
             with pytest.raises(WrongValue, match="finite"):
                 PackedMatrix(w, i8)
+    x, packed = normal(1, 2, 32), PackedMatrix(normal(2, 32, 5), "q8_0")
+    for other, x_dtype in ((packed, f32), (PackedMatrix(normal(2, 32, 5)), i8)):
+        with pytest.raises(WrongValue, match="x_dtype"):
+            matmul(x, other, x_dtype=x_dtype)
     blocks = random_blocks("q8_0", 4, 2)
     with pytest.raises(WrongValue, match="q5_0"):
         PackedMatrix.from_ggml(blocks, "q5_0")

@@ -21,7 +21,7 @@ BY_NAME = {kernel.name: kernel for kernel in KERNELS}
 def test_parts_and_wholes_are_ordered(draw: Draw, seed: int) -> None:
     found = sample(draw)
     note(str(found.module))
-    runner = EngineRunner(Prepared(verify(found.module), CpuTarget()).module, CpuTarget())
+    runner = EngineRunner(Prepared(verify(found.module), CpuTarget()), CpuTarget())
     compiled = {name: index for index, name in enumerate(runner.artifact.kernels)}
     expected = found.arrays()
 

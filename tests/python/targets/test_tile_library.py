@@ -13,13 +13,14 @@ from pto_wsp.isa.meaning import COMPARE_MODES
 from pto_wsp.isa.table import TABLE, Instruction
 from pto_wsp.runtime.program import Program
 from pto_wsp.types.dtype import DType, b1, f32, i32, i64, u8
+from pto_wsp.types.quantised import CHUNK, rounded_cols
 from pto_wsp.types.tile import TileType
 from tests.python.isa.operands import PLACE, QUANTISED, RUN, fitting, has_place, operand_shapes, operand_types
 from tests.python.lang.programs import execute
 
 ROWS, COLS, K = 7, 37, 21
 INPUTS = {"A": f32, "B": f32, "C": f32, "M": b1, "N": i32, "U": i64, "V": i64, "W": u8}
-OUTPUTS = {f32: "F", i32: "I", i64: "P", b1: "G"}
+OUTPUTS = {f32: "F", i32: "I", i64: "P", b1: "G", u8: "R"}
 TYPES = {f32: "float", i32: "int32_t", i64: "int64_t", b1: "Bool", u8: "uint8_t"}
 COMPUTED = [row for row in TABLE.values() if row.numpy is not None]
 MOVES = {
@@ -49,6 +50,8 @@ def attributes(row: Instruction, shape: tuple[int, int]) -> dict[str, object]:
         "format": QUANTISED.name,
         "valid_shape": shape,
     }
+    if row.form is Form.QUANTISE:
+        attrs["valid_shape"] = (shape[0], rounded_cols(CHUNK))
     return attrs | {"trans_a": False, "trans_b": False, "numpy_dtype": dtype.to_numpy()}
 
 

@@ -32,7 +32,7 @@ class CellPyramid {
   void add(const int64_t* at, bool writes, uint64_t watermark, const sched::WaitList& waits) {
     for (size_t level = 1; level < levels_.size(); ++level) {
       AccessMarks& marks = levels_[level].marks[index(level, at, int(level) * shift_)];
-      (writes ? marks.writes : marks.reads).add(watermark, waits);
+      (writes ? marks.writes : marks.reads).add_latest(watermark, waits);
     }
   }
 

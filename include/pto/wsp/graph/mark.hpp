@@ -13,15 +13,18 @@ namespace pto::wsp::graph {
 /// made the latest one: a strand need not wait for itself. Accesses are added in program order of strands.
 class Mark {
  public:
-  /// Adds an access, of the strand of `waits`, or before it.
+  /// Adds the latest access, of the strand of `waits`.
+  void add_latest(uint64_t watermark, const sched::WaitList& waits) {
+    before_ = for_strand(waits);
+    last_ = watermark;
+  }
+
+  /// Adds an access of the strand of `waits`, or of an earlier one.
   void add(uint64_t watermark, const sched::WaitList& waits) {
-    if (waits.is_own_watermark(watermark)) {
-      if (!waits.is_own_watermark(last_)) before_ = last_;
-      last_ = watermark > last_ ? watermark : last_;
-    } else {
-      uint64_t& mine = waits.is_own_watermark(last_) ? before_ : last_;
-      mine = watermark > mine ? watermark : mine;
-    }
+    const bool is_own = waits.is_own_watermark(watermark), is_last_own = waits.is_own_watermark(last_);
+    if (is_own && !is_last_own) before_ = last_;
+    uint64_t& mine = is_last_own && !is_own ? before_ : last_;
+    mine = watermark > mine ? watermark : mine;
   }
 
   /// What an access of the strand of `waits` must wait for.

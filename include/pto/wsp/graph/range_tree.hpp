@@ -7,13 +7,12 @@
 #include <cstdint>
 #include <vector>
 
-#include "pto/wsp/sched/progress.hpp"
+#include "pto/wsp/graph/mark.hpp"
 
 namespace pto::wsp::graph {
 
-/// A 16-ary tree over the cells [0, n) whose leaves are the cells themselves. Nodes keep watermarks, not
-/// names: an access through the tree orders against everything before it in program order, which is more than
-/// it must.
+/// A 16-ary tree over the cells [0, n) whose leaves are the cells themselves. Nodes keep marks, not names: an
+/// access through the tree is ordered after every strand up to the latest one that it must wait for.
 class RangeTree {
  public:
   explicit RangeTree(int64_t num_cells) {
@@ -29,27 +28,27 @@ class RangeTree {
     for (auto& level : levels_) {
       cell /= kArity;
       Node& node = level[size_t(cell)];
-      wait_for_covers(node, writes, waits);
-      (writes ? node.any_write : node.any_read) = stamp.watermark;
+      node.covers.wait(writes, waits);
+      add(node.any, writes, stamp, waits);
     }
   }
 
   /// Adds what wrote a range around one cell.
   void find_writers(int64_t cell, sched::WaitList& waits) const {
-    for (const auto& level : levels_) waits.add_watermark(level[size_t(cell /= kArity)].cover_write);
+    for (const auto& level : levels_) level[size_t(cell /= kArity)].covers.wait(false, waits);
   }
 
   /// Adds what an access to one cell would meet of what covered a range around it.
   void find_cell(int64_t cell, bool writes, sched::WaitList& waits) const {
-    for (const auto& level : levels_) wait_for_covers(level[size_t(cell /= kArity)], writes, waits);
+    for (const auto& level : levels_) level[size_t(cell /= kArity)].covers.wait(writes, waits);
   }
 
   /// Adds what an access to the cells [first, last) would meet; `leaf(cell)` looks at the single cells at its
   /// ends.
   template <class Leaf>
   void find_range(int64_t first, int64_t last, bool writes, sched::WaitList& waits, Leaf leaf) const {
-    for_ends(*this, first, last, [&](const Node& node) { wait_for_covers(node, writes, waits); });
-    for_inside(*this, first, last, leaf, [&](const Node& node) { wait_for_any(node, writes, waits); });
+    for_ends(*this, first, last, [&](const Node& node) { node.covers.wait(writes, waits); });
+    for_inside(*this, first, last, leaf, [&](const Node& node) { node.any.wait(writes, waits); });
   }
 
   /// An access to the cells [first, last): `leaf(cell)` handles the single cells at its ends.
@@ -58,32 +57,25 @@ class RangeTree {
                    sched::WaitList& waits, Leaf leaf) {
     // All questions come before all marks: a node may be both inside the range and above one of its ends.
     find_range(first, last, writes, waits, leaf);
-    for_ends(*this, first, last,
-             [&](Node& node) { (writes ? node.any_write : node.any_read) = stamp.watermark; });
+    for_ends(*this, first, last, [&](Node& node) { add(node.any, writes, stamp, waits); });
     for_inside(
         *this, first, last, [](int64_t) {},
         [&](Node& node) {
-          (writes ? node.any_write : node.any_read) = stamp.watermark;
-          (writes ? node.cover_write : node.cover_read) = stamp.watermark;
+          add(node.any, writes, stamp, waits);
+          add(node.covers, writes, stamp, waits);
         });
   }
 
  private:
   static constexpr int64_t kArity = 16;
 
-  /// Watermarks of the last accesses that covered the node, and of the last ones that met any part of it.
   struct Node {
-    uint64_t cover_write = 0, cover_read = 0, any_write = 0, any_read = 0;
+    AccessMarks covers;  ///< of accesses to all of the node
+    AccessMarks any;     ///< of accesses to any part of it
   };
 
-  static void wait_for_covers(const Node& node, bool writes, sched::WaitList& waits) {
-    waits.add_watermark(node.cover_write);
-    if (writes) waits.add_watermark(node.cover_read);
-  }
-
-  static void wait_for_any(const Node& node, bool writes, sched::WaitList& waits) {
-    waits.add_watermark(node.any_write);
-    if (writes) waits.add_watermark(node.any_read);
+  static void add(AccessMarks& marks, bool writes, const sched::Stamp& stamp, const sched::WaitList& waits) {
+    (writes ? marks.writes : marks.reads).add_latest(stamp.watermark, waits);
   }
 
   /// Visits the nodes above the first and the last cell. `Tree` is this class, const or not.

@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-#include "pto/wsp/sched/progress.hpp"
+#include "pto/wsp/progress.hpp"
 
 namespace pto::wsp::graph {
 

@@ -12,10 +12,10 @@
 #include <utility>
 #include <vector>
 
+#include "pto/wsp/crash.hpp"
 #include "pto/wsp/engine.hpp"
 #include "pto/wsp/host/npy.hpp"
 #include "pto/wsp/native.hpp"
-#include "pto/wsp/crash.hpp"
 
 namespace pto::wsp::host {
 

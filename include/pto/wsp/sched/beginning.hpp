@@ -11,8 +11,8 @@
 
 namespace pto::wsp::sched {
 
-/// Nothing is known of a program before its first run. The tasks of that run are timed: all of them for a
-/// while after the first task of each site, then some.
+/// Nothing is known of a program before its first run. The tasks of that run are timed: some after
+/// the first one of each site, then one now and then.
 class Beginning {
  public:
   explicit Beginning(Run& run)
@@ -37,17 +37,17 @@ class Beginning {
     const int64_t now = trace::now_ns();
     if (is_attentive() && num_timed_++ == 0) begin_look(now);
     if (now < look_ns_) return false;
-    num_timed_ = kAttentive;
     look_ns_ = now + std::max(now - start_ns_, kLookNs);
     const Estimate estimate = Estimate::of(*run_.prepared());
-    return estimate.saved_ns(run_.num_workers()) > kMargin * estimate.order_ns;
+    return estimate.saved_ns(run_.num_workers()) > kMargin * estimate.order_ns + kJoinNs;
   }
 
  private:
   static constexpr int64_t kLookNs = 20000;  ///< less than others need to wake up
   static constexpr double kMargin = 2;
-  static constexpr double kFewTasks = 64;  ///< that cost little to order, worth it or not
-  static constexpr uint32_t kAttentive = UINT32_MAX;
+  static constexpr double kJoinNs = 100000;  ///< until others have woken up
+  static constexpr double kFewTasks = 64;    ///< that cost little to order, worth it or not
+  static constexpr uint32_t kAttentive = 8;  ///< tasks
 
   /// The first task of a site is slow for reasons of its own: it does not count where many follow.
   void begin_look(int64_t now) {
@@ -64,7 +64,7 @@ class Beginning {
   const int64_t start_ns_;
   std::vector<bool> has_begun_;  ///< per site
   uint32_t site_ = 0;            ///< the last one that was new
-  uint32_t num_timed_ = 0;       ///< tasks since then, or kAttentive
+  uint32_t num_timed_ = 0;       ///< tasks since then, up to kAttentive
   int64_t look_ns_ = INT64_MAX;
   uint64_t num_looks_ = 0;  ///< of runs whose order is shaken
 };

@@ -16,9 +16,9 @@
 #include <vector>
 
 #include "pto/wsp/error.hpp"
+#include "pto/wsp/progress.hpp"
 #include "pto/wsp/sched/graph_ops.hpp"
 #include "pto/wsp/sched/policy.hpp"
-#include "pto/wsp/sched/progress.hpp"
 
 namespace pto::wsp::sched {
 

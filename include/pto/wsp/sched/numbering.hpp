@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "pto/wsp/sched/progress.hpp"
+#include "pto/wsp/progress.hpp"
 #include "pto/wsp/sched/random.hpp"
 #include "pto/wsp/sched/strands.hpp"
 

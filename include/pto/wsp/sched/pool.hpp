@@ -16,9 +16,9 @@
 #include <utility>
 #include <vector>
 
+#include "pto/wsp/forks.hpp"
 #include "pto/wsp/sched/blocked_signals.hpp"
 #include "pto/wsp/sched/event_count.hpp"
-#include "pto/wsp/forks.hpp"
 #include "pto/wsp/sched/placement.hpp"
 
 namespace pto::wsp::sched {

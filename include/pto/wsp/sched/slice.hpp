@@ -9,7 +9,7 @@
 #include <mutex>
 #include <vector>
 
-#include "pto/wsp/sched/progress.hpp"
+#include "pto/wsp/progress.hpp"
 
 namespace pto::wsp::sched {
 

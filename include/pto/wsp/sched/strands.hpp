@@ -5,6 +5,7 @@
 #pragma once
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
 #include <vector>
 
@@ -162,7 +163,8 @@ class UnitMarker {
 
 /// Short tasks are gathered for so long.
 inline constexpr uint64_t kGatherNs = 10000;
-inline constexpr double kStrandsPerWorker = 64;  ///< of a site of which nothing is known, at least
+inline constexpr double kStrandsPerWorker = 8;  ///< of a site of which nothing is known, at least
+inline constexpr double kFewTasks = 128;        ///< of a program: they may all be long
 inline constexpr double kGuessNs = 50;
 inline constexpr double kGuessNsPerElement = 0.25;
 
@@ -206,14 +208,16 @@ inline Marks mark_units(const bytecode::Plan& plan, uint32_t workers, bool are_c
 
 /// What a task of each site may take, in nanoseconds, as long as nothing was measured: a little per element
 /// that it touches, and at least so much that the tasks of a site that are gathered leave strands for each
-/// worker.
+/// worker. Few tasks are not gathered.
 inline std::vector<uint32_t> guess_costs(const bytecode::Plan& plan, uint32_t workers) {
-  const bytecode::Program& program = plan.program();
+  std::vector<double> tasks;
+  for (const bytecode::SiteForm& site : plan.program().sites)
+    tasks.push_back(std::max(detail::count_iterations(plan, site.loop), 1.0));
+  const bool are_few = std::accumulate(tasks.begin(), tasks.end(), 0.0) <= detail::kFewTasks;
   std::vector<uint32_t> guesses;
   for (uint32_t i = 0; i < plan.sites.size(); ++i) {
-    const double tasks = std::max(detail::count_iterations(plan, program.sites[i].loop), 1.0);
-    const double share = double(detail::kGatherNs) * detail::kStrandsPerWorker * workers / tasks;
-    const double guess = std::max(detail::guess_ns(plan, i), share);
+    const double share = double(detail::kGatherNs) * detail::kStrandsPerWorker * workers / tasks[i];
+    const double guess = are_few ? double(detail::kGatherNs) : std::max(detail::guess_ns(plan, i), share);
     guesses.push_back(uint32_t(std::min(guess, double(detail::kGatherNs))));
   }
   return guesses;

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "pto/wsp/error.hpp"
-#include "pto/wsp/sched/progress.hpp"
+#include "pto/wsp/progress.hpp"
 
 namespace pto::wsp::sched {
 

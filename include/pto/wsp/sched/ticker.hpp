@@ -14,8 +14,8 @@
 #include <system_error>
 #include <thread>
 
+#include "pto/wsp/progress.hpp"
 #include "pto/wsp/sched/blocked_signals.hpp"
-#include "pto/wsp/sched/progress.hpp"
 
 namespace pto::wsp::sched {
 

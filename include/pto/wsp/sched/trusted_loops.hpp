@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "pto/wsp/bytecode/plan.hpp"
-#include "pto/wsp/sched/progress.hpp"
+#include "pto/wsp/progress.hpp"
 
 namespace pto::wsp::sched {
 

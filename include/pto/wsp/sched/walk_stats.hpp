@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "pto/wsp/sched/progress.hpp"
+#include "pto/wsp/progress.hpp"
 
 namespace pto::wsp::sched {
 

@@ -6,7 +6,7 @@
 #include <atomic>
 #include <cstdint>
 
-#include "pto/wsp/sched/progress.hpp"
+#include "pto/wsp/progress.hpp"
 
 namespace pto::wsp::sched {
 

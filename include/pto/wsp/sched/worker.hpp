@@ -14,10 +14,10 @@
 
 #include "pto/wsp/bytecode/arguments.hpp"
 #include "pto/wsp/bytecode/rows.hpp"
+#include "pto/wsp/progress.hpp"
 #include "pto/wsp/sched/instances.hpp"
 #include "pto/wsp/sched/options.hpp"
 #include "pto/wsp/sched/pace.hpp"
-#include "pto/wsp/sched/progress.hpp"
 #include "pto/wsp/sched/random.hpp"
 #include "pto/wsp/trace/order_check.hpp"
 #include "pto/wsp/trace/recorder.hpp"

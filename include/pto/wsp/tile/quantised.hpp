@@ -30,6 +30,28 @@ struct Format {
 
 namespace quantised {
 
+#if defined(__FMA__) || defined(__ARM_FEATURE_FMA)
+inline constexpr bool kHasFma = true;
+#else
+inline constexpr bool kHasFma = false;
+#endif
+
+/// a * b + c, rounded once on every machine.
+PTO_INLINE inline F fma_exact(F a, F b, F c) {
+  if constexpr (kHasFma) return fma(a, b, c);
+  F r;
+  for (int l = 0; l < kLanes; ++l) r[l] = __builtin_fmaf(a[l], b[l], c[l]);
+  return r;
+}
+
+/// `(number - zero) * scale`, or with a minimum, `number * scale + offset`: each step is rounded to f32. The
+/// product is exact where there is a minimum, and so is the offset where there is none: then one fma does it.
+template <class Fm>
+PTO_INLINE inline F element(F number, F scale, F offset) {
+  if constexpr (Fm::kHasMinimum || kHasFma) return fma(number, scale, offset);
+  return (number - float(Fm::kZero)) * scale;
+}
+
 /// Rows whose quads lie together, and quads of them.
 inline constexpr int kChunk = 32, kChunkQuads = kChunk / int(kQuad);
 
@@ -105,7 +127,7 @@ PTO_INLINE inline void for_elements(const uint8_t* block, int64_t cols, int64_t 
           const U number =
               i.value == 3 ? numbers[v.value] >> 24 : (numbers[v.value] >> (8 * i.value)) & 0xffu;
           const F wide = __builtin_convertvector((I)number, F);
-          elements[v.value] = fma(wide, scale[v.value], offset[v.value]);  // rounds once, as the two steps do
+          elements[v.value] = element<Fm>(wide, scale[v.value], offset[v.value]);
         });
         body(row + int(kQuad) * t.value + i.value, elements);
       });
@@ -194,9 +216,111 @@ PTO_INLINE inline void widened_block(const Tile<float>& c, const Strided<A, One>
   }
 }
 
+/// A group of columns of a row, rounded.
+struct Rounded {
+  int8_t numbers[kChunk];
+  float step;       ///< what numbers are multiplied by
+  int16_t sums[2];  ///< of numbers, by halves
+};
+static_assert(sizeof(Rounded) == 40);
+
+/// Bytes of a row with this number of columns, rounded.
+constexpr int64_t rounded_bytes(int64_t cols) { return cols / kChunk * int64_t(sizeof(Rounded)); }
+
+/// Rounds a group of elements: times 127 over the largest size, to nearest even.
+inline Rounded rounded(const float* elements) {
+  constexpr float kSmallest = 0x1p-100f, kLargest = 0x1.fffffep127f, kMagic = 0x1.8p23f;
+  Rounded group{};
+  float largest = 0;
+  bool is_finite = true;
+  for (int i = 0; i < kChunk; ++i) {
+    const float size = __builtin_fabsf(elements[i]);
+    is_finite &= size <= kLargest;
+    largest = size > largest ? size : largest;
+  }
+  if (!is_finite) group.step = __builtin_nanf("");
+  if (!is_finite || largest < kSmallest) return group;
+  group.step = largest / 127.0f;
+  const float inverse = 127.0f / largest;
+  for (int i = 0; i < kChunk; ++i) {
+    const float whole = (elements[i] * inverse + kMagic) - kMagic;
+    group.numbers[i] = static_cast<int8_t>(whole);
+    int16_t& sum = group.sums[i / (kChunk / 2)];
+    sum = static_cast<int16_t>(sum + group.numbers[i]);
+  }
+  return group;
+}
+
+/// c[rows][kVectors * kLanes] += a @ w from column `j` on, for rows that are rounded. A group adds its dot
+/// product of integers, times both scales; then the sum of its elements times the minimum.
+template <class Fm, int kRows, int kVectors, class N>
+PTO_INLINE inline void rounded_block(const Tile<float>& c, const Strided<uint8_t, One>& a,
+                                     const Tile<uint8_t>& w, int64_t j, N n) {
+  constexpr int kPart = Fm::kGroup < kChunk ? Fm::kGroup : kChunk, kQuadsOf = kPart / int(kQuad);
+  const LeftRows<kRows> rows(c.rows, a.row_step), targets(c.rows, c.stride);
+  const int64_t cols = w.cols / Fm::kColumn;
+  F sum[kRows * kVectors];
+  for_constants<kRows * kVectors>([&](auto i) PTO_INLINE {
+    constexpr int r = i.value / kVectors, v = i.value % kVectors;
+    sum[i.value] = load(c.data + targets.at[r] + j + v * kLanes, Full{});
+  });
+  const uint8_t* left = a.data;
+  for (int64_t b = 0; b < w.rows; ++b) {
+    const uint8_t* const block = w.row(b);
+    for (int64_t at = 0; at < w.cols; at += int64_t(kLineBytes))
+      __builtin_prefetch(block + kAhead + at, 0, kFirstCache);
+    const auto columns = [&](int v) PTO_INLINE { return Columns<Fm, N>{block, cols, j + v * kLanes, n}; };
+    for (int row = 0; row < Fm::kBlock; row += kPart) {
+      const int chunk = row / kChunk, first = row % kChunk;
+      const uint8_t* const group = left + int64_t(chunk) * int64_t(sizeof(Rounded));
+      float step[kRows];
+      int32_t total[kRows];
+      I dots[kRows * kVectors];
+      for_constants<kRows>([&](auto r) PTO_INLINE {
+        Rounded of;
+        __builtin_memcpy(&of, group + rows.at[r.value], sizeof of);
+        step[r.value] = of.step;
+        total[r.value] = kPart == kChunk ? of.sums[0] + of.sums[1] : of.sums[first != 0];
+        for_constants<kVectors>([&](auto v) PTO_INLINE {
+          dots[r.value * kVectors + v.value] = splat(int32_t(-Fm::kZero * total[r.value]));
+        });
+      });
+      for_constants<kQuadsOf>([&](auto t) PTO_INLINE {
+        U numbers[kVectors];
+        for_constants<kVectors>([&](auto v) PTO_INLINE {
+          numbers[v.value] = columns(v.value).numbers(chunk, first / int(kQuad) + t.value);
+        });
+        for_constants<kRows>([&](auto r) PTO_INLINE {
+          const U quad = splat(load_quad(group + rows.at[r.value] + first + int(kQuad) * t.value));
+          for_constants<kVectors>([&](auto v) PTO_INLINE {
+            I& of = dots[r.value * kVectors + v.value];
+            of = dot_quads(numbers[v.value], quad, of);
+          });
+        });
+      });
+      for_constants<kVectors>([&](auto v) PTO_INLINE {
+        const F scale = columns(v.value).scale(row / Fm::kGroup);
+        [[maybe_unused]] F minimum{};
+        if constexpr (Fm::kHasMinimum) minimum = columns(v.value).offset(row / Fm::kGroup, scale);
+        for_constants<kRows>([&](auto r) PTO_INLINE {
+          constexpr int at = r.value * kVectors + v.value;
+          sum[at] = fma_exact(splat(step[r.value]) * scale, __builtin_convertvector(dots[at], F), sum[at]);
+          if constexpr (Fm::kHasMinimum)
+            sum[at] = fma_exact(minimum, splat(step[r.value] * float(total[r.value])), sum[at]);
+        });
+      });
+    }
+    left += rounded_bytes(Fm::kBlock);
+  }
+  for_constants<kRows * kVectors>([&](auto i) PTO_INLINE {
+    constexpr int r = i.value / kVectors, v = i.value % kVectors;
+    if (r < c.rows) store(c.row(r) + j + v * kLanes, sum[i.value], Full{});
+  });
+}
+
 }  // namespace quantised
 
-/// c += a @ w. Whole vectors of c are written.
+/// c += a @ w. Whole vectors of c are written. Rows of a are floats, or bytes that `quantise` made.
 /// \tparam kVectors vectors of columns of a block
 /// \param w blocks of a packed matrix, each a row
 /// \param panel room for quantised::kDepth rows of a block of columns; null where c has few rows
@@ -207,14 +331,43 @@ template <class Fm, int kVectors, class A>
   quantised::for_columns<kVectors>(
       c.cols, w.cols / Fm::kColumn, [&](int64_t j, auto vectors, auto n) PTO_INLINE {
         constexpr int kVectorsNow = decltype(vectors)::value;
-        if (c.rows > kFewRows) return quantised::widened_block<Fm, kVectorsNow>(c, a, w, j, n, panel);
+        if constexpr (sizeof(A) > 1) {
+          if (c.rows > kFewRows) return quantised::widened_block<Fm, kVectorsNow>(c, a, w, j, n, panel);
+        }
         for (int64_t i = 0; i < c.rows; i += 4) {
           const Tile<float> sums{c.row(i), c.stride, c.rows - i < 4 ? c.rows - i : 4, c.cols};
           const Strided<A, One> left{a.data + i * a.row_step, a.row_step, {}};
-          sums.rows > 1 ? quantised::stream_block<Fm, 4, kVectorsNow>(sums, left, w, j, n)
-                        : quantised::stream_block<Fm, 1, kVectorsNow>(sums, left, w, j, n);
+          if constexpr (sizeof(A) > 1) {
+            sums.rows > 1 ? quantised::stream_block<Fm, 4, kVectorsNow>(sums, left, w, j, n)
+                          : quantised::stream_block<Fm, 1, kVectorsNow>(sums, left, w, j, n);
+          } else {
+            sums.rows > 1 ? quantised::rounded_block<Fm, 4, kVectorsNow>(sums, left, w, j, n)
+                          : quantised::rounded_block<Fm, 1, kVectorsNow>(sums, left, w, j, n);
+          }
         }
       });
 }
+
+namespace unchecked {
+
+/// Rows in groups of integers. False if they are not whole groups, as many as there is room for.
+template <class T>
+bool quantise(const Tile<uint8_t>& to, const Tile<T>& x) {
+  constexpr int64_t kBytes = sizeof(quantised::Rounded);
+  const int64_t groups = x.cols / quantised::kChunk;
+  if (x.cols != groups * quantised::kChunk || to.cols != groups * kBytes) return false;
+  for (int64_t i = 0; i < x.rows; ++i) {
+    for (int64_t g = 0; g < groups; ++g) {
+      float elements[quantised::kChunk];
+      for (int64_t j = 0; j < quantised::kChunk; j += kLanes)
+        store(elements + j, load(x.row(i) + g * quantised::kChunk + j, Full{}), Full{});
+      const quantised::Rounded group = quantised::rounded(elements);
+      __builtin_memcpy(to.row(i) + g * kBytes, &group, sizeof group);
+    }
+  }
+  return true;
+}
+
+}  // namespace unchecked
 
 }  // namespace pto::wsp::tile

@@ -397,13 +397,22 @@ void matmul_bias(const detail::Sum& to, const Tile<A>& a, const Tile<B>& b, cons
   detail::product(to, a, b, true, arena);
 }
 
-/// to += x @ w, where w holds blocks of a matrix that is packed in the format Fm.
+/// Rows rounded to i8 in groups of 32 columns, as bytes.
+template <class T>
+void quantise(const Tile<uint8_t>& to, const Tile<T>& x) {
+  detail::require(to.rows == x.rows, "the valid shapes of the operands do not fit");
+  detail::require(unchecked::quantise(to, x), "the rows to quantise are not whole");
+}
+
+/// to += x @ w, where w holds blocks of a matrix that is packed in the format Fm. Rows of x are floats, or
+/// bytes that `quantise` made.
 template <class Fm, class A>
 void matmul_quantised(const detail::Sum& to, const Tile<A>& x, const Tile<uint8_t>& w, Arena arena) {
   detail::require_shape(to.tile, x.rows, to.tile.cols);
   detail::require(w.cols % Fm::kColumn == 0 && to.tile.cols <= w.cols / Fm::kColumn,
                   "the quantised matrix has fewer columns than the sum");
-  detail::require(x.cols == w.rows * Fm::kBlock,
+  constexpr int64_t kDepth = sizeof(A) > 1 ? Fm::kBlock : quantised::rounded_bytes(Fm::kBlock);
+  detail::require(x.cols == w.rows * kDepth,
                   "the left operand has not as many columns as the quantised matrix has rows");
   float* const panel = arena.array<float>(uint64_t(2 * quantised::kDepth * kLanes));
   Tile<float> sum = to.tile;

@@ -42,6 +42,7 @@ PARAMETERS: dict[Form, tuple[str, ...]] = {
     Form.MATMUL_ACC: ("acc", "a", "b"),
     Form.MATMUL_BIAS: ("a", "b", "bias"),
     Form.MATMUL_QUANTISED: ("acc", "x", "w", "format"),
+    Form.QUANTISE: ("x",),
     Form.TRANSPOSE: ("x",),
     Form.RESHAPE: ("x", "shape"),
     Form.EXTRACT: ("x", "shape", "row", "col"),

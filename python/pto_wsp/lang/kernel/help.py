@@ -38,6 +38,7 @@ SHAPES: dict[Form, tuple[str, str]] = {
         "[M, N] of f32, [M, K], blocks [K / block, bytes] of u8 -> [M, N] of f32",
         'c = pto.matmul_quantised(c, x, w, "q4_0")',
     ),
+    Form.QUANTISE: ("[R, C] -> [R, C / 32 * 40] of u8", "q = pto.quantise(x)"),
     Form.TRANSPOSE: ("[R, C] -> [C, R]", "t = pto.transpose(x)"),
     Form.RESHAPE: ("[R, C] -> shape with as many elements", "t = pto.reshape(x, (1, 128))"),
     Form.EXTRACT: ("[R, C] -> shape, from [row, col] on", "t = pto.extract(x, (4, 16), row=8)"),

@@ -25,6 +25,7 @@ from pto_wsp.lang.kernel.values import (
     constant_of,
 )
 from pto_wsp.types.dtype import DType, f32, i32
+from pto_wsp.types.quantised import rounded_cols
 
 
 def call_function(reader: KernelReader, function: PtoFunction, node: ast.Call, hint: str) -> Value:
@@ -122,7 +123,7 @@ class _Call:
             case Form.CONVERT:
                 flags = [("rmode", self.word("rmode"))] if "rmode" in self.args else []
                 return emit(row.name, [self.tile("x")], (), site, dtype=self.dtype(), flags=flags)
-            case Form.RESHAPE | Form.EXTRACT | Form.INSERT | Form.SET:
+            case Form.RESHAPE | Form.EXTRACT | Form.INSERT | Form.SET | Form.QUANTISE:
                 return self.part(row)
             case Form.SORT | Form.MERGE_RUNS | Form.MERGE | Form.TOPK_VALUES | Form.TOPK_INDICES:
                 return self.order(row)
@@ -131,6 +132,10 @@ class _Call:
 
     def part(self, row: Instruction) -> Value:
         emit, tile = self.reader.builder.instruction, self.tile("x")
+        if row.form is Form.QUANTISE:
+            cols = rounded_cols(tile.type.cols)
+            valid = (tile.valid[0], Const(cols))
+            return emit(row.name, [tile], (), self.site, shape=(tile.type.rows, cols), valid=valid)
         if row.form is Form.INSERT:
             return emit(row.name, [tile, self.tile("part")], (), self.site, flags=self.places())
         if row.form is Form.SET:

@@ -120,6 +120,12 @@ def matmul(a: Value, b: Value, acc: Value | None = ...) -> Tile:
 def matmul_acc(acc: Value, a: Value, b: Value) -> Tile:
     """Acc + a @ b in f32."""
 
+def matmul_quantised(acc: Value, x: Value, w: Value, format: str) -> Tile:
+    """Acc + x @ w, where w holds blocks of a matrix that is packed in a format."""
+
+def quantise(x: Value) -> Tile:
+    """[R, C] to [R, C / 32 * 40] of u8: rows rounded to i8 in groups, for `matmul_quantised`."""
+
 def matmul_bias(a: Value, b: Value, bias: Value) -> Tile:
     """A @ b + bias, a row [1, N] of f32."""
 

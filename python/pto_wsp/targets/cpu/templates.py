@@ -6,7 +6,14 @@ Functions named here are those of include/pto/wsp/tile/. Values are vectors: `F`
 
 from __future__ import annotations
 
-from pto_wsp.isa.meaning import ELEMENT_OUTSIDE, OTHER_COUNT, OUTSIDE, PART_OUTSIDE, UNSORTED
+from pto_wsp.isa.meaning import (
+    ELEMENT_OUTSIDE,
+    OTHER_COUNT,
+    OUTSIDE,
+    PART_OF_GROUP,
+    PART_OUTSIDE,
+    UNSORTED,
+)
 from pto_wsp.support.record import record
 from pto_wsp.targets.c_style.spelling import INTEGERS
 from pto_wsp.types.dtype import DType
@@ -108,6 +115,7 @@ TEMPLATES: dict[str, Template] = {
     "colexpand": Vector("{0}", ALL),
     "iota": Vector("iota({0}, j)"),
     "reshape": CallTemplate("reshape", failure=OTHER_COUNT),
+    "quantise": CallTemplate("quantise", failure=PART_OF_GROUP),
     "extract": CallTemplate("extract", arguments=("row", "col"), failure=PART_OUTSIDE),
     "insert": CallTemplate("insert", arguments=("row", "col"), failure=PART_OUTSIDE),
     "setval": CallTemplate("setval", arguments=("row", "col"), failure=ELEMENT_OUTSIDE, is_in_place=True),
@@ -158,13 +166,14 @@ NARROW_TYPES = ("i8", "u8", "i16", "u16")
 HEADERS: dict[str, str] = {
     **dict.fromkeys(_UNARY_MATH, "math"),
     **dict.fromkeys(("matmul", "matmul_acc", "matmul_bias"), "matmul"),
-    "matmul_quantised": "quantised",
+    **dict.fromkeys(("matmul_quantised", "quantise"), "quantised"),
     "cvt": "convert",
     **{name: "fold" for name, template in TEMPLATES.items() if isinstance(template, Fold)},
     **{
         name: "sort"
         for name, template in TEMPLATES.items()
-        if isinstance(template, CallTemplate) and name not in ("reshape", "extract", "insert", "setval")
+        if isinstance(template, CallTemplate)
+        and name not in ("reshape", "extract", "insert", "setval", "quantise")
     },
 }
 """Headers of include/pto/wsp/tile/ that rows need in addition to move.hpp and scalar.hpp."""

@@ -24,7 +24,7 @@ from pto_wsp.targets.cpu.parts import (
     turns,
 )
 from pto_wsp.targets.cpu.templates import CallTemplate
-from pto_wsp.types.quantised import FORMATS
+from pto_wsp.types.quantised import FORMATS, rounded_cols
 from pto_wsp.types.tile import TileType
 
 MOST_BLOCK_ROWS = 8
@@ -99,7 +99,9 @@ def write_matmul_quantised(code: KernelCode, node: Alone, instr: Instr) -> None:
     function = f"matmul_quantised<Format<{', '.join(map(str, numbers))}>, {matmul_vectors(dst, code.lanes)}>"
     most = form.column_bytes
     code.check(f"{w}.cols % {most} != 0 || {acc}.cols > {w}.cols / {most}", PART_OF_BLOCK, instr.loc)
-    code.check(f"{x}.cols != {w}.rows * {form.block}", OTHER_DEPTH, instr.loc)
+    is_float = code.types[instr.tiles[1]].dtype.is_float
+    depth = form.block if is_float else rounded_cols(form.block)
+    code.check(f"{x}.cols != {w}.rows * {depth}", OTHER_DEPTH, instr.loc)
     code.parts.add(quantised_product(function, left))
     with _sum(code, node, instr, f"{acc}.rows, {acc}.cols"):
         code.out.line(f"{function}(sum, {value}, {w}, {code.extra(node, 'panel', 'float') or 'nullptr'});")

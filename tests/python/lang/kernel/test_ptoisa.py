@@ -71,6 +71,7 @@ OPERANDS: dict[Form, tuple[str, str]] = {
     Form.MATMUL_ACC: ("acc", "{s}, square"),
     Form.MATMUL_BIAS: ("{s}", "square, col"),
     Form.MATMUL_QUANTISED: ("acc", "wide, blocks, format='q8_0'"),
+    Form.QUANTISE: ("wide", ""),
     Form.TRANSPOSE: ("{s}", ""),
     Form.RESHAPE: ("{s}", ""),
     Form.EXTRACT: ("{s}", "row=1, col=2"),
@@ -98,6 +99,7 @@ MOVES = {"TLOAD", "TSTORE", "MGATHER", "MSCATTER"}
 RESULTS: dict[Form, str] = {
     Form.ROW_REDUCE: "(8, 1, f32)",
     Form.COL_REDUCE: "(1, 16, f32)",
+    Form.QUANTISE: "(8, 40, u8)",
     Form.TRANSPOSE: "(16, 8, f32)",
     Form.RESHAPE: "(4, 32, f32)",
     Form.EXTRACT: "(7, 14, f32)",

@@ -19,6 +19,7 @@
 
 #include "arrays.hpp"
 #include "pto/wsp/engine.hpp"
+#include "pto/wsp/sched/lone_monitor.hpp"
 
 namespace nb = nanobind;
 using namespace pto::wsp;
@@ -112,13 +113,16 @@ bool is_signalled() {
   return PyErr_CheckSignals() != 0;
 }
 
-/// A Python function that is told the number of complete tasks, by any thread, and what it raised.
+/// A Python function that is told the number of complete tasks, by any thread, and what it raised. What
+/// kernels print goes to `sys.stdout`.
 class Listener {
  public:
   explicit Listener(nb::object function) : function_(std::move(function)) {}
 
   /// Lets a run tell it; it stays where it is.
   void listen(sched::RunOptions& options) {
+    options.printer = this;
+    options.on_print = &print;
     if (function_.is_none()) return;
     options.listener = this;
     options.on_progress = &report;
@@ -128,6 +132,9 @@ class Listener {
     if (PyErr_Occurred() == nullptr && raised_.is_valid())
       PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(raised_.ptr())), raised_.ptr());
     if (PyErr_Occurred() != nullptr) throw nb::python_error();
+  }
+  static void print(void* listener, const std::string& text) {
+    static_cast<Listener*>(listener)->write(text);
   }
 
  private:
@@ -141,11 +148,23 @@ class Listener {
     try {
       function_(num_complete);
     } catch (nb::python_error& error) {
-      raised_ = nb::borrow(error.value());
-      if (error.traceback().is_valid()) PyException_SetTraceback(raised_.ptr(), error.traceback().ptr());
+      keep(error);
       return true;
     }
     return false;
+  }
+  void write(const std::string& text) {
+    const nb::gil_scoped_acquire acquired;
+    if (raised_.is_valid() || PyErr_Occurred() != nullptr) return;
+    try {
+      nb::module_::import_("sys").attr("stdout").attr("write")(text);
+    } catch (nb::python_error& error) {
+      keep(error);
+    }
+  }
+  void keep(nb::python_error& error) {
+    raised_ = nb::borrow(error.value());
+    if (error.traceback().is_valid()) PyException_SetTraceback(raised_.ptr(), error.traceback().ptr());
   }
 
   nb::object function_;
@@ -176,8 +195,9 @@ class PythonLibrary {
     return names;
   }
 
-  int32_t call(uint32_t index, nb::tuple arrays, nb::tuple scalars, nb::tuple scalar_dtypes, uint64_t task,
-               uint64_t workspace_bytes) const {
+  /// (what the kernel returned, what a failed check found). Raises what a handler of a signal raised.
+  nb::tuple call(uint32_t index, nb::tuple arrays, nb::tuple scalars, nb::tuple scalar_dtypes, uint64_t task,
+                 uint64_t workspace_bytes) const {
     if (index >= library_->table().num_kernels) {
       throw EngineError("no-such-kernel", "the library has no such kernel").with_int("kernel", index);
     }
@@ -199,9 +219,17 @@ class PythonLibrary {
     }
     sched::Scratch scratch, workspace;
     if (!scratch.reserve(kernel.scratch_bytes) || !workspace.reserve(workspace_bytes)) throw std::bad_alloc();
-    TaskContext context{scratch.data(), workspace.data(), workspace_bytes, task, 0, kernel.block_dim};
-    const sched::FloatEnvironment floats;
-    return sched::run_blocks(kernel.fn, views.data(), values.data(), context);
+    Listener listener{nb::none()};
+    sched::LoneMonitor monitor(&is_signalled, &Listener::print, &listener);
+    TaskContext context{scratch.data(),   workspace.data(), workspace_bytes, task, 0,
+                        kernel.block_dim, &monitor};
+    int32_t status = 0;
+    {
+      const sched::FloatEnvironment floats;
+      status = sched::run_blocks(kernel.fn, views.data(), values.data(), context);
+    }
+    listener.raise();
+    return nb::make_tuple(status, std::vector<int64_t>(std::begin(monitor.values), std::end(monitor.values)));
   }
 
  private:
@@ -331,8 +359,9 @@ class PythonExecutable {
         has_native_(library.has_native()) {}
 
   RunResult run(nb::tuple arrays, nb::tuple scalars, uint32_t workers, int trace, uint64_t jitter,
-                bool tracks, bool check, sched::RunOptions options, nb::object progress) {
-    complete(options, workers, trace, jitter, tracks, check);
+                bool tracks, bool check, sched::RunOptions options, nb::object progress,
+                int64_t time_limit_ns) {
+    complete(options, workers, trace, jitter, tracks, check, time_limit_ns);
     Listener listener(std::move(progress));
     listener.listen(options);
     const python::BoundArrays bound(arrays);
@@ -349,8 +378,8 @@ class PythonExecutable {
 
   std::unique_ptr<PythonRun> submit(nb::tuple arrays, nb::tuple scalars, uint32_t workers, int trace,
                                     uint64_t jitter, bool tracks, bool check, sched::RunOptions options,
-                                    nb::object progress) {
-    complete(options, workers, trace, jitter, tracks, check);
+                                    nb::object progress, int64_t time_limit_ns) {
+    complete(options, workers, trace, jitter, tracks, check, time_limit_ns);
     return std::make_unique<PythonRun>(executable_, has_native_, arrays, to_symbols(scalars), options,
                                        std::move(progress));
   }
@@ -359,8 +388,9 @@ class PythonExecutable {
 
  private:
   static void complete(sched::RunOptions& options, uint32_t workers, int trace, uint64_t jitter, bool tracks,
-                       bool check) {
+                       bool check, int64_t time_limit_ns) {
     options.workers = workers;
+    options.time_limit_ns = time_limit_ns;
     options.trace = trace > 0;
     options.traces_walks = trace > 1;
     options.jitter = jitter;
@@ -452,10 +482,12 @@ void bind_engine(nb::module_& module) {
            nb::arg("library"), nb::arg("shared").none() = nb::none())
       .def("run", &PythonExecutable::run, nb::arg("arrays"), nb::arg("scalars"), nb::arg("workers") = 0,
            nb::arg("trace") = 0, nb::arg("jitter") = 0, nb::arg("tracks") = false, nb::arg("check") = false,
-           nb::arg("options") = sched::RunOptions{}, nb::arg("progress") = nb::none())
+           nb::arg("options") = sched::RunOptions{}, nb::arg("progress") = nb::none(),
+           nb::arg("time_limit_ns") = 0)
       .def("submit", &PythonExecutable::submit, nb::arg("arrays"), nb::arg("scalars"), nb::arg("workers") = 0,
            nb::arg("trace") = 0, nb::arg("jitter") = 0, nb::arg("tracks") = false, nb::arg("check") = false,
-           nb::arg("options") = sched::RunOptions{}, nb::arg("progress") = nb::none())
+           nb::arg("options") = sched::RunOptions{}, nb::arg("progress") = nb::none(),
+           nb::arg("time_limit_ns") = 0)
       .def("cancel", &PythonExecutable::cancel);
   nb::class_<PythonRun>(module, "Run")
       .def("wait", &PythonRun::wait)

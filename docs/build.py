@@ -22,7 +22,7 @@ from pto_wsp.ir.schedule import Directive, Policy
 from pto_wsp.isa import TABLE, ErrorBound, Form, Instruction
 from pto_wsp.isa.compositions import COMPOSITIONS, Composition
 from pto_wsp.isa.refused import REFUSED
-from pto_wsp.isa.statements import CONTROL, SCALARS, Statement
+from pto_wsp.isa.statements import CONTROL, DEBUGGING, SCALARS, Statement
 from pto_wsp.lang.kernel.help import SHAPES
 from pto_wsp.lang.schedule.registry import DIRECTIVES
 from pto_wsp.ops.functional import OPERATORS
@@ -102,7 +102,7 @@ def instructions_page() -> str:
     for form in Form:
         rows = [instruction_line(row) for row in TABLE.values() if row.form is form]
         parts.append(f"## {form.value[0]}\n\n{operands_of(form)}\n\n" + "\n".join(INSTRUCTIONS_HEADER + rows))
-    for title, statements in (("scalars", SCALARS), ("control", CONTROL)):
+    for title, statements in (("scalars", SCALARS), ("control", CONTROL), ("debugging", DEBUGGING)):
         parts.append(
             f"## {title}\n\n" + "\n".join([*STATEMENTS_HEADER, *map(_statement_line, statements.items())])
         )

@@ -10,7 +10,7 @@ from pto_wsp.ir import kernel as k
 from pto_wsp.ir.scalar import BINARY_CALLS, UNARY_CALLS
 from pto_wsp.isa import BY_MNEMONIC, attributes
 from pto_wsp.isa.compositions import BY_COMPOSED_MNEMONIC
-from pto_wsp.isa.statements import CONTROL
+from pto_wsp.isa.statements import CONTROL, DEBUGGING
 from pto_wsp.lang.schedule.registry import DIRECTIVES
 from pto_wsp.text.foreign.scalars import SCALAR_WORDS
 from pto_wsp.text.modules import HEADER_KEYS
@@ -54,7 +54,7 @@ def patterns() -> list[dict[str, str]]:
     modes = [word for listed in attributes.MODES.values() for mode in listed for word in (mode, mode.upper())]
     policies = [name for directive in DIRECTIVES.values() for name in directive.policies]
     groups = (
-        ("keyword.control", (*CONTROL, "REFUSE", "return")),
+        ("keyword.control", (*CONTROL, *DEBUGGING, "REFUSE", "return")),
         ("keyword.other", DECLARATIONS),
         ("keyword.other.native", NATIVE),
         ("support.function", (*BY_MNEMONIC, *BY_COMPOSED_MNEMONIC, "tprefetch")),

@@ -157,7 +157,7 @@ class Loops {
   template <int kViews>
   void call(int64_t i, int64_t j) {
     for (int v = 0; v < kViews; ++v) views_[v].data = bases_[size_t(v + 1)] + 128 * (v == 1 ? j : i);
-    const TaskContext context{nullptr, nullptr, 0, num_calls_++, 0, 1};
+    const TaskContext context{nullptr, nullptr, 0, num_calls_++, 0, 1, nullptr};
     fn_(views_, nullptr, &context);
   }
 

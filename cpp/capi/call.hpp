@@ -3,6 +3,7 @@
 /// Runs the function or the kernel of a task.
 #pragma once
 
+#include "pto/wsp/sched/lone_monitor.hpp"
 #include "pto/wsp/sched/worker.hpp"
 #include "tasks.hpp"
 
@@ -37,8 +38,10 @@ inline void check_argument(const KernelInfo& kernel, uint32_t i, const Region& r
 
 }  // namespace detail
 
-/// Calls a kernel with views of a task's regions. Throws `kernel-arguments` or `kernel-failed`.
-inline void call_kernel(const KernelInfo& kernel, const Tasks& tasks, const Task& task, uint64_t place) {
+/// Calls a kernel with views of a task's regions; returns 0 or kStopped. Throws `kernel-arguments` or
+/// `kernel-failed`.
+inline int32_t call_kernel(const KernelInfo& kernel, const Tasks& tasks, const Task& task,
+                           const TaskContext& caller) {
   if (kernel.num_views != task.num_arguments || kernel.num_scalars != 0)
     throw EngineError("kernel-arguments", "the kernel takes " + std::to_string(kernel.num_views) +
                                               " regions and " + std::to_string(kernel.num_scalars) +
@@ -52,20 +55,22 @@ inline void call_kernel(const KernelInfo& kernel, const Tasks& tasks, const Task
   }
   thread_local sched::Scratch scratch;
   if (!scratch.reserve(kernel.scratch_bytes)) throw std::bad_alloc();
-  TaskContext context{scratch.data(), nullptr, 0, place, 0, kernel.block_dim};
+  TaskContext context{scratch.data(), nullptr, 0, caller.task, 0, kernel.block_dim, caller.monitor};
   const int32_t check = sched::run_blocks(kernel.fn, views.data(), nullptr, context);
-  if (check != 0)
+  if (check > 0)
     throw EngineError("kernel-failed", "check " + std::to_string(check) + " of the kernel failed");
+  return check;
 }
 
-/// Calls what a task runs, if there is something.
-inline void call(const Tasks& tasks, const Task& task, uint64_t place) {
-  if (const KernelInfo* kernel = task.kernel()) return call_kernel(*kernel, tasks, task, place);
+/// Calls what a task runs, if there is something; returns what call_kernel returns.
+inline int32_t call(const Tasks& tasks, const Task& task, const TaskContext& context) {
+  if (const KernelInfo* kernel = task.kernel()) return call_kernel(*kernel, tasks, task, context);
   const PTOInCoreFunc body = task.body();
-  if (body == nullptr) return;
+  if (body == nullptr) return 0;
   detail::ShortArray<void*> args(task.num_arguments);
   for (uint32_t i = 0; i < task.num_arguments; ++i) args.data()[i] = tasks.region(task.arguments[i]).data();
   body(args.data(), int32_t(task.num_arguments));
+  return 0;
 }
 
 }  // namespace pto::wsp::capi

@@ -20,11 +20,12 @@ class SubmittedTasks : public bytecode::Body {
  public:
   explicit SubmittedTasks(Tasks& tasks) : tasks_(tasks) {}
 
-  int32_t run(uint64_t place) override {
+  int32_t run(const TaskContext& context) override {
+    const uint64_t place = context.task;
     Task& task = tasks_.at(uint32_t(place));
     if (task.state() == Task::State::kComplete) return 0;
     try {
-      call(tasks_, task, place);
+      if (call(tasks_, task, context) == kStopped) return kStopped;
       task.set(Task::State::kComplete);
     } catch (const EngineError&) {
       throw;

@@ -157,8 +157,10 @@ class Runtime {
     if (number < 0 || !by_hand_.begin_run(uint32_t(number))) refuse_task(number, "taken and not run");
     const Task& task = tasks_[uint32_t(number)];
     const sched::FloatEnvironment floats;
+    sched::LoneMonitor monitor;
+    const TaskContext context{nullptr, nullptr, 0, uint64_t(number), 0, 1, &monitor};
     try {
-      call(tasks_, task, uint64_t(number));
+      call(tasks_, task, context);
     } catch (const std::bad_alloc&) {
       throw Mistake{PTO_ERROR_MEMORY, describe(number) + ": there is no memory"};
     } catch (const std::exception& error) {

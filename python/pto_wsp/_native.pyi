@@ -49,8 +49,10 @@ class KernelLibrary:
         scalar_dtypes: tuple[int, ...] = ...,
         task: int = 0,
         workspace_bytes: int = 0,
-    ) -> int:
+    ) -> tuple[int, list[int]]:
         """Run all blocks of one kernel on views; return 0 or the number of the run-time check that failed.
+
+        The second part is what a failed check found. Ctrl-C on the main thread ends a loop of the kernel.
 
         Args:
             index: position in `names`.
@@ -247,6 +249,7 @@ class Executable:
         check: bool = False,
         options: RunOptions = ...,
         progress: Callable[[int], object] | None = None,
+        time_limit_ns: int = 0,
     ) -> RunResult:
         """Bind, check and run; the GIL is released meanwhile.
 
@@ -261,12 +264,13 @@ class Executable:
             options: what the schedule says.
             progress: called now and then, and at the end, with the number of tasks that are complete. An
                 exception in it stops the run and is raised.
+            time_limit_ns: if not 0, the run ends so long after it began.
 
         Raises:
             EngineError: a mistake in the arguments or regions, before anything has run; one that depends on
                 what tasks write, with the detail `late`: how many tasks have run before it; `kernel-failed`
                 after some tasks have; `iterations-conflict` and `unknown-rows` if that is checked;
-                `nested-run`, `run-in-flight-at-fork`, `run-cancelled`, `stuck`.
+                `nested-run`, `run-in-flight-at-fork`, `run-cancelled`, `time-limit`, `stuck`.
         """
 
     def submit(
@@ -280,6 +284,7 @@ class Executable:
         check: bool = False,
         options: RunOptions = ...,
         progress: Callable[[int], object] | None = None,
+        time_limit_ns: int = 0,
     ) -> Run:
         """Bind, check and begin a run; the parameters are those of `run`. `progress` is called by any thread.
 

@@ -5,6 +5,7 @@
 
 #include "check.hpp"
 #include "kernels.hpp"
+#include "pto/wsp/tile/monitor.hpp"
 
 namespace test_runs {
 
@@ -26,7 +27,15 @@ int32_t add(const View* views, const Scalar*, const TaskContext*) {
 
 int32_t fail(const View*, const Scalar*, const TaskContext* context) { return context->task == 5 ? 3 : 0; }
 
+/// Never ends unless its run shall end, as generated loops do.
+int32_t spin(const View*, const Scalar*, const TaskContext* context) {
+  is_begun = true;
+  while (!tile::must_stop(context)) std::this_thread::yield();
+  return kStopped;
+}
+
 const kernels::Library kAdd(add, true);
+const kernels::Library kSpin(spin, true);
 const kernels::Library kFail(fail, true);
 
 Executable adding(int64_t repeat) { return kernels::load(kAdd, kernels::loops(kAdd, repeat, 64, true)); }
@@ -162,6 +171,28 @@ TEST(a_run_is_cancelled) {
     });
     CHECK_CODE("run-cancelled", second->wait());
     canceller.join();
+  }
+}
+
+/// \post the run has ended, though nothing asks its caller whether it was interrupted
+TEST(kernels_stop_where_their_run_is_cancelled) {
+  Executable executable = kernels::load(kSpin, kernels::loops(kSpin, 10, 64, true));
+  std::vector<int64_t> data(64);
+  for (const sched::RunOptions& options : every_way()) {
+    is_begun = false;
+    const auto run = executable.submit({arrays::ref(data)}, {}, options);
+    wait_for([] { return is_begun.load(); });
+    run->cancel();
+    CHECK_CODE("run-cancelled", run->wait());
+  }
+}
+
+TEST(kernels_stop_at_the_time_limit_of_their_run) {
+  Executable executable = kernels::load(kSpin, kernels::loops(kSpin, 10, 64, true));
+  std::vector<int64_t> data(64);
+  for (sched::RunOptions options : every_way()) {
+    options.time_limit_ns = 20000000;
+    CHECK_CODE("time-limit", executable.run({arrays::ref(data)}, {}, options));
   }
 }
 

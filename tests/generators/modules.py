@@ -192,7 +192,7 @@ class KernelWriter:
         )
 
     def block(self, depth: int) -> tuple[k.Stmt, ...]:
-        makers = [self.transfer, *[self.instruction] * 4, self.assignment, self.call]
+        makers = [self.transfer, *[self.instruction] * 4, self.assignment, self.call, self.debugging]
         if depth:
             makers += [lambda: self.control(depth - 1)]
         made = (self.draw.choice(makers)() for _ in range(self.draw.randrange(9)))
@@ -217,6 +217,13 @@ class KernelWriter:
         if param.role == k.IN or draw.random() < 0.5:
             return k.Load(tile, region, None, rows)
         return k.Store(region, tile, None, rows)
+
+    def debugging(self) -> k.Stmt:
+        draw = self.draw
+        if draw.random() < 0.5:
+            return k.Assert(self.exprs.make(b1, 1), draw.choice(("", 'a "message"', "two\nlines")))
+        parts = [k.Words(draw.choice(("", "x", "%t {0}\\"))), self.exprs.make(i64, 2), self.tile((4, 8), f32)]
+        return k.Print(tuple(draw.sample(parts, draw.randint(1, 3))))
 
     def instruction(self) -> k.Stmt | None:
         rows = [r for r in TABLE.values() if r.numpy is not None]

@@ -100,6 +100,7 @@ def add(p: In[Tensor[f32, DYN, 64]], q: In[Tensor[f32, DYN, 64]], y: Out[Tensor[
 """,
     "attention": "",
     "builder": "",
+    "debugging": "",
     "matmul": "",
     "planner": "",
     "pto_text": """

@@ -11,7 +11,7 @@
 
 namespace pto::wsp {
 
-inline constexpr uint32_t kAbiVersion = 3;
+inline constexpr uint32_t kAbiVersion = 4;
 
 /// Highest rank of a kernel's tensor view, and of a tensor bound to a workload.
 inline constexpr int kMaxViewRank = 4;
@@ -74,6 +74,39 @@ union Scalar {
   float f32;
 };
 
+/// A part of what a kernel prints.
+struct Printed {
+  enum class Kind : uint8_t { text, scalar, tile };
+
+  Kind kind;
+  DType dtype;       ///< of a scalar (f32, i64 or b1), or of the elements of a tile
+  const void* data;  ///< the text, which ends with a zero byte, or the first element of a tile
+  Scalar scalar;
+  int64_t rows;    ///< of the valid part of a tile
+  int64_t cols;    ///< of the valid part of a tile
+  int64_t stride;  ///< elements between the rows of a tile
+};
+
+/// Most numbers that a failed check keeps.
+inline constexpr int kMaxCheckValues = 24;
+
+/// What a kernel returns that has ended because its run shall end.
+inline constexpr int32_t kStopped = -1;
+
+struct TaskContext;
+
+/// What a running kernel asks the engine and tells it. One thread uses a monitor at a time.
+struct Monitor {
+  const uint64_t* ticks;  ///< changes at times when the kernel should ask
+  uint64_t seen_ticks;    ///< `*ticks` when the kernel asked last; the engine sets it
+  /// Whether the run shall end: the kernel then returns kStopped as soon as it can.
+  bool (*is_stopped)(Monitor* monitor);
+  /// Prints parts, with spaces between them, as one piece that names the kernel and the task.
+  void (*print)(Monitor* monitor, const TaskContext* context, const char* kernel, const Printed* parts,
+                int32_t num_parts);
+  int64_t values[kMaxCheckValues];  ///< what the failed check found; of floats the bits of an f32
+};
+
 /// What a running task may know about its surroundings.
 struct TaskContext {
   void* scratch;             ///< KernelInfo::scratch_bytes bytes, kScratchAlign-aligned, contents undefined
@@ -82,10 +115,11 @@ struct TaskContext {
   uint64_t task;             ///< number of the task in program order, from 0
   uint32_t block_idx;        ///< 0 .. block_num - 1
   uint32_t block_num;        ///< KernelInfo::block_dim
+  Monitor* monitor;          ///< not null
 };
 
-/// A kernel. Returns 0, or the number (> 0) of the run-time check in its body that failed; the compiler
-/// keeps the table from that number to a source location and a message.
+/// A kernel. Returns 0, kStopped, or the number (> 0) of the run-time check in its body that failed; the
+/// compiler keeps the table from that number to a source location and a message.
 using KernelFn = int32_t (*)(const View* views, const Scalar* scalars, const TaskContext* context);
 
 /// Declared parameter of a kernel. Extents are inclusive bounds of View::shape, per dimension: a tile
@@ -122,7 +156,7 @@ struct KernelLibrary {
 
 using KernelLibraryFn = const KernelLibrary* (*)();
 
-static_assert(sizeof(View) == 88 && sizeof(Scalar) == 8 && sizeof(TaskContext) == 40);
+static_assert(sizeof(View) == 88 && sizeof(Scalar) == 8 && sizeof(TaskContext) == 48);
 static_assert(sizeof(ParamInfo) == 72 && sizeof(KernelInfo) == 40 && sizeof(KernelLibrary) == 24);
 
 }  // namespace pto::wsp

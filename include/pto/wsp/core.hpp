@@ -82,7 +82,7 @@ class Core {
     sched::Crew& crew = *launch.crew;
     sched::Run& run = crew.run();
     if (run.failure()) throw_failure(launch, *run.failure());
-    if (run.is_cancelled()) throw InFlight::cancelled();
+    if (run.is_cancelled()) throw stopped(launch);
     const sched::RunOptions& options = launch.options;
     RunResult result = summarize(run);
     result.run = flight.number();
@@ -303,12 +303,34 @@ class Core {
                             ? EngineError(*failure.error).with_int("late", int64_t(failure.task))
                             : EngineError("kernel-failed", std::string("a run-time check in kernel ") +
                                                                site.kernel->name + " failed")
-                                  .with_int("check", failure.check);
+                                  .with_int("check", failure.check)
+                                  .with("values", failure.values);
+    return place_in_task(std::move(error), site, failure.task, replay);
+  }
+
+  static EngineError place_in_task(EngineError error, const bytecode::QuickSite& site, uint64_t task,
+                                   const bytecode::Replay& replay) {
     return std::move(error)
         .with("kernel", std::string(site.kernel->name))
-        .with_int("task", int64_t(failure.task))
+        .with_int("task", int64_t(task))
         .with_int("pc", site.pc)
         .with("registers", replay.expander().copy_registers());
+  }
+
+  /// The error of a run that was cancelled, with the first task whose kernel was stopped.
+  static EngineError stopped(Launch& launch) {
+    sched::Run& run = launch.crew->run();
+    EngineError error = run.is_late() ? EngineError("time-limit", "the run reached its time limit")
+                                            .with_int("limit_ns", launch.options.time_limit_ns)
+                                      : InFlight::cancelled();
+    const uint64_t stopped = run.stopped_task();
+    if (stopped == UINT64_MAX) return error;
+    const bytecode::Plan& plan = launch.prepared->plan;
+    bytecode::Replay replay(plan, run.flushed().values());
+    int64_t index = replay.next_task();
+    for (uint64_t task = 0; task < stopped && index >= 0; ++task) index = replay.next_task();
+    if (index < 0) return error;
+    return place_in_task(std::move(error), plan.sites[size_t(index)], stopped, replay);
   }
 
   static uint64_t count_order_violations(Launch& launch, const RunResult& result) {

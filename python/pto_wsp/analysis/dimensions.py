@@ -89,6 +89,10 @@ class Fixed:
     loc: Location | None = None
 
 
+MAX_RANK = 4
+"""Most dimensions of a view."""
+
+
 class DimensionClasses:
     """Classes of the dimensions of one kernel."""
 
@@ -105,7 +109,13 @@ class DimensionClasses:
                     self._fix(_views(region), f"it prefetches a part of `{region.tensor}`", stmt.loc)
                 case k.Instr():
                     self._instruction(stmt)
-                case k.Prefetch() | k.Assign() | k.For() | k.If() | k.While() | k.KernelCall():
+                case k.Print():
+                    tiles = [Dim(name, dim) for name in self._types for dim in (0, 1)]
+                    views = [Dim(name, dim, True) for name in self._views for dim in range(MAX_RANK)]
+                    self._fix(tiles + views, "it prints, once per task", stmt.loc)
+                case k.Prefetch() | k.Assign() | k.Assert():
+                    pass
+                case k.For() | k.If() | k.While() | k.KernelCall():
                     pass
                 case _:
                     assert_never(stmt)

@@ -6,7 +6,20 @@ from collections.abc import Sequence
 from typing import assert_never
 
 from pto_wsp.ir.effects import name_written, names_read, tile_written, tiles_read
-from pto_wsp.ir.kernel import Assign, For, If, Instr, KernelCall, Load, Prefetch, Stmt, Store, While
+from pto_wsp.ir.kernel import (
+    Assert,
+    Assign,
+    For,
+    If,
+    Instr,
+    KernelCall,
+    Load,
+    Prefetch,
+    Print,
+    Stmt,
+    Store,
+    While,
+)
 
 
 def live_before(body: Sequence[Stmt], live: frozenset[str]) -> frozenset[str]:
@@ -22,7 +35,7 @@ def _live_before_one(stmt: Stmt, live: frozenset[str]) -> frozenset[str]:
             return loop_live(body, live)
         case If(then=then, other=other):
             return live_before(then, live) | live_before(other, live)
-        case Load() | Store() | Prefetch() | Instr() | Assign() | KernelCall():
+        case Load() | Store() | Prefetch() | Instr() | Assign() | Print() | Assert() | KernelCall():
             return (live - {tile_written(stmt)}) | frozenset(tiles_read(stmt))
         case _:
             assert_never(stmt)

@@ -8,6 +8,7 @@ from pto_wsp.analysis.extents import ExtentTable, Pair, Symbol
 from pto_wsp.ir.core import Full, Index, Range, Region
 from pto_wsp.ir.effects import written
 from pto_wsp.ir.kernel import (
+    Assert,
     Assign,
     For,
     If,
@@ -16,6 +17,8 @@ from pto_wsp.ir.kernel import (
     KernelFunction,
     Load,
     Prefetch,
+    Print,
+    Simple,
     Stmt,
     Store,
     blocks,
@@ -63,7 +66,7 @@ class Step:
         live: tiles whose value is read after this step.
     """
 
-    stmt: Load | Store | Prefetch | Instr | Assign
+    stmt: Simple
     valid: tuple[Valid, Valid] | None = None
     unequal: list[tuple[ValidOf, Valid]] = field(default_factory=list)
     space: Pair | None = None
@@ -76,13 +79,13 @@ class StepReader:
     def __init__(self, kernel: KernelFunction) -> None:
         self.types: dict[str, TileType] = dict(kernel.tiles)
 
-    def step(self, stmt: Load | Store | Prefetch | Instr | Assign, extents: ExtentTable) -> Step:
+    def step(self, stmt: Simple, extents: ExtentTable) -> Step:
         """Return the step of a statement, and record in `extents` what it does to valid shapes."""
         match stmt:
             case Assign(name=name):
                 extents.assign([name])
                 return Step(stmt)
-            case Prefetch():
+            case Prefetch() | Print() | Assert():
                 return Step(stmt)
             case Load(tile=tile):
                 extents.set_tile(tile, self.moved_extents(stmt, extents))
@@ -160,6 +163,10 @@ def may_fail(step: Step, types: dict[str, TileType]) -> bool:
     match stmt:
         case Assign(value=value):
             return can_fail(value)
+        case Print(scalars=scalars):
+            return any(map(can_fail, scalars))
+        case Assert():
+            return True
         case Instr(scalars=scalars):
             asked = [stmt.attr(key) for key in ("rows", "cols")]
             dtype = types[scalar_tile(stmt)].dtype
@@ -227,7 +234,7 @@ def _find_failing(
 ) -> None:
     for stmt in body:
         inner = blocks(stmt)
-        if isinstance(stmt, (Load, Store, Prefetch, Instr, Assign)):
+        if isinstance(stmt, Simple):
             fails = may_fail(reader.step(stmt, extents), reader.types)
             if isinstance(stmt, Load) and _fits(stmt, reader.types[stmt.tile], capacities):
                 fails = False

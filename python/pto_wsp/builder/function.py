@@ -15,6 +15,7 @@ from pto_wsp.builder.orchestration import make_workload
 from pto_wsp.builder.steps import (
     Argument,
     CallStep,
+    CheckStep,
     Declaration,
     ElseStep,
     EndStep,
@@ -24,6 +25,7 @@ from pto_wsp.builder.steps import (
     LoopStep,
     Memref,
     Operand,
+    PrintStep,
     ReturnStep,
     ScalarDeclaration,
     ScalarStep,
@@ -434,6 +436,25 @@ class PTOFunctionBuilder(InstructionMethods):
             expected = '`{"parameter": argument}`'
             raise BadOperand(op="call", expected=expected, found=f"`{args!r}`", loc=loc)
         return self._step(CallStep(callee, dict(args or {}), loc))
+
+    def print(self, text: str, *values: Operand) -> PTOFunctionBuilder:
+        """Print a text and the values of scalars and tiles, as lines that name the task; in InCore functions.
+
+        Args:
+            text: what comes first.
+            values: names of tiles and scalars, and expressions as text.
+        """
+        loc = self._here("print")
+        if not isinstance(text, str):
+            raise BadOperand(op="print", expected="a text first", found=repr(text), loc=loc)
+        return self._step(PrintStep(text, values, loc))
+
+    def check(self, condition: Operand, message: str) -> PTOFunctionBuilder:
+        """End the run with a message unless a condition holds; in InCore functions."""
+        loc = self._here("check")
+        if not isinstance(message, str):
+            raise BadOperand(op="check", expected="a message", found=repr(message), loc=loc)
+        return self._step(CheckStep(condition, message, loc))
 
     def ret(self, values: object = None) -> PTOFunctionBuilder:
         """End the function; it is the last step, and functions return nothing."""

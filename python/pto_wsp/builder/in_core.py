@@ -15,6 +15,7 @@ from pto_wsp.builder.names import scalar_dtype
 from pto_wsp.builder.scalars import ScalarReader, fitted
 from pto_wsp.builder.steps import (
     CallStep,
+    CheckStep,
     Declaration,
     IfStep,
     ImportStep,
@@ -23,6 +24,7 @@ from pto_wsp.builder.steps import (
     Memref,
     Operand,
     Plain,
+    PrintStep,
     ReturnStep,
     ScalarDeclaration,
     ScalarStep,
@@ -212,6 +214,11 @@ class _InCore:
                 self.assign(step)
             case CallStep():
                 self.call(step)
+            case PrintStep():
+                self.print(step)
+            case CheckStep(condition=condition, message=message, loc=loc):
+                test = self.reader.truth(condition, "check", loc)
+                self.builder.emit(k.Assert(test, message, loc))
             case ImportStep() | ReturnStep():
                 pass
             case LeaveStep():
@@ -398,6 +405,15 @@ class _InCore:
                 )
                 raise BadOperand(op="call", expected=expected, found=f"`{value}`", loc=step.loc)
         self.builder.emit(k.KernelCall(callee.name, tuple(args), step.loc))
+
+    def print(self, step: PrintStep) -> None:
+        parts: list[k.Words | str | Expr] = [k.Words(step.text)] if step.text else []
+        for value in step.values:
+            if isinstance(value, str) and value in self.tiles:
+                parts.append(value)
+            else:
+                parts.append(self.reader.read(value, "print", step.loc))
+        self.builder.emit(k.Print(tuple(parts), step.loc))
 
     def site(self, method: str, loc: Location) -> Site:
         return Site(loc, method)

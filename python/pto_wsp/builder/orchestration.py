@@ -17,12 +17,14 @@ from pto_wsp.builder.scalars import ScalarReader, fitted
 from pto_wsp.builder.steps import (
     Argument,
     CallStep,
+    CheckStep,
     IfStep,
     ImportStep,
     LeaveStep,
     LoopStep,
     Memref,
     Plain,
+    PrintStep,
     ReturnStep,
     ScalarDeclaration,
     ScalarStep,
@@ -145,6 +147,10 @@ class _Orchestration:
                 return [self.call(step)]
             case Transfer(method=method, loc=loc) | TileStep(method=method, loc=loc):
                 raise wrong_kind(method, self.name, "InCore", loc)
+            case PrintStep(loc=loc):
+                raise wrong_kind("print", self.name, "InCore", loc)
+            case CheckStep(loc=loc):
+                raise wrong_kind("check", self.name, "InCore", loc)
             case ImportStep() | ReturnStep():
                 return []
             case LeaveStep():

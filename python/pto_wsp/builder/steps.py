@@ -110,6 +110,24 @@ class CallStep:
 
 
 @record
+class PrintStep:
+    """What an InCore function prints: text, and names of tiles and scalars."""
+
+    text: str
+    values: tuple[Operand, ...]
+    loc: Location
+
+
+@record
+class CheckStep:
+    """A condition that ends the run with a message unless it holds."""
+
+    condition: Operand
+    message: str
+    loc: Location
+
+
+@record
 class ImportStep:
     """A function that the module has to have."""
 
@@ -186,7 +204,8 @@ class EndStep:
     num_tests: int = 0
 
 
-Plain = Transfer | TileStep | ScalarStep | CallStep | ImportStep | ReturnStep | LeaveStep
+Debugging = PrintStep | CheckStep
+Plain = Transfer | TileStep | ScalarStep | CallStep | Debugging | ImportStep | ReturnStep | LeaveStep
 Opening = LoopStep | WhileStep | IfStep
 Step = Plain | Opening | ElseStep | EndStep
 
@@ -227,7 +246,9 @@ def tiles_and_loops(tree: Tree) -> set[str]:
                 found |= {first, second}
             case TileStep(dst=dst):
                 found.add(dst)
-            case ScalarStep() | CallStep() | ImportStep() | ReturnStep() | LeaveStep():
+            case ScalarStep() | CallStep() | PrintStep() | CheckStep():
+                pass
+            case ImportStep() | ReturnStep() | LeaveStep():
                 pass
             case _:
                 assert_never(step)

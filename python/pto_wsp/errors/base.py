@@ -101,7 +101,10 @@ MAX_LISTED = 24
 
 
 def closest(name: str, known: Iterable[str]) -> str | None:
-    """Return the one of `known` that `name` may be a misspelling of, or None."""
+    """Return the one of `known` that `name` may be a misspelling of, or None: case counts least."""
+    for other in sorted(known := [*known]):
+        if other.casefold() == name.casefold():
+            return other
     from difflib import get_close_matches  # here: programs without mistakes start without it
 
     return next(iter(get_close_matches(name, sorted(known), n=1)), None)

@@ -40,6 +40,10 @@ class UnknownName(FrontendError):
     hint = "{advice}"
 
 
+class UnknownMember(UnknownName, AttributeError):
+    """A name that an object does not have: `hasattr` is False."""
+
+
 class VariableChanged(FrontendError):
     """A variable around a kernel or workload that has another value than the one that was read."""
 
@@ -56,6 +60,10 @@ class UnknownInstruction(FrontendError):
     template = "`{name}` is not an instruction"
     label = "unknown instruction"
     hint = "{advice}"
+
+
+class UnknownFunction(UnknownInstruction, AttributeError):
+    """An instruction that a module does not have: `hasattr` is False."""
 
 
 class RunTimeCondition(FrontendError):
@@ -333,3 +341,7 @@ class NotYetSupported(PtoError):
     template = "{feature} is not supported by this version"
     label = "{detail}"
     hint = "{advice}"
+
+
+class NotYetThere(NotYetSupported, AttributeError):
+    """A planned name that an object does not have: `hasattr` is False."""

@@ -311,6 +311,40 @@ class RunInterrupted(RunError):
     template = "the run could not be finished: {reason}"
 
 
+class TimeLimitReached(RunError):
+    """A run that was not finished within its `time_limit`."""
+
+    code = "time-limit"
+    template = "the run was not finished within its time limit of {seconds:g} s"
+    label = "{detail}"
+
+
+class ValuesDiffer(RunError):
+    """A task whose output is not what its kernel means in numpy, found by `check="values"`."""
+
+    code = "values-differ"
+    template = "kernel `{kernel}` writes {found} to `{param}[{index}]`, and the interpreter writes {expected}"
+    label = "{detail}"
+    hint = "run the task alone with `program.task({task}).run(...)`, and look inside with `pto.print`"
+
+
+class NanWritten(RunError):
+    """A task that writes a NaN though none of its arguments holds one, found by `check="values"`."""
+
+    code = "nan-written"
+    template = "kernel `{kernel}` writes a NaN to `{param}[{index}]`, and no element that it was given is one"
+    label = "{detail}"
+    hint = "run the task alone with `program.task({task}).run(...)`, and look inside with `pto.print`"
+
+
+class NoSuchTask(RunError):
+    """A task that is chosen by a number or name that no task, or more than one, has."""
+
+    code = "no-such-task"
+    template = "no single task is `{task}`: {reason}"
+    hint = "`program.task_graph(...)` lists the tasks, and a trace shows their numbers"
+
+
 class EngineFault(RunError):
     """A defect of the engine or of lowering, not of the user's program."""
 

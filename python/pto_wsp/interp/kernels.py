@@ -6,13 +6,17 @@ result is rounded to its tile's type. Reads and writes are checked as on every t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import sys
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 
 from pto_wsp.errors import BadExpression, KernelFailed, NoneKernelBody
+from pto_wsp.interp.printing import printed_text
 from pto_wsp.interp.references import run_reference
+from pto_wsp.ir import check_texts
 from pto_wsp.ir import kernel as k
+from pto_wsp.ir.check_texts import CheckText
 from pto_wsp.ir.core import Full, Index, Range, Region
 from pto_wsp.ir.evaluate import element_place, evaluate, read_element
 from pto_wsp.ir.rules import call_left
@@ -28,8 +32,21 @@ from pto_wsp.types.tile import ScalarType, TileType
 Array = np.ndarray
 
 
-def run_kernel(kernel: k.KernelFunction, args: Sequence[Array | Value]) -> None:
+def run_kernel(
+    kernel: k.KernelFunction,
+    args: Sequence[Array | Value],
+    poll: Callable[[], None] = lambda: None,
+    task: int = 0,
+    write: Callable[[str], object] | None = None,
+) -> None:
     """Run `kernel` on numpy views and scalars, one per parameter in order; outputs are written in place.
+
+    Args:
+        kernel: with a body, or C++ with a reference.
+        args: one per parameter.
+        poll: called in each iteration of a loop; an exception in it ends the kernel.
+        task: number of the task, which what the kernel prints names.
+        write: takes what the kernel prints; `sys.stdout.write` without it.
 
     Raises:
         KernelFailed: a check of the kernel failed; what it had stored before stays stored.
@@ -42,7 +59,8 @@ def run_kernel(kernel: k.KernelFunction, args: Sequence[Array | Value]) -> None:
     if kernel.body is None:
         raise NoneKernelBody(name=kernel.name, loc=kernel.loc)
     for block in range(kernel.block_dim):
-        frame = _Frame(kernel, args)
+        frame = _Frame(kernel, args, poll, task)
+        frame.write = write
         frame.scalars[k.BLOCK_IDX] = block
         frame.statements(kernel.body)
 
@@ -59,8 +77,14 @@ class _Tile:
 
 
 class _Frame:
-    def __init__(self, kernel: k.KernelFunction, args: Sequence[Array | Value]) -> None:
+    def __init__(
+        self, kernel: k.KernelFunction, args: Sequence[Array | Value], poll: Callable[[], None], task: int
+    ) -> None:
         self.kernel = kernel
+        self.task = task
+        self.write: Callable[[str], object] | None = None
+        self.poll = poll
+        self.iteration: list[str] = []
         self.types = dict(kernel.tiles)
         self.tiles: dict[str, _Tile] = {}
         self.views: dict[str, Array] = {}
@@ -83,34 +107,66 @@ class _Frame:
                     self.instruction(stmt)
                 case k.Assign(name=name, value=value):
                     self.scalars[name] = self.value(value, stmt.loc)
-                case k.For():
-                    self.loop(stmt)
-                case k.If(condition=condition, then=then, other=other):
-                    self.statements(then if self.value(condition, stmt.loc) else other)
-                case k.While():
-                    self.repeat(stmt)
-                case k.KernelCall(kernel=name, loc=loc):
-                    raise call_left(name, loc)
+                case k.Print():
+                    self.print(stmt)
+                case k.Assert():
+                    self.check(stmt)
+                case _:
+                    self.control(stmt)
+
+    def control(self, stmt: k.For | k.If | k.While | k.KernelCall) -> None:
+        match stmt:
+            case k.For():
+                self.loop(stmt)
+            case k.If(condition=condition, then=then, other=other):
+                self.statements(then if self.value(condition, stmt.loc) else other)
+            case k.While():
+                self.repeat(stmt)
+            case k.KernelCall(kernel=name, loc=loc):
+                raise call_left(name, loc)
 
     def loop(self, stmt: k.For) -> None:
         start, stop = self.integer(stmt.start, stmt.loc), self.integer(stmt.stop, stmt.loc)
+        self.iteration.append(stmt.var)
         for i in range(start, stop, stmt.step):
+            self.poll()
             self.scalars[stmt.var] = i
             self.statements(stmt.body)
+        self.iteration.pop()
 
     def repeat(self, stmt: k.While) -> None:
+        outside = len(self.iteration)
+        self.iteration += check_texts.variables(stmt.condition)
         while self.value(stmt.condition, stmt.loc):
+            self.poll()
             self.statements(stmt.body)
+        del self.iteration[outside:]
+
+    def print(self, stmt: k.Print) -> None:
+        """Write the parts to standard output, in one piece."""
+        block = int(self.scalars[k.BLOCK_IDX]) if self.kernel.block_dim > 1 else None
+        parts = [self.printed(part, stmt.loc) for part in stmt.parts]
+        text = printed_text(self.task, block, self.kernel.name, parts)
+        (self.write or sys.stdout.write)(text)
+
+    def check(self, stmt: k.Assert) -> None:
+        if not self.value(stmt.condition, stmt.loc):
+            self.fail(CheckText(stmt.message), (), stmt.loc, check_texts.variables(stmt.condition))
+
+    def printed(self, part: k.Words | str | Expr, loc: Location | None) -> str | Value | Array:
+        if isinstance(part, k.Words):
+            return part.text
+        return self.tiles[part].data if isinstance(part, str) else self.value(part, loc)
 
     def load(self, stmt: k.Load | k.Prefetch) -> None:
         source = self.select(stmt.region, stmt.loc)
         if stmt.rows is not None:
-            source = source[self.row_numbers(stmt.rows, source, stmt.loc)]
+            source = source[self.row_numbers(stmt.rows, source, stmt)]
         if isinstance(stmt, k.Prefetch):
             return
-        capacity = self.types[stmt.tile].shape
-        if source.shape[0] > capacity[0] or source.shape[1] > capacity[1]:
-            self.fail(f"a tile of {capacity} cannot hold {source.shape}", stmt.loc)
+        tile = self.types[stmt.tile]
+        if source.shape[0] > tile.rows or source.shape[1] > tile.cols:
+            self.fail(check_texts.cannot_hold(tile, stmt.region.tensor), source.shape, stmt.loc)
         self.tiles[stmt.tile] = _Tile(source.copy())
 
     def store(self, stmt: k.Store) -> None:
@@ -118,18 +174,19 @@ class _Frame:
         tile = self.tiles[stmt.tile]
         shape, numbers = target.shape, None
         if stmt.rows is not None:
-            numbers = self.row_numbers(stmt.rows, target, stmt.loc)
+            numbers = self.row_numbers(stmt.rows, target, stmt)
             shape = (len(numbers), target.shape[1])
         if tile.valid != shape:
-            self.fail(f"a tile with valid shape {tile.valid} is stored to a region of {shape}", stmt.loc)
+            self.fail(check_texts.shapes_differ(stmt.region.tensor), (*tile.valid, *shape), stmt.loc)
         target[... if numbers is None else numbers] = tile.data
 
-    def row_numbers(self, name: str, view: Array, loc: Location | None) -> Array:
+    def row_numbers(self, name: str, view: Array, stmt: k.Move) -> Array:
         """Return the rows of a view that a tile names, or fail where there is no such row."""
         numbers = self.tiles[name].data.ravel()
         outside = (numbers < 0) | (numbers >= view.shape[0])
         if outside.any():
-            self.fail(f"row {numbers[outside][0]} of {view.shape[0]} rows is named", loc)
+            text = check_texts.row_outside(stmt.region.tensor)
+            self.fail(text, (int(numbers[outside][0]), view.shape[0]), stmt.loc)
         return numbers
 
     def select(self, region: Region, loc: Location | None) -> Array:
@@ -154,7 +211,7 @@ class _Frame:
 
     def inside(self, view: str, dim: int, start: int, stop: int, size: int, loc: Location | None) -> None:
         if start < 0 or stop > size:
-            self.fail(f"`{view}` is indexed outside dimension {dim}: [{start}, {stop}) of {size}", loc)
+            self.fail(check_texts.indexed_outside(view, dim), (start, stop, size), loc)
 
     def instruction(self, instr: k.Instr) -> None:
         row = TABLE[instr.op]
@@ -163,11 +220,9 @@ class _Frame:
         operands = [self.tiles[t] for t in instr.tiles]
         attrs: dict[str, object] = dict(instr.attrs)
         valid = [t.valid for t in operands]
-        for a, b in valid_pairs_that_agree(row.form, valid, attrs):
-            if a != b:
-                self.fail(
-                    f"operands of `{instr.op}` have valid shapes " + " and ".join(map(str, valid)), instr.loc
-                )
+        if any(a != b for a, b in valid_pairs_that_agree(row.form, valid, attrs)):
+            text = check_texts.operands_differ(instr.op, len(valid))
+            self.fail(text, [extent for shape in valid for extent in shape], instr.loc)
         attrs["valid"] = self.asked_valid(instr, dst)
         attrs["valid_shape"] = result_valid(row.form, valid, attrs)
         attrs["numpy_dtype"] = dst.dtype.to_numpy()
@@ -185,7 +240,7 @@ class _Frame:
             try:
                 result = np.asarray(row.numpy(*arrays, *scalars, attrs))
             except Undefined as error:
-                self.fail(str(error), instr.loc)
+                self.fail(CheckText(str(error)), (), instr.loc)
                 raise AssertionError from error
             self.tiles[instr.dst] = _Tile(result.astype(dst.dtype.to_numpy()))
 
@@ -199,7 +254,7 @@ class _Frame:
         if dtype.is_integer:
             low, high = dtype.integer_range
             if not low <= value <= high:
-                self.fail(f"the scalar {value} is beyond the range of {dtype}", instr.loc)
+                self.fail(check_texts.beyond_range(dtype), (value,), instr.loc)
         with np.errstate(over="ignore"):
             element = np.asarray(value).astype(dtype.to_numpy())
         return _compute_type(row, dtype, element)
@@ -215,7 +270,7 @@ class _Frame:
             assert not isinstance(expr, (str, int))
             count = self.integer(expr, instr.loc)
             if not 0 <= count <= capacity:
-                self.fail(f"a tile with {capacity} {key} cannot have {count} valid ones", instr.loc)
+                self.fail(check_texts.too_many_valid(capacity, key), (count,), instr.loc)
             asked.append(count)
         return asked[0], asked[1]
 
@@ -223,7 +278,8 @@ class _Frame:
         try:
             return evaluate(expr, self.scalars, self)
         except BadExpression as error:
-            self.fail(str(error.fields["reason"]), loc)
+            text = CheckText(str(error.fields["reason"]))
+            self.fail(text, (), loc, check_texts.variables(expr))
             raise AssertionError from error
 
     def integer(self, expr: Expr, loc: Location | None) -> int:
@@ -240,8 +296,11 @@ class _Frame:
         value = tile[element_place(name, tile, indices, loc)]
         return float(value) if self.types[name].dtype.is_float else value.item()
 
-    def fail(self, reason: str, loc: Location | None) -> None:
-        raise KernelFailed(kernel=self.kernel.name, reason=reason, detail="", loc=loc)
+    def fail(
+        self, text: CheckText, values: Sequence[Value], loc: Location | None, reads: Sequence[str] = ()
+    ) -> None:
+        where = check_texts.scalars_text(dict.fromkeys((*self.iteration, *reads)), self.scalars)
+        raise KernelFailed(kernel=self.kernel.name, reason=text.reason(values), detail=where, loc=loc)
 
 
 def _scalar(value: Value, dtype: DType) -> Value:

@@ -181,11 +181,27 @@ def run_workload(
         try:
             call(task.node.kernel, args, workspace)
         except KernelFailed as error:
-            error.loc = error.loc or task.node.loc
-            raise
+            raise _failed_in(error, task, done) from None
         for view in views:
             view.write_back()
         done += 1
+
+
+def task_text(number: int, where: str, scalars: str) -> str:
+    """Return where a kernel failed: its task, the iteration of that, and scalars of the kernel, if any."""
+    return f"in task {number}{where}" + (f", {scalars}" if scalars else "")
+
+
+def _failed_in(error: KernelFailed, task: BoundTask, number: int) -> KernelFailed:
+    """Return the failure of a kernel with its task."""
+    fields = error.fields
+    return KernelFailed(
+        kernel=fields["kernel"],
+        reason=fields["reason"],
+        detail=task_text(number, task.where, str(fields["detail"])),
+        loc=error.loc or task.node.loc,
+        notes=[("the task was made here", task.node.loc)] if error.loc else [],
+    )
 
 
 _Arguments = tuple[list[ArrayView], "list[np.ndarray | Value]", int]

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import assert_never
 
 from pto_wsp.ir.kernel import (
+    Assert,
     Assign,
     For,
     If,
@@ -13,6 +14,7 @@ from pto_wsp.ir.kernel import (
     KernelCall,
     Load,
     Prefetch,
+    Print,
     Stmt,
     Store,
     While,
@@ -29,11 +31,11 @@ def tiles_read(stmt: Stmt) -> tuple[str, ...]:
             return (tile,) if rows is None else (tile, rows)
         case Load(rows=rows) | Prefetch(rows=rows):
             return () if rows is None else (rows,)
-        case Instr(tiles=tiles):
+        case Instr(tiles=tiles) | Print(tiles=tiles):
             return tiles
         case Assign(value=value):
             return tuple(part.name for part in walk(value) if isinstance(part, TileElement))
-        case For() | If() | While() | KernelCall():
+        case Assert() | For() | If() | While() | KernelCall():
             return ()
         case _:
             assert_never(stmt)
@@ -44,7 +46,9 @@ def tile_written(stmt: Stmt) -> str | None:
     match stmt:
         case Load(tile=tile) | Instr(dst=tile):
             return tile
-        case Store() | Prefetch() | Assign() | For() | If() | While() | KernelCall():
+        case Store() | Prefetch() | Assign() | Print() | Assert():
+            return None
+        case For() | If() | While() | KernelCall():
             return None
         case _:
             assert_never(stmt)

@@ -153,7 +153,48 @@ class KernelCall:
     loc: Location | None = None
 
 
-Stmt = Load | Store | Prefetch | Instr | Assign | For | If | While | KernelCall
+@record
+class Words:
+    """Words that a kernel prints."""
+
+    text: str
+
+
+@record
+class Print:
+    """Write `parts`, with spaces between them, as lines that name the task. It changes nothing.
+
+    Attributes:
+        parts: text, names of tiles, whose valid parts are written, and scalars.
+    """
+
+    parts: tuple[Words | str | Expr, ...]
+    loc: Location | None = None
+
+    @property
+    def tiles(self) -> tuple[str, ...]:
+        """The tiles that are written, in order."""
+        return tuple(part for part in self.parts if isinstance(part, str))
+
+    @property
+    def scalars(self) -> tuple[Expr, ...]:
+        """The scalars that are written, in order."""
+        return tuple(part for part in self.parts if not isinstance(part, (Words, str)))
+
+
+@record
+class Assert:
+    """End the kernel, and with it the run, with `message` unless `condition`, a bool expression, holds."""
+
+    condition: Expr
+    message: str
+    loc: Location | None = None
+
+
+Simple = Load | Store | Prefetch | Instr | Assign | Print | Assert
+"""Statements without others inside them, other than calls."""
+
+Stmt = Simple | For | If | While | KernelCall
 
 
 @record
@@ -238,7 +279,7 @@ Block = tuple[Stmt, ...]
 def blocks(stmt: Stmt) -> tuple[Block, ...]:
     """Return the blocks inside a statement, in program order."""
     match stmt:
-        case Instr() | Load() | Store() | Prefetch() | Assign() | KernelCall():
+        case Instr() | Load() | Store() | Prefetch() | Assign() | Print() | Assert() | KernelCall():
             return ()
         case For(body=body) | While(body=body):
             return (body,)
@@ -251,7 +292,7 @@ def blocks(stmt: Stmt) -> tuple[Block, ...]:
 def rebuild(stmt: Stmt, change: Callable[[Block], Iterable[Stmt]]) -> Stmt:
     """Return a statement with each of the blocks inside it changed."""
     match stmt:
-        case Instr() | Load() | Store() | Prefetch() | Assign() | KernelCall():
+        case Instr() | Load() | Store() | Prefetch() | Assign() | Print() | Assert() | KernelCall():
             return stmt
         case For(body=body) | While(body=body):
             return replace(stmt, body=tuple(change(body)))
@@ -272,6 +313,10 @@ def statement_expressions(stmt: Stmt) -> tuple[Expr, ...]:
             return (value,)
         case For(start=start, stop=stop):
             return start, stop
+        case Print(scalars=scalars):
+            return scalars
+        case Assert(condition=condition):
+            return (condition,)
         case If(condition=condition) | While(condition=condition):
             return (condition,)
         case KernelCall(args=args):
@@ -292,8 +337,10 @@ def map_expressions(stmt: Stmt, change: Callable[[Expr], Expr]) -> Stmt:
             return replace(stmt, value=change(value))
         case For(start=start, stop=stop):
             return replace(stmt, start=change(start), stop=change(stop))
-        case If(condition=condition) | While(condition=condition):
+        case If(condition=condition) | While(condition=condition) | Assert(condition=condition):
             return replace(stmt, condition=change(condition))
+        case Print(parts=parts):
+            return replace(stmt, parts=tuple(p if isinstance(p, (Words, str)) else change(p) for p in parts))
         case KernelCall(args=args):
             return replace(stmt, args=tuple(a if isinstance(a, str) else change(a) for a in args))
         case _:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from pto_wsp.ir import kernel as k
 from pto_wsp.ir.region_text import expr_text, operand_text, quoted, region_text
+from pto_wsp.ir.scalar import Expr
 from pto_wsp.isa.forms import Form
 from pto_wsp.isa.table import TABLE
 from pto_wsp.support.text import TextWriter
@@ -102,6 +103,10 @@ class _Statements:
                 case k.KernelCall(kernel=kernel, args=args):
                     values = ", ".join("%" + a if isinstance(a, str) else expr_text(a) for a in args)
                     out.line(f"CALL @{kernel}({values})")
+                case k.Print(parts=parts):
+                    out.line(f"PRINT {', '.join(map(_printed, parts))}")
+                case k.Assert(condition=condition, message=message):
+                    out.line(f"CHECK {expr_text(condition)}, {quoted(message)}")
                 case _:
                     self.control(stmt)
 
@@ -164,6 +169,12 @@ def signature_text(form: Form, operands: Sequence[str], result: str) -> str:
             return f"({listed}) -> {result}"
         case _:
             return f"{listed} -> {result}"
+
+
+def _printed(part: k.Words | str | Expr) -> str:
+    if isinstance(part, k.Words):
+        return quoted(part.text)
+    return "%" + part if isinstance(part, str) else expr_text(part)
 
 
 def _attr(value: k.AttrValue) -> str:

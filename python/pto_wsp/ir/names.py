@@ -89,7 +89,9 @@ class KernelRenaming:
                 return replace(
                     stmt, args=tuple(self.views.get(a, a) if isinstance(a, str) else a for a in args)
                 )
-            case k.If() | k.While():
+            case k.Print(parts=parts):
+                return replace(stmt, parts=tuple(self.tile(p) if isinstance(p, str) else p for p in parts))
+            case k.If() | k.While() | k.Assert():
                 return stmt
             case _:
                 assert_never(stmt)

@@ -156,28 +156,39 @@ class _KernelVerifier:
                 case k.Assign(name=name, value=value):
                     self.expressions([value], stmt.loc, reads_tiles=True)
                     require(self.scalars.get(name) is value.dtype, f"`{name}` has another type", stmt.loc)
-                case k.For(var=var, start=start, stop=stop, step=step):
-                    self.expressions([start, stop], stmt.loc)
-                    integers = start.dtype is i64 and stop.dtype is i64
-                    require(integers, "the bounds of a loop are integers", stmt.loc)
-                    require(step > 0, "a loop's step must be positive", stmt.loc)
-                    require(var not in self.scalars, f"loop variable `{var}` is declared twice", stmt.loc)
-                    self.scalars[var] = start.dtype
-                    self.statements(stmt.body)
-                    del self.scalars[var]
-                case k.If(condition=condition, then=then, other=other):
-                    self.expressions([condition], stmt.loc)
-                    require(condition.dtype is b1, "a condition is a truth value", stmt.loc)
-                    self.statements(then)
-                    self.statements(other)
-                case k.While(condition=condition):
-                    self.expressions([condition], stmt.loc)
-                    require(condition.dtype is b1, "a condition is a truth value", stmt.loc)
-                    self.statements(stmt.body)
+                case k.For():
+                    self.loop(stmt)
+                case k.If() | k.While() | k.Assert():
+                    self.conditional(stmt)
+                case k.Print():
+                    self.print(stmt)
                 case k.KernelCall():
                     self.call(stmt)
                 case _:
                     assert_never(stmt)
+
+    def conditional(self, stmt: k.If | k.While | k.Assert) -> None:
+        self.expressions([stmt.condition], stmt.loc)
+        require(stmt.condition.dtype is b1, "a condition is a truth value", stmt.loc)
+        for block in k.blocks(stmt):
+            self.statements(block)
+
+    def loop(self, stmt: k.For) -> None:
+        start, stop, var = stmt.start, stmt.stop, stmt.var
+        self.expressions([start, stop], stmt.loc)
+        integers = start.dtype is i64 and stop.dtype is i64
+        require(integers, "the bounds of a loop are integers", stmt.loc)
+        require(stmt.step > 0, "a loop's step must be positive", stmt.loc)
+        require(var not in self.scalars, f"loop variable `{var}` is declared twice", stmt.loc)
+        self.scalars[var] = start.dtype
+        self.statements(stmt.body)
+        del self.scalars[var]
+
+    def print(self, stmt: k.Print) -> None:
+        self.expressions(stmt.scalars, stmt.loc)
+        require(bool(stmt.parts), "a print without parts", stmt.loc)
+        for name in stmt.tiles:
+            require(name in self.tiles, f"there is no tile `{name}` to print", stmt.loc)
 
     def call(self, call: k.KernelCall) -> None:
         callee = next((f for f in self.module.kernels if f.name == call.kernel), None)

@@ -49,3 +49,9 @@ CONTROL: dict[str, Statement] = {
     "RETURN": Statement("ret", "End the function."),
 }
 """Instructions of control, by their words in text."""
+
+DEBUGGING: dict[str, Statement] = {
+    "PRINT": Statement("print", "Print text, scalars and tiles, with the task; in InCore functions."),
+    "CHECK": Statement("check", "End the run with a message unless a condition holds; in InCore functions."),
+}
+"""Statements of InCore functions that help to find mistakes."""

@@ -19,6 +19,7 @@ import numpy as np
 from pto_wsp.errors import VariableChanged
 from pto_wsp.lang.source import MISSING, FunctionSource, annotation_names, fingerprint
 from pto_wsp.location import PACKAGE_DIR
+from pto_wsp.support.arrays import shown
 from pto_wsp.support.containers import is_plain, plain_copy
 from pto_wsp.support.record import record
 
@@ -234,12 +235,9 @@ def _is_same_function(a: FunctionType, b: FunctionType) -> bool:
 
 def _shown(value: object) -> str:
     """Return a value as messages show it: short."""
-    if isinstance(value, np.ndarray):
-        return f"array {'x'.join(map(str, value.shape))} of {value.dtype}"
-    if isinstance(value, (*_SCALARS, list, dict, set)) or type(value).__module__.startswith("pto_wsp"):
-        text = repr(value)
-        return text if len(text) <= 60 else f"{text[:57]}..."
-    return type(value).__name__
+    kinds = (*_SCALARS, list, dict, set, np.ndarray)
+    is_readable = isinstance(value, kinds) or type(value).__module__.startswith("pto_wsp")
+    return shown(value) if is_readable else type(value).__name__
 
 
 NOTHING_CAPTURED = Captured()

@@ -174,8 +174,19 @@ class Scalar:
     def __iter__(self) -> NoReturn:
         self._no_number()
 
-    def _no_number(self) -> NoReturn:
-        raise RunTimeNumber(expr=format_expr(self.expr), loc=caller_location())
+    def __array__(self, *_: object, **__: object) -> NoReturn:
+        """Refuse to be an index of an array of numpy, or an array."""
+        self._no_number("pass the array to the program, as a parameter `Tensor[dtype, size]`, and index that")
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: object) -> Any:
+        """Compute with scalars of numpy as with numbers."""
+        op = _UFUNCS.get(ufunc.__name__)
+        if op is None or method != "__call__" or options or any(expression(i) is None for i in inputs):
+            self._no_number()
+        return _binary(op, *inputs)
+
+    def _no_number(self, hint: str | None = None) -> NoReturn:
+        raise RunTimeNumber(expr=format_expr(self.expr), loc=caller_location(), hint=hint)
 
 
 def _only_in_kernels(what: str) -> NoReturn:
@@ -341,6 +352,30 @@ def expression(value: object) -> Expr | None:
 def integer_constant(expr: Expr) -> int | None:
     """Return the value of an integer literal, or None for any other expression."""
     return int(expr.value) if isinstance(expr, Const) and expr.dtype is not b1 else None
+
+
+_UFUNCS = {
+    "add": "add",
+    "subtract": "sub",
+    "multiply": "mul",
+    "divide": "div",
+    "floor_divide": "floordiv",
+    "remainder": "mod",
+    "minimum": "min",
+    "maximum": "max",
+    "bitwise_and": "bitand",
+    "bitwise_or": "bitor",
+    "bitwise_xor": "bitxor",
+    "left_shift": "lshift",
+    "right_shift": "rshift",
+    "less": "lt",
+    "less_equal": "le",
+    "greater": "gt",
+    "greater_equal": "ge",
+    "equal": "eq",
+    "not_equal": "ne",
+}
+"""What the functions of numpy on two numbers are here."""
 
 
 def _binary(op: str, a: Number, b: Number) -> Any:

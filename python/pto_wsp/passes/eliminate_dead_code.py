@@ -78,7 +78,7 @@ class _KernelPruner:
             case k.If(then=then, other=other):
                 arms = self.statements(then, live), self.statements(other, live)
                 return (replace(stmt, then=arms[0], other=arms[1]),) if any(arms) or fails else ()
-            case k.Store() | k.Prefetch() | k.KernelCall():
+            case k.Store() | k.Prefetch() | k.Print() | k.Assert() | k.KernelCall():
                 return (stmt,)
             case _:
                 return (stmt,) if fails or name_written(stmt) in live else ()

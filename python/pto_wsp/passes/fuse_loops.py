@@ -102,6 +102,8 @@ class _KernelFusion:
         """Return one loop for two, or None where that could change a result."""
         if (first.start, first.stop, first.step) != (second.start, second.stop, second.step):
             return None
+        if any(isinstance(s, k.Print) for s in k.walk_statements((*first.body, *second.body))):
+            return None  # the lines would come in another order
         names = [{*_written(loop.body)} for loop in (first, second)]
         loops = [
             {s.var for s in k.walk_statements(loop.body) if isinstance(s, k.For)} for loop in (first, second)

@@ -16,6 +16,7 @@ from pto_wsp.errors import (
     WrongRank,
     WrongShape,
     WrongValue,
+    closest,
     did_you_mean,
 )
 from pto_wsp.ir import workload as w
@@ -23,12 +24,16 @@ from pto_wsp.ir.evaluate import evaluate
 from pto_wsp.ir.scalar import I64_MAX, Const, Value, Var, walk
 from pto_wsp.lang.workload.ragged import Ragged
 from pto_wsp.lang.workload.sparse import Sparse
+from pto_wsp.location import caller_location
 from pto_wsp.runtime.dlpack import as_numpy
 from pto_wsp.runtime.numbers import integer, number
 from pto_wsp.support.record import record
 from pto_wsp.types.layout import MemLayout
 
 Arrays = dict[str, np.ndarray]
+
+RUN_OPTIONS = ("workers", "trace", "check", "progress", "time_limit")
+"""Arguments of a run that are not parameters of its workload."""
 
 _KINDS = {
     w.RaggedParam: (Ragged, "ragged axis", "Ragged.lengths(array)", "Ragged.indptr(array)"),
@@ -96,8 +101,9 @@ class Binder:
             OutOfMemory: the tensors that the program makes are too large.
         """
         if not values.keys() <= self.params.keys():
-            name = next(n for n in values if n not in self.params)
-            raise UnknownParameter(program=self._name, name=name, advice=did_you_mean(name, self.params))
+            name, known = next(n for n in values if n not in self.params), [*self.params, *RUN_OPTIONS]
+            advice = did_you_mean(name, known if closest(name, known) else self.params)
+            raise UnknownParameter(program=self._name, name=name, advice=advice, loc=caller_location())
         given = {**self._defaults, **{n: v for n, v in values.items() if v is not None}}
         if self._axes:
             given |= self._rows(given)
@@ -155,7 +161,8 @@ class Binder:
             raise UnboundTensor(kind="tensor", name=name, advice=f"call the program with {name}=array")
         param = self.params.get(name)
         if type(value) is not np.ndarray:
-            value = as_numpy(name, value, param.loc if param is not None else None)
+            dtype = param.type.dtype if isinstance(param, w.TensorParam) else None
+            value = as_numpy(name, value, None if param is None else param.loc, dtype)
         if isinstance(param, w.TensorParam) and param.columns is not None:
             _require_packed(param, value)
         return value

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from pto_wsp.errors import UnusableArray, WrongDType, WrongValue
-from pto_wsp.location import Location
+from pto_wsp.location import Location, caller_location
 from pto_wsp.support.arrays import is_masked
 from pto_wsp.types.dtype import DTYPES, DType
 
@@ -75,13 +75,14 @@ class _Memory:
         self.__array_interface__ = interface
 
 
-def as_numpy(name: str, value: Any, loc: Location | None = None) -> np.ndarray:
+def as_numpy(name: str, value: Any, loc: Location | None = None, dtype: DType | None = None) -> np.ndarray:
     """Return what a user gives as an array: the same memory, whatever its strides and element type.
 
     Args:
         name: the parameter that it is for, for messages.
         value: an array of numpy, or an object with `__dlpack__`.
         loc: place of the parameter.
+        dtype: its element type, for the hint of an error.
 
     Raises:
         WrongValue: it is not an array.
@@ -97,7 +98,10 @@ def as_numpy(name: str, value: Any, loc: Location | None = None) -> np.ndarray:
         return value
     if not hasattr(type(value), "__dlpack__"):
         expected = "a numpy array, or one with `__dlpack__`"
-        raise WrongValue(name=name, expected=expected, found=type(value).__name__)
+        of_type = "" if dtype is None else f", np.{dtype.to_numpy().name}"
+        hint = f"make an array of it first: `np.asarray({name}{of_type})`"
+        found, place = type(value).__name__, caller_location()
+        raise WrongValue(name=name, expected=expected, found=found, loc=place, hint=hint)
     return _imported(name, value, loc)
 
 

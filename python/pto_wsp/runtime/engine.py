@@ -6,26 +6,30 @@ import time
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 
 from pto_wsp import _native
-from pto_wsp.errors import BadCache, BadLibrary, PtoError
+from pto_wsp.errors import BadCache, BadLibrary, KernelFailed, PtoError
 from pto_wsp.interp.workload import TensorReader
 from pto_wsp.ir import workload as w
+from pto_wsp.ir.kernel import KernelFunction
 from pto_wsp.ir.module import Module
 from pto_wsp.ir.printer import print_directive
 from pto_wsp.ir.scalar import Element, Value, walk
 from pto_wsp.lang.schedule.registry import every_kind
 from pto_wsp.lower.lower_workload_to_bytecode import Lowered, lower_workload_to_bytecode
 from pto_wsp.runtime.cache import ArtifactCache
-from pto_wsp.runtime.explain import explain, no_memory
+from pto_wsp.runtime.explain import explain, failed_check_text, failure_of_native, no_memory
 from pto_wsp.runtime.kept_programs import KeptProgram, find_program, keep_program, program_key
 from pto_wsp.runtime.options import run_options
-from pto_wsp.runtime.outcome import Figures
+from pto_wsp.runtime.outcome import Figures, RunRequest
 from pto_wsp.runtime.prepared import Prepared
 from pto_wsp.runtime.trace import Trace
 from pto_wsp.targets.base import KernelArtifact, KernelBuilder
+
+T = TypeVar("T")
 
 
 class EngineRunner:
@@ -62,6 +66,28 @@ class EngineRunner:
     def reschedule(self, module: Module) -> None:
         """Load bytecode for the schedule of `module`; the kernels stay. A run under way ends as it began."""
         self._loaded = self._load_bytecode(module, self._loaded.executable)
+
+    def call_kernel(
+        self, kernel: KernelFunction, args: Sequence[np.ndarray | Value], workspace: int, task: int
+    ) -> None:
+        """Call a kernel of the library on views and scalars, with so many bytes of workspace.
+
+        Raises:
+            KernelFailed: a check inside the kernel failed.
+        """
+        views = tuple(arg for arg in args if isinstance(arg, np.ndarray))
+        numbers = tuple(arg for arg in args if not isinstance(arg, np.ndarray))
+        codes = tuple(p.type.dtype.code for p in kernel.scalar_params if p.type.dtype is not None)
+        index = self.artifact.kernels.index(kernel.name)
+        status, kept = self.library.call(index, views, numbers, codes, task, workspace)
+        if status == 0:
+            return
+        if kernel.native is None:
+            check = self.artifact.checks[kernel.name][status - 1]
+        else:
+            check = failure_of_native(kernel, self.library.failure(status))
+        reason, scalars = failed_check_text(check, kept)
+        raise KernelFailed(kernel=kernel.name, reason=reason, detail=scalars, loc=check.loc)
 
     def cancel(self) -> None:
         """Stop all runs that are under way, whatever their schedule."""
@@ -102,61 +128,35 @@ class EngineRunner:
         self._loaded = _Loaded(executable, run_options(source.schedule), kept.code, lower)
         return True
 
-    def run(
-        self,
-        arrays: Sequence[np.ndarray],
-        scalars: Sequence[Value | None],
-        workers: int,
-        trace: int,
-        check: bool = False,
-        progress: Callable[[int], object] | None = None,
-        jitter: int = 0,
-    ) -> tuple[Figures, Trace | None]:
-        """Run on `workers` threads (0: all cores). `jitter` seeds random delays before tasks, for tests."""
+    def run(self, request: RunRequest) -> tuple[Figures, Trace | None]:
+        """Run every task and return what the run did."""
         loaded = self._loaded
-        try:
-            result = loaded.executable.run(
-                tuple(arrays),
-                tuple(scalars),
-                workers,
-                trace,
-                jitter,
-                check=check,
-                options=loaded.options,
-                progress=progress,
-            )
-        except _native.EngineError as error:
-            raise self.explained(error, loaded, arrays) from None
-        except MemoryError:
-            raise no_memory(loaded.module) from None
-        return result, loaded.trace(result, arrays, scalars)
+        result = self._begun(loaded, loaded.executable.run, request)
+        return result, loaded.trace(result, request)
 
-    def submit(
-        self,
-        arrays: Sequence[np.ndarray],
-        scalars: Sequence[Value | None],
-        workers: int,
-        trace: int,
-        check: bool = False,
-        progress: Callable[[int], object] | None = None,
-    ) -> EngineRun:
+    def submit(self, request: RunRequest) -> EngineRun:
         """Begin a run on threads of the pool, and on those that wait for it."""
         loaded = self._loaded
+        return EngineRun(self, loaded, self._begun(loaded, loaded.executable.submit, request), request)
+
+    def _begun(self, loaded: _Loaded, begin: Callable[..., T], request: RunRequest) -> T:
+        """Return what the engine returns for a request."""
         try:
-            run = loaded.executable.submit(
-                tuple(arrays),
-                tuple(scalars),
-                workers,
-                trace,
-                check=check,
+            return begin(
+                tuple(request.arrays),
+                tuple(request.scalars),
+                request.workers,
+                request.trace,
+                request.jitter,
+                check=request.check,
                 options=loaded.options,
-                progress=progress,
+                progress=request.progress,
+                time_limit_ns=request.time_limit_ns,
             )
         except _native.EngineError as error:
-            raise self.explained(error, loaded, arrays) from None
+            raise self.explained(error, loaded, request.arrays) from None
         except MemoryError:
             raise no_memory(loaded.module) from None
-        return EngineRun(self, loaded, run, arrays, scalars)
 
     def explained(
         self, error: _native.EngineError, loaded: _Loaded, arrays: Sequence[np.ndarray]
@@ -183,19 +183,11 @@ class EngineRunner:
 class EngineRun:
     """A run that was submitted to the engine. It refers to its arrays."""
 
-    def __init__(
-        self,
-        runner: EngineRunner,
-        loaded: _Loaded,
-        run: _native.Run,
-        arrays: Sequence[np.ndarray],
-        scalars: Sequence[Value | None],
-    ) -> None:
+    def __init__(self, runner: EngineRunner, loaded: _Loaded, run: _native.Run, request: RunRequest) -> None:
         self._runner = runner
         self._loaded = loaded
         self._run = run
-        self._arrays = arrays
-        self._scalars = scalars
+        self._request = request
 
     @property
     def number(self) -> int:
@@ -212,8 +204,8 @@ class EngineRun:
         try:
             result = self._run.wait()
         except _native.EngineError as error:
-            raise self._runner.explained(error, self._loaded, self._arrays) from None
-        return result, self._loaded.trace(result, self._arrays, self._scalars)
+            raise self._runner.explained(error, self._loaded, self._request.arrays) from None
+        return result, self._loaded.trace(result, self._request)
 
     def cancel(self) -> None:
         """End the run between two tasks."""
@@ -263,15 +255,13 @@ class _Loaded:
         """The bytecode with the nodes that it comes from."""
         return self.origin[1]
 
-    def trace(
-        self, result: _native.RunResult, arrays: Sequence[np.ndarray], scalars: Sequence[Value | None]
-    ) -> Trace | None:
+    def trace(self, result: _native.RunResult, request: RunRequest) -> Trace | None:
         """Return the record of a run, if one was asked for."""
         recorded = result.record
         if recorded is None:
             return None
-        module, lowered = self.module, self.lowered
-        given = zip(lowered.symbols, scalars, strict=True)
+        module, lowered, arrays = self.module, self.lowered, request.arrays
+        given = zip(lowered.symbols, request.scalars, strict=True)
         sizes = {name: value for name, value in given if value is not None}
         for tensor, array in zip(module.entry_workload.tensors, arrays, strict=True):
             pairs = zip(tensor.type.dims, array.shape, strict=True)

@@ -9,8 +9,9 @@ import numpy as np
 from pto_wsp import errors
 from pto_wsp._native import EngineError
 from pto_wsp.interp.regions import scope_text
-from pto_wsp.interp.workload import negative_extent, no_tier
+from pto_wsp.interp.workload import negative_extent, no_tier, task_text
 from pto_wsp.ir import workload as w
+from pto_wsp.ir.check_texts import CheckText, scalars_text
 from pto_wsp.ir.evaluate import element_outside
 from pto_wsp.ir.kernel import KernelFunction, Param
 from pto_wsp.ir.module import Module
@@ -21,6 +22,7 @@ from pto_wsp.ir.scalar import (
     OUTSIDE_RANGE_HINT,
     OVERFLOW,
     SHIFT_OUTSIDE,
+    Value,
 )
 from pto_wsp.lang.schedule.directives.dispatch import DispatchPolicy
 from pto_wsp.lang.schedule.directives.window import Window
@@ -28,7 +30,7 @@ from pto_wsp.location import Location, caller_location, of_user
 from pto_wsp.lower.lower_workload_to_bytecode import Lowered
 from pto_wsp.runtime.run import where_started
 from pto_wsp.targets.base import Check, KernelArtifact
-from pto_wsp.types.dtype import DTYPES
+from pto_wsp.types.dtype import DTYPES, DType
 
 Failure = tuple[str, str | None, int]
 """Message, file and line of a failure in a hand-written kernel; no file where it is not known."""
@@ -427,6 +429,23 @@ def _graph_too_large(c: _Context) -> errors.PtoError:
     return errors.UnsupportedByTarget(target=c.target, what=what, reason=reason)
 
 
+def _cancelled(c: _Context) -> errors.PtoError:
+    return errors.RunInterrupted(reason="it was cancelled", notes=[_stopped_kernel(c)])
+
+
+def _time_limit(c: _Context) -> errors.PtoError:
+    text, loc = _stopped_kernel(c)
+    return errors.TimeLimitReached(seconds=c.number("limit_ns") / 1e9, detail=text, loc=loc)
+
+
+def _stopped_kernel(c: _Context) -> tuple[str, Location | None]:
+    """Return what was stopped: the first task whose kernel was in a loop, if there was one."""
+    if "kernel" not in c.details:
+        return "it was between two tasks", None
+    where = task_text(c.number("task"), c.where(c.enclosing), "")
+    return f"kernel `{c.kernel.name}` was stopped in a loop, {where}", c.task.loc
+
+
 def _interrupted(reason: str) -> Callable[[_Context], errors.PtoError]:
     return lambda c: errors.RunInterrupted(reason=reason)
 
@@ -434,22 +453,47 @@ def _interrupted(reason: str) -> Callable[[_Context], errors.PtoError]:
 def _kernel_failed(c: _Context) -> errors.PtoError:
     kernel = c.kernel
     check = _failed_check(c)
+    values = c.details["values"]
+    assert isinstance(values, list)
+    reason, scalars = failed_check_text(check, values)
     return errors.KernelFailed(
         kernel=kernel.name,
-        reason=check.message,
-        detail=f"in task {c.number('task')}{c.where(c.enclosing)}",
+        reason=reason,
+        detail=task_text(c.number("task"), c.where(c.enclosing), scalars),
         loc=check.loc or c.task.loc,
         notes=[("the task was made here", c.task.loc)] if check.loc else [],
     )
 
 
+def failed_check_text(check: Check, values: Sequence[int]) -> tuple[str, str]:
+    """Return the reason of a failed check and the scalars of its kernel, from what the check has kept."""
+    kept = zip(check.scalars, values[check.num_values :], strict=False)
+    scalars = {name: _from_bits(dtype, bits) for (name, dtype), bits in kept}
+    return check.text.reason(values[: check.num_values]), scalars_text(scalars, scalars)
+
+
+def _from_bits(dtype: DType, bits: int) -> Value:
+    """Return a scalar that a check has kept."""
+    if dtype.is_float:
+        return float(np.int64(bits).astype(np.int32).view(np.float32))
+    return bool(bits) if dtype.kind == "b" else bits
+
+
 def _failed_check(c: _Context) -> Check:
     if c.kernel.native is None:
         return c.artifact.checks[c.kernel.name][c.number("check") - 1]
-    assert c.failure is not None
-    message, file, line = c.failure
-    return Check(Location(file, line) if file is not None else of_user(c.kernel.loc), message)
+    return failure_of_native(c.kernel, c.failure)
 
+
+def failure_of_native(kernel: KernelFunction, failure: Failure | None) -> Check:
+    """Return why a hand-written kernel failed, as a check."""
+    assert failure is not None
+    message, file, line = failure
+    place = Location(file, line) if file is not None else of_user(kernel.loc)
+    return Check(place, CheckText(message))
+
+
+_AFTER_THE_RUN = "run it after this run has ended, or `submit` both before you `wait`"
 
 _DESCRIBE: dict[str, Callable[[_Context], errors.PtoError]] = {
     "wrong-dtype": _wrong_dtype,
@@ -489,12 +533,13 @@ _DESCRIBE: dict[str, Callable[[_Context], errors.PtoError]] = {
     "refused": _refused,
     "negative-extent": _negative_extent,
     "kernel-failed": _kernel_failed,
-    "nested-run": lambda c: errors.NestedRun(where="a run"),
+    "nested-run": lambda c: errors.NestedRun(where="a run", loc=caller_location(), hint=_AFTER_THE_RUN),
     "run-in-flight-at-fork": _interrupted("it was in flight when the process forked"),
     "interpreter-exit": _interrupted("the interpreter is exiting"),
     "process-exit": _interrupted("the interpreter is exiting"),
     "no-such-task": _interrupted("arrays that decide what runs were changed meanwhile, and a task failed"),
-    "run-cancelled": _interrupted("it was cancelled"),
+    "run-cancelled": _cancelled,
+    "time-limit": _time_limit,
     "too-many-tasks": _graph_too_large,
     "too-many-strands": _graph_too_large,
     "edges-missing": lambda c: _conflict(c, errors.EdgesMissing),

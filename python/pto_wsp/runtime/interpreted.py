@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from itertools import count
 from types import MappingProxyType
 
 import numpy as np
@@ -13,7 +14,9 @@ from pto_wsp.errors import (
     KernelFailed,
     OverlappingArrays,
     ReadOnlyArray,
+    RunError,
     RunInterrupted,
+    TimeLimitReached,
     UnboundTensor,
     UnsupportedByTarget,
     UnusableArray,
@@ -24,8 +27,10 @@ from pto_wsp.errors import (
 from pto_wsp.interp.kernels import run_kernel
 from pto_wsp.interp.workload import CallKernel, run_workload
 from pto_wsp.ir import workload as w
+from pto_wsp.ir.kernel import KernelFunction
 from pto_wsp.ir.module import Module
 from pto_wsp.ir.scalar import Value
+from pto_wsp.runtime.outcome import RunRequest
 from pto_wsp.runtime.task_graph import Collector, TaskGraph
 from pto_wsp.runtime.trace import Trace
 from pto_wsp.support.record import record
@@ -43,17 +48,17 @@ class InterpretedFigures:
 
 
 class InterpretedRun:
-    """A run that ended before it was returned, with its figures or with the failure of a task."""
+    """A run that ended before it was returned, with its figures or with what ended it early."""
 
     number = 0
     done = True
 
-    def __init__(self, ended: InterpretedFigures | KernelFailed) -> None:
+    def __init__(self, ended: InterpretedFigures | RunError) -> None:
         self._ended = ended
 
     def wait(self) -> tuple[InterpretedFigures, None]:
         """Return what the run did, or raise why it failed."""
-        if isinstance(self._ended, KernelFailed):
+        if isinstance(self._ended, RunError):
             raise self._ended
         return self._ended, None
 
@@ -73,44 +78,35 @@ class InterpretedRunner:
         self._kernels = {kernel.name: kernel for kernel in module.kernels}
         self._cancels = 0
 
-    def run(
-        self,
-        arrays: Sequence[np.ndarray],
-        scalars: Sequence[Value | None],
-        workers: int,
-        trace: int,
-        check: bool = False,
-        progress: Callable[[int], object] | None = None,
-    ) -> tuple[InterpretedFigures, Trace | None]:
+    def run(self, request: RunRequest) -> tuple[InterpretedFigures, Trace | None]:
         """Run every task in program order on this thread; `workers` has nothing to act on."""
-        if check:
+        if request.check:
             reason = "the check is part of the engine: compile for `cpu`"
             raise UnsupportedByTarget(target="interp", what='`check="hazards"`', reason=reason)
-        if trace:
+        if request.trace:
             reason = "it records nothing; `Program.task_graph` does"
             raise UnsupportedByTarget(target="interp", what="`trace`", reason=reason)
-        figures, recorded = self.run_calling(arrays, scalars, self._call)
-        if progress is not None:
-            progress(figures.tasks)
+        poll = self._poll(request.time_limit_ns)
+        figures, recorded = self.run_calling(request.arrays, request.scalars, self._caller(poll), poll)
+        if request.progress is not None:
+            request.progress(figures.tasks)
         return figures, recorded
 
-    def submit(
-        self,
-        arrays: Sequence[np.ndarray],
-        scalars: Sequence[Value | None],
-        workers: int,
-        trace: int,
-        check: bool = False,
-        progress: Callable[[int], object] | None = None,
-    ) -> InterpretedRun:
+    def submit(self, request: RunRequest) -> InterpretedRun:
         """Run every task on this thread before returning."""
         try:
-            return InterpretedRun(self.run(arrays, scalars, workers, trace, check, progress)[0])
-        except KernelFailed as error:
+            return InterpretedRun(self.run(request)[0])
+        except (KernelFailed, TimeLimitReached) as error:
             return InterpretedRun(error)
 
+    def call_kernel(
+        self, kernel: KernelFunction, args: Sequence[np.ndarray | Value], workspace: int, task: int
+    ) -> None:
+        """Call one kernel on views and scalars, as task number `task`."""
+        run_kernel(kernel, args, self._poll(0), task)
+
     def cancel(self) -> None:
-        """Stop every run that is under way, at its next task."""
+        """Stop every run that is under way, at its next task or in the next iteration of a kernel's loop."""
         self._cancels += 1
 
     def reschedule(self, module: Module) -> None:
@@ -121,23 +117,39 @@ class InterpretedRunner:
         bound, sizes = bind(self._module, arrays, scalars)
         collector = Collector(self._module, bound)
         with FloatEnvironment():
-            run_workload(self._module, bound, sizes, self._call, collector)
+            run_workload(self._module, bound, sizes, self._caller(self._poll(0)), collector)
         return collector.graph()
 
-    def _call(self, name: str, args: Sequence[np.ndarray | Value], workspace: int) -> None:
-        run_kernel(self._kernels[name], args)
+    def _caller(self, poll: Callable[[], None]) -> CallKernel:
+        """Return what runs the kernels of one run, task after task, in numpy."""
+        numbers = count()
 
-    def run_calling(
-        self, arrays: Sequence[np.ndarray], scalars: Sequence[Value | None], call: CallKernel
-    ) -> tuple[InterpretedFigures, None]:
-        """Run every task in program order, with `call` running the kernels."""
-        bound, sizes = bind(self._module, arrays, scalars)
-        cancels = self._cancels
+        def call(name: str, args: Sequence[np.ndarray | Value], workspace: int) -> None:
+            run_kernel(self._kernels[name], args, poll, next(numbers))
+
+        return call
+
+    def _poll(self, time_limit_ns: int) -> Callable[[], None]:
+        """Return what ends a run that begins now: `cancel`, or the time limit if that is not 0."""
+        cancels, start = self._cancels, time.perf_counter_ns()
 
         def poll() -> None:
             if self._cancels != cancels:
                 raise RunInterrupted(reason="it was cancelled")
+            if time_limit_ns and time.perf_counter_ns() - start >= time_limit_ns:
+                raise TimeLimitReached(seconds=time_limit_ns / 1e9, detail="")
 
+        return poll
+
+    def run_calling(
+        self,
+        arrays: Sequence[np.ndarray],
+        scalars: Sequence[Value | None],
+        call: CallKernel,
+        poll: Callable[[], None] = lambda: None,
+    ) -> tuple[InterpretedFigures, None]:
+        """Run every task in program order, with `call` running the kernels; `poll` may end the run."""
+        bound, sizes = bind(self._module, arrays, scalars)
         start = time.perf_counter_ns()
         with FloatEnvironment():
             tasks = run_workload(self._module, bound, sizes, call, poll=poll)

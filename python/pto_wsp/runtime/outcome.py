@@ -7,10 +7,37 @@ from typing import Protocol
 
 import numpy as np
 
+from pto_wsp.ir.kernel import KernelFunction
 from pto_wsp.ir.module import Module
 from pto_wsp.ir.scalar import Value
 from pto_wsp.ir.workload import WorkloadFunction
 from pto_wsp.runtime.trace import Trace
+from pto_wsp.support.record import record
+
+
+@record
+class RunRequest:
+    """What a runner is asked for.
+
+    Attributes:
+        arrays: one per tensor of the workload, in order.
+        scalars: one per size and scalar, in order; None where arrays decide.
+        workers: threads to use; 0 means all cores.
+        trace: what to record: 0 nothing, 1 tasks, 2 what dispatchers do too.
+        check: whether to check what P states.
+        progress: called with the number of tasks that are complete, or None.
+        time_limit_ns: not 0: the run ends so long after it began.
+        jitter: seed of random delays before tasks, for tests of the engine; 0 means none.
+    """
+
+    arrays: Sequence[np.ndarray]
+    scalars: Sequence[Value | None]
+    workers: int = 0
+    trace: int = 0
+    check: bool = False
+    progress: Callable[[int], object] | None = None
+    time_limit_ns: int = 0
+    jitter: int = 0
 
 
 class Figures(Protocol):
@@ -82,32 +109,18 @@ class Runner(Protocol):
         """Milliseconds spent in them."""
         ...
 
-    def run(
-        self,
-        arrays: Sequence[np.ndarray],
-        scalars: Sequence[Value | None],
-        workers: int,
-        trace: int,
-        check: bool = False,
-        progress: Callable[[int], object] | None = None,
-    ) -> tuple[Figures, Trace | None]:
-        """Check the arguments, run every task and return when all are done; `workers` 0 means all cores.
-
-        `trace` is what to record: 0 nothing, 1 tasks, 2 what dispatchers do too. The second part of the
-        result is the record of the run, if one was asked for. With `check`, what P states is checked.
-        """
+    def run(self, request: RunRequest) -> tuple[Figures, Trace | None]:
+        """Check the arguments, run every task and return when all are done, with the record of the run."""
         ...
 
-    def submit(
-        self,
-        arrays: Sequence[np.ndarray],
-        scalars: Sequence[Value | None],
-        workers: int,
-        trace: int,
-        check: bool = False,
-        progress: Callable[[int], object] | None = None,
-    ) -> Submitted:
-        """Check the arguments and begin a run, whose parameters are those of `run`."""
+    def submit(self, request: RunRequest) -> Submitted:
+        """Check the arguments and begin a run."""
+        ...
+
+    def call_kernel(
+        self, kernel: KernelFunction, args: Sequence[np.ndarray | Value], workspace: int, task: int
+    ) -> None:
+        """Call one kernel on views and scalars, with so many bytes of workspace, as task number `task`."""
         ...
 
     def cancel(self) -> None:

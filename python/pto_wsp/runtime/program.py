@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import os
 import shutil
+import time
 from collections.abc import Callable, Mapping
 from typing import Any, NoReturn
 
 import numpy as np
 
+from pto_wsp._native import FloatEnvironment
 from pto_wsp.errors import (
     NameClash,
     NestedRun,
     NotYetSupported,
     UnknownParameter,
+    UnsupportedByTarget,
     UnusableFile,
     WrongValue,
     did_you_mean,
@@ -30,12 +33,13 @@ from pto_wsp.lang.schedule.schedule import Schedule
 from pto_wsp.lang.workload import context
 from pto_wsp.lang.workload.build_module import Traced
 from pto_wsp.location import caller_location
-from pto_wsp.runtime.binding import Binder, Bound
+from pto_wsp.runtime.binding import RUN_OPTIONS, Binder, Bound
 from pto_wsp.runtime.engine import EngineRunner
 from pto_wsp.runtime.export import write_tree
-from pto_wsp.runtime.interpreted import InterpretedRunner
+from pto_wsp.runtime.interpreted import InterpretedFigures, InterpretedRunner, bind
 from pto_wsp.runtime.numbers import integer, number
-from pto_wsp.runtime.outcome import Figures
+from pto_wsp.runtime.one_task import Chosen, OneTask, choose, compare_values, run_alone
+from pto_wsp.runtime.outcome import Figures, RunRequest
 from pto_wsp.runtime.prepared import Prepared, check_schedule
 from pto_wsp.runtime.run import Run
 from pto_wsp.runtime.runners import make_runner
@@ -49,7 +53,8 @@ from pto_wsp.types.dtype import DType, f32, i64, u64
 from pto_wsp.visualize.drawing import escaped
 from pto_wsp.visualize.notebook import module_html
 
-RUN_OPTIONS = ("workers", "trace", "check", "progress")
+MAX_TIME_LIMIT = 1e9
+"""Seconds: a run of 30 years."""
 
 
 def compile_module(module: Module, target: str = "cpu") -> Program:
@@ -87,10 +92,6 @@ def compile_program(traced: Traced, target: str = "cpu") -> Program:
 
 
 set_compile_hook(compile_program)
-
-
-_RunnerArguments = tuple[list[Any], list[Any], int, int, bool, Callable[[int], object] | None]
-"""What `Runner.run` and `Runner.submit` take."""
 
 
 class Program:
@@ -168,6 +169,7 @@ class Program:
         trace: bool | str | None = None,
         check: str | None = None,
         progress: Callable[[int], object] | None = None,
+        time_limit: float | None = None,
         **values: Any,
     ) -> None:
         """Bind, check and run; return when every task is done.
@@ -181,13 +183,18 @@ class Program:
             trace: what to record in `self.trace`: `"tasks"` or True, when and where each task ran; `"full"`,
                 what dispatchers did, too; `"off"` or False, nothing. By default what the schedule says. The
                 target `interp` records nothing, and refuses the others.
-            check: `"hazards"` checks what P states: that no two tasks of different iterations touch a common
+            check: `"values"` runs one task after another on this thread, each also in the interpreter, and
+                raises at the first whose outputs differ, or that writes a NaN though it was given none. No
+                other option goes with it.
+                `"hazards"` checks what P states: that no two tasks of different iterations touch a common
                 element that one of them writes. Before anything runs; where elements that tasks write decide
                 what runs, when everything has. And, as a task of a kernel with `block_dim` runs, that no two
                 of its instances write one element; each runs twice then.
             progress: called with the number of tasks that are complete: about every 50 ms of running, by
                 whichever worker is between two tasks, and at the end by the calling thread. An exception in
                 it stops the run and is raised. The target `interp` calls it at the end only.
+            time_limit: seconds that the run may take. After that no task begins, and kernels end at their
+                next iteration of a loop; C++ kernels are not stopped.
             values: an array per tensor, `Ragged.lengths(...)` and the like per axis with rows, a number per
                 scalar and per size that no array decides.
 
@@ -198,15 +205,21 @@ class Program:
             RegionOutside, ViewShape, BadExpression: a region or size is wrong; nothing has run.
             KernelFailed: a check inside a kernel failed; earlier tasks have run.
             RunInterrupted: another thread called `cancel`, or the process forked or exits.
+            TimeLimitReached: the run took longer than `time_limit`; some tasks have run.
             NestedRun: inside a task, or while a workload is described.
             VariableChanged: a variable around the workload or its kernels has changed since it was read.
             IterationsConflict, InstancesConflict: the check found something.
             EdgesMissing: the schedule is `Deps.explicit()`, and edges do not order all tasks that conflict.
             RowsNotKnown: the check cannot tell; the run is right all the same.
+            ValuesDiffer, NanWritten: `check="values"` found something; earlier tasks have run.
+            NoReference: `check="values"`, and a kernel in C++ has no reference.
         """
-        bound, arguments = self._arguments(unnamed, workers, trace, check, progress, values)
+        bound, request = self._request(unnamed, workers, trace, check, progress, time_limit, values)
         compiles, compile_ms = self._unreported
-        figures, self.trace = self._runner.run(*arguments)
+        if check == "values":
+            figures, self.trace = self._compare(bound, (workers, trace, progress, time_limit)), None
+        else:
+            figures, self.trace = self._runner.run(request)
         self._binder.keep(bound)
         self._unreported = (0, 0.0)
         self._last = (figures, compiles, compile_ms)
@@ -220,6 +233,7 @@ class Program:
         trace: bool | str | None = None,
         check: str | None = None,
         progress: Callable[[int], object] | None = None,
+        time_limit: float | None = None,
         **values: Any,
     ) -> Run:
         """Bind, check and begin a run; threads of the pool work on it, whether or not a thread waits.
@@ -231,8 +245,9 @@ class Program:
             unnamed: refused: values have names.
             workers: as `run` takes it. A thread that waits for the run is one of them.
             trace: as `run` takes it.
-            check: as `run` takes it.
+            check: as `run` takes it, other than `"values"`.
             progress: as `run` takes it. Any thread may call it, and at the end the one that waits.
+            time_limit: as `run` takes it; `wait` raises `TimeLimitReached`.
             values: those of `run`. The run holds them until it is done.
 
         Returns:
@@ -242,7 +257,9 @@ class Program:
             ArraysInFlight: an array overlaps one of an unfinished run, and one of the two runs writes it.
             PtoError: as `run` raises before the first task.
         """
-        bound, arguments = self._arguments(unnamed, workers, trace, check, progress, values)
+        if check == "values":
+            raise WrongValue(name="check", expected='None or "hazards" in `submit`', found=repr(check))
+        bound, request = self._request(unnamed, workers, trace, check, progress, time_limit, values)
         compiles, compile_ms = self._unreported
         self._unreported = (0, 0.0)
 
@@ -251,17 +268,18 @@ class Program:
             self.trace, self._last = recorded, (figures, compiles, compile_ms)
             return self._stats(figures, compiles, compile_ms)
 
-        return Run(self._runner.submit(*arguments), finish)
+        return Run(self._runner.submit(request), finish)
 
-    def _arguments(
+    def _request(
         self,
         unnamed: tuple[object, ...],
         workers: int | None,
         trace: bool | str | None,
         check: str | None,
         progress: Callable[[int], object] | None,
+        time_limit: float | None,
         values: Mapping[str, Any],
-    ) -> tuple[Bound, _RunnerArguments]:
+    ) -> tuple[Bound, RunRequest]:
         """Return the bound values of a call, and what its runner is given."""
         described = context.ACTIVE.get()
         if described is not None:
@@ -270,8 +288,8 @@ class Program:
         if unnamed:
             expected = "values by name: " + ", ".join(f"{name}=..." for name in self._binder.params)
             raise WrongValue(name="argument 1", expected=expected, found="a value without a name")
-        if check not in (None, "hazards"):
-            raise WrongValue(name="check", expected='None or "hazards"', found=repr(check))
+        if check not in (None, "hazards", "values"):
+            raise WrongValue(name="check", expected='None, "hazards" or "values"', found=repr(check))
         self._captured.check()
         bound = self._binder.bind(values)
         level = self._scheduled_level if trace is None else _trace_level(trace)
@@ -279,13 +297,49 @@ class Program:
             expected = "a function of one number, or None"
             raise WrongValue(name="progress", expected=expected, found=repr(progress))
         count = _worker_count(workers)
-        return bound, (bound.arrays, bound.scalars, count, level, check is not None, progress)
+        limit_ns = _time_limit_ns(time_limit)
+        has_check = check is not None
+        request = RunRequest(bound.arrays, bound.scalars, count, level, has_check, progress, limit_ns)
+        return bound, request
+
+    def _compare(self, bound: Bound, options: tuple[object, ...]) -> Figures:
+        """Run task after task, each on the target and in the interpreter."""
+        if any(option is not None for option in options):
+            expected = "no other option beside it"
+            raise WrongValue(name="check", expected=expected, found="others", loc=caller_location())
+        if isinstance(self._runner, InterpretedRunner):
+            reason = "it is what values are compared with: compile for `cpu`"
+            raise UnsupportedByTarget(target=self._target, what='`check="values"`', reason=reason)
+        arrays, sizes = bind(self.module, bound.arrays, bound.scalars)
+        start = time.perf_counter_ns()
+        with FloatEnvironment():
+            tasks = compare_values(self.module, arrays, sizes, self._runner.call_kernel)
+        return InterpretedFigures(tasks, time.perf_counter_ns() - start)
+
+    def task(self, which: int | str, **indices: int) -> OneTask:
+        """Return one task, to run it alone: `program.task(12).run(X=x)`.
+
+        Args:
+            which: its number in program order, as errors, prints and traces show it, or its kernel's name.
+            indices: beside a name, values of loop variables around the task: `program.task("attend", b=1)`.
+
+        Raises:
+            WrongValue: `which` is neither.
+        """
+        return OneTask(choose(which, indices), self._run_task)
+
+    def _run_task(self, chosen: Chosen, values: Mapping[str, Any]) -> None:
+        bound = self._binder.bind(values)
+        arrays, sizes = bind(self.module, bound.arrays, bound.scalars)
+        with FloatEnvironment():
+            run_alone(self.module, arrays, sizes, chosen, self._runner.call_kernel)
+        self._binder.keep(bound)
 
     def cancel(self) -> None:
         """Stop all runs of this program that are under way: who waits for one gets `RunInterrupted`.
 
-        Tasks that have begun end, and no others begin; then the program can be run again. A call that waits
-        for another one begins. The target `interp` stops at the next task.
+        No task begins any more, and kernels end at their next iteration of a loop; then the program can be
+        run again. A call that waits for another one begins.
         """
         self._runner.cancel()
 
@@ -446,6 +500,17 @@ def _trace_level(trace: object) -> int:
         expected = f"True, False, {', '.join(repr(level) for level in LEVELS)} or None"
         raise WrongValue(name="trace", expected=expected, found=repr(trace), loc=caller_location())
     return int(trace)
+
+
+def _time_limit_ns(time_limit: float | None) -> int:
+    """Return a time limit in nanoseconds, or 0 for none."""
+    if time_limit is None:
+        return 0
+    is_number = type(time_limit) in (int, float)
+    if not is_number or not 0 < time_limit <= MAX_TIME_LIMIT:
+        expected = f"seconds above 0 and up to {MAX_TIME_LIMIT:g}, or None"
+        raise WrongValue(name="time_limit", expected=expected, found=repr(time_limit), loc=caller_location())
+    return max(1, int(time_limit * 1e9))
 
 
 def _worker_count(workers: int | None) -> int:

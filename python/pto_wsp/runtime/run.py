@@ -66,6 +66,7 @@ class Run:
         Raises:
             KernelFailed: a check inside a kernel failed; earlier tasks have run.
             RunInterrupted: the run was cancelled, or the process forked or exits.
+            TimeLimitReached: the run took longer than its `time_limit`; some tasks have run.
             NestedRun: inside a task, or in a `progress` function.
             RegionOutside, BadExpression, Stuck, OutOfMemory, RowsNotKnown: as `Program.run` raises them.
         """
@@ -76,7 +77,9 @@ class Run:
         return self._result[0]
 
     def cancel(self) -> None:
-        """End the run: tasks that have begun end, and no others begin. `wait` then raises `RunInterrupted`.
+        """End the run: no task begins any more, and kernels end at their next iteration of a loop.
+
+        `wait` then raises `RunInterrupted`.
 
         A run that is done stays as it is.
         """

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import NoReturn
 
 import numpy as np
 
 from pto_wsp.errors import CannotRun
+from pto_wsp.ir.kernel import KernelFunction
 from pto_wsp.ir.module import Module
 from pto_wsp.ir.scalar import Value
 from pto_wsp.runtime.engine import EngineRunner
 from pto_wsp.runtime.interpreted import InterpretedRunner
-from pto_wsp.runtime.outcome import Runner
+from pto_wsp.runtime.outcome import Runner, RunRequest
 from pto_wsp.runtime.prepared import Prepared
 from pto_wsp.targets.base import KernelBuilder
 
@@ -58,15 +59,7 @@ class RefusedRunner:
         self.workload = prepared.module.entry_workload
         self._target = prepared.target.name
 
-    def run(
-        self,
-        arrays: Sequence[np.ndarray],
-        scalars: Sequence[Value | None],
-        workers: int,
-        trace: int,
-        check: bool = False,
-        progress: Callable[[int], object] | None = None,
-    ) -> NoReturn:
+    def run(self, request: RunRequest) -> NoReturn:
         """Refuse to run.
 
         Raises:
@@ -74,14 +67,16 @@ class RefusedRunner:
         """
         raise CannotRun(target=self._target)
 
-    def submit(
-        self,
-        arrays: Sequence[np.ndarray],
-        scalars: Sequence[Value | None],
-        workers: int,
-        trace: int,
-        check: bool = False,
-        progress: Callable[[int], object] | None = None,
+    def submit(self, request: RunRequest) -> NoReturn:
+        """Refuse to run.
+
+        Raises:
+            CannotRun: always.
+        """
+        raise CannotRun(target=self._target)
+
+    def call_kernel(
+        self, kernel: KernelFunction, args: Sequence[np.ndarray | Value], workspace: int, task: int
     ) -> NoReturn:
         """Refuse to run.
 

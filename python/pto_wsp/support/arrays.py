@@ -4,6 +4,17 @@ from __future__ import annotations
 
 import numpy as np
 
+MAX_SHOWN = 60
+"""Characters of a value that a message shows."""
+
+
+def shown(value: object) -> str:
+    """Return a value as messages show it: an array by its shape, anything else shortened."""
+    if isinstance(value, np.ndarray):
+        return f"array {'x'.join(map(str, value.shape)) or 'of rank 0'} of {value.dtype}"
+    text = " ".join(repr(value).split())
+    return text if len(text) <= MAX_SHOWN else f"{text[: MAX_SHOWN - 3]}..."
+
 
 def is_masked(value: object) -> bool:
     """Whether a value is an array of numpy with a mask, which nothing here would see."""

@@ -9,11 +9,13 @@ from pathlib import Path
 from typing import ClassVar, Protocol, TypeVar
 
 from pto_wsp.errors import UnsupportedByTarget
+from pto_wsp.ir.check_texts import CheckText
 from pto_wsp.ir.kernel import KernelFunction
 from pto_wsp.ir.module import Module
 from pto_wsp.ir.schedule import Directive, Policy
 from pto_wsp.location import Location
 from pto_wsp.support.record import record
+from pto_wsp.types.dtype import DType
 from pto_wsp.types.space import Space
 
 R = TypeVar("R", covariant=True)
@@ -47,10 +49,19 @@ class Preferences:
 
 @record
 class Check:
-    """A run-time check of a kernel: its place, and what is wrong when it fails."""
+    """A run-time check of a kernel.
+
+    Attributes:
+        loc: its place.
+        text: what is wrong when it fails.
+        num_values: values that the failed check keeps for its text.
+        scalars: names and types of scalars whose values it keeps after those.
+    """
 
     loc: Location | None
-    message: str
+    text: CheckText
+    num_values: int = 0
+    scalars: tuple[tuple[str, DType], ...] = ()
 
 
 @record

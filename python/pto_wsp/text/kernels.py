@@ -19,14 +19,15 @@ from pto_wsp.text.expressions import (
     read_tile,
 )
 from pto_wsp.text.function_bodies import Body, indexed
+from pto_wsp.text.native import unquoted
 from pto_wsp.text.refused import refuse_composed, refuse_known
-from pto_wsp.text.tokens import NAME, WORD, Cursor, Source
+from pto_wsp.text.tokens import NAME, STRING, WORD, Cursor, Source
 from pto_wsp.types.dtype import DType, i64
 from pto_wsp.types.tile import ScalarType, TileType
 
 _BLOCK_WORDS = ("FOR", "WHILE", "IF")
 _MOVES = ("tload", "mgather", "tstore", "mscatter")
-_STATEMENTS = (*_BLOCK_WORDS, "CALL", "tstore", "mscatter", "tprefetch", "return")
+_STATEMENTS = (*_BLOCK_WORDS, "CALL", "PRINT", "CHECK", "tstore", "mscatter", "tprefetch", "return")
 
 
 def read_kernel_body(source: Source, function: k.KernelFunction) -> k.KernelFunction:
@@ -79,6 +80,10 @@ class _KernelBody(Body[k.Stmt]):
                 return self.store(cursor)
             case "tprefetch":
                 return self.prefetch(cursor)
+            case "PRINT":
+                return self.print(cursor)
+            case "CHECK":
+                return self.check(cursor)
         refuse_composed(cursor)
         refuse_known(cursor)
         cursor.word(_STATEMENTS, "a statement")
@@ -161,6 +166,28 @@ class _KernelBody(Body[k.Stmt]):
         rows = self.rows(cursor) if cursor.token.text == "," else None
         cursor.end()
         return k.Prefetch(region, cursor.whole, rows)
+
+    def print(self, cursor: Cursor) -> k.Print:
+        cursor.advance()
+        parts: list[k.Words | str | Expr] = []
+        while not parts or cursor.accept(","):
+            token = cursor.token
+            if token.kind == STRING:
+                parts.append(k.Words(unquoted(cursor)))
+            elif token.kind == NAME and token.text[1:] in self.tiles:
+                parts.append(cursor.name())
+            else:
+                parts.append(read_expression(cursor, self))
+        cursor.end()
+        return k.Print(tuple(parts), cursor.whole)
+
+    def check(self, cursor: Cursor) -> k.Assert:
+        cursor.advance()
+        condition = read_expression(cursor, self)
+        cursor.expect(",")
+        message = unquoted(cursor)
+        cursor.end()
+        return k.Assert(condition, message, cursor.whole)
 
     def rows(self, cursor: Cursor) -> str:
         cursor.expect(",")

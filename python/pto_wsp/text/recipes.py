@@ -140,25 +140,52 @@ def _statements(body: Sequence[k.Stmt], known: _Known) -> Iterator[Call]:
                 yield Call(op, (dst, *names, *map(_operand, scalars)), options)
             case k.Assign():
                 yield _assignment(stmt)
-            case k.KernelCall(kernel=kernel, args=args):
-                names = [param.name for param in known.functions[kernel].params]
-                given = [arg if isinstance(arg, str) else _operand(arg) for arg in args]
-                yield Call("call", (kernel, dict(zip(names, given, strict=True))))
-            case k.For(var=var, start=start, stop=stop, step=step):
-                yield Call("for_loop", (var, _operand(start), _operand(stop), step))
-                yield from _statements(stmt.body, known)
-                yield Call("end_for")
-            case k.While(condition=condition):
-                yield Call("while_loop", (_operand(condition),))
-                yield from _statements(stmt.body, known)
-                yield Call("end_while")
-            case k.If(condition=condition, then=then, other=other):
-                yield Call("if_then", (_operand(condition),))
-                yield from _statements(then, known)
-                if other:
-                    yield Call("else_block")
-                    yield from _statements(other, known)
-                yield Call("endif")
+            case k.Print():
+                yield _print(stmt)
+            case k.Assert(condition=condition, message=message):
+                yield Call("check", (_operand(condition), message))
+            case k.KernelCall():
+                yield _call(stmt, known)
+            case _:
+                yield from _control(stmt, known)
+
+
+def _call(stmt: k.KernelCall, known: _Known) -> Call:
+    names = [param.name for param in known.functions[stmt.kernel].params]
+    given = [arg if isinstance(arg, str) else _operand(arg) for arg in stmt.args]
+    return Call("call", (stmt.kernel, dict(zip(names, given, strict=True))))
+
+
+def _control(stmt: k.For | k.While | k.If, known: _Known) -> Iterator[Call]:
+    match stmt:
+        case k.For(var=var, start=start, stop=stop, step=step):
+            yield Call("for_loop", (var, _operand(start), _operand(stop), step))
+            yield from _statements(stmt.body, known)
+            yield Call("end_for")
+        case k.While(condition=condition):
+            yield Call("while_loop", (_operand(condition),))
+            yield from _statements(stmt.body, known)
+            yield Call("end_while")
+        case k.If(condition=condition, then=then, other=other):
+            yield Call("if_then", (_operand(condition),))
+            yield from _statements(then, known)
+            if other:
+                yield Call("else_block")
+                yield from _statements(other, known)
+            yield Call("endif")
+
+
+def _print(stmt: k.Print) -> Call:
+    """Return a print whose text, if it has any, comes first."""
+    first, *others = stmt.parts
+    if not isinstance(first, k.Words):
+        first, others = k.Words(""), [*stmt.parts]
+    if any(isinstance(part, k.Words) for part in others):
+        raise NoRecipe
+    values = (
+        part if isinstance(part, str) else _operand(part) for part in others if not isinstance(part, k.Words)
+    )
+    return Call("print", (first.text, *values))
 
 
 def _assignment(stmt: k.Assign) -> Call:

@@ -34,6 +34,10 @@ class Row:
     def __len__(self) -> int:
         return self.stop - self.start
 
+    def __getitem__(self, part: slice) -> Row:
+        assert 0 <= part.start <= part.stop <= len(self)
+        return Row(self.start + part.start, self.start + part.stop)
+
     @property
     def extent(self) -> int:
         return len(self)

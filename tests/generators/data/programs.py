@@ -178,7 +178,7 @@ class Writer:
         if scope.pairs and self.random.random() < 0.5:
             group, tile = self.random.choice(scope.pairs), self.random.randint(1, 4)
             name, row = self.fresh("k"), f"({self.number(scope)}) % 4"
-            opened = f"for {name} in P.tiles({group}[{row}], {tile}):"
+            opened = f"for {name} in P.tiles({group}[{row}], {tile}{self.order()}):"
             theirs_opened = f"for {name} in tiles({group}[{row}], {tile}):"
             at = f"{group}.rows({name})"
             task = f"put(Q[{at}], {value})", f"put(V(Q.reshape(-1, 8), {at}), {value})"
@@ -186,10 +186,14 @@ class Writer:
         lines = self.task(inner, *task)
         return nest(opened, theirs_opened, lines) if opened else lines
 
+    def order(self) -> str:
+        """Return an order for a loop over tiles: all of them mean program order."""
+        return self.random.choice(["", "", ', order="range"', ', order="seq"'])
+
     def by_tiles(self, scope: Scope) -> tuple[str, str, str, str]:
         name, tile = self.fresh("r"), self.random.randint(1, 4)
         return (
-            f'for {name} in P.tiles("n", {tile}):',
+            f'for {name} in P.tiles("n", {tile}{self.order()}):',
             f"for {name} in tiles(n, {tile}):",
             name,
             f"slice({name}.start, {name}.stop)",
@@ -206,7 +210,7 @@ class Writer:
         axis, rows = self.random.choice([("routing", "e"), *((g, "4") for g in scope.groups)])
         of = f"{axis}[({self.number(scope)}) % {rows}]" if self.random.random() < 0.8 else axis
         return (
-            f"for {name} in P.tiles({of}, {tile}):",
+            f"for {name} in P.tiles({of}, {tile}{self.order()}):",
             f"for {name} in tiles({of}, {tile}):",
             f"{axis}.rows({name})",
             f"{axis}.rows({name})",
@@ -223,6 +227,12 @@ class Writer:
             f"slice({name}, {name} + 1)",
         )
 
+    def clipped(self, row: str, theirs: str) -> tuple[str, str]:
+        """Return a slice of a row that is clipped to it."""
+        start, stop = sorted(self.random.randint(0, 5) for _ in range(2))
+        ours = f"{row}[{row}.extent.min({start}) : {row}.extent.min({stop})]"
+        return ours, f"{theirs}[min(len({theirs}), {start}) : min(len({theirs}), {stop})]"
+
     def ragged_row(self) -> tuple[str, str]:
         return self.random.choice([("kv", "kv.all"), ("kv[0]", "kv[0]")])
 
@@ -230,9 +240,10 @@ class Writer:
         """Return a task that reads a whole row of an axis, or tasks on elements of ragged rows."""
         match self.random.randrange(4):
             case 0:
-                at = f"({self.number(scope)}) % e"
-                ours = f"total(X[routing.rows(routing[{at}])], Y[0:1])"
-                return self.task(scope, ours, f"total(V(X, routing.rows(routing[{at}])), V(Y, slice(0, 1)))")
+                row = f"routing[({self.number(scope)}) % e]"
+                ours, theirs = self.clipped(row, row) if self.random.random() < 0.5 else (row, row)
+                ours = f"total(X[routing.rows({ours})], Y[0:1])"
+                return self.task(scope, ours, f"total(V(X, routing.rows({theirs})), V(Y, slice(0, 1)))")
             case 1:
                 at = f"({self.number(scope)}) % e"
                 ours = f"named(routing.rows(routing[{at}]), X, Y[0:1])"
@@ -245,16 +256,19 @@ class Writer:
                     f"put(V(Tk, slice({r}.start, {r}.stop)), {b} + 1)",
                 )
                 inner = nest(
-                    f"for {r} in P.tiles(kv[{b}], {tile}):", f"for {r} in tiles(kv[{b}], {tile}):", task
+                    f"for {r} in P.tiles(kv[{b}], {tile}{self.order()}):",
+                    f"for {r} in tiles(kv[{b}], {tile}):",
+                    task,
                 )
                 return nest(f'for {b} in P("b"):', f"for {b} in range(len(kv)):", inner)
             case _:
                 b = self.fresh("b")
-                at = f"({self.number(scope)}) % 3"
+                at, row = f"({self.number(scope)}) % 3", f"kv[{b}]"
+                ours, theirs = self.clipped(row, row) if self.random.random() < 0.5 else (row, row)
                 with_length = self.task(
                     scope.inside(b),
-                    f"total(Tk[kv[{b}]], Z[{at}, 0:1])",
-                    f"total(V(Tk, slice(kv[{b}].start, kv[{b}].stop)), V(Z[{at}], slice(0, 1)))",
+                    f"total(Tk[{ours}], Z[{at}, 0:1])",
+                    f"total(V(Tk, slice({theirs}.start, {theirs}.stop)), V(Z[{at}], slice(0, 1)))",
                 )
                 return nest(f'for {b} in P("b"):', f"for {b} in range(len(kv)):", with_length)
 
@@ -291,7 +305,11 @@ class Writer:
                     f"bump({keys}[{name}], {by})",
                     f"bump(V({keys}, slice({name}.start, {name}.stop)), {by})",
                 )
-                return nest(f'for {name} in P.tiles("n", {tile}):', f"for {name} in tiles(n, {tile}):", body)
+                return nest(
+                    f'for {name} in P.tiles("n", {tile}{self.order()}):',
+                    f"for {name} in tiles(n, {tile}):",
+                    body,
+                )
         return self.task(scope, ours, theirs)
 
     def page(self, scope: Scope, depth: int) -> Lines:

@@ -183,7 +183,7 @@ class _Loops:
 
     grid, seq = __call__, range
 
-    def tiles(self, axis: str | int, tile: int) -> list[slice]:
+    def tiles(self, axis: str | int, tile: int, order: str = "parallel") -> list[slice]:
         return _tiles(self.extent(axis), tile)
 
 

@@ -162,7 +162,8 @@ class _Writer:
         region = (loops[0][0], loops[1][0] if len(loops) > 1 else ":")
         self.draw.shuffle(loops)
         for name, axis, tile in loops:
-            self.line(f'for {name} in P.tiles("{axis}", {tile}):')
+            order = self.draw.choice(["", ', order="range"', ', order="seq"'])
+            self.line(f'for {name} in P.tiles("{axis}", {tile}{order}):')
             self.indent += 1
         return dims, region
 

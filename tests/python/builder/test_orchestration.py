@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from pto_wsp import CompareMode, ElementType, MemorySpace, Program, PTOFunctionBuilder, PTOModule
-from pto_wsp.errors import RegionOutside
+from pto_wsp.errors import BadExpression, RegionOutside
 from pto_wsp.ir import workload as w
 from pto_wsp.passes.pipeline import prepare
 
@@ -249,3 +249,29 @@ def test_errors_name_loops_as_the_user_does(
     with pytest.raises(RegionOutside) as caught:
         module.compile(target, entry=f"{name}_{target}")(x=x, y=x.copy(), n=3)
     assert f"found [12, 16) in iteration i = {shown}" in str(caught.value)
+
+
+@pytest.mark.parametrize("target", ["cpu", "interp"])
+def test_an_index_is_checked_against_a_limit(module: PTOModule, target: str) -> None:
+    (
+        PTOFunctionBuilder(f"checked_{target}", module)
+        .not_in_core()
+        .memref("x")
+        .memref("y")
+        .scalar("n", ElementType.I32)
+        .scalar("limit", ElementType.I32)
+        .for_loop("i", 0, "n")
+        .call("scale", {"x": ("x", "within(i, limit)", 0), "y": ("y", "i", 0), "factor": 2.0})
+        .end_for()
+        .build()
+    )
+    program, x, y = (
+        module.compile(target, entry=f"checked_{target}"),
+        matrix(3),
+        np.zeros((12, 8), np.float32),
+    )
+    program(x=x, y=y, n=3, limit=2)
+    assert np.array_equal(y, 2 * x)
+    with pytest.raises(BadExpression, match="index 2 of a range is outside 0") as caught:
+        program(x=x, y=np.zeros_like(y), n=3, limit=1)
+    assert "in iteration i = 2" in str(caught.value)

@@ -44,6 +44,8 @@ STATEMENTS = (
     k.Prefetch(BOX),
     k.Instr("adds", "t", ("t",), (A,), (("rows", B),)),
     k.Assign("a", B),
+    k.Print((k.Words("x"), "t", A)),
+    k.Assert(C, "message"),
     k.For("i", A, B, 1, (STORE,)),
     k.If(C, (STORE,), (STORE,)),
     k.While(C, (STORE,)),

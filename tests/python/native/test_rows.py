@@ -281,7 +281,7 @@ def test_a_workspace_that_does_not_fit(library: Library, workers: int) -> None:
 def test_one_kernel_called_with_a_workspace(library: Library) -> None:
     x = np.zeros((3, 4), np.int64)
     dtypes = (_native.DTYPES["i64"],)
-    assert library.call(REPORT, (x,), (-1,), dtypes, 0, 100) == 0
+    assert library.call(REPORT, (x,), (-1,), dtypes, 0, 100)[0] == 0
     assert x.tolist() == [[100, 0, block, 3] for block in range(3)]
-    assert library.call(REPORT, (x,), (1,), dtypes) == 9
+    assert library.call(REPORT, (x,), (1,), dtypes)[0] == 9
     assert x[:, 0].tolist() == [0, 0, 100]

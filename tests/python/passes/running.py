@@ -12,6 +12,7 @@ from pto_wsp.ir.module import Module
 from pto_wsp.ir.scalar import Value
 from pto_wsp.ir.verify import verify
 from pto_wsp.runtime.interpreted import InterpretedRunner
+from pto_wsp.runtime.outcome import RunRequest
 from pto_wsp.runtime.program import Program
 
 Arrays = dict[str, np.ndarray]
@@ -32,7 +33,7 @@ def interpret(module: Module, arrays: Arrays, sizes: Mapping[str, Value]) -> int
     workload = module.entry_workload
     scalars = [sizes.get(p.name) for p in workload.symbols]
     runner = InterpretedRunner(verify(module))
-    figures, _ = runner.run([arrays[t.name] for t in workload.tensors], scalars, 1, False)
+    figures, _ = runner.run(RunRequest([arrays[t.name] for t in workload.tensors], scalars, 1))
     return figures.tasks
 
 

@@ -8,6 +8,7 @@ from pto_wsp.interp.kernels import run_kernel
 from pto_wsp.interp.workload import run_workload
 from pto_wsp.ir.verify import verify
 from pto_wsp.runtime.engine import EngineRunner
+from pto_wsp.runtime.outcome import RunRequest
 from pto_wsp.runtime.prepared import Prepared
 from pto_wsp.targets.cpu.target import CpuTarget
 from tests.generators.drawing import tries
@@ -29,13 +30,13 @@ def test_results_do_not_depend_on_workers_or_timing(sample: Sample, seed: int) -
         views = tuple(a for a in args if isinstance(a, np.ndarray))
         numbers = tuple(a for a in args if not isinstance(a, np.ndarray))
         codes = tuple(p.type.dtype.code for p in BY_NAME[name].scalar_params)
-        assert runner.library.call(compiled[name], views, numbers, codes) == 0
+        assert runner.library.call(compiled[name], views, numbers, codes)[0] == 0
 
     tasks = run_workload(sample.module, expected, sample.sizes, call)
     for workers in (1, 2, 3):
         found = sample.arrays()
         figures, _ = runner.run(
-            list(found.values()), scalars, workers, False, jitter=seed if tasks < 400 else 0
+            RunRequest([*found.values()], scalars, workers, jitter=seed if tasks < 400 else 0)
         )
         assert figures.tasks == tasks
         for name in expected:
@@ -49,6 +50,6 @@ def test_compiled_kernels_agree_with_numpy(sample: Sample) -> None:
     runner = EngineRunner(Prepared(verify(sample.module), CpuTarget()), CpuTarget())
     expected, found = sample.arrays(), sample.arrays()
     run_workload(sample.module, expected, sample.sizes, lambda name, args, _: run_kernel(BY_NAME[name], args))
-    runner.run(list(found.values()), [sample.sizes["n"]], 2, False)
+    runner.run(RunRequest([*found.values()], [sample.sizes["n"]], 2))
     for name in expected:
         np.testing.assert_allclose(found[name], expected[name], rtol=1e-4, atol=1e-4)

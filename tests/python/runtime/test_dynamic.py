@@ -38,7 +38,7 @@ def test_data_decides_as_in_program_order(sample: Sample, seed: int) -> None:
         views = tuple(a for a in args if isinstance(a, np.ndarray))
         numbers = tuple(a for a in args if not isinstance(a, np.ndarray))
         codes = tuple(p.type.dtype.code for p in BY_NAME[name].scalar_params)
-        assert engine.library.call(compiled[name], views, numbers, codes, 0, workspace) == 0
+        assert engine.library.call(compiled[name], views, numbers, codes, 0, workspace)[0] == 0
 
     reference = InterpretedRunner(sample.module)
     expected = outcome(lambda arrays: reference.run_calling(arrays, [5], call), sample)

@@ -30,6 +30,7 @@ from pto_wsp import (
     workload,
 )
 from pto_wsp.lang.workload.group_by import group_by_kernel
+from pto_wsp.runtime.outcome import RunRequest
 from tests.generators.drawing import tries
 
 TARGETS = ("cpu", "interp")
@@ -213,7 +214,8 @@ def test_any_order_of_workers_gives_the_same_bits(
     expected = expected_of_routed_twice(choice, pairs, groups)
     values = {"Choice": choice, "Keys": np.full((tokens, 2), -9, np.int32), "groups": groups}
     bound = ROUTED._binder.bind({**values, "Pairs": pairs})
-    ROUTED._runner.run(bound.arrays, bound.scalars, workers, False, jitter=seed % 1000 if is_delayed else 0)
+    delays = seed % 1000 if is_delayed else 0
+    ROUTED._runner.run(RunRequest(bound.arrays, bound.scalars, workers, jitter=delays))
     assert np.array_equal(pairs, expected)
 
 

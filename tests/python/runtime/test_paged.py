@@ -7,6 +7,7 @@ import pytest
 
 from pto_wsp import In, InOut, Out, P, Program, Tensor, Tile, errors, i32, kernel, pto, workload
 from pto_wsp.runtime.engine import EngineRunner
+from pto_wsp.runtime.outcome import RunRequest
 
 PAGES, ROWS, COLS = 7, 4, 8
 
@@ -89,7 +90,7 @@ def random_arrays(name: str, steps: int, seed: int) -> dict[str, np.ndarray]:
 def run(program: Program, arrays: dict[str, np.ndarray], workers: int, seed: int) -> None:
     if isinstance(program._runner, EngineRunner):
         bound = program._binder.bind(arrays)
-        program._runner.run(bound.arrays, bound.scalars, workers, False, jitter=seed)
+        program._runner.run(RunRequest(bound.arrays, bound.scalars, workers, jitter=seed))
     else:
         program.run(**arrays)
 

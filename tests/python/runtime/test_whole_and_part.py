@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from pto_wsp.interp.workload import run_workload
 from pto_wsp.ir.verify import verify
 from pto_wsp.runtime.engine import EngineRunner
+from pto_wsp.runtime.outcome import RunRequest
 from pto_wsp.runtime.prepared import Prepared
 from pto_wsp.targets.cpu.target import CpuTarget
 from tests.generators.drawing import DRAWS, Draw, tries
@@ -35,7 +36,7 @@ def test_parts_and_wholes_are_ordered(draw: Draw, seed: int) -> None:
     for workers in (1, 2, 3):
         arrays = found.arrays()
         delays = seed if workers > 1 else 0
-        figures, _ = runner.run(list(arrays.values()), [], workers, False, jitter=delays)
+        figures, _ = runner.run(RunRequest([*arrays.values()], [], workers, jitter=delays))
         assert figures.tasks == tasks
         for name in expected:
             assert arrays[name].tobytes() == expected[name].tobytes(), (name, workers)

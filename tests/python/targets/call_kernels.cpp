@@ -84,7 +84,9 @@ void serve(const KernelLibrary& library) {
   Region scratch(kernel->scratch_bytes + kGuardBytes);
   std::memset(scratch.data, fill, kernel->scratch_bytes);
   std::memset(scratch.data + kernel->scratch_bytes, kGuard, kGuardBytes);
-  const TaskContext context{scratch.data, nullptr, 0, 0, 0, 1};
+  const uint64_t ticks = 0;
+  Monitor monitor{&ticks, 0, nullptr, nullptr, {}};
+  const TaskContext context{scratch.data, nullptr, 0, 0, 0, 1, &monitor};
   const int32_t status = kernel->fn(views.data(), scalars.data(), &context);
   int32_t is_whole = 1;
   for (uint64_t i = 0; i < kGuardBytes; ++i)

@@ -38,6 +38,19 @@ class TaskContext(ctypes.Structure):
         ("task", ctypes.c_uint64),
         ("block_idx", ctypes.c_uint32),
         ("block_num", ctypes.c_uint32),
+        ("monitor", ctypes.c_void_p),
+    )
+
+
+class Monitor(ctypes.Structure):
+    """The monitor of a kernel that is never stopped; it cannot print."""
+
+    _fields_ = (
+        ("ticks", ctypes.c_void_p),
+        ("seen_ticks", ctypes.c_uint64),
+        ("is_stopped", ctypes.c_void_p),
+        ("print", ctypes.c_void_p),
+        ("values", ctypes.c_int64 * 24),
     )
 
 
@@ -121,7 +134,9 @@ class Library:
         start = -(-memory.ctypes.data // 64) * 64
         guard = memory[start - memory.ctypes.data + info.scratch_bytes :]
         guard[:] = 0xA5
-        context = TaskContext(start, None, 0, 0, 0, 1)
+        ticks = ctypes.c_uint64(0)
+        monitor = Monitor(ctypes.addressof(ticks), 0)
+        context = TaskContext(start, None, 0, 0, 0, 1, ctypes.addressof(monitor))
         status = info.fn(views, scalars, ctypes.byref(context))
         assert (guard == 0xA5).all(), "scratch was overrun"
         return status

@@ -253,7 +253,7 @@ def failures(kernel: KernelFunction, args: Sequence[np.ndarray], cache: Artifact
     with pytest.raises(KernelFailed) as caught:
         run_kernel(kernel, args)
     assert caught.value.loc == check.loc
-    return [check.message, str(caught.value)]
+    return [check.text.message, str(caught.value)]
 
 
 @pytest.mark.parametrize("case", [case for case, _, _ in TAILS], ids=str)

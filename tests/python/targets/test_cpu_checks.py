@@ -163,7 +163,7 @@ def compare(
     assert np.array_equal(found, wanted, equal_nan=True), (scalars, found[:2], wanted[:2])
     if status:
         check = library.checks[one.name][status - 1]
-        assert check.message and (check.loc is None or check.loc.line == 12)
+        assert check.text.message and (check.loc is None or check.loc.line == 12)
 
 
 @pytest.mark.parametrize("one", ALL[: len(EXPRESSIONS)], ids=lambda one: one.name)

@@ -83,7 +83,7 @@ def test_rows_outside_of_the_view(bad: int, body: str, cache: ArtifactCache) -> 
     rows = np.array([[0, 1, bad, 2]], np.int32)
     status = ctypes_abi.load(artifact).call(kernel, [x, rows, y])
     check = artifact.checks["k"][status - 1]
-    assert status > 0 and check.message.startswith("a row outside")
+    assert status > 0 and check.text.message.startswith("a row outside")
     with pytest.raises(KernelFailed, match=f"row {bad} of") as caught:
         run_kernel(kernel, [x, rows, y])
     assert caught.value.loc == check.loc

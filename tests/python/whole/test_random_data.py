@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from pto_wsp import Program
 from pto_wsp.errors import CarriedValue, InvalidIR, KernelFailed, PtoError, RunError
-from pto_wsp.runtime.engine import EngineRunner
+from pto_wsp.runtime.outcome import RunRequest
 from tests.generators.data.meaning import meaning
 from tests.generators.data.prelude import random_values
 from tests.generators.data.programs import Writer
@@ -25,8 +25,7 @@ def run(program: Program, values: dict[str, object], workers: int = 1, jitter: i
     """Run with random delays before tasks; return how many there were."""
     bound = program._binder.bind(values)
     runner = program._runner
-    delays = {"jitter": jitter} if isinstance(runner, EngineRunner) else {}
-    figures, _ = runner.run(bound.arrays, bound.scalars, workers, False, **delays)
+    figures, _ = runner.run(RunRequest(bound.arrays, bound.scalars, workers, jitter=jitter))
     program._binder.keep(bound)
     return figures.tasks
 

@@ -10,14 +10,14 @@ namespace pto::wsp::bytecode {
 class Body {
  public:
   virtual ~Body() = default;
-  /// Runs the task with this number in the graph; returns 0, or the number (> 0) of the check that failed.
-  virtual int32_t run(uint64_t task) = 0;
+  /// Runs the task with the number of the context in the graph; returns what kernels return.
+  virtual int32_t run(const TaskContext& context) = 0;
 };
 
 namespace detail {
 
 inline int32_t run_body(const View*, const Scalar* scalars, const TaskContext* context) {
-  return reinterpret_cast<Body*>(scalars[0].i64)->run(context->task);
+  return reinterpret_cast<Body*>(scalars[0].i64)->run(*context);
 }
 
 }  // namespace detail

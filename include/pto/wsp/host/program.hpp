@@ -47,6 +47,22 @@ struct CheckText {
   const char* kernel;
   int64_t number;
   const char* text;
+  const char* found;  ///< what follows it: {0}, {1}, ... are values that the check has kept
+  size_t num_values;
+  std::vector<const char*> scalars;  ///< names of scalars whose values it has kept after those
+
+  std::string explain(const std::vector<int64_t>& values) const {
+    std::string said = text, numbers = found;
+    for (size_t i = 0; i < num_values && i < values.size(); ++i) {
+      const std::string hole = "{" + std::to_string(i) + "}";
+      const size_t at = numbers.find(hole);
+      if (at != std::string::npos) numbers.replace(at, hole.size(), std::to_string(values[i]));
+    }
+    if (num_values > 0 && !numbers.empty()) said += ": " + numbers;
+    for (size_t i = 0; i < scalars.size() && num_values + i < values.size(); ++i)
+      said += "\n  " + std::string(scalars[i]) + " = " + std::to_string(values[num_values + i]);
+    return said;
+  }
 };
 
 /// The bits of a symbol, as the engine takes them.
@@ -249,12 +265,14 @@ class Command {
  private:
   std::string explain_check(const EngineError& error) const {
     std::string kernel;
+    std::vector<int64_t> values;
     for (const auto& [key, detail] : error.details()) {
       if (key == "kernel") kernel = detail.text;
+      if (key == "values") values = detail.list;
     }
     const int64_t number = error.number("check");
     for (const CheckText& check : program_.checks) {
-      if (kernel == check.kernel && number == check.number) return "\n  " + std::string(check.text);
+      if (kernel == check.kernel && number == check.number) return "\n  " + check.explain(values);
     }
     const KernelFailure* failure =
         program_.native == nullptr ? nullptr : program_.native->failure(int32_t(number));

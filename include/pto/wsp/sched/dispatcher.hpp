@@ -325,7 +325,7 @@ class Dispatcher {
       }
       run_.look_out(*worker_);
       goes_on = task < run_.task_limit() &&
-                run_.succeeds(task, walk_.slice(), [&] { return worker_->run_simple(call, task); });
+                run_.succeeds(*worker_, task, walk_.slice(), [&] { return worker_->run_simple(call, task); });
       if (!goes_on) set_stage(Stage::kEnded);
     }
     numbering().add_tasks(uint32_t(task + numbering().max_tasks() - numbering().num_tasks() - last));
@@ -336,7 +336,8 @@ class Dispatcher {
     const int64_t* registers = walk_.registers();
     arguments_.fill_rest(site, registers);
     const auto body = [&] { return worker_->run_filled(arguments_, site, registers, task); };
-    if (!run_.may_run(*worker_, task) || !run_.succeeds(task, walk_.slice(), body)) set_stage(Stage::kEnded);
+    if (!run_.may_run(*worker_, task) || !run_.succeeds(*worker_, task, walk_.slice(), body))
+      set_stage(Stage::kEnded);
   }
 
   /// From the present task on, the slice is recorded. Room for all that it may hold is taken in one step, so

@@ -38,7 +38,7 @@ struct Estimate {
   }
 
   double task_ns() const { return body_ns / tasks; }
-  /// What that many workers save of the bodies.
+  /// What this number of workers saves of the bodies.
   double saved_ns(uint32_t workers) const { return body_ns * (workers - 1) / workers; }
 
  private:

@@ -380,7 +380,7 @@ class GraphRun {
   [[gnu::always_inline]] inline bool run_task(Worker& worker, uint32_t site, uint64_t task) {
     bytecode::Arguments& arguments = worker.arguments();
     const bytecode::Arguments::Call& call = arguments.call(site);
-    return run_.succeeds(task, 0, [&] {
+    return run_.succeeds(worker, task, 0, [&] {
       if (call.is_simple && !is_watched_) return worker.run_simple(call, task);
       arguments.fill_rest(site, worker.registers());
       return worker.run_filled(arguments, site, worker.registers(), task);

@@ -79,13 +79,13 @@ class InOrder : private bytecode::EventVisitor {
   [[gnu::always_inline]] inline bool run_task(uint32_t site, uint64_t task) {
     const bytecode::Arguments::Call& call = worker_.arguments().call(site);
     if (call.is_simple && !is_watched_ && (task & untimed_) != 0)
-      return run_.succeeds(task, 0, [&] { return worker_.run_simple(call, task); });
+      return run_.succeeds(worker_, task, 0, [&] { return worker_.run_simple(call, task); });
     const int64_t* registers = expander_.registers();
     if (plan_.sites[site].checks_late) checker_.check(plan_.sites[site], registers, true);
     worker_.arguments().fill_rest(site, registers);
     if (beginning_) worker_.time_next(site);
     const auto body = [&] { return worker_.run_filled(worker_.arguments(), site, registers, task); };
-    return run_.succeeds(task, 0, body) && (!beginning_ || goes_on_alone());
+    return run_.succeeds(worker_, task, 0, body) && (!beginning_ || goes_on_alone());
   }
 
   // Runs that others may join: at an event that begins a unit, or before a task that is one

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Tells a run's listener how far the run is, and asks whether its caller was interrupted.
+/// Tells a run's listener how far the run is, and finds out whether the run shall end: because its caller was
+/// interrupted, or its time limit is reached.
 #pragma once
 
 #include <algorithm>
@@ -25,7 +26,8 @@ class Observer {
   /// \pre it has ended
   void begin(const RunOptions& options) {
     options_ = &options;
-    is_on_ = options.is_interrupted != nullptr || options.on_progress != nullptr;
+    is_on_ = options.is_interrupted != nullptr || options.on_progress != nullptr || options.time_limit_ns > 0;
+    is_late_.store(false, std::memory_order_relaxed);
     if (!is_on_) return;
     begin_ns_ = trace::now_ns();
     tell_ns_.store(begin_ns_ + kPeriodNs, std::memory_order_relaxed);
@@ -41,8 +43,9 @@ class Observer {
 
   /// A worker that comes by before the ticker advances need not answer.
   void ready(Worker& worker) const {
-    worker.seen_tick =
-        is_on_ && !is_timed_.load(std::memory_order_relaxed) ? kNever : Ticker::instance().count();
+    worker.seen_tick = is_on_ && !is_timed() ? kNever : Ticker::instance().count();
+    worker.monitor().seen_ticks = worker.seen_tick;
+    worker.num_asked = 0;
     worker.ask_ns = begin_ns_ + kPeriodNs;
   }
   static bool is_due(const Worker& worker) { return worker.seen_tick != Ticker::instance().count(); }
@@ -53,7 +56,7 @@ class Observer {
     worker.seen_tick = Ticker::instance().count();
     if (!is_on_) return false;
     const int64_t now = trace::now_ns();
-    if (!is_timed_.load(std::memory_order_relaxed)) {
+    if (!is_timed()) {
       const bool is_young = now - begin_ns_ < kYoungNs;
       if (is_young || !Ticker::instance().start()) {
         worker.seen_tick = kNever;
@@ -62,13 +65,42 @@ class Observer {
         is_timed_.store(true, std::memory_order_relaxed);
       }
     }
-    return is_refused(now, count) || is_interrupted(worker, now);
+    return is_beyond_limit(now) || is_refused(now, count) || is_interrupted(worker, now);
   }
+
+  /// The same within a task, by the kernel on `worker`; the listener is told between tasks only. A kernel
+  /// that asks often makes the ticker advance, whether or not the run is young.
+  bool stops_kernel(Worker& worker) {
+    worker.monitor().seen_ticks = Ticker::instance().count();
+    if (!is_on_) return false;
+    if (!is_timed()) {
+      if (++worker.num_asked % kAsksPerLook != 0 || !Ticker::instance().start()) {
+        worker.monitor().seen_ticks = kNever;
+        if (worker.num_asked % kAsksPerLook != 0) return false;
+      } else {
+        is_timed_.store(true, std::memory_order_relaxed);
+      }
+    }
+    const int64_t now = trace::now_ns();
+    return is_beyond_limit(now) || is_interrupted(worker, now);
+  }
+
+  /// Whether the run shall end because of its time limit.
+  bool is_late() const { return is_late_.load(std::memory_order_relaxed); }
 
  private:
   static constexpr uint64_t kNever = UINT64_MAX;
   static constexpr int64_t kPeriodNs = 50000000;
   static constexpr int64_t kYoungNs = 1000000;
+  static constexpr uint32_t kAsksPerLook = 64;
+
+  bool is_timed() const { return is_timed_.load(std::memory_order_relaxed); }
+
+  bool is_beyond_limit(int64_t now) {
+    if (options_->time_limit_ns <= 0 || now - begin_ns_ < options_->time_limit_ns) return false;
+    is_late_.store(true, std::memory_order_relaxed);
+    return true;
+  }
 
   template <class Count>
   bool is_refused(int64_t now, const Count& count) {
@@ -95,6 +127,7 @@ class Observer {
   uint64_t forks_ = 0;  ///< when it began
   int64_t begin_ns_ = 0;
   std::atomic<bool> is_timed_{false};  ///< the ticker advances
+  std::atomic<bool> is_late_{false};   ///< the time limit is reached
   std::atomic<int64_t> tell_ns_{0};    ///< when the listener is told next; never while it is being told
   uint64_t num_told_ = 0;
 };

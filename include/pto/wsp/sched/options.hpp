@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <tuple>
 #include <vector>
 
@@ -131,6 +132,7 @@ struct RunOptions : PolicyOptions, DebugOptions {
   uint32_t workers = 0;       ///< 0 = one per core
   bool is_alone = false;      ///< the calling thread runs all tasks, though there may be more workers
   bool begins_alone = false;  ///< the calling thread begins, and others join if tasks are worth it
+  int64_t time_limit_ns = 0;  ///< the run ends so long after it began; 0 = it has no limit
   Clock* clock = nullptr;     ///< by which a limited rate starts tasks; null = the host's
   /// Asked now and then by the calling thread, between tasks; true cancels the run. Null: it is not asked.
   bool (*is_interrupted)() = nullptr;
@@ -138,6 +140,9 @@ struct RunOptions : PolicyOptions, DebugOptions {
   /// run. Null: it is not told.
   bool (*on_progress)(void* listener, uint64_t num_complete) = nullptr;
   void* listener = nullptr;
+  /// Given what kernels print, whole lines, by any worker within a task. Null: it goes to standard output.
+  void (*on_print)(void* printer, const std::string& text) = nullptr;
+  void* printer = nullptr;
 
   uint32_t num_dispatchers() const {
     return dispatchers != 0 ? dispatchers : workers < kDefaultDispatchers ? workers : kDefaultDispatchers;

@@ -14,6 +14,7 @@
 #include "pto/wsp/sched/numbering_log.hpp"
 #include "pto/wsp/sched/observer.hpp"
 #include "pto/wsp/sched/pace.hpp"
+#include "pto/wsp/sched/print.hpp"
 #include "pto/wsp/sched/ready_slices.hpp"
 #include "pto/wsp/sched/stalls.hpp"
 #include "pto/wsp/sched/strands.hpp"
@@ -30,6 +31,7 @@ struct Failure {
   int32_t check = 0;                 ///< number of the run-time check of a kernel that failed, or 0
   std::optional<EngineError> error;  ///< a task could not be run, or the walk cannot go on after `task` tasks
   bool is_of_walk = false;           ///< without an error: there was no memory for it
+  std::vector<int64_t> values = {};  ///< what the check found
 };
 
 /// An error that a walk has found after `num_before` tasks, with its place.
@@ -95,6 +97,7 @@ class Run {
     failure_.reset();
     rest_.reset();
     is_cancelled_.store(false, std::memory_order_relaxed);
+    stopped_task_.store(UINT64_MAX, std::memory_order_relaxed);
     task_limit_.store(UINT64_MAX, std::memory_order_relaxed);
     end_slice_.store(UINT64_MAX, std::memory_order_relaxed);
     if (!options.is_in_order()) begin_numbering();
@@ -105,6 +108,7 @@ class Run {
     Worker& worker = *workers_[slot];
     if (worker.is_ready) return;
     worker.begin(*plan_, bases_, *prepared_->costs, options_, pace_, slot);
+    worker.watch({Ticker::instance().address(), 0, &is_kernel_stopped, &print_of_kernel, {}}, this);
     observer_.ready(worker);
     worker.is_ready = true;
   }
@@ -114,7 +118,7 @@ class Run {
   /// Runs one body; false if the task failed, or must not run any more. Slices before `slice` complete.
   bool run_task(Worker& worker, uint32_t site, const int64_t* registers, uint64_t task, uint64_t slice) {
     if (!may_run(worker, task)) return false;
-    return succeeds(task, slice, [&] { return worker.run(site, registers, task); });
+    return succeeds(worker, task, slice, [&] { return worker.run(site, registers, task); });
   }
 
   /// Whether the run goes on as far as to a task, which `worker` is about to run.
@@ -123,12 +127,13 @@ class Run {
     return task < task_limit_.load(std::memory_order_relaxed);
   }
 
-  /// Runs what `body` runs of a task; false if that failed.
+  /// Runs what `body` runs of a task on `worker`; false if that failed.
   template <class Body>
-  [[gnu::always_inline]] inline bool succeeds(uint64_t task, uint64_t slice, const Body& body) {
+  [[gnu::always_inline]] inline bool succeeds(Worker& worker, uint64_t task, uint64_t slice,
+                                              const Body& body) {
     try {
       const int32_t check = body();
-      return check == 0 || fail_in_task({task, check, {}}, slice);
+      return check == 0 || end_in_task(worker, task, check, slice);
     } catch (EngineError& error) {
       return fail_in_task({task, 0, std::move(error)}, slice);
     } catch (const std::bad_alloc&) {
@@ -272,6 +277,7 @@ class Run {
     pace_.stop();
     task_limit_.store(0, std::memory_order_seq_cst);
     end_slice_.store(0, std::memory_order_seq_cst);
+    Ticker::instance().advance();  // kernels ask
   }
 
   /// Whether all that must complete is complete. Sequentially consistent against `Worker::is_active`.
@@ -291,6 +297,10 @@ class Run {
   void end_observation() { observer_.end(); }
 
   bool is_cancelled() const { return is_cancelled_.load(std::memory_order_relaxed); }
+  /// Whether it was cancelled because of its time limit.
+  bool is_late() const { return observer_.is_late(); }
+  /// The first task, in program order, whose kernel was stopped; UINT64_MAX if there is none.
+  uint64_t stopped_task() const { return stopped_task_.load(std::memory_order_relaxed); }
   /// Tasks from this one on do not run.
   uint64_t task_limit() const { return task_limit_.load(std::memory_order_relaxed); }
   /// \pre no thread is in a task
@@ -394,6 +404,34 @@ class Run {
     if ((*prepared_->costs)[site] >= kLongTaskNs) others_.call();
   }
 
+  /// A kernel has ended early: its run shall end, or a check has failed.
+  [[gnu::noinline]] bool end_in_task(Worker& worker, uint64_t task, int32_t check, uint64_t slice) {
+    if (check == kStopped) {
+      lower(stopped_task_, task);
+      return false;
+    }
+    const int64_t* values = worker.monitor().values;
+    return fail_in_task({task, check, {}, false, {values, values + kMaxCheckValues}}, slice);
+  }
+
+  static bool is_kernel_stopped(Monitor* monitor) {
+    auto* own = static_cast<WorkerMonitor*>(monitor);
+    return static_cast<Run*>(own->run)->stops_kernel(*own->worker);
+  }
+  static void print_of_kernel(Monitor* monitor, const TaskContext* context, const char* kernel,
+                              const Printed* parts, int32_t num_parts) {
+    const RunOptions& options = static_cast<Run*>(static_cast<WorkerMonitor*>(monitor)->run)->options_;
+    print_parts(options.on_print, options.printer, *context, kernel, parts, num_parts);
+  }
+  [[gnu::noinline]] bool stops_kernel(Worker& worker) {
+    const bool is_stopped = observer_.stops_kernel(worker);
+    // Acquire: what `cancel` wrote before it advanced the ticker.
+    std::atomic_thread_fence(std::memory_order_acquire);
+    if (is_cancelled()) return true;
+    if (is_stopped) cancel();
+    return is_stopped;
+  }
+
   [[gnu::noinline]] bool fail_in_task(Failure failure, uint64_t slice) {
     fail(std::move(failure), slice);
     return false;
@@ -484,6 +522,7 @@ class Run {
   alignas(kLineBytes) std::atomic<uint64_t> task_limit_{UINT64_MAX};
   std::atomic<uint64_t> end_slice_{UINT64_MAX};
   std::atomic<bool> is_cancelled_{false};
+  std::atomic<uint64_t> stopped_task_{UINT64_MAX};
 };
 
 }  // namespace pto::wsp::sched

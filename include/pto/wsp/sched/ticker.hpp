@@ -47,6 +47,11 @@ class Ticker {
   }
   void leave() { num_runs_.fetch_sub(1, std::memory_order_seq_cst); }
 
+  /// What kernels compare within a task.
+  const uint64_t* address() const { return reinterpret_cast<const uint64_t*>(&count_); }
+  /// Makes all workers look up now. What was written before is visible to those that see the new count.
+  void advance() { count_.fetch_add(1, std::memory_order_release); }
+
   /// Makes the counter advance; false if the system refuses a thread.
   bool start() {
     const std::lock_guard<std::mutex> lock(mutex_);
@@ -101,6 +106,7 @@ class Ticker {
   }
 
   alignas(kLineBytes) std::atomic<uint64_t> count_{0};
+  static_assert(sizeof(std::atomic<uint64_t>) == sizeof(uint64_t), "kernels read the count as a number");
   alignas(kLineBytes) std::atomic<int64_t> num_runs_{0};
   std::atomic<bool> is_alive_{false};
   std::atomic<bool> is_asleep_{false};

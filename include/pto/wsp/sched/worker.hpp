@@ -110,8 +110,24 @@ inline int32_t run_blocks(KernelFn fn, const View* views, const Scalar* scalars,
   }
 }
 
+class Worker;
+
+/// How the kernels of a worker reach the run that they belong to.
+struct WorkerMonitor : Monitor {
+  Worker* worker = nullptr;
+  void* run = nullptr;
+};
+
 class alignas(kLineBytes) Worker {
  public:
+  /// \pre the worker has begun; \param run  for the functions of `functions`
+  void watch(const Monitor& functions, void* run) {
+    static_cast<Monitor&>(monitor_) = functions;
+    monitor_.worker = this;
+    monitor_.run = run;
+  }
+  Monitor& monitor() { return monitor_; }
+
   /// Forgets the run before. \pre no thread uses the worker
   void reset() {
     is_ready = false;
@@ -136,7 +152,7 @@ class alignas(kLineBytes) Worker {
     period_ = options.watches_tasks() ? 0 : is_untimed ? INT32_MAX : kSamplePeriod;
     countdown_.assign(plan.sites.size(), is_untimed ? period_ : 0);
     if (!scratch_.reserve(plan.max_scratch_bytes)) throw std::bad_alloc();
-    context_ = {scratch_.data(), nullptr, 0, 0, 0, 1};
+    context_ = {scratch_.data(), nullptr, 0, 0, 0, 1, &monitor_};
     if (options.trace) ns_per_tick_ = trace::ns_per_tick();
     resume();
   }
@@ -191,6 +207,7 @@ class alignas(kLineBytes) Worker {
   bool is_lent = false;    ///< the thread is a caller's, who may be interrupted
   uint64_t seen_tick = 0;  ///< of the ticker, when the worker answered last
   int64_t ask_ns = 0;      ///< when the caller is asked next
+  uint32_t num_asked = 0;  ///< times that kernels asked whether to stop, while no ticker advanced
   /// True while the worker may be running a body. The end of a stopped run waits for it.
   std::atomic<bool> is_active{false};
 
@@ -288,6 +305,7 @@ class alignas(kLineBytes) Worker {
   std::vector<int32_t> countdown_;  ///< tasks until the next one is watched, per site
   int32_t period_ = 0;
   TaskContext context_{};
+  WorkerMonitor monitor_{};
   trace::Recorder recorder_;
   std::vector<std::pair<uint64_t, trace::OrderStamp>> order_;
   double ns_per_tick_ = 1;

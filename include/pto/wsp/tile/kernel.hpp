@@ -11,6 +11,7 @@
 
 #include "pto/wsp/native.hpp"
 #include "pto/wsp/tile/matmul.hpp"
+#include "pto/wsp/tile/monitor.hpp"
 #include "pto/wsp/tile/move.hpp"
 #include "pto/wsp/tile/scalar.hpp"
 

@@ -133,6 +133,15 @@ template <class T>
   return {from.data, from.stride, from.step, index, count, from.cols, from.streams};
 }
 
+/// The first of the rows that `pick` was given which lies outside, for its error.
+[[gnu::noinline, gnu::cold]] inline int64_t first_outside(const Tile<int32_t>& numbers, int64_t count,
+                                                          int64_t num_rows) {
+  for (int64_t i = 0; i < count; ++i) {
+    if (numbers.data[i] < 0 || numbers.data[i] >= num_rows) return numbers.data[i];
+  }
+  return -1;
+}
+
 /// The window itself as a tile, or a copy where its rows are not evenly spaced.
 template <class T>
 PTO_INLINE inline Tile<T> borrow(const Window<T>& from, T* buffer, int64_t stride) {

@@ -86,7 +86,7 @@ class _Interference:
                 while (earlier := self.before(body, head) | head) != head:
                     head = earlier
                 return head
-            case k.Store() | k.Prefetch() | k.Assign() | k.KernelCall():
+            case k.Store() | k.Prefetch() | k.Assign() | k.Print() | k.Assert() | k.KernelCall():
                 return live | used
             case _:
                 assert_never(stmt)

@@ -37,6 +37,7 @@ from pto_wsp.lang.kernel.operators import (
     is_foldable,
 )
 from pto_wsp.lang.kernel.ptoisa import PtoisaFunction
+from pto_wsp.lang.kernel.suggestions import suggestion
 from pto_wsp.lang.kernel.tile_ops import TileOps
 from pto_wsp.lang.kernel.values import (
     Constant,
@@ -173,6 +174,8 @@ class ExpressionReader:
             return value
         if name not in self.local_names and name in self.source.names:
             return Constant(self.source.names[name])
+        if name == self.source.function.__name__:
+            self.refuse(node, f"`{name}`, a kernel that calls itself,", "repeat with `for` or `while`")
         where = f"kernel `{self.source.function.__name__}`"
         advice = self.source.suggestion(name, self.env)
         raise UnknownName(name=name, where=where, advice=advice, loc=self.at(node))
@@ -338,7 +341,7 @@ class ExpressionReader:
 
     def _constant_attribute(self, value: object, node: ast.Attribute) -> Constant:
         if value is pto and node.attr not in FUNCTIONS:
-            advice = did_you_mean(node.attr, FUNCTIONS)
+            advice = suggestion(node.attr)
             raise UnknownInstruction(name=f"pto.{node.attr}", advice=advice, loc=self.at(node))
         if value is ptoisa and node.attr not in (*ptoisa.FUNCTIONS, "tile"):
             advice = ptoisa.unknown(node.attr)

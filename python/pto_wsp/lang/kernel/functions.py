@@ -16,6 +16,8 @@ OTHER_FUNCTIONS: dict[str, tuple[str, ...]] = {
     "zeros": ("shape", "dtype"),
     "tiles": ("extent", "tile"),
     "prefetch": ("view", "rows"),
+    "print": ("values",),
+    "check": ("condition", "message"),
     "block_idx": (),
     "block_num": (),
     "mov_fp": ("src", "fp", "dtype", "rmode"),
@@ -103,7 +105,7 @@ class PtoFunction:
 
     @property
     def __signature__(self) -> inspect.Signature:
-        return signature(self.parameters, self.required)
+        return signature(self.parameters, self.required, takes_any=self.takes_any)
 
     @property
     def parameters(self) -> tuple[str, ...]:
@@ -113,8 +115,15 @@ class PtoFunction:
         return PARAMETERS[BY_FUNCTION[self.name].form]
 
     @property
+    def takes_any(self) -> bool:
+        """Whether it takes any number of arguments, none of them by name."""
+        return self.name == "print"
+
+    @property
     def required(self) -> tuple[str, ...]:
         """Names of the parameters that have no default."""
+        if self.takes_any:
+            return ()
         if self.name == "zeros":
             return ("shape",)
         if self.name == "prefetch":

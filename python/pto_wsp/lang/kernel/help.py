@@ -75,6 +75,16 @@ OTHERS: dict[str, tuple[str, str, str]] = {
         "view [R, C], rows of i32 where a gather follows",
         "pto.prefetch(k[r])",
     ),
+    "print": (
+        "Print text, scalars and the valid parts of tiles, as lines that name the task.",
+        "any number of strings, scalars and tiles [R, C]",
+        'pto.print("block", r, "scores", s)',
+    ),
+    "check": (
+        "End the kernel and the run with a message unless a condition holds.",
+        "a condition on scalars, a string",
+        'pto.check(x.rows > 0, "a request has no tokens")',
+    ),
     "block_idx": (
         "The number of this call within its task, from 0 to `block_num() - 1`.",
         "-> scalar",
@@ -129,8 +139,12 @@ def bound_text(bound: ErrorBound) -> str:
             return "exact"
 
 
-def signature(parameters: tuple[str, ...], required: tuple[str, ...]) -> inspect.Signature:
-    """Return the signature that `help` and editors show."""
+def signature(
+    parameters: tuple[str, ...], required: tuple[str, ...], *, takes_any: bool = False
+) -> inspect.Signature:
+    """Return the signature that `help` and editors show; with `takes_any`, of any number of arguments."""
+    if takes_any:
+        return inspect.Signature([inspect.Parameter(p, inspect.Parameter.VAR_POSITIONAL) for p in parameters])
     kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
     empty = inspect.Parameter.empty
     return inspect.Signature(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 
 from pto_wsp.errors import BadOperand
-from pto_wsp.ir.kernel import BLOCK_IDX, AttrValue
+from pto_wsp.ir.kernel import BLOCK_IDX, Assert, AttrValue, Print, Words
 from pto_wsp.ir.scalar import Const, Expr, Var
 from pto_wsp.isa import BY_FUNCTION, Form, Instruction
 from pto_wsp.isa.attributes import MODES
@@ -17,13 +17,16 @@ from pto_wsp.lang.kernel.reader import KernelReader
 from pto_wsp.lang.kernel.values import (
     Constant,
     ScalarValue,
+    SpanValue,
     TileValue,
+    Transposed,
     TupleValue,
     Valid,
     Value,
     ViewValue,
     constant_of,
 )
+from pto_wsp.support.record import replace
 from pto_wsp.types.dtype import DType, f32, i32
 from pto_wsp.types.quantised import rounded_cols
 
@@ -45,7 +48,7 @@ class _Call:
         self.function = function
         self.node = node
         self.site = Site(reader.at(node), f"pto.{function.name}", hint)
-        self.args = self.bind()
+        self.args = {} if function.takes_any else self.bind()
 
     def run(self) -> Value:
         if self.function.name in OTHER_FUNCTIONS:
@@ -81,6 +84,10 @@ class _Call:
                 rows = self.tile("rows") if "rows" in self.args else None
                 self.reader.builder.prefetch(self.view("view"), rows, self.site)
                 return Constant(None)
+            case "print":
+                return self.print()
+            case "check":
+                return self.check()
             case "zeros":
                 return self.fill(Constant(0))
             case _ if name in COMPOSITIONS:
@@ -88,6 +95,34 @@ class _Call:
             case _:
                 advice = "`for r in pto.tiles(extent, tile):`"
                 self.reader.refuse(self.node, "`pto.tiles` outside a loop", advice)
+
+    def print(self) -> Value:
+        for keyword in self.node.keywords:
+            raise self.bad("values without names", f"`{keyword.arg}=`", keyword)
+        if not self.node.args:
+            raise self.bad("at least one value", "none", self.node)
+        parts = tuple(self.printed(node) for node in self.node.args)
+        self.reader.builder.emit(Print(parts, self.site.loc))
+        return Constant(None)
+
+    def printed(self, node: ast.expr) -> Words | str | Expr:
+        """Return what a value prints: text, a tile, or a scalar; of a range, its start."""
+        value = self.reader.read(node)
+        if isinstance(value, Constant) and isinstance(value.value, str):
+            return Words(value.value)
+        if isinstance(value, SpanValue):
+            return value.start
+        scalar = self.ops.scalar(value, self.site.loc)
+        return self.ops.tile(value, self.site.inner).name if scalar is None else scalar
+
+    def check(self) -> Value:
+        message = constant_of(self.value("message"))
+        if not isinstance(message, str):
+            raise self.bad("a text", ast.unparse(self.args["message"]), self.args["message"])
+        condition = self.reader.condition(self.args["condition"])
+        if not (isinstance(condition, Const) and condition.value):
+            self.reader.builder.emit(Assert(condition, message, self.site.loc))
+        return Constant(None)
 
     def compose(self, composition: Composition) -> Value:
         tiles = [self.tile(name) for name in composition.operands]
@@ -104,17 +139,18 @@ class _Call:
         emit, site = self.reader.builder.instruction, self.site
         match row.form:
             case Form.BINARY:
-                return self.ops.binary(row.name, self.value("a"), self.value("b"), site)
+                return self.ops.binary(row.name, self.operand("a"), self.operand("b"), site)
             case Form.TERNARY:
-                a, b, c = (self.value(name) for name in ("a", "b", "c"))
+                a, b, c = (self.operand(name) for name in ("a", "b", "c"))
                 return self.ops.ternary(row.name, a, b, c, site)
             case Form.COMPARE:
-                return self.ops.compare(self.word("mode"), self.value("a"), self.value("b"), site)
+                return self.ops.compare(self.word("mode"), self.operand("a"), self.operand("b"), site)
             case Form.SELECT:
-                return self.ops.where(self.value("mask"), self.value("a"), self.value("b"), site)
+                mask = self.operand("mask", is_scalar_allowed=False)
+                return self.ops.where(mask, self.operand("a"), self.operand("b"), site)
             case Form.MATMUL | Form.MATMUL_ACC | Form.MATMUL_BIAS:
-                acc, bias = (self.value(n) if n in self.args else None for n in ("acc", "bias"))
-                return self.ops.matmul(self.value("a"), self.value("b"), acc, site, bias)
+                acc, bias = (self.matrix(n) if n in self.args else None for n in ("acc", "bias"))
+                return self.ops.matmul(self.matrix("a"), self.matrix("b"), acc, site, bias)
             case Form.TAKE | Form.PUT | Form.MATMUL_QUANTISED:
                 names = self.function.parameters
                 flags = [(name, self.word(name)) for name in names if name in MODES]
@@ -194,7 +230,21 @@ class _Call:
         return value
 
     def tile(self, name: str) -> TileValue:
-        return self.ops.tile(self.value(name), self.site.inner)
+        """Return a tile operand; an error is marked at the argument."""
+        loc = self.reader.at(self.args[name])
+        return self.ops.tile(self.value(name), replace(self.site.inner, loc=loc))
+
+    def operand(self, name: str, *, is_scalar_allowed: bool = True) -> Value:
+        """Return an operand that is a tile or view, or a scalar where one is allowed."""
+        value = self.value(name)
+        is_scalar = self.ops.scalar(value, self.site.loc) is not None
+        if isinstance(value, (TileValue, ViewValue, Transposed)) or (is_scalar and is_scalar_allowed):
+            return value
+        expected = "a tile or a scalar" if is_scalar_allowed else "a tile"
+        raise self.bad(expected, str(value), self.args[name])
+
+    def matrix(self, name: str) -> Value:
+        return self.operand(name, is_scalar_allowed=False)
 
     def dtype(self, default: DType = f32) -> DType:
         if "dtype" not in self.args:

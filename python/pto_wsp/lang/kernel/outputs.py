@@ -68,7 +68,7 @@ class _Paths:
         """Return the outputs stored after `body`, given those stored before."""
         for stmt in body:
             match stmt:
-                case k.Instr() | k.Assign():
+                case k.Instr() | k.Assign() | k.Print() | k.Assert():
                     pass
                 case k.Load(region=region) | k.Prefetch(region=region):
                     if region.tensor in self.outputs - stored:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from pto_wsp.errors import UnknownInstruction, did_you_mean
+from pto_wsp.errors import UnknownFunction
 from pto_wsp.lang.kernel.functions import FUNCTIONS, PtoFunction
+from pto_wsp.lang.kernel.suggestions import suggestion
 from pto_wsp.location import caller_location
 
 
@@ -11,9 +12,7 @@ def __getattr__(name: str) -> PtoFunction:
     if name.startswith("__"):
         raise AttributeError(name)
     if name not in FUNCTIONS:
-        raise UnknownInstruction(
-            name=f"pto.{name}", advice=did_you_mean(name, FUNCTIONS), loc=caller_location()
-        )
+        raise UnknownFunction(name=f"pto.{name}", advice=suggestion(name), loc=caller_location())
     return FUNCTIONS[name]
 
 

@@ -28,6 +28,12 @@ def scatter(view: Value, rows: Value, tile: Value) -> None:
 def prefetch(view: Value, rows: Value = ...) -> None:
     """Move the data of a later load or gather nearer to the core. No result changes."""
 
+def print(*values: str | Value) -> None:
+    """Print text, scalars and the valid parts of tiles, as lines that name the task."""
+
+def check(condition: bool | Scalar, message: str) -> None:
+    """End the kernel and the run with a message unless a condition on scalars holds."""
+
 def full(shape: tuple[Extent, Extent], value: float | Scalar, dtype: DType = ...) -> Tile:
     """A tile [rows, cols] with one value everywhere; f32 by default."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from typing import NoReturn, Protocol
 
+from pto_wsp.ir.scalar import Expr
 from pto_wsp.lang.kernel.builder import Builder
 from pto_wsp.lang.kernel.tile_ops import TileOps
 from pto_wsp.lang.kernel.values import ScalarValue, Value
@@ -23,6 +24,10 @@ class KernelReader(Protocol):
 
     def read(self, node: ast.expr, hint: str = "") -> Value:
         """Return the value of an expression; `hint` names a tile that it makes."""
+        ...
+
+    def condition(self, node: ast.expr) -> Expr:
+        """Return an expression that must be a truth value."""
         ...
 
     def integer(self, node: ast.expr, what: str) -> ScalarValue:

@@ -25,6 +25,7 @@ from pto_wsp.lang.operands import Scalar
 from pto_wsp.lang.source import MISSING, FunctionSource, quoted_annotation
 from pto_wsp.lang.workload.tensor import Tensor
 from pto_wsp.location import Location
+from pto_wsp.support.arrays import shown
 from pto_wsp.support.record import record, replace
 from pto_wsp.types.dtype import DType
 from pto_wsp.types.tile import DYN, MAX_TILE_BYTES, ScalarType, TileType, ViewType
@@ -92,6 +93,8 @@ class _Reader:
         is_value = isinstance(kind, (ScalarType, ConstexprType))
         if default is not MISSING and not is_value:
             raise self.bad("no default value", "one")
+        if default is not MISSING and isinstance(kind, ConstexprType) and not _is_of(default, kind.type):
+            raise self.bad(f"a default that is a constant {kind.type.__name__}", shown(default))
         name = self.arg.arg
         return KernelParam(
             name, role, kind, default, Location(loc.file, loc.line, loc.col, loc.col + len(name))
@@ -146,7 +149,9 @@ class _Reader:
             case (rows, cols, DType() as dtype) if _is_size(rows) and _is_size(cols):
                 tile = TileType(_int(rows), _int(cols), dtype)
                 if tile.num_bytes > MAX_TILE_BYTES:
-                    raise self.bad(f"a tile of at most {MAX_TILE_BYTES} bytes", f"{tile.rows} x {tile.cols}")
+                    found = f"{tile.num_bytes} bytes, {tile.rows} x {tile.cols} of {dtype}"
+                    hint = "take a `Tensor` parameter, and loop over parts of it with `pto.tiles`"
+                    raise self.bad(f"a tile of at most {MAX_TILE_BYTES} bytes", found, hint)
                 return tile
         raise self.bad("Tile[rows, cols, dtype] with positive numbers", f"Tile[{_texts(args)}]")
 
@@ -156,13 +161,14 @@ class _Reader:
                 return ViewType(dtype, tuple(None if d is DYN else _int(d) for d in dims))
         raise self.bad("Tensor[dtype, dims...] with numbers or DYN", f"Tensor[{_texts(args)}]")
 
-    def bad(self, expected: str, found: str) -> BadAnnotation:
+    def bad(self, expected: str, found: str, hint: str | None = None) -> BadAnnotation:
         return BadAnnotation(
             param=self.arg.arg,
             function=self.source.function.__name__,
             expected=expected,
             found=found,
             loc=self.source.at(self.arg.annotation or self.arg),
+            hint=hint,
         )
 
 
@@ -185,6 +191,11 @@ def _value(arg: object, constants: Mapping[str, object]) -> object:
         return constants[arg.expr.name]
     scope = {name: value for name, value in constants.items() if isinstance(value, (int, float))}
     return evaluate(arg.expr, scope)
+
+
+def _is_of(value: object, kind: type) -> bool:
+    """Whether a value is of a type of constants; integers become floats."""
+    return type(value) is kind or (kind is float and type(value) is int)
 
 
 def _is_size(value: object) -> bool:

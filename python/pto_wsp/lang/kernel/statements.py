@@ -140,7 +140,7 @@ class StatementReader:
                 return value
 
     def _expression(self, node: ast.expr) -> None:
-        """Read an expression statement: only stores have an effect."""
+        """Read an expression statement: only calls such as stores have an effect."""
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             return
         value = self.reader.read(node)
@@ -156,6 +156,7 @@ class StatementReader:
             ast.Return: "kernels return nothing: write results with `pto.store`",
             ast.AnnAssign: "assign without an annotation",
             ast.AugAssign: "`pto.store(view, value)` writes to memory",
+            ast.Assert: '`pto.check(condition, "message")` ends the run with a message',
         }.get(type(node), "kernels have assignments, `for`, `while`, `if` and calls of `pto`")
 
     # --- loops ---
@@ -195,7 +196,8 @@ class StatementReader:
             if isinstance(condition, Const) and condition.value:
                 self.reader.refuse(node.test, "a condition that always holds", "leave the loop with `break`")
             if block:
-                self.reader.refuse(node.test, "a condition that computes tiles", "compute it in the body")
+                advice = "assign it to a name before the loop, and again at the end of the body"
+                self.reader.refuse(node.test, "a condition that computes tiles", advice)
             self._body(node.body, carried, block)
         self.builder.emit(k.While(condition, tuple(block), self.reader.at(node.test)))
 

@@ -17,6 +17,8 @@ from pto_wsp.lang.kernel.values import Constant, ScalarValue, TileValue, Transpo
 from pto_wsp.location import Location
 from pto_wsp.types.dtype import DType, b1, bf16, f16, f32
 
+ARRAY_HINT = "a kernel gets arrays as arguments of its tasks: add a parameter `In[Tensor[...]]`"
+
 COMMUTATIVE = frozenset({"add", "mul", "max", "min", "bitwise_and", "bitwise_or", "bitwise_xor"})
 BROADCAST = frozenset({"add", "sub", "mul", "div", "max", "min"})
 """Rows that have forms whose right operand is one column or one row."""
@@ -52,7 +54,8 @@ class TileOps:
                 source = self.tile(operand, site.inner)
                 return self.builder.instruction("transpose", [source], (), site)
             case _:
-                raise BadOperand(op=site.label, expected="a tile", found=str(value), loc=site.loc)
+                hint = ARRAY_HINT if isinstance(value, Constant) and value.is_array else None
+                raise BadOperand(op=site.label, expected="a tile", found=str(value), loc=site.loc, hint=hint)
 
     def scalar(self, value: Value, loc: Location) -> Expr | None:
         """Return a scalar operand, or None if `value` is something else."""

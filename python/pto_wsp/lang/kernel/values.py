@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from pto_wsp.ir.core import DimSelect, Index
 from pto_wsp.ir.kernel import IN, Param
 from pto_wsp.ir.scalar import Const, Expr
 from pto_wsp.location import Location
+from pto_wsp.support.arrays import shown
 from pto_wsp.support.record import record
 from pto_wsp.types.dtype import DType
 from pto_wsp.types.tile import TileType
@@ -20,7 +23,12 @@ class Constant:
     value: object
 
     def __str__(self) -> str:
-        return f"`{self.value!r}`"
+        return f"an {shown(self.value)}" if self.is_array else f"`{shown(self.value)}`"
+
+    @property
+    def is_array(self) -> bool:
+        """Whether it is an array of numpy, which kernels get as arguments."""
+        return isinstance(self.value, np.ndarray)
 
 
 @record

@@ -7,7 +7,7 @@ from typing import Any, Generic, Literal, NoReturn, TypeVar, overload
 
 import numpy as np
 
-from pto_wsp.errors import BadIndex, BadOperand, NotYetSupported, UnknownName, did_you_mean
+from pto_wsp.errors import BadIndex, BadOperand, NotYetThere, UnknownMember, did_you_mean
 from pto_wsp.ir import workload as w
 from pto_wsp.lang.operands import Scalar
 from pto_wsp.lang.source import loop_statement, loop_targets
@@ -191,9 +191,9 @@ class Loops:
         if name.startswith("_"):
             raise AttributeError(name)
         if name in _LATER:
-            raise NotYetSupported(feature=f"P.{name}", detail="", advice="", loc=caller_location())
+            raise NotYetThere(feature=f"P.{name}", detail="", advice="", loc=caller_location())
         known = [n for n in vars(Loops) if not n.startswith("_")]
-        raise UnknownName(
+        raise UnknownMember(
             name=f"P.{name}", where="workloads", advice=did_you_mean(name, known), loc=caller_location()
         )
 

@@ -16,6 +16,7 @@ from pto_wsp.lang.workload.sparse import Sparse, SparseAxis
 from pto_wsp.lang.workload.tensor import Tensor, parse_dim
 from pto_wsp.lang.workload.trace import WorkloadTrace
 from pto_wsp.lang.workload.untyped import Untyped
+from pto_wsp.support.arrays import shown
 from pto_wsp.types.axis import Dense, DenseDyn
 from pto_wsp.types.dtype import DType, dtype_of_numpy
 from pto_wsp.types.layout import ROW_MAJOR, MemLayout
@@ -166,9 +167,15 @@ class Parameter:
         )
 
     def _wrong_value(self, expected: str, value: object) -> WrongValue:
-        return WrongValue(name=self.name, expected=expected, found=text_of(value), loc=self.loc)
+        is_container = isinstance(value, (list, dict, set))
+        hint = (
+            "what Python code uses while the workload is built can be a variable around it"
+            if is_container
+            else None
+        )
+        return WrongValue(name=self.name, expected=expected, found=text_of(value), loc=self.loc, hint=hint)
 
 
 def text_of(value: object) -> str:
     """Return a value as messages show it."""
-    return value.__name__ if isinstance(value, type) else repr(value)
+    return value.__name__ if isinstance(value, type) else shown(value)

@@ -154,6 +154,8 @@ class RaggedRow(Stretch):
 
     __slots__ = ()
 
+    called = "row of a ragged axis"
+
 
 class RaggedAxis:
     """What a workload's function gets for a parameter `Ragged[...]`."""

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, NoReturn, TypeVar, overload
+from typing import Any, ClassVar, NoReturn, TypeVar, overload
 
 from pto_wsp.errors import BadOperand
 from pto_wsp.ir.core import DimSelect, Range, TileRange
-from pto_wsp.ir.scalar import Const, Expr, LoopExtent, LoopStart, add, format_expr
+from pto_wsp.ir.scalar import Const, Expr, LoopExtent, LoopStart, add
 from pto_wsp.lang.operands import Number, Scalar, expression, kind_of
 from pto_wsp.lang.workload import context
 from pto_wsp.lang.workload.subviews import SliceBounds, index_in, range_in, slice_in
@@ -41,6 +41,9 @@ class Stretch:
 
     __slots__ = ("extent_expr", "start_expr")
 
+    called: ClassVar[str] = "range"
+    """What messages call it."""
+
     def __init__(self, start: Expr, extent: Expr) -> None:
         self.start_expr = start
         self.extent_expr = extent
@@ -61,7 +64,7 @@ class Stretch:
         return self.start + self.extent
 
     def __repr__(self) -> str:
-        return f"<range of {format_expr(self.extent_expr)} elements>"
+        return f"<{self.called}>"
 
     @overload
     def __getitem__(self, item: slice | Span) -> Stretch: ...

@@ -164,6 +164,8 @@ class SparseRow(RaggedRow):
 
     __slots__ = ("owner",)
 
+    called = "row of a sparse axis"
+
     def __init__(self, owner: SparseAxis, start: Expr, extent: Expr) -> None:
         super().__init__(start, extent)
         self.owner = owner

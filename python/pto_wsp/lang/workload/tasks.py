@@ -12,7 +12,7 @@ from pto_wsp.lang.operands import Scalar, expression, kind_of
 from pto_wsp.lang.source import MISSING
 from pto_wsp.lang.workload.blocks import OpenBlock, OpenNode, OpenTask
 from pto_wsp.lang.workload.broadcast import All, extent_under_all
-from pto_wsp.lang.workload.ranges import Span
+from pto_wsp.lang.workload.ranges import Span, Stretch
 from pto_wsp.lang.workload.tensor import Entry, View
 from pto_wsp.lang.workload.trace import WorkloadTrace, current_trace
 from pto_wsp.location import Location
@@ -134,7 +134,7 @@ def _key(kernel: SpecialisableKernel, key: object, loc: Location | None) -> Expr
         raise BadOperand(
             op=f"{kernel.name}[...]",
             expected="coordinates: loop variables, ranges or integers",
-            found=kind_of(key),
+            found=repr(key) if isinstance(key, Stretch) else kind_of(key),
             loc=loc,
         )
     return expr

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from pto_wsp.errors import (
     BadIndex,
     BadOperand,
+    CallArgument,
     NameClash,
-    UnknownArgument,
     UnknownAxis,
     did_you_mean,
 )
@@ -169,14 +169,12 @@ class WorkloadTrace:
     def _capture(self, value: Tensor | DenseDyn, scope: Mapping[str, object]) -> str:
         name = (value.name if isinstance(value, Tensor) else None) or _variable_of(value, scope)
         if name is None:
-            advice = "use a variable of the module or of the enclosing function in the workload"
-            if isinstance(value, Tensor):
-                advice += ', or name it: `Tensor(..., name="X")`'
-            raise UnknownArgument(
-                kernel=self.name,
-                problem=f"uses {value!r}, which none of its variables holds",
-                detail="no name for a parameter of the program",
-                advice=advice,
+            hint = "make it a parameter of the workload, keep it in a variable around the workload"
+            raise CallArgument(
+                workload=self.name,
+                problem=f"uses {value!r}, which no variable around it holds",
+                detail="it has no name, so that a call of the program cannot give it",
+                hint=hint + (', or name it: `Tensor(..., name="X")`' if isinstance(value, Tensor) else ""),
                 loc=self.loc,
             )
         if name in self._fresh.taken:

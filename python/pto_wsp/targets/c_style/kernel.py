@@ -9,9 +9,24 @@ from pathlib import PurePath
 from pto_wsp.analysis.extents import ExtentTable, upper_bound
 from pto_wsp.analysis.steps import Asked, Step, Valid, ValidOf, may_be_beyond, scalar_tile
 from pto_wsp.errors import NoneKernelBody, UnsupportedByTarget
+from pto_wsp.ir import check_texts
+from pto_wsp.ir.check_texts import CheckText
 from pto_wsp.ir.core import Full, Index, Range, Region
-from pto_wsp.ir.kernel import OUT, Assign, Instr, KernelFunction, Load, Prefetch, Store, While
-from pto_wsp.ir.scalar import Element, Expr, TileElement, can_fail, walk
+from pto_wsp.ir.kernel import (
+    OUT,
+    Assert,
+    Assign,
+    For,
+    Instr,
+    KernelFunction,
+    Load,
+    Prefetch,
+    Print,
+    Store,
+    While,
+    walk_statements,
+)
+from pto_wsp.ir.scalar import Const, Expr, can_fail
 from pto_wsp.location import Location
 from pto_wsp.support.text import TextWriter
 from pto_wsp.targets.base import Check
@@ -28,6 +43,12 @@ from pto_wsp.targets.c_style.spelling import (
 )
 from pto_wsp.types.dtype import DType, i64
 from pto_wsp.types.tile import TileType
+
+MAX_CHECK_VALUES = 24
+"""Numbers that a failed check keeps: `kMaxCheckValues` of include/pto/wsp/abi.hpp."""
+
+MAX_SHORT_ITERATIONS = 64
+"""Iterations of a loop that does not ask whether its run shall end."""
 
 
 class KernelWriter(ABC):
@@ -64,6 +85,11 @@ class KernelWriter(ABC):
         self.checks: list[Check] = []
         self._expressions = ExpressionWriter(spelling, {p.name: p.type.dtype for p in kernel.views})
         self._extents = ExtentTable(kernel)
+        self._scalars: dict[str, DType] = {p.name: p.type.dtype for p in kernel.scalar_params if p.type.dtype}
+        self._scalars |= {name: kind.dtype for name, kind in kernel.scalars}
+        loops = (stmt for stmt in walk_statements(kernel.body) if isinstance(stmt, For))
+        self._scalars |= {loop.var: i64 for loop in loops}
+        self._iteration: list[str] = []
         self._names = 0
         self._marked = ""
         for name, tile in kernel.tiles:
@@ -103,6 +129,14 @@ class KernelWriter(ABC):
 
     def prefetch(self, stmt: Prefetch, window: str) -> None:  # noqa: B027
         """Write a prefetch; it never changes a result. Nothing by default."""
+
+    def print(self, stmt: Print) -> None:
+        """Write what prints. By default, prints are refused.
+
+        Raises:
+            UnsupportedByTarget: the target cannot print.
+        """
+        raise self.unsupported("`pto.print`", stmt.loc)
 
     def group(self, group: Group) -> None:
         """Write steps that may share a loop. By default, each step has a loop of its own."""
@@ -161,9 +195,12 @@ class KernelWriter(ABC):
     def _loop(self, node: PlannedLoop) -> None:
         stmt = node.stmt
         self.mark(stmt.loc)
+        named = len(self._iteration)
         if isinstance(stmt, While):
+            self._iteration += check_texts.variables(stmt.condition)
             self.out.line("for (;;) {")
             with self.out.indented():
+                self._stop_point(stmt)
                 self.out.line(f"if (!({self.value(stmt.condition, stmt.loc)})) break;")
                 self.body(node.body)
         else:
@@ -172,8 +209,16 @@ class KernelWriter(ABC):
             self.out.line(f"for ({self.spelling.counter(counter, start, stop, stmt.step)}) {{")
             with self.out.indented():
                 self.out.line(f"{self.spelling.unused}int64_t {scalar_name(stmt.var)} = {counter}.value;")
+                self._iteration.append(stmt.var)
+                self._stop_point(stmt)
                 self.body(node.body)
         self.out.line("}")
+        del self._iteration[named:]
+
+    def _stop_point(self, stmt: For | While) -> None:
+        """Write where a loop ends early when its run shall end. Short loops go on to their end."""
+        if self.spelling.stop and not _is_short(stmt):
+            self.out.line(self.spelling.stop)
 
     def _branch(self, node: PlannedBranch) -> None:
         self.mark(node.stmt.loc)
@@ -197,6 +242,11 @@ class KernelWriter(ABC):
                 self.prefetch(stmt, self.moved(stmt))
             case Store():
                 self.store(stmt, self.store_window(step, stmt))
+            case Print():
+                self.print(stmt)
+            case Assert(condition=condition):
+                bad, reads = f"!({self.value(condition, stmt.loc)})", check_texts.variables(condition)
+                self.check(bad, CheckText(stmt.message), stmt.loc, reads=reads)
             case Instr():
                 self.agree(step, stmt)
                 self.instruction(step, stmt)
@@ -238,10 +288,28 @@ class KernelWriter(ABC):
             self.out.line(text)
             self._marked = text
 
-    def check(self, bad: str, message: str, loc: Location | None) -> None:
-        """Leave the kernel with the number of a new check where `bad` holds."""
-        self.checks.append(Check(loc, message))
-        self.out.line(f"if ({bad}) return {len(self.checks)};")
+    def check(
+        self,
+        bad: str,
+        text: CheckText,
+        loc: Location | None,
+        values: Sequence[str] = (),
+        reads: Sequence[str] = (),
+    ) -> None:
+        """Leave the kernel with the number of a new check where `bad` holds.
+
+        Args:
+            bad: a condition.
+            text: what the check says.
+            loc: of the statement.
+            values: the numbers that the text mentions, as i64.
+            reads: scalars, beside those that tell iterations apart, whose values are kept.
+        """
+        names = [n for n in dict.fromkeys((*self._iteration, *reads)) if n in self._scalars]
+        names = names[: MAX_CHECK_VALUES - len(values)]
+        self.checks.append(Check(loc, text, len(values), tuple((n, self._scalars[n]) for n in names)))
+        kept = [*values, *map(scalar_name, names)]
+        self.out.line(f"if ({bad}) return {self.spelling.failed(len(self.checks), kept)};")
 
     # --- scalars ----------------------------------------------------------------------------------------
 
@@ -253,11 +321,7 @@ class KernelWriter(ABC):
         self.out.line(f"bool {name}_failed = false;")
         text = self._expressions.text(expr, f"{name}_failed")
         self.out.line(f"const {scalar_type(expr.dtype)} {name} = {text};")
-        message = "an expression overflows 64 bits or divides by zero"
-        for kind, what in ((Element, "a view"), (TileElement, "the valid part of a tile")):
-            if any(isinstance(node, kind) for node in walk(expr)):
-                message += f", or reads outside of {what}"
-        self.check(f"{name}_failed", message, loc)
+        self.check(f"{name}_failed", check_texts.no_value(expr), loc, reads=check_texts.variables(expr))
         return name
 
     def scalar(self, expr: Expr, instr: Instr) -> str:
@@ -266,8 +330,8 @@ class KernelWriter(ABC):
         text = self.value(expr, instr.loc)
         if dtype.kind in "iu" and may_be_beyond(expr, dtype):
             low, high = (self.spelling.literal(limit, i64) for limit in dtype.integer_range)
-            message = f"a scalar is beyond the range of {dtype}"
-            self.check(f"{text} < {low} || {text} > {high}", message, instr.loc)
+            bad = f"{text} < {low} || {text} > {high}"
+            self.check(bad, check_texts.beyond_range(dtype), instr.loc, [text])
         return text
 
     # --- regions ----------------------------------------------------------------------------------------
@@ -285,8 +349,9 @@ class KernelWriter(ABC):
             if bound is None or bound > capacity
         ]
         if too_large:
-            message = f"a tile of {tile.rows} x {tile.cols} cannot hold this part of `{stmt.region.tensor}`"
-            self.check(" || ".join(too_large), message, stmt.loc)
+            message = check_texts.cannot_hold(tile, stmt.region.tensor)
+            extents = [f"{window}.{extent}" for extent in FIELDS]
+            self.check(" || ".join(too_large), message, stmt.loc, extents)
         return window
 
     def store_window(self, step: Step, stmt: Store) -> str:
@@ -295,8 +360,9 @@ class KernelWriter(ABC):
         window = self.moved(stmt)
         wrong = [f"{tile}.{FIELDS[a.dim]} != {window}.{FIELDS[a.dim]}" for a, _ in step.unequal]
         if wrong:
-            message = f"the valid shape of the tile is not that of this part of `{stmt.region.tensor}`"
-            self.check(" || ".join(wrong), message, stmt.loc)
+            extents = [f"{name}.{extent}" for name in (tile, window) for extent in FIELDS]
+            text = check_texts.shapes_differ(stmt.region.tensor)
+            self.check(" || ".join(wrong), text, stmt.loc, extents)
         return window
 
     def moved(self, stmt: Load | Store | Prefetch) -> str:
@@ -305,8 +371,16 @@ class KernelWriter(ABC):
         if stmt.rows is None:
             return window
         picked = self.pick(stmt, window)
-        self.check(f"{picked}.rows < 0", f"a row outside `{stmt.region.tensor}` is named", stmt.loc)
+        text, found = check_texts.row_outside(stmt.region.tensor), self.row_outside(stmt, window)
+        self.check(f"{picked}.rows < 0", text, stmt.loc, found)
         return picked
+
+    def row_outside(self, stmt: Load | Store | Prefetch, window: str) -> Sequence[str]:
+        """Return the first row outside of a window that `stmt.rows` names, and the rows of the window.
+
+        By default nothing: then a failed check does not tell them.
+        """
+        return ()
 
     def _bounds(self, region: Region) -> list[int | None]:
         """Return the largest extents that a region can have, where they are known."""
@@ -365,7 +439,8 @@ class KernelWriter(ABC):
             case _:
                 raise AssertionError("tile ranges occur in workloads only")
         bad = f"!inside({start}, {extent or 1}, {size})"
-        self.check(bad, f"`{tensor}` is indexed outside dimension {dim}", loc)
+        text = check_texts.indexed_outside(tensor, dim)
+        self.check(bad, text, loc, [start, self.spelling.stop_of(start, extent or "1"), size])
         return start, extent
 
     # --- valid shapes -----------------------------------------------------------------------------------
@@ -374,8 +449,9 @@ class KernelWriter(ABC):
         """Write the check that operands have the valid shapes that their instruction asks for."""
         if step.unequal:
             wrong = [f"{self._valid(instr, a)} != {self._valid(instr, b)}" for a, b in step.unequal]
-            message = f"the valid shapes of the operands of `{instr.op}` do not fit"
-            self.check(" || ".join(wrong), message, instr.loc)
+            text = check_texts.operands_differ(instr.op, len(instr.tiles))
+            extents = [f"{tile_name(tile)}.{extent}" for tile in instr.tiles for extent in FIELDS]
+            self.check(" || ".join(wrong), text, instr.loc, extents)
 
     def result(self, step: Step, instr: Instr) -> None:
         """Write where the result of an instruction is and what its valid shape is."""
@@ -404,6 +480,13 @@ class KernelWriter(ABC):
             return self.spelling.literal(capacity, i64)
         assert isinstance(asked, Expr)
         count = self.value(asked, instr.loc)
-        message = f"a tile with {capacity} {FIELDS[dim]} cannot have that many valid ones"
-        self.check(f"{count} < 0 || {count} > {capacity}", message, instr.loc)
+        text = check_texts.too_many_valid(capacity, FIELDS[dim])
+        self.check(f"{count} < 0 || {count} > {capacity}", text, instr.loc, [count])
         return count
+
+
+def _is_short(loop: For | While) -> bool:
+    """Return whether a loop surely has few iterations."""
+    if isinstance(loop, While) or not (isinstance(loop.start, Const) and isinstance(loop.stop, Const)):
+        return False
+    return loop.stop.value - loop.start.value <= MAX_SHORT_ITERATIONS * loop.step

@@ -18,6 +18,7 @@ from pto_wsp.analysis.steps import REDUCTIONS, Step, StepReader, may_fail
 from pto_wsp.ir.core import Region
 from pto_wsp.ir.effects import tile_written, tiles_read, written
 from pto_wsp.ir.kernel import (
+    Assert,
     Assign,
     For,
     If,
@@ -26,6 +27,7 @@ from pto_wsp.ir.kernel import (
     KernelFunction,
     Load,
     Prefetch,
+    Print,
     Stmt,
     Store,
     While,
@@ -200,7 +202,7 @@ class _Planner:
                 return step.space is not None
             case Store(tile=tile, region=region, rows=rows):
                 return self.types[tile].cols > 1 and is_row_major(region) and rows is None
-            case Load() | Prefetch() | Assign() | For() | While() | If() | KernelCall():
+            case Load() | Prefetch() | Assign() | Print() | Assert():
                 return False
             case _:
                 assert_never(step.stmt)

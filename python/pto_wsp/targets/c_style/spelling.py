@@ -59,6 +59,8 @@ class Spelling(ABC):
         view: the type of a parameter's view, initialised from an element of `views`.
         zero: the initialiser of a variable without a value.
         null: the null pointer.
+        stop: the statement at the head of a loop that ends the kernel when its run shall end; empty if there
+            is none.
         storage: type of an element in memory, by the name of its dtype. Tiles of other types are refused.
     """
 
@@ -67,6 +69,7 @@ class Spelling(ABC):
     view: ClassVar[str] = "const View"
     zero: ClassVar[str] = " = {0}"
     null: ClassVar[str] = "0"
+    stop: ClassVar[str] = ""
     storage: ClassVar[dict[str, str]]
 
     @abstractmethod
@@ -97,6 +100,14 @@ class Spelling(ABC):
         """
         what = f"the element of `{expr.name}` in an expression"
         raise UnsupportedByTarget(target=self.target, what=what, reason="", loc=expr.loc)
+
+    def failed(self, number: int, values: Sequence[str]) -> str:
+        """Return the value that a kernel returns after a failed check. By default, no values are kept."""
+        return str(number)
+
+    def stop_of(self, start: str, extent: str) -> str:
+        """Return where a range ends, for a check that has failed: the sum may be beyond 64 bits."""
+        return start
 
     @abstractmethod
     def counter(self, name: str, start: str, stop: str, step: int) -> str:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from pto_wsp.analysis.steps import rows_dim, scalar_tile
-from pto_wsp.ir.kernel import OUT, Instr, KernelFunction, Load, Prefetch, Store
+from pto_wsp.ir.kernel import OUT, Instr, KernelFunction, Load, Prefetch, Print, Store, Words
 from pto_wsp.ir.scalar import Expr
 from pto_wsp.support.text import TextWriter
 from pto_wsp.targets.c_style.kernel import KernelWriter
@@ -11,7 +13,7 @@ from pto_wsp.targets.c_style.plan import Alone, Node, steps_of, walk_nodes
 from pto_wsp.targets.c_style.spelling import FIELDS, scalar_type, tile_name, view_name
 from pto_wsp.targets.cpu.memory import assign_memory, row_stride
 from pto_wsp.targets.cpu.parts import Part, moves
-from pto_wsp.targets.cpu.spelling import CppSpelling
+from pto_wsp.targets.cpu.spelling import CppSpelling, c_string
 from pto_wsp.targets.cpu.templates import HEADERS, ROUNDING, STORAGE, lane_type, vector_type
 from pto_wsp.types.tile import TileType, ViewType
 
@@ -122,6 +124,13 @@ class KernelCode(KernelWriter):
         self.out.line(f"const auto {picked} = pick({window}, {rows}, {rows}.{FIELDS[lies_along]}, {place});")
         return picked
 
+    def row_outside(self, stmt: Load | Store | Prefetch, window: str) -> Sequence[str]:
+        """Return the first row outside of a window that `stmt.rows` names, and the rows of the window."""
+        assert stmt.rows is not None
+        rows = tile_name(stmt.rows)
+        count = f"{rows}.{FIELDS[rows_dim(self.types[stmt.rows])]}"
+        return f"first_outside({rows}, {count}, {window}.rows)", f"{window}.rows"
+
     def load(self, stmt: Load, window: str) -> None:
         """Write a load: the tile is a window of the view where that is safe, else a copy."""
         if stmt.tile in self.memory.windows:
@@ -154,6 +163,20 @@ class KernelCode(KernelWriter):
             self.out.line(f"const Ahead {self._ahead[id(stmt)]}({window});")
         else:
             self.out.line(f"prefetch({window});")
+
+    def print(self, stmt: Print) -> None:
+        """Write the call that prints the parts of a statement."""
+        parts = [self._printed(part, stmt) for part in stmt.parts]
+        name = self.name("parts")
+        self.out.line(f"const Printed {name}[] = {{{', '.join(parts)}}};")
+        self.out.line(f"print(context, {c_string(self.kernel.name)}, {name});")
+
+    def _printed(self, part: Words | str | Expr, stmt: Print) -> str:
+        if isinstance(part, Words):
+            return f"printed({c_string(part.text)})"
+        if isinstance(part, str):
+            return f"printed(DType::{self.types[part].dtype.name}, {tile_name(part)})"
+        return f"printed({self.value(part, stmt.loc)})"
 
     def has_ahead(self, instr: Instr) -> bool:
         """Return whether anything is prefetched while a product works, except what follows its operand."""

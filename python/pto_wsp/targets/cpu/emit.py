@@ -144,7 +144,7 @@ def _includes(kernels: Sequence[KernelFunction]) -> str:
                 found.add("stream")
             if isinstance(stmt, Instr) and stmt.op in HEADERS:
                 found.add(_header(stmt, types))
-    names = ("move", "scalar", *sorted(found))
+    names = ("monitor", "move", "scalar", *sorted(found))
     return "".join(f'#include "pto/wsp/tile/{name}.hpp"\n' for name in names)
 
 

@@ -8,7 +8,7 @@ from typing import assert_never
 
 from pto_wsp.analysis.steps import Step
 from pto_wsp.ir.effects import tile_written, tiles_read
-from pto_wsp.ir.kernel import Assign, For, If, Instr, KernelCall, Load, Prefetch, Store, While
+from pto_wsp.ir.kernel import Assert, Assign, Instr, Load, Prefetch, Print, Store
 from pto_wsp.isa.forms import Form
 from pto_wsp.isa.table import TABLE
 from pto_wsp.support.text import TextWriter
@@ -137,7 +137,7 @@ class GroupWriter:
                     self.instruction(number, step.stmt)
                 case Load() | Assign():
                     pass  # done before the loops
-                case Prefetch() | For() | While() | If() | KernelCall():
+                case Prefetch() | Print() | Assert():
                     raise AssertionError("a group does not contain such a step")
                 case _:
                     assert_never(step.stmt)

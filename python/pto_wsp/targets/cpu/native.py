@@ -15,7 +15,7 @@ from pto_wsp.support.record import record
 from pto_wsp.support.text import TextWriter
 from pto_wsp.targets.c_style.spelling import INTEGERS, function_name, scalar_type
 from pto_wsp.targets.cpu.code import write_fence
-from pto_wsp.targets.cpu.spelling import literal
+from pto_wsp.targets.cpu.spelling import c_string, literal
 from pto_wsp.types.dtype import DType, b1, f32, i64
 from pto_wsp.types.tile import ScalarType, TileType, ViewType
 
@@ -173,12 +173,6 @@ def _constant_value(value: object) -> str:
 def _number(value: Value) -> str:
     dtype = b1 if isinstance(value, bool) else i64 if isinstance(value, int) else f32
     return literal(value, dtype)
-
-
-def c_string(text: str) -> str:
-    """Return a C++ string literal, in which quotes, backslashes and control characters are escaped."""
-    plain = (f"\\{b:03o}" if b in b'"\\' or b < 32 or b == 127 else chr(b) for b in text.encode())
-    return '"' + "".join(plain).encode("latin-1").decode() + '"'
 
 
 # --- headers --------------------------------------------------------------------------------------------

@@ -28,6 +28,12 @@ def literal(value: Value, dtype: DType) -> str:
     return rounded.hex() + "f"
 
 
+def c_string(text: str) -> str:
+    """Return a C++ string literal, in which quotes, backslashes and control characters are escaped."""
+    plain = (f"\\{b:03o}" if b in b'"\\' or b < 32 or b == 127 else chr(b) for b in text.encode())
+    return '"' + "".join(plain).encode("latin-1").decode() + '"'
+
+
 class CppSpelling(Spelling):
     """C++17 with the tile library."""
 
@@ -36,6 +42,7 @@ class CppSpelling(Spelling):
     view = "const View&"
     zero = "{}"
     null = "nullptr"
+    stop = "if (must_stop(context)) return kStopped;"
     storage = STORAGE
 
     def literal(self, value: Value, dtype: DType) -> str:
@@ -55,6 +62,14 @@ class CppSpelling(Spelling):
         if isinstance(expr, TileElement):
             return f"scalar::element({', '.join([tile_name(expr.name), failed, *places])})"
         return f"scalar::element<{kind}>({', '.join([view_name(expr.name), failed, *places])})"
+
+    def failed(self, number: int, values: Sequence[str]) -> str:
+        """Return a call of `failed` of monitor.hpp, which keeps the values."""
+        return f"failed({', '.join(['context', str(number), *values])})" if values else str(number)
+
+    def stop_of(self, start: str, extent: str) -> str:
+        """Return a call of `stop_of` of monitor.hpp."""
+        return f"stop_of({start}, {extent})"
 
     def counter(self, name: str, start: str, stop: str, step: int) -> str:
         """Return the three parts of a `for` over a `Counter`."""

@@ -23,8 +23,8 @@ from pto_wsp.targets.c_style.expressions import ExpressionWriter
 from pto_wsp.targets.c_style.spelling import function_name, scalar_name, scalar_type
 from pto_wsp.targets.cpu.emit import Library
 from pto_wsp.targets.cpu.features import Features
-from pto_wsp.targets.cpu.native import FREESTANDING, c_string, included_files
-from pto_wsp.targets.cpu.spelling import CppSpelling
+from pto_wsp.targets.cpu.native import FREESTANDING, included_files
+from pto_wsp.targets.cpu.spelling import CppSpelling, c_string
 from pto_wsp.targets.cpu.toolchain import FLAGS, include_directory
 
 _INCLUDE = re.compile(r"""^\s*#\s*include\s*["<](pto/[^">]+)[">]""", re.MULTILINE)
@@ -217,7 +217,9 @@ def _checks(library: Library) -> Iterator[str]:
     for kernel, checks in library.checks.items():
         for number, check in enumerate(checks, start=1):
             place = f"{PurePath(check.loc.file).name}:{check.loc.line}: " if check.loc else ""
-            yield f"{c_string(kernel)}, {number}, {c_string(place + check.message)}"
+            names = "".join(f"{c_string(name)}, " for name, _ in check.scalars)
+            text = f"{c_string(place + check.text.message)}, {c_string(check.text.found)}"
+            yield f"{c_string(kernel)}, {number}, {text}, {check.num_values}, {{{names[:-2]}}}"
 
 
 def _write_derive(entry: w.WorkloadFunction, out: TextWriter) -> None:

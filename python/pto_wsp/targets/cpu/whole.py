@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from pto_wsp.ir.check_texts import CheckText
 from pto_wsp.ir.kernel import Instr
 from pto_wsp.ir.scalar import Expr
 from pto_wsp.isa.forms import ADDS_ONTO, Form, factors
@@ -64,7 +65,7 @@ def write_call(code: KernelCode, node: Alone, instr: Instr, call: CallTemplate) 
         arguments.append(str(code.extra(node, "spare", storage)))
     text = f"unchecked::{call.function}({', '.join(arguments)})"
     if call.failure:
-        code.check(f"!{text}", call.failure, instr.loc)
+        code.check(f"!{text}", CheckText(call.failure), instr.loc)
     else:
         code.out.line(f"{text};")
     if own is not None:
@@ -98,10 +99,11 @@ def write_matmul_quantised(code: KernelCode, node: Alone, instr: Instr) -> None:
     numbers = (form.bits, form.zero, form.group, form.block, int(form.has_minimum), level)
     function = f"matmul_quantised<Format<{', '.join(map(str, numbers))}>, {matmul_vectors(dst, code.lanes)}>"
     most = form.column_bytes
-    code.check(f"{w}.cols % {most} != 0 || {acc}.cols > {w}.cols / {most}", PART_OF_BLOCK, instr.loc)
+    wrong = f"{w}.cols % {most} != 0 || {acc}.cols > {w}.cols / {most}"
+    code.check(wrong, CheckText(PART_OF_BLOCK), instr.loc)
     is_float = code.types[instr.tiles[1]].dtype.is_float
     depth = form.block if is_float else rounded_cols(form.block)
-    code.check(f"{x}.cols != {w}.rows * {depth}", OTHER_DEPTH, instr.loc)
+    code.check(f"{x}.cols != {w}.rows * {depth}", CheckText(OTHER_DEPTH), instr.loc)
     code.parts.add(quantised_product(function, left))
     with _sum(code, node, instr, f"{acc}.rows, {acc}.cols"):
         code.out.line(f"{function}(sum, {value}, {w}, {code.extra(node, 'panel', 'float') or 'nullptr'});")

@@ -7,7 +7,7 @@ from textwrap import dedent
 import numpy as np
 import pytest
 
-from pto_wsp.errors import PtoError, UnknownArgument
+from pto_wsp.errors import CallArgument, PtoError
 from pto_wsp.interp.kernels import run_kernel
 from pto_wsp.interp.workload import run_workload
 from pto_wsp.ir.module import Module
@@ -140,7 +140,7 @@ def build():
 
 def test_the_locals_of_a_caller_name_no_parameter() -> None:
     names = execute(HELD_BY_THE_CALLER.format(name=""))
-    with pytest.raises(UnknownArgument, match="none of its variables holds"):
+    with pytest.raises(CallArgument, match="no variable around it holds"):
         names["build"]()
     names = execute(HELD_BY_THE_CALLER.format(name=', name="weights"'))
     params = names["build"]().module.entry_workload.params

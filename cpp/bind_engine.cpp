@@ -195,6 +195,13 @@ class PythonLibrary {
     return names;
   }
 
+  std::vector<uint32_t> scratch_bytes() const {
+    std::vector<uint32_t> bytes;
+    for (uint32_t i = 0; i < library_->table().num_kernels; ++i)
+      bytes.push_back(library_->table().kernels[i].scratch_bytes);
+    return bytes;
+  }
+
   /// (what the kernel returned, what a failed check found). Raises what a handler of a signal raised.
   nb::tuple call(uint32_t index, nb::tuple arrays, nb::tuple scalars, nb::tuple scalar_dtypes, uint64_t task,
                  uint64_t workspace_bytes) const {
@@ -279,23 +286,19 @@ nb::object dispatchers(const trace::RunRecord& record) {
   return std::move(dispatcher).to_array();
 }
 
-/// [n, 4]
-nb::object rows_of_four(const std::vector<int64_t>& found) {
-  ColumnData rows(found.size() / 4, 4);
+/// [n, width]
+nb::object table(const std::vector<int64_t>& found, size_t width) {
+  ColumnData rows(found.size() / width, width);
   std::copy(found.begin(), found.end(), rows.data());
   return std::move(rows).to_array();
 }
 
-nb::object walks(const trace::RunRecord& record) { return rows_of_four(record.list_walks()); }
-nb::object stalls(const trace::RunRecord& record) { return rows_of_four(record.list_stalls()); }
+nb::object walks(const trace::RunRecord& record) { return table(record.list_walks(), 4); }
+nb::object stalls(const trace::RunRecord& record) { return table(record.list_stalls(), 4); }
+nb::object stretches(const trace::RunRecord& record) { return table(record.list_stretches(), 3); }
 
-/// [n, 3]: before, after, kind
-nb::object dependences(const trace::RunRecord& record) {
-  const std::vector<int64_t> found = record.find_dependences();
-  ColumnData rows(found.size() / 3, 3);
-  std::copy(found.begin(), found.end(), rows.data());
-  return std::move(rows).to_array();
-}
+/// [n, 4]: before, after, kind, tensor
+nb::object dependences(const trace::RunRecord& record) { return table(record.find_dependences(), 4); }
 
 /// (site, registers)
 nb::tuple places(const trace::RunRecord& record) {
@@ -457,6 +460,7 @@ void bind_engine(nb::module_& module) {
   nb::class_<PythonLibrary>(module, "KernelLibrary")
       .def(nb::init<const std::string&>(), nb::arg("path"))
       .def_prop_ro("names", &PythonLibrary::names)
+      .def_prop_ro("scratch_bytes", &PythonLibrary::scratch_bytes)
       .def_prop_ro("table_hash", &PythonLibrary::table_hash)
       .def_prop_ro("has_native", &PythonLibrary::has_native)
       .def("failure", &PythonLibrary::failure, nb::arg("number"))
@@ -464,10 +468,12 @@ void bind_engine(nb::module_& module) {
            nb::arg("scalar_dtypes") = nb::tuple(), nb::arg("task") = 0, nb::arg("workspace_bytes") = 0);
   nb::class_<trace::RunRecord>(module, "RunRecord")
       .def_prop_ro("tasks", &trace::RunRecord::num_tasks)
+      .def_prop_ro("workers", &trace::RunRecord::num_workers)
       .def("times", &times)
       .def("dispatchers", &dispatchers)
       .def("walks", &walks)
       .def("stalls", &stalls)
+      .def("stretches", &stretches)
       .def("dependences", &dependences)
       .def("places", &places);
   nb::class_<RunResult>(module, "RunResult")

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from benchmarks.report import performance_page
+from docs.advice_table import advice_page
 from docs.builder_stub import builder_stub
 from docs.cookbook import cookbook_page
 from docs.editor_grammar import editor_grammar
@@ -267,6 +268,7 @@ def argument_line(action: argparse.Action) -> str:
 
 
 PAGES: dict[str, Callable[[], str]] = {
+    "advice.md": advice_page,
     "command.md": command_page,
     "../README.md": readme_page,
     "../editors/vscode/pto.tmLanguage.json": editor_grammar,

@@ -1,4 +1,4 @@
-"""The pictures of the README and of the cookbook, from real runs: `python -m docs.pictures`."""
+"""The pictures of the README, the cookbook and `docs/visualize.md`: `python -m docs.pictures`."""
 
 from __future__ import annotations
 
@@ -12,6 +12,12 @@ import numpy as np
 
 from docs.cookbook import FOLDER, recipes
 from docs.figures import README
+from examples.llama.kernels import Shape, Types
+from examples.llama.model import Cache, Chunk, Layer, pack, random_weights
+from pto_wsp import f32
+from pto_wsp.visualize.drawing import to_svg
+from pto_wsp.visualize.graph import graph_drawing
+from pto_wsp.visualize.report import run_graph
 
 IMAGES = Path(__file__).parent / "images"
 LENGTHS = [6000, 300, 50, 2500, 1200]
@@ -42,6 +48,20 @@ def ragged_batch() -> None:
             program.trace.save_svg(IMAGES / "ragged_batch.svg")
 
 
+def layer_graph() -> None:
+    """Draw what the tasks of a LLaMA layer depend on, by call: three requests, two of them new."""
+    rng, shape = np.random.default_rng(0), Shape(8, 64, 1376)
+    layer = Layer(shape, pack(random_weights(rng, shape), shape, f32), Types(f32, f32))
+    cache = Cache.of(shape, 3, 300)
+    batch = [Chunk(0, 0, 200), Chunk(1, 0, 90), Chunk(2, 0, 1)]
+    hidden = rng.standard_normal((sum(chunk.tokens for chunk in batch), shape.hidden), np.float32)
+    layer(hidden, batch, cache, trace=True)
+    trace = layer.program.trace
+    assert trace is not None
+    picture = to_svg(graph_drawing(run_graph(trace.timeline())))
+    (IMAGES / "layer_graph.svg").write_text(picture, "utf-8")
+
+
 def cookbook() -> None:
     """Draw the tasks of every program of the cookbook."""
     for name in recipes():
@@ -53,3 +73,4 @@ if __name__ == "__main__":
     (IMAGES / "cookbook").mkdir(parents=True, exist_ok=True)
     cookbook()
     ragged_batch()
+    layer_graph()

@@ -33,6 +33,10 @@ class KernelLibrary:
     @property
     def names(self) -> list[str]: ...
     @property
+    def scratch_bytes(self) -> list[int]:
+        """Return what the tiles of each kernel take in a worker's scratch memory."""
+
+    @property
     def table_hash(self) -> int: ...
     @property
     def has_native(self) -> bool:
@@ -86,6 +90,8 @@ class RunRecord:
 
     @property
     def tasks(self) -> int: ...
+    @property
+    def workers(self) -> int: ...
     def times(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
         """Return the worker, and start and end in nanoseconds since the run began."""
 
@@ -104,11 +110,18 @@ class RunRecord:
         0 means the window, 1 the slices on their way, 2 a value that tasks write, 3 the pool of a task.
         """
 
-    def dependences(self) -> NDArray[np.int64]:
-        """Return [n, 3]: a task, one that depended on it, and why.
+    def stretches(self) -> NDArray[np.int64]:
+        """Return [n, 3]: a worker, and from when to when it was at work for the run.
 
-        0 means read after write, 1 write after read, 2 write after write, 3 `after=`. Of each task the
-        latest 8 are given.
+        The worker expanded tasks, found their dependences or took slices, and it ran tasks. Empty unless what
+        dispatchers do was recorded, and in a run that one worker makes alone.
+        """
+
+    def dependences(self) -> NDArray[np.int64]:
+        """Return [n, 4]: a task, one that depended on it, why, and the tensor, or -1 if there is none.
+
+        0 means read after write, 1 write after read, 2 write after write, 3 `after=`. An update in place
+        reads. Of each task the latest 8 are given.
         """
 
     def places(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

@@ -103,6 +103,43 @@ TEST(places_are_those_of_the_run_whatever_becomes_of_the_arrays) {
   }
 }
 
+TEST(a_worker_runs_its_tasks_while_it_is_at_work) {
+  Executable executable = chosen_program(20, 300);
+  for (uint32_t workers : {2u, 3u}) {
+    Array x(300), chosen(300, 1);
+    sched::RunOptions options(workers, true);
+    options.traces_walks = true;
+    const RunResult result = executable.run({ref(x), ref(chosen)}, {}, options);
+    CHECK_EQ(result.record->num_workers(), size_t(workers));
+    const Times times(*result.record);
+    const std::vector<int64_t> stretches = result.record->list_stretches();
+    for (size_t task = 0; task < times.worker.size(); ++task) {
+      bool is_inside = false;
+      for (size_t i = 0; i < stretches.size(); i += 3) {
+        is_inside =
+            is_inside || (stretches[i] == times.worker[task] && stretches[i + 1] <= times.start[task] &&
+                          times.end[task] <= stretches[i + 2]);
+      }
+      CHECK(is_inside);
+    }
+    options.traces_walks = false;
+    CHECK(executable.run({ref(x), ref(chosen)}, {}, options).record->list_stretches().empty());
+  }
+}
+
+TEST(a_chain_of_updates_in_place_is_read_after_write) {
+  Executable executable = chosen_program(5, 1);
+  Array x(1), chosen(1, 1);
+  const RunResult result = executable.run({ref(x), ref(chosen)}, {}, {2, true, 0});
+  const std::vector<int64_t> found = result.record->find_dependences();
+  CHECK_EQ(found.size(), size_t(4 * 4));
+  for (size_t i = 0; i < found.size(); i += 4) {
+    CHECK_EQ(found[i] + 1, found[i + 1]);
+    CHECK(trace::DependenceKind(found[i + 2]) == trace::DependenceKind::kReadAfterWrite);
+    CHECK_EQ(found[i + 3], 0);
+  }
+}
+
 TEST(dependences_are_conflicts_and_lead_to_all_of_them) {
   using random_workload::Tensor;
   using random_workload::Workload;
@@ -121,7 +158,7 @@ TEST(dependences_are_conflicts_and_lead_to_all_of_them) {
     const auto& tasks = workload.tasks();
     std::vector<std::vector<bool>> is_behind(tasks.size(), std::vector<bool>(tasks.size(), false));
     std::vector<size_t> counts(tasks.size(), 0);
-    for (size_t i = 0; i < found.size(); i += 3) {
+    for (size_t i = 0; i < found.size(); i += 4) {
       const auto before = size_t(found[i]), after = size_t(found[i + 1]);
       CHECK(before < after);
       const bool is_named = trace::DependenceKind(found[i + 2]) == trace::DependenceKind::kAfter;

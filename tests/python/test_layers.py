@@ -27,6 +27,7 @@ ORDER = (
     ("analysis",),
     ("interp",),
     ("visualize",),
+    ("advice",),
     ("planner",),
     ("passes",),
     ("lower",),
@@ -43,10 +44,11 @@ ORDER = (
 RANK = {layer: rank for rank, line in enumerate(ORDER) for layer in line}
 NATIVE_USERS = {"planner", "runtime"}
 
-# Imports inside functions, as (importer, imported): only where a registry loads what it was asked for.
+# Imports inside functions, as (importer, imported): only where a registry loads what it was asked for, and
+# the adviser, which programs that do not ask need not load.
 DEFERRED = {
     ("targets.registry", f"targets.{path.parent.name}.target") for path in PACKAGE.glob("targets/*/target.py")
-}
+} | {("runtime.trace", "advice.case"), ("runtime.trace", "advice.registry")}
 
 # The hook by which `compile` methods reach the runtime; it mentions the type that it returns.
 HOOK = ("lang.compiling", "runtime.program")

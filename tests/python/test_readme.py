@@ -85,6 +85,7 @@ def test_tutorial_runs_as_printed(tmp_path: Path) -> None:
 BEFORE = {
     "adding_a_pass": "from pto_wsp import parse\nfrom tests.python.builder.softmax import softmax_module\n"
     "module = parse(str(softmax_module()))\n",
+    "advice": "",
     "architecture": """
 from pto_wsp import DYN, In, Out, P, Tensor, f32, kernel, pto, workload
 

@@ -349,7 +349,10 @@ class Core {
     auto record =
         std::make_shared<trace::RunRecord>(std::move(plan), result.flushed, result.tasks, launch.start_ticks);
     sched::Run& run = launch.crew->run();
-    for (uint32_t i = 0; i < run.num_workers(); ++i) record->add(run.worker(i).take_events());
+    for (uint32_t i = 0; i < run.num_workers(); ++i) {
+      sched::Worker& worker = run.worker(i);
+      record->add(worker.take_events(), worker.take_stretches());
+    }
     if (crew.graph_run() != nullptr) {
       const sched::GraphSchedule* schedule = crew.graph_run()->schedule();
       for (uint32_t i = 0; schedule != nullptr && i < schedule->num_dispatchers(); ++i)

@@ -49,31 +49,28 @@ class PtoError(Exception):
     def __str__(self) -> str:
         """Render the message with its source line, caret, notes and hint."""
         lines = [f"error[{self.code}]: {self.message}"]
-        lines += self._excerpt()
+        lines += excerpt(self.loc, self.caret_text)
         lines += [f"note: {text} --> {place}" for text, place in self.notes]
         if self.help:
             lines.append(f"help: {self.help}")
         return "\n".join(lines)
 
-    def _excerpt(self) -> list[str]:
-        if self.loc is None:
-            return [f"  = {self.caret_text}"] if self.caret_text else []
-        lines = [f"  --> {self.loc}"]
-        source = self.loc.source_line()
-        if source is None:
-            return lines + ([f"  = {self.caret_text}"] if self.caret_text else [])
-        number = str(self.loc.line)
-        margin = " " * len(number)
-        start = self.loc.col - 1 if self.loc.col else len(source) - len(source.lstrip())
-        width = max(1, self.loc.end_col - self.loc.col) if self.loc.col else len(source.strip())
-        source, start, width = _shown(source, start, width)
-        caret = "".join("\t" if c == "\t" else " " for c in source[:start]) + "^" * width
-        return [
-            *lines,
-            f"{margin} |",
-            f"{number} | {source}",
-            f"{margin} | {caret} {self.caret_text}".rstrip(),
-        ]
+
+def excerpt(loc: Location | None, label: str) -> list[str]:
+    """Return the lines that show a place: file, source line, and a caret with a label."""
+    if loc is None:
+        return [f"  = {label}"] if label else []
+    lines = [f"  --> {loc}"]
+    source = loc.source_line()
+    if source is None:
+        return lines + ([f"  = {label}"] if label else [])
+    number = str(loc.line)
+    margin = " " * len(number)
+    start = loc.col - 1 if loc.col else len(source) - len(source.lstrip())
+    width = max(1, loc.end_col - loc.col) if loc.col else len(source.strip())
+    source, start, width = _shown(source, start, width)
+    caret = "".join("\t" if c == "\t" else " " for c in source[:start]) + "^" * width
+    return [*lines, f"{margin} |", f"{number} | {source}", f"{margin} | {caret} {label}".rstrip()]
 
 
 def _made_again(kind: type[PtoError], args: tuple[object, ...], state: dict[str, object]) -> PtoError:

@@ -304,6 +304,14 @@ class ArraysInFlight(BindError):
     hint = "wait for the other run, or give this one arrays of its own"
 
 
+class NothingRecorded(RunError):
+    """A report or an advice on a run of which dispatchers were not recorded."""
+
+    code = "nothing-recorded"
+    template = 'no run of `{program}` was recorded: expected a last run with `trace="full"`'
+    hint = 'run the program with `trace="full"`, then ask again'
+
+
 class RunInterrupted(RunError):
     """A run that could not be finished."""
 

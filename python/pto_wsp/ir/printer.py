@@ -157,6 +157,18 @@ def _nodes(body: Sequence[w.Node], out: TextWriter) -> None:
                 assert_never(node)
 
 
+_LOOP_WORDS = {w.PARALLEL: "P", w.SEQUENTIAL: "P.seq", w.RANGE: "P.range"}
+
+
+def loop_text(loop: w.Loop) -> str:
+    """Return a loop as a user writes it: `b in P(batch)`, `r in P.tiles(n, 16)`."""
+    extent = expr_text(loop.extent).replace("%", "")
+    if loop.tile is None:
+        return f"{loop.called} in {_LOOP_WORDS[loop.kind]}({extent})"
+    order = "" if loop.kind == w.PARALLEL else f', order="{loop.kind}"'
+    return f"{loop.called} in P.tiles({extent}, {loop.tile}{order})"
+
+
 def _ranges(loop: w.Loop) -> str:
     levels = ",".join(f"{block}:{rows}" for block, rows in loop.tile_levels)
     found = "" if loop.max_range is None else f" max_range={loop.max_range}"

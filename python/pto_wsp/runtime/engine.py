@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Sequence
 from functools import cached_property
@@ -11,6 +12,7 @@ from typing import TypeVar
 import numpy as np
 
 from pto_wsp import _native
+from pto_wsp.advice.machine import Machine
 from pto_wsp.errors import BadCache, BadLibrary, KernelFailed, PtoError
 from pto_wsp.interp.workload import TensorReader
 from pto_wsp.ir import workload as w
@@ -18,6 +20,7 @@ from pto_wsp.ir.kernel import KernelFunction
 from pto_wsp.ir.module import Module
 from pto_wsp.ir.printer import print_directive
 from pto_wsp.ir.scalar import Element, Value, walk
+from pto_wsp.lang.schedule.directives.trace import LEVELS
 from pto_wsp.lang.schedule.registry import every_kind
 from pto_wsp.lower.lower_workload_to_bytecode import Lowered, lower_workload_to_bytecode
 from pto_wsp.runtime.cache import ArtifactCache
@@ -26,7 +29,7 @@ from pto_wsp.runtime.kept_programs import KeptProgram, find_program, keep_progra
 from pto_wsp.runtime.options import run_options
 from pto_wsp.runtime.outcome import Figures, RunRequest
 from pto_wsp.runtime.prepared import Prepared
-from pto_wsp.runtime.trace import Trace
+from pto_wsp.runtime.trace import Ran, Trace
 from pto_wsp.targets.base import KernelArtifact, KernelBuilder
 
 T = TypeVar("T")
@@ -70,7 +73,7 @@ class EngineRunner:
     def call_kernel(
         self, kernel: KernelFunction, args: Sequence[np.ndarray | Value], workspace: int, task: int
     ) -> None:
-        """Call a kernel of the library on views and scalars, with so many bytes of workspace.
+        """Call a kernel of the library on views and scalars, with that many bytes of workspace.
 
         Raises:
             KernelFailed: a check inside the kernel failed.
@@ -130,14 +133,15 @@ class EngineRunner:
 
     def run(self, request: RunRequest) -> tuple[Figures, Trace | None]:
         """Run every task and return what the run did."""
-        loaded = self._loaded
+        loaded, cpu_ns = self._loaded, _cpu_ns(request.trace)
         result = self._begun(loaded, loaded.executable.run, request)
-        return result, loaded.trace(result, request)
+        return result, loaded.trace(result, request, self.machine(cpu_ns))
 
     def submit(self, request: RunRequest) -> EngineRun:
         """Begin a run on threads of the pool, and on those that wait for it."""
-        loaded = self._loaded
-        return EngineRun(self, loaded, self._begun(loaded, loaded.executable.submit, request), request)
+        loaded, cpu_ns = self._loaded, _cpu_ns(request.trace)
+        run = self._begun(loaded, loaded.executable.submit, request)
+        return EngineRun(self, loaded, run, request, cpu_ns)
 
     def _begun(self, loaded: _Loaded, begin: Callable[..., T], request: RunRequest) -> T:
         """Return what the engine returns for a request."""
@@ -157,6 +161,15 @@ class EngineRunner:
             raise self.explained(error, loaded, request.arrays) from None
         except MemoryError:
             raise no_memory(loaded.module) from None
+
+    def machine(self, began_ns: int | None) -> Machine | None:
+        """Return what ran a run that began at `_cpu_ns`; the cache's size is 0 if the system hides it."""
+        if began_ns is None:
+            return None
+        name = "SC_LEVEL2_CACHE_SIZE"
+        l2_bytes = os.sysconf(name) if name in os.sysconf_names else 0
+        scratch = dict(zip(self.library.names, self.library.scratch_bytes, strict=True))
+        return Machine(max(l2_bytes, 0), scratch, time.process_time_ns() - began_ns)
 
     def explained(
         self, error: _native.EngineError, loaded: _Loaded, arrays: Sequence[np.ndarray]
@@ -183,7 +196,15 @@ class EngineRunner:
 class EngineRun:
     """A run that was submitted to the engine. It refers to its arrays."""
 
-    def __init__(self, runner: EngineRunner, loaded: _Loaded, run: _native.Run, request: RunRequest) -> None:
+    def __init__(
+        self,
+        runner: EngineRunner,
+        loaded: _Loaded,
+        run: _native.Run,
+        request: RunRequest,
+        cpu_ns: int | None,
+    ) -> None:
+        self._cpu_ns = cpu_ns
         self._runner = runner
         self._loaded = loaded
         self._run = run
@@ -205,7 +226,8 @@ class EngineRun:
             result = self._run.wait()
         except _native.EngineError as error:
             raise self._runner.explained(error, self._loaded, self._request.arrays) from None
-        return result, self._loaded.trace(result, self._request)
+        machine = self._runner.machine(self._cpu_ns)
+        return result, self._loaded.trace(result, self._request, machine)
 
     def cancel(self) -> None:
         """End the run between two tasks."""
@@ -255,7 +277,7 @@ class _Loaded:
         """The bytecode with the nodes that it comes from."""
         return self.origin[1]
 
-    def trace(self, result: _native.RunResult, request: RunRequest) -> Trace | None:
+    def trace(self, result: _native.RunResult, request: RunRequest, machine: Machine | None) -> Trace | None:
         """Return the record of a run, if one was asked for."""
         recorded = result.record
         if recorded is None:
@@ -271,7 +293,13 @@ class _Loaded:
             "run": str(result.run),
             "schedule": "\n".join(map(print_directive, every_kind(module.schedule))),
         }
-        return Trace(lowered.sites, lowered.registers, recorded, sizes, _key_reader(lowered, arrays), about)
+        ran = Ran(module, machine) if machine is not None else None
+        return Trace(lowered, recorded, sizes, _key_reader(lowered, arrays), about, ran)
+
+
+def _cpu_ns(trace: int) -> int | None:
+    """Return how long the process has had cores, if a run records all that an adviser needs."""
+    return time.process_time_ns() if trace == LEVELS.index("full") else None
 
 
 def _key_reader(lowered: Lowered, arrays: Sequence[np.ndarray]) -> TensorReader:

@@ -21,7 +21,7 @@ from pto_wsp.types.dtype import DType
 
 Arguments = Sequence["np.ndarray | Value"]
 CallAlone = Callable[[KernelFunction, Arguments, int, int], None]
-"""Runs a kernel on views and scalars, with so many bytes of workspace, as the task of a number."""
+"""Runs a kernel on views and scalars, with that many bytes of workspace, as the task of a number."""
 
 Arrays = Mapping[str, np.ndarray]
 

@@ -120,7 +120,7 @@ class Runner(Protocol):
     def call_kernel(
         self, kernel: KernelFunction, args: Sequence[np.ndarray | Value], workspace: int, task: int
     ) -> None:
-        """Call one kernel on views and scalars, with so many bytes of workspace, as task number `task`."""
+        """Call one kernel on views and scalars, with that many bytes of workspace, as task number `task`."""
         ...
 
     def cancel(self) -> None:

@@ -6,7 +6,7 @@ import os
 import shutil
 import time
 from collections.abc import Callable, Mapping
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from pto_wsp._native import FloatEnvironment
 from pto_wsp.errors import (
     NameClash,
     NestedRun,
+    NothingRecorded,
     NotYetSupported,
     UnknownParameter,
     UnsupportedByTarget,
@@ -52,6 +53,10 @@ from pto_wsp.text.files import read_program, with_defaults, write_program
 from pto_wsp.types.dtype import DType, f32, i64, u64
 from pto_wsp.visualize.drawing import escaped
 from pto_wsp.visualize.notebook import module_html
+
+if TYPE_CHECKING:
+    from pto_wsp.advice.advice import Advices
+    from pto_wsp.advice.report import Report
 
 MAX_TIME_LIMIT = 1e9
 """Seconds: a run of 30 years."""
@@ -305,7 +310,7 @@ class Program:
     def _compare(self, bound: Bound, options: tuple[object, ...]) -> Figures:
         """Run task after task, each on the target and in the interpreter."""
         if any(option is not None for option in options):
-            expected = "no other option beside it"
+            expected = "no other option with it"
             raise WrongValue(name="check", expected=expected, found="others", loc=caller_location())
         if isinstance(self._runner, InterpretedRunner):
             reason = "it is what values are compared with: compile for `cpu`"
@@ -321,7 +326,7 @@ class Program:
 
         Args:
             which: its number in program order, as errors, prints and traces show it, or its kernel's name.
-            indices: beside a name, values of loop variables around the task: `program.task("attend", b=1)`.
+            indices: with a name, values of loop variables around the task: `program.task("attend", b=1)`.
 
         Raises:
             WrongValue: `which` is neither.
@@ -359,6 +364,30 @@ class Program:
         graph = InterpretedRunner(self.module).graph(bound.arrays, bound.scalars)
         self._binder.keep(bound)
         return graph
+
+    def report(self) -> Report:
+        """Return the figures of the last run: time of workers, critical path, longest tasks, and advice.
+
+        Raises:
+            NothingRecorded: the last run was not recorded with `trace="full"`.
+        """
+        return self._recorded().report()
+
+    def advise(self) -> Advices:
+        """Return what costs time in the last run: `print(program.advise())` (docs/advice.md).
+
+        Each advice has its figures, the line of source, the gain at stake and the remedy. The result is
+        empty if there is nothing to say.
+
+        Raises:
+            NothingRecorded: the last run was not recorded with `trace="full"`.
+        """
+        return self._recorded().advise()
+
+    def _recorded(self) -> Trace:
+        if self.trace is None:
+            raise NothingRecorded(program=self._name)
+        return self.trace
 
     def set_symbol_i64(self, name: str, value: int) -> None:
         """Set a scalar parameter of type i64 for the runs to come; a value in a call goes before it.

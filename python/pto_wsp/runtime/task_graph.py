@@ -17,8 +17,10 @@ from pto_wsp.ir.core import Region, Rows
 from pto_wsp.ir.evaluate import evaluate
 from pto_wsp.ir.kernel import IN
 from pto_wsp.ir.module import Module
+from pto_wsp.ir.printer import loop_text
 from pto_wsp.ir.scalar import Element, Expr, Name, name_of, walk
 from pto_wsp.support.record import record
+from pto_wsp.visualize.calls import CallSite
 from pto_wsp.visualize.drawing import to_svg
 from pto_wsp.visualize.graph import Graph, graph_drawing
 
@@ -32,12 +34,14 @@ class GraphTask:
         keys: the coordinates of the task call.
         location: `file:line:col` of the task call.
         arguments: role, tensor and elements of each region: `in X[0:32, 0:128]`.
+        call: the task call with the loops around it.
     """
 
     kernel: str
     keys: tuple[int, ...]
     location: str
     arguments: tuple[str, ...]
+    call: CallSite
 
     @property
     def label(self) -> str:
@@ -84,12 +88,16 @@ class TaskGraph:
 
     def graph(self) -> Graph:
         """Return what pictures of the graph are drawn from."""
+        calls = [task.call for task in self.tasks]
+        places = {call: i for i, call in enumerate(dict.fromkeys(calls))}
         return Graph(
             [task.kernel for task in self.tasks],
             [task.label for task in self.tasks],
             [self.buffers[task.kernel].shared for task in self.tasks],
             np.array(self.edges, np.int64).reshape(-1, 2),
             np.array(self.decisions, np.int64).reshape(-1, 2),
+            [*places],
+            np.array([places[call] for call in calls], np.int64),
         )
 
     def to_svg(self) -> str:
@@ -130,7 +138,9 @@ class Collector:
         number, node = len(self._tasks), task.node
         keys = tuple(int(evaluate(key, task.scope, self._reader)) for key in node.keys)
         loc = str(node.loc) if node.loc else ""
-        self._tasks.append(GraphTask(node.kernel, keys, loc, tuple(self._arguments(task))))
+        nest = str(task.loops[-1].loc) if task.loops else ""
+        call = CallSite(node.kernel, tuple(map(loop_text, task.loops)), loc, nest)
+        self._tasks.append(GraphTask(node.kernel, keys, loc, tuple(self._arguments(task)), call))
         self._decided.append(self._deciders(task))
         before = {self._labelled[label] for label in node.after if label in self._labelled}
         before |= self._sequence(task, number)

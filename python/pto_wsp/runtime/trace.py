@@ -5,19 +5,30 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
+from pto_wsp.advice.machine import Machine
+from pto_wsp.errors import NothingRecorded
 from pto_wsp.ir import workload as w
 from pto_wsp.ir.evaluate import ExtentReader, Scope, evaluate
-from pto_wsp.ir.scalar import Const, Expr, Name, Value, children, name_of, walk
+from pto_wsp.ir.module import Module
+from pto_wsp.ir.printer import loop_text
+from pto_wsp.ir.scalar import Const, Expr, Value, children, name_of, walk
+from pto_wsp.lower.lower_workload_to_bytecode import Lowered
 from pto_wsp.support.record import record
+from pto_wsp.visualize.calls import CallSite
 from pto_wsp.visualize.drawing import to_svg
 from pto_wsp.visualize.graph import MOST_BOXES
 from pto_wsp.visualize.perfetto import PerfettoWriter
 from pto_wsp.visualize.report import run_report
 from pto_wsp.visualize.timeline import Timeline, timeline_drawing
+
+if TYPE_CHECKING:
+    from pto_wsp.advice.advice import Advices
+    from pto_wsp.advice.case import Case
+    from pto_wsp.advice.report import Report
 
 
 @record
@@ -58,6 +69,11 @@ class Record(Protocol):
         """How many tasks ran."""
         ...
 
+    @property
+    def workers(self) -> int:
+        """How many workers could run them."""
+        ...
+
     def times(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return the worker, and start and end in nanoseconds."""
         ...
@@ -74,13 +90,25 @@ class Record(Protocol):
         """Return rows of a dispatcher, the index of the reason in `STALLS`, and start and end."""
         ...
 
+    def stretches(self) -> np.ndarray:
+        """Return rows of a worker, and from when to when it was at work for the run."""
+        ...
+
     def dependences(self) -> np.ndarray:
-        """Return rows of a task, one that depended on it, and the index of the reason in `REASONS`."""
+        """Return rows of a task, one that depended on it, its reason in `REASONS`, and its tensor or -1."""
         ...
 
     def places(self) -> tuple[np.ndarray, np.ndarray]:
         """Return the number of the task's node, and the registers at its place."""
         ...
+
+
+@record
+class Ran:
+    """What an adviser must know of a run besides its record: the program, and what ran it."""
+
+    module: Module
+    machine: Machine
 
 
 class Trace:
@@ -93,19 +121,23 @@ class Trace:
 
     def __init__(
         self,
-        sites: Mapping[int, w.Node],
-        registers: Mapping[Name, int],
+        lowered: Lowered,
         recorded: Record,
         sizes: Mapping[str, Value],
         reader: ExtentReader,
         about: Mapping[str, str] | None = None,
+        ran: Ran | None = None,
     ) -> None:
-        self._sites = {number: node for number, node in sites.items() if isinstance(node, w.Task)}
-        self._register_names = registers
+        tasks = ((number, node) for number, node in lowered.sites.items() if isinstance(node, w.Task))
+        self._sites = dict(sorted(tasks))
+        self._loops = lowered.enclosing
+        self._register_names = lowered.registers
+        self._tensors = lowered.tensors
         self._record = recorded
         self._sizes = sizes
         self._reader = reader
         self._about = dict(about or {})
+        self._ran = ran
 
     @cached_property
     def _times(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -117,13 +149,33 @@ class Trace:
 
     @cached_property
     def dependences(self) -> np.ndarray:
-        """What tasks waited for, found by comparing their regions once more: an array [n, 3].
+        """What tasks waited for, found by comparing their regions once more: an array [n, 4].
 
-        A row is a task, a later one that depended on it, and the index of the reason in
-        `pto_wsp.visualize.timeline.REASONS`. Of each task the latest 8 are there; what the task before in a
-        `P.seq` or `sequential` ordered is not.
+        A row is a task, a later one that depended on it, the index of the reason in
+        `pto_wsp.visualize.timeline.REASONS`, and the index of the tensor in `tensors`, or -1 for `after=`.
+        An update in place reads, so that a chain of updates is read after write. Of each task the latest 8
+        are there. What the task before in a `P.seq` or `sequential` ordered is not.
         """
         return self._record.dependences()
+
+    @property
+    def tensors(self) -> tuple[str, ...]:
+        """Names of the tensors, which `dependences` numbers."""
+        return self._tensors
+
+    @property
+    def num_workers(self) -> int:
+        """How many workers could run tasks, those that ran none among them."""
+        return self._record.workers
+
+    @cached_property
+    def stretches(self) -> np.ndarray:
+        """When workers were at work: an array [n, 3], empty unless `trace="full"` and several workers.
+
+        A row is a worker, and start and end of a time in which it expanded tasks, found their dependences or
+        took tasks, in nanoseconds since the run began. Tasks that it ran meanwhile lie inside.
+        """
+        return self._record.stretches()
 
     @property
     def task(self) -> np.ndarray:
@@ -192,8 +244,8 @@ class Trace:
     def _scope(self, registers: np.ndarray) -> Scope:
         return {**self._sizes, **{name: int(registers[reg]) for name, reg in self._register_names.items()}}
 
-    def _key_column(self, key: Expr, rows: np.ndarray) -> np.ndarray:
-        """Return the values of a coordinate for some tasks."""
+    def column(self, key: Expr, rows: np.ndarray) -> np.ndarray:
+        """Return the values of a coordinate, or another expression of the workload, for some tasks."""
         registers = self._places[1]
         name = name_of(key)
         if name is not None and name in self._register_names:
@@ -212,13 +264,14 @@ class Trace:
         """
         sites = self._places[0]
         with Path(path).open("w", encoding="utf-8") as file:
-            with PerfettoWriter(file, self.worker, self.start_ns, self.end_ns, self._about) as out:
+            with PerfettoWriter(file, *self._times, self._about, self.num_workers) as out:
                 for number, node in self._sites.items():
                     rows = np.flatnonzero(sites == number)
-                    keys = [self._key_column(key, rows) for key in node.keys]
-                    out.tasks(node.kernel, _location(node), rows, keys)
+                    keys = [self.column(key, rows) for key in node.keys]
+                    out.tasks(self._call(number), rows, keys)
                 if dependences:
-                    out.arrows(self.dependences)
+                    out.arrows(self.dependences, self.tensors)
+                out.stretches(self.stretches)
                 out.dispatchers(self.walks, self.stalls)
 
     def timeline(self, dependences: bool = True) -> Timeline:
@@ -228,27 +281,71 @@ class Trace:
             dependences: find out what tasks waited for, too.
         """
         names = sorted({node.kernel for node in self._sites.values()})
-        by_site = np.zeros(max(self._sites, default=0) + 1, np.int64)
-        for site, node in self._sites.items():
-            by_site[site] = names.index(node.kernel)
+        kernels = np.array([names.index(node.kernel) for node in self._sites.values()], np.int64)
+        call = np.searchsorted(np.array([*self._sites], np.int64), self._places[0])
         return Timeline(
             names,
             [event.label for event in self] if dependences and len(self) <= MOST_BOXES else [],
-            by_site[self._places[0]],
+            kernels[call] if len(self) else call,
             *self._times,
-            self.dependences if dependences else np.empty((0, 3), np.int64),
+            self.dependences if dependences else np.empty((0, 4), np.int64),
             self.walks,
             self.stalls,
             self._about,
+            self.num_workers,
+            self.stretches,
+            self.tensors,
+            [self._call(number) for number in self._sites],
+            call,
         )
+
+    def _call(self, site: int) -> CallSite:
+        node = self._sites[site]
+        loops = self._loops.get(site, ())
+        nest = _location(loops[-1]) if loops else ""
+        return CallSite(node.kernel, tuple(map(loop_text, loops)), _location(node), nest)
+
+    def report(self) -> Report:
+        """Return the figures of the run: time of workers, critical path, longest tasks, and advice.
+
+        Raises:
+            NothingRecorded: the run was not recorded with `trace="full"`.
+        """
+        from pto_wsp.advice.registry import full_report  # here: few programs ask, and all of them start
+
+        return full_report(self.case())
+
+    def advise(self) -> Advices:
+        """Return what costs time in the run, with the line of source, the gain at stake and the remedy.
+
+        Raises:
+            NothingRecorded: the run was not recorded with `trace="full"`.
+        """
+        from pto_wsp.advice.registry import advise  # here: few programs ask, and all of them start
+
+        return advise(self.case())
+
+    def case(self) -> Case:
+        """Return what an adviser looks at.
+
+        Raises:
+            NothingRecorded: the run was not recorded with `trace="full"`.
+        """
+        from pto_wsp.advice.case import Case  # here: few programs ask, and all of them start
+
+        if self._ran is None:
+            raise NothingRecorded(program=self._about.get("program", "the program"))
+        loops = [self._loops[site] for site in self._sites]
+        nodes = [*self._sites.values()]
+        return Case(self.timeline(), self._ran.module, nodes, loops, self, self._ran.machine)
 
     def to_svg(self) -> str:
         """Return a picture of the run: a lane per worker and dispatcher, a colour per kernel."""
         return to_svg(timeline_drawing(self.timeline(dependences=False)))
 
     def to_html(self) -> str:
-        """Return a report: timeline, task graph, figures, hazards and schedule, in one page."""
-        return run_report(self.timeline())
+        """Return a report: timeline, task graph, figures, advice, hazards and schedule, in one page."""
+        return run_report(self.timeline(), "" if self._ran is None else str(self.advise()))
 
     def save_html(self, path: str | Path) -> None:
         """Write `to_html()` to a file, which opens in any browser without a network."""
@@ -262,5 +359,5 @@ class Trace:
         return self.to_svg()
 
 
-def _location(node: w.Node) -> str:
+def _location(node: w.Task | w.Loop) -> str:
     return str(node.loc) if node.loc else ""

@@ -138,6 +138,7 @@ def _add_run(found: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
     command.add_argument("--target", metavar="NAME", default="cpu", help="where to run (default: cpu)")
     command.add_argument("--workers", metavar="N", type=int, help="threads (default: all cores)")
     command.add_argument("--stats", action="store_true", help="say how many tasks ran, and how long")
+    command.add_argument("--advise", action="store_true", help="say what costs time in the run, if anything")
 
 
 VISUALIZE_EPILOG = """\

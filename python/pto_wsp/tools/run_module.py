@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from argparse import Namespace
 from collections.abc import Mapping, Sequence
 from typing import Any, assert_never
@@ -42,11 +43,16 @@ def run(args: Namespace) -> None:
     outputs = pairs("--output", args.output)
     values.require(outputs, program.module.written)
     arrays = values.arrays(program.module.written)
-    program(**values.given, **arrays, **({} if args.workers is None else {"workers": args.workers}))
+    options: dict[str, Any] = {} if args.workers is None else {"workers": args.workers}
+    options |= {"trace": "full"} if args.advise else {}
+    program(**values.given, **arrays, **options)
     for name, path in outputs.items():
         write_array(arrays[name], path)
     if PIPE not in outputs.values():
         _report(program, arrays, outputs, args.stats)
+    advice = str(program.advise()) if args.advise else ""
+    if advice:
+        print(advice, file=sys.stderr if PIPE in outputs.values() else sys.stdout)
 
 
 def with_entry(module: Module, entry: str | None) -> Module:

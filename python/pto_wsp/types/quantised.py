@@ -267,7 +267,7 @@ SMALLEST = 2.0**-100
 
 
 def rounded_cols(cols: int) -> int:
-    """Return the bytes of a row with this number of columns, rounded."""
+    """Return the bytes of a row of that many columns that is rounded."""
     return cols // CHUNK * ROUNDED.itemsize
 
 

@@ -6,6 +6,7 @@ Lengths are in points, x to the right and y down; colours are `#rrggbb`.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import hypot
 
 from pto_wsp.support.record import record
 from pto_wsp.support.text import TextWriter
@@ -72,9 +73,12 @@ class Line:
     width: float = 1.0
 
 
+Point = tuple[float, float]
+
+
 @record
 class Arrow:
-    """A curve from left to right with a head at its end."""
+    """A curve with a head at its end: from left to right, unless `turns` gives its control points."""
 
     x0: float
     y0: float
@@ -84,11 +88,23 @@ class Arrow:
     width: float = 1.0
     is_dashed: bool = False
     title: str = ""
+    turns: tuple[Point, Point] | None = None
 
     @property
-    def bend(self) -> float:
-        """How far from its ends the curve turns."""
-        return (self.x1 - self.x0) / 2
+    def points(self) -> tuple[Point, Point, Point, Point]:
+        """The curve as a cubic: its start, two control points, its end."""
+        bend = (self.x1 - self.x0) / 2
+        first, second = self.turns or ((self.x0 + bend, self.y0), (self.x1 - bend, self.y1))
+        return (self.x0, self.y0), first, second, (self.x1, self.y1)
+
+    @property
+    def head(self) -> tuple[Point, Point]:
+        """The ends of the two strokes that make the head; both begin at the end of the curve."""
+        _, _, (x, y), (x1, y1) = self.points
+        length = hypot(x1 - x, y1 - y) or 1.0
+        along, across = HEAD * (x1 - x) / length, HEAD * (y1 - y) / length
+        back_x, back_y = x1 - along, y1 - across
+        return (back_x + across / 2, back_y - along / 2), (back_x - across / 2, back_y + along / 2)
 
 
 Shape = Box | Text | Line | Arrow
@@ -180,10 +196,9 @@ def _element(shape: Shape) -> str:
 
 
 def _path(arrow: Arrow) -> str:
-    x0, y0, x1, y1, bend = arrow.x0, arrow.y0, arrow.x1, arrow.y1, arrow.bend
-    curve = f"M{x0:.1f} {y0:.1f}C{x0 + bend:.1f} {y0:.1f} {x1 - bend:.1f} {y1:.1f} {x1:.1f} {y1:.1f}"
-    back, half = x1 - HEAD, HEAD / 2
-    return f"{curve}M{back:.1f} {y1 - half:.1f}L{x1:.1f} {y1:.1f}L{back:.1f} {y1 + half:.1f}"
+    start, first, second, end = (f"{x:.1f} {y:.1f}" for x, y in arrow.points)
+    one, other = (f"{x:.1f} {y:.1f}" for x, y in arrow.head)
+    return f"M{start}C{first} {second} {end}M{one}L{end}L{other}"
 
 
 def _titled(name: str, attributes: str, title: str) -> str:

@@ -1,7 +1,6 @@
 """The picture of a task graph: a column per level, each task right of all that it waits for.
 
-A graph with more tasks than can be looked at is drawn by groups: the tasks of one kernel on one level, or,
-with more levels than columns, on some levels that follow each other.
+A graph with more tasks than can be looked at is drawn by groups: see `grouped`.
 """
 
 from __future__ import annotations
@@ -11,6 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from pto_wsp.support.record import record
+from pto_wsp.visualize.calls import CallSite
 from pto_wsp.visualize.drawing import (
     PALE,
     Arrow,
@@ -22,13 +22,13 @@ from pto_wsp.visualize.drawing import (
     legend,
     text_width,
 )
+from pto_wsp.visualize.grouped import DATA, DECISION, Grouped, grouped_drawing
 
-MOST_BOXES, MOST_COLUMNS = 300, 8
-"""A graph with more tasks is drawn by groups; groups have at most this number of columns."""
+MOST_BOXES = 300
+"""A graph with more tasks is drawn by groups."""
 
 _MARGIN, _ROW_GAP, _COLUMN_GAP, _PADDING = 24.0, 12.0, 64.0, 10.0
 _LABEL_SIZE, _NOTE_SIZE = 12.0, 10.5
-_DATA, _DECISION = "#98a1b0", "#b5495b"
 
 
 @record
@@ -41,6 +41,8 @@ class Graph:
         buffer_bytes: of each task's kernel, 0 or less if it is not known; may also be empty.
         edges: [n, 2] task numbers: the second waits for the first, for its data or because a user said so.
         decisions: [m, 2]: the first decides whether the second exists, or on what it works.
+        calls: the places of the program that made the tasks, in program order, or nothing.
+        call: of each task, its index in `calls`.
     """
 
     names: Sequence[str]
@@ -48,11 +50,13 @@ class Graph:
     buffer_bytes: Sequence[int]
     edges: np.ndarray
     decisions: np.ndarray
+    calls: Sequence[CallSite] = ()
+    call: np.ndarray = np.empty(0, np.int64)
 
 
 @record
 class _Node:
-    """A box: of one task, or of a group."""
+    """The box of a task."""
 
     column: int
     kernel: str
@@ -66,9 +70,8 @@ class _Picture:
     kernels: Sequence[str]
     nodes: Sequence[_Node]
     headings: Sequence[str]
-    arrows: Sequence[tuple[int, int, int, bool]]  # from, to, how many, whether a decision
+    arrows: Sequence[tuple[int, int, bool]]  # from, to, whether a decision
     title: str
-    is_ordered: bool  # boxes of a column stay in the order that they have
 
 
 def graph_drawing(graph: Graph, most_boxes: int = MOST_BOXES) -> Drawing:
@@ -80,8 +83,7 @@ def graph_drawing(graph: Graph, most_boxes: int = MOST_BOXES) -> Drawing:
     """
     edges = np.concatenate([_pairs(graph.edges), _pairs(graph.decisions)])
     levels = levels_of(len(graph.names), edges)
-    is_grouped = len(graph.names) > most_boxes
-    return _draw(_grouped(graph, levels) if is_grouped else _plain(graph, levels))
+    return _grouped(graph, levels) if len(graph.names) > most_boxes else _draw(_plain(graph, levels))
 
 
 def levels_of(count: int, edges: np.ndarray) -> np.ndarray:
@@ -124,62 +126,46 @@ def _plain(graph: Graph, levels: np.ndarray) -> _Picture:
     for number, (name, label, size) in enumerate(zip(graph.names, graph.labels, sizes, strict=True)):
         note = bytes_text(size) if size > 0 else ""
         nodes.append(_Node(int(levels[number]), name, label, note, f"task {number}: {label}"))
-    arrows = [(a, b, 1, False) for a, b in _pairs(graph.edges).tolist()]
-    arrows += [(a, b, 1, True) for a, b in _pairs(graph.decisions).tolist()]
+    arrows = [(a, b, False) for a, b in _pairs(graph.edges).tolist()]
+    arrows += [(a, b, True) for a, b in _pairs(graph.decisions).tolist()]
     count = int(levels.max(initial=-1)) + 1
     headings = [f"level {level}" for level in range(count)]
-    return _Picture(_kernels(graph), nodes, headings, arrows, _title(graph, count), False)
+    return _Picture(_kernels(graph), nodes, headings, arrows, _title(graph, count))
 
 
-def _grouped(graph: Graph, levels: np.ndarray) -> _Picture:
-    """Return a picture with a box for the tasks of a kernel in a column."""
-    num_levels = int(levels.max()) + 1
-    per_column = -(-num_levels // MOST_COLUMNS)
+def _grouped(graph: Graph, levels: np.ndarray) -> Drawing:
+    """Return a picture with a box for the tasks of each call; where calls are not known, of each kernel."""
     kernels = _kernels(graph)
-    index = {name: i for i, name in enumerate(kernels)}
-    kernel = np.fromiter((index[name] for name in graph.names), np.int64, len(graph.names))
-    keys, group, counts = np.unique(
-        levels // per_column * len(kernels) + kernel, return_inverse=True, return_counts=True
-    )
+    calls = graph.calls or [CallSite(name) for name in kernels]
+    call = graph.call
+    if not graph.calls:
+        index = {name: i for i, name in enumerate(kernels)}
+        call = np.fromiter((index[name] for name in graph.names), np.int64, len(graph.names))
+    shown, group, counts = np.unique(call, return_inverse=True, return_counts=True)
     sizes = np.asarray(graph.buffer_bytes if len(graph.buffer_bytes) else [-1] * len(graph.names))
-    arrows, inside = _bundles(graph, group, keys // len(kernels))
-    nodes = []
-    for i, (key, count) in enumerate(zip(keys.tolist(), counts.tolist(), strict=True)):
+    notes = []
+    for i, count in enumerate(counts.tolist()):
         largest = int(sizes[group == i].max())
-        note = f"×{count:,}" + (f", {bytes_text(largest)} each" if largest > 0 else "")
-        name = kernels[key % len(kernels)]
-        title = f"{_counted(count, 'task')} of {name}, {_counted(inside.get(i, 0), 'edge')} inside the column"
-        nodes.append(_Node(key // len(kernels), name, name, note, title))
-    title = _title(graph, num_levels) + ", in groups"
-    return _Picture(kernels, nodes, _headings(num_levels, per_column), arrows, title, True)
+        notes.append(f"×{count:,}" + (f", {bytes_text(largest)} each" if largest > 0 else ""))
+    groups = Grouped(
+        [calls[i] for i in shown.tolist()],
+        kernels,
+        notes,
+        _bundles(group, graph.edges),
+        _bundles(group, graph.decisions),
+    )
+    return grouped_drawing(groups, _title(graph, int(levels.max()) + 1) + ", by call")
+
+
+def _bundles(group: np.ndarray, edges: np.ndarray) -> np.ndarray:
+    """Return [n, 3]: a group, one that depends on it, and how many edges lead from one to the other."""
+    pairs, counts = np.unique(group[_pairs(edges)].reshape(-1, 2), axis=0, return_counts=True)
+    return np.column_stack([pairs, counts])
 
 
 def _kernels(graph: Graph) -> list[str]:
     """Return the kernels in the order of their first tasks, which their colours go by."""
     return list(dict.fromkeys(graph.names))
-
-
-def _headings(num_levels: int, per_column: int) -> list[str]:
-    firsts = range(0, num_levels, per_column)
-    if per_column == 1:
-        return [f"level {first}" for first in firsts]
-    return [f"levels {first}-{min(first + per_column, num_levels) - 1}" for first in firsts]
-
-
-def _bundles(
-    graph: Graph, group: np.ndarray, column: np.ndarray
-) -> tuple[list[tuple[int, int, int, bool]], dict[int, int]]:
-    """Return the arrows between columns, with the number of edges of each, and per group those inside."""
-    arrows: list[tuple[int, int, int, bool]] = []
-    inside: dict[int, int] = {}
-    for edges, is_decision in ((graph.edges, False), (graph.decisions, True)):
-        pairs, counts = np.unique(group[_pairs(edges)].reshape(-1, 2), axis=0, return_counts=True)
-        for (a, b), count in zip(pairs.tolist(), counts.tolist(), strict=True):
-            if column[a] == column[b]:
-                inside[a] = inside.get(a, 0) + count
-            else:
-                arrows.append((a, b, count, is_decision))
-    return arrows, inside
 
 
 # Layout
@@ -215,17 +201,14 @@ def _width(node: _Node) -> float:
 def _ordered(picture: _Picture) -> list[list[int]]:
     """Return the boxes of each column, in the order of the middle of what they are connected with.
 
-    Columns are gone over from left to right and back, which takes most crossings out. Groups are in the
-    order of their kernels.
+    Columns are gone over from left to right and back, which takes most crossings out.
     """
     columns: list[list[int]] = [[] for _ in picture.headings]
     before: list[list[int]] = [[] for _ in picture.nodes]
     after: list[list[int]] = [[] for _ in picture.nodes]
     for i, node in enumerate(picture.nodes):
         columns[node.column].append(i)
-    if picture.is_ordered:
-        return columns
-    for a, b, _, _ in picture.arrows:
+    for a, b, _ in picture.arrows:
         before[b].append(a)
         after[a].append(b)
     height = [0.0] * len(picture.nodes)
@@ -264,13 +247,11 @@ def _places(
 
 def _arrows(picture: _Picture, places: Sequence[tuple[float, float, float]], height: float) -> list[Shape]:
     shapes: list[Shape] = []
-    for a, b, count, is_decision in picture.arrows:
+    for a, b, is_decision in picture.arrows:
         x0, y0 = places[a][0] + places[a][2], places[a][1] + height / 2
         x1, y1 = places[b][0] - 1, places[b][1] + height / 2
-        width = 1.0 + 0.6 * float(np.log10(count))
-        title = f"{_counted(count, 'edge')}" if count > 1 else ""
-        colour = _DECISION if is_decision else _DATA
-        shapes.append(Arrow(x0, y0, x1, y1, colour, width, is_decision, title))
+        colour = DECISION if is_decision else DATA
+        shapes.append(Arrow(x0, y0, x1, y1, colour, is_dashed=is_decision))
     return shapes
 
 

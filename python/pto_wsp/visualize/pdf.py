@@ -6,7 +6,7 @@ import importlib
 from typing import Any
 
 from pto_wsp.errors import MissingPackage
-from pto_wsp.visualize.drawing import HEAD, Arrow, Box, Drawing, Line, Shape, Text
+from pto_wsp.visualize.drawing import Arrow, Box, Drawing, Line, Shape, Text
 
 _LARGEST = 14000.0
 """Readers of PDF take pages up to this size; larger drawings are scaled."""
@@ -65,16 +65,14 @@ def _write(pdf: Any, text: Text, scale: float) -> None:
 def _draw_arrow(pdf: Any, arrow: Arrow, scale: float) -> None:
     pdf.set_draw_color(*_rgb(arrow.stroke))
     pdf.set_line_width(scale * arrow.width)
-    ends = [(arrow.x0, arrow.y0), (arrow.x1, arrow.y1)]
-    turns = [(arrow.x0 + arrow.bend, arrow.y0), (arrow.x1 - arrow.bend, arrow.y1)]
-    points = [(scale * x, scale * y) for x, y in (ends[0], *turns, ends[1])]
+    points = [(scale * x, scale * y) for x, y in arrow.points]
     if arrow.is_dashed:
         pdf.set_dash_pattern(4 * scale, 3 * scale)
     pdf.bezier(points, style="D")
     pdf.set_dash_pattern()
     x, y = points[-1]
-    for side in (-1, 1):
-        pdf.line(x - scale * HEAD, y + side * scale * HEAD / 2, x, y)
+    for head_x, head_y in arrow.head:
+        pdf.line(scale * head_x, scale * head_y, x, y)
 
 
 def _rgb(colour: str) -> tuple[int, int, int]:

@@ -12,6 +12,7 @@ from typing import IO, Any
 import numpy as np
 
 from pto_wsp.errors import UnusableFile
+from pto_wsp.visualize.calls import CallSite
 from pto_wsp.visualize.timeline import REASONS, STALLS, Timeline
 
 _ROWS_AT_ONCE = 1 << 14
@@ -31,9 +32,11 @@ class PerfettoWriter:
         start_ns: np.ndarray,
         end_ns: np.ndarray,
         about: Mapping[str, str],
+        num_workers: int = 0,
     ) -> None:
         self._file = file
         self._about = about
+        self._num_workers = num_workers
         self._worker = worker
         self._start_ns = start_ns
         self._end_ns = end_ns
@@ -45,38 +48,46 @@ class PerfettoWriter:
         self._file.write(f'{{"displayTimeUnit":"ns","otherData":{about},"traceEvents":[\n')
         self._file.write('{"ph":"M","pid":0,"name":"process_name","args":{"name":"pto-wsp"}}')
         form = '{"ph":"M","pid":0,"tid":%d,"name":"thread_name","args":{"name":"worker %d"}}'
-        lanes = np.unique(self._worker)
+        lanes = np.arange(max(self._num_workers, int(self._worker.max(initial=-1)) + 1))
         self._write(form, [lanes, lanes])
         return self
 
     def __exit__(self, *_: object) -> None:
         self._file.write("\n]}\n")
 
-    def tasks(self, kernel: str, location: str, rows: np.ndarray, keys: Sequence[np.ndarray]) -> None:
+    def tasks(self, call: CallSite, rows: np.ndarray, keys: Sequence[np.ndarray]) -> None:
         """Write the tasks `rows`, all of one call of a kernel, with their coordinates."""
+        kernel = call.kernel
         label = f"[{', '.join(['%d'] * len(keys))}]" if keys else ""
         form = (
             f'{{"ph":"X","pid":0,"tid":%d,"name":{_quoted(kernel)[:-1]}{label}","cat":{_quoted(kernel)},'
-            f'"ts":%d.%03d,"dur":%d.%03d,"args":{{"task":%d,"location":{_quoted(location)}}}}}'
+            f'"ts":%d.%03d,"dur":%d.%03d,"args":{{"task":%d,"location":{_quoted(call.location)},'
+            f'"loops":[{",".join(map(_quoted, call.loops))}],"nest":{_quoted(call.nest)}}}}}'
         )
         start, end = self._start_ns[rows], self._end_ns[rows]
         self._write(form, [self._worker[rows], *keys, *_us(start), *_us(end - start), rows])
 
-    def arrows(self, dependences: np.ndarray) -> None:
-        """Write an arrow for each row (task, one that depended on it, index in `REASONS`)."""
-        for index, reason in enumerate(REASONS):
-            numbers = np.flatnonzero(dependences[:, 2] == index)
+    def arrows(self, dependences: np.ndarray, tensors: Sequence[str]) -> None:
+        """Write an arrow for each row (task, one that depended on it, index in `REASONS`, in `tensors`)."""
+        for index, tensor in np.unique(dependences[:, 2:], axis=0).tolist():
+            reason, through = REASONS[index], _quoted(tensors[int(tensor)] if tensor >= 0 else "")
+            numbers = np.flatnonzero((dependences[:, 2] == index) & (dependences[:, 3] == tensor))
             before, after = dependences[numbers, 0], dependences[numbers, 1]
             # An arrow begins in the last moment that belongs to its task.
             leave = np.maximum(self._end_ns[before] - 1, self._start_ns[before])
             common = (
                 f'"cat":"dependence","name":"{reason}","id":%d,"pid":0,"tid":%d,"ts":%d.%03d,'
-                '"args":{"task":%d}'
+                f'"args":{{"task":%d,"through":{through}}}'
             )
             form = f'{{"ph":"s",{common}}},\n{{"ph":"f","bp":"e",{common}}}'
             begins = [numbers, self._worker[before], *_us(leave), before]
             ends = [numbers, self._worker[after], *_us(self._start_ns[after]), after]
             self._write(form, [*begins, *ends])
+
+    def stretches(self, stretches: np.ndarray) -> None:
+        """Write when workers expanded tasks and found dependences; tasks that ran meanwhile lie inside."""
+        form = '{"ph":"X","pid":0,"tid":%d,"name":"at work","cat":"stretch","ts":%d.%03d,"dur":%d.%03d}'
+        self._write(form, [stretches[:, 0], *_us(stretches[:, 1]), *_us(stretches[:, 2] - stretches[:, 1])])
 
     def dispatchers(self, walks: np.ndarray, stalls: np.ndarray) -> None:
         """Write what dispatchers did, as a process of its own: when they made tasks, what stopped them."""
@@ -132,8 +143,12 @@ def parse_timeline(text: str, path: str | Path = "trace") -> Timeline:
     try:
         trace = json.loads(text)
         events = [event for event in trace["traceEvents"] if event["ph"] != "M"]
-        tasks = {event["args"]["task"]: event for event in events if event["ph"] == "X" and event["pid"] == 0}
+        lanes = [event for event in events if event["ph"] == "X" and event["pid"] == 0]
+        tasks = {event["args"]["task"]: event for event in lanes if event.get("cat") != "stretch"}
         ordered = [tasks[number] for number in range(len(tasks))]
+        calls = [_call(event) for event in ordered]
+        places = {call: i for i, call in enumerate(dict.fromkeys(calls))}
+        tensors = sorted({str(e["args"]["through"]) for e in events if e["ph"] == "s"} - {""})
         kernels = sorted({str(event["cat"]) for event in ordered})
         about = {str(name): str(value) for name, value in trace.get("otherData", {}).items()}
         return Timeline(
@@ -143,25 +158,42 @@ def parse_timeline(text: str, path: str | Path = "trace") -> Timeline:
             _column(int(event["tid"]) for event in ordered),
             _column(_ns(event["ts"]) for event in ordered),
             _column(_ns(event["ts"]) + _ns(event["dur"]) for event in ordered),
-            _table(((*pair, reason) for pair, reason in _arrows(events)), 3),
+            _table(_arrows(events, tensors), 4),
             _table(_walks(events), 4),
             _table(_stalls(events), 4),
             about,
+            sum(
+                e["ph"] == "M" and e["pid"] == 0 and e["name"] == "thread_name" for e in trace["traceEvents"]
+            ),
+            _table((_span(event) for event in lanes if event.get("cat") == "stretch"), 3),
+            tensors,
+            [*places],
+            _column(places[call] for call in calls),
         )
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         reason = f"it is not a trace that `Trace.save` wrote ({type(error).__name__}: {error})"
         raise UnusableFile(what="read", path=path, reason=reason) from None
 
 
-def _arrows(events: Sequence[Any]) -> Iterable[tuple[tuple[int, int], int]]:
-    """Yield what arrows lead from and to, and the index of their reason."""
+def _arrows(events: Sequence[Any], tensors: Sequence[str]) -> Iterable[Sequence[int]]:
+    """Return what arrows lead from and to, the index of their reason, and that of their tensor."""
     ends: dict[int, list[int]] = {}
     for event in events:
         if event["ph"] in "sf":
-            ends.setdefault(int(event["id"]), [-1, -1, REASONS.index(event["name"])])[event["ph"] == "f"] = (
-                int(event["args"]["task"])
-            )
-    return (((before, after), reason) for before, after, reason in ends.values())
+            through = event["args"]["through"]
+            reasons = [REASONS.index(event["name"]), tensors.index(through) if through else -1]
+            arrow = ends.setdefault(int(event["id"]), [-1, -1, *reasons])
+            arrow[event["ph"] == "f"] = int(event["args"]["task"])
+    return ends.values()
+
+
+def _span(event: Any) -> tuple[int, int, int]:
+    return event["tid"], _ns(event["ts"]), _ns(event["ts"]) + _ns(event["dur"])
+
+
+def _call(event: Any) -> CallSite:
+    args = event["args"]
+    return CallSite(str(event["cat"]), (*map(str, args["loops"]),), str(args["location"]), str(args["nest"]))
 
 
 def _walks(events: Sequence[Any]) -> Iterable[tuple[int, ...]]:
@@ -172,7 +204,8 @@ def _walks(events: Sequence[Any]) -> Iterable[tuple[int, ...]]:
 def _stalls(events: Sequence[Any]) -> Iterable[tuple[int, ...]]:
     for e in events:
         if e["ph"] == "X" and e["pid"] == 1:
-            yield e["tid"], STALLS.index(e["name"]), _ns(e["ts"]), _ns(e["ts"]) + _ns(e["dur"])
+            lane, start, end = _span(e)
+            yield lane, STALLS.index(e["name"]), start, end
 
 
 def _ns(us: float) -> int:

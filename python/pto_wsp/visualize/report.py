@@ -8,7 +8,7 @@ import numpy as np
 
 from pto_wsp.visualize.drawing import Drawing, escaped, to_svg
 from pto_wsp.visualize.graph import Graph, graph_drawing
-from pto_wsp.visualize.timeline import REASONS, STALLS, Timeline, duration_text, timeline_drawing
+from pto_wsp.visualize.timeline import REASONS, STALLS, Timeline, duration_text, timeline_drawing, total_ns
 
 _STYLE = """\
 body { font: 14px/1.45 Helvetica, Arial, sans-serif; color: #1f2430; }
@@ -59,13 +59,20 @@ for (const svg of document.querySelectorAll('.picture svg')) {
 _HINT = "A wheel zooms a picture, a drag moves it, a double click shows all of it; tasks tell what they are."
 
 
-def run_report(run: Timeline) -> str:
-    """Return the report of a traced run: timeline, graph, figures per kernel and worker, waits, schedule."""
+def run_report(run: Timeline, advice: str = "") -> str:
+    """Return the report of a traced run: timeline, graph, figures per kernel and worker, waits, schedule.
+
+    Args:
+        run: what was recorded.
+        advice: what an adviser says of the run, if it says anything.
+    """
     about = dict(run.about)
     name = about.pop("program", "run")
     schedule = about.pop("schedule", "")
     parts = [f"<p>{escaped(item)}: {escaped(value)}</p>" for item, value in about.items()]
     parts += [_figures(run)]
+    if advice:
+        parts.append(_section("Advice", f"<pre>{escaped(advice)}</pre>"))
     parts += [_section("Timeline", _picture(timeline_drawing(run)))]
     parts += [_section("Task graph", _picture(graph_drawing(run_graph(run))))]
     threads = [_worker_table(run)] + ([_dispatcher_table(run)] if len(run.walks) else [])
@@ -96,7 +103,8 @@ def run_graph(run: Timeline) -> Graph:
     """Return the graph of what the tasks of a run depended on."""
     names = [str(run.kernels[kernel]) for kernel in run.kernel.tolist()]
     labels = run.labels if len(run.labels) else names
-    return Graph(names, labels, (), run.dependences[:, :2], np.empty((0, 2), np.int64))
+    nothing = np.empty((0, 2), np.int64)
+    return Graph(names, labels, (), run.dependences[:, :2], nothing, run.calls, run.call)
 
 
 def html_table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -125,7 +133,7 @@ def _figures(run: Timeline) -> str:
     figures = (
         (f"{len(run.kernel):,}", "tasks"),
         (f"{len(run.dependences):,}", "dependences"),
-        (duration_text(run.span_ns), f"on {len(np.unique(run.worker))} workers"),
+        (duration_text(run.span_ns), f"on {len(run.workers)} worker{'s' if len(run.workers) != 1 else ''}"),
         (f"{len(run.kernel) / run.span_ns * 1e6:,.0f}", "tasks per ms"),
         (duration_text(longest), f"longest chain of tasks, {longest / run.span_ns:.0%} of the run"),
     )
@@ -177,13 +185,12 @@ def _kernel_table(run: Timeline) -> str:
 
 def _worker_table(run: Timeline) -> str:
     rows = []
-    for worker in np.unique(run.worker).tolist():
-        chosen = run.worker == worker
-        busy = int((run.end_ns - run.start_ns)[chosen].sum())
-        rows.append(
-            (f"worker {worker}", f"{chosen.sum():,}", duration_text(busy), f"{busy / run.span_ns:.1%}")
-        )
-    return html_table(("", "tasks", "busy", "of the run"), rows)
+    for worker in run.workers:
+        parts = (run.busy_of(worker), run.walking_of(worker), run.waiting_of(worker))
+        times = [total_ns(spans) for spans in parts]
+        shown = [text for ns in times for text in (duration_text(ns), f"{ns / run.span_ns:.1%}")]
+        rows.append((f"worker {worker}", f"{len(parts[0]):,}", *shown))
+    return html_table(("", "tasks", "busy", "share", "expands", "share", "waits", "share"), rows)
 
 
 def _dispatcher_table(run: Timeline) -> str:
@@ -204,14 +211,20 @@ def _hazard_table(run: Timeline) -> str:
     found = run.dependences
     if not len(found):
         return "<p>No task depended on another one.</p>"
-    triples = np.stack([run.kernel[found[:, 0]], run.kernel[found[:, 1]], found[:, 2]], axis=1)
-    kinds, counts = np.unique(triples, axis=0, return_counts=True)
+    columns = [run.kernel[found[:, 0]], run.kernel[found[:, 1]], found[:, 2], found[:, 3]]
+    kinds, counts = np.unique(np.stack(columns, axis=1), axis=0, return_counts=True)
     order = np.argsort(-counts, kind="stable")
     return html_table(
-        ("before", "after", "because", "times"),
+        ("before", "after", "because", "through", "times"),
         (
-            (str(run.kernels[a]), str(run.kernels[b]), str(REASONS[why]), f"{count:,}")
-            for (a, b, why), count in zip(kinds[order].tolist(), counts[order].tolist(), strict=True)
+            (
+                str(run.kernels[a]),
+                str(run.kernels[b]),
+                str(REASONS[why]),
+                str(run.tensors[tensor]) if tensor >= 0 else "",
+                f"{count:,}",
+            )
+            for (a, b, why, tensor), count in zip(kinds[order].tolist(), counts[order].tolist(), strict=True)
         ),
     )
 

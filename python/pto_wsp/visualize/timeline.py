@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from pto_wsp.support.record import record
+from pto_wsp.visualize.calls import CallSite
 from pto_wsp.visualize.drawing import (
     GRID,
     PALE,
@@ -20,9 +21,11 @@ from pto_wsp.visualize.drawing import (
     text_width,
 )
 
-_WIDTH, _LANE, _GAP, _LEFT, _TOP = 960.0, 30.0, 8.0, 110.0, 62.0
+_WIDTH, _LANE, _GAP, _LEFT, _TOP, _RIGHT = 960.0, 30.0, 8.0, 110.0, 62.0, 120.0
 _WIDE = 4.0  # pixels from which a task is a bar of its own
 _EMPTY = "#f0f1f4"
+_WALKS, _WAITS = "#e3b04b", "#d3d8e0"
+_WALKING, _WAITING = "expands tasks, finds dependences", "waits"
 _STALL_COLOURS = ("#d9a441", "#b9a7d6", "#c76b7c", "#8fb7c4")
 
 REASONS = ("read after write", "write after read", "write after write", "after=")
@@ -30,6 +33,9 @@ REASONS = ("read after write", "write after read", "write after write", "after="
 
 STALLS = ("window", "slice", "flush", "pool")
 """What stops a dispatcher: no room for a record, too many slices, a value that tasks write, another pool."""
+
+NO_STRETCHES = np.empty((0, 3), np.int64)
+NO_CALLS = np.empty(0, np.int64)
 
 
 @record
@@ -43,10 +49,17 @@ class Timeline:
         worker: index of the thread.
         start_ns: start.
         end_ns: end.
-        dependences: rows of a task, one that depended on it, and the index of the reason in `REASONS`.
+        dependences: rows of a task, one that depended on it, the index of the reason in `REASONS`, and the
+            index of the tensor in `tensors`, or -1.
         walks: rows of a dispatcher, the first of some tasks that it made, how many, and when it had.
         stalls: rows of a dispatcher, the index of what stopped it in `STALLS`, start and end.
         about: what else is known of the run, by name.
+        num_workers: how many could run tasks; 0 where that is not known.
+        stretches: rows of a worker, and start and end of a time in which it expanded tasks, found
+            dependences or took tasks. Tasks that it ran meanwhile lie inside. Empty where not recorded.
+        tensors: names of the tensors.
+        calls: the places of the program that made the tasks, or nothing.
+        call: index into `calls`, or nothing.
     """
 
     kernels: Sequence[str]
@@ -59,6 +72,11 @@ class Timeline:
     walks: np.ndarray
     stalls: np.ndarray
     about: dict[str, str]
+    num_workers: int = 0
+    stretches: np.ndarray = NO_STRETCHES
+    tensors: Sequence[str] = ()
+    calls: Sequence[CallSite] = ()
+    call: np.ndarray = NO_CALLS
 
     @property
     def shown(self) -> list[int]:
@@ -67,14 +85,62 @@ class Timeline:
         return kernels[np.argsort(first)].tolist()
 
     @property
+    def workers(self) -> range:
+        """Indices of the workers, those that ran no task among them."""
+        return range(max(self.num_workers, int(self.worker.max(initial=-1)) + 1))
+
+    @property
     def begin_ns(self) -> int:
-        """When the first task started."""
-        return int(self.start_ns.min(initial=np.iinfo(np.int64).max)) if len(self.start_ns) else 0
+        """When the first task started, or a worker began to look for it."""
+        starts = np.r_[self.start_ns, self.stretches[:, 1]]
+        return int(starts.min()) if len(starts) else 0
 
     @property
     def span_ns(self) -> int:
-        """From the first start to the last end, at least 1."""
-        return max(1, int(self.end_ns.max(initial=0)) - self.begin_ns)
+        """From the begin to the last end, at least 1."""
+        ends = np.r_[self.end_ns, self.stretches[:, 2], 0]
+        return max(1, int(ends.max()) - self.begin_ns)
+
+    def busy_of(self, worker: int) -> np.ndarray:
+        """Return [n, 2]: start and end of each task of a worker, in order."""
+        rows = np.flatnonzero(self.worker == worker)
+        rows = rows[np.argsort(self.start_ns[rows], kind="stable")]
+        return np.stack([self.start_ns[rows], self.end_ns[rows]], axis=1)
+
+    def walking_of(self, worker: int) -> np.ndarray:
+        """Return [n, 2]: when a worker expanded tasks or found dependences, and ran none."""
+        stretches = self.stretches[self.stretches[:, 0] == worker, 1:]
+        return _without(stretches, self.busy_of(worker))
+
+    def waiting_of(self, worker: int) -> np.ndarray:
+        """Return [n, 2]: when a worker had nothing to do; without records of stretches, no task."""
+        all_of_it = np.array([[self.begin_ns, self.begin_ns + self.span_ns]])
+        stretches = self.stretches[self.stretches[:, 0] == worker, 1:]
+        return _without(_without(all_of_it, stretches), self.busy_of(worker))
+
+
+def _without(spans: np.ndarray, holes: np.ndarray) -> np.ndarray:
+    """Return what is left of ordered spans outside ordered holes."""
+    if not len(spans) or not len(holes):
+        return spans
+    edges = np.concatenate([spans, holes])
+    moments = np.r_[edges[:, 0], edges[:, 1]]
+    is_span = np.r_[np.ones(len(spans), np.int64), np.zeros(len(holes), np.int64)]
+    order = np.argsort(moments, kind="stable")
+    moments = moments[order]
+    inside = np.cumsum(np.r_[is_span, -is_span][order])
+    covered = np.cumsum(np.r_[1 - is_span, is_span - 1][order])
+    kept = np.flatnonzero((inside[:-1] > 0) & (covered[:-1] == 0) & (moments[1:] > moments[:-1]))
+    found = np.stack([moments[kept], moments[kept + 1]], axis=1)
+    if not len(found):
+        return found
+    begins = np.r_[True, found[1:, 0] != found[:-1, 1]]
+    return np.stack([found[begins, 0], found[np.r_[begins[1:], True], 1]], axis=1)
+
+
+def total_ns(spans: np.ndarray) -> int:
+    """Return the length of spans [n, 2] together."""
+    return int((spans[:, 1] - spans[:, 0]).sum())
 
 
 def timeline_drawing(run: Timeline) -> Drawing:
@@ -83,29 +149,30 @@ def timeline_drawing(run: Timeline) -> Drawing:
     Its size does not grow with the number of tasks. A task of 4 pixels or more is a bar of its own; shorter
     tasks of one lane that are less than half a pixel apart share a bar.
     """
-    workers, dispatchers = np.unique(run.worker).tolist(), np.unique(run.walks[:, 0]).tolist()
+    workers, dispatchers = run.workers, np.unique(run.walks[:, 0]).tolist()
     bottom = _TOP + (len(workers) + len(dispatchers)) * (_LANE + _GAP)
-    shapes: list[Shape] = _heading(run, len(workers))
+    shapes: list[Shape] = _heading(run)
     names = [*(f"worker {lane}" for lane in workers), *(f"dispatcher {lane}" for lane in dispatchers)]
     for row, name in enumerate(names):
         shapes += _lane(_TOP + row * (_LANE + _GAP), name)
     shapes += _axis(bottom, run.span_ns)
     for row, lane in enumerate(workers):
-        for rank, index in enumerate(run.shown):
-            rows = (run.worker == lane) & (run.kernel == index)
-            y = _TOP + row * (_LANE + _GAP)
-            name, colour = run.kernels[index], colour_of(rank)
-            shapes += _bars(run, y, run.start_ns[rows], run.end_ns[rows], name, colour)
+        shapes += _worker(run, _TOP + row * (_LANE + _GAP), lane)
     for row, lane in enumerate(dispatchers, len(workers)):
         shapes += _dispatcher(run, _TOP + row * (_LANE + _GAP), lane)
-    stops = np.unique(run.stalls[:, 1]).tolist()
+    key, key_height = legend(_entries(run), _LEFT, bottom + 32, _WIDTH)
+    return Drawing(_LEFT + _WIDTH + _RIGHT, bottom + 32 + key_height + 8, [*shapes, *key])
+
+
+def _entries(run: Timeline) -> list[tuple[str, str]]:
     entries = [(run.kernels[index], colour_of(rank)) for rank, index in enumerate(run.shown)]
-    entries += [(_stopped_by(index), _STALL_COLOURS[index]) for index in stops]
-    key, key_height = legend(entries, _LEFT, bottom + 32, _WIDTH)
-    return Drawing(_LEFT + _WIDTH + 30, bottom + 32 + key_height + 8, [*shapes, *key])
+    entries += [(_WALKING, _WALKS), (_WAITING, _WAITS)] if len(run.stretches) else []
+    stops = np.unique(run.stalls[:, 1]).tolist()
+    return [*entries, *((_stopped_by(index), _STALL_COLOURS[index]) for index in stops)]
 
 
-def _heading(run: Timeline, num_workers: int) -> list[Shape]:
+def _heading(run: Timeline) -> list[Shape]:
+    num_workers = len(run.workers)
     busy = int((run.end_ns - run.start_ns).sum()) / (run.span_ns * max(1, num_workers))
     tasks = f"{len(run.kernel):,} task{'' if len(run.kernel) == 1 else 's'}"
     on = f"{num_workers} worker{'' if num_workers == 1 else 's'}"
@@ -121,12 +188,39 @@ def _lane(y: float, name: str) -> list[Shape]:
     return [label, Box(_LEFT, y, _WIDTH, _LANE, _EMPTY)]
 
 
-def _bars(run: Timeline, y: float, start: np.ndarray, end: np.ndarray, name: str, colour: str) -> list[Shape]:
-    """Return the bars of some tasks of one lane."""
-    if not len(start):
+def _worker(run: Timeline, y: float, lane: int) -> list[Shape]:
+    """Return what a worker did, and the shares of its time."""
+    shapes: list[Shape] = []
+    if len(run.stretches):
+        for name, spans, colour in (
+            (_WAITING, run.waiting_of(lane), _WAITS),
+            (_WALKING, run.walking_of(lane), _WALKS),
+        ):
+            shapes += _bars(run, y, spans, name, colour, is_task=False)
+    for rank, index in enumerate(run.shown):
+        rows = (run.worker == lane) & (run.kernel == index)
+        spans = np.stack([run.start_ns[rows], run.end_ns[rows]], axis=1)
+        shapes += _bars(run, y, spans, run.kernels[index], colour_of(rank))
+    busy = total_ns(run.busy_of(lane)) / run.span_ns
+    x = _LEFT + _WIDTH + 8
+    if not len(run.stretches):
+        return [*shapes, Text(x, y + _LANE / 2 + 4, f"{busy:.0%} busy", 10.5, PALE)]
+    walks, waits = (total_ns(spans) / run.span_ns for spans in (run.walking_of(lane), run.waiting_of(lane)))
+    return [
+        *shapes,
+        Text(x, y + 13, f"{busy:.0%} busy, {waits:.0%} waits", 10.5, PALE),
+        Text(x, y + 26, f"{walks:.0%} expands", 10.5, PALE),
+    ]
+
+
+def _bars(
+    run: Timeline, y: float, spans: np.ndarray, name: str, colour: str, is_task: bool = True
+) -> list[Shape]:
+    """Return the bars of some tasks, or other times, of one lane."""
+    if not len(spans):
         return []
-    order = np.argsort(start, kind="stable")
-    start, end = start[order], np.maximum.accumulate(end[order])
+    order = np.argsort(spans[:, 0], kind="stable")
+    start, end = spans[order, 0], np.maximum.accumulate(spans[order, 1])
     pixel_ns = run.span_ns / _WIDTH
     is_wide = end - start >= _WIDE * pixel_ns
     first = np.flatnonzero(np.r_[True, (start[1:] - end[:-1] > pixel_ns / 2) | is_wide[1:] | is_wide[:-1]])
@@ -134,12 +228,12 @@ def _bars(run: Timeline, y: float, start: np.ndarray, end: np.ndarray, name: str
     shapes: list[Shape] = []
     for group, count in zip(first.tolist(), counts.tolist(), strict=True):
         begin, stop = int(start[group]), int(end[group + count - 1])
-        what = f"{count:,} tasks" if count > 1 else duration_text(stop - begin)
+        what = f"{count:,} tasks" if count > 1 and is_task else duration_text(stop - begin)
         x = _x(run, begin)
         width = max(_x(run, stop) - x, 0.6)
-        stroke = "#ffffff" if width > 3 else ""
+        stroke = "#ffffff" if width > 3 and is_task else ""
         shapes.append(Box(x, y + 3, width, _LANE - 6, colour, stroke, title=f"{name}: {what}"))
-        if count == 1 and width > text_width(name, 10) + 8:
+        if is_task and count == 1 and width > text_width(name, 10) + 8:
             shapes.append(Text(x + width / 2, y + _LANE / 2 + 3.5, name, 10, "#ffffff", "middle"))
     return shapes
 
@@ -153,7 +247,7 @@ def _dispatcher(run: Timeline, y: float, lane: int) -> list[Shape]:
     shapes: list[Shape] = []
     for index in range(len(STALLS)):
         rows = run.stalls[(run.stalls[:, 0] == lane) & (run.stalls[:, 1] == index)]
-        shapes += _bars(run, y, rows[:, 2], rows[:, 3], _stopped_by(index), _STALL_COLOURS[index])
+        shapes += _bars(run, y, rows[:, 2:], _stopped_by(index), _STALL_COLOURS[index], is_task=False)
     walks = run.walks[run.walks[:, 0] == lane]
     # One mark per pixel is all that can be seen.
     pixels = np.unique(np.clip((walks[:, 3] - run.begin_ns) * int(_WIDTH) // run.span_ns, 0, int(_WIDTH)))

@@ -44,5 +44,6 @@ def test_stub_of_pto_is_complete() -> None:
     assert stubs.keys() == pto.FUNCTIONS.keys()
     for name, args in stubs.items():
         function = pto.FUNCTIONS[name]
-        assert tuple(a.arg for a in args.args) == function.parameters, name
+        names = [a.arg for a in (*args.args, *filter(None, [args.vararg]))]
+        assert tuple(names) == function.parameters, name
         assert len(args.args) - len(args.defaults) == len(function.required), name

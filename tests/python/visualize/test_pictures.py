@@ -28,10 +28,11 @@ def graph(names: list[str], edges: list[tuple[int, int]], sizes: list[int] | Non
 def run(n: int, walks: list[list[int]] | None = None, stalls: list[list[int]] | None = None) -> Timeline:
     """Return n tasks of 90 ns on two workers, a new one every 100 ns, each dependent on the one before."""
     start = np.arange(n) * 100
-    pairs = np.array([(i, i + 1, 0) for i in range(n - 1)]).reshape(-1, 3)
+    pairs = np.array([(i, i + 1, 0, 0) for i in range(n - 1)]).reshape(-1, 4)
     made, stopped = (np.array(rows or [], np.int64).reshape(-1, 4) for rows in (walks, stalls))
     kernel = np.arange(n) % 2
-    return Timeline(["a", "b<c"], [], kernel, kernel, start, start + 90, pairs, made, stopped, {})
+    times = (kernel, start, start + 90)
+    return Timeline(["a", "b<c"], [], kernel, *times, pairs, made, stopped, {}, tensors=["Y"])
 
 
 def texts(drawing: Drawing) -> list[str]:
@@ -115,7 +116,7 @@ def test_a_timeline_has_every_lane_and_does_not_grow_with_tasks() -> None:
 def test_a_kernel_that_did_not_run_is_not_shown_and_colours_go_by_first_tasks() -> None:
     ran, kernels = run(4), ["never", "second", "never again", "first"]
     times = (ran.worker, ran.start_ns, ran.end_ns, ran.dependences, ran.walks, ran.stalls)
-    some = Timeline(kernels, [], np.array([3, 1, 3, 1]), *times, {})
+    some = Timeline(kernels, [], np.array([3, 1, 3, 1]), *times, {}, tensors=ran.tensors)
     drawing = timeline_drawing(some)
     assert not {"never", "never again"} & set(texts(drawing))
     graph = graph_drawing(run_graph(some))
@@ -137,8 +138,8 @@ def test_tasks_that_follow_without_a_gap_are_bars_of_their_own_where_they_are_wi
     start = np.array([0, 400, 700, 701, 702])
     end = np.array([400, 700, 701, 702, 1000])
     one_lane = np.zeros(5, np.int64)
-    rows = (np.empty((0, 3), np.int64), *(np.empty((0, 4), np.int64),) * 2)
-    tasks = Timeline(["a"], [], one_lane, one_lane, start, end, *rows, {})
+    no = np.empty((0, 4), np.int64)
+    tasks = Timeline(["a"], [], one_lane, one_lane, start, end, no, no, no, {})
     titles = [box.title for box in boxes(timeline_drawing(tasks))]
     assert titles == ["a: 400 ns", "a: 300 ns", "a: 2 tasks", "a: 298 ns"]
 

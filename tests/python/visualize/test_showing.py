@@ -52,9 +52,14 @@ def test_a_saved_trace_is_read_back(program: Program, tmp_path: Path) -> None:
     for name in ("kernel", "worker", "start_ns", "end_ns"):
         np.testing.assert_array_equal(getattr(read, name), getattr(own, name))
     assert list(read.labels) == list(own.labels) and read.about == own.about
-    for name in ("dependences", "walks", "stalls"):
+    for name in ("walks", "stalls", "stretches"):
         rows, expected = getattr(read, name).tolist(), getattr(own, name).tolist()
         assert sorted(rows) == sorted(expected)
+    for run in (read, own):
+        assert {run.tensors[tensor] for tensor in run.dependences[:, 3].tolist()} == {"X"}
+    assert sorted(read.dependences[:, :3].tolist()) == sorted(own.dependences[:, :3].tolist())
+    assert [read.calls[i] for i in read.call.tolist()] == [own.calls[i] for i in own.call.tolist()]
+    assert read.num_workers == own.num_workers == 2 and len(own.stretches)
     assert read.about["program"] == "steps" and "dispatch = round_robin(n = 2)" in read.about["schedule"]
 
 

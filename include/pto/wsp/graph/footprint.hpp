@@ -22,6 +22,8 @@ struct Footprint {
   uint32_t site;
   bool writes;
   std::vector<QuickDim> dims;
+  bool reads = true;
+  uint32_t tensor = 0;        ///< of the argument
   int32_t row_io = -1;        ///< the argument, if it is a row set whose rows are compared one by one
   uint32_t num_row_dims = 0;  ///< of that row set: the dimensions that an index counts over
 };
@@ -81,28 +83,30 @@ class SpaceFinder {
   void add_io(uint32_t site, const QuickIo& io) {
     const bytecode::TensorLayout& layout = plan_.layouts[io.tensor];
     const auto dim = plan_.dims.begin() + io.first_dim;
-    const bool writes = io.role != Role::in;
+    const bool writes = io.role != Role::in, reads = io.role != Role::out;
     if (io.rows < 0) {
       const std::vector<int64_t> size(layout.shape, layout.shape + io.rank);
-      return add(key_of(io), size, {site, writes, {dim, dim + io.rank}});
+      return add(key_of(io), size, {site, writes, {dim, dim + io.rank}, reads, io.tensor});
     }
     const QuickRows& rows = plan_.rows[size_t(io.rows)];
     if (is_mixed_[layout.group] && !rows.is_written) return add_rows(site, io);
     const bytecode::TensorLayout& indices = plan_.layouts[rows.tensor];
-    Footprint footprint{site, writes, {dim + rows.num_merged, dim + io.rank}};
+    Footprint footprint{site, writes, {dim + rows.num_merged, dim + io.rank}, reads, io.tensor};
     footprint.dims[0] = rows.is_distinct ? dim[0] : whole(1);
     std::vector<int64_t> size(layout.shape + rows.num_merged, layout.shape + io.rank);
     size[0] = rows.is_distinct ? indices.shape[0] : 1;
     add(key_of(io), size, std::move(footprint));
     // The kernel reads the indices while it runs.
     if (rows.is_written)
-      add({indices.group, 0, 0}, {indices.shape[0], indices.shape[1]}, {site, false, {dim[0], whole(1)}});
+      add({indices.group, 0, 0}, {indices.shape[0], indices.shape[1]},
+          {site, false, {dim[0], whole(1)}, true, rows.tensor});
   }
 
   void add_rows(uint32_t site, const QuickIo& io) {
     const bytecode::TensorLayout& layout = plan_.layouts[io.tensor];
     const auto dim = plan_.dims.begin() + io.first_dim;
-    Footprint footprint{site, io.role != Role::in, {dim, dim + io.rank}};
+    Footprint footprint{
+        site, io.role != Role::in, {dim, dim + io.rank}, io.role != Role::out, uint32_t{io.tensor}};
     footprint.row_io = int32_t(&io - plan_.ios.data());
     footprint.num_row_dims = plan_.rows[size_t(io.rows)].num_merged + 1u;
     for (uint32_t d = 0; d < footprint.num_row_dims; ++d) footprint.dims[d] = whole(layout.shape[d]);

@@ -340,7 +340,11 @@ class Crew final : public Job, public Others, public std::enable_shared_from_thi
   /// What no task can be blamed for ends the run: there is no memory for a list of the scheduler.
   bool try_work(Worker& worker, uint32_t slot) {
     try {
-      return find_work(worker, slot);
+      if (!run_.options().traces_walks) return find_work(worker, slot);
+      const int64_t start = trace::ticks();
+      const bool has_worked = find_work(worker, slot);
+      worker.note_stretch(start, has_worked);
+      return has_worked;
     } catch (EngineError& error) {
       run_.abort({0, 0, std::move(error), true});
     } catch (...) {

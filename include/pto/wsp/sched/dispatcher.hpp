@@ -236,6 +236,7 @@ class Dispatcher {
     if (unit_ == UnitMode::kFree) {
       if (!walk_.place(site, *this)) return false;
       numbering().add_task(0);
+      worker_->resume();
       run_here(site);
       return true;
     }
@@ -305,6 +306,7 @@ class Dispatcher {
 
   /// Runs the tasks of a free unit up to another event, or until its slice is full.
   void run_free() {
+    worker_->resume();
     uint64_t task = walk_.num_tasks();
     const uint64_t last = task + numbering().max_tasks() - numbering().num_tasks();
     const bool is_watched = run_.options().watches_tasks();

@@ -161,7 +161,10 @@ class alignas(kLineBytes) Worker {
   void resume() {
     if (options_.trace) recorder_.resume();
   }
+  /// The worker has looked for something to do since `start`, in a run that traces walks.
+  void note_stretch(int64_t start, bool has_worked) { recorder_.note_stretch(start, has_worked); }
   trace::Events take_events() { return recorder_.take_events(); }
+  std::vector<trace::Stretch> take_stretches() { return recorder_.take_stretches(); }
   /// When the tasks of a run that verifies began and ended, by their numbers.
   const std::vector<std::pair<uint64_t, trace::OrderStamp>>& order() const { return order_; }
 

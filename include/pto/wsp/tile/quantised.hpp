@@ -224,7 +224,7 @@ struct Rounded {
 };
 static_assert(sizeof(Rounded) == 40);
 
-/// Bytes of a row with this number of columns, rounded.
+/// Bytes of a row of that many columns that is rounded.
 constexpr int64_t rounded_bytes(int64_t cols) { return cols / kChunk * int64_t(sizeof(Rounded)); }
 
 /// Rounds a group of elements: times 127 over the largest size, to nearest even.

@@ -17,8 +17,11 @@ namespace pto::wsp::trace {
 enum class DependenceKind : uint8_t { kReadAfterWrite, kWriteAfterRead, kWriteAfterWrite, kAfter };
 
 struct Dependence {
+  static constexpr uint32_t kNoTensor = UINT32_MAX;  ///< of kAfter
+
   uint64_t before;
   DependenceKind kind;
+  uint32_t tensor;  ///< of the later task's argument
 };
 
 /// The dependences of one task: the latest ones, each task once.
@@ -27,12 +30,16 @@ class LatestDependences {
   static constexpr size_t kMost = 8;
 
   void clear() { found_.clear(); }
-  void add(uint64_t before, DependenceKind kind) {
+  /// Of several dependences on one task the first kind counts.
+  void add(uint64_t before, DependenceKind kind, uint32_t tensor) {
     const auto at = std::find_if(found_.begin(), found_.end(),
                                  [before](const Dependence& d) { return d.before <= before; });
-    if (at != found_.end() && at->before == before) return;
+    if (at != found_.end() && at->before == before) {
+      if (kind < at->kind) *at = {before, kind, tensor};
+      return;
+    }
     if (at == found_.end() && found_.size() == kMost) return;
-    found_.insert(at, {before, kind});
+    found_.insert(at, {before, kind, tensor});
     if (found_.size() > kMost) found_.pop_back();
   }
   /// The latest first.
@@ -50,9 +57,11 @@ class SpaceAccesses {
   SpaceAccesses(const bytecode::Plan& plan, const graph::Space& space)
       : rank_(int(space.size.size())), grid_(make_grid(plan, space)), cells_(size_t(grid_.num_cells())) {}
 
-  void access(uint64_t task, const graph::Box& box, bool writes, LatestDependences& found) {
+  void access(uint64_t task, const graph::Box& box, const graph::Footprint& footprint,
+              LatestDependences& found) {
     if (is_empty(box)) return;
-    const Access self{box, task};
+    const bool writes = footprint.writes;
+    const Access self{box, task, &footprint};
     const bool is_wide = grid_.range_of(box).count > kWide;
     meet(wide_, self, writes, found);
     if (is_wide) {
@@ -73,6 +82,7 @@ class SpaceAccesses {
   struct Access {
     graph::Box box;
     uint64_t task;
+    const graph::Footprint* footprint;
   };
   /// In program order.
   struct Cell {
@@ -86,7 +96,8 @@ class SpaceAccesses {
   }
 
   void meet(Cell& cell, const Access& self, bool writes, LatestDependences& found) const {
-    find(cell.writers, self, writes ? DependenceKind::kWriteAfterWrite : DependenceKind::kReadAfterWrite,
+    const bool reads = self.footprint->reads;
+    find(cell.writers, self, reads ? DependenceKind::kReadAfterWrite : DependenceKind::kWriteAfterWrite,
          found);
     if (!writes) return;
     find(cell.readers, self, DependenceKind::kWriteAfterRead, found);
@@ -102,7 +113,7 @@ class SpaceAccesses {
     size_t num_found = 0;
     for (auto other = list.rbegin(); other != list.rend() && num_found < LatestDependences::kMost; ++other) {
       if (other->task == self.task || !intersects(other->box, self.box)) continue;
-      found.add(other->task, kind);
+      found.add(other->task, kind, self.footprint->tensor);
       ++num_found;
     }
   }
@@ -171,7 +182,7 @@ class DependenceFinder {
     const bytecode::SiteForm& form = plan_.program().sites[site];
     for (uint32_t i = form.first_after; i < form.first_after + form.num_afters; ++i) {
       const uint64_t before = latest_[plan_.program().afters[i]];
-      if (before != kNobody) found_.add(before, DependenceKind::kAfter);
+      if (before != kNobody) found_.add(before, DependenceKind::kAfter, Dependence::kNoTensor);
     }
     latest_[site] = num_tasks_++;
     return found_.found();
@@ -193,20 +204,22 @@ class DependenceFinder {
   void access(const Touched& touched, const int64_t* registers) {
     const graph::Footprint& footprint = *touched.footprint;
     graph::for_boxes(plan_, footprint, registers, [&](const graph::Box& box) {
-      accesses_[touched.space]->access(num_tasks_, box, footprint.writes, found_);
+      accesses_[touched.space]->access(num_tasks_, box, footprint, found_);
     });
     for (size_t other = 0; other < spaces_.size(); ++other) {
       if (other != touched.space && spaces_[other].group() == spaces_[touched.space].group())
-        meet_other(marks_[other], footprint.writes);
+        meet_other(marks_[other], footprint);
     }
     (footprint.writes ? marks_[touched.space].write : marks_[touched.space].read) = num_tasks_;
   }
 
-  void meet_other(const Mark& mark, bool writes) {
+  void meet_other(const Mark& mark, const graph::Footprint& footprint) {
+    using Kind = DependenceKind;
     if (mark.write != kNobody && mark.write != num_tasks_)
-      found_.add(mark.write, writes ? DependenceKind::kWriteAfterWrite : DependenceKind::kReadAfterWrite);
-    if (writes && mark.read != kNobody && mark.read != num_tasks_)
-      found_.add(mark.read, DependenceKind::kWriteAfterRead);
+      found_.add(mark.write, footprint.reads ? Kind::kReadAfterWrite : Kind::kWriteAfterWrite,
+                 footprint.tensor);
+    if (footprint.writes && mark.read != kNobody && mark.read != num_tasks_)
+      found_.add(mark.read, Kind::kWriteAfterRead, footprint.tensor);
   }
 
   const bytecode::Plan& plan_;

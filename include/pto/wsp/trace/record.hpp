@@ -30,7 +30,9 @@ class RunRecord {
   RunRecord& operator=(const RunRecord&) = delete;
 
   /// Adds what the next worker wrote down.
-  void add(Events events) { workers_.push_back(std::move(events)); }
+  void add(Events events, std::vector<Stretch> stretches) {
+    workers_.push_back({std::move(events), std::move(stretches)});
+  }
 
   /// Adds what the next dispatcher wrote down.
   void add_dispatcher(std::vector<MadeSlice> slices, std::vector<StallEvent> stalls) {
@@ -38,12 +40,13 @@ class RunRecord {
   }
 
   uint64_t num_tasks() const { return num_tasks_; }
+  size_t num_workers() const { return workers_.size(); }
   uint32_t num_registers() const { return plan_->program().header.num_registers; }
 
   /// Per task its worker, and its start and end in nanoseconds since the start of the run.
   void fill_times(int64_t* worker, int64_t* start_ns, int64_t* end_ns) const {
     for (size_t i = 0; i < workers_.size(); ++i) {
-      workers_[i].for_each([&](const TaskEvent& event) {
+      workers_[i].events.for_each([&](const TaskEvent& event) {
         worker[event.task] = int64_t(i);
         start_ns[event.task] = to_ns(event.start);
         end_ns[event.task] = to_ns(event.end);
@@ -83,6 +86,17 @@ class RunRecord {
     return rows;
   }
 
+  /// (worker, start, end) of the stretches in which workers were at work, if what dispatchers do was
+  /// recorded.
+  std::vector<int64_t> list_stretches() const {
+    std::vector<int64_t> rows;
+    for (size_t i = 0; i < workers_.size(); ++i) {
+      for (const Stretch& stretch : workers_[i].stretches)
+        rows.insert(rows.end(), {int64_t(i), to_ns(stretch.start), to_ns(stretch.end)});
+    }
+    return rows;
+  }
+
   /// Per task the instruction that made it, and all registers.
   void fill_places(int64_t* pc, int64_t* registers) const {
     bytecode::Replay replay(*plan_, flushed_);
@@ -92,7 +106,8 @@ class RunRecord {
     }
   }
 
-  /// (before, after, DependenceKind) of the dependences of all tasks, the later of each task first.
+  /// (before, after, DependenceKind, tensor or -1) of the dependences of all tasks, the later of each task
+  /// first.
   std::vector<int64_t> find_dependences() const {
     bytecode::Replay replay(*plan_, flushed_);
     DependenceFinder finder(*plan_);
@@ -100,12 +115,17 @@ class RunRecord {
     for (uint64_t task = 0; task < num_tasks_; ++task) {
       const auto site = uint32_t(replay.next_task());
       for (const Dependence& dependence : finder.next(site, replay.expander().registers()))
-        found.insert(found.end(), {int64_t(dependence.before), int64_t(task), int64_t(dependence.kind)});
+        found.insert(found.end(), {int64_t(dependence.before), int64_t(task), int64_t(dependence.kind),
+                                   int64_t(int32_t(dependence.tensor))});
     }
     return found;
   }
 
  private:
+  struct Work {
+    Events events;
+    std::vector<Stretch> stretches;
+  };
   struct Walk {
     std::vector<MadeSlice> slices;
     std::vector<StallEvent> stalls;
@@ -118,7 +138,7 @@ class RunRecord {
   uint64_t num_tasks_;
   int64_t start_;
   double ns_per_tick_;
-  std::vector<Events> workers_;
+  std::vector<Work> workers_;
   std::vector<Walk> dispatchers_;
 };
 

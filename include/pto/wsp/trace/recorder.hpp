@@ -26,6 +26,13 @@ struct MadeSlice {
   int64_t ticks;  ///< when it had made them, or 0 if that is not recorded
 };
 
+/// A worker was at work for a run: it expanded tasks, found dependences, took slices. The tasks that it ran
+/// meanwhile lie inside.
+struct Stretch {
+  int64_t start;
+  int64_t end;
+};
+
 /// The events of one worker, in chunks that never move.
 class Events {
  public:
@@ -63,10 +70,26 @@ class Recorder {
     return last_ - start;
   }
 
+  /// The worker looked for something to do from `start` until now. A look that found nothing counts only if
+  /// it took long. Stretches that nearly touch are one.
+  void note_stretch(int64_t start, bool has_worked) {
+    const int64_t end = ticks();
+    if (!has_worked && end - start < kShortTicks) return;
+    if (!stretches_.empty() && start - stretches_.back().end < kShortTicks) {
+      stretches_.back().end = end;
+    } else {
+      stretches_.push_back({start, end});
+    }
+  }
+
   Events take_events() { return std::exchange(events_, {}); }
+  std::vector<Stretch> take_stretches() { return std::exchange(stretches_, {}); }
 
  private:
+  static constexpr int64_t kShortTicks = 2000;  ///< about a microsecond
+
   Events events_;
+  std::vector<Stretch> stretches_;
   int64_t last_ = 0;
 };
 

@@ -303,7 +303,7 @@ class KernelWriter(ABC):
             text: what the check says.
             loc: of the statement.
             values: the numbers that the text mentions, as i64.
-            reads: scalars, beside those that tell iterations apart, whose values are kept.
+            reads: scalars, in addition to those that tell iterations apart, whose values are kept.
         """
         names = [n for n in dict.fromkeys((*self._iteration, *reads)) if n in self._scalars]
         names = names[: MAX_CHECK_VALUES - len(values)]

@@ -109,9 +109,9 @@ sequential(a, b)
         ("for i in P(n): h = put(X[i])\nput(X[0], after=[h])", "put(X[0], after=[h])", "has ended"),
         ("with P.when(n < 2): h = put(X[0])\nput(X[0], after=[h])", None, "its loop or branch has ended"),
         ("for i in P(n): h = put(X[i])\nfor i in P(n): put(X[i], after=[h])", None, "has ended"),
-        ("h = sequential(put(X[0]), put(X[1]))\nput(X[0], after=[h])", None, "it names several tasks"),
+        ("h = sequential(put(X[0]), put(X[1]))\nput(X[0], after=[h])", None, "names several tasks"),
         ("h = put(X[0])\nsequential(h, put(X[1]))\nput(X[0], after=[h])", None, "has ended"),
-        ("h = put(X[ALL])\nput(X[0], after=[h])", None, "it names several tasks"),
+        ("h = put(X[ALL])\nput(X[0], after=[h])", None, "names several tasks"),
     ],
 )
 def test_refusals(body: str, mark: str | None, found: str) -> None:

@@ -1,0 +1,1 @@
+"""One file per advice; `advice.registry` lists them."""

@@ -8,7 +8,6 @@ have kinds, and tasks have attributes in braces. The schedule follows the functi
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from typing import assert_never
 
@@ -16,7 +15,7 @@ from pto_wsp.ir import kernel as k
 from pto_wsp.ir import workload as w
 from pto_wsp.ir.core import Region
 from pto_wsp.ir.kernel_printer import write_kernel
-from pto_wsp.ir.region_text import expr_text, region_text
+from pto_wsp.ir.region_text import expr_text, quoted, region_text
 from pto_wsp.ir.scalar import Const, Expr
 from pto_wsp.ir.schedule import Bounds, Count, Directive, Directives, Key
 from pto_wsp.support.text import TextWriter
@@ -152,7 +151,7 @@ def _nodes(body: Sequence[w.Node], out: TextWriter) -> None:
             case w.Set(name=name, value=value):
                 out.line(f"{expr_text(w.assigned(name))} = {expr_text(value)} : {value.dtype}")
             case w.Refuse(tier=tier, bounds=bounds, size=size):
-                out.line(f"REFUSE {json.dumps(tier)}, {expr_text(size)}:idx {{bounds = {list(bounds)}}}")
+                out.line(f"REFUSE {quoted(tier)}, {expr_text(size)}:idx {{bounds = {list(bounds)}}}")
             case _:
                 assert_never(node)
 

@@ -7,6 +7,7 @@ import math
 import numpy as np
 import pytest
 
+from pto_wsp import parse
 from pto_wsp.errors import PtoError
 from pto_wsp.ir import workload as ir
 from tests.python.lang.programs import execute, marked
@@ -173,3 +174,11 @@ def test_each_tier_asks_for_its_own_workspace(sizes: list[int]) -> None:
     asked = [size * (16 if size <= 100 else 64) for size in sizes]
     assert x.ravel().tolist() == asked
     assert program.stats.counters["max_workspace_bytes"] == max(asked, default=0)
+
+
+@pytest.mark.parametrize("name", ["é", "größe", "段", "tier_1"])
+def test_a_name_of_any_letters_is_printed_and_read(name: str) -> None:
+    source = program_of([4, 9]).replace('"select"', f'"{name}"', 1)
+    module = execute(source)["w"].trace().module  # pyright: ignore
+    assert "REFUSE" in str(module)
+    assert str(parse(str(module))) == str(module)

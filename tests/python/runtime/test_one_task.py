@@ -92,6 +92,9 @@ def test_the_first_task_that_makes_a_nan_is_named() -> None:
         program.run(X=x, Y=y, k=1, check="values")
     assert caught.value.caret_text == "in task 2 in iteration i = 2"
     assert caught.value.fields["task"] == 2
+    assert np.isnan(y[2]).all()
+    with pytest.raises(NanWritten):  # what an output held before is not given to the task
+        program.run(X=x, Y=y, k=1, check="values")
     x[2] = np.nan  # then it was given one
     program.run(X=x, Y=y, k=1, check="values")
 

@@ -233,6 +233,8 @@ def result_dtype(row: Instruction, dtype: DType, attrs: dict[str, object]) -> DT
         case Form.COMPARE | Form.COMPARE_SCALAR:
             return b1
         case Form.MATMUL | Form.MATMUL_ACC | Form.MATMUL_BIAS:
+            return i32 if dtype is i8 else f32
+        case Form.MATMUL_QUANTISED:
             return f32
         case Form.CONVERT:
             target = attrs["dtype"]

@@ -34,7 +34,14 @@ def record(cls: type[T]) -> type[T]:
     def text(self: object) -> str:
         return f"{cls.__qualname__}({', '.join(f'{name}={getattr(self, name)!r}' for name in shown)})"
 
-    methods = {"__init__": _initializer(cls, fields), "__eq__": equal, "__hash__": hashed, "__repr__": text}
+    def compiled(self: object, *args: Any, **kwargs: Any) -> None:
+        """Compile `__init__` when the first record is made: importing the package makes few."""
+        made = _initializer(cls, fields)
+        if vars(cls).get("__init__") is compiled:
+            type.__setattr__(cls, "__init__", made)
+        made(self, *args, **kwargs)
+
+    methods = {"__init__": compiled, "__eq__": equal, "__hash__": hashed, "__repr__": text}
     methods |= {"__setattr__": _refuse, "__delattr__": _refuse, "__match_args__": fields}
     for name, method in methods.items():
         if name not in vars(cls):

@@ -71,7 +71,7 @@ class Observer {
   /// The same within a task, by the kernel on `worker`; the listener is told between tasks only. A kernel
   /// that asks often makes the ticker advance, whether or not the run is young.
   bool stops_kernel(Worker& worker) {
-    worker.monitor().seen_ticks = Ticker::instance().count();
+    worker.monitor().seen_ticks = Ticker::instance().acquire();
     if (!is_on_) return false;
     if (!is_timed()) {
       if (++worker.num_asked % kAsksPerLook != 0 || !Ticker::instance().start()) {

@@ -425,8 +425,6 @@ class Run {
   }
   [[gnu::noinline]] bool stops_kernel(Worker& worker) {
     const bool is_stopped = observer_.stops_kernel(worker);
-    // Acquire: what `cancel` wrote before it advanced the ticker.
-    std::atomic_thread_fence(std::memory_order_acquire);
     if (is_cancelled()) return true;
     if (is_stopped) cancel();
     return is_stopped;

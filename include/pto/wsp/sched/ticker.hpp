@@ -35,6 +35,8 @@ class Ticker {
   }
 
   uint64_t count() const { return count_.load(std::memory_order_relaxed); }
+  /// The count; what was written before `advance` made it so is visible afterwards.
+  uint64_t acquire() const { return count_.load(std::memory_order_acquire); }
 
   /// An observed run begins; false if the counter does not advance now, and `start` has not been called.
   bool enter() {

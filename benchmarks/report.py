@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import textwrap
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -46,7 +47,8 @@ def _chapter(result: dict[str, Any]) -> str:
     where = f"{machine['cpu']}, {machine['cores']} cores, {machine['memory_gib']} GiB, {machine['compiler']}"
     lines = [HEADER, ("---", "---:", "---", "---", "---:", "---", "---"), *map(_cells, result["rows"])]
     rows = "\n".join("| " + " | ".join(line) + " |" for line in lines)
-    parts = [f"## {result['case']}", f"Commit {result['commit']}; {where}.", rows]
+    made = textwrap.fill(f"Commit {result['commit']}; {where}.", 100, break_on_hyphens=False)
+    parts = [f"## {result['case']}", made, rows]
     about = CASES / result["case"] / "rows.md"
     return "\n\n".join([*parts, about.read_text(encoding="utf-8").strip()] if about.exists() else parts)
 

@@ -40,6 +40,13 @@ from pto_wsp.errors.compiling import (
     UnknownTarget,
     UnsupportedByTarget,
 )
+from pto_wsp.errors.device import (
+    BadDevice,
+    CyclesDiffer,
+    NoCost,
+    NotSimulated,
+    UnknownDevice,
+)
 from pto_wsp.errors.modules import (
     BadKey,
     InvalidIR,
@@ -155,6 +162,7 @@ __all__ = [
     "BadAnnotation",
     "BadBlock",
     "BadCache",
+    "BadDevice",
     "BadExpression",
     "BadHandle",
     "BadIndex",
@@ -181,6 +189,7 @@ __all__ = [
     "CompilerFailed",
     "ConstantIndexOutside",
     "CppError",
+    "CyclesDiffer",
     "DTypeMismatch",
     "DetachedOtherwise",
     "EdgesMissing",
@@ -198,6 +207,7 @@ __all__ = [
     "NegativeAmount",
     "NestedRun",
     "NoCompiler",
+    "NoCost",
     "NoDispatcher",
     "NoMeaning",
     "NoReference",
@@ -207,6 +217,7 @@ __all__ = [
     "NoneKernelBody",
     "NotDocumented",
     "NotPlanned",
+    "NotSimulated",
     "NotYetSupported",
     "NotYetThere",
     "NothingRecorded",
@@ -244,6 +255,7 @@ __all__ = [
     "UnboundTensor",
     "UnknownArgument",
     "UnknownAxis",
+    "UnknownDevice",
     "UnknownFunction",
     "UnknownInstruction",
     "UnknownKernel",

@@ -130,6 +130,7 @@ struct RunOptions : PolicyOptions, DebugOptions {
   }
 
   uint32_t workers = 0;       ///< 0 = one per core
+  bool is_simulated = false;  ///< a walk makes tasks for a simulation, each a strand of its own
   bool is_alone = false;      ///< the calling thread runs all tasks, though there may be more workers
   bool begins_alone = false;  ///< the calling thread begins, and others join if tasks are worth it
   int64_t time_limit_ns = 0;  ///< the run ends so long after it began; 0 = it has no limit
@@ -153,7 +154,7 @@ struct RunOptions : PolicyOptions, DebugOptions {
   bool is_in_order() const {
     const bool is_open =
         dispatchers <= 1 && ownership == Ownership::kClaim && ready != Ready::kPriority && interleaved == 0;
-    return (workers == 1 || is_alone) && !tracks && is_open && !keeps_graph();
+    return (workers == 1 || is_alone) && !tracks && is_open && !keeps_graph() && !is_simulated;
   }
   /// Whether the calling thread may run all tasks: no option says which worker runs a task, or when.
   bool may_be_alone() const {

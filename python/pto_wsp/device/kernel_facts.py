@@ -1,0 +1,129 @@
+"""What a kernel needs of a device, whatever the shapes of a call."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Sequence
+from typing import assert_never
+
+from pto_wsp.device.model import CoreKind, Device
+from pto_wsp.errors import NoCost
+from pto_wsp.ir import kernel as k
+from pto_wsp.ir.core import Range
+from pto_wsp.ir.scalar import Expr, Var, walk
+from pto_wsp.isa.forms import PRODUCTS, Form, factors
+from pto_wsp.isa.table import TABLE
+from pto_wsp.types.space import Space
+
+
+def reading_spaces(kernel: k.KernelFunction) -> dict[str, frozenset[Space]]:
+    """Return the memories from which each tile of a kernel is read."""
+    read: dict[str, set[Space]] = {name: set() for name, _ in kernel.tiles}
+    for stmt in k.walk_statements(kernel.body or ()):
+        if isinstance(stmt, (k.Load, k.Store, k.Prefetch)) and stmt.rows is not None:
+            read[stmt.rows].add(Space.UB)
+        elif isinstance(stmt, k.Instr):
+            form = TABLE[stmt.op].form
+            if form in PRODUCTS:
+                for tile, space in factor_spaces(form, stmt.tiles):
+                    read[tile].add(space)
+            elif form is Form.MATMUL_QUANTISED:
+                for tile, space in zip(stmt.tiles, (Space.UB, Space.L0A, Space.UB), strict=True):
+                    read[tile].add(space)
+            else:
+                for tile in stmt.tiles:
+                    read[tile].add(Space.UB)
+    return {name: frozenset(spaces) for name, spaces in read.items()}
+
+
+def factor_spaces(form: Form, tiles: Sequence[str]) -> list[tuple[str, Space]]:
+    """Return the memories that a product reads its operands from."""
+    a, b = factors(form, tiles)
+    places = [(a, Space.L0A), (b, Space.L0B)]
+    if form is Form.MATMUL_ACC:
+        places.append((tiles[0], Space.L0C))
+    elif form is Form.MATMUL_BIAS:
+        places.append((tiles[2], Space.L1))
+    return places
+
+
+def core_kinds(kernel: k.KernelFunction, device: Device) -> tuple[CoreKind, ...]:
+    """Return the kinds of cores that a kernel takes.
+
+    Raises:
+        NoCost: the device has no core of such a kind.
+    """
+    ops = [TABLE[s.op].form for s in k.walk_statements(kernel.body or ()) if isinstance(s, k.Instr)]
+    has_products = any(form in PRODUCTS or form is Form.MATMUL_QUANTISED for form in ops)
+    has_others = any(form not in PRODUCTS for form in ops)
+    units: tuple[str, ...]
+    match kernel.unit:
+        case "any":
+            units = ("cube",) * has_products + ("vector",) * (has_others or not has_products)
+        case "mixed":
+            units = ("cube", "vector")
+        case unit:
+            units = (unit, *(("vector",) if unit == "cube" and has_others else ()))
+            units += ("cube",) if unit == "vector" and has_products else ()
+    kinds: list[CoreKind] = []
+    for unit in units:
+        kind = device.by_unit.get(unit)
+        if kind is None:
+            raise NoCost(
+                kernel=kernel.name,
+                device=device.name,
+                reason=f"no core of the device runs kernels of unit `{unit}`",
+                advice="choose another device, or add the unit to a kind of core",
+                loc=kernel.loc,
+            )
+        if kind not in kinds:
+            kinds.append(kind)
+    return tuple(kinds)
+
+
+def scalars_that_matter(kernel: k.KernelFunction) -> tuple[bool, ...]:
+    """Return, for each scalar parameter, whether the cost of a call depends on it.
+
+    It does if the parameter has a part in a condition, in the bounds of a loop, or in the extent of a region
+    or tile.
+    """
+    if kernel.cost is not None:
+        asked = inspect.signature(kernel.cost).parameters
+        return tuple(p.name in asked for p in kernel.scalar_params)
+    reached: set[str] = set()
+    defined: dict[str, set[str]] = {}
+    for stmt in k.walk_statements(kernel.body or ()):
+        reached |= _names_of_shape(stmt)
+        if isinstance(stmt, k.Assign):
+            defined.setdefault(stmt.name, set()).update(_names(stmt.value))
+        elif isinstance(stmt, k.For):
+            defined.setdefault(stmt.var, set()).update(_names(stmt.start))
+    while True:
+        more = {name for known in reached for name in defined.get(known, ())} - reached
+        if not more:
+            return tuple(p.name in reached for p in kernel.scalar_params)
+        reached |= more
+
+
+def _names_of_shape(stmt: k.Stmt) -> set[str]:
+    """Return the scalars by which a statement decides what runs, or how large tiles are."""
+    exprs: list[Expr] = []
+    match stmt:
+        case k.For(start=start, stop=stop):
+            exprs += (start, stop)
+        case k.If(condition=condition) | k.While(condition=condition):
+            exprs.append(condition)
+        case k.Load(region=region) | k.Store(region=region):
+            exprs += (dim.extent for dim in region.dims if isinstance(dim, Range))
+        case k.Instr():
+            asked = (stmt.attr("rows"), stmt.attr("cols"))
+            exprs += (value for value in asked if isinstance(value, Expr))
+        case k.Assign() | k.Prefetch() | k.Print() | k.Assert() | k.KernelCall():
+            pass
+        case _:
+            assert_never(stmt)
+    return set().union(*map(_names, exprs))
+
+
+def _names(expr: Expr) -> set[str]:
+    return {part.name for part in walk(expr) if isinstance(part, Var)}

@@ -38,6 +38,7 @@ ORDER = (
     ("targets",),
     ("runtime",),
     ("ops", "simulation"),
+    ("torch",),
     ("",),
     ("tools",),
     ("__main__",),

@@ -47,6 +47,7 @@ from pto_wsp.errors.device import (
     NotSimulated,
     UnknownDevice,
 )
+from pto_wsp.errors.foreign import BadMask, BadReturn, NoGradient
 from pto_wsp.errors.modules import (
     BadKey,
     InvalidIR,
@@ -169,12 +170,14 @@ __all__ = [
     "BadKernelOption",
     "BadKey",
     "BadLibrary",
+    "BadMask",
     "BadOperand",
     "BadOption",
     "BadPipeline",
     "BadPlanBuffer",
     "BadPlanConfig",
     "BadRagged",
+    "BadReturn",
     "BadSparse",
     "BadText",
     "BadTiers",
@@ -209,6 +212,7 @@ __all__ = [
     "NoCompiler",
     "NoCost",
     "NoDispatcher",
+    "NoGradient",
     "NoMeaning",
     "NoReference",
     "NoSource",

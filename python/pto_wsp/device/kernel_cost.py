@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import NoReturn, assert_never
 
-from pto_wsp.device.kernel_facts import core_kinds, factor_spaces, reading_spaces
+from pto_wsp.device.kernel_facts import clears_sum, core_kinds, factor_spaces, reading_spaces
 from pto_wsp.device.model import Device
 from pto_wsp.device.scoreboard import Scoreboard
 from pto_wsp.errors import BadExpression, NoCost
@@ -301,8 +301,8 @@ class _Walk:
     def targets(self, tile: str) -> tuple[Space, ...]:
         """Return where a load puts a tile: UB for vector work, L1 for products."""
         read = self.uses[tile]
-        spaces = [Space.UB] if Space.UB in read or not read else []
-        if read & {Space.L0A, Space.L0B, Space.L0C}:
+        spaces = [Space.UB] if read & {Space.UB, Space.L0C} or not read else []
+        if read & {Space.L0A, Space.L0B, Space.L1}:
             spaces.append(Space.L1)
         return tuple(spaces)
 
@@ -368,7 +368,10 @@ class _Walk:
         operands = [self.valid[t] for t in instr.tiles]
         result = result_valid(row.form, operands, attrs)
         shape = (_integer(result[0]), _integer(result[1]))
-        if row.form in PRODUCTS:
+        self.valid[instr.dst] = shape
+        if clears_sum(instr, self.uses):
+            self.copies[instr.dst] = {Space.L0C}
+        elif row.form in PRODUCTS:
             self.product(instr, row.form, shape, attrs)
         elif row.form is Form.MATMUL_QUANTISED:
             self.quantised_product(instr, shape, FORMATS[str(attrs["format"])].block)
@@ -376,8 +379,6 @@ class _Walk:
             for tile in instr.tiles:
                 self.bring(tile, Space.UB, instr.loc)
             self.vector(instr, operands, shape)
-        self.valid[instr.dst] = shape
-        self.copies[instr.dst] = {Space.L0C if row.form in PRODUCTS else Space.UB}
 
     def vector(self, instr: k.Instr, operands: Sequence[Shape], shape: Shape) -> None:
         tiles = [(valid, self.types[name]) for valid, name in zip(operands, instr.tiles, strict=True)]
@@ -386,20 +387,29 @@ class _Walk:
         cycles = self.device.costs[instr.op].of_vector(rows, cols, tile.dtype.itemsize)
         reads = [(t, Space.UB.value) for t in instr.tiles]
         self.board.run("vector", cycles, reads, (instr.dst, Space.UB.value))
+        self.copies[instr.dst] = {Space.UB}
         if tile.dtype.is_float:
             self.operations += rows * cols
 
     def product(self, instr: k.Instr, form: Form, shape: Shape, attrs: Mapping[str, object]) -> None:
+        """Multiply on the cube. It adds to sums in L0C; a vector core adds products to other sums."""
         places = factor_spaces(form, instr.tiles)
-        a = places[0][0]
+        a, acc, dst = places[0][0], instr.tiles[0], instr.dst
+        adds_later = form is Form.MATMUL_ACC and Space.L0C not in self.copies[acc]
+        if adds_later:
+            places, dst = places[:2], f"{dst} product"
         for tile, space in places:
             self.bring(tile, space, instr.loc)
         inner = self.valid[a][0 if attrs.get("trans_a") else 1]
         itemsize = self.types[a].dtype.itemsize
         cycles = self.device.costs[instr.op].of_product(shape[0], inner, shape[1], itemsize)
         reads = [(tile, space.value) for tile, space in places]
-        self.board.run("cube", cycles, reads, (instr.dst, Space.L0C.value))
+        self.board.run("cube", cycles, reads, (dst, Space.L0C.value))
+        self.copies[dst] = {Space.L0C}
         self.operations += 2 * shape[0] * inner * shape[1]
+        if adds_later:
+            self.bring(acc, Space.UB, instr.loc)
+            self.add_product(instr, acc, dst, shape)
 
     def quantised_product(self, instr: k.Instr, shape: Shape, block: int) -> None:
         """Unpack the matrix on the vector core, multiply on the cube, and add to the sums on the vector core.
@@ -417,10 +427,17 @@ class _Walk:
         self.carry(matrix, Space.UB, Space.L0B, 2 * inner * cols, instr.loc)
         factors = [(x, l0a), (matrix, l0b)]
         self.board.run("cube", cost.of_product(rows, inner, cols, 2), factors, (product, l0c))
-        self.carry(product, Space.L0C, Space.UB, 4 * rows * cols, instr.loc)
-        added = self.device.costs["add"].of_vector(rows, cols, 4)
-        self.board.run("vector", added, [(acc, ub), (product, ub)], (instr.dst, ub))
         self.operations += 2 * rows * inner * cols
+        self.add_product(instr, acc, product, shape)
+
+    def add_product(self, instr: k.Instr, acc: str, product: str, shape: Shape) -> None:
+        """Add a product in L0C to sums in UB."""
+        rows, cols = shape
+        ub = Space.UB.value
+        self.carry(product, Space.L0C, Space.UB, 4 * rows * cols, instr.loc)
+        cycles = self.device.costs["add"].of_vector(rows, cols, 4)
+        self.board.run("vector", cycles, [(acc, ub), (product, ub)], (instr.dst, ub))
+        self.copies[instr.dst] = {Space.UB}
 
     def asked_valid(self, instr: k.Instr) -> Shape:
         dst = self.types[instr.dst]

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import assert_never
 
 from pto_wsp.device.model import CoreKind, Device
 from pto_wsp.errors import NoCost
 from pto_wsp.ir import kernel as k
 from pto_wsp.ir.core import Range
-from pto_wsp.ir.scalar import Expr, Var, walk
+from pto_wsp.ir.scalar import Const, Expr, Var, walk
 from pto_wsp.isa.forms import PRODUCTS, Form, factors
 from pto_wsp.isa.table import TABLE
 from pto_wsp.types.space import Space
@@ -47,15 +47,24 @@ def factor_spaces(form: Form, tiles: Sequence[str]) -> list[tuple[str, Space]]:
     return places
 
 
+def clears_sum(instr: k.Instr, uses: Mapping[str, frozenset[Space]]) -> bool:
+    """Return whether an instruction only clears a sum of products: the first product overwrites it.
+
+    Args:
+        instr: any instruction.
+        uses: the memories that each tile is read from.
+    """
+    is_zero = instr.op == "expands" and isinstance(value := instr.scalars[0], Const) and value.value == 0
+    return is_zero and uses[instr.dst] == {Space.L0C}
+
+
 def core_kinds(kernel: k.KernelFunction, device: Device) -> tuple[CoreKind, ...]:
     """Return the kinds of cores that a kernel takes.
 
     Raises:
         NoCost: the device has no core of such a kind.
     """
-    ops = [TABLE[s.op].form for s in k.walk_statements(kernel.body or ()) if isinstance(s, k.Instr)]
-    has_products = any(form in PRODUCTS or form is Form.MATMUL_QUANTISED for form in ops)
-    has_others = any(form not in PRODUCTS for form in ops)
+    has_products, has_others = units_of_work(kernel)
     units: tuple[str, ...]
     match kernel.unit:
         case "any":
@@ -79,6 +88,16 @@ def core_kinds(kernel: k.KernelFunction, device: Device) -> tuple[CoreKind, ...]
         if kind not in kinds:
             kinds.append(kind)
     return tuple(kinds)
+
+
+def units_of_work(kernel: k.KernelFunction) -> tuple[bool, bool]:
+    """Return whether a kernel has work for the cube, and whether it has work for a vector core."""
+    uses, statements = reading_spaces(kernel), list(k.walk_statements(kernel.body or ()))
+    instrs = [s for s in statements if isinstance(s, k.Instr) and not clears_sum(s, uses)]
+    forms = {TABLE[instr.op].form for instr in instrs}
+    loaded = {s.tile for s in statements if isinstance(s, k.Load)}
+    adds_to_loaded = any(TABLE[s.op].form is Form.MATMUL_ACC and s.tiles[0] in loaded for s in instrs)
+    return bool(forms & {*PRODUCTS, Form.MATMUL_QUANTISED}), bool(forms - PRODUCTS) or adds_to_loaded
 
 
 def scalars_that_matter(kernel: k.KernelFunction) -> tuple[bool, ...]:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from pto_wsp import DYN, In, InOut, Out, Scalar, Tensor, Tile, f16, f32, i32, i64, kernel, pto
+from pto_wsp import DYN, In, InOut, Out, Scalar, Tensor, Tile, f16, f32, i32, i64, kernel, pto, u8
 from pto_wsp.device.kernel_cost import KernelCost, kernel_cost
 from pto_wsp.device.kernel_facts import scalars_that_matter
 from pto_wsp.device.reader import get_device
@@ -65,6 +65,61 @@ def test_a_kernel_of_both_units_takes_both_and_moves_by_way_of_global_memory() -
     # Per step: scores and values come out of the cube, probabilities go into it.
     assert cost.spilled == 10 * 2 * (4 * 64 + 4 * 64 + 4 * 128) * 4
     assert cost.gm_bytes == sum(cost.loaded) + sum(cost.stored) + cost.spilled
+
+
+@kernel
+def cleared(a: In[Tensor[f16, 64, 512]], b: In[Tensor[f16, 512, 64]], c: Out[Tile[64, 64, f32]]):
+    acc = pto.zeros((64, 64))
+    for i in range(4):
+        acc = pto.matmul_acc(acc, a[:, i * 128 : i * 128 + 128], b[i * 128 : i * 128 + 128])
+    pto.store(c, acc)
+
+
+@kernel
+def added(a: In[Tensor[f16, 64, 512]], b: In[Tensor[f16, 512, 64]], c: InOut[Tile[64, 64, f32]]):
+    acc = pto.load(c)
+    for i in range(4):
+        acc = pto.matmul_acc(acc, a[:, i * 128 : i * 128 + 128], b[i * 128 : i * 128 + 128])
+    pto.store(c, acc)
+
+
+def test_a_cleared_sum_takes_no_vector_core_and_a_loaded_one_does() -> None:
+    shapes: list[tuple[int, ...]] = [(64, 512), (512, 64), (64, 64)]
+    first, zeros, loads = cost_of(product, shapes), cost_of(cleared, shapes), cost_of(added, shapes)
+    assert zeros.units == ("cube",) and zeros.spilled == 0
+    assert zeros.busy == first.busy and zeros.cycles == pytest.approx(first.cycles, rel=0.01)
+    assert loads.units == ("cube", "vector") and loads.loaded == (65536, 65536, 16384)
+    assert loads.spilled == 4 * 2 * 16384  # each product leaves L0C by way of global memory
+
+
+@kernel
+def unpacked(x: In[Tile[8, 256, f16]], w: In[Tensor[u8, DYN, 1088]], y: Out[Tile[8, 32, f32]]):
+    acc = pto.matmul_quantised(pto.zeros((8, 32)), x, w[0:8], format="q8_0")
+    pto.store(y, acc)
+
+
+def test_a_quantised_product_is_unpacked_on_a_vector_core() -> None:
+    cost = cost_of(unpacked, [(8, 256), (8, 1088), (8, 32)])
+    assert cost.units == ("cube", "vector")
+    assert cost.loaded == (8 * 256 * 2, 8 * 1088, 0) and cost.stored == (0, 0, 8 * 32 * 4)
+    assert cost.spilled == 2 * (256 * 32 * 2 + 8 * 32 * 4)  # the matrix in f16, and the product
+    assert cost.operations == 2 * 8 * 256 * 32 + 8 * 32
+
+
+@kernel
+def noted(x: InOut[Tile[16, 64, f32]]):
+    pto.check(x.rows > 0, "no rows")
+    pto.print("rows", x.rows)
+    pto.store(x, x * 2.0)
+
+
+@kernel
+def plain(x: InOut[Tile[16, 64, f32]]):
+    pto.store(x, x * 2.0)
+
+
+def test_a_check_takes_a_cycle_and_a_print_none() -> None:
+    assert cost_of(noted, [(16, 64)]).cycles == cost_of(plain, [(16, 64)]).cycles + 1
 
 
 def walked_whole(monkeypatch: pytest.MonkeyPatch, shapes: list[tuple[int, ...]]) -> KernelCost:

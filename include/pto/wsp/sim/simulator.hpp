@@ -310,7 +310,7 @@ class Simulator {
     if (task.ready < now_) {
       task.cause = was_held_ ? Cause::kStart : pace_ > 0 && next_start_ == now_ ? Cause::kPace : Cause::kCore;
       if (task.cause == Cause::kCore) task.because = latest_complete_[lowest(cost.kinds)];
-    } else if (task.because != kNoTask) {
+    } else if (task.ready > task.made) {
       task.cause = Cause::kTask;
     }
   }

@@ -15,6 +15,7 @@ from docs.advice_table import advice_page
 from docs.builder_stub import builder_stub
 from docs.cookbook import cookbook_page
 from docs.editor_grammar import editor_grammar
+from docs.examples_table import examples_page
 from docs.figures import readme_page
 from docs.kernel_python import kernel_python_page
 from docs.style import COLUMNS
@@ -269,6 +270,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "advice.md": advice_page,
     "command.md": command_page,
     "../README.md": readme_page,
+    "../examples/README.md": examples_page,
     "../editors/vscode/pto.tmLanguage.json": editor_grammar,
     "../python/pto_wsp/builder/instruction_methods.pyi": builder_stub,
     "cookbook.md": cookbook_page,

@@ -14,7 +14,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import NoReturn, assert_never
 
-from pto_wsp.device.kernel_facts import clears_sum, core_kinds, factor_spaces, reading_spaces
+from pto_wsp.device.kernel_facts import (
+    buffers_that_fit,
+    clears_sum,
+    core_kinds,
+    factor_spaces,
+    load_targets,
+    reading_spaces,
+)
 from pto_wsp.device.model import Device
 from pto_wsp.device.scoreboard import Scoreboard
 from pto_wsp.errors import BadExpression, NoCost
@@ -72,7 +79,7 @@ def kernel_cost(
     device: Device,
     shapes: Sequence[tuple[int, ...]],
     scalars: Sequence[Value],
-    num_buffers: int = 2,
+    num_buffers: int | None = None,
 ) -> KernelCost:
     """Return what a call costs.
 
@@ -81,8 +88,8 @@ def kernel_cost(
         device: where it runs.
         shapes: valid shape of each view argument, in order.
         scalars: value of each scalar argument, in order.
-        num_buffers: buffers of each tile that is loaded: 1, or 2 where loads overlap what works on the
-            tile before.
+        num_buffers: buffers of each tile that is loaded: 1, or 2 where loads overlap the work on the tile
+            before. By default 2 where these fit the memories of a core.
 
     Raises:
         NoCost: it is in C++ or only declared; its control flow depends on elements; or the device has no
@@ -90,7 +97,7 @@ def kernel_cost(
     """
     if kernel.cost is not None:
         return _stated(kernel, device, shapes, scalars)
-    walk = _Walk(kernel, device, shapes, scalars, num_buffers)
+    walk = _Walk(kernel, device, shapes, scalars, num_buffers or buffers_that_fit(kernel, device))
     return walk.cost()
 
 
@@ -289,7 +296,7 @@ class _Walk:
         num_bytes = shape[0] * shape[1] * self.types[stmt.tile].dtype.itemsize
         self.copies[stmt.tile] = set()
         number = self.numbers[stmt.region.tensor]
-        for space in self.targets(stmt.tile):
+        for space in load_targets(self.uses[stmt.tile]):
             self.move(Space.GM, space, stmt.tile, num_bytes, stmt.loc, number=number)
 
     def store(self, stmt: k.Store) -> None:
@@ -297,14 +304,6 @@ class _Walk:
         num_bytes = rows * cols * self.types[stmt.tile].dtype.itemsize
         source = self.where(stmt.tile)
         self.move(source, Space.GM, stmt.tile, num_bytes, stmt.loc, number=self.numbers[stmt.region.tensor])
-
-    def targets(self, tile: str) -> tuple[Space, ...]:
-        """Return where a load puts a tile: UB for vector work, L1 for products."""
-        read = self.uses[tile]
-        spaces = [Space.UB] if read & {Space.UB, Space.L0C} or not read else []
-        if read & {Space.L0A, Space.L0B, Space.L1}:
-            spaces.append(Space.L1)
-        return tuple(spaces)
 
     def where(self, tile: str) -> Space:
         """Return a memory that holds a tile."""

@@ -6,6 +6,7 @@ import inspect
 from collections.abc import Mapping, Sequence
 from typing import assert_never
 
+from pto_wsp.analysis.buffers import buffer_use
 from pto_wsp.device.model import CoreKind, Device
 from pto_wsp.errors import NoCost
 from pto_wsp.ir import kernel as k
@@ -45,6 +46,58 @@ def factor_spaces(form: Form, tiles: Sequence[str]) -> list[tuple[str, Space]]:
     elif form is Form.MATMUL_BIAS:
         places.append((tiles[2], Space.L1))
     return places
+
+
+def tile_places(kernel: k.KernelFunction) -> dict[Space, dict[str, bool]]:
+    """Return the tiles that lie in UB, L1 and L0C at some time, and whether each is loaded there."""
+    uses = reading_spaces(kernel)
+    found: dict[Space, dict[str, bool]] = {space: {} for space in (Space.UB, Space.L1, Space.L0C)}
+    for stmt in k.walk_statements(kernel.body or ()):
+        if isinstance(stmt, k.Load):
+            for space in load_targets(uses[stmt.tile]):
+                found[space][stmt.tile] = True
+        elif isinstance(stmt, k.Instr):
+            is_product = TABLE[stmt.op].form in PRODUCTS or clears_sum(stmt, uses)
+            found[Space.L0C if is_product else Space.UB].setdefault(stmt.dst, False)
+    for tile, read in uses.items():
+        if Space.UB in read:
+            found[Space.UB].setdefault(tile, False)
+        if read & {Space.L0A, Space.L0B, Space.L1}:
+            found[Space.L1].setdefault(tile, False)
+    return found
+
+
+def load_targets(read: frozenset[Space]) -> tuple[Space, ...]:
+    """Return where a load puts a tile: UB for vector work, L1 for products.
+
+    Args:
+        read: the memories that the tile is read from.
+    """
+    spaces = [Space.UB] if read & {Space.UB, Space.L0C} or not read else []
+    return (*spaces, Space.L1) if read & {Space.L0A, Space.L0B, Space.L1} else tuple(spaces)
+
+
+def too_large(kernel: k.KernelFunction, device: Device, num_buffers: int) -> tuple[Space, int, int] | None:
+    """Return a memory that the tiles of a kernel do not fit, the bytes that they take, and its size.
+
+    Args:
+        kernel: a verified kernel.
+        device: where it runs.
+        num_buffers: buffers of each tile that is loaded.
+    """
+    kinds = core_kinds(kernel, device)
+    for space, tiles in tile_places(kernel).items():
+        sizes = [kind.memories[space] for kind in kinds if space in kind.memories]
+        copies = {tile: num_buffers if is_loaded else 1 for tile, is_loaded in tiles.items()}
+        taken = buffer_use(kernel, copies).shared
+        if sizes and taken > max(sizes):
+            return space, taken, max(sizes)
+    return None
+
+
+def buffers_that_fit(kernel: k.KernelFunction, device: Device) -> int:
+    """Return how many buffers each tile that is loaded has: 2 where these fit a core, or 1."""
+    return 1 if too_large(kernel, device, 2) else 2
 
 
 def clears_sum(instr: k.Instr, uses: Mapping[str, frozenset[Space]]) -> bool:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
+from functools import cache
 
 from pto_wsp import _native
 from pto_wsp.device.kernel_cost import KernelCost, kernel_cost
-from pto_wsp.device.kernel_facts import scalars_that_matter
+from pto_wsp.device.kernel_facts import buffers_that_fit, scalars_that_matter
 from pto_wsp.device.model import Device
 from pto_wsp.ir.kernel import KernelFunction
 from pto_wsp.ir.scalar import Value
@@ -26,6 +27,7 @@ class DeviceCosts:
         self._kernels = kernels
         self._device = device
         self._kinds = {kind.name: i for i, kind in enumerate(device.cores)}
+        self._buffers = cache(lambda number: buffers_that_fit(self._kernels[number], device))
         self.found: list[tuple[KernelFunction, KernelCost]] = []
 
     @property
@@ -42,7 +44,7 @@ class DeviceCosts:
         kernel = self._kernels[number]
         types = [p.type.dtype for p in kernel.scalar_params if isinstance(p.type, ScalarType)]
         scalars = [_value(word, dtype) for word, dtype in zip(bits, types, strict=True)]
-        cost = kernel_cost(kernel, self._device, shapes, scalars)
+        cost = kernel_cost(kernel, self._device, shapes, scalars, self._buffers(number))
         self.found.append((kernel, cost))
         result = _native.SimCost()
         result.kinds = sum(1 << self._kinds[unit] for unit in cost.units)

@@ -340,7 +340,7 @@ def test_a_tile_beyond_the_buffer_of_a_core_is_refused() -> None:
         for _ in P(Dense[1]):
             wide(x=X, y=Y)
 
-    with pytest.raises(UnsupportedByTarget, match="188,416 bytes"):
+    with pytest.raises(UnsupportedByTarget, match="524,288 bytes of `ub`"):
         all_wide.compile(target="sim")
 
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import NoReturn
 
-from pto_wsp.analysis.buffers import buffer_use
-from pto_wsp.device.kernel_facts import core_kinds
+from pto_wsp.device.kernel_facts import too_large
 from pto_wsp.device.model import Device
 from pto_wsp.device.reader import get_device
 from pto_wsp.errors import UnsupportedByTarget
@@ -15,7 +14,6 @@ from pto_wsp.ir.module import Module
 from pto_wsp.ir.schedule import Directive, Policy
 from pto_wsp.targets.base import Enforced, Idle, R, Refused, Runnable, Support, Target
 from pto_wsp.targets.cpu.target import CpuTarget
-from pto_wsp.types.space import Space
 
 _REFUSED = {
     ("pools", "by_exec_unit"): "a device has cores of its own for each unit",
@@ -52,19 +50,16 @@ class SimTarget(Target):
         """Raise for the first thing that the cpu refuses, or that has no place on the device."""
         self._cpu.check(module)
         for kernel in module.kernels:
-            core_kinds(kernel, self.device)
             self._check_tiles(kernel)
 
     def _check_tiles(self, kernel: KernelFunction) -> None:
-        """Refuse tiles that take more than the unified buffer of a core."""
-        if kernel.body is None:
+        """Refuse tiles that do not fit a memory of the cores that run the kernel."""
+        if (found := too_large(kernel, self.device, num_buffers=1)) is None:
             return
-        sizes = [kind.memories[Space.UB] for kind in self.device.cores if Space.UB in kind.memories]
-        use = buffer_use(kernel)
-        if sizes and use.shared > max(sizes):
-            what = f"kernel `{kernel.name}`, whose tiles take {use.shared:,} bytes"
-            reason = f"a core of {self.device.name} has {max(sizes):,} bytes: use smaller tiles"
-            raise UnsupportedByTarget(target=self.name, what=what, reason=reason, loc=kernel.loc)
+        space, taken, size = found
+        what = f"kernel `{kernel.name}`, whose tiles take {taken:,} bytes of `{space.value}`"
+        reason = f"a core of {self.device.name} has {size:,} bytes: use smaller tiles"
+        raise UnsupportedByTarget(target=self.name, what=what, reason=reason, loc=kernel.loc)
 
     def emit(self, module: Module) -> NoReturn:
         """Refuse: the device is simulated."""

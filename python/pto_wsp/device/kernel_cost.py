@@ -168,6 +168,7 @@ class _Walk:
         self.valid: dict[str, Shape] = {}
         self.copies: dict[str, set[Space]] = {}
         self.uses = reading_spaces(kernel)
+        self.ways = device.ways
         self.board = Scoreboard(num_buffers)
         self.loaded, self.stored = [0] * len(self.views), [0] * len(self.views)
         self.spilled = self.operations = 0
@@ -330,7 +331,7 @@ class _Walk:
             self.spilled += num_bytes if Space.GM in (source, target) else 0
         reads = [] if source is Space.GM else [(tile, source.value)]
         writes = None if target is Space.GM else (tile, target.value)
-        way = self.device.ways.get((source, target))
+        way = self.ways.get((source, target))
         if way is None:
             self.refuse(
                 f"there is no way from {source.value} to {target.value}",
@@ -349,10 +350,9 @@ class _Walk:
 
     def carry(self, tile: str, source: Space, space: Space, num_bytes: int, loc: Location | None) -> None:
         """Move a tile to a memory, by way of others where there is no direct way."""
-        ways = self.device.ways
         for between in ((), (Space.L1,), (Space.GM,), (Space.GM, Space.L1)):
             steps = list(pairwise((source, *between, space)))
-            if all(step in ways for step in steps):
+            if all(step in self.ways for step in steps):
                 for start, end in steps:
                     self.move(start, end, tile, num_bytes, loc)
                 return

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from functools import cached_property
 
 from pto_wsp.support.record import record
 from pto_wsp.types.space import Space
@@ -204,12 +203,12 @@ class Device:
     def __hash__(self) -> int:
         return hash(self.name)
 
-    @cached_property
+    @property
     def by_unit(self) -> Mapping[str, CoreKind]:
         """The kind of core that runs kernels of a unit."""
         return {unit: kind for kind in self.cores for unit in kind.units}
 
-    @cached_property
+    @property
     def ways(self) -> Mapping[tuple[Space, Space], Route]:
         """Transfers by their ends."""
         return {(way.source, way.target): way for way in self.transfers}

@@ -22,6 +22,7 @@ IDLE = (
     "tasks were not made",
     "tasks waited for others",
     "ready tasks need other cores",
+    "dispatchers waited for values",
     "the schedule starts tasks later",
     "all tasks had started",
 )

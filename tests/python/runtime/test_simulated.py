@@ -358,3 +358,14 @@ def test_schedules_and_devices_are_compared_in_a_table() -> None:
 def test_a_comparison_needs_schedules_or_devices(variants: dict[str, object]) -> None:
     with pytest.raises(WrongValue):
         compare(layers, variants, **arrays(3))  # type: ignore[arg-type]
+
+
+def test_dispatchers_wait_for_values_that_tasks_write() -> None:
+    table = np.array([[1], [2], [3], [0], [1], [5]], np.int32)
+    program = routed.compile(target="sim", device="ascend_910b")
+    program.run(trace=True, T=table, X=np.zeros((6, 16, 64), np.float32))
+    assert program.trace is not None
+    made, complete = program.trace.walks[:, 3], times(program)["end"] + 600
+    chosen = [b for b in range(6) if table[b, 0] > 0]
+    for task, b in enumerate(chosen, start=6):  # a dispatcher sees an end 600 ns later
+        assert made[task] >= complete[b], (task, b)

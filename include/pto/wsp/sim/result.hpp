@@ -18,10 +18,11 @@ enum class Idle : uint8_t {
   kMaking,    ///< tasks were not made fast enough
   kTasks,     ///< the tasks that were made waited for others
   kOther,     ///< what was ready needs cores of another kind, or of another pool
+  kValues,    ///< dispatchers waited for values that tasks write
   kSchedule,  ///< the schedule starts tasks later
   kEnd,       ///< all tasks had started
 };
-inline constexpr int kNumIdle = 6;
+inline constexpr int kNumIdle = 7;
 
 /// A task as it went.
 struct TaskTime {

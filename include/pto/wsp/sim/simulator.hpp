@@ -12,6 +12,7 @@
 #include <deque>
 #include <limits>
 #include <queue>
+#include <utility>
 #include <vector>
 
 #include "pto/wsp/error.hpp"
@@ -75,6 +76,7 @@ class Simulator {
     uint64_t making = kNoTask;
     double stalled_since = -1;
     bool is_over = false;
+    bool is_gated = false;  ///< it waits for values
   };
 
   void begin() {
@@ -145,6 +147,7 @@ class Simulator {
     if (now_ < machine_.begin) return Idle::kBegin;
     if (!ready_.is_empty()) return is_held() || now_ < next_start_ ? Idle::kSchedule : Idle::kOther;
     if (num_waiting_ > 0) return Idle::kTasks;
+    if (num_gates_ > 0) return Idle::kValues;
     return is_all_made() ? Idle::kEnd : Idle::kMaking;
   }
 
@@ -176,6 +179,11 @@ class Simulator {
       --num_stalled_;
     }
     if (dispatcher.own.empty() && !pull(number)) {
+      dispatcher.is_gated = num_gates_ > 0;
+      if (dispatcher.is_gated) {
+        ++num_gated_;
+        return;
+      }
       dispatcher.is_over = true;
       ++num_over_;
       return;
@@ -196,10 +204,15 @@ class Simulator {
   /// the dispatcher that comes to it first.
   bool pull(uint32_t number) {
     while (!is_source_over_) {
-      if (!source_.next(source_task_)) {
+      if (!has_pulled_ && !source_.next(source_task_)) {
         is_source_over_ = true;
         break;
       }
+      if (!has_pulled_) {
+        for (const sched::Name name : source_task_.gates) num_gates_ += waits_.add(live_, kGate, name);
+      }
+      has_pulled_ = num_gates_ > 0;
+      if (has_pulled_) return false;
       const uint32_t owner = add(number);
       if (owner == number) return true;
     }
@@ -219,7 +232,7 @@ class Simulator {
     live.priority = source_task_.traits.priority;
     live.groups = source_task_.groups;
     live.uses = source_task_.uses;
-    for (const sched::Name name : source_task_.waits) waits_.add(live_, task, name);
+    for (const sched::Name name : source_task_.waits) live.num_waits += waits_.add(live_, task, name);
     const TaskCost& cost = source_.cost(live.cost);
     if (records_ && task >= most_times_) forget_times();
     if (records_) {
@@ -270,7 +283,7 @@ class Simulator {
   /// Whether the schedule lets no task start yet.
   bool is_held() const {
     if (options_.start == sched::Start::kImmediate || is_all_made()) return false;
-    if (num_stalled_ + num_over_ == dispatchers_.size()) return false;
+    if (num_stalled_ + num_over_ + num_gated_ == dispatchers_.size()) return false;
     return options_.start == sched::Start::kAfterBuild || num_made_ < options_.threshold;
   }
 
@@ -373,15 +386,28 @@ class Simulator {
     --num_recorded_;
     waits_.complete(live_, number,
                     [this](uint64_t waiting, uint64_t because) { pass_wait(waiting, because); });
+    if (num_gates_ == 0 && num_gated_ > 0) open_gate();
     for (uint32_t i = 0; num_stalled_ > 0 && i < dispatchers_.size(); ++i) {
       if (dispatchers_[i].stalled_since >= 0) make_next(i);
     }
   }
 
   void pass_wait(uint64_t waiting, uint64_t because) {
+    if (waiting == kGate) {
+      --num_gates_;
+      return;
+    }
     LiveTask& task = live_[waiting];
     task.because = because;
     if (--task.num_waits == 0 && task.is_made) be_ready(waiting);
+  }
+
+  /// The values are known for which dispatchers have waited.
+  void open_gate() {
+    num_gated_ = 0;
+    for (Dispatcher& dispatcher : dispatchers_) {
+      if (std::exchange(dispatcher.is_gated, false)) make_next(uint32_t(&dispatcher - dispatchers_.data()));
+    }
   }
 
   void write_time(uint64_t number, const LiveTask& task, uint32_t kind) {
@@ -420,7 +446,9 @@ class Simulator {
   uint64_t num_made_ = 0;
   uint64_t num_recorded_ = 0;  ///< made and not seen complete
   uint64_t num_waiting_ = 0;   ///< made, and waiting for other tasks
-  size_t num_over_ = 0, num_stalled_ = 0;
+  size_t num_over_ = 0, num_stalled_ = 0, num_gated_ = 0;
+  bool has_pulled_ = false;  ///< the task that the walk has made waits for `num_gates_` moments
+  uint32_t num_gates_ = 0;
   uint64_t latest_complete_[kMaxKinds] = {kNoTask, kNoTask, kNoTask, kNoTask,
                                           kNoTask, kNoTask, kNoTask, kNoTask};
   SimResult result_;

@@ -25,10 +25,13 @@ struct SourceTask {
   std::vector<sched::Name> waits;  ///< tasks are slices here: a name is (task, all of it)
   std::vector<uint32_t> groups;    ///< lines that its completion counts in
   std::vector<Use> uses;
+  std::vector<sched::Name> gates;  ///< no task from here on is made before: they decide what is made
 };
 
 inline constexpr uint32_t kNoEdge = UINT32_MAX;
 inline constexpr uint64_t kNoTask = UINT64_MAX;
+/// What waits for `gates`, in place of a task.
+inline constexpr uint64_t kGate = UINT64_MAX - 1;
 
 /// Why a task started when it did.
 enum class Cause : uint8_t {

@@ -21,23 +21,22 @@ class Waits {
     groups_.assign(sched::kNumGroupLines, {});
   }
 
-  /// Makes the newest task wait for a moment that has not passed.
-  void add(LiveTasks& live, uint64_t task, sched::Name name) {
-    LiveTask& waiting = live[task];
+  /// Makes a task, or kGate, wait for a moment; false if it has passed.
+  bool add(LiveTasks& live, uint64_t task, sched::Name name) {
     if (sched::is_task_name(name)) {
       const uint64_t before = sched::slice_of(name);
-      if (live.is_complete(before)) return;
+      if (live.is_complete(before)) return false;
       link(live[before].first_edge, task);
     } else if (sched::is_watermark_name(name)) {
-      if (live.oldest() >= name) return;
+      if (live.oldest() >= name) return false;
       watermarks_.push({name, task});
     } else {
       Group& group = groups_[sched::group_line_of(name)];
       const uint64_t count = name & sched::kGroupMask;
-      if (group.complete >= count) return;
+      if (group.complete >= count) return false;
       group.waiting.push({count, task});
     }
-    ++waiting.num_waits;
+    return true;
   }
 
   /// A task is complete: calls `passed(task, because)` for each wait that is over.

@@ -75,6 +75,8 @@ class WalkSource {
     for (int i = 0; i < walk_.waits().size(); ++i) task_->waits.push_back(walk_.waits()[i]);
     task_->groups.clear();
     for (const sched::Group& group : numbering().groups()) task_->groups.push_back(group.line);
+    task_->gates.swap(gates_);
+    gates_.clear();
     arguments_.fill_rest(site, walk_.registers());
     find_cost(site);
     has_task_ = true;
@@ -82,6 +84,8 @@ class WalkSource {
   }
 
   bool on_flush(uint32_t set) {
+    if (numbering().is_open()) close(true);
+    gate_by(plan_.sets[set].value);
     int64_t value = 0;
     if (num_flushes_ < flushed_.size()) {
       value = flushed_[num_flushes_];
@@ -92,6 +96,20 @@ class WalkSource {
     read_.push_back(value);
     walk_.expander().assign(set, value);
     return true;
+  }
+
+  /// What is made from here on waits for the tasks that write elements of a value.
+  void gate_by(const bytecode::Value& value) {
+    const uint64_t slice = walk_.slice();
+    try {
+      walk_.ordering().find_reads(value, walk_.registers(), slice, [this](const sched::WaitList& waits) {
+        for (int i = 0; i < waits.size(); ++i) gates_.push_back(waits[i]);
+        gates_.insert(gates_.end(), more_waits_.begin(), more_waits_.end());
+        more_waits_.clear();
+      });
+    } catch (EngineError&) {  // an index is read from an array that later tasks have changed
+      gates_.push_back(sched::watermark_name(slice));
+    }
   }
 
   bool begin_unit(uint32_t) { return true; }
@@ -183,6 +201,7 @@ class WalkSource {
   bytecode::Arguments arguments_;
   sched::Walk walk_;
   std::vector<sched::Name> more_waits_;
+  std::vector<sched::Name> gates_;  ///< of the next task
   SourceTask* task_ = nullptr;
   bool has_task_ = false, is_over_ = false;
   std::vector<int64_t> key_;

@@ -25,7 +25,7 @@ NATIVE_SOURCES := pyproject.toml CMakeLists.txt $(wildcard cmake/*.cmake) \
 CPP_TREES := thread address-undefined plain
 CPP_FILES = $(shell git ls-files -co --exclude-standard '*.cpp' '*.hpp' '*.c' '*.h')
 
-.PHONY: help tools demo test test-quick test-python test-cpp $(CPP_TREES:%=test-cpp-%) test-cpp-aarch64 check format docs site bench clean
+.PHONY: help tools extras demo test test-quick test-python test-cpp $(CPP_TREES:%=test-cpp-%) test-cpp-aarch64 check format docs site bench clean
 
 help: ## list these commands
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | while IFS=$$'\t' read -r name text; \
@@ -106,6 +106,12 @@ build/installed.dev: $(NATIVE_SOURCES) | $(PY)
 
 build/installed.docs: pyproject.toml build/installed.dev
 	@$(PY) -m pip install -q --no-build-isolation $$($(PY) -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["docs"])')
+	@touch $@
+
+extras: build/installed.extras ## install what tests of torch, transformers and the like need; they skip without
+
+build/installed.extras: pyproject.toml build/installed.dev
+	@$(PY) -m pip install -q $$($(PY) -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["extras"])')
 	@touch $@
 
 $(PY): | tools

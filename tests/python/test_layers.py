@@ -37,6 +37,7 @@ ORDER = (
     ("targets",),
     ("runtime",),
     ("ops",),
+    ("torch",),
     ("",),
     ("tools",),
     ("__main__",),

@@ -40,6 +40,7 @@ from pto_wsp.errors.compiling import (
     UnknownTarget,
     UnsupportedByTarget,
 )
+from pto_wsp.errors.foreign import BadMask, BadReturn, NoGradient
 from pto_wsp.errors.modules import (
     BadKey,
     InvalidIR,
@@ -161,12 +162,14 @@ __all__ = [
     "BadKernelOption",
     "BadKey",
     "BadLibrary",
+    "BadMask",
     "BadOperand",
     "BadOption",
     "BadPipeline",
     "BadPlanBuffer",
     "BadPlanConfig",
     "BadRagged",
+    "BadReturn",
     "BadSparse",
     "BadText",
     "BadTiers",
@@ -199,6 +202,7 @@ __all__ = [
     "NestedRun",
     "NoCompiler",
     "NoDispatcher",
+    "NoGradient",
     "NoMeaning",
     "NoReference",
     "NoSource",

@@ -81,7 +81,7 @@ class Sharing {
     }
   };
 
-  /// For tasks without times: whether they are so many, and so small, that ordering may cost more than
+  /// For tasks without times: whether they are that many, and so small, that ordering may cost more than
   /// running them. Others join only after the first task.
   static bool may_be_short(const Prepared& prepared, const Estimate& estimate) {
     if (estimate.tasks <= kFewTasks) return false;

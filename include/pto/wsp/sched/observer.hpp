@@ -43,17 +43,17 @@ class Observer {
 
   /// A worker that comes by before the ticker advances need not answer.
   void ready(Worker& worker) const {
-    worker.seen_tick = is_on_ && !is_timed() ? kNever : Ticker::instance().count();
+    worker.seen_tick = is_on_ && !is_timed() ? kNever : Ticker::count();
     worker.monitor().seen_ticks = worker.seen_tick;
     worker.num_asked = 0;
     worker.ask_ns = begin_ns_ + kPeriodNs;
   }
-  static bool is_due(const Worker& worker) { return worker.seen_tick != Ticker::instance().count(); }
+  static bool is_due(const Worker& worker) { return worker.seen_tick != Ticker::count(); }
 
   /// Does what is due; true if the run shall end. `count` returns the number of complete tasks.
   template <class Count>
   bool answer(Worker& worker, const Count& count) {
-    worker.seen_tick = Ticker::instance().count();
+    worker.seen_tick = Ticker::count();
     if (!is_on_) return false;
     const int64_t now = trace::now_ns();
     if (!is_timed()) {
@@ -71,7 +71,7 @@ class Observer {
   /// The same within a task, by the kernel on `worker`; the listener is told between tasks only. A kernel
   /// that asks often makes the ticker advance, whether or not the run is young.
   bool stops_kernel(Worker& worker) {
-    worker.monitor().seen_ticks = Ticker::instance().acquire();
+    worker.monitor().seen_ticks = Ticker::acquire();
     if (!is_on_) return false;
     if (!is_timed()) {
       if (++worker.num_asked % kAsksPerLook != 0 || !Ticker::instance().start()) {

@@ -25,7 +25,7 @@ class Sharing {
   /// \pre prepared for a run that orders tasks
   Division divide(const Prepared& prepared, uint32_t workers) {
     const Estimate estimate = Estimate::of(prepared);
-    if (workers != workers_) *this = {};
+    if (workers != workers_) forget_shared();
     workers_ = workers;
     size_ = std::min(size_t(std::log2(1 + estimate.tasks)), of_sizes_.size() - 1);
     if (!estimate.is_timed) return may_be_short(prepared, estimate) ? Division::kLater : Division::kShared;
@@ -44,6 +44,9 @@ class Sharing {
   static constexpr double kClear = 4;      ///< estimates that are so far apart are believed
   static constexpr double kSureNs = 1000;  ///< what is shorter takes longer when it is timed
   static constexpr double kGain = 0.75;    ///< a run that gained takes so much of its time alone, at most
+  /// The same of the bodies where no run alone is known: bodies of shared runs take longer, those of a chain
+  /// by as much as its data moves between cores.
+  static constexpr double kClearGain = 0.6;
   static constexpr double kFewTasks = 64;
   static constexpr double kForget = 1.05;
   static constexpr uint32_t kTrials = 2;
@@ -100,8 +103,14 @@ class Sharing {
     if (saved_ns * kClear < estimate.order_ns) return false;
     const bool is_sure = estimate.task_ns() > kSureNs && saved_ns > kClear * estimate.order_ns;
     // Tasks that wait for each other take as long in turns.
-    const bool has_gained = ways.shared.num_runs == 0 || ways.shared.ns < kGain * estimate.task_ns();
+    const double gain = ways.alone.num_runs > 0 ? kGain : kClearGain;
+    const bool has_gained = ways.shared.num_runs == 0 || ways.shared.ns < gain * estimate.task_ns();
     return (is_sure && has_gained) || ways.is_shared_next(is_sure ? kSureTrialPeriod : kTrialPeriod);
+  }
+
+  /// What one worker takes does not depend on their number.
+  void forget_shared() {
+    for (Ways& ways : of_sizes_) ways.shared = {};
   }
 
   uint32_t workers_ = 0;

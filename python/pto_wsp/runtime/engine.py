@@ -136,7 +136,10 @@ class EngineRunner:
 
     def run(self, request: RunRequest) -> tuple[Figures, Trace | None]:
         """Run every task and return what the run did."""
-        loaded, cpu_ns = self.loaded, _cpu_ns(request.trace)
+        loaded = self.loaded
+        if not request.trace:
+            return self._begun(loaded, loaded.executable.run, request), None
+        cpu_ns = _cpu_ns(request.trace)
         result = self._begun(loaded, loaded.executable.run, request)
         return result, loaded.trace(result, request, self.machine(cpu_ns))
 
@@ -155,10 +158,11 @@ class EngineRunner:
                 request.workers,
                 request.trace,
                 request.jitter,
-                check=request.check,
-                options=loaded.options,
-                progress=request.progress,
-                time_limit_ns=request.time_limit_ns,
+                False,
+                request.check,
+                loaded.options,
+                request.progress,
+                request.time_limit_ns,
             )
         except _native.EngineError as error:
             raise self.explained(error, loaded, request.arrays) from None

@@ -109,7 +109,7 @@ class Run {
     Worker& worker = *workers_[slot];
     if (worker.is_ready) return;
     worker.begin(*plan_, bases_, *prepared_->costs, options_, pace_, slot);
-    worker.watch({Ticker::instance().address(), 0, &is_kernel_stopped, &print_of_kernel, {}}, this);
+    worker.watch({Ticker::address(), 0, &is_kernel_stopped, &print_of_kernel, {}}, this);
     observer_.ready(worker);
     worker.is_ready = true;
   }
@@ -278,7 +278,7 @@ class Run {
     pace_.stop();
     task_limit_.store(0, std::memory_order_seq_cst);
     end_slice_.store(0, std::memory_order_seq_cst);
-    Ticker::instance().advance();  // kernels ask
+    Ticker::advance();  // kernels ask
   }
 
   /// Whether every task that must complete is complete. Sequentially consistent against `Worker::is_active`.

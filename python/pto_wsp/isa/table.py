@@ -1,8 +1,9 @@
 """The instruction table: one row per instruction, the single source for everything said about it.
 
 From a row follow the builder method and the `pto.` function, the `.pto` text, the type and shape rules (by
-its form), the numpy meaning, the error bound, the cycle cost, and, through each target's template table,
-legality and emission. tests/python/isa walks the table: every row has every part.
+its form), the numpy meaning, the error bound, and, through each target's template table, legality and
+emission. The costs of an instruction are data of a device (`pto_wsp.device`). tests/python/isa walks the
+table: every row has every part.
 """
 
 from __future__ import annotations
@@ -39,19 +40,6 @@ def ulp(amount: float) -> ErrorBound:
 
 
 @record
-class Cycles:
-    """Cost on the simulated core: `startup` cycles and `per_repeat` for each 256 bytes of the operand.
-
-    For the matmul forms a repeat is one 16 x 16 x 16 product. The figures are those of the A2/A3 core model:
-    10 for elementwise work, 15 for transcendental functions, 20 for reductions, 50 for a product, 80 for a
-    transfer.
-    """
-
-    startup: int
-    per_repeat: int = 1
-
-
-@record
 class Instruction:
     """A row of the table.
 
@@ -74,7 +62,6 @@ class Instruction:
     dtypes: frozenset[DType]
     numpy: Callable[..., np.ndarray] | None
     bound: ErrorBound
-    cycles: Cycles
     doc: str
 
 
@@ -89,8 +76,6 @@ ANY = NUMBERS | {b1}
 
 PAIRS = frozenset({i64})
 
-_MOVE, _SIMPLE, _MATH, _REDUCE, _CUBE = Cycles(80), Cycles(10), Cycles(15), Cycles(20, 2), Cycles(50)
-
 TABLE: dict[str, Instruction] = {}
 
 
@@ -101,11 +86,10 @@ def _row(
     dtypes: frozenset[DType],
     numpy: Callable[..., np.ndarray] | None,
     bound: ErrorBound,
-    cycles: Cycles,
     doc: str,
     mnemonic: str = "",
 ) -> None:
-    TABLE[name] = Instruction(name, function, mnemonic or f"t{name}", form, dtypes, numpy, bound, cycles, doc)
+    TABLE[name] = Instruction(name, function, mnemonic or f"t{name}", form, dtypes, numpy, bound, doc)
 
 
 def _elementwise(function: Callable[..., np.ndarray]) -> Callable[..., np.ndarray]:
@@ -114,8 +98,8 @@ def _elementwise(function: Callable[..., np.ndarray]) -> Callable[..., np.ndarra
 
 
 # memory
-_row("load", "load", Form.LOAD, ANY, None, EXACT, _MOVE, "Read the valid part of a tile from a view.")
-_row("store", "store", Form.STORE, ANY, None, EXACT, _MOVE, "Write the valid part of a tile to a view.")
+_row("load", "load", Form.LOAD, ANY, None, EXACT, "Read the valid part of a tile from a view.")
+_row("store", "store", Form.STORE, ANY, None, EXACT, "Write the valid part of a tile to a view.")
 
 _row(
     "gather",
@@ -124,7 +108,6 @@ _row(
     ANY,
     None,
     EXACT,
-    _MOVE,
     "Read the rows of a view that an i32 row or column lists; a row outside the view is an error.",
     mnemonic="mgather",
 )
@@ -135,7 +118,6 @@ _row(
     ANY,
     None,
     EXACT,
-    _MOVE,
     "Write the rows of a view that an i32 row or column lists; the last of equal rows wins.",
     mnemonic="mscatter",
 )
@@ -170,7 +152,6 @@ for _name, _function, _dtypes, _meaning, _doc, _note in (
             _dtypes,
             _elementwise(_meaning),
             EXACT,
-            _SIMPLE,
             f"{_doc}, with {_other}; {_note}.",
             f"t{_name.removeprefix('bitwise_')}{_suffix}",
         )
@@ -182,10 +163,9 @@ _row(
     FLOATS,
     _prelu,
     EXACT,
-    _SIMPLE,
     "x where x > 0, else x * slope; NaN stays NaN.",
 )
-_row("lrelu", None, Form.TILE_SCALAR, FLOATS, _prelu, EXACT, _SIMPLE, "The same with a scalar slope.")
+_row("lrelu", None, Form.TILE_SCALAR, FLOATS, _prelu, EXACT, "The same with a scalar slope.")
 
 # two additions together
 for _name, _first in (("addc", np.add), ("subc", np.subtract)):
@@ -197,7 +177,6 @@ for _name, _first in (("addc", np.add), ("subc", np.subtract)):
         NUMBERS,
         lambda a, b, c, attrs, first=_first: np.add(first(a, b), c),
         EXACT,
-        _SIMPLE,
         f"(a {_sign} b) + c, both in f32 for floats, then rounded once to the element type; integers wrap.",
     )
     _row(
@@ -207,47 +186,44 @@ for _name, _first in (("addc", np.add), ("subc", np.subtract)):
         NUMBERS,
         lambda a, c, b, attrs, first=_first: np.add(first(a, b), c),
         EXACT,
-        _SIMPLE,
         f"(a {_sign} scalar) + c, rounded like `{_name}`; the scalar is the last operand; integers wrap.",
     )
 
 # tile alone
-for _name, _dtypes, _meaning, _bound, _cycles, _doc in (
-    ("mov", ANY, np.copy, EXACT, _SIMPLE, "Copy of a tile."),
-    ("abs", NUMBERS, np.abs, EXACT, _SIMPLE, "Absolute value; the smallest integer stays unchanged."),
-    ("neg", NUMBERS, np.negative, EXACT, _SIMPLE, "Negation; integers wrap."),
+for _name, _dtypes, _meaning, _bound, _doc in (
+    ("mov", ANY, np.copy, EXACT, "Copy of a tile."),
+    ("abs", NUMBERS, np.abs, EXACT, "Absolute value; the smallest integer stays unchanged."),
+    ("neg", NUMBERS, np.negative, EXACT, "Negation; integers wrap."),
     (
         "bitwise_not",
         BITS,
         np.invert,
         EXACT,
-        _SIMPLE,
         "Bitwise not; of a mask: the opposite mask.",
     ),
-    ("relu", NUMBERS, lambda a: np.maximum(a, 0), EXACT, _SIMPLE, "max(x, 0); NaN stays NaN."),
-    ("recip", FLOATS, lambda a: 1 / a, EXACT, _MATH, "1 / x."),
-    ("sqrt", FLOATS, np.sqrt, EXACT, _MATH, "Square root; NaN below 0."),
-    ("rsqrt", FLOATS, lambda a: 1 / np.sqrt(a), ulp(2), _MATH, "1 / sqrt(x)."),
-    ("exp", FLOATS, np.exp, ulp(2), _MATH, "e to the x."),
-    ("expm1", FLOATS, np.expm1, ulp(2), _MATH, "e to the x, minus 1; precise near 0."),
-    ("log", FLOATS, np.log, ulp(2), _MATH, "Natural logarithm; -inf at 0, NaN below."),
+    ("relu", NUMBERS, lambda a: np.maximum(a, 0), EXACT, "max(x, 0); NaN stays NaN."),
+    ("recip", FLOATS, lambda a: 1 / a, EXACT, "1 / x."),
+    ("sqrt", FLOATS, np.sqrt, EXACT, "Square root; NaN below 0."),
+    ("rsqrt", FLOATS, lambda a: 1 / np.sqrt(a), ulp(2), "1 / sqrt(x)."),
+    ("exp", FLOATS, np.exp, ulp(2), "e to the x."),
+    ("expm1", FLOATS, np.expm1, ulp(2), "e to the x, minus 1; precise near 0."),
+    ("log", FLOATS, np.log, ulp(2), "Natural logarithm; -inf at 0, NaN below."),
     (
         "log1p",
         FLOATS,
         np.log1p,
         ulp(2),
-        _MATH,
         "Natural logarithm of 1 + x; precise near 0; -inf at -1, NaN below.",
     ),
-    ("tanh", FLOATS, np.tanh, ulp(2), _MATH, "Hyperbolic tangent."),
-    ("erf", FLOATS, np_meaning.erf, ulp(2), _MATH, "Error function."),
-    ("sigmoid", FLOATS, np_meaning.sigmoid, ulp(2.5), _MATH, "1 / (1 + exp(-x))."),
-    ("silu", FLOATS, np_meaning.silu, ulp(2.5), _MATH, "x / (1 + exp(-x)); -0 at -inf."),
-    ("gelu", FLOATS, np_meaning.gelu, ulp(4), _MATH, "x / 2 * (1 + erf(x / sqrt(2))), precise below 0 too."),
+    ("tanh", FLOATS, np.tanh, ulp(2), "Hyperbolic tangent."),
+    ("erf", FLOATS, np_meaning.erf, ulp(2), "Error function."),
+    ("sigmoid", FLOATS, np_meaning.sigmoid, ulp(2.5), "1 / (1 + exp(-x))."),
+    ("silu", FLOATS, np_meaning.silu, ulp(2.5), "x / (1 + exp(-x)); -0 at -inf."),
+    ("gelu", FLOATS, np_meaning.gelu, ulp(4), "x / 2 * (1 + erf(x / sqrt(2))), precise below 0 too."),
 ):
     _function = None if _name == "mov" else _name
     _mnemonic = f"t{_name.removeprefix('bitwise_')}"
-    _row(_name, _function, Form.UNARY, _dtypes, _elementwise(_meaning), _bound, _cycles, _doc, _mnemonic)
+    _row(_name, _function, Form.UNARY, _dtypes, _elementwise(_meaning), _bound, _doc, _mnemonic)
 
 # reductions
 for _name, _ufunc, _identity, _bound, _doc in (
@@ -278,7 +254,6 @@ for _name, _ufunc, _identity, _bound, _doc in (
             NUMBERS,
             np_meaning.reduce(_ufunc, _axis, _identity),
             _bound,
-            _REDUCE,
             _doc.format(line=_line),
         )
 
@@ -296,13 +271,9 @@ for _name, _meaning, _sign in (
         ("colexpand", Form.COL_BROADCAST, "col[0, j]"),
     ):
         _doc = _sign.format(line=_line) + "."
-        _row(_prefix + _name, None, _form, NUMBERS, _elementwise(_meaning), EXACT, _SIMPLE, _doc)
-_row(
-    "rowexpand", "rowexpand", Form.ROW_EXPAND, ANY, np_meaning.expand, EXACT, _SIMPLE, "dst[i, j] = a[i, 0]."
-)
-_row(
-    "colexpand", "colexpand", Form.COL_EXPAND, ANY, np_meaning.expand, EXACT, _SIMPLE, "dst[i, j] = a[0, j]."
-)
+        _row(_prefix + _name, None, _form, NUMBERS, _elementwise(_meaning), EXACT, _doc)
+_row("rowexpand", "rowexpand", Form.ROW_EXPAND, ANY, np_meaning.expand, EXACT, "dst[i, j] = a[i, 0].")
+_row("colexpand", "colexpand", Form.COL_EXPAND, ANY, np_meaning.expand, EXACT, "dst[i, j] = a[0, j].")
 _row(
     "expands",
     "full",
@@ -310,7 +281,6 @@ _row(
     ANY,
     lambda value, attrs: np.full(attrs["valid_shape"], value),
     EXACT,
-    _SIMPLE,
     "A tile with one value everywhere.",
 )
 
@@ -321,7 +291,6 @@ _row(
     INTEGERS,
     lambda start, attrs: np.broadcast_to(start + np.arange(attrs["valid_shape"][1]), attrs["valid_shape"]),
     EXACT,
-    _SIMPLE,
     "start + j in column j of every row; integers wrap.",
     mnemonic="tci",
 )
@@ -330,7 +299,7 @@ _row(
 for _name, _function in (("sort32", np_meaning.sort32), ("sort", np_meaning.sort)):
     _what = "each block of 32 columns" if _name == "sort32" else "each row"
     _doc = "into pairs of value and index: descending values, NaN first, equal values by index."
-    _row(_name, _name, Form.SORT, FLOATS, _function, EXACT, _REDUCE, f"Sort {_what} {_doc}")
+    _row(_name, _name, Form.SORT, FLOATS, _function, EXACT, f"Sort {_what} {_doc}")
 _row(
     "mrgsort",
     "mrgsort",
@@ -338,7 +307,6 @@ _row(
     PAIRS,
     np_meaning.mrgsort,
     EXACT,
-    _REDUCE,
     "Merge each four neighbouring sorted runs of `run` pairs into one; an unsorted run is an error.",
 )
 _row(
@@ -348,7 +316,6 @@ _row(
     PAIRS,
     np_meaning.merge,
     EXACT,
-    _REDUCE,
     "The first k pairs of two sorted rows, then absent pairs; an unsorted row is an error.",
 )
 for _name, _form, _function, _rest in (
@@ -356,7 +323,7 @@ for _name, _form, _function, _rest in (
     ("extract_topk_indices", Form.TOPK_INDICES, np_meaning.topk_indices, "-1"),
 ):
     _doc = f"The {_name.rsplit('_')[-1]} of the first k pairs of each row; {_rest} where there are fewer."
-    _row(_name, _name, _form, PAIRS, _function, EXACT, _SIMPLE, _doc)
+    _row(_name, _name, _form, PAIRS, _function, EXACT, _doc)
 _row(
     "take",
     "take",
@@ -364,7 +331,6 @@ _row(
     ANY,
     np_meaning.take,
     EXACT,
-    _SIMPLE,
     "dst[i, j] = x[i, indices[i, j]]; an index outside the row is an error.",
     mnemonic="tgather",
 )
@@ -375,14 +341,13 @@ _row(
     ANY,
     np_meaning.put,
     EXACT,
-    _SIMPLE,
     "x with values[i, j] at [i, indices[i, j]]; the last of equal indices wins; outside is an error.",
     mnemonic="tscatter",
 )
 for _name, _function in (("rowargmax", np_meaning.argmax), ("rowargmin", np_meaning.argmin)):
     _doc = f"Column of the {'largest' if _name == 'rowargmax' else 'smallest'} element of each row"
     _doc += "; the lowest of equal ones; NaN comes first; -1 when empty."
-    _row(_name, _name, Form.ROW_ARG, NUMBERS, _function, EXACT, _REDUCE, _doc)
+    _row(_name, _name, Form.ROW_ARG, NUMBERS, _function, EXACT, _doc)
 
 # matrices
 _row(
@@ -392,7 +357,6 @@ _row(
     FACTORS,
     np_meaning.matmul,
     SUM,
-    _CUBE,
     "Matrix product a @ b, plus acc if given. Sums are f32; sums of two i8 operands are i32 and wrap. "
     "If only one operand is i8, it is b. Operands may be transposed.",
 )
@@ -403,7 +367,6 @@ _row(
     FACTORS,
     lambda acc, a, b, attrs: acc + np_meaning.matmul(a, b, attrs),
     SUM,
-    _CUBE,
     "acc + a @ b; acc has the type of the sums of `matmul`.",
     mnemonic="tmatmul.acc",
 )
@@ -414,7 +377,6 @@ _row(
     FACTORS,
     np_meaning.matmul_bias,
     SUM,
-    _CUBE,
     "a @ b + bias; bias is a row of the type of the sums of `matmul`.",
     mnemonic="tmatmul.bias",
 )
@@ -426,7 +388,6 @@ _row(
     FLOATS | {u8},
     np_meaning.matmul_quantised,
     SUM,
-    _CUBE,
     "acc + x @ w, where w holds blocks of a matrix packed in a `format`. Sums of float rows are f32. Rows "
     "from `quantise` (u8) are summed in i32 per group, then in f32.",
     mnemonic="tmatmul.q",
@@ -438,7 +399,6 @@ _row(
     FLOATS,
     np_meaning.quantise,
     EXACT,
-    _SIMPLE,
     "Round rows to i8 in groups of 32 columns. The bytes hold each group with its scale and its sums.",
 )
 
@@ -450,7 +410,6 @@ _row(
     ANY,
     lambda a, attrs: a.T,
     EXACT,
-    _SIMPLE,
     "dst[i, j] = a[j, i].",
     mnemonic="ttrans",
 )
@@ -482,7 +441,7 @@ for _name, _form, _meaning, _doc in (
     ),
 ):
     _mnemonic = _name if _form is Form.SET else f"t{_name}"
-    _row(_name, _name, _form, ANY, _meaning, EXACT, _SIMPLE, _doc, _mnemonic)
+    _row(_name, _name, _form, ANY, _meaning, EXACT, _doc, _mnemonic)
 
 # compare, select, convert
 _row(
@@ -492,12 +451,9 @@ _row(
     NUMBERS,
     np_meaning.compare,
     EXACT,
-    _SIMPLE,
     "Mask that is true where `a mode b` holds; modes: eq, ne, lt, le, gt, ge.",
 )
-_row(
-    "cmps", None, Form.COMPARE_SCALAR, NUMBERS, np_meaning.compare, EXACT, _SIMPLE, "Mask of a `mode` scalar."
-)
+_row("cmps", None, Form.COMPARE_SCALAR, NUMBERS, np_meaning.compare, EXACT, "Mask of a `mode` scalar.")
 _row(
     "sel",
     "where",
@@ -505,7 +461,6 @@ _row(
     ANY,
     lambda mask, a, b, attrs: np.where(mask, a, b),
     EXACT,
-    _SIMPLE,
     "a where the mask is true, else b.",
 )
 _row(
@@ -515,7 +470,6 @@ _row(
     ANY,
     lambda mask, a, value, attrs: np.where(mask, a, np.asarray(value, a.dtype)),
     EXACT,
-    _SIMPLE,
     "a where the mask holds, else the scalar.",
 )
 _row(
@@ -525,7 +479,6 @@ _row(
     ANY,
     np_meaning.convert,
     EXACT,
-    _SIMPLE,
     "Convert to another type. Floats round to nearest even. Floats become integers toward zero, saturating, "
     "NaN as 0. Integers keep their low bits. `rmode` rounds floats instead: rint, round (ties away from 0), "
     "floor, ceil, trunc; with the same float type it gives whole numbers.",

@@ -120,6 +120,24 @@ class Ordering {
     }
   }
 
+  /// Calls `found(waits())` for each element of an expression, at its place before `slice`, that tasks write.
+  template <class Found>
+  void find_reads(const bytecode::Value& value, const int64_t* registers, uint64_t slice,
+                  const Found& found) {
+    const bytecode::Bindings& bindings = plan_->bindings;
+    if (value.postfix == bytecode::kNoPostfix) return;
+    const auto element = [&](bytecode::Instruction in, uint32_t pc, const int64_t* indices) {
+      if (bindings.program->tensors[in.operand1].written != 0) {
+        waits_.begin_look(slice);
+        hazards_->find_writers(in.operand1, indices, waits_);
+        waits_.finish();
+        found(waits_);
+      }
+      return bytecode::detail::read_element(bindings, in, pc, indices);
+    };
+    bytecode::evaluate_postfix(bindings, value.postfix, registers, element);
+  }
+
  private:
   /// The path of schedules that order tasks by more or by less than their accesses.
   [[gnu::noinline]] void add_hazards(uint32_t site, const bytecode::Expander& expander, const Stamp& stamp,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What a run reports.
+/// The result of a run.
 #pragma once
 
 #include <algorithm>
@@ -15,7 +15,7 @@
 
 namespace pto::wsp {
 
-/// What a run did.
+/// The counters and records of a run.
 struct RunResult {
   uint64_t run = 0;  ///< its number in this process
   uint64_t tasks = 0;
@@ -24,7 +24,7 @@ struct RunResult {
   uint32_t dispatchers = 0;
   std::vector<sched::WalkStats> walks;  ///< per dispatcher
   bool is_benchmark = false;            ///< no kernel was called
-  uint64_t slices = 0;                  ///< stretches of tasks that were scheduled as one
+  uint64_t slices = 0;                  ///< slices that were scheduled
   uint64_t waits = 0;                   ///< times a worker put a slice aside because a task had to wait
   uint64_t max_queued = 0;              ///< most slices that waited for a worker
   std::vector<uint64_t> lanes_queued;   ///< the same, of those for any worker and of each pool
@@ -34,8 +34,8 @@ struct RunResult {
   uint64_t stalls[sched::kNumStalls] = {};   ///< times a dispatcher was stopped, per sched::Stall
   int64_t stall_ns[sched::kNumStalls] = {};  ///< for how long
   bool is_replay = false;                    ///< a graph that was kept from a run before was run
-  int64_t build_ns = 0;                      ///< to build a graph as a whole, if that was done
-  uint64_t graph_tasks = 0;                  ///< of a graph that is kept for runs to come
+  int64_t build_ns = 0;                      ///< time of building the graph, if one was built
+  uint64_t graph_tasks = 0;                  ///< tasks of the kept graph
   uint64_t graph_bytes = 0;                  ///< its size
   uint64_t max_workspace_bytes = 0;          ///< the largest workspace that a task asked for
   std::vector<uint64_t> streamed;            ///< tensors whose stores went past the caches

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The PTOW bytecode: what a lowered workload looks like in memory. The prose is docs/bytecode.md.
+/// The PTOW bytecode: the memory format of a lowered workload. docs/bytecode.md describes it.
 ///
 /// Layout: Header, then the sections it counts, each starting at a multiple of 8 bytes, in this order:
 /// Instruction[num_instructions], AxisDescriptor[num_axes], KernelDescriptor[num_kernels],
@@ -21,7 +21,7 @@ inline constexpr uint32_t kMaxLoopDepth = 16;   ///< nesting of loops
 inline constexpr uint32_t kMaxCondDepth = 256;  ///< nesting of conditions: an else-if chain nests
 inline constexpr uint32_t kMaxExprStack = 32;   ///< operands alive while an expression is evaluated
 
-/// Opcodes. 0x00-0x4F are seed 002's; what it leaves free is extended from 0x18, 0x25, 0x35 and 0x50.
+/// Opcodes. Ranges from 0x18, 0x25, 0x35 and 0x50 extend the original numbering of 0x00 to 0x4F.
 // clang-format off
 enum class Op : uint8_t {
   HALT = 0x00,  ///< end of the program
@@ -94,7 +94,7 @@ struct Instruction {
   uint32_t operand2;
 };
 
-/// Seed 002's header, then what this version adds.
+/// The original header, then the fields that this version adds.
 struct Header {
   uint32_t magic;
   uint32_t version;

@@ -68,7 +68,7 @@ struct ParamForm {
   bool is_late = false;  ///< see late.hpp
 };
 
-/// A number that a task states in addition to its arguments, if it does, and the values that it may have.
+/// An optional number of a task besides its arguments, and its valid range.
 struct AmountForm {
   uint32_t expression = kNoExpression;
   bool is_late = false;  ///< see late.hpp
@@ -98,7 +98,7 @@ struct Step {
   bool is_late = false;  ///< see late.hpp
 };
 
-/// An expression: what the code after HALT says about it.
+/// Facts about an expression in the code after HALT.
 struct ExpressionForm {
   std::vector<uint32_t> registers;       ///< that it reads
   std::vector<uint32_t> loop_registers;  ///< those of them that axes own
@@ -139,7 +139,7 @@ inline bool is_in_every_iteration(const LoopForm& loop, const SiteForm& site) {
   return site.num_conds == loop.num_conds;
 }
 
-/// Calls `visit(expression)` for what a dimension evaluates.
+/// Calls `visit(expression)` for the expressions of a dimension.
 template <class Visit>
 void for_expressions(const DimForm& dim, Visit visit) {
   const bool has_extent = dim.op == Op::DIM_RANGE || dim.op == Op::DIM_ROWS;
@@ -147,7 +147,7 @@ void for_expressions(const DimForm& dim, Visit visit) {
   if (has_extent) visit(dim.extent);
 }
 
-/// Calls `visit(expression)` for what a task evaluates.
+/// Calls `visit(expression)` for the expressions of a task.
 template <class Visit>
 void for_expressions(const Program& program, const SiteForm& site, Visit visit) {
   for (uint32_t i = 0; i < site.num_params; ++i) {
@@ -165,7 +165,7 @@ void for_expressions(const Program& program, const SiteForm& site, Visit visit) 
   }
 }
 
-/// Calls `visit(expression)` for what decides a step itself: nothing of a task.
+/// Calls `visit(expression)` for the expressions that decide a step itself, without those of tasks.
 template <class Visit>
 void for_expressions(const Program& program, const Step& step, Visit visit) {
   switch (step.kind) {

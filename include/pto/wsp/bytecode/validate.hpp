@@ -138,7 +138,7 @@ class Validator {
     }
   }
 
-  /// The next instruction before HALT; `fail` speaks about it.
+  /// The next instruction before HALT; `fail` reports it.
   Instruction take() {
     if (pc_ >= halt_) fail_at("the program ends inside a task", "pc", pc_);
     const Instruction in = program_.instructions[pc_++];
@@ -205,7 +205,7 @@ class Validator {
     blocks_.pop_back();
   }
 
-  /// The condition whose arm is the innermost block, which must be the one that `in` names.
+  /// The condition of the innermost block, which must be the one in `in`.
   uint32_t innermost_cond(Instruction in, const char* reason) const {
     if (in.operand1 != 0) fail("a reserved field is set");
     if (blocks_.empty() || blocks_.back().kind == Step::kLoop) fail(reason);
@@ -242,7 +242,7 @@ class Validator {
     return a.reg < b_end && b.reg < a_end;
   }
 
-  /// Whether a register means something here: it is a variable, or an enclosing loop's.
+  /// Whether a register has a value here: it is a variable, or belongs to an enclosing loop.
   bool is_readable(uint32_t reg) const {
     if (reg >= program_.header.num_registers) return false;
     if (program_.is_variable[reg]) return true;
@@ -253,11 +253,11 @@ class Validator {
     return false;
   }
 
-  /// Checks an expression used at this place: it exists, and the registers it reads mean something.
+  /// Checks an expression used here: it exists, and its registers have values.
   void require_readable(uint32_t expression) const {
     if (!program_.has_expression(expression)) fail("no such expression");
     const std::vector<uint32_t>& registers = program_.expression(expression).loop_registers;
-    // Loops own so few registers that an expression with more of them reads one of another loop.
+    // Loops own few registers, so an expression with more reads a register of another loop.
     const bool is_readable_here =
         registers.size() <= 3 * open_.size() &&
         std::all_of(registers.begin(), registers.end(), [this](uint32_t reg) { return is_readable(reg); });
@@ -411,7 +411,7 @@ class Validator {
     }
   }
 
-  /// The amount of an instruction `op`, if the task goes on with one.
+  /// The amount of the next instruction of the task, if it is `op`.
   AmountForm check_amount(Op op) {
     if (pc_ >= halt_ || program_.instructions[pc_].op != op) return {};
     const Instruction in = take();

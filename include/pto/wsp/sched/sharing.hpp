@@ -82,8 +82,8 @@ class Sharing {
     }
   };
 
-  /// For tasks without times: whether they are that many, and so small, that ordering may cost more than
-  /// running them. Others join only after the first task.
+  /// For tasks without times: whether ordering them may cost more than running them, because they are many
+  /// and small. Others join only after the first task.
   static bool may_be_short(const Prepared& prepared, const Estimate& estimate) {
     if (estimate.tasks <= kFewTasks) return false;
     for (uint32_t site = 0; site < prepared.plan.sites.size(); ++site) {

@@ -126,7 +126,7 @@ def order() -> Claim:
     }
     schedules = {name: Schedule().task_graph(ready=ready, window=window) for name, ready in variants.items()}
     array = np.zeros((256, 8, 64, 256), np.float32)
-    arrays = {name: array.copy() for name in "XABY"}
+    arrays: dict[str, Any] = {name: array.copy() for name in "XABY"}
     reports = compare(stages, schedules, device="ascend_910b_seed", **arrays).reports
     rows = [
         (name, f"{r.time_us:,.1f}", f"{r.hits:.0%}", f"{r.bytes['gm'] >> 20}") for name, r in reports.items()

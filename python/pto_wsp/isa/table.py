@@ -108,7 +108,7 @@ _row(
     ANY,
     None,
     EXACT,
-    "Read rows of a view that an i32 row or column names; a row outside the view is an error.",
+    "Read the rows of a view that an i32 row or column lists; a row outside the view is an error.",
     mnemonic="mgather",
 )
 _row(
@@ -118,7 +118,7 @@ _row(
     ANY,
     None,
     EXACT,
-    "Write rows of a view that an i32 row or column names; of rows named twice the last stays.",
+    "Write the rows of a view that an i32 row or column lists; the last of equal rows wins.",
     mnemonic="mscatter",
 )
 
@@ -156,7 +156,15 @@ for _name, _function, _dtypes, _meaning, _doc, _note in (
             f"t{_name.removeprefix('bitwise_')}{_suffix}",
         )
 _prelu = _elementwise(np_meaning.prelu)
-_row("prelu", "prelu", Form.BINARY, FLOATS, _prelu, EXACT, "x above 0, else x * slope; NaN stays.")
+_row(
+    "prelu",
+    "prelu",
+    Form.BINARY,
+    FLOATS,
+    _prelu,
+    EXACT,
+    "x where x > 0, else x * slope; NaN stays NaN.",
+)
 _row("lrelu", None, Form.TILE_SCALAR, FLOATS, _prelu, EXACT, "The same with a scalar slope.")
 
 # two additions together
@@ -184,21 +192,21 @@ for _name, _first in (("addc", np.add), ("subc", np.subtract)):
 # tile alone
 for _name, _dtypes, _meaning, _bound, _doc in (
     ("mov", ANY, np.copy, EXACT, "Copy of a tile."),
-    ("abs", NUMBERS, np.abs, EXACT, "Absolute value; the smallest integer stays."),
+    ("abs", NUMBERS, np.abs, EXACT, "Absolute value; the smallest integer stays unchanged."),
     ("neg", NUMBERS, np.negative, EXACT, "Negation; integers wrap."),
     (
         "bitwise_not",
         BITS,
         np.invert,
         EXACT,
-        "Every bit the other way; of a mask: where it does not hold.",
+        "Bitwise not; of a mask: the opposite mask.",
     ),
-    ("relu", NUMBERS, lambda a: np.maximum(a, 0), EXACT, "max(x, 0); NaN stays."),
+    ("relu", NUMBERS, lambda a: np.maximum(a, 0), EXACT, "max(x, 0); NaN stays NaN."),
     ("recip", FLOATS, lambda a: 1 / a, EXACT, "1 / x."),
     ("sqrt", FLOATS, np.sqrt, EXACT, "Square root; NaN below 0."),
     ("rsqrt", FLOATS, lambda a: 1 / np.sqrt(a), ulp(2), "1 / sqrt(x)."),
     ("exp", FLOATS, np.exp, ulp(2), "e to the x."),
-    ("expm1", FLOATS, np.expm1, ulp(2), "e to the x, less 1; precise near 0."),
+    ("expm1", FLOATS, np.expm1, ulp(2), "e to the x, minus 1; precise near 0."),
     ("log", FLOATS, np.log, ulp(2), "Natural logarithm; -inf at 0, NaN below."),
     (
         "log1p",
@@ -289,9 +297,9 @@ _row(
 
 # order: a pair is an i64 that orders by value, then by index (meaning.py)
 for _name, _function in (("sort32", np_meaning.sort32), ("sort", np_meaning.sort)):
-    _what = "Each block of 32 columns" if _name == "sort32" else "Each row"
-    _doc = "of values and their indices as pairs: larger values first, NaN before all, equal ones by index."
-    _row(_name, _name, Form.SORT, FLOATS, _function, EXACT, f"{_what} {_doc}")
+    _what = "each block of 32 columns" if _name == "sort32" else "each row"
+    _doc = "into pairs of value and index: descending values, NaN first, equal values by index."
+    _row(_name, _name, Form.SORT, FLOATS, _function, EXACT, f"Sort {_what} {_doc}")
 _row(
     "mrgsort",
     "mrgsort",
@@ -299,7 +307,7 @@ _row(
     PAIRS,
     np_meaning.mrgsort,
     EXACT,
-    "Each four neighbouring runs of `run` sorted pairs merged into one; an unsorted run is an error.",
+    "Merge each four neighbouring sorted runs of `run` pairs into one; an unsorted run is an error.",
 )
 _row(
     "merge",
@@ -308,7 +316,7 @@ _row(
     PAIRS,
     np_meaning.merge,
     EXACT,
-    "The first k of two rows of sorted pairs, absent pairs where there are fewer; unsorted is an error.",
+    "The first k pairs of two sorted rows, then absent pairs; an unsorted row is an error.",
 )
 for _name, _form, _function, _rest in (
     ("extract_topk_values", Form.TOPK_VALUES, np_meaning.topk_values, "-inf"),
@@ -333,12 +341,12 @@ _row(
     ANY,
     np_meaning.put,
     EXACT,
-    "x with values[i, j] at [i, indices[i, j]]; of indices named twice the last stays; outside is an error.",
+    "x with values[i, j] at [i, indices[i, j]]; the last of equal indices wins; outside is an error.",
     mnemonic="tscatter",
 )
 for _name, _function in (("rowargmax", np_meaning.argmax), ("rowargmin", np_meaning.argmin)):
     _doc = f"Column of the {'largest' if _name == 'rowargmax' else 'smallest'} element of each row"
-    _doc += ", the lowest of equal ones, a NaN before all others; -1 when empty."
+    _doc += "; the lowest of equal ones; NaN comes first; -1 when empty."
     _row(_name, _name, Form.ROW_ARG, NUMBERS, _function, EXACT, _doc)
 
 # matrices
@@ -349,8 +357,8 @@ _row(
     FACTORS,
     np_meaning.matmul,
     SUM,
-    "Matrix product, accumulated in f32, of two i8 in i32, which wraps; with a float, only b is of i8. "
-    "Operands may be transposed.",
+    "Matrix product a @ b, plus acc if given. Sums are f32; sums of two i8 operands are i32 and wrap. "
+    "If only one operand is i8, it is b. Operands may be transposed.",
 )
 _row(
     "matmul_acc",
@@ -359,7 +367,7 @@ _row(
     FACTORS,
     lambda acc, a, b, attrs: acc + np_meaning.matmul(a, b, attrs),
     SUM,
-    "acc + a @ b, with acc of the type that `matmul` accumulates in.",
+    "acc + a @ b; acc has the type of the sums of `matmul`.",
     mnemonic="tmatmul.acc",
 )
 _row(
@@ -369,7 +377,7 @@ _row(
     FACTORS,
     np_meaning.matmul_bias,
     SUM,
-    "a @ b + bias, a row of the type that `matmul` accumulates in.",
+    "a @ b + bias; bias is a row of the type of the sums of `matmul`.",
     mnemonic="tmatmul.bias",
 )
 
@@ -380,8 +388,8 @@ _row(
     FLOATS | {u8},
     np_meaning.matmul_quantised,
     SUM,
-    "acc + x @ w, where w holds blocks of a matrix that is packed in a `format`. Rows of floats accumulate "
-    "in f32; rows that `quantise` made (u8) in i32 per group, then in f32.",
+    "acc + x @ w, where w holds blocks of a matrix packed in a `format`. Sums of float rows are f32. Rows "
+    "from `quantise` (u8) are summed in i32 per group, then in f32.",
     mnemonic="tmatmul.q",
 )
 _row(
@@ -391,7 +399,7 @@ _row(
     FLOATS,
     np_meaning.quantise,
     EXACT,
-    "Rows rounded to i8 in groups of 32 columns, each with its scale and its sums, as bytes.",
+    "Round rows to i8 in groups of 32 columns. The bytes hold each group with its scale and its sums.",
 )
 
 # parts and places
@@ -411,32 +419,40 @@ for _name, _form, _meaning, _doc in (
         "reshape",
         Form.RESHAPE,
         np_meaning.reshape,
-        "The valid elements in row-major order as another shape; another count is an error.",
+        "The valid elements, in row-major order, in another shape; a shape with another count is an error.",
     ),
     (
         "extract",
         Form.EXTRACT,
         np_meaning.extract,
-        "The part that starts at [row, col]; reaching outside is an error.",
+        "The part of x that starts at [row, col]; a part outside x is an error.",
     ),
     (
         "insert",
         Form.INSERT,
         np_meaning.insert,
-        "a with b in place of its part that starts at [row, col]; reaching outside is an error.",
+        "x with the part that starts at [row, col] replaced; a part outside x is an error.",
     ),
     (
         "setval",
         Form.SET,
         np_meaning.setval,
-        "a with a scalar in place of its valid element [row, col]; outside is an error.",
+        "x with its valid element [row, col] replaced by a scalar; another position is an error.",
     ),
 ):
     _mnemonic = _name if _form is Form.SET else f"t{_name}"
     _row(_name, _name, _form, ANY, _meaning, EXACT, _doc, _mnemonic)
 
 # compare, select, convert
-_row("cmp", "compare", Form.COMPARE, NUMBERS, np_meaning.compare, EXACT, "Mask of a `mode` b.")
+_row(
+    "cmp",
+    "compare",
+    Form.COMPARE,
+    NUMBERS,
+    np_meaning.compare,
+    EXACT,
+    "Mask that is true where `a mode b` holds; modes: eq, ne, lt, le, gt, ge.",
+)
 _row("cmps", None, Form.COMPARE_SCALAR, NUMBERS, np_meaning.compare, EXACT, "Mask of a `mode` scalar.")
 _row(
     "sel",
@@ -445,7 +461,7 @@ _row(
     ANY,
     lambda mask, a, b, attrs: np.where(mask, a, b),
     EXACT,
-    "a where the mask holds, else b.",
+    "a where the mask is true, else b.",
 )
 _row(
     "sels",
@@ -463,9 +479,9 @@ _row(
     ANY,
     np_meaning.convert,
     EXACT,
-    "Conversion; to a float to nearest even; float to integer toward zero, saturating, NaN to 0; "
-    "integers keep their low bits. `rmode` rounds floats: rint, round (ties away from 0), floor, ceil, "
-    "trunc; to the same float type it makes whole numbers.",
+    "Convert to another type. Floats round to nearest even. Floats become integers toward zero, saturating, "
+    "NaN as 0. Integers keep their low bits. `rmode` rounds floats instead: rint, round (ties away from 0), "
+    "floor, ceil, trunc; with the same float type it gives whole numbers.",
 )
 
 BY_FUNCTION: dict[str, Instruction] = {i.function: i for i in TABLE.values() if i.function}

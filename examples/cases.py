@@ -7,6 +7,7 @@ import runpy
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 
@@ -133,8 +134,15 @@ def _llama() -> Run:
 
 
 def _cookbook(name: str) -> Run:
-    names = runpy.run_path(str(HERE / "cookbook" / f"{name}.py"))
-    return Run(names["program"].module, names["arguments"])
+    runs: list[Run] = []
+
+    def recorded(program: Program, **values: Any) -> None:
+        runs.append(Run(program.module, {key: copied(value) for key, value in values.items()}))
+        program.run(**values)
+
+    with mock.patch.object(Program, "__call__", recorded):
+        runpy.run_path(str(HERE / "cookbook" / f"{name}.py"))
+    return runs[-1]
 
 
 def _softmax() -> Run:

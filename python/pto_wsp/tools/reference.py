@@ -85,6 +85,14 @@ SUBJECTS: dict[str, Subject] = {
         TaskGraph="TaskGraph",
         GraphTask="GraphTask",
     ),
+    "simulation": _subject(
+        "Simulated time",
+        "Devices and reports of the target `sim`. [Simulated time](../simulation.md) is the guide.",
+        """simulation.compare simulation.Comparison simulation.expect_cycles simulation.report_of
+        simulation.SimulationReport simulation.get_device simulation.preset_names simulation.Device
+        simulation.CoreKind simulation.Route simulation.Cache simulation.Dispatchers simulation.HostLink
+        simulation.InstructionCost""",
+    ),
     "schedules": _subject(
         "Schedules",
         "Policies of a schedule. [Schedules](../schedules.md) is the guide, "

@@ -31,6 +31,7 @@ ORDER = (
     ("planner",),
     ("passes",),
     ("lower",),
+    ("prove",),
     ("lang",),
     ("builder",),
     ("text",),

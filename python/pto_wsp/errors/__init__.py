@@ -98,6 +98,7 @@ from pto_wsp.errors.reading import (
 )
 from pto_wsp.errors.running import (
     ArraysInFlight,
+    AssumptionFails,
     BadExpression,
     BadRagged,
     BadSparse,
@@ -153,6 +154,7 @@ __all__ = [
     "ArgumentDType",
     "ArgumentShape",
     "ArraysInFlight",
+    "AssumptionFails",
     "BadAnnotation",
     "BadBlock",
     "BadCache",

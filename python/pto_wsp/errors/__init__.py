@@ -40,6 +40,13 @@ from pto_wsp.errors.compiling import (
     UnknownTarget,
     UnsupportedByTarget,
 )
+from pto_wsp.errors.device import (
+    BadDevice,
+    CyclesDiffer,
+    NoCost,
+    NotSimulated,
+    UnknownDevice,
+)
 from pto_wsp.errors.foreign import BadMask, BadReturn, NoGradient
 from pto_wsp.errors.modules import (
     BadKey,
@@ -158,6 +165,7 @@ __all__ = [
     "BadAnnotation",
     "BadBlock",
     "BadCache",
+    "BadDevice",
     "BadExpression",
     "BadHandle",
     "BadIndex",
@@ -186,6 +194,7 @@ __all__ = [
     "CompilerFailed",
     "ConstantIndexOutside",
     "CppError",
+    "CyclesDiffer",
     "DTypeMismatch",
     "DetachedOtherwise",
     "EdgesMissing",
@@ -203,6 +212,7 @@ __all__ = [
     "NegativeAmount",
     "NestedRun",
     "NoCompiler",
+    "NoCost",
     "NoDispatcher",
     "NoGradient",
     "NoMeaning",
@@ -213,6 +223,7 @@ __all__ = [
     "NoneKernelBody",
     "NotDocumented",
     "NotPlanned",
+    "NotSimulated",
     "NotYetSupported",
     "NotYetThere",
     "NothingRecorded",
@@ -250,6 +261,7 @@ __all__ = [
     "UnboundTensor",
     "UnknownArgument",
     "UnknownAxis",
+    "UnknownDevice",
     "UnknownFunction",
     "UnknownInstruction",
     "UnknownKernel",

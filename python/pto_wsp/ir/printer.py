@@ -150,6 +150,8 @@ def _nodes(body: Sequence[w.Node], out: TextWriter) -> None:
                 _condition(node, out)
             case w.Set(name=name, value=value):
                 out.line(f"{expr_text(w.assigned(name))} = {expr_text(value)} : {value.dtype}")
+            case w.Refuse(assumption=assumption) if assumption:
+                out.line(f"REFUSE assumption {quoted(assumption)}")
             case w.Refuse(tier=tier, bounds=bounds, size=size):
                 out.line(f"REFUSE {quoted(tier)}, {expr_text(size)}:idx {{bounds = {list(bounds)}}}")
             case _:

@@ -58,7 +58,8 @@ SUBJECTS: dict[str, Subject] = {
     "workloads": _subject(
         "Workloads",
         "Generating tasks: loops, axes, indices and values that a run decides.",
-        """workload lang.workload.workload.Workload sequential combine tier lang.workload.axes.Loops
+        """workload lang.workload.workload.Workload sequential combine tier assume distinct
+        lang.workload.axes.Loops
         lang.workload.broadcast.All lang.workload.tasks.Handle group_by
         slot_set_i64 slot_set_u64 slot_set_bool slot_load_i64 slot_load_u64 slot_load_bool
         slot_i64 slot_u64 slot_bool symbol_i64 symbol_u64 symbol_f32""",

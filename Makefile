@@ -27,7 +27,7 @@ NATIVE_SOURCES := pyproject.toml CMakeLists.txt $(wildcard cmake/*.cmake) \
 CPP_TREES := thread address-undefined plain
 CPP_FILES = $(shell git ls-files -co --exclude-standard '*.cpp' '*.hpp' '*.c' '*.h')
 
-.PHONY: help tools demo chat test test-quick test-python test-cpp $(CPP_TREES:%=test-cpp-%) test-cpp-aarch64 check format docs site bench clean
+.PHONY: help tools extras demo chat examples test test-quick test-python test-cpp $(CPP_TREES:%=test-cpp-%) test-cpp-aarch64 check format docs site bench clean
 
 help: ## list these commands
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | while IFS=$$'\t' read -r name text; \
@@ -39,6 +39,9 @@ demo: build/installed.run ## a first program, then sentence embeddings with Mini
 
 chat: build/installed.chat ## a conversation with SmolLM2-135M in the terminal; PROMPT="..." for one answer
 	@$(PY) -m examples.llm smollm2 $(if $(PROMPT),--prompt "$$PROMPT")
+
+examples: build/installed.dev ## run the examples on a simulated device; compare values and cycles with golden ones
+	@$(PY) -m examples
 
 test: test-python test-cpp ## the tests, in minutes; with SLOW=1 all: more types and sizes, other vectors, C++ under sanitizers
 
@@ -117,6 +120,12 @@ build/installed.chat: build/installed.run
 
 build/installed.docs: pyproject.toml build/installed.dev
 	@$(PY) -m pip install -q --no-build-isolation $$($(PY) -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["docs"])')
+	@touch $@
+
+extras: build/installed.extras ## install what tests of torch, transformers and the like need; they skip without
+
+build/installed.extras: pyproject.toml build/installed.dev
+	@$(PY) -m pip install -q $$($(PY) -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["extras"])')
 	@touch $@
 
 $(PY): | tools

@@ -23,6 +23,7 @@ from typing import Any, TextIO
 from examples.llm.config import UnknownModel
 from examples.llm.engine import Engine, TooLong
 from examples.llm.model import Model, load
+from examples.llm.sampling import GREEDY, Sampling
 from examples.llm.tokenizer import Stream, Text
 from pto_wsp import f32, i8
 from pto_wsp.errors import PtoError
@@ -62,9 +63,14 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--raw", action="store_true", help="continue the prompt's text, without a template")
     parser.add_argument("--batch", type=Path, metavar="FILE.jsonl", help="continue the prompts of a file")
     parser.add_argument("--save", type=Path, metavar="OUT.jsonl", help="write the answers of a batch")
+    parser.add_argument("--greedy", action="store_true", help="choose the most likely token: the default")
+    parser.add_argument("--temperature", type=float, metavar="T", help="draw tokens; by default 0.8")
+    parser.add_argument("--top-k", type=int, metavar="N", help="tokens to draw from; 0: all")
+    parser.add_argument("--top-p", type=float, metavar="P", help="their probability together")
     parser.add_argument(
-        "--greedy", action="store_true", help="choose the most likely token: the only way so far"
+        "--min-p", type=float, metavar="P", help="probability of each, of the most likely one's"
     )
+    parser.add_argument("--seed", type=int, metavar="N", help="of random numbers")
     parser.add_argument(
         "--max-tokens", type=int, default=512, metavar="N", help="most new tokens of an answer"
     )
@@ -77,6 +83,14 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     options = parser.parse_args(arguments)
     if options.max_tokens < 1 or options.pages < 0:
         parser.error("--max-tokens is at least 1, and --pages is not negative")
+    drawing = {name: getattr(options, name) for name in ("temperature", "top_k", "top_p", "min_p", "seed")}
+    given = {name: value for name, value in drawing.items() if value is not None}
+    if options.greedy and given:
+        parser.error("--greedy goes with no option of drawing")
+    try:
+        options.sampling = Sampling(**({"temperature": 0.8} | given)) if given else GREEDY
+    except UnknownModel as error:
+        parser.error(str(error))
     if (options.save is not None) != (options.batch is not None):
         parser.error("--batch and --save go together")
     return options
@@ -116,7 +130,9 @@ def answer(engine: Engine, text: Text, prompt: str, options: argparse.Namespace)
     stream = Stream(text)
     ids = text.encode(prompt)
     room = min(engine.model.packed.config.context, engine.model.pages * 64) - len(ids)
-    for token in engine.generate(ids, max(min(options.max_tokens, room), 1), options.ignore_eos):
+    for token in engine.generate(
+        ids, max(min(options.max_tokens, room), 1), options.ignore_eos, options.sampling
+    ):
         yield stream.add(token)
     yield stream.rest()
 
@@ -168,7 +184,8 @@ def batch(engine: Engine, text: Text, options: argparse.Namespace) -> None:
     with options.save.open("w") as file:
         began = time.perf_counter()
         requests = [
-            engine.add(text.encode(prompt), options.max_tokens, options.ignore_eos) for prompt in prompts
+            engine.add(text.encode(prompt), options.max_tokens, options.ignore_eos, options.sampling)
+            for prompt in prompts
         ]
         written, new, seconds = 0, 0, 0.0
         while not engine.is_idle or written < len(requests):

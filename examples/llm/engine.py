@@ -11,6 +11,7 @@ from examples.llm.config import UnknownModel
 from examples.llm.kernels import PAGE
 from examples.llm.model import Chunk, Model
 from examples.llm.pages import Pages
+from examples.llm.sampling import GREEDY, Sampling
 
 
 class TooLong(Exception):
@@ -26,6 +27,7 @@ class Request:
         prompt: number of the prompt's tokens.
         most: number of new tokens after which it ends.
         ignores_end: it goes on after a token that ends an answer.
+        sampling: how tokens are chosen.
         pages: of the cache, in order.
         cached: tokens whose keys and values are in the cache.
         prefix: number of the prefix that its full pages hold.
@@ -38,6 +40,7 @@ class Request:
     prompt: int
     most: int
     ignores_end: bool = False
+    sampling: Sampling = GREEDY
     pages: list[int] = field(default_factory=list)
     cached: int = 0
     prefix: int = 0
@@ -73,13 +76,16 @@ class Engine:
         self._running: list[Request] = []
         self._end = frozenset(model.packed.config.end)
 
-    def add(self, ids: Sequence[int], most: int = 256, ignores_end: bool = False) -> Request:
+    def add(
+        self, ids: Sequence[int], most: int = 256, ignores_end: bool = False, sampling: Sampling = GREEDY
+    ) -> Request:
         """Add a request; `step` works on it.
 
         Args:
             ids: tokens of the prompt, one or more.
             most: largest number of new tokens.
             ignores_end: go on after a token that ends an answer.
+            sampling: how tokens are chosen.
 
         Raises:
             TooLong: prompt and new tokens exceed the context, or all pages of the cache.
@@ -93,13 +99,15 @@ class Engine:
             raise TooLong(
                 f"expected at most {room} positions, found a prompt of {len(ids)} tokens and {most} new ones"
             )
-        request = Request(list(ids), len(ids), most, ignores_end)
+        request = Request(list(ids), len(ids), most, ignores_end, sampling)
         self._waiting.append(request)
         return request
 
-    def generate(self, ids: Sequence[int], most: int = 256, ignores_end: bool = False) -> Iterator[int]:
+    def generate(
+        self, ids: Sequence[int], most: int = 256, ignores_end: bool = False, sampling: Sampling = GREEDY
+    ) -> Iterator[int]:
         """Yield the tokens that follow a prompt, without the one that ends the answer; see `add`."""
-        request = self.add(ids, most, ignores_end)
+        request = self.add(ids, most, ignores_end, sampling)
         given = 0
         try:
             while not request.is_done or given < len(request.new):
@@ -182,14 +190,8 @@ class Engine:
         chunks = []
         for request, count in batch.items():
             end = request.cached + count
-            chunks.append(
-                Chunk(
-                    request.ids[request.cached : end],
-                    request.cached,
-                    request.pages,
-                    int(end == len(request.ids)),
-                )
-            )
+            ids, wanted = request.ids[request.cached : end], int(end == len(request.ids))
+            chunks.append(Chunk(ids, request.cached, request.pages, wanted, request.sampling))
         tokens = iter(self.model.run(chunks)[1].tolist())
         self.steps += 1
         self.tokens += sum(batch.values())

@@ -322,17 +322,3 @@ def attend_kernel(config: Config, activations: Activations, is_one: bool) -> Any
             pto.store(out, taken(o))
 
     return attend
-
-
-# --- the next token ---
-
-
-def choose_kernel(config: Config) -> Any:
-    """Return the kernel that chooses the token with the largest score, the lowest of equal ones."""
-    VOCAB = config.vocab
-
-    @kernel
-    def choose(scores: In[Tile[1, VOCAB, f32]], token: Out[Tile[1, 1, i32]]):
-        pto.store(token, pto.rowargmax(scores))
-
-    return choose

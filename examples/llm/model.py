@@ -18,6 +18,7 @@ from examples.llm.checkpoint import Packed, pack
 from examples.llm.config import UnknownModel
 from examples.llm.gguf_file import GgufFile
 from examples.llm.kernels import PAGE, Activations
+from examples.llm.sampling import GREEDY, Sampling
 from examples.llm.tokenizer import Text
 from examples.llm.workload import decoder
 from pto_wsp import Ragged, f32, panel_cols
@@ -86,12 +87,14 @@ class Chunk:
         past: tokens before them, whose keys and values are in the cache.
         pages: of the cache, enough for `past` and `ids`.
         wanted: number of last tokens that get scores.
+        sampling: how tokens are chosen by them.
     """
 
     ids: Sequence[int]
     past: int
     pages: Sequence[int]
     wanted: int = 1
+    sampling: Sampling = GREEDY
 
 
 class Model:
@@ -138,8 +141,8 @@ class Model:
             **options: of the program's run.
 
         Returns:
-            Scores [wanted, vocab] f32 of the wanted tokens of all chunks, and the tokens [wanted] i32 with
-            the largest of them. Both are overwritten by the next batch.
+            Scores [wanted, vocab] f32 of the wanted tokens of all chunks, and the tokens [wanted] i32
+            chosen by them. Both are overwritten by the next batch.
         """
         arguments = self.arguments(chunks)
         self.program.run(workers=self._workers, **arguments, **options)
@@ -158,6 +161,12 @@ class Model:
         request = np.repeat(np.arange(len(chunks)), lengths)
         positions = np.arange(tokens) - (ends - lengths)[request] + past[request]
         place = np.stack([table[request, positions // PAGE], positions % PAGE], axis=1)
+        how = [
+            chunk.sampling.row(position, config.vocab)
+            for chunk in chunks
+            for position in range(chunk.past + len(chunk.ids) - chunk.wanted, chunk.past + len(chunk.ids))
+        ]
+        is_drawn = np.repeat([chunk.sampling.temperature > 0 for chunk in chunks], wanted)
         rows = [np.arange(end - count, end) for end, count in zip(ends, wanted, strict=True)]
         count, taken = int(wanted.sum()), self._activations.dtype
         return {
@@ -170,6 +179,8 @@ class Model:
             "Past": past,
             "Pages": table,
             "Wanted": np.concatenate(rows).astype(np.int32)[:, None],
+            "IsDrawn": is_drawn.astype(np.int32),
+            "How": np.array(how, np.float32).reshape(count, 5),
             "Hidden": self._buffer("Hidden", (tokens, config.hidden), f32),
             "Normed": self._buffer("Normed", (tokens, cols(config.hidden)), taken),
             "Q": self._buffer("Q", (config.heads, tokens, config.dim), f32),

@@ -10,6 +10,7 @@ from typing import Any
 from examples.llm import kernels
 from examples.llm.config import Config
 from examples.llm.kernels import PAGE, QUERIES, ROWS, Activations
+from examples.llm.sampling import choosing_kernels
 from examples.llm.storage import Storage
 from pto_wsp import Dense, DenseDyn, P, Ragged, Tensor, f32, i32, workload
 from pto_wsp.types.dtype import DType
@@ -105,7 +106,8 @@ def decoder(plan: Plan) -> Any:
     """Return the workload from tokens to scores and the tokens chosen by them.
 
     Request b has the tokens `request[b]`, after `Past[b]` others. The pages of its cache are `Pages[b]`.
-    Token t writes its keys and values at `Place[t]`, a page and a row of it. Rows of `Wanted` get scores.
+    Token t writes its keys and values at `Place[t]`, a page and a row of it. Rows of `Wanted` get scores,
+    and a token that is drawn as `How` says where `IsDrawn` is not 0.
     """
     config, activations = plan.config, Activations(plan.activations)
     HIDDEN, DIM, HEADS, KV_HEADS, LAYERS = (
@@ -121,7 +123,7 @@ def decoder(plan: Plan) -> Any:
     table = plan.embedding
     embed = kernels.embed_kernel(config, table.dtype, table.group, table.zero, table.has_minima)
     score = kernels.logits_kernel(plan.head, activations)
-    choose = kernels.choose_kernel(config)
+    choose, sample = choosing_kernels(config)
     project = projection(plan, activations, weights)
     attend = attention(config, activations)
     finish = feed_forward(plan, activations, weights)
@@ -137,6 +139,8 @@ def decoder(plan: Plan) -> Any:
         Past: Tensor[i32, "batch"],
         Pages: Tensor[i32, "batch", "most_pages"],
         Wanted: Tensor[i32, "wanted", 1],
+        IsDrawn: Tensor[i32, "wanted"],
+        How: Tensor[f32, "wanted", 5],
         K: Tensor[f32, LAYERS, KV_HEADS, "pages", DIM, PAGE],
         V: Tensor[f32, LAYERS, KV_HEADS, "pages", PAGE, DIM],
         Table: Tensor[table.dtype, config.vocab, HIDDEN],
@@ -168,7 +172,10 @@ def decoder(plan: Plan) -> Any:
             columns = slice(width * c, (width * c + width).min(config.vocab))
             score[r, c](x=Last[r], w=Head[c : c + 1], out=Scores[r, columns])
         for i in P("wanted"):
-            choose[i](scores=Scores[i : i + 1], token=Token[i : i + 1])
+            with P.when(IsDrawn[i] == 0):
+                choose[i](scores=Scores[i : i + 1], token=Token[i : i + 1])
+            with P.otherwise():
+                sample[i](scores=Scores[i : i + 1], how=How[i : i + 1], token=Token[i : i + 1])
 
     return model
 

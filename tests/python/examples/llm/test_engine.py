@@ -11,6 +11,7 @@ from examples.llm.engine import Engine, Request, TooLong
 from examples.llm.kernels import PAGE
 from examples.llm.model import Model
 from examples.llm.pages import Pages
+from examples.llm.sampling import GREEDY, Sampling
 from tests.python.examples.llm.models import SMALL, random_checkpoint
 
 NEW = 40
@@ -131,3 +132,13 @@ def test_a_reused_page_is_no_longer_found() -> None:
     pages.take()
     assert pages.take() == first
     assert pages.share([*range(PAGE), 0]) == ([], 0)
+
+
+def test_drawn_tokens_do_not_depend_on_the_batch(model: Model) -> None:
+    ways = [Sampling(1.5, seed=seed) for seed in (1, 2)]
+    expected = [list(Engine(model).generate(prompt(10), NEW, sampling=way)) for way in ways]
+    assert expected[0] != expected[1]
+    engine = Engine(model, 16)
+    requests = [engine.add(prompt(10), NEW, sampling=way) for way in (GREEDY, *reversed(ways))]
+    finish(engine)
+    assert [r.new for r in reversed(requests)] == [*expected, alone(model, prompt(10))]

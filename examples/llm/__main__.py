@@ -84,11 +84,11 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     if options.max_tokens < 1 or options.pages < 0:
         parser.error("--max-tokens is at least 1, and --pages is not negative")
     drawing = {name: getattr(options, name) for name in ("temperature", "top_k", "top_p", "min_p", "seed")}
-    given = {name: value for name, value in drawing.items() if value is not None}
+    given: dict[str, Any] = {name: value for name, value in drawing.items() if value is not None}
     if options.greedy and given:
         parser.error("--greedy goes with no option of drawing")
     try:
-        options.sampling = Sampling(**({"temperature": 0.8} | given)) if given else GREEDY
+        options.sampling = Sampling(**{"temperature": 0.8, **given}) if given else GREEDY
     except UnknownModel as error:
         parser.error(str(error))
     if (options.save is not None) != (options.batch is not None):

@@ -16,6 +16,7 @@ import pto_wsp
 from examples.llm import packed_file
 from examples.llm.checkpoint import Packed, pack
 from examples.llm.config import UnknownModel
+from examples.llm.folder import ModelFolder
 from examples.llm.gguf_file import GgufFile
 from examples.llm.kernels import PAGE, Activations
 from examples.llm.sampling import GREEDY, Sampling
@@ -64,13 +65,15 @@ def load(model: str, progress: Callable[[str], None] = lambda _: None) -> tuple[
         UnknownModel: it is missing, or needs something that these programs do not have.
     """
     path = find(model)
-    state = path.stat()
-    identity = f"{path.resolve()} {state.st_size} {state.st_mtime_ns} {panel_cols()}"
+    files = sorted(path.iterdir()) if path.is_dir() else [path]
+    states = [(str(file.resolve()), file.stat().st_size, file.stat().st_mtime_ns) for file in files]
+    identity = f"{states} {panel_cols()}"
     name = f"{path.stem}-{hashlib.sha256(identity.encode()).hexdigest()[:16]}.packed"
     kept = cache_folder() / name
     found = packed_file.read(kept) if kept.exists() else None
     if found is None:
-        checkpoint = GgufFile(path).checkpoint()
+        opened = ModelFolder(path) if path.is_dir() else GgufFile(path)
+        checkpoint = opened.checkpoint()
         packed_file.write(kept, checkpoint, pack(checkpoint, progress))
         found = packed_file.read(kept)
         assert found is not None

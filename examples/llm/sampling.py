@@ -73,7 +73,7 @@ def choosing_kernels(config: Config) -> tuple[Any, Any]:
         settings = pto.load(how)
         most = pto.rowmax(values)
         weights = pto.exp((values - most) / settings[0, TEMPERATURE])
-        count = int(settings[0, TOP_K])
+        count = int(settings[0, TOP_K])  # pyright: ignore[reportArgumentType]
         stay = pto.where(pto.iota((1, VOCAB), 0) < count, weights, 0.0)
         together = pto.rowsum(stay)
         enough = together[0, 0] * settings[0, TOP_P]

@@ -173,7 +173,7 @@ class Ready(enum.Enum):
 
     OWN = 0
     FIFO = 1
-    PRIORITY = 2
+    ORDERED = 2
 
 class WindowMode(enum.Enum):
     """What happens where the window has no room."""
@@ -214,7 +214,8 @@ class RunOptions:
         start: when the first task starts.
         threshold: how many tasks `Start.THRESHOLD` waits for.
         batch: number of tasks in a group; 0 = no groups.
-        interleaved: number of streams that take turns at a time; 0 = none.
+        turns: values that take turns at a time; 0 = none.
+        in_flight: values whose tasks may be in flight; 0 = any number.
         starts_per_second: bound on the tasks that start; 0 = no bound.
         streaming_bytes: least of a tensor that is stored past the caches; 0 = what they can hold.
         num_pools: pools that workers are in; 0 = any worker runs any task.
@@ -235,7 +236,8 @@ class RunOptions:
     start: Start
     threshold: int
     batch: int
-    interleaved: int
+    turns: int
+    in_flight: int
     starts_per_second: int
     streaming_bytes: int
     num_pools: int

@@ -299,11 +299,11 @@ sched::RunOptions any_walk(std::mt19937_64& random, sched::RunOptions options, b
     for (uint32_t i = 1; i < options.dispatchers; ++i) options.bounds.push_back(i * (1 + random() % 30));
     std::sort(options.bounds.begin(), options.bounds.end());
   }
-  options.ready = one_of(random, {Ready::kOwn, Ready::kOwn, Ready::kFifo, Ready::kPriority});
+  options.ready = one_of(random, {Ready::kOwn, Ready::kOwn, Ready::kFifo, Ready::kOrdered});
   if (random() % 6 == 0) options.batch = 1 + random() % 20;
   if (random() % 6 == 0) options.num_pools = uint32_t(1 + random() % 3);
-  if (options.streams != sched::Streams::kOff && options.ready != Ready::kPriority && random() % 3 == 0)
-    options.interleaved = 1 + random() % 3;
+  if (options.ready != Ready::kFifo && random() % 4 == 0) options.turns = 1 + random() % 3;
+  if (random() % 6 == 0) options.in_flight = 1 + random() % 3;
   return options;
 }
 

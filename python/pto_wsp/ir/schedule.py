@@ -10,7 +10,7 @@ text the schedule follows the functions of a module:
     SCHEDULE {
       dispatch = affinity(%t.b, n = 4)
       window = stall(n = 8192)
-      ready = priority(dim(%t.args.k, 0))
+      ready = order_by(%t.b, -dim(%t.args.k, 0))
     }
 
 A key is a scalar expression over a task `t`, with these names:
@@ -45,6 +45,15 @@ class Key:
 
 
 @record
+class Keys:
+    """From one to `most` keys; the field `keys` holds them."""
+
+    most: int
+
+    field = "keys"
+
+
+@record
 class Count:
     """A number; the field `n` holds it. 0 leaves the number open, where `least` is 0."""
 
@@ -63,7 +72,7 @@ class Bounds:
     field = "bounds"
 
 
-Parameter = Key | Count | Bounds
+Parameter = Key | Keys | Count | Bounds
 Settings = dict[str, "int | str | list[int]"]
 """Options of the engine by name; text is the name of a member of an enumeration."""
 
@@ -131,7 +140,7 @@ class Directive:
     Attributes:
         kind: what it decides: the word before `=` in text. A schedule has one directive of a kind.
         place: where the kind appears in a schedule: kinds are in ascending order.
-        mark: the opcode by which a task carries its key to the engine, or an empty text.
+        mark: the opcode by which a task carries its keys to the engine, or an empty text.
         policies: the directives of the kind by name; the first is the default.
         name: which of them it is.
     """
@@ -166,21 +175,22 @@ class Directive:
         return cls(next(iter(cls.policies)))
 
     @property
-    def key_expr(self) -> Expr | None:
-        """Its key, or None if it has none."""
-        return getattr(self, Key.field, None)
+    def key_exprs(self) -> tuple[Expr, ...]:
+        """Its keys."""
+        key = getattr(self, Key.field, None)
+        return tuple(getattr(self, Keys.field, ())) if key is None else (key,)
 
     def engine_settings(self) -> Settings:
         """Return the options of the engine that enforce it."""
         return self.policy.settings
 
-    def engine_key(self, kernel: KernelFunction) -> Expr | None:
-        """Return the key that a task of `kernel` carries, over the names of keys, or None."""
-        return self.key_expr
+    def engine_keys(self, kernel: KernelFunction) -> tuple[Expr, ...]:
+        """Return the keys that a task of `kernel` carries, over the names of keys."""
+        return self.key_exprs
 
-    def engine_limit(self) -> int:
-        """Return the number that all keys have to be below, or 0."""
-        return 0
+    def engine_operand(self, number: int) -> int:
+        """Return what the mark of key number `number` states in addition to the key."""
+        return number
 
     def refusal(self, entry: WorkloadFunction, written: frozenset[str]) -> str:
         """Return why an entry whose tasks write these tensors cannot have it; empty if it can."""

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from pto_wsp.errors import RepeatedText
-from pto_wsp.ir.scalar import ArgExtent, KernelNumber, TaskIndex, TaskKernel
-from pto_wsp.ir.schedule import Bounds, Count, Directive, Directives, Key
+from pto_wsp.ir.scalar import ArgExtent, Expr, KernelNumber, TaskIndex, TaskKernel
+from pto_wsp.ir.schedule import Bounds, Count, Directive, Directives, Key, Keys
 from pto_wsp.lang.schedule.registry import DIRECTIVES
 from pto_wsp.text.expressions import read_expression
 from pto_wsp.text.tokens import Cursor, Source
@@ -80,6 +80,8 @@ def _directive(cursor: Cursor, kind: str) -> Directive:
                 if not is_open:
                     cursor.fail("`(` and a key")
                 fields["key"] = read_expression(cursor, _Keys())
+            case Keys():
+                fields["keys"] = _keys(cursor) if is_open else ()
             case Count():
                 is_given = is_open and (place == 0 or cursor.accept(","))
                 fields["n"] = _count(cursor) if is_given else 0
@@ -90,6 +92,13 @@ def _directive(cursor: Cursor, kind: str) -> Directive:
     if is_open:
         cursor.expect(")")
     return DIRECTIVES[kind](**fields)
+
+
+def _keys(cursor: Cursor) -> tuple[Expr, ...]:
+    found = [read_expression(cursor, _Keys())]
+    while cursor.accept(","):
+        found.append(read_expression(cursor, _Keys()))
+    return tuple(found)
 
 
 def _count(cursor: Cursor) -> int:

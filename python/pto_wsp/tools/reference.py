@@ -162,8 +162,8 @@ def entries() -> Iterator[tuple[str, str, str]]:
 
 
 HIDDEN = frozenset(
-    """engine_settings engine_key engine_limit refusal default require_unscheduled specialise among having
-    is_current is_generic identity called accepts physical_dims pack_into trace at key_expr policy
+    """engine_settings engine_keys engine_operand refusal default require_unscheduled specialise among having
+    is_current is_generic identity called accepts physical_dims pack_into trace at key_exprs policy
     title expr where loc""".split()
 )
 """Members that other layers of the package call, and users do not."""

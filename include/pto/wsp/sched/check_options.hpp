@@ -22,7 +22,6 @@ inline void check_options(const RunOptions& options) {
     const char* option;
     const char* reason;
   };
-  const bool takes_turns = options.interleaved != 0;
   const auto ascend = [](const auto& bounds) { return std::is_sorted(bounds.begin(), bounds.end()); };
   const Rule rules[] = {
       {options.workers > kMaxWorkers, "workers", "there are 1024 at most"},
@@ -30,8 +29,7 @@ inline void check_options(const RunOptions& options) {
       {options.window == 0, "window", "there must be room for one task"},
       {!ascend(options.bounds), "bounds", "they must ascend"},
       {options.streams == Streams::kInTurn && options.num_streams == 0, "num_streams", "there are none"},
-      {takes_turns && options.streams == Streams::kOff, "interleaved", "there are no streams to take turns"},
-      {takes_turns && options.ready != Ready::kOwn, "interleaved", "`ready` decides what starts first"},
+      {options.turns != 0 && options.ready == Ready::kFifo, "turns", "`ready` decides what starts first"},
       {options.num_pools > kMaxPools, "num_pools", "there are 8 at most"},
       {!options.pool_bounds.empty() && options.pool_bounds.size() + 1 != options.num_pools, "pool_bounds",
        "each pool but the first has one"},

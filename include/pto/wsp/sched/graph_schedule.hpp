@@ -152,8 +152,7 @@ class GraphSchedule {
   Dispatcher& dispatcher_of(const StrandRun& strand) { return dispatchers_[strand.list]; }
   uint32_t lane_of(const StrandRun& strand) const { return graph_.traits(strand.strand).lane; }
   bool is_first(const StrandRun& a, const StrandRun& b) const {
-    return starts_before(graph_.traits(a.strand).priority, a.strand, graph_.traits(b.strand).priority,
-                         b.strand);
+    return starts_before(graph_.traits(a.strand).rank, a.strand, graph_.traits(b.strand).rank, b.strand);
   }
   bool can_start(const StrandRun& strand) const {
     return strand.task >= run_.task_limit() || !strand.at.is_wait() || graph_.has_passed(strand.at);

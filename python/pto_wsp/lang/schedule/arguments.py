@@ -9,7 +9,7 @@ from typing import Any, Self, TypeVar
 
 from pto_wsp.errors import WrongValue
 from pto_wsp.ir.scalar import I64_MAX
-from pto_wsp.ir.schedule import Bounds, Count, Directive, Directives, Key
+from pto_wsp.ir.schedule import Bounds, Count, Directive, Directives, Key, Keys
 from pto_wsp.lang.schedule.keys import trace_key
 from pto_wsp.location import caller_location
 from pto_wsp.support.record import replace
@@ -22,8 +22,8 @@ def directed(directive: D, **given: Any) -> D:
 
     Args:
         directive: it, without arguments.
-        given: a function of a task as `key`, an integer or None (open) as `n`, ascending integers as
-            `bounds`.
+        given: a function of a task as `key`, several as `keys`, an integer or None (open) as `n`, ascending
+            integers as `bounds`.
 
     Raises:
         WrongValue, BadKey, FrontendError: an argument does not fit.
@@ -34,6 +34,11 @@ def directed(directive: D, **given: Any) -> D:
         match parameter:
             case Key():
                 fields["key"] = trace_key(name, value)
+            case Keys(most=most):
+                if not 1 <= len(value) <= most:
+                    expected, found = f"1 to {most} keys", f"{len(value)}"
+                    raise WrongValue(name=name, expected=expected, found=found, loc=caller_location())
+                fields["keys"] = tuple(trace_key(name, key) for key in value)
             case Count(least=least, most=most):
                 is_open = value is None and least == 0
                 fields["n"] = 0 if is_open else checked_count(f"{name}'s n", value, max(least, 1), most)

@@ -59,8 +59,8 @@ class Pools(Directive):
         bounds = list(self.bounds) or [self.n] * (self.n > 0)
         return {"num_pools": len(self.bounds) + 1 if self.bounds else 2, "pool_bounds": bounds}
 
-    def engine_key(self, kernel: KernelFunction) -> Expr | None:
+    def engine_keys(self, kernel: KernelFunction) -> tuple[Expr, ...]:
         """Return the key, or the pool of a kernel's core."""
         if self.name == "custom" or kernel.unit not in _POOL_OF_CORE:
-            return self.key
-        return Const(_POOL_OF_CORE[kernel.unit])
+            return self.key_exprs
+        return (Const(_POOL_OF_CORE[kernel.unit]),)

@@ -17,6 +17,7 @@ from pto_wsp.lang.schedule.directives.timing import TimingPolicy
 from pto_wsp.lang.schedule.directives.trace import TracePolicy
 from pto_wsp.lang.schedule.directives.window import TaskWindow, WindowMode
 from pto_wsp.lang.schedule.schedule import Schedule
+from pto_wsp.lang.schedule.strategies import Strategies
 from pto_wsp.lang.workload.axes import P
 from pto_wsp.lang.workload.broadcast import ALL
 from pto_wsp.lang.workload.group_by import group_by
@@ -75,6 +76,7 @@ __all__ = [
     "Sparse",
     "StartPolicy",
     "StorePolicy",
+    "Strategies",
     "TaskWindow",
     "Tensor",
     "Tile",

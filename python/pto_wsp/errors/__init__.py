@@ -40,6 +40,13 @@ from pto_wsp.errors.compiling import (
     UnknownTarget,
     UnsupportedByTarget,
 )
+from pto_wsp.errors.device import (
+    BadDevice,
+    CyclesDiffer,
+    NoCost,
+    NotSimulated,
+    UnknownDevice,
+)
 from pto_wsp.errors.foreign import BadMask, BadReturn, NoGradient
 from pto_wsp.errors.modules import (
     BadKey,
@@ -156,6 +163,7 @@ __all__ = [
     "BadAnnotation",
     "BadBlock",
     "BadCache",
+    "BadDevice",
     "BadExpression",
     "BadHandle",
     "BadIndex",
@@ -184,6 +192,7 @@ __all__ = [
     "CompilerFailed",
     "ConstantIndexOutside",
     "CppError",
+    "CyclesDiffer",
     "DTypeMismatch",
     "DetachedOtherwise",
     "EdgesMissing",
@@ -201,6 +210,7 @@ __all__ = [
     "NegativeAmount",
     "NestedRun",
     "NoCompiler",
+    "NoCost",
     "NoDispatcher",
     "NoGradient",
     "NoMeaning",
@@ -211,6 +221,7 @@ __all__ = [
     "NoneKernelBody",
     "NotDocumented",
     "NotPlanned",
+    "NotSimulated",
     "NotYetSupported",
     "NotYetThere",
     "NothingRecorded",
@@ -248,6 +259,7 @@ __all__ = [
     "UnboundTensor",
     "UnknownArgument",
     "UnknownAxis",
+    "UnknownDevice",
     "UnknownFunction",
     "UnknownInstruction",
     "UnknownKernel",

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What a schedule says of the tasks of a walk: which dispatcher each is for, what it comes before, and which
-/// workers may run it. Dispatchers and the builder of kept graphs ask the same policy.
+/// Applies a schedule to the tasks of a walk: owner, priority, lane and batch of each task. Dispatchers and
+/// the builder of kept graphs ask the same policy.
 #pragma once
 
 #include <algorithm>
@@ -17,7 +17,7 @@
 
 namespace pto::wsp::sched {
 
-/// Not the number of a dispatcher: a strand without an owner is that of the first that claims it.
+/// The owner of a strand that the first dispatcher claims.
 inline constexpr uint32_t kNoOwner = UINT32_MAX;
 
 /// Where a strand comes among those that can start: of two ranks the lesser one goes first. The first number
@@ -66,7 +66,7 @@ inline uint32_t lane_of(const bytecode::Plan& plan, const PolicyOptions& options
 
 }  // namespace detail
 
-/// The number of the stream that task number `task` of `site` is in, if it is in one.
+/// Returns the stream of task number `task` of `site`, if it has one.
 inline std::optional<int64_t> stream_of(const bytecode::Plan& plan, const PolicyOptions& options,
                                         const bytecode::QuickSite& site, const int64_t* registers,
                                         uint64_t task) {
@@ -104,7 +104,7 @@ class Turns {
   std::unordered_map<int64_t, Place> values_;  ///< of the latest task of each
 };
 
-/// The traits of task number `task`, which is one of `site`.
+/// The traits of task number `task` of `site`.
 inline Traits traits_of(const bytecode::Plan& plan, const PolicyOptions& options, uint32_t num_dispatchers,
                         const bytecode::QuickSite& site, const int64_t* registers, uint64_t task) {
   Traits traits;
@@ -119,10 +119,10 @@ inline Traits traits_of(const bytecode::Plan& plan, const PolicyOptions& options
   return traits;
 }
 
-/// Follows one walk.
+/// The policies of one walk.
 class Policy {
  public:
-  /// A new walk begins, whose strands this number of dispatchers share.
+  /// Begins a walk whose strands `num_dispatchers` dispatchers share.
   void begin(const bytecode::Plan& plan, const PolicyOptions& options, uint32_t num_dispatchers) {
     plan_ = &plan;
     options_ = &options;
@@ -138,8 +138,8 @@ class Policy {
   /// Whether strands end where the traits of tasks change.
   bool cuts_units() const { return cuts_units_; }
 
-  /// Finds the traits of the expander's latest task, which is one of `site`; true if they are others than
-  /// those of the task before.
+  /// Finds the traits of the latest task of the expander. Returns true if they differ from those of the
+  /// previous task.
   bool note(uint32_t site_index, const bytecode::Expander& expander) {
     if (num_tasks_ == expander.num_tasks()) return false;
     num_tasks_ = expander.num_tasks();

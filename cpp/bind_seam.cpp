@@ -157,6 +157,9 @@ void bind_options(nb::module_& module) {
       .def_rw("streaming_bytes", &RunOptions::streaming_bytes)
       .def_rw("num_pools", &RunOptions::num_pools)
       .def_rw("pool_bounds", &RunOptions::pool_bounds)
+      .def_rw("pool_shares", &RunOptions::pool_shares)
+      .def_rw("pools_are_soft", &RunOptions::pools_are_soft)
+      .def_rw("balances", &RunOptions::balances)
       .def_rw("ready", &RunOptions::ready)
       .def_rw("start", &RunOptions::start)
       .def_rw("threshold", &RunOptions::threshold);

@@ -347,6 +347,9 @@ class RunOptions:
         streaming_bytes: least of a tensor that is stored past the caches; 0 = what they can hold.
         num_pools: pools that workers are in; 0 = any worker runs any task.
         pool_bounds: the first worker of each pool but the first; empty = equal pools.
+        pool_shares: proportions of the workers of pools; empty = the bounds decide.
+        pools_are_soft: whether a worker runs tasks of other pools where its own has none.
+        balances: whether the longest of the ready tasks starts first.
     """
 
     verifies: bool
@@ -369,6 +372,9 @@ class RunOptions:
     streaming_bytes: int
     num_pools: int
     pool_bounds: list[int]
+    pool_shares: list[int]
+    pools_are_soft: bool
+    balances: bool
 
 class Executable:
     """A validated program.

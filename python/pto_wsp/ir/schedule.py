@@ -6,6 +6,7 @@ text the schedule follows the functions of a module:
     schedule  = "SCHEDULE" "{" newline { line } "}"
     line      = kind "=" name [ "(" argument { "," argument } ")" ] newline
     argument  = key | "n" "=" integer | "at" "=" "[" integer { "," integer } "]"
+              | "stage" "(" "%kernel." name { "," "%kernel." name } "," "n" "=" integer ")"
 
     SCHEDULE {
       dispatch = affinity(%t.b, n = 4)
@@ -31,6 +32,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Concatenate, Generic, ParamSpec
 from pto_wsp.ir.kernel import KernelFunction
 from pto_wsp.ir.scalar import Expr
 from pto_wsp.ir.workload import WorkloadFunction
+from pto_wsp.location import Location
 from pto_wsp.support.record import record
 
 D = TypeVar("D", bound="Directive")
@@ -72,7 +74,32 @@ class Bounds:
     field = "bounds"
 
 
-Parameter = Key | Keys | Count | Bounds
+@record
+class Stage:
+    """Kernels that share workers.
+
+    Attributes:
+        kernels: their names.
+        cores: its share of the workers.
+        loc: where the stage was written.
+    """
+
+    kernels: tuple[str, ...]
+    cores: int
+    loc: Location | None = None
+
+
+@record
+class Stages:
+    """From `least` to `most` stages of distinct kernels; the field `stages` holds them."""
+
+    least: int
+    most: int
+
+    field = "stages"
+
+
+Parameter = Key | Keys | Count | Bounds | Stages
 Settings = dict[str, "int | str | list[int]"]
 """Options of the engine by name; text is the name of a member of an enumeration."""
 

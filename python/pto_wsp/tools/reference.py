@@ -89,8 +89,8 @@ SUBJECTS: dict[str, Subject] = {
         "Schedules",
         "Policies of a schedule. [Schedules](../schedules.md) is the guide, "
         "[Policies](../policies.md) the table by target.",
-        """Schedule Strategies DispatchPolicy Pools ReadyPolicy StartPolicy TaskWindow WindowMode TimingPolicy
-        Deps StorePolicy TracePolicy""",
+        """Schedule Strategies stage DispatchPolicy Pools ReadyPolicy StartPolicy TaskWindow WindowMode
+        TimingPolicy Deps StorePolicy TracePolicy""",
     ),
     "builder": _subject(
         "Function builder and text",

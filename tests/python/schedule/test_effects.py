@@ -16,6 +16,7 @@ from pto_wsp import (
     P,
     Pools,
     Program,
+    Ragged,
     ReadyPolicy,
     Scalar,
     Schedule,
@@ -31,12 +32,13 @@ from pto_wsp import (
     i64,
     kernel,
     pto,
+    stage,
     workload,
 )
-from pto_wsp.errors import UnsupportedByTarget, WindowFull, WrongValue
+from pto_wsp.errors import BadKey, UnsupportedByTarget, WindowFull, WrongValue
 from pto_wsp.runtime.trace import TaskEvent, Trace
 from pto_wsp.visualize.timeline import STALLS
-from tests.python.schedule.programs import totals
+from tests.python.schedule.programs import total, totals
 
 
 @kernel
@@ -477,6 +479,115 @@ def test_kernels_run_on_workers_for_their_cores(n: int | None, workers: int) -> 
         if workers > 1 and event.kernel != "bump":
             assert (event.worker < limit) == (event.kernel == "cube")
     assert CORES.stats is not None and len(CORES.stats.counters["lanes_queued"]) == 3
+
+
+def run_cores(schedule: Schedule, workers: int, n: int = 200) -> Trace:
+    """Run CORES under a schedule, compare with program order, and return the trace."""
+    expected = np.random.default_rng(0).standard_normal((n, 1, 8)).astype(np.float32)
+    x = expected.copy()
+    CORES.reschedule(Schedule())
+    CORES.run(X=expected, workers=1)
+    CORES.reschedule(schedule)
+    CORES.run(X=x, workers=workers, trace=True)
+    assert x.tobytes() == expected.tobytes() and CORES.trace is not None
+    return CORES.trace
+
+
+@pytest.mark.parametrize(("workers", "split"), [(1, [1, 1]), (2, [1, 1]), (3, [1, 2]), (6, [2, 4])])
+def test_stages_share_the_workers(workers: int, split: list[int]) -> None:
+    stages = Schedule().pipeline(stage(cube, cores=8), stage("vector", cores=16))
+    for schedule in (
+        stages,
+        stages.task_graph(start=StartPolicy.after_build()),
+        stages.order_by(lambda t: -t.i),
+    ):
+        for event in run_cores(schedule, workers):
+            if workers > 1 and event.kernel != "bump":
+                assert (event.worker < split[0]) == (event.kernel == "cube")
+        assert CORES.stats is not None and CORES.stats.counters["pool_workers"] == split
+
+
+def test_stages_of_unknown_kernels_are_refused() -> None:
+    with pytest.raises(BadKey, match="no kernel is called `vektor`"):
+        CORES.reschedule(Schedule().pipeline(stage(cube, cores=8), stage("vektor", cores=16)))
+
+
+@kernel
+def slow_load(x: InOut[Tile[1, 64, f32]], n: Scalar[i64]):
+    for _ in range(n):
+        pto.store(x, x + 1.0)
+
+
+@kernel
+def slow_exp(x: InOut[Tile[1, 64, f32]], n: Scalar[i64]):
+    for _ in range(n):
+        pto.store(x, pto.exp(x * 0.001))
+
+
+@workload
+def classes(X: Tensor[f32, "n", 1, 64], Y: Tensor[f32, "n", 1, 64], rounds: Scalar[i64]):
+    for i in P("n"):
+        slow_load[i](x=X[i], n=rounds)
+    for i in P("n"):
+        slow_exp[i](x=Y[i], n=rounds)
+
+
+def test_both_classes_run_at_a_time() -> None:
+    """Worker 0 takes the first class and worker 1 the second one, and each helps when its own is done."""
+    program = classes.compile("cpu")
+    overlap = Schedule().overlap(stage(slow_load, cores=1), stage(slow_exp, cores=1))
+    for schedule in (overlap, overlap.task_graph(start=StartPolicy.after_build())):
+        program.reschedule(schedule)
+        found: list[list[str]] = [[], []]
+        while not (found[0] and found[1]):  # else one thread has had no core for the whole run
+            x, y = np.zeros((2, 40, 1, 64), np.float32)
+            program.run(X=x, Y=y, rounds=2000, workers=2, trace=True)
+            assert program.trace is not None
+            events = sorted(program.trace, key=lambda e: e.start_ns)
+            found = [[e.kernel for e in events if e.worker == worker] for worker in (0, 1)]
+        assert found[0][0] == "slow_load" and found[1][0] == "slow_exp"
+        assert sum(a != b for kernels in found for a, b in pairwise(kernels)) <= 1
+    program.run(X=x, Y=y, rounds=1, workers=1)
+
+
+@workload
+def uneven(rows: Ragged["batch"], X: Tensor[f32, "tokens", 4, 8], Y: Tensor[f32, "batch", 4, 1, 8]):
+    for b in P("batch"):
+        for h in P(4):
+            total[b, h](x=X[rows[b], h], y=Y[b, h])
+
+
+def test_the_longest_tasks_start_first() -> None:
+    program = uneven.compile("cpu")
+    lengths = np.random.default_rng(0).permutation(40) + 1
+    x = np.ones((int(lengths.sum()), 4, 8), np.float32)
+    for start in (StartPolicy.immediate(), StartPolicy.after_build()):
+        program.reschedule(Schedule().load_balance().task_graph(start=start))
+        y = np.empty((40, 4, 1, 8), np.float32)
+        program.run(rows=Ragged.lengths(lengths), X=x, Y=y, workers=1, trace=True)
+        assert program.trace is not None and (y[:, 0, 0, 0] == lengths).all()
+        order = [int(lengths[keys[0]]) for _, keys in starts(program.trace)]
+        assert order == sorted(order, reverse=True)
+    program.reschedule(Schedule().load_balance().order_by(lambda t: t.h))
+    program.run(rows=Ragged.lengths(lengths), X=x, Y=y, workers=1, trace=True)
+    order = [(keys[1], -int(lengths[keys[0]])) for _, keys in starts(program.trace)]
+    assert order == sorted(order)
+
+
+def test_stated_costs_go_before_elements() -> None:
+    @kernel(cost=lambda p: 100 * p.i)
+    def costly(x: InOut[Tile[1, 8, f32]], i: Scalar[i64]):
+        pto.store(x, x + 1.0)
+
+    @workload
+    def costs(X: Tensor[f32, "n", 1, 8]):
+        for i in P("n"):
+            costly[i](x=X[i], i=i)
+
+    program = costs.load_balance().compile("cpu")
+    program.run(X=np.zeros((30, 1, 8), np.float32), workers=1, trace=True)
+    assert program.trace is not None
+    assert [keys[0] for _, keys in starts(program.trace)] == [*range(29, -1, -1)]
 
 
 def test_dispatchers_count_what_they_make_and_wait_for() -> None:

@@ -22,6 +22,7 @@ from pto_wsp import (
     combine,
     parse,
     sequential,
+    stage,
     workload,
 )
 from pto_wsp.errors import (
@@ -55,6 +56,8 @@ EVERYTHING = (
     .order_by(lambda t: (t.kernel == total).where(-t.args.x.rows, 0), lambda t: t.b)
     .interleave(lambda t: t.b, 3)
     .concurrent(lambda t: t.b, max=4)
+    .load_balance()
+    .pipeline(stage(total, cores=8), stage("bump", cores=16))
 )
 
 
@@ -73,7 +76,9 @@ def test_text_of_a_schedule_stands_behind_the_functions() -> None:
         "  ready = order_by(select(%t.kernel == %kernel.total, -dim(%t.args.x, 0), 0), %t.b)\n"
         "  start = threshold(n = 64)\n"
         "  interleave = by(%t.b, n = 3)\n"
+        "  load_balance = by_cost\n"
         "  concurrent = by(%t.b, n = 4)\n"
+        "  pools = pipeline(stage(%kernel.total, n = 8), stage(%kernel.bump, n = 16))\n"
         "  deps = hybrid\n"
         "}\n"
     )
@@ -149,6 +154,14 @@ def test_keys_that_are_no_integers_are_refused(function: Key) -> None:
         lambda: TimingPolicy.batched(0),
         lambda: TimingPolicy.rate_limit(0.5),
         lambda: Schedule().order_by(),
+        lambda: Schedule().load_balance(by="size"),
+        lambda: Schedule().pipeline(stage("total", cores=1)),
+        lambda: Schedule().pipeline(stage("total", cores=1), "bump"),
+        lambda: Schedule().pipeline(stage("total", cores=1), stage("bump", "total", cores=1)),
+        lambda: Schedule().overlap(stage("total", cores=1), total),
+        lambda: stage("total", cores=0),
+        lambda: stage(3, cores=1),
+        lambda: stage(cores=1),
         lambda: Schedule().order_by(*[lambda t: t.b] * 5),
         lambda: Schedule().order_by(3),
         lambda: Schedule().interleave(lambda t: t.b, 0),

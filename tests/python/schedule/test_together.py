@@ -21,6 +21,7 @@ from pto_wsp import (
     TaskWindow,
     TimingPolicy,
     WindowMode,
+    stage,
 )
 from pto_wsp.errors import UnsupportedByTarget
 from pto_wsp.lang.schedule.registry import DIRECTIVES, every_kind
@@ -93,8 +94,12 @@ def ranks(run: Run) -> dict[int, tuple[tuple[int, ...], int]]:
     is_ordered, takes_turns = run.of_kind["ready"].name == "order_by", run.of_kind["interleave"].name == "by"
 
     def keys(event: TaskEvent) -> tuple[int, ...]:
-        i, j = event.keys if len(event.keys) == 2 and is_ordered else (0, 0)
-        return (j // 2 * takes_turns, -i, -j)
+        if len(event.keys) == 1:
+            return (0, 0, 0)
+        i, j = event.keys
+        position = 2 * i + (event.kernel == "drop") + 1
+        rest = (-i, -j) if is_ordered else (position * takes_turns, 0)
+        return (j // 2 * takes_turns, *rest)
 
     return {e.task: (keys(e), e.task) for e in run.events}
 
@@ -161,6 +166,13 @@ def in_pools(run: Run) -> bool:
     return all(len(e.keys) == 1 or e.worker == e.keys[0] % 2 or run.workers == 1 for e in run.events)
 
 
+STAGES = stage("bump", cores=1), stage("drop", cores=1)
+
+
+def in_stages(run: Run) -> bool:
+    return all(e.worker == (e.kernel == "drop") or run.workers == 1 for e in run.events)
+
+
 Promise = Callable[[Run], bool]
 PROMISES: dict[str, dict[str, tuple[Schedule, Promise]]] = {
     "dispatch": {
@@ -208,10 +220,13 @@ PROMISES: dict[str, dict[str, tuple[Schedule, Promise]]] = {
         "rate_limit": (Schedule().timing(TimingPolicy.rate_limit(RATE)), paced),
     },
     "interleave": {"by": (Schedule().interleave(lambda t: t.j, 2), taking_turns)},
+    "load_balance": {"by_cost": (Schedule().load_balance(), in_order)},
     "concurrent": {"by": (Schedule().concurrent(lambda t: t.i, max=2), in_flight)},
     "pools": {
         "by_exec_unit": (Schedule().task_graph(pools=Pools.by_exec_unit(1)), lambda r: True),
         "custom": (Schedule().task_graph(pools=Pools.custom(lambda t: t.i, [1])), in_pools),
+        "pipeline": (Schedule().pipeline(*STAGES), in_stages),
+        "overlap": (Schedule().overlap(*STAGES), lambda r: counter("dispatchers") > 0),
     },
     "stores": {"cached": (Schedule().task_graph(stores=StorePolicy.cached()), lambda r: True)},
     "deps": {
@@ -225,7 +240,8 @@ PROMISES: dict[str, dict[str, tuple[Schedule, Promise]]] = {
 
 def refusal(policies: dict[str, str]) -> str | None:
     """Return what a schedule of these policies is refused for."""
-    return "decided by fifo" if policies.get("ready") == "fifo" and "interleave" in policies else None
+    is_refused = policies.get("ready") == "fifo" and policies.keys() & {"interleave", "load_balance"}
+    return "decided by fifo" if is_refused else None
 
 
 def check(policies: dict[str, str], workers: int) -> None:

@@ -69,7 +69,8 @@ class GraphSchedule {
     const std::lock_guard<SpinLock> lock(lock_);
     list_strands(num_open);
     if (is_ordered_) record_strands(slot);
-    bool is_found = take_recorded(lanes, out);
+    const Lanes preferred = run_.pools().preferred(slot);
+    bool is_found = take_recorded(preferred, out) || (preferred != lanes && take_recorded(lanes, out));
     for (uint32_t i = 0; i < dispatchers_.size() && !is_found && !is_ordered_; ++i)
       is_found = begin_next(dispatchers_[(slot + i) % dispatchers_.size()], slot, lanes, out);
     return is_found;

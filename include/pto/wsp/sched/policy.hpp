@@ -20,9 +20,9 @@ namespace pto::wsp::sched {
 /// The owner of a strand that the first dispatcher claims.
 inline constexpr uint32_t kNoOwner = UINT32_MAX;
 
-/// Where a strand comes among those that can start: of two ranks the lesser one goes first. The first number
-/// is that of the values which take turns at a time, the others are the keys of an order.
-using Rank = std::array<int64_t, 1 + bytecode::kMaxOrderKeys>;
+/// Where a strand comes among those that can start: the lesser rank goes first. The first number is that of
+/// the values which take turns at a time. The keys of an order follow, and last the predicted time, negative.
+using Rank = std::array<int64_t, 2 + bytecode::kMaxOrderKeys>;
 
 /// A strand ends where one of these changes.
 struct Traits {
@@ -56,6 +56,23 @@ inline uint32_t owner_of(const bytecode::Plan& plan, const PolicyOptions& option
   const int64_t value = plan.evaluate(key.value, registers);
   if (options.ownership == Ownership::kHash) return Random(uint64_t(value)).next() % num_dispatchers;
   return modulo(value, num_dispatchers);
+}
+
+/// The cost that a task states, or else the number of elements in its regions.
+inline int64_t predicted_cost(const bytecode::Plan& plan, const bytecode::QuickSite& site,
+                              const int64_t* registers) {
+  if (site.cost.is_given) return plan.evaluate(site.cost.value, registers);
+  int64_t elements = 0;
+  for (uint32_t i = site.first_io; i < site.first_io + site.num_io; ++i) {
+    const bytecode::QuickIo& io = plan.ios[i];
+    int64_t volume = 1;
+    for (uint32_t d = io.first_dim; d < io.first_dim + io.rank; ++d) {
+      if (plan.dims[d].op != bytecode::Op::DIM_MERGED)
+        volume *= plan.evaluate(plan.dims[d].extent, registers);
+    }
+    elements += volume;
+  }
+  return elements;
 }
 
 inline uint32_t lane_of(const bytecode::Plan& plan, const PolicyOptions& options,
@@ -114,6 +131,7 @@ inline Traits traits_of(const bytecode::Plan& plan, const PolicyOptions& options
     const bytecode::QuickAmount& order = site.order_key(i);
     if (order.is_given) traits.rank[i + 1] = plan.evaluate(order.value, registers);
   }
+  if (options.balances) traits.rank.back() = -detail::predicted_cost(plan, site, registers);
   traits.lane = detail::lane_of(plan, options, site.mark(bytecode::Mark::kPool), registers);
   if (options.batch != 0) traits.batch = task / options.batch;
   return traits;

@@ -29,9 +29,10 @@ class Cores {
     num_idle_.assign(num_kinds, 0);
     for (uint32_t kind = 0; kind < num_kinds; ++kind) {
       const uint32_t count = machine.cores[kind];
+      const std::vector<uint64_t> bounds = sched::bounds_of_pools(options, count);
       last_[kind].assign(count, UINT64_MAX);
       for (uint32_t core = 0; core < count; ++core) {
-        const uint32_t pool = pool_of(core, count, options.pool_bounds);
+        const uint32_t pool = pool_of(core, count, bounds);
         pool_of_[kind].push_back(pool);
         give_back(kind, core);
       }

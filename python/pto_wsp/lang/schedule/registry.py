@@ -9,6 +9,7 @@ from pto_wsp.lang.schedule.directives.concurrent import Concurrent
 from pto_wsp.lang.schedule.directives.deps import Deps
 from pto_wsp.lang.schedule.directives.dispatch import DispatchPolicy
 from pto_wsp.lang.schedule.directives.interleave import Interleave
+from pto_wsp.lang.schedule.directives.load_balance import LoadBalance
 from pto_wsp.lang.schedule.directives.pools import Pools
 from pto_wsp.lang.schedule.directives.ready import ReadyPolicy
 from pto_wsp.lang.schedule.directives.start import StartPolicy
@@ -20,7 +21,7 @@ from pto_wsp.lang.schedule.directives.window import Window
 
 _KINDS = (
     *(DispatchPolicy, Window, ReadyPolicy, StartPolicy, Streams, Interleave),
-    *(TimingPolicy, Concurrent, Pools, StorePolicy, TracePolicy, Deps),
+    *(LoadBalance, TimingPolicy, Concurrent, Pools, StorePolicy, TracePolicy, Deps),
 )
 DIRECTIVES: dict[str, type[Directive]] = {directive.kind: directive for directive in _KINDS}
 
@@ -32,6 +33,7 @@ def every_kind(schedule: Directives) -> Iterator[Directive]:
 
 CONFLICTS: dict[tuple[str, str], str] = {
     ("interleave = by", "ready = fifo"): "what starts first is decided by fifo",
+    ("load_balance = by_cost", "ready = fifo"): "what starts first is decided by fifo",
 }
 """Why a directive is refused together with another one, defaults included."""
 

@@ -273,10 +273,10 @@ class _Lowering:
             if amount is not None:
                 self.emit(op, expr=amount)
         for directive in self.module.schedule:
-            key = directive.engine_key(self.module.kernel(task.kernel))
-            found = None if key is None else TaskKeys(self.module, key).at(task, self.open_loops)
-            if found is not None:
-                self.emit(Op[directive.mark], directive.engine_limit(), expr=found)
+            for number, key in enumerate(directive.engine_keys(self.module.kernel(task.kernel))):
+                found = TaskKeys(self.module, key).at(task, self.open_loops)
+                if found is not None:
+                    self.emit(Op[directive.mark], directive.engine_operand(number), expr=found)
 
     def scalar(self, arg: Expr, dtype: DType, loc: Location | None) -> None:
         match arg:

@@ -193,6 +193,13 @@ class Binder:
             raise UnboundTensor(kind="scalar", name=param.name, advice=advice)
         return number(param.name, value, param.type.dtype)
 
+    def sizes_of(self, bound: Bound) -> tuple[dict[str, Value], Arrays]:
+        """Return the value of every size and scalar of a run, and the lengths of the rows of each axis."""
+        arrays = {t.name: array for t, array in zip(self._tensors, bound.arrays, strict=True)}
+        scalars = {p.name: value for p, value in zip(self._symbols, bound.scalars, strict=True)}
+        lengths = {axis.name: np.diff(arrays[axis.offsets]) for axis in self._axes}
+        return self._sizes(scalars, arrays), lengths
+
     def _sizes(self, scalars: Mapping[str, Value | None], arrays: Arrays) -> dict[str, Value]:
         """Return the value of every size and scalar, those that follow from others included."""
         sizes = {name: value for name, value in scalars.items() if value is not None}

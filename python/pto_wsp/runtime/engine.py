@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import copy
 import os
 import time
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TypeVar
+from typing import Self, TypeVar
 
 import numpy as np
 
@@ -67,9 +68,11 @@ class EngineRunner:
         """The kernels: built, or found in the cache."""
         return self._builder.build(self._prepared.module.kernels, self._cache)
 
-    def reschedule(self, module: Module) -> None:
-        """Load bytecode for the schedule of `module`; the kernels stay. A run under way ends as it began."""
-        self.loaded = self._load_bytecode(module, self.loaded.executable)
+    def rescheduled(self, module: Module) -> Self:
+        """Return a runner with bytecode for the schedule of `module`, which shares the kernels."""
+        other = copy.copy(self)
+        other.loaded = self._load_bytecode(module, self.loaded.executable)
+        return other
 
     def call_kernel(
         self, kernel: KernelFunction, args: Sequence[np.ndarray | Value], workspace: int, task: int

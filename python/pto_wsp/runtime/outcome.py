@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, Self
 
 import numpy as np
 
@@ -163,6 +163,6 @@ class Runner(Protocol):
         """Stop all runs that are under way: who waits for one gets `RunInterrupted`."""
         ...
 
-    def reschedule(self, module: Module) -> None:
-        """Run with the schedule of `module`, which is the same but for that, from the next run on."""
+    def rescheduled(self, module: Module) -> Self:
+        """Return a runner for `module`, which differs in its schedule alone. Kernels are shared."""
         ...

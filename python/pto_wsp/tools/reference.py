@@ -98,8 +98,8 @@ SUBJECTS: dict[str, Subject] = {
         "Schedules",
         "Policies of a schedule. [Schedules](../schedules.md) is the guide, "
         "[Policies](../policies.md) the table by target.",
-        """Schedule DispatchPolicy Pools ReadyPolicy StartPolicy TaskWindow WindowMode TimingPolicy Deps
-        StorePolicy TracePolicy""",
+        """Schedule Strategies stage DispatchPolicy Pools ReadyPolicy StartPolicy TaskWindow WindowMode
+        TimingPolicy Deps StorePolicy TracePolicy""",
     ),
     "builder": _subject(
         "Function builder and text",
@@ -171,8 +171,8 @@ def entries() -> Iterator[tuple[str, str, str]]:
 
 
 HIDDEN = frozenset(
-    """engine_settings engine_key engine_limit refusal default require_unscheduled specialise among having
-    is_current is_generic identity called accepts physical_dims pack_into trace at key_expr policy
+    """engine_settings engine_keys engine_operand refusal default require_unscheduled specialise among having
+    is_current is_generic identity called accepts physical_dims pack_into trace at key_exprs policy
     title expr where loc""".split()
 )
 """Members that other layers of the package call, and users do not."""

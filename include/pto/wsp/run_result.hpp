@@ -28,6 +28,7 @@ struct RunResult {
   uint64_t waits = 0;                   ///< times a worker put a slice aside because a task had to wait
   uint64_t max_queued = 0;              ///< most slices that waited for a worker
   std::vector<uint64_t> lanes_queued;   ///< the same, of those for any worker and of each pool
+  std::vector<uint64_t> pool_workers;   ///< workers of each pool
   uint64_t max_waiting = 0;             ///< most slices that waited for a task
   uint64_t max_recorded = 0;            ///< most tasks that were recorded and not complete
   uint64_t max_live_slices = 0;  ///< most slices between the oldest that was not complete and the newest
@@ -65,6 +66,7 @@ void for_counters(const RunResult& result, Add add) {
   add("waits", result.waits);
   add("max_queued", result.max_queued);
   add("lanes_queued", result.lanes_queued);
+  add("pool_workers", result.pool_workers);
   add("max_waiting", result.max_waiting);
   add("max_recorded", result.max_recorded);
   add("max_live_slices", result.max_live_slices);
@@ -94,6 +96,7 @@ inline RunResult summarize(sched::Run& run) {
     result.lanes_queued.push_back(run.ready().most_queued(lane));
     result.max_waiting = std::max<uint64_t>(result.max_waiting, run.ready().most_waiting(lane));
   }
+  result.pool_workers = run.pools().num_workers();
   result.max_queued = *std::max_element(result.lanes_queued.begin(), result.lanes_queued.end());
   result.max_recorded = run.max_recorded();
   result.max_live_slices = run.max_live_slices();

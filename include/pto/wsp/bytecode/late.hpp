@@ -101,10 +101,12 @@ class LateAnalysis {
                         [&](uint32_t pc) { io.is_late = io.is_late || is_late(pc); });
       }
     }
-    for (AmountForm* amount :
-         {&site.workspace, &site.cost, &site.key, &site.priority, &site.stream, &site.pool}) {
-      if (amount->expression != kNoExpression) amount->is_late = is_late(amount->expression);
-    }
+    const auto mark_amount = [&](AmountForm& amount) {
+      if (amount.expression != kNoExpression) amount.is_late = is_late(amount.expression);
+    };
+    mark_amount(site.workspace);
+    mark_amount(site.cost);
+    for (AmountForm& mark : site.marks) mark_amount(mark);
   }
 
   Program& program_;

@@ -134,7 +134,7 @@ struct QuickScalar {
   bool is_late;  ///< see late.hpp
 };
 
-/// An optional number of a task: bytes of workspace, nanoseconds, a key, a priority, a stream or a pool.
+/// An optional number of a task: bytes of workspace, nanoseconds, or a mark.
 struct QuickAmount {
   Value value;
   bool is_given = false;
@@ -154,7 +154,12 @@ struct QuickSite {
   uint32_t first_patch, num_patches;
   uint32_t first_scalar, num_scalars;
   uint32_t first_register, num_registers;  ///< the registers a task of this site needs to run
-  QuickAmount workspace, cost, key, priority, stream, pool;
+  QuickAmount workspace, cost;
+  QuickAmount marks[kNumMarks];
+
+  const QuickAmount& mark(Mark mark) const { return marks[size_t(mark)]; }
+  /// Number `i` of the keys by which ready tasks start.
+  const QuickAmount& order_key(uint32_t i) const { return marks[size_t(Mark::kOrder) + i]; }
 };
 
 struct Plan {

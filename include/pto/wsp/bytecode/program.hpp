@@ -76,6 +76,26 @@ struct AmountForm {
   int64_t most = INT64_MAX;
 };
 
+/// The most keys by which ready tasks start.
+inline constexpr uint32_t kMaxOrderKeys = 4;
+
+/// Numbers that a task states for its schedule, in the order of their instructions.
+enum class Mark : uint8_t { kKey, kOrder, kStream = kOrder + kMaxOrderKeys, kTurn, kAdmit, kPool, kGroup };
+inline constexpr size_t kNumMarks = size_t(Mark::kGroup) + 1;
+
+/// The instruction of each mark; those of `num` keys state their number.
+struct MarkForm {
+  Op op;
+  Mark first;
+  uint32_t num = 1;
+};
+inline constexpr MarkForm kMarks[] = {
+    {Op::KEY, Mark::kKey},       {Op::ORDER, Mark::kOrder, kMaxOrderKeys},
+    {Op::STREAM, Mark::kStream}, {Op::TURN, Mark::kTurn},
+    {Op::ADMIT, Mark::kAdmit},   {Op::POOL, Mark::kPool},
+    {Op::GROUP, Mark::kGroup},
+};
+
 /// A TASK instruction: the place in the program that makes tasks of one kernel.
 struct SiteForm {
   uint32_t pc;
@@ -86,7 +106,8 @@ struct SiteForm {
   uint32_t num_io;
   uint32_t first_param;
   uint32_t num_params;
-  AmountForm workspace, cost, key, priority, stream, pool;
+  AmountForm workspace, cost;
+  AmountForm marks[kNumMarks];
   uint32_t first_after;  ///< in Program::afters
   uint32_t num_afters;
 };
@@ -159,10 +180,12 @@ void for_expressions(const Program& program, const SiteForm& site, Visit visit) 
     for (uint32_t d = 0; d < program.tensors[io.tensor].rank; ++d)
       for_expressions(program.dims[io.first_dim + d], visit);
   }
-  for (const AmountForm& amount :
-       {site.workspace, site.cost, site.key, site.priority, site.stream, site.pool}) {
+  const auto visit_amount = [&](const AmountForm& amount) {
     if (amount.expression != kNoExpression) visit(amount.expression);
-  }
+  };
+  visit_amount(site.workspace);
+  visit_amount(site.cost);
+  for (const AmountForm& mark : site.marks) visit_amount(mark);
 }
 
 /// Calls `visit(expression)` for the expressions that decide a step itself, without those of tasks.

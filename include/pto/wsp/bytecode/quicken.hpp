@@ -171,10 +171,7 @@ class Quickener {
     site.num_patches = uint32_t(plan_.patches.size()) - site.first_patch;
     site.workspace = quicken_amount(form.workspace, site);
     site.cost = quicken_amount(form.cost, site);
-    site.key = quicken_amount(form.key, site);
-    site.priority = quicken_amount(form.priority, site);
-    site.stream = quicken_amount(form.stream, site);
-    site.pool = quicken_amount(form.pool, site);
+    for (size_t i = 0; i < kNumMarks; ++i) site.marks[i] = quicken_amount(form.marks[i], site);
     site.is_plain = !site.has_written_rows && !site.workspace.is_given && site.kernel->block_dim == 1;
     collect_registers(site);
     plan_.max_scalars = std::max(plan_.max_scalars, site.num_scalars);

@@ -53,10 +53,8 @@ class TaskChecker {
     };
     check(site.workspace, form.workspace, "negative-workspace", "a task's workspace is negative");
     check(site.cost, form.cost, "negative-cost", "a task's cost is negative");
-    check(site.key, form.key, "key-outside", "a task's key is the number of no dispatcher");
-    for (const QuickAmount* amount : {&site.priority, &site.stream, &site.pool}) {
-      if (!amount->is_proven && amount->is_late == late) plan_.evaluate(amount->value, registers);
-    }
+    for (size_t i = 0; i < kNumMarks; ++i)
+      check(site.marks[i], form.marks[i], "key-outside", "a task's key is the number of no dispatcher");
   }
 
   void check_io(const QuickSite& site, uint32_t index, const int64_t* registers) {

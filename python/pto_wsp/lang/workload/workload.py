@@ -1,4 +1,4 @@
-"""`@workload`: a function that says which tasks exist."""
+"""`@workload`: a function that generates tasks."""
 
 from __future__ import annotations
 
@@ -207,8 +207,8 @@ def workload() -> Callable[[Callable[..., None]], Workload]: ...
 def workload(function: Callable[..., None] | None = None, /) -> Any:
     """Make a workload of a function, which runs once to be recorded when the workload is first used.
 
-    Parameters are `Tensor[dtype, dims...]`, `Scalar[dtype]`, `DenseDyn`, `Dense[n]`, or untyped: then their
-    uses decide what they are.
+    Parameters are `Tensor[dtype, dims...]`, `Scalar[dtype]`, `DenseDyn` or `Dense[n]`. The uses of an
+    untyped parameter decide its type.
     """
     frame = sys._getframe(1)
     if function is None:

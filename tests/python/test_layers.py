@@ -25,18 +25,21 @@ ORDER = (
     ("isa",),
     ("ir",),
     ("analysis",),
+    ("device",),
     ("interp",),
     ("visualize",),
     ("advice",),
     ("planner",),
     ("passes",),
     ("lower",),
+    ("prove",),
     ("lang",),
     ("builder",),
     ("text",),
     ("targets",),
     ("runtime",),
-    ("ops",),
+    ("ops", "simulation"),
+    ("torch",),
     ("",),
     ("tools",),
     ("__main__",),
@@ -45,10 +48,15 @@ RANK = {layer: rank for rank, line in enumerate(ORDER) for layer in line}
 NATIVE_USERS = {"planner", "runtime"}
 
 # Imports inside functions, as (importer, imported): only where a registry loads what it was asked for, and
-# the adviser, which programs that do not ask need not load.
+# the adviser and the simulator, which programs that do not ask need not load.
 DEFERRED = {
     ("targets.registry", f"targets.{path.parent.name}.target") for path in PACKAGE.glob("targets/*/target.py")
-} | {("runtime.trace", "advice.case"), ("runtime.trace", "advice.registry")}
+} | {
+    ("runtime.trace", "advice.case"),
+    ("runtime.trace", "advice.registry"),
+    ("runtime.runners", "runtime.simulated"),
+    ("tools.commands", "tools.language_server.server"),
+}
 
 # The hook by which `compile` methods reach the runtime; it mentions the type that it returns.
 HOOK = ("lang.compiling", "runtime.program")

@@ -86,6 +86,7 @@ BEFORE = {
     "adding_a_pass": "from pto_wsp import parse\nfrom tests.python.builder.softmax import softmax_module\n"
     "module = parse(str(softmax_module()))\n",
     "advice": "",
+    "simulation": "",
     "architecture": """
 from pto_wsp import DYN, In, Out, P, Tensor, f32, kernel, pto, workload
 
@@ -119,10 +120,11 @@ prepare_the_next_batch = lambda: None
     "schedules": "from importlib import import_module\n"
     "decode = import_module('examples.06_tuned_decode.tuned_decode').decode\n",
     "tile_library": "",
+    "torch": "",
 }
 """What the programs of a page take for granted."""
 
-OF_THEIR_OWN = {"cookbook", "errors", "tutorial"}
+OF_THEIR_OWN = {"cookbook", "errors", "proofs", "tutorial"}
 """Pages whose programs other tests run."""
 
 
@@ -133,6 +135,8 @@ def test_every_page_with_programs_is_run() -> None:
 
 @pytest.mark.parametrize("page", mostly_slow(BEFORE, quick=3))
 def test_pages_run_as_printed(page: str, tmp_path: Path) -> None:
+    if page == "torch":
+        pytest.importorskip("torch")
     path = f"import sys; sys.path.insert(0, {str(ROOT)!r})\n" if BEFORE[page] else ""
     run_in(tmp_path, "\n".join([path + BEFORE[page], *programs_of(ROOT / "docs" / f"{page}.md")]))
 

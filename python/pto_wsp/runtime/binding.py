@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from pto_wsp.errors import (
+    AssumptionFails,
     BadExpression,
     OutOfMemory,
     UnboundTensor,
@@ -76,6 +77,7 @@ class Binder:
         self._axes = tuple(p for p in workload.params if isinstance(p, (w.RaggedParam, w.SparseParam)))
         self._size_params = {p.name: p for p in self._symbols if isinstance(p, w.SizeParam)}
         self._derived = {p.name: p for p in self._symbols if p.value is not None}
+        self._distinct = tuple(t for t in workload.tensors if t.is_distinct and not t.is_local)
         self._locals = tuple(t for t in self._tensors if t.is_local)
         self._given = tuple((t.name, t.columns is not None) for t in self._tensors if not t.is_local)
         self._spare: deque[Arrays] = deque(maxlen=1)
@@ -98,6 +100,7 @@ class Binder:
         Raises:
             UnboundTensor, UnknownParameter, WrongValue, WrongRank, WrongShape, UnusableArray: they do not
                 fit the parameters.
+            AssumptionFails: two elements of a tensor are equal that are assumed to differ.
             BadExpression: a size that follows from others is negative, or beyond 64 bits.
             OutOfMemory: the tensors that the program makes are too large.
         """
@@ -117,6 +120,8 @@ class Binder:
             array = given.get(name)
             is_plain = type(array) is np.ndarray and not is_packed
             arrays[name] = array if is_plain else self._array(name, array)
+        for tensor in self._distinct:
+            _require_distinct(tensor, arrays[tensor.name])
         if not self._derived and not self._locals:
             return Bound([*arrays.values()], [*scalars.values()], {})
         sizes = self._sizes(scalars, arrays)
@@ -188,6 +193,13 @@ class Binder:
             raise UnboundTensor(kind="scalar", name=param.name, advice=advice)
         return number(param.name, value, param.type.dtype)
 
+    def sizes_of(self, bound: Bound) -> tuple[dict[str, Value], Arrays]:
+        """Return the value of every size and scalar of a run, and the lengths of the rows of each axis."""
+        arrays = {t.name: array for t, array in zip(self._tensors, bound.arrays, strict=True)}
+        scalars = {p.name: value for p, value in zip(self._symbols, bound.scalars, strict=True)}
+        lengths = {axis.name: np.diff(arrays[axis.offsets]) for axis in self._axes}
+        return self._sizes(scalars, arrays), lengths
+
     def _sizes(self, scalars: Mapping[str, Value | None], arrays: Arrays) -> dict[str, Value]:
         """Return the value of every size and scalar, those that follow from others included."""
         sizes = {name: value for name, value in scalars.items() if value is not None}
@@ -232,6 +244,14 @@ def _hidden(axis: w.RaggedParam | w.SparseParam) -> tuple[str, ...]:
     """Return the names of the parameters that hold the rows of an axis."""
     own = (axis.indices, axis.entries) if isinstance(axis, w.SparseParam) else ()
     return axis.offsets, axis.count, *own
+
+
+def _require_distinct(param: w.TensorParam, array: np.ndarray) -> None:
+    """Refuse an array with equal elements where a workload assumes that there are none."""
+    values, counts = np.unique(array, return_counts=True)
+    if (counts > 1).any():
+        twice = f": {values[counts > 1][0]} occurs twice"
+        raise AssumptionFails(condition=f"distinct({param.name})", where=twice, loc=param.loc)
 
 
 def _allocated(tensor: w.TensorParam, shape: Sequence[int]) -> np.ndarray:

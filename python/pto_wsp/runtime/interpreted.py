@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from itertools import count
 from types import MappingProxyType
+from typing import Self
 
 import numpy as np
 
@@ -14,7 +15,6 @@ from pto_wsp.errors import (
     KernelFailed,
     OverlappingArrays,
     ReadOnlyArray,
-    RunError,
     RunInterrupted,
     TimeLimitReached,
     UnboundTensor,
@@ -31,7 +31,7 @@ from pto_wsp.ir import workload as w
 from pto_wsp.ir.kernel import KernelFunction
 from pto_wsp.ir.module import Module
 from pto_wsp.ir.scalar import Value
-from pto_wsp.runtime.outcome import RunRequest
+from pto_wsp.runtime.outcome import EndedRun, RunRequest
 from pto_wsp.runtime.task_graph import Collector, TaskGraph
 from pto_wsp.runtime.trace import Trace
 from pto_wsp.support.record import record
@@ -46,25 +46,6 @@ class InterpretedFigures:
     workers: int = 1
     run: int = 0
     counters: Mapping[str, int | list[int]] = MappingProxyType({})
-
-
-class InterpretedRun:
-    """A run that ended before it was returned, with its figures or with what ended it early."""
-
-    number = 0
-    done = True
-
-    def __init__(self, ended: InterpretedFigures | RunError) -> None:
-        self._ended = ended
-
-    def wait(self) -> tuple[InterpretedFigures, None]:
-        """Return what the run did, or raise why it failed."""
-        if isinstance(self._ended, RunError):
-            raise self._ended
-        return self._ended, None
-
-    def cancel(self) -> None:
-        """Do nothing: the run has ended."""
 
 
 class InterpretedRunner:
@@ -94,12 +75,12 @@ class InterpretedRunner:
                 request.progress(figures.tasks)
         return figures, recorded
 
-    def submit(self, request: RunRequest) -> InterpretedRun:
+    def submit(self, request: RunRequest) -> EndedRun:
         """Run every task on this thread before returning."""
         try:
-            return InterpretedRun(self.run(request)[0])
+            return EndedRun(*self.run(request))
         except (KernelFailed, TimeLimitReached) as error:
-            return InterpretedRun(error)
+            return EndedRun(error)
 
     def call_kernel(
         self, kernel: KernelFunction, args: Sequence[np.ndarray | Value], workspace: int, task: int
@@ -111,8 +92,9 @@ class InterpretedRunner:
         """Stop every run that is under way, at its next task or in the next iteration of a kernel's loop."""
         self._cancels += 1
 
-    def reschedule(self, module: Module) -> None:
-        """Do nothing: no schedule changes program order."""
+    def rescheduled(self, module: Module) -> Self:
+        """Return itself: no schedule changes program order."""
+        return self
 
     def graph(self, arrays: Sequence[np.ndarray], scalars: Sequence[Value | None]) -> TaskGraph:
         """Run every task in program order and return which of them wait for which."""

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NoReturn
+from typing import NoReturn, Self
 
 import numpy as np
 
+from pto_wsp.device.model import Device
 from pto_wsp.errors import CannotRun
 from pto_wsp.ir.kernel import KernelFunction
 from pto_wsp.ir.module import Module
@@ -43,6 +44,12 @@ class _Runnable:
 
     def interpreted(self) -> Runner:
         return InterpretedRunner(self._prepared.module)
+
+    def simulated(self, builder: KernelBuilder, device: Device, has_values: bool) -> Runner:
+        from pto_wsp.runtime.simulated import SimulatedRunner
+
+        self._prepared.target.check(self._prepared.module)
+        return SimulatedRunner(EngineRunner(self._prepared, builder), device, has_values)
 
     def refused(self) -> Runner:
         self._prepared.target.check(self._prepared.module)
@@ -88,5 +95,6 @@ class RefusedRunner:
     def cancel(self) -> None:
         """Do nothing: no run is under way."""
 
-    def reschedule(self, module: Module) -> None:
-        """Do nothing: the program keeps the schedule for its sources."""
+    def rescheduled(self, module: Module) -> Self:
+        """Return itself: the program keeps the schedule for its sources."""
+        return self

@@ -5,9 +5,11 @@ from __future__ import annotations
 import inspect
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from types import FrameType, FunctionType
 from typing import Any, overload
 
+from pto_wsp.device.model import Device
 from pto_wsp.errors import (
     BadHandle,
     CallArgument,
@@ -20,6 +22,7 @@ from pto_wsp.errors import (
     did_you_mean,
 )
 from pto_wsp.ir.schedule import DEFAULT, Directives
+from pto_wsp.ir.verify import verify
 from pto_wsp.lang.compiling import Program, compile_traced
 from pto_wsp.lang.operands import kind_of
 from pto_wsp.lang.schedule.schedulable import Schedulable
@@ -38,6 +41,8 @@ from pto_wsp.lang.workload.nested import call_workload
 from pto_wsp.lang.workload.tasks import Handle
 from pto_wsp.lang.workload.trace import active_trace
 from pto_wsp.location import Location, caller_location
+from pto_wsp.prove.finding import Proof
+from pto_wsp.prove.prove import prove
 from pto_wsp.support.record import replace
 from pto_wsp.visualize.notebook import module_html
 
@@ -153,15 +158,41 @@ class Workload(Schedulable):
         self._traced.captured.check()
         return self._traced
 
-    def compile(self, target: str = "cpu") -> Program:
+    def prove(self) -> Proof:
+        """Prove what holds for every size, shape and index array that the types of the workload allow.
+
+        Claims: iterations of each `P` are independent; every region lies in its tensor and fits its
+        parameter; instances of a kernel with `block_dim` write different elements; under
+        `Deps.explicit()`, edges order all conflicts.
+
+        A proof is about calls whose tensors are different arrays.
+
+        Returns:
+            The findings: proved, refuted with the smallest counter-example, or unknown with a reason.
+
+        Raises:
+            MissingPackage: islpy is not installed.
+            FrontendError, VariableChanged: as `compile` raises.
+        """
+        return prove(verify(self.trace().module))
+
+    def compile(
+        self, target: str = "cpu", *, device: str | Path | Device | None = None, values: bool = True
+    ) -> Program:
         """Compile for a target; needs no data and no sizes.
+
+        Args:
+            target: where the program runs: `cpu`, `interp`, or `sim`, a device in simulated time.
+            device: what `sim` simulates: a device, the name of a preset (`ascend_910b` without it), or the
+                path of a TOML file.
+            values: whether `sim` runs the kernels, too. Without, it finds time alone.
 
         Raises:
             FrontendError: something in the workload or its kernels has no meaning.
             VariableChanged: a variable around it or its kernels has changed since it was read.
-            CompileError: the target is unknown, or cannot build it.
+            CompileError: the target or the device is unknown, or cannot build it.
         """
-        return compile_traced(self.trace(), target)
+        return compile_traced(self.trace(), target, device, values)
 
 
 def _shown(value: object) -> str:

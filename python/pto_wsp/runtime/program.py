@@ -24,6 +24,7 @@ from pto_wsp.errors import (
     WrongValue,
     did_you_mean,
 )
+from pto_wsp.interp.references import IS_INSIDE_RUN
 from pto_wsp.ir import workload as w
 from pto_wsp.ir.entry import with_entry_workload
 from pto_wsp.ir.module import Module
@@ -40,6 +41,7 @@ from pto_wsp.location import caller_location
 from pto_wsp.runtime.binding import RUN_OPTIONS, Binder, Bound
 from pto_wsp.runtime.chosen_schedules import ChosenSchedules, ScheduledProgram
 from pto_wsp.runtime.engine import EngineRunner
+from pto_wsp.runtime.explain import nested_run
 from pto_wsp.runtime.export import write_tree
 from pto_wsp.runtime.interpreted import InterpretedFigures, InterpretedRunner, bind
 from pto_wsp.runtime.numbers import integer, number
@@ -334,10 +336,7 @@ class Program:
         values: Mapping[str, Any],
     ) -> tuple[Bound, RunRequest, ScheduledProgram]:
         """Return the bound values of a call, what its runner is given, and what runs it."""
-        described = context.ACTIVE.get()
-        if described is not None:
-            hint = "call the workload it was compiled from: its tasks become tasks of this one"
-            raise NestedRun(where=f"workload `{described.name}`", loc=caller_location(), hint=hint)
+        _require_outermost()
         if unnamed:
             expected = "values by name: " + ", ".join(f"{name}=..." for name in self._binder.params)
             raise WrongValue(name="argument 1", expected=expected, found="a value without a name")
@@ -384,6 +383,7 @@ class Program:
         return OneTask(choose(which, indices), self._run_task)
 
     def _run_task(self, chosen: Chosen, values: Mapping[str, Any]) -> None:
+        _require_outermost()
         bound = self._binder.bind(values)
         arrays, sizes = bind(self.module, bound.arrays, bound.scalars)
         with FloatEnvironment():
@@ -409,6 +409,7 @@ class Program:
         Raises:
             PtoError: as `run` does.
         """
+        _require_outermost()
         self._captured.check()
         bound = self._binder.bind(values)
         graph = InterpretedRunner(self.module).graph(bound.arrays, bound.scalars)
@@ -562,6 +563,16 @@ class Program:
             CompileError: as `compile` raises.
         """
         return compile_module(read_program(path), target)
+
+
+def _require_outermost() -> None:
+    """Refuse a run while a workload is described, and in a task or a `progress` function of another run."""
+    described = context.ACTIVE.get()
+    if described is not None:
+        hint = "call the workload it was compiled from: its tasks become tasks of this one"
+        raise NestedRun(where=f"workload `{described.name}`", loc=caller_location(), hint=hint)
+    if IS_INSIDE_RUN.get():
+        raise nested_run()
 
 
 def _trace_level(trace: object) -> int:

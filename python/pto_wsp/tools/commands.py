@@ -139,7 +139,7 @@ def _kernel_code(module: Module, target: Target, name: str | None) -> str:
 
 def targets(_: Namespace) -> None:
     """List the targets."""
-    for name in registry.TARGETS:
+    for name in registry.names():
         doc = (type(registry.get(name)).__doc__ or "").splitlines()[0]
         print(f"{name:<12} {doc}")
 
@@ -164,11 +164,11 @@ def info(args: Namespace) -> None:
         "python": lambda: sys.version.split()[0],
         **{
             name: fact
-            for target in registry.TARGETS
+            for target in registry.names()
             for name, fact in registry.get(target).facts(cache).items()
         },
         "cache": lambda: cache.directory,
-        "targets": lambda: ", ".join(registry.TARGETS),
+        "targets": lambda: ", ".join(registry.names()),
         "passes": lambda: ", ".join(PASSES),
     }
     for name, value in rows.items():

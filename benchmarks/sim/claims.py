@@ -22,9 +22,7 @@ from pto_wsp import (
     InOut,
     Out,
     P,
-    ReadyPolicy,
     Schedule,
-    TaskWindow,
     Tensor,
     Tile,
     f32,
@@ -125,12 +123,10 @@ def stages(
 
 def order() -> Claim:
     """Compare the order by kernel with the order by batch; claimed is 10 %."""
-    window = TaskWindow(8192)
-    variants = {
-        "all batches of a kernel first": ReadyPolicy.priority(lambda t: -t.kernel),
-        "all kernels of a batch first": ReadyPolicy.priority(lambda t: -t.b),
+    schedules = {
+        "all batches of a kernel first": Schedule().order_by(lambda t: t.kernel),
+        "all kernels of a batch first": Schedule().order_by(lambda t: t.b),
     }
-    schedules = {name: Schedule().task_graph(ready=ready, window=window) for name, ready in variants.items()}
     array = np.zeros((256, 8, 64, 256), np.float32)
     arrays: dict[str, Any] = {name: array.copy() for name in "XABY"}
     reports = compare(stages, schedules, device="ascend_910b_seed", **arrays).reports

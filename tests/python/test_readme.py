@@ -124,7 +124,7 @@ prepare_the_next_batch = lambda: None
 }
 """What the programs of a page take for granted."""
 
-OF_THEIR_OWN = {"cookbook", "errors", "tutorial"}
+OF_THEIR_OWN = {"cookbook", "errors", "proofs", "tutorial"}
 """Pages whose programs other tests run."""
 
 

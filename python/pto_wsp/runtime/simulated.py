@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Sequence
 from functools import cache, cached_property
+from typing import Self
 
 import numpy as np
 
@@ -128,9 +130,11 @@ class SimulatedRunner:
         """Stop all runs that are under way."""
         self._engine.cancel()
 
-    def reschedule(self, module: Module) -> None:
-        """Load bytecode for the schedule of `module`."""
-        self._engine.reschedule(module)
+    def rescheduled(self, module: Module) -> Self:
+        """Return a runner with bytecode for the schedule of `module`."""
+        other = copy.copy(self)
+        other._engine = self._engine.rescheduled(module)
+        return other
 
 
 @record

@@ -48,8 +48,9 @@ class Cores {
     num_idle_.assign(num_kinds, 0);
     for (uint32_t kind = 0; kind < num_kinds; ++kind) {
       const uint32_t count = machine.cores[kind];
+      const std::vector<uint64_t> bounds = sched::bounds_of_pools(options, count);
       for (uint32_t core = 0; core < count; ++core) {
-        const uint32_t pool = pool_of(core, count, options.pool_bounds);
+        const uint32_t pool = pool_of(core, count, bounds);
         pool_of_[kind].push_back(pool);
         give_back(kind, core);
       }
@@ -124,8 +125,8 @@ class ReadyTasks {
   }
   bool is_empty() const { return size_ == 0; }
 
-  void add(uint32_t kinds, uint32_t lane, int64_t priority, uint64_t task) {
-    queue(kinds, lane).push({priority, task});
+  void add(uint32_t kinds, uint32_t lane, const sched::Rank& rank, uint64_t task) {
+    queue(kinds, lane).push({rank, task});
     ++size_;
   }
 
@@ -145,10 +146,10 @@ class ReadyTasks {
 
  private:
   struct Entry {
-    int64_t priority;
+    sched::Rank rank;
     uint64_t task;
     bool operator<(const Entry& other) const {
-      return sched::starts_before(other.priority, other.task, priority, task);
+      return sched::starts_before(other.rank, other.task, rank, task);
     }
   };
   struct Queue {

@@ -52,7 +52,7 @@ struct LiveTask {
   uint32_t num_waits = 0;
   uint32_t first_edge = kNoEdge;  ///< tasks that wait for it
   uint32_t first_core = 0, second_core = 0;
-  int64_t priority = 0;
+  sched::Rank rank{};
   bool is_made = false;
   bool is_complete = false;
   Cause cause = Cause::kMade;

@@ -10,7 +10,21 @@ import numpy as np
 import pytest
 
 from pto_wsp import (
-    DispatchPolicy, In, Out, P, Ragged, Schedule, Strategies, Tensor, Tile, TracePolicy, f32, kernel, pto, stage, workload,
+    DispatchPolicy,
+    In,
+    Out,
+    P,
+    Ragged,
+    Schedule,
+    Strategies,
+    Tensor,
+    Tile,
+    TracePolicy,
+    f32,
+    kernel,
+    pto,
+    stage,
+    workload,
 )
 from pto_wsp.errors import BadKey, UnknownName, UnsupportedByTarget, UnusableFile, WrongValue
 from tests.python.schedule.programs import totals

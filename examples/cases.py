@@ -7,6 +7,7 @@ import runpy
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 
@@ -116,8 +117,17 @@ def _llama() -> Run:
 
 
 def _cookbook(name: str) -> Run:
-    names = runpy.run_path(str(HERE / "cookbook" / f"{name}.py"))
-    return Run(names["program"].module, names["arguments"])
+    """Return the program of a recipe with the arguments of its last call."""
+    kept: dict[str, Any] = {}
+    call = Program.__call__
+
+    def keep(program: Program, **values: Any) -> None:
+        kept.update({key: copied(value) for key, value in values.items()})
+        call(program, **values)
+
+    with mock.patch.object(Program, "__call__", keep):
+        names = runpy.run_path(str(HERE / "cookbook" / f"{name}.py"))
+    return Run(names["program"].module, kept)
 
 
 def _softmax() -> Run:

@@ -105,6 +105,7 @@ from pto_wsp.errors.reading import (
 )
 from pto_wsp.errors.running import (
     ArraysInFlight,
+    AssumptionFails,
     BadExpression,
     BadRagged,
     BadSparse,
@@ -160,6 +161,7 @@ __all__ = [
     "ArgumentDType",
     "ArgumentShape",
     "ArraysInFlight",
+    "AssumptionFails",
     "BadAnnotation",
     "BadBlock",
     "BadCache",

@@ -273,10 +273,10 @@ class _Lowering:
             if amount is not None:
                 self.emit(op, expr=amount)
         for directive in self.module.schedule:
-            key = directive.engine_key(self.module.kernel(task.kernel))
-            found = None if key is None else TaskKeys(self.module, key).at(task, self.open_loops)
-            if found is not None:
-                self.emit(Op[directive.mark], directive.engine_limit(), expr=found)
+            for number, key in enumerate(directive.engine_keys(self.module.kernel(task.kernel))):
+                found = TaskKeys(self.module, key).at(task, self.open_loops)
+                if found is not None:
+                    self.emit(Op[directive.mark], directive.engine_operand(number), expr=found)
 
     def scalar(self, arg: Expr, dtype: DType, loc: Location | None) -> None:
         match arg:
@@ -380,7 +380,9 @@ class _Lowering:
         dims = [d if isinstance(d, int) else -1 - self.symbols[d] for d in tensor.type.dims]
         padded = dims + [0] * (bc.MAX_TENSOR_RANK - len(dims))
         written = tensor.name in self.written
-        return bc.TENSOR.pack(tensor.type.dtype.code, len(dims), written, tensor.is_distinct, *padded)
+        # The engine does not rely on assumptions: an exported program binds arrays without checking them.
+        is_distinct = tensor.is_distinct and tensor.is_local
+        return bc.TENSOR.pack(tensor.type.dtype.code, len(dims), written, is_distinct, *padded)
 
     def pack_symbol(self, param: w.SizeParam | w.ScalarParam) -> bytes:
         if isinstance(param, w.ScalarParam):

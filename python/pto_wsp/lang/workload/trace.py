@@ -79,6 +79,7 @@ class WorkloadTrace:
         fixed: extents of parameters that are axes of fixed extent.
         axes: ragged and sparse axes, whose rows lie in parameters of their own.
         loops: every loop, by variable.
+        distinct: tensors of which no two elements are equal, as `assume` states.
         untyped_elements: scalars that are elements of tensors whose element type is not known yet.
     """
 
@@ -94,6 +95,7 @@ class WorkloadTrace:
         self.axes: list[RaggedAxis] = []
         self.loops: dict[str, OpenLoop] = {}
         self.untyped_elements: list[Entry] = []
+        self.distinct: list[Tensor] = []
         self.frames: list[Frame] = []
         self.sources: dict[object, FunctionSource] = {}
         self._fresh = Fresh()

@@ -17,8 +17,8 @@ from pto_wsp.lang.schedule.directives.timing import TimingPolicy
 from pto_wsp.lang.schedule.directives.trace import TracePolicy
 from pto_wsp.lang.schedule.directives.window import TaskWindow, WindowMode
 from pto_wsp.lang.schedule.schedule import Schedule
-from pto_wsp.lang.workload.assumptions import assume, distinct
 from pto_wsp.lang.schedule.strategies import Strategies
+from pto_wsp.lang.workload.assumptions import assume, distinct
 from pto_wsp.lang.workload.axes import P
 from pto_wsp.lang.workload.broadcast import ALL
 from pto_wsp.lang.workload.group_by import group_by

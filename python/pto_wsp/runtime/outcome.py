@@ -14,6 +14,7 @@ from pto_wsp.ir.module import Module
 from pto_wsp.ir.scalar import Value
 from pto_wsp.ir.workload import WorkloadFunction
 from pto_wsp.runtime.trace import Trace
+from pto_wsp.support.record import record
 
 if TYPE_CHECKING:
     from pto_wsp.advice.report import Report

@@ -25,7 +25,7 @@ NATIVE_SOURCES := pyproject.toml CMakeLists.txt $(wildcard cmake/*.cmake) \
 CPP_TREES := thread address-undefined plain
 CPP_FILES = $(shell git ls-files -co --exclude-standard '*.cpp' '*.hpp' '*.c' '*.h')
 
-.PHONY: help tools extras demo test test-quick test-python test-cpp $(CPP_TREES:%=test-cpp-%) test-cpp-aarch64 check format docs site bench clean
+.PHONY: help tools extras demo examples test test-quick test-python test-cpp $(CPP_TREES:%=test-cpp-%) test-cpp-aarch64 check format docs site bench clean
 
 help: ## list these commands
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | while IFS=$$'\t' read -r name text; \
@@ -34,6 +34,9 @@ help: ## list these commands
 demo: build/installed.run ## a first program, then sentence embeddings with MiniLM: checked and timed; QUERY="..." searches
 	@$(if $(QUERY),,$(PY) examples/01_scale_rows/scale_rows.py && echo)
 	@$(PY) -m examples.minilm $(if $(QUERY),--query "$$QUERY")
+
+examples: build/installed.dev ## run the examples on a simulated device; compare values and cycles with golden ones
+	@$(PY) -m examples
 
 test: test-python test-cpp ## the tests, in minutes; with SLOW=1 all: more types and sizes, other vectors, C++ under sanitizers
 

@@ -18,6 +18,7 @@
 #include <thread>
 
 #include "arrays.hpp"
+#include "bind_sim.hpp"
 #include "pto/wsp/engine.hpp"
 #include "pto/wsp/sched/lone_monitor.hpp"
 
@@ -359,6 +360,7 @@ class PythonExecutable {
   PythonExecutable(nb::bytes bytecode, const PythonLibrary& library, const PythonExecutable* shared)
       : executable_(reinterpret_cast<const uint8_t*>(bytecode.c_str()), bytecode.size(), library.table(),
                     shared != nullptr ? &shared->executable_ : nullptr),
+        library_(library.table()),
         has_native_(library.has_native()) {}
 
   RunResult run(nb::tuple arrays, nb::tuple scalars, uint32_t workers, int trace, uint64_t jitter,
@@ -388,6 +390,25 @@ class PythonExecutable {
   }
 
   void cancel() { executable_.cancel(); }
+
+  sim::SimResult simulate(nb::tuple arrays, nb::tuple scalars, sched::RunOptions options,
+                          const sim::Machine& machine, nb::object find,
+                          std::vector<std::vector<bool>> matters, std::vector<int64_t> flushed,
+                          bool records_times) {
+    options.is_interrupted = &is_signalled;
+    const python::BoundArrays bound(arrays);
+    const std::vector<std::optional<int64_t>> symbols = to_symbols(scalars);
+    python::PythonCosts costs(std::move(find), std::move(matters), *library_);
+    const ActiveCalls::Call call;
+    try {
+      const nb::gil_scoped_release released;
+      return executable_.simulate(bound.refs(), symbols, options,
+                                  {machine, costs, std::move(flushed), records_times});
+    } catch (const EngineError&) {
+      if (PyErr_Occurred() != nullptr) throw nb::python_error();
+      throw;
+    }
+  }
 
  private:
   static void complete(sched::RunOptions& options, uint32_t workers, int trace, uint64_t jitter, bool tracks,
@@ -426,6 +447,7 @@ class PythonExecutable {
   }
 
   Executable executable_;
+  std::shared_ptr<const KernelLibrary> library_;
   bool has_native_;
 };
 
@@ -478,6 +500,7 @@ void bind_engine(nb::module_& module) {
       .def("places", &places);
   nb::class_<RunResult>(module, "RunResult")
       .def_ro("run", &RunResult::run)
+      .def_ro("flushed", &RunResult::flushed)
       .def_ro("tasks", &RunResult::tasks)
       .def_ro("run_ns", &RunResult::run_ns)
       .def_ro("workers", &RunResult::workers)
@@ -494,6 +517,9 @@ void bind_engine(nb::module_& module) {
            nb::arg("trace") = 0, nb::arg("jitter") = 0, nb::arg("tracks") = false, nb::arg("check") = false,
            nb::arg("options") = sched::RunOptions{}, nb::arg("progress") = nb::none(),
            nb::arg("time_limit_ns") = 0)
+      .def("simulate", &PythonExecutable::simulate, nb::arg("arrays"), nb::arg("scalars"), nb::arg("options"),
+           nb::arg("machine"), nb::arg("find"), nb::arg("matters"), nb::arg("flushed"),
+           nb::arg("records_times"))
       .def("cancel", &PythonExecutable::cancel);
   nb::class_<PythonRun>(module, "Run")
       .def("wait", &PythonRun::wait)

@@ -9,12 +9,14 @@ void bind_balanced_planner(nb::module_& module);
 void bind_engine(nb::module_& module);
 void bind_planner(nb::module_& module);
 void bind_seam(nb::module_& module);
+void bind_sim(nb::module_& module);
 void bind_task_dump(nb::module_& module);
 
 NB_MODULE(_native, module) {
   // A daemon thread that lives on as the interpreter ends holds objects that are never collected.
   nb::set_leak_warnings(false);
   bind_seam(module);
+  bind_sim(module);
   bind_engine(module);
   bind_planner(module);
   bind_balanced_planner(module);

@@ -15,6 +15,7 @@ from docs.advice_table import advice_page
 from docs.builder_stub import builder_stub
 from docs.cookbook import cookbook_page
 from docs.editor_grammar import editor_grammar
+from docs.examples_table import examples_page
 from docs.figures import readme_page
 from docs.kernel_python import kernel_python_page
 from docs.style import COLUMNS
@@ -66,10 +67,9 @@ INSTRUCTIONS_INTRODUCTION = """\
 Generated from the instruction table (`pto_wsp.isa.TABLE`). `pto.` is the name inside a kernel. An
 instruction without one is written as an operator or with a scalar operand (`x * 2.0` is `muls`).
 *Error* bounds the result against the meaning computed in f64: `exact`, a number of units in the
-last place (ulp), or `sum`: (n / 8 + 4) eps sum |terms| over n added terms. *Cycles* is the cost on
-the simulated core: start-up, and the cost per 256 bytes of the operand, or per 16 x 16 x 16 product
-of a matrix product. f16 and bf16 compute in f32 and round once per instruction. Only the valid part
-of a tile is read and written."""
+last place (ulp), or `sum`: (n / 8 + 4) eps sum |terms| over n added terms. f16 and bf16 compute in
+f32 and round once per instruction. Only the valid part of a tile is read and written. `pto devices`
+shows what instructions cost on a simulated device."""
 
 POLICIES_INTRODUCTION = """\
 # Policies
@@ -80,8 +80,8 @@ of each table is the default. A target enforces a policy, accepts it, or refuses
 [Schedules](schedules.md) is the guide."""
 
 INSTRUCTIONS_HEADER = [
-    "| instruction | `pto.` | text | element types | error | cycles | meaning |",
-    "|---|---|---|---|---|---|---|",
+    "| instruction | `pto.` | text | element types | error | meaning |",
+    "|---|---|---|---|---|---|",
 ]
 
 
@@ -139,8 +139,7 @@ def instruction_line(row: Instruction) -> str:
     """Return one line of an instruction table."""
     dtypes = " ".join(sorted(map(str, row.dtypes)))
     function = f"`{row.function}`" if row.function else ""
-    cycles = f"{row.cycles.startup} + {row.cycles.per_repeat}"
-    cells = (row.name, function, f"`{row.mnemonic}`", dtypes, bound_text(row.bound), cycles, row.doc)
+    cells = (row.name, function, f"`{row.mnemonic}`", dtypes, bound_text(row.bound), row.doc)
     return f"| {' | '.join(cells)} |"
 
 
@@ -271,6 +270,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "advice.md": advice_page,
     "command.md": command_page,
     "../README.md": readme_page,
+    "../examples/README.md": examples_page,
     "../editors/vscode/pto.tmLanguage.json": editor_grammar,
     "../python/pto_wsp/builder/instruction_methods.pyi": builder_stub,
     "cookbook.md": cookbook_page,

@@ -15,7 +15,7 @@ LESSONS = ("ragged_attention", "mixture_of_experts")
 INTRODUCTION = """\
 # Cookbook
 
-Complete operators in 25 to 60 lines. The programs are in
+Complete operators in 25 to 40 lines of code. The programs are in
 [`examples/cookbook`](../examples/cookbook/README.md). Each compares its result with numpy. Tiles
 are small and weights are plain tensors, so that the structure is visible. The
 [examples](../README.md#where-to-go) add panels and slabs, which make products fast. A picture shows

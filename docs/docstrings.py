@@ -10,7 +10,20 @@ from collections.abc import Iterator
 
 from pto_wsp.tools.reference import Subject, members, resolve, signature_text
 
-SECTIONS = ("Args", "Attributes", "Returns", "Yields", "Raises", "Note", "Cost", "Source", "Example")
+SECTIONS = (
+    "Formula",
+    "Shapes",
+    "Error",
+    "Args",
+    "Attributes",
+    "Returns",
+    "Yields",
+    "Raises",
+    "Note",
+    "Cost",
+    "Source",
+    "Example",
+)
 LISTS = ("Args", "Attributes", "Raises")
 COLUMNS = 88
 

@@ -7,6 +7,7 @@ import runpy
 import tempfile
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 
@@ -14,7 +15,8 @@ from docs.cookbook import FOLDER, recipes
 from docs.figures import README
 from examples.llama.kernels import Shape, Types
 from examples.llama.model import Cache, Chunk, Layer, pack, random_weights
-from pto_wsp import f32
+from pto_wsp import Program, f32
+from pto_wsp.runtime.task_graph import TaskGraph
 from pto_wsp.visualize.drawing import to_svg
 from pto_wsp.visualize.graph import graph_drawing
 from pto_wsp.visualize.report import run_graph
@@ -65,8 +67,15 @@ def layer_graph() -> None:
 def cookbook() -> None:
     """Draw the tasks of every program of the cookbook."""
     for name in recipes():
-        names = runpy.run_path(str(FOLDER / f"{name}.py"))
-        names["program"].task_graph(**names["arguments"]).save_svg(IMAGES / "cookbook" / f"{name}.svg")
+        recipe_graph(name).save_svg(IMAGES / "cookbook" / f"{name}.svg")
+
+
+def recipe_graph(name: str) -> TaskGraph:
+    """Run a program of the cookbook and return the tasks of its last call."""
+    with patch.object(Program, "__call__", autospec=True, side_effect=Program.__call__) as call:
+        runpy.run_path(str(FOLDER / f"{name}.py"))
+    (program,), arguments = call.call_args
+    return program.task_graph(**arguments)
 
 
 if __name__ == "__main__":

@@ -3,8 +3,6 @@
 The adapter of a request is an element of an integer tensor, so other requests compile nothing.
 """
 
-from typing import Any
-
 import numpy as np
 
 from pto_wsp import In, Out, P, Ragged, Tensor, Tile, f32, i32, kernel, pto, workload
@@ -31,11 +29,8 @@ lengths, adapter = [40, 1, 17], np.array([2, 0, 2], np.int32)
 x, w = rng.standard_normal((58, 64), np.float32), rng.standard_normal((64, 64), np.float32)
 a, b = rng.standard_normal((3, 64, 8), np.float32), rng.standard_normal((3, 8, 64), np.float32)
 y = np.empty_like(x)
-arguments: dict[str, Any] = dict(
-    rows=Ragged.lengths(lengths), adapter=adapter, X=x, W=w, A=a, B=b, Y=y,
-)
 program = lora.compile()
-program(**arguments)
+program(rows=Ragged.lengths(lengths), adapter=adapter, X=x, W=w, A=a, B=b, Y=y)
 
 own = np.repeat(adapter, lengths)
 expected = x @ w + np.einsum("tk,tkr,trn->tn", x, a[own], b[own], optimize=True)

@@ -3,8 +3,6 @@
 Positions of a row of `group_by` ascend, so the first 20 tokens of an expert are taken.
 """
 
-from typing import Any
-
 import numpy as np
 
 from pto_wsp import In, Out, P, Tensor, Tile, f32, group_by, i32, kernel, pto, workload
@@ -40,9 +38,8 @@ def capped(X: Tensor[f32, "tokens", 64], Router: Tensor[f32, 64, 4], W: Tensor[f
 rng = np.random.default_rng(0)
 x, router, w = (rng.standard_normal(s, np.float32) for s in ((100, 64), (64, 4), (4, 64, 64)))
 y = np.empty_like(x)
-arguments: dict[str, Any] = dict(X=x, Router=router, W=w, Expert=np.empty((100, 1), np.int32), Y=y)
 program = capped.compile()
-program(**arguments)
+program(X=x, Router=router, W=w, Expert=np.empty((100, 1), np.int32), Y=y)
 
 expected, expert = x.copy(), (x @ router).argmax(axis=1)
 for e in range(4):

@@ -3,8 +3,6 @@
 S[t] = exp(g[t]) S[t - 1] + k[t]^T v[t] and o[t] = q[t] S[t]. Inside a chunk the sum is a product.
 """
 
-from typing import Any
-
 import numpy as np
 
 from pto_wsp import In, InOut, Out, P, Ragged, Tensor, Tile, f32, kernel, pto, workload
@@ -38,17 +36,13 @@ rng = np.random.default_rng(0)
 lengths = [70, 0, 5, 33]
 q, k, v = rng.standard_normal((3, sum(lengths), 32), np.float32)
 g = np.log(rng.uniform(0.7, 1, (sum(lengths), 1))).astype(np.float32)
-o = np.empty_like(q)
-arguments: dict[str, Any] = dict(
-    rows=Ragged.lengths(lengths), Q=q, K=k, V=v, G=g, Triangle=np.tri(16, dtype=np.float32),
-    S=np.zeros((4, 32, 32), np.float32), O=o,
-)
+s, o, triangle = np.zeros((4, 32, 32), np.float32), np.empty_like(q), np.tri(16, dtype=np.float32)
 program = scan.compile()
-program.run(**arguments, check="hazards")
+program(rows=Ragged.lengths(lengths), Q=q, K=k, V=v, G=g, Triangle=triangle, S=s, O=o)
 
 for b, stop in enumerate(np.cumsum(lengths)):
     state = np.zeros((32, 32))
     for t in range(stop - lengths[b], stop):
         state = np.exp(g[t]) * state + np.outer(k[t], v[t])
         assert np.allclose(o[t], q[t] @ state, atol=1e-4)
-    assert np.allclose(arguments["S"][b], state, atol=1e-4)
+    assert np.allclose(s[b], state, atol=1e-4)

@@ -3,8 +3,6 @@
 `group_by` sorts the tokens by expert inside the run. An expert without tokens has no tasks.
 """
 
-from typing import Any
-
 import numpy as np
 
 from pto_wsp import In, Out, P, Tensor, Tile, f32, group_by, i32, kernel, pto, workload
@@ -34,11 +32,9 @@ def moe(X: Tensor[f32, "tokens", 64], Router: Tensor[f32, 64, 4], W: Tensor[f32,
 
 rng = np.random.default_rng(0)
 x, router, w = (rng.standard_normal(s, np.float32) for s in ((50, 64), (64, 4), (4, 64, 64)))
-y = np.empty_like(x)
-arguments: dict[str, Any] = dict(X=x, Router=router, W=w, Expert=np.empty((50, 1), np.int32), Y=y)
+expert, y = np.empty((50, 1), np.int32), np.empty_like(x)
 program = moe.compile()
-program(**arguments)
+program(X=x, Router=router, W=w, Expert=expert, Y=y)
 
-expert = (x @ router).argmax(axis=1)
-assert np.array_equal(arguments["Expert"][:, 0], expert)
-assert np.allclose(y, np.maximum(np.einsum("tk,tkn->tn", x, w[expert]), 0), atol=1e-4)
+assert np.array_equal(expert[:, 0], (x @ router).argmax(axis=1))
+assert np.allclose(y, np.maximum(np.einsum("tk,tkn->tn", x, w[expert[:, 0]]), 0), atol=1e-4)

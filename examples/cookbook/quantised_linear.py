@@ -3,8 +3,6 @@
 A task multiplies 32 rows with a panel of 64 columns. Weights are widened as they are read.
 """
 
-from typing import Any
-
 import numpy as np
 
 from pto_wsp import In, MemLayout, Out, P, Tensor, Tile, f32, i8, kernel, pto, workload
@@ -34,9 +32,8 @@ x, weight = rng.standard_normal((50, K), np.float32), rng.standard_normal((K, N)
 scale = np.abs(weight).max(axis=0, keepdims=True) / 127
 packed = MemLayout.panels(COLS).pack(np.rint(weight / scale).astype(np.int8))    # once
 y = np.empty((50, N), np.float32)
-arguments: dict[str, Any] = dict(X=x, W=packed, Scale=scale, Y=y)
 program = linear.compile()
-program(**arguments)
+program(X=x, W=packed, Scale=scale, Y=y)
 
 assert np.allclose(y, x @ (np.rint(weight / scale) * scale), atol=1e-3)
 assert np.abs(y - x @ weight).max() < 1.0    # what 8 bits lose

@@ -3,8 +3,6 @@
 Tokens are sorted by probability. A product with a triangle of ones adds the probabilities up.
 """
 
-from typing import Any
-
 import numpy as np
 
 from pto_wsp import In, Out, P, Scalar, Tensor, Tile, f32, i32, kernel, pto, workload
@@ -36,12 +34,9 @@ def sample_batch(Logits: Tensor[f32, "batch", VOCAB], Triangle: Tensor[f32, VOCA
 
 rng = np.random.default_rng(0)
 logits, u = 3 * rng.standard_normal((10, VOCAB), np.float32), rng.random((10, 1), np.float32)
-token = np.empty((10, 1), np.int32)
-arguments: dict[str, Any] = dict(
-    Logits=logits, Triangle=np.triu(np.ones((VOCAB, VOCAB), np.float32), 1), U=u, Token=token, p=0.8,
-)
+token, triangle = np.empty((10, 1), np.int32), np.triu(np.ones((VOCAB, VOCAB), np.float32), 1)
 program = sample_batch.compile()
-program(**arguments)
+program(Logits=logits, Triangle=triangle, U=u, Token=token, p=0.8)
 
 for row, draw, drawn in zip(logits.astype(np.float64), u, token, strict=True):
     order = np.argsort(-row, kind="stable")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -148,8 +149,134 @@ class RunResult:
         """Figures of the engine by name, `order_violations` among them if the run verified."""
 
     @property
+    def flushed(self) -> list[int]:
+        """What flush points read, in program order."""
+
+    @property
     def record(self) -> RunRecord | None:
         """None unless the run was traced."""
+
+class SimMachine:
+    """The figures of a device that the simulator reads. Times are in cycles, amounts in bytes.
+
+    Attributes:
+        cores: per kind of core, how many.
+        gm_rate: bytes per cycle of global memory, of all cores together.
+        l2_bytes: size of the cache that they share, or 0.
+        l2_rate: its bytes per cycle.
+        l2_hit: cycles before the first byte.
+        l2_miss: more of them where it does not hold a region.
+        dispatchers: how many.
+        generate: to make a task.
+        skip: to pass over a task of another dispatcher.
+        dispatch: until a core sees a task.
+        complete: until a dispatcher sees that a task is complete.
+        records: tasks per dispatcher that are made and not seen complete.
+        hz: cycles per second.
+        begin: when dispatchers begin.
+    """
+
+    cores: list[int]
+    gm_rate: float
+    l2_bytes: int
+    l2_rate: float
+    l2_hit: float
+    l2_miss: float
+    dispatchers: int
+    generate: float
+    skip: float
+    dispatch: float
+    complete: float
+    records: int
+    hz: float
+    begin: float
+
+class SimCost:
+    """What a task costs.
+
+    Attributes:
+        kinds: bit i: it takes a core of kind i.
+        cycles: on cores that have their whole transfer rates.
+        ends: of these, cycles before transfers begin or after they end.
+        loaded: bytes per view.
+        stored: bytes per view.
+        spilled: bytes between a core's own memories, by way of global memory.
+        operations: floating-point operations.
+    """
+
+    kinds: int
+    cycles: float
+    ends: float
+    loaded: list[int]
+    stored: list[int]
+    spilled: int
+    operations: int
+
+class SimResult:
+    """What a simulation found. Times are in cycles."""
+
+    @property
+    def tasks(self) -> int: ...
+    @property
+    def cycles(self) -> float: ...
+    @property
+    def busy(self) -> list[float]:
+        """Per kind of core, cycles of all its cores."""
+
+    @property
+    def idle(self) -> list[list[float]]:
+        """Per kind of core and reason, cycles of all its cores."""
+
+    @property
+    def generating(self) -> list[float]: ...
+    @property
+    def stalled(self) -> list[float]: ...
+    @property
+    def stalls(self) -> int:
+        """How often dispatchers stalled."""
+
+    @property
+    def made(self) -> list[int]: ...
+    @property
+    def kernels(self) -> list[int]:
+        """Per cost, the number of its kernel."""
+
+    @property
+    def calls(self) -> list[int]:
+        """Per cost, tasks."""
+
+    @property
+    def spent(self) -> list[float]:
+        """Per cost, cycles on cores."""
+
+    @property
+    def gm_bytes(self) -> int: ...
+    @property
+    def l2_bytes(self) -> int: ...
+    @property
+    def hits(self) -> int: ...
+    @property
+    def misses(self) -> int: ...
+    @property
+    def operations(self) -> int: ...
+    @property
+    def max_live(self) -> int:
+        """Most tasks between the oldest that is not complete and the newest."""
+
+    @property
+    def longest(self) -> float:
+        """Cycles of the longest chain of tasks, or 0 if tasks were not recorded."""
+
+    @property
+    def record(self) -> RunRecord | None:
+        """Where tasks come from, without times; None if tasks were not recorded."""
+
+    def times(self) -> dict[str, NDArray[Any]]:
+        """Return columns with a row per task, if tasks were recorded.
+
+        `site`, `cost`, `dispatcher`, `kind`, `core`, `second`, `cause` and `because` are numbers; `made`,
+        `ready`, `start` and `end` are cycles.
+        """
 
 class Ownership(enum.Enum):
     """Which dispatcher runs a unit of work."""
@@ -303,6 +430,30 @@ class Executable:
 
         Raises:
             EngineError: as `run` raises before anything has run; `arrays-in-flight`.
+        """
+
+    def simulate(
+        self,
+        arrays: tuple[object, ...],
+        scalars: tuple[object, ...],
+        options: RunOptions,
+        machine: SimMachine,
+        find: Callable[[int, list[tuple[int, ...]], list[int]], SimCost],
+        matters: list[list[bool]],
+        flushed: list[int],
+        records_times: bool,
+    ) -> SimResult:
+        """Return how long a run takes on a machine; no kernel is called.
+
+        Args:
+            arrays: as `run` takes them; only what decides is read.
+            scalars: as `run` takes them.
+            options: as `run` takes them.
+            machine: the machine.
+            find: the cost of a call, from its kernel, the shapes of views and the bits of scalars.
+            matters: per kernel and scalar, whether its cost depends on it.
+            flushed: what flush points read.
+            records_times: write down each task, however many there are.
         """
 
     def cancel(self) -> None:

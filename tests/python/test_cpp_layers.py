@@ -27,7 +27,7 @@ ORDER = (
     ("trace",),
     ("sched",),
     ("run_result",),
-    ("in_flight",),
+    ("in_flight", "sim"),
     ("core",),
     ("engine",),
     ("host",),

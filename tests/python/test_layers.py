@@ -25,6 +25,7 @@ ORDER = (
     ("isa",),
     ("ir",),
     ("analysis",),
+    ("device",),
     ("interp",),
     ("visualize",),
     ("advice",),
@@ -36,7 +37,7 @@ ORDER = (
     ("text",),
     ("targets",),
     ("runtime",),
-    ("ops",),
+    ("ops", "simulation"),
     ("torch",),
     ("",),
     ("tools",),
@@ -46,10 +47,14 @@ RANK = {layer: rank for rank, line in enumerate(ORDER) for layer in line}
 NATIVE_USERS = {"planner", "runtime"}
 
 # Imports inside functions, as (importer, imported): only where a registry loads what it was asked for, and
-# the adviser, which programs that do not ask need not load.
+# the adviser and the simulator, which programs that do not ask need not load.
 DEFERRED = {
     ("targets.registry", f"targets.{path.parent.name}.target") for path in PACKAGE.glob("targets/*/target.py")
-} | {("runtime.trace", "advice.case"), ("runtime.trace", "advice.registry")}
+} | {
+    ("runtime.trace", "advice.case"),
+    ("runtime.trace", "advice.registry"),
+    ("runtime.runners", "runtime.simulated"),
+}
 
 # The hook by which `compile` methods reach the runtime; it mentions the type that it returns.
 HOOK = ("lang.compiling", "runtime.program")

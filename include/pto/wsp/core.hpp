@@ -21,6 +21,7 @@
 #include "pto/wsp/run_result.hpp"
 #include "pto/wsp/sched/lookout.hpp"
 #include "pto/wsp/sched/sharing.hpp"
+#include "pto/wsp/sim/simulate.hpp"
 
 namespace pto::wsp {
 
@@ -74,6 +75,22 @@ class Core {
     launch.start_ns = trace::now_ns();
     launch.start_ticks = trace::ticks();
     launch.crew->begin(prepared_, std::move(arguments.bases), options, take_graph(options));
+  }
+
+  /// The run on a simulated machine. No kernel is called, and no array is written.
+  sim::SimResult simulate(const std::vector<bind::ArrayRef>& arrays,
+                          const std::vector<std::optional<int64_t>>& symbols,
+                          const sched::RunOptions& options, const sim::Simulation& simulation,
+                          const Flight& flight) {
+    bind::Arguments arguments = bind(arrays, symbols, flight, options.is_interrupted);
+    std::shared_ptr<sched::Prepared> prepared;
+    {
+      const Turn turn(*this, flight, options.is_interrupted);
+      prepare(arguments, options, flight);
+      prepared = prepared_;
+    }
+    return sim::simulate(std::move(prepared), *code_->library, std::move(arguments.bases), options,
+                         simulation);
   }
 
   /// What a run did that is done. Throws why it ended early: its crew is dropped then, since its state names
@@ -148,7 +165,7 @@ class Core {
     const Shape shape{
         options.workers,
         !options.is_in_order(),
-        options.cuts_units(),
+        options.cuts_units() || options.is_simulated,
         options.streams != sched::Streams::kOff,
         options.window_mode == sched::WindowMode::kBenchmark,
         options.deps,

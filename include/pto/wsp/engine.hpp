@@ -154,6 +154,18 @@ class Executable {
     return std::move(run.wait());
   }
 
+  /// Finds how long a run takes on a simulated machine. Throws what `submit` throws, but what concerns
+  /// other runs, and what `simulation.model` throws.
+  sim::SimResult simulate(const std::vector<bind::ArrayRef>& arrays,
+                          const std::vector<std::optional<int64_t>>& symbols, sched::RunOptions options,
+                          const sim::Simulation& simulation) {
+    options.workers = 1;
+    options.is_simulated = true;
+    options = checked(options);
+    const Flight flight(core_->identity(), true, arrays, program().tensors);
+    return core_->simulate(arrays, symbols, options, simulation, flight);
+  }
+
   /// Stops all runs of this program that are under way; they then throw `run-cancelled`. Any thread may call
   /// it.
   void cancel() { InFlight::instance().cancel_all(core_->identity()); }

@@ -174,6 +174,9 @@ class WaitList {
   WaitList() = default;
   explicit WaitList(Progress& progress) : progress_(&progress) {}
 
+  /// Makes a full list add moments to `more`, so that it never waits for more than was asked.
+  void collect(std::vector<Name>* more) { more_ = more; }
+
   /// Starts a task of `slice`, whose strand began with slice `strand`. Strands are contiguous and run in
   /// program order: what waits for its own strand waits for nothing. A watermark wait is clamped to the
   /// slice. With `is_muted`, for tasks that others run, no waits are kept.
@@ -252,6 +255,7 @@ class WaitList {
   /// Of too many moments to list, the earliest is replaced by the watermark after its slice. That adds the
   /// fewest waits, and none for a task after those that the present task depends on.
   [[gnu::noinline]] void add_to_full(Name name) {
+    if (more_ != nullptr) return more_->push_back(name);
     Name* earliest = std::min_element(names_, names_ + count_);
     raise_watermark(slice_of(std::min(*earliest, name)) + 1);
     *earliest = std::max(*earliest, name);
@@ -266,6 +270,7 @@ class WaitList {
   }
 
   Progress* progress_ = nullptr;
+  std::vector<Name>* more_ = nullptr;
   const std::vector<TrustedSpan>* trusted_ = nullptr;
   Name names_[kMaxNames];
   int count_ = 0;

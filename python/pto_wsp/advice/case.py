@@ -10,7 +10,7 @@ import numpy as np
 
 from pto_wsp.advice.chains import Ordered
 from pto_wsp.advice.machine import Machine
-from pto_wsp.advice.report import Report, make_report
+from pto_wsp.advice.report import MEASURED, SIMULATED, Report, make_report
 from pto_wsp.ir import workload as w
 from pto_wsp.ir.kernel import KernelFunction
 from pto_wsp.ir.module import Module
@@ -60,7 +60,8 @@ class Case:
     @cached_property
     def report(self) -> Report:
         """The figures of the run, without advice."""
-        return make_report(self.run, self._ordered(), self.machine.cpu_ns)
+        clock = SIMULATED if self.machine.is_simulated else MEASURED
+        return make_report(self.run, self._ordered(), self.machine.cpu_ns, clock)
 
     @cached_property
     def took_ns(self) -> np.ndarray:

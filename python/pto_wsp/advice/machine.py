@@ -15,8 +15,10 @@ class Machine:
         l2_bytes: its second-level cache; 0 where that is not known.
         scratch_bytes: what the tiles of each kernel take in its memory, by kernel.
         cpu_ns: time that the process had cores during the run, or None if that does not matter.
+        is_simulated: whether the run took simulated time: advice is about the time of this machine.
     """
 
     l2_bytes: int
     scratch_bytes: Mapping[str, int]
     cpu_ns: int | None = None
+    is_simulated: bool = False

@@ -35,8 +35,11 @@ RULES = tuple(
 def advise(case: Case) -> Advices:
     """Return what costs time in a run, the largest gain first.
 
-    Lines inside this package are not a user's to change: an advice about one of them is left out.
+    Lines inside this package are not a user's to change: an advice about one of them is left out. There is
+    no advice on simulated time.
     """
+    if case.machine.is_simulated:
+        return Advices()
     is_disturbed = shared_cores.is_disturbed(case)
     rules = (rule for rule in RULES if not (rule.is_timed and is_disturbed))
     found = (advice for rule in rules for advice in rule.find(case))

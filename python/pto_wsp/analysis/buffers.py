@@ -161,11 +161,21 @@ def _parts(body: Sequence[Stmt], live_after: frozenset[str]) -> tuple[Use | Nest
     return tuple(found)
 
 
-def buffer_use(kernel: KernelFunction) -> BufferUse:
-    """Return what the tiles of a kernel take, each a multiple of ALIGN bytes."""
+def buffer_use(kernel: KernelFunction, copies: Mapping[str, int] | None = None) -> BufferUse:
+    """Return what the tiles of a kernel take, each a multiple of ALIGN bytes.
+
+    Args:
+        kernel: a verified kernel.
+        copies: how many buffers each tile has, other tiles left out; None means one for every tile.
+    """
     types = dict(kernel.tiles)
     spans = tile_spans(kernel)
-    blocks = [LiveBuffer(name, round_up(types[name].num_bytes, ALIGN), *span) for name, span in spans.items()]
+    counts = dict.fromkeys(spans, 1) if copies is None else copies
+    blocks = [
+        LiveBuffer(name, counts[name] * round_up(types[name].num_bytes, ALIGN), *span)
+        for name, span in spans.items()
+        if name in counts
+    ]
     peak = tuple((str(block.key), block.size) for block in live_at_peak(blocks))
     return BufferUse(sum(b.size for b in blocks), pack(blocks), peak)
 

@@ -58,7 +58,7 @@ class InstructionMethods:
     def shrs(self, dst: str, x: Operand, value: Operand, /) -> Self:
         """Bits shifted right, with a scalar; the sign is copied; beyond the bits: all out."""
     def prelu(self, dst: str, a: Operand, b: Operand, /) -> Self:
-        """x above 0, else x * slope; NaN stays."""
+        """x where x > 0, else x * slope; NaN stays NaN."""
     def lrelu(self, dst: str, x: Operand, value: Operand, /) -> Self:
         """The same with a scalar slope."""
     def addc(self, dst: str, a: Operand, b: Operand, c: Operand, /) -> Self:
@@ -72,13 +72,13 @@ class InstructionMethods:
     def mov(self, dst: str, x: Operand, /) -> Self:
         """Copy of a tile."""
     def abs(self, dst: str, x: Operand, /) -> Self:
-        """Absolute value; the smallest integer stays."""
+        """Absolute value; the smallest integer stays unchanged."""
     def neg(self, dst: str, x: Operand, /) -> Self:
         """Negation; integers wrap."""
     def bitwise_not(self, dst: str, x: Operand, /) -> Self:
-        """Every bit the other way; of a mask: where it does not hold."""
+        """Bitwise not; of a mask: the opposite mask."""
     def relu(self, dst: str, x: Operand, /) -> Self:
-        """max(x, 0); NaN stays."""
+        """max(x, 0); NaN stays NaN."""
     def recip(self, dst: str, x: Operand, /) -> Self:
         """1 / x."""
     def sqrt(self, dst: str, x: Operand, /) -> Self:
@@ -88,7 +88,7 @@ class InstructionMethods:
     def exp(self, dst: str, x: Operand, /) -> Self:
         """e to the x."""
     def expm1(self, dst: str, x: Operand, /) -> Self:
-        """e to the x, less 1; precise near 0."""
+        """e to the x, minus 1; precise near 0."""
     def log(self, dst: str, x: Operand, /) -> Self:
         """Natural logarithm; -inf at 0, NaN below."""
     def log1p(self, dst: str, x: Operand, /) -> Self:
@@ -148,16 +148,15 @@ class InstructionMethods:
     def iota(self, dst: str, value: Operand, /, *, rows: Operand = ..., cols: Operand = ...) -> Self:
         """start + j in column j of every row; integers wrap."""
     def sort32(self, dst: str, a: Operand, b: Operand, /) -> Self:
-        """Each block of 32 columns of values and their indices as pairs: larger values first, NaN before
-        all, equal ones by index."""
+        """Sort each block of 32 columns into pairs of value and index: descending values, NaN first, equal
+        values by index."""
     def sort(self, dst: str, a: Operand, b: Operand, /) -> Self:
-        """Each row of values and their indices as pairs: larger values first, NaN before all, equal ones
-        by index."""
+        """Sort each row into pairs of value and index: descending values, NaN first, equal values by
+        index."""
     def mrgsort(self, dst: str, x: Operand, /, run: int) -> Self:
-        """Each four neighbouring runs of `run` sorted pairs merged into one; an unsorted run is an error."""
+        """Merge each four neighbouring sorted runs of `run` pairs into one; an unsorted run is an error."""
     def merge(self, dst: str, a: Operand, b: Operand, /, *, cols: Operand = ...) -> Self:
-        """The first k of two rows of sorted pairs, absent pairs where there are fewer; unsorted is an
-        error."""
+        """The first k pairs of two sorted rows, then absent pairs; an unsorted row is an error."""
     def extract_topk_values(self, dst: str, x: Operand, /, *, cols: Operand = ...) -> Self:
         """The values of the first k pairs of each row; -inf where there are fewer."""
     def extract_topk_indices(self, dst: str, x: Operand, /, *, cols: Operand = ...) -> Self:
@@ -165,36 +164,36 @@ class InstructionMethods:
     def take(self, dst: str, a: Operand, b: Operand, /) -> Self:
         """dst[i, j] = x[i, indices[i, j]]; an index outside the row is an error."""
     def put(self, dst: str, a: Operand, b: Operand, c: Operand, /) -> Self:
-        """x with values[i, j] at [i, indices[i, j]]; of indices named twice the last stays; outside is an
-        error."""
+        """x with values[i, j] at [i, indices[i, j]]; the last of equal indices wins; outside is an error."""
     def rowargmax(self, dst: str, x: Operand, /) -> Self:
-        """Column of the largest element of each row, the lowest of equal ones, a NaN before all others; -1
-        when empty."""
+        """Column of the largest element of each row; the lowest of equal ones; NaN comes first; -1 when
+        empty."""
     def rowargmin(self, dst: str, x: Operand, /) -> Self:
-        """Column of the smallest element of each row, the lowest of equal ones, a NaN before all others;
-        -1 when empty."""
+        """Column of the smallest element of each row; the lowest of equal ones; NaN comes first; -1 when
+        empty."""
     def matmul(
         self, dst: str, a: Operand, b: Operand, /, trans_a: bool = False, trans_b: bool = False
     ) -> Self:
-        """Matrix product, accumulated in f32, of two i8 in i32, which wraps; with a float, only b is of
-        i8. Operands may be transposed."""
+        """Matrix product a @ b, plus acc if given. Sums are f32; sums of two i8 operands are i32 and wrap.
+        If only one operand is i8, it is b. Operands may be transposed."""
     def matmul_acc(
         self, dst: str, a: Operand, b: Operand, c: Operand, /, trans_a: bool = False, trans_b: bool = False
     ) -> Self:
-        """acc + a @ b, with acc of the type that `matmul` accumulates in."""
+        """acc + a @ b; acc has the type of the sums of `matmul`."""
     def matmul_bias(
         self, dst: str, a: Operand, b: Operand, c: Operand, /, trans_a: bool = False, trans_b: bool = False
     ) -> Self:
-        """a @ b + bias, a row of the type that `matmul` accumulates in."""
+        """a @ b + bias; bias is a row of the type of the sums of `matmul`."""
     def matmul_quantised(self, dst: str, a: Operand, b: Operand, c: Operand, /, format: str) -> Self:
-        """acc + x @ w, where w holds blocks of a matrix that is packed in a `format`. Rows of floats
-        accumulate in f32; rows that `quantise` made (u8) in i32 per group, then in f32."""
+        """acc + x @ w, where w holds blocks of a matrix packed in a `format`. Sums of float rows are f32.
+        Rows from `quantise` (u8) are summed in i32 per group, then in f32."""
     def quantise(self, dst: str, x: Operand, /, *, cols: Operand = ...) -> Self:
-        """Rows rounded to i8 in groups of 32 columns, each with its scale and its sums, as bytes."""
+        """Round rows to i8 in groups of 32 columns. The bytes hold each group with its scale and its sums."""
     def transpose(self, dst: str, x: Operand, /) -> Self:
         """dst[i, j] = a[j, i]."""
     def reshape(self, dst: str, x: Operand, /, *, rows: Operand = ..., cols: Operand = ...) -> Self:
-        """The valid elements in row-major order as another shape; another count is an error."""
+        """The valid elements, in row-major order, in another shape; a shape with another count is an
+        error."""
     def extract(
         self,
         dst: str,
@@ -206,33 +205,31 @@ class InstructionMethods:
         rows: Operand = ...,
         cols: Operand = ...,
     ) -> Self:
-        """The part that starts at [row, col]; reaching outside is an error."""
+        """The part of x that starts at [row, col]; a part outside x is an error."""
     def insert(self, dst: str, a: Operand, b: Operand, /, row: Operand = 0, col: Operand = 0) -> Self:
-        """a with b in place of its part that starts at [row, col]; reaching outside is an error."""
+        """x with the part that starts at [row, col] replaced; a part outside x is an error."""
     def setval(self, dst: str, x: Operand, value: Operand, /, row: Operand = 0, col: Operand = 0) -> Self:
-        """a with a scalar in place of its valid element [row, col]; outside is an error."""
+        """x with its valid element [row, col] replaced by a scalar; another position is an error."""
     def cmp(self, dst: str, a: Operand, b: Operand, /, mode: CompareMode | str) -> Self:
-        """Mask of a `mode` b."""
+        """Mask that is true where `a mode b` holds; modes: eq, ne, lt, le, gt, ge."""
     def cmps(self, dst: str, x: Operand, value: Operand, /, mode: CompareMode | str) -> Self:
         """Mask of a `mode` scalar."""
     def sel(self, dst: str, a: Operand, b: Operand, c: Operand, /) -> Self:
-        """a where the mask holds, else b."""
+        """a where the mask is true, else b."""
     def sels(self, dst: str, a: Operand, b: Operand, value: Operand, /) -> Self:
         """a where the mask holds, else the scalar."""
     def cvt(self, dst: str, x: Operand, /, rmode: str = "") -> Self:
-        """Conversion; to a float to nearest even; float to integer toward zero, saturating, NaN to 0;
-        integers keep their low bits. `rmode` rounds floats: rint, round (ties away from 0), floor,
-        ceil, trunc; to the same float type it makes whole numbers."""
+        """Convert to another type. Floats round to nearest even. Floats become integers toward zero,
+        saturating, NaN as 0. Integers keep their low bits. `rmode` rounds floats instead: rint, round
+        (ties away from 0), floor, ceil, trunc; with the same float type it gives whole numbers."""
     def mov_fp(self, dst: str, src: Operand, fp: Operand, /, rmode: str = "") -> Self:
-        """dst[i, j] = src[i, j] * fp[0, j], converted to the destination's type. `src` [R, C] is of
-        numbers, `fp` [1, C] of f32; the product is one of f32. It is converted as `tcvt` does: to
-        integers saturating, NaN to 0, and without `rmode` to nearest even."""
+        """dst[i, j] = src[i, j] * fp[0, j], converted to the destination's type. The product is in f32.
+        Integers saturate, NaN becomes 0, and without `rmode` it rounds to nearest even, as in `tcvt`."""
     def matmul_mx(self, dst: str, a: Operand, a_scale: Operand, b: Operand, b_scale: Operand, /) -> Self:
-        """dst [M, N] of f32 = the sum over blocks of 32 terms of (a * a_scale) @ (b * b_scale), all in
-        f32. `a` [M, K] and `b` [K, N] are of floats, or of integers of 8 or 16 bits; `a_scale` [M, K /
-        32] and `b_scale` [K / 32, N] of floats. K is a multiple of 32, and all of it valid; M and N are
-        what is valid."""
+        """dst [M, N] of f32 = the sum over blocks of 32 terms of (a * a_scale) @ (b * b_scale), in f32.
+        `a` [M, K] and `b` [K, N] hold floats, or integers of 8 or 16 bits. `a_scale` [M, K / 32] and
+        `b_scale` [K / 32, N] hold floats. K is a multiple of 32, and all of it is valid."""
     def gatherb(self, dst: str, src: Operand, offsets: Operand, /) -> Self:
-        """dst[i, j] = the element at byte offsets[i, j] of `src` [R, C], of numbers, counted row by row:
-        row r begins at byte r * C * size. All C columns are valid; `offsets` is of i32, of any shape.
-        An offset outside of what is valid, or inside of an element, is an error of the run."""
+        """dst[i, j] = the element at byte offsets[i, j] of `src` [R, C]. Row r begins at byte r * C *
+        size. All C columns must be valid. An offset outside the valid part, or inside an element, is a
+        run-time error."""

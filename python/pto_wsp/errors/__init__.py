@@ -40,6 +40,13 @@ from pto_wsp.errors.compiling import (
     UnknownTarget,
     UnsupportedByTarget,
 )
+from pto_wsp.errors.device import (
+    BadDevice,
+    CyclesDiffer,
+    NoCost,
+    NotSimulated,
+    UnknownDevice,
+)
 from pto_wsp.errors.foreign import BadMask, BadReturn, NoGradient
 from pto_wsp.errors.modules import (
     BadKey,
@@ -164,6 +171,7 @@ __all__ = [
     "BadBlock",
     "BadCache",
     "BadChannel",
+    "BadDevice",
     "BadExpression",
     "BadHandle",
     "BadIndex",
@@ -194,6 +202,7 @@ __all__ = [
     "CompilerFailed",
     "ConstantIndexOutside",
     "CppError",
+    "CyclesDiffer",
     "DTypeMismatch",
     "Deadlock",
     "DetachedOtherwise",
@@ -212,6 +221,7 @@ __all__ = [
     "NegativeAmount",
     "NestedRun",
     "NoCompiler",
+    "NoCost",
     "NoDispatcher",
     "NoGradient",
     "NoMeaning",
@@ -222,6 +232,7 @@ __all__ = [
     "NoneKernelBody",
     "NotDocumented",
     "NotPlanned",
+    "NotSimulated",
     "NotYetSupported",
     "NotYetThere",
     "NothingRecorded",
@@ -259,6 +270,7 @@ __all__ = [
     "UnboundTensor",
     "UnknownArgument",
     "UnknownAxis",
+    "UnknownDevice",
     "UnknownFunction",
     "UnknownInstruction",
     "UnknownKernel",

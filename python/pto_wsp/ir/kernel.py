@@ -246,7 +246,11 @@ class KernelFunction:
         native: its C++, for a kernel that is written by hand.
         unit: the kind of core that it wants, one of UNITS.
         block_dim: calls that make one task.
+        cost: what a user states of its cycles on a device: a function of all its parameters. Text cannot
+            hold it, and it takes no part in equality.
     """
+
+    apart = ("cost",)
 
     name: str
     params: tuple[Param, ...]
@@ -257,6 +261,7 @@ class KernelFunction:
     native: Native | None = None
     unit: str = "any"
     block_dim: int = 1
+    cost: Callable[..., object] | None = None
 
     @property
     def views(self) -> tuple[Param, ...]:

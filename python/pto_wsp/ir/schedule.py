@@ -107,6 +107,11 @@ class Policy(Generic[P, D]):
         return made.replace(parameters=list(made.parameters.values())[1:])
 
     @property
+    def kind(self) -> str:
+        """The word before `=` in text: what it decides."""
+        return self._kind.kind
+
+    @property
     def meaning(self) -> str:
         """What it does."""
         return " ".join((self.__doc__ or "").split("Args:")[0].split("Raises:")[0].split())

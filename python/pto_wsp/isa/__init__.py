@@ -13,7 +13,7 @@ from pto_wsp.isa.forms import (
     result_valid,
     valid_pairs_that_agree,
 )
-from pto_wsp.isa.table import BY_FUNCTION, BY_MNEMONIC, TABLE, Cycles, ErrorBound, Instruction
+from pto_wsp.isa.table import BY_FUNCTION, BY_MNEMONIC, TABLE, ErrorBound, Instruction
 
 __all__ = [
     "ADDS_ONTO",
@@ -23,7 +23,6 @@ __all__ = [
     "IN_PLACE",
     "PRODUCTS",
     "TABLE",
-    "Cycles",
     "ErrorBound",
     "Form",
     "FormError",

@@ -92,18 +92,16 @@ _PRODUCT = ("cvt", "extract", "rowexpandmul", "colexpandmul", "matmul", "matmul_
 _PICK = ("bitwise_ands", "cmps", "shrs", "sels", "reshape", "take")
 
 _MOV_FP = """\
-dst[i, j] = src[i, j] * fp[0, j], converted to the destination's type. `src` [R, C] is of numbers, `fp` [1, C]
-of f32; the product is one of f32. It is converted as `tcvt` does: to integers saturating, NaN to 0, and
-without `rmode` to nearest even."""
-_STORE_FP = "The same, converted to the type of the memory that it is stored to."
+dst[i, j] = src[i, j] * fp[0, j], converted to the destination's type. The product is in f32. Integers
+saturate, NaN becomes 0, and without `rmode` it rounds to nearest even, as in `tcvt`."""
+_STORE_FP = "view[i, j] = src[i, j] * fp[0, j], converted to the element type of the view."
 _MATMUL_MX = f"""\
-dst [M, N] of f32 = the sum over blocks of {BLOCK} terms of (a * a_scale) @ (b * b_scale), all in f32. `a`
-[M, K] and `b` [K, N] are of floats, or of integers of 8 or 16 bits; `a_scale` [M, K / {BLOCK}] and `b_scale`
-[K / {BLOCK}, N] of floats. K is a multiple of {BLOCK}, and all of it valid; M and N are what is valid."""
+dst [M, N] of f32 = the sum over blocks of {BLOCK} terms of (a * a_scale) @ (b * b_scale), in f32. `a` [M, K]
+and `b` [K, N] hold floats, or integers of 8 or 16 bits. `a_scale` [M, K / {BLOCK}] and `b_scale`
+[K / {BLOCK}, N] hold floats. K is a multiple of {BLOCK}, and all of it is valid."""
 _GATHERB = """\
-dst[i, j] = the element at byte offsets[i, j] of `src` [R, C], of numbers, counted row by row: row r begins at
-byte r * C * size. All C columns are valid; `offsets` is of i32, of any shape. An offset outside of what is
-valid, or inside of an element, is an error of the run."""
+dst[i, j] = the element at byte offsets[i, j] of `src` [R, C]. Row r begins at byte r * C * size. All C
+columns must be valid. An offset outside the valid part, or inside an element, is a run-time error."""
 
 
 def _entry(

@@ -1,8 +1,9 @@
 """The instruction table: one row per instruction, the single source for everything said about it.
 
 From a row follow the builder method and the `pto.` function, the `.pto` text, the type and shape rules (by
-its form), the numpy meaning, the error bound, the cycle cost, and, through each target's template table,
-legality and emission. tests/python/isa walks the table: every row has every part.
+its form), the numpy meaning, the error bound, and, through each target's template table, legality and
+emission. The costs of an instruction are data of a device (`pto_wsp.device`). tests/python/isa walks the
+table: every row has every part.
 """
 
 from __future__ import annotations
@@ -39,19 +40,6 @@ def ulp(amount: float) -> ErrorBound:
 
 
 @record
-class Cycles:
-    """Cost on the simulated core: `startup` cycles and `per_repeat` for each 256 bytes of the operand.
-
-    For the matmul forms a repeat is one 16 x 16 x 16 product. The figures are those of the A2/A3 core model:
-    10 for elementwise work, 15 for transcendental functions, 20 for reductions, 50 for a product, 80 for a
-    transfer.
-    """
-
-    startup: int
-    per_repeat: int = 1
-
-
-@record
 class Instruction:
     """A row of the table.
 
@@ -74,7 +62,6 @@ class Instruction:
     dtypes: frozenset[DType]
     numpy: Callable[..., np.ndarray] | None
     bound: ErrorBound
-    cycles: Cycles
     doc: str
 
 
@@ -89,8 +76,6 @@ ANY = NUMBERS | {b1}
 
 PAIRS = frozenset({i64})
 
-_MOVE, _SIMPLE, _MATH, _REDUCE, _CUBE = Cycles(80), Cycles(10), Cycles(15), Cycles(20, 2), Cycles(50)
-
 TABLE: dict[str, Instruction] = {}
 
 
@@ -101,11 +86,10 @@ def _row(
     dtypes: frozenset[DType],
     numpy: Callable[..., np.ndarray] | None,
     bound: ErrorBound,
-    cycles: Cycles,
     doc: str,
     mnemonic: str = "",
 ) -> None:
-    TABLE[name] = Instruction(name, function, mnemonic or f"t{name}", form, dtypes, numpy, bound, cycles, doc)
+    TABLE[name] = Instruction(name, function, mnemonic or f"t{name}", form, dtypes, numpy, bound, doc)
 
 
 def _elementwise(function: Callable[..., np.ndarray]) -> Callable[..., np.ndarray]:
@@ -114,8 +98,8 @@ def _elementwise(function: Callable[..., np.ndarray]) -> Callable[..., np.ndarra
 
 
 # memory
-_row("load", "load", Form.LOAD, ANY, None, EXACT, _MOVE, "Read the valid part of a tile from a view.")
-_row("store", "store", Form.STORE, ANY, None, EXACT, _MOVE, "Write the valid part of a tile to a view.")
+_row("load", "load", Form.LOAD, ANY, None, EXACT, "Read the valid part of a tile from a view.")
+_row("store", "store", Form.STORE, ANY, None, EXACT, "Write the valid part of a tile to a view.")
 
 _row(
     "gather",
@@ -124,8 +108,7 @@ _row(
     ANY,
     None,
     EXACT,
-    _MOVE,
-    "Read rows of a view that an i32 row or column names; a row outside the view is an error.",
+    "Read the rows of a view that an i32 row or column lists; a row outside the view is an error.",
     mnemonic="mgather",
 )
 _row(
@@ -135,8 +118,7 @@ _row(
     ANY,
     None,
     EXACT,
-    _MOVE,
-    "Write rows of a view that an i32 row or column names; of rows named twice the last stays.",
+    "Write the rows of a view that an i32 row or column lists; the last of equal rows wins.",
     mnemonic="mscatter",
 )
 
@@ -170,13 +152,20 @@ for _name, _function, _dtypes, _meaning, _doc, _note in (
             _dtypes,
             _elementwise(_meaning),
             EXACT,
-            _SIMPLE,
             f"{_doc}, with {_other}; {_note}.",
             f"t{_name.removeprefix('bitwise_')}{_suffix}",
         )
 _prelu = _elementwise(np_meaning.prelu)
-_row("prelu", "prelu", Form.BINARY, FLOATS, _prelu, EXACT, _SIMPLE, "x above 0, else x * slope; NaN stays.")
-_row("lrelu", None, Form.TILE_SCALAR, FLOATS, _prelu, EXACT, _SIMPLE, "The same with a scalar slope.")
+_row(
+    "prelu",
+    "prelu",
+    Form.BINARY,
+    FLOATS,
+    _prelu,
+    EXACT,
+    "x where x > 0, else x * slope; NaN stays NaN.",
+)
+_row("lrelu", None, Form.TILE_SCALAR, FLOATS, _prelu, EXACT, "The same with a scalar slope.")
 
 # two additions together
 for _name, _first in (("addc", np.add), ("subc", np.subtract)):
@@ -188,7 +177,6 @@ for _name, _first in (("addc", np.add), ("subc", np.subtract)):
         NUMBERS,
         lambda a, b, c, attrs, first=_first: np.add(first(a, b), c),
         EXACT,
-        _SIMPLE,
         f"(a {_sign} b) + c, both in f32 for floats, then rounded once to the element type; integers wrap.",
     )
     _row(
@@ -198,47 +186,44 @@ for _name, _first in (("addc", np.add), ("subc", np.subtract)):
         NUMBERS,
         lambda a, c, b, attrs, first=_first: np.add(first(a, b), c),
         EXACT,
-        _SIMPLE,
         f"(a {_sign} scalar) + c, rounded like `{_name}`; the scalar is the last operand; integers wrap.",
     )
 
 # tile alone
-for _name, _dtypes, _meaning, _bound, _cycles, _doc in (
-    ("mov", ANY, np.copy, EXACT, _SIMPLE, "Copy of a tile."),
-    ("abs", NUMBERS, np.abs, EXACT, _SIMPLE, "Absolute value; the smallest integer stays."),
-    ("neg", NUMBERS, np.negative, EXACT, _SIMPLE, "Negation; integers wrap."),
+for _name, _dtypes, _meaning, _bound, _doc in (
+    ("mov", ANY, np.copy, EXACT, "Copy of a tile."),
+    ("abs", NUMBERS, np.abs, EXACT, "Absolute value; the smallest integer stays unchanged."),
+    ("neg", NUMBERS, np.negative, EXACT, "Negation; integers wrap."),
     (
         "bitwise_not",
         BITS,
         np.invert,
         EXACT,
-        _SIMPLE,
-        "Every bit the other way; of a mask: where it does not hold.",
+        "Bitwise not; of a mask: the opposite mask.",
     ),
-    ("relu", NUMBERS, lambda a: np.maximum(a, 0), EXACT, _SIMPLE, "max(x, 0); NaN stays."),
-    ("recip", FLOATS, lambda a: 1 / a, EXACT, _MATH, "1 / x."),
-    ("sqrt", FLOATS, np.sqrt, EXACT, _MATH, "Square root; NaN below 0."),
-    ("rsqrt", FLOATS, lambda a: 1 / np.sqrt(a), ulp(2), _MATH, "1 / sqrt(x)."),
-    ("exp", FLOATS, np.exp, ulp(2), _MATH, "e to the x."),
-    ("expm1", FLOATS, np.expm1, ulp(2), _MATH, "e to the x, less 1; precise near 0."),
-    ("log", FLOATS, np.log, ulp(2), _MATH, "Natural logarithm; -inf at 0, NaN below."),
+    ("relu", NUMBERS, lambda a: np.maximum(a, 0), EXACT, "max(x, 0); NaN stays NaN."),
+    ("recip", FLOATS, lambda a: 1 / a, EXACT, "1 / x."),
+    ("sqrt", FLOATS, np.sqrt, EXACT, "Square root; NaN below 0."),
+    ("rsqrt", FLOATS, lambda a: 1 / np.sqrt(a), ulp(2), "1 / sqrt(x)."),
+    ("exp", FLOATS, np.exp, ulp(2), "e to the x."),
+    ("expm1", FLOATS, np.expm1, ulp(2), "e to the x, minus 1; precise near 0."),
+    ("log", FLOATS, np.log, ulp(2), "Natural logarithm; -inf at 0, NaN below."),
     (
         "log1p",
         FLOATS,
         np.log1p,
         ulp(2),
-        _MATH,
         "Natural logarithm of 1 + x; precise near 0; -inf at -1, NaN below.",
     ),
-    ("tanh", FLOATS, np.tanh, ulp(2), _MATH, "Hyperbolic tangent."),
-    ("erf", FLOATS, np_meaning.erf, ulp(2), _MATH, "Error function."),
-    ("sigmoid", FLOATS, np_meaning.sigmoid, ulp(2.5), _MATH, "1 / (1 + exp(-x))."),
-    ("silu", FLOATS, np_meaning.silu, ulp(2.5), _MATH, "x / (1 + exp(-x)); -0 at -inf."),
-    ("gelu", FLOATS, np_meaning.gelu, ulp(4), _MATH, "x / 2 * (1 + erf(x / sqrt(2))), precise below 0 too."),
+    ("tanh", FLOATS, np.tanh, ulp(2), "Hyperbolic tangent."),
+    ("erf", FLOATS, np_meaning.erf, ulp(2), "Error function."),
+    ("sigmoid", FLOATS, np_meaning.sigmoid, ulp(2.5), "1 / (1 + exp(-x))."),
+    ("silu", FLOATS, np_meaning.silu, ulp(2.5), "x / (1 + exp(-x)); -0 at -inf."),
+    ("gelu", FLOATS, np_meaning.gelu, ulp(4), "x / 2 * (1 + erf(x / sqrt(2))), precise below 0 too."),
 ):
     _function = None if _name == "mov" else _name
     _mnemonic = f"t{_name.removeprefix('bitwise_')}"
-    _row(_name, _function, Form.UNARY, _dtypes, _elementwise(_meaning), _bound, _cycles, _doc, _mnemonic)
+    _row(_name, _function, Form.UNARY, _dtypes, _elementwise(_meaning), _bound, _doc, _mnemonic)
 
 # reductions
 for _name, _ufunc, _identity, _bound, _doc in (
@@ -269,7 +254,6 @@ for _name, _ufunc, _identity, _bound, _doc in (
             NUMBERS,
             np_meaning.reduce(_ufunc, _axis, _identity),
             _bound,
-            _REDUCE,
             _doc.format(line=_line),
         )
 
@@ -287,13 +271,9 @@ for _name, _meaning, _sign in (
         ("colexpand", Form.COL_BROADCAST, "col[0, j]"),
     ):
         _doc = _sign.format(line=_line) + "."
-        _row(_prefix + _name, None, _form, NUMBERS, _elementwise(_meaning), EXACT, _SIMPLE, _doc)
-_row(
-    "rowexpand", "rowexpand", Form.ROW_EXPAND, ANY, np_meaning.expand, EXACT, _SIMPLE, "dst[i, j] = a[i, 0]."
-)
-_row(
-    "colexpand", "colexpand", Form.COL_EXPAND, ANY, np_meaning.expand, EXACT, _SIMPLE, "dst[i, j] = a[0, j]."
-)
+        _row(_prefix + _name, None, _form, NUMBERS, _elementwise(_meaning), EXACT, _doc)
+_row("rowexpand", "rowexpand", Form.ROW_EXPAND, ANY, np_meaning.expand, EXACT, "dst[i, j] = a[i, 0].")
+_row("colexpand", "colexpand", Form.COL_EXPAND, ANY, np_meaning.expand, EXACT, "dst[i, j] = a[0, j].")
 _row(
     "expands",
     "full",
@@ -301,7 +281,6 @@ _row(
     ANY,
     lambda value, attrs: np.full(attrs["valid_shape"], value),
     EXACT,
-    _SIMPLE,
     "A tile with one value everywhere.",
 )
 
@@ -312,16 +291,15 @@ _row(
     INTEGERS,
     lambda start, attrs: np.broadcast_to(start + np.arange(attrs["valid_shape"][1]), attrs["valid_shape"]),
     EXACT,
-    _SIMPLE,
     "start + j in column j of every row; integers wrap.",
     mnemonic="tci",
 )
 
 # order: a pair is an i64 that orders by value, then by index (meaning.py)
 for _name, _function in (("sort32", np_meaning.sort32), ("sort", np_meaning.sort)):
-    _what = "Each block of 32 columns" if _name == "sort32" else "Each row"
-    _doc = "of values and their indices as pairs: larger values first, NaN before all, equal ones by index."
-    _row(_name, _name, Form.SORT, FLOATS, _function, EXACT, _REDUCE, f"{_what} {_doc}")
+    _what = "each block of 32 columns" if _name == "sort32" else "each row"
+    _doc = "into pairs of value and index: descending values, NaN first, equal values by index."
+    _row(_name, _name, Form.SORT, FLOATS, _function, EXACT, f"Sort {_what} {_doc}")
 _row(
     "mrgsort",
     "mrgsort",
@@ -329,8 +307,7 @@ _row(
     PAIRS,
     np_meaning.mrgsort,
     EXACT,
-    _REDUCE,
-    "Each four neighbouring runs of `run` sorted pairs merged into one; an unsorted run is an error.",
+    "Merge each four neighbouring sorted runs of `run` pairs into one; an unsorted run is an error.",
 )
 _row(
     "merge",
@@ -339,15 +316,14 @@ _row(
     PAIRS,
     np_meaning.merge,
     EXACT,
-    _REDUCE,
-    "The first k of two rows of sorted pairs, absent pairs where there are fewer; unsorted is an error.",
+    "The first k pairs of two sorted rows, then absent pairs; an unsorted row is an error.",
 )
 for _name, _form, _function, _rest in (
     ("extract_topk_values", Form.TOPK_VALUES, np_meaning.topk_values, "-inf"),
     ("extract_topk_indices", Form.TOPK_INDICES, np_meaning.topk_indices, "-1"),
 ):
     _doc = f"The {_name.rsplit('_')[-1]} of the first k pairs of each row; {_rest} where there are fewer."
-    _row(_name, _name, _form, PAIRS, _function, EXACT, _SIMPLE, _doc)
+    _row(_name, _name, _form, PAIRS, _function, EXACT, _doc)
 _row(
     "take",
     "take",
@@ -355,7 +331,6 @@ _row(
     ANY,
     np_meaning.take,
     EXACT,
-    _SIMPLE,
     "dst[i, j] = x[i, indices[i, j]]; an index outside the row is an error.",
     mnemonic="tgather",
 )
@@ -366,14 +341,13 @@ _row(
     ANY,
     np_meaning.put,
     EXACT,
-    _SIMPLE,
-    "x with values[i, j] at [i, indices[i, j]]; of indices named twice the last stays; outside is an error.",
+    "x with values[i, j] at [i, indices[i, j]]; the last of equal indices wins; outside is an error.",
     mnemonic="tscatter",
 )
 for _name, _function in (("rowargmax", np_meaning.argmax), ("rowargmin", np_meaning.argmin)):
     _doc = f"Column of the {'largest' if _name == 'rowargmax' else 'smallest'} element of each row"
-    _doc += ", the lowest of equal ones, a NaN before all others; -1 when empty."
-    _row(_name, _name, Form.ROW_ARG, NUMBERS, _function, EXACT, _REDUCE, _doc)
+    _doc += "; the lowest of equal ones; NaN comes first; -1 when empty."
+    _row(_name, _name, Form.ROW_ARG, NUMBERS, _function, EXACT, _doc)
 
 # matrices
 _row(
@@ -383,9 +357,8 @@ _row(
     FACTORS,
     np_meaning.matmul,
     SUM,
-    _CUBE,
-    "Matrix product, accumulated in f32, of two i8 in i32, which wraps; with a float, only b is of i8. "
-    "Operands may be transposed.",
+    "Matrix product a @ b, plus acc if given. Sums are f32; sums of two i8 operands are i32 and wrap. "
+    "If only one operand is i8, it is b. Operands may be transposed.",
 )
 _row(
     "matmul_acc",
@@ -394,8 +367,7 @@ _row(
     FACTORS,
     lambda acc, a, b, attrs: acc + np_meaning.matmul(a, b, attrs),
     SUM,
-    _CUBE,
-    "acc + a @ b, with acc of the type that `matmul` accumulates in.",
+    "acc + a @ b; acc has the type of the sums of `matmul`.",
     mnemonic="tmatmul.acc",
 )
 _row(
@@ -405,8 +377,7 @@ _row(
     FACTORS,
     np_meaning.matmul_bias,
     SUM,
-    _CUBE,
-    "a @ b + bias, a row of the type that `matmul` accumulates in.",
+    "a @ b + bias; bias is a row of the type of the sums of `matmul`.",
     mnemonic="tmatmul.bias",
 )
 
@@ -417,9 +388,8 @@ _row(
     FLOATS | {u8},
     np_meaning.matmul_quantised,
     SUM,
-    _CUBE,
-    "acc + x @ w, where w holds blocks of a matrix that is packed in a `format`. Rows of floats accumulate "
-    "in f32; rows that `quantise` made (u8) in i32 per group, then in f32.",
+    "acc + x @ w, where w holds blocks of a matrix packed in a `format`. Sums of float rows are f32. Rows "
+    "from `quantise` (u8) are summed in i32 per group, then in f32.",
     mnemonic="tmatmul.q",
 )
 _row(
@@ -429,8 +399,7 @@ _row(
     FLOATS,
     np_meaning.quantise,
     EXACT,
-    _SIMPLE,
-    "Rows rounded to i8 in groups of 32 columns, each with its scale and its sums, as bytes.",
+    "Round rows to i8 in groups of 32 columns. The bytes hold each group with its scale and its sums.",
 )
 
 # parts and places
@@ -441,7 +410,6 @@ _row(
     ANY,
     lambda a, attrs: a.T,
     EXACT,
-    _SIMPLE,
     "dst[i, j] = a[j, i].",
     mnemonic="ttrans",
 )
@@ -451,35 +419,41 @@ for _name, _form, _meaning, _doc in (
         "reshape",
         Form.RESHAPE,
         np_meaning.reshape,
-        "The valid elements in row-major order as another shape; another count is an error.",
+        "The valid elements, in row-major order, in another shape; a shape with another count is an error.",
     ),
     (
         "extract",
         Form.EXTRACT,
         np_meaning.extract,
-        "The part that starts at [row, col]; reaching outside is an error.",
+        "The part of x that starts at [row, col]; a part outside x is an error.",
     ),
     (
         "insert",
         Form.INSERT,
         np_meaning.insert,
-        "a with b in place of its part that starts at [row, col]; reaching outside is an error.",
+        "x with the part that starts at [row, col] replaced; a part outside x is an error.",
     ),
     (
         "setval",
         Form.SET,
         np_meaning.setval,
-        "a with a scalar in place of its valid element [row, col]; outside is an error.",
+        "x with its valid element [row, col] replaced by a scalar; another position is an error.",
     ),
 ):
     _mnemonic = _name if _form is Form.SET else f"t{_name}"
-    _row(_name, _name, _form, ANY, _meaning, EXACT, _SIMPLE, _doc, _mnemonic)
+    _row(_name, _name, _form, ANY, _meaning, EXACT, _doc, _mnemonic)
 
 # compare, select, convert
-_row("cmp", "compare", Form.COMPARE, NUMBERS, np_meaning.compare, EXACT, _SIMPLE, "Mask of a `mode` b.")
 _row(
-    "cmps", None, Form.COMPARE_SCALAR, NUMBERS, np_meaning.compare, EXACT, _SIMPLE, "Mask of a `mode` scalar."
+    "cmp",
+    "compare",
+    Form.COMPARE,
+    NUMBERS,
+    np_meaning.compare,
+    EXACT,
+    "Mask that is true where `a mode b` holds; modes: eq, ne, lt, le, gt, ge.",
 )
+_row("cmps", None, Form.COMPARE_SCALAR, NUMBERS, np_meaning.compare, EXACT, "Mask of a `mode` scalar.")
 _row(
     "sel",
     "where",
@@ -487,8 +461,7 @@ _row(
     ANY,
     lambda mask, a, b, attrs: np.where(mask, a, b),
     EXACT,
-    _SIMPLE,
-    "a where the mask holds, else b.",
+    "a where the mask is true, else b.",
 )
 _row(
     "sels",
@@ -497,7 +470,6 @@ _row(
     ANY,
     lambda mask, a, value, attrs: np.where(mask, a, np.asarray(value, a.dtype)),
     EXACT,
-    _SIMPLE,
     "a where the mask holds, else the scalar.",
 )
 _row(
@@ -507,10 +479,9 @@ _row(
     ANY,
     np_meaning.convert,
     EXACT,
-    _SIMPLE,
-    "Conversion; to a float to nearest even; float to integer toward zero, saturating, NaN to 0; "
-    "integers keep their low bits. `rmode` rounds floats: rint, round (ties away from 0), floor, ceil, "
-    "trunc; to the same float type it makes whole numbers.",
+    "Convert to another type. Floats round to nearest even. Floats become integers toward zero, saturating, "
+    "NaN as 0. Integers keep their low bits. `rmode` rounds floats instead: rint, round (ties away from 0), "
+    "floor, ceil, trunc; with the same float type it gives whole numbers.",
 )
 
 BY_FUNCTION: dict[str, Instruction] = {i.function: i for i in TABLE.values() if i.function}

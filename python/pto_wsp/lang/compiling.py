@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pto_wsp.device.model import Device
 from pto_wsp.lang.workload.build_module import Traced
 
 if TYPE_CHECKING:
@@ -12,14 +14,18 @@ if TYPE_CHECKING:
 else:
     Program = Any
 
-_hook: list[Callable[[Traced, str], Program]] = []
+_Hook = Callable[[Traced, str, "str | Path | Device | None", bool], Program]
+
+_hook: list[_Hook] = []
 
 
-def set_compile_hook(hook: Callable[[Traced, str], Program]) -> None:
+def set_compile_hook(hook: _Hook) -> None:
     """Set the function that `compile_traced` calls. `runtime.program` sets it once."""
     _hook[:] = [hook]
 
 
-def compile_traced(traced: Traced, target: str) -> Program:
+def compile_traced(
+    traced: Traced, target: str, device: str | Path | Device | None = None, values: bool = True
+) -> Program:
     """Compile a traced workload for a target; the errors are those of `Workload.compile`."""
-    return _hook[0](traced, target)
+    return _hook[0](traced, target, device, values)

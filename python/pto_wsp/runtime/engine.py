@@ -29,7 +29,7 @@ from pto_wsp.runtime.kept_programs import KeptProgram, find_program, keep_progra
 from pto_wsp.runtime.options import run_options
 from pto_wsp.runtime.outcome import Figures, RunRequest
 from pto_wsp.runtime.prepared import Prepared
-from pto_wsp.runtime.trace import Ran, Trace
+from pto_wsp.runtime.trace import Ran, Record, Trace
 from pto_wsp.targets.base import KernelArtifact, KernelBuilder
 
 T = TypeVar("T")
@@ -43,6 +43,7 @@ class EngineRunner:
         compiles: compiler invocations that were made.
         compile_ms: time that compiling took, or that finding a kept program took.
         library: the kernels, loaded.
+        loaded: the bytecode of the present schedule.
     """
 
     def __init__(self, prepared: Prepared, builder: KernelBuilder) -> None:
@@ -57,9 +58,9 @@ class EngineRunner:
         self.workload = module.entry_workload
         self.library = _load(self.artifact.path)
         self.compiles, self.compile_ms = self.artifact.compiles, self.artifact.compile_ms
-        self._loaded = self._load_bytecode(module, None)
+        self.loaded = self._load_bytecode(module, None)
         if key is not None:
-            keep_program(key, prepared, KeptProgram(self.artifact.path, self._loaded.code), self._cache)
+            keep_program(key, prepared, KeptProgram(self.artifact.path, self.loaded.code), self._cache)
 
     @cached_property
     def artifact(self) -> KernelArtifact:
@@ -68,7 +69,7 @@ class EngineRunner:
 
     def reschedule(self, module: Module) -> None:
         """Load bytecode for the schedule of `module`; the kernels stay. A run under way ends as it began."""
-        self._loaded = self._load_bytecode(module, self._loaded.executable)
+        self.loaded = self._load_bytecode(module, self.loaded.executable)
 
     def call_kernel(
         self, kernel: KernelFunction, args: Sequence[np.ndarray | Value], workspace: int, task: int
@@ -94,18 +95,20 @@ class EngineRunner:
 
     def cancel(self) -> None:
         """Stop all runs that are under way, whatever their schedule."""
-        self._loaded.executable.cancel()
+        self.loaded.executable.cancel()
 
     def _lower(self, module: Module) -> Lowered:
         return lower_workload_to_bytecode(module, self.artifact.kernels, self.artifact.table_hash)
 
-    def _load_bytecode(self, module: Module, shared: _native.Executable | None) -> _Loaded:
+    def _load_bytecode(self, module: Module, shared: _native.Executable | None) -> LoadedProgram:
         lowered = self._lower(module)
         try:
             executable = _native.Executable(lowered.code, self.library, shared)
         except _native.EngineError as error:
             raise self._explained(error, module, lowered) from None
-        return _Loaded(executable, run_options(module.schedule), lowered.code, lambda: (module, lowered))
+        return LoadedProgram(
+            executable, run_options(module.schedule), lowered.code, lambda: (module, lowered)
+        )
 
     def _take_kept(self, key: str) -> bool:
         """Load the program that was kept as `key`; return False where there is none that loads."""
@@ -128,22 +131,22 @@ class EngineRunner:
 
         source = self._prepared.source
         self.workload, self.library = source.entry_workload, library
-        self._loaded = _Loaded(executable, run_options(source.schedule), kept.code, lower)
+        self.loaded = LoadedProgram(executable, run_options(source.schedule), kept.code, lower)
         return True
 
     def run(self, request: RunRequest) -> tuple[Figures, Trace | None]:
         """Run every task and return what the run did."""
-        loaded, cpu_ns = self._loaded, _cpu_ns(request.trace)
+        loaded, cpu_ns = self.loaded, _cpu_ns(request.trace)
         result = self._begun(loaded, loaded.executable.run, request)
         return result, loaded.trace(result, request, self.machine(cpu_ns))
 
     def submit(self, request: RunRequest) -> EngineRun:
         """Begin a run on threads of the pool, and on those that wait for it."""
-        loaded, cpu_ns = self._loaded, _cpu_ns(request.trace)
+        loaded, cpu_ns = self.loaded, _cpu_ns(request.trace)
         run = self._begun(loaded, loaded.executable.submit, request)
         return EngineRun(self, loaded, run, request, cpu_ns)
 
-    def _begun(self, loaded: _Loaded, begin: Callable[..., T], request: RunRequest) -> T:
+    def _begun(self, loaded: LoadedProgram, begin: Callable[..., T], request: RunRequest) -> T:
         """Return what the engine returns for a request."""
         try:
             return begin(
@@ -172,7 +175,7 @@ class EngineRunner:
         return Machine(max(l2_bytes, 0), scratch, time.process_time_ns() - began_ns)
 
     def explained(
-        self, error: _native.EngineError, loaded: _Loaded, arrays: Sequence[np.ndarray]
+        self, error: _native.EngineError, loaded: LoadedProgram, arrays: Sequence[np.ndarray]
     ) -> PtoError:
         """Return the catalogue's error for one of a run."""
         return self._explained(error, loaded.module, loaded.lowered, arrays)
@@ -199,7 +202,7 @@ class EngineRun:
     def __init__(
         self,
         runner: EngineRunner,
-        loaded: _Loaded,
+        loaded: LoadedProgram,
         run: _native.Run,
         request: RunRequest,
         cpu_ns: int | None,
@@ -241,7 +244,7 @@ def _load(path: Path) -> _native.KernelLibrary:
         raise BadLibrary(path=path, reason=str(error)) from None
 
 
-class _Loaded:
+class LoadedProgram:
     """Bytecode in the engine, with the options of its runs and what it was lowered from.
 
     Attributes:
@@ -279,9 +282,13 @@ class _Loaded:
 
     def trace(self, result: _native.RunResult, request: RunRequest, machine: Machine | None) -> Trace | None:
         """Return the record of a run, if one was asked for."""
-        recorded = result.record
-        if recorded is None:
+        if result.record is None:
             return None
+        ran = Ran(self.module, machine) if machine is not None else None
+        return self.make_trace(result.record, request, result.run, ran)
+
+    def make_trace(self, recorded: Record, request: RunRequest, run: int, ran: Ran | None) -> Trace:
+        """Return what was written down of run number `run`, with the places of tasks in the program."""
         module, lowered, arrays = self.module, self.lowered, request.arrays
         given = zip(lowered.symbols, request.scalars, strict=True)
         sizes = {name: value for name, value in given if value is not None}
@@ -290,10 +297,9 @@ class _Loaded:
             sizes |= {dim: size for dim, size in pairs if isinstance(dim, str)}
         about = {
             "program": module.entry_workload.name,
-            "run": str(result.run),
+            "run": str(run),
             "schedule": "\n".join(map(print_directive, every_kind(module.schedule))),
         }
-        ran = Ran(module, machine) if machine is not None else None
         return Trace(lowered, recorded, sizes, _key_reader(lowered, arrays), about, ran)
 
 

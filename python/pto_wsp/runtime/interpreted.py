@@ -16,7 +16,6 @@ from pto_wsp.errors import (
     KernelFailed,
     OverlappingArrays,
     ReadOnlyArray,
-    RunError,
     RunInterrupted,
     TimeLimitReached,
     UnboundTensor,
@@ -34,7 +33,7 @@ from pto_wsp.ir import workload as w
 from pto_wsp.ir.kernel import KernelFunction
 from pto_wsp.ir.module import Module
 from pto_wsp.ir.scalar import Value
-from pto_wsp.runtime.outcome import RunRequest
+from pto_wsp.runtime.outcome import EndedRun, RunRequest
 from pto_wsp.runtime.task_graph import Collector, TaskGraph
 from pto_wsp.runtime.trace import Trace
 from pto_wsp.support.record import record
@@ -49,25 +48,6 @@ class InterpretedFigures:
     workers: int = 1
     run: int = 0
     counters: Mapping[str, int | list[int]] = MappingProxyType({})
-
-
-class InterpretedRun:
-    """A run that ended before it was returned, with its figures or with what ended it early."""
-
-    number = 0
-    done = True
-
-    def __init__(self, ended: InterpretedFigures | RunError) -> None:
-        self._ended = ended
-
-    def wait(self) -> tuple[InterpretedFigures, None]:
-        """Return what the run did, or raise why it failed."""
-        if isinstance(self._ended, RunError):
-            raise self._ended
-        return self._ended, None
-
-    def cancel(self) -> None:
-        """Do nothing: the run has ended."""
 
 
 class InterpretedRunner:
@@ -96,12 +76,12 @@ class InterpretedRunner:
             request.progress(figures.tasks)
         return figures, recorded
 
-    def submit(self, request: RunRequest) -> InterpretedRun:
+    def submit(self, request: RunRequest) -> EndedRun:
         """Run every task on this thread before returning."""
         try:
-            return InterpretedRun(self.run(request)[0])
+            return EndedRun(*self.run(request))
         except (KernelFailed, TimeLimitReached, ChannelEnded, Deadlock, UnreceivedTokens) as error:
-            return InterpretedRun(error)
+            return EndedRun(error)
 
     def call_kernel(
         self, kernel: KernelFunction, args: Sequence[np.ndarray | Value], workspace: int, task: int

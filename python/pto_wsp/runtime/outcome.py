@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
+from pto_wsp.errors import RunError
 from pto_wsp.ir.kernel import KernelFunction
 from pto_wsp.ir.module import Module
 from pto_wsp.ir.scalar import Value
 from pto_wsp.ir.workload import WorkloadFunction
 from pto_wsp.runtime.trace import Trace
 from pto_wsp.support.record import record
+
+if TYPE_CHECKING:
+    from pto_wsp.advice.report import Report
 
 
 @record
@@ -69,6 +73,18 @@ class Figures(Protocol):
         ...
 
 
+@record
+class SimulatedFigures:
+    """Figures of a run on a simulated device, with what makes its report."""
+
+    run: int
+    tasks: int
+    workers: int
+    run_ns: int
+    counters: Mapping[str, int | list[int]]
+    report: Callable[[], Report]
+
+
 class Submitted(Protocol):
     """A run of a runner, which need not have ended."""
 
@@ -89,6 +105,26 @@ class Submitted(Protocol):
     def cancel(self) -> None:
         """End the run between two tasks."""
         ...
+
+
+class EndedRun:
+    """A run that ended before it was returned, with its figures or with what ended it early."""
+
+    number = 0
+    done = True
+
+    def __init__(self, ended: Figures | RunError, trace: Trace | None = None) -> None:
+        self._ended = ended
+        self._trace = trace
+
+    def wait(self) -> tuple[Figures, Trace | None]:
+        """Return what the run did, or raise why it failed."""
+        if isinstance(self._ended, RunError):
+            raise self._ended
+        return self._ended, self._trace
+
+    def cancel(self) -> None:
+        """Do nothing: the run has ended."""
 
 
 class Runner(Protocol):

@@ -6,11 +6,13 @@ import os
 import shutil
 import time
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
 from pto_wsp._native import FloatEnvironment
+from pto_wsp.device.model import Device
 from pto_wsp.errors import (
     NameClash,
     NestedRun,
@@ -41,7 +43,7 @@ from pto_wsp.runtime.interpreted import InterpretedFigures, InterpretedRunner, b
 from pto_wsp.runtime.networks import require_one_order, require_separate
 from pto_wsp.runtime.numbers import integer, number
 from pto_wsp.runtime.one_task import Chosen, OneTask, choose, compare_values, run_alone
-from pto_wsp.runtime.outcome import Figures, RunRequest
+from pto_wsp.runtime.outcome import Figures, RunRequest, SimulatedFigures
 from pto_wsp.runtime.prepared import Prepared, check_schedule
 from pto_wsp.runtime.run import Run
 from pto_wsp.runtime.runners import make_runner
@@ -50,6 +52,7 @@ from pto_wsp.runtime.task_graph import TaskGraph
 from pto_wsp.runtime.trace import Trace
 from pto_wsp.support.garbage import collection_paused
 from pto_wsp.targets import registry
+from pto_wsp.targets.base import Target
 from pto_wsp.text.files import read_program, with_defaults, write_program
 from pto_wsp.types.dtype import DType, f32, i64, u64
 from pto_wsp.visualize.drawing import escaped
@@ -63,29 +66,39 @@ MAX_TIME_LIMIT = 1e9
 """Seconds: a run of 30 years."""
 
 
-def compile_module(module: Module, target: str = "cpu") -> Program:
+def compile_module(
+    module: Module, target: str = "cpu", device: str | Path | Device | None = None, values: bool = True
+) -> Program:
     """Compile a module, for example one that `parse` returned; needs no data and no sizes.
 
     Args:
         module: its entry is a workload, or a kernel that is then one task.
         target: name of a registered target.
+        device: the device that the target `sim` simulates.
+        values: whether `sim` runs the kernels too.
 
     Raises:
         InvalidIR: the module has no entry.
-        CompileError: the target is unknown, or cannot build the module.
+        CompileError: the target or the device is unknown, or cannot build the module.
     """
-    return compile_program(Traced(module, {}), target)
+    return compile_program(Traced(module, {}), target, device, values)
 
 
-def compile_program(traced: Traced, target: str = "cpu") -> Program:
+def compile_program(
+    traced: Traced, target: str = "cpu", device: str | Path | Device | None = None, values: bool = True
+) -> Program:
     """Compile a traced workload.
 
     Args:
         traced: its module and the values that its tensors and sizes have unless a call gives others.
         target: name of a registered target.
+        device: what the target `sim` simulates: a device, the name of a preset, or the path of a TOML file.
+        values: whether `sim` runs the kernels too.
 
     Raises:
         UnknownTarget, UnsupportedByTarget: the target does not exist, or refuses something in the module.
+        UnknownDevice, BadDevice, NoCost: the device does not exist, or has no place for a kernel.
+        WrongValue: `device` or `values` without the target `sim`.
         BadKey: a key of the schedule that no task has, or that can mean two things.
         NoCompiler, CompilerFailed, BadCache: the kernels could not be built.
     """
@@ -94,7 +107,18 @@ def compile_program(traced: Traced, target: str = "cpu") -> Program:
         if param.name in RUN_OPTIONS:
             raise NameClash(kind="run options and parameters", name=param.name, loc=param.loc)
     with collection_paused():
-        return Program(verify(module), traced.defaults, target, traced.captured)
+        made = _target(target, device, values)
+        return Program(verify(module), traced.defaults, made, traced.captured)
+
+
+def _target(name: str, device: str | Path | Device | None, values: bool) -> Target:
+    if name == "sim":
+        return registry.simulator(registry.DEFAULT_DEVICE if device is None else device, values)
+    for option, is_given in (("device", device is not None), ("values", not values)):
+        if is_given:
+            expected, found = '`target="sim"` with it', f'`target="{name}"`'
+            raise WrongValue(name=option, expected=expected, found=found, loc=caller_location())
+    return registry.get(name)
 
 
 set_compile_hook(compile_program)
@@ -115,13 +139,14 @@ class Program:
         self,
         module: Module,
         defaults: Mapping[str, object],
-        target: str,
+        target: str | Target,
         captured: Captured = NOTHING_CAPTURED,
     ) -> None:
         self.trace: Trace | None = None
-        self._target = target
+        made = registry.get(target) if isinstance(target, str) else target
+        self._target = made.name
         self._captured = captured
-        self._prepared = Prepared(module, registry.get(target))
+        self._prepared = Prepared(module, made)
         self._rescheduled: Module | None = None
         self._name = module.entry_workload.name
         self._runner = make_runner(self._prepared)
@@ -147,6 +172,11 @@ class Program:
         ran = [f"<p>{escaped(str(self.stats))}</p>"] if self.stats is not None else []
         pictures = [self.trace.to_svg()] if self.trace is not None else []
         return module_html(f"program {self._name} for {self._target}", self.module, *ran, *pictures)
+
+    @property
+    def target(self) -> str:
+        """Name of the target that it was compiled for."""
+        return self._target
 
     @property
     def module(self) -> Module:
@@ -382,10 +412,13 @@ class Program:
     def report(self) -> Report:
         """Return the figures of the last run: time of workers, critical path, longest tasks, and advice.
 
+        Of a run on the target `sim` it is a `SimulationReport`: lanes are cores, times are simulated.
+
         Raises:
-            NothingRecorded: the last run was not recorded with `trace="full"`.
+            NothingRecorded: the last run was neither simulated nor recorded with `trace="full"`.
         """
-        return self._recorded().report()
+        figures = None if self._last is None else self._last[0]
+        return figures.report() if isinstance(figures, SimulatedFigures) else self._recorded().report()
 
     def advise(self) -> Advices:
         """Return what costs time in the last run: `print(program.advise())` (docs/advice.md).

@@ -7,6 +7,7 @@ from typing import NoReturn
 
 import numpy as np
 
+from pto_wsp.device.model import Device
 from pto_wsp.errors import CannotRun
 from pto_wsp.ir.kernel import KernelFunction
 from pto_wsp.ir.module import Module
@@ -43,6 +44,12 @@ class _Runnable:
 
     def interpreted(self) -> Runner:
         return InterpretedRunner(self._prepared.module)
+
+    def simulated(self, builder: KernelBuilder, device: Device, has_values: bool) -> Runner:
+        from pto_wsp.runtime.simulated import SimulatedRunner
+
+        self._prepared.target.check(self._prepared.module)
+        return SimulatedRunner(EngineRunner(self._prepared, builder), device, has_values)
 
     def refused(self) -> Runner:
         self._prepared.target.check(self._prepared.module)

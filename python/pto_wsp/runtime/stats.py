@@ -35,6 +35,16 @@ class RunStats:
         return self.counters.get("is_benchmark") == 1
 
     @property
+    def cycles(self) -> int:
+        """Cycles of the simulated device (target `sim`); 0 on other targets."""
+        return self._count("cycles")
+
+    @property
+    def time_us(self) -> float:
+        """The same in microseconds."""
+        return self._count("time_ns") / 1e3
+
+    @property
     def replayed(self) -> bool:
         """Whether the tasks were those of a graph that was kept from an earlier run, and not found again."""
         return self._count("replayed") != 0

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar, Protocol, TypeVar
 
+from pto_wsp.device.model import Device
 from pto_wsp.errors import UnsupportedByTarget
 from pto_wsp.ir.check_texts import CheckText
 from pto_wsp.ir.kernel import KernelFunction
@@ -145,6 +146,16 @@ class Runnable(Protocol[R]):
 
     def interpreted(self) -> R:
         """Return a runner that walks the program in Python and runs kernels in numpy."""
+        ...
+
+    def simulated(self, builder: KernelBuilder, device: Device, has_values: bool) -> R:
+        """Return a runner that finds how long runs take on a device, and runs them on the engine for values.
+
+        Args:
+            builder: builds the kernels that the engine calls.
+            device: the device whose time is simulated.
+            has_values: whether tasks run; otherwise only time is found.
+        """
         ...
 
     def refused(self) -> R:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
+from pathlib import Path
 
+from pto_wsp.device.model import Device
 from pto_wsp.errors import NameClash, UnknownTarget, WrongValue, did_you_mean
 from pto_wsp.location import caller_location
 from pto_wsp.targets.base import Target
@@ -22,7 +24,25 @@ def _interp() -> Target:
     return InterpTarget()
 
 
-TARGETS: dict[str, Callable[[], Target]] = {"cpu": _cpu, "interp": _interp}
+def _sim() -> Target:
+    return simulator(DEFAULT_DEVICE)
+
+
+TARGETS: dict[str, Callable[[], Target]] = {"cpu": _cpu, "interp": _interp, "sim": _sim}
+
+DEFAULT_DEVICE = "ascend_910b"
+"""What `sim` simulates unless a device is given."""
+
+
+def simulator(device: str | Path | Device, has_values: bool = True) -> Target:
+    """Return the target `sim` for a device.
+
+    Raises:
+        UnknownDevice, BadDevice: there is none of this name, or its description cannot be used.
+    """
+    from pto_wsp.targets.sim.target import SimTarget
+
+    return SimTarget.of(device, has_values)
 
 
 def register_target(target: Target) -> None:

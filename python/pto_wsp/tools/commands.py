@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from pto_wsp.analysis.buffers import buffer_use
+from pto_wsp.device.describe import describe
+from pto_wsp.device.reader import get_device, preset_names
 from pto_wsp.errors import BadOption, PtoError, UnknownKernel, did_you_mean
 from pto_wsp.ir import workload as w
 from pto_wsp.ir.entry import with_entry_workload
@@ -131,6 +133,15 @@ def targets(_: Namespace) -> None:
     for name in registry.TARGETS:
         doc = (type(registry.get(name)).__doc__ or "").splitlines()[0]
         print(f"{name:<12} {doc}")
+
+
+def devices(args: Namespace) -> None:
+    """List devices whose time can be simulated, or describe one with the source of each figure."""
+    if args.name is not None:
+        print(describe(get_device(args.name)))
+        return
+    for name in preset_names():
+        print(f"{name:<20} {get_device(name).about}")
 
 
 def info(args: Namespace) -> None:

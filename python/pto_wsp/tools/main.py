@@ -45,6 +45,8 @@ def parser() -> argparse.ArgumentParser:
     _add_visualize(found)
     _add_docs(found)
     command = _add(found, "targets", commands.targets, "list what kernels can run on")
+    command = _add(found, "devices", commands.devices, "list devices whose time can be simulated")
+    command.add_argument("name", metavar="NAME", nargs="?", help="a device or a TOML file: show its figures")
     command = _add(found, "info", commands.info, "describe a module, or this installation")
     command.add_argument("file", metavar="FILE", nargs="?", help="a `.pto` file")
     return made
@@ -136,6 +138,7 @@ def _add_run(found: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
         value = "VALUE" if name == "set" else "FILE"
         command.add_argument(f"--{name}", metavar=f"NAME={value}", action="append", default=[], help=what)
     command.add_argument("--target", metavar="NAME", default="cpu", help="where to run (default: cpu)")
+    command.add_argument("--device", metavar="NAME", help="what the target `sim` simulates, or a TOML file")
     command.add_argument("--workers", metavar="N", type=int, help="threads (default: all cores)")
     command.add_argument("--stats", action="store_true", help="say how many tasks ran, and how long")
     command.add_argument("--advise", action="store_true", help="say what costs time in the run, if anything")

@@ -37,7 +37,7 @@ def run(args: Namespace) -> None:
     module = with_entry(read_module(args.file), args.entry)
     names = [kernel.name for kernel in module.kernels]
     kernel = module.kernel(module.entry) if module.entry in names else None
-    program = compile_module(module, args.target)
+    program = compile_module(module, args.target, args.device)
     workload = inline_calls(with_entry_workload(module)).entry_workload
     values = _Values(workload, kernel, pairs("--set", args.set), pairs("--input", args.input))
     outputs = pairs("--output", args.output)
@@ -267,3 +267,5 @@ def _report(
         print(f"{name}: {array.dtype}[{', '.join(map(str, array.shape))}]{where}")
     if has_stats:
         print(program.stats)
+    if program.target == "sim":
+        print(program.report())

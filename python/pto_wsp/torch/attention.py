@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from threading import local
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 import torch
@@ -87,8 +87,7 @@ def stretches(first: np.ndarray, ends: np.ndarray, keys: int) -> Stretches:
     return Stretches(starts, counts, low[starts], high[lasts], moves)
 
 
-@torch.library.custom_op(NAME, mutates_args=())
-def masked_attention(
+def _masked_attention(
     q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, mask: torch.Tensor, scale: float, soft_cap: float
 ) -> torch.Tensor:
     """Attend to the keys that a mask allows; queries and keys that it excludes cost nothing.
@@ -185,10 +184,7 @@ def _object(form: tuple, is_causal: bool, is_single: bool) -> BatchDecode | Batc
     return known["by_form"][key]
 
 
-@masked_attention.register_fake
-def _(
-    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, mask: torch.Tensor, scale: float, soft_cap: float
-) -> torch.Tensor:
+def _shape(q: torch.Tensor, *_: object) -> torch.Tensor:
     batch, heads, queries, dim = q.shape
     return q.new_empty(batch, queries, heads, dim)
 
@@ -197,4 +193,6 @@ def _refuse_gradient(*_: object) -> NoReturn:
     raise NoGradient(op=NAME)
 
 
+masked_attention: Any = torch.library.custom_op(NAME, mutates_args=())(_masked_attention)
+masked_attention.register_fake(_shape)
 masked_attention.register_autograd(_refuse_gradient)

@@ -33,7 +33,7 @@ def test_a_row_is_complete_and_consistent(row: Instruction) -> None:
     assert row.numpy is not None
     value = np.asarray(row.numpy(*arrays, *[dtype.to_numpy().type(1.5)] * row.form.num_scalars, attrs))
     assert value.shape == result.shape == result_valid(row.form, [a.shape for a in arrays], attrs)
-    assert row.dtypes and row.doc.endswith(".") and row.cycles.startup > 0
+    assert row.dtypes and row.doc.endswith(".")
     assert row.bound.kind in ("exact", "ulp", "sum")
     assert (row.bound.amount > 0) == (row.bound.kind == "ulp")
 

@@ -168,6 +168,6 @@ def test_a_run_can_verify_its_own_order() -> None:
     options = _native.RunOptions()
     options.verifies = True
     values = tuple(arrays(40).values())
-    executable = program._runner._loaded.executable
+    executable = program._runner.loaded.executable
     result = executable.run(values, (None, None), workers=4, jitter=7, options=options)
     assert result.counters["order_violations"] == 0

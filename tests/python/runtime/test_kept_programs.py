@@ -140,8 +140,8 @@ def test_what_is_found_is_what_would_be_made(sample: Sample) -> None:
     EngineRunner(module, CpuTarget())
     kept = kept_programs.find_program(key_of(module), ArtifactCache())
     again = EngineRunner(module, CpuTarget())
-    again._loaded.origin  # compares with what is lowered  # noqa: B018
-    assert kept is not None and kept.code == again._loaded.code and kept.library == again.artifact.path
+    again.loaded.origin  # compares with what is lowered  # noqa: B018
+    assert kept is not None and kept.code == again.loaded.code and kept.library == again.artifact.path
 
 
 def test_errors_and_traces_are_explained() -> None:
@@ -237,7 +237,7 @@ def test_a_program_with_the_code_of_another_is_refused_when_it_is_looked_at() ->
     assert content is not None
     keep(key_of(module), bytes.fromhex(key_of(module)) + content[32:])
     with pytest.raises(BadCache, match="differs from what its text is lowered to"):
-        EngineRunner(module, CpuTarget())._loaded.origin  # noqa: B018
+        EngineRunner(module, CpuTarget()).loaded.origin  # noqa: B018
 
 
 @pytest.mark.parametrize("name", ["open", "rename"])
@@ -316,7 +316,7 @@ for turn in range(30):
     y = np.empty_like(x)
     program(X=x, Y=y, factor=2.0)
     assert (y == 2).all()
-    program.trace, program._runner._loaded.origin
+    program.trace, program._runner.loaded.origin
 """
 
 

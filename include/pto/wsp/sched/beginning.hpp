@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// When the other workers join a run that one worker begins.
+/// Decides when other workers join a run that one worker begins.
 #pragma once
 
 #include <algorithm>
@@ -11,17 +11,18 @@
 
 namespace pto::wsp::sched {
 
-/// Nothing is known of a program before its first run. The tasks of that run are timed: some after
-/// the first one of each site, then one now and then.
+/// Task times are unknown before the first run of a program. So one worker begins the run and times tasks:
+/// the first kAttentive tasks of each site, then every 64th task. The others join when the times show that
+/// sharing pays.
 class Beginning {
  public:
   explicit Beginning(Run& run)
       : run_(run), start_ns_(trace::now_ns()), has_begun_(run.plan().sites.size(), false) {}
 
-  /// Whether no task of the site has begun.
+  /// Whether no task of the site has begun yet.
   bool is_new(uint32_t site) const { return !has_begun_[site]; }
 
-  /// The first task of a site comes next.
+  /// Notes that the first task of a site comes next.
   void attend(uint32_t site) {
     has_begun_[site] = true;
     site_ = site;
@@ -30,7 +31,7 @@ class Beginning {
   /// Whether each task is timed.
   bool is_attentive() const { return num_timed_ < kAttentive; }
 
-  /// Called after a task that was timed. Whether it is known now that the others should join.
+  /// Called after a timed task. Returns whether the times show that the others should join.
   bool is_over() {
     const uint64_t jitter = run_.options().jitter;
     if (jitter != 0) return Random(jitter + ++num_looks_).next() % 8 == 0;
@@ -43,13 +44,13 @@ class Beginning {
   }
 
  private:
-  static constexpr int64_t kLookNs = 20000;  ///< less than others need to wake up
+  static constexpr int64_t kLookNs = 20000;  ///< least time between two looks; less than a wake-up takes
   static constexpr double kMargin = 2;
-  static constexpr double kJoinNs = 100000;  ///< until others have woken up
-  static constexpr double kFewTasks = 64;    ///< that cost little to order, worth it or not
+  static constexpr double kJoinNs = 100000;  ///< gain from which a wake-up pays
+  static constexpr double kFewTasks = 64;    ///< fewer tasks cost little to order
   static constexpr uint32_t kAttentive = 8;  ///< tasks
 
-  /// The first task of a site is slow for reasons of its own: it does not count where many follow.
+  /// Excludes the first task of a site, whose caches are cold, if many follow.
   void begin_look(int64_t now) {
     const int32_t loop = run_.plan().program().sites[site_].loop;
     if (detail::count_iterations(run_.plan(), loop) <= kFewTasks) {
@@ -63,8 +64,8 @@ class Beginning {
   Run& run_;
   const int64_t start_ns_;
   std::vector<bool> has_begun_;  ///< per site
-  uint32_t site_ = 0;            ///< the last one that was new
-  uint32_t num_timed_ = 0;       ///< tasks since then, up to kAttentive
+  uint32_t site_ = 0;            ///< the last new site
+  uint32_t num_timed_ = 0;       ///< timed tasks since then, up to kAttentive
   int64_t look_ns_ = INT64_MAX;
   uint64_t num_looks_ = 0;  ///< of runs whose order is shaken
 };

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Threads of the engine leave signals to the threads of the program.
+/// Blocks signals in threads of the engine, so that threads of the program handle them.
 #pragma once
 
 #include <signal.h>
 
 namespace pto::wsp::sched {
 
-/// Threads that start while one lives handle no signals but those of their own crash. Blocked, those would
-/// end the process without a message.
+/// While an instance lives, new threads start with all signals blocked except crash signals. A blocked crash
+/// signal would end the process without a message.
 class BlockedSignals {
  public:
   BlockedSignals() {

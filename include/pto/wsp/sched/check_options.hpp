@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What cannot be asked of a run.
+/// Rejects options of a run that contradict each other.
 #pragma once
 
 #include <algorithm>
@@ -14,8 +14,8 @@ namespace pto::wsp::sched {
 inline constexpr uint32_t kMaxWorkers = 1024;
 inline constexpr uint32_t kMaxDispatchers = 64;
 
-/// Throws `bad-option`, with the name of the option, where options mean nothing or contradict each other: no
-/// option is left out of account.
+/// Throws `bad-option` with the name of an option that has no effect or contradicts another. No option is
+/// ignored.
 inline void check_options(const RunOptions& options) {
   struct Rule {
     bool is_broken;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The time by which a run starts tasks.
+/// The clock of policies that start tasks by time.
 #pragma once
 
 #include <algorithm>
@@ -14,8 +14,8 @@
 
 namespace pto::wsp::sched {
 
-/// Time in nanoseconds, from any origin. It is asked only where a policy speaks of time, so that calls may be
-/// virtual: simulated time replaces the host's.
+/// Time in nanoseconds from an arbitrary origin. Only policies that use time read it, so virtual calls are
+/// cheap enough. Simulated time replaces the clock of the host.
 class Clock {
  public:
   virtual ~Clock() = default;
@@ -46,8 +46,8 @@ class HostClock final : public Clock {
   }
 
  private:
-  static constexpr int64_t kSpinNs = 200000;        ///< sleeping takes so much longer than asked for
-  static constexpr int64_t kMaxSleepNs = 10000000;  ///< until it is seen that the run was stopped
+  static constexpr int64_t kSpinNs = 200000;        ///< a sleep may end this much later than requested
+  static constexpr int64_t kMaxSleepNs = 10000000;  ///< bound on the delay of a stop
 };
 
 }  // namespace pto::wsp::sched

@@ -21,13 +21,13 @@ namespace pto::wsp::sched {
 
 namespace detail {
 
-/// CPUs that a quota of `quota_us` per `period_us` is worth; 0 where there is none.
+/// Returns how many CPUs a quota of `quota_us` per `period_us` equals; 0 without a quota.
 inline double cpus_of(double quota_us, double period_us) {
   return quota_us > 0 && period_us > 0 ? quota_us / period_us : 0;
 }
 
-/// The quota of one control group: version 2 has a file `cpu.max`, version 1 two files. 0 where there is
-/// none.
+/// Returns the quota of one control group; 0 without a quota. Version 2 has a file `cpu.max`, version 1 two
+/// files.
 inline double quota_of(const std::string& folder) {
   double quota = 0, period = 0;
   std::string text;
@@ -37,7 +37,7 @@ inline double quota_of(const std::string& folder) {
   return quota_file >> quota && period_file >> period ? cpus_of(quota, period) : 0;
 }
 
-/// The least quota of a group and those around it, up to `root`.
+/// Returns the least quota of a group and its ancestors, up to `root`.
 inline double least_quota(const std::string& root, std::string group) {
   double least = 0;
   for (;;) {

@@ -19,25 +19,25 @@
 
 namespace pto::wsp::sched {
 
-/// One thread keeps the run: it is worker 0, stays until the run is over, and finds out if the run is stuck.
-/// It is the first thread that waits for the run, or a thread of the pool if the run was offered to the pool.
-/// Other threads of the pool join while there is something to do.
+/// One thread is the keeper of the run. It is worker 0, stays until the run is over, and detects a run that
+/// is stuck. The keeper is the first thread that waits for the run, or a pool thread if the run was offered
+/// to the pool. Other pool threads join while there is work.
 ///
-/// A worker takes a published slice, goes on with a dispatcher that no thread is in, its own first, or waits.
-/// So neither dispatchers nor slices depend on any one thread.
+/// A worker takes a published slice, or continues a dispatcher that no thread is in (its own first), or
+/// waits. No dispatcher and no slice depends on a particular thread.
 class Crew final : public Job, public Others, public std::enable_shared_from_this<Crew> {
  public:
   Crew() : run_(*this) {}
 
-  /// Prepares a run: of `graph` if that is not null, which is built first if it is empty, or by the caller,
-  /// who calls `feed`, if it is fed. \pre is_idle()
+  /// Prepares a run. If `graph` is not null, the run is one of this graph. An empty graph is built first. A
+  /// fed graph is built by the caller, who calls `feed`. \pre is_idle()
   void begin(std::shared_ptr<Prepared> prepared, std::vector<char*> bases, const RunOptions& options,
              std::shared_ptr<KeptGraph> graph, bool is_fed = false) {
     run_.begin(std::move(prepared), std::move(bases), options);
     graph_run_.reset();
     if (graph != nullptr) graph_run_.emplace(run_, std::move(graph), is_fed);
     free_slots_.clear();
-    // Tasks in order are all the keeper's.
+    // The keeper runs all tasks of an in-order run.
     const int num_slots = options.is_in_order() ? 1 : int(options.workers);
     for (int slot = num_slots; slot-- > 1;) free_slots_.push_back(slot);
     num_dispatchers_ = options.num_dispatchers();
@@ -60,7 +60,7 @@ class Crew final : public Job, public Others, public std::enable_shared_from_thi
   /// No pool thread is inside. Only meaningful while the run is not in the pool.
   bool is_idle() const { return num_inside_.load(std::memory_order_acquire) == 0; }
 
-  /// The run goes on without a thread that waits for it.
+  /// Lets the run proceed without a thread that waits for it.
   void offer() {
     Keeper awaited = Keeper::kAwaited;
     if (!keeper_.compare_exchange_strong(awaited, Keeper::kOffered)) return;
@@ -68,16 +68,16 @@ class Crew final : public Job, public Others, public std::enable_shared_from_thi
     Pool::instance().wake();
   }
 
-  /// Lets others run what has been added to a graph that is fed. Throws `run-in-flight-at-fork`.
+  /// Lets workers run the tasks added so far to a fed graph. Throws `run-in-flight-at-fork`.
   void feed() {
     check_process();
     graph_run_->open();
     call();
   }
-  /// All has been added.
+  /// The fed graph is complete.
   void end_feed() { graph_run_->end_build(); }
 
-  /// Works until the run is over, and no thread is in one of its tasks, nor reads what belongs to the caller.
+  /// Works until the run is over, no thread is in one of its tasks, and no thread reads memory of the caller.
   /// Throws `run-in-flight-at-fork`.
   void wait() {
     check_process();
@@ -99,7 +99,7 @@ class Crew final : public Job, public Others, public std::enable_shared_from_thi
     keeper_sleeps_.notify_one();
   }
 
-  /// The run is over, and no thread is in one of its tasks. Acquire: all that it wrote is visible.
+  /// Whether the run is over and no thread is in one of its tasks. Acquire: all its writes are visible.
   bool is_done() const { return is_done_.load(std::memory_order_seq_cst); }
   /// Whether threads of the run exist in this process.
   bool is_of_this_process() const { return forks_ == num_forks(); }
@@ -112,7 +112,7 @@ class Crew final : public Job, public Others, public std::enable_shared_from_thi
   /// Null if the run is not of a graph.
   const GraphRun* graph_run() const { return graph_run_ ? &*graph_run_ : nullptr; }
 
-  /// Wakes a thread for which there is something to do. Called after something is complete or published.
+  /// Wakes a thread that has work. Called after a completion or a publication.
   void call() override {
     if (keeper_sleeps_.has_waiters() && wants_keeper() && keeper_sleeps_.notify_one()) return;
     if (num_free_.load(std::memory_order_relaxed) == 0) return;
@@ -145,7 +145,7 @@ class Crew final : public Job, public Others, public std::enable_shared_from_thi
     return slot;
   }
   void leave(int slot) override {
-    // With pools every worker must get its turn; without, one that is warm had better come again.
+    // With pools, every worker must get its turn. Without pools, a worker with warm caches is preferred.
     const bool has_pools = run_.pools().num_pools() > 0;
     if (slot != 0) {
       free_slots_.insert(has_pools ? free_slots_.begin() : free_slots_.end(), slot);
@@ -177,8 +177,8 @@ class Crew final : public Job, public Others, public std::enable_shared_from_thi
 
  private:
   enum class Keeper : uint8_t {
-    kAwaited,  ///< the first thread that waits will be it
-    kOffered,  ///< or one of the pool, whichever comes first
+    kAwaited,  ///< the first thread that waits becomes the keeper
+    kOffered,  ///< or a pool thread, whichever comes first
     kTaken,
   };
 
@@ -210,15 +210,15 @@ class Crew final : public Job, public Others, public std::enable_shared_from_thi
     end();
   }
 
-  /// Others are called once there is more to do, or immediately if the first slice, which this thread runs
-  /// itself, may take long.
+  /// Wakes other workers when there is more work. It wakes them immediately if the first slice, which this
+  /// thread runs, may take long.
   void keep_at_work() {
     if (run_.options().is_in_order() || run_.options().begins_alone) {
       if (!InOrder(run_).work()) return run_.end_at(run_.numbering_start().first_slice);
       is_alone_.store(false, std::memory_order_seq_cst);
     }
     for (uint32_t i = 1; i < run_.num_workers() && run_.may_be_long(); ++i) call();
-    int64_t looked_ns = 0;  // when it was last made sure that the run is not stuck
+    int64_t looked_ns = 0;  // time of the last check for a stuck run
     for (int round = 0; !has_ended();) {
       if (work_once(0)) {
         round = 0;
@@ -234,7 +234,7 @@ class Crew final : public Job, public Others, public std::enable_shared_from_thi
     }
   }
 
-  /// Sleeps until there is something to do, or for as long as it may take until the caller is asked again.
+  /// Sleeps until there is work, or until the next check for an interrupt of the caller is due.
   void sleep() {
     run_.num_idle.fetch_add(1, std::memory_order_relaxed);
     keeper_sleeps_.prepare();
@@ -246,11 +246,11 @@ class Crew final : public Job, public Others, public std::enable_shared_from_thi
     run_.num_idle.fetch_sub(1, std::memory_order_relaxed);
   }
 
-  /// Whether the keeper, which sleeps, has something to do.
+  /// Whether there is work for the sleeping keeper.
   bool wants_keeper() { return has_ended() || is_building() || has_work(run_.pools().lanes_of(0)); }
 
-  /// Ends a run: pool threads leave on their own. Waits until none of them runs a body, or reads what belongs
-  /// to the caller, any more.
+  /// Ends a run. Pool threads leave on their own. Waits until none of them runs a body or reads memory of the
+  /// caller.
   void end() {
     is_over_.store(true, std::memory_order_seq_cst);
     if (is_in_pool_.load(std::memory_order_relaxed)) Pool::instance().remove(this);
@@ -279,8 +279,7 @@ class Crew final : public Job, public Others, public std::enable_shared_from_thi
 
   // Workers
 
-  /// Whether there is something to do for workers that take slices from `lanes`. What must wait does not
-  /// count.
+  /// Whether there is work for workers that take slices from `lanes`. Slices that must wait do not count.
   bool has_work(Lanes lanes) const {
     if (is_over_.load(std::memory_order_relaxed) || is_alone_.load(std::memory_order_acquire)) return false;
     if (graph_run_) return has_strands(lanes);
@@ -290,7 +289,7 @@ class Crew final : public Job, public Others, public std::enable_shared_from_thi
     return run_.ready().has_ready(lanes, run_.progress());
   }
 
-  /// Of a graph. Where there is no memory to find out, a worker that tries ends the run.
+  /// The same for a graph. If memory for the answer is missing, the worker that tries ends the run.
   bool has_strands(Lanes lanes) const {
     try {
       return graph_run_->has_work(lanes);
@@ -299,7 +298,7 @@ class Crew final : public Job, public Others, public std::enable_shared_from_thi
     }
   }
 
-  /// Whether there is a dispatcher that stopped: what it waits for may have come meanwhile.
+  /// Whether a dispatcher is stopped. Its wait may be satisfied by now.
   bool has_stopped_dispatcher() const {
     for (uint32_t i = 0; i < num_dispatchers_ && !graph_run_; ++i) {
       if (dispatchers_[i]->is_stopped()) return true;
@@ -307,17 +306,18 @@ class Crew final : public Job, public Others, public std::enable_shared_from_thi
     return false;
   }
 
-  /// Whether the keeper has to build more of a graph.
+  /// Whether the keeper must build more of a graph.
   bool is_building() const { return graph_run_ && !graph_run_->is_built(); }
 
-  /// Whether all that must complete is complete.
+  /// Whether every task that must complete is complete.
   bool has_ended() { return graph_run_ ? run_.is_cancelled() || graph_run_->is_over() : run_.is_over(); }
 
-  /// A strand of a graph, a slice, or a stretch of a dispatcher. False if nothing could be done.
+  /// Runs a strand of a graph or a slice, or continues a dispatcher. False if there was no work.
   bool work_once(uint32_t slot) {
     Worker& worker = run_.worker(slot);
-    // Sequentially consistent against those who wait for workers (`end`, `are_others_idle`): either they see
-    // this worker active, or it sees them. And when it ends, against those who go to sleep (see `call`).
+    // Sequentially consistent with threads that wait for workers (`end`, `are_others_idle`): either they see
+    // this worker active, or it sees them. At the end, the same holds for threads that go to sleep (see
+    // `call`).
     worker.is_active.store(true, std::memory_order_seq_cst);
     const bool is_paused = slot != 0 && is_paused_.load(std::memory_order_seq_cst);
     const bool is_over = is_paused || is_over_.load(std::memory_order_seq_cst) || has_ended();
@@ -337,7 +337,7 @@ class Crew final : public Job, public Others, public std::enable_shared_from_thi
     return true;
   }
 
-  /// What no task can be blamed for ends the run: there is no memory for a list of the scheduler.
+  /// Ends the run for an error that belongs to no task: no memory for a list of the scheduler.
   bool try_work(Worker& worker, uint32_t slot) {
     try {
       if (!run_.options().traces_walks) return find_work(worker, slot);
@@ -353,7 +353,7 @@ class Crew final : public Job, public Others, public std::enable_shared_from_thi
     return false;
   }
 
-  /// Where a policy decides what starts first, tasks are made before one is chosen.
+  /// Under a policy that orders ready tasks, expands tasks before one is chosen.
   bool find_work(Worker& worker, uint32_t slot) {
     const Lanes lanes = run_.pools().lanes_of(slot);
     if (graph_run_) return graph_run_->work(worker, slot, lanes);
@@ -375,7 +375,7 @@ class Crew final : public Job, public Others, public std::enable_shared_from_thi
 
   // Runs that are stuck
 
-  /// Throws `stuck` if nothing can go on. Looks every now and then while there is nothing to do.
+  /// Throws `stuck` if no task can continue. Checks periodically while there is no work.
   void check_stuck(int64_t& looked_ns) {
     constexpr int64_t kPeriodNs = 100000000;
     const int64_t now = trace::now_ns();
@@ -391,7 +391,7 @@ class Crew final : public Job, public Others, public std::enable_shared_from_thi
     throw stuck_error(std::move(blocked), oldest);
   }
 
-  /// Whether no other worker is at work, soon after they were told to pause.
+  /// Whether all other workers are idle shortly after they were paused.
   bool are_others_idle() {
     for (uint32_t i = 1; i < run_.num_workers(); ++i) {
       for (int round = 0; run_.worker(i).is_active.load(std::memory_order_seq_cst); pause(round++)) {
@@ -401,7 +401,7 @@ class Crew final : public Job, public Others, public std::enable_shared_from_thi
     return true;
   }
 
-  /// Whether nothing can ever go on, and the tasks that wait then. \pre no other thread is at work
+  /// Returns whether no task can ever continue, and adds the tasks that wait. \pre no other thread is at work
   bool find_stuck(std::vector<BlockedTask>& blocked) {
     if (graph_run_) {
       blocked = graph_run_->find_stuck(run_.worker(0));
@@ -431,8 +431,8 @@ class Crew final : public Job, public Others, public std::enable_shared_from_thi
     run_.num_idle.fetch_add(count, std::memory_order_relaxed);
   }
 
-  /// A thread that waits for a run which another one keeps is one of its workers while there is something to
-  /// do. Then it has announced that it sleeps.
+  /// Makes a thread that waits for a run with another keeper a worker while there is work. Returns after it
+  /// has announced its sleep.
   void lend_thread() {
     const int slot = Pool::instance().lend(*this);
     if (slot < 0) return waiters_.prepare();
@@ -448,7 +448,7 @@ class Crew final : public Job, public Others, public std::enable_shared_from_thi
     return question != nullptr && question();
   }
 
-  /// Spins for a while, then gives the core to others.
+  /// Spins for a while, then yields the core.
   static void pause(int round) {
     if (round < kSpins / 2) {
       for (int i = 0; i < 16; ++i) relax();
@@ -462,19 +462,19 @@ class Crew final : public Job, public Others, public std::enable_shared_from_thi
   uint32_t num_dispatchers_ = 0;
   std::vector<std::unique_ptr<Dispatcher>> dispatchers_;
   std::atomic<uint64_t> num_turns_{0};
-  std::atomic<bool> is_in_pool_{false};  ///< set when others are first called: small runs need no pool
+  std::atomic<bool> is_in_pool_{false};  ///< set when others are first woken: small runs need no pool
   std::vector<int> free_slots_;          ///< guarded by the pool's lock
   uint64_t forks_ = 0;                   ///< when the run began
   int64_t end_ns_ = 0;
 
   std::atomic<Keeper> keeper_{Keeper::kAwaited};
-  EventCount waiters_;        ///< threads that wait for a run which another one keeps
-  EventCount keeper_sleeps_;  ///< the keeper, while it has nothing to do
+  EventCount waiters_;        ///< threads that wait for a run with another keeper
+  EventCount keeper_sleeps_;  ///< the keeper without work
   alignas(kLineBytes) std::atomic<bool> is_over_{false};
-  std::atomic<bool> is_alone_{false};  ///< the keeper runs tasks that no worker shares
+  std::atomic<bool> is_alone_{false};  ///< the keeper runs tasks that are not shared
   std::atomic<bool> is_done_{true};
-  std::atomic<bool> is_paused_{false};     ///< workers begin nothing; the keeper may
-  std::atomic<bool> is_retry_due_{false};  ///< something is complete that a dispatcher may have waited for
+  std::atomic<bool> is_paused_{false};                  ///< workers except the keeper begin nothing
+  std::atomic<bool> is_retry_due_{false};               ///< a dispatcher may have waited for a completed task
   alignas(kLineBytes) std::atomic<int> num_inside_{0};  ///< threads of the pool, and lent ones but the keeper
   std::atomic<int> num_free_{0};                        ///< slots
 };

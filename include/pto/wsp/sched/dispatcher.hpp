@@ -13,16 +13,16 @@
 namespace pto::wsp::sched {
 
 /// All dispatchers of a run number tasks alike (see Walk) and differ in what they own. A dispatcher runs a
-/// task of its own immediately if the task is ready. Otherwise it records the task and goes on with the walk.
+/// task of its own immediately if the task is ready. Otherwise it records the task and continues the walk.
 ///
-/// A dispatcher never blocks: `step` returns false when it cannot go on, and the next step tries again. At
-/// most one thread is in it at a time, the one that has the lock.
+/// A dispatcher never blocks: `step` returns false when it cannot continue, and the next step tries again. At
+/// most one thread is in it at a time, the one that holds the lock.
 ///
 /// Why a run ends: every wait is for slices that come earlier in program order. Consider the oldest slice
-/// that is not complete. If it is recorded, its moments have passed and it is the first to be taken. If not,
-/// the dispatcher that owns it, or the last one if it has no owner yet, is in it or before it. All that this
-/// dispatcher could wait for there is complete: a line for the slice, values that it must know, the moments
-/// of the present task. That task needs no room in the window, because it runs immediately.
+/// that is not complete. If it is recorded, its waits are satisfied and workers take it first. If not, the
+/// dispatcher that owns it, or the last one if it has no owner yet, is in it or before it. Everything that
+/// this dispatcher could wait for there is complete: a free line for the slice, values of flush points, the
+/// waits of the current task. That task needs no room in the window, because it runs immediately.
 class Dispatcher {
  public:
   Dispatcher(Run& run, uint32_t index) : run_(run), index_(index), walk_(run.progress()) {}
@@ -36,8 +36,8 @@ class Dispatcher {
     stats_ = {};
   }
 
-  /// Advances the walk until it closes one of its own slices, has handled kStepEvents events, or cannot go
-  /// on. Returns false if it cannot go on and has closed no slice. `worker` takes slices from `lanes`.
+  /// Advances the walk until it closes one of its own slices, has handled kStepEvents events, or blocks.
+  /// Returns false if it blocked without closing a slice. `worker` takes slices from `lanes`.
   bool step(Worker& worker, Lanes lanes) {
     worker_ = &worker;
     lanes_ = lanes;
@@ -46,7 +46,7 @@ class Dispatcher {
     return go_on() || num_closed_ != num_closed;
   }
 
-  /// Ends the standstill, if there is one: no thread goes on with the walk. \pre no thread is in it
+  /// Ends a standstill, because no thread continues the walk. \pre no thread is in it
   void leave() { standstill_.end(run_.stalls(), run_.options().traces_walks); }
 
   /// The tasks that it owned, if the run is traced.
@@ -56,7 +56,7 @@ class Dispatcher {
   /// What stopped it, if the run traces walks.
   const std::vector<StallEvent>& stall_events() const { return standstill_.events(); }
 
-  /// Adds the task that it cannot get past, if there is one. \pre no thread is in it
+  /// Adds the task that blocks it, if there is one. \pre no thread is in it
   void add_blocked(std::vector<BlockedTask>& blocked) const {
     const bool has_event = stage() == Stage::kHandle || stage() == Stage::kOrdered;
     if (!has_event || event_.kind != bytecode::Event::kTask) return;
@@ -66,20 +66,20 @@ class Dispatcher {
                        walk_.expander().copy_registers(), waits_for});
   }
 
-  /// Whether it waits for a worker of another pool than the last one that came. \pre no thread is in it
+  /// Whether it waits for a worker of another pool than the last worker. \pre no thread is in it
   bool waits_for_pool() const { return standstill_.is_on() && standstill_.why() == Stall::kPool; }
 
-  /// Whether it might go on and no thread is in it.
+  /// Whether it has not ended and no thread is in it.
   bool is_free() const { return !has_ended() && !lock.is_locked(); }
 
-  /// Whether a worker that takes slices from `lanes` can go on with it, as far as is known: what it waits for
-  /// may have come meanwhile.
+  /// Whether a worker that takes slices from `lanes` may be able to continue it. Its wait may be satisfied by
+  /// now.
   bool can_go_on(Lanes lanes) const {
     if (!is_free()) return false;
     return !standstill_.is_on() || (lanes & wanted_lanes_.load(std::memory_order_relaxed)) != 0;
   }
 
-  /// Whether it was stopped, and no thread is in it. What it waits for may have come meanwhile.
+  /// Whether it is stopped and no thread is in it. Its wait may be satisfied by now.
   bool is_stopped() const { return is_free() && standstill_.is_on(); }
 
   SpinLock lock;
@@ -88,28 +88,28 @@ class Dispatcher {
   friend class Walk;  // which calls the functions of an engine
 
   static constexpr int kStepEvents = 1024;
-  static constexpr uint64_t kTimedPeriod = 64;  ///< of tasks that may be timed
+  static constexpr uint64_t kTimedPeriod = 64;  ///< one of this many tasks is timed
 
   /// What the next step begins with.
   enum class Stage : uint8_t {
     kNew,      ///< the walk has not begun
     kAdvance,  ///< go to the next event
-    kHandle,   ///< handle `event_`, where the walk may have been stopped
+    kHandle,   ///< handle `event_`; a blocked walk continues here
     kOrdered,  ///< run or record the task of `event_`: what it waits for is known
     kEnded,
   };
 
-  /// What becomes of the tasks of the open slice. Between slices of a strand, that of the last one.
+  /// Who runs the tasks of the open slice. Between slices of a strand, the value of the last slice.
   enum class Share : uint8_t {
     kTheirs,    ///< another dispatcher runs them
-    kComplete,  ///< another dispatcher has run all of them: nothing needs to wait for them
+    kComplete,  ///< another dispatcher has completed them: no task needs to wait for them
     kOurs,      ///< a task that is ready runs immediately
-    kFed,       ///< ours, and all are recorded, because other workers want slices or a policy chooses
+    kFed,       ///< ours, and all are recorded, because other workers need slices or a policy orders them
   };
 
-  /// What is known of the unit that is being walked.
+  /// How the current unit is walked.
   enum class UnitMode : uint8_t {
-    kTracked,  ///< nothing: its tasks are ordered and weighed one by one
+    kTracked,  ///< its tasks are ordered and weighed one by one
     kCounted,  ///< its weight was added to the slice as a whole
     kFree,     ///< counted, and none of its tasks waits for anything
   };
@@ -140,7 +140,7 @@ class Dispatcher {
     set_stage(Stage::kHandle);
   }
 
-  /// False where it is stopped, or has ended.
+  /// Returns false if it is blocked or has ended.
   bool go_on() {
     try {
       if (stage() == Stage::kNew) begin();
@@ -175,8 +175,8 @@ class Dispatcher {
     }
   }
 
-  /// Ends a run that cannot go on after the first `num_before` tasks. These complete: should one of them
-  /// fail, that is the error of the run.
+  /// Ends a run whose walk fails after the first `num_before` tasks. These tasks complete. If one of them
+  /// fails, its error is the error of the run.
   void fail(EngineError error, uint64_t num_before) {
     set_stage(Stage::kEnded);
     if (numbering().is_open()) close(true);
@@ -194,7 +194,7 @@ class Dispatcher {
 
   void end_unit() { unit_ = UnitMode::kTracked; }
 
-  /// Skips a unit of another dispatcher, and looks ahead in one of its own, if the unit has a summary. False
+  /// If the unit has a summary, skips a unit of another dispatcher and prepares one of its own. Returns false
   /// if no slice can be opened now.
   bool begin_unit(uint32_t loop) {
     const graph::UnitSummary* unit = run_.prepared()->units[loop].get();
@@ -221,9 +221,9 @@ class Dispatcher {
     return true;
   }
 
-  /// Whether all that a unit must wait for has passed. Its tasks need not be looked at then, and later tasks
-  /// of this walk need not wait for them, because they run before the walk goes on. Iterations of the loop
-  /// do not wait for each other.
+  /// Whether all waits of a unit are satisfied. Then its tasks need no hazard lookups. Later tasks of this
+  /// walk need not wait for them, because they run before the walk continues. Iterations of the loop do not
+  /// wait for each other.
   bool is_free(const graph::UnitSummary& unit, const graph::UnitSummary::Shape& shape) {
     if (record_ != nullptr || share_ == Share::kFed) return false;
     return run_.progress().watermark() >= slices_before_loop_ ||
@@ -249,7 +249,7 @@ class Dispatcher {
     return run_or_record(site);
   }
 
-  /// Opens a slice for the present task or unit; false while too many are on their way.
+  /// Opens a slice for the current task or unit; false while too many slices are incomplete.
   bool open() {
     const uint64_t slice = walk_.slice();
     const uint32_t owner = walk_.policy().strand_traits(numbering().num_strands()).owner;
@@ -296,15 +296,15 @@ class Dispatcher {
     return true;
   }
 
-  /// Where a policy decides what starts first, only the oldest slice goes past it, since it must not wait for
-  /// room.
+  /// Under a policy that orders ready tasks, only the oldest slice bypasses the policy, because it must not
+  /// wait for room.
   bool may_run_here() {
     if (!run_.is_ordered()) return true;
     run_.progress().advance_watermark();
     return run_.progress().watermark() == walk_.slice();
   }
 
-  /// Runs the tasks of a free unit up to another event, or until its slice is full.
+  /// Runs the tasks of a free unit until another event, or until its slice is full.
   void run_free() {
     worker_->resume();
     uint64_t task = walk_.num_tasks();
@@ -342,8 +342,8 @@ class Dispatcher {
       set_stage(Stage::kEnded);
   }
 
-  /// From the present task on, the slice is recorded. Room for all that it may hold is taken in one step, so
-  /// that it never waits, half recorded, for what others have.
+  /// Records the slice from the current task on. It takes room for all tasks of the slice in one step. So a
+  /// half recorded slice never waits for room that others hold.
   bool begin_record() {
     const uint32_t num_before = numbering().num_tasks() - 1;
     record_ = run_.record_slice(numbering().max_tasks() - num_before);
@@ -374,7 +374,7 @@ class Dispatcher {
     for (uint32_t i = 0; i < site.num_registers; ++i) words.push_back(uint64_t(walk_.registers()[index[i]]));
   }
 
-  /// Ends the open slice and passes it on.
+  /// Closes the open slice and publishes its records.
   void close(bool ends_strand) {
     if (is_ours()) {
       if (record_ != nullptr) {
@@ -397,14 +397,15 @@ class Dispatcher {
     numbering().close(ends_strand);
   }
 
-  /// Compares where the strand ends with the other dispatchers. Where a failure ends it, they may go on.
+  /// Compares the end of the strand with the other dispatchers. They may continue a strand that a failure
+  /// ends here.
   void compare_numbering() {
     run_.numbering_log().check(numbering().num_strands(), walk_.slice() + 1, numbering().num_numbered());
   }
 
   // Flush points
 
-  /// Gives the variable of SET number `set` its value, which tasks write; false until they are complete.
+  /// Assigns the variable of SET number `set` a value that tasks write; false until these tasks are complete.
   bool on_flush(uint32_t set) {
     if (numbering().is_open()) close(!walk_.continues_unit(set));
     try {
@@ -422,18 +423,18 @@ class Dispatcher {
 
   // Stalls
 
-  /// With a worker that takes slices from `wanted` it could go on immediately.
+  /// Blocks the walk. A worker that takes slices from `wanted` can continue it immediately.
   bool block(Stall stall, Lanes wanted = 0) {
     wanted_lanes_.store(wanted, std::memory_order_relaxed);
     if (stall == Stall::kWindow && run_.options().window_mode == WindowMode::kAbort) return abort();
-    // The waits of a task may be for a watermark that nothing else has a reason to move.
+    // The task may wait for a watermark that no other thread advances.
     run_.progress().advance_watermark();
     standstill_.begin(stall, run_.stalls(), run_.options().traces_walks);
     return false;
   }
 
-  /// Ends the run before the present task, for which the window has no room. True: there is nothing to do
-  /// again.
+  /// Ends the run before the current task, for which the window has no room. Returns true: the event is
+  /// handled.
   bool abort() {
     const bytecode::QuickSite& site = run_.plan().sites[event_.index];
     fail(EngineError("window-full", "the window has no room for another task").with_int("pc", site.pc),
@@ -459,9 +460,9 @@ class Dispatcher {
   uint64_t first_task_ = 0;             ///< of the open slice
   Worker* worker_ = nullptr;            ///< of the thread whose step this is
   Lanes lanes_ = kAllLanes;             ///< that it takes slices from
-  std::atomic<Lanes> wanted_lanes_{0};  ///< with a worker of these it goes on, while it is stopped
+  std::atomic<Lanes> wanted_lanes_{0};  ///< workers of these lanes can continue it while it is blocked
   Slice* record_ = nullptr;             ///< the open slice, if some of it is recorded
-  uint64_t slices_before_loop_ = 0;     ///< what comes before the present run of a loop of units is in these
+  uint64_t slices_before_loop_ = 0;     ///< slices before the current run of a loop of units
   std::vector<uint8_t> has_run_;        ///< per site: one of its tasks was in a free unit
 };
 

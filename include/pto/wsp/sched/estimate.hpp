@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What the tasks of a run are expected to take, and what it costs to share them.
+/// Estimates the time of the tasks of a run, and the cost of sharing them.
 #pragma once
 
 #include <cstdint>
@@ -38,12 +38,11 @@ struct Estimate {
   }
 
   double task_ns() const { return body_ns / tasks; }
-  /// What this number of workers saves of the bodies.
+  /// The part of the body time that this number of workers saves.
   double saved_ns(uint32_t workers) const { return body_ns * (workers - 1) / workers; }
 
  private:
-  /// What it takes to find the place of a task, or of a whole unit, of another dispatcher, and to share what
-  /// that needs.
+  /// Cost of ordering a task, or a whole unit, of another dispatcher, shared cache lines included.
   static constexpr double kTaskNs = 50;
   static constexpr double kUnitNs = 400;
 

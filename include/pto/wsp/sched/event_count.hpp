@@ -10,12 +10,12 @@
 
 namespace pto::wsp::sched {
 
-/// A thread announces that it is about to sleep, looks once more for something to do, then sleeps. A thread
-/// that publishes something wakes one announced thread if there is one. Each wake-up is a token, which any
+/// A thread announces that it is about to sleep, looks once more for work, then sleeps. A thread that
+/// publishes something wakes one announced thread if there is one. Each wake-up is a token, which any
 /// announced thread may take, so a wake-up between the last look and the sleep is not lost.
 ///
-/// What is published must be stored before `has_waiters` or `notify_one` is called, and the last store before
-/// that call must be sequentially consistent.
+/// A publisher stores its data before it calls `has_waiters` or `notify_one`. Its last store before the call
+/// must be sequentially consistent.
 class EventCount {
  public:
   using Clock = std::chrono::steady_clock;
@@ -23,7 +23,7 @@ class EventCount {
   /// Announces that the calling thread is about to sleep. `cancel` or `wait` must follow.
   void prepare() { num_waiters_.fetch_add(1, std::memory_order_seq_cst); }
 
-  /// The thread has found something to do.
+  /// The thread has found work.
   void cancel() {
     const std::lock_guard<std::mutex> lock(mutex_);
     leave();
@@ -41,7 +41,7 @@ class EventCount {
     return is_woken;
   }
 
-  /// Whether a thread sleeps, or is about to, that was not woken yet.
+  /// Whether a thread that was not woken yet sleeps or is about to.
   bool has_waiters() const { return num_waiters_.load(std::memory_order_seq_cst) > 0; }
 
   /// Wakes one thread; false if none sleeps.
@@ -63,7 +63,7 @@ class EventCount {
   }
 
  private:
-  /// Where every announced thread has a token, the calling thread takes its own along.
+  /// The calling thread leaves. If every announced thread has a token, it takes its token with it.
   void leave() {
     if (num_waiters_.load(std::memory_order_relaxed) > 0) {
       num_waiters_.fetch_sub(1, std::memory_order_relaxed);

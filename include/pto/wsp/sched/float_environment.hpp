@@ -7,8 +7,8 @@
 
 namespace pto::wsp::sched {
 
-/// While one lives, the calling thread rounds to nearest, keeps denormals and traps nothing, as the C
-/// standard defines the default. Libraries may change these modes in the thread that calls us (torch flushes
+/// While an instance lives, the calling thread rounds to nearest, keeps denormals and traps nothing: the
+/// default of the C standard. Libraries may change these modes in the thread that calls us (torch flushes
 /// denormals on request), and results must not depend on which thread runs a task. The destructor restores
 /// what was set, status flags included.
 class FloatEnvironment {

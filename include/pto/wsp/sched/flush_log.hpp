@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The values that flush points read, in program order: each is read once and shared by all dispatchers.
+/// The values that flush points read, in program order. Each is read once and shared by all dispatchers.
 #pragma once
 
 #include <optional>
@@ -15,9 +15,9 @@ class FlushLog {
   /// \pre no thread uses the log
   void clear() { values_.clear(); }
 
-  /// The value of flush point `number`. The first dispatcher that asks calls `read`, which returns nothing
-  /// while the value cannot be read yet, and may throw. A dispatcher runs tasks after the flush point only
-  /// once it knows the value: until then the memory still holds it.
+  /// Returns the value of flush point `number`. The first dispatcher that asks calls `read`, which returns
+  /// nothing while the value cannot be read yet, and may throw. A dispatcher runs tasks after the flush point
+  /// only once it knows the value, so no later task overwrites the value before it is read.
   template <class Read>
   std::optional<int64_t> value(size_t number, Read read) {
     struct Unlock {

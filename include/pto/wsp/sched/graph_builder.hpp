@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Builds a graph that is kept: one walk of the program, with the hazards of all tasks.
+/// Builds a kept graph: one walk of the program, with the hazards of all tasks.
 #pragma once
 
 #include <vector>
@@ -11,8 +11,9 @@
 
 namespace pto::wsp::sched {
 
-/// No moment passes for this walk, so that a task waits for all that it may have to wait for in any run. The
-/// builder stops at flush points: its caller then runs what there is, and says what it read.
+/// No wait is ever satisfied during this walk, so a task gets all waits that it may need in any run. The
+/// builder stops at flush points. Its caller then runs the tasks built so far and passes the value that was
+/// read.
 class GraphBuilder {
  public:
   enum class Outcome { kMore, kFlush, kEnded };
@@ -34,7 +35,7 @@ class GraphBuilder {
   uint64_t num_tasks() const { return num_tasks_; }
   const bytecode::Expander& expander() const { return walk_.expander(); }
 
-  /// Goes on for a while. Throws what only the walk can find.
+  /// Continues the walk for a bounded number of events. Throws errors that only the walk can find.
   Outcome step() {
     for (int events = 0; events < kStepEvents; ++events) {
       if (!walk_.handle(walk_.expander().next(), *this)) return outcome_;
@@ -58,27 +59,27 @@ class GraphBuilder {
 
   struct Variable {
     uint32_t reg;
-    int64_t value;  ///< that was written down last
+    int64_t value;  ///< that was written last
   };
 
-  /// What is known beforehand of the tasks of a site.
+  /// Facts about the tasks of a site that hold before the walk.
   struct Site {
-    uint64_t ns;    ///< what one may take, if `is_usual`
+    uint64_t ns;    ///< estimated time of one task, if `is_usual`
     int32_t loop;   ///< around the site, or -1
-    bool is_usual;  ///< nothing is looked at but what it touches
-    /// Depth of the loop around the site if a task between others of that loop waits for nothing, and later
-    /// tasks wait for the last of these; else -1.
+    bool is_usual;  ///< only its regions order it
+    /// Depth of the loop around the site if its tasks in inner iterations wait for nothing and later tasks
+    /// wait for the last of them; else -1.
     int32_t silent_depth;
   };
 
-  /// That the strand which is number `by` - 1 waits for a task.
+  /// Notes that strand number `by` - 1 waits for a task.
   struct Awaited {
     uint64_t by;
     Name name;
   };
   static constexpr uint32_t kMaxAwaited = 64;  ///< that are remembered
 
-  /// Where a slice lies in its strand.
+  /// The position of a slice in its strand.
   struct Place {
     uint32_t strand;
     uint32_t first;  ///< tasks of the strand before the slice
@@ -89,7 +90,7 @@ class GraphBuilder {
   bool begin_unit(uint32_t) { return true; }
   void end_unit() {}
 
-  /// The strand ends, since what is built must run before the walk goes on.
+  /// Ends the strand, because the tasks built so far must run before the walk continues.
   bool on_flush(uint32_t set) {
     if (numbering().is_open()) close(true);
     flush_ = set;
@@ -127,7 +128,7 @@ class GraphBuilder {
     return true;
   }
 
-  /// Finds the place of a task, and writes down what it waits for.
+  /// Numbers a task and writes its waits.
   void order(uint32_t site, const Site& known) {
     if (!known.is_usual) walk_.check_late(site);
     walk_.place(site, *this);
@@ -168,7 +169,7 @@ class GraphBuilder {
   void write_wait(Name name) {
     if (is_task_name(name)) return write_task_wait(name);
     if (is_watermark_name(name)) {
-      // A strand that was begun before a moment is waited for whole.
+      // Waits for the whole last strand before the count.
       const Place last = places_[name - 1];
       const uint64_t strands = std::min<uint64_t>(last.strand + uint64_t{1}, graph_.num_built() - 1);
       if (strands > 0) writer_.wait_all(uint32_t(strands));
@@ -177,7 +178,7 @@ class GraphBuilder {
     }
   }
 
-  /// A strand that has waited for a task does not wait for it, or for one before it in its slice, again.
+  /// Skips a wait for a task that the strand has waited for already, or for an earlier task of its slice.
   void write_task_wait(Name name) {
     const uint64_t by = graph_.num_built(), slice = slice_of(name);
     Awaited& last = awaited_[slice % kMaxAwaited];
@@ -188,7 +189,7 @@ class GraphBuilder {
     writer_.wait(place.strand, place.first + uint32_t(name & kTaskMask));
   }
 
-  // What a task can count on
+  // State that a task relies on
 
   /// For a task in `loop`, if that is not -1.
   void write_state(int32_t loop) {
@@ -206,7 +207,7 @@ class GraphBuilder {
     is_fresh_ = false;
   }
 
-  /// From the outside in, down to `loop`.
+  /// From the outermost loop to `loop`.
   void write_loops(int32_t loop, uint32_t from_depth) {
     if (loop < 0 || plan_.loops[size_t(loop)].depth < from_depth) return;
     write_loops(plan_.program().loops[size_t(loop)].parent, from_depth);
@@ -230,7 +231,7 @@ class GraphBuilder {
   uint64_t num_tasks_ = 0;
   uint64_t first_in_strand_ = 0;  ///< task
   uint32_t flush_ = 0;
-  bool is_fresh_ = false;  ///< nothing was written down of the state since the slice began
+  bool is_fresh_ = false;  ///< no state was written since the slice began
 };
 
 }  // namespace pto::wsp::sched

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The operations that strands of a kept graph are written in, and a cursor that reads them.
+/// The operations of strands of a kept graph, and a cursor that reads them.
 #pragma once
 
 #include <cstdint>
@@ -8,11 +8,11 @@
 
 namespace pto::wsp::sched {
 
-/// The low bits of an operation's first word; the others are its operand. Values of 8 bytes may be written in
-/// 4 where they fit.
+/// The low bits of the first word of an operation; the other bits are its operand. Values of 8 bytes may be
+/// written in 4 bytes if they fit.
 enum class GraphOp : uint32_t {
   kTask,            ///< operand = site
-  kEnterDense,      ///< operand = loop, which goes on; its index follows, in 8 bytes
+  kEnterDense,      ///< operand = loop that advances; its index follows, in 8 bytes
   kEnterDenseNear,  ///< the same, in 4 bytes
   kEnterTiles,      ///< operand = loop over tiles; index, start and length follow, in 8 bytes each
   kEnterTilesNear,  ///< the same, in 4 bytes each
@@ -21,8 +21,8 @@ enum class GraphOp : uint32_t {
   kWaitAll,         ///< operand = strands: all before this one must be complete
   kWaitGroup,       ///< operand = group line; how many slices must be complete there follows, in 8 bytes
   kReach,           ///< operand = group line: a slice is complete there
-  kSlice,           ///< what follows does not count on any state from before
-  kJump,            ///< the strand goes on at the address that follows
+  kSlice,           ///< a slice begins: later operations rely on no earlier state
+  kJump,            ///< the strand continues at the address that follows
   kEnd,             ///< of the strand
 };
 inline constexpr int kGraphOpBits = 4;
@@ -32,8 +32,7 @@ inline constexpr uint32_t kMaxGraphOperand = UINT32_MAX >> kGraphOpBits;
 inline constexpr int kGraphOpWords[] = {1, 3, 2, 7, 4, 3, 2, 1, 3, 1, 1, 3, 1};
 static_assert(sizeof(kGraphOpWords) / sizeof(int) == size_t(GraphOp::kEnd) + 1);
 
-/// Reads the operations of a strand, one after the other. Follows jumps automatically where it is moved by
-/// `advance`.
+/// Reads the operations of a strand in order. `advance` follows jumps.
 class GraphCursor {
  public:
   GraphCursor() = default;

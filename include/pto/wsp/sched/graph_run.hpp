@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// A run of a graph that is kept: strands are taken in program order, and one that must wait is put aside.
+/// A run of a kept graph. Workers take strands in program order and put aside a strand that must wait.
 ///
-/// Every wait is for strands that come earlier in program order. So the oldest strand that is not complete is
-/// being run, or ready to be taken: that is why a run ends.
+/// Every wait is for strands that come earlier in program order. So the oldest incomplete strand is running
+/// or can be taken. Therefore every run ends.
 #pragma once
 
 #include <algorithm>
@@ -19,8 +19,8 @@ namespace pto::wsp::sched {
 
 class GraphRun {
  public:
-  /// Prepares a run of `graph`, which is built first if it is empty, or by the caller (see `open`) if it is
-  /// fed.
+  /// Prepares a run of `graph`. An empty graph is built first. A fed graph is built by the caller (see
+  /// `open`).
   /// \pre no thread uses the graph
   GraphRun(Run& run, std::shared_ptr<KeptGraph> graph, bool is_fed)
       : run_(run),
@@ -33,7 +33,7 @@ class GraphRun {
     if (!is_built_ && !is_fed) builder_.emplace(*graph_, run_);
   }
 
-  /// Whether a strand of `lanes` can be begun, or can go on. One that waits does not count.
+  /// Whether a strand of `lanes` can begin or continue. Strands that must wait do not count.
   bool has_work(Lanes lanes) const {
     if (schedule_) return schedule_->has_work(num_open_.load(std::memory_order_relaxed), lanes);
     const size_t num_waiting = num_waiting_.load(std::memory_order_relaxed);
@@ -49,11 +49,11 @@ class GraphRun {
   /// Whether all strands are built.
   bool is_built() const { return is_built_.load(std::memory_order_acquire); }
 
-  /// Whether all that must complete is complete.
+  /// Whether every task that must complete is complete.
   bool is_over() const { return is_built() && is_drained(); }
 
-  /// Builds, on the calling thread of the run, or runs a strand on worker number `slot`. False if nothing
-  /// could be done.
+  /// Builds the graph (on the calling thread of the run), or runs a strand on worker number `slot`. False if
+  /// there was no work.
   bool work(Worker& worker, uint32_t slot, Lanes lanes) {
     if (slot == 0 && builder_ && build()) return true;
     StrandRun strands;
@@ -63,7 +63,7 @@ class GraphRun {
     return true;
   }
 
-  /// Lets all strands that are built be taken.
+  /// Lets workers take all built strands.
   void open() { num_open_.store(graph_->num_strands(), std::memory_order_seq_cst); }
 
   /// The graph is complete.
@@ -73,17 +73,17 @@ class GraphRun {
     is_built_.store(true, std::memory_order_release);
   }
 
-  // Simulated time: one thread runs the tasks of all workers, and says when each is complete.
+  // Simulated time: one thread runs the tasks of all workers and completes each at its time.
 
-  /// A task whose body has run, and the strand that goes on after it.
+  /// A task whose body has run, and the strand that continues after it.
   struct Done {
     StrandRun strand;
     uint64_t task;
     uint32_t site;
   };
 
-  /// Takes a strand for a worker, if there is one that can start. The worker runs its tasks up to where it
-  /// ends or must wait, and no others in between.
+  /// Takes a strand that can start for a worker, if there is one. The worker runs only its tasks until it
+  /// ends or must wait.
   std::optional<StrandRun> take_strand(Worker& worker, uint32_t slot, Lanes lanes) {
     StrandRun strand;
     if (!take(worker, slot, lanes, strand)) return {};
@@ -91,7 +91,8 @@ class GraphRun {
     return strand;
   }
 
-  /// Runs the next task of a strand. Nothing if the strand has ended, or must wait and was put aside.
+  /// Runs the next task of a strand. Returns nothing if the strand has ended, or was put aside because it
+  /// must wait.
   std::optional<Done> run_task_of(Worker& worker, StrandRun strand) {
     const uint32_t site = site_of_next(strand);
     switch (run_strand<CompleteLater>(worker, strand, graph_->num_complete())) {
@@ -102,7 +103,7 @@ class GraphRun {
     return {};
   }
 
-  /// Others learn that a task is complete, and what ends with it: its slice, its strand.
+  /// Completes a task, and the slice or strand that ends with it.
   void complete(const Done& done) {
     KeptGraph::StrandProgress progress = graph_->progress_of(done.strand.strand);
     progress.tasks(done.task + 1 - graph_->strand(done.strand.strand).first_task);
@@ -115,7 +116,8 @@ class GraphRun {
 
   // The end
 
-  /// The tasks that wait, if nothing can ever go on; else none. \pre no thread is at work, nor builds
+  /// Returns the tasks that wait if no task can ever continue; else none. \pre no thread is at work, nor
+  /// builds
   std::vector<BlockedTask> find_stuck(Worker& worker) const {
     if (can_go_on()) return {};
     std::vector<BlockedTask> blocked;
@@ -123,13 +125,13 @@ class GraphRun {
       blocked.push_back(describe_blocked(worker, waiting));
     return blocked;
   }
-  /// The number of strands, from the first one on, that are.
+  /// The number of leading strands that are complete.
   uint64_t num_complete() const { return graph_->num_complete(); }
 
   /// \pre is_over()
   bool can_be_kept() const { return !has_flushed_; }
   const std::shared_ptr<KeptGraph>& share_graph() const { return graph_; }
-  int64_t build_ns() const { return build_ns_; }  ///< 0 if the graph was there
+  int64_t build_ns() const { return build_ns_; }  ///< 0 if the graph was kept
   /// Null in a run without policies.
   const GraphSchedule* schedule() const { return schedule_ ? &*schedule_ : nullptr; }
 
@@ -138,7 +140,7 @@ class GraphRun {
   enum class Stop : uint8_t {
     kEnd,
     kWait,
-    kTask,  ///< a task is to be completed
+    kTask,  ///< the caller must complete a task
   };
 
   bool is_drained() const {
@@ -156,7 +158,7 @@ class GraphRun {
 
   // Building
 
-  /// False where that must wait until what is built has run.
+  /// False while the tasks built so far must run first.
   bool build() {
     if (is_at_flush_ && !pass_flush()) return false;
     const int64_t start = trace::now_ns();
@@ -190,7 +192,7 @@ class GraphRun {
     return builder_.has_value();
   }
 
-  /// Ends a run whose program cannot be walked on. What was not yet open never runs.
+  /// Ends a run whose walk failed. Strands that are not open never run.
   void fail(EngineError error) {
     const uint64_t open = num_open_.load(std::memory_order_relaxed);
     const uint64_t num_run =
@@ -243,8 +245,8 @@ class GraphRun {
     return true;
   }
 
-  /// Strands that follow each other go to one worker, which then need not wait for the others, if as many
-  /// remain for each worker several times.
+  /// Returns the end of a group of neighbouring strands for one worker, which then needs no waits for other
+  /// workers. A chain that is too long for the number of open strands is not grouped.
   uint64_t end_of_group(uint64_t strand, uint64_t num_open) const {
     const uint64_t most = (num_open - strand) / (kMinGroupsPerWorker * run_.num_workers());
     uint64_t end = strand + 1;
@@ -252,7 +254,7 @@ class GraphRun {
     return end - strand <= most ? end : strand + 1;
   }
 
-  /// The oldest of as many waiting strands that can go on.
+  /// Takes the first strand that can continue among the `most` oldest waiting ones.
   bool take_waiting(StrandRun& strands, size_t most) {
     const std::lock_guard<SpinLock> lock(lock_);
     const auto end = waiting_.begin() + std::ptrdiff_t(std::min(most, waiting_.size()));
@@ -290,7 +292,7 @@ class GraphRun {
     return false;
   }
 
-  /// Whether a wait is over, or soon is. `num_complete` strands from the first one on are known to be
+  /// Whether a wait is satisfied, spinning for a moment. The first `num_complete` strands are known to be
   /// complete.
   [[gnu::always_inline]] inline bool passes(Worker& worker, GraphCursor wait, uint64_t num_complete) const {
     if (wait.op() == GraphOp::kWait && wait.operand() < num_complete) return true;
@@ -299,7 +301,7 @@ class GraphRun {
     return true;
   }
 
-  /// Runs strands until the end of the last one, or until one must wait.
+  /// Runs strands until the last one ends or one must wait.
   void execute(Worker& worker, StrandRun& strands) {
     const uint64_t first = strands.strand, num_complete = graph_->num_complete();
     if (strands.at != strands.slice) restore(worker, strands.slice, strands.at);
@@ -311,7 +313,7 @@ class GraphRun {
     put_aside(worker, strands);
   }
 
-  /// Runs a strand until its end, until it must wait, or until a task is to be completed. The first
+  /// Runs a strand until its end, until it must wait, or until the caller must complete a task. The first
   /// `num_complete` strands are complete.
   template <class Completion>
   Stop run_strand(Worker& worker, StrandRun& strand, uint64_t num_complete) {
@@ -319,7 +321,7 @@ class GraphRun {
     KeptGraph::StrandProgress progress = graph_->progress_of(strand.strand);
     uint64_t task = strand.task;
     for (GraphCursor at = strand.at;;) {
-      // Most tasks come right after another one, or after a loop that goes on.
+      // Most tasks follow another task or the advance of a loop.
       for (; at.op() == GraphOp::kTask; at.skip(1)) {
         run_.look_out(worker);
         if (task >= run_.task_limit() || !run_task(worker, at.operand(), task)) return end(strand);
@@ -387,7 +389,7 @@ class GraphRun {
     });
   }
 
-  /// Does what an operation says of loops and variables, and moves to the next word after it.
+  /// Applies an operation on loops or variables, and moves to the next word.
   [[gnu::always_inline]] inline void change_state(Worker& worker, GraphCursor& at) const {
     const uint32_t operand = at.operand();
     if (at.op() == GraphOp::kSet) {
@@ -399,7 +401,7 @@ class GraphRun {
     at.skip(kGraphOpWords[int(at.op())]);
   }
 
-  /// Makes the state at `to` of a strand whose state is written down from `at` on.
+  /// Restores the state at `to` from the operations of the strand that begin at `at`.
   void restore(Worker& worker, GraphCursor at, GraphCursor to) const {
     for (; at != to; at.advance()) {
       GraphCursor state = at;
@@ -435,7 +437,7 @@ class GraphRun {
     return task;
   }
 
-  /// The moment that a wait is for, with strands for slices.
+  /// The name of a wait, with strands in place of slices.
   static Name name_of(GraphCursor wait) {
     switch (wait.op()) {
       case GraphOp::kWait: return task_name(wait.operand(), std::min<uint64_t>(wait.count(), kTaskMask));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Which strands of a kept graph may begin, in which order and on which worker, in a run with policies.
+/// Decides which strands of a kept graph begin, in which order and on which worker, in a run with policies.
 #pragma once
 
 #include <algorithm>
@@ -14,27 +14,27 @@
 
 namespace pto::wsp::sched {
 
-/// Strands that one worker runs in turn: the first of them is being run, or waits, or has not begun.
+/// Consecutive strands for one worker. The first of them runs, waits or has not begun.
 struct StrandRun {
   uint64_t strand, end;
-  GraphCursor slice;  ///< from where the state is written down
-  GraphCursor at;     ///< where to go on
+  GraphCursor slice;  ///< begin of the slice, which rebuilds the state
+  GraphCursor at;     ///< next operation
   uint64_t task;      ///< the next one
 
   // In a run with policies
-  uint32_t dispatcher = 0;    ///< that has started or recorded it
-  uint32_t list = 0;          ///< of strands that it is in
-  uint32_t num_recorded = 0;  ///< tasks that it has room for in the window
-  bool is_stalled = false;    ///< it waits without room, so that its dispatcher begins nothing
+  uint32_t dispatcher = 0;    ///< that started or recorded it
+  uint32_t list = 0;          ///< the list of strands that contains it
+  uint32_t num_recorded = 0;  ///< its room in the window, in tasks
+  bool is_stalled = false;    ///< it waits without room, so its dispatcher begins no strand
 };
 
-/// The strand is not begun.
+/// Returns a strand that has not begun.
 inline StrandRun strand_run(const KeptGraph& graph, uint64_t strand, uint64_t end) {
   const KeptGraph::Strand& found = graph.strand(strand);
   return {strand, end, GraphCursor(found.ops), GraphCursor(found.ops), found.first_task};
 }
 
-/// How many tasks follow in the strand, or only up to the end of the slice.
+/// Counts the remaining tasks of the strand, or of the slice.
 inline uint32_t count_tasks(GraphCursor at, bool is_whole_strand) {
   uint32_t num_tasks = 0;
   for (; at.op() != GraphOp::kEnd && (is_whole_strand || at.op() != GraphOp::kSlice); at.advance())
@@ -42,15 +42,15 @@ inline uint32_t count_tasks(GraphCursor at, bool is_whole_strand) {
   return num_tasks;
 }
 
-/// Does with a graph what dispatchers do with a program. Each dispatcher goes through the strands that it
-/// owns in program order; where strands have no owner, all go through one list. It starts a strand on the
-/// worker that asks. It records the strand instead, for any worker of its lane, if the worker may not run it,
-/// or if a policy decides what starts first. A strand that must wait is recorded, too. Where the window has
-/// no room for a record, the dispatcher stops.
+/// Applies to a graph the policies that dispatchers apply to a program. Each dispatcher visits the strands
+/// that it owns in program order. Strands without owners are in one list that all dispatchers share. A
+/// dispatcher starts a strand on the worker that asks. It records the strand for any worker of its lane if
+/// this worker may not run it, or if a policy orders ready tasks. A strand that must wait is recorded, too.
+/// If the window has no room for a record, the dispatcher stops.
 ///
-/// Why a run ends: consider the oldest strand that is not complete. All that it could wait for is complete.
-/// If it is recorded or waits, a worker of its lane can run it. If not, its dispatcher is at it, and starts
-/// it on a worker of its lane without a record, or records it although there is no room.
+/// Why a run ends: everything that the oldest incomplete strand waits for is complete. If this strand is
+/// recorded or waits, a worker of its lane can run it. If not, its dispatcher is at it. The dispatcher starts
+/// it on a worker of its lane, or records it without room.
 class GraphSchedule {
  public:
   /// \pre the graph is built with traits
@@ -63,8 +63,8 @@ class GraphSchedule {
         made_(num_dispatchers()),
         stats_(num_dispatchers()) {}
 
-  /// Takes one of the first `num_open` strands for worker number `slot`, which takes those of `lanes`. False
-  /// if it can start none now.
+  /// Takes one of the first `num_open` strands, of one of `lanes`, for worker number `slot`. False if none
+  /// can start now.
   bool take(uint64_t num_open, uint32_t slot, Lanes lanes, StrandRun& out) {
     const std::lock_guard<SpinLock> lock(lock_);
     list_strands(num_open);
@@ -75,7 +75,7 @@ class GraphSchedule {
     return is_found;
   }
 
-  /// A strand must wait. Its rest up to the end of the slice is recorded, if there is room.
+  /// Puts aside a strand that must wait. The rest of its slice is recorded if there is room.
   void put_aside(StrandRun strand) {
     const std::lock_guard<SpinLock> lock(lock_);
     if (strand.num_recorded == 0) {
@@ -90,7 +90,7 @@ class GraphSchedule {
     wait(strand);
   }
 
-  /// A slice has ended that may have been recorded.
+  /// Releases the room of a slice that has ended.
   void end_slice(StrandRun& strand) {
     if (strand.num_recorded != 0) run_.window().give_back(strand.num_recorded);
     strand.num_recorded = 0;
@@ -122,7 +122,7 @@ class GraphSchedule {
     return refused_;
   }
 
-  /// Strands that were begun, or could have been, and wait. \pre no thread is at work
+  /// Strands that were taken and wait. \pre no thread is at work
   const std::vector<StrandRun>& waiting() const { return waiting_; }
 
   /// What each dispatcher has begun, in program order, if the run is traced. \pre the run is over
@@ -132,7 +132,7 @@ class GraphSchedule {
               [](const auto& a, const auto& b) { return a.first_task < b.first_task; });
     return made;
   }
-  /// Waits are not counted: they were found when the graph was built.
+  /// Waits are not counted, because they were found when the graph was built.
   const std::vector<WalkStats>& stats() const { return stats_; }
   const std::vector<StallEvent>& stall_events(uint32_t dispatcher) const {
     static const std::vector<StallEvent> none;
@@ -141,7 +141,7 @@ class GraphSchedule {
   uint32_t num_dispatchers() const { return run_.options().num_dispatchers(); }
 
  private:
-  /// Goes through some strands, in program order.
+  /// Visits its strands in program order.
   struct Dispatcher {
     std::vector<uint32_t> strands;
     size_t next = 0;
@@ -159,7 +159,7 @@ class GraphSchedule {
     return strand.task >= run_.task_limit() || !strand.at.is_wait() || graph_.has_passed(strand.at);
   }
 
-  /// Hands strands that are built to the dispatchers that own them.
+  /// Adds built strands to the lists of their dispatchers.
   void list_strands(uint64_t num_open) {
     for (; num_listed_ < num_open; ++num_listed_) {
       const uint32_t owner = graph_.traits(num_listed_).owner;
@@ -168,7 +168,7 @@ class GraphSchedule {
     }
   }
 
-  /// Strands may wait while later ones are begun, up to a number of them.
+  /// Whether later strands may begin: the number of waiting strands is bounded.
   bool may_begin(const Dispatcher& dispatcher) const {
     if (dispatcher.next == dispatcher.strands.size() || dispatcher.num_stalled > 0) return false;
     const size_t most = run_.options().lookahead + run_.num_workers();
@@ -209,7 +209,7 @@ class GraphSchedule {
     }
   }
 
-  /// A strand that no dispatcher owns is that of its worker's dispatcher.
+  /// A strand without an owner belongs to the dispatcher of its worker.
   StrandRun next_strand(const Dispatcher& dispatcher, uint32_t slot) const {
     const uint64_t number = dispatcher.strands[dispatcher.next];
     StrandRun strand = strand_run(graph_, number, number + 1);
@@ -231,7 +231,7 @@ class GraphSchedule {
     made_[strand.dispatcher].push_back({strand.task, num_tasks, now});
   }
 
-  /// False where the window has no room. What a failure has ended needs none.
+  /// False if the window has no room. A strand after a failure needs no room.
   bool record(StrandRun& strand) {
     if (strand.task < run_.task_limit()) {
       const uint32_t num_tasks = count_tasks(strand.at, false);
@@ -264,7 +264,7 @@ class GraphSchedule {
     waiting_.insert(std::upper_bound(waiting_.begin(), waiting_.end(), strand, first), strand);
   }
 
-  /// Takes the first strand that can start of those that are queued or wait, as the policy orders them.
+  /// Takes the first strand, in the order of the policy, that is queued or waits and can start.
   bool take_recorded(Lanes lanes, StrandRun& out) {
     const auto ready = std::find_if(waiting_.begin(), waiting_.end(), [&](const StrandRun& strand) {
       return has_lane(lanes, lane_of(strand)) && can_start(strand);

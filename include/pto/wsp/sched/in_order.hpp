@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The tasks that one worker runs alone: each as it is expanded. Program order satisfies every hazard and
-/// every barrier.
+/// Runs tasks on one worker, each as it is expanded. Program order satisfies every hazard and every barrier.
 #pragma once
 
 #include <memory>
@@ -16,7 +15,7 @@ namespace pto::wsp::sched {
 
 class InOrder : private bytecode::EventVisitor {
  public:
-  /// Of a whole run, or of one that other workers may join.
+  /// For a whole run, or for the beginning of a run that other workers may join.
   explicit InOrder(Run& run)
       : run_(run),
         plan_(run.plan()),
@@ -29,8 +28,8 @@ class InOrder : private bytecode::EventVisitor {
     if (begins(run)) beginning_.emplace(run);
   }
 
-  /// Runs everything, or ends early with a failure in the run, because it was cancelled, or because others
-  /// join: true. Then the run knows where they begin.
+  /// Runs all tasks, or ends early because of a failure, a cancellation or because others join. Returns true
+  /// if others join; the run then knows where they begin.
   bool work() {
     try {
       while (goes_on() && (bytecode::visit(expander_.next(), *this) || std::exchange(was_paused_, false))) {
@@ -45,7 +44,7 @@ class InOrder : private bytecode::EventVisitor {
   template <class Visitor>
   friend bool bytecode::visit(bytecode::Event event, Visitor& visitor);
 
-  static constexpr uint64_t kTimedPeriod = 64;  ///< of tasks that may be timed, where it is of use
+  static constexpr uint64_t kTimedPeriod = 64;  ///< one of this many tasks is timed, if times are of use
 
   static bool begins(const Run& run) { return run.options().begins_alone; }
 
@@ -58,12 +57,12 @@ class InOrder : private bytecode::EventVisitor {
     return true;
   }
 
-  /// False where others join before the iteration, or the loop.
+  /// False if others join before the iteration or the loop.
   bool on_unit(uint32_t loop) {
     using bytecode::Event;
     using bytecode::LoopEvents;
     if (!others_join_) return true;
-    // Now that tasks were timed, the loop may make no units any more.
+    // After the timing of tasks, the iterations of the loop may not be units any more.
     const LoopEvents events = run_.marks()->loops[loop];
     const bool is_unit = events == LoopEvents::kIterations || events == LoopEvents::kWhole;
     const Event event = is_unit ? Event{Event::kUnit, loop} : Event{Event::kNothing, 0};
@@ -90,7 +89,7 @@ class InOrder : private bytecode::EventVisitor {
 
   // Runs that others may join: at an event that begins a unit, or before a task that is one
 
-  /// False where others join before the task.
+  /// False if others join before the task.
   bool begin_task(uint32_t site) {
     if (others_join_ && run_.marks()->sites[site].is_unit) {
       if (plan_.sites[site].checks_late) checker_.check(plan_.sites[site], expander_.registers(), true);
@@ -103,8 +102,8 @@ class InOrder : private bytecode::EventVisitor {
     return true;
   }
 
-  /// Looks, after a task, whether others should join. False where the loop around the task must not go on
-  /// before the next event, which may be the place.
+  /// Checks after a task whether others should join. False if the loop around the task must return to the
+  /// next event, where others can join.
   bool goes_on_alone() {
     if (others_join_) return true;
     others_join_ = beginning_->is_over();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Checks that the instances of a task, which are the blocks of an SPMD kernel, write disjoint elements.
+/// Checks that the instances of a task (the blocks of an SPMD kernel) write disjoint elements.
 #pragma once
 
 #include <cstring>
@@ -11,14 +11,13 @@
 
 namespace pto::wsp::sched {
 
-/// The checker runs each instance alone and compares the elements before and after. The instance starts from
-/// what was there before the task; outputs that it may not read start from numbers that differ from instance
-/// to instance. The checker misses a write that leaves an element of an `inout` parameter unchanged, and by
-/// chance others.
+/// The checker runs each instance alone and compares the elements before and after. Each instance starts from
+/// the contents before the task. Outputs start from numbers that differ between instances. The checker misses
+/// a write that leaves an element of an `inout` parameter unchanged.
 class InstanceChecker {
  public:
   /// Runs each instance once, and restores the elements. Throws `instances-conflict`. Stops without an error
-  /// where an instance fails, because the task itself fails there, too.
+  /// if an instance fails, because the task itself then fails, too.
   void check(const KernelInfo& kernel, KernelFn fn, const View* views, const Scalar* scalars,
              TaskContext context) {
     begin(kernel, views);

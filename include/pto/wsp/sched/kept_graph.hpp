@@ -2,9 +2,9 @@
 /// \file
 /// A kept graph: all tasks of a run in program order, with what each strand must wait for.
 ///
-/// A strand is a sequence of operations. They record what a walk of the program finds there: loops that go
-/// on, variables that change, waits, and tasks. So a task takes a few bytes, and its arguments are filled in
-/// where loops go on, as in a walk. No operation depends on addresses of tensors.
+/// A strand is a sequence of operations. They record the events of a walk: loops that advance, variables that
+/// change, waits, and tasks. So a task takes a few bytes, and loops fill in its arguments when they advance,
+/// as in a walk. No operation depends on addresses of tensors.
 #pragma once
 
 #include <array>
@@ -22,7 +22,7 @@
 
 namespace pto::wsp::sched {
 
-/// An array that grows while others read what was in it before.
+/// An array that grows while other threads read its earlier elements.
 template <class T, uint64_t kChunk = 512>
 class StableArray {
  public:
@@ -39,8 +39,8 @@ class StableArray {
   T& operator[](uint64_t i) { return chunks_[i / kChunk][i % kChunk]; }
   const T& operator[](uint64_t i) const { return chunks_[i / kChunk][i % kChunk]; }
 
-  /// Makes element `i` exist, as zeros if it was not there before. \pre it is called for each one in turn,
-  /// from 0 on, by one thread
+  /// Makes element `i` exist; a new element is zero. \pre it is called for each one in turn, from 0 on, by
+  /// one thread
   T& extend(uint64_t i) {
     if (i % kChunk == 0) next_ = reach_chunk(i / kChunk);
     return *next_++;
@@ -60,7 +60,7 @@ class StableArray {
     return chunk = static_cast<T*>(memory);
   }
 
-  T** const chunks_;                       ///< from calloc: an array that stays small touches little of it
+  T** const chunks_;                       ///< from calloc: a small array touches little of it
   alignas(kLineBytes) T* next_ = nullptr;  ///< of the thread that extends
 };
 
@@ -69,12 +69,12 @@ class KeptGraph {
   struct Strand {
     const uint32_t* ops;  ///< the first one, which is not a jump
     uint64_t first_task : 63;
-    uint64_t follows : 1;  ///< its first task waits for one of the strand before it
+    uint64_t follows : 1;  ///< its first task waits for a task of the strand before it
   };
 
   // Building, by one thread; the others may read strands that were published.
 
-  /// Room for words, and where it ends.
+  /// Free memory for words, and its end.
   struct Room {
     uint32_t* at;
     uint32_t* end;
@@ -88,15 +88,15 @@ class KeptGraph {
     return {words, words + kChunkWords};
   }
 
-  /// Makes room for another graph; the memory of this one stays warm. \pre no thread uses the graph
+  /// Clears the graph and keeps its memory warm. \pre no thread uses the graph
   void clear() {
     num_chunks_ = 0;
     num_built_ = 0;
     publish(0);
   }
 
-  /// Adds a strand whose operations begin at `ops`. `traits` are those of its tasks, in a graph for runs with
-  /// policies: null for none of its strands, or for all.
+  /// Adds a strand whose operations begin at `ops`. In a graph for runs with policies, `traits` are those of
+  /// its tasks. They are null for all strands or for none.
   void begin_strand(const uint32_t* ops, uint64_t first_task, bool follows = false,
                     const Traits* traits = nullptr) {
     reached_.extend(num_built_);
@@ -105,9 +105,9 @@ class KeptGraph {
   }
   uint64_t num_built() const { return num_built_; }
 
-  /// Lets workers run the first `num_strands` strands, which are written completely.
+  /// Lets workers run the first `num_strands` strands, which are complete.
   void publish(uint64_t num_strands) { num_strands_.store(num_strands, std::memory_order_release); }
-  /// Ends with this number of tasks, and with some room that is not used.
+  /// Finishes the graph with this number of tasks, and returns unused room.
   void finish(uint64_t num_tasks, Room rest) {
     num_tasks_ = num_tasks;
     num_unused_ = size_t(rest.end - rest.at);
@@ -129,14 +129,14 @@ class KeptGraph {
     for (uint32_t i = 0; i < kNumGroupLines; ++i)
       group_bases_[i] = groups_[i].reached.load(std::memory_order_relaxed);
   }
-  /// Whether another run could not be told apart.
+  /// Whether the run counters are exhausted.
   bool is_worn() const { return num_runs_ == kMaxRuns; }
 
   const Strand& strand(uint64_t i) const { return strands_[i]; }
   /// \pre the graph was built with traits
   const Traits& traits(uint64_t strand) const { return traits_[strand]; }
 
-  /// How far a strand has come in this run.
+  /// The progress of a strand in this run.
   class StrandProgress {
    public:
     StrandProgress(std::atomic<uint64_t>& reached, uint64_t run) : reached_(reached), run_(run) {}
@@ -152,14 +152,14 @@ class KeptGraph {
   }
   void reach_in_group(uint32_t line) { groups_[line].reached.fetch_add(1, std::memory_order_release); }
 
-  // Acquire: what the tasks in question wrote is visible once one of these is true.
+  // Acquire: if one of these is true, the writes of the tasks in question are visible.
   bool has_reached(uint64_t strand, uint64_t tasks) const {
     return reached_[slot_of(strand)].load(std::memory_order_acquire) >= (num_runs_ << kTaskBitsOfRun | tasks);
   }
   bool has_reached_in_group(uint32_t line, uint64_t slices) const {
     return groups_[line].reached.load(std::memory_order_acquire) - group_bases_[line] >= slices;
   }
-  /// Whether the moment has passed that an operation waits for.
+  /// Whether the wait of an operation is satisfied.
   [[gnu::always_inline]] inline bool has_passed(GraphCursor wait) {
     switch (wait.op()) {
       case GraphOp::kWait: return has_reached(wait.operand(), wait.count());
@@ -167,7 +167,7 @@ class KeptGraph {
       default: return has_reached_in_group(wait.operand(), wait.count());
     }
   }
-  /// The number of strands, from the first one on, that are complete.
+  /// The number of leading strands that are complete.
   uint64_t num_complete() {
     return watermark_.advance(
         [this](uint64_t strand) { return strand < num_strands() && has_reached(strand, kComplete); });
@@ -184,8 +184,8 @@ class KeptGraph {
     Count reached;
   };
 
-  /// Where the count of a strand is. Strands that follow each other, which different workers may run at the
-  /// same time, lie on different lines; those that share one are far apart.
+  /// The position of the count of a strand. Neighbouring strands, which different workers may run at the same
+  /// time, use different cache lines. Strands that share a line are far apart.
   static constexpr uint64_t slot_of(uint64_t strand) {
     constexpr uint64_t kPerLine = kLineBytes / sizeof(Count), kNumLines = kCountChunk / kPerLine;
     const uint64_t in_chunk = strand % kCountChunk;
@@ -196,7 +196,7 @@ class KeptGraph {
   size_t num_chunks_ = 0;  ///< that are in use
   StableArray<Strand> strands_;
   StableArray<Traits> traits_;
-  StableArray<Count, kCountChunk> reached_;  ///< run, and tasks of the strand that are complete in it
+  StableArray<Count, kCountChunk> reached_;  ///< run number, and complete tasks of the strand in it
   uint64_t num_built_ = 0;
   uint64_t num_tasks_ = 0;
   size_t num_unused_ = 0;
@@ -207,7 +207,7 @@ class KeptGraph {
   alignas(kLineBytes) Watermark watermark_;
 };
 
-/// Writes strands into a graph, one operation after the other.
+/// Writes the operations of strands into a graph.
 class GraphWriter {
  public:
   /// Begins in new memory of the graph. `reserve` makes room for up to `most_words` words at a time.
@@ -228,7 +228,7 @@ class GraphWriter {
   // \pre there is room
 
   void task(uint32_t site) { write(GraphOp::kTask, site); }
-  /// A loop with 1 or 3 registers goes on.
+  /// Writes the advance of a loop with 1 or 3 registers.
   void enter(uint32_t loop, const int64_t* registers, uint32_t num_registers) {
     bool is_near = true;
     for (uint32_t i = 0; i < num_registers; ++i) is_near = is_near && registers[i] == int32_t(registers[i]);

@@ -14,8 +14,8 @@ namespace pto::wsp::sched {
 
 class LoneMonitor : public Monitor {
  public:
-  /// \param is_interrupted  asked about every 50 ms whether kernels shall end; null: they do not end early
-  /// \param on_print        given what kernels print; null: it goes to standard output
+  /// \param is_interrupted  asked about every 50 ms whether kernels must end; null: they do not end early
+  /// \param on_print        receives the output of kernels; null: standard output
   explicit LoneMonitor(bool (*is_interrupted)() = nullptr,
                        void (*on_print)(void* printer, const std::string& text) = nullptr,
                        void* printer = nullptr)
@@ -25,7 +25,7 @@ class LoneMonitor : public Monitor {
         printer_(printer) {}
 
  private:
-  static constexpr uint64_t kTicks = 0;  ///< differs from `seen_ticks` where a question is to be asked
+  static constexpr uint64_t kTicks = 0;  ///< differs from `seen_ticks` if the question must be asked
   static constexpr uint32_t kAsksPerLook = 64;
   static constexpr int64_t kPeriodNs = 50000000;
 

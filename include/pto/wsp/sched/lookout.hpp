@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// How the calling thread learns that it was interrupted while it checks or builds.
+/// Asks for an interrupt of the caller while the calling thread checks or builds.
 #pragma once
 
 #include <cstdint>
@@ -9,10 +9,10 @@
 
 namespace pto::wsp::sched {
 
-/// Asks a question about every 50 ms, however often it is polled. The time that the answer takes does not
-/// count: the question may have to wait for a lock.
+/// Asks a question about every 50 ms, at any rate of polls. The time of the answer does not count, because
+/// the question may wait for a lock.
 ///
-/// Polls must come quickly, after microseconds: only some of them read the clock.
+/// Polls must be microseconds apart, because only some of them read the clock.
 class Lookout {
  public:
   /// `question` may be null: the answer is then `false`.

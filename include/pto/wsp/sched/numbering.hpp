@@ -12,24 +12,25 @@
 
 namespace pto::wsp::sched {
 
-/// What all walks of a run have in common.
+/// The start of the numbering, equal for all walks of a run.
 struct NumberingStart {
   uint64_t first_slice = 0;
   uint32_t max_tasks = kMaxSliceTasks;  ///< of a slice
   uint64_t jitter = 0;                  ///< not 0: seed of smaller slices
-  std::vector<uint64_t> group_slices = std::vector<uint64_t>(kNumGroupLines, 0);  ///< so far, per line
+  std::vector<uint64_t> group_slices =
+      std::vector<uint64_t>(kNumGroupLines, 0);  ///< slices so far, per group line
 };
 
 /// A barrier loop that is being walked. Its line counts complete slices.
 struct Group {
   uint32_t line;
-  uint64_t barrier;  ///< count at which the iterations before this one are complete
+  uint64_t barrier;  ///< count at which all earlier iterations are complete
 };
 
-/// Numbers depend on the program, the plan and the start of the run alone. All walks of a run rely on that:
-/// a name that one of them gives to a task, or waits for, means the same task to the others. So no decision
-/// here may depend on what has run, on costs that a run updates, or on which dispatcher walks. A strand is
-/// one or more slices in a row: a unit of work that is larger than a slice, or several small ones.
+/// Numbers depend only on the program, the plan and the start of the run. All walks of a run rely on this: a
+/// slice name means the same task in each of them. So no decision here may depend on completed tasks, on
+/// costs that a run updates, or on the dispatcher. A strand is one or more consecutive slices: one unit
+/// larger than a slice, or several small units.
 class Numbering {
  public:
   void begin(const NumberingStart& start) {
@@ -46,7 +47,7 @@ class Numbering {
   bool is_open() const { return is_open_; }
   /// The open slice, else the next one.
   uint64_t slice() const { return numbers_.slice; }
-  /// The first slice of the strand that is being walked, else the next one.
+  /// The first slice of the current strand, else the next slice.
   uint64_t strand() const { return has_strand_ ? strand_ : numbers_.slice; }
   bool begins_strand() const { return !has_strand_; }
   uint64_t num_strands() const { return num_strands_; }
@@ -57,9 +58,9 @@ class Numbering {
   const std::vector<Group>& groups() const { return groups_; }
 
   bool has_room() const { return is_open_ && !is_full(); }
-  /// Whether the slice takes no more tasks.
+  /// Whether the slice is full.
   bool is_full() const { return numbers_.num_tasks >= numbers_.max_tasks; }
-  /// Whether the slice ends at the boundary of a unit.
+  /// Whether the slice ends at the next boundary of a unit.
   bool is_over() const { return is_full() || weight_ >= detail::kGatherNs || numbers_.slice != strand_; }
 
   void open() {
@@ -79,7 +80,7 @@ class Numbering {
     weight_ += ns;
   }
 
-  // Units whose tasks are counted beforehand. \pre a slice is open
+  // Units whose tasks are counted in advance. \pre a slice is open
 
   void add_weight(uint64_t ns) { weight_ += ns; }
   /// Adds all tasks of a unit in one step.
@@ -107,8 +108,8 @@ class Numbering {
 
   void enter_group() {
     const auto depth = uint32_t(groups_.size());
-    // Instances of one depth never overlap, so each that gets a line again waits for those that had it
-    // before.
+    // Instances at one depth never overlap. So an instance that reuses a line waits for the earlier ones on
+    // it.
     const uint32_t line = depth * kGroupsPerDepth + instances_[depth]++ % kGroupsPerDepth;
     groups_.push_back({line, group_slices_[line]});
   }

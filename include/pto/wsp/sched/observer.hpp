@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Tells a run's listener how far the run is, and finds out whether the run shall end: because its caller was
-/// interrupted, or its time limit is reached.
+/// Reports the progress of a run to its listener, and ends the run when its caller is interrupted or its time
+/// limit is reached.
 #pragma once
 
 #include <algorithm>
@@ -16,9 +16,9 @@
 
 namespace pto::wsp::sched {
 
-/// Workers come by between tasks whenever the ticker has advanced. The listener is told by whichever worker
-/// comes first, about every 50 ms of running: the time that it takes itself does not count. Only a thread
-/// that was lent by a caller asks whether that caller was interrupted.
+/// Workers call the observer between tasks when the ticker has advanced. The first of them calls the listener
+/// about every 50 ms; the time inside the listener does not count. Only a lent thread of a caller asks
+/// whether the caller was interrupted.
 class Observer {
  public:
   ~Observer() { end(); }
@@ -41,7 +41,7 @@ class Observer {
     is_entered_ = is_on_ = false;
   }
 
-  /// A worker that comes by before the ticker advances need not answer.
+  /// Prepares a worker: it need not call before the ticker advances.
   void ready(Worker& worker) const {
     worker.seen_tick = is_on_ && !is_timed() ? kNever : Ticker::instance().count();
     worker.monitor().seen_ticks = worker.seen_tick;
@@ -50,7 +50,7 @@ class Observer {
   }
   static bool is_due(const Worker& worker) { return worker.seen_tick != Ticker::instance().count(); }
 
-  /// Does what is due; true if the run shall end. `count` returns the number of complete tasks.
+  /// Does what is due; true if the run must end. `count` returns the number of complete tasks.
   template <class Count>
   bool answer(Worker& worker, const Count& count) {
     worker.seen_tick = Ticker::instance().count();
@@ -68,8 +68,8 @@ class Observer {
     return is_beyond_limit(now) || is_refused(now, count) || is_interrupted(worker, now);
   }
 
-  /// The same within a task, by the kernel on `worker`; the listener is told between tasks only. A kernel
-  /// that asks often makes the ticker advance, whether or not the run is young.
+  /// The same inside a task, for the kernel on `worker`. The listener is called between tasks only. A kernel
+  /// that asks often starts the ticker, even in a young run.
   bool stops_kernel(Worker& worker) {
     worker.monitor().seen_ticks = Ticker::instance().acquire();
     if (!is_on_) return false;
@@ -85,7 +85,7 @@ class Observer {
     return is_beyond_limit(now) || is_interrupted(worker, now);
   }
 
-  /// Whether the run shall end because of its time limit.
+  /// Whether the run must end because of its time limit.
   bool is_late() const { return is_late_.load(std::memory_order_relaxed); }
 
  private:
@@ -106,7 +106,7 @@ class Observer {
   bool is_refused(int64_t now, const Count& count) {
     int64_t due = tell_ns_.load(std::memory_order_relaxed);
     if (options_->on_progress == nullptr || now < due) return false;
-    // Acquire: the thread that told the listener before has left it.
+    // Acquire: the previous caller of the listener has returned from it.
     if (!tell_ns_.compare_exchange_strong(due, INT64_MAX, std::memory_order_acquire)) return false;
     num_told_ = std::max(num_told_, count());
     const bool is_refused = options_->on_progress(options_->listener, num_told_);
@@ -128,7 +128,7 @@ class Observer {
   int64_t begin_ns_ = 0;
   std::atomic<bool> is_timed_{false};  ///< the ticker advances
   std::atomic<bool> is_late_{false};   ///< the time limit is reached
-  std::atomic<int64_t> tell_ns_{0};    ///< when the listener is told next; never while it is being told
+  std::atomic<int64_t> tell_ns_{0};    ///< time of the next report; infinite during a report
   uint64_t num_told_ = 0;
 };
 

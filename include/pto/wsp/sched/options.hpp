@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// How a run behaves besides its result.
+/// Options of a run. None of them changes its result.
 #pragma once
 
 #include <cstdint>
@@ -13,46 +13,46 @@
 
 namespace pto::wsp::sched {
 
-/// Which dispatcher runs a unit of work.
+/// Which dispatcher owns a unit.
 enum class Ownership : uint8_t {
-  kClaim,       ///< the first that comes to it
+  kClaim,       ///< the first that reaches it
   kRoundRobin,  ///< they take turns
-  kKey,         ///< that with the number of its key, modulo their number
-  kHash,        ///< that with the number of its key's hash, modulo their number
-  kPartition,   ///< that with the number of the part which the task's number lies in, modulo their number
+  kKey,         ///< key modulo the number of dispatchers
+  kHash,        ///< hash of the key modulo the number of dispatchers
+  kPartition,   ///< number of the part that contains the task, modulo the number of dispatchers
 };
 
 /// Which tasks are in one stream: they start in program order, one at a time.
 enum class Streams : uint8_t {
   kOff,     ///< none
   kInTurn,  ///< every n-th
-  kByKey,   ///< those with equal STREAM, modulo n if there is one; tasks without it are in none
+  kByKey,   ///< tasks with equal STREAM, modulo n if n is given; tasks without STREAM are in no stream
 };
 
-/// Which of the tasks that are ready starts first.
+/// Which ready task starts first.
 enum class Ready : uint8_t {
-  kOwn,       ///< a dispatcher runs a task that is ready as soon as it comes to it
+  kOwn,       ///< a dispatcher runs a ready task when it expands it
   kFifo,      ///< the first in program order
-  kPriority,  ///< one with the largest PRIORITY, of equal ones the first in program order
+  kPriority,  ///< the largest PRIORITY; ties in program order
 };
 
-/// What happens where the window has no room.
+/// What happens if the window has no room.
 enum class WindowMode : uint8_t {
   kStall,      ///< the walk waits
   kAbort,      ///< the run ends with `window-full`
-  kBenchmark,  ///< the walk waits, and no kernel is called at all
+  kBenchmark,  ///< the walk waits, and no kernel is called
 };
 
 /// When the first task starts.
 enum class Start : uint8_t {
-  kImmediate,   ///< as soon as it is known
+  kImmediate,   ///< when it is expanded
   kThreshold,   ///< when n tasks are built, or all of them
   kAfterBuild,  ///< when all of them are built
 };
 
 using graph::Deps;
 
-/// What a schedule says of a run. See check_options for what does not go together.
+/// The schedule of a run. check_options rejects contradictions.
 struct PolicyOptions {
   static constexpr uint64_t kWindow = 8192;
 
@@ -68,16 +68,16 @@ struct PolicyOptions {
   Ready ready = Ready::kOwn;
   Start start = Start::kImmediate;
   uint64_t threshold = 0;          ///< of Start::kThreshold
-  size_t lookahead = 64;           ///< of a kept graph: strands that may wait while later ones are begun
-  uint64_t starts_per_second = 0;  ///< 0 = as many as there can be
+  size_t lookahead = 64;           ///< of a kept graph: strands that may wait while later ones begin
+  uint64_t starts_per_second = 0;  ///< 0 = unlimited
   uint64_t batch = 0;              ///< not 0: tasks in a group; groups start one after the other
-  uint64_t interleaved = 0;        ///< not 0: streams that take turns at a time, one task each
+  uint64_t interleaved = 0;        ///< not 0: number of streams that take turns, one task each
   uint32_t num_pools = 0;          ///< of workers; 0 = any worker runs any task
   std::vector<uint64_t> pool_bounds =
       {};                        ///< the first worker of each pool but the first; empty: equal pools
-  uint64_t streaming_bytes = 0;  ///< least of a tensor that is stored past the caches; 0 = the machine's
+  uint64_t streaming_bytes = 0;  ///< least size of a tensor for streaming stores; 0 = default of the machine
 
-  /// What shapes a graph, in addition to the plan and the workers.
+  /// The options that a graph depends on, in addition to the plan and the workers.
   auto graph_shape() const {
     return std::tie(deps, dispatchers, ownership, bounds, streams, num_streams, window, window_mode, ready,
                     batch, interleaved, num_pools);
@@ -86,9 +86,9 @@ struct PolicyOptions {
   /// Whether a graph that was built for these options is the one of `other`, if plan and workers are equal.
   bool build_like(const PolicyOptions& other) const { return graph_shape() == other.graph_shape(); }
 
-  /// Whether the graph of tasks is built as a whole, and kept for runs that are alike.
+  /// Whether the graph of tasks is built and kept for equal runs.
   bool keeps_graph() const { return start != Start::kImmediate; }
-  /// Keys, priorities and pools of tasks cut program order where they change, and batches where they end.
+  /// Whether program order is cut where keys, priorities or pools of tasks change, or where batches end.
   bool cuts_units() const {
     return ownership == Ownership::kKey || ownership == Ownership::kHash ||
            ownership == Ownership::kPartition || ready == Ready::kPriority || batch != 0 ||
@@ -96,31 +96,30 @@ struct PolicyOptions {
   }
   /// Whether a policy decides which of the ready tasks starts first.
   bool is_ordered() const { return ready != Ready::kOwn || interleaved != 0; }
-  /// Whether a policy decides which worker starts a strand, or when, in addition to what the strand waits
-  /// for.
+  /// Whether a policy decides which worker starts a strand, or when.
   bool is_scheduled() const {
     return is_ordered() || dispatchers != 0 || ownership != Ownership::kClaim || window != kWindow ||
            window_mode == WindowMode::kAbort || num_pools != 0;
   }
 };
 
-/// What is watched in a run, or checked: for people and tests.
+/// What a run records or checks, for users and tests.
 struct DebugOptions {
   bool trace = false;
-  bool traces_walks = false;  ///< with `trace`: record what dispatchers do too
+  bool traces_walks = false;  ///< with `trace`: record dispatchers, too
   uint64_t jitter = 0;  ///< not 0: seed of random delays before bodies and of random slice sizes (for tests)
   bool tracks = false;  ///< order tasks by their hazards with one worker too (for tests)
   bool verifies = false;  ///< check afterwards that tasks kept their order (for tests)
   bool checks_iterations =
       false;                  ///< check that iterations of P loops, and instances of tasks, are independent
-  bool checks_edges = false;  ///< check that what the program says of order suffices (for Deps::kNone)
+  bool checks_edges = false;  ///< check that the stated edges suffice (for Deps::kNone)
 };
 
 struct RunOptions : PolicyOptions, DebugOptions {
   static constexpr uint32_t kDefaultDispatchers = 8;
 
   RunOptions() = default;
-  /// What tests ask for most often.
+  /// The options that tests use most.
   RunOptions(uint32_t num_workers, bool is_traced = false, uint64_t jitter_seed = 0,
              bool (*asks_for_interrupt)() = nullptr, bool tracks_hazards = false)
       : workers(num_workers), is_interrupted(asks_for_interrupt) {
@@ -130,32 +129,32 @@ struct RunOptions : PolicyOptions, DebugOptions {
   }
 
   uint32_t workers = 0;       ///< 0 = one per core
-  bool is_alone = false;      ///< the calling thread runs all tasks, though there may be more workers
-  bool begins_alone = false;  ///< the calling thread begins, and others join if tasks are worth it
-  int64_t time_limit_ns = 0;  ///< the run ends so long after it began; 0 = it has no limit
-  Clock* clock = nullptr;     ///< by which a limited rate starts tasks; null = the host's
-  /// Asked now and then by the calling thread, between tasks; true cancels the run. Null: it is not asked.
+  bool is_simulated = false;  ///< a walk makes tasks for a simulation, each a strand of its own
+  bool is_alone = false;      ///< the calling thread runs all tasks, even with more workers
+  bool begins_alone = false;  ///< the calling thread begins, and others join if that pays
+  int64_t time_limit_ns = 0;  ///< time limit; 0 = none
+  Clock* clock = nullptr;     ///< clock of rate limits; null = the host's
+  /// The calling thread asks it periodically between tasks; true cancels the run. May be null.
   bool (*is_interrupted)() = nullptr;
-  /// Told, by the calling thread, how many tasks are complete, now and then and at the end; true cancels the
-  /// run. Null: it is not told.
+  /// Receives the number of complete tasks periodically and at the end; true cancels the run. May be null.
   bool (*on_progress)(void* listener, uint64_t num_complete) = nullptr;
   void* listener = nullptr;
-  /// Given what kernels print, whole lines, by any worker within a task. Null: it goes to standard output.
+  /// Receives the output of kernels in whole lines, from any worker inside a task. Null: standard output.
   void (*on_print)(void* printer, const std::string& text) = nullptr;
   void* printer = nullptr;
 
   uint32_t num_dispatchers() const {
     return dispatchers != 0 ? dispatchers : workers < kDefaultDispatchers ? workers : kDefaultDispatchers;
   }
-  /// Whether workers look at every task: it is delayed, recorded or verified.
+  /// Whether workers delay, record or verify every task.
   bool watches_tasks() const { return trace || verifies || jitter != 0 || starts_per_second != 0; }
   /// With one worker, program order satisfies every hazard and every barrier, and the first task is ready.
   bool is_in_order() const {
     const bool is_open =
         dispatchers <= 1 && ownership == Ownership::kClaim && ready != Ready::kPriority && interleaved == 0;
-    return (workers == 1 || is_alone) && !tracks && is_open && !keeps_graph();
+    return (workers == 1 || is_alone) && !tracks && is_open && !keeps_graph() && !is_simulated;
   }
-  /// Whether the calling thread may run all tasks: no option says which worker runs a task, or when.
+  /// Whether the calling thread may run all tasks: no option decides which worker runs a task, or when.
   bool may_be_alone() const {
     return workers > 1 && dispatchers == 0 && streams == Streams::kOff && ready == Ready::kOwn &&
            ownership == Ownership::kClaim && window_mode == WindowMode::kStall && !cuts_units() &&

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What the tasks of one walk must wait for: earlier tasks that touch the same elements, that they name or
-/// that are in their stream, the slice before theirs in a strand, and the barriers around them.
+/// Finds the waits of the tasks of one walk: earlier tasks that touch the same elements, explicit edges, the
+/// previous task of a stream, the previous slice of the strand, and barriers.
 #pragma once
 
 #include <algorithm>
@@ -21,11 +21,11 @@ class Ordering {
  public:
   using Unit = graph::UnitSummary;
 
-  /// Of a walk in which nothing ever passes.
+  /// For a walk in which no wait is ever satisfied.
   Ordering() = default;
   explicit Ordering(Progress& progress) : waits_(progress) {}
 
-  /// Forgets all tasks. Names that are left in hazard maps of the same plan have passed.
+  /// Forgets all tasks. Names that remain in hazard maps of the same plan are satisfied.
   void begin(const Run& run) {
     plan_ = &run.plan();
     options_ = &run.options();
@@ -49,12 +49,12 @@ class Ordering {
   /// Makes `slice` and later ones wait for all slices before it.
   void begin_batch(uint64_t slice) { batch_slice_ = slice; }
 
-  /// What the task, or the unit, that was looked at last waits for.
+  /// The waits of the last task or unit.
   WaitList& waits() { return waits_; }
   const WaitList& waits() const { return waits_; }
 
-  /// Finds what the latest task of the open slice must wait for, if that is ours to run, and makes later
-  /// tasks wait for it.
+  /// Finds the waits of the latest task of the open slice if this dispatcher owns it, and makes later tasks
+  /// wait for it.
   void add_task(uint32_t site, const bytecode::Expander& expander, const Numbering& numbering, bool is_ours,
                 bool is_between) {
     const uint64_t slice = numbering.slice();
@@ -70,17 +70,17 @@ class Ordering {
     if (is_ours && numbering.num_tasks() == 1) add_slice_waits(numbering);
   }
 
-  /// Whether a task of `site` that is between others (see Walk::is_between) waits for nothing of its own.
+  /// Whether a task of `site` in an inner iteration (see Walk::is_between) has no waits of its own.
   bool is_silent_between(uint32_t site) const {
     return options_->streams == Streams::kOff && hazards_->is_silent_between(site);
   }
 
-  /// A unit, an iteration of `loop`, comes next in the open slice.
+  /// Begins a unit (an iteration of `loop`) in the open slice.
   void begin_unit(uint32_t loop, const int64_t* registers, const Numbering& numbering) {
     visit(int32_t(loop), registers, numbering, numbering.num_tasks() == 0);
   }
 
-  /// Whether all that the unit must wait for has passed.
+  /// Whether all waits of the unit are satisfied.
   bool is_ready(const Unit& unit, const Unit::Shape& shape, const int64_t* registers,
                 const Numbering& numbering) {
     begin_waits(numbering, false);
@@ -90,7 +90,7 @@ class Ordering {
     return waits_.have_passed();
   }
 
-  /// Makes later tasks wait for a unit of another dispatcher, which ends in the open slice.
+  /// Makes later tasks wait for a unit of another dispatcher. The unit ends in the open slice.
   void add_unit(const Unit& unit, const Unit::Shape& shape, const int64_t* registers,
                 const Numbering& numbering) {
     if (!tracks_) return;
@@ -99,8 +99,8 @@ class Ordering {
     hazards_->pass_over(unit, shape, registers, {complete_name(last), last + 1}, waits_);
   }
 
-  /// The value of an expression at its place before `slice`; nothing while a task that writes an element of
-  /// it is not complete.
+  /// The value of an expression at its place before `slice`. Nothing while a task that writes one of its
+  /// elements is incomplete.
   std::optional<int64_t> read(const bytecode::Value& value, const int64_t* registers, uint64_t slice) {
     const bytecode::Bindings& bindings = plan_->bindings;
     if (value.postfix == bytecode::kNoPostfix) return plan_->evaluate(value, registers);
@@ -114,14 +114,32 @@ class Ordering {
       const int64_t result = bytecode::evaluate_postfix(bindings, value.postfix, registers, element);
       return is_known ? std::optional<int64_t>(result) : std::nullopt;
     } catch (EngineError&) {
-      // The error may come from an element that is not known yet.
+      // The error may come from an element that is not written yet.
       if (is_known) throw;
       return {};
     }
   }
 
+  /// Calls `found(waits())` for each element of an expression, at its place before `slice`, that tasks write.
+  template <class Found>
+  void find_reads(const bytecode::Value& value, const int64_t* registers, uint64_t slice,
+                  const Found& found) {
+    const bytecode::Bindings& bindings = plan_->bindings;
+    if (value.postfix == bytecode::kNoPostfix) return;
+    const auto element = [&](bytecode::Instruction in, uint32_t pc, const int64_t* indices) {
+      if (bindings.program->tensors[in.operand1].written != 0) {
+        waits_.begin_look(slice);
+        hazards_->find_writers(in.operand1, indices, waits_);
+        waits_.finish();
+        found(waits_);
+      }
+      return bytecode::detail::read_element(bindings, in, pc, indices);
+    };
+    bytecode::evaluate_postfix(bindings, value.postfix, registers, element);
+  }
+
  private:
-  /// The path of schedules that order tasks by more than what they touch, or by less.
+  /// The path of schedules that order tasks by more or by less than their accesses.
   [[gnu::noinline]] void add_hazards(uint32_t site, const bytecode::Expander& expander, const Stamp& stamp,
                                      const Numbering& numbering, bool is_ours, bool is_between) {
     const int64_t* registers = expander.registers();
@@ -145,7 +163,7 @@ class Ordering {
     if (options_->deps == Deps::kTrust) waits_.trust(spans_);
   }
 
-  /// Adds the latest tasks of the sites that a task names, and makes it the latest of its own.
+  /// Adds the explicit edges of a task, and makes it the latest task of its site.
   void add_afters(uint32_t site, Name name) {
     const bytecode::SiteForm& form = plan_->program().sites[site];
     const uint32_t* after = plan_->program().afters.data() + form.first_after;
@@ -153,15 +171,15 @@ class Ordering {
     latest_[site] = name;
   }
 
-  /// Adds the task before it in its stream.
+  /// Adds the previous task of its stream.
   void add_stream(int64_t stream, Name name) {
     Name& latest = streams_[stream];
     waits_.add(latest);
     latest = name;
   }
 
-  /// Adds what a whole slice must wait for: the batches before its own, the slice before it in its strand,
-  /// and the barriers around it.
+  /// Adds the waits of a whole slice: earlier batches, the previous slice of its strand, and the barriers
+  /// around it.
   void add_slice_waits(const Numbering& numbering) {
     if (batch_slice_ != 0) waits_.require(watermark_name(batch_slice_));
     if (numbering.slice() != numbering.strand()) waits_.require(complete_name(numbering.slice() - 1));
@@ -184,11 +202,11 @@ class Ordering {
   std::unique_ptr<graph::Hazards> hazards_;
   std::vector<Name> latest_;                   ///< per site, its latest task
   std::unordered_map<int64_t, Name> streams_;  ///< per stream, its latest task
-  uint64_t batch_slice_ = 0;                   ///< the first one of the present batch, or 0
+  uint64_t batch_slice_ = 0;                   ///< the first slice of the current batch, or 0
   TrustedLoops trusted_;
-  const std::vector<TrustedSpan>* spans_ = nullptr;  ///< of the task or unit that was visited last
-  bool is_plain_ = true;                             ///< what tasks touch orders them, and explicit edges
-  bool tracks_ = true;                               ///< what tasks touch is of interest
+  const std::vector<TrustedSpan>* spans_ = nullptr;  ///< of the last task or unit
+  bool is_plain_ = true;                             ///< accesses and explicit edges alone order tasks
+  bool tracks_ = true;                               ///< accesses are tracked
   WaitList waits_;
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// How fast tasks may start, over all workers.
+/// Limits the rate of task starts over all workers.
 #pragma once
 
 #include <algorithm>
@@ -14,7 +14,7 @@ namespace pto::wsp::sched {
 /// A bucket with room for one token. A new token arrives at a fixed rate; a start takes it.
 class Pace {
  public:
-  /// Sets 0 starts per second for as many as there can be. \pre no thread waits
+  /// 0 starts per second means no limit. \pre no thread waits
   void begin(uint64_t starts_per_second, Clock& clock) {
     constexpr uint64_t kSecondNs = 1000000000;
     clock_ = &clock;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Where the threads of the pool may run.
+/// Decides on which CPUs the threads of the pool may run.
 #pragma once
 
 #include <pthread.h>
@@ -11,12 +11,12 @@
 
 namespace pto::wsp::sched {
 
-/// Lets threads that sleep wake where the thread that is about to wake them may run, but not on its CPU.
+/// Lets sleeping threads wake on the CPUs of the waking thread, except its current CPU.
 ///
-/// The system puts a thread that wakes where nothing seems to run. A halted CPU of a virtual machine can look
-/// taken, and one whose threads only spin (those of a BLAS, for 0.1 s after a product) does: a worker then
-/// shares the CPU of its caller until the system spreads them, 4 to 30 ms later. Nothing changes where the
-/// caller has one CPU, or the system no such calls.
+/// The system wakes a thread on a CPU that seems idle. A halted CPU of a virtual machine can look busy, and
+/// so does a CPU with spinning threads (a BLAS spins for 0.1 s after a product). A worker then shares the CPU
+/// of its caller for 4 to 30 ms. The placement has no effect if the caller has one CPU, or if the system
+/// lacks the calls.
 class Placement {
  public:
 #if defined(__linux__)
@@ -30,7 +30,7 @@ class Placement {
     threads_.erase(std::remove_if(threads_.begin(), threads_.end(), is_it), threads_.end());
   }
 
-  /// What the caller may use is looked at every time: it may have been changed meanwhile.
+  /// Reads the affinity of the caller every time, because it can change.
   void keep_off_caller() {
     const int cpu = sched_getcpu();
     if (cpu < 0 || cpu >= CPU_SETSIZE) return;

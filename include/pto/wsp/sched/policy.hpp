@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What a schedule says of the tasks of a walk: which dispatcher each is for, what it comes before, and which
-/// workers may run it. Dispatchers and the builder of kept graphs ask the same policy.
+/// Applies a schedule to the tasks of a walk: owner, priority, lane and batch of each task. Dispatchers and
+/// the builder of kept graphs ask the same policy.
 #pragma once
 
 #include <algorithm>
@@ -16,7 +16,7 @@
 
 namespace pto::wsp::sched {
 
-/// Not the number of a dispatcher: a strand without an owner is that of the first that claims it.
+/// The owner of a strand that the first dispatcher claims.
 inline constexpr uint32_t kNoOwner = UINT32_MAX;
 
 /// A strand ends where one of these changes.
@@ -59,7 +59,7 @@ inline uint32_t lane_of(const bytecode::Plan& plan, const PolicyOptions& options
 
 }  // namespace detail
 
-/// The number of the stream that task number `task` of `site` is in, if it is in one.
+/// Returns the stream of task number `task` of `site`, if it has one.
 inline std::optional<int64_t> stream_of(const bytecode::Plan& plan, const PolicyOptions& options,
                                         const bytecode::QuickSite& site, const int64_t* registers,
                                         uint64_t task) {
@@ -69,8 +69,8 @@ inline std::optional<int64_t> stream_of(const bytecode::Plan& plan, const Policy
   return options.num_streams != 0 ? detail::modulo(stream, options.num_streams) : stream;
 }
 
-/// Priorities by which streams take turns: those that begin first go first, a fixed number at a time, and of
-/// these the task with the fewest before it in its stream.
+/// Priorities by which streams take turns. A fixed number of streams takes turns at a time, earlier streams
+/// first. Among them the task with the lowest position in its stream goes first.
 class Turns {
  public:
   void begin(uint64_t streams_at_a_time) {
@@ -78,15 +78,15 @@ class Turns {
     streams_.clear();
   }
 
-  /// The priority of the next task, which is in `stream`.
+  /// The priority of the next task, a task of `stream`.
   int64_t next(int64_t stream) {
     const auto rank = int64_t(streams_.size());
     Stream& found = streams_.try_emplace(stream, Stream{rank, 0}).first->second;
     return priority_of(found.rank / streams_at_a_time_, ++found.num_tasks);
   }
 
-  /// Of the task at `position` in its stream, whose turn is number `turn`. Beyond bounds that no run reaches,
-  /// priorities are equal.
+  /// The priority of the task at `position` in its stream, in turn number `turn`. Priorities saturate beyond
+  /// bounds that no run reaches.
   static int64_t priority_of(int64_t turn, int64_t position) {
     return -(std::min(turn, kMaxTurn) << kPositionBits | std::min(position, kMaxPosition));
   }
@@ -105,7 +105,7 @@ class Turns {
   std::unordered_map<int64_t, Stream> streams_;
 };
 
-/// The traits of task number `task`, which is one of `site`.
+/// The traits of task number `task` of `site`.
 inline Traits traits_of(const bytecode::Plan& plan, const PolicyOptions& options, uint32_t num_dispatchers,
                         const bytecode::QuickSite& site, const int64_t* registers, uint64_t task) {
   Traits traits;
@@ -117,10 +117,10 @@ inline Traits traits_of(const bytecode::Plan& plan, const PolicyOptions& options
   return traits;
 }
 
-/// Follows one walk.
+/// The policies of one walk.
 class Policy {
  public:
-  /// A new walk begins, whose strands this number of dispatchers share.
+  /// Begins a walk whose strands `num_dispatchers` dispatchers share.
   void begin(const bytecode::Plan& plan, const PolicyOptions& options, uint32_t num_dispatchers) {
     plan_ = &plan;
     options_ = &options;
@@ -135,8 +135,8 @@ class Policy {
   /// Whether strands end where the traits of tasks change.
   bool cuts_units() const { return cuts_units_; }
 
-  /// Finds the traits of the expander's latest task, which is one of `site`; true if they are others than
-  /// those of the task before.
+  /// Finds the traits of the latest task of the expander. Returns true if they differ from those of the
+  /// previous task.
   bool note(uint32_t site_index, const bytecode::Expander& expander) {
     if (num_tasks_ == expander.num_tasks()) return false;
     num_tasks_ = expander.num_tasks();
@@ -177,8 +177,7 @@ class Policy {
   bool begins_batch_ = false;
 };
 
-/// Whether of two strands or slices that can start the one of `a` starts first: by priority, then in program
-/// order.
+/// Whether strand or slice a starts before b: by priority, then in program order.
 inline bool starts_before(int64_t priority_a, uint64_t number_a, int64_t priority_b, uint64_t number_b) {
   return priority_a != priority_b ? priority_a > priority_b : number_a < number_b;
 }

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The worker threads of the process: started when runs want them, shared by all runs, asleep while there is
-/// nothing to do.
+/// The worker threads of the process. They start when runs need them, serve all runs, and sleep without work.
 #pragma once
 
 #include <pthread.h>
@@ -23,21 +22,21 @@
 
 namespace pto::wsp::sched {
 
-/// True while this thread executes tasks of some run: a run inside a run would wait for itself.
+/// True while this thread executes tasks of a run. A run inside a run would wait for itself.
 inline bool& is_inside_run() {
   thread_local bool inside = false;
   return inside;
 }
 
-/// Something that can use more threads. The pool calls `join` and `leave` with its lock held.
+/// Work that can use more threads. The pool calls `join` and `leave` with its lock held.
 class Job {
  public:
   virtual ~Job() = default;
-  /// A free worker slot for which there is something to do, or -1.
+  /// A free worker slot that has work, or -1.
   virtual int join() = 0;
   virtual void leave(int slot) = 0;
-  /// Works until there is nothing to do. Then it calls `sleepers.prepare()` and looks once more before it
-  /// returns, so that what is published from then on wakes a thread.
+  /// Works while there is work. Then it calls `sleepers.prepare()` and looks once more before it returns, so
+  /// that every later publication wakes a thread.
   virtual void help(int slot, EventCount& sleepers) = 0;
 };
 
@@ -56,7 +55,7 @@ class Pool {
     return *pool;
   }
 
-  /// Offers a job to the threads, of which there are then at least `threads`, or as many as the system gives.
+  /// Offers a job to the threads. Starts threads until there are `threads`, or until the system refuses.
   void add(std::shared_ptr<Job> job, uint32_t threads) {
     const std::lock_guard<std::mutex> lock(mutex_);
     while (num_threads_ < threads && start_thread()) {
@@ -86,7 +85,7 @@ class Pool {
     job.leave(slot);
   }
 
-  /// Wakes a sleeping thread, if there is one: see EventCount for what must come before.
+  /// Wakes a sleeping thread, if there is one. EventCount states what must come before.
   void wake() { sleepers_.notify_one(); }
   bool has_sleepers() const { return sleepers_.has_waiters(); }
 
@@ -102,13 +101,13 @@ class Pool {
     static std::atomic<Pool*> pool{nullptr};
     return pool;
   }
-  /// Locks and threads of the parent mean nothing here; its pool is left alone, locked or not.
+  /// Abandons the pool of the parent, whose locks and threads do not exist in the child.
   static void forget_after_fork() {
     current().store(nullptr, std::memory_order_release);
     is_inside_run() = false;
   }
 
-  /// False if the system refuses a thread: runs go on with those that there are.
+  /// False if the system refuses a thread. Runs then use the existing threads.
   bool start_thread() {
     const BlockedSignals blocked;
     try {
@@ -152,7 +151,7 @@ class Pool {
     return nullptr;
   }
 
-  /// Whether the thread, which had nothing to do for long, ends.
+  /// Whether the thread ends because it was idle for long.
   bool retire() {
     const std::lock_guard<std::mutex> lock(mutex_);
     if (!jobs_.empty()) return false;

@@ -12,18 +12,18 @@ namespace pto::wsp::sched {
 /// The most pools of a run.
 inline constexpr uint32_t kMaxPools = 8;
 
-/// Ready slices lie in lanes: lane 0 holds those that any worker takes, lane p + 1 those of pool p.
+/// Ready slices are queued in lanes: lane 0 for any worker, lane p + 1 for pool p.
 inline constexpr uint32_t kAnyLane = 0;
 inline constexpr uint32_t kMaxLanes = kMaxPools + 1;
 
-/// A set of lanes, a bit each.
+/// A set of lanes, one bit each.
 using Lanes = uint32_t;
 inline constexpr Lanes kAllLanes = ~Lanes{0};
 
 constexpr bool has_lane(Lanes lanes, uint32_t lane) { return (lanes >> lane & 1) != 0; }
 
-/// Which lanes each worker takes slices from. Pools are disjoint sets of consecutive workers. A pool that
-/// gets none of its own shares one with others, so that none is empty.
+/// The lanes of each worker. Pools are disjoint sets of consecutive workers. A pool without a worker of its
+/// own shares one with another pool.
 class Pools {
  public:
   /// `bounds` are the first workers of all pools but the first, ascending. If empty, pools are equal.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What kernels print, as lines that name the task. `pto_wsp.interp.printing` writes the same.
+/// Formats the output of kernels as lines that name the task. `pto_wsp.interp.printing` writes the same text.
 #pragma once
 
 #include <cmath>
@@ -59,7 +59,7 @@ inline std::string element_text(DType dtype, const void* element) {
   return "?";
 }
 
-/// Calls `write(i)` for the positions in [0, count) that are shown, and `skip()` where some are left out.
+/// Calls `write(i)` for the shown positions in [0, count), and `skip()` for each gap.
 template <class Write, class Skip>
 void for_shown(int64_t count, const Write& write, const Skip& skip) {
   constexpr int64_t kEnd = 4;
@@ -72,7 +72,7 @@ void for_shown(int64_t count, const Write& write, const Skip& skip) {
   }
 }
 
-/// Puts lines together: each begins with the task.
+/// Assembles lines that begin with the task.
 class PrintedLines {
  public:
   PrintedLines(const TaskContext& context, const char* kernel)
@@ -130,8 +130,7 @@ class PrintedLines {
 
 }  // namespace detail
 
-/// Writes what a kernel prints to `sink`, or to standard output where that is null: whole lines, in one
-/// piece.
+/// Writes the output of a kernel to `sink`, or to standard output if it is null, in one call of whole lines.
 inline void print_parts(void (*sink)(void* printer, const std::string& text), void* printer,
                         const TaskContext& context, const char* kernel, const Printed* parts,
                         int32_t num_parts) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The recorded slices of a run that no worker runs, by the pool whose workers take them.
+/// The recorded slices of a run that no worker runs, by pool.
 #pragma once
 
 #include <array>
@@ -12,11 +12,11 @@
 
 namespace pto::wsp::sched {
 
-/// One lane per pool, each with its own queue and its own slices that wait for a moment.
+/// One lane per pool, each with a queue and a list of waiting slices.
 class ReadySlices {
  public:
-  /// With `is_ordered`, slices are taken in the order of `is_before`. Otherwise at most `most_waiting` of a
-  /// lane wait before only older ones are begun.
+  /// With `is_ordered`, slices are taken in the order of `is_before`. Otherwise, when `most_waiting` slices
+  /// of a lane wait, only older slices begin.
   void begin(uint32_t num_lanes, bool is_ordered, size_t most_waiting) {
     num_lanes_ = num_lanes;
     is_ordered_ = is_ordered;
@@ -30,7 +30,7 @@ class ReadySlices {
   void push(Slice* slice) { lanes_[slice->lane].queue.push(slice); }
   void push_waiting(Slice* slice) { lanes_[slice->lane].waiting.push(slice); }
 
-  /// A slice of one of `lanes` that can begin or go on, or null.
+  /// A slice of one of `lanes` that can begin or continue, or null.
   Slice* take(Lanes lanes, Progress& progress) {
     Slice* found = nullptr;
     for (uint32_t i = 0; i < num_lanes_; ++i) {
@@ -52,7 +52,7 @@ class ReadySlices {
     return false;
   }
 
-  /// Whether `take` would find a slice. A slice whose moment has not passed does not count.
+  /// Whether `take` would find a slice. Slices whose wait is not satisfied do not count.
   bool has_ready(Lanes lanes, const Progress& progress) const {
     for (uint32_t i = 0; i < num_lanes_; ++i) {
       if (!has_lane(lanes, i)) continue;
@@ -64,14 +64,14 @@ class ReadySlices {
     return false;
   }
 
-  /// Slices that were not begun.
+  /// Slices that have not begun.
   size_t num_queued() const {
     size_t count = 0;
     for (uint32_t i = 0; i < num_lanes_; ++i) count += lanes_[i].queue.size();
     return count;
   }
 
-  /// What waits now: for reports.
+  /// The slices that wait now, for reports.
   std::vector<Slice*> waiting() const {
     std::vector<Slice*> all;
     for (uint32_t i = 0; i < num_lanes_; ++i) {
@@ -104,12 +104,12 @@ class ReadySlices {
     return lane.queue.pop(limit_of(lane, oldest));
   }
 
-  /// Slices from this number on are not begun, because as many wait as may.
+  /// Slices from this number on do not begin, because too many wait.
   uint64_t limit_of(const Lane& lane, uint64_t oldest) const {
     return lane.waiting.size() < most_waiting_ ? UINT64_MAX : oldest;
   }
 
-  /// A slice, or the first one in the queue if that goes before.
+  /// `ready`, or the first slice of the queue if that comes before it.
   static Slice* first_of(Lane& lane, Slice* ready) {
     Slice* queued = lane.queue.pop(UINT64_MAX);
     if (queued == nullptr) return ready;

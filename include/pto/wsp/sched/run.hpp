@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What the dispatchers and workers of one run share: progress, recorded slices, and where the run ends.
+/// The state that dispatchers and workers of one run share: progress, recorded slices, and the end of the
+/// run.
 #pragma once
 
 #include <memory>
@@ -25,36 +26,36 @@
 
 namespace pto::wsp::sched {
 
-/// Why a run ends early. Of several failures that of the first task counts: all tasks before it complete.
+/// Why a run ends early. Of several failures, the failure of the first task counts. All tasks before it
+/// complete.
 struct Failure {
   uint64_t task;
   int32_t check = 0;                 ///< number of the run-time check of a kernel that failed, or 0
   std::optional<EngineError> error;  ///< a task could not be run, or the walk cannot go on after `task` tasks
-  bool is_of_walk = false;           ///< without an error: there was no memory for it
+  bool is_of_walk = false;           ///< without an error: the walk had no memory
   std::vector<int64_t> values = {};  ///< what the check found
 };
 
-/// An error that a walk has found after `num_before` tasks, with its place.
+/// Adds the place to an error that a walk found after `num_before` tasks.
 inline EngineError place_late(EngineError error, const bytecode::Expander& expander, uint64_t num_before) {
   const bool is_placed = error.has("registers");
   return (is_placed ? std::move(error) : std::move(error).with("registers", expander.copy_registers()))
       .with_int("late", int64_t(num_before));
 }
 
-/// A plan and all that it refers to; shared, since a thread that is about to leave a run may still look at
-/// it.
+/// A plan and everything that it refers to. Shared, because a thread that leaves a run may still read it.
 struct Prepared {
   std::shared_ptr<const void> owner;  ///< of the program and the kernel library
   bytecode::Plan plan;
   Marks marks;                         ///< for tasks none of which is long: see Run::marks
-  std::shared_ptr<SiteCosts> costs;    ///< measured by the runs before, whatever their plan
-  std::vector<uint32_t> cost_guesses;  ///< per site, for what was never measured
+  std::shared_ptr<SiteCosts> costs;    ///< measured by earlier runs with any plan
+  std::vector<uint32_t> cost_guesses;  ///< per site, until it is measured
   std::vector<std::unique_ptr<graph::UnitSummary>> units;  ///< per loop: see units.hpp
 };
 
-/// What the dispatchers of a run share that one worker began.
+/// The rest of a run that one worker began, for its dispatchers.
 struct Rest {
-  bytecode::Expander expander;  ///< for Expander::go_on_from: its steps may be gone
+  bytecode::Expander expander;  ///< for Expander::go_on_from, as its steps may not exist any more
   bytecode::Event event;        ///< the next one
   size_t num_flushed;           ///< flush points before it
 };
@@ -63,7 +64,7 @@ struct Rest {
 class Others {
  public:
   virtual ~Others() = default;
-  /// Wakes one of them if there is something to do for it.
+  /// Wakes one of them if it has work.
   virtual void call() = 0;
 };
 
@@ -92,7 +93,7 @@ class Run {
     stalls_.clear();
     flushed_.clear();
     numbering_log_.clear();
-    // Where slices are not taken oldest first, the window alone bounds those that wait.
+    // If slices are not taken oldest first, only the window bounds waiting slices.
     ready_.begin(pools_.num_lanes(), is_ordered(), is_ordered() ? SIZE_MAX : kMaxWaiting);
     failure_.reset();
     rest_.reset();
@@ -103,7 +104,7 @@ class Run {
     if (!options.is_in_order()) begin_numbering();
   }
 
-  /// Readies a worker when it first takes part in a run, so that small runs pay for no other.
+  /// Prepares a worker when it joins, so that small runs do not pay for other workers.
   void ready_worker(uint32_t slot) {
     Worker& worker = *workers_[slot];
     if (worker.is_ready) return;
@@ -115,19 +116,19 @@ class Run {
 
   // Tasks
 
-  /// Runs one body; false if the task failed, or must not run any more. Slices before `slice` complete.
+  /// Runs one body; false if the task failed or must not run any more. Slices before `slice` complete.
   bool run_task(Worker& worker, uint32_t site, const int64_t* registers, uint64_t task, uint64_t slice) {
     if (!may_run(worker, task)) return false;
     return succeeds(worker, task, slice, [&] { return worker.run(site, registers, task); });
   }
 
-  /// Whether the run goes on as far as to a task, which `worker` is about to run.
+  /// Whether `worker` may run a task: the run has not ended before it.
   bool may_run(Worker& worker, uint64_t task) {
     look_out(worker);
     return task < task_limit_.load(std::memory_order_relaxed);
   }
 
-  /// Runs what `body` runs of a task on `worker`; false if that failed.
+  /// Runs `body` of a task on `worker`; false if it failed.
   template <class Body>
   [[gnu::always_inline]] inline bool succeeds(Worker& worker, uint64_t task, uint64_t slice,
                                               const Body& body) {
@@ -153,7 +154,7 @@ class Run {
         ready_.push_waiting(&slice);
         return;
       }
-      // What a task waited for may have ended after the task before it.
+      // The wait may have ended after the previous task.
       if (num_waits > 0) worker.resume();
       const auto site = uint32_t(record[0]);
       const size_t num_registers = load_registers(site, record + 1 + num_waits, worker.registers());
@@ -175,8 +176,8 @@ class Run {
     call_others_after(site);
   }
 
-  /// Between two tasks of one slice or strand: what waited for the first one, whose site is `site`, may go
-  /// on.
+  /// Between two tasks of a slice or strand: wakes workers, as waits for the first task, of `site`, are
+  /// satisfied.
   [[gnu::always_inline]] inline void call_others_after(uint32_t site) {
     if (num_idle.load(std::memory_order_relaxed) > 0) call_others_after_long(site);
   }
@@ -199,7 +200,7 @@ class Run {
     return num_in_slices_.load(std::memory_order_acquire) == 0 && !ready_.has_ready(kAllLanes, progress_);
   }
 
-  /// What the slices that wait, wait for. \pre has_idle_slices(), and nothing has changed since
+  /// The waits of the waiting slices. \pre has_idle_slices(), and nothing has changed since
   std::vector<BlockedTask> blocked_tasks() {
     std::vector<BlockedTask> blocked;
     for (const Slice* slice : ready_.waiting()) {
@@ -215,21 +216,22 @@ class Run {
 
   // A run that one worker begins
 
-  /// Makes the numbers and units that dispatchers will have, now that some tasks were timed.
+  /// Computes numbering and units for the dispatchers from the measured times.
   void prepare_rest() { begin_numbering(); }
 
-  /// Dispatchers go on at `event`, outside of units. All tasks before it are complete. \pre prepare_rest()
+  /// Lets dispatchers continue at `event`, outside of units. All tasks before it are complete. \pre
+  /// prepare_rest()
   void share_rest(const bytecode::Expander& expander, bytecode::Event event, size_t num_flushed) {
     rest_.emplace(Rest{expander, event, num_flushed});
   }
-  /// Where dispatchers begin, if it is not with the first task.
+  /// The place where dispatchers begin, if it is not the first task.
   const Rest* rest() const { return rest_ ? &*rest_ : nullptr; }
   /// Whether several workers were to run tasks. \pre the run is over
   bool is_shared() const { return !options_.is_alone && (!options_.begins_alone || rest_); }
 
   // Recorded slices
 
-  /// A slice with room for a number of records, or null where the window has no room for them.
+  /// A slice with room for `num_records` records, or null if the window has no room.
   Slice* record_slice(uint32_t num_records) {
     if (!window_.take(num_records)) return nullptr;
     Slice* slice = store_.take();
@@ -237,7 +239,7 @@ class Run {
     return slice;
   }
 
-  /// Hands over a slice that is filled now, with `unused` fewer records than were asked for.
+  /// Publishes a filled slice with `unused` fewer records than its room.
   void publish(Slice& slice, uint32_t unused) {
     if (unused > 0) window_.give_back(unused);
     slice.num_records -= unused;
@@ -253,10 +255,10 @@ class Run {
 
   // The end
 
-  /// Says that nothing follows the slices before `slice`.
+  /// States that no slice from `slice` on exists.
   void end_at(uint64_t slice) { lower(end_slice_, slice); }
 
-  /// Ends the run after the tasks before a failure, all of which are in slices before `slice` or in it.
+  /// Ends the run after the tasks before a failure. They are in slices up to `slice`.
   void fail(Failure failure, uint64_t slice) {
     const std::lock_guard<std::mutex> lock(failure_mutex_);
     lower(task_limit_, failure.task);
@@ -264,8 +266,7 @@ class Run {
     if (!failure_ || failure_->task > failure.task) failure_ = std::move(failure);
   }
 
-  /// Ends the run immediately, not after the tasks before the failure: there is no memory, or nothing can go
-  /// on.
+  /// Ends the run immediately, without the tasks before the failure: no memory, or no task can continue.
   void abort(Failure failure) {
     fail(std::move(failure), 0);
     cancel();
@@ -280,7 +281,7 @@ class Run {
     Ticker::instance().advance();  // kernels ask
   }
 
-  /// Whether all that must complete is complete. Sequentially consistent against `Worker::is_active`.
+  /// Whether every task that must complete is complete. Sequentially consistent against `Worker::is_active`.
   bool is_over() {
     const uint64_t end = end_slice_.load(std::memory_order_seq_cst);
     if (end == UINT64_MAX) return false;
@@ -288,12 +289,12 @@ class Run {
     return progress_.watermark() >= end;
   }
 
-  /// Between two tasks, and between two steps of a walk that makes none: asks whether the caller was
-  /// interrupted, and says how far the run is, if that is due.
+  /// Between two tasks, or two steps of a walk without tasks: checks for an interrupt and reports progress if
+  /// that is due.
   [[gnu::always_inline]] inline void look_out(Worker& worker) {
     if (__builtin_expect(Observer::is_due(worker), false)) answer(worker);
   }
-  /// The run is over: it is observed no more. \pre no thread is inside
+  /// Ends the observation of a run that is over. \pre no thread is inside
   void end_observation() { observer_.end(); }
 
   bool is_cancelled() const { return is_cancelled_.load(std::memory_order_relaxed); }
@@ -312,7 +313,7 @@ class Run {
   const std::vector<char*>& bases() const { return bases_; }
   const std::shared_ptr<Prepared>& prepared() const { return prepared_; }
   const RunOptions& options() const { return options_; }
-  /// Whether a policy decides which of the ready tasks starts first; then all are recorded.
+  /// Whether a policy orders ready tasks. All tasks are recorded then.
   bool is_ordered() const { return options_.is_ordered(); }
   Progress& progress() { return progress_; }
   const Progress& progress() const { return progress_; }
@@ -327,12 +328,12 @@ class Run {
   NumberingLog& numbering_log() { return numbering_log_; }
   Worker& worker(uint32_t i) { return *workers_[i]; }
   uint32_t num_workers() const { return options_.workers; }
-  /// What a task of a site took before this run, in nanoseconds; 0 if it never ran.
+  /// The measured time of a task of a site in earlier runs, in nanoseconds; 0 if it never ran.
   uint32_t measured_cost(uint32_t site) const { return costs_[site]; }
   uint32_t guessed_cost(uint32_t site) const { return prepared_->cost_guesses[site]; }
-  /// Whether the run may take longer than it takes to wake others.
+  /// Whether the run may take longer than waking others.
   bool may_be_long() const { return prepared_->costs->are_for_many(); }
-  /// What a task may take, in nanoseconds: the mean of what was measured, else what it states, else a guess.
+  /// The estimated time of a task in nanoseconds: the measured mean, else its stated cost, else a guess.
   uint64_t task_cost(uint32_t site, const int64_t* registers) const {
     if (measured_cost(site) != 0) return measured_cost(site);
     const bytecode::QuickAmount& stated = plan_->sites[site].cost;
@@ -341,8 +342,8 @@ class Run {
   }
 
   struct UnitSize {
-    uint64_t tasks = 0;  ///< 0 also if there are too many, so that walking through the unit is cheaper
-    uint64_t ns = 0;     ///< that they may take
+    uint64_t tasks = 0;  ///< 0 also if they are too many to skip
+    uint64_t ns = 0;     ///< their estimated time
   };
   UnitSize size_of(const graph::UnitSummary& unit, const graph::UnitSummary::Shape& shape,
                    uint64_t most_tasks) const {
@@ -356,14 +357,15 @@ class Run {
     return size.tasks < most_tasks ? size : UnitSize{};
   }
 
-  /// \pre all of a run that is not in order is complete
+  /// \pre the run is complete and not in order
   uint64_t num_slices() const {
     const uint64_t end = end_slice_.load(std::memory_order_relaxed);
     return options_.is_in_order() ? 0 : end - numbering_start_.first_slice;
   }
   uint64_t max_recorded() const { return window_.max_taken(); }
   uint64_t max_live_slices() const { return max_live_slices_.load(std::memory_order_relaxed); }
-  /// A slice begins. Where more seem to be on their way than one dispatcher can have, the watermark may lag.
+  /// Counts a slice that begins. If more slices seem live than one dispatcher can have, the watermark may
+  /// lag.
   void count_live(uint64_t slice) {
     uint64_t live = slice + 1 - progress_.watermark();
     if (live > kMaxLiveSlices) {
@@ -373,13 +375,12 @@ class Run {
     raise(max_live_slices_, live);
   }
 
-  /// Workers of the run that have nothing to do, or no thread. Written by the crew.
+  /// Workers of the run without work or without a thread. Written by the crew.
   std::atomic<int> num_idle{0};
 
  private:
   static constexpr uint32_t kLongTaskNs = 5000;
-  /// Slices that wait while later ones are begun. A search through the waiting slices takes less time than
-  /// the body of one of them.
+  /// Slices that may wait while later ones begin. A search through them takes less time than one body.
   static constexpr size_t kMaxWaiting = 1024;
 
   [[gnu::noinline]] void answer(Worker& worker) {
@@ -387,7 +388,7 @@ class Run {
     if (observer_.answer(worker, [&] { return count_complete(worker); })) cancel();
   }
 
-  /// Tasks that are complete for sure. `own` is between two tasks; another active worker may be in one.
+  /// A lower bound on complete tasks. `own` is between two tasks; another active worker may be in one.
   uint64_t count_complete(const Worker& own) const {
     uint64_t count = 0;
     for (uint32_t i = 0; i < options_.workers; ++i) {
@@ -399,12 +400,12 @@ class Run {
     return count;
   }
 
-  /// Short tasks are not worth a look: their slice ends soon.
+  /// For long tasks. After a short task, the slice ends soon anyway.
   [[gnu::noinline]] void call_others_after_long(uint32_t site) {
     if ((*prepared_->costs)[site] >= kLongTaskNs) others_.call();
   }
 
-  /// A kernel has ended early: its run shall end, or a check has failed.
+  /// Handles a kernel that ended early: its run must end, or a check failed.
   [[gnu::noinline]] bool end_in_task(Worker& worker, uint64_t task, int32_t check, uint64_t slice) {
     if (check == kStopped) {
       lower(stopped_task_, task);
@@ -435,12 +436,12 @@ class Run {
     return false;
   }
 
-  /// Costs and sizes stay as they are now until the run is over: all dispatchers count on the same numbers.
+  /// Fixes costs and sizes until the run is over, because all dispatchers must compute the same numbers.
   void begin_numbering() {
     const size_t num_sites = plan_->sites.size();
     costs_.resize(num_sites);
     for (size_t i = 0; i < num_sites; ++i) costs_[i] = (*prepared_->costs)[i];
-    // Room is asked for a whole slice: where a lack of it is an error, that is for one task.
+    // A slice takes room for all its tasks. If missing room is an error, a slice has one task.
     const bool is_exact = options_.window_mode == WindowMode::kAbort;
     const uint64_t most = is_exact ? 1 : std::max<uint64_t>(options_.window / 8, 1);
     numbering_start_.first_slice = progress_.watermark();
@@ -451,8 +452,8 @@ class Run {
     mark_long_tasks();
   }
 
-  /// A unit is one worker's. Where tasks are so long that it does not matter what it costs to order them,
-  /// units are looked into.
+  /// One worker runs a whole unit. Units with long tasks are divided, because ordering costs little in
+  /// comparison.
   void mark_long_tasks() {
     marks_ = std::shared_ptr<const Marks>(prepared_, &prepared_->marks);
     bool is_any = false;
@@ -466,7 +467,7 @@ class Run {
         mark_units(*plan_, options_.workers, options_.cuts_units(), std::move(is_long)));
   }
 
-  /// What a task of a site may take, in nanoseconds, whichever it is.
+  /// The estimated time of any task of a site, in nanoseconds.
   uint64_t usual_cost(uint32_t site) const {
     const bytecode::QuickAmount& stated = plan_->sites[site].cost;
     const bool is_known = measured_cost(site) != 0 || !stated.is_given || stated.value.is_constant();

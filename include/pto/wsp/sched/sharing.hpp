@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Whether the workers of a run share its tasks.
+/// Decides whether the workers of a run share its tasks.
 #pragma once
 
 #include <algorithm>
@@ -11,17 +11,17 @@
 
 namespace pto::wsp::sched {
 
-/// How a run whose schedule leaves that open divides its tasks.
+/// How a run divides its tasks if its schedule does not decide that.
 enum class Division : uint8_t {
   kAlone,   ///< one worker runs all
   kShared,  ///< all workers share them
-  kLater,   ///< one worker begins, and the others join if the tasks are found to be worth it
+  kLater,   ///< one worker begins, and the others join if measured times justify it
 };
 
-/// Where measured task times do not show which way is faster, runs try both.
+/// If task times do not show which way is faster, runs try both.
 class Sharing {
  public:
-  /// How the next run divides its tasks, so that it ends early.
+  /// How the next run divides its tasks to end early.
   /// \pre prepared for a run that orders tasks
   Division divide(const Prepared& prepared, uint32_t workers) {
     const Estimate estimate = Estimate::of(prepared);
@@ -32,32 +32,31 @@ class Sharing {
     return is_worth_it(estimate) ? Division::kShared : Division::kAlone;
   }
 
-  /// The class of sizes of the run that was asked about last.
+  /// The size class of the last run.
   size_t size_of_last() const { return size_; }
 
-  /// What a run of a class of sizes took.
+  /// Records the time of a run of a size class.
   void record(size_t size, bool is_shared, double ns_per_task) {
     (is_shared ? of_sizes_[size].shared : of_sizes_[size].alone).record(ns_per_task);
   }
 
  private:
-  static constexpr double kClear = 4;      ///< estimates that are so far apart are believed
-  static constexpr double kSureNs = 1000;  ///< what is shorter takes longer when it is timed
-  static constexpr double kGain = 0.75;    ///< a run that gained takes so much of its time alone, at most
+  static constexpr double kClear = 4;      ///< estimates that differ by this factor decide
+  static constexpr double kSureNs = 1000;  ///< timing distorts shorter tasks
+  static constexpr double kGain =
+      0.75;  ///< a shared run gains if it takes at most this part of the time alone
   static constexpr double kFewTasks = 64;
   static constexpr double kForget = 1.05;
   static constexpr uint32_t kTrials = 2;
-  static constexpr uint32_t kTrialPeriod = 64;  ///< of runs; in between, the faster way is taken
-  /// Of runs whose tasks are surely worth it, though sharing gained nothing: something may have kept cores
-  /// busy for a while.
+  static constexpr uint32_t kTrialPeriod = 64;  ///< one in this many runs tries again
+  /// The same for long tasks whose sharing gained nothing: other programs may have used the cores.
   static constexpr uint32_t kSureTrialPeriod = 16;
 
   struct Way {
     uint32_t num_runs = 0;
-    double ns = 0;  ///< per task: the best of the first runs, then a mean in which the latest count most
+    double ns = 0;  ///< per task: the best of the first runs, then a moving mean
 
-    /// The least that a run took, forgotten little by little: what kept cores busy for a while does not
-    /// count.
+    /// The least time of a run, forgotten slowly: temporary load of the cores does not count.
     double least_ns = 0;
 
     void record(double ns_per_task) {
@@ -82,8 +81,8 @@ class Sharing {
     }
   };
 
-  /// Before tasks were timed: whether there are enough of them, and with so few elements, that it may cost
-  /// more to order them than what they do. Others do not join before the first one is complete.
+  /// For tasks without times: whether they are that many, and so small, that ordering may cost more than
+  /// running them. Others join only after the first task.
   static bool may_be_short(const Prepared& prepared, const Estimate& estimate) {
     if (estimate.tasks <= kFewTasks) return false;
     for (uint32_t site = 0; site < prepared.plan.sites.size(); ++site) {
@@ -99,14 +98,14 @@ class Sharing {
     const double saved_ns = estimate.saved_ns(workers_);
     if (saved_ns * kClear < estimate.order_ns) return false;
     const bool is_sure = estimate.task_ns() > kSureNs && saved_ns > kClear * estimate.order_ns;
-    // Tasks that wait for each other take as long in turns.
+    // Dependent tasks gain nothing from sharing.
     const bool has_gained = ways.shared.num_runs == 0 || ways.shared.ns < kGain * estimate.task_ns();
     return (is_sure && has_gained) || ways.is_shared_next(is_sure ? kSureTrialPeriod : kTrialPeriod);
   }
 
   uint32_t workers_ = 0;
   std::array<Ways, 64> of_sizes_{};  ///< by the binary logarithm of the number of tasks
-  size_t size_ = 0;                  ///< of the run that was asked about last
+  size_t size_ = 0;                  ///< size class of the last run
 };
 
 }  // namespace pto::wsp::sched

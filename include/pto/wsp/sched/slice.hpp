@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Slices whose tasks are written down, and the two places where one can be while no worker runs it.
+/// Recorded slices, and the two places where a slice is while no worker runs it.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +13,7 @@
 
 namespace pto::wsp::sched {
 
-/// Consecutive tasks of one strand that one worker at a time runs in order; those before `next` have run.
+/// Consecutive tasks of one strand. One worker at a time runs them in order; those before `next` have run.
 ///
 /// Each record in `words` is a header (site | number of waits << 32), the waits, and the registers its site
 /// needs.
@@ -23,7 +23,7 @@ struct Slice {
   int64_t priority = 0;
   uint32_t num_tasks = 0;
   uint32_t next = 0;
-  size_t cursor = 0;  ///< where the record of task `next` begins
+  size_t cursor = 0;  ///< begin of the record of task `next`
   uint32_t num_records = 0;
   uint32_t lane = 0;  ///< see pools.hpp
   std::vector<uint64_t> words;
@@ -32,7 +32,7 @@ struct Slice {
   uint32_t groups[bytecode::kMaxLoopDepth] = {};  ///< lines of the barrier loops around it
 };
 
-/// Whether a slice is taken before another one, if both can be: by priority, then in program order.
+/// Whether slice a is taken before b: by priority, then in program order.
 inline bool is_before(const Slice* a, const Slice* b) {
   return a->priority != b->priority ? a->priority > b->priority : a->number < b->number;
 }
@@ -85,7 +85,7 @@ class SliceQueue {
   alignas(kLineBytes) std::atomic<size_t> size_{0};
 };
 
-/// Slices that a worker began, or wanted to begin, and that wait for a moment.
+/// Slices that a worker took and that must wait.
 class WaitingSlices {
  public:
   size_t size() const { return size_.load(std::memory_order_relaxed); }
@@ -105,7 +105,7 @@ class WaitingSlices {
     size_.store(slices_.size(), std::memory_order_seq_cst);
   }
 
-  /// The first slice whose moment has passed, or null. `oldest` becomes the number of the first of all.
+  /// The first slice whose wait is satisfied, or null. `oldest` becomes the least slice number.
   Slice* pop_ready(const Progress& progress, uint64_t& oldest) {
     const std::lock_guard<SpinLock> lock(lock_);
     if (!slices_.empty()) oldest = slices_.front()->number;
@@ -125,7 +125,7 @@ class WaitingSlices {
     return find_ready(progress) != slices_.end();
   }
 
-  /// What waits now: for reports.
+  /// The slices that wait now, for reports.
   std::vector<Slice*> copy() const {
     const std::lock_guard<SpinLock> lock(lock_);
     return slices_;
@@ -143,7 +143,7 @@ class WaitingSlices {
   alignas(kLineBytes) std::atomic<size_t> size_{0};
 };
 
-/// Slices to fill. Their memory is kept warm.
+/// Empty slices for reuse. Their memory stays warm.
 class SliceStore {
  public:
   Slice* take() {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// How often and how long dispatchers were stopped by what is bounded.
+/// Counts how often and how long bounds stopped dispatchers.
 #pragma once
 
 #include <atomic>
@@ -49,7 +49,7 @@ class Standstill {
     events_.clear();
   }
 
-  /// Goes on with a standstill, or begins one.
+  /// Continues a standstill, or begins one.
   void begin(Stall why, Stalls& totals, bool traces) {
     if (why != why_) end(totals, traces);
     if (is_on()) return;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Which tasks form one unit of work, a stretch of program order that one worker runs, and what tasks may
-/// cost.
+/// Divides program order into units of work for workers, and estimates the cost of tasks.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +12,7 @@
 
 namespace pto::wsp::sched {
 
-/// Where the units of work of a plan are, for walks that cut program order into strands.
+/// The units of a plan, for walks that cut program order into strands.
 struct Marks {
   struct Site {
     /// Depth of the loop around it, if each of its iterations has a task of the site and all of them are in
@@ -26,7 +25,7 @@ struct Marks {
   /// only when the one before is complete.
   std::vector<bytecode::LoopEvents> loops;
   std::vector<Site> sites;
-  std::vector<uint8_t> continues_unit;     ///< per SET: what follows it is in a unit that began before it
+  std::vector<uint8_t> continues_unit;     ///< per SET: it is inside a unit
   std::vector<bytecode::QuickStep> steps;  ///< of the plan, with the events of `loops`
 };
 
@@ -38,11 +37,11 @@ using bytecode::Op;
 /// Marks loops from the outside in.
 ///
 /// Units are the iterations of a P or range loop that has no P inside and makes two or more tasks, and whole
-/// P.seq loops whose body is straight-line (their iterations could not overlap anyway). A loop that would
-/// leave too few units is looked into instead, and so is a loop with long tasks: workers share these one by
-/// one. Every other P.seq loop orders its iterations by a barrier; tasks outside all units are units of their
-/// own. Where units are cut, no unit has a P.seq loop inside: nothing but the order of its tasks would keep
-/// the iterations apart.
+/// P.seq loops whose body is straight-line (their iterations could not overlap anyway). A loop with too few
+/// iterations is divided further, and so is a loop with long tasks, which workers share one by one. Every
+/// other P.seq loop orders its iterations by a barrier; tasks outside all units are units of their own. If
+/// units may be cut, no unit contains a P.seq loop, because only the order of tasks inside a unit separates
+/// its iterations.
 class UnitMarker {
  public:
   /// \param is_long  per site; empty: no task is long
@@ -92,7 +91,7 @@ class UnitMarker {
     int sites = 0;
   };
 
-  /// Loops come before the loops inside them, so children are seen first from the back.
+  /// Outer loops come first in the list, so a backward pass visits inner loops first.
   void summarize() {
     for (size_t site = 0; site < program_.sites.size(); ++site) {
       const int32_t loop = program_.sites[site].loop;
@@ -131,8 +130,8 @@ class UnitMarker {
     return is_unit ? LoopEvents::kIterations : LoopEvents::kNone;
   }
 
-  /// Whether a task inside a unit is there in every iteration of the loop around it, and nothing looks in
-  /// between at what was written.
+  /// Whether a task of a unit is in every iteration of the loop around it, and no flush point reads its
+  /// results in between.
   bool does_repeat(const bytecode::SiteForm& site, const Marks& marks) const {
     const bytecode::LoopForm& loop = program_.loops[size_t(site.loop)];
     const bool ends_unit = marks.loops[size_t(site.loop)] == LoopEvents::kIterations;
@@ -142,7 +141,7 @@ class UnitMarker {
     return !ends_unit && !is_flushed && is_in_every_iteration(loop, site);
   }
 
-  /// How many iterations of loop `i` can be alive at the same time, at most.
+  /// The largest number of iterations of loop `i` in flight.
   uint64_t num_units(size_t i) const {
     uint64_t units = 1;
     for (auto loop = int32_t(i); loop >= 0; loop = program_.loops[size_t(loop)].parent) {
@@ -161,14 +160,14 @@ class UnitMarker {
   std::vector<Summary> sums_;
 };
 
-/// Short tasks are gathered for so long.
+/// Short tasks are gathered until they take this time.
 inline constexpr uint64_t kGatherNs = 10000;
-inline constexpr double kStrandsPerWorker = 8;  ///< of a site of which nothing is known, at least
-inline constexpr double kFewTasks = 128;        ///< of a program: they may all be long
+inline constexpr double kStrandsPerWorker = 8;  ///< least number, for a site without times
+inline constexpr double kFewTasks = 128;  ///< a program with fewer tasks is not gathered: all may be long
 inline constexpr double kGuessNs = 50;
 inline constexpr double kGuessNsPerElement = 0.25;
 
-/// How often the body of a loop runs, at most; 1 for the program itself.
+/// The largest number of runs of the body of a loop; 1 for the program itself.
 inline double count_iterations(const bytecode::Plan& plan, int32_t loop) {
   double iterations = 1;
   for (; loop >= 0; loop = plan.program().loops[size_t(loop)].parent)
@@ -176,7 +175,7 @@ inline double count_iterations(const bytecode::Plan& plan, int32_t loop) {
   return iterations;
 }
 
-/// How many elements the regions of a task have, at most.
+/// The largest number of elements in the regions of a task.
 inline double count_elements(const bytecode::Plan& plan, const bytecode::QuickSite& site) {
   double elements = 0;
   for (uint32_t i = site.first_io; i < site.first_io + site.num_io; ++i) {
@@ -191,7 +190,7 @@ inline double count_elements(const bytecode::Plan& plan, const bytecode::QuickSi
   return elements;
 }
 
-/// What a task of a site may take, by the elements that it touches.
+/// Estimates a task of a site by the elements that it touches.
 inline double guess_ns(const bytecode::Plan& plan, uint32_t site) {
   return kGuessNs + count_elements(plan, plan.sites[site]) * kGuessNsPerElement;
 }
@@ -206,9 +205,9 @@ inline Marks mark_units(const bytecode::Plan& plan, uint32_t workers, bool are_c
   return detail::UnitMarker(plan, 4 * uint64_t(workers), are_cut, std::move(is_long)).run();
 }
 
-/// What a task of each site may take, in nanoseconds, as long as nothing was measured: a little per element
-/// that it touches, and at least so much that the tasks of a site that are gathered leave strands for each
-/// worker. Few tasks are not gathered.
+/// Estimates a task of each site in nanoseconds before it is measured. The estimate grows with the elements
+/// that the task touches. It has a lower bound, so that gathering leaves strands for each worker. Few tasks
+/// are not gathered.
 inline std::vector<uint32_t> guess_costs(const bytecode::Plan& plan, uint32_t workers) {
   std::vector<double> tasks;
   for (const bytecode::SiteForm& site : plan.program().sites)

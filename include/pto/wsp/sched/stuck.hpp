@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The report of a run in which nothing can go on. It would be a mistake of the engine; it must not hang.
+/// The report of a run in which no task can continue. This would be a defect of the engine, which must not
+/// hang.
 #pragma once
 
 #include <algorithm>
@@ -16,7 +17,7 @@ namespace pto::wsp::sched {
 /// A task that cannot run, and why.
 struct BlockedTask {
   uint64_t task;
-  uint64_t slice;  ///< which it is in
+  uint64_t slice;  ///< its slice
   uint32_t pc;
   std::vector<int64_t> registers;
   std::string waits_for;
@@ -30,8 +31,7 @@ inline std::string describe(Name name) {
   return "task " + std::to_string(name & kTaskMask) + " of " + slice;
 }
 
-/// `stuck`, with the first of the blocked tasks as its place. `oldest` is the oldest slice that is not
-/// complete.
+/// Returns `stuck` at the first blocked task. `oldest` is the oldest incomplete slice.
 inline EngineError stuck_error(std::vector<BlockedTask> blocked, uint64_t oldest) {
   constexpr size_t kMaxReported = 8;
   const auto is_before = [](const BlockedTask& a, const BlockedTask& b) { return a.task < b.task; };

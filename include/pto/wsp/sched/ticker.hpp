@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// A clock that costs a load: a counter that one thread of the process advances while runs are observed.
+/// A clock whose reading costs one load: a counter that a thread advances while runs are observed.
 #pragma once
 
 #include <pthread.h>
@@ -19,9 +19,9 @@
 
 namespace pto::wsp::sched {
 
-/// Reading the time takes longer than a small task, and how long the next task takes is not known. So a
-/// thread of its own counts periods of 10 ms, and workers compare the count between tasks. The thread starts
-/// once a run has lasted for a while, sleeps while nothing is observed, and ends when that lasts.
+/// Reading the time takes longer than a small task. So a separate thread counts periods of 10 ms, and workers
+/// compare the count between tasks. The thread starts when a run has lasted for a while, sleeps while no run
+/// is observed, and ends after a long sleep.
 class Ticker {
  public:
   static constexpr std::chrono::milliseconds kPeriod{10};
@@ -38,7 +38,7 @@ class Ticker {
   /// The count; what was written before `advance` made it so is visible afterwards.
   uint64_t acquire() const { return count_.load(std::memory_order_acquire); }
 
-  /// An observed run begins; false if the counter does not advance now, and `start` has not been called.
+  /// An observed run begins. False if the counter does not advance, so `start` must be called.
   bool enter() {
     num_runs_.fetch_add(1, std::memory_order_seq_cst);
     if (is_asleep_.load(std::memory_order_seq_cst)) {
@@ -49,9 +49,9 @@ class Ticker {
   }
   void leave() { num_runs_.fetch_sub(1, std::memory_order_seq_cst); }
 
-  /// What kernels compare within a task.
+  /// The counter, for kernels inside a task.
   const uint64_t* address() const { return reinterpret_cast<const uint64_t*>(&count_); }
-  /// Makes all workers look up now. What was written before is visible to those that see the new count.
+  /// Makes all workers check now. Earlier writes are visible to workers that see the new count.
   void advance() { count_.fetch_add(1, std::memory_order_release); }
 
   /// Makes the counter advance; false if the system refuses a thread.
@@ -85,7 +85,7 @@ class Ticker {
     }
   }
 
-  /// False if nothing is observed for so long that the thread ends.
+  /// False if no run was observed for so long that the thread ends.
   bool sleep() {
     std::unique_lock<std::mutex> lock(mutex_);
     const auto has_runs = [this] { return num_runs_.load(std::memory_order_seq_cst) > 0; };

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Which earlier slices a task need not wait for, if iterations of P loops are taken to be independent.
+/// Finds the earlier slices that a task need not wait for if iterations of P loops are trusted to be
+/// independent.
 #pragma once
 
 #include <vector>
@@ -10,8 +11,8 @@
 
 namespace pto::wsp::sched {
 
-/// Follows a walk, which may pass over iterations, by the indices of its loops. Two instances of a loop
-/// differ in the iteration around them.
+/// Follows a walk by the indices of its loops; the walk may skip iterations. Two instances of a loop differ
+/// in the iteration of an outer loop.
 class TrustedLoops {
  public:
   /// A new walk begins.
@@ -21,8 +22,8 @@ class TrustedLoops {
     num_iterations_ = 0;
   }
 
-  /// The walk comes to a task, or an iteration, of `loop`, or to a task outside all loops, which is -1. With
-  /// `begins_slice`, no task outside the iteration lies in the slice before it.
+  /// The walk reaches a task or an iteration of `loop`; -1 is outside all loops. With `begins_slice`, the
+  /// slice contains no earlier task outside the iteration.
   /// \return the spans of the P loops around it, from the outside in
   const std::vector<TrustedSpan>& visit(int32_t loop, const int64_t* registers, uint64_t slice,
                                         bool begins_slice) {
@@ -34,12 +35,12 @@ class TrustedLoops {
  private:
   struct Loop {
     uint64_t around = 0;     ///< number of the iteration around the instance
-    uint64_t iteration = 0;  ///< number of the present iteration; 0 if there was none
+    uint64_t iteration = 0;  ///< number of the current iteration; 0 before the first
     int64_t index = 0;
     TrustedSpan span;
   };
 
-  /// Returns the number of the present iteration of `loop`. Loops are nested kMaxLoopDepth deep at most.
+  /// Returns the number of the current iteration of `loop`. Loops are nested kMaxLoopDepth deep at most.
   uint64_t follow(int32_t loop, const int64_t* registers, uint64_t slice, bool begins_slice) {
     if (loop < 0) return 0;
     const uint64_t around =

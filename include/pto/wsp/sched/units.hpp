@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Which units of a plan a dispatcher need not walk through.
+/// Finds the units of a plan that a dispatcher can skip.
 #pragma once
 
 #include <memory>
@@ -32,9 +32,9 @@ inline bool has_edges_across(const bytecode::Program& program, uint32_t loop) {
 
 }  // namespace detail
 
-/// Per loop, the summary of its iterations if they are units that can be passed over; else null. Units that
-/// are ordered by what they touch are not passed over, because the next unit would wait for a whole one. No
-/// unit is passed over where each task must be seen.
+/// Returns, per loop, the summary of its iterations if they are units that can be skipped; else null.
+/// Dependent units are not skipped, because the next unit would wait for a whole one. No unit is skipped if
+/// each task must be seen.
 /// \pre `marks` are those of the plan, which stays where it is
 inline std::vector<std::unique_ptr<graph::UnitSummary>> summarize_units(const bytecode::Plan& plan,
                                                                         const Marks& marks,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// One walk of a plan: it expands tasks in program order, numbers them, and finds what they must wait for.
+/// One walk of a plan: it expands tasks in program order, numbers them, and finds their waits.
 #pragma once
 
 #include <optional>
@@ -12,19 +12,19 @@
 
 namespace pto::wsp::sched {
 
-/// What every dispatcher of a run and the builder of a kept graph do alike.
+/// The common part of dispatchers and of the builder of kept graphs.
 ///
-/// All walks of a run number tasks alike: a name that one walk gives to a task means the same task to the
-/// others. So nothing here may depend on what has run, on the owner of a strand, or on time.
+/// All walks of a run number tasks identically: a slice name means the same task in each walk. So no code
+/// here may depend on completed tasks, on the owner of a strand, or on time.
 ///
-/// The walk is driven by an engine, which opens and closes slices and decides what becomes of tasks. It
-/// provides `open()` and `close(ends_strand)`, and for events: `on_task(site)`, `on_flush(set)`,
-/// `begin_unit(loop)`, `end_unit()` and `on_end()`. Those that return false want the event again later.
+/// An engine drives the walk. It opens and closes slices and decides what happens to tasks. It provides
+/// `open()` and `close(ends_strand)`, and for events: `on_task(site)`, `on_flush(set)`, `begin_unit(loop)`,
+/// `end_unit()` and `on_end()`. A function that returns false gets the event again later.
 class Walk {
  public:
   using Unit = graph::UnitSummary;
 
-  /// A walk during which no moment passes.
+  /// A walk during which no wait is satisfied.
   Walk() = default;
   explicit Walk(Progress& progress) : ordering_(progress) {}
 
@@ -40,7 +40,7 @@ class Walk {
     policy_.begin(*plan_, run.options(), num_dispatchers);
   }
 
-  /// Begins where another expander is, outside of all units. All tasks before are complete.
+  /// Begins at the position of another expander, outside all units. All tasks before are complete.
   void go_on_from(const bytecode::Expander& other) {
     expander_->go_on_from(other, [this](uint32_t loop) {
       if (marks_->loops[loop] == bytecode::LoopEvents::kGroups) numbering_.enter_group();
@@ -56,28 +56,28 @@ class Walk {
   uint64_t num_tasks() const { return expander_->num_tasks(); }
   uint64_t slice() const { return numbering_.slice(); }
   const Policy& policy() const { return policy_; }
-  /// What a schedule says of the present task.
+  /// The traits of the current task under the schedule.
   const Traits& traits() const { return policy_.traits(); }
-  /// What the present task, or unit, must wait for.
+  /// The waits of the current task or unit.
   WaitList& waits() { return ordering_.waits(); }
   const WaitList& waits() const { return ordering_.waits(); }
 
-  /// Throws what is wrong with late arguments of the present task.
+  /// Throws if a late argument of the current task is wrong.
   void check_late(uint32_t site) {
     const bytecode::QuickSite& quick = plan_->sites[site];
     if (quick.checks_late) checker_->check(quick, registers(), true);
   }
 
-  /// Handles an event. False where `engine` wants it again later.
+  /// Handles an event. False if `engine` needs it again later.
   template <class Engine>
   [[gnu::always_inline]] inline bool handle(bytecode::Event event, Engine& engine) {
-    // Apart from the switch over the other events: most are tasks.
+    // Separate from the switch, because most events are tasks.
     if (event.kind == bytecode::Event::kTask) return engine.on_task(event.index);
     Visitor<Engine> visitor(*this, engine);
     return bytecode::visit(event, visitor);
   }
 
-  /// Makes sure that a slice is open for the present task. False where `engine` cannot open one now.
+  /// Ensures an open slice for the current task. False if `engine` cannot open one now.
   template <class Engine>
   [[gnu::always_inline]] inline bool place(uint32_t site, Engine& engine) {
     if (policy_.cuts_units()) cut_at_traits(site, engine);
@@ -88,16 +88,16 @@ class Walk {
     return numbering_.is_open() || engine.open();
   }
 
-  /// Finds what the present task, which is in the open slice now, must wait for if it is ours to run, and
-  /// makes later tasks wait for it.
+  /// Finds the waits of the current task of the open slice if this dispatcher owns it, and makes later tasks
+  /// wait for it.
   void order(uint32_t site, bool is_ours) {
     ordering_.add_task(site, *expander_, numbering_, is_ours, is_between(site));
   }
 
-  /// Whether what follows a SET is in a unit of work that began before it.
+  /// Whether a SET is inside a unit.
   bool continues_unit(uint32_t set) const { return marks_->continues_unit[set] != 0; }
 
-  /// Whether the present task is one that repeats, and in neither the first nor the last iteration.
+  /// Whether the current task repeats in each iteration, and this is neither the first nor the last one.
   bool is_between(uint32_t site) const {
     const int32_t depth = marks_->sites[site].repeat_depth;
     return depth >= 0 && expander_->is_between(uint32_t(depth));
@@ -143,7 +143,7 @@ class Walk {
     Engine& engine;
   };
 
-  /// Ends the strand where a task has other traits than the one before it.
+  /// Ends the strand at a task whose traits differ from the previous task.
   template <class Engine>
   void cut_at_traits(uint32_t site, Engine& engine) {
     if (!policy_.note(site, *expander_)) return;

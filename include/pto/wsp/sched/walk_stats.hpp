@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What one dispatcher did in a run, in numbers.
+/// Counters of one dispatcher in a run.
 #pragma once
 
 #include <cstdint>
@@ -10,18 +10,17 @@
 
 namespace pto::wsp::sched {
 
-/// Of a task that is recorded, what it waits for is known then; a task that runs immediately waits for
-/// nothing.
+/// Waits are counted for recorded tasks. A task that runs immediately has no waits.
 struct WalkStats {
-  uint64_t made = 0;          ///< tasks that were its own
-  uint64_t recorded = 0;      ///< of these, tasks that were recorded for any worker
-  uint64_t passed_over = 0;   ///< tasks of others that it left out without a look
-  uint64_t local_waits = 0;   ///< waits for tasks of its own
+  uint64_t made = 0;          ///< tasks that it owned
+  uint64_t recorded = 0;      ///< of these, tasks recorded for any worker
+  uint64_t passed_over = 0;   ///< tasks of others that it skipped
+  uint64_t local_waits = 0;   ///< waits for its own tasks
   uint64_t remote_waits = 0;  ///< waits for the completion of tasks of other dispatchers
 };
 
-/// Which of the live slices a dispatcher owns. Numbers of slices only grow, so that entries of earlier runs
-/// match no slice.
+/// The live slices that a dispatcher owns. Slice numbers only grow, so entries of earlier runs match no
+/// slice.
 class OwnSlices {
  public:
   OwnSlices() : number_(kMaxLiveSlices, UINT64_MAX) {}

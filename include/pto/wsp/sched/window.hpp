@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The window: how many tasks may be recorded and not complete.
+/// The window: bounds the recorded tasks that are incomplete.
 #pragma once
 
 #include <atomic>
@@ -19,7 +19,7 @@ class Window {
     max_taken_.store(0, std::memory_order_relaxed);
   }
 
-  /// Takes room for a number of tasks; false if there is none.
+  /// Takes room for a number of tasks; false without room.
   bool take(uint64_t num_tasks) {
     uint64_t before = num_taken_.load(std::memory_order_relaxed);
     do {
@@ -36,7 +36,7 @@ class Window {
   }
   void give_back(uint64_t num_tasks) { num_taken_.fetch_sub(num_tasks, std::memory_order_relaxed); }
 
-  /// The most tasks that had room at a time.
+  /// The largest fill.
   uint64_t max_taken() const { return max_taken_.load(std::memory_order_relaxed); }
 
  private:

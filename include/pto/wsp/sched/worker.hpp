@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// A worker: what one thread needs to run the bodies of tasks.
+/// A worker: the state of one thread that runs the bodies of tasks.
 #pragma once
 
 #include <sys/mman.h>
@@ -30,14 +30,14 @@ class SiteCosts {
   explicit SiteCosts(size_t num_sites) : costs_(num_sites) {}
   uint32_t operator[](size_t site) const { return costs_[site].load(std::memory_order_relaxed); }
 
-  /// Whether the last run took so long, or there was none, that the next one is worth waking others for.
+  /// Whether the next run justifies waking others: the last run was long, or there was none.
   bool are_for_many() const { return run_ns_.load(std::memory_order_relaxed) >= kLongRunNs; }
   void record_run(int64_t ns) { run_ns_.store(ns, std::memory_order_relaxed); }
 
   void forget(size_t site) { costs_[site].store(0, std::memory_order_relaxed); }
 
-  /// Folds in a sample. Small changes are not published: the line is shared with the dispatcher. One sample
-  /// does not count for more than double: the thread may have lost its core in the middle of a task.
+  /// Adds a sample. Small changes are not published, because dispatchers share the cache line. A sample
+  /// counts at most twice the mean, because the thread may have lost its core during the task.
   void record(size_t site, int64_t ns) {
     const int64_t old = (*this)[site];
     const int64_t most = old == 0 ? kMostNs : std::min(5 * old, kMostNs);
@@ -56,7 +56,7 @@ class SiteCosts {
   std::atomic<int64_t> run_ns_{kLongRunNs};
 };
 
-/// What timing a task adds to its time, in nanoseconds: the best of some tries, measured once.
+/// The overhead of timing a task in nanoseconds: the best of some trials, measured once.
 inline int64_t clock_overhead_ns() {
   static const int64_t overhead = [] {
     int64_t best = 1000;
@@ -69,11 +69,11 @@ inline int64_t clock_overhead_ns() {
   return overhead;
 }
 
-/// Memory for one task after another, kScratchAlign-aligned. Growing it loses the contents.
+/// Memory for the current task, kScratchAlign-aligned. Growth loses the contents.
 class Scratch {
  public:
-  /// Makes room for `bytes`, in huge pages where there is enough for one and the system has them; nothing is
-  /// touched. False if there is no memory.
+  /// Reserves `bytes` without touching them, in huge pages if they fill one and the system supports them.
+  /// False without memory.
   bool reserve(uint64_t bytes) {
     if (bytes <= size_) return true;
     if (bytes > uint64_t{1} << 62) return false;
@@ -112,7 +112,7 @@ inline int32_t run_blocks(KernelFn fn, const View* views, const Scalar* scalars,
 
 class Worker;
 
-/// How the kernels of a worker reach the run that they belong to.
+/// Connects the kernels of a worker to their run.
 struct WorkerMonitor : Monitor {
   Worker* worker = nullptr;
   void* run = nullptr;
@@ -138,7 +138,7 @@ class alignas(kLineBytes) Worker {
     is_lent = false;
   }
 
-  /// Makes the worker ready for a run. Called by the thread that is the worker.
+  /// Prepares the worker for a run. The thread of the worker calls it.
   void begin(const bytecode::Plan& plan, const std::vector<char*>& bases, SiteCosts& costs,
              const RunOptions& options, Pace& pace, uint32_t slot) {
     plan_ = &plan;
@@ -157,23 +157,24 @@ class alignas(kLineBytes) Worker {
     resume();
   }
 
-  /// The thread comes to its tasks from something else.
+  /// The thread returns to tasks from other work.
   void resume() {
     if (options_.trace) recorder_.resume();
   }
-  /// The worker has looked for something to do since `start`, in a run that traces walks.
+  /// Notes that the worker has looked for work since `start`, in a run that traces walks.
   void note_stretch(int64_t start, bool has_worked) { recorder_.note_stretch(start, has_worked); }
   trace::Events take_events() { return recorder_.take_events(); }
   std::vector<trace::Stretch> take_stretches() { return recorder_.take_stretches(); }
-  /// When the tasks of a run that verifies began and ended, by their numbers.
+  /// Begin and end of tasks by number, in a run that verifies.
   const std::vector<std::pair<uint64_t, trace::OrderStamp>>& order() const { return order_; }
 
   int64_t* registers() { return registers_.data(); }
-  /// For the one expander that this thread runs tasks of as it walks. Other tasks of the thread spoil it.
+  /// Arguments for the one expander whose tasks this thread runs during its walk. Other tasks of the thread
+  /// overwrite them.
   bytecode::Arguments& arguments() { return arguments_; }
 
-  /// Runs the body of a task; returns what the kernel returned. Throws `out-of-memory`, and what RowChecker
-  /// throws for row sets whose indices tasks write.
+  /// Runs the body of a task and returns the result of the kernel. Throws `out-of-memory`, and the errors of
+  /// RowChecker for row sets whose indices tasks write.
   int32_t run(uint32_t site, const int64_t* registers, uint64_t task) {
     arguments_.fill(site, registers);
     return run_filled(arguments_, site, registers, task);
@@ -205,19 +206,19 @@ class alignas(kLineBytes) Worker {
 
   bool is_ready = false;  ///< `begin` was called for this run
   uint64_t num_suspended = 0;
-  uint64_t max_workspace_bytes = 0;  ///< the most that a task asked for
+  uint64_t max_workspace_bytes = 0;  ///< the largest workspace of a task
   // See observer.hpp
-  bool is_lent = false;    ///< the thread is a caller's, who may be interrupted
+  bool is_lent = false;    ///< the thread belongs to a caller that can be interrupted
   uint64_t seen_tick = 0;  ///< of the ticker, when the worker answered last
-  int64_t ask_ns = 0;      ///< when the caller is asked next
-  uint32_t num_asked = 0;  ///< times that kernels asked whether to stop, while no ticker advanced
+  int64_t ask_ns = 0;      ///< time of the next question to the caller
+  uint32_t num_asked = 0;  ///< questions of kernels while no ticker advanced
   /// True while the worker may be running a body. The end of a stopped run waits for it.
   std::atomic<bool> is_active{false};
 
  private:
-  static constexpr int32_t kSamplePeriod = 255;  ///< tasks of a site that are not timed between two that are
+  static constexpr int32_t kSamplePeriod = 255;  ///< untimed tasks between two timed tasks of a site
 
-  /// One thread counts, so that nothing is lost between the load and the store.
+  /// Only one thread counts, so no increment is lost between the load and the store.
   [[gnu::always_inline]] inline void count_task() {
     num_tasks_.store(num_tasks_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
   }
@@ -251,7 +252,7 @@ class alignas(kLineBytes) Worker {
     return status;
   }
 
-  /// Looks at the indices that tasks write, now that those tasks are complete.
+  /// Checks the indices that tasks write, after those tasks are complete.
   void check_rows(const bytecode::Arguments& arguments, const View* views, const bytecode::QuickSite& site) {
     for (uint32_t i = 0; i < site.num_io; ++i) {
       const bytecode::QuickIo& io = plan_->ios[site.first_io + i];

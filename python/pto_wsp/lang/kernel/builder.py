@@ -372,6 +372,7 @@ def _unbounded(view: ViewValue, dim: int, loc: Location) -> BadIndex:
         tensor=view.param.name,
         expected=f"a range of `pto.tiles` in dimension {view.kept[dim]}",
         found="an extent that only a run knows",
+        hint=f"loop over parts of it: `for r in pto.tiles({view.param.name}.shape[{view.kept[dim]}], 64):`",
         loc=loc,
     )
 

@@ -71,17 +71,17 @@ OTHERS: dict[str, tuple[str, str, str]] = {
         "for r in pto.tiles(x.rows, 16):",
     ),
     "prefetch": (
-        "Move what a later load or gather reads nearer to the core. No result changes.",
-        "view [R, C], rows of i32 where a gather follows",
+        "Bring the operand of a later load or gather into the cache. Results do not change.",
+        "view [R, C], rows of i32 for a gather",
         "pto.prefetch(k[r])",
     ),
     "print": (
-        "Print text, scalars and the valid parts of tiles, as lines that name the task.",
+        "Print text, scalars and the valid parts of tiles; each line names the task.",
         "any number of strings, scalars and tiles [R, C]",
         'pto.print("block", r, "scores", s)',
     ),
     "check": (
-        "End the kernel and the run with a message unless a condition holds.",
+        "End the run with an error and this message if the condition is false.",
         "a condition on scalars, a string",
         'pto.check(x.rows > 0, "a request has no tokens")',
     ),
@@ -91,7 +91,7 @@ OTHERS: dict[str, tuple[str, str, str]] = {
         "i = pto.block_idx()",
     ),
     "block_num": (
-        "The number of calls of a task, `@kernel(block_dim=n)`.",
+        "The number of calls that make up the task: n of `@kernel(block_dim=n)`.",
         "-> number",
         "n = pto.block_num()",
     ),

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import ast
+import inspect
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from types import FunctionType
-from typing import Any, ClassVar, Literal, overload
+from typing import Any, ClassVar, Literal, TypeVar, overload
 from weakref import WeakSet
 
-from pto_wsp.errors import NameClash, NoSource, UnknownKernel, UnsupportedSyntax, did_you_mean
+from pto_wsp.errors import NameClash, NoSource, UnknownKernel, UnsupportedSyntax, WrongValue, did_you_mean
 from pto_wsp.ir.kernel import KernelFunction
 from pto_wsp.ir.scalar import Var
 from pto_wsp.lang.captured import Reading
@@ -31,6 +32,8 @@ from pto_wsp.lang.workload.tasks import Handle, TaskArguments
 from pto_wsp.location import Location, caller_location
 from pto_wsp.support.record import replace
 from pto_wsp.types.tile import ScalarType, ViewType
+
+C = TypeVar("C", bound=Callable[..., object])
 
 
 class Kernel:
@@ -58,6 +61,7 @@ class Kernel:
         self.declaration = declaration
         self._functions: dict[object, KernelFunction] = {}
         self._inlined: dict[object, Reading] = {}
+        self._cost: Callable[..., object] | None = None
         self.__doc__ = source.function.__doc__
         self.__name__ = self.name
         if not self.is_generic:
@@ -92,7 +96,8 @@ class Kernel:
         """What is equal for a kernel of the same text."""
         options = self.declaration
         native = None if self._native is None else (self._native.source, self._native.includes)
-        return self._source.function, options.workspace, options.cost, options.core, options.block_dim, native
+        stated = options.workspace, options.cost, options.core, options.block_dim, self._cost
+        return self._source.function, *stated, native
 
     @property
     def readings(self) -> tuple[Reading, ...]:
@@ -106,6 +111,31 @@ class Kernel:
             BadAnnotation: these values give sizes or an element type that a parameter cannot have.
         """
         return tuple(concrete_param(self._source, param, constants, loc) for param in self.params)
+
+    def cost(self, function: C) -> C:
+        """State what a call of the kernel costs on a simulated device; a decorator.
+
+        Args:
+            function: takes views and scalars of the kernel by their names, those that it needs. A view has
+                `.shape`, `.rows` and `.cols`, a scalar is its number. It returns cycles of the device.
+
+        Returns:
+            The function.
+
+        Raises:
+            WrongValue: it is not a function of parameters of the kernel.
+        """
+        known = [param.name for param in self.params]
+        found = inspect.signature(function).parameters if callable(function) else None
+        if found is None or not set(found) <= set(known):
+            expected = f"a function of some of {', '.join(known)}"
+            shown = repr(function) if found is None else f"one of {', '.join(found)}"
+            raise WrongValue(name="cost", expected=expected, found=shown, loc=caller_location())
+        self._cost = function
+        self._functions.clear()
+        if not self.is_generic:
+            self.specialise({}, {})
+        return function
 
     def specialise(self, views: Mapping[str, ViewType], constants: Mapping[str, object]) -> KernelFunction:
         """Return the IR of the kernel.
@@ -158,7 +188,8 @@ class Kernel:
         return remove_copies(function)
 
     def _declared(self, function: KernelFunction) -> KernelFunction:
-        return replace(function, unit=self.declaration.core, block_dim=self.declaration.block_dim)
+        declared = self.declaration
+        return replace(function, unit=declared.core, block_dim=declared.block_dim, cost=self._cost)
 
     def __getitem__(self, keys: object) -> TaskCall:
         """Give the coordinates of a task, which reports and traces name it by."""

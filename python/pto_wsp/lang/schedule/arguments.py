@@ -84,5 +84,6 @@ class Scheduled(ABC):
         for kind, directive in directives.items():
             if not isinstance(directive, Directive) or directive.kind != kind:
                 expected = f"a policy for `{kind}`"
-                raise WrongValue(name=kind, expected=expected, found=repr(directive), loc=caller_location())
+                found, hint = repr(directive), f"`pto docs {kind}` lists the policies"
+                raise WrongValue(name=kind, expected=expected, found=found, hint=hint, loc=caller_location())
         return self._scheduled(self.policies.having(*directives.values()))

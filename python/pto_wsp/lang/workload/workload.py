@@ -5,9 +5,11 @@ from __future__ import annotations
 import inspect
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from types import FrameType, FunctionType
 from typing import Any, overload
 
+from pto_wsp.device.model import Device
 from pto_wsp.errors import (
     BadHandle,
     CallArgument,
@@ -153,15 +155,23 @@ class Workload(Schedulable):
         self._traced.captured.check()
         return self._traced
 
-    def compile(self, target: str = "cpu") -> Program:
+    def compile(
+        self, target: str = "cpu", *, device: str | Path | Device | None = None, values: bool = True
+    ) -> Program:
         """Compile for a target; needs no data and no sizes.
+
+        Args:
+            target: where the program runs: `cpu`, `interp`, or `sim`, a device in simulated time.
+            device: what `sim` simulates: a device, the name of a preset (`ascend_910b` without it), or the
+                path of a TOML file.
+            values: whether `sim` runs the kernels, too. Without, it finds time alone.
 
         Raises:
             FrontendError: something in the workload or its kernels has no meaning.
             VariableChanged: a variable around it or its kernels has changed since it was read.
-            CompileError: the target is unknown, or cannot build it.
+            CompileError: the target or the device is unknown, or cannot build it.
         """
-        return compile_traced(self.trace(), target)
+        return compile_traced(self.trace(), target, device, values)
 
 
 def _shown(value: object) -> str:

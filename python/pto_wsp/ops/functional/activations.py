@@ -35,13 +35,17 @@ def relu6(x: Any, *, out: Array | None = None) -> Array:
 
 @operator("x if x > 0 else negative_slope x", 1)
 def leaky_relu(x: Any, negative_slope: float = 0.01, *, out: Array | None = None) -> Array:
-    """Return x where it is above 0, else x times the slope."""
+    """Return x where it is above 0, else negative_slope times x."""
     return _apply(NUMBERED, "leaky_relu", x, out, a=negative_slope)
 
 
-@operator("x if x > 0 else w x, a w for each index of dimension 1", 1)
+@operator(
+    "x if x > 0 else w x, a w for each index of dimension 1",
+    1,
+    "x [N, C, ...], weight [C] or [1] -> [N, C, ...]",
+)
 def prelu(x: Any, weight: Any, *, out: Array | None = None) -> Array:
-    """Return x where it is above 0, else x times the weight of its index in dimension 1 (or the only one)."""
+    """Return x where it is above 0, else x times the weight of its channel (dimension 1)."""
     array, dtype = floats("x", x)
     require_rank("x", array, 1)
     channels = array.shape[min(1, array.ndim - 1)]
@@ -66,7 +70,7 @@ def elu(x: Any, alpha: float = 1.0, *, out: Array | None = None) -> Array:
 
 @operator("s (x if x > 0 else alpha (e^x - 1)), s = 1.0507, alpha = 1.6733", 4)
 def selu(x: Any, *, out: Array | None = None) -> Array:
-    """Return the scaled exponential linear unit."""
+    """Return the scaled exponential linear unit of x."""
     return _apply(ACTIVATIONS, "selu", x, out)
 
 
@@ -78,7 +82,7 @@ def celu(x: Any, alpha: float = 1.0, *, out: Array | None = None) -> Array:
 
 @operator("x Phi(x); tanh: x / 2 (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3)))", 4)
 def gelu(x: Any, approximate: Literal["none", "tanh"] = "none", *, out: Array | None = None) -> Array:
-    """Return x times the normal distribution function of x, or its approximation by tanh."""
+    """Return x times the normal distribution function of x."""
     if approximate not in ("none", "tanh"):
         raise WrongValue(name="approximate", expected='"none" or "tanh"', found=repr(approximate))
     return _apply(ACTIVATIONS, "gelu" if approximate == "none" else "gelu_tanh", x, out)
@@ -92,7 +96,7 @@ def silu(x: Any, *, out: Array | None = None) -> Array:
 
 @operator("x tanh(softplus(x))", 6)
 def mish(x: Any, *, out: Array | None = None) -> Array:
-    """Return x tanh(ln(1 + e^x))."""
+    """Return x times the hyperbolic tangent of softplus(x)."""
     return _apply(ACTIVATIONS, "mish", x, out)
 
 
@@ -110,13 +114,13 @@ def softsign(x: Any, *, out: Array | None = None) -> Array:
 
 @operator("min(max(x, min_val), max_val)", 1)
 def hardtanh(x: Any, min_val: float = -1.0, max_val: float = 1.0, *, out: Array | None = None) -> Array:
-    """Return x, at least `min_val` and at most `max_val`."""
+    """Return x clipped to `min_val` and `max_val`."""
     return _apply(NUMBERED, "hardtanh", x, out, a=min_val, b=max_val)
 
 
 @operator("min(max(x + 3, 0), 6) / 6", 2)
 def hardsigmoid(x: Any, *, out: Array | None = None) -> Array:
-    """Return the sigmoid made of straight lines."""
+    """Return the piecewise linear sigmoid of x."""
     return _apply(ACTIVATIONS, "hardsigmoid", x, out)
 
 
@@ -128,7 +132,7 @@ def hardswish(x: Any, *, out: Array | None = None) -> Array:
 
 @operator("tanh x", 2)
 def tanh(x: Any, *, out: Array | None = None) -> Array:
-    """Return the hyperbolic tangent."""
+    """Return the hyperbolic tangent of x."""
     return _apply(ACTIVATIONS, "tanh", x, out)
 
 
@@ -140,7 +144,7 @@ def sigmoid(x: Any, *, out: Array | None = None) -> Array:
 
 @operator("-ln(1 + e^-x)", 4)
 def logsigmoid(x: Any, *, out: Array | None = None) -> Array:
-    """Return the logarithm of the sigmoid."""
+    """Return the logarithm of the sigmoid of x."""
     return _apply(ACTIVATIONS, "logsigmoid", x, out)
 
 
@@ -152,13 +156,13 @@ def threshold(x: Any, threshold: float, value: float, *, out: Array | None = Non
 
 @operator("0 if |x| <= lambd else x", 1)
 def hardshrink(x: Any, lambd: float = 0.5, *, out: Array | None = None) -> Array:
-    """Return x, and 0 where its size is at most `lambd`."""
+    """Return x, or 0 where |x| is at most `lambd`."""
     return _apply(NUMBERED, "hardshrink", x, out, a=lambd)
 
 
 @operator("x - lambd, x + lambd or 0, as x is above, below or between", 1)
 def softshrink(x: Any, lambd: float = 0.5, *, out: Array | None = None) -> Array:
-    """Return x brought nearer to 0 by `lambd`."""
+    """Return x moved towards 0 by `lambd`."""
     return _apply(NUMBERED, "softshrink", x, out, a=lambd)
 
 
@@ -183,25 +187,25 @@ def _gate(name: str, x: Any, out: Array | None) -> Array:
     return y
 
 
-@operator("a sigmoid(b), of the halves a, b of the last dimension", 4)
+@operator("a sigmoid(b), of the halves a, b of the last dimension", 4, "x [..., 2 n] -> [..., n]")
 def glu(x: Any, *, out: Array | None = None) -> Array:
-    """Return the first half of the last dimension times the sigmoid of the second."""
+    """Return the first half of the last dimension times the sigmoid of the second half."""
     return _gate("glu", x, out)
 
 
-@operator("silu(a) b", 4)
+@operator("silu(a) b", 4, "x [..., 2 n] -> [..., n]")
 def swiglu(x: Any, *, out: Array | None = None) -> Array:
-    """Return the silu of the first half of the last dimension times the second."""
+    """Return silu of the first half of the last dimension times the second half."""
     return _gate("swiglu", x, out)
 
 
-@operator("gelu(a) b", 5)
+@operator("gelu(a) b", 5, "x [..., 2 n] -> [..., n]")
 def geglu(x: Any, *, out: Array | None = None) -> Array:
-    """Return the gelu of the first half of the last dimension times the second."""
+    """Return gelu of the first half of the last dimension times the second half."""
     return _gate("geglu", x, out)
 
 
-@operator("max(a, 0) b", 1)
+@operator("max(a, 0) b", 1, "x [..., 2 n] -> [..., n]")
 def reglu(x: Any, *, out: Array | None = None) -> Array:
-    """Return the first half of the last dimension, at least 0, times the second."""
+    """Return relu of the first half of the last dimension times the second half."""
     return _gate("reglu", x, out)

@@ -24,13 +24,9 @@ from pto_wsp.types import f32, i64
 Array = np.ndarray
 
 
-@operator("x W^T + b", 16)
+@operator("x W^T + b", 16, "x [..., in], weight [out, in], bias [out] -> [..., out]")
 def linear(x: Any, weight: Any, bias: Any = None, *, out: Array | None = None) -> Array:
-    """Return rows of the last dimension times the transposed weight [out, in], plus the bias.
-
-    Every call turns the weight as it reads it: one that stays is better packed once, for
-    `pto_wsp.ops.matmul`.
-    """
+    """Return x times the transposed weight, plus the bias."""
     array, dtype = floats("x", x)
     require_rank("x", array, 1)
     w = like("weight", weight, dtype)
@@ -43,9 +39,11 @@ def linear(x: Any, weight: Any, bias: Any = None, *, out: Array | None = None) -
     return y
 
 
-@operator("x1 W_o x2 + b_o", 24)
+@operator(
+    "x1 W_o x2 + b_o", 24, "x1 [..., in1], x2 [..., in2], weight [out, in1, in2], bias [out] -> [..., out]"
+)
 def bilinear(x1: Any, x2: Any, weight: Any, bias: Any = None, *, out: Array | None = None) -> Array:
-    """Return x1 @ weight[o] @ x2 + bias[o] of rows of the last dimension; the weight is [out, in1, in2]."""
+    """Return x1 W_o x2 + b_o for each output o."""
     a, dtype = floats("x1", x1)
     require_rank("x1", a, 1)
     t = like("x2", x2, dtype)
@@ -62,9 +60,9 @@ def bilinear(x1: Any, x2: Any, weight: Any, bias: Any = None, *, out: Array | No
     return y
 
 
-@operator("W[i]", 0)
+@operator("W[i]", 0, "indices [...], weight [rows, dim] -> [..., dim]")
 def embedding(indices: Any, weight: Any, *, out: Array | None = None) -> Array:
-    """Return rows of a table."""
+    """Return the rows of a table that the indices select."""
     w, dtype = floats("weight", weight)
     require_rank("weight", w, 2)
     chosen = as_array("indices", indices)
@@ -75,9 +73,9 @@ def embedding(indices: Any, weight: Any, *, out: Array | None = None) -> Array:
     return y
 
 
-@operator("1 where j = i, else 0, as i64", 0)
+@operator("1 where j = i, else 0, as i64", 0, "indices [...] -> [..., num_classes] of i64")
 def one_hot(indices: Any, num_classes: int, *, out: Array | None = None) -> Array:
-    """Return a 1 in the place of each index, in a new last dimension."""
+    """Return 1 at each index and 0 elsewhere, in a new last dimension."""
     chosen = as_array("indices", indices)
     numbers = classes("indices", chosen, chosen.shape, num_classes)
     y = output(out, (*chosen.shape, num_classes), i64)
@@ -85,9 +83,13 @@ def one_hot(indices: Any, num_classes: int, *, out: Array | None = None) -> Arra
     return y
 
 
-@operator("(a cos - b sin, b cos + a sin), of the halves a, b of the last dimension", 3)
+@operator(
+    "(a cos - b sin, b cos + a sin), of the halves a, b of the last dimension",
+    3,
+    "x [..., 2 n], cos [..., n], sin [..., n] -> [..., 2 n]",
+)
 def rope(x: Any, cos: Any, sin: Any, *, out: Array | None = None) -> Array:
-    """Return rows turned by angles, whose cosines and sines are given for every row and half of it."""
+    """Return x with rotary position embedding, given the cosines and sines of each row."""
     array, dtype = floats("x", x)
     require_rank("x", array, 1)
     if array.shape[-1] % 2:
@@ -103,7 +105,7 @@ def rope(x: Any, cos: Any, sin: Any, *, out: Array | None = None) -> Array:
 
 @operator("x: dropout of inference", 0)
 def dropout(x: Any, p: float = 0.5, training: bool = False, *, out: Array | None = None) -> Array:
-    """Return a copy of x: at inference nothing is dropped.
+    """Return a copy of x: inference drops nothing.
 
     Raises:
         NotYetSupported: for training.

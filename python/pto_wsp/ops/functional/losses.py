@@ -68,7 +68,7 @@ def l1_loss(x: Any, target: Any, reduction: Reduction = "mean", *, out: Array | 
 def smooth_l1_loss(
     x: Any, target: Any, reduction: Reduction = "mean", beta: float = 1.0, *, out: Array | None = None
 ) -> Array:
-    """Return the absolute error, squared where it is small; `beta` is above 0."""
+    """Return the absolute error, squared below `beta`."""
     if not beta > 0:
         raise WrongValue(name="beta", expected="a number above 0 (else `l1_loss`)", found=str(beta))
     return _loss("smooth_l1_loss", x, target, reduction, out, a=beta)
@@ -78,7 +78,7 @@ def smooth_l1_loss(
 def huber_loss(
     x: Any, target: Any, reduction: Reduction = "mean", delta: float = 1.0, *, out: Array | None = None
 ) -> Array:
-    """Return the squared error, and the absolute one beyond `delta`."""
+    """Return the squared error up to `delta`, the absolute error beyond it."""
     return _loss("huber_loss", x, target, reduction, out, a=delta)
 
 
@@ -86,7 +86,7 @@ def huber_loss(
 def binary_cross_entropy(
     x: Any, target: Any, reduction: Reduction = "mean", *, out: Array | None = None
 ) -> Array:
-    """Return the cross entropy of probabilities."""
+    """Return the cross entropy of the probabilities x."""
     return _loss("binary_cross_entropy", x, target, reduction, out)
 
 
@@ -94,13 +94,13 @@ def binary_cross_entropy(
 def binary_cross_entropy_with_logits(
     x: Any, target: Any, reduction: Reduction = "mean", *, out: Array | None = None
 ) -> Array:
-    """Return the cross entropy of probabilities whose logits are given."""
+    """Return the cross entropy of the probabilities sigmoid(x)."""
     return _loss("binary_cross_entropy_with_logits", x, target, reduction, out)
 
 
 @operator("t (ln t - x), 0 where t = 0", 6)
 def kl_div(x: Any, target: Any, reduction: Reduction = "mean", *, out: Array | None = None) -> Array:
-    """Return the divergence of a distribution from one whose logarithms are x."""
+    """Return the Kullback-Leibler divergence of the target from e^x."""
     return _loss("kl_div", x, target, reduction, out)
 
 
@@ -108,7 +108,7 @@ def kl_div(x: Any, target: Any, reduction: Reduction = "mean", *, out: Array | N
 def soft_margin_loss(
     x: Any, target: Any, reduction: Reduction = "mean", *, out: Array | None = None
 ) -> Array:
-    """Return the logistic loss of targets 1 and -1."""
+    """Return the logistic loss of the targets 1 and -1."""
     return _loss("soft_margin_loss", x, target, reduction, out)
 
 
@@ -116,7 +116,7 @@ def soft_margin_loss(
 def poisson_nll_loss(
     x: Any, target: Any, reduction: Reduction = "mean", *, out: Array | None = None
 ) -> Array:
-    """Return the negative log-likelihood of counts whose logarithmic mean is x."""
+    """Return the negative log-likelihood of Poisson counts with mean e^x."""
     return _loss("poisson_nll_loss", x, target, reduction, out)
 
 
@@ -124,7 +124,7 @@ def poisson_nll_loss(
 def hinge_embedding_loss(
     x: Any, target: Any, reduction: Reduction = "mean", margin: float = 1.0, *, out: Array | None = None
 ) -> Array:
-    """Return distances of likes, and what distances of unlikes lack."""
+    """Return x for matching pairs, and the part of `margin` that exceeds x for others."""
     return _loss("hinge_embedding_loss", x, target, reduction, out, a=margin)
 
 
@@ -157,15 +157,23 @@ def _of_classes(name: str, x: Any, target: Any, reduction: Reduction, out: Array
     return _reduced(loss, dtype, reduction, out)
 
 
-@operator("ln sum_j e^x_j - x_t, over the last dimension", 6)
+@operator(
+    "ln sum_j e^x_j - x_t, over the last dimension",
+    6,
+    'x [..., classes], target [...] of integers -> [], or [...] with reduction="none"',
+)
 def cross_entropy(x: Any, target: Any, reduction: Reduction = "mean", *, out: Array | None = None) -> Array:
-    """Return the cross entropy of classes, whose logits are the last dimension."""
+    """Return the cross entropy of class numbers; the last dimension of x holds logits."""
     return _of_classes("cross_entropy", x, target, reduction, out)
 
 
-@operator("-x_t, over the last dimension", 1)
+@operator(
+    "-x_t, over the last dimension",
+    1,
+    'x [..., classes], target [...] of integers -> [], or [...] with reduction="none"',
+)
 def nll_loss(x: Any, target: Any, reduction: Reduction = "mean", *, out: Array | None = None) -> Array:
-    """Return the negative logarithm of the class, where logarithms are the last dimension."""
+    """Return the negative log-likelihood of class numbers; the last dimension of x holds logarithms."""
     return _of_classes("nll_loss", x, target, reduction, out)
 
 
@@ -178,13 +186,15 @@ def _of_two(name: str, x1: Any, x2: Any, out: Array | None, eps: float) -> Array
     return y
 
 
-@operator("x1 . x2 / (max(|x1|, eps) max(|x2|, eps)), over the last dimension", 12)
+@operator(
+    "x1 . x2 / (max(|x1|, eps) max(|x2|, eps)), over the last dimension", 12, "x1, x2 [..., n] -> [...]"
+)
 def cosine_similarity(x1: Any, x2: Any, eps: float = 1e-8, *, out: Array | None = None) -> Array:
     """Return the cosine of the angle between rows of the last dimension."""
     return _of_two("cosine_similarity", x1, x2, out, eps)
 
 
-@operator("sqrt(sum_j (x1_j - x2_j + eps)^2), over the last dimension", 8)
+@operator("sqrt(sum_j (x1_j - x2_j + eps)^2), over the last dimension", 8, "x1, x2 [..., n] -> [...]")
 def pairwise_distance(x1: Any, x2: Any, eps: float = 1e-6, *, out: Array | None = None) -> Array:
-    """Return the distance between rows of the last dimension."""
+    """Return the Euclidean distance between rows of the last dimension."""
     return _of_two("pairwise_distance", x1, x2, out, eps)

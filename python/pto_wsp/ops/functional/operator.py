@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from pto_wsp.ops.functional.documentation import default_shapes, described
 from pto_wsp.ops.functional.elementwise_kernels import activations, activations_with_numbers, losses
 from pto_wsp.ops.functional.family import Family
 from pto_wsp.ops.functional.layer_kernels import gates, products, tables
@@ -50,10 +51,17 @@ OPERATORS: dict[str, Operator] = {}
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-def operator(formula: str, bound: float) -> Callable[[F], F]:
-    """Add a function to the list of operators."""
+def operator(formula: str, bound: float, shapes: str = "") -> Callable[[F], F]:
+    """Add a function to the list of operators, and complete its docstring.
+
+    Args:
+        formula: as in `Operator`.
+        bound: as in `Operator`.
+        shapes: shapes of arrays and result; by default they follow from the parameters.
+    """
 
     def add(function: F) -> F:
+        function.__doc__ = described(function, formula, bound, shapes or default_shapes(function))
         OPERATORS[function.__name__] = Operator(function, formula, bound)
         return function
 

@@ -91,11 +91,15 @@ def _weights(name: str, value: Any, dtype: DType, count: int, default: float) ->
     return like(name, value, dtype, (count,))
 
 
-@operator("(x - mean) / sqrt(var + eps) w + b, over the last dimension", 12)
+@operator(
+    "(x - mean) / sqrt(var + eps) w + b, over the last dimension",
+    12,
+    "x [..., n], weight [n], bias [n] -> [..., n]",
+)
 def layer_norm(
     x: Any, weight: Any = None, bias: Any = None, eps: float = 1e-5, *, out: Array | None = None
 ) -> Array:
-    """Return rows of the last dimension with mean 0 and variance 1, times the weight, plus the bias."""
+    """Return rows of the last dimension normalised to mean 0 and variance 1, times weight, plus bias."""
     array, dtype = floats("x", x)
     require_rank("x", array, 1)
     cols = array.shape[-1]
@@ -106,9 +110,9 @@ def layer_norm(
     return y
 
 
-@operator("x / sqrt(mean(x^2) + eps) w, over the last dimension", 10)
+@operator("x / sqrt(mean(x^2) + eps) w, over the last dimension", 10, "x [..., n], weight [n] -> [..., n]")
 def rms_norm(x: Any, weight: Any = None, eps: float = 1e-6, *, out: Array | None = None) -> Array:
-    """Return rows of the last dimension divided by their root mean square, times the weight."""
+    """Return rows of the last dimension divided by their root mean square, times weight."""
     array, dtype = floats("x", x)
     require_rank("x", array, 1)
     y = output(out, array.shape, dtype)
@@ -117,7 +121,11 @@ def rms_norm(x: Any, weight: Any = None, eps: float = 1e-6, *, out: Array | None
     return y
 
 
-@operator("(x - mean) / sqrt(var + eps) w + b, over groups of dimension 1 and all later dimensions", 16)
+@operator(
+    "(x - mean) / sqrt(var + eps) w + b, over groups of dimension 1 and all later dimensions",
+    16,
+    "x [N, C, ...], weight [C], bias [C] -> [N, C, ...]; C is a multiple of num_groups",
+)
 def group_norm(
     x: Any,
     num_groups: int,
@@ -127,7 +135,7 @@ def group_norm(
     *,
     out: Array | None = None,
 ) -> Array:
-    """Return groups of channels (dimension 1) with mean 0 and variance 1, scaled and shifted by channel."""
+    """Return groups of channels normalised to mean 0 and variance 1, times weight, plus bias."""
     array, dtype = floats("x", x)
     require_rank("x", array, 2)
     count, channels = array.shape[:2]
@@ -142,7 +150,11 @@ def group_norm(
     return y
 
 
-@operator("(x - mean) / sqrt(var + eps) w + b, with a mean and a variance for each index of dimension 1", 6)
+@operator(
+    "(x - mean) / sqrt(var + eps) w + b, with a mean and a variance for each index of dimension 1",
+    6,
+    "x [N, C, ...], running_mean, running_var, weight, bias [C] -> [N, C, ...]",
+)
 def batch_norm(
     x: Any,
     running_mean: Any,
@@ -153,7 +165,7 @@ def batch_norm(
     *,
     out: Array | None = None,
 ) -> Array:
-    """Return the batch norm of inference: statistics are given, by channel (dimension 1)."""
+    """Return channels (dimension 1) normalised with the given mean and variance, for inference."""
     array, dtype = floats("x", x)
     require_rank("x", array, 2)
     count, channels = array.shape[:2]
@@ -172,7 +184,7 @@ def batch_norm(
 
 @operator("x / max(sqrt(sum(x^2)), eps)", 8)
 def normalize(x: Any, dim: int = -1, eps: float = 1e-12, *, out: Array | None = None) -> Array:
-    """Return x divided by its length along a dimension."""
+    """Return x divided by its Euclidean norm along a dimension."""
     return _along(NORMS, "normalize", x, dim, out, a=eps)
 
 
@@ -187,7 +199,7 @@ def sum(x: Any, dim: int = -1, keepdim: bool = False, *, out: Array | None = Non
 
 @operator("sum_j x_j / n", 8)
 def mean(x: Any, dim: int = -1, keepdim: bool = False, *, out: Array | None = None) -> Array:
-    """Return the mean along a dimension; NaN where it is empty."""
+    """Return the mean along a dimension; NaN if the dimension is empty."""
     array, _ = floats("x", x)
     count = array.shape[_dim(array, dim)]
     y = _reduce(REDUCTIONS, "sum", array, dim, keepdim, out, a=1.0 / count if count else 1.0)
@@ -198,25 +210,33 @@ def mean(x: Any, dim: int = -1, keepdim: bool = False, *, out: Array | None = No
 
 @operator("max_j x_j; -inf where empty", 0)
 def amax(x: Any, dim: int = -1, keepdim: bool = False, *, out: Array | None = None) -> Array:
-    """Return the largest element along a dimension; NaN if one is."""
+    """Return the greatest element along a dimension; NaN if an element is NaN."""
     return _reduce(REDUCTIONS, "amax", x, dim, keepdim, out)
 
 
 @operator("min_j x_j; inf where empty", 0)
 def amin(x: Any, dim: int = -1, keepdim: bool = False, *, out: Array | None = None) -> Array:
-    """Return the smallest element along a dimension; NaN if one is."""
+    """Return the least element along a dimension; NaN if an element is NaN."""
     return _reduce(REDUCTIONS, "amin", x, dim, keepdim, out)
 
 
-@operator("the lowest j with x_j = max x, as i32; -1 where empty", 0)
+@operator(
+    "the lowest j with x_j = max x, as i32; -1 where empty",
+    0,
+    "x [..., n, ...] -> [..., ...] of i32, or [..., 1, ...] with keepdim=True; n is dimension `dim`",
+)
 def argmax(x: Any, dim: int = -1, keepdim: bool = False, *, out: Array | None = None) -> Array:
-    """Return where the first largest element along a dimension is; a NaN is larger than all."""
+    """Return the index of the first greatest element along a dimension; NaN counts as greatest."""
     return _reduce(REDUCTIONS, "argmax", x, dim, keepdim, out, made=i32, a=1.0)
 
 
-@operator("the lowest j with x_j = min x, as i32; -1 where empty", 0)
+@operator(
+    "the lowest j with x_j = min x, as i32; -1 where empty",
+    0,
+    "x [..., n, ...] -> [..., ...] of i32, or [..., 1, ...] with keepdim=True; n is dimension `dim`",
+)
 def argmin(x: Any, dim: int = -1, keepdim: bool = False, *, out: Array | None = None) -> Array:
-    """Return where the first smallest element along a dimension is; a NaN is smaller than all."""
+    """Return the index of the first least element along a dimension; NaN counts as least."""
     return _reduce(REDUCTIONS, "argmax", x, dim, keepdim, out, made=i32, a=-1.0)
 
 
@@ -224,7 +244,7 @@ def argmin(x: Any, dim: int = -1, keepdim: bool = False, *, out: Array | None = 
 def var(
     x: Any, dim: int = -1, correction: int = 1, keepdim: bool = False, *, out: Array | None = None
 ) -> Array:
-    """Return the variance along a dimension; NaN where nothing is left to divide by."""
+    """Return the variance along a dimension; NaN if n is at most `correction`."""
     array, _ = floats("x", x)
     count = array.shape[_dim(array, dim)] - correction
     y = _reduce(REDUCTIONS, "var", array, dim, keepdim, out, a=float(max(count, 1)))
@@ -235,13 +255,17 @@ def var(
 
 @operator("sqrt(sum_j x_j^2)", 8)
 def norm(x: Any, dim: int = -1, keepdim: bool = False, *, out: Array | None = None) -> Array:
-    """Return the length along a dimension."""
+    """Return the Euclidean norm along a dimension."""
     return _reduce(REDUCTIONS, "norm", x, dim, keepdim, out)
 
 
-@operator("the k largest of the last dimension in descending order, and where they are, as i32", 0)
+@operator(
+    "the k largest of the last dimension in descending order, and where they are, as i32",
+    0,
+    "x [..., n] -> values [..., k], indices [..., k] of i32",
+)
 def topk(x: Any, k: int, *, out: tuple[Array, Array] | None = None) -> tuple[Array, Array]:
-    """Return the k largest elements of rows of the last dimension and their indices; the first of equal ones.
+    """Return the k greatest elements of each row and their indices; of equal elements the first.
 
     Raises:
         WrongValue: k is above the row's elements, or above 128.

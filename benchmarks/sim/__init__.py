@@ -1,0 +1,1 @@
+"""Simulated time: speed of the simulator, published cycles, and what the specifications claim."""

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Python face of the simulator: SimMachine, SimResult and what a task costs.
+#include "bind_sim.hpp"
+
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/shared_ptr.h>
+#include <nanobind/stl/vector.h>
+
+#include "pto/wsp/sim/result.hpp"
+
+namespace nb = nanobind;
+using namespace pto::wsp;
+
+namespace pto::wsp::python {
+
+PythonCosts::PythonCosts(nb::object find, std::vector<std::vector<bool>> matters,
+                         const KernelLibrary& library)
+    : find_(std::move(find)), matters_(std::move(matters)), library_(library) {}
+
+sim::TaskCost PythonCosts::find(uint32_t kernel, const View* views, const Scalar* scalars) {
+  const nb::gil_scoped_acquire acquired;
+  const KernelInfo& info = library_.kernels[kernel];
+  nb::list shapes, values;
+  for (uint32_t i = 0; i < info.num_views; ++i) {
+    nb::list shape;
+    for (int d = 0; d < info.params[i].rank; ++d) shape.append(views[i].shape[d]);
+    shapes.append(nb::tuple(shape));
+  }
+  for (uint32_t i = 0; i < info.num_scalars; ++i) values.append(scalars[i].i64);
+  return nb::cast<sim::TaskCost>(find_(kernel, shapes, values));
+}
+
+bool PythonCosts::matters(uint32_t kernel, uint32_t scalar) const { return matters_[kernel][scalar]; }
+
+}  // namespace pto::wsp::python
+
+namespace {
+
+template <class T>
+nb::object to_array(std::vector<T> values) {
+  auto* owned = new std::vector<T>(std::move(values));
+  nb::capsule owner(owned, [](void* memory) noexcept { delete static_cast<std::vector<T>*>(memory); });
+  return nb::cast(nb::ndarray<nb::numpy, T, nb::ndim<1>>(owned->data(), {owned->size()}, owner));
+}
+
+template <class Get>
+auto column(const sim::SimResult& result, Get get) {
+  using T = std::decay_t<decltype(get(result.times[0]))>;
+  std::vector<T> values;
+  values.reserve(result.times.size());
+  for (const sim::TaskTime& time : result.times) values.push_back(get(time));
+  return to_array(std::move(values));
+}
+
+/// What is known of each task, as arrays.
+nb::dict times(const sim::SimResult& result) {
+  nb::dict columns;
+  columns["site"] = column(result, [](const sim::TaskTime& t) { return int64_t(t.site); });
+  columns["cost"] = column(result, [](const sim::TaskTime& t) { return int64_t(t.cost); });
+  columns["dispatcher"] = column(result, [](const sim::TaskTime& t) { return int64_t(t.dispatcher); });
+  columns["kind"] = column(result, [](const sim::TaskTime& t) { return int64_t(t.kind); });
+  columns["core"] = column(result, [](const sim::TaskTime& t) { return int64_t(t.core); });
+  columns["second_kind"] = column(result, [](const sim::TaskTime& t) { return int64_t(t.second_kind); });
+  columns["second"] = column(result, [](const sim::TaskTime& t) { return int64_t(t.second); });
+  columns["cause"] = column(result, [](const sim::TaskTime& t) { return int64_t(t.cause); });
+  columns["because"] = column(result, [](const sim::TaskTime& t) { return int64_t(t.because); });
+  columns["made"] = column(result, [](const sim::TaskTime& t) { return t.made; });
+  columns["ready"] = column(result, [](const sim::TaskTime& t) { return t.ready; });
+  columns["start"] = column(result, [](const sim::TaskTime& t) { return t.start; });
+  columns["end"] = column(result, [](const sim::TaskTime& t) { return t.end; });
+  return columns;
+}
+
+}  // namespace
+
+void bind_sim(nb::module_& module) {
+  nb::class_<sim::Machine>(module, "SimMachine")
+      .def(nb::init<>())
+      .def_rw("cores", &sim::Machine::cores)
+      .def_rw("gm_rate", &sim::Machine::gm_rate)
+      .def_rw("l2_bytes", &sim::Machine::l2_bytes)
+      .def_rw("l2_rate", &sim::Machine::l2_rate)
+      .def_rw("l2_hit", &sim::Machine::l2_hit)
+      .def_rw("l2_miss", &sim::Machine::l2_miss)
+      .def_rw("dispatchers", &sim::Machine::dispatchers)
+      .def_rw("generate", &sim::Machine::generate)
+      .def_rw("skip", &sim::Machine::skip)
+      .def_rw("dispatch", &sim::Machine::dispatch)
+      .def_rw("complete", &sim::Machine::complete)
+      .def_rw("records", &sim::Machine::records)
+      .def_rw("hz", &sim::Machine::hz)
+      .def_rw("begin", &sim::Machine::begin);
+  nb::class_<sim::TaskCost>(module, "SimCost")
+      .def(nb::init<>())
+      .def_rw("kinds", &sim::TaskCost::kinds)
+      .def_rw("cycles", &sim::TaskCost::cycles)
+      .def_rw("ends", &sim::TaskCost::ends)
+      .def_rw("loaded", &sim::TaskCost::loaded)
+      .def_rw("stored", &sim::TaskCost::stored)
+      .def_rw("spilled", &sim::TaskCost::spilled)
+      .def_rw("operations", &sim::TaskCost::operations);
+  nb::class_<sim::SimResult>(module, "SimResult")
+      .def_ro("tasks", &sim::SimResult::tasks)
+      .def_ro("cycles", &sim::SimResult::cycles)
+      .def_ro("busy", &sim::SimResult::busy)
+      .def_ro("idle", &sim::SimResult::idle)
+      .def_ro("generating", &sim::SimResult::generating)
+      .def_ro("stalled", &sim::SimResult::stalled)
+      .def_ro("stalls", &sim::SimResult::stalls)
+      .def_ro("made", &sim::SimResult::made)
+      .def_ro("kernels", &sim::SimResult::kernels)
+      .def_ro("calls", &sim::SimResult::calls)
+      .def_ro("spent", &sim::SimResult::spent)
+      .def_ro("gm_bytes", &sim::SimResult::gm_bytes)
+      .def_ro("l2_bytes", &sim::SimResult::l2_bytes)
+      .def_ro("hits", &sim::SimResult::hits)
+      .def_ro("misses", &sim::SimResult::misses)
+      .def_ro("operations", &sim::SimResult::operations)
+      .def_ro("max_live", &sim::SimResult::max_live)
+      .def_ro("longest", &sim::SimResult::longest)
+      .def_ro("record", &sim::SimResult::record)
+      .def("times", &times);
+}

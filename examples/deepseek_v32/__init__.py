@@ -1,0 +1,1 @@
+"""DeepSeek V3.2 attention: MLA, lightning indexer, sparse attention."""

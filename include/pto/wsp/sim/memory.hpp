@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Memory that the cores of a simulated machine share: a rate that they divide, and a cache.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+#include <queue>
+#include <vector>
+
+namespace pto::wsp::sim {
+
+/// Transfers that share a rate equally. All of them advance alike, so the one with the least left is the next
+/// to end, whatever begins or ends meanwhile.
+class SharedRate {
+ public:
+  void begin(double rate) {
+    rate_ = rate;
+    now_ = progress_ = 0;
+    transfers_ = {};
+  }
+
+  /// Begins a transfer. \pre now is not before any earlier call's
+  void add(double now, double bytes, uint64_t task) {
+    advance(now);
+    transfers_.push({progress_ + bytes, task});
+  }
+
+  /// When the next transfer ends, or infinity.
+  double next_end() const {
+    if (transfers_.empty()) return std::numeric_limits<double>::infinity();
+    return now_ + (transfers_.top().end - progress_) * double(transfers_.size()) / rate_;
+  }
+
+  /// Ends the next transfer and returns its task. \pre there is one
+  uint64_t end_next() {
+    const double end = next_end();
+    progress_ = transfers_.top().end;
+    now_ = std::max(now_, end);
+    const uint64_t task = transfers_.top().task;
+    transfers_.pop();
+    return task;
+  }
+
+ private:
+  struct Transfer {
+    double end;  ///< in bytes of progress
+    uint64_t task;
+    bool operator<(const Transfer& other) const {
+      return end != other.end ? end > other.end : task > other.task;
+    }
+  };
+
+  void advance(double now) {
+    if (!transfers_.empty()) progress_ += (now - now_) * rate_ / double(transfers_.size());
+    now_ = now;
+  }
+
+  double rate_ = 1;
+  double now_ = 0;
+  double progress_ = 0;  ///< bytes that a transfer has moved which is there from the start
+  std::priority_queue<Transfer> transfers_;
+};
+
+/// A cache of regions, of which it drops those that were used least recently.
+class RegionCache {
+ public:
+  void begin(uint64_t bytes) {
+    capacity_ = bytes;
+    used_ = 0;
+    entries_.assign(1, {0, 0, 0, 0});  // the head of the ring
+    free_.clear();
+    slots_.assign(1024, kNone);
+  }
+
+  bool is_there() const { return capacity_ != 0; }
+
+  /// Uses a region, named by a hash; true if the cache holds it. Afterwards it does, if it fits.
+  bool use(uint64_t region, uint64_t bytes) {
+    const size_t slot = find(region);
+    if (slots_[slot] != kNone) {
+      unlink(slots_[slot]);
+      link(slots_[slot]);
+      return true;
+    }
+    if (bytes > capacity_) return false;
+    while (used_ + bytes > capacity_) drop(entries_[0].before);
+    const uint32_t entry = new_entry();
+    entries_[entry].region = region;
+    entries_[entry].bytes = bytes;
+    link(entry);
+    used_ += bytes;
+    slots_[find(region)] = entry;
+    if (2 * (entries_.size() - free_.size()) > slots_.size()) grow();
+    return false;
+  }
+
+ private:
+  static constexpr uint32_t kNone = UINT32_MAX;
+
+  struct Entry {
+    uint64_t region;
+    uint64_t bytes;
+    uint32_t before, after;  ///< in a ring from the one used last
+  };
+
+  uint32_t new_entry() {
+    if (free_.empty()) {
+      entries_.push_back({});
+      return uint32_t(entries_.size() - 1);
+    }
+    const uint32_t entry = free_.back();
+    free_.pop_back();
+    return entry;
+  }
+
+  // The ring
+
+  void link(uint32_t entry) {
+    entries_[entry].before = 0;
+    entries_[entry].after = entries_[0].after;
+    entries_[entries_[0].after].before = entry;
+    entries_[0].after = entry;
+  }
+  void unlink(uint32_t entry) {
+    entries_[entries_[entry].before].after = entries_[entry].after;
+    entries_[entries_[entry].after].before = entries_[entry].before;
+  }
+  void drop(uint32_t entry) {
+    unlink(entry);
+    used_ -= entries_[entry].bytes;
+    erase(find(entries_[entry].region));
+    free_.push_back(entry);
+  }
+
+  // Slots by region, with linear probing
+
+  size_t home(uint64_t region) const { return region & (slots_.size() - 1); }
+
+  /// The slot of a region, or the empty one where it belongs.
+  size_t find(uint64_t region) const {
+    size_t slot = home(region);
+    while (slots_[slot] != kNone && entries_[slots_[slot]].region != region)
+      slot = (slot + 1) & (slots_.size() - 1);
+    return slot;
+  }
+
+  /// Empties a slot, and moves those after it closer to where they belong.
+  void erase(size_t slot) {
+    const size_t mask = slots_.size() - 1;
+    for (size_t next = (slot + 1) & mask; slots_[next] != kNone; next = (next + 1) & mask) {
+      const size_t wanted = home(entries_[slots_[next]].region);
+      if (((next - wanted) & mask) < ((next - slot) & mask)) continue;
+      slots_[slot] = slots_[next];
+      slot = next;
+    }
+    slots_[slot] = kNone;
+  }
+
+  void grow() {
+    std::vector<uint32_t> old(2 * slots_.size(), kNone);
+    old.swap(slots_);
+    for (const uint32_t entry : old) {
+      if (entry != kNone) slots_[find(entries_[entry].region)] = entry;
+    }
+  }
+
+  uint64_t capacity_ = 0;
+  uint64_t used_ = 0;
+  std::vector<Entry> entries_;
+  std::vector<uint32_t> free_;
+  std::vector<uint32_t> slots_;
+};
+
+}  // namespace pto::wsp::sim

@@ -1,0 +1,1 @@
+"""Devices as data: cores, memories, rates and latencies of machines, and what instructions cost on them."""

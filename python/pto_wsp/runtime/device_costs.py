@@ -1,0 +1,82 @@
+"""What the tasks of a program cost on a device, as the simulator asks for it."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from functools import cache
+
+from pto_wsp import _native
+from pto_wsp.device.kernel_cost import KernelCost, kernel_cost
+from pto_wsp.device.kernel_facts import buffers_that_fit, scalars_that_matter
+from pto_wsp.device.model import Device
+from pto_wsp.ir.kernel import KernelFunction
+from pto_wsp.ir.scalar import Value
+from pto_wsp.types.dtype import DType, f32
+from pto_wsp.types.tile import ScalarType
+
+
+class DeviceCosts:
+    """Costs of calls of kernels, found once for all calls with the same shapes and scalars that matter.
+
+    Attributes:
+        found: the costs, in the order in which the simulator asked for them.
+    """
+
+    def __init__(self, kernels: Sequence[KernelFunction], device: Device) -> None:
+        self._kernels = kernels
+        self._device = device
+        self._kinds = {kind.name: i for i, kind in enumerate(device.cores)}
+        self._buffers = cache(lambda number: buffers_that_fit(self._kernels[number], device))
+        self.found: list[tuple[KernelFunction, KernelCost]] = []
+
+    @property
+    def matters(self) -> list[list[bool]]:
+        """Whether each scalar of each kernel has a part in its cost."""
+        return [list(scalars_that_matter(kernel)) for kernel in self._kernels]
+
+    def find(self, number: int, shapes: Sequence[tuple[int, ...]], bits: Sequence[int]) -> _native.SimCost:
+        """Return what a call of kernel `number` costs.
+
+        Raises:
+            NoCost: its cycles cannot be found.
+        """
+        kernel = self._kernels[number]
+        types = [p.type.dtype for p in kernel.scalar_params if isinstance(p.type, ScalarType)]
+        scalars = [_value(word, dtype) for word, dtype in zip(bits, types, strict=True)]
+        cost = kernel_cost(kernel, self._device, shapes, scalars, self._buffers(number))
+        self.found.append((kernel, cost))
+        result = _native.SimCost()
+        result.kinds = sum(1 << self._kinds[unit] for unit in cost.units)
+        result.cycles = cost.cycles
+        result.ends = cost.cycles - max(cost.busy.values(), default=cost.cycles)
+        result.loaded = list(cost.loaded)
+        result.stored = list(cost.stored)
+        result.spilled = cost.spilled
+        result.operations = cost.operations
+        return result
+
+
+def _value(bits: int, dtype: DType) -> Value:
+    if dtype is f32:
+        return struct.unpack("<f", struct.pack("<I", bits & 0xFFFFFFFF))[0]
+    return bits
+
+
+def machine(device: Device) -> _native.SimMachine:
+    """Return the figures of a device that the simulator reads."""
+    result = _native.SimMachine()
+    result.cores = [kind.count for kind in device.cores]
+    result.gm_rate = device.gm_rate
+    result.l2_bytes = device.l2.size
+    result.l2_rate = device.l2.rate
+    result.l2_hit, result.l2_miss = device.l2.hit, device.l2.miss
+    result.dispatchers = device.dispatchers.count
+    result.generate = device.cycles(device.dispatchers.generate)
+    result.skip = device.cycles(device.dispatchers.skip)
+    result.dispatch = device.cycles(device.dispatchers.dispatch)
+    result.complete = device.cycles(device.dispatchers.complete)
+    result.records = device.dispatchers.records
+    result.hz = device.clock_ghz * 1e9
+    result.begin = device.cycles(device.host.latency)
+    return result

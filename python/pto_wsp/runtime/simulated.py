@@ -1,0 +1,188 @@
+"""The runner of the target `sim`: runs on the engine for values, and simulates a device for time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cache
+
+import numpy as np
+
+from pto_wsp import _native
+from pto_wsp.advice.machine import Machine
+from pto_wsp.advice.report import Report
+from pto_wsp.device.model import Device
+from pto_wsp.errors import KernelFailed, NotSimulated, TimeLimitReached, UnsupportedByTarget
+from pto_wsp.ir.kernel import KernelFunction
+from pto_wsp.ir.module import Module
+from pto_wsp.ir.scalar import Value
+from pto_wsp.ir.workload import deciding_tensors
+from pto_wsp.runtime.device_costs import DeviceCosts, machine
+from pto_wsp.runtime.engine import EngineRunner, LoadedProgram
+from pto_wsp.runtime.outcome import EndedRun, Figures, RunRequest, SimulatedFigures
+from pto_wsp.runtime.simulation_report import SimulationReport
+from pto_wsp.runtime.trace import Ran, Trace
+from pto_wsp.support.record import record, replace
+
+
+class SimulatedRunner:
+    """Runs a module on the engine, and finds how long it takes on a device."""
+
+    def __init__(self, engine: EngineRunner, device: Device, has_values: bool) -> None:
+        self._engine = engine
+        self._device = device
+        self._has_values = has_values
+        self.workload = engine.workload
+        self.compiles, self.compile_ms = engine.compiles, engine.compile_ms
+
+    def run(self, request: RunRequest) -> tuple[Figures, Trace | None]:
+        """Run for values, if asked for, and simulate. The trace is that of the device."""
+        loaded = self._engine.loaded
+        flushed: list[int] = []
+        figures: Figures | None = None
+        if self._has_values:
+            figures, _ = self._engine.run(replace(request, trace=0))
+            assert isinstance(figures, _native.RunResult)
+            flushed = figures.flushed
+        else:
+            self._require_known_control(loaded.module)
+        names = self._engine.library.names
+        costs = DeviceCosts([loaded.module.kernel(name) for name in names], self._device)
+        try:
+            result = loaded.executable.simulate(
+                tuple(request.arrays),
+                tuple(request.scalars),
+                loaded.options,
+                self._machine(loaded),
+                costs.find,
+                costs.matters,
+                flushed,
+                request.trace > 0,
+            )
+        except _native.EngineError as error:
+            raise self._engine.explained(error, loaded, request.arrays) from None
+        found = None
+        if result.record is not None:
+            ran = Ran(loaded.module, Machine(0, {}, is_simulated=True))
+            found = loaded.make_trace(_SimulatedRecord(result, self._device), request, 0, ran)
+        report = cache(lambda: SimulationReport(self._device, result, costs.found, found))
+        return self._figures(figures, result, report), found if request.trace > 0 else None
+
+    def _machine(self, loaded: LoadedProgram) -> _native.SimMachine:
+        """Return the device, with as many dispatchers as the schedule says."""
+        found, asked = machine(self._device), loaded.options.dispatchers
+        if asked > found.dispatchers:
+            raise UnsupportedByTarget(
+                target="sim",
+                what=f"a schedule for {asked} dispatchers",
+                reason=f"the device `{self._device.name}` has {found.dispatchers}",
+                loc=loaded.module.entry_workload.loc,
+            )
+        found.dispatchers = asked or found.dispatchers
+        return found
+
+    def _require_known_control(self, module: Module) -> None:
+        """Refuse a program whose tasks decide what runs, where no task runs."""
+        entry = module.entry_workload
+        decided = sorted(deciding_tensors(entry.body) & module.written)
+        if decided:
+            raise NotSimulated(
+                program=entry.name,
+                reason=f"reads `{decided[0]}` to decide what runs; its tasks write it, and none runs",
+                loc=entry.loc,
+            )
+
+    def _figures(
+        self, figures: Figures | None, result: _native.SimResult, report: Callable[[], Report]
+    ) -> SimulatedFigures:
+        ns = self._device.microseconds(result.cycles) * 1e3
+        counters: dict[str, int | list[int]] = {} if figures is None else dict(figures.counters)
+        counters |= {"cycles": round(result.cycles), "time_ns": round(ns)}
+        return SimulatedFigures(
+            0 if figures is None else figures.run,
+            result.tasks,
+            0 if figures is None else figures.workers,
+            0 if figures is None else figures.run_ns,
+            counters,
+            report,
+        )
+
+    def submit(self, request: RunRequest) -> EndedRun:
+        """Run and simulate before returning."""
+        try:
+            return EndedRun(*self.run(request))
+        except (KernelFailed, TimeLimitReached) as error:
+            return EndedRun(error)
+
+    def call_kernel(
+        self, kernel: KernelFunction, args: Sequence[np.ndarray | Value], workspace: int, task: int
+    ) -> None:
+        """Call one kernel on views and scalars for its values, as task number `task`."""
+        self._engine.call_kernel(kernel, args, workspace, task)
+
+    def cancel(self) -> None:
+        """Stop all runs that are under way."""
+        self._engine.cancel()
+
+    def reschedule(self, module: Module) -> None:
+        """Load bytecode for the schedule of `module`."""
+        self._engine.reschedule(module)
+
+
+@record
+class _SimulatedRecord:
+    """What a simulation wrote down, in nanoseconds of the device. Cores are numbered kind after kind."""
+
+    result: _native.SimResult
+    device: Device
+
+    @property
+    def tasks(self) -> int:
+        """How many tasks ran."""
+        return self.result.tasks
+
+    @property
+    def workers(self) -> int:
+        """How many cores could run them."""
+        return sum(kind.count for kind in self.device.cores)
+
+    def times(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return the core, and start and end in nanoseconds."""
+        columns = self.result.times()
+        first = np.cumsum([0, *(kind.count for kind in self.device.cores)])[:-1]
+        core = first[columns["kind"]] + columns["core"]
+        return core, self._ns(columns["start"]), self._ns(columns["end"])
+
+    def _ns(self, cycles: np.ndarray) -> np.ndarray:
+        return np.rint(cycles / self.device.clock_ghz).astype(np.int64)
+
+    def dispatchers(self) -> np.ndarray:
+        """Return the dispatcher."""
+        return self.result.times()["dispatcher"]
+
+    def walks(self) -> np.ndarray:
+        """Return when each task was made."""
+        columns = self.result.times()
+        task = np.arange(self.tasks)
+        rows = [columns["dispatcher"], task, np.ones_like(task), self._ns(columns["made"])]
+        return np.stack(rows, axis=1)
+
+    def stalls(self) -> np.ndarray:
+        """Return none: the report has their sums."""
+        return np.empty((0, 4), np.int64)
+
+    def stretches(self) -> np.ndarray:
+        """Return none: cores do not expand tasks."""
+        return np.empty((0, 3), np.int64)
+
+    def dependences(self) -> np.ndarray:
+        """Return rows of a task, one that depended on it, and the reason."""
+        return self._places.dependences()
+
+    def places(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return the number of the task's node, and the registers at its place."""
+        return self._places.places()
+
+    @property
+    def _places(self) -> _native.RunRecord:
+        assert self.result.record is not None
+        return self.result.record

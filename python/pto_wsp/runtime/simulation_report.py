@@ -1,0 +1,354 @@
+"""What a run takes on a simulated device, and where the time goes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
+
+import numpy as np
+
+from pto_wsp import _native
+from pto_wsp.advice.advice import Advices
+from pto_wsp.advice.report import SIMULATED, LaneTimes, Report, StallTimes
+from pto_wsp.device.kernel_cost import KernelCost
+from pto_wsp.device.model import Device
+from pto_wsp.ir.kernel import KernelFunction
+from pto_wsp.runtime.trace import Trace
+from pto_wsp.support.record import record, replace
+from pto_wsp.visualize.drawing import escaped
+
+IDLE = (
+    "the host had not begun",
+    "tasks were not made",
+    "tasks waited for others",
+    "ready tasks need other cores",
+    "dispatchers waited for values",
+    "the schedule starts tasks later",
+    "all tasks had started",
+)
+"""Why cores were idle, in the order of the simulator."""
+
+CAUSES = ("made just then", "after", "the core was taken by", "limited rate", "start of the schedule")
+"""Why a task on the critical path started when it did."""
+
+MOST_STEPS = 12
+"""Steps of the critical path that the report lists."""
+
+
+@record
+class KernelLine:
+    """What the tasks of one kernel took: tasks, cycles of each on average, and of all together."""
+
+    kernel: str
+    tasks: int
+    mean: float
+    total: float
+
+
+@record
+class PathStep:
+    """A task on the path that decides the makespan.
+
+    Attributes:
+        task: its number in program order.
+        label: the task as a user writes it.
+        location: of the task call.
+        cause: why it started when it did, one of CAUSES.
+        start: in cycles since the run began.
+        end: the same.
+    """
+
+    task: int
+    label: str
+    location: str
+    cause: str
+    start: float
+    end: float
+
+    @property
+    def cycles(self) -> float:
+        """How long it took."""
+        return self.end - self.start
+
+
+class SimulationReport(Report):
+    """A report with the figures of a device. `str` of it is the text that `pto run --target sim` prints.
+
+    `lanes` are the cores, and a kernel of two kinds of cores is in two lanes. What concerns single tasks is
+    empty for a run with more than 262,144 tasks that was not traced.
+
+    Attributes:
+        device: the device.
+        trace: when and where each task ran, in nanoseconds of the device; None where it is not known.
+    """
+
+    device: Device
+    trace: Trace | None
+    _result: _native.SimResult
+    _costs: Sequence[tuple[KernelFunction, KernelCost]]
+
+    def __init__(
+        self,
+        device: Device,
+        result: _native.SimResult,
+        costs: Sequence[tuple[KernelFunction, KernelCost]],
+        trace: Trace | None,
+    ) -> None:
+        figures = _figures(device, result, trace)
+        super().__init__(**{name: getattr(figures, name) for name in _FIELDS})
+        vars(self).update(device=device, trace=trace, _result=result, _costs=costs)
+
+    @property
+    def cycles(self) -> int:
+        """Cycles of the device from the call until the last task is seen complete: the makespan."""
+        return round(self._result.cycles)
+
+    @property
+    def time_us(self) -> float:
+        """The makespan in microseconds."""
+        return self.device.microseconds(self._result.cycles)
+
+    @property
+    def busy(self) -> Mapping[str, float]:
+        """The share of the makespan that cores of each kind work."""
+        total = max(self._result.cycles, 1.0)
+        pairs = zip(self.device.cores, self._result.busy, strict=True)
+        return {kind.name: cycles / kind.count / total for kind, cycles in pairs}
+
+    @property
+    def idle(self) -> Mapping[str, Mapping[str, float]]:
+        """The share of the makespan that cores of each kind are idle, by reason (IDLE)."""
+        total = max(self._result.cycles, 1.0)
+        pairs = zip(self.device.cores, self._result.idle, strict=True)
+        return {
+            kind.name: {
+                why: cycles / kind.count / total for why, cycles in zip(IDLE, row, strict=True) if cycles > 0
+            }
+            for kind, row in pairs
+        }
+
+    @cached_property
+    def pipes(self) -> Mapping[str, float]:
+        """The share of the makespan that each pipe of a core works, over all cores that have it."""
+        total: dict[str, float] = {}
+        for (_, cost), calls in zip(self._costs, self._result.calls, strict=True):
+            for pipe, cycles in cost.busy.items():
+                total[pipe] = total.get(pipe, 0.0) + cycles * calls
+        counts = {pipe: kind.count for kind in self.device.cores for pipe in kind.pipes}
+        makespan = max(self._result.cycles, 1.0)
+        return {pipe: total.get(pipe, 0.0) / count / makespan for pipe, count in counts.items()}
+
+    @property
+    def making(self) -> float:
+        """The share of the makespan that dispatchers make tasks."""
+        return self._of_dispatchers(self._result.generating)
+
+    @property
+    def stalled(self) -> float:
+        """The share of the makespan that dispatchers wait for room in the window or in their records."""
+        return self._of_dispatchers(self._result.stalled)
+
+    def _of_dispatchers(self, cycles: Sequence[float]) -> float:
+        return sum(cycles) / max(len(cycles), 1) / max(self._result.cycles, 1.0)
+
+    @property
+    def bytes(self) -> Mapping[str, int]:
+        """Bytes that all tasks move: to and from cores (`l2`), and of these past the cache (`gm`)."""
+        return {"l2": self._result.l2_bytes, "gm": self._result.gm_bytes}
+
+    @property
+    def hits(self) -> float:
+        """The share of regions that the cache held when a task used them."""
+        return self._result.hits / max(self._result.hits + self._result.misses, 1)
+
+    @property
+    def operations(self) -> int:
+        """Floating-point operations of all tasks."""
+        return self._result.operations
+
+    @cached_property
+    def bounds(self) -> Mapping[str, float]:
+        """Cycles that no schedule of these tasks can be under on this device, by what needs them."""
+        result, device = self._result, self.device
+        found: dict[str, float] = {}
+        if result.longest > 0:
+            found["the longest chain of tasks"] = result.longest
+        for kind in device.cores:
+            work = [
+                cost.cycles * calls
+                for (_, cost), calls in zip(self._costs, result.calls, strict=True)
+                if kind.name in cost.units
+            ]
+            found[f"the {kind.count} {kind.name} cores"] = sum(work) / kind.count
+        found["the rate of global memory"] = result.gm_bytes / device.gm_rate
+        if device.l2.size:
+            found["the rate of the cache"] = result.l2_bytes / device.l2.rate
+        found["the dispatchers"] = (
+            result.tasks * device.cycles(device.dispatchers.generate) / device.dispatchers.count
+        )
+        return found
+
+    @property
+    def bound(self) -> tuple[str, float]:
+        """The largest of `bounds`: what needs it, and the cycles."""
+        return max(self.bounds.items(), key=lambda item: item[1])
+
+    @cached_property
+    def kernels(self) -> list[KernelLine]:
+        """What the tasks of each kernel took, the most first."""
+        tasks: dict[str, int] = {}
+        total: dict[str, float] = {}
+        rows = zip(self._costs, self._result.calls, self._result.spent, strict=True)
+        for (kernel, _), calls, spent in rows:
+            tasks[kernel.name] = tasks.get(kernel.name, 0) + calls
+            total[kernel.name] = total.get(kernel.name, 0.0) + spent
+        lines = [KernelLine(name, n, total[name] / max(n, 1), total[name]) for name, n in tasks.items()]
+        return sorted(lines, key=lambda line: (-line.total, line.kernel))
+
+    @cached_property
+    def critical_path(self) -> list[PathStep]:
+        """The tasks that decide the makespan, the first one first; empty without a trace.
+
+        Each step is the task that the next one waited for: for what it wrote, or for its core.
+        """
+        if self.trace is None or self.tasks == 0:
+            return []
+        columns = self._result.times()
+        task = int(np.argmax(columns["end"]))
+        steps: list[int] = []
+        while task >= 0:
+            steps.append(task)
+            task = int(columns["because"][task]) if columns["cause"][task] in (1, 2) else -1
+        return [self._step(number, columns) for number in reversed(steps)]
+
+    def _step(self, number: int, columns: Mapping[str, np.ndarray]) -> PathStep:
+        assert self.trace is not None
+        event = self.trace[number]
+        cause = CAUSES[columns["cause"][number]]
+        start, end = float(columns["start"][number]), float(columns["end"][number])
+        return PathStep(number, event.label, event.location, cause, start, end)
+
+    def __repr__(self) -> str:
+        return f"<SimulationReport of {self.tasks:,} tasks in {self.cycles:,} cycles on {self.device.name}>"
+
+    def __str__(self) -> str:
+        return "\n".join(self._lines())
+
+    def _lines(self) -> Iterable[str]:
+        what, least = self.bound
+        distance = self._result.cycles / max(least, 1.0)
+        yield f"{self.device.name}: {self.tasks:,} tasks in {self.cycles:,} cycles, {_time(self.time_us)}"
+        yield f"  at least {least:,.0f} cycles, for {what}: the run takes {distance:.2f} times as long"
+        yield ""
+        yield "cores"
+        for kind in self.device.cores:
+            reasons = sorted(self.idle[kind.name].items(), key=lambda item: -item[1])
+            text = ", ".join(f"{share:.0%} {why}" for why, share in reasons if share >= 0.005)
+            yield f"  {kind.count} {kind.name}: busy {self.busy[kind.name]:.0%}" + (
+                f"; idle {text}" if text else ""
+            )
+        yield "  pipes: " + ", ".join(f"{pipe} {share:.0%}" for pipe, share in self.pipes.items())
+        count = self.device.dispatchers.count
+        yield f"  {count} dispatchers: make tasks {self.making:.0%}, stalled {self.stalled:.0%}"
+        yield ""
+        yield "memory"
+        rate = self.bytes["gm"] / max(self._result.cycles, 1.0) / self.device.gm_rate
+        yield f"  {_bytes(self.bytes['l2'])} moved, {self.hits:.0%} of regions in the cache"
+        yield f"  {_bytes(self.bytes['gm'])} of global memory, {rate:.0%} of its rate"
+        yield ""
+        yield "kernels"
+        yield from table(
+            ("kernel", "tasks", "cycles each", "share"),
+            [
+                (line.kernel, f"{line.tasks:,}", f"{line.mean:,.0f}", f"{line.total / self._spent:.0%}")
+                for line in self.kernels
+            ],
+        )
+        yield from self._path_lines()
+
+    @property
+    def _spent(self) -> float:
+        return max(sum(line.total for line in self.kernels), 1.0)
+
+    def _path_lines(self) -> Iterable[str]:
+        if not self.critical_path:
+            return
+        path = self.critical_path
+        yield ""
+        last = f", the last {MOST_STEPS}" if len(path) > MOST_STEPS else ""
+        yield f"critical path: {len(path)} tasks{last}"
+        rows = [
+            (step.label, step.cause, f"{step.start:,.0f}", f"{step.cycles:,.0f}", step.location)
+            for step in path[-MOST_STEPS:]
+        ]
+        yield from table(("task", "started", "at cycle", "took", "line"), rows)
+        yield ""
+        yield "tasks that cost most"
+        assert self.trace is not None
+        events = [self.trace[task.task] for task in self.longest]
+        cycles = [f"{self.device.cycles(task.took_ns):,.0f}" for task in self.longest]
+        longest = [(e.label, took, e.location) for e, took in zip(events, cycles, strict=True)]
+        yield from table(("task", "cycles", "line"), longest)
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{escaped(str(self))}</pre>"
+
+
+_FIELDS = Report.__match_args__
+
+
+def _figures(device: Device, result: _native.SimResult, trace: Trace | None) -> Report:
+    """Return the figures that every report has."""
+
+    def ns(cycles: float) -> int:
+        return round(device.microseconds(cycles) * 1e3)
+
+    makespan, longest = max(ns(result.cycles), 1), ns(result.longest)
+    stalled = ns(sum(result.stalled))
+    stalls = (StallTimes("window", result.stalls, stalled),) if result.stalls else ()
+    if trace is None:
+        empty = Report(SIMULATED, makespan, 0, result.tasks, (), stalls, (), longest, (), (), Advices())
+        return empty
+    known, lanes = trace.case().report, _lanes(device, result, makespan)
+    tasks = tuple(replace(task, lane=lanes[int(trace.worker[task.task])].name) for task in known.longest)
+    return replace(known, makespan_ns=makespan, lanes=lanes, stalls=stalls, longest=tasks)
+
+
+def _lanes(device: Device, result: _native.SimResult, makespan_ns: int) -> tuple[LaneTimes, ...]:
+    """Return what each core did."""
+    columns = result.times()
+    took = columns["end"] - columns["start"]
+    lanes: list[LaneTimes] = []
+    for number, kind in enumerate(device.cores):
+        first, second = columns["kind"] == number, columns["second_kind"] == number
+        core = np.r_[columns["core"][first], columns["second"][second]]
+        tasks = np.bincount(core, minlength=kind.count)
+        cycles = np.bincount(core, np.r_[took[first], took[second]], kind.count)
+        for i in range(kind.count):
+            busy = round(device.microseconds(cycles[i]) * 1e3)
+            name = f"{kind.name} {i}"
+            lanes.append(LaneTimes(name, kind.name, int(tasks[i]), busy, 0, makespan_ns - busy))
+    return tuple(lanes)
+
+
+def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterable[str]:
+    """Yield lines of columns; numbers are at the right."""
+    widths = [max(len(row[i]) for row in (header, *rows)) for i in range(len(header))]
+    numeric = [all(row[i].replace(",", "").rstrip("%").isdigit() for row in rows) for i in range(len(header))]
+    for row in (header, *rows):
+        cells = (
+            cell.rjust(width) if is_number else cell.ljust(width)
+            for cell, width, is_number in zip(row, widths, numeric, strict=True)
+        )
+        yield ("  " + "  ".join(cells)).rstrip()
+
+
+def _time(us: float) -> str:
+    return f"{us:,.1f} us" if us < 1e4 else f"{us / 1e3:,.2f} ms"
+
+
+def _bytes(count: int) -> str:
+    for unit, size in (("GB", 1 << 30), ("MB", 1 << 20), ("KB", 1 << 10)):
+        if count >= size:
+            return f"{count / size:.1f} {unit}"
+    return f"{count} bytes"

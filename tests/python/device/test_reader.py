@@ -1,0 +1,129 @@
+"""Descriptions of devices: what they can leave out, and what is refused by its key."""
+
+from pathlib import Path
+
+import pytest
+
+from pto_wsp.device.describe import describe
+from pto_wsp.device.reader import PRESETS, get_device, preset_names
+from pto_wsp.errors import BadDevice, UnknownDevice
+from pto_wsp.isa.forms import Form
+from pto_wsp.isa.table import TABLE
+from tests.python.device.tables import cost_table, device_of
+
+TINY = """
+name = "tiny"
+clock_ghz = 1.0
+[cores.cpu]
+count = 2
+units = ["vector", "cube"]
+pipes = ["mte2", "vector", "cube", "mte3"]
+memories = { ub = 1024 }
+[[transfers]]
+from = "gm"
+to = "ub"
+pipe = "mte2"
+rate = 8
+[gm]
+rate = 16
+[dispatchers]
+count = 1
+"""
+
+
+def test_a_small_description_is_enough(tmp_path: Path) -> None:
+    device = device_of(tmp_path, TINY)
+    assert device.by_unit["cube"] is device.by_unit["vector"]
+    assert device.l2.size == 0 and device.dispatchers.generate == 0 and device.num_groups == 0
+    assert device.cycles(3) == 3 and device.microseconds(2000) == 2
+    assert "2 cores `cpu`" in describe(device)
+
+
+def test_a_device_on_top_of_another_replaces_single_figures(tmp_path: Path) -> None:
+    text = 'name = "faster"\nbase = "ascend_910b"\n[dispatchers]\ndispatch = 0\n[costs.add]\nstart = 7\n'
+    faster, base = device_of(tmp_path, text), get_device("ascend_910b")
+    assert faster.dispatchers.dispatch == 0 and faster.dispatchers.count == base.dispatchers.count
+    assert faster.costs["add"].start == 7 and faster.costs["add"].repeat == 0
+    assert faster.costs["sub"] == base.costs["sub"] and faster.cores == base.cores
+
+
+@pytest.mark.parametrize("name", preset_names())
+def test_presets_name_the_source_of_each_group_of_figures(name: str) -> None:
+    device = get_device(name)
+    for key in (
+        "cores",
+        "clock_ghz",
+        "transfers",
+        "gm.rate",
+        "l2.size",
+        "dispatchers.generate",
+        "host.latency",
+    ):
+        assert device.sources[key].split(":")[0] in (
+            "published",
+            "assumption",
+            "unknown",
+            "specification",
+            "specification 000",
+            "specification 002",
+            "published model of A2/A3",
+            "measured by others",
+        ), key
+
+
+@pytest.mark.parametrize("name", sorted(path.stem for path in (PRESETS / "costs").glob("*.toml")))
+def test_every_instruction_has_a_cost_in_every_table(name: str) -> None:
+    costs = cost_table(name)
+    assert set(costs) == set(TABLE)
+    moves = {
+        name for name, row in TABLE.items() if row.form in (Form.LOAD, Form.STORE, Form.GATHER, Form.SCATTER)
+    }
+    free = {
+        name
+        for name, cost in costs.items()
+        if cost.of_vector(16, 64, 4) + cost.of_product(16, 16, 16, 2) <= 1
+    }
+    assert free == moves  # what moves data costs its transfers
+
+
+def test_an_unknown_preset_is_an_error_with_advice() -> None:
+    with pytest.raises(UnknownDevice, match="did you mean `ascend_910b`"):
+        get_device("ascend_910")
+
+
+@pytest.mark.parametrize(
+    ("change", "key"),
+    [
+        (("clock_ghz = 1.0", "clock_ghz = -1.0"), "clock_ghz"),
+        (("clock_ghz = 1.0", 'clock_ghz = "fast"'), "clock_ghz"),
+        (("clock_ghz = 1.0", "clock_ghz = nan"), "clock_ghz"),
+        (("rate = 16", "rate = 0"), "gm.rate"),
+        (("rate = 8", "rate = -8"), "transfers[0].rate"),
+        (("count = 2", "count = 0"), "cores.cpu.count"),
+        (("count = 2", "count = true"), "cores.cpu.count"),
+        (('"vector", "cube"]', '"vector", "brain"]'), "cores.cpu.units"),
+        (('to = "ub"', 'to = "ubb"'), "transfers[0].to"),
+        (('pipe = "mte2"', 'pipe = "mte9"'), "transfers[0].pipe"),
+        (("ub = 1024", "ub = -1"), "cores.cpu.memories.ub"),
+        (("[gm]", "[gm]\nspeed = 1"), "gm.speed"),
+        (("[gm]", "[l3]\nsize = 1\n[gm]"), "l3"),
+        (("[gm]", "[groups]\nbig = 1\n[gm]"), "groups.big"),
+        (('name = "tiny"\n', ""), "name"),
+        (("clock_ghz = 1.0", 'clock_ghz = 1.0\ncosts = "none"'), "costs"),
+        (("clock_ghz = 1.0", "clock_ghz = 1.0\ncosts.plus.start = 1"), "costs"),
+        (("clock_ghz = 1.0", "clock_ghz = 1.0\ncosts.add.begin = 1"), "costs.add.begin"),
+        (("clock_ghz = 1.0", 'clock_ghz = 1.0\nbase = "none"'), None),
+        (("clock_ghz = 1.0", "clock_ghz = "), "the file"),
+    ],
+)
+def test_what_cannot_be_used_is_named_by_its_key(
+    change: tuple[str, str], key: str | None, tmp_path: Path
+) -> None:
+    with pytest.raises((BadDevice, UnknownDevice)) as caught:
+        device_of(tmp_path, TINY.replace(*change))
+    assert key is None or caught.value.fields["key"] == key
+
+
+def test_a_file_that_is_not_there_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(BadDevice, match="the file"):
+        get_device(tmp_path / "none.toml")

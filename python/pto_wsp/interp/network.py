@@ -302,7 +302,7 @@ def run_network(
         poll: called before each task; an exception in it ends the run.
 
     Raises:
-        RunError: that of the first declared process that fails by itself.
+        RunError: that of the first declared process that fails without the failure of another.
         Deadlock: every process that has not ended waits.
         UnreceivedTokens: a token that was sent is received by no process.
     """

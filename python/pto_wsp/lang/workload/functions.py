@@ -156,7 +156,7 @@ def _record_network(
         raise BadNetwork(
             problem="a network cannot be part of a workload",
             detail="it has no place in a program order",
-            advice="compile it by itself, or let a process of it make these tasks",
+            advice="compile it alone, or let a process of it make these tasks",
             loc=body.loc,
         )
     for name, part in zip(body.processes, body.parts, strict=True):

@@ -51,7 +51,8 @@ class Assembler {
   static Expr mul(const Expr& a, const Expr& b) { return apply(Op::EXPR_MUL, {a, b}); }
 
   uint16_t tensor(DType dtype, const std::vector<int64_t>& dims, bool written = true, bool distinct = false) {
-    TensorDescriptor descriptor{dtype, uint8_t(dims.size()), uint8_t(written), uint8_t(distinct), {}, {}};
+    TensorDescriptor descriptor{dtype, uint8_t(dims.size()), uint8_t(written), uint8_t(distinct), {}, 0, {},
+                                {}};
     std::copy(dims.begin(), dims.end(), descriptor.dims);
     tensors_.push_back(descriptor);
     return uint16_t(tensors_.size() - 1);

@@ -14,6 +14,7 @@ import numpy as np
 from pto_wsp.errors import (
     ChannelEnded,
     Deadlock,
+    KernelFailed,
     RunError,
     RunInterrupted,
     TimeLimitReached,
@@ -40,6 +41,10 @@ TURN_TO_RECEIVE = "for its turn to receive from"
 BUFFER = "for a free buffer of"
 TOKEN = "for a token of"
 RECEIPT = "for the receipt of its token of"
+
+
+WAITS = ("", TURN_TO_SEND, TURN_TO_RECEIVE, BUFFER, TOKEN, RECEIPT)
+"""What a process waits for, by the numbers of `Admission` in include/pto/wsp/sched/channel.hpp."""
 
 
 class _State(Enum):
@@ -279,7 +284,7 @@ class _Process:
             except _OtherFailed:
                 self.state = _State.FAILED
             except RunError as error:
-                self.error = error if error.tasks_before is not None else error.found_late(self.tasks)
+                self.error = error if isinstance(error, KernelFailed) else error.found_late(self.tasks)
                 self.state = _State.FAILED
             has_moved = True
         return has_moved
@@ -322,7 +327,9 @@ def run_network(
     blocked = [(p.node, p.blocked) for p in processes if p.state is _State.RUNNING]
     if blocked:
         raise deadlock(network, [(p, b) for p, b in blocked if b is not None], fills)
-    require_received(network, fills)
+    left = unreceived(network, fills)
+    if left is not None:
+        raise left
     return sum(process.tasks for process in processes)
 
 
@@ -368,10 +375,11 @@ def channel_ended(process: w.Process, node: w.Send | w.Receive, received: int) -
     )
 
 
-def require_received(network: w.WorkloadFunction, fills: Sequence[Fill]) -> None:
-    """Refuse tokens that are left when all processes have ended."""
+def unreceived(network: w.WorkloadFunction, fills: Sequence[Fill]) -> UnreceivedTokens | None:
+    """Return the error of tokens that are left when all processes have ended, or None."""
     for fill in fills:
         if fill.sent != fill.received:
             count = counted(fill.sent - fill.received, "token")
             loc = network.tensor(fill.channel).loc
-            raise UnreceivedTokens(count=count, channel=fill.channel, loc=loc)
+            return UnreceivedTokens(count=count, channel=fill.channel, loc=loc)
+    return None

@@ -22,6 +22,7 @@ struct Event {
     kEnter,      ///< a loop of groups begins; index = loop
     kIteration,  ///< the next iteration of a loop of groups begins; index = loop
     kLeave,      ///< a loop of groups ended; index = loop
+    kMove,       ///< a token begins or ends; index = move
     kNothing,    ///< many steps made no task; the walk goes on with the next call
     kEnd,
   } kind;
@@ -38,6 +39,7 @@ struct EventVisitor {
   bool on_enter(uint32_t /*loop*/) { return true; }
   bool on_iteration(uint32_t /*loop*/) { return true; }
   bool on_leave(uint32_t /*loop*/) { return true; }
+  bool on_move(uint32_t /*move*/) { return false; }
   bool on_end() { return false; }
 };
 
@@ -52,6 +54,7 @@ template <class Visitor>
     case Event::kEnter: return visitor.on_enter(event.index);
     case Event::kIteration: return visitor.on_iteration(event.index);
     case Event::kLeave: return visitor.on_leave(event.index);
+    case Event::kMove: return visitor.on_move(event.index);
     case Event::kNothing: return true;
     case Event::kEnd: return visitor.on_end();
   }
@@ -71,6 +74,13 @@ class Expander {
         steps_(steps.data()),
         arguments_(arguments),
         registers_(plan.program().header.num_registers, 0) {}
+
+  /// Begins at a step, the first of a process. \pre nothing was walked
+  void begin_at(uint32_t step) { step_ = step; }
+  /// Gives a register that no axis owns a value.
+  void set(uint32_t reg, int64_t value) { registers_[reg] = value; }
+  /// Leaves the loop whose first step was the last event.
+  void leave_loop() { step_ = steps_[step_ - 2].target; }
 
   /// Values of all registers; those of loops that are not open are stale.
   const int64_t* registers() const { return registers_.data(); }
@@ -113,6 +123,7 @@ class Expander {
           if (plan_->sets[step.index].is_flush) return {Event::kFlush, step.index};
           assign(step.index, plan_->evaluate(plan_->sets[step.index].value, registers_.data()));
           break;
+        case Step::kMove: ++step_; return {Event::kMove, step.index};
         case Step::kFail: refuse(step.index);
         default: return {Event::kEnd, 0};
       }

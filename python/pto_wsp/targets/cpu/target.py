@@ -41,6 +41,7 @@ class CpuTarget(Target):
     """Kernels run on the CPU of this machine, with the widest vectors that it has."""
 
     name = "cpu"
+    runs_networks = True
 
     def check(self, module: Module) -> None:
         """Raise UnsupportedByTarget for the first thing in the kernels of `module` that is refused."""
@@ -76,6 +77,9 @@ class CpuTarget(Target):
 
     def emit(self, module: Module) -> SourceTree:
         """Return a folder that builds the program with `make`, for the vectors of this machine."""
+        if module.entry and module.entry_workload.processes:
+            loc = module.entry_workload.processes[0].loc
+            raise _refused("sources of a network of processes", "a host program runs one program order", loc)
         module = portable(module)
         return program_tree(module, self.library(module.kernels), resolve_features())
 

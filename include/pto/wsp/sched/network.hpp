@@ -4,7 +4,7 @@
 ///
 /// A process runs its tasks in program order, each as it is expanded, so its hazards are satisfied. A worker
 /// takes a process that is ready. Where the process must wait for a channel, the worker records it with the
-/// waiters of that channel and takes another one. Whoever changes a channel makes those waiters ready that
+/// waiters of that channel and takes another one. The worker that changes a channel makes its waiters ready that
 /// can go on. Each process is ready, at work, waiting, or done: if none is ready or at work, nothing can ever
 /// go on, so a deadlock is established without a clock.
 #pragma once
@@ -397,7 +397,7 @@ class Network {
   const bytecode::Plan& plan_;
   Others& others_;
   ProcessStates states_;
-  std::vector<std::unique_ptr<Channel>> channels_;  ///< per tensor, null for those that are no rings
+  std::vector<std::unique_ptr<Channel>> channels_;  ///< per tensor, null for tensors that are not rings
   std::vector<std::unique_ptr<Process>> processes_;
 
   alignas(kLineBytes) SpinLock ready_lock_;

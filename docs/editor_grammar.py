@@ -24,7 +24,7 @@ ATTRIBUTES = (
     *("unit", "block_dim", "body", "n", "offsets", "depth", "latency", "scalars", "ends_loop"),
 )
 NETWORKS = ("PROCESS", "ENDPROCESS", "SEND", "ENDSEND", "RECEIVE", "ENDRECEIVE")
-CALLS = (*BINARY_CALLS, "select", "dim", "rows", "at", "merged", "and", "or", *UNARY_CALLS)
+CALLS = (*BINARY_CALLS, "select", "stage", "dim", "rows", "at", "merged", "and", "or", *UNARY_CALLS)
 TYPES = (*DTYPES, "u1", "idx", "index", "memref", "ragged", "sparse", "gm", "l1", "l2")
 
 

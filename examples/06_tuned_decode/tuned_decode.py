@@ -19,12 +19,9 @@ from pto_wsp import (
     P,
     Program,
     Ragged,
-    ReadyPolicy,
     Schedule,
-    TaskWindow,
     Tensor,
     Tile,
-    TimingPolicy,
     bf16,
     f32,
     kernel,
@@ -72,13 +69,12 @@ SCHEDULES = {
     "the default": Schedule(),
     "heads stay together": Schedule().dispatch(DispatchPolicy.affinity(lambda t: t.h)),
     "sequences in turn": Schedule().dispatch(DispatchPolicy.dispatch_by(lambda t: t.batch % 4, 4)),
-    "long sequences first": Schedule().task_graph(
-        ready=ReadyPolicy.priority(lambda t: t.args.k.rows), window=TaskWindow(4096)
-    ),
+    "long sequences first": Schedule().order_by(lambda t: -t.args.k.rows),
     "long sequences apart": Schedule().dispatch(
         DispatchPolicy.threshold(lambda t: t.args.k.rows, [64, 1024])
     ),
-    "four sequences in turn": Schedule().stream_by(lambda t: t.batch).timing(TimingPolicy.interleaved(4)),
+    "four sequences in turn": Schedule().interleave(lambda t: t.batch, 4),
+    "four sequences in flight": Schedule().concurrent(lambda t: t.batch, max=4),
 }
 
 

@@ -9,7 +9,7 @@ from pto_wsp.lang.kernel.kernel import kernel, lookup_kernel, ptoisa_kernel, reg
 from pto_wsp.lang.operands import Scalar, Tile
 from pto_wsp.lang.schedule.directives.deps import Deps
 from pto_wsp.lang.schedule.directives.dispatch import DispatchPolicy
-from pto_wsp.lang.schedule.directives.pools import Pools
+from pto_wsp.lang.schedule.directives.pools import Pools, stage
 from pto_wsp.lang.schedule.directives.ready import ReadyPolicy
 from pto_wsp.lang.schedule.directives.start import StartPolicy
 from pto_wsp.lang.schedule.directives.stores import StorePolicy
@@ -17,6 +17,8 @@ from pto_wsp.lang.schedule.directives.timing import TimingPolicy
 from pto_wsp.lang.schedule.directives.trace import TracePolicy
 from pto_wsp.lang.schedule.directives.window import TaskWindow, WindowMode
 from pto_wsp.lang.schedule.schedule import Schedule
+from pto_wsp.lang.schedule.strategies import Strategies
+from pto_wsp.lang.workload.assumptions import assume, distinct
 from pto_wsp.lang.workload.axes import P
 from pto_wsp.lang.workload.broadcast import ALL
 from pto_wsp.lang.workload.channels import Channel
@@ -78,16 +80,19 @@ __all__ = [
     "Sparse",
     "StartPolicy",
     "StorePolicy",
+    "Strategies",
     "TaskWindow",
     "Tensor",
     "Tile",
     "TimingPolicy",
     "TracePolicy",
     "WindowMode",
+    "assume",
     "b1",
     "bf16",
     "combine",
     "compile_module",
+    "distinct",
     "empty",
     "f16",
     "f32",
@@ -118,6 +123,7 @@ __all__ = [
     "slot_set_i64",
     "slot_set_u64",
     "slot_u64",
+    "stage",
     "symbol_f32",
     "symbol_i64",
     "symbol_u64",

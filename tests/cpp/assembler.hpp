@@ -155,9 +155,12 @@ class Assembler {
   void cost(const Expr& ns) { emit(Op::COST, 0, expression(ns)); }
   /// Which dispatcher: any number, or one below `limit`.
   void key(const Expr& key, uint16_t limit = 0) { emit(Op::KEY, limit, expression(key)); }
-  void priority(const Expr& priority) { emit(Op::PRIORITY, 0, expression(priority)); }
+  void order(const Expr& key, uint16_t number = 0) { emit(Op::ORDER, number, expression(key)); }
   void stream(const Expr& stream) { emit(Op::STREAM, 0, expression(stream)); }
+  void turn(const Expr& value) { emit(Op::TURN, 0, expression(value)); }
+  void admit(const Expr& value) { emit(Op::ADMIT, 0, expression(value)); }
   void pool(const Expr& pool) { emit(Op::POOL, 0, expression(pool)); }
+  void group(const Expr& group) { emit(Op::GROUP, 0, expression(group)); }
   void tile(uint16_t axis) { emit(Op::DIM_TILE, axis, 0); }
   void full() { emit(Op::DIM_FULL, 0, 0); }
   void emit(Op op, uint16_t operand1, uint32_t operand2) { code_.push_back({op, 0, operand1, operand2}); }
@@ -190,9 +193,9 @@ class Assembler {
 
   static bool names_expression(Op op) {
     return op == Op::PARAM_EXPR || op == Op::DIM_INDEX || op == Op::DIM_RANGE || op == Op::DIM_EXTENT ||
-           op == Op::DIM_ROWS || op == Op::WORKSPACE || op == Op::COST || op == Op::KEY ||
-           op == Op::PRIORITY || op == Op::STREAM || op == Op::POOL || op == Op::COND || op == Op::SET ||
-           op == Op::FAIL;
+           op == Op::DIM_ROWS || op == Op::WORKSPACE || op == Op::COST || op == Op::KEY || op == Op::ORDER ||
+           op == Op::STREAM || op == Op::TURN || op == Op::ADMIT || op == Op::POOL || op == Op::GROUP ||
+           op == Op::COND || op == Op::SET || op == Op::FAIL;
   }
 
   uint32_t expression(const Expr& expr) {

@@ -33,7 +33,7 @@ from pto_wsp.ir.scalar import (
     Var,
     element_dtype,
 )
-from pto_wsp.ir.schedule import Bounds, Count, Directives, Key
+from pto_wsp.ir.schedule import Bounds, Count, Directives, Key, Keys, Stage, Stages
 from pto_wsp.isa.attributes import CONSTANTS, EXTENTS, MODES, PLACES
 from pto_wsp.isa.forms import FormError, result_type
 from pto_wsp.isa.table import TABLE, Instruction
@@ -490,7 +490,8 @@ def random_schedule(draw: Draw) -> Directives:
     found = []
     for directive in DIRECTIVES.values():
         policy = draw.choice([*directive.policies.values()])
-        values = {Key: draw.choice(keys), Bounds: (4, 9)}
+        values = {Key: draw.choice(keys), Bounds: (4, 9), Keys: (draw.choice(keys), keys[0])}
+        values[Stages] = (Stage(("attend",), 3), Stage(("index", "sort"), 1))
         values[Count] = draw.choice([8, *(p.least for p in policy.takes if isinstance(p, Count))])
         found.append(directive(policy.name, **{p.field: values[type(p)] for p in policy.takes}))
     return Directives(found)

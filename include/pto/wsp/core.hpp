@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What the runs of a program share, and how a run begins and ends.
+/// The shared state of the runs of a program, and the begin and end of a run.
 #pragma once
 
 #include <algorithm>
@@ -27,7 +27,7 @@ namespace pto::wsp {
 
 namespace detail {
 
-/// What the runs of a program share. Runs are prepared one at a time; several may be under way.
+/// The shared state of the runs of a program. Runs are prepared one at a time; several may be in progress.
 class Core {
  public:
   /// \param other  the same program under another schedule, or null
@@ -48,7 +48,8 @@ class Core {
     std::shared_ptr<sched::Crew> crew;
     int64_t start_ns = 0, start_ticks = 0;
     size_t sharing_size = 0;
-    bool is_checked_late = false;  ///< flush points decide what runs: what it states is checked at the end
+    bool is_checked_late =
+        false;  ///< flush points decide which tasks exist, so its statements are checked at the end
   };
 
   /// The arguments of a run. Elements that decide what runs are read now.
@@ -95,8 +96,8 @@ class Core {
                          simulation);
   }
 
-  /// What a run did that is done. Throws why it ended early: its crew is dropped then, since its state names
-  /// moments that will never come.
+  /// Returns the result of a run that is done. Throws if it ended early. Its crew is then dropped, because
+  /// its state contains names that are never reached.
   RunResult finish(Launch& launch, const Flight& flight) {
     sched::Crew& crew = *launch.crew;
     sched::Run& run = crew.run();
@@ -133,13 +134,13 @@ class Core {
     bytecode::Program program;
   };
 
-  /// What a plan refers to.
+  /// The owners of the objects that a plan refers to.
   struct Owned {
     std::shared_ptr<Code> code;
     std::shared_ptr<bind::DecidingElements> deciding;
   };
 
-  /// What of the options shapes a plan.
+  /// The options that a plan depends on.
   struct Shape {
     uint32_t workers = 0;
     bool is_tracked = false;
@@ -162,7 +163,7 @@ class Core {
     launch.sharing_size = sharing_.size_of_last();
   }
 
-  /// Makes `prepared_` fit the arguments, keeping it when nothing that shapes a plan has changed.
+  /// Prepares a plan for the arguments. Keeps the last one if nothing that it depends on has changed.
   void prepare(const bind::Arguments& arguments, const sched::RunOptions& options, const Flight& flight) {
     const Shape shape{
         options.workers,
@@ -223,7 +224,7 @@ class Core {
     if (!bytecode::check_regions(plan, is_stopped)) throw InFlight::cancelled();
   }
 
-  /// Checks what the program states. Edges that suffice for a plan are not looked at again.
+  /// Checks the statements of the program. Edges that suffice for a plan are not checked again.
   void check_statements(const Launch& launch, const std::vector<int64_t>& flushed, const Flight& flight) {
     const sched::RunOptions& options = launch.options;
     sched::Lookout lookout(options.is_interrupted);
@@ -248,7 +249,7 @@ class Core {
     return is_same;
   }
 
-  /// One thread at a time changes what runs share.
+  /// Lets one thread at a time change the shared state.
   class Turn {
    public:
     Turn(Core& core, const Flight& flight, InFlight::Question is_interrupted) : core_(core) {
@@ -306,7 +307,7 @@ class Core {
     result.graph_bytes = graph_->num_bytes();
   }
 
-  /// Engine state that no thread is inside: warm memory, and hazard maps full of names that have passed.
+  /// Returns an idle crew, with warm memory and hazard maps whose names are all reached.
   std::shared_ptr<sched::Crew> take_crew() {
     for (size_t i = 0; i < crews_.size(); ++i) {
       if (!crews_[i]->is_idle()) continue;
@@ -323,7 +324,7 @@ class Core {
     throw EngineError(*failure.error);
   }
 
-  /// Finds the task again by expanding: nothing is kept per task.
+  /// Finds the task by another walk, because nothing is stored per task.
   static EngineError task_error(Launch& launch, const sched::Failure& failure) {
     const bytecode::Plan& plan = launch.prepared->plan;
     bytecode::Replay replay(plan, launch.crew->run().flushed().values());
@@ -398,16 +399,16 @@ class Core {
 
   std::shared_ptr<Code> code_;
   std::shared_ptr<char> identity_;
-  InFlight::Turn turn_;  ///< guards what follows
+  InFlight::Turn turn_;  ///< guards the following members
   std::shared_ptr<sched::Prepared> prepared_;
-  std::shared_ptr<bind::DecidingElements> deciding_;  ///< that `prepared_` was made for
+  std::shared_ptr<bind::DecidingElements> deciding_;  ///< of the arguments of `prepared_`
   Shape shape_;
   std::shared_ptr<sched::SiteCosts> costs_;
   sched::Sharing sharing_;
   std::vector<std::shared_ptr<sched::Crew>> crews_;
   std::shared_ptr<sched::KeptGraph> graph_;
   uint64_t graph_of_ = 0;              ///< number of its plan
-  sched::PolicyOptions graph_policy_;  ///< that it was built for
+  sched::PolicyOptions graph_policy_;  ///< policies of its build
   uint64_t edges_suffice_for_ = 0;     ///< number of a plan
 };
 

@@ -112,6 +112,7 @@ from pto_wsp.errors.reading import (
 )
 from pto_wsp.errors.running import (
     ArraysInFlight,
+    AssumptionFails,
     BadExpression,
     BadRagged,
     BadSparse,
@@ -167,6 +168,7 @@ __all__ = [
     "ArgumentDType",
     "ArgumentShape",
     "ArraysInFlight",
+    "AssumptionFails",
     "BadAnnotation",
     "BadBlock",
     "BadCache",

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 
 import numpy as np
 
-from pto_wsp.errors import BadExpression, KernelFailed, NegativeAmount, NoTier, RunError
+from pto_wsp.errors import AssumptionFails, BadExpression, KernelFailed, NegativeAmount, NoTier, RunError
 from pto_wsp.interp.regions import ArrayView, RegionPlace, RegionReader, scope_text
 from pto_wsp.ir import workload as w
 from pto_wsp.ir.core import Region
@@ -126,7 +126,7 @@ class Walk:
                 case w.Set(name=name, value=value):
                     self.scope[name] = int(self.value(value, loops))
                 case w.Refuse():
-                    raise no_tier(node, int(self.value(node.size, loops)))
+                    raise refused(node, int(self.value(node.size, loops)), scope_text(self.scope, loops))
                 case w.Process() | w.Send() | w.Receive():
                     yield from self.move(node, loops)
                 case w.WorkloadCall(workload=name, loc=loc):
@@ -166,8 +166,10 @@ def negative_extent(loop: w.Loop, extent: int, where: str) -> BadExpression:
     return BadExpression(reason=reason, loc=loop.loc, hint=hint).in_iteration(where)
 
 
-def no_tier(node: w.Refuse, size: int) -> NoTier:
-    """Return the error of a size that no tier takes."""
+def refused(node: w.Refuse, size: int, where: str) -> NoTier | AssumptionFails:
+    """Return the error of a size that no tier takes, or of an assumption that does not hold."""
+    if node.assumption:
+        return AssumptionFails(condition=node.assumption, where=where, loc=node.loc)
     tiers = ", ".join(map(str, node.bounds)) or "any number"
     hint = "a size is 0 or more" if size < 0 else None
     return NoTier(tier=node.tier, size=size, tiers=tiers, loc=node.loc, hint=hint)
@@ -260,7 +262,7 @@ class TaskRunner:
         self.kernels = {kernel.name: kernel for kernel in module.kernels}
         self.late = late
         self.reader = TensorReader(arrays)
-        distinct = frozenset(t.name for t in module.entry_workload.tensors if t.is_distinct)
+        distinct = frozenset(t.name for t in module.entry_workload.tensors if t.is_distinct and t.is_local)
         self.regions = RegionReader(arrays, self.reader, distinct)
 
     def task(self, task: BoundTask, number: int) -> None:

@@ -17,7 +17,7 @@ from pto_wsp.ir.core import Region
 from pto_wsp.ir.kernel_printer import write_kernel
 from pto_wsp.ir.region_text import expr_text, quoted, region_text
 from pto_wsp.ir.scalar import Const, Expr
-from pto_wsp.ir.schedule import Bounds, Count, Directive, Directives, Key
+from pto_wsp.ir.schedule import Bounds, Count, Directive, Directives, Key, Keys, Stage, Stages
 from pto_wsp.support.text import TextWriter
 from pto_wsp.types.dtype import DType, i64
 from pto_wsp.types.space import Space
@@ -60,11 +60,20 @@ def print_policy(directive: Directive) -> str:
         match parameter:
             case Key():
                 arguments.append(expr_text(value))
+            case Keys():
+                arguments += map(expr_text, value)
             case Count():
                 arguments += [f"n = {value}"] if value else []
+            case Stages():
+                arguments += map(_stage, value)
             case Bounds():
                 arguments.append(f"at = {list(value)}")
     return f"{directive.name}({', '.join(arguments)})" if arguments else directive.name
+
+
+def _stage(stage: Stage) -> str:
+    kernels = ", ".join(f"%kernel.{name}" for name in stage.kernels)
+    return f"stage({kernels}, n = {stage.cores})"
 
 
 def _schedule(schedule: Directives, out: TextWriter) -> None:
@@ -155,6 +164,8 @@ def _nodes(body: Sequence[w.Node], out: TextWriter) -> None:
                 out.line(f"{expr_text(w.assigned(name))} = {expr_text(value)} : {value.dtype}")
             case w.Process() | w.Send() | w.Receive():
                 _network_node(node, out)
+            case w.Refuse(assumption=assumption) if assumption:
+                out.line(f"REFUSE assumption {quoted(assumption)}")
             case w.Refuse(tier=tier, bounds=bounds, size=size):
                 out.line(f"REFUSE {quoted(tier)}, {expr_text(size)}:idx {{bounds = {list(bounds)}}}")
             case _:

@@ -93,8 +93,10 @@ class _WorkloadVerifier:
         space = tensor.type.space
         sound = space is None or (tensor.is_local and space in LOCAL_SPACES)
         require(sound, f"`{tensor.name}` cannot lie in {space}", tensor.loc)
-        by_construction = tensor.is_local or not tensor.is_distinct
-        require(by_construction, f"`{tensor.name}` is bound: its elements may be equal", tensor.loc)
+        can_differ = tensor.type.dtype.is_integer or not tensor.is_distinct
+        require(
+            can_differ, f"`{tensor.name}` does not hold integers, which alone can be distinct", tensor.loc
+        )
         holds_offsets = tensor.is_local and tensor.type.dtype is i64 and len(tensor.type.dims) == 1
         require(tensor.axis is None or holds_offsets, f"`{tensor.name}` cannot hold offsets", tensor.loc)
         channel = tensor.channel

@@ -54,7 +54,8 @@ class TensorParam:
 
     Attributes:
         is_local: made by the program for the run, contents undefined; else the call binds an array to it.
-        is_distinct: its elements differ from each other by construction (indices made by `group_by`).
+        is_distinct: its elements differ from each other: by construction where the run makes them (indices
+            of `group_by`); else by assumption, which each run checks.
         columns: of a tensor that lies in panels (MemLayout), the columns that it has before packing; the
             sizes of its type are those of the packed array, of which the last is the width of a panel.
         axis: name of the axis that the run makes and whose offsets the tensor holds, or None.
@@ -277,12 +278,16 @@ class Set:
 
 @record
 class Refuse:
-    """The run ends here with an error: no tier of `tier` takes `size`. `bounds` are those of its tiers."""
+    """The run ends here with an error: no tier of `tier` takes `size`, or an assumption does not hold.
+
+    `bounds` are those of the tiers. `assumption` is the condition as text; empty for tiers.
+    """
 
     tier: str
     bounds: tuple[int, ...]
     size: Expr
     loc: Location | None = None
+    assumption: str = ""
 
 
 @record

@@ -6,7 +6,7 @@ import enum
 import struct
 
 MAGIC = 0x50544F57
-VERSION = 4
+VERSION = 5
 MAX_TENSOR_RANK = 8
 MAX_LOOP_DEPTH = 16
 MAX_COND_DEPTH = 256
@@ -60,9 +60,12 @@ class Op(enum.IntEnum):
     WORKSPACE = 0x35
     COST = 0x36
     KEY = 0x37
-    PRIORITY = 0x38
+    ORDER = 0x38
     STREAM = 0x39
     POOL = 0x3A
+    TURN = 0x3B
+    ADMIT = 0x3C
+    GROUP = 0x3D
     SEND = 0x48
     END_SEND = 0x49
     RECEIVE = 0x4A

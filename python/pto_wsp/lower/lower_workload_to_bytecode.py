@@ -313,10 +313,10 @@ class _Lowering:
             if amount is not None:
                 self.emit(op, expr=amount)
         for directive in self.module.schedule:
-            key = directive.engine_key(self.module.kernel(task.kernel))
-            found = None if key is None else TaskKeys(self.module, key).at(task, self.open_loops)
-            if found is not None:
-                self.emit(Op[directive.mark], directive.engine_limit(), expr=found)
+            for number, key in enumerate(directive.engine_keys(self.module.kernel(task.kernel))):
+                found = TaskKeys(self.module, key).at(task, self.open_loops)
+                if found is not None:
+                    self.emit(Op[directive.mark], directive.engine_operand(number), expr=found)
 
     def scalar(self, arg: Expr, dtype: DType, loc: Location | None) -> None:
         match arg:
@@ -420,11 +420,13 @@ class _Lowering:
         dims = [d if isinstance(d, int) else -1 - self.symbols[d] for d in tensor.type.dims]
         padded = dims + [0] * (bc.MAX_TENSOR_RANK - len(dims))
         written = tensor.name in self.written
+        # The engine does not rely on assumptions: an exported program binds arrays without checking them.
+        is_distinct = tensor.is_distinct and tensor.is_local
         kind, scalars = bc.ChannelKind.NONE, 0
         if tensor.channel is not None:
             kind, scalars = self.channel_kind(tensor.channel, tensor.loc), len(tensor.channel.scalars)
         dtype = tensor.type.dtype.code
-        return bc.TENSOR.pack(dtype, len(dims), written, tensor.is_distinct, kind, scalars, *padded)
+        return bc.TENSOR.pack(dtype, len(dims), written, is_distinct, kind, scalars, *padded)
 
     @staticmethod
     def channel_kind(ring: w.Ring, loc: Location | None) -> bc.ChannelKind:

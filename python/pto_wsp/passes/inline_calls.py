@@ -168,6 +168,9 @@ class _Expansion:
         self.tensors[param.name] = region
         outer = next(p for p in self.caller.params if p.name == region.tensor)
         assert isinstance(outer, w.TensorParam)
+        if param.is_distinct and not outer.is_distinct:
+            reason = f"its tensor `{param.name}` has to be distinct, and that of the call need not"
+            raise self.refuse(reason)
         for dim, at in zip(param.type.dims, region.kept, strict=True):
             size = outer.type.dims[at]
             if isinstance(dim, int) and dim != size:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import copy
 import os
 import time
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TypeVar
+from typing import Self, TypeVar
 
 import numpy as np
 
@@ -67,9 +68,11 @@ class EngineRunner:
         """The kernels: built, or found in the cache."""
         return self._builder.build(self._prepared.module.kernels, self._cache)
 
-    def reschedule(self, module: Module) -> None:
-        """Load bytecode for the schedule of `module`; the kernels stay. A run under way ends as it began."""
-        self.loaded = self._load_bytecode(module, self.loaded.executable)
+    def rescheduled(self, module: Module) -> Self:
+        """Return a runner with bytecode for the schedule of `module`, which shares the kernels."""
+        other = copy.copy(self)
+        other.loaded = self._load_bytecode(module, self.loaded.executable)
+        return other
 
     def call_kernel(
         self, kernel: KernelFunction, args: Sequence[np.ndarray | Value], workspace: int, task: int
@@ -136,7 +139,10 @@ class EngineRunner:
 
     def run(self, request: RunRequest) -> tuple[Figures, Trace | None]:
         """Run every task and return what the run did."""
-        loaded, cpu_ns = self.loaded, _cpu_ns(request.trace)
+        loaded = self.loaded
+        if not request.trace:
+            return self._begun(loaded, loaded.executable.run, request), None
+        cpu_ns = _cpu_ns(request.trace)
         result = self._begun(loaded, loaded.executable.run, request)
         return result, loaded.trace(result, request, self.machine(cpu_ns))
 
@@ -155,10 +161,11 @@ class EngineRunner:
                 request.workers,
                 request.trace,
                 request.jitter,
-                check=request.check,
-                options=loaded.options,
-                progress=request.progress,
-                time_limit_ns=request.time_limit_ns,
+                False,
+                request.check,
+                loaded.options,
+                request.progress,
+                request.time_limit_ns,
             )
         except _native.EngineError as error:
             raise self.explained(error, loaded, request.arrays) from None

@@ -10,7 +10,7 @@ from pto_wsp import errors
 from pto_wsp._native import EngineError
 from pto_wsp.interp.network import WAITS, Fill, channel_ended, deadlock, unreceived
 from pto_wsp.interp.regions import scope_text
-from pto_wsp.interp.workload import Blocked, negative_extent, no_tier, task_text
+from pto_wsp.interp.workload import Blocked, negative_extent, refused, task_text
 from pto_wsp.ir import workload as w
 from pto_wsp.ir.check_texts import CheckText, scalars_text
 from pto_wsp.ir.evaluate import element_outside
@@ -283,7 +283,7 @@ def _negative_extent(c: _Context) -> errors.PtoError:
 
 
 def _refused(c: _Context) -> errors.PtoError:
-    return no_tier(c.lowered.refusals[c.number("reason")], c.number("value"))
+    return refused(c.lowered.refusals[c.number("reason")], c.number("value"), c.where(c.enclosing))
 
 
 def _row_outside(c: _Context) -> errors.PtoError:

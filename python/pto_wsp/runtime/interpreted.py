@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from itertools import count
 from types import MappingProxyType
+from typing import Self
 
 import numpy as np
 
@@ -93,8 +94,9 @@ class InterpretedRunner:
         """Stop every run that is under way, at its next task or in the next iteration of a kernel's loop."""
         self._cancels += 1
 
-    def reschedule(self, module: Module) -> None:
-        """Do nothing: no schedule changes program order."""
+    def rescheduled(self, module: Module) -> Self:
+        """Return itself: no schedule changes program order."""
+        return self
 
     def graph(self, arrays: Sequence[np.ndarray], scalars: Sequence[Value | None]) -> TaskGraph:
         """Run every task in program order and return which of them wait for which."""

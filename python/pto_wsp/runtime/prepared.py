@@ -46,5 +46,5 @@ def check_schedule(module: Module, target: str) -> None:
     """
     require_support(target, module)
     for directive in module.schedule:
-        if directive.key_expr is not None:
-            TaskKeys(module, directive.key_expr).check()
+        for key in directive.key_exprs:
+            TaskKeys(module, key).check()

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import copy
+import dataclasses
 from collections.abc import Callable, Sequence
-from functools import cache
+from functools import cache, cached_property
+from typing import Self
 
 import numpy as np
 
@@ -21,7 +24,7 @@ from pto_wsp.runtime.engine import EngineRunner, LoadedProgram
 from pto_wsp.runtime.outcome import EndedRun, Figures, RunRequest, SimulatedFigures
 from pto_wsp.runtime.simulation_report import SimulationReport
 from pto_wsp.runtime.trace import Ran, Trace
-from pto_wsp.support.record import record, replace
+from pto_wsp.support.record import record
 
 
 class SimulatedRunner:
@@ -40,21 +43,20 @@ class SimulatedRunner:
         flushed: list[int] = []
         figures: Figures | None = None
         if self._has_values:
-            figures, _ = self._engine.run(replace(request, trace=0))
+            figures, _ = self._engine.run(dataclasses.replace(request, trace=0))
             assert isinstance(figures, _native.RunResult)
             flushed = figures.flushed
         else:
             self._require_known_control(loaded.module)
-        names = self._engine.library.names
-        costs = DeviceCosts([loaded.module.kernel(name) for name in names], self._device)
+        find, costs = self._costs.of_run()
         try:
             result = loaded.executable.simulate(
                 tuple(request.arrays),
                 tuple(request.scalars),
                 loaded.options,
                 self._machine(loaded),
-                costs.find,
-                costs.matters,
+                find,
+                self._costs.matters,
                 flushed,
                 request.trace > 0,
             )
@@ -64,8 +66,13 @@ class SimulatedRunner:
         if result.record is not None:
             ran = Ran(loaded.module, Machine(0, {}, is_simulated=True))
             found = loaded.make_trace(_SimulatedRecord(result, self._device), request, 0, ran)
-        report = cache(lambda: SimulationReport(self._device, result, costs.found, found))
+        report = cache(lambda: SimulationReport(self._device, result, costs, found))
         return self._figures(figures, result, report), found if request.trace > 0 else None
+
+    @cached_property
+    def _costs(self) -> DeviceCosts:
+        module = self._engine.loaded.module
+        return DeviceCosts([module.kernel(name) for name in self._engine.library.names], self._device)
 
     def _machine(self, loaded: LoadedProgram) -> _native.SimMachine:
         """Return the device, with as many dispatchers as the schedule says."""
@@ -123,9 +130,11 @@ class SimulatedRunner:
         """Stop all runs that are under way."""
         self._engine.cancel()
 
-    def reschedule(self, module: Module) -> None:
-        """Load bytecode for the schedule of `module`."""
-        self._engine.reschedule(module)
+    def rescheduled(self, module: Module) -> Self:
+        """Return a runner with bytecode for the schedule of `module`."""
+        other = copy.copy(self)
+        other._engine = self._engine.rescheduled(module)
+        return other
 
 
 @record

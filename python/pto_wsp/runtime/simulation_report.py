@@ -75,7 +75,7 @@ class SimulationReport(Report):
     """A report with the figures of a device. `str` of it is the text that `pto run --target sim` prints.
 
     `lanes` are the cores, and a kernel of two kinds of cores is in two lanes. What concerns single tasks is
-    empty for a run with more than 262,144 tasks that was not traced.
+    empty for a run with more than 65,536 tasks that was not traced.
 
     Attributes:
         device: the device.

@@ -40,7 +40,7 @@ def require_support(target: str, module: Module) -> None:
 def _refused(
     target: str, directive: Directive, reason: str, hint: str, where: str = ""
 ) -> UnsupportedByTarget:
-    key = directive.key_expr
-    loc = (key.loc if key is not None else None) or caller_location()
+    places = (key.loc for key in directive.key_exprs)
+    loc = next((place for place in places if place is not None), None) or caller_location()
     what = f"`{print_directive(directive)}`{where}"
     return UnsupportedByTarget(target=target, what=what, reason=reason, loc=loc, hint=hint)

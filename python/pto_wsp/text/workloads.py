@@ -9,7 +9,7 @@ from pto_wsp.errors import RepeatedText
 from pto_wsp.ir import kernel as k
 from pto_wsp.ir import workload as w
 from pto_wsp.ir.core import Region
-from pto_wsp.ir.scalar import Expr, LoopExtent, LoopStart, Slot, Var
+from pto_wsp.ir.scalar import Const, Expr, LoopExtent, LoopStart, Slot, Var
 from pto_wsp.support.record import replace
 from pto_wsp.text.expressions import Scope, read_expression, read_region
 from pto_wsp.text.function_bodies import Body, indexed, read_ranges
@@ -224,6 +224,10 @@ class _WorkloadBody(Body[w.Node]):
 
     def refusal(self, cursor: Cursor) -> w.Refuse:
         cursor.skip()
+        if cursor.accept("assumption"):
+            assumption = unquoted(cursor)
+            cursor.end()
+            return w.Refuse("", (), Const(0), cursor.whole, assumption)
         tier = unquoted(cursor)
         cursor.expect(",")
         size = read_expression(cursor, self)

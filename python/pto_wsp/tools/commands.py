@@ -10,7 +10,7 @@ from pathlib import Path
 from pto_wsp.analysis.buffers import buffer_use
 from pto_wsp.device.describe import describe
 from pto_wsp.device.reader import get_device, preset_names
-from pto_wsp.errors import BadOption, PtoError, UnknownKernel, did_you_mean
+from pto_wsp.errors import BadOption, MissingPackage, PtoError, UnknownKernel, did_you_mean
 from pto_wsp.ir import workload as w
 from pto_wsp.ir.entry import with_entry_workload
 from pto_wsp.ir.kernel import KernelFunction
@@ -18,6 +18,7 @@ from pto_wsp.ir.module import Module
 from pto_wsp.ir.verify import verify
 from pto_wsp.passes.inline_calls import inline_calls
 from pto_wsp.passes.pipeline import PASSES, PipelineStep, parse_pipeline, prepare, run_pipeline
+from pto_wsp.prove.prove import prove
 from pto_wsp.runtime.cache import ArtifactCache
 from pto_wsp.runtime.export import write_tree
 from pto_wsp.runtime.prepared import Prepared, check_schedule
@@ -84,6 +85,14 @@ def check(args: Namespace) -> int:
 
 def _files_of(path: str) -> list[str]:
     return [str(file) for file in modules_of(path)] if Path(path).is_dir() else [path]
+
+
+def prove_(args: Namespace) -> int:
+    """Prove for all sizes that iterations of `P` are independent and regions lie in their tensors."""
+    proof = prove(verify(with_entry(read_module(args.file), args.entry)))
+    findings = proof.findings if args.all else (*proof.refuted, *proof.unknown)
+    write_text("".join(f"{finding}\n" for finding in findings) + proof.summary + "\n", None)
+    return 1 if proof.refuted else 0
 
 
 def opt(args: Namespace) -> None:
@@ -194,3 +203,18 @@ def _counted(module: Module) -> str:
     counts = ((len(module.kernels), "InCore"), (len(module.workloads), "Orchestration"))
     found = " and ".join(f"{count} {kind}" for count, kind in counts if count)
     return f"{found or 'no'} function{'s' if len(module.kernels) + len(module.workloads) != 1 else ''}"
+
+
+def lsp(_: Namespace) -> None:
+    """Serve an editor over standard input and output until it ends the session.
+
+    Raises:
+        MissingPackage: pygls is not installed.
+    """
+    try:
+        from pto_wsp.tools.language_server.server import make_server
+    except ModuleNotFoundError as error:
+        if (error.name or "").split(".")[0] not in ("pygls", "lsprotocol"):
+            raise
+        raise MissingPackage(package="pygls", extra="lsp", what="`pto lsp`") from None
+    make_server().start_io()

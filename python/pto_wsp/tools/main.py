@@ -39,11 +39,14 @@ def parser() -> argparse.ArgumentParser:
     made = _parser("pto", DESCRIPTION, EPILOG)
     found = made.add_subparsers(metavar="COMMAND", required=True)
     _add_readers(found)
+    _add_prove(found)
     _add_opt(found)
     _add_emit(found)
     _add_run(found)
     _add_visualize(found)
     _add_docs(found)
+    summary = "serve editors: errors while typing, and what words mean"
+    _add(found, "lsp", commands.lsp, summary, LSP_EPILOG)
     command = _add(found, "targets", commands.targets, "list what kernels can run on")
     command = _add(found, "devices", commands.devices, "list devices whose time can be simulated")
     command.add_argument("name", metavar="NAME", nargs="?", help="a device or a TOML file: show its figures")
@@ -82,6 +85,21 @@ def _add_readers(found: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
     command = _add(found, "check", commands.check, "say whether files hold sound modules")
     command.add_argument("files", metavar="FILE|DIR", nargs="+", help="`.pto` files, or folders of them")
     command.add_argument("--target", metavar="NAME", help="also refuse what this target does not support")
+
+
+PROVE_EPILOG = """\
+Prints what is refuted, with the smallest counter-example, and what is unknown, with a reason. A refutation is
+exit status 1. Needs the extra `pto-wsp[prove]`.
+
+example:
+  pto prove program.pto --all"""
+
+
+def _add_prove(found: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    command = _add(found, "prove", commands.prove_, "prove a program for all sizes", PROVE_EPILOG)
+    command.add_argument("file", metavar="FILE", help="a `.pto` file")
+    command.add_argument("--entry", metavar="NAME", help="the function; the module's entry without it")
+    command.add_argument("--all", action="store_true", help="print what is proved, too")
 
 
 def _add_opt(found: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -161,6 +179,9 @@ def _add_visualize(found: argparse._SubParsersAction[argparse.ArgumentParser]) -
     command.add_argument("-o", "--output", metavar="FILE", required=True, help=out)
     command.add_argument("--graph", action="store_true", help="of a trace, draw the task graph")
 
+
+LSP_EPILOG = """\
+An editor starts this command and talks to it (Language Server Protocol). docs/editors.md shows settings."""
 
 DOCS_EPILOG = """\
 Every word must occur. Matches of headings come first.

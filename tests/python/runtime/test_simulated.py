@@ -18,7 +18,6 @@ from pto_wsp import (
     P,
     Pools,
     Ragged,
-    ReadyPolicy,
     Scalar,
     Schedule,
     StartPolicy,
@@ -200,17 +199,25 @@ def test_a_window_stalls_dispatchers_and_changes_no_value() -> None:
     assert report_of(narrow).stalled > 0.5 and report_of(narrow).cycles > report_of(wide).cycles
 
 
-def test_priorities_decide_what_starts_first() -> None:
+def test_keys_decide_what_starts_first() -> None:
     def first_started(schedule: Schedule) -> set[int]:
         start = times(simulated(200, schedule=schedule))["start"]
         return {int(task) for task in np.argsort(start, kind="stable")[:48]}
 
     held = Schedule().task_graph(start=StartPolicy.after_build())
     assert first_started(held) == set(range(48))
-    last_first = Schedule().task_graph(
-        start=StartPolicy.after_build(), ready=ReadyPolicy.priority(lambda t: t.i)
-    )
-    assert first_started(last_first) == set(range(152, 200))
+    assert first_started(held.order_by(lambda t: 0, lambda t: -t.i)) == set(range(152, 200))
+    turns = held.interleave(lambda t: t.i // 100, 2)
+    assert first_started(turns) == {*range(24), *range(100, 124)}
+
+
+@pytest.mark.parametrize("n", [1, 3])
+def test_so_many_rows_are_in_flight(n: int) -> None:
+    found = times(simulated(100, schedule=Schedule().concurrent(lambda t: t.i // 2, max=n)))
+    begins, ends = (found[name][:100].reshape(50, 2) for name in ("start", "end"))
+    begins, ends = begins.min(axis=1), ends.max(axis=1)
+    flights = [int(((begins <= at) & (at < ends)).sum()) for at in begins]
+    assert max(flights) == n
 
 
 def test_pools_part_the_cores() -> None:

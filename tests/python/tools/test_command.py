@@ -88,8 +88,8 @@ def test_print_and_check(folder: Path, capsys: pytest.CaptureFixture[str]) -> No
 @pytest.mark.parametrize(
     ("schedule", "message"),
     [
-        ("timing = interleaved(n = 2)", "there are no streams that could take turns"),
-        ("ready = priority(%t.nothing)", "no task has `t.nothing`"),
+        ("concurrent = by(%t.kernel, n = 2)", "its key follows no loop"),
+        ("ready = order_by(%t.kernel, %t.nothing)", "no task has `t.nothing`"),
     ],
 )
 def test_check_refuses_schedules_for_a_target(

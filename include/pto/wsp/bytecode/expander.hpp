@@ -12,25 +12,25 @@
 
 namespace pto::wsp::bytecode {
 
-/// What `Expander::next` came to. A loop makes events of its own only where the steps say so (LoopEvents).
+/// The result of `Expander::next`. A loop has events of its own only if its steps say so (LoopEvents).
 struct Event {
   enum Kind : uint8_t {
     kTask,       ///< index = site
-    kFlush,      ///< a variable needs a value that tasks write: `assign` it; index = set
+    kFlush,      ///< a variable needs a value that tasks write, through `assign`; index = set
     kUnit,       ///< a unit of work begins; index = loop
     kUnitEnd,    ///< the loop that makes units ended; index = loop
     kEnter,      ///< a loop of groups begins; index = loop
     kIteration,  ///< the next iteration of a loop of groups begins; index = loop
     kLeave,      ///< a loop of groups ended; index = loop
     kMove,       ///< a token begins or ends; index = move
-    kNothing,    ///< many steps made no task; the walk goes on with the next call
+    kNothing,    ///< many steps without a task; the next call continues
     kEnd,
   } kind;
   uint32_t index;
 };
 
-/// What a walk does at each kind of event. A visitor derives from this and redefines the functions of the
-/// events that concern it; no function is virtual. A function returns false to stop the walk.
+/// The actions of a walk at each kind of event. A visitor derives from this class and redefines the functions
+/// that it needs; none is virtual. A function returns false to stop the walk.
 struct EventVisitor {
   bool on_task(uint32_t /*site*/) { return true; }
   bool on_flush(uint32_t /*set*/) { return true; }
@@ -43,7 +43,7 @@ struct EventVisitor {
   bool on_end() { return false; }
 };
 
-/// Calls the function of `visitor` for an event, and returns what that returns.
+/// Calls the function of `visitor` for an event, and returns its result.
 template <class Visitor>
 [[gnu::always_inline]] inline bool visit(Event event, Visitor& visitor) {
   switch (event.kind) {
@@ -63,8 +63,8 @@ template <class Visitor>
 
 class Expander {
  public:
-  /// Walks all steps of a plan, whose loops make no events. `arguments`, if given, is kept filled in but for
-  /// the rest at each task.
+  /// Walks all steps of a plan, without events of loops. `arguments`, if given, is filled in except for the
+  /// rest at each task.
   explicit Expander(const Plan& plan, Arguments* arguments = nullptr)
       : Expander(plan, plan.steps, arguments) {}
 
@@ -99,11 +99,11 @@ class Expander {
   uint32_t changed_depth() const { return changed_depth_; }
   void forget_changes() { changed_depth_ = kMaxLoopDepth; }
 
-  /// Goes on to the next event. Throws `negative-extent`, `bad-tile`, `refused` or an expression's error.
+  /// Advances to the next event. Throws `negative-extent`, `bad-tile`, `refused` or an expression's error.
   [[gnu::always_inline]] inline Event next() {
     for (uint32_t silent = 0; silent < kMaxSilentSteps; ++silent) {
       const QuickStep step = steps_[step_];
-      // Apart from the switch: as one of its jumps, tasks would be mistaken for loops more often.
+      // Separate from the switch, because its jump would mispredict tasks as loops.
       if (step.kind == Step::kTask) {
         ++step_;
         ++num_tasks_;
@@ -131,8 +131,8 @@ class Expander {
     return {Event::kNothing, 0};
   }
 
-  /// Goes on to the next task where that is the present one in the next iteration of its loop, which makes no
-  /// other; else does nothing, and returns false. The loop makes no event then
+  /// Advances to the next task if it is the current task in the next iteration of its loop and the loop has
+  /// no other task. Otherwise returns false and does nothing. The loop has no event then.
   [[gnu::always_inline]] inline bool repeat() {
     const QuickStep end = steps_[step_];
     if (end.kind != Step::kEndLoop || end.target + 1 != step_) return false;
@@ -144,15 +144,15 @@ class Expander {
     return true;
   }
 
-  /// Leaves out the iteration that has just begun, which would yield this number of tasks. \pre the event was
+  /// Skips the iteration that has just begun, which would yield this number of tasks. \pre the event was
   /// kUnit, of a loop whose iterations are units
   void pass_over(uint64_t num_tasks) {
     num_tasks_ += num_tasks;
     step_ = steps_[step_ - 1].target - 1;
   }
 
-  /// Goes on where another walk of the plan is, whose loops may make other events. Calls `enter(loop)` for
-  /// each loop that is open, from the outside in.
+  /// Continues at the position of another walk of the plan, whose loops may have other events. Calls
+  /// `enter(loop)` for each open loop, outermost first.
   template <class Enter>
   void go_on_from(const Expander& other, Enter enter) {
     registers_ = other.registers_;
@@ -267,8 +267,8 @@ class Expander {
   uint64_t num_tasks_ = 0;
 };
 
-/// Walks a run once more, with the values that its flush points read: the memory may hold others by now. The
-/// walk ends at the first flush point whose value is unknown.
+/// Walks a run again with the values that its flush points read, because memory may contain other values now.
+/// The walk ends at the first flush point whose value is unknown.
 class Replay {
  public:
   Replay(const Plan& plan, const std::vector<int64_t>& flushed) : Replay(plan, plan.steps, flushed) {}
@@ -286,7 +286,7 @@ class Replay {
     }
   }
 
-  /// Goes on to the next task; returns its site, or -1 where the run ended.
+  /// Advances to the next task. Returns its site, or -1 at the end of the run.
   int64_t next_task() {
     for (;;) {
       const Event event = next();

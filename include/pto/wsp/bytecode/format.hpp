@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The PTOW bytecode: what a lowered workload looks like in memory. The prose is docs/bytecode.md.
+/// The PTOW bytecode: the memory format of a lowered workload. docs/bytecode.md describes it.
 ///
 /// Layout: Header, then the sections it counts, each starting at a multiple of 8 bytes, in this order:
 /// Instruction[num_instructions], AxisDescriptor[num_axes], KernelDescriptor[num_kernels],
@@ -15,14 +15,14 @@
 namespace pto::wsp::bytecode {
 
 inline constexpr uint32_t kMagic = 0x50544F57;  // "PTOW"
-inline constexpr uint32_t kVersion = 4;
+inline constexpr uint32_t kVersion = 5;
 
 inline constexpr uint32_t kMaxLoopDepth = 16;    ///< nesting of loops
 inline constexpr uint32_t kMaxCondDepth = 256;   ///< nesting of conditions: an else-if chain nests
 inline constexpr int64_t kMaxBuffers = 1 << 20;  ///< of a channel
 inline constexpr uint32_t kMaxExprStack = 32;    ///< operands alive while an expression is evaluated
 
-/// Opcodes. 0x00-0x4F are seed 002's; what it leaves free is extended from 0x18, 0x25, 0x35, 0x48 and 0x50.
+/// Opcodes. Ranges from 0x18, 0x25, 0x35, 0x48 and 0x50 extend the original numbering of 0x00 to 0x4F.
 // clang-format off
 enum class Op : uint8_t {
   HALT = 0x00,  ///< end of the program
@@ -42,7 +42,7 @@ enum class Op : uint8_t {
   FAIL = 0x1D,          ///< operand1 = the compiler's number of the reason, operand2 = expression to report
 
   // Tasks: TASK, then num_scalars PARAM_*, then num_io times (IO_*, then one DIM_* per tensor dimension), then
-  // at most one each of WORKSPACE, COST, KEY, PRIORITY, STREAM and POOL, and any number of AFTER, in this order.
+  // at most one each of WORKSPACE, COST and the marks (see Mark), and any number of AFTER, in this order.
   TASK = 0x20,           ///< operand1 = kernel, operand2 = num_io << 16 | num_scalars
   PARAM_CONST = 0x21,    ///< operand2 = constant holding the Scalar's bits
   PARAM_LOOPVAR = 0x22,  ///< operand2 = register
@@ -63,9 +63,12 @@ enum class Op : uint8_t {
   WORKSPACE = 0x35,      ///< operand2 = expression: bytes
   COST = 0x36,           ///< operand2 = expression: estimated nanoseconds
   KEY = 0x37,            ///< operand2 = expression: which dispatcher; operand1 = n: it lies in [0, n), 0: anywhere
-  PRIORITY = 0x38,       ///< operand2 = expression: of tasks that are ready, the largest starts first
+  ORDER = 0x38,          ///< operand2 = expression: number operand1 of the keys by which ready tasks start
   STREAM = 0x39,         ///< operand2 = expression: tasks of one stream start in program order, one at a time
   POOL = 0x3A,           ///< operand2 = expression: of the workers, those of this pool run the task
+  TURN = 0x3B,           ///< operand2 = expression: tasks of different numbers take turns
+  ADMIT = 0x3C,          ///< operand2 = expression: tasks of n numbers may be in flight
+  GROUP = 0x3D,          ///< operand2 = expression: of the workers of its pool, those of this group run the task
 
   // Tokens. operand1 = the first of the registers of a token, which no axis owns: its buffer, its number in the
   // channel, then its scalars, which SETs in front of a SEND give.
@@ -105,7 +108,7 @@ struct Instruction {
   uint32_t operand2;
 };
 
-/// Seed 002's header, then what this version adds.
+/// The original header, then the fields that this version adds.
 struct Header {
   uint32_t magic;
   uint32_t version;

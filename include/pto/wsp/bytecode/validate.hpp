@@ -161,7 +161,7 @@ class Validator {
     }
   }
 
-  /// The next instruction before HALT; `fail` speaks about it.
+  /// The next instruction before HALT; `fail` reports it.
   Instruction take() {
     if (pc_ >= halt_) fail_at("the program ends inside a task", "pc", pc_);
     const Instruction in = program_.instructions[pc_++];
@@ -277,7 +277,7 @@ class Validator {
     blocks_.pop_back();
   }
 
-  /// The condition whose arm is the innermost block, which must be the one that `in` names.
+  /// The condition of the innermost block, which must be the one in `in`.
   uint32_t innermost_cond(Instruction in, const char* reason) const {
     if (in.operand1 != 0) fail("a reserved field is set");
     const bool is_arm = !blocks_.empty() && blocks_.back().kind != Step::kLoop;
@@ -316,7 +316,7 @@ class Validator {
     return a.reg < b_end && b.reg < a_end;
   }
 
-  /// Whether a register means something here: it is a variable, or an enclosing loop's.
+  /// Whether a register has a value here: it is a variable, or belongs to an enclosing loop.
   bool is_readable(uint32_t reg) const {
     if (reg >= program_.header.num_registers) return false;
     if (program_.is_variable[reg]) return true;
@@ -327,11 +327,11 @@ class Validator {
     return false;
   }
 
-  /// Checks an expression used at this place: it exists, and the registers it reads mean something.
+  /// Checks an expression used here: it exists, and its registers have values.
   void require_readable(uint32_t expression) const {
     if (!program_.has_expression(expression)) fail("no such expression");
     const std::vector<uint32_t>& registers = program_.expression(expression).loop_registers;
-    // Loops own so few registers that an expression with more of them reads one of another loop.
+    // Loops own few registers, so an expression with more reads a register of another loop.
     const bool is_readable_here =
         registers.size() <= 3 * open_.size() &&
         std::all_of(registers.begin(), registers.end(), [this](uint32_t reg) { return is_readable(reg); });
@@ -364,10 +364,7 @@ class Validator {
     check_own_indices(site);
     site.workspace = check_amount(Op::WORKSPACE);
     site.cost = check_amount(Op::COST);
-    site.key = check_amount(Op::KEY);
-    site.priority = check_amount(Op::PRIORITY);
-    site.stream = check_amount(Op::STREAM);
-    site.pool = check_amount(Op::POOL);
+    for (const MarkForm& mark : kMarks) check_marks(mark, site);
     site.first_after = uint32_t(program_.afters.size());
     while (program_.instructions[pc_].op == Op::AFTER) check_after(take());
     site.num_afters = uint32_t(program_.afters.size()) - site.first_after;
@@ -487,17 +484,34 @@ class Validator {
     }
   }
 
+  bool goes_on_with(Op op) const { return pc_ < halt_ && program_.instructions[pc_].op == op; }
+
   /// The amount of an instruction `op`, if the task goes on with one.
   AmountForm check_amount(Op op) {
-    if (pc_ >= halt_ || program_.instructions[pc_].op != op) return {};
+    if (!goes_on_with(op)) return {};
     const Instruction in = take();
-    if (in.operand1 != 0 && op != Op::KEY) fail("a reserved field is set");
+    if (in.operand1 != 0) fail("a reserved field is set");
     require_registers(in.operand2);
-    AmountForm amount{in.operand2};
-    const bool is_named = op == Op::PRIORITY || op == Op::STREAM || op == Op::POOL;
-    if (is_named || (op == Op::KEY && in.operand1 == 0)) amount.least = INT64_MIN;
-    if (in.operand1 != 0) amount.most = in.operand1 - 1;
-    return amount;
+    return {in.operand2};
+  }
+
+  /// The marks of one instruction that a task goes on with, in ascending order of their numbers.
+  void check_marks(const MarkForm& form, SiteForm& site) {
+    uint32_t least = 0;
+    while (goes_on_with(form.op) && least < form.num) {
+      const Instruction in = take();
+      require_registers(in.operand2);
+      AmountForm amount{in.operand2, false, INT64_MIN};
+      if (form.op == Op::KEY && in.operand1 != 0) {
+        amount.least = 0;
+        amount.most = in.operand1 - 1;
+      } else if (in.operand1 < least || in.operand1 >= form.num) {
+        fail("a mark has a number that it cannot have");
+      }
+      const uint32_t number = form.num > 1 ? in.operand1 : 0;
+      site.marks[size_t(form.first) + number] = amount;
+      least = number + 1;
+    }
   }
 
   int32_t enclosing_tiles_loop(Instruction in) const {

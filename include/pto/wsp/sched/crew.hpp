@@ -366,8 +366,9 @@ class Crew final : public Job, public Others, public std::enable_shared_from_thi
     if (network_) return network_->work(worker);
     const Lanes lanes = run_.pools().lanes_of(slot);
     if (graph_run_) return graph_run_->work(worker, slot, lanes);
-    if (run_.is_ordered()) return step_any(slot) || run_.run_slice(worker, lanes);
-    return run_.run_slice(worker, lanes) || step_any(slot);
+    const Lanes preferred = run_.pools().preferred(slot);
+    if (run_.is_ordered()) return step_any(slot) || run_.run_slice(worker, lanes, preferred);
+    return run_.run_slice(worker, lanes, preferred) || step_any(slot);
   }
 
   bool step_any(uint32_t slot) {

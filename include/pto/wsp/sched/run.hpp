@@ -83,7 +83,7 @@ class Run {
       if (worker == nullptr) worker = std::make_unique<Worker>();
       worker->reset();
     }
-    pools_.begin(options.num_pools, options.pool_bounds, options.workers);
+    pools_.begin(options, options.workers);
     pace_.begin(options.starts_per_second, options.clock != nullptr ? *options.clock : HostClock::instance());
     observer_.begin(options_);
     ready_worker(0);
@@ -109,7 +109,7 @@ class Run {
     Worker& worker = *workers_[slot];
     if (worker.is_ready) return;
     worker.begin(*plan_, bases_, *prepared_->costs, options_, pace_, slot);
-    worker.watch({Ticker::instance().address(), 0, &is_kernel_stopped, &print_of_kernel, {}}, this);
+    worker.watch({Ticker::address(), 0, &is_kernel_stopped, &print_of_kernel, {}}, this);
     observer_.ready(worker);
     worker.is_ready = true;
   }
@@ -182,11 +182,13 @@ class Run {
     if (num_idle.load(std::memory_order_relaxed) > 0) call_others_after_long(site);
   }
 
-  /// Runs one published slice of `lanes`, or as much of it as can run now. False if there was none.
-  bool run_slice(Worker& worker, Lanes lanes) {
+  /// Runs one published slice of `lanes`, or as much of it as can run now: one of `preferred` if there is
+  /// one. False if there was none.
+  bool run_slice(Worker& worker, Lanes lanes, Lanes preferred) {
     if (!ready_.has_slices(lanes)) return false;
     num_in_slices_.fetch_add(1, std::memory_order_relaxed);
-    Slice* slice = ready_.take(lanes, progress_);
+    Slice* slice = ready_.take(preferred, progress_);
+    if (slice == nullptr && preferred != lanes) slice = ready_.take(lanes, progress_);
     if (slice != nullptr) {
       worker.resume();
       execute(*slice, worker);
@@ -278,7 +280,7 @@ class Run {
     pace_.stop();
     task_limit_.store(0, std::memory_order_seq_cst);
     end_slice_.store(0, std::memory_order_seq_cst);
-    Ticker::instance().advance();  // kernels ask
+    Ticker::advance();  // kernels ask
   }
 
   /// Whether every task that must complete is complete. Sequentially consistent against `Worker::is_active`.

@@ -229,9 +229,7 @@ class Simulator {
     live.cost = source_task_.cost;
     live.dispatcher = owner == sched::kNoOwner ? number : owner;
     live.lane = source_task_.traits.lane;
-    live.priority = source_task_.traits.priority;
-    live.groups = source_task_.groups;
-    live.uses = source_task_.uses;
+    live.rank = source_task_.traits.rank;
     for (const sched::Name name : source_task_.waits) live.num_waits += waits_.add(live_, task, name);
     const TaskCost& cost = source_.cost(live.cost);
     if (records_ && task >= most_times_) forget_times();
@@ -246,6 +244,8 @@ class Simulator {
     }
     ++result_.calls[live.cost];
     result_.operations += cost.operations;
+    live.groups.swap(source_task_.groups);
+    live.uses.swap(source_task_.uses);
     dispatchers_[live.dispatcher].own.push_back(task);
     return live.dispatcher;
   }
@@ -277,7 +277,7 @@ class Simulator {
     LiveTask& live = live_[task];
     live.ready = now_;
     --num_waiting_;
-    ready_.add(source_.cost(live.cost).kinds, live.lane, live.priority, task);
+    ready_.add(source_.cost(live.cost).kinds, live.lane, live.rank, task);
   }
 
   /// Whether the schedule lets no task start yet.

@@ -19,18 +19,18 @@ inline void require(bool condition, const char* text) {
 
 }  // namespace detail
 
-/// A tile whose rows have room for whole blocks of columns: what lies between its columns and the next
-/// multiple of Arena::kPadding may be written. Only an Arena makes one, so a part of it is a plain `Tile`,
-/// next to whose columns nothing is written. Tiles of one column are packed and have no such room.
+/// A tile whose rows have room for whole blocks of columns: memory up to the next multiple of Arena::kPadding
+/// columns may be written. Only an Arena creates one. A part of it is a plain `Tile`, whose neighbours are
+/// never written. Tiles of one column are packed and have no such room.
 template <class T>
 struct PaddedTile : Tile<T> {};
 
-/// Memory for tiles, taken from the front. Copies take from the same place: pass one by value to a function,
-/// and what that takes is free again when it returns.
+/// Memory for tiles, allocated from the front. A copy allocates from the same place. Pass a copy to a
+/// function, and its memory is free again when the function returns.
 class Arena {
  public:
   Arena(void* memory, uint64_t bytes) : next_(static_cast<char*>(memory)), end_(next_ + bytes) {}
-  /// The task's workspace: what the kernel's `workspace=` asks for.
+  /// The workspace of the task, as the kernel's `workspace=` requests it.
   explicit Arena(const TaskContext& context) : Arena(context.workspace, context.workspace_bytes) {}
 
   /// `n` elements, aligned to kScratchAlign bytes, contents undefined.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Dot products of bytes, four to a lane of 32 bits: exact, and no instruction that saturates.
+/// Dot products of bytes, four per lane of 32 bits. They are exact, without saturating instructions.
 #pragma once
 
 #include "pto/wsp/tile/terms.hpp"

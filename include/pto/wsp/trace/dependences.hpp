@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Which tasks the tasks of a run depended on, found by comparing their regions once more.
+/// Finds the dependences between the tasks of a run by comparing their regions again.
 #pragma once
 
 #include <algorithm>
@@ -30,7 +30,7 @@ class LatestDependences {
   static constexpr size_t kMost = 8;
 
   void clear() { found_.clear(); }
-  /// Of several dependences on one task the first kind counts.
+  /// For several dependences on one task, the first kind counts.
   void add(uint64_t before, DependenceKind kind, uint32_t tensor) {
     const auto at = std::find_if(found_.begin(), found_.end(),
                                  [before](const Dependence& d) { return d.before <= before; });
@@ -51,7 +51,7 @@ class LatestDependences {
 
 namespace detail {
 
-/// The accesses in one space that may still be met.
+/// The live accesses in one space.
 class SpaceAccesses {
  public:
   SpaceAccesses(const bytecode::Plan& plan, const graph::Space& space)
@@ -153,7 +153,7 @@ class SpaceAccesses {
 
 /// Finds the dependences of one task after the other, in program order.
 ///
-/// Of accesses that are not compared, row sets against boxes of one memory, the latest counts.
+/// Row sets and boxes of one memory are not compared; the latest such access counts as a dependence.
 class DependenceFinder {
  public:
   explicit DependenceFinder(const bytecode::Plan& plan)

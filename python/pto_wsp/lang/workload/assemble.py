@@ -166,7 +166,9 @@ class _Assembler:
                 place = self.trace.places.get(name, self.trace.loc)
                 last = param.dims[-1] if param.stored is not param else None
                 columns = last if isinstance(last, int) else None
-                return w.TensorParam(name, TensorType(param.dtype, param.stored.dims), place, columns=columns)
+                kind = TensorType(param.dtype, param.stored.dims)
+                is_distinct = any(param is tensor for tensor in self.trace.distinct)
+                return w.TensorParam(name, kind, place, is_distinct=is_distinct, columns=columns)
             case RaggedAxis():
                 return param.param
             case Untyped(kind="an axis"):

@@ -92,6 +92,7 @@ class WorkloadTrace:
         fixed: extents of parameters that are axes of fixed extent.
         axes: ragged and sparse axes, whose rows lie in parameters of their own.
         loops: every loop, by variable.
+        distinct: tensors of which no two elements are equal, as `assume` states.
         untyped_elements: scalars that are elements of tensors whose element type is not known yet.
         channels: the channels that processes name, with the tensors that hold their buffers.
         is_in_process: whether the body of a process is being recorded.
@@ -111,6 +112,7 @@ class WorkloadTrace:
         self.untyped_elements: list[Entry] = []
         self.channels: dict[str, tuple[ChannelLike, Tensor]] = {}
         self.is_in_process = False
+        self.distinct: list[Tensor] = []
         self.frames: list[Frame] = []
         self.sources: dict[object, FunctionSource] = {}
         self._fresh = Fresh()

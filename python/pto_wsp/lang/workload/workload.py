@@ -22,6 +22,7 @@ from pto_wsp.errors import (
     did_you_mean,
 )
 from pto_wsp.ir.schedule import DEFAULT, Directives
+from pto_wsp.ir.verify import verify
 from pto_wsp.lang.compiling import Program, compile_traced
 from pto_wsp.lang.operands import kind_of
 from pto_wsp.lang.schedule.schedulable import Schedulable
@@ -40,6 +41,8 @@ from pto_wsp.lang.workload.nested import call_workload
 from pto_wsp.lang.workload.tasks import Handle
 from pto_wsp.lang.workload.trace import active_trace
 from pto_wsp.location import Location, caller_location
+from pto_wsp.prove.finding import Proof
+from pto_wsp.prove.prove import prove
 from pto_wsp.support.record import replace
 from pto_wsp.visualize.notebook import module_html
 
@@ -154,6 +157,24 @@ class Workload(Schedulable):
             self._traced = replace(traced, module=traced.module.with_schedule(self.policies))
         self._traced.captured.check()
         return self._traced
+
+    def prove(self) -> Proof:
+        """Prove what holds for every size, shape and index array that the types of the workload allow.
+
+        Claims: iterations of each `P` are independent; every region lies in its tensor and fits its
+        parameter; instances of a kernel with `block_dim` write different elements; under
+        `Deps.explicit()`, edges order all conflicts.
+
+        A proof is about calls whose tensors are different arrays.
+
+        Returns:
+            The findings: proved, refuted with the smallest counter-example, or unknown with a reason.
+
+        Raises:
+            MissingPackage: islpy is not installed.
+            FrontendError, VariableChanged: as `compile` raises.
+        """
+        return prove(verify(self.trace().module))
 
     def compile(
         self, target: str = "cpu", *, device: str | Path | Device | None = None, values: bool = True

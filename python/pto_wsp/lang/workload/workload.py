@@ -277,6 +277,16 @@ def _composed(kind: str, parts: Sequence[object]) -> Workload | Handle:
 
 
 def _workload_of(function: object, frame: FrameType) -> Workload:
+    source = function_source(function, frame)
+    return Workload(source, {}, source.function.__name__)
+
+
+def function_source(function: object, frame: FrameType) -> FunctionSource:
+    """Return the source of a function that describes a workload or a process.
+
+    Raises:
+        UnsupportedSyntax: not a plain function.
+    """
     source = read_function(_plain(function), frame)
     if inspect.isgeneratorfunction(source.function) or inspect.iscoroutinefunction(source.function):
         raise UnsupportedSyntax(
@@ -286,7 +296,7 @@ def _workload_of(function: object, frame: FrameType) -> Workload:
             advice="write a plain function",
             loc=source.loc,
         )
-    return Workload(source, {}, source.function.__name__)
+    return source
 
 
 def _plain(function: object) -> FunctionType:

@@ -24,7 +24,7 @@ CONSTANT = struct.Struct("<q")
 
 
 class Op(enum.IntEnum):
-    """Opcodes; docs/bytecode.md says what each means."""
+    """Opcodes; docs/bytecode.md describes them."""
 
     HALT = 0x00
     NOP = 0x01
@@ -103,7 +103,7 @@ class AxisKind(enum.IntEnum):
 
 
 class SymbolKind(enum.IntEnum):
-    """Where a symbol's value comes from."""
+    """The source of a symbol's value."""
 
     SIZE = 0
     SCALAR = 1

@@ -65,12 +65,19 @@ if TYPE_CHECKING:
     from pto_wsp.advice.advice import Advices
     from pto_wsp.advice.report import Report
 
+EXPANDERS = ("bytecode", "source")
+"""What can expand a workload into tasks."""
+
 MAX_TIME_LIMIT = 1e9
 """Seconds: a run of 30 years."""
 
 
 def compile_module(
-    module: Module, target: str = "cpu", device: str | Path | Device | None = None, values: bool = True
+    module: Module,
+    target: str = "cpu",
+    device: str | Path | Device | None = None,
+    values: bool = True,
+    expander: str = "bytecode",
 ) -> Program:
     """Compile a module, for example one that `parse` returned; needs no data and no sizes.
 
@@ -79,16 +86,21 @@ def compile_module(
         target: name of a registered target.
         device: the device that the target `sim` simulates.
         values: whether `sim` runs the kernels too.
+        expander: what expands the workload on the `cpu`: `bytecode` or `source`.
 
     Raises:
         InvalidIR: the module has no entry.
         CompileError: the target or the device is unknown, or cannot build the module.
     """
-    return compile_program(Traced(module, {}), target, device, values)
+    return compile_program(Traced(module, {}), target, device, values, expander)
 
 
 def compile_program(
-    traced: Traced, target: str = "cpu", device: str | Path | Device | None = None, values: bool = True
+    traced: Traced,
+    target: str = "cpu",
+    device: str | Path | Device | None = None,
+    values: bool = True,
+    expander: str = "bytecode",
 ) -> Program:
     """Compile a traced workload.
 
@@ -97,6 +109,7 @@ def compile_program(
         target: name of a registered target.
         device: what the target `sim` simulates: a device, the name of a preset, or the path of a TOML file.
         values: whether `sim` runs the kernels too.
+        expander: what expands the workload on the `cpu`: `bytecode` or `source`.
 
     Raises:
         UnknownTarget, UnsupportedByTarget: the target does not exist, or refuses something in the module.
@@ -110,11 +123,17 @@ def compile_program(
         if param.name in RUN_OPTIONS:
             raise NameClash(kind="run options and parameters", name=param.name, loc=param.loc)
     with collection_paused():
-        made = _target(target, device, values)
+        made = _target(target, device, values, expander)
         return Program(verify(module), traced.defaults, made, traced.captured)
 
 
-def _target(name: str, device: str | Path | Device | None, values: bool) -> Target:
+def _target(name: str, device: str | Path | Device | None, values: bool, expander: str) -> Target:
+    if expander not in EXPANDERS or (expander != "bytecode" and name != "cpu"):
+        expected = '`"bytecode"`, or `"source"` with `target="cpu"`'
+        found = f'`{expander!r}` with `target="{name}"`'
+        raise WrongValue(name="expander", expected=expected, found=found, loc=caller_location())
+    if expander == "source":
+        return registry.compiled_walk()
     if name == "sim":
         return registry.simulator(registry.DEFAULT_DEVICE if device is None else device, values)
     for option, is_given in (("device", device is not None), ("values", not values)):

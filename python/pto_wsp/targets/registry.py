@@ -25,6 +25,12 @@ def _cpu() -> Target:
     return CpuTarget()
 
 
+def _arm64() -> Target:
+    from pto_wsp.targets.arm64.target import Arm64Target
+
+    return Arm64Target()
+
+
 def _interp() -> Target:
     from pto_wsp.targets.interp.target import InterpTarget
 
@@ -35,7 +41,7 @@ def _sim() -> Target:
     return simulator(DEFAULT_DEVICE)
 
 
-TARGETS: dict[str, Callable[[], Target]] = {"cpu": _cpu, "interp": _interp, "sim": _sim}
+TARGETS: dict[str, Callable[[], Target]] = {"cpu": _cpu, "arm64": _arm64, "interp": _interp, "sim": _sim}
 
 _OURS = frozenset(TARGETS)
 
@@ -56,6 +62,14 @@ def simulator(device: str | Path | Device, has_values: bool = True) -> Target:
     from pto_wsp.targets.sim.target import SimTarget
 
     return SimTarget.of(device, has_values)
+
+
+@cache
+def compiled_walk() -> Target:
+    """Return the target `cpu` whose programs are walked by generated source."""
+    from pto_wsp.targets.cpu.target import CpuTarget
+
+    return CpuTarget("source")
 
 
 def register_target(target: Target) -> None:

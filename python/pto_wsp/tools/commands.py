@@ -19,6 +19,7 @@ from pto_wsp.ir.verify import verify
 from pto_wsp.passes.inline_calls import inline_calls
 from pto_wsp.passes.pipeline import PASSES, PipelineStep, parse_pipeline, prepare, run_pipeline
 from pto_wsp.prove.prove import prove
+from pto_wsp.prove.waits import symbolic_waits
 from pto_wsp.runtime.cache import ArtifactCache
 from pto_wsp.runtime.export import write_tree
 from pto_wsp.runtime.prepared import Prepared, check_schedule
@@ -89,7 +90,11 @@ def _files_of(path: str) -> list[str]:
 
 def prove_(args: Namespace) -> int:
     """Prove for all sizes that iterations of `P` are independent and regions lie in their tensors."""
-    proof = prove(verify(with_entry(read_module(args.file), args.entry)))
+    module = verify(with_entry(read_module(args.file), args.entry))
+    if args.waits:
+        write_text("".join(f"{wait}\n" for wait in symbolic_waits(module)), None)
+        return 0
+    proof = prove(module)
     findings = proof.findings if args.all else (*proof.refuted, *proof.unknown)
     write_text("".join(f"{finding}\n" for finding in findings) + proof.summary + "\n", None)
     return 1 if proof.refuted else 0

@@ -125,7 +125,7 @@ class Tensor(Operators):
 
     @property
     def panels(self) -> Tensor:
-        """The tensor as it lies in memory, [..., panels, K, cols], for kernels that loop over panels.
+        """The stored array, [..., panels, K, cols], for kernels that loop over panels.
 
         Raises:
             BadIndex: it has no panels, or its last two dimensions are not whole.
@@ -215,7 +215,7 @@ class View(Tensor):
 
     @property
     def panels(self) -> Tensor:
-        """The view as it lies in memory."""
+        """The view of the stored array."""
         context.current(f"`.panels` of {self.label}")
         loc = caller_location()
         if not isinstance(self.base, Tensor) or self.base.layout.cols is None:
@@ -411,7 +411,7 @@ def constant_bounds(select: DimSelect) -> tuple[int, int] | None:
 def require_inside(
     dims: Sequence[int | str], entries: Sequence[DimSelect], tensor: str, loc: Location | None
 ) -> None:
-    """Refuse constant indices that lie outside of a tensor whatever its sizes are.
+    """Refuse constant indices that are outside of a tensor for all sizes.
 
     Raises:
         ConstantIndexOutside: one that does.
@@ -494,7 +494,7 @@ class RowSet:
         return RowSet(self.indices, self.range[item], self.inner)
 
     def selection(self) -> DimSelect:
-        """Return what it selects of the leading dimensions."""
+        """Return the part of the leading dimensions that it selects."""
         return Rows(self.indices.label, self.range.start_expr, self.range.extent_expr)
 
 

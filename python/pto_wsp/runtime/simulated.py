@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 from collections.abc import Callable, Sequence
 from functools import cache, cached_property
 from typing import Self
@@ -23,7 +24,7 @@ from pto_wsp.runtime.engine import EngineRunner, LoadedProgram
 from pto_wsp.runtime.outcome import EndedRun, Figures, RunRequest, SimulatedFigures
 from pto_wsp.runtime.simulation_report import SimulationReport
 from pto_wsp.runtime.trace import Lanes, Ran, Trace
-from pto_wsp.support.record import record, replace
+from pto_wsp.support.record import record
 
 
 class SimulatedRunner:
@@ -42,7 +43,7 @@ class SimulatedRunner:
         flushed: list[int] = []
         figures: Figures | None = None
         if self._has_values:
-            figures, _ = self._engine.run(replace(request, trace=0))
+            figures, _ = self._engine.run(dataclasses.replace(request, trace=0))
             assert isinstance(figures, _native.RunResult)
             flushed = figures.flushed
         else:

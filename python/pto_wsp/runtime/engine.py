@@ -24,6 +24,7 @@ from pto_wsp.ir.scalar import Element, Value, walk
 from pto_wsp.lang.schedule.directives.trace import LEVELS
 from pto_wsp.lang.schedule.registry import every_kind
 from pto_wsp.lower.lower_workload_to_bytecode import Lowered, lower_workload_to_bytecode
+from pto_wsp.lower.lower_workload_to_source import lower_workload_to_source
 from pto_wsp.runtime.cache import ArtifactCache
 from pto_wsp.runtime.explain import explain, failed_check_text, failure_of_native, no_memory
 from pto_wsp.runtime.kept_programs import KeptProgram, find_program, keep_program, program_key
@@ -106,12 +107,18 @@ class EngineRunner:
     def _load_bytecode(self, module: Module, shared: _native.Executable | None) -> LoadedProgram:
         lowered = self._lower(module)
         try:
-            executable = _native.Executable(lowered.code, self.library, shared)
+            executable = _native.Executable(lowered.code, self.library, shared, self._walk(module, lowered))
         except _native.EngineError as error:
             raise self._explained(error, module, lowered) from None
         return LoadedProgram(
             executable, run_options(module.schedule), lowered.code, lambda: (module, lowered)
         )
+
+    def _walk(self, module: Module, lowered: Lowered) -> str | None:
+        """Return the library of the walk, where source walks the workload."""
+        if self._builder.expander == "bytecode":
+            return None
+        return str(self._builder.build_walk(lower_workload_to_source(module, lowered), self._cache))
 
     def _take_kept(self, key: str) -> bool:
         """Load the program that was kept as `key`; return False where there is none that loads."""

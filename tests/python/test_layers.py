@@ -55,6 +55,7 @@ DEFERRED = {
     ("runtime.trace", "advice.case"),
     ("runtime.trace", "advice.registry"),
     ("runtime.runners", "runtime.simulated"),
+    ("tools.commands", "tools.language_server.server"),
 }
 
 # The hook by which `compile` methods reach the runtime; it mentions the type that it returns.

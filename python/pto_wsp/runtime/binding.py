@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -28,7 +29,6 @@ from pto_wsp.lang.workload.sparse import Sparse
 from pto_wsp.location import caller_location
 from pto_wsp.runtime.dlpack import as_numpy
 from pto_wsp.runtime.numbers import integer, number
-from pto_wsp.support.record import record
 from pto_wsp.types.layout import MemLayout
 
 Arrays = dict[str, np.ndarray]
@@ -43,7 +43,7 @@ _KINDS = {
 """What a call gives for an axis with rows: its class, its name, and the two ways to make it."""
 
 
-@record
+@dataclass(slots=True)
 class Bound:
     """The values of one run.
 
@@ -79,6 +79,7 @@ class Binder:
         self._derived = {p.name: p for p in self._symbols if p.value is not None}
         self._distinct = tuple(t for t in workload.tensors if t.is_distinct and not t.is_local)
         self._locals = tuple(t for t in self._tensors if t.is_local)
+        self._given = tuple((t.name, t.columns is not None) for t in self._tensors if not t.is_local)
         self._spare: deque[Arrays] = deque(maxlen=1)
         hidden = {name for axis in self._axes for name in _hidden(axis)} | self._derived.keys()
         hidden |= {t.name for t in self._locals}
@@ -107,20 +108,27 @@ class Binder:
             name, known = next(n for n in values if n not in self.params), [*self.params, *RUN_OPTIONS]
             advice = did_you_mean(name, known if closest(name, known) else self.params)
             raise UnknownParameter(program=self._name, name=name, advice=advice, loc=caller_location())
-        given = {**self._defaults, **{n: v for n, v in values.items() if v is not None}}
+        given = self._defaults.copy()
+        for name, value in values.items():
+            if value is not None:
+                given[name] = value
         if self._axes:
             given |= self._rows(given)
         scalars = {param.name: self._scalar(param, given.get(param.name)) for param in self._symbols}
-        arrays = {t.name: self._array(t.name, given.get(t.name)) for t in self._tensors if not t.is_local}
-        made: Arrays = {}
-        if self._derived or self._locals:
-            sizes = self._sizes(scalars, arrays)
-            scalars |= {name: sizes[name] for name in self._derived}
-            made = self._made(sizes)
+        arrays = {}
+        for name, is_packed in self._given:
+            array = given.get(name)
+            is_plain = type(array) is np.ndarray and not is_packed
+            arrays[name] = array if is_plain else self._array(name, array)
         for tensor in self._distinct:
             _require_distinct(tensor, arrays[tensor.name])
+        if not self._derived and not self._locals:
+            return Bound([*arrays.values()], [*scalars.values()], {})
+        sizes = self._sizes(scalars, arrays)
+        scalars |= {name: sizes[name] for name in self._derived}
+        made = self._made(sizes)
         every = {**arrays, **made}
-        return Bound([every[t.name] for t in self._tensors], list(scalars.values()), made)
+        return Bound([every[t.name] for t in self._tensors], [*scalars.values()], made)
 
     def keep(self, bound: Bound) -> None:
         """Keep the arrays that were made for a run that has ended, for the next one."""
@@ -185,6 +193,13 @@ class Binder:
             raise UnboundTensor(kind="scalar", name=param.name, advice=advice)
         return number(param.name, value, param.type.dtype)
 
+    def sizes_of(self, bound: Bound) -> tuple[dict[str, Value], Arrays]:
+        """Return the value of every size and scalar of a run, and the lengths of the rows of each axis."""
+        arrays = {t.name: array for t, array in zip(self._tensors, bound.arrays, strict=True)}
+        scalars = {p.name: value for p, value in zip(self._symbols, bound.scalars, strict=True)}
+        lengths = {axis.name: np.diff(arrays[axis.offsets]) for axis in self._axes}
+        return self._sizes(scalars, arrays), lengths
+
     def _sizes(self, scalars: Mapping[str, Value | None], arrays: Arrays) -> dict[str, Value]:
         """Return the value of every size and scalar, those that follow from others included."""
         sizes = {name: value for name, value in scalars.items() if value is not None}
@@ -221,6 +236,8 @@ class Binder:
             old = spare.get(tensor.name)
             if old is None or old.shape != shape:
                 old = _allocated(tensor, shape)
+            if tensor.channel is not None:
+                old.fill(0)  # a token that a task writes in part has the same contents in every run
             made[tensor.name] = old
         return made
 

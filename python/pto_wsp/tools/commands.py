@@ -10,7 +10,7 @@ from pathlib import Path
 from pto_wsp.analysis.buffers import buffer_use
 from pto_wsp.device.describe import describe
 from pto_wsp.device.reader import get_device, preset_names
-from pto_wsp.errors import BadOption, PtoError, UnknownKernel, did_you_mean
+from pto_wsp.errors import BadOption, MissingPackage, PtoError, UnknownKernel, did_you_mean
 from pto_wsp.ir import workload as w
 from pto_wsp.ir.entry import with_entry_workload
 from pto_wsp.ir.kernel import KernelFunction
@@ -144,7 +144,7 @@ def _kernel_code(module: Module, target: Target, name: str | None) -> str:
 
 def targets(_: Namespace) -> None:
     """List the targets."""
-    for name in registry.TARGETS:
+    for name in registry.names():
         doc = (type(registry.get(name)).__doc__ or "").splitlines()[0]
         print(f"{name:<12} {doc}")
 
@@ -169,11 +169,11 @@ def info(args: Namespace) -> None:
         "python": lambda: sys.version.split()[0],
         **{
             name: fact
-            for target in registry.TARGETS
+            for target in registry.names()
             for name, fact in registry.get(target).facts(cache).items()
         },
         "cache": lambda: cache.directory,
-        "targets": lambda: ", ".join(registry.TARGETS),
+        "targets": lambda: ", ".join(registry.names()),
         "passes": lambda: ", ".join(PASSES),
     }
     for name, value in rows.items():
@@ -208,3 +208,18 @@ def _counted(module: Module) -> str:
     counts = ((len(module.kernels), "InCore"), (len(module.workloads), "Orchestration"))
     found = " and ".join(f"{count} {kind}" for count, kind in counts if count)
     return f"{found or 'no'} function{'s' if len(module.kernels) + len(module.workloads) != 1 else ''}"
+
+
+def lsp(_: Namespace) -> None:
+    """Serve an editor over standard input and output until it ends the session.
+
+    Raises:
+        MissingPackage: pygls is not installed.
+    """
+    try:
+        from pto_wsp.tools.language_server.server import make_server
+    except ModuleNotFoundError as error:
+        if (error.name or "").split(".")[0] not in ("pygls", "lsprotocol"):
+            raise
+        raise MissingPackage(package="pygls", extra="lsp", what="`pto lsp`") from None
+    make_server().start_io()

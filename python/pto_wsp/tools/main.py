@@ -45,6 +45,8 @@ def parser() -> argparse.ArgumentParser:
     _add_run(found)
     _add_visualize(found)
     _add_docs(found)
+    summary = "serve editors: errors while typing, and what words mean"
+    _add(found, "lsp", commands.lsp, summary, LSP_EPILOG)
     command = _add(found, "targets", commands.targets, "list what kernels can run on")
     command = _add(found, "devices", commands.devices, "list devices whose time can be simulated")
     command.add_argument("name", metavar="NAME", nargs="?", help="a device or a TOML file: show its figures")
@@ -179,6 +181,9 @@ def _add_visualize(found: argparse._SubParsersAction[argparse.ArgumentParser]) -
     command.add_argument("-o", "--output", metavar="FILE", required=True, help=out)
     command.add_argument("--graph", action="store_true", help="of a trace, draw the task graph")
 
+
+LSP_EPILOG = """\
+An editor starts this command and talks to it (Language Server Protocol). docs/editors.md shows settings."""
 
 DOCS_EPILOG = """\
 Every word must occur. Matches of headings come first.

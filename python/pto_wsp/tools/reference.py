@@ -68,6 +68,15 @@ SUBJECTS: dict[str, Subject] = {
         All="ALL",
         Handle="Handle",
     ),
+    "networks": _subject(
+        "Networks of processes",
+        "Processes with program orders of their own, connected by channels. [Processes](../processes.md) is "
+        "the guide.",
+        "Channel lang.workload.channels.ChannelToken process network replicate "
+        "lang.workload.networks.ProcessFunction",
+        ChannelToken="ChannelToken",
+        ProcessFunction="ProcessFunction",
+    ),
     "data": _subject(
         "Tensors, axes and element types",
         "Parameters of workloads and kernels. Element types: "
@@ -86,12 +95,20 @@ SUBJECTS: dict[str, Subject] = {
         TaskGraph="TaskGraph",
         GraphTask="GraphTask",
     ),
+    "simulation": _subject(
+        "Simulated time",
+        "Devices and reports of the target `sim`. [Simulated time](../simulation.md) is the guide.",
+        """simulation.compare simulation.Comparison simulation.expect_cycles simulation.report_of
+        simulation.SimulationReport simulation.get_device simulation.preset_names simulation.Device
+        simulation.CoreKind simulation.Route simulation.Cache simulation.Dispatchers simulation.HostLink
+        simulation.InstructionCost""",
+    ),
     "schedules": _subject(
         "Schedules",
         "Policies of a schedule. [Schedules](../schedules.md) is the guide, "
         "[Policies](../policies.md) the table by target.",
-        """Schedule DispatchPolicy Pools ReadyPolicy StartPolicy TaskWindow WindowMode TimingPolicy Deps
-        StorePolicy TracePolicy""",
+        """Schedule Strategies stage DispatchPolicy Pools ReadyPolicy StartPolicy TaskWindow WindowMode
+        TimingPolicy Deps StorePolicy TracePolicy""",
     ),
     "builder": _subject(
         "Function builder and text",
@@ -163,8 +180,8 @@ def entries() -> Iterator[tuple[str, str, str]]:
 
 
 HIDDEN = frozenset(
-    """engine_settings engine_key engine_limit refusal default require_unscheduled specialise among having
-    is_current is_generic identity called accepts physical_dims pack_into trace at key_expr policy
+    """engine_settings engine_keys engine_operand refusal default require_unscheduled specialise among having
+    is_current is_generic identity called accepts physical_dims pack_into trace at key_exprs policy
     title expr where loc""".split()
 )
 """Members that other layers of the package call, and users do not."""

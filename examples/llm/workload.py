@@ -1,0 +1,301 @@
+"""A whole decoder as one workload: prefill chunks and decode steps of any requests, nothing padded."""
+
+# Annotations depend on the configuration, and are read by the language.
+# pyright: reportInvalidTypeForm=false, reportUndefinedVariable=false
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from examples.llm import kernels
+from examples.llm.config import Config
+from examples.llm.kernels import PAGE, QUERIES, ROWS, Activations
+from examples.llm.sampling import choosing_kernels
+from examples.llm.storage import Storage
+from pto_wsp import Dense, DenseDyn, P, Ragged, Tensor, f32, i32, workload
+from pto_wsp.types.dtype import DType
+
+SLAB = 8
+"""Panels that all tokens are multiplied with before the next ones are read from memory."""
+
+ROLES = ("Query", "Key", "Value", "Output", "Gate", "Up", "Down")
+"""Matrices of a layer."""
+
+
+@dataclass(frozen=True)
+class Embedding:
+    """How the table of embeddings lies: [vocab, hidden] floats, or u8 with scales and minima per group.
+
+    Attributes:
+        dtype: element type.
+        group: elements that share a scale.
+        zero: number of the value 0 where there are no minima.
+        has_minima: groups have minima.
+    """
+
+    dtype: DType
+    group: int = 1
+    zero: int = 0
+    has_minima: bool = False
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What one compiled program is made for.
+
+    Attributes:
+        config: the model.
+        layers: per role the storages that layers use, most often one.
+        head: storage of the matrix that makes scores.
+        embedding: how the table of embeddings lies.
+        activations: i8, or f32.
+    """
+
+    config: Config
+    layers: dict[str, tuple[Storage, ...]]
+    head: Storage
+    embedding: Embedding
+    activations: DType = f32
+
+
+class Weights:
+    """The tensors of a plan's matrices: parameters of the workload, one per role and storage.
+
+    A layer with another storage than the one before it is a choice of the run, by two tables: of kinds and of
+    places, both [layers, roles].
+    """
+
+    def __init__(self, plan: Plan) -> None:
+        shape = (plan.config.layers, len(ROLES))
+        self._kinds = Tensor(shape=shape, dtype=i32, name="Kinds")
+        self._places = Tensor(shape=shape, dtype=i32, name="Places")
+        self._tensors = {
+            role: [
+                Tensor(shape=(f"{role}_{i}_layers", *s.dims), dtype=s.dtype, name=f"{role}_{i}")
+                for i, s in enumerate(storages)
+            ]
+            for role, storages in plan.layers.items()
+        }
+
+    def each(self, role: str, layer: Any, body: Callable[[int, Any], None]) -> None:
+        """Trace `body(number of the storage, matrix of the layer)` for every storage of a role."""
+        tensors = self._tensors[role]
+        if len(tensors) == 1:
+            body(0, tensors[0][layer])
+            return
+        column = ROLES.index(role)
+        for i, tensor in enumerate(tensors):
+            with P.when(self._kinds[layer, column] == i):
+                body(i, tensor[self._places[layer, column]])
+
+
+def tasks(tokens: Any, parts: int) -> Iterator[tuple[Any, Any]]:
+    """Yield tiles of tokens and numbers of parts of a matrix: all tokens meet a slab, then the next."""
+    for some in P.tiles(parts, SLAB):
+        for r in P.tiles(tokens, ROWS):
+            for i in P(some.extent):
+                yield r, some.start + i
+
+
+def part(cols: int, number: Any) -> slice:
+    """Return the columns of a task."""
+    return slice(cols * number, cols * number + cols)
+
+
+def decoder(plan: Plan) -> Any:
+    """Return the workload from tokens to scores and the tokens chosen by them.
+
+    Request b has the tokens `request[b]`, after `Past[b]` others. The pages of its cache are `Pages[b]`.
+    Token t writes its keys and values at `Place[t]`, a page and a row of it. Rows of `Wanted` get scores,
+    and a token that is drawn as `How` says where `IsDrawn` is not 0.
+    """
+    config, activations = plan.config, Activations(plan.activations)
+    HIDDEN, DIM, HEADS, KV_HEADS, LAYERS = (
+        config.hidden,
+        config.dim,
+        config.heads,
+        config.kv_heads,
+        config.layers,
+    )
+    TAKEN, cols = activations.dtype, activations.cols
+    weights = Weights(plan)
+    norm, norm_named = kernels.norm_kernels(config, activations)
+    table = plan.embedding
+    embed = kernels.embed_kernel(config, table.dtype, table.group, table.zero, table.has_minima)
+    score = kernels.logits_kernel(plan.head, activations)
+    choose, sample = choosing_kernels(config)
+    project = projection(plan, activations, weights)
+    attend = attention(config, activations)
+    finish = feed_forward(plan, activations, weights)
+
+    @workload
+    def model(
+        tokens: DenseDyn,
+        request: Ragged["batch"],
+        Ids: Tensor[i32, "tokens", 1],
+        Cos: Tensor[f32, "tokens", DIM // 2],
+        Sin: Tensor[f32, "tokens", DIM // 2],
+        Place: Tensor[i32, "tokens", 2],
+        Past: Tensor[i32, "batch"],
+        Pages: Tensor[i32, "batch", "most_pages"],
+        Wanted: Tensor[i32, "wanted", 1],
+        IsDrawn: Tensor[i32, "wanted"],
+        How: Tensor[f32, "wanted", 5],
+        K: Tensor[f32, LAYERS, KV_HEADS, "pages", DIM, PAGE],
+        V: Tensor[f32, LAYERS, KV_HEADS, "pages", PAGE, DIM],
+        Table: Tensor[table.dtype, config.vocab, HIDDEN],
+        Scales: Tensor[f32, "rows_of_scales", "groups"],
+        Minima: Tensor[f32, "rows_of_minima", "groups_of_minima"],
+        FirstGain: Tensor[f32, LAYERS, 1, HIDDEN],
+        LastGain: Tensor[f32, 1, HIDDEN],
+        Head: Tensor[plan.head.dtype, plan.head.dims[0], plan.head.dims[1], plan.head.dims[2]],
+        Hidden: Tensor[f32, "tokens", HIDDEN],
+        Normed: Tensor[TAKEN, "tokens", cols(HIDDEN)],
+        Q: Tensor[f32, HEADS, "tokens", DIM],
+        Attended: Tensor[TAKEN, "tokens", cols(HEADS * DIM)],
+        Last: Tensor[TAKEN, "wanted", cols(HIDDEN)],
+        Scores: Tensor[f32, "wanted", config.vocab],
+        Token: Tensor[i32, "wanted", 1],
+    ):
+        for r in P.tiles(tokens, ROWS):
+            embed[r](ids=Ids[r], table=Table, scales=Scales, minima=Minima, out=Hidden[r])
+        for layer in P.range(LAYERS):
+            for r in P.tiles(tokens, ROWS):
+                norm[r](h=Hidden[r], gain=FirstGain[layer], out=Normed[r])
+            project(layer, tokens, Normed, Cos, Sin, Place, Q, K, V)
+            attend(layer, request, Past, Pages, Q, K, V, Attended)
+            finish(layer, tokens, norm, Attended, Hidden, Normed)
+        for r in P.tiles("wanted", ROWS):
+            norm_named[r](h=Hidden, rows=Wanted[r], gain=LastGain, out=Last[r])
+        width = plan.head.cols
+        for r, c in tasks("wanted", plan.head.dims[0]):
+            columns = slice(width * c, (width * c + width).min(config.vocab))
+            score[r, c](x=Last[r], w=Head[c : c + 1], out=Scores[r, columns])
+        for i in P("wanted"):
+            with P.when(IsDrawn[i] == 0):
+                choose[i](scores=Scores[i : i + 1], token=Token[i : i + 1])
+            with P.otherwise():
+                sample[i](scores=Scores[i : i + 1], how=How[i : i + 1], token=Token[i : i + 1])
+
+    return model
+
+
+def projection(plan: Plan, activations: Activations, weights: Weights) -> Callable[..., None]:  # noqa: C901
+    """Return what traces queries, and keys and values on their way into the cache."""
+    config = plan.config
+    queries, keys = (
+        [kernels.turned_kernel(s, activations, config, is_key) for s in plan.layers[role]]
+        for role, is_key in (("Query", False), ("Key", True))
+    )
+    values = [kernels.value_kernel(s, activations, config) for s in plan.layers["Value"]]
+    heads = {"Query": config.heads, "Key": config.kv_heads, "Value": config.kv_heads}
+    biases = {
+        role: Tensor(
+            shape=(config.layers, count if config.has_bias else 1, 1, config.dim),
+            dtype=f32,
+            name=f"{role}Bias",
+        )
+        for role, count in heads.items()
+    }
+    gains = {
+        role: Tensor(shape=(config.layers, 1, config.dim), dtype=f32, name=f"{role}Gain")
+        for role in ("Query", "Key")
+    }
+
+    def project(
+        layer: Any, tokens: Any, x: Any, cos: Any, sin: Any, place: Any, q: Any, k: Any, v: Any
+    ) -> None:
+        def bias(role: str, head: Any) -> Any:
+            return biases[role][layer, head if config.has_bias else 0]
+
+        def query(i: int, w: Any) -> None:
+            for r, h in tasks(tokens, config.heads):
+                queries[i][r, h](
+                    x=x[r], w=w[2 * h : 2 * h + 2], bias=bias("Query", h), gain=gains["Query"][layer],
+                    cos=cos[r], sin=sin[r], out=q[h, r],
+                )  # fmt: skip
+
+        def key(i: int, w: Any) -> None:
+            for h in P(Dense[config.kv_heads]):
+                for r in P.tiles(tokens, ROWS, order="range"):
+                    keys[i][h, r](
+                        x=x[r], w=w[2 * h : 2 * h + 2], bias=bias("Key", h), gain=gains["Key"][layer],
+                        cos=cos[r], sin=sin[r], place=place[r], out=k[layer, h],
+                    )  # fmt: skip
+
+        def value(i: int, w: Any) -> None:
+            for h in P(Dense[config.kv_heads]):
+                for r in P.tiles(tokens, ROWS, order="range"):
+                    values[i][h, r](
+                        x=x[r], w=w[h : h + 1], bias=bias("Value", h), place=place[r], out=v[layer, h]
+                    )
+
+        weights.each("Query", layer, query)
+        weights.each("Key", layer, key)
+        weights.each("Value", layer, value)
+
+    return project
+
+
+def attention(config: Config, activations: Activations) -> Callable[..., None]:
+    """Return what traces attention: a request with one token by groups of heads, others by heads."""
+    GROUP, DIM, cols = config.group, config.dim, activations.cols
+    one, many = (kernels.attend_kernel(config, activations, is_one) for is_one in (True, False))
+
+    def attend(layer: Any, request: Any, past: Any, pages: Any, q: Any, k: Any, v: Any, out: Any) -> None:
+        for b, h in P("batch", Dense[config.kv_heads]):
+            with P.when(request[b].extent == 1):
+                t = request[b].start
+                heads = slice(GROUP * h, GROUP * h + GROUP)
+                one[b, h](
+                    q=q[heads, t], k=k[layer, h], v=v[layer, h], pages=pages[b], position=past[b],
+                    out=out[t : t + 1, part(cols(GROUP * DIM), h)],
+                )  # fmt: skip
+            with P.otherwise():
+                for g in P(Dense[GROUP]):
+                    head = GROUP * h + g
+                    for t in P.tiles(request[b], QUERIES):
+                        many[b, h, g, t](
+                            q=q[head, request[b][t]], k=k[layer, h], v=v[layer, h], pages=pages[b],
+                            position=past[b] + t.start, out=out[request[b][t], part(cols(DIM), head)],
+                        )  # fmt: skip
+
+    return attend
+
+
+def feed_forward(plan: Plan, activations: Activations, weights: Weights) -> Callable[..., None]:
+    """Return what traces the rest of a layer: the output of attention, and the feed-forward network."""
+    config, cols = plan.config, activations.cols
+    outputs, downs = (
+        [kernels.add_kernel(s, activations) for s in plan.layers[role]] for role in ("Output", "Down")
+    )
+    gates = [[kernels.gate_kernel(g, u, activations) for u in plan.layers["Up"]] for g in plan.layers["Gate"]]
+    gain = Tensor(shape=(config.layers, 1, config.hidden), dtype=f32, name="SecondGain")
+    inner = Tensor(shape=("tokens", cols(config.inner)), dtype=activations.dtype, name="Inner")
+
+    def finish(layer: Any, tokens: Any, norm: Any, attended: Any, hidden: Any, normed: Any) -> None:
+        def add(kernels_of_role: list[Any], role: str, x: Any) -> None:
+            def body(i: int, w: Any) -> None:
+                width = plan.layers[role][i].cols
+                for r, c in tasks(tokens, config.hidden // width):
+                    kernels_of_role[i][r, c](x=x[r], w=w[c : c + 1], h=hidden[r, part(width, c)])
+
+            weights.each(role, layer, body)
+
+        def gate(i: int, w: Any) -> None:
+            def up(j: int, u: Any) -> None:
+                width = plan.layers["Gate"][i].cols
+                for r, c in tasks(tokens, config.inner // width):
+                    gates[i][j][r, c](
+                        x=normed[r], gate=w[c : c + 1], up=u[c : c + 1], out=inner[r, part(cols(width), c)]
+                    )
+
+            weights.each("Up", layer, up)
+
+        add(outputs, "Output", attended)
+        for r in P.tiles(tokens, ROWS):
+            norm[r](h=hidden[r], gain=gain[layer], out=normed[r])
+        weights.each("Gate", layer, gate)
+        add(downs, "Down", inner)
+
+    return finish
